@@ -1,4 +1,4 @@
-//! Trains a convolutional network on MNIST, saves it, loads it back, and shows what it sees.
+//! Trains a convolutional network on MNIST, saves it, loads it back, and shows its predictions.
 //!
 //! ```sh
 //! cargo run --release --example mnist
@@ -66,7 +66,7 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Trains a network, from scratch or from where training was interrupted, and saves it; gives it back below automatic
+/// Trains a network, from scratch or from where training was interrupted, and saves it; returns it below automatic
 /// differentiation. `None` where training was interrupted.
 fn train(
     options: &Options,

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// Do not train: load the model from the output folder, measure it and show what it sees.
+    /// Do not train: load the model from the output folder, evaluate it and show its predictions.
     #[arg(long)]
     pub(crate) evaluate: bool,
 

@@ -15,14 +15,15 @@ impl Signals {
     pub(crate) fn catch() -> Result<Signals> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // What a shell says of a program that the signal ended. In this order: the second signal finds the flag set.
+            // A shell's exit status after a signal is `128 + signal`. The order matters: the second signal finds the
+            // flag set.
             register_conditional_shutdown(signal, 128 + signal, flag.clone())?;
             register(signal, flag.clone())?;
         }
         Ok(Signals(flag))
     }
 
-    /// What a trainer looks at after each step.
+    /// The interrupter that a trainer checks after each step.
     pub(crate) fn interrupter(&self) -> Interrupter {
         Interrupter::from_flag(self.0.clone())
     }

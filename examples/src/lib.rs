@@ -1,6 +1,6 @@
 //! Programs that show Kiln at work. Each is a file or folder beside `src`:
 //!
-//! * `mnist`: trains a convolutional network on handwritten digits, saves it, loads it back and shows what it sees;
+//! * `mnist`: trains a convolutional network on handwritten digits, saves it, loads it back and shows its predictions;
 //! * `regression`: a training loop written by hand, without a trainer;
 //! * `custom_op`: an operation with a gradient of its own, used in a model.
 //!
@@ -11,8 +11,8 @@ use std::io;
 use std::panic;
 use std::process;
 
-/// Ends the program without a message once nobody reads its output any more, as in `mnist | head -1`. Rust's `print!`
-/// panics then, because it has no other way to report an error.
+/// Ends the program without a message when its output pipe is closed, as in `mnist | head -1`. Rust's `print!` panics
+/// then, because it has no other way to report an error.
 pub fn exit_on_closed_pipe() {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! The mnist example says what is wrong, and exits with an error, when it is called wrongly or its files are damaged.
+//! The mnist example reports the problem and exits with an error when its arguments are wrong or its files are damaged.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

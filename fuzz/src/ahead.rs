@@ -1,14 +1,14 @@
 //! Kernels that programs will need, compiled together before they run.
 //!
-//! Programs that were never seen need kernels that were never compiled, and a compiler takes longer to begin than for a small
-//! kernel. A device that is not there runs the programs first and tells what they need.
+//! New programs need new kernels, and starting a compiler takes longer than compiling a small kernel. A dry device runs
+//! the programs first and collects the sources.
 
 use crate::check::{Ahead, Scope, Subjects, check};
 use crate::trial::Trial;
 use kiln_gpu::{Driver, DryDriver, Gpu, MemoryConfig};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What compiles on a device ahead.
+/// Compiles the kernels of trials on a device ahead of the run.
 pub(crate) fn ahead<D: Driver>(device: Arc<Gpu<D>>) -> Ahead {
     let found = Arc::new(Mutex::new(Vec::<Arc<str>>::new()));
     let noted = found.clone();

@@ -21,12 +21,12 @@ pub const FOR_EVERY_KIND: u64 = 2_000;
 /// Programs after which every variant of an op must have been generated.
 pub const FOR_EVERY_VARIANT: u64 = 10_000;
 
-/// What to run.
+/// Options of a campaign.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many programs.
+    /// The number of programs.
     pub programs: u64,
-    /// The number of the first.
+    /// The number of the first program.
     pub first: u64,
     /// Determines, with its number, each program.
     pub seed: u64,
@@ -69,9 +69,9 @@ impl Default for Options {
 pub struct Reported {
     /// The number of the program.
     pub number: u64,
-    /// What failed.
+    /// The failed check.
     pub failure: Failure,
-    /// The small trial as a filetest.
+    /// The shrunk trial as a filetest.
     pub filetest: String,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Reported {
     }
 }
 
-/// What a campaign found.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Programs that ran.
@@ -190,7 +190,7 @@ impl Progress {
     }
 }
 
-/// Compiles ahead what programs will need.
+/// Compiles the kernels of programs ahead.
 fn prepare(options: &Options, numbers: Range<u64>, subjects: &Subjects) -> Option<Reported> {
     let ahead = subjects.ahead.as_ref().filter(|_| options.ahead > 0)?;
     let number = numbers.start;
@@ -276,7 +276,7 @@ impl Report {
         self.failures.extend(other.failures);
     }
 
-    /// What a run of so many programs must have generated and has not: ops, and their variants.
+    /// Ops and variants that this many programs must generate but did not.
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         if self.is_partial || !self.failures.is_empty() {

@@ -1,4 +1,4 @@
-//! What must hold of every trial.
+//! The checks of every trial.
 
 mod batch;
 mod direction;
@@ -30,10 +30,11 @@ use std::sync::{Arc, Once};
 pub enum Scope {
     /// Everything.
     All,
-    /// What an engine of another device may get wrong: its ops, its regions, and gradients over both, compared with the
-    /// reference. Layers and texts are the same on every engine, and the order in which its threads add is not fixed.
+    /// Checks that depend on the engine of another device: its ops, its regions, and gradients over both, compared with
+    /// the reference. Layers and texts are the same on every engine. The order in which its threads add is not fixed.
     Engine,
-    /// Only that what an engine compiles for another device does compile: nothing runs there, and all that is read is 0.
+    /// Checks only that the kernels of an engine for another device compile. Nothing runs there, and every read returns
+    /// 0.
     Kernels,
 }
 
@@ -47,7 +48,7 @@ impl Scope {
     }
 }
 
-/// Compiles ahead what the engine under test will need for trials.
+/// Compiles the engine's kernels for trials ahead.
 pub type Ahead = Arc<dyn Fn(&[Trial]) + Send + Sync>;
 
 /// The engines under test.
@@ -61,7 +62,7 @@ pub struct Subjects {
     pub fused: Fusion,
     /// How much is checked of them.
     pub scope: Scope,
-    /// What compiles ahead for them, where that is worth it.
+    /// Compiles kernels ahead, where that pays off.
     pub ahead: Option<Ahead>,
 }
 
@@ -94,40 +95,40 @@ fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     }
 }
 
-/// What is checked.
+/// A check of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
     /// The program is valid, and its text reads back as it was.
     Text,
     /// All that an engine compiles for the program compiles.
     Kernels,
-    /// Each op gives what the reference gives for the same operands.
+    /// Each op agrees with the reference on the same operands.
     Value,
     /// Nothing is overwritten that is still in use, and holding all values changes no result.
     Ownership,
     /// More threads give the same bits, those of NaN aside.
     Threads,
-    /// [`Program::run`](kiln_ir::Program::run) gives the values of the ops run one by one.
+    /// [`Program::run`](kiln_ir::Program::run) returns the values of the ops run one by one.
     Whole,
-    /// The reference, left alone, gives the same results where no float is rounded on the way.
+    /// The reference, run by itself, returns the same results where no float is rounded on the way.
     Exact,
     /// A recording layer of automatic differentiation changes no value.
     Autodiff,
-    /// A recorded program gives what its ops give one by one.
+    /// A recorded program agrees with its ops run one by one.
     Fused,
-    /// Automatic differentiation gives the gradients that it gives over the reference.
+    /// Automatic differentiation agrees with automatic differentiation over the reference.
     EagerGradient,
-    /// Automatic differentiation over fusion gives the gradients that it gives without.
+    /// Automatic differentiation over fusion agrees with that without.
     FusedGradient,
-    /// Each op's expansion gives what the op gives.
+    /// Each op's expansion agrees with the op.
     Expansion,
-    /// Each op on a batch of two examples gives what it gives on each.
+    /// Each op on a batch of two examples agrees with the op on each.
     Batch,
     /// Gradients agree with finite differences.
     Gradient,
     /// Forward mode agrees with reverse mode.
     Forward,
-    /// The program of the gradients gives what reverse mode gives.
+    /// The program of the gradients agrees with reverse mode.
     GradientProgram,
     /// The parser of programs survives damaged texts.
     Parser,
@@ -166,7 +167,7 @@ pub struct Failure {
     pub op: Option<String>,
     /// The instruction of that op, by its number.
     pub instruction: Option<usize>,
-    /// What was wrong.
+    /// The error message.
     pub message: String,
 }
 
@@ -197,7 +198,7 @@ impl fmt::Display for Failure {
 pub struct Counts {
     /// Ops that ran on the engine under test and on the reference.
     pub ops: u64,
-    /// Comparisons of a tensor with what it should be.
+    /// Comparisons of a tensor with the expected one.
     pub comparisons: u64,
     /// Ops that failed on both engines, as an index out of range must.
     pub poisoned: u64,
@@ -241,7 +242,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// What checking a trial found.
+/// The result of checking a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The first check that did not hold.

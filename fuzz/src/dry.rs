@@ -16,7 +16,7 @@ static OPENED: OnceLock<Arc<Gpu<DryDriver>>> = OnceLock::new();
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// What compiling took in this process.
+/// Compilation statistics of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compiled {
     /// Sources of kernels.
@@ -28,7 +28,7 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// What it took so far.
+    /// The statistics so far.
     pub fn so_far() -> Compiled {
         let sources = OPENED.get().map_or(0, |engine| engine.compiled_kernels());
         let time = Duration::from_nanos(NANOSECONDS.load(Ordering::Relaxed));

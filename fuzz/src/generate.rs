@@ -1,9 +1,9 @@
 //! Random typed programs.
 //!
-//! The generator adds one op after another. For each it chooses the attributes and looks for operands: a value that
-//! the program already has, or a fresh input, often behind a chain of views, so that engines with strides meet
-//! every memory layout. Each program has a style: a few dtypes and lengths, so that types meet by chance, and
-//! what its inputs are filled with.
+//! The generator adds one op after another. For each it chooses the attributes and looks for operands: a value that the
+//! program already has, or a fresh input. Inputs are often behind a chain of views, so that engines with strides meet
+//! every memory layout. Each program has a style: a few dtypes and lengths, so that types meet by chance, and the fill
+//! of its inputs.
 
 mod chain;
 mod composite;
@@ -75,7 +75,7 @@ pub(crate) struct Generator<'r> {
 /// An input of the program.
 pub(crate) struct Input {
     slot: usize,
-    /// What goes in.
+    /// The data of the input.
     pub(crate) data: TensorData,
     /// Whether any other data would do as well. Indices, for instance, must be in range.
     pub(crate) is_free: bool,
@@ -88,7 +88,7 @@ struct Draft {
     num_results: usize,
 }
 
-/// What an operand is filled with.
+/// The contents that an operand needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wanted {
     /// Anything of the type.
@@ -307,7 +307,7 @@ impl<'r> Generator<'r> {
         if number.fits(dtype) { number } else { Scalar::Int(self.random.below(9) as i64) }
     }
 
-    /// The program, with inputs first, and what goes in.
+    /// The program, with inputs first, and the input data.
     pub(crate) fn finish(mut self) -> (Program, Vec<Input>) {
         let outputs = self.outputs();
         let is_used = |slot: usize| {

@@ -82,7 +82,7 @@ impl Tested {
         }
     }
 
-    /// What is to be said of it after a run.
+    /// The summary after a run.
     fn said(self) -> Option<String> {
         match self {
             Tested::Cpu => None,

@@ -5,7 +5,7 @@ use kiln_ir::{
 };
 use std::sync::Arc;
 
-/// The engine, behind fusion that runs what repeats before all of it is recorded.
+/// The engine, behind fusion with speculative execution of repeated recordings.
 pub(crate) struct Meanwhile(Arc<dyn Engine>, Caps);
 
 impl Meanwhile {

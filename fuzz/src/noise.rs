@@ -1,9 +1,9 @@
 //! An engine that is wrong as much as engines may be.
 //!
-//! Two correct runs of one program differ where a function is rounded differently, where sums are taken in another order,
-//! and, within a fused region, where 16-bit floats are not rounded between ops. How far that carries, through
+//! Two correct runs of one program differ where a function is rounded differently, where sums are taken in another
+//! order, and, within a fused region, where 16-bit floats are not rounded between ops. How far that carries, through
 //! cancellation, comparisons and roundings to integers, depends on the program and its data. So the program is run many
-//! times with such differences drawn at random: what two correct engines may give lies among what comes out.
+//! times with random differences of that kind. Results of any correct engine are in the range of these results.
 
 use crate::random::Random;
 use crate::tolerance::{Rule, attention, rule_of};
@@ -25,8 +25,8 @@ pub(crate) struct Noisy {
     /// Whether an op changes equal numbers alike, as a function of them does. Otherwise it changes each by chance, as kernels do that
     /// take the elements of a vector in one way and those left over in another.
     alike: bool,
-    /// Whether it is a device: its libraries multiply hidden keys by 0 rather than leave them out, and its threads combine what is
-    /// scattered in any order.
+    /// Whether it is a device: its libraries multiply masked keys by 0 rather than skip them, and its threads scatter
+    /// in any order.
     device: bool,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Noisy {
 struct Wide {
     /// The numbers as `f32`, rounded to 16 bits or not.
     value: Value,
-    /// What gave them, if it works element by element: a region that does not store them computes them anew for each use, and
-    /// may then round elsewhere.
+    /// The elementwise op that computed them, with its operands, if there is one. A region that does not store them
+    /// recomputes them for each use, and may then round elsewhere.
     source: Option<(Op, Operands)>,
 }
 
@@ -203,15 +203,15 @@ impl Noisy {
         self.infinite(*axis, operands, value)
     }
 
-    /// Transforms of what is not finite: NaN wherever an engine multiplies it by a sine or cosine of 0, which others leave out or
-    /// have rounded to another number.
+    /// Transforms of nonfinite values: NaN wherever an engine multiplies them by a sine or cosine of 0. Other engines
+    /// skip that product, or have rounded the 0 to another number.
     fn infinite(&self, axis: usize, operands: &Operands, value: Value) -> Value {
         let parts = || operands.iter().filter_map(Operand::value);
         if parts().all(|part| self.numbers(part).into_iter().all(f64::is_finite)) {
             return value;
         }
         let run = |op: Op, list: Vec<Operand>| self.op(&op, list.into_iter().collect()).remove(0);
-        // The difference of what is not finite with itself is NaN, and 0 is left of everything else.
+        // A nonfinite value minus itself is NaN; any other difference is 0.
         let rest = |part: Value| run(Op::Binary(Binary::Sub), vec![part.clone().into(), part.into()]);
         let sum = |a: Value, b: Value| run(Op::Binary(Binary::Add), vec![a.into(), b.into()]);
         let Some(all) = parts().cloned().map(rest).reduce(sum) else { return value };
@@ -225,7 +225,7 @@ impl Noisy {
         })
     }
 
-    /// Sums of what is scattered: a device that adds atomically takes subnormal numbers for 0.
+    /// Scatter sums: a device's atomic adds flush subnormal numbers to 0.
     fn flushed(&self, op: &Op, value: Value) -> Value {
         let adds =
             matches!(op, Op::Put { mode: UpdateMode::Add, .. } | Op::Scatter { mode: UpdateMode::Add, .. });
@@ -236,8 +236,8 @@ impl Noisy {
         self.changed(value, |_, x| if x.abs() < normal { 0.0 } else { x })
     }
 
-    /// Whether nothing can be said of an attention, by chance: what is not finite times the weight 0 of a hidden key, and scores of
-    /// which no digit is left behind the point.
+    /// Whether an attention's results are undefined, at random: a nonfinite value times the weight 0 of a masked key,
+    /// or scores without a significant digit.
     fn beyond_attention(&self, op: &Op, operands: &Operands) -> bool {
         if !self.device || attention(op).is_none() {
             return false;
@@ -249,9 +249,9 @@ impl Noisy {
         is_beyond && self.random().chance(50)
     }
 
-    /// Whether nothing can be said of products that are scattered or accumulated, by chance: they are multiplied in any order, and
-    /// may leave the range of numbers on the way. Nor of convolutions, which a library also forms of padding, and of which it takes
-    /// what leaves the range of 16 bits for 0.
+    /// Whether the results of multiplicative scatters or scans are undefined, at random: they multiply in any order and
+    /// may overflow in between. The same for convolutions: a library may also multiply padding, and flushes values
+    /// outside the 16-bit range to 0.
     fn beyond_product(&self, op: &Op, operands: &Operands) -> bool {
         let (Op::Put { mode: UpdateMode::Mul, .. }
         | Op::Scatter { mode: UpdateMode::Mul, .. }
@@ -269,7 +269,7 @@ impl Noisy {
         any && self.random().chance(50)
     }
 
-    /// A result of which nothing can be said. What comes of all of its elements is NaN unless none of them is.
+    /// An undefined result. A reduction of it is NaN unless none of its elements is.
     fn anything(&self, value: Value) -> Value {
         let alike = [None, Some(0.0), Some(f64::INFINITY), Some(f64::NEG_INFINITY)];
         let alike = alike[self.random().below(alike.len())];
@@ -352,7 +352,7 @@ fn odd(random: &mut Random, x: f64) -> f64 {
     x
 }
 
-/// Whether a region may compute the op again rather than store what it gave.
+/// Whether a region may recompute the op rather than store its result.
 fn is_cheap(op: &Op) -> bool {
     matches!(
         op,

@@ -42,7 +42,7 @@ pub fn check(
     Ok(())
 }
 
-/// What is put in: words of the language, and numbers at the edges.
+/// Fragments to insert: keywords of the language, and numbers at the edges.
 const PIECES: [&str; 40] = [
     "program(",
     "{",

@@ -74,7 +74,7 @@ impl Shrinker<'_> {
         }
     }
 
-    /// Leaves out what follows the op at fault. Where the failure names none, as those of gradients, that is what follows the
+    /// Removes the ops after the failing op. If the failure names none, as for gradients, it removes the ops after the
     /// first ops that fail by themselves.
     fn end(&self, best: &mut Trial) {
         let counts = match check(best, self.subjects).failure.and_then(|failure| failure.instruction) {

@@ -1,11 +1,11 @@
-//! What several correct runs may give, from runs with noise.
+//! The range of results of correct runs, estimated by runs with noise.
 
 use crate::trace::{Slot, same};
 use kiln_ir::{DType, Elements, TensorData};
 use kiln_suite::fill::{epsilon, float_limits};
 
-/// Runs with noise that are made where two runs differ, and if they do not explain it, up to how many more. What shows only where
-/// five values are rounded in one certain way of all shows in one of some hundred.
+/// Noisy runs for a difference between two runs; later counts apply while the runs do not explain it. A difference that
+/// depends on the rounding of five values appears in one run of some hundred.
 const ROUNDS: [u64; 3] = [8, 120, 1500];
 
 /// Whether `found` are values that a correct run may give where another gave `expected`: the first place that is not, with a

@@ -1,7 +1,7 @@
 //! How far two engines may be apart on one op with the same operands.
 //!
 //! The reference computes in `f64` and rounds once. An engine computes in the accumulator of the dtype and may round at
-//! every step and sum in another order. What that can amount to depends on the op:
+//! every step and sum in another order. The error bound depends on the op:
 //!
 //! * Ops that move, compare or round once are exact.
 //! * A sum of `n` products has an error of at most about `n ε Σ|terms|`
@@ -30,7 +30,7 @@ use kiln_suite::fill::{epsilon, float_limits};
 pub(crate) enum Computed {
     /// An engine's own kernel.
     Natively,
-    /// A kernel of an engine of another device, or one of its vendor's, which may leave out what Kiln's do.
+    /// A kernel of an engine of another device or of its vendor's library, with fewer guarantees than Kiln's kernels.
     Elsewhere,
     /// An engine's kernels, by the rule for batches: one op or a few.
     Batched,
@@ -55,7 +55,7 @@ pub(crate) enum Rule {
     Measured,
 }
 
-/// What is wrong with results, if anything: the place of the first wrong one, and a text.
+/// Describes how results differ from the expected ones, if they do: the place of the first wrong one, and a text.
 pub(crate) fn difference(
     op: &Op,
     given: &[Given],
@@ -251,13 +251,13 @@ impl Judge<'_> {
         self.computed == Computed::Elsewhere
     }
 
-    /// What sums of the op are divided by: they must stay in range before.
+    /// The divisor that the op applies to its sums. The sums must not overflow before the division.
     fn divisor(&self) -> f64 {
         if let Op::Pool(spec) = self.op { window_size(spec) } else { 1.0 }
     }
 
-    /// Whether an engine may form the products of padding and of hidden keys, which the reference leaves out: times what
-    /// is not finite they are NaN.
+    /// Whether an engine may multiply padding and masked keys, which the reference skips. Their products with nonfinite
+    /// values are NaN.
     fn multiplies_by_nothing(&self) -> bool {
         matches!(self.op, Op::Conv { .. }) || attention(self.op).is_some()
     }
@@ -315,8 +315,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The op on a function of all numbers that are summed or multiplied. What is not finite counts as 0: whether it
-    /// reaches a result, the result itself tells. A Fourier transform carries it everywhere.
+    /// The op on a function of all numbers that are summed or multiplied. Nonfinite values count as 0: the result
+    /// itself shows whether they reach it. A Fourier transform carries them everywhere.
     fn magnitudes(&self, of: impl Fn(f64) -> f64) -> Vec<f64> {
         let keeps = matches!(self.op, Op::Fft { .. });
         let of = |x: f64| {
@@ -396,7 +396,7 @@ impl Judge<'_> {
         (0..outer * to * inner).map(sum).collect()
     }
 
-    /// A multiple of what changes when all operands move by a rounding error.
+    /// A multiple of the change of the results when all operands move by a rounding error.
     fn measured(&self, dtype: DType, results: &[f64], factor: f64) -> Vec<f64> {
         let working = dtype.accumulator();
         if self.largest() > float_limits(working).0.sqrt() * 1e-3 {
@@ -452,8 +452,8 @@ impl Judge<'_> {
         count as f64
     }
 
-    /// What a relative error of the places between samples amounts to: neighbours differ by at most this, and so many
-    /// samples along an axis make so great a number.
+    /// The error bound for rounded sample positions of a resize: the largest difference of neighbours, times the
+    /// largest position along an axis.
     fn misplaced(&self) -> f64 {
         let (Op::Resize { .. }, Some(Given::Data(x))) = (self.op, self.given.first()) else { return 0.0 };
         let longest = x.shape()[2..].iter().copied().max().unwrap_or(0);
@@ -485,9 +485,9 @@ fn numbers(data: &TensorData, of: impl FnMut(f64) -> f64) -> Given {
 struct Scores {
     /// The mask's place among the operands.
     place: usize,
-    /// What is added to each score, `-inf` where it is hidden.
+    /// The bias added to each score, `-inf` for masked keys.
     mask: TensorData,
-    /// As large as scores can be.
+    /// The maximum magnitude of scores.
     magnitude: f64,
 }
 

@@ -6,7 +6,7 @@ use kiln_ir::{
     Value, Values, block_on, infer, poison_of, poisoned,
 };
 
-/// What a slot held: data, or the error of a poisoned value.
+/// The value of a slot: data, or the error of a poisoned value.
 pub(crate) type Slot = Result<TensorData, String>;
 
 /// Every value of a program, in the order of its slots.

@@ -3,7 +3,7 @@
 use kiln_ir::{DType, Elements, Op, Program, TensorData, TensorType, verify};
 use std::fmt::Write;
 
-/// What is fuzzed: a program and what goes in.
+/// A fuzz trial: a program and its input data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// The program.

@@ -14,7 +14,7 @@ use kiln_ir::{
 use smallvec::smallvec;
 use std::sync::Arc;
 
-/// What an engine gets wrong.
+/// An injected engine bug.
 #[derive(Clone, Copy)]
 enum Mistake {
     /// The last element of the first result of such an op is the one before.
@@ -219,7 +219,7 @@ fn a_wrong_gradient_is_found_and_made_small() {
     assert_eq!(small.inputs[0].num_elements(), 1, "{}", small.to_filetest(&[]));
 }
 
-/// Regions with a cosine, which only the gradient of a sine has, give twice what they should.
+/// Regions with a cosine, which only the gradient of a sine has, return twice the correct result.
 struct WrongBackward(Cpu);
 
 impl Engine for WrongBackward {

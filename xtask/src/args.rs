@@ -1,6 +1,6 @@
-//! Command-line words, split by what a command declares it takes.
+//! The command-line parser, driven by the arguments that a command declares.
 
-/// What a command accepts.
+/// The arguments that a command accepts.
 pub(crate) struct Accepts {
     /// Options without a value, such as `--json`.
     pub(crate) flags: &'static [&'static str],

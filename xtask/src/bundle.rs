@@ -30,10 +30,10 @@ struct Program {
     test: bool,
 }
 
-/// What goes into a bundle.
+/// The contents of a bundle.
 #[derive(Debug, Default)]
 struct Contents {
-    /// Their tests.
+    /// Packages whose tests are bundled.
     packages: Vec<String>,
     /// Programs of the packages.
     bins: Vec<String>,
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!((found[0].name.as_str(), found[0].test), ("kiln-cpu-test-edges", true));
     }
 
-    /// What a script prints, and whether it ends well, in a folder with these shell scripts as programs.
+    /// Runs a script in a folder with these shell scripts as programs. Returns its output and whether it succeeds.
     #[cfg(unix)]
     fn run_scripts(name: &str, bodies: &[(&str, &str)], script: fn(&[Program]) -> String) -> (String, bool) {
         let folder = std::env::temp_dir().join(format!("kiln-xtask-bundle-{}-{name}", std::process::id()));

@@ -33,8 +33,8 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that fuzzes. It uses the profile of the tests: what they built is there, the engines' kernels are optimised
-/// in it, and overflow and debug assertions are checked.
+/// The command that fuzzes. It uses the test profile: its build outputs exist, the engines' kernels are optimised in
+/// it, and overflow and debug assertions are checked.
 pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
     command.args(["run", "--quiet", "-p", PACKAGE]);
     if words.iter().any(|word| matches!(word.as_str(), "cuda" | "--engine=cuda" | "nvrtc" | "--engine=nvrtc"))

@@ -33,8 +33,8 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether `python3` has the very packages the files were made with, or what is missing. Other versions round
-/// differently, so their files would differ without being wrong.
+/// Whether `python3` has the exact packages of the files, or the missing ones. Other versions round differently, so
+/// their files would differ without being wrong.
 pub(crate) fn can_run(root: &Path) -> Result<(), String> {
     if !root.join(SCRIPT).is_file() {
         return Err(format!("there is no {SCRIPT}"));
@@ -66,7 +66,7 @@ fn requirements(page: &str) -> Vec<(&str, &str)> {
     line.unwrap_or_default().split_whitespace().filter_map(|word| word.split_once("==")).collect()
 }
 
-/// What `installed` (lines of name and version) lacks. The build of a version, after `+`, does not matter.
+/// The first requirement that `installed` (lines of name and version) does not meet. Build tags after `+` are ignored.
 fn unmet(wanted: &[(&str, &str)], installed: &str) -> Option<String> {
     wanted.iter().find_map(|(name, version)| {
         let found = installed.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

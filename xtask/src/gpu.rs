@@ -1,4 +1,4 @@
-//! Engines of GPUs, and whether this machine has what they run on.
+//! Engines of GPUs, and whether this machine can run them.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ pub(crate) struct GpuEngine {
     pub(crate) package: &'static str,
     /// The feature that brings its backend into other packages.
     pub(crate) feature: &'static str,
-    /// What it runs on, for messages.
+    /// The name of its device, for messages.
     device: &'static str,
     has_device: fn() -> bool,
 }
@@ -32,7 +32,7 @@ pub(crate) fn engines(workspace: &Workspace) -> Vec<&'static GpuEngine> {
 /// The engines that this machine can run.
 ///
 /// # Errors
-/// When there are none: what is missing.
+/// When there are none: the missing device.
 pub(crate) fn runnable(workspace: &Workspace) -> Result<Vec<&'static GpuEngine>, String> {
     let engines = engines(workspace);
     if engines.is_empty() {

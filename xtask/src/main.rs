@@ -1,13 +1,12 @@
 //! The repository's own commands, run as `cargo xtask COMMAND`.
 //!
-//! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and
-//! reports what breaks the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's
-//! time for each op, and how Kiln compares with other frameworks,
-//! [`accuracy`] measures elementary functions, [`bundle`] packs test programs for a machine without Rust, [`mod@fuzz`]
-//! runs random programs, [`kill`] kills processes that save, [`goldens`] makes the PyTorch reference files,
-//! [`new_op`] writes the places of a new op, [`mod@package`] makes and verifies the packages of a publication, [`features`] writes
-//! the README's table of Cargo features.
-//! The only dependency is a JSON reader, so the tool itself builds in seconds.
+//! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and reports
+//! violations of the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's time
+//! per op, and compares Kiln with other frameworks, [`accuracy`] measures elementary functions, [`bundle`] packs test
+//! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] kills processes that save,
+//! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
+//! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. The only
+//! dependency is a JSON reader, so the tool itself builds in seconds.
 
 #![forbid(unsafe_code)]
 
@@ -110,8 +109,8 @@ commands
   help     print this text
 ";
 
-/// Ends the task without a message once nobody reads its output any more, as in `cargo xtask ops | head -1`. Rust's
-/// `print!` panics then, because it has no other way to report an error.
+/// Ends the task without a message when its output pipe is closed, as in `cargo xtask ops | head -1`. Rust's `print!`
+/// panics then, because it has no other way to report an error.
 fn exit_on_closed_pipe() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

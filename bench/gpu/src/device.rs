@@ -5,7 +5,7 @@ use kiln::{Backend, Cuda, CudaDevice, DType, DeviceKey, Stack, with_fusion};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines, MemoryConfig};
 use std::sync::{Arc, OnceLock};
 
-/// What is measured.
+/// The measured backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gpu;
 

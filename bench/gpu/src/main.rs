@@ -1,8 +1,8 @@
 //! The workloads of `cargo xtask bench gpu` in Kiln.
 //!
-//! `bench-gpu` answers the requests of [`bench_protocol`] on standard input, on the GPU that `CUDA_VISIBLE_DEVICES` shows
-//! first. Kernels are kept in `KILN_CACHE_DIR`. `bench-gpu --trace WORKLOAD` lists what a device would be given to do, and needs
-//! none; on a device, `KILN_PROFILE=on` prints the same with times after each repeat.
+//! `bench-gpu` answers the requests of [`bench_protocol`] on standard input, on the first GPU of
+//! `CUDA_VISIBLE_DEVICES`. Kernels are kept in `KILN_CACHE_DIR`. `bench-gpu --trace WORKLOAD` lists the steps that a
+//! device would execute, and needs none; on a device, `KILN_PROFILE=on` prints the same with times after each repeat.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ impl Peer for Kiln {
     }
 
     fn prepare(&self, workload: &str, _file: &str) -> Result<Prepared> {
-        // What is missing is the answer, not a panic at the first tensor.
+        // A missing device is an error answer, not a panic at the first tensor.
         kiln::CudaDevice::open(0)?;
         workloads::prepare(workload, &GpuDevice::Present)
     }

@@ -1,4 +1,4 @@
-//! What a device would be given to do in one warm repeat of a workload.
+//! The steps that a device would execute in one warm repeat of a workload.
 
 use crate::device::{GpuDevice, dry};
 use crate::workloads;

@@ -15,7 +15,7 @@ pub(crate) struct Choice {
 /// The eager backend, on which `op_overhead` is measured whatever was chosen.
 pub(crate) type Eager = Flex;
 
-/// What is measured unless `--backend` says otherwise.
+/// The default of `--backend`.
 pub(crate) const DEFAULT: &str = "cpu";
 
 /// All of them.

@@ -1,4 +1,4 @@
-//! What the machine's multiply-adds allow.
+//! The peak multiply-add throughput of the machine.
 
 use bench_protocol::{Result, failed};
 use pulp::{Arch, Simd, WithSimd};

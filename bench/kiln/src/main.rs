@@ -1,7 +1,7 @@
 //! The workloads of `cargo xtask bench cpu` in Kiln.
 //!
-//! `bench-kiln --threads N [--backend NAME]` answers the requests of [`bench_protocol`] on standard input. The threads
-//! themselves are set by `KILN_NUM_THREADS`; the option is what the answers say.
+//! `bench-kiln --threads N [--backend NAME]` answers the requests of [`bench_protocol`] on standard input.
+//! `KILN_NUM_THREADS` sets the threads themselves; the option only sets the number in answers.
 
 #![forbid(unsafe_code)]
 

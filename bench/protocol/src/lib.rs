@@ -1,16 +1,16 @@
-//! What the peers of `cargo xtask bench cpu` have in common: the line protocol, and the sizes of the workloads.
+//! The parts that the peers of `cargo xtask bench cpu` share: the line protocol, and the sizes of the workloads.
 //!
 //! A peer is a program that stays alive while other peers are measured. It reads one request a line and answers each
 //! with one line, which begins with `ok` and a JSON object, with `unsupported`, or with `error` and the reason:
 //!
-//! | request | what it does | what is in the answer |
+//! | request | action | answer |
 //! |---|---|---|
 //! | `hello` | nothing | `peer`, `version`, `threads` |
 //! | `prepare NAME [FILE]` | makes the inputs of a workload | nothing |
 //! | `run N` | repeats the workload `N` times | `ms` and `values`, one of each for a repeat; `faults` of memory pages |
 //! | `drop` | frees the inputs | nothing |
 //! | `memory` | nothing | `resident_mib` and `peak_mib` of the process |
-//! | `limit` | measures the machine | `gflops`: what its multiply-adds allow |
+//! | `limit` | measures the machine | `gflops`: its peak multiply-add throughput |
 //!
 //! The program ends when its input does. [`serve`] does all of this for a [`Peer`].
 #![forbid(unsafe_code)]
@@ -50,13 +50,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// A workload by what one repeat does. It returns a number read from the result, which proves that the result exists:
-    /// the loss of a training step, any element otherwise.
+    /// A workload, given by the work of one repeat. It returns a number read from the result, which proves that the
+    /// result exists: the loss of a training step, any element otherwise.
     pub fn new(repeat: impl FnMut() -> Result<f64> + 'static) -> Prepared {
         Prepared { repeat: Box::new(repeat), operations: 1.0 }
     }
 
-    /// Repeats the workload once, and gives the number that was read.
+    /// Repeats the workload once, and returns the number that was read.
     ///
     /// # Errors
     /// When the workload fails.
@@ -70,7 +70,7 @@ impl Prepared {
     }
 }
 
-/// What a program must know to be measured.
+/// A program that can be measured.
 pub trait Peer {
     /// Name and version, such as `("burn", "0.22")`.
     fn describe(&self) -> (&'static str, String);
@@ -90,7 +90,7 @@ pub trait Peer {
     }
 }
 
-/// Answers requests from standard input until it ends. `threads` is what the peer was configured to use.
+/// Answers requests from standard input until it ends. `threads` is the peer's configured number of threads.
 pub fn serve(peer: &dyn Peer, threads: usize) -> ExitCode {
     let mut session = Session { peer, threads, prepared: None };
     for line in std::io::stdin().lock().lines() {

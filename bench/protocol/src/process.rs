@@ -1,4 +1,4 @@
-//! What the system tells about this process.
+//! Memory and page-fault statistics of this process.
 
 /// Memory of the process, in MiB.
 #[derive(Debug)]

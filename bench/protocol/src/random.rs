@@ -1,4 +1,4 @@
-//! Numbers for inputs. Peers draw their own where they have a generator; these are for what must be equal.
+//! Random numbers for inputs. Peers use their own generators if they have one; these are for inputs that must be equal.
 
 /// Pseudo-random numbers, SplitMix64 ([Steele et al. 2014](https://doi.org/10.1145/2714064.2660195)).
 pub struct Random(u64);

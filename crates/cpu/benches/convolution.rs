@@ -1,6 +1,6 @@
-//! How fast convolution and pooling are, in milliseconds and as a fraction of what the processor can multiply:
-//! `cargo bench -p kiln-cpu --bench convolution`. A word after `--` keeps the lines that contain it; `limit=N` says how
-//! many GFLOP/s one core has at most (112 where nothing is said), `threads=N` on how many threads to run.
+//! Speed of convolution and pooling, in milliseconds and as a fraction of the processor's peak: `cargo bench -p
+//! kiln-cpu --bench convolution`. A word after `--` selects the lines that contain it; `limit=N` sets the peak GFLOP/s
+//! of one core (default: 112), `threads=N` the number of threads.
 
 use kiln_cpu::Cpu;
 use kiln_ir::{

@@ -34,7 +34,7 @@ fn main() {
 
     check(&add());
     let mut measured = cases.map(|_| Vec::new());
-    // One after the other in each round, so that what disturbs one disturbs all.
+    // Interleaved in each round, so that a disturbance affects all.
     for _ in 0..ROUNDS {
         for (place, ((_, run), measured)) in cases.iter().zip(&mut measured).enumerate() {
             // Each starts as it leaves off: the first with a block in the pool, the others without.

@@ -1,4 +1,4 @@
-//! What the engine keeps in a value: a buffer and where in it the elements lie.
+//! The engine's tensor storage: a buffer and the layout of the elements in it.
 
 use crate::buffer::Buffer;
 use core::sync::atomic::{Ordering, fence};
@@ -56,7 +56,7 @@ impl Array {
         if !value.is_unique() {
             return false;
         }
-        // What other threads did with clones that they dropped comes before what is written now.
+        // Accesses through clones that other threads dropped happen before this write.
         fence(Ordering::Acquire);
         self.buffer.is_unique() && self.layout.offset == 0 && self.buffer.len() == value.ty().num_bytes()
     }
@@ -122,8 +122,8 @@ fn not_an_array(value: &Value) -> Error {
     }
 }
 
-/// Whether a result may take the buffer of an operand over: where nobody else sees the value or its buffer, and its
-/// elements fill the buffer from its start to its end.
+/// Whether a result may take over the buffer of an operand: the value and its buffer have no other owner, and its
+/// elements fill the whole buffer.
 #[inline]
 pub(crate) fn is_reusable(value: &Value) -> bool {
     value.payload::<Array>().is_some_and(|array| array.is_contiguous() && array.is_reusable_in(value))

@@ -1,8 +1,8 @@
 //! Memory: one block for a reference count and the bytes behind it.
 //!
-//! Blocks come from a pool that the whole process shares ([`pool`]), since buffers outlive the engine and the thread that
-//! made them: what is freed is kept for the next buffer of about its size. Fresh memory costs a page fault for every
-//! 4 KiB, which takes as long as a kernel takes to write them.
+//! A caching allocator: blocks come from a pool shared by the whole process ([`pool`]), since buffers outlive the
+//! engine and the thread that made them. Freed blocks are kept for the next buffers of about their size. Fresh memory
+//! costs a page fault for every 4 KiB, which takes as long as a kernel takes to write them.
 
 mod block;
 mod class;
@@ -88,7 +88,7 @@ impl Buffer {
     /// Writes a header in front of that many bytes of the same block.
     ///
     /// # Safety
-    /// The block has room for both, is aligned for the header, and nobody uses it.
+    /// The block has room for both, is aligned for the header, and nothing uses it.
     #[inline]
     unsafe fn headed(start: NonNull<u8>, len: usize, storage: Storage) -> Buffer {
         let header = start.cast::<Header>();
@@ -111,7 +111,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Reads what others hold, without copying; `None` where `suits` says no. Such a buffer is never
+    /// Wraps memory with other owners, without copying; `None` where `suits` refuses it. Such a buffer is never
     /// [unique](Buffer::is_unique).
     ///
     /// # Errors
@@ -153,7 +153,7 @@ impl Buffer {
         self.header().len
     }
 
-    /// Whether nobody else reads the data: this is the only clone, and the data is the buffer's own.
+    /// Whether the data has no other reader: this is the only clone, and the buffer owns its data.
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
         let header = self.header();
@@ -241,7 +241,7 @@ unsafe fn free(header: NonNull<Header>) {
     #[cfg(feature = "std")]
     // SAFETY: the header was written when the buffer was made.
     if let Storage::Small(class) = unsafe { &header.as_ref().storage } {
-        // SAFETY: the block is of that class, and nobody else sees it.
+        // SAFETY: the block is of that class, and nothing else accesses it.
         return unsafe { thread::put(header.cast(), *class) };
     }
     // SAFETY: as above.
@@ -254,7 +254,7 @@ unsafe fn free(header: NonNull<Header>) {
 /// As [`free`].
 #[inline(never)]
 unsafe fn free_large(header: NonNull<Header>) {
-    // SAFETY: the header was written when the buffer was made, and nobody else sees it.
+    // SAFETY: the header was written when the buffer was made, and nothing else accesses it.
     unsafe {
         let Header { storage, len, .. } = header.read();
         match storage {
@@ -310,17 +310,17 @@ fn note(live: isize) {
     pool::note(live);
 }
 
-/// What the process's buffers take; see [`MemoryUse`].
+/// Memory statistics of the process's buffers; see [`MemoryUse`].
 pub(crate) fn usage() -> MemoryUse {
     pool::usage()
 }
 
-/// Starts the peak again from what lives now.
+/// Resets the peak to the bytes that are live now.
 pub(crate) fn reset_peak() {
     pool::reset_peak();
 }
 
-/// Gives what is kept back to the system.
+/// Returns cached blocks to the system.
 pub(crate) fn trim() {
     pool::trim();
 }

@@ -48,7 +48,7 @@ impl Cpu {
 /// Copies elements of `size` bytes over a shape, from one strided array to another.
 ///
 /// # Safety
-/// Addresses and strides stay within their memory, which does not overlap; the destination is written by nobody else,
+/// Addresses and strides stay within their memory, which does not overlap; the destination has no other writer,
 /// and its elements are distinct.
 pub(crate) unsafe fn copy(
     pool: &Pool,

@@ -257,7 +257,7 @@ unsafe impl Sync for Source {}
 /// Runs a function of `N` operands of these dtypes, element by element. `call` gets the addresses of `N` stretches and
 /// one of the result, and the number of elements; none overlaps the result's.
 ///
-/// The result takes the memory of an operand that nobody else sees.
+/// The result reuses the memory of an operand without other owners.
 #[inline]
 fn apply<const N: usize>(
     cpu: &Cpu,
@@ -321,8 +321,8 @@ fn overwritten(operand: &mut Operand, ty: &TensorType) -> Result<Values> {
     Ok(smallvec![Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(*ty)])
 }
 
-/// Operands of at most a tile of elements, numbers and contiguous tensors: what most eager ops on little data have. The
-/// time of such an op is that of the instructions around it, so each operand is looked at once.
+/// Operands of at most a tile of elements, either numbers or contiguous tensors: the common case of small eager ops.
+/// The time of such an op is instruction overhead, so each operand is inspected once.
 struct Few<const N: usize> {
     /// The addresses of tensors; `null` for numbers.
     stretches: [*const u8; N],

@@ -88,7 +88,7 @@ impl Cpu {
         self.plans.compiled()
     }
 
-    /// Runs an op on operands without poison, for results of the types that inference gives.
+    /// Runs an op on operands without poison, for results of the inferred types.
     #[inline(never)]
     pub(crate) fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match op {
@@ -197,7 +197,7 @@ impl Engine for Cpu {
         } else if !op.stops_poison()
             && let Some(error) = poison_of(&inputs)
         {
-            // Of a region, poison spoils only what comes from it.
+            // A poisoned input of a region poisons only results that depend on it.
             if let Op::Fused(region) = op {
                 return region.program().run_region(self, inputs);
             }
@@ -235,8 +235,8 @@ impl Engine for Cpu {
     }
 }
 
-/// Whether bytes are what a kernel may read as elements of a type. Those of `bool` may be others than 0 and 1, and are
-/// looked through on the way into memory of their own.
+/// Whether a kernel may read the bytes as elements of a type in place. Those of `bool` may differ from 0 and 1, and are
+/// normalized by a copy.
 fn reads_in_place(bytes: &[u8], ty: &TensorType) -> bool {
     let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
     expected == Some(bytes.len())
@@ -246,15 +246,14 @@ fn reads_in_place(bytes: &[u8], ty: &TensorType) -> bool {
 
 /// All engines for the processor share one pool: the numbers are those of the process.
 ///
-/// Freed buffers are kept for the next ones, in classes of about the same size. What lives and what is kept together stay
-/// within five quarters of the greatest number of bytes that ever lived at once (since [`reset_peak`](Memory::reset_peak))
-/// and 32 MiB; the environment variable `KILN_CPU_POOL_BYTES`, read once, says instead how many bytes may be kept (0
-/// keeps nothing but each thread's few small blocks). What lies longest goes first. Without the feature `std` nothing
-/// is kept.
+/// Freed buffers are cached for the next ones, in size classes. Live and cached bytes together stay within five
+/// quarters of the peak of live bytes (since [`reset_peak`](Memory::reset_peak)) plus 32 MiB. The environment variable
+/// `KILN_CPU_POOL_BYTES`, read once, sets the limit of cached bytes instead (0 caches nothing but each thread's few
+/// small blocks). The least recently freed blocks are released first. Without the feature `std` nothing is cached.
 ///
-/// Counts are exact while nothing runs, but for the peak: small buffers of a thread count for it once they have come to
-/// 64 KiB. A vector that was [written](Engine::write) is live and not counted as an allocation; headers of buffers are
-/// not counted, nor is what others hold and tensors only [read](Engine::write_shared), such as mapped files.
+/// Counts are exact while nothing runs, except the peak: a thread's small buffers count for it once they reach 64 KiB.
+/// A vector that was [written](Engine::write) is live and not counted as an allocation. Headers of buffers are not
+/// counted, nor is memory with other owners that tensors only [read](Engine::write_shared), such as mapped files.
 impl Memory for Cpu {
     fn usage(&self) -> MemoryUse {
         buffer::usage()

@@ -43,7 +43,7 @@ pub(crate) fn full(cpu: &Cpu, ty: &TensorType, inputs: &Operands) -> Result<Valu
 /// A part of a fresh buffer, for writing.
 ///
 /// # Safety
-/// The range lies within the buffer, is nobody else's, and is written before it is read. Any bits are a `T`.
+/// The range lies within the buffer, has no other user, and is written before it is read. Any bits are a `T`.
 unsafe fn stretch<'a, T>(target: Shared<u8>, range: core::ops::Range<usize>) -> &'a mut [T] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts_mut(target.get().cast::<T>().add(range.start), range.len()) }

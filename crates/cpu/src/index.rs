@@ -169,7 +169,7 @@ fn position(shape: &Shape, mut place: usize) -> Shape {
 /// Writes an index as an integer of `size` bytes, wrapping where it is too great.
 ///
 /// # Safety
-/// Such an integer lies `offset` integers from `target`, and nobody else sees it.
+/// Such an integer lies `offset` integers from `target`, and nothing else accesses it.
 #[inline(always)]
 pub(crate) unsafe fn store_index(target: *mut u8, size: usize, offset: isize, index: usize) {
     // SAFETY: as the caller promises.

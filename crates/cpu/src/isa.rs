@@ -2,10 +2,10 @@
 
 /// A set of instructions for which every kernel exists.
 ///
-/// On other processors than x86-64 there is one: what the target always has (NEON on AArch64).
+/// On other processors than x86-64 there is one: the target's baseline (NEON on AArch64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// What the target always has.
+    /// The target's baseline instructions.
     Baseline,
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! Functions per element over contiguous stretches: one loop per function and dtype, found by tables.
 //!
-//! A loop reads stretches and writes one that overlaps none of them; whoever calls it sees to strides, scalars and
-//! results in place.
+//! A loop reads stretches and writes one that overlaps none of them. The caller handles strides, scalars and in-place
+//! results.
 
 use crate::functions;
 use crate::isa::{Level, Widest, multiversion};
@@ -265,7 +265,7 @@ fn binary_float<T: FloatLane>(function: Binary) -> Loop2 {
     }
 }
 
-/// What does not look at the sign is shared with the unsigned type `U` of the same width.
+/// Sign-independent functions share the code of the unsigned type `U` of the same width.
 fn binary_int<T: Bits, U: Bits>(function: Binary) -> Loop2 {
     match function {
         Binary::Add => loop2::<U, U, Add>,

@@ -7,7 +7,7 @@ use crate::narrow::Narrow;
 use half::{bf16, f16};
 use kiln_ir::Element;
 
-/// What all numbers have: the functions of two elements, and comparisons. `u8` also stands for `bool` in comparisons.
+/// Functions of two elements and comparisons, for all number types. `u8` also stands for `bool` in comparisons.
 pub(crate) trait Lane: Element {
     /// Of loops over such elements.
     const WIDEST: Widest;
@@ -31,7 +31,7 @@ pub(crate) trait Lane: Element {
     fn is_nan(self) -> bool;
 }
 
-/// What integers have besides.
+/// Additional functions of integers.
 pub(crate) trait Bits: Lane {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
@@ -41,7 +41,7 @@ pub(crate) trait Bits: Lane {
     fn not(self) -> Self;
 }
 
-/// What floats have besides.
+/// Additional functions of floats.
 pub(crate) trait FloatLane: Elementary {
     fn recip(self) -> Self;
     fn sqrt(self) -> Self;

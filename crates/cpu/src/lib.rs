@@ -1,16 +1,16 @@
 //! Kiln's eager engine for the processor.
 //!
-//! [`Cpu`] is an [`Engine`](kiln_ir::Engine) with one arm per op; ops run natively and at once. [`Expand`](kiln_ir::Expand)
-//! around it runs custom ops. What makes it fast:
+//! [`Cpu`] is an [`Engine`](kiln_ir::Engine) with one arm per op; ops run natively and at once.
+//! [`Expand`](kiln_ir::Expand) around it runs custom ops. The sources of its speed:
 //!
 //! * A tensor is a buffer and a layout: shape, strides, offset. Reshape, permute, broadcast, slice and windows only
 //!   write another layout.
-//! * An operand that nobody else can see is overwritten: results reuse its memory.
+//! * An operand without other owners is overwritten: results reuse its memory.
 //! * Kernels are plain loops compiled for several instruction sets, chosen when the engine is made.
-//! * Freed buffers are kept and handed out again: fresh memory costs a page fault for every few kilobytes, which takes as
-//!   long as writing them ([`Memory`](kiln_ir::Memory) says how much there is, and trims it).
-//! * Large tensors are shared between a fixed number of threads; small ones never are. How work is split does not
-//!   depend on the number of threads, and so neither do results.
+//! * A caching allocator reuses freed buffers: fresh memory costs a page fault for every few kilobytes, which takes as
+//!   long as writing them ([`Memory`](kiln_ir::Memory) reports and trims the cache).
+//! * Large tensors are split between a fixed number of threads; small ones never are. The split does not depend on the
+//!   number of threads, and so neither do results.
 //!
 //! ```
 //! use kiln_cpu::Cpu;

@@ -7,13 +7,13 @@ use std::io;
 /// A file as bytes in memory, which the system reads when they are first used. Tensors over it
 /// ([`write_shared`](kiln_ir::Engine::write_shared)) take no memory of their own, and loading them takes no time.
 ///
-/// Nobody writes to the file through it: the mapping is private and cannot be written, and no op takes its memory over.
+/// Kiln never writes to the file: the mapping is private and cannot be written, and no op takes its memory over.
 ///
 /// # Files that change
-/// As everywhere where files are mapped, the file must stay as it is while it is in use. Where it is written in place
-/// by somebody else, the bytes may change under the tensors; where it becomes shorter, the system ends the process that
-/// reads past its new end (`SIGBUS`). Replacing it by renaming another over it, as Kiln does when it saves, and deleting
-/// it are harmless: what is mapped stays.
+/// As everywhere with mapped files, the file must not change while it is in use. If another program writes it in place,
+/// the bytes may change under the tensors. If it becomes shorter, the system ends the process that reads past its new
+/// end (`SIGBUS`). Replacing it by renaming another over it, as Kiln does when it saves, and deleting it are harmless:
+/// the mapping stays valid.
 #[derive(Debug)]
 pub struct MappedFile(Mmap);
 
@@ -44,8 +44,8 @@ impl MappedFile {
             let problem = std::format!("{} bytes, where {len} are asked for", metadata.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
         }
-        // SAFETY: the mapping is private, and plain bytes, valid whatever they are. That nobody changes the file is left
-        // to the user, as said above: no system offers more.
+        // SAFETY: the mapping is private, and plain bytes, valid for any contents. The user must not change the file,
+        // as documented above: no system can guarantee it.
         let mapping = unsafe { MmapOptions::new().len(len).map_copy_read_only(file) }?;
         Ok(MappedFile(mapping))
     }

@@ -76,7 +76,7 @@ pub(crate) fn expm1(x: f32) -> f32 {
     let scale = power_of_two(n.clamp(-126, 127));
     let near = fraction * scale + (scale - 1.0);
     let result = if clamped > 40.0 { exp(clamped) } else { near };
-    // Keeps the sign of zero, and what is too small to have a square.
+    // Keeps the sign of zero, and numbers whose square underflows.
     if x.abs() < 1e-20 { x } else { result }
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn ln(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn log1p(x: f32) -> f32 {
     let u = 1.0 + x;
-    // What rounding took from `u`.
+    // The rounding error of `u`.
     let lost = (x - (u - 1.0)) / u;
     let y = ln_finite(u) + lost;
     let y = if x == f32::INFINITY { x } else { y };
@@ -152,7 +152,7 @@ pub(crate) fn erfcx(x: f32) -> f32 {
     let magnitude = x.abs();
     let near = clamp(magnitude, 0.0, 1e18);
     let positive = polynomial((near + near) / (near + 3.0) - 1.0, ERFCX) * (0.5 / (magnitude + 0.5));
-    // The rounded square, and what rounding took from it.
+    // The rounded square, and its rounding error.
     let exact = f64::from(clamp(magnitude, 0.0, 9.5)) * f64::from(clamp(magnitude, 0.0, 9.5));
     let square = exact as f32;
     let e = exp(square);
@@ -323,7 +323,7 @@ fn atan_reduced(t: f32) -> f32 {
     t + t * square * polynomial(square, c)
 }
 
-/// What `f32` leaves out of π.
+/// The rounding error of `f32`'s π.
 const PI_LOW: f32 = -8.742_278e-8;
 
 /// `π/2 - angle`.

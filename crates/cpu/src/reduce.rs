@@ -45,11 +45,11 @@ const COLUMN_TASKS: usize = 32;
 /// Columns whose shares one task merges.
 const MERGED: usize = 256;
 
-/// How elements of type `T` combine.
+/// A reduction of elements of type `T`.
 pub(crate) trait Reducer<T>: 'static {
-    /// What blocks are combined in.
+    /// The accumulator type within a block.
     type Lane: Plain;
-    /// What combined blocks are combined in.
+    /// The accumulator type across blocks.
     type Total: Plain + Send;
     fn identity() -> Self::Lane;
     fn load(x: T) -> Self::Lane;
@@ -194,7 +194,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What does not look at the sign is computed in the unsigned type `U`.
+    /// Sign-independent reductions are computed in the unsigned type `U`.
     fn of<T: Lane, U: Lane>(&self, reduction: Reduction)
     where
         Sum: Reducer<U>,

@@ -77,7 +77,7 @@ fn view(inputs: Operands, relaid: impl FnOnce(&Layout) -> Layout) -> Result<Valu
     viewed(value, layout, dtype)
 }
 
-/// The value's buffer under another layout and dtype: in the same value where nobody else holds it and its type stays.
+/// The value's buffer under another layout and dtype: the same value if it has no other owner and its type stays.
 fn viewed(mut value: Value, layout: Layout, dtype: DType) -> Result<Values> {
     let ty = TensorType { shape: layout.shape, dtype };
     if *value.ty() == ty

@@ -1,4 +1,4 @@
-//! What an eager op costs besides its arithmetic: allocations, reused memory, nanoseconds.
+//! The overhead of an eager op: allocations, memory reuse, nanoseconds.
 
 use kiln_cpu::Cpu;
 use kiln_ir::{

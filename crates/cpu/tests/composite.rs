@@ -208,7 +208,7 @@ fn transforms(points: usize, axis: usize) -> Vec<(Op, usize, usize)> {
     all
 }
 
-/// Sums of many numbers that cancel are as wrong as the greatest of them, not as what is left.
+/// The error of sums that cancel is relative to the greatest summand, not to the result.
 fn near_fourier(case: &Case) {
     let expected = case.run(&Reference::new());
     let actual: Vec<TensorData> = [1, 2].into_iter().flat_map(|threads| case.on_cpu(threads)).collect();

@@ -31,7 +31,7 @@ const THREES: &[Conv] = &[
     conv(&[1, 17, 13, 11], &[21, 17, 3, 3], &[(1, 1), (1, 1)], [1, 1, 1]),
     conv(&[3, 32, 28, 27], &[17, 32, 3, 3], &[(1, 1), (1, 1)], [1, 1, 1]),
     conv(&[2, 18, 40, 33], &[16, 18, 3, 3], &[(0, 0), (0, 0)], [1, 1, 1]),
-    // Padding on one side, more of it than the kernel, and what the input pass sees as less than none.
+    // Padding on one side, more padding than the kernel size, and negative padding in the input pass.
     conv(&[2, 16, 20, 21], &[16, 16, 3, 3], &[(2, 0), (0, 1)], [1, 1, 1]),
     conv(&[1, 16, 20, 21], &[16, 16, 3, 3], &[(3, 5), (4, 3)], [1, 1, 1]),
     // Groups.

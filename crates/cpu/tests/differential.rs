@@ -163,7 +163,7 @@ impl Case<'_> {
             assert!(same, "{}:\n{y:?}\nis not\n{e:?}", what());
             return;
         }
-        // What is too small for the dtype may be 0 or its least number.
+        // Underflow may give 0 or the dtype's least number.
         let least = if y.dtype() == DType::F16 { 1e-7 } else { 2e-38 };
         for (i, (a, b)) in y.to_vec::<f64>().iter().zip(e.to_vec::<f64>()).enumerate() {
             let near = *a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= epsilon * b.abs() + least;

@@ -1,4 +1,4 @@
-//! The pool: what is counted, kept, used again and given back.
+//! The pool: counts, caching, reuse and release.
 //!
 //! The numbers are those of the process, so that all of this is one test.
 
@@ -101,7 +101,7 @@ fn vectors(cpu: &Cpu) {
     assert_eq!(cpu.usage().live_bytes, before.live_bytes);
 }
 
-/// What a peak has done meanwhile.
+/// `before` with the current peak.
 fn more(before: MemoryUse, cpu: &Cpu) -> MemoryUse {
     MemoryUse { peak_live_bytes: cpu.usage().peak_live_bytes, ..before }
 }
@@ -114,7 +114,7 @@ fn other_threads(cpu: &Cpu) {
     assert!(cpu.usage().live_bytes > before);
     std::thread::scope(|scope| scope.spawn(move || drop(made)).join().unwrap());
     assert_eq!(cpu.usage().live_bytes, before);
-    // A thread that has ended leaves what it kept to the others.
+    // A thread that has ended leaves its cached blocks to the others.
     let allocations = cpu.usage().system_allocations;
     drop(lengths.map(|length| filled(cpu, length)));
     assert_eq!(cpu.usage().system_allocations, allocations);
@@ -191,7 +191,7 @@ fn many_threads(cpu: &Cpu) {
     cpu.trim();
 }
 
-/// What the system cannot give is an error of the value, after what was kept has been given back.
+/// A failed system allocation is an error of the value, after cached blocks have been freed.
 fn too_much(cpu: &Cpu) {
     let before = cpu.usage();
     for elements in [1 << 45, 1 << 59, 1 << 60] {

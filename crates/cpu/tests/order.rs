@@ -100,7 +100,7 @@ fn scan() {
     }
 }
 
-/// One line or a few long ones are cut into parts, whoever works on them.
+/// One line or a few long ones are cut into parts, on any number of threads.
 #[test]
 fn long_scans_do_not_depend_on_the_number_of_threads() {
     for (axis, shape) in [(0, &[100_000][..]), (0, &[40_000, 3]), (1, &[2, 50_000])] {
@@ -127,7 +127,7 @@ fn long_scans_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// The product of a part may be infinite where what comes before is 0.
+/// The product of a part may be infinite where the carry before it is 0.
 #[test]
 fn long_products_stay_in_range() {
     let mut x = vec![2.0f32; 60_000];

@@ -568,7 +568,7 @@ fn plans_are_shared_between_threads() {
     assert_eq!(cpu.compiled_regions(), 1);
 }
 
-/// What has no kernel runs op by op, and gives the same.
+/// Regions without a kernel run op by op, with the same results.
 #[test]
 fn regions_without_a_kernel_run_op_by_op() {
     let types = [ty(&[6, 8], DType::F32)];

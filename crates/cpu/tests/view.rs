@@ -62,7 +62,7 @@ fn permute_broadcast_copy_and_bitcast() {
     check_large(&Op::Permute(Axes::new(&[1, 0])), &of(DType::U8, &[511, 300]));
 }
 
-/// Whole tiles and what is left at their edges, of every size of elements; and results written past the caches, whose
+/// Whole tiles and remainders at their edges, of every size of elements; and results with non-temporal stores, whose
 /// rows start on cache lines or do not.
 #[test]
 fn transposes() {
@@ -168,7 +168,7 @@ fn concat() {
     check_large(&Op::Concat { axis: 1 }, &large);
 }
 
-/// The address of what a view shows is where its operand lies: nothing was copied, and a lone value is taken over.
+/// A view has the address of its operand: nothing was copied, and a value without other owners is reused.
 #[test]
 fn views_keep_a_lone_value() {
     let cpu = Cpu::new();

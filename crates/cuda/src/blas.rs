@@ -1,7 +1,7 @@
 //! Products of matrices by cuBLASLt.
 //!
-//! The library counts columns first: what is a row-major `[m, n]` here is a column-major `[n, m]` there, so that it is asked
-//! for `cᵀ = bᵀ aᵀ`, for which nothing has to be turned. A bias along our columns is then one along its rows, as it wants them.
+//! The library is column-major: a row-major `[m, n]` matrix here is a column-major `[n, m]` matrix there. Asking for
+//! `cᵀ = bᵀ aᵀ` so needs no transpose. A bias along our columns is one along its rows, as it expects.
 
 mod nan;
 mod operation;
@@ -22,7 +22,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
-/// Memory that products may use besides: what the library advises for Hopper.
+/// The workspace of matmuls: the size that the library recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
 /// How many of the library's proposals are tried.
@@ -35,7 +35,7 @@ static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_ir::sw
 static REDUCES: LazyLock<bool> = LazyLock::new(|| kiln_ir::switch("KILN_REDUCED_SUMS", false));
 static TUNES: LazyLock<bool> = LazyLock::new(|| kiln_ir::switch("KILN_TUNE", true));
 
-/// Whether what libraries propose is tried, as it is unless `KILN_TUNE=off` is in the environment.
+/// Whether proposed algorithms are timed (autotuning). On unless `KILN_TUNE=off` is in the environment.
 pub(crate) fn tunes() -> bool {
     *TUNES
 }
@@ -48,7 +48,7 @@ pub(crate) fn set_tf32(on: bool) {
     TF32.store(on, Ordering::Relaxed);
 }
 
-/// The library, with what it found out about products.
+/// The cuBLASLt handle with its cached plans.
 pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: Mutex<HashMap<Key, Option<Arc<Plan>>>>,
@@ -60,7 +60,7 @@ unsafe impl Send for Blas {}
 // SAFETY: as above.
 unsafe impl Sync for Blas {}
 
-/// What a plan is made for.
+/// The cache key of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     sizes: [usize; 4],
@@ -81,9 +81,9 @@ struct Plan {
     types: Types,
     /// Of the library's first and second factor, and of the result.
     layouts: [Layout; 3],
-    /// What the library proposes, the likeliest first.
+    /// The algorithms that the library's heuristic proposes, best first.
     proposals: Vec<sys::cublasLtMatmulAlgo_t>,
-    /// The number of the fastest of them, once it is known.
+    /// The index of the fastest algorithm, once measured.
     fastest: OnceLock<usize>,
 }
 
@@ -243,8 +243,8 @@ impl Blas {
         Ok(workspace.map_err(Clone::clone)?.address())
     }
 
-    /// Leaves out the first proposals of a plan while the library refuses them, which it does with some only when they are to run:
-    /// each is put into a graph that nobody keeps.
+    /// Drops the first proposals of a plan while the library refuses to run them. Some are only refused at launch, so
+    /// each is captured into a graph that is discarded.
     ///
     /// # Errors
     /// When memory is short, or the device failed.
@@ -271,7 +271,7 @@ impl Blas {
         let types = Types::of(products)?;
         let key = Key::of(products, types);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        // What the library has no algorithm for, a kernel computes.
+        // A kernel computes products for which the library has no algorithm.
         let make = || {
             let mut plan = Plan::new(self.handle, &key, types, products).ok()?;
             self.keep_nan(&mut plan, products, driver).ok()?;

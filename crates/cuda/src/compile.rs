@@ -24,8 +24,8 @@ pub(crate) fn version() -> (i32, i32) {
     if asked == sys::nvrtcResult::NVRTC_SUCCESS { (major, minor) } else { (0, 0) }
 }
 
-/// The first version that can leave out what no kernel of ours uses: textures, the runtime's functions, launches by kernels.
-/// Declaring them takes longer than reading most kernels.
+/// The first version that can leave out declarations which no kernel of ours uses: textures, the runtime's functions,
+/// dynamic parallelism. Parsing them takes longer than compiling most kernels.
 const KNOWS_MINIMAL: (i32, i32) = (12, 4);
 
 /// The machine code of a source for an architecture such as `sm_90`.
@@ -65,7 +65,7 @@ fn binary(program: &Program) -> core::result::Result<Vec<u8>, result::NvrtcError
     Ok(bytes)
 }
 
-/// What the compiler said.
+/// The compiler's log.
 fn log(program: &Program) -> String {
     // SAFETY: the program is alive, and was compiled.
     let said = unsafe { result::get_program_log(program.0) };

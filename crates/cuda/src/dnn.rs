@@ -30,7 +30,7 @@ const CONVOLUTION_PLANS: usize = 8;
 /// Of an attention, for each of which a kernel is compiled.
 const ATTENTION_PLANS: usize = 2;
 
-/// What plans are made for; of a convolution also whether products may be rounded to TF32.
+/// The cache key of plans; for a convolution also whether TF32 is allowed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Task {
     Convolution(Box<Convolution>, bool),
@@ -39,7 +39,7 @@ enum Task {
 
 type Plans = HashMap<Task, core::result::Result<Arc<Prepared>, Refusal>>;
 
-/// The library, with what it found out about what it was asked for.
+/// The cuDNN handle with its cached plans.
 pub(crate) struct Dnn {
     /// Only one thread may use it at a time.
     handle: Mutex<Handle>,
@@ -159,7 +159,7 @@ impl Dnn {
             return plan.clone();
         }
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        // What the library refuses is computed in another way.
+        // Problems that the library refuses use a fallback.
         let plan = prepare(&task, self.version, Machine::Here(&handle)).map(Arc::new);
         plans.insert(task, plan.clone());
         plan

@@ -31,9 +31,9 @@ pub struct CudaDriver {
     fft: OnceLock<Result<Fft>>,
     pub(crate) context: Arc<Context>,
     pub(crate) stream: sys::CUstream,
-    /// On which nothing runs: what is queued there becomes part of graphs.
+    /// A stream for graph capture; nothing runs on it.
     pub(crate) capture: Mutex<Stream>,
-    /// The same for what libraries are only asked whether they take it, perhaps while the other one is in use.
+    /// A second capture stream, for testing whether libraries accept a call while the first may be in use.
     pub(crate) trials: Mutex<Stream>,
     architecture: String,
     /// Whether its cores multiply 8-bit floats.
@@ -43,11 +43,11 @@ pub struct CudaDriver {
     pub(crate) blas: Blas,
     staging: Mutex<Staging>,
     laps: Mutex<Laps>,
-    /// What keeps the device busy before laps.
+    /// Memory for the fill that keeps the device busy before a stopwatch lap.
     filler: OnceLock<Result<CudaMemory>>,
 }
 
-/// A queue of CUDA's.
+/// A CUDA stream.
 pub(crate) struct Stream(pub(crate) sys::CUstream);
 
 // SAFETY: CUDA's contexts and streams may be used from any thread; each call makes the context the thread's own first.
@@ -238,7 +238,7 @@ impl CudaDriver {
         }))
     }
 
-    /// What doing something on the device gave.
+    /// Converts the outcome of a driver call; `what` names the operation in errors.
     fn done<T>(&self, what: &str, outcome: core::result::Result<T, DriverError>) -> Result<T> {
         outcome.map_err(|error| error.on(&self.info.name, what))
     }
@@ -395,7 +395,7 @@ impl Driver for CudaDriver {
         self.enter()?;
         let (blocks, threads) = ((grid.blocks as u32, 1, 1), (grid.threads, 1, 1));
         let launched = with_arguments(arguments, |list| {
-            // SAFETY: the caller passes what the entry point takes; CUDA copies the arguments before the call returns.
+            // SAFETY: the caller passes the entry point's arguments; CUDA copies them before the call returns.
             unsafe { result::launch_kernel(function.handle, blocks, threads, 0, self.stream, list) }
         });
         self.done("launching a kernel", launched)
@@ -420,7 +420,7 @@ impl Driver for CudaDriver {
     }
 
     unsafe fn record(&self, steps: &[Step<CudaDriver>]) -> Option<CudaGraph> {
-        // What is wrong with the device is seen when the steps are queued alone.
+        // Launching the steps individually reports any device error.
         // SAFETY: as the caller says.
         unsafe { CudaGraph::new(self, steps).ok() }
     }

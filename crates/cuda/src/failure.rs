@@ -9,11 +9,11 @@ use cudarc::driver::sys::CUresult;
 use cudarc::nvrtc::result::NvrtcError;
 use kiln_ir::Error;
 
-/// What failed, and on which device.
+/// An error code with its description.
 pub(crate) trait Failure {
     fn describe(&self, what: &str) -> (String, Option<&'static str>);
 
-    /// The failure of doing `what` on a device.
+    /// The error of the operation `what` on a device.
     fn on(&self, device: &str, what: &str) -> Error {
         let (problem, hint) = self.describe(what);
         let error = Error::device(device, problem);

@@ -89,7 +89,7 @@ impl Fft {
         if plans.len() >= MOST_PLANS {
             return None;
         }
-        // What the library refuses is computed in another way.
+        // Transforms that the library refuses use a fallback.
         let plan = Plan::new(fourier).ok().map(Arc::new);
         plans.insert(*fourier, plan.clone());
         plan

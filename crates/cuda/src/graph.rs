@@ -21,7 +21,7 @@ unsafe impl Send for CudaGraph {}
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        // SAFETY: it was instantiated once. What is queued already runs to its end all the same.
+        // SAFETY: it was instantiated once. Launched work completes all the same.
         let destroyed =
             self.context.enter().and_then(|()| unsafe { result::graph::exec_destroy(self.executable) });
         // A device that was lost has no graphs left.
@@ -29,7 +29,7 @@ impl Drop for CudaGraph {
     }
 }
 
-/// What a graph is made from.
+/// A `CUgraph`: the graph from which an executable is instantiated.
 struct Definition(sys::CUgraph);
 
 impl Drop for Definition {
@@ -201,13 +201,13 @@ fn misused() -> DriverError {
     DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
-/// Whether what a library is asked to queue on a stream can be queued. None of it runs.
+/// Whether a library accepts a call, tested by capture. Nothing runs.
 pub(crate) fn takes(driver: &CudaDriver, queue: impl FnOnce(sys::CUstream) -> bool) -> bool {
-    // SAFETY: nobody replays the graph.
+    // SAFETY: the captured graph is never replayed.
     driver.context.enter().is_ok() && unsafe { captured(&driver.trials, queue) }.is_ok()
 }
 
-/// What a library computes as a graph of its own: what the library would queue.
+/// Captures a library call as a child graph.
 ///
 /// # Safety
 /// As [`Driver::multiply`](kiln_gpu::Driver::multiply) and [`Driver::convolve`](kiln_gpu::Driver::convolve).
@@ -226,12 +226,12 @@ unsafe fn capture(driver: &CudaDriver, step: &Step<CudaDriver>) -> Outcome<Defin
     unsafe { captured(&driver.capture, queue) }
 }
 
-/// What is queued on a stream, as a graph.
+/// Captures the work that `queue` submits to a stream as a graph.
 ///
 /// # Safety
-/// Whoever replays the graph vouches for what is queued.
+/// The caller that replays the graph must uphold the safety conditions of the captured work.
 unsafe fn captured(stream: &Mutex<Stream>, queue: impl FnOnce(sys::CUstream) -> bool) -> Outcome<Definition> {
-    // One at a time: the stream is for this alone.
+    // One capture at a time: the stream is for captures alone.
     let stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the stream is alive. The library may load a kernel on the way, which the other modes forbid.
     unsafe {

@@ -1,11 +1,11 @@
 //! Kiln's engine for NVIDIA GPUs.
 //!
-//! The engine is [`kiln_gpu`]'s; this crate gives its [driver](CudaDriver): memory and the queue by CUDA's driver API,
-//! kernels compiled by NVRTC for the device's own architecture, products of matrices by cuBLASLt, convolutions and attention by
-//! cuDNN, long Fourier transforms by cuFFT. All of them are loaded at run time: a program builds on a machine without CUDA, and on one without a GPU [`open`]
-//! returns an error that says which library was looked for, and where. No toolkit is needed, only the driver and these
-//! libraries, which PyTorch's packages bring too. Without cuDNN convolutions expand, and attention runs by kernels of our own;
-//! so do all Fourier transforms without cuFFT.
+//! The engine is [`kiln_gpu`]'s; this crate implements its [driver](CudaDriver): memory and streams by the CUDA driver
+//! API, kernels compiled by NVRTC for the device's architecture, matmuls by cuBLASLt, convolutions and attention by
+//! cuDNN, long Fourier transforms by cuFFT. All libraries are loaded at run time, so a program builds on a machine
+//! without CUDA. On a machine without a GPU [`open`] returns an error that names the missing library and the searched
+//! places. No toolkit is needed, only the driver and these libraries, which PyTorch's packages contain too. Without
+//! cuDNN, convolutions expand and attention uses Kiln's own kernels; without cuFFT, so do all Fourier transforms.
 //!
 //! ```no_run
 //! use kiln_ir::{Engine, TensorData};
@@ -38,14 +38,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The engine of an NVIDIA GPU.
 pub type Cuda = Gpu<CudaDriver>;
 
-/// Whether products of `f32` round their factors to TF32, 10 bits of the 23: on tensor cores many times as fast, with
-/// relative errors of about 1e-3 ([`set_tf32`]).
+/// Whether `f32` matmuls round their factors to TF32 (10 of the 23 mantissa bits). They run on tensor cores, many times
+/// as fast, with relative errors of about 1e-3 ([`set_tf32`]).
 pub fn tf32() -> bool {
     blas::tf32()
 }
 
-/// Lets products of `f32` round their factors to TF32, on all devices from now on, or not. The default is not, unless
-/// `KILN_TF32=on` is in the environment.
+/// Sets whether `f32` matmuls use TF32, on all devices from now on. Default: no, unless `KILN_TF32=on` is in the
+/// environment.
 pub fn set_tf32(on: bool) {
     blas::set_tf32(on);
 }
@@ -53,12 +53,12 @@ pub fn set_tf32(on: bool) {
 /// Opens GPU number `index`, counted as `CUDA_VISIBLE_DEVICES` shows them.
 ///
 /// # Errors
-/// When a library or the device is missing; the error says which, and where it was looked for.
+/// When a library or the device is missing; the error names it and the searched places.
 pub fn open(index: usize) -> Result<Cuda> {
     open_with(index, MemoryConfig::default())
 }
 
-/// As [`open`], with bounds on the memory that it takes.
+/// As [`open`], with limits on its memory.
 ///
 /// # Errors
 /// As [`open`].
@@ -66,8 +66,8 @@ pub fn open_with(index: usize, memory: MemoryConfig) -> Result<Cuda> {
     Ok(Gpu::new(CudaDriver::open(index)?, memory))
 }
 
-/// The engine of GPU number `index` that the whole process shares: opened by the first who asks, and kept. An engine of one's
-/// own, by [`open`], has memory of its own, and does not read the other's values.
+/// The process-wide shared engine of GPU number `index`, opened by the first call and cached. A separate engine from
+/// [`open`] has its own memory, and cannot read values of this one.
 ///
 /// # Errors
 /// As [`open`]; the next call tries again.
@@ -82,16 +82,16 @@ pub fn shared(index: usize) -> Result<Arc<Cuda>> {
     Ok(engine)
 }
 
-/// The machine code of a CUDA C++ source for an architecture such as `sm_90`. Needs the compiler, but no GPU.
+/// Compiles a CUDA C++ source to machine code for an architecture such as `sm_90`. Needs the compiler, but no GPU.
 ///
 /// # Errors
-/// When the compiler is missing, or the source does not compile: the error holds what the compiler said.
+/// When the compiler is missing, or the source does not compile: the error contains the compiler's log.
 pub fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
     library::load(library::COMPILER, "cuda")?;
     compile::compile(source, architecture, "cuda")
 }
 
-/// How many GPUs there are; 0 where CUDA is missing.
+/// The number of GPUs; 0 where CUDA is missing.
 pub fn count() -> usize {
     driver::count().unwrap_or(0)
 }

@@ -1,7 +1,7 @@
 //! Finding CUDA's libraries at run time.
 //!
-//! The loader finds what is on its path by name. What lies elsewhere, in a toolkit's folder or in packages of Python, is
-//! loaded from there first; asked by name after that, the loader gives what is loaded already.
+//! The loader finds libraries on its path by name. Libraries elsewhere, in a toolkit's folder or in Python packages,
+//! are loaded from there first. Asked by name after that, the loader returns the library that is already loaded.
 
 use kiln_ir::{Error, Result};
 use libloading::Library;
@@ -13,7 +13,7 @@ use std::sync::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) name: &'static str,
-    /// What brings it.
+    /// The package that contains it.
     pub(crate) from: &'static str,
 }
 
@@ -114,7 +114,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// What is in a folder, in order of names.
+/// The entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

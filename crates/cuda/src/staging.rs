@@ -18,7 +18,7 @@ const SMALL: usize = 64 << 10;
 pub(crate) struct Staging {
     slots: Vec<Slot>,
     next: usize,
-    /// Whether the system gives no more of such memory; copies then take the driver's own way.
+    /// Whether the system has no more pinned memory; copies then take the driver's own way.
     is_short: bool,
 }
 
@@ -62,7 +62,7 @@ impl Slot {
         assert!(len <= SLOT, "a slot holds {SLOT} bytes, not {len}");
         // SAFETY: the event is alive.
         unsafe { event::synchronize(self.copied)? };
-        // SAFETY: there are so many bytes, which nobody else uses: the device is done with them.
+        // SAFETY: there are so many bytes, which nothing else uses: the device is done with them.
         Ok(unsafe { core::slice::from_raw_parts_mut(self.memory.cast::<u8>(), len) })
     }
 }
@@ -86,7 +86,7 @@ impl Staging {
             let slot = self.next();
             let staged = slot.bytes(part.len())?;
             staged.copy_from_slice(part);
-            // SAFETY: the part lies within what the caller says, and the slot is left alone until the event.
+            // SAFETY: the part lies within the caller's range, and the slot is left alone until the event.
             unsafe {
                 result::memcpy_htod_async(to + (number * SLOT) as u64, staged, stream)?;
                 event::record(slot.copied, stream)?;
@@ -122,7 +122,7 @@ impl Staging {
                 let place = self.next;
                 let slot = self.next();
                 let staged = slot.bytes(part.len())?;
-                // SAFETY: the part lies within what the caller says, and the slot is left alone until the event.
+                // SAFETY: the part lies within the caller's range, and the slot is left alone until the event.
                 unsafe {
                     result::memcpy_dtoh_async(staged, from + (number * SLOT) as u64, stream)?;
                     event::record(slot.copied, stream)?;

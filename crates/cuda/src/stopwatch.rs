@@ -34,7 +34,7 @@ impl Stopwatch {
         }
     }
 
-    /// Milliseconds that what `queue` puts into a queue takes; `None` where it or the device fails. Waits for the device.
+    /// Times the work that `queue` submits, in milliseconds; `None` where it or the device fails. Waits for the device.
     fn time(&self, stream: CUstream, queue: impl FnOnce() -> bool) -> Option<f32> {
         // SAFETY: both events are alive, and recorded in one queue.
         unsafe {
@@ -57,7 +57,7 @@ const TRIALS: usize = 3;
 pub(crate) fn fastest(ways: usize, stream: CUstream, queue: &dyn Fn(usize) -> bool) -> usize {
     let Ok(stopwatch) = Stopwatch::new() else { return 0 };
     let time = |way: usize| {
-        // The first run loads what it needs.
+        // The first run loads kernels.
         if !queue(way) {
             return None;
         }
@@ -101,7 +101,7 @@ impl Laps {
         if self.used == self.points.len() {
             self.points.push(event::create(CUevent_flags::CU_EVENT_DEFAULT)?);
         }
-        // SAFETY: the event is alive, and what it stood for was asked for already.
+        // SAFETY: the event is alive, and its previous time was read already.
         unsafe { event::record(self.points[self.used], stream)? };
         self.used += 1;
         Ok(())

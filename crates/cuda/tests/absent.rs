@@ -1,4 +1,4 @@
-//! What happens on a machine without a GPU.
+//! Errors on a machine without a GPU.
 
 #[test]
 fn a_missing_device_is_an_error_that_says_what_is_missing() {

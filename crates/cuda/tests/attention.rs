@@ -94,7 +94,7 @@ fn attention_of_any_size_and_layout_is_that_of_the_reference() {
             let expected = case.run(&*reference, None);
             let found = case.run(&cuda, Some(&expected));
             for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
-                // Exponentials pass the errors of sums of up to 300 products on to what is summed over up to 512 keys.
+                // Exponentials propagate the errors of sums of up to 300 products to sums over up to 512 keys.
                 let (relative, absolute) =
                     if expected.dtype() == DType::F32 { (64.0, 512.0) } else { (8.0, 8.0) };
                 let tolerance = Tolerance::Near { relative, absolute };

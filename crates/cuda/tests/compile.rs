@@ -39,7 +39,7 @@ const AMONG: Subject = Subject {
     ignored: &[],
 };
 
-/// Runs a group. Nothing comes out as it should, since nothing runs: only what does not compile is a problem.
+/// Runs a group. Results are wrong, since nothing runs: only a compile error is a problem.
 fn compiles(group: Group) {
     drop(values(&[(PLAIN, Stack::Plain), (AMONG, Stack::Plain)], group));
     drop(grads(&FUSED, group));

@@ -1,4 +1,4 @@
-//! What PyTorch computes for small inputs, on the GPU.
+//! PyTorch goldens on the GPU.
 //!
 //! `cargo test -p kiln-cuda --test goldens -- --include-ignored` runs it on a machine that has one.
 

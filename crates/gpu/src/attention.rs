@@ -31,7 +31,7 @@ const MOST_SPLITS: usize = 64;
 /// Queries with which a mask is worth being rewritten for the library.
 const LEAST_MASKED: usize = 16;
 
-/// What the library adds to scores that a mask hides: less than any score, and far from infinity, which it would take from itself.
+/// The score of a masked key in library calls: below any real score, but finite, since `-inf - -inf` is NaN.
 const HIDDEN: &str = "-1e30";
 
 /// Rows and columns of a tile for each of the 16 that go with one thread.
@@ -176,7 +176,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Some(found))
     }
 
-    /// What is added to the scores instead of the mask.
+    /// The additive bias that replaces the mask.
     fn attention_bias(&self, call: &Call<D>) -> Result<Option<Block<D>>> {
         let Some((mask, ty)) = &call.mask else { return Ok(None) };
         let total = ty.num_elements();
@@ -212,7 +212,8 @@ impl<D: Driver> Gpu<D> {
         Ok(sighted)
     }
 
-    /// Fresh results. Where heads lie side by side in each row of an operand, they do so in what belongs to it.
+    /// Allocates results. A result takes the memory order of its operand, for example with heads interleaved in each
+    /// row.
     fn attention_results(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
         let first = usize::from(results.len() == 3);
         let like = |place: usize| &call.given[first + place].0.layout;

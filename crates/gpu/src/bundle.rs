@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) struct Bundle {
     /// One translation unit.
     pub(crate) text: String,
-    /// Of each of the others, its entry points, and what they are called here.
+    /// For each bundled source, its entry points with their names in the bundle.
     pub(crate) entries: Vec<Vec<(String, String)>>,
 }
 

@@ -46,7 +46,7 @@ impl<D: Driver> Gpu<D> {
         if let Some(channels) = few_channels(spec, pass, &inputs, results) {
             return self.conv_channels_padded(spec, pass, inputs, results, channels);
         }
-        // Channels last are what the units for products of 16-bit floats read; the other way is for what lacks that.
+        // Tensor cores for 16-bit floats read channels-last tensors; channels-first is the fallback.
         let ways: &[bool] =
             if matches!(results[0].dtype, DType::F16 | DType::BF16) { &[true, false] } else { &[false] };
         for &channels_last in ways {
@@ -61,7 +61,7 @@ impl<D: Driver> Gpu<D> {
         self.expanded(op, inputs, results)
     }
 
-    /// What the library does not convolve in 16 bits, in 32.
+    /// Convolves in `f32` where the library lacks a 16-bit convolution.
     fn conv_in_f32(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let wide = inputs.iter().map(|operand| Ok(self.cast(operand, DType::F32)?.into()));
         let wide = wide.collect::<Result<Operands>>()?;

@@ -16,33 +16,33 @@ use kiln_kernel::print::Dialect;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A vendor's interface to one device. All work goes into one queue and happens in the order in which it came; only
-/// [`read`](Driver::read) and [`synchronize`](Driver::synchronize) wait.
+/// A vendor's interface to one device. All work is submitted to one in-order queue; only [`read`](Driver::read) and
+/// [`synchronize`](Driver::synchronize) wait.
 ///
 /// Methods may be called from any thread.
 pub trait Driver: Sized + Send + Sync + 'static {
-    /// A block of the device's memory. Dropping it gives it back to the system.
+    /// A block of the device's memory. Dropping it returns it to the system.
     type Memory: Send + Sync + 'static;
 
-    /// An entry point that is loaded on the device.
+    /// A kernel function loaded on the device.
     type Function: Send + Sync + 'static;
 
-    /// Steps that are queued together, made ready once.
+    /// An executable graph of steps.
     type Graph: Send + 'static;
 
-    /// What the device is.
+    /// The properties of the device.
     fn info(&self) -> &DeviceInfo;
 
-    /// A fresh block of that many bytes (at least one), its address a multiple of 256.
+    /// Allocates a block of that many bytes (at least one), aligned to 256 bytes.
     ///
     /// # Errors
-    /// When the device has not that much memory left.
+    /// When the device is out of memory.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// The bytes of a block.
+    /// The size of a block in bytes.
     fn size(&self, memory: &Self::Memory) -> usize;
 
-    /// Copies bytes to the device. What is queued before still sees the old ones.
+    /// Copies bytes to the device. Work queued before still reads the old ones.
     ///
     /// # Errors
     /// When the device failed.
@@ -60,20 +60,20 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the device failed.
     fn fill(&self, to: &DevicePtr<Self::Memory>, bytes: usize, value: u8) -> Result<()>;
 
-    /// Compiles source code to what [`load`](Driver::load) takes on devices like this one.
+    /// Compiles source code to a binary that [`load`](Driver::load) accepts on devices of this kind.
     ///
     /// # Errors
-    /// When the source does not compile; the error holds what the compiler said.
+    /// When the source does not compile; the error contains the compiler's log.
     fn compile(&self, source: &str) -> Result<Vec<u8>>;
 
-    /// Loads an entry point. It may begin before the kernel queued right before it has ended: all entry points wait for that
-    /// themselves, by `kiln_begin` of the prelude, before they touch what kernels write.
+    /// Loads an entry point. It may begin before the previously queued kernel has ended. Each entry point waits for
+    /// that kernel itself, by `kiln_begin` of the prelude, before it accesses memory that kernels write.
     ///
     /// # Errors
     /// When the binary is not for this device or lacks the entry point.
     fn load(&self, binary: &[u8], entry: &str) -> Result<Self::Function>;
 
-    /// Loads a binary once for several entry points; nothing for those that it lacks.
+    /// Loads a binary once for several entry points; `None` for those that it lacks.
     ///
     /// # Errors
     /// When the binary is not for this device.
@@ -84,8 +84,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Queues a kernel.
     ///
     /// # Safety
-    /// The arguments must be those that the entry point takes, and what it then reads and writes must lie within their
-    /// memory.
+    /// The arguments must match the entry point, and all its reads and writes must be within their memory.
     ///
     /// # Errors
     /// When the device failed.
@@ -96,37 +95,37 @@ pub trait Driver: Sized + Send + Sync + 'static {
         arguments: &[Argument<Self::Memory>],
     ) -> Result<()>;
 
-    /// Whether the vendor's library has products of 8-bit floats at all.
+    /// Whether the vendor's library supports matmuls of 8-bit floats.
     fn has_float8(&self) -> bool {
         false
     }
 
-    /// Whether the vendor's library has products like these, with what is done with them before they are stored.
+    /// Whether the vendor's library supports these matmuls with their epilogue.
     fn multiplies(&self, products: &Products<Self::Memory>) -> bool;
 
-    /// A number that changes with all settings that change what steps compute.
+    /// A number that identifies the settings which change the results of steps.
     fn settings(&self) -> u64 {
         0
     }
 
-    /// Queues products of matrices by the vendor's library, which [has](Driver::multiplies) such.
+    /// Queues matmuls in the vendor's library, if it [has](Driver::multiplies) them.
     ///
     /// # Safety
-    /// What the products read and write must lie within the memory.
+    /// All elements that the products read and write must be within the memory.
     ///
     /// # Errors
     /// When the device failed.
     unsafe fn multiply(&self, products: &Products<Self::Memory>) -> Result<()>;
 
-    /// Makes steps ready to be queued together, and queues nothing; `None` where the device cannot.
+    /// Instantiates a graph of steps without launching it; `None` if the device cannot.
     ///
     /// # Safety
     /// As for [`launch`](Driver::launch) and [`multiply`](Driver::multiply), for each step as long as it is
     /// [replayed](Driver::replay) with these arguments.
     unsafe fn record(&self, steps: &[Step<Self>]) -> Option<Self::Graph>;
 
-    /// Gives step number `place` of a graph the arguments of another step that is of the same function, or products like
-    /// these. What is queued already keeps those it had. `false` where the device cannot.
+    /// Updates step number `place` of a graph with the arguments of another step, which must call the same function or
+    /// be a similar matmul. Replays queued already keep the old arguments. `false` where the device cannot.
     ///
     /// # Safety
     /// As for [`record`](Driver::record).
@@ -135,7 +134,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Queues all steps of a graph, in their order.
     ///
     /// # Safety
-    /// As for [`record`](Driver::record): memory and functions of its steps must still be there.
+    /// As for [`record`](Driver::record): memory and functions of its steps must still be alive.
     ///
     /// # Errors
     /// When the device failed.
@@ -144,13 +143,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Whether the vendor's library computes convolutions.
     ///
     /// # Errors
-    /// Why not: which library is missing, and where it was looked for.
+    /// When it does not: the missing library, and the searched places.
     fn convolutions(&self) -> Result<()> {
         Err(Error::unsupported(&self.info().name, "has no library for convolutions"))
     }
 
-    /// How many bytes a convolution by the vendor's library needs besides its tensors; `None` where it has no algorithm for
-    /// this one.
+    /// The workspace of a convolution by the vendor's library, in bytes; `None` where it has no algorithm for this one.
     ///
     /// # Errors
     /// When the library fails.
@@ -162,7 +160,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     ///
     /// # Safety
     /// The tensors must hold the elements of the convolution's without gaps, and the workspace as many bytes as
-    /// [`workspace`](Driver::workspace) gave.
+    /// [`workspace`](Driver::workspace) returns.
     ///
     /// # Errors
     /// When the device failed, or has no library.
@@ -170,8 +168,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         self.convolutions()
     }
 
-    /// How many bytes an attention by the vendor's library needs besides its tensors; `None` where it has no algorithm for
-    /// this one, or is missing.
+    /// The workspace of an attention by the vendor's library, in bytes; `None` where it has no algorithm for this one,
+    /// or is missing.
     ///
     /// # Errors
     /// When the device failed.
@@ -182,8 +180,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Queues an attention by the vendor's library, which has [an algorithm](Driver::attention_workspace) for it.
     ///
     /// # Safety
-    /// The tensors must hold the elements that the attention's sizes and steps reach, and the workspace as many bytes as
-    /// [`attention_workspace`](Driver::attention_workspace) gave.
+    /// The tensors must hold the elements that the attention's sizes and strides reach, and the workspace as many bytes
+    /// as [`attention_workspace`](Driver::attention_workspace) returns.
     ///
     /// # Errors
     /// When the device failed, or has no library.
@@ -191,8 +189,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(Error::unsupported(&self.info().name, "has no library for attention"))
     }
 
-    /// How many bytes Fourier transforms by the vendor's library need besides their tensors; `None` where it has none like these,
-    /// or is missing.
+    /// The workspace of Fourier transforms by the vendor's library, in bytes; `None` where it does not support them, or
+    /// is missing.
     ///
     /// # Errors
     /// When the device failed.
@@ -200,11 +198,11 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Queues Fourier transforms by the vendor's library, which [has](Driver::fourier_workspace) such.
+    /// Queues Fourier transforms by the vendor's library, which [supports](Driver::fourier_workspace) them.
     ///
     /// # Safety
     /// The tensors must hold the numbers of all lines, and the workspace as many bytes as
-    /// [`fourier_workspace`](Driver::fourier_workspace) gave.
+    /// [`fourier_workspace`](Driver::fourier_workspace) returns.
     ///
     /// # Errors
     /// When the device failed, or has no library.
@@ -212,8 +210,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(Error::unsupported(&self.info().name, "has no library for Fourier transforms"))
     }
 
-    /// Begins to take times of steps. The device is kept busy until some are queued, so that what it takes to queue them is no
-    /// part of their times.
+    /// Starts timing steps. The device is kept busy until some steps are queued, so that launch latency is not part of
+    /// their times.
     ///
     /// # Errors
     /// When the device failed.
@@ -221,7 +219,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// The end of one step, and the start of the next.
+    /// Ends the lap of one step, and starts that of the next.
     ///
     /// # Errors
     /// When the device failed.
@@ -244,28 +242,29 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn synchronize(&self) -> Result<()>;
 }
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Its place, for messages: `cuda:0`.
+    /// Device string for messages: `cuda:0`.
     pub name: String,
-    /// What the vendor calls it.
+    /// The vendor's model name.
     pub model: String,
-    /// Everything that a compiled kernel depends on besides its source: architecture, and versions of driver and compiler.
+    /// The compilation target, which determines a kernel's code besides its source: architecture, driver and compiler
+    /// versions.
     pub target: String,
     /// The language of its kernels.
     pub dialect: Dialect,
     /// Bytes of its memory.
     pub memory: usize,
-    /// How many blocks of threads run at once, at least: its multiprocessors.
+    /// The number of multiprocessors. At least one thread block runs on each at a time.
     pub multiprocessors: usize,
-    /// Most threads that run at once on one multiprocessor.
+    /// Maximum number of resident threads per multiprocessor.
     pub multiprocessor_threads: usize,
-    /// Most threads of one block.
+    /// Maximum number of threads per block.
     pub block_threads: usize,
     /// Threads of one warp, which run in lockstep.
     pub warp_threads: usize,
-    /// Bytes of shared memory that a block has without asking for more.
+    /// Bytes of shared memory that a block has by default.
     pub shared_bytes: usize,
 }
 
@@ -273,7 +272,7 @@ pub struct DeviceInfo {
 pub struct DevicePtr<M> {
     /// The block.
     pub memory: Arc<M>,
-    /// Bytes from its start.
+    /// The offset from its start in bytes.
     pub offset: usize,
 }
 
@@ -288,7 +287,7 @@ impl<M> Clone for DevicePtr<M> {
 pub enum Argument<M> {
     /// A device pointer.
     Pointer(DevicePtr<M>),
-    /// A number: of its eight bytes, in the processor's order, as many from the first as its type has.
+    /// A number, in native byte order in the leading bytes.
     Word([u8; 8]),
 }
 
@@ -304,27 +303,27 @@ impl<M> Clone for Argument<M> {
 /// The arguments of a kernel, in order.
 pub type Arguments<M> = SmallVec<[Argument<M>; 16]>;
 
-/// Work for the queue.
+/// A unit of work for the queue.
 pub enum Step<D: Driver> {
-    /// A kernel.
+    /// A kernel launch.
     Launch {
-        /// What runs.
+        /// The kernel function.
         function: Arc<D::Function>,
-        /// By how many threads.
+        /// The launch grid.
         grid: Grid,
-        /// With what.
+        /// The kernel arguments.
         arguments: Arguments<D::Memory>,
     },
-    /// Bytes that are all set to one value.
+    /// A memory fill.
     Fill {
-        /// The first.
+        /// The first byte.
         to: DevicePtr<D::Memory>,
-        /// How many.
+        /// The number of bytes.
         bytes: usize,
-        /// What they become.
+        /// The byte value.
         value: u8,
     },
-    /// Products by the vendor's library.
+    /// Matmuls by the vendor's library.
     Multiply(Products<D::Memory>),
     /// A convolution by the vendor's library.
     Convolve(Convolve<D::Memory>),
@@ -334,55 +333,55 @@ pub enum Step<D: Driver> {
     Transform(Transform<D::Memory>),
 }
 
-/// How many threads run a kernel.
+/// The launch grid of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
-    /// Blocks: at least 1, and fewer than 2³¹.
+    /// Number of blocks: at least 1, and fewer than 2³¹.
     pub blocks: usize,
-    /// Threads of each.
+    /// Threads per block.
     pub threads: u32,
 }
 
-/// Products `c = a b` of matrices, all of the same sizes.
+/// Batched matmuls `c = a b`, all of the same sizes.
 pub struct Products<M> {
-    /// How many.
+    /// The batch size.
     pub count: usize,
-    /// The rows of `a` and `c`.
+    /// The number of rows of `a` and `c`.
     pub rows: usize,
-    /// The columns of `b` and `c`.
+    /// The number of columns of `b` and `c`.
     pub columns: usize,
-    /// The columns of `a`, and the rows of `b`.
+    /// The reduced dimension: columns of `a`, and rows of `b`.
     pub inner: usize,
-    /// Of `a` and `b`.
+    /// The dtype of `a` and `b`.
     pub dtype: DType,
-    /// Of `c`.
+    /// The dtype of `c`.
     pub result: DType,
-    /// What `a` and `b` are if their bytes are 8-bit floats.
+    /// Formats and scales of `a` and `b` if they are 8-bit floats.
     pub float8: Option<Float8Factors<M>>,
     /// The factors.
     pub factors: [Matrices<M>; 2],
-    /// Where results go, row by row without gaps.
+    /// The first element of the results, row-major without gaps.
     pub to: DevicePtr<M>,
-    /// What is done with results before they are stored.
+    /// The epilogue, applied before results are stored.
     pub epilogue: Epilogue<M>,
 }
 
-/// Factors that are 8-bit floats.
+/// Formats and scales of 8-bit float factors.
 pub struct Float8Factors<M> {
-    /// Of `a` and `b`.
+    /// The formats of `a` and `b`.
     pub formats: [Float8; 2],
-    /// The `f32` numbers by which the product of `a` and that of `b` are multiplied, at multiples of 16 bytes.
+    /// The `f32` scale factors of `a` and `b`, aligned to 16 bytes.
     pub scales: [DevicePtr<M>; 2],
 }
 
 /// The factors of batched matrix products in memory.
 pub struct Matrices<M> {
-    /// The first element of the first.
+    /// The first element of the first matrix.
     pub at: DevicePtr<M>,
-    /// Whether columns lie without gaps, instead of rows.
+    /// Whether the matrices are column-major.
     pub transposed: bool,
     /// The leading dimension: elements from one row (or column, if transposed) to the next.
     pub leading_dim: usize,
-    /// Elements from one matrix to the next; 0 where all are the same.
+    /// The batch stride: elements from one matrix to the next; 0 broadcasts one matrix.
     pub step: usize,
 }

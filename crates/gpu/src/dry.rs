@@ -8,19 +8,19 @@ use kiln_ir::{DType, Error, Result};
 use kiln_kernel::print::Dialect;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What compiles sources.
+/// The compiler of kernel sources.
 type Compile = dyn Fn(&str) -> Result<Vec<u8>> + Send + Sync;
 
-/// A driver that runs nothing: what an engine would ask of a device, its kernels above all, is seen without one.
+/// A driver that runs nothing. It compiles the kernels that an engine would launch, without a device.
 ///
-/// Memory is only counted, and all that is read back is 0. Kernels are compiled by a function that is given, which may be a
-/// compiler for devices that are elsewhere.
+/// Memory is only counted, and reads return 0. A given function compiles the kernels, for example for a device of
+/// another machine.
 pub struct DryDriver {
     info: DeviceInfo,
     compile: Box<Compile>,
     launches: AtomicU64,
     has_libraries: bool,
-    /// What happens while bytes are next read, and what they are then.
+    /// Callback for the next read; it sets the bytes.
     #[cfg(test)]
     pub(crate) answer: std::sync::Mutex<Option<Answer>>,
 }
@@ -28,14 +28,14 @@ pub struct DryDriver {
 #[cfg(test)]
 pub(crate) type Answer = Box<dyn FnOnce(&mut [u8]) + Send>;
 
-/// Memory of which only the size is there.
+/// Memory without contents: its size in bytes.
 pub struct DryMemory(usize);
 
-/// A function that is never run.
+/// A function that never runs.
 pub struct DryFunction(());
 
 impl DeviceInfo {
-    /// Of an NVIDIA GPU that is not there: one with the 132 multiprocessors of an H200, and room for anything.
+    /// The properties of an NVIDIA GPU for dry runs: the 132 multiprocessors of an H200, and unlimited memory.
     pub fn absent(target: impl Into<String>) -> DeviceInfo {
         DeviceInfo {
             name: "cuda:dry".to_owned(),
@@ -53,7 +53,7 @@ impl DeviceInfo {
 }
 
 impl DryDriver {
-    /// A driver for a device of that kind, with what compiles its kernels.
+    /// A driver for a device of that kind, with a compiler for its kernels.
     pub fn new(
         info: DeviceInfo,
         compile: impl Fn(&str) -> Result<Vec<u8>> + Send + Sync + 'static,
@@ -68,8 +68,8 @@ impl DryDriver {
         }
     }
 
-    /// The same for a device with libraries for products and convolutions, which also replays graphs: what an engine asks of
-    /// it is then what it asks of one that is there.
+    /// The same for a device with libraries for matmuls and convolutions and with graph replay: an engine then issues
+    /// the same steps as on a real one.
     #[must_use]
     pub fn with_libraries(self) -> DryDriver {
         DryDriver { has_libraries: true, ..self }

@@ -22,11 +22,11 @@ use kiln_kernel::Nest;
 use smallvec::smallvec;
 use std::sync::Arc;
 
-/// An engine for one GPU. Ops are queued in the order in which they are executed; only reading waits.
+/// An engine for one GPU. Ops are queued in order; only reads wait.
 ///
-/// It runs every op on every dtype on the device: by a kernel that fusion's machinery prints, by one written by hand, by the
-/// vendor's library, or made of simpler ops. Custom ops and collectives of one member are left to
-/// [`Expand`](kiln_ir::Expand), which every stack puts around it.
+/// It runs every op on every dtype on the device: by a generated kernel, a handwritten kernel, the vendor's library, or
+/// an expansion into simpler ops. [`Expand`](kiln_ir::Expand), which every stack puts around it, handles custom ops and
+/// collectives of one member.
 pub struct Gpu<D: Driver> {
     caps: Caps,
     pub(crate) driver: Arc<D>,
@@ -42,7 +42,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) prefers_fourier_kernels: bool,
 }
 
-/// The ops that are left to the layer that expands.
+/// The ops left to the expanding layer.
 const LEFT_OUT: &[OpKind] = &[
     OpKind::LogSumExp,
     // Connections between devices are not the engine's.
@@ -54,7 +54,7 @@ impl<D: Driver> Gpu<D> {
     /// The engine over a driver.
     pub fn new(driver: D, memory: MemoryConfig) -> Gpu<D> {
         let driver = Arc::new(driver);
-        // A layer that fuses then sees what the product is made of.
+        // A fusion layer then sees the ops of the matmul's expansion.
         let lacks: &[OpKind] = if driver.has_float8() { &[] } else { &[OpKind::MatMulFloat8] };
         let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
         let info = driver.info();
@@ -79,33 +79,33 @@ impl<D: Driver> Gpu<D> {
         &self.driver
     }
 
-    /// Compiles sources of kernels before they are needed, several at a time, which takes a fraction of the time. What does not
-    /// compile is left for when it is needed. A [driver without a device](crate::DryDriver) of the same
-    /// [`DeviceInfo`](crate::DeviceInfo) tells which sources some work will need.
+    /// Compiles kernel sources ahead of their first use, in parallel, which takes a fraction of the time. A source that
+    /// does not compile is reported at its first use. A [driver without a device](crate::DryDriver) of the same
+    /// [`DeviceInfo`](crate::DeviceInfo) collects the sources that some work will need.
     pub fn prepare(&self, sources: &[Arc<str>]) {
         self.kernels.prepare(sources);
     }
 
-    /// How many kernels were compiled since the engine was made, rather than found on disk.
+    /// Kernels compiled since the engine was made, without those found in the disk cache.
     pub fn compiled_kernels(&self) -> u64 {
         self.kernels.compiled()
     }
 
-    /// What became of the graphs in which repeated steps are queued.
+    /// Usage counts of graph capture and replay.
     pub fn graphs(&self) -> GraphUse {
         self.queue.graphs()
     }
 
-    /// Writes down from now on what the device is given to do, or not. Steps are then queued one by one, and timed where the
-    /// device has a clock. `KILN_PROFILE=on` in the environment starts with it, and prints a [table](crate::table) whenever
-    /// the device is waited for.
+    /// Starts or stops recording the executed steps. Steps are then queued one by one, and timed where the device has a
+    /// clock. `KILN_PROFILE=on` in the environment enables it from the start, and prints a [table](crate::table) at
+    /// each synchronization.
     pub fn trace(&self, on: bool) {
         // A failure is that of the next who reads.
         let _ = self.queue.drain();
         self.queue.trace.switch(on);
     }
 
-    /// The steps that ran since this was last asked for, while they were [traced](Gpu::trace).
+    /// The steps executed since the last call, while they were [traced](Gpu::trace).
     pub fn traced(&self) -> Vec<Traced> {
         let _ = self.queue.drain();
         self.queue.trace.take()
@@ -198,7 +198,7 @@ impl<D: Driver> Gpu<D> {
         let all = suspicions::<D>(&inputs);
         drop(inputs);
         let Some(outputs) = expand(self, op, &variables) else {
-            // What has no expansion is refused only where a reduction is over nothing.
+            // Only a reduction over no elements has no expansion.
             return self.identity(op, results)?.into_iter().map(|value| suspected(value, &all)).collect();
         };
         drop(variables);
@@ -258,7 +258,7 @@ fn machine(info: &DeviceInfo) -> Machine {
     }
 }
 
-/// A value of which all this is suspected too: what an op is made of need not use all operands.
+/// A value with these flags added: an expansion need not use all operands.
 fn suspected<D: Driver>(value: Value, all: &Suspicions<D>) -> Result<Value> {
     if all.is_empty() || value.error().is_some() {
         return Ok(value);
@@ -284,7 +284,7 @@ impl<D: Driver> Engine for Gpu<D> {
         let _running = self.pages.run();
         let found = match poison_of(&inputs) {
             Some(error) if !op.stops_poison() => {
-                // Of a region, poison spoils only what comes from it.
+                // A poisoned input of a region poisons only results that depend on it.
                 if let Op::Fused(region) = op {
                     return region.program().run_region(self, inputs);
                 }
@@ -336,7 +336,7 @@ impl<D: Driver> Engine for Gpu<D> {
     }
 }
 
-/// Freed blocks are kept for the next ones, up to [`MemoryConfig::most_kept`].
+/// Freed blocks are cached, up to [`MemoryConfig::most_kept`].
 impl<D: Driver> Memory for Gpu<D> {
     fn usage(&self) -> MemoryUse {
         self.pool.usage()
@@ -347,7 +347,7 @@ impl<D: Driver> Memory for Gpu<D> {
     }
 
     fn trim(&self) {
-        // What waits holds its memory.
+        // Pending steps hold memory.
         let _ = self.queue.drain();
         self.pool.trim();
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Programs that are kept at most; when there are more, all are dropped and made again.
 const MOST: usize = 1 << 14;
 
-/// The programs of what follows products, by the addresses of their regions' programs.
+/// The programs after the matmuls of regions, by the addresses of the regions' programs.
 #[derive(Default)]
 pub(crate) struct EpilogueCache(Mutex<HashMap<usize, CacheEntry, FxBuildHasher>>);
 
@@ -27,10 +27,10 @@ struct CacheEntry {
     rest: Arc<Rest>,
 }
 
-/// What follows a product.
+/// The ops of a region after its matmul.
 struct Rest {
     program: Arc<Program>,
-    /// The inputs of the region that it takes after the product.
+    /// The region inputs of these ops.
     taken: Vec<usize>,
 }
 
@@ -167,7 +167,7 @@ impl<D: Driver> Gpu<D> {
         self.kernel_or_ops(&rest.program, operands, results)
     }
 
-    /// What begins with the row that is seen many times, in that dtype.
+    /// The first row of a broadcast bias, in that dtype.
     fn row(&self, bias: &Value, dtype: DType) -> Result<Array<D>> {
         let array = Array::<D>::of(bias)?;
         if bias.dtype() == dtype {

@@ -65,7 +65,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Some(Var::new(self, product).slice_axis(rank - 1, narrow).into_value()))
     }
 
-    /// The value, copied unless what is summed lies without gaps, as the library wants of both factors.
+    /// The value, copied unless the reduced axis is contiguous, as the library requires for both factors.
     fn inner_contiguous(&self, value: Value, transposed: bool) -> Result<Value> {
         let array = Array::<D>::of(&value)?;
         let whole = |elements: usize| elements.is_multiple_of(ALIGNMENT);

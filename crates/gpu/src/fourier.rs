@@ -40,7 +40,8 @@ impl<D: Driver> Default for Roots<D> {
     }
 }
 
-/// What lines are before and after a transform; its number is that of the source's `FORM`.
+/// The kind of a transform's lines: complex to complex, real to complex, complex to real. The number is the source's
+/// `FORM`.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Complex = 0,
@@ -77,7 +78,7 @@ struct LineLayout {
     step: usize,
 }
 
-/// What a kernel does before or after a transform; its number is that of the source's `KILN_MAP`.
+/// The pre- or post-processing step of a transform. The number is the source's `KILN_MAP`.
 #[derive(Clone, Copy)]
 enum Map {
     Pack = 0,
@@ -242,7 +243,7 @@ impl<D: Driver> Gpu<D> {
         Ok((block, parts))
     }
 
-    /// Lines that blocks hold in shared memory; `packed` says what they are if one side is real.
+    /// Transforms lines that fit shared memory; `packed` describes them if one side is real.
     fn transform_lines(
         &self,
         lines: Lines,
@@ -357,7 +358,7 @@ impl<D: Driver> Gpu<D> {
         self.map(Map::Cut, padded, chirp, [&after, &after, to], &roots, lines.count * points)
     }
 
-    /// Runs what happens before or after a transform, for so many elements: of two tensors into a third.
+    /// Runs the elementwise pre- or post-processing of a transform for `total` elements: from two tensors into a third.
     fn map(
         &self,
         map: Map,

@@ -247,7 +247,7 @@ impl<D: Driver> Gpu<D> {
         Ok(values.remove(0))
     }
 
-    /// A contiguous array of an operand's elements that nobody else sees.
+    /// A contiguous array of an operand's elements without aliases.
     pub(crate) fn owned(&self, operand: Operand, ty: TensorType) -> Result<Array<D>> {
         let Operand::Value(mut value) = operand else {
             return Err(Error::unsupported("gpu", "a tensor operand is missing"));

@@ -15,16 +15,16 @@ pub(crate) const LEAST: usize = 4;
 /// Launches that one kernel joins at most.
 pub(crate) const MOST: usize = 16;
 
-/// Bytes of a kernel's arguments: those that all devices allow, less what the numbers of first blocks may take.
+/// Bytes for a joined kernel's arguments: the limit of all devices, without the first-block numbers.
 const BYTES: usize = 4096 - MOST * size_of::<u64>();
 
-/// What it takes to join launches of a map.
+/// A kernel that joins several launches of a map (horizontal fusion).
 pub(crate) struct Joint<D: Driver> {
-    /// What one launch runs.
+    /// The function of a single launch.
     function: Arc<D::Function>,
-    /// Of its arguments, which may be written.
+    /// For each argument, whether the kernel writes it.
     writes: SmallVec<[bool; 16]>,
-    /// How many sets of arguments the joined kernel takes.
+    /// The number of argument sets of the joined kernel.
     sets: usize,
     /// The joined kernel, made when it is wanted first; `None` if it does not compile.
     joined: OnceLock<Option<Arc<D::Function>>>,
@@ -73,8 +73,8 @@ impl<D: Driver> Joint<D> {
         (sets >= LEAST).then_some(joint)
     }
 
-    /// Whether a step can run at the same time as these, which are of this joint already: it is a launch of the same function, there is
-    /// room for it, and it reads nothing that one of them writes, nor writes what one of them reads or writes.
+    /// Whether a step can run concurrently with these launches of the joint. It must be a launch of the same function,
+    /// there must be room for it, and there must be no read-write or write-write conflict.
     pub(crate) fn takes(&self, before: &[Step<D>], step: &Step<D>) -> bool {
         let Step::Launch { function, arguments, .. } = step else { return false };
         let meets = |earlier: &Step<D>| match earlier {
@@ -111,7 +111,7 @@ impl<D: Driver> Joint<D> {
                 joined.extend(arguments);
             }
         }
-        // Sets that are not there begin behind the last block. What their arguments are does not matter.
+        // Unused sets begin after the last block, so their arguments do not matter.
         let first: Arguments<D::Memory> = joined[..self.writes.len()].iter().cloned().collect();
         for _ in firsts.len()..self.sets {
             firsts.push(grid.blocks);
@@ -123,7 +123,7 @@ impl<D: Driver> Joint<D> {
     }
 }
 
-/// What traces say of launches that are one.
+/// The trace label of joined launches.
 pub(crate) fn label(labels: Vec<Option<Label>>) -> Option<Label> {
     let count = labels.len();
     let joined = labels.into_iter().flatten().reduce(|all, one| Label {

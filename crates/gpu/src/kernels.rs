@@ -19,7 +19,7 @@ type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 /// By source and entry point.
 type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>, FxBuildHasher>;
 
-/// Sources that are compiled together at most. What it takes to begin is then a small part.
+/// The maximum number of sources compiled together, which amortizes the compiler's startup.
 const TOGETHER: usize = 16;
 
 /// Kernels written by hand.
@@ -104,7 +104,7 @@ impl<D: Driver> Kernels<D> {
         is_loaded || self.disk.as_ref().is_some_and(|disk| disk.find(source).is_some())
     }
 
-    /// Gives slots of sources what a bundle's binary has for them.
+    /// Fills the slots of sources from a bundle's binary.
     fn fill(&self, sources: &[Arc<str>], bundle: &Bundle, binary: &[u8]) {
         let here: Vec<&str> = bundle.entries.iter().flatten().map(|(_, here)| &**here).collect();
         let Ok(functions) = self.driver.load_all(binary, &here) else { return };
@@ -233,7 +233,7 @@ impl Disk {
 
     /// A failure, such as a full disk, only means that the kernel is compiled again next time.
     fn keep(&self, source: &str, binary: &[u8]) {
-        // A compiler that only notes what it is given has nothing to keep.
+        // A compiler that only records sources returns an empty binary.
         if binary.is_empty() {
             return;
         }

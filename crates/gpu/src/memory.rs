@@ -1,20 +1,20 @@
 //! The caching allocator of device memory.
 //!
-//! All work of a device is done in order, and so a block may be used again as soon as nobody holds it: what reads it was
-//! queued before. Of those that are free the first ever made is taken: what a program does again it then does with the same
-//! blocks, whatever was freed in which order, and graphs of its steps need no new addresses.
+//! All work of a device is in order, so a block may be reused as soon as no tensor holds it: its readers were queued
+//! before. Of the free blocks, the one created first is taken. Repeated steps so reuse the same blocks in any order of
+//! frees, and their graphs need no new addresses.
 
 use crate::driver::{DevicePtr, Driver};
 use kiln_ir::{Error, MemoryUse, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How much memory a device may take.
+/// Limits on device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// The most bytes that tensors and kept blocks come to. `None`: as much as there is.
+    /// The maximum of bytes in tensors and cached blocks. `None`: the device's memory.
     pub limit: Option<usize>,
-    /// The most bytes that are kept when nobody uses them. `None`: no bound.
+    /// The maximum of bytes cached in free blocks. `None`: no limit.
     pub most_kept: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ struct State<M> {
     usage: MemoryUse,
 }
 
-/// Memory that somebody holds; dropping it gives it back to the pool.
+/// Memory of a live block; dropping it returns it to the pool.
 pub(crate) struct Block<D: Driver> {
     /// `None` only while it is dropped.
     memory: Option<Arc<D::Memory>>,
@@ -53,7 +53,7 @@ impl<D: Driver> Pool<D> {
     /// A block of at least that many bytes.
     ///
     /// # Errors
-    /// When the device, or the limit that was set, has no room for it.
+    /// When the device is out of memory, or the configured limit is reached.
     pub(crate) fn block(self: &Arc<Self>, bytes: usize) -> Result<Block<D>> {
         let len = class(bytes).ok_or_else(|| self.too_large(bytes))?;
         let (number, memory) = match self.with(|state| state.take(len)) {
@@ -102,7 +102,7 @@ impl<D: Driver> Pool<D> {
         self.with(|state| state.usage.peak_live_bytes = state.usage.live_bytes);
     }
 
-    /// Gives all that is kept back to the system, which waits for what uses it.
+    /// Returns all cached blocks to the system, after a synchronization.
     pub(crate) fn trim(&self) {
         let kept = self.with(|state| {
             state.usage.kept_bytes = 0;
@@ -112,7 +112,7 @@ impl<D: Driver> Pool<D> {
         drop(kept);
     }
 
-    /// Whether nobody holds the block of this memory any more: somebody else may be given it.
+    /// Whether no tensor holds the block of this memory any more: it may be reused.
     pub(crate) fn is_free(&self, memory: &Arc<D::Memory>) -> bool {
         self.with(|state| state.free.values().any(|free| Arc::ptr_eq(free, memory)))
     }
@@ -147,7 +147,7 @@ impl<M> State<M> {
     }
 }
 
-/// What the counts become when tensors hold more.
+/// Updates the counts when tensors hold more bytes.
 trait Hold {
     fn hold(&mut self, bytes: usize);
 }
@@ -181,8 +181,8 @@ impl<D: Driver> Drop for Block<D> {
     }
 }
 
-/// The length of the block for that many bytes: one of eight lengths between powers of two, so that less than an eighth is
-/// lost and blocks of about the same size serve each other.
+/// The block size for that many bytes: one of eight sizes between powers of two. Less than an eighth is lost, and
+/// allocations of similar size share blocks.
 fn class(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1).checked_next_multiple_of(UNIT)?;
     let step = (bytes.checked_next_power_of_two()? / 16).max(UNIT);

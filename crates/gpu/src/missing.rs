@@ -5,7 +5,7 @@ use kiln_ir::{
     Value, Values, poison_of, poisoned,
 };
 
-/// An engine for a device that is not there: every value it gives is poisoned with the reason, which reading returns.
+/// An engine for a missing device: every value is poisoned with the reason, which a read returns.
 ///
 /// A program that names the device thus starts and builds its model; the first element that it reads is the error.
 pub struct Missing {

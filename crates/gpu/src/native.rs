@@ -21,7 +21,7 @@ const FEWEST_THREADS: u32 = 64;
 /// The most blocks: their threads take several points each where there are more.
 const MOST_BLOCKS: usize = 1 << 16;
 
-/// A source, and what its names stand for.
+/// A source with the definitions of its names.
 pub(crate) struct Native {
     source: &'static str,
     known: NativeKey,
@@ -36,7 +36,7 @@ pub(crate) struct NativeKey {
     dtypes: SmallVec<[(&'static str, DType, bool); 3]>,
 }
 
-/// What a name stands for.
+/// The definition of a name in a source.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Meaning {
     Number(usize),
@@ -81,7 +81,7 @@ impl Native {
         Native { source, known: NativeKey { entry, names: SmallVec::new(), dtypes: SmallVec::new() } }
     }
 
-    /// What a name in the source stands for.
+    /// Defines a name of the source.
     pub(crate) fn name(mut self, name: &'static str, meaning: impl Into<Meaning>) -> Native {
         self.known.names.push((name, meaning.into()));
         self
@@ -124,7 +124,7 @@ impl NativeKey {
     }
 }
 
-/// Adds what a name stands for to the lines of a source.
+/// Adds the definition of a name to the lines of a source.
 fn define(lines: &mut String, name: &str, meaning: &str) {
     for part in ["#define ", name, " ", meaning, "\n"] {
         lines.push_str(part);
@@ -207,7 +207,7 @@ mod tests {
                 );
                 kernels += 1;
             }
-            // What they read so may be older than what the kernel before has written.
+            // Reads through the constant cache may return data from before the previous kernel's writes.
             for constant in ["__restrict__", "__ldg", ".nc"] {
                 assert!(!source.contains(constant), "a kernel reads by the cache for constants: {constant}");
             }

@@ -32,7 +32,7 @@ impl<D: Driver> Search<'_, D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// [`Op::ArgReduce`]. Where lines are few and long, parts of them are searched first, and then what was found.
+    /// [`Op::ArgReduce`]. Few and long lines are split: parts are searched first, then the partial results.
     pub(crate) fn arg_reduce(
         &self,
         extremum: Extremum,

@@ -26,7 +26,7 @@ struct PoolLayout {
 }
 
 impl PoolLayout {
-    /// The layout of the operand; `others` are the lengths of what else is pooled.
+    /// The layout of the operand; `others` are the lengths of the other pooled tensors.
     fn of<D: Driver>(x: &Array<D>, ty: &TensorType, spec: &PoolSpec, others: &[usize]) -> PoolLayout {
         /// Numbers of a spec, and all places, whose sums and products stay within 31 bits.
         const FEW: usize = 1 << 14;
@@ -39,7 +39,7 @@ impl PoolLayout {
         PoolLayout { channels_last, pack, packs: if channels_last { channels / pack } else { 1 }, narrow }
     }
 
-    /// The layout of what lies so, row-major.
+    /// The layout in the kernel's axis order, which is row-major in memory.
     fn seen(&self, layout: &Layout) -> Layout {
         if self.channels_last { in_channels(layout) } else { *layout }
     }
@@ -88,7 +88,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
     }
 
-    /// [`Op::PoolGrad`]: each element adds up what the windows that hold it send, always in the same order.
+    /// [`Op::PoolGrad`]: each element sums the contributions of the windows that contain it, always in the same order.
     pub(crate) fn pool_grad(
         &self,
         op: &Op,
@@ -160,7 +160,7 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// Whether a number of the spec is longer than what kernels may multiply without overflow.
+/// Whether a number of the spec is so large that the kernels' index arithmetic may overflow.
 fn too_large(spec: &PoolSpec) -> bool {
     numbers(spec).any(|number| i32::try_from(number).is_err())
 }
@@ -171,7 +171,7 @@ fn numbers(spec: &PoolSpec) -> impl Iterator<Item = usize> {
     lists.into_iter().flatten().chain(padding).copied()
 }
 
-/// The parameters of `axes` axes; `INDEX` is their type, as in what else is written here.
+/// The parameters of `axes` axes, of type `INDEX`.
 pub(crate) fn parameters(axes: usize) -> String {
     (0..axes).map(|axis| format!(", INDEX x{axis}, INDEX y{axis}")).collect()
 }

@@ -28,18 +28,18 @@ const MOST_STEPS: usize = 128;
 /// Steps of the first run for a device that has nothing to do. Each run after it is twice as long as the one before.
 const FIRST_STEPS: usize = 16;
 
-/// What became of the graphs in which repeated steps are queued.
+/// Usage counts of the graphs that replay repeated steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphUse {
-    /// Graphs that were made.
+    /// Graphs that were recorded.
     pub recorded: u64,
-    /// How often one was replayed.
+    /// Graph replays.
     pub replayed: u64,
-    /// Steps that were queued by replaying.
+    /// Steps that ran as part of a replay.
     pub steps_replayed: u64,
-    /// Steps whose arguments were amended before.
+    /// Steps whose arguments were updated before a replay.
     pub steps_amended: u64,
-    /// Steps that were queued alone.
+    /// Steps that were launched individually.
     pub steps_alone: u64,
 }
 
@@ -60,9 +60,9 @@ struct State<D: Driver> {
     waiting: Vec<Step<D>>,
     /// Of the last of the steps that wait, while they are traced.
     labels: Vec<Option<Label>>,
-    /// What the last of the steps that wait is, if it is products of few rows.
+    /// The last pending step, if it is a GEMV-like matmul (few rows).
     slim: Option<Slim<D::Memory>>,
-    /// The last of the steps that wait, if they may become one.
+    /// The last pending launches, if they may be joined.
     group: Option<Group<D>>,
     /// Steps that make a run.
     enough: usize,
@@ -70,7 +70,7 @@ struct State<D: Driver> {
     is_idle: bool,
 }
 
-/// Launches that can run at the same time, with what joins them.
+/// Launches that can run at the same time, with their joined kernel.
 struct Group<D: Driver> {
     joint: Arc<Joint<D>>,
     count: usize,
@@ -91,7 +91,7 @@ impl<D: Driver> Queue<D> {
         Queue { driver, graphs, joins, counters, trace, state: Mutex::new(state), line }
     }
 
-    /// Of what was submitted so far.
+    /// Usage counts of graphs so far.
     pub(crate) fn graphs(&self) -> GraphUse {
         // A failure is that of the next who reads.
         let _ = self.line.drain();
@@ -106,7 +106,7 @@ impl<D: Driver> Queue<D> {
         self.push_labelled(step, || None)
     }
 
-    /// As [`push`](Queue::push), with what traces say of the step.
+    /// As [`push`](Queue::push), with a trace label.
     fn push_labelled(&self, step: Step<D>, label: impl FnOnce() -> Option<Label>) -> Result<()> {
         let is_traced = self.trace.is_on();
         if !self.graphs && !is_traced {
@@ -200,12 +200,12 @@ impl<D: Driver> Queue<D> {
         }
     }
 
-    /// Submits what waits. A failure is that of the next who reads.
+    /// Submits the pending steps. The next read reports a failure.
     pub(crate) fn submit(&self) {
         self.with(|state| self.flush(state));
     }
 
-    /// Submits what waits, and waits until the device was given all of it.
+    /// Submits the pending steps, and waits until the device has received all of them.
     ///
     /// # Errors
     /// When the device failed.
@@ -248,8 +248,8 @@ impl<D: Driver> Queue<D> {
         Ok(())
     }
 
-    /// Gives the device what was pushed if some of it uses that memory. What does not can as well come later, so that threads
-    /// which bring data do not cut the runs of others short.
+    /// Submits the pending steps if one of them uses that memory. Other steps stay pending, so that threads which write
+    /// data do not split the runs of others.
     fn settle(&self, state: &mut State<D>, place: &DevicePtr<D::Memory>) -> Result<()> {
         /// The value's, and the place's own.
         const OTHERS: usize = 2;
@@ -314,8 +314,8 @@ fn aligned<M>(op: &'static str, tensors: &[DevicePtr<M>]) -> Result<()> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Queues a kernel of ours. Callers pass what the entry point takes, and memory as large as it then reads and writes:
-    /// arguments are written down beside each kernel, and extents come from the layouts of the operands.
+    /// Queues a kernel of ours. Callers pass the entry point's arguments, with memory large enough for its reads and
+    /// writes. Each kernel documents its arguments, and extents come from the layouts of the operands.
     pub(crate) fn launch(
         &self,
         function: &Arc<D::Function>,
@@ -409,7 +409,7 @@ impl<D: Driver> Gpu<D> {
     /// When there is no room for it.
     pub(crate) fn block(&self, bytes: usize) -> Result<Block<D>> {
         self.pool.block(bytes).or_else(|_| {
-            // What waits holds memory that nobody else does any more. A failure is that of the next who reads.
+            // Pending steps hold memory that is otherwise free. The next read reports a failure.
             let _ = self.queue.drain();
             self.pool.block(bytes)
         })

@@ -61,7 +61,7 @@ pub(crate) struct BuiltKernel {
 pub(crate) struct KernelKey {
     pub(crate) kind: CopyKind,
     pub(crate) dtype: DType,
-    /// Of what is written.
+    /// The shape of the written tensor.
     pub(crate) shape: Shape,
     /// Of all operands in memory, and of the result.
     pub(crate) strides: SmallVec<[isize; 16]>,
@@ -105,15 +105,15 @@ pub(crate) struct Region<D: Driver> {
     schedule: GpuSchedule,
     arguments: Vec<GpuArgument>,
     checks: Vec<Arc<Check>>,
-    /// What each result comes from.
+    /// The operands and checks that each result depends on.
     sources: Vec<Sources>,
-    /// What runs one after the other, and the blocks of each.
+    /// The kernel functions in launch order, with the number of blocks of each.
     functions: Vec<(Arc<D::Function>, usize)>,
-    /// Of one that may run together with others like it.
+    /// Horizontal fusion of this kernel with equal ones, if possible.
     joint: Option<Arc<Joint<D>>>,
-    /// Where its results lie; empty for what is [built](Gpu::run_built) into an array that is there.
+    /// The layouts of results; empty if the kernel is [built](Gpu::run_built) into an existing array.
     results: Vec<Layout>,
-    /// The operands whose memory each result may take: what is done again then finds its operands where they were.
+    /// The operands whose memory each result may reuse: repeated steps then find operands at the same addresses.
     takes: Vec<SmallVec<[usize; 2]>>,
 }
 
@@ -305,7 +305,7 @@ impl<D: Driver> Region<D> {
         for ((ty, layout), takes) in results.iter().zip(&self.results).zip(&self.takes) {
             let free = takes.iter().filter(|operand| !taken.contains(operand));
             let free = free.filter_map(|&operand| Some((operand, reusable::<D>(&inputs[operand], ty)?)));
-            // What stays from step to step so comes to lie in the first blocks, and stays there.
+            // Values that persist from step to step so move to the first blocks and stay there.
             let array = match free.min_by_key(|(_, array)| array.block.number()) {
                 Some((operand, array)) => {
                     taken.push(operand);
@@ -328,7 +328,7 @@ impl<D: Driver> Region<D> {
         Ok(values.collect())
     }
 
-    /// What traces say of one of its functions.
+    /// The trace label of one of its functions.
     fn label(&self, pass: usize) -> Label {
         let mut label = Label { name: String::new(), read: 0, written: 0 };
         let shared = self.shared_bytes();
@@ -365,15 +365,15 @@ impl<D: Driver> Region<D> {
         label
     }
 
-    /// Whether a function reads or writes the elements of a parameter: of two, the first goes through all points, and the second
-    /// ends what they are combined into.
+    /// Whether a function accesses the elements of a parameter. Of two functions, the first visits all points, and the
+    /// second finishes their reductions.
     fn touches(&self, param: u32, pass: usize) -> bool {
         let reduced = self.kernel.reduced();
         let through = if self.kernel.has_columns() { self.kernel.all_axes() & !reduced } else { reduced };
         self.functions.len() == 1 || (self.kernel.crossed(param) & through != 0) == (pass == 0)
     }
 
-    /// Bytes of what two functions share.
+    /// Bytes of the scratch memory that two functions share.
     fn shared_bytes(&self) -> usize {
         let elements = self.schedule.scratch_len(&self.kernel, &self.launch);
         let sizes = self.arguments.iter().map(|argument| match argument {
@@ -446,7 +446,7 @@ impl<D: Driver> Region<D> {
 }
 
 impl Sources {
-    /// What is suspected of the result: of all operands that may be `of_all`.
+    /// The deferred bounds-check flags of the result. `of_all` holds the flags of all operands.
     fn suspicions<D: Driver>(
         &self,
         inputs: &Operands,
@@ -524,11 +524,11 @@ fn taken_by(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize;
     found.map(|((_, binding), _)| binding.place).collect()
 }
 
-/// The array of an operand that nobody else sees, if its memory is as long as that of a result of that type.
+/// The array of an operand without aliases, if its memory is as long as that of a result of that type.
 fn reusable<'a, D: Driver>(operand: &'a Operand, ty: &TensorType) -> Option<&'a Array<D>> {
     let value = operand.value().filter(|value| value.is_unique())?;
     let array = Array::<D>::of(value).ok()?;
-    // What other threads did with clones that they dropped comes before what is queued now.
+    // Accesses through clones that other threads dropped happen before the steps queued now.
     fence(Ordering::Acquire);
     let is_alone = Arc::strong_count(&array.block) == 1 && array.layout.offset == 0;
     (is_alone && value.ty().num_bytes() == ty.num_bytes()).then_some(array)

@@ -19,7 +19,7 @@ const TILE: usize = 2048;
 /// Lines that are worth a thread each.
 const MANY: usize = 4096;
 
-/// How elements are combined, and what of.
+/// The parameters of a scan.
 #[derive(Clone, Copy)]
 struct Running {
     reduction: Reduction,

@@ -76,10 +76,10 @@ impl<M> Clone for Slim<M> {
     }
 }
 
-/// What such products need of an engine, made when the first runs.
+/// Per-engine state of GEMV-like matmuls, created at the first one.
 pub(crate) struct Slims<D: Driver> {
     functions: Mutex<HashMap<Kind, Arc<D::Function>, FxBuildHasher>>,
-    /// Words that count the blocks which are done with each part of a product, 0 between kernels, and room for their sums.
+    /// Counters of finished blocks for each part of a matmul, 0 between kernels, and the workspace for partial sums.
     scratch: Mutex<Option<Block<D>>>,
 }
 
@@ -248,7 +248,7 @@ impl<M> Slim<M> {
         self.matrices.iter().map(|matrix| matrix.columns.div_ceil(wide)).sum()
     }
 
-    /// What traces say of it.
+    /// The trace label.
     pub(crate) fn label(&self) -> Label {
         let columns: usize = self.matrices.iter().map(|matrix| matrix.columns).sum();
         let lies = if self.transposed { "ᵀ" } else { "" };

@@ -42,13 +42,13 @@ struct Sorted<D: Driver> {
     length: usize,
 }
 
-/// What is sorted, and into what.
+/// The input and outputs of a sort.
 struct Sort<'a, D: Driver> {
     lines: &'a Lines<D>,
     dtype: DType,
     key: DType,
     descending: bool,
-    /// How many of each line are wanted.
+    /// Elements to keep of each line.
     keep: usize,
     values: &'a Array<D>,
     indices: &'a Array<D>,
@@ -192,7 +192,8 @@ impl<D: Driver> Gpu<D> {
         Ok(Sorted { keys, places: self.block(elements.saturating_mul(4))?, length })
     }
 
-    /// Sorts tiles of so many elements of the operand, or of what is partly sorted: to the results, or further.
+    /// Sorts tiles of that many elements of the operand or of partly sorted data, into the results or into scratch
+    /// memory.
     fn tiles(
         &self,
         sort: &Sort<'_, D>,
@@ -210,7 +211,7 @@ impl<D: Driver> Gpu<D> {
         if to.is_none() {
             native = native.name("TO_RESULTS", "");
         }
-        // Whole tiles are merged; otherwise only what is wanted goes on.
+        // Whole tiles are merged; otherwise only the kept elements are.
         let keep = match to {
             Some(to) if to.length == len => tile,
             Some(_) | None => sort.keep,
@@ -251,7 +252,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<D: Driver> Lines<D> {
-    /// What was computed for the lines, `[lines.., axis]` without gaps, with the axes of the result.
+    /// The result of a per-line computation, `[lines.., axis]` without gaps, permuted to the axes of the result.
     pub(crate) fn result(&self, array: Array<D>, shape: &Shape) -> Array<D> {
         let moved: Shape = self.order.iter().map(|axis| shape[axis]).collect();
         let layout = kiln_ir::Layout::contiguous(moved).permute(&self.order.inverse());

@@ -63,7 +63,7 @@ pub(crate) const WORDS: usize = 512;
 /// Bytes of a word.
 const BYTES: usize = 8;
 
-/// A word that a kernel sets when something is wrong.
+/// A deferred bounds-check flag: a word that a kernel sets when an index is out of range.
 pub(crate) struct Suspicion<D: Driver> {
     page: Arc<Page<D>>,
     word: usize,
@@ -72,13 +72,14 @@ pub(crate) struct Suspicion<D: Driver> {
 /// Words that were all 0 when the page was begun.
 struct Page<D: Driver> {
     block: Arc<Block<D>>,
-    /// What is wrong where a word is set.
+    /// The error for each word that is set.
     errors: Mutex<Vec<Wrong>>,
-    /// Whether all that set words of it have run, and none did.
+    /// Whether all kernels that may set its words have run without setting one.
     is_clean: AtomicBool,
 }
 
-/// The words of all the kernels that led to a value: shared, since hardly any value adds to what its operands have.
+/// The flags of all kernels that led to a value. They are shared, since few values add a flag to those of their
+/// operands.
 pub(crate) struct Suspicions<D: Driver>(Option<Arc<Vec<Marks<D>>>>);
 
 /// Some words of a page.
@@ -97,7 +98,7 @@ pub(crate) struct Pages<D: Driver> {
 struct State<D: Driver> {
     /// The page whose words are given out.
     current: Option<Arc<Page<D>>>,
-    /// Full ones, whose words nobody has looked at.
+    /// Full pages that have not been checked.
     full: Vec<Weak<Page<D>>>,
 }
 
@@ -176,7 +177,7 @@ impl<D: Driver> Suspicions<D> {
         self.open().next().is_none()
     }
 
-    /// Those of pages that nobody has looked at.
+    /// The flags of pages that have not been checked.
     fn open(&self) -> impl Iterator<Item = &Marks<D>> {
         self.0.iter().flat_map(|all| all.iter()).filter(|marks| !marks.page.is_clean())
     }
@@ -236,7 +237,7 @@ impl<D: Driver> Marks<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A word that a kernel sets when something is wrong, and what is wrong then.
+    /// A flag that a kernel sets, with the error that it then reports.
     pub(crate) fn suspicion(&self, wrong: Wrong) -> Result<Suspicion<D>> {
         let mut words = self.consecutive(core::iter::once(wrong))?;
         words.pop().ok_or_else(|| Error::unsupported("gpu", "there is no word"))
@@ -350,7 +351,7 @@ mod tests {
         Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), MemoryConfig::default())
     }
 
-    /// Takes from what was taken, so often.
+    /// A chain of `count` takes, each of the previous one's result.
     fn chain(gpu: &Gpu<DryDriver>, x: &Value, index: &Value, count: usize) -> Value {
         let index = Var::new(gpu, index.clone());
         let taken = (0..count).fold(Var::new(gpu, x.clone()), |x, _| x.take(0, &index));
@@ -378,7 +379,7 @@ mod tests {
         assert!(is_shared(&both, &(&other * &both)), "whichever has more");
     }
 
-    /// Meanwhile, whoever looks at the page finds it clean, and it begins again: what then sets a word is another value's.
+    /// A concurrent read finds the page clean and resets it: words set afterwards belong to another value.
     #[test]
     fn a_page_reset_during_a_read_reports_no_error() {
         let gpu = Arc::new(gpu());

@@ -1,4 +1,4 @@
-//! Profiling: the launches of a device and the time of each.
+//! Profiling: the steps of a device and the time of each.
 
 use crate::driver::{
     Argument, Attention, AttentionPass, Convolve, Driver, Fourier, FourierKind, Pass, Products, Step,
@@ -10,24 +10,24 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// One step of a device's queue.
+/// One executed step of a device's queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
-    /// What it does: the loop of a fused region with its lengths, an entry point, or what a library is asked for.
+    /// The work of the step: the loop of a fused region with its lengths, a kernel entry point, or a library call.
     pub name: String,
-    /// Blocks of threads; 0 where a library chooses.
+    /// Thread blocks; 0 if a library chooses.
     pub blocks: usize,
-    /// Bytes that it reads, each once. Kernels written by hand count whole blocks of memory, read or written.
+    /// Bytes read, each once. Handwritten kernels count whole memory blocks, read or written.
     pub read: usize,
-    /// Bytes that it writes.
+    /// Bytes written.
     pub written: usize,
-    /// Floating-point operations of products and convolutions; 0 for others.
+    /// Floating-point operations of matmuls and convolutions; 0 for others.
     pub operations: f64,
-    /// Milliseconds on the device, where it has a clock.
+    /// Milliseconds on the device, if it has a clock.
     pub ms: Option<f64>,
 }
 
-/// What is known of a step before it runs.
+/// Properties of a step that are known before it runs.
 #[derive(Clone)]
 pub(crate) struct Label {
     pub(crate) name: String,
@@ -66,7 +66,7 @@ impl Trace {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).extend(steps);
     }
 
-    /// Prints what ran since the last time to standard error, if the environment asks for it.
+    /// Prints the steps since the last report to standard error, if the environment enables it.
     pub(crate) fn report(&self, device: &str) {
         if !self.prints {
             return;
@@ -137,7 +137,7 @@ struct Line {
     ms: f64,
 }
 
-/// What is known of a step. Of a kernel without a label: how much memory its arguments have.
+/// The traced properties of a step. A kernel without a label counts the memory of its arguments.
 pub(crate) fn traced<D: Driver>(driver: &D, step: &Step<D>, label: Option<Label>) -> Traced {
     let plain =
         |name: String, read, written| Traced { name, blocks: 0, read, written, operations: 0.0, ms: None };

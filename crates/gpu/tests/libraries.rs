@@ -34,8 +34,8 @@ fn later<const N: usize>(engine: &Gpu<DryDriver>, shape: [usize; N], dtype: DTyp
     run(engine, &Op::Reshape(shape.into()), &[rest]).swap_remove(0)
 }
 
-/// Libraries check addresses late or never, and the device is lost: the engine refuses what does not begin at a multiple
-/// of 16 bytes, and so must not come to it.
+/// Libraries check addresses late or never, and then the context is lost. The engine refuses addresses that are not
+/// multiples of 16 bytes, so they must not reach it.
 #[test]
 fn operands_that_begin_anywhere_are_copied_to_where_libraries_take_them() {
     let engine = engine();

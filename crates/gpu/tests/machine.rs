@@ -36,7 +36,7 @@ fn facts_are_those_of_the_driver() {
     assert_eq!(machine(info), expected);
 }
 
-/// All that a missing device gives is known to be an error at once.
+/// Every value of a missing device is an error at once.
 #[test]
 fn a_missing_device_has_its_errors_on_the_host() {
     let missing = Missing::new("gpu:0", Error::device("gpu:0", "is not there"));

@@ -16,8 +16,8 @@ pub struct KernelCost {
     pub bytes_read: u64,
     /// Bytes written to memory.
     pub bytes_written: u64,
-    /// Bytes of one row of the operands that change along the reduced axes: what must stay near while a row is read again. 0
-    /// without reductions.
+    /// Bytes of one row of the operands that change along the reduced axes: the working set while a row is read again.
+    /// 0 without reductions.
     pub row_bytes: u64,
     /// The most values that are needed at one time.
     pub registers: u32,

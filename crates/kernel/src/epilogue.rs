@@ -4,9 +4,9 @@
 //! A region is read from its end: an activation, whose ops are those that tensors record for it, before it a bias, and before that
 //! the product. Plain numbers of a region are operands, so that a region says which of them must be which numbers.
 //!
-//! In mixed precision a product in `bf16` is widened, and what comes of it narrowed again. Libraries do that too, but add a bias that is
-//! `bf16` as well. They round the bias before it is added where kernels round the product, and so are no less exact. A bias in `f16`
-//! might leave its range.
+//! In mixed precision a `bf16` matmul result is widened to `f32` and the epilogue's result is narrowed again. Libraries
+//! do that too, but take a `bf16` bias as well. They round the bias where kernels round the matmul result, and so are
+//! no less exact. An `f16` bias might overflow.
 
 use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -56,7 +56,7 @@ pub fn match_epilogue(program: &Program) -> Option<Epilogue> {
 /// A program that is read from its end.
 struct Reader<'a> {
     program: &'a Program,
-    /// Whether what follows the product is computed in `f32`, in which it is seen.
+    /// Whether the ops after the matmul compute in `f32`.
     widens: bool,
     numbers: Vec<(usize, Scalar)>,
 }
@@ -79,14 +79,14 @@ impl Reader<'_> {
         self.cast_of(slot, DType::BF16).filter(|&of| self.ty(of).dtype == DType::F32)
     }
 
-    /// What a slot is cast from, if it is a cast to that dtype.
+    /// The operand of a slot's cast to `dtype`; `None` if the slot is no such cast.
     fn cast_of(&self, slot: usize, dtype: DType) -> Option<usize> {
         let cast = self.maker(self.seen(slot)).filter(|it| it.op == Op::Cast(dtype))?;
         let &[ProgramOperand::Slot(of)] = cast.operands.as_slice() else { return None };
         Some(of)
     }
 
-    /// Whether a slot is the product, as what follows it sees it.
+    /// Whether a slot is the matmul result, seen through casts.
     fn is_product(&self, slot: usize, product: usize) -> bool {
         let narrow = if self.widens { self.cast_of(slot, DType::F32) } else { None };
         self.seen(narrow.unwrap_or(slot)) == product
@@ -191,7 +191,7 @@ impl Reader<'_> {
     }
 }
 
-/// The instruction that gives a slot, all of which have one result.
+/// The instruction that defines a slot; all instructions have one result.
 fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
     slot.checked_sub(program.inputs.len()).and_then(|number| program.instructions.get(number))
 }

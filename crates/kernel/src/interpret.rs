@@ -14,10 +14,10 @@ use kiln_ir::number::Number;
 use kiln_ir::{DType, Elements, Error, Reduction, Result, Scalar};
 use number::Numbers;
 
-/// What a place of a launch is given.
+/// An argument of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
-    /// Elements in memory, and where among them the first point lies.
+    /// A tensor: its elements in memory, and the offset of the first point.
     Tensor {
         /// All elements that strides may reach.
         elements: &'a Elements,

@@ -3,16 +3,15 @@
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 
-/// A loop nest over a body of scalar instructions. A value: two equal kernels print the same text and compile to the same
-/// code.
+/// A loop nest over a body of scalar instructions. Equal kernels print the same text and compile to the same code.
 ///
 /// The axes span an index space. The body is in static single assignment form: instruction `i` defines value `i`, a
 /// number for each point of the index space along the axes that it [depends on](Kernel::dependence). A
-/// [`Compute::Reduce`] combines its operand along all [`Axis::Reduce`] axes, and what it defines no longer depends on
-/// them; other instructions may combine it again with values that do (a softmax does).
+/// [`Compute::Reduce`] combines its operand along all [`Axis::Reduce`] axes, and its value does not depend on them.
+/// Other instructions may combine that value again with values that do (a softmax does).
 ///
-/// Values of 16-bit float dtypes are computed in `f32` and rounded where they are stored, and where a
-/// [`Compute::Cast`] makes them, be it from the same dtype.
+/// Values of 16-bit float dtypes are computed in `f32`. They are rounded where they are stored, and by each
+/// [`Compute::Cast`], even one from the same dtype.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// The kind of loop nest, from which machines choose their schedule.
@@ -21,95 +20,95 @@ pub struct Kernel {
     pub axes: Vec<Axis>,
     /// Inputs, numbers and outputs, in the order in which a launch binds them.
     pub params: Vec<Param>,
-    /// The instructions, each after those whose values it uses.
+    /// The instructions, in topological order.
     pub body: Vec<Instruction>,
 }
 
 /// The kind of a kernel: map, reduction, scan or matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KernelKind {
-    /// Each point on its own, along memory.
+    /// Elementwise: points are independent.
     Map,
-    /// Each point on its own, but some parameter runs along memory on another axis than the results do.
+    /// Elementwise, with a parameter that is contiguous along another axis than the results.
     Transpose,
-    /// Reductions along the innermost axes, whose results may be combined with the elements of the same row again.
+    /// Reductions along the innermost axes. The results may be combined with the elements of the same row again.
     RowReduce,
-    /// Reductions along outer axes, with an axis that is not reduced innermost.
+    /// Reductions along outer axes; the innermost axis is not reduced.
     ColReduce,
     /// Reductions along all axes.
     FullReduce,
-    /// Running reductions along the innermost axis.
+    /// Scans along the innermost axis.
     Scan,
-    /// A sum of products of two values, each of which lacks an axis of the result: a matrix product. What leads to the
-    /// factors is its prologue, what follows the sum its epilogue. The value is that of the sum.
+    /// A matmul: a sum of products of two values, each of which lacks an axis of the result. The ops before the factors
+    /// are its prologue, the ops after the sum its epilogue. The [`ValueId`] is that of the sum.
     MatMul(ValueId),
 }
 
 /// The role of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Axis {
-    /// Points along it are independent.
+    /// Points along the axis are independent.
     Parallel,
-    /// Reductions (and scans) run along it.
+    /// The axis is reduced or scanned.
     Reduce,
 }
 
 /// An operand or a result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Param {
-    /// What it is for.
+    /// The role of the parameter.
     pub kind: ParamKind,
     /// The dtype of its elements in memory.
     pub dtype: DType,
-    /// How memory is crossed along each axis of the kernel; empty for numbers.
+    /// The stride class for each axis of the kernel; empty for numbers.
     pub strides: Vec<StrideClass>,
 }
 
-/// What a parameter is for.
+/// The role of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ParamKind {
-    /// A tensor that is read.
+    /// A tensor that the kernel reads.
     Input,
-    /// A plain number, given with each launch.
+    /// A scalar, passed with each launch.
     Number,
-    /// A tensor that is written: each of its elements exactly once.
+    /// A tensor that the kernel writes, each element exactly once.
     Output,
 }
 
-/// What a kernel knows of a stride; the stride itself comes with the launch.
+/// The class of a stride, known at compile time. The launch passes the stride itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StrideClass {
-    /// The same element all along the axis.
+    /// Stride 0: broadcast along the axis.
     Zero,
-    /// Neighbouring elements.
+    /// Stride 1: contiguous elements.
     One,
-    /// Anything else, negative strides included.
+    /// Any other stride, also a negative one.
     Any,
 }
 
 /// A value of the body, by the number of its instruction.
 pub type ValueId = u32;
 
-/// One instruction: what is computed, and the dtype of the value (for a [`Compute::Store`], of what is stored).
+/// One instruction: the operation, and the dtype of the value (of the stored value for a [`Compute::Store`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Instruction {
-    /// What is computed.
+    /// The operation.
     pub compute: Compute,
-    /// Of the value.
+    /// The dtype of the result.
     pub dtype: DType,
 }
 
-/// The scalar alphabet. Functions mean what the ops of those names mean.
+/// The scalar instruction set. Functions have the semantics of the ops with the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compute {
     /// The element of an input at this point.
     Load(u32),
-    /// The element of an input at this point where the value (a `bool`) holds. Elsewhere 0, and memory is not touched: the
-    /// parameter may lie outside of its elements there.
+    /// The element of an input at this point where the value (a `bool`) is true. Elsewhere 0, without a memory access:
+    /// the address may be out of bounds.
     LoadWhere(u32, ValueId),
-    /// The number given for that parameter.
+    /// The number that the launch passes for that parameter.
     Number(u32),
-    /// A number known beforehand.
+    /// A constant.
     Constant(Scalar),
     /// The index along an axis, as a number.
     Index(u32),
@@ -119,38 +118,39 @@ pub enum Compute {
     Binary(Binary, ValueId, ValueId),
     /// A comparison of two values of the same dtype: a `bool`.
     Compare(Comparison, ValueId, ValueId),
-    /// The second value where the first (a `bool`) holds, otherwise the third.
+    /// The second value where the first (a `bool`) is true, otherwise the third.
     Select(ValueId, ValueId, ValueId),
-    /// The value in the instruction's dtype. To a 16-bit float: rounded.
+    /// The value converted to the instruction's dtype, rounded to a 16-bit float.
     Cast(ValueId),
-    /// The value's bits as the instruction's dtype, of the same size. Neither is `bool` or a 16-bit float.
+    /// The value's bits reinterpreted as the instruction's dtype, of the same size. Neither is `bool` or a 16-bit
+    /// float.
     Bitcast(ValueId),
-    /// The value, combined along all [`Axis::Reduce`] axes. The value must not depend on another reduction's result in
-    /// a kernel that is not a [`KernelKind::RowReduce`]. Over no elements: the reduction's identity.
+    /// The value, reduced along all [`Axis::Reduce`] axes. The value must not depend on another reduction's result in a
+    /// kernel that is not a [`KernelKind::RowReduce`]. Over no elements: the reduction's identity.
     Reduce(Reduction, ValueId),
     /// The value, reduced along all [`Axis::Parallel`] axes: over rows. Only in a [`KernelKind::RowReduce`], and its operand must not
     /// depend on another such value. Values that depend on it change along reduced axes alone.
     ColumnReduce(Reduction, ValueId),
-    /// The running reduction along the one [`Axis::Reduce`] axis.
+    /// The scan along the one [`Axis::Reduce`] axis.
     Scan {
-        /// How elements combine.
+        /// The reduction operator.
         reduction: Reduction,
-        /// From the last to the first.
+        /// Whether the scan runs from the last element to the first.
         reverse: bool,
-        /// Leaving the element itself out.
+        /// Whether the scan is exclusive.
         exclusive: bool,
-        /// What is combined.
+        /// The reduced value.
         value: ValueId,
     },
-    /// The first value, an integer, which must lie in `0..` the second (an integer that depends on no axis); where it does
-    /// not, the launch fails with an index out of range, and what it wrote is not used.
+    /// The first value, an integer, which must be in `0..` the second (an integer that depends on no axis). Otherwise
+    /// the launch fails with an index out of range, and its results are not used.
     Checked(ValueId, ValueId),
     /// Writes a value to an output. It has no value of its own.
     Store(u32, ValueId),
 }
 
 impl Compute {
-    /// The values that it uses, in order.
+    /// The operand values, in order.
     pub fn operands(&self) -> smallvec::SmallVec<[ValueId; 3]> {
         use smallvec::smallvec;
         match *self {
@@ -168,32 +168,32 @@ impl Compute {
         }
     }
 
-    /// The input that it reads, by any kind of load.
+    /// The input that it loads, by any kind of load.
     pub fn load(&self) -> Option<u32> {
         if let Compute::Load(param) | Compute::LoadWhere(param, _) = *self { Some(param) } else { None }
     }
 
-    /// The input that it reads at every point.
+    /// The input that it loads unconditionally.
     pub fn plain_load(&self) -> Option<u32> {
         if let Compute::Load(param) = *self { Some(param) } else { None }
     }
 
-    /// The parameter that it names, of any kind.
+    /// The parameter that it accesses, of any kind.
     pub fn param(&self) -> Option<u32> {
         if let Compute::Number(param) | Compute::Store(param, _) = *self { Some(param) } else { self.load() }
     }
 
-    /// The output that it writes, and the value.
+    /// The stored output and the value, if it is a store.
     pub fn store(&self) -> Option<(u32, ValueId)> {
         if let Compute::Store(param, value) = *self { Some((param, value)) } else { None }
     }
 
-    /// How it combines a value along all reduced axes.
+    /// The reduction along all reduced axes and its operand, if the instruction is one.
     pub fn reduction(&self) -> Option<(Reduction, ValueId)> {
         if let Compute::Reduce(reduction, value) = *self { Some((reduction, value)) } else { None }
     }
 
-    /// Whether it combines a value along all reduced axes.
+    /// Whether it is a reduction along all reduced axes.
     pub fn is_reduction(&self) -> bool {
         self.reduction().is_some()
     }
@@ -203,7 +203,7 @@ impl Compute {
         if let Compute::ColumnReduce(reduction, value) = *self { Some((reduction, value)) } else { None }
     }
 
-    /// Whether it is a running reduction.
+    /// Whether it is a scan.
     pub fn is_scan(&self) -> bool {
         matches!(self, Compute::Scan { .. })
     }
@@ -213,9 +213,9 @@ impl Compute {
 pub type AxisSet = u64;
 
 impl Kernel {
-    /// The axes along which each value changes: those that a load crosses with a stride other than 0, an index counts, or
-    /// an operand depends on; less the reduced ones after a [`Compute::Reduce`], and the others after a
-    /// [`Compute::ColumnReduce`]. A `Store` has those of what it stores.
+    /// The axes along which each value changes: axes that a load crosses with a stride other than 0, an index counts,
+    /// or an operand depends on. A [`Compute::Reduce`] removes the reduced axes, a [`Compute::ColumnReduce`] the
+    /// others. A `Store` has the axes of the stored value.
     pub fn dependence(&self) -> Vec<AxisSet> {
         let mut sets: Vec<AxisSet> = Vec::with_capacity(self.body.len());
         for instruction in &self.body {
@@ -253,13 +253,13 @@ impl Kernel {
         (1 << self.axes.len()) - 1
     }
 
-    /// The axes that a parameter crosses.
+    /// The axes along which a parameter has a nonzero stride.
     pub fn crossed(&self, param: u32) -> AxisSet {
         let strides = self.params[param as usize].strides.iter().enumerate();
         strides.filter(|(_, class)| **class != StrideClass::Zero).fold(0, |set, (i, _)| set | 1 << i)
     }
 
-    /// Whether the elements of an input are read at every point, so that all of them exist.
+    /// Whether an input is loaded at every point, so that all of its elements exist.
     pub fn is_read_everywhere(&self, param: u32) -> bool {
         self.body.iter().any(|instruction| instruction.compute.plain_load() == Some(param))
     }
@@ -271,23 +271,23 @@ impl Kernel {
     }
 }
 
-/// The numbers that go with one run of a kernel.
+/// The extents and strides of one launch of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Launch {
     /// The length of each axis.
     pub extents: Vec<usize>,
-    /// Where each parameter lies; one for each, also for numbers.
+    /// The binding of each parameter, also for numbers.
     pub bindings: Vec<Binding>,
 }
 
-/// Where a parameter's elements lie, counted in elements.
+/// The address of a parameter's elements, in elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Binding {
-    /// Which operand (for inputs and numbers) or which result (for outputs) of the region it is.
+    /// The index of the operand (for inputs and numbers) or of the result (for outputs) in the region.
     pub place: usize,
-    /// Where the element at index 0 of each axis would lie, counted from the operand's first. Other than 0 only where the
+    /// The offset of the element at index 0 of each axis from the operand's first element. It is nonzero only where the
     /// elements there are not read: see [`Compute::LoadWhere`].
     pub offset: isize,
-    /// The step along each axis of the kernel; empty for numbers.
+    /// The stride along each axis of the kernel; empty for numbers.
     pub strides: Vec<isize>,
 }

@@ -446,9 +446,9 @@ impl Nest {
         (body, renamed)
     }
 
-    /// Whether a value is a 16-bit float that is stored as well as computed with. Other kernels compute with what is stored, so
-    /// this one does too: where both compute the same, they must come to the same numbers, or an element would not be
-    /// found equal to the greatest of its row.
+    /// Whether a value is a 16-bit float that is both stored and used. Other kernels use the stored, rounded value, so
+    /// this one does too. Recomputed values must be bitwise equal, or an element would not equal the maximum of its
+    /// row.
     fn is_seen_rounded(&self, value: usize, params: &[Bound<'_>], needed: &[bool]) -> bool {
         let is_stored = |param: &Bound<'_>| param.kind == ParamKind::Output && param.value as usize == value;
         let uses = |(user, other): (usize, &NestValue)| {

@@ -1,9 +1,9 @@
 //! Loop nests of fused regions: ops are pushed one by one, and their axes matched.
 //!
-//! The axes of all tensors are made of *atoms*: pieces of the index space that are as fine as any tensor of the region
-//! needs them. A tensor's axis is a run of atoms, outermost first. Where an op says that two axes are the same, both runs
-//! are split until they agree; a reshape hands the atoms out again; a broadcast makes new ones, which a later op
-//! identifies with those of what stands beside it. No index is ever divided.
+//! The axes of all tensors consist of *atoms*: the finest pieces of the index space that any tensor of the region
+//! needs. A tensor's axis is a run of atoms, outermost first. Where an op identifies two axes, both runs are split
+//! until they agree. A reshape regroups the atoms; a broadcast makes new ones, which a later op identifies with those
+//! of another operand. No index is ever divided.
 
 mod atom;
 mod column;
@@ -23,7 +23,7 @@ use core::fmt;
 use kiln_ir::{DType, Program, ProgramOperand, Scalar, Shape, TensorType};
 use smallvec::SmallVec;
 
-/// The loops of a region while it grows.
+/// The loops of a region under construction.
 ///
 /// ```
 /// use kiln_ir::{Binary, DType, Op, TensorType, Unary};
@@ -67,11 +67,11 @@ pub(crate) struct IndexCheck {
     pub(crate) index: Slot,
 }
 
-/// What the last check found, so that the next one need not look at everything again.
+/// Result of the last check, which lets the next check skip unchanged slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) slots: usize,
-    /// The atoms that computed slots have, reduced ones aside; `None` before a computed slot was seen.
+    /// Atoms of the computed slots without the reduced ones; `None` before the first computed slot.
     pub(crate) space: Option<Vec<AtomId>>,
 }
 
@@ -79,12 +79,12 @@ pub(crate) struct Checked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub(crate) u32);
 
-/// An operand of an op that is pushed.
+/// An operand of a pushed op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand {
     /// A tensor of the region.
     Slot(Slot),
-    /// A number known beforehand.
+    /// A constant.
     Scalar(Scalar),
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct NestValue {
     pub(crate) dtype: DType,
     /// Whether it is made of numbers and indices alone.
     free: bool,
-    /// Whether it comes from what was combined over all rows.
+    /// Whether it depends on a reduction over all rows.
     across: bool,
     /// Whether it comes from a reduction along rows.
     reduces: bool,
@@ -127,25 +127,25 @@ pub(crate) type AxisAtoms = SmallVec<[(u8, AtomId); 6]>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Read from memory.
+    /// An input, loaded from memory.
     Input,
-    /// Another way to see a slot, or a constant or an index, which costs nothing to make again.
+    /// A view of a slot, a constant or an index, which is free to recompute.
     View,
-    /// What an op computed: it can be stored.
+    /// The result of an op; it can be stored.
     Computed,
-    /// What ops computed of numbers and indices alone, or an operand with something put around it. It is made again wherever it
-    /// is needed, so that it may lack axes of the region; it can be stored where it has all of them.
+    /// A value computed from numbers and indices alone, or a padded operand. It is recomputed at each use, so it may
+    /// lack axes of the region. It can be stored where it has all of them.
     Free,
-    /// What an op computed that is the same for all rows of a region with columns.
+    /// The result of an op that is the same for all rows of a region with columns.
     Column,
-    /// What an op computed before a product of matrices: it lacks an axis of the product, and cannot be stored.
+    /// A matmul prologue: the result of an op before a matmul. It lacks an axis of the matmul and cannot be stored.
     Prologue,
 }
 
 /// Why an op cannot join a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The op has no form in the alphabet of kernels.
+    /// The op has no kernel form.
     NoKernel,
     /// The axes of its operands, or of its operands and the region, do not split into the same pieces.
     Axes,
@@ -176,13 +176,13 @@ impl fmt::Display for Refusal {
 }
 
 impl Nest {
-    /// The most instructions of one region: compilers of kernels keep each value somewhere.
+    /// The maximum number of instructions in a region: kernel compilers keep each value in registers or memory.
     pub const MAX_VALUES: usize = 256;
 
-    /// The region that a program computes, and its outputs. `numbers` tells which inputs are plain numbers.
+    /// The region that a program computes, and its outputs. `numbers` marks the inputs that are plain numbers.
     ///
     /// # Errors
-    /// When an op has no form in kernels, or the axes do not match: the number of the instruction, and why.
+    /// When an op has no kernel form, or the axes do not match: the index of the instruction, and the reason.
     pub fn of_program(program: &Program, numbers: &[bool]) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
         Nest::default().and_program(program, numbers)
     }
@@ -229,7 +229,7 @@ impl Nest {
         Ok((nest, outputs))
     }
 
-    /// A tensor that the region reads.
+    /// Adds an input tensor.
     pub fn input(&mut self, ty: TensorType) -> Slot {
         let value = self.value(Compute::Load(self.num_inputs as u32), ty.dtype);
         self.num_inputs += 1;
@@ -237,7 +237,7 @@ impl Nest {
         self.slot(SlotState { ty, value, axes, origin: Origin::Input })
     }
 
-    /// A plain number that the region is given: a tensor without axes. Inputs and numbers are counted together.
+    /// Adds a number that each launch passes: a tensor without axes. Inputs and numbers are counted together.
     pub fn number(&mut self, dtype: DType) -> Slot {
         let value = self.value(Compute::Number(self.num_inputs as u32), dtype);
         self.num_inputs += 1;
@@ -255,9 +255,9 @@ impl Nest {
         self.state(slot).ty
     }
 
-    /// Whether the region may write this tensor: it is computed at every point of the index space, reduced axes aside. What a
-    /// later op adds to the region may take this away from tensors made of numbers and indices alone, from padded operands, and
-    /// from the operands of a product of matrices.
+    /// Whether the region may write this tensor: it is computed at every point of the index space without the reduced
+    /// axes. A later op may revoke this for tensors made of numbers and indices alone, for padded operands, and for
+    /// matmul operands.
     pub fn is_storable(&self, slot: Slot) -> bool {
         let state = self.state(slot);
         match state.origin {
@@ -271,7 +271,7 @@ impl Nest {
         }
     }
 
-    /// Whether the region reads this tensor from memory as it is.
+    /// Whether the tensor is an input, loaded without changes.
     pub fn is_input(&self, slot: Slot) -> bool {
         self.state(slot).origin == Origin::Input
     }
@@ -281,8 +281,8 @@ impl Nest {
         self.atoms.any_reduced()
     }
 
-    /// Whether what a reduction gave is combined again with values that change along the reduced axes: such rows must stay
-    /// resident.
+    /// Whether a reduction's result is combined again with values that change along the reduced axes. Such rows must
+    /// stay resident.
     pub fn is_resident(&self) -> bool {
         let computed = self.slots.iter().filter(|slot| slot.origin == Origin::Computed);
         self.resident(&alloc::vec![true; self.values.len()], computed)
@@ -334,7 +334,7 @@ impl Nest {
         self.atoms.reduced_len()
     }
 
-    /// The number of points of the index space of what the region computes, reduced axes included.
+    /// The number of points of the region's index space, reduced axes included.
     pub fn num_points(&self) -> usize {
         let mut space: Vec<AtomId> = self.atoms.reduced().collect();
         for slot in self.slots.iter().filter(|slot| slot.origin == Origin::Computed) {

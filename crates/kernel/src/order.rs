@@ -6,9 +6,9 @@ use crate::{Layout, ParamKind};
 use alloc::vec::Vec;
 
 impl Nest {
-    /// Where results without gaps lie best, for [`lower_to`](Nest::lower_to): row-major, unless most of what is read along with
-    /// the largest of them has other elements next to each other. Then all lie as that does, so that operands and results
-    /// are crossed together.
+    /// The best memory order of contiguous results, for [`lower_to`](Nest::lower_to). It is row-major, unless most
+    /// inputs read along with the largest result are contiguous along another axis. Then all results take that order,
+    /// so that operands and results are traversed together.
     ///
     /// ```
     /// use kiln_ir::{DType, Op, TensorType, Unary};

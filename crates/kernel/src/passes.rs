@@ -9,23 +9,23 @@ use kiln_ir::{Binary, DType, Reduction};
 pub(crate) struct Pass {
     /// Values that do not change along the row, to be computed before it is crossed.
     pub(crate) row: Vec<ValueId>,
-    /// Values that change along the row, and are needed for what follows.
+    /// Values that change along the row and are needed by this pass.
     pub(crate) along: Vec<ValueId>,
     /// The reductions that end with it.
     pub(crate) totals: Vec<Total>,
-    /// What its values are combined into over all rows.
+    /// Reductions of its values over all rows.
     pub(crate) across: Vec<Total>,
     /// The stores of whole rows.
     pub(crate) stores: Vec<ValueId>,
 }
 
-/// What a reduction (or a scan) combines.
+/// A reduction or scan instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Total {
     /// The value of the instruction.
     pub(crate) value: ValueId,
     pub(crate) reduction: Reduction,
-    /// What is combined.
+    /// The reduced operand.
     pub(crate) operand: ValueId,
     pub(crate) dtype: DType,
 }
@@ -85,7 +85,7 @@ impl Kernel {
         let mut needed = alloc::vec![false; self.body.len()];
         goals.iter().for_each(|&goal| needed[goal as usize] = true);
         for number in (0..self.body.len()).rev() {
-            // What lies behind a reduction belongs to an earlier pass.
+            // Operands of a reduction belong to an earlier pass.
             let compute = self.body[number].compute;
             let combines = compute.is_reduction() || compute.column_reduce().is_some();
             let computed = combines && !goals.contains(&(number as ValueId));
@@ -123,7 +123,7 @@ impl Kernel {
         self.stores().filter(is_of_row).map(|(value, _)| value).collect()
     }
 
-    /// What is combined over all rows.
+    /// The reductions over all rows.
     pub(crate) fn column_totals(&self) -> Vec<Total> {
         let all = self.body.iter().enumerate();
         let totals = all.filter_map(|(number, instruction)| {
@@ -133,12 +133,12 @@ impl Kernel {
         totals.collect()
     }
 
-    /// Whether something is combined over all rows, or the same for all of them.
+    /// Whether the kernel has values that are reduced over all rows or are the same for all rows.
     pub fn has_columns(&self) -> bool {
         !self.column_stores().is_empty()
     }
 
-    /// The stores of what is the same for all rows.
+    /// The stores of values that are the same for all rows.
     pub(crate) fn column_stores(&self) -> Vec<ValueId> {
         let parallel = self.all_axes() & !self.reduced();
         let is_of_columns = |&(_, param): &(ValueId, u32)| self.crossed(param) & parallel != parallel;
@@ -152,7 +152,7 @@ impl Kernel {
         for (number, instruction) in self.body.iter().enumerate().rev() {
             let value = number as ValueId;
             needed[number] |= instruction.compute.store().is_some() && !behind.contains(&value);
-            // What comes from it is only computed behind all rows.
+            // Its result is only available after all rows.
             let across = instruction.compute.column_reduce().is_some();
             if needed[number] || across {
                 instruction.compute.operands().iter().for_each(|&value| needed[value as usize] = true);

@@ -1,7 +1,8 @@
 //! Code generation: kernels as CUDA, HIP or WGSL source.
 //!
-//! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. Both print the same loops, and the same
-//! kernel and schedule give the same text, byte for byte. [`Printed`] says what the entry points take.
+//! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. Both print the same loops. The
+//! output for a kernel and schedule is deterministic, byte for byte. [`Printed`] lists the arguments of the entry
+//! points.
 
 mod columns;
 mod cpp;
@@ -28,9 +29,9 @@ pub struct Printed {
     pub text: String,
     /// The entry points, in the order in which they run, with as many blocks each as [`GpuSchedule::grid`] says.
     pub entries: Vec<&'static str>,
-    /// What each entry point takes, in order. In C++ they are its parameters. In WGSL tensors, scratch memory and the flag are
-    /// storage buffers, bound in this order in group 0, and behind the tensors comes one buffer with a 32-bit word for each
-    /// of the others.
+    /// Arguments of each entry point, in order. In C++ they are its parameters. In WGSL tensors, scratch memory and the
+    /// flag are storage buffers, bound in this order in group 0. One more buffer follows the tensors; it holds a 32-bit
+    /// word for each other argument.
     pub arguments: Vec<GpuArgument>,
 }
 
@@ -61,7 +62,7 @@ pub enum GpuArgument {
 /// Why a kernel cannot be printed in a language, or with a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unprintable {
-    /// What the language lacks, each once.
+    /// Features that the language lacks, without duplicates.
     pub lacks: Vec<String>,
 }
 
@@ -84,7 +85,7 @@ fn entries(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
     ENTRIES[..1 + usize::from(schedule.finishes(kernel))].to_vec()
 }
 
-/// What both languages print only where it is simple: a scan with another behind it is not.
+/// Checks the limits shared by both languages, for example at most one scan per kernel.
 fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
     let mut lacks = Vec::new();
     let scans = kernel.body.iter().filter(|i| i.compute.is_scan()).count();

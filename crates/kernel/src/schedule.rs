@@ -1,8 +1,8 @@
 //! GPU schedules: block size, vector width, unrolling and split reductions of a kernel.
 //!
-//! A schedule is data beside the kernel: the same kernel runs with any schedule that [suits](GpuSchedule::suits) it, and the
-//! printers give the same text for the same kernel and schedule. The functions that choose one look at the kernel and at
-//! the magnitude of the extents, never at a clock.
+//! A schedule is data beside the kernel: the same kernel runs with any schedule that [suits](GpuSchedule::suits) it,
+//! and the printed text depends only on the kernel and the schedule. Schedules are chosen by the kernel and the
+//! magnitude of the extents, never by timing.
 
 use crate::{Axis, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
@@ -11,12 +11,13 @@ use kiln_ir::DType;
 /// How a kernel runs on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GpuSchedule {
-    /// Threads of a block: a power of two, 32 to 1024.
+    /// Threads per block: a power of two, 32 to 1024.
     pub block: u32,
-    /// Neighbouring elements that a thread handles at once, with accesses of up to 16 bytes. With more than 1, the innermost
-    /// extent, the offsets and all outer strides are multiples of it. Only in a [`KernelKind::Map`] and in reductions.
+    /// Vector width: contiguous elements per thread, with accesses of up to 16 bytes. If it is more than 1, the
+    /// innermost extent, the offsets and all outer strides are multiples of it. Only in a [`KernelKind::Map`] and in
+    /// reductions.
     pub vector: u32,
-    /// Vectors that a thread of a [`KernelKind::Map`] reads before it uses the first.
+    /// Vectors that a thread of a [`KernelKind::Map`] loads before it uses the first.
     pub unroll: u32,
     /// Threads that share a row, or a column of a [`KernelKind::ColReduce`]: a power of two up to `block`. A block handles
     /// `block / row_threads` rows or vectors of columns at a time.
@@ -34,9 +35,9 @@ pub struct GpuSchedule {
 /// How a kernel runs on the tile machine of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileSchedule {
-    /// Elements that one instruction handles: tiles of all live values fit the first-level cache.
+    /// Elements per instruction: tiles of all live values fit the first-level cache.
     pub lanes: usize,
-    /// Rows that are handled together where a row is shorter than the lanes.
+    /// Rows that are processed together where a row is shorter than the lanes.
     pub rows: usize,
     /// Points per task of a thread.
     pub grain: usize,
@@ -89,8 +90,8 @@ impl GpuSchedule {
         }
     }
 
-    /// Whether a launch of the kernel may run with this schedule. Pointers must be multiples of 16 bytes where
-    /// [`vector`](GpuSchedule::vector) is more than 1; that is for the caller to know.
+    /// Whether a launch of the kernel may run with this schedule. If [`vector`](GpuSchedule::vector) is more than 1,
+    /// the caller must align pointers to 16 bytes.
     pub fn suits(&self, kernel: &Kernel, launch: &Launch) -> bool {
         let threads = |count: u32| count.is_power_of_two() && (32..=1024).contains(&count);
         let whole = self.vector == 1
@@ -113,7 +114,7 @@ impl GpuSchedule {
             && (self.wide || !is_wide(launch))
     }
 
-    /// The same for operands that do not begin at multiples of 16 bytes.
+    /// The same for operands that are not aligned to 16 bytes.
     #[must_use]
     pub fn unaligned(self, kernel: &Kernel, launch: &Launch) -> GpuSchedule {
         let plain = GpuSchedule { vector: 1, unroll: 1, ..self };
@@ -143,7 +144,7 @@ impl GpuSchedule {
         self.blocks_at_once(bytes_of_columns(kernel, self.vector as usize)).max(1)
     }
 
-    /// Whether a thread of a kernel with columns has registers for what it reads of the next row too.
+    /// Whether a thread of a kernel with columns has enough registers to prefetch the next row.
     pub(crate) fn reads_ahead(&self, kernel: &Kernel) -> bool {
         let bytes = bytes_of_columns(kernel, self.vector as usize);
         let parallel = kernel.all_axes() & !kernel.reduced();
@@ -170,7 +171,7 @@ impl GpuSchedule {
             && row_len(kernel, launch) <= self.resident as usize * self.row_threads as usize
     }
 
-    /// Whether there is a second pass, which combines what blocks shared.
+    /// Whether a second pass combines the partial results of blocks.
     pub(crate) fn finishes(&self, kernel: &Kernel) -> bool {
         self.splits > 1 || kernel.has_columns()
     }
@@ -200,7 +201,8 @@ impl GpuSchedule {
         self.splits as usize * totals
     }
 
-    /// The blocks of each pass, in order. Only reductions with more than one split or with columns have a second.
+    /// The number of blocks of each pass, in order. Only reductions with more than one split or with columns have a
+    /// second.
     pub fn grid(&self, kernel: &Kernel, launch: &Launch) -> [usize; 2] {
         let extent = |axis: usize| launch.extents[axis];
         let points = num_points(launch);
@@ -348,7 +350,7 @@ fn vector(kernel: &Kernel, launch: &Launch) -> u32 {
     vector.min(8) as u32
 }
 
-/// Whether a parameter comes from memory all the way: what is the same for all rows, or all elements of a column, stays in caches.
+/// Whether a parameter streams from memory. One that is constant along rows or columns stays in caches.
 fn streams(kernel: &Kernel, param: usize) -> bool {
     let all = kernel.all_axes();
     let others = match kernel.kind {
@@ -372,7 +374,7 @@ pub(crate) fn splits(kernel: &Kernel) -> bool {
     }
 }
 
-/// Where elements of 16 bits are computed with, threads that hold two vectors hide what that takes.
+/// The schedule of a map. With 16-bit elements, two vectors per thread hide the conversion cost.
 fn of_map(kernel: &Kernel, launch: &Launch, plain: GpuSchedule) -> GpuSchedule {
     let tensors = kernel.params.iter().enumerate().filter(|(_, param)| param.kind != ParamKind::Number);
     let widest = tensors.filter(|(place, _)| streams(kernel, *place)).map(|(_, param)| param.dtype.size());
@@ -499,8 +501,8 @@ mod tests {
     use super::*;
     use alloc::format;
 
-    /// What is added to each row stays in caches: the map is one of 16 bits, whose threads hold two vectors. Were it as long as the
-    /// others, it would not be.
+    /// A bias row stays in caches, so only 16-bit elements stream and threads hold two vectors. A bias as large as the
+    /// other tensors would stream too, and threads would hold one vector.
     #[test]
     fn threads_hold_two_vectors_where_only_elements_of_16_bits_stream() {
         let schedule = |bias: [&str; 2]| {

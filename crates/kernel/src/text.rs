@@ -12,11 +12,12 @@
 //! launch [64, 1024] (%0: 0 [1024, 1], %1: 1, %2: 0 [1024, 1])
 //! ```
 //!
-//! A kernel names its kind (a product of matrices with the value of its sum: `matmul v4`), the roles of its axes (`p`arallel
-//! or `r`educed), its parameters with dtype, kind and stride classes, and one instruction per line: the value, its dtype, what
-//! is computed and of what. Functions have the names of their ops; reductions and scans are `reduce_sum`, `column_reduce_sum`, `scan_sum
-//! v0 {reverse = true, exclusive = false}`; an index names its axis. A launch gives the extents, and for each parameter
-//! its place, its offset where that is not 0 (`%0: 0 at -4 [1]`), and its strides.
+//! The text of a kernel has its kind (a matmul with the value of its sum: `matmul v4`), the roles of its axes
+//! (`p`arallel or `r`educed), its parameters with dtype, kind and stride classes, and one instruction per line: the
+//! value, its dtype, the operation and its operands. Functions have the names of their ops; reductions and scans are
+//! `reduce_sum`, `column_reduce_sum`, `scan_sum v0 {reverse = true, exclusive = false}`; an index names its axis. The
+//! text of a launch has the extents, and for each parameter its place, its offset if that is not 0 (`%0: 0 at -4 [1]`),
+//! and its strides.
 //!
 //! `Display` prints a [`Kernel`] or a [`Launch`]; `FromStr` reads it back as it was. Reading checks the form only;
 //! [`verify`](crate::verify()) checks the meaning.

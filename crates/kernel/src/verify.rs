@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use kiln_ir::{Axes, DType, Op, OperandType, TensorType, infer};
 
-/// What is wrong with a kernel.
+/// A verification error of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// The instruction at fault, if it is one.
+    /// The invalid instruction, if the error concerns one.
     pub instruction: Option<usize>,
-    /// What is wrong with it.
+    /// Description of the error.
     pub problem: String,
 }
 
@@ -86,7 +86,7 @@ fn params(kernel: &Kernel) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// That what an instruction names exists, and comes before it.
+/// Checks that the operands of an instruction exist and precede it.
 fn operands(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(), Invalid> {
     for value in instruction.compute.operands() {
         if value as usize >= number {
@@ -258,7 +258,7 @@ fn checks(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// That what reductions gave meets values along the reduced axes only in rows.
+/// Checks that results of reductions meet values along the reduced axes only in row reductions.
 fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     if kernel.kind == KernelKind::RowReduce {
         return Ok(());
@@ -284,7 +284,7 @@ fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// That rows and what is the same for all of them meet only where values are combined over rows.
+/// Checks that row values and values shared by all rows meet only in reductions over rows.
 fn columns(kernel: &Kernel) -> Result<(), Invalid> {
     let across: Vec<bool> = kernel.body.iter().map(|i| i.compute.column_reduce().is_some()).collect();
     let behind = kernel.column_stores();

@@ -16,7 +16,7 @@ struct Region {
     nest: Nest,
     slots: Vec<Slot>,
     types: Vec<TensorType>,
-    /// Whether both ways to compute a slot give the same bits; what jumps is applied to nothing else.
+    /// Whether both ways to compute a slot are bitwise equal. Discontinuous functions only take such slots.
     exact: Vec<bool>,
     /// Whether a slot depends on no tensor in memory.
     free: Vec<bool>,
@@ -399,7 +399,7 @@ impl Region {
         self.push(Op::MatMul, &operands, exact)
     }
 
-    /// An operand that becomes as large as another slot by what is put around it.
+    /// An operand, padded to the shape of another slot.
     fn padded(&mut self) -> Option<usize> {
         let like = self.any(|region, slot| region.types[slot].rank() > 0)?;
         let mut ty = self.types[like];
@@ -461,7 +461,7 @@ impl Region {
     }
 }
 
-/// What happened over many regions.
+/// Statistics over many regions.
 #[derive(Default)]
 struct Tally {
     kernels: usize,

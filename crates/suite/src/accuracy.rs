@@ -1,4 +1,4 @@
-//! How far elementary functions are from the truth, measured with tables that nobody here wrote.
+//! Accuracy of elementary functions, measured with tables from third parties.
 //!
 //! `accuracy/tables.safetensors` holds them: NumPy's validation sets, tables of Boost, transforms by FFTW, streams of
 //! Philox; the `README.md` there says where each comes from. [`measure`] runs every [`function`] over its tables on
@@ -10,8 +10,8 @@
 //! [`assert_array_max_ulp`](https://numpy.org/doc/stable/reference/generated/numpy.testing.assert_array_max_ulp.html).
 //! For Fourier transforms it is the greatest difference divided by the greatest value.
 //!
-//! The committed [`record`] is what no later measurement may exceed; [`page`] prints it as `docs/accuracy.md`.
-//! `cargo xtask accuracy` makes both anew.
+//! The committed [`record`] bounds later measurements; [`page`] prints it as `docs/accuracy.md`. `cargo xtask accuracy`
+//! regenerates both.
 
 pub mod engine;
 pub mod fourier;
@@ -38,7 +38,7 @@ pub struct Row {
     pub table: String,
     /// How many values were compared.
     pub points: usize,
-    /// What the table's authors allow their own implementation, in units in the last place.
+    /// The error that the table's authors allow their own implementation, in units in the last place.
     pub allowed: Option<u32>,
     /// The greatest error of each engine measured, by its name.
     pub worst: Vec<(String, Worst)>,
@@ -98,7 +98,7 @@ fn compare(function: &Function, points: &Points, engines: &[(&Subject, Arc<dyn E
     }
 }
 
-/// All 65,536 values of a 16-bit float. The truth is what the reference gives in `f64`, rounded once.
+/// All 65,536 values of a 16-bit float. The truth is the reference's result in `f64`, rounded once.
 fn every_value(function: &Function, dtype: DType) -> Points {
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     let ty = TensorType::new(Shape::new([1 << 16]), dtype);

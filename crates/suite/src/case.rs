@@ -1,10 +1,10 @@
-//! What a case is: an op, operands made by rule, and what is promised about the results.
+//! A test case: an op, generated operands, and the expected properties of the results.
 
 use kiln_ir::{DType, Float8, Op, Operand, OperandType, Scalar, Shape, TensorType, infer};
 
 /// One row of the suite: an op on operands of given types and contents.
 ///
-/// Every engine must give what [`Reference`](kiln_reference::Reference) gives, within the tolerance, in every
+/// Every engine must return the results of [`Reference`](kiln_reference::Reference), within the tolerance, in every
 /// layout of the operands.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -16,9 +16,9 @@ pub struct Case {
     pub inputs: Vec<Input>,
     /// How close results must be.
     pub tolerance: Tolerance,
-    /// What is promised about gradients.
+    /// The differentiability of the op at the operands.
     pub grad: Grad,
-    /// In which memory layouts the operands are given.
+    /// The memory layouts in which the operands are passed.
     pub layouts: Layouts,
 }
 
@@ -31,7 +31,7 @@ pub enum Input {
     Scalar(Scalar),
     /// The very value of a filled operand: the engine sees one value twice.
     Again(usize),
-    /// A result of another op on operands that are no results themselves: what `attention_grad` needs of
+    /// A result of another op on operands that are no results themselves: `attention_grad` takes results of
     /// `attention`.
     Result {
         /// The op.
@@ -66,7 +66,7 @@ pub enum Fill {
 }
 
 impl Fill {
-    /// Bits of halves up to 3, of both signs: products add up exactly, however cores round what is small beside the rest.
+    /// Bits of halves up to 3, of both signs: products sum exactly, however tensor cores truncate small summands.
     pub fn halves(format: Float8) -> Fill {
         Fill::Among(match format {
             Float8::E4M3 => &[0.0, 48.0, 56.0, 60.0, 64.0, 68.0, 128.0, 176.0, 184.0, 188.0, 192.0, 196.0],
@@ -92,7 +92,7 @@ pub enum Tolerance {
     },
 }
 
-/// What is promised about the gradients of the float operands of a case. Only cases in `f64` are differentiated.
+/// The differentiability of a case in its float operands. Only cases in `f64` are differentiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grad {
     /// Differentiable twice around the operands.

@@ -1,4 +1,4 @@
-//! Modes: what is checked of a case. Each is a function over any engine.
+//! Modes: the checks of a case. Each is a function over any engine.
 
 mod expand;
 mod forward;
@@ -23,12 +23,12 @@ use kiln_ir::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a check found.
+/// The outcome of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// How many comparisons were made.
+    /// The number of comparisons.
     pub checks: usize,
-    /// What was wrong, one text each.
+    /// The failures, one text each.
     pub problems: Vec<String>,
 }
 

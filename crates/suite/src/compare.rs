@@ -4,7 +4,8 @@ use crate::case::Tolerance;
 use crate::fill::epsilon;
 use kiln_ir::TensorData;
 
-/// What is wrong with `actual`, if anything: the first element outside the tolerance, and how many there are.
+/// Describes how `actual` differs from `expected`, if it does: the first element outside the tolerance, and the number
+/// of them.
 pub fn difference(expected: &TensorData, actual: &TensorData, tolerance: Tolerance) -> Option<String> {
     if expected.ty() != actual.ty() {
         return Some(format!("type {} instead of {}", actual.ty(), expected.ty()));

@@ -16,7 +16,7 @@ pub struct Subject {
     pub name: &'static str,
     /// Opens it.
     pub open: fn() -> Arc<dyn Engine>,
-    /// What it does not pass yet.
+    /// Cases that it does not pass yet.
     pub ignored: &'static [Ignored],
 }
 
@@ -31,7 +31,7 @@ pub struct Ignored {
     pub reason: &'static str,
 }
 
-/// What is checked.
+/// The check to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// [`check_value`](crate::check::check_value).

@@ -1,5 +1,5 @@
-//! What PyTorch computes for small inputs: the reader of `goldens/`, whose `README.md` specifies the files, and what runs the
-//! cases on devices.
+//! PyTorch results for small inputs: the reader of `goldens/`, whose `README.md` specifies the files, and the runner of
+//! the cases on devices.
 
 mod activation;
 mod attention;
@@ -62,7 +62,7 @@ pub const FAMILIES: &[&str] = &[
     "resize",
 ];
 
-/// One case: an op with inputs, what PyTorch gives, and how close one must come.
+/// One case: an op with inputs, PyTorch's results, and the tolerance.
 #[derive(Clone, Debug)]
 pub struct Golden {
     /// Unique in the family.
@@ -216,7 +216,8 @@ impl Golden {
         Some(list.iter().map(|json| json.as_f64().expect("a number")).collect())
     }
 
-    /// What is wrong with a tensor of the case, if anything. Integers of any width compare with the stored `i32`.
+    /// Describes how a tensor differs from that of the case, if it does. Integers of any width compare with the stored
+    /// `i32`.
     pub fn difference(&self, name: &str, actual: &TensorData) -> Option<String> {
         let expected = self.tensor(name);
         if expected.shape() != actual.shape() {

@@ -1,6 +1,6 @@
 //! Every method of [`AnyTensor`], as tables: one [`Method`] for each, with operands on which it is tried.
 //!
-//! A row says how a method is called and what is promised of it:
+//! A row describes the call of a method and its expected properties:
 //!
 //! ```
 //! use kiln_suite::methods::{Method, normal, one};
@@ -52,18 +52,18 @@ use crate::case::Fill;
 use kiln_ir::{DType, TensorType};
 use kiln_tensor::{AnyTensor, Result};
 
-/// A method of [`AnyTensor`], how it is called, and what is promised.
+/// A method of [`AnyTensor`], its call, and its expected properties.
 #[derive(Clone)]
 pub struct Method {
     /// The name of the method.
     pub name: &'static str,
-    /// What tells this row from others of the method; empty if there is only one.
+    /// A name that distinguishes this row from others of the method; empty if there is only one.
     pub variant: &'static str,
     /// Calls it.
     pub call: fn(&[AnyTensor]) -> Result<Vec<AnyTensor>>,
     /// Operands on which it is tried.
     pub cases: Vec<Vec<Argument>>,
-    /// What is promised of gradients.
+    /// The differentiability of the method.
     pub gradient: Gradient,
     /// Allowed difference from the reference, in units of the dtype's epsilon, of 1 plus the magnitude.
     pub tolerance: f64,
@@ -71,7 +71,7 @@ pub struct Method {
     pub no_half: Option<&'static str>,
 }
 
-/// What is promised about the gradients of a method's float operands.
+/// The differentiability of a method in its float operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gradient {
     /// Right to second order.
@@ -87,9 +87,9 @@ pub enum Gradient {
 pub struct Argument {
     /// Its lengths.
     pub shape: &'static [usize],
-    /// What kind of elements.
+    /// The kind of its elements.
     pub kind: ArgumentKind,
-    /// How it is filled.
+    /// The rule that fills it.
     pub fill: Fill,
     /// Whether gradients for it are checked.
     pub differentiated: bool,

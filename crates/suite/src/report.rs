@@ -1,4 +1,4 @@
-//! The coverage report: what the suite checks of each op and each method, on which engine.
+//! The coverage report: the suite's checks of each op and each method, on each engine.
 //!
 //! It is read off the tables, which the tests enforce: a mark means that a test fails when the thing does not hold.
 
@@ -15,7 +15,7 @@ use std::fmt::Write;
 /// The engines of the report. Several configurations of one engine share a column.
 const COLUMNS: [Subject; 2] = [REFERENCE, CPU_ONE];
 
-/// What the suite says of one thing in one mode on one engine.
+/// The status of an op or method in one mode on one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cell {
     Checked,

@@ -10,10 +10,10 @@ use kiln_ir::Engine;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a run of many cases found.
+/// The outcome of a run of many cases.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// What ran.
+    /// The name of the run.
     pub title: String,
     /// Cases that ran.
     pub cases: usize,
@@ -23,7 +23,7 @@ pub struct Summary {
     pub checks: usize,
     /// Names of ignored cases that failed as expected, with the reason.
     pub ignored: Vec<(String, &'static str)>,
-    /// What was wrong.
+    /// The failures.
     pub problems: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Summary {
         Summary { title: title.into(), ..Summary::default() }
     }
 
-    /// Adds what one case gave.
+    /// Adds the outcome of one case.
     pub fn add(&mut self, outcome: Outcome) {
         self.cases += 1;
         self.checks += outcome.checks;
@@ -51,7 +51,7 @@ impl Summary {
         }
     }
 
-    /// Adds what one case of a subject gave: ignored ones must fail.
+    /// Adds the outcome of one case of a subject: ignored ones must fail.
     pub fn add_of(&mut self, subject: &Subject, mode: Mode, name: &str, outcome: Outcome) {
         let Some(entry) = subject.ignored(mode, name) else { return self.add(outcome) };
         self.cases += 1;
@@ -154,7 +154,7 @@ pub fn grads(subject: &Subject, group: Group) -> Summary {
     summary
 }
 
-/// Mode *forward* of one group on one engine. What is ignored in mode *grad* is ignored here.
+/// Mode *forward* of one group on one engine. Cases ignored in mode *grad* are ignored here too.
 pub fn forwards(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("forward {group:?} on {}", subject.name));
     let engine = (subject.open)();
@@ -164,7 +164,7 @@ pub fn forwards(subject: &Subject, group: Group) -> Summary {
     summary
 }
 
-/// Mode *vmap* of one group on one engine: small cases only. What is ignored in mode *value* is ignored here.
+/// Mode *vmap* of one group on one engine: small cases only. Cases ignored in mode *value* are ignored here too.
 pub fn batches(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("vmap {group:?} on {}", subject.name));
     let engine = (subject.open)();

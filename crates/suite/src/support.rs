@@ -30,7 +30,7 @@ pub fn support_table(name: &str, engine: &dyn Engine) -> String {
     table
 }
 
-/// The dtypes that each op takes or gives, by the tables.
+/// The operand and result dtypes of each op, by the tables.
 fn dtypes_of_ops() -> BTreeMap<OpKind, BTreeSet<DType>> {
     let mut dtypes: BTreeMap<OpKind, BTreeSet<DType>> = BTreeMap::new();
     for case in cases::all() {

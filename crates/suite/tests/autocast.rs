@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Attention adds the roundings of scores to those of the product, and both grow with the length of a sum.
 const SLACK: f64 = 4.0;
 
-/// The case, with what rounding its operands and results to `bf16` does to it.
+/// The case, with its tolerance widened for operands and results rounded to `bf16`.
 fn loosened(mut case: Case) -> Case {
     let types = case.operand_types();
     let sees_f32 = types.iter().filter_map(|ty| ty.tensor()).any(|ty| ty.dtype == DType::F32);
@@ -219,7 +219,7 @@ fn weights_are_updated_in_f32() {
     type B = Autodiff<Autocast<Flex>>;
     let device = Default::default();
     let weight = Tensor::<B, 2>::ones([2, 2], &device);
-    // A step of less than half of what bf16 tells apart at 1.
+    // A step of less than half of `bf16`'s spacing at 1.
     let step = 1.0 / 1024.0;
     let moved = weight.clone().inner() - Tensor::<Autocast<Flex>, 2>::full([2, 2], step, &device);
     assert_eq!(moved.into_data().to_vec::<f32>(), [1.0 - 1.0 / 1024.0; 4]);

@@ -1,4 +1,4 @@
-//! Mode *expand*: each op's expansion in the smallest set of ops gives what the op gives.
+//! Mode *expand*: each op's expansion in the smallest set of ops agrees with the op.
 
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{CPU_ONE, FUSED_MANY, REFERENCE};

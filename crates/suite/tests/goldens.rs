@@ -1,6 +1,6 @@
-//! What PyTorch computes, on the CPU engine and on the reference.
+//! PyTorch goldens on the CPU engine and on the reference.
 //!
-//! What cannot be run is printed with the reason: run with `--nocapture` to see the list.
+//! Skipped cases are printed with the reason: run with `--nocapture` to see the list.
 
 use kiln_backends::Device;
 use kiln_reference::Reference;

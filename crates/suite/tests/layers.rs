@@ -35,7 +35,7 @@ const ROWS: &[Row] = &[
 /// The optional methods by which a layer names the engine below and says how values pass: those that the rest follows from.
 const OF_THE_LAYER: &[&str] = &["below", "lower", "lift", "rewrap"];
 
-/// The engine of the probe's values. What it answers is unlike any default.
+/// The engine of the probe's values. Its answers differ from every default.
 struct Probe {
     inner: Reference,
     calls: Mutex<Vec<&'static str>>,
@@ -337,7 +337,7 @@ fn values_pass_layers_with_what_they_carry() {
         let again = layer.rewrap(&value, other.clone());
         assert!((subject.carries)(layer, &again) && layer.lower(again.clone()).same(&other), "{name}");
         assert_eq!(again.ty(), value.ty(), "{name}");
-        // What is inside already needs no new value.
+        // A value that is already inside the layer is returned unchanged.
         let same = layer.rewrap(&value, inside.clone());
         assert!(same.same(&value), "{name}");
         // A value of the probe is one of the layer.

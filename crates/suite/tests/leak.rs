@@ -103,14 +103,14 @@ fn flat<B: AutodiffBackend>(name: &str) {
         }
     }
 
-    // What is recorded is run, and what the pool keeps is not lost; without both the bytes must be the same.
+    // Runs recorded ops and frees the pool's cached blocks, which are no leak. The remaining bytes must not change.
     let settled = || {
         B::sync(&device).expect("the device works");
         B::trim_memory(&device);
         live()
     };
 
-    // A loss that nobody walks back from. The first one may leave a plan behind.
+    // A loss without a backward pass. The first one may leave a plan behind.
     let (x, targets) = batch(&device);
     settled();
     drop(model.loss(x.clone(), targets.clone()));

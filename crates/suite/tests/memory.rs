@@ -43,15 +43,15 @@ fn step<B: AutodiffBackend>(
 
 #[test]
 fn a_training_step_allocates_nothing_from_the_system() {
-    // An op at a time makes dozens of tensors; fused, only what products and kernels store.
+    // Op by op, a step makes dozens of tensors; fused, only the results of matmuls and kernels.
     pooled::<Autodiff<Flex>>(30);
     pooled::<Autodiff<Cpu>>(5);
     logits_and_their_gradient_are_the_peak();
     a_clamp_of_the_only_clone_is_in_place();
 }
 
-/// Bounds of floats are custom ops, for their gradient at the bound; they write into an operand that nobody else holds all the
-/// same.
+/// Bounds of floats are custom ops, for their gradient at the bound; they write into an operand that nothing else holds
+/// all the same.
 fn a_clamp_of_the_only_clone_is_in_place() {
     let device = Default::default();
     let x = Tensor::<Flex, 1>::random([1 << 20], Distribution::Normal(0.0, 1.0), &device);
@@ -64,8 +64,8 @@ fn a_clamp_of_the_only_clone_is_in_place() {
     assert!(y.iter().all(|y| (-0.5..=0.5).contains(y)) && y.contains(&0.5) && y.contains(&-0.5));
 }
 
-/// A layer that is much smaller than what it gives: a language model's last one. Logits and their gradient are what a step
-/// holds at most; neither probabilities nor masks of that size live beside them.
+/// A layer that is much smaller than its output: a language model's last one. Logits and their gradient are the peak of
+/// a step; neither probabilities nor masks of that size live beside them.
 fn logits_and_their_gradient_are_the_peak() {
     type B = Autodiff<Cpu>;
     let (rows, classes) = (512, 4096);

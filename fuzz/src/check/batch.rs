@@ -91,7 +91,7 @@ impl Batch<'_> {
 
     fn check(&self, engine: &Arc<dyn Engine>, counts: &mut Counts) -> Result<(), String> {
         let reference = reference();
-        // What fails for one example fails for the batch.
+        // An op that fails for one example fails for the batch.
         let expected = self.lists.each_ref().map(|list| run_on(&reference, self.op, list));
         let [Ok(first), Ok(second)] = expected else { return Ok(()) };
         let layer = Vmap::new(engine.clone());

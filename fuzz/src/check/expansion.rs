@@ -1,4 +1,4 @@
-//! Each op's expansion gives what the op gives.
+//! Each op's expansion agrees with the op.
 
 use super::{Check, Counts, Failure, round_trip};
 use crate::tolerance::{Computed, difference};
@@ -10,8 +10,8 @@ use kiln_ir::{
 };
 use kiln_suite::engines::reference;
 
-/// Operands with more elements are left out: expansions of order and of contractions write out what a kernel only
-/// visits.
+/// Operands with more elements are left out: expansions of sorts and contractions materialize intermediates that a
+/// kernel only visits.
 const MOST_ELEMENTS: usize = 700;
 
 /// Expands the program as a whole, which must give a valid one, then runs the expansion of each op on the reference, with

@@ -1,9 +1,9 @@
-//! Programs that are recorded and run as regions give what the ops give one by one.
+//! Programs that are recorded and run as regions agree with their ops run one by one.
 //!
-//! A program is recorded several times, since what a region stores depends on what is still in use: with its outputs held
-//! alone, with every value held, and with some held, some read on the way, units of work that end anywhere, and ops
-//! that other threads record. Some are recorded again and again in just the same way, until they begin to run before all is
-//! recorded. Gradients are those of automatic differentiation over the engine alone and over fusion.
+//! A program is recorded several times, since a region's stores depend on the values still in use: with its outputs
+//! held alone, with every value held, and with some held, some read in between, batches that end anywhere, and ops
+//! recorded by other threads. Some programs are recorded in the same way again, until speculative execution starts.
+//! Gradients are those of automatic differentiation over the engine alone and over fusion.
 
 use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot, run_with_noise};
 use crate::random::Random;
@@ -46,7 +46,7 @@ fn ways(subjects: &Subjects) -> &'static [Held] {
     }
 }
 
-/// In which ways a program is recorded, and how often before what it gives is looked at.
+/// The ways to record a program, and the repeats of each before its results are compared.
 fn repeated(trial: &Trial, subjects: &Subjects) -> Vec<(Held, usize)> {
     /// Shorter programs never begin early.
     const LONG: usize = 20;
@@ -58,7 +58,7 @@ fn repeated(trial: &Trial, subjects: &Subjects) -> Vec<(Held, usize)> {
     once.chain(often.into_iter().flatten()).collect()
 }
 
-/// Runs what is recorded, its gradients too, whatever it gives.
+/// Runs the recorded program and its gradients, without comparing results.
 pub(super) fn run_all(trial: &Trial, subjects: &Subjects) {
     for &held in ways(subjects) {
         run(&subjects.fused, trial, held, &mut noise_of(trial));
@@ -69,7 +69,7 @@ pub(super) fn run_all(trial: &Trial, subjects: &Subjects) {
     }
 }
 
-/// What happens while a program is recorded.
+/// Random events for the recording of a program.
 fn noise_of(trial: &Trial) -> Random {
     Random::new(0xF05E, trial.program.instructions.len() as u64)
 }
@@ -108,7 +108,7 @@ impl Held {
     }
 }
 
-/// Records the program and reads what is held: slots with their values, in the order of the slots.
+/// Records the program and reads the held values: slots with their values, in the order of the slots.
 fn run(layer: &Fusion, trial: &Trial, held: Held, random: &mut Random) -> Vec<(usize, Slot)> {
     let program = &trial.program;
     let mut last = vec![0; program.num_slots()];
@@ -176,7 +176,7 @@ fn recorded(
     other().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
-/// What may happen between two ops.
+/// Random events between two ops: reads, submits and flushes.
 fn disturb(layer: &Fusion, values: &[Option<Value>], random: &mut Random) {
     match random.below(24) {
         0 => {

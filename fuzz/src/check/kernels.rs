@@ -1,4 +1,5 @@
-//! What a program asks an engine to compile, op by op, recorded, and for its gradients, compiles. A source that does not panics.
+//! Checks that all kernels of a program compile: op by op, recorded, and of its gradients. A source that fails to
+//! compile panics.
 
 use super::{Counts, Failure, Subjects, fused};
 use crate::shrink::edit;

@@ -1,4 +1,4 @@
-//! What the values that a program passes say about its gradients.
+//! Properties of a program's gradients that follow from its values.
 
 use crate::shrink::edit::opened_all;
 use crate::trace::{Ownership, Slot, trace};

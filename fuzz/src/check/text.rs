@@ -4,7 +4,7 @@ use super::{Check, Failure};
 use crate::trial::Trial;
 use kiln_ir::{Program, verify};
 
-/// The program is valid, and what is printed reads back as it was.
+/// The program is valid, and parsing the printed text returns the same program.
 pub(super) fn check(trial: &Trial) -> Result<(), Failure> {
     let failed = |message: String| Failure::whole(Check::Text, message);
     verify(&trial.program).map_err(|error| failed(format!("the program is invalid: {error}")))?;

@@ -1,8 +1,8 @@
 //! Every op of a program, run by different engines.
 //!
-//! The program runs on the engine under test from end to end, so that operands have the layouts and owners that they
-//! have in real programs. Each result is compared with what the reference gives for the very operands that the engine
-//! had: errors do not add up, and the tolerance is that of one op.
+//! The program runs on the engine under test from end to end, so that operands have the layouts and owners of real
+//! programs. Each result is compared with the reference's result for the same operands: errors do not add up, and the
+//! tolerance is that of one op.
 
 use super::{Check, Counts, Failure, Scope, Subjects, at_slot, run_with_noise};
 use crate::shrink::edit;
@@ -37,7 +37,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     let kept = trace(&*subjects.many, trial, Ownership::Kept);
     unchanged(&kept, trial)?;
     if subjects.scope == Scope::Engine {
-        // No two runs need to give the same bits: what is held to the end is compared with the reference as well.
+        // Runs need not be bitwise equal, so values held to the end are compared with the reference too.
         let flat = edit::opened_all(trial);
         let kept = flat.as_ref().map_or(kept, |flat| trace(engine, flat, Ownership::Kept));
         steps(flat.as_ref().unwrap_or(trial), &kept, counts)?;
@@ -182,7 +182,7 @@ fn told_apart(expected: &Slot, actual: &Slot) -> String {
     }
 }
 
-/// The program run as a whole gives the same outputs.
+/// The program run as a whole returns the same outputs.
 fn whole(trial: &Trial, trace: &Trace, engine: &dyn Engine, counts: &mut Counts) -> Result<(), Failure> {
     let outputs = run_whole(engine, trial);
     for (place, (output, slot)) in outputs.iter().zip(&trial.program.outputs).enumerate() {
@@ -201,7 +201,7 @@ fn run_whole(engine: &dyn Engine, trial: &Trial) -> Vec<Slot> {
     trial.program.run(engine, inputs).into_iter().map(|value| read(engine, value)).collect()
 }
 
-/// The reference gives the same outputs, where they depend on exact ops alone.
+/// The reference returns the same outputs, where they depend on exact ops alone.
 fn exact(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failure> {
     let exact = exact_slots(trial);
     let places = |place: &usize| match trial.program.outputs[*place] {

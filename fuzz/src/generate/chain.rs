@@ -1,4 +1,4 @@
-//! Long chains of what kernels are made of.
+//! Long chains of fusible ops.
 
 use super::{Generator, Wanted};
 use kiln_ir::{Axes, Binary, DType, Op, OpKind, ProgramOperand, Reduction, Shape, TensorType};
@@ -74,7 +74,7 @@ impl Generator<'_> {
         self.emit_on(function, &[x, row]).map(drop)
     }
 
-    /// `x * sigmoid(x)` or the derivative of `tanh`: what activations come to.
+    /// `x * sigmoid(x)` or the derivative of `tanh`, as in activations.
     fn composite(&mut self) -> Option<()> {
         use kiln_ir::{Scalar, Unary};
         let x = self.tensor(0, 4, DType::is_float);

@@ -1,11 +1,11 @@
-//! What the programs of one number have in common.
+//! Properties shared by the inputs and ops of a generated program.
 
 use super::Generator;
 use crate::random::Random;
 use kiln_ir::{DType, Shape};
 use kiln_suite::case::Fill;
 
-/// What is alike within a program.
+/// The style of a program.
 #[derive(Clone, Debug)]
 pub struct Style {
     /// Floats are `f64` and the inputs tame, so that finite differences can tell gradients.
@@ -110,7 +110,7 @@ impl Generator<'_> {
         shape
     }
 
-    /// What a free input is filled with.
+    /// The fill rule of a free input.
     pub(super) fn fill(&mut self, dtype: DType) -> Fill {
         if self.style.smooth {
             return self.random.pick(&[

@@ -1,4 +1,4 @@
-//! Changes of a trial. Each gives `None` where it does not apply; the result may be invalid.
+//! Changes of a trial. Each returns `None` where it does not apply; the result may be invalid.
 
 use crate::check::guarded;
 use crate::trace::{Ownership, trace};
@@ -102,7 +102,7 @@ pub(super) fn replaced(trial: &Trial, place: usize, engine: &dyn Engine) -> Opti
     }
     let mut trial = trial.clone();
     trial.program.instructions.remove(place);
-    // The new inputs stand behind the old ones; what lay between moves up.
+    // The new inputs follow the old ones; the slots after them move up.
     renumbered(&mut trial, |slot| match slot {
         slot if slot < inputs => slot,
         slot if slot < first => slot + results,
@@ -160,7 +160,7 @@ pub(super) fn opened(trial: &Trial, place: usize) -> Option<Trial> {
     Some(changed)
 }
 
-/// The program with tensors for the numbers among its outputs, as a run of it gives.
+/// The program with tensors for the numbers among its outputs, as a run returns them.
 fn tensors_alone(program: &Program) -> Program {
     let mut program = program.clone();
     for place in 0..program.outputs.len() {

@@ -76,7 +76,7 @@ impl Running {
         Refusal::Failed(format!("{why} ({})", self.end()))
     }
 
-    /// Closes its input, which ends it; what does not end then is stopped.
+    /// Closes its input, which ends it; a process that does not end is killed.
     fn end(&mut self) -> String {
         drop(self.requests.take());
         for _ in 0..50 {
@@ -96,7 +96,7 @@ impl Drop for Running {
     }
 }
 
-/// What a line says; `None` if it is no answer.
+/// Parses an answer line; `None` if it is no answer.
 fn answer(line: &str) -> Option<Result<Value, Refusal>> {
     let (word, rest) = line.split_once(' ')?;
     match word {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench core`: how long a user waits for the compiler, and what an eager operation costs.
+//! `cargo xtask bench core`: compile times, and the overhead of an eager operation.
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};

@@ -41,7 +41,7 @@ impl Turns {
     }
 }
 
-/// What became of one peer on one workload.
+/// The outcome of one peer on one workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
     /// It ran.
@@ -64,7 +64,7 @@ pub(crate) struct Measured {
     pub(crate) all_repeats: usize,
     /// The number read from the result of the first repeat of all, and of the last.
     pub(crate) values: Option<(f64, f64)>,
-    /// What else was found out.
+    /// Other results of the peer.
     pub(crate) extra: Map<String, Value>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Measured {
 pub(crate) struct Player<'a> {
     /// Who it is.
     pub(crate) peer: &'a Peer,
-    /// What it says of itself.
+    /// Its version, as it reports it.
     pub(crate) version: String,
     running: Running,
 }
@@ -98,12 +98,12 @@ impl<'a> Player<'a> {
         self.running.ask(request)
     }
 
-    /// What the machine's multiply-adds allow, in GFLOP/s.
+    /// The peak multiply-add throughput of the machine, in GFLOP/s.
     pub(crate) fn limit(&mut self) -> Option<f64> {
         self.ask("limit").ok()?["gflops"].as_f64()
     }
 
-    /// What an addition costs where operations are fused, in nanoseconds.
+    /// The overhead of an addition with fusion, in nanoseconds.
     fn fused_overhead(&mut self) -> Option<f64> {
         self.ask("prepare op_overhead_fused").ok()?;
         let answer = self.ask(&format!("run {MOST_IN_TURN}")).ok()?;
@@ -240,7 +240,7 @@ impl Measured {
     }
 }
 
-/// What is left once all turns are over: inputs are freed, losses checked, memory measured.
+/// Finishes a workload after all turns: frees inputs, checks losses, measures memory.
 fn finish(row: &Row, player: &mut Player, outcome: &mut Outcome) {
     let Outcome::Measured(measured) = outcome else { return };
     if let Err(refusal) = player.ask("drop") {

@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: [`core`] measures what a user waits for, [`plan`] whether fusion's time for each op grows with a program,
-//! [`shapes`] the cost of changing shapes; [`cpu`] and [`gpu`] compare with other frameworks.
+//! `cargo xtask bench`: [`core`] measures compile times and the overhead of eager ops, [`plan`] whether fusion's time
+//! per op grows with a program, [`shapes`] the cost of changing shapes; [`cpu`] and [`gpu`] compare with other
+//! frameworks.
 
 mod against;
 mod child;

@@ -11,7 +11,7 @@ pub(crate) struct Peer {
     pub(crate) name: &'static str,
     /// Whether its memory is measured; the memory of `torch.compile` is mostly the compiler's.
     pub(crate) measures_memory: bool,
-    /// What is started, with which arguments, in which environment and folder.
+    /// The program, with its arguments, environment variables and working folder.
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(&'static str, String)>,

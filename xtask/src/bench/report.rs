@@ -1,4 +1,4 @@
-//! What is said about measurements: lines of JSON, a table, a page.
+//! Formats of measurements: lines of JSON, a table, a page.
 
 use serde_json::{Value, json};
 
@@ -8,14 +8,14 @@ use super::row::{Kind, Must, Row};
 use super::{geometric_mean, number};
 use crate::table;
 
-/// What stands for all times of a peer on a workload.
+/// A statistic of a peer's times on a workload.
 type Statistic = fn(&Measured) -> f64;
 
 /// All that was measured. Outcomes are in the order of `peers`, of which Kiln is the first.
 pub(crate) struct Report {
     /// `CPU`, or `GPU`.
     pub(crate) kind: &'static str,
-    /// On what: `2 threads`.
+    /// The configuration: `2 threads`.
     pub(crate) place: String,
     pub(crate) threads: usize,
     /// GFLOP/s that the machine's multiply-adds allow.
@@ -74,7 +74,7 @@ impl Report {
         Value::Object(extra)
     }
 
-    /// The share of what the machine's multiply-adds allow, or its memory.
+    /// The fraction of the machine's peak throughput or bandwidth.
     fn of_limit(&self, row: &Row, measured: &Measured) -> Option<f64> {
         let share = |millions: f64, limit: Option<f64>| Some(millions / measured.median_ms() / limit?);
         match row.kind {
@@ -229,7 +229,7 @@ impl Report {
         text
     }
 
-    /// The table for the terminal with what goes with it; its last line is the geometric mean.
+    /// The table for the terminal with its notes; the last line is the geometric mean.
     pub(crate) fn text(&self) -> String {
         format!(
             "\nMedian milliseconds on {}; ratio: best peer / Kiln.\n\n{}\n{}{}",
@@ -279,7 +279,7 @@ pub(super) fn time(row: &Row, outcome: &Outcome) -> String {
     }
 }
 
-/// What Kiln gets through in a second.
+/// Kiln's throughput.
 fn reached(row: &Row, kiln: &Measured) -> String {
     let seconds = kiln.median_ms() / 1e3;
     match (row.items, row.kind) {

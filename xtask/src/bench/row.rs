@@ -1,4 +1,4 @@
-//! A workload: what it costs at least, and what Kiln must reach on it.
+//! A workload: its minimum costs, and Kiln's target.
 
 /// One workload.
 #[derive(Debug)]
@@ -7,15 +7,15 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// Sizes, for readers.
     pub(crate) shape: &'static str,
-    /// What Kiln must reach.
+    /// The target for Kiln.
     pub(crate) must: Must,
-    /// What kind of work it is.
+    /// The kind of workload.
     pub(crate) kind: Kind,
-    /// Floating-point operations of one repeat, in millions; 0 where they say little.
+    /// Floating-point operations of one repeat, in millions; 0 where they are not meaningful.
     pub(crate) megaflops: f64,
-    /// Bytes of operands and results, in millions: the least that moves; 0 where it says little.
+    /// Bytes of operands and results, in millions: the minimum memory traffic. 0 where it is not meaningful.
     pub(crate) megabytes: f64,
-    /// What one repeat is through with, and how it is called: 16384 tokens.
+    /// Items processed by one repeat, with their name: 16384 tokens.
     pub(crate) items: Option<(f64, &'static str)>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Must {
     Nanoseconds(f64),
 }
 
-/// What decides how a workload is measured and shown.
+/// The kind of a workload, which determines how it is measured and shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     /// Matrix products and convolutions: shown as a fraction of the machine's limit.

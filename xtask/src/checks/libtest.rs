@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a step's tests came to.
+/// The test counts of a step.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,

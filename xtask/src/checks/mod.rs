@@ -77,7 +77,7 @@ fn run_step(step: &Step, context: &Context) -> Outcome {
     Outcome::Ran { tally, seconds: started.elapsed().as_secs_f64(), error }
 }
 
-/// The table of steps, what was skipped and why, and the closing line. A step that ran tests counts its tests;
+/// The table of steps, the skipped steps with reasons, and the closing line. A step that ran tests counts its tests;
 /// any other step counts as one.
 fn summary(outcomes: &[(&Step, Outcome)]) -> String {
     let (mut passed, mut failed, mut skipped) = (0, 0, Vec::new());

@@ -9,7 +9,7 @@ use super::newcomer;
 use crate::workspace::Workspace;
 use crate::{fuzz, goldens, gpu, kill, process};
 
-/// What every step knows.
+/// The context of every step.
 pub(crate) struct Context<'a> {
     pub(crate) workspace: &'a Workspace,
     /// Whether missing Rust targets may be installed.
@@ -20,7 +20,7 @@ pub(crate) struct Context<'a> {
 pub(crate) struct Step {
     /// Name for `--only`.
     pub(crate) name: &'static str,
-    /// What it does, in a few words.
+    /// A short description.
     pub(crate) about: &'static str,
     /// Whether this machine can run it, or why not.
     pub(crate) can_run: fn(&Context) -> Result<(), String>,
@@ -28,7 +28,7 @@ pub(crate) struct Step {
     pub(crate) run: fn(&Context, &mut Tally) -> Result<(), String>,
 }
 
-/// In the order they run: what most often fails, and what later steps reuse, comes first.
+/// In the order they run: steps that fail most often, and steps whose outputs later steps reuse, come first.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "tests",
@@ -280,7 +280,7 @@ fn gpu_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     command.args(["test", "--release", "--no-fail-fast"]);
     let engines = gpu::runnable(context.workspace)?;
     command.args(engines.iter().flat_map(|engine| ["-p", engine.package]));
-    // What needs a GPU is ignored elsewhere.
+    // Tests that need a GPU are ignored by default.
     command.args(["--", "--include-ignored"]);
     run_tests(&mut command, tally)
 }
@@ -290,7 +290,7 @@ fn announce_and_run(command: &mut Command) -> Result<(), String> {
     process::run(command)
 }
 
-/// Runs tests and counts them from what they print.
+/// Runs tests and counts them from their output.
 pub(crate) fn run_tests(command: &mut Command, tally: &mut Tally) -> Result<(), String> {
     println!("$ {}", process::describe(command));
     process::run_and_see(command, |line| tally.see(line))

@@ -1,4 +1,4 @@
-//! What a registry and docs.rs show of a crate: fields of the manifest, licences, the README.
+//! Crate metadata that a registry and docs.rs show: manifest fields, licences, the README.
 
 use std::fs;
 use std::path::Path;

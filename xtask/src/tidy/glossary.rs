@@ -10,7 +10,7 @@ const HEADING: &str = "## Glossary";
 /// The most terms of the table.
 const MOST: usize = 30;
 
-/// Pages that may use ruled-out synonyms: the changelog names what was renamed.
+/// Pages that may use ruled-out synonyms: the changelog names renamed items.
 const EXEMPT: &[&str] = &["CHANGELOG.md"];
 
 /// One row of the table: `| term | meaning | identifier in path | synonyms |`.

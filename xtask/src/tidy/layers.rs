@@ -3,7 +3,7 @@
 use super::{Finding, Tree, line_of};
 use crate::workspace::Package;
 
-/// What a crate may name under `[dependencies]` and `[build-dependencies]`.
+/// The dependencies that a crate may name under `[dependencies]` and `[build-dependencies]`.
 enum May {
     /// These workspace crates and no others.
     Use(&'static [&'static str]),
@@ -11,7 +11,7 @@ enum May {
     UseAll,
 }
 
-/// Crate (its folder under `crates/`, or its folder) and what it may use. Tests, examples and benchmarks of a
+/// Crate (its folder under `crates/`, or its folder) and its allowed dependencies. Tests, examples and benchmarks of a
 /// crate (`[dev-dependencies]`) may use anything.
 const LAYERS: &[(&str, May)] = &[
     ("ir", May::Use(&[])),
@@ -42,7 +42,7 @@ const LAYERS: &[(&str, May)] = &[
     ("xtask", May::Use(&[])),
 ];
 
-/// Crates at the edge, and what may be built on them all the same: other tests.
+/// Crates at the edge, and the exceptions that may depend on them: other tests.
 const LEAVES: &[(&str, &[&str])] = &[("suite", &["fuzz"]), ("fuzz", &[]), ("examples", &[]), ("xtask", &[])];
 
 /// Every workspace dependency stands in the table.

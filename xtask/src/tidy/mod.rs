@@ -41,7 +41,7 @@ pub(crate) struct File {
     code: Option<String>,
 }
 
-/// One broken rule: where, what, and what to do about it.
+/// One violation: its place, the rule, and the fix.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Finding {
     path: String,

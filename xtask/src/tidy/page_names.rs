@@ -1,4 +1,4 @@
-//! The page for PyTorch users names only what exists.
+//! Checks that the page for PyTorch users names only existing items.
 
 use std::collections::HashSet;
 

@@ -5,7 +5,7 @@ use super::{File, Finding, Tree, line_of, words};
 const LONGEST: usize = 700;
 const SOURCE_ENDINGS: &[&str] = &[".rs", ".py", ".sh", ".wgsl", ".cu", ".cuh", ".ir", ".js"];
 
-/// Names that say nothing about what a module is for.
+/// Names that say nothing about a module's purpose.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "base", "misc", "helpers"];
 
 const UNFINISHED: &[&str] = &["todo", "unimplemented", "dbg"];
@@ -40,7 +40,7 @@ pub(super) fn length(tree: &Tree) -> Vec<Finding> {
     too_long.collect()
 }
 
-/// A module is called after what it holds.
+/// A module is named after its contents.
 pub(super) fn module_names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let remedy = "name the module after what it holds";

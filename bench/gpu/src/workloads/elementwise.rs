@@ -12,7 +12,7 @@ pub(crate) fn gelu(dtype: DType, device: &GpuDevice, rounds: usize) -> Prepared 
     repeated(rounds, move || &x * ((&x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)
 }
 
-/// What an operation costs beside its arithmetic: chained additions of one element.
+/// The overhead of an operation: chained additions of one element.
 pub(crate) fn additions(device: &GpuDevice) -> Prepared {
     let x = normal::<Gpu, 1>([1], DType::F32, device);
     let repeat = move || {

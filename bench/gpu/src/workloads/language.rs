@@ -14,7 +14,7 @@ use kiln::{Backend, Int, Tensor, activation, loss};
 
 #[derive(Module, Clone, Debug)]
 struct Gpt<B: Backend> {
-    /// Also what logits are made with.
+    /// Token embeddings, tied to the output projection of the logits.
     tokens: Embedding<B>,
     positions: Embedding<B>,
     layers: Vec<Layer<B>>,

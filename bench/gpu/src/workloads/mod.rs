@@ -71,8 +71,8 @@ fn repeated<const D: usize>(
     repeated_all(rounds, move || vec![operation().into_any()])
 }
 
-/// The same of an operation with several results, such as gradients. What nobody reads need not be computed, and what was written
-/// down before one [`submit`](kiln::ir::Engine::submit) runs at the next one: all results live that long.
+/// The same of an operation with several results, such as gradients. Dead values need not be computed, and recorded ops
+/// run at the next [`submit`](kiln::ir::Engine::submit): all results live until then.
 fn repeated_all(rounds: usize, mut operation: impl FnMut() -> Vec<AnyTensor> + 'static) -> Prepared {
     let mut submitted = move || {
         let results = operation();

@@ -17,7 +17,7 @@ mod transformer;
 use bench_protocol::{Prepared, Result, unknown};
 use kiln::{Backend, Distribution, Kind, Tensor};
 
-/// Makes the inputs of the workload with that name; `file` is what `safetensors_load` loads.
+/// Makes the inputs of the workload with that name; `file` is the file that `safetensors_load` loads.
 pub(crate) fn prepare<B: Backend>(workload: &str, file: &str) -> Result<Prepared> {
     let device = B::Device::default();
     B::seed(&device, 1);

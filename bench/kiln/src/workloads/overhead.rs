@@ -1,4 +1,4 @@
-//! What an operation costs beside its arithmetic: chained additions of one element.
+//! The overhead of an operation: chained additions of one element.
 
 use super::{first, normal};
 use crate::backend::Eager;

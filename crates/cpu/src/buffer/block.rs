@@ -1,4 +1,4 @@
-//! Blocks of memory as the system gives them.
+//! Blocks of memory from the system.
 
 use super::HEADER;
 use super::class::Class;
@@ -18,7 +18,7 @@ const SHIFTS: usize = 16;
 #[cfg(all(feature = "std", unix))]
 const PAGE: usize = 4 << 10;
 
-/// Memory with room for a header and the bytes of a class. Dropping it gives it back to the system.
+/// Memory with room for a header and the bytes of a class. Dropping it returns it to the system.
 pub(super) struct Block {
     start: NonNull<u8>,
     class: Class,
@@ -59,7 +59,8 @@ impl Block {
     /// the block does not fill, it gets small pages, unless little is missing.
     #[cfg(all(feature = "std", unix))]
     pub(super) fn mapped(class: Class) -> Option<Block> {
-        /// Counts blocks: what is read side by side and starts alike would meet in the same lines of caches and banks of memory.
+        /// Counts blocks, to stagger their start addresses: operands with equal low address bits would conflict in
+        /// cache sets and memory banks.
         static BLOCKS: AtomicUsize = AtomicUsize::new(0);
         let shift = BLOCKS.fetch_add(1, Ordering::Relaxed) % SHIFTS * PAGE;
         let size = layout(class)?.size().checked_add(shift)?;
@@ -83,7 +84,7 @@ impl Block {
     /// The block that [`into_start`](Block::into_start) took apart.
     ///
     /// # Safety
-    /// The address is of a block of this class from the general allocator, which nobody else owns.
+    /// The address is of a block of this class from the general allocator, which nothing else owns.
     #[inline]
     pub(super) unsafe fn from_start(start: NonNull<u8>, class: Class) -> Block {
         Block {

@@ -1,4 +1,4 @@
-//! The process's pool: blocks that are kept after they are freed, for whoever asks next.
+//! The process's pool of freed blocks, kept for later allocations.
 //!
 //! Small blocks pass through a cache of each thread ([`thread`](super::thread)); behind it, and for larger ones, one lock.
 //! System calls are made outside it.
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const CLOSE: usize = 2;
 const WIDE: usize = 8;
 
-/// What may be kept in any case, beside the quarter of the peak: what small programs need costs nobody anything.
+/// Bytes that may be cached in any case, besides a quarter of the peak. Small programs so keep all their blocks.
 const SLACK: usize = 32 << 20;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
@@ -23,10 +23,10 @@ static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 pub(super) struct Pool {
     /// For each class, the blocks that are kept, the one freed last at the end.
     kept: [VecDeque<Kept>; Class::COUNT],
-    /// Counts what was freed: the time by which the oldest is found.
+    /// Counts frees: the timestamp that finds the oldest block.
     clock: u64,
     kept_bytes: usize,
-    /// Less what the threads have not reported yet, and so possibly negative.
+    /// Without the counts that threads have not reported yet, and so possibly negative.
     live_bytes: isize,
     peak_bytes: usize,
     system_allocations: u64,
@@ -39,7 +39,7 @@ struct Kept {
     freed: u64,
 }
 
-/// What bounds the bytes that are kept.
+/// The limit on cached bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     /// Live and kept ones together stay below the peak of live ones, a quarter of that, and [`SLACK`].
@@ -88,7 +88,7 @@ pub(super) fn take(class: Class) -> Option<Block> {
     let block = match Block::new(class) {
         Some(block) => block,
         None => {
-            // What is kept may be what is missing.
+            // Cached blocks may hold the missing memory.
             trim();
             Block::new(class)?
         }
@@ -226,8 +226,8 @@ impl Pool {
         self.kept_bytes.saturating_sub(allowed)
     }
 
-    /// Takes out what lies longest, until the limit holds again with `more` live bytes. The caller drops it outside
-    /// the lock.
+    /// Removes the least recently freed blocks until the limit holds again with `more` live bytes. The caller drops
+    /// them outside the lock.
     fn make_room(&mut self, more: usize) -> Vec<Block> {
         let mut out = Vec::new();
         while self.excess(more) > 0 {

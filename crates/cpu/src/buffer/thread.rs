@@ -17,7 +17,7 @@ const CLASSES: usize = 32;
 const MOST_BYTES: usize = 32 << 10;
 const FEWEST: usize = 8;
 
-/// The bytes by which a thread's count may differ from what it has reported: how exact the peak is.
+/// The maximum of unreported bytes per thread: the precision of the peak.
 const UNREPORTED: usize = 64 << 10;
 
 std::thread_local! {
@@ -45,10 +45,10 @@ struct List {
 
 const EMPTY: List = List { head: None, len: 0 };
 
-/// What a thread has done since its last report. Written by that thread alone, so that no counting waits for others.
+/// Counts of a thread since its last report. Only that thread writes them, so counting needs no synchronization.
 #[derive(Default)]
 struct Counters {
-    /// Bytes handed out, less those taken back. Negative in a thread that frees what others made.
+    /// Bytes allocated minus bytes freed. Negative in a thread that frees blocks of other threads.
     live: AtomicIsize,
     /// The same and the bytes in the cache: a block that comes from the cache and goes back there changes only `live`.
     held: AtomicIsize,
@@ -56,7 +56,7 @@ struct Counters {
     reuses: AtomicUsize,
 }
 
-/// What all threads have not reported yet.
+/// The sum of all threads' unreported counts.
 #[derive(Default)]
 pub(super) struct Totals {
     pub(super) live: isize,
@@ -88,7 +88,7 @@ fn take_uncached(class: Class) -> Option<NonNull<u8>> {
 /// Keeps a block of a small class that was handed out.
 ///
 /// # Safety
-/// The address is of a block that [`take`] gave for this class, and nobody uses it any more.
+/// The address is of a block that [`take`] gave for this class, and nothing uses it any more.
 #[inline]
 pub(super) unsafe fn put(start: NonNull<u8>, class: Class) {
     // SAFETY: as the caller promises.
@@ -193,7 +193,7 @@ impl Cache {
     }
 
     fn pop_block(&self, class: Class) -> Option<Block> {
-        // SAFETY: blocks in a list are of the list's class, and nobody else's.
+        // SAFETY: blocks in a list are of the list's class, and have no other owner.
         self.pop(class).map(|start| unsafe { Block::from_start(start, class) })
     }
 

@@ -62,8 +62,8 @@ pub(super) fn forward<T: Score>(
     Ok(outputs)
 }
 
-/// What a task works with: a block of queries, turned; a tile of scores, and room for one of the mask; and the weighted
-/// sums of values so far, turned.
+/// The workspace of a task: a transposed block of queries, a tile of scores, a tile of the mask, and the transposed
+/// partial weighted sums of values.
 struct Room<T> {
     queries: *mut T,
     tile: *mut T,

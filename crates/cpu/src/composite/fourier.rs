@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 /// Elements worth waking another thread for.
 const GRAIN: usize = 1 << 13;
 
-/// The most bytes of scratch memory for lines side by side: what a second cache holds.
+/// The maximum of scratch memory for lines side by side: it fits the second-level cache.
 const MOST_ROOM: usize = 2 << 20;
 
 /// The shortest line that becomes a matrix.
@@ -426,7 +426,7 @@ impl<T: Float> Factors<T> {
     /// Multiplies rows of a line, which starts at a place, into those of another.
     ///
     /// # Safety
-    /// The rows may be read and written, and nobody else writes them meanwhile.
+    /// The rows may be read and written, and nothing else writes them meanwhile.
     unsafe fn turn(
         &self,
         (source, from): (Parts<T>, usize),
@@ -468,14 +468,14 @@ fn halves_of<T>(memory: &Array) -> Parts<T> {
 }
 
 /// # Safety
-/// So many elements may be read, and nobody writes them meanwhile.
+/// So many elements may be read, and nothing writes them meanwhile.
 unsafe fn row<'a, T>(from: Shared<T>, start: usize, count: usize) -> &'a [T] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts(from.get().add(start), count) }
 }
 
 /// # Safety
-/// So many elements may be written, and nobody else reads or writes them meanwhile.
+/// So many elements may be written, and nothing else reads or writes them meanwhile.
 unsafe fn row_mut<'a, T>(to: Shared<T>, start: usize, count: usize) -> &'a mut [T] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts_mut(to.get().add(start), count) }

@@ -77,7 +77,7 @@ impl Blocks {
     }
 }
 
-/// `clamp(round(x / scale) + zero)`; a NaN gives 0.
+/// `clamp(round(x / scale) + zero)`; NaN returns 0.
 ///
 /// # Errors
 /// When there is not enough memory.

@@ -113,7 +113,7 @@ impl Grid {
         }
     }
 
-    /// Which elements make up the new one at that index, and with what weights.
+    /// The input elements of the output at that index, with their weights.
     fn taps_of(&self, index: usize) -> Vec<(usize, f64)> {
         let last = self.from - 1;
         match self.mode {

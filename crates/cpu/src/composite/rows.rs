@@ -18,7 +18,7 @@ const LANES: usize = 32;
 /// Columns that are handled together where the axis is not the last.
 const COLUMNS: usize = 64;
 
-/// What is computed along a row.
+/// The operation along a row.
 #[derive(Clone, Copy)]
 pub(super) enum Along<'a, T> {
     /// Softmax, or its logarithm.
@@ -44,7 +44,7 @@ pub(super) trait RowFloat: Float {
     /// Softmax down columns.
     ///
     /// # Safety
-    /// The columns exist, and nobody else uses those of the result.
+    /// The columns exist, and nothing else uses those of the result.
     unsafe fn down(level: Level, columns: Columns<Self>);
 }
 
@@ -137,7 +137,7 @@ pub(super) fn softmax<T: RowFloat>(
 }
 
 /// # Safety
-/// These elements exist, and nobody else uses those of the result.
+/// These elements exist, and nothing else uses those of the result.
 unsafe fn parts<'a, T>(from: Shared<T>, to: Shared<T>, start: usize, len: usize) -> (&'a [T], &'a mut [T]) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -242,7 +242,7 @@ impl<T: Float> Kernel<T> for Columns<T> {
 
 impl<T: Float> Columns<T> {
     /// # Safety
-    /// The block has that row, and nobody else uses the result's.
+    /// The block has that row, and nothing else uses the result's.
     #[inline(always)]
     unsafe fn row(&mut self, i: usize) -> (&[T], &mut [T]) {
         // SAFETY: as the caller promises.

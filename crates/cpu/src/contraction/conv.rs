@@ -1,8 +1,8 @@
 //! Convolution in its three passes.
 //!
-//! No columns are ever built: every kernel reads a padded copy of its operand, or the operand itself, where it lies. The
-//! input pass is a convolution of the result's gradient, one per phase of the stride. What is summed in which order
-//! does not depend on the number of threads.
+//! No im2col buffer is ever built: every kernel reads a padded copy of its operand, or the operand in place. The input
+//! pass is a convolution of the result's gradient, one per phase of the stride. The order of summation does not depend
+//! on the number of threads.
 //!
 //! Forward and input pass are done by strips of positions ([`flat`]), with fewer multiplications where kernels are 3 × 3
 //! and channels are many ([`winograd`]), and by tiles of channels where the grid is so small that images must share
@@ -63,7 +63,7 @@ pub(super) fn run<T: Float>(
     Ok(output)
 }
 
-/// The forward pass into `y`, which is contiguous, not empty and nobody else's.
+/// The forward pass into `y`, which is contiguous, not empty and has no other user.
 ///
 /// # Errors
 /// When there is not enough memory.

@@ -107,7 +107,7 @@ struct Products<N> {
 
 impl<N> Products<N> {
     /// # Safety
-    /// The matrices have these sizes, and nobody else uses the results.
+    /// The matrices have these sizes, and nothing else uses the results.
     unsafe fn run<T: Float>(&self, cpu: &Cpu)
     where
         N: Output<T>,

@@ -4,7 +4,7 @@
 use crate::buffer::Pages;
 use alloc::vec::Vec;
 
-/// A cache line: what scratch memory is counted in, and aligned to.
+/// A cache line: the unit and alignment of scratch memory.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u64; 8]);
@@ -61,10 +61,10 @@ impl<T: Plain> Scratch<T> {
     }
 }
 
-/// What was written at least once, or is 0.
+/// Initialized scratch memory: zeroed, or written at least once.
 enum Memory {
     Lines(Vec<Line>),
-    /// Large pieces: those of small pages cost a first step as much time as the kernel that uses them.
+    /// Huge pages. With small pages, the page faults of a first step cost as much time as the kernel.
     #[cfg(feature = "std")]
     Pages(Pages),
 }

@@ -12,10 +12,10 @@ use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 /// Work that is compiled once per vector unit.
 pub(crate) trait Kernel<T> {
-    /// What it returns.
+    /// The return type.
     type Output;
 
-    /// Does the work with this unit. Mark the implementation `#[inline(always)]`.
+    /// Runs the work with this unit. Mark the implementation `#[inline(always)]`.
     ///
     /// # Safety
     /// The machine has the unit; and whatever the kernel itself demands of its fields.
@@ -43,8 +43,8 @@ pub(crate) trait Simd<T>: Copy {
     /// The machine has the unit, and the elements may be written.
     unsafe fn store(to: *mut T, vector: Self::Vector);
 
-    /// Reads the first `count` elements, at most [`LANES`](Self::LANES); the other lanes are zero, and what lies there
-    /// is not touched.
+    /// Loads the first `count` elements, at most [`LANES`](Self::LANES). The other lanes are zero, and their memory is
+    /// not accessed.
     ///
     /// # Safety
     /// The machine has the unit, and these elements may be read.
@@ -179,7 +179,7 @@ pub(crate) trait Widen: Copy + Send + Sync + 'static {
     const FORMAT: Format;
 }
 
-/// What the bits of a [`Widen`] are.
+/// The number format of a [`Widen`].
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 #[derive(Clone, Copy)]
 pub(crate) enum Format {
@@ -245,7 +245,7 @@ pub(crate) trait Float:
     /// Runs the kernel with the vector unit of the level.
     ///
     /// # Safety
-    /// What the kernel demands of its fields.
+    /// The safety conditions of the kernel's fields.
     unsafe fn dispatch<K: Kernel<Self>>(level: Level, kernel: K) -> K::Output;
 
     /// `e^x`; a plain expression, so that loops over it are vectorised. Within 2 ulp.

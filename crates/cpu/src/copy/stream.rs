@@ -1,12 +1,12 @@
-//! Stores that go past the caches, for results too large to stay in them: the old contents of the lines need not be
-//! read, and what is in the caches stays there.
+//! Non-temporal stores, for results too large for the caches: the old contents of the lines need not be read, and
+//! cached data stays cached.
 
 use crate::isa::Level;
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Bytes of a result from which it leaves the caches before anybody reads it.
+/// Result size in bytes from which it leaves the caches before the next read.
 const FROM: usize = 8 << 20;
 
 /// Whether a result of that many bytes is better written past the caches.
@@ -19,7 +19,7 @@ pub(crate) fn pays(bytes: usize) -> bool {
 /// one reads them.
 ///
 /// # Safety
-/// Both stretches exist and do not overlap, and nobody else sees the target.
+/// Both stretches exist and do not overlap, and nothing else accesses the target.
 #[inline(always)]
 pub(crate) unsafe fn copy(level: Level, source: *const u8, target: *mut u8, bytes: usize) {
     let head = target.align_offset(LINE).min(bytes);
@@ -90,7 +90,7 @@ pub(crate) unsafe fn line(source: *const u8, target: *mut u8) {
     }
 }
 
-/// Lets other threads see, in order, what this one wrote past the caches.
+/// A store fence: makes this thread's non-temporal stores visible to other threads, in order.
 #[inline(always)]
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -39,7 +39,7 @@ impl<T: Turn> Plane<T> {
     /// Copies a plane at each place of the outer walk.
     ///
     /// # Safety
-    /// The planes lie in source and target, which do not overlap; nobody else sees the target, whose elements are
+    /// The planes lie in source and target, which do not overlap; nothing else accesses the target, whose elements are
     /// distinct.
     pub(super) unsafe fn copy(&self, pool: &Pool, outer: &Walk<2>) {
         let (strip, chunk) = (STRIP / size_of::<T>(), TILES * side::<T>());
@@ -65,7 +65,7 @@ impl<T: Turn> Plane<T> {
     }
 
     /// # Safety
-    /// As [`copy`](Self::copy); nobody else writes these rows and columns.
+    /// As [`copy`](Self::copy); nothing else writes these rows and columns.
     unsafe fn unit(&self, offsets: [isize; 2], rows: Range<usize>, columns: Range<usize>, streamed: bool) {
         let side = side::<T>();
         let source = self.source.get().cast_const().wrapping_offset(offsets[0]);
@@ -143,7 +143,7 @@ pub(crate) trait Turn: Copy {
     /// target, each with its own stride.
     ///
     /// # Safety
-    /// Both blocks exist and do not overlap; nobody else sees the target.
+    /// Both blocks exist and do not overlap; nothing else accesses the target.
     unsafe fn turn(source: *const Self, source_row: isize, target: *mut Self, target_row: isize);
 }
 

@@ -94,8 +94,8 @@ pub(super) struct Elements<'a> {
 
 impl Job for Elements<'_> {
     /// # Safety
-    /// Source and target have the elements that the lengths and indices tell, do not overlap, and nobody else sees the
-    /// target.
+    /// Source and target have the elements that the lengths and indices tell, do not overlap, and nothing else accesses
+    /// the target.
     unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
         let (count, pool) = (self.count(), &self.cpu.pool);
         let chunks = self.chunks();
@@ -148,7 +148,7 @@ impl Elements<'_> {
     /// Combines a part of a row, in its order, into a row of targets or bins.
     ///
     /// # Safety
-    /// As [`run`](Job::run); nobody else sees these targets.
+    /// As [`run`](Job::run); nothing else accesses these targets.
     #[inline(never)]
     unsafe fn in_order<T: Copy, C: Combine<T>>(&self, row: usize, part: Range<usize>, target: *mut T) {
         let count = self.count();
@@ -168,7 +168,7 @@ impl Elements<'_> {
     /// Combines the elements of a row whose index lies in a range, in their order.
     ///
     /// # Safety
-    /// As [`run`](Job::run); nobody else sees these targets.
+    /// As [`run`](Job::run); nothing else accesses these targets.
     #[inline(never)]
     unsafe fn to_range<T: Copy, C: Combine<T>>(&self, row: usize, targets: Range<usize>) {
         let count = self.count();

@@ -55,7 +55,7 @@ struct Take<'a> {
 
 impl Take<'_> {
     /// # Safety
-    /// Walks and indices stay within the source; the target has room for all blocks and is seen by nobody else. None
+    /// Walks and indices stay within the source; the target has room for all blocks and has no other user. None
     /// of the two is empty.
     unsafe fn run<T: Copy>(&self, cpu: &Cpu, source: *const T, target: *mut T) {
         let (source, target) = (Shared::new(source.cast_mut()), Shared::new(target));
@@ -163,7 +163,7 @@ pub(crate) fn gather(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values>
 /// Copies, for each element of the walk, the one `along` times its index further.
 ///
 /// # Safety
-/// Walk and indices stay within the source; the target has room for all and is seen by nobody else.
+/// Walk and indices stay within the source; the target has room for all and has no other user.
 unsafe fn pick<T: Copy>(
     cpu: &Cpu,
     walk: &Walk<1>,

@@ -48,8 +48,8 @@ macro_rules! combine {
 
 combine! { Sum: add, T::default().neg(); Product: mul; Least: min; Greatest: max; }
 
-/// Runs code with the type of a dtype that elements combine in: 16-bit floats do so in `f32`, and whoever calls this has
-/// converted them. Signed integers run as the types named.
+/// Runs code with the accumulator type of a dtype. 16-bit floats combine in `f32`; the caller has converted them.
+/// Signed integers run as the types named.
 macro_rules! with_combined {
     ($dtype:expr, [$i64:ty, $i32:ty, $i16:ty, $i8:ty], $T:ident => $body:expr) => {
         match $dtype {
@@ -101,7 +101,7 @@ macro_rules! with_combined {
 /// Something to do with elements of a dtype and a way to combine them.
 pub(super) trait Job {
     /// # Safety
-    /// `T` has the size of the dtype that the job is about; what else, the job says.
+    /// `T` has the size of the job's dtype; the job documents the other conditions.
     unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self);
 }
 

@@ -1,4 +1,4 @@
-//! Writing by index, over the base itself where nobody else sees it.
+//! Writing by index, in place where the base has no other owner.
 //!
 //! Elements that are written to one place combine in the order of the source, however the work is split: threads share
 //! places, never the elements for one place. Sums of many single elements over few places are the exception: the source is
@@ -96,14 +96,14 @@ fn write<J: Job>(
     let target = Array::of(&base)?.address(size);
     if source.num_elements() > 0 {
         let job = job(Shared::new(source.address(size)), Shared::new(target));
-        // SAFETY: the indices were checked against the base, and inference has compared the shapes; nobody else sees
-        // the target.
+        // SAFETY: the indices were checked against the base, and inference has compared the shapes; nothing else
+        // accesses the target.
         unsafe { run(&job, mode, dtype) };
     }
     Ok(smallvec![base])
 }
 
-/// The value itself where nobody else sees it or its buffer and it is contiguous; a copy otherwise.
+/// The value itself if it is contiguous and has no other owner; a copy otherwise.
 fn overwritable(cpu: &Cpu, base: Operand) -> Result<Value> {
     let Operand::Value(mut base) = base else {
         return Err(Error::unsupported("cpu", "the base must be a tensor"));
@@ -161,7 +161,8 @@ struct Put<'a> {
 
 impl Job for Put<'_> {
     /// # Safety
-    /// Source and target have the elements that shape and indices tell, do not overlap, and nobody else sees the target.
+    /// Source and target have the elements that shape and indices tell, do not overlap, and nothing else accesses the
+    /// target.
     unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
         let Blocks { outer, block, .. } = self.shape;
         let (pool, count) = (&self.cpu.pool, self.indices.len());
@@ -196,7 +197,7 @@ impl Job for Put<'_> {
 
 impl Put<'_> {
     /// # Safety
-    /// As [`run`](Job::run); nobody else writes these columns.
+    /// As [`run`](Job::run); nothing else writes these columns.
     #[inline(never)]
     unsafe fn in_order<T: Copy, C: Combine<T>>(&self, outer: usize, columns: Range<usize>) {
         for place in 0..self.indices.len() {
@@ -322,7 +323,7 @@ impl Scatter<'_> {
     /// The elements whose index lies in a range, in their order.
     ///
     /// # Safety
-    /// As [`run`](Job::run); nobody else writes to this range.
+    /// As [`run`](Job::run); nothing else writes to this range.
     unsafe fn to_range<T: Copy, C: Combine<T>>(&self, outer: usize, targets: Range<usize>) {
         let Blocks { outer: all, block, .. } = self.shape;
         let count = self.indices.len() / all;
@@ -336,7 +337,7 @@ impl Scatter<'_> {
     }
 
     /// # Safety
-    /// As [`run`](Job::run); nobody else writes this element.
+    /// As [`run`](Job::run); nothing else writes this element.
     #[inline(always)]
     unsafe fn combine<T: Copy, C: Combine<T>>(&self, outer: usize, from: usize, column: usize) {
         let Blocks { length, block, .. } = self.shape;
@@ -379,7 +380,7 @@ pub(crate) fn slice_update(
     }
     let from = source.address(size);
     if mode == UpdateMode::Set {
-        // SAFETY: the slice lies in the base, which nobody else sees, and has the shape of the source.
+        // SAFETY: the slice lies in the base, which nothing else accesses, and has the shape of the source.
         unsafe {
             let source = (from.cast_const(), source.strides());
             copy(&cpu.pool, size, &ty.shape, source, (target, range.strides()));
@@ -403,7 +404,7 @@ struct Rows<'a> {
 
 impl Job for Rows<'_> {
     /// # Safety
-    /// The walk stays within both, which do not overlap; nobody else sees the target, whose elements are distinct.
+    /// The walk stays within both, which do not overlap; nothing else accesses the target, whose elements are distinct.
     unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
         let walk = &self.walk;
         let (source, target) = (self.source, self.target);

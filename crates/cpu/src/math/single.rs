@@ -70,10 +70,10 @@ pub(crate) fn ln<V: Single>(x: V) -> V {
 pub(crate) fn log1p<V: Single>(x: V) -> V {
     let one = V::splat(1.0);
     let u = one + x;
-    // What rounding took from `u`.
+    // The rounding error of `u`.
     let lost = (x - (u - one)) / u;
     let y = ln(u);
-    // Of infinities and zeros there is nothing lost. Of -0, -0.
+    // `lost` is NaN where `u` is infinite or 0; `ln(u)` is exact there. Copying the sign of `x` preserves -0.
     V::select(lost.is_nan(), y, y + lost).with_sign_of(x)
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn erfcx<V: Single>(x: V) -> V {
     let half = V::splat(0.5);
     let t = (near + near) / (near + V::splat(3.0)) - V::splat(1.0);
     let positive = t.polynomial(ERFCX) * (half / (magnitude + half));
-    // Below 0 it is 2 exp(x²) less that. What rounding takes from the square scales the exponential.
+    // Below 0 it is 2 exp(x²) less that. The rounding error of the square scales the exponential.
     let bounded = clamp(magnitude, 0.0, 9.5);
     let square = bounded * bounded;
     let rest = bounded.mul_add(bounded, V::splat(0.0) - square);
@@ -202,7 +202,7 @@ fn atan_reduced<V: Single>(t: V) -> V {
     (t * square).mul_add(square.polynomial(c), t)
 }
 
-/// What `f32` leaves out of π.
+/// The rounding error of `f32`'s π.
 const PI_LOW: f32 = -8.742_278e-8;
 
 /// `π/2 - angle`.

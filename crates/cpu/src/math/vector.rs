@@ -1,4 +1,4 @@
-//! What the elementary functions need of a vector unit that multiplies and adds in one rounding.
+//! The vector-unit interface of the elementary functions: arithmetic with fused multiply-add.
 
 use crate::isa::Level;
 use core::ops::{Add, Div, Mul, Sub};
@@ -142,10 +142,10 @@ pub(crate) trait Work {
     unsafe fn run<V: Single>(self);
 }
 
-/// Does the work with the unit of a level, or gives it back where that has none.
+/// Runs the work with the vector unit of a level, or returns it where the level has none.
 ///
 /// # Safety
-/// What the work demands of its fields.
+/// The safety conditions of the work's fields.
 pub(crate) unsafe fn run<W: Work>(level: Level, work: W) -> Result<(), W> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]

@@ -20,7 +20,7 @@ pub(crate) struct F32x8(__m256);
 #[derive(Clone, Copy)]
 pub(crate) struct F64x4(__m256d);
 
-/// Implements what all units have an instruction for.
+/// Implements the functions for which every unit has an instruction.
 macro_rules! arithmetic {
     ($name:ident: $add:ident $sub:ident $mul:ident $div:ident) => {
         arithmetic!(@ $name Add add $add);
@@ -254,7 +254,7 @@ macro_rules! avx2 {
                 let infinity = Self::splat(<$element>::INFINITY);
                 let e = Self::select(self.eq(zero), zero - infinity, e);
                 let special = Self::select(self.lt(zero), Self::splat(<$element>::NAN), self);
-                // What is no finite number above 0 stands for its own exponent.
+                // Negative numbers, infinity and NaN return a special value as the exponent.
                 let strange = Self::select(special.lt(infinity), zero, special);
                 (Self::select(self.lt(infinity), m, Self::splat(1.0)), e + strange)
             }

@@ -149,7 +149,7 @@ multiversion! {
         if best.len() == TILE && table.across == 1 {
             let most = if T::Key::BITS < 16 { 1 << 8 } else { 1 << 16 };
             for start in (0..table.len).step_by(most) {
-                // SAFETY: whoever made the table vouches for its elements.
+                // SAFETY: the creator of the table vouches for its elements.
                 let [ranks, places] = unsafe { table.block::<E>(start, most.min(table.len - start)) };
                 for (line, best) in best.iter_mut().enumerate() {
                     if ranks[line] > best.1 {
@@ -182,7 +182,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// # Safety
-    /// The lines stay within `x` and the target, which nobody else sees, and are not empty.
+    /// The lines stay within `x` and the target, which nothing else accesses, and are not empty.
     unsafe fn run<T: Ordered, E: Extreme>(&self, x: *const T) {
         let (lines, source) = (&self.lines, Shared::new(x.cast_mut()));
         let is_contiguous = lines.along[0] == 1 || lines.len == 1;

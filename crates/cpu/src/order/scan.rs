@@ -68,7 +68,7 @@ trait Running: Lane {
     fn narrow(total: Self::Total) -> Self;
 }
 
-/// What running reductions of elements are computed in.
+/// The accumulator type of a scan.
 trait Form<T> {
     type Total: Copy + Send + Sync + Element;
     fn widen(x: T) -> Self::Total;
@@ -174,7 +174,7 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     /// # Safety
-    /// The lines stay within source and target, which nobody else writes; if the two overlap, they are the same.
+    /// The lines stay within source and target, which nothing else writes; if the two overlap, they are the same.
     unsafe fn of_dtype(&self, reduction: Reduction, dtype: DType) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -281,8 +281,7 @@ impl Scan<'_> {
         each(true);
     }
 
-    /// One part of the lines of a tile. `before` holds what comes in front of it, and then what comes in front of the
-    /// next one.
+    /// One part of the lines of a tile. `before` holds the carry into this part, and then the carry into the next one.
     ///
     /// # Safety
     /// As [`run`](Self::run).

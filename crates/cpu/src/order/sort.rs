@@ -116,7 +116,7 @@ struct Sort<'a> {
 
 impl Sort<'_> {
     /// # Safety
-    /// The lines stay within `x` and the results, which nobody else sees.
+    /// The lines stay within `x` and the results, which nothing else accesses.
     unsafe fn run<T: Ordered>(&self, x: *const T) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe {

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 /// As many callers get help at once; others do their work alone.
 const JOBS: usize = 8;
 
-/// For so long a thread looks for work, or for the end of its helpers' work, before it sleeps: longer than what lies between
-/// two steps of training. On a virtual machine a processor that rests takes hundreds of microseconds to return, and a step of
-/// many short kernels then takes twice as long; OpenMP's threads look for ten times as long.
+/// How long a thread spins for work, or for the end of its helpers' work, before it sleeps: longer than the pause
+/// between two training steps. On a virtual machine a resting processor takes hundreds of microseconds to wake, and a
+/// step of many short kernels then takes twice as long; OpenMP's threads spin ten times as long.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Threads other than the callers'. They end when it is dropped.
@@ -46,7 +46,7 @@ struct Shared {
 struct Job {
     /// [`TAKEN`], [`OPEN`], [`AWAITED`], and [`HELPER`] for each thread that is at work on it.
     state: AtomicUsize,
-    /// The parts that nobody has taken yet, from `low` to `high`: `high << 32 | low`.
+    /// The parts not taken yet, from `low` to `high`: `high << 32 | low`.
     left: AtomicU64,
     work: UnsafeCell<Option<Work>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -136,7 +136,7 @@ impl<'a> Offer<'a> {
     /// Of a job that the caller has claimed.
     fn new(shared: &'a Shared, job: &'a Job, parts: usize, body: &'a (dyn Fn(usize) + Sync)) -> Offer<'a> {
         let body: *const (dyn Fn(usize) + Sync + 'a) = body;
-        // SAFETY: only the lifetime changes. Nobody follows the pointer after the offer is dropped, and by then the
+        // SAFETY: only the lifetime changes. Nothing follows the pointer after the offer is dropped, and by then the
         // function still lives.
         let body: *const (dyn Fn(usize) + Sync) = unsafe { core::mem::transmute(body) };
         // SAFETY: the caller claimed the job, and no helper reads before it is open.
@@ -188,8 +188,8 @@ impl Job {
         self.take(|low, high| (low, low + 1, high))
     }
 
-    /// The next part of a helper. They go downwards, so that in ops one after the other each thread meets again what lies in
-    /// its cache.
+    /// The next part of a helper, in descending order. In consecutive ops each thread so works on data that is in its
+    /// cache.
     fn take_last(&self) -> Option<usize> {
         self.take(|low, high| (high - 1, low, high - 1))
     }
@@ -219,7 +219,7 @@ impl Job {
 }
 
 impl Shared {
-    /// What a helper does all its life.
+    /// The main loop of a worker thread.
     fn serve(self: Arc<Shared>) {
         TEAM.with(|team| team.set(Arc::as_ptr(&self).addr()));
         while !self.closing.load(Ordering::Relaxed) {

@@ -156,7 +156,7 @@ mod lock {
     use core::cell::UnsafeCell;
     use core::sync::atomic::{AtomicBool, Ordering};
 
-    /// A value for one thread at a time. Nobody waits: whoever comes second does without.
+    /// A try-lock: a value for one thread at a time. Nothing waits: a second thread does without.
     #[derive(Default)]
     pub(crate) struct Lock<T> {
         taken: AtomicBool,

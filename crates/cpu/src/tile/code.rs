@@ -1,4 +1,4 @@
-//! What a kernel compiles to.
+//! The compiled form of a kernel.
 
 use super::fold::Folding;
 use super::scan::ScanLoop;
@@ -7,7 +7,7 @@ use crate::kernels::{Loop1, Loop2, Loop3};
 use alloc::vec::Vec;
 use kiln_ir::DType;
 
-/// A list of steps for each part of a launch, and what they work on.
+/// A list of steps for each part of a launch, with their slots.
 #[derive(Clone)]
 pub(super) struct Code {
     pub(super) form: Form,
@@ -34,7 +34,7 @@ pub(super) struct Code {
     /// One after the other for each row: a later stage needs totals of those before.
     pub(super) stages: Vec<Stage>,
     pub(super) folds: Vec<Fold>,
-    /// What steps read and write.
+    /// The operands and results of steps.
     pub(super) slots: Vec<SlotKind>,
     /// Bytes of all row values.
     pub(super) row_bytes: usize,
@@ -49,7 +49,7 @@ pub(super) struct Code {
     pub(super) wide_elements: bool,
     /// Whether results are written past the caches.
     pub(super) streams: bool,
-    /// What an element costs, in additions in cache.
+    /// The cost of an element, in additions on cached data.
     pub(super) cost: usize,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Stage {
     pub(super) spread: Vec<Step>,
     /// On tiles.
     pub(super) tiles: Vec<Step>,
-    /// What tiles read from far memory, with the bytes of its elements.
+    /// Slots to prefetch from memory, with their element size in bytes.
     pub(super) ahead: Vec<(Slot, usize)>,
 }
 
@@ -138,7 +138,7 @@ pub(super) struct Fold {
 /// By number.
 pub(super) type Slot = u16;
 
-/// What a slot is.
+/// The storage of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SlotKind {
     /// One element, the same for the launch.
@@ -187,7 +187,7 @@ pub(super) enum Action {
     Index(usize, DType),
     /// Into the totals.
     Fold(usize, Slot),
-    /// What the totals of a reduction come to.
+    /// Computes the result of a reduction from its totals.
     Finish(usize),
     Scan(ScanLoop, Slot, [bool; 2]),
     /// Whether integers of that dtype lie in `0..` the second.

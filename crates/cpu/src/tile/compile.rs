@@ -20,12 +20,12 @@ use half::{bf16, f16};
 use kiln_ir::{DType, Reduction, Scalar};
 use kiln_kernel::{AxisSet, Compute, Kernel, Launch, ParamKind, ValueId};
 
-/// Elements of a tile, at most and at least: the registers in use and what they are computed from stay in the first cache.
+/// Elements of a tile, at most and at least: the live registers and their operands stay in the first-level cache.
 const MOST_LANES: usize = 2048;
 const LEAST_LANES: usize = 256;
 const TILE_BYTES: usize = 20 << 10;
 
-/// Memory for what a row keeps from stage to stage, or a scan's row.
+/// Memory limit for the values that a row keeps between stages, or a scan's row.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The code of a kernel for one launch. `overwritten` tells which parameters are read from memory that results are
@@ -221,7 +221,7 @@ impl<'a> Compiler<'a> {
         (wide.saturating_add(self.code.register_bytes) <= MOST_BYTES).then_some(self.code)
     }
 
-    /// Emits what computes a value.
+    /// Emits the steps that compute a value.
     fn instruction(&mut self, value: usize) -> Located {
         let instruction = self.kernel.body[value];
         let dtype = instruction.dtype;
@@ -375,7 +375,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A place for what leads to a value, in the same stage.
+    /// A slot for an intermediate of a value, in the same stage.
     fn beside(&mut self, value: usize) -> Slot {
         match self.class(value) {
             Class::Uniform => {
@@ -411,7 +411,7 @@ impl<'a> Compiler<'a> {
         Located { load, ..self.located(value, slot) }
     }
 
-    /// An operand of what computes `user`.
+    /// An operand of the instruction `user`.
     fn source(&mut self, operand: ValueId, user: usize) -> Source {
         let (list, by_row) = self.list(user);
         let stage = self.stages[user];
@@ -435,7 +435,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A register of tiles in a stage: what is loaded chunk by chunk is loaded again.
+    /// A register of tiles in a stage: values loaded chunk by chunk are loaded again.
     fn again(&mut self, operand: ValueId, stage: usize) -> Slot {
         let located = self.located[operand as usize];
         if let Some(operand) = located.load

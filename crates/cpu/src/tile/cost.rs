@@ -1,8 +1,8 @@
-//! What functions cost, for deciding what is worth a thread.
+//! Cost estimates of functions, for deciding whether work is worth a thread.
 
 use kiln_ir::{DType, FunctionInfo};
 
-/// What a function costs, in additions.
+/// The cost of a function, in additions.
 pub(super) fn function_cost(function: &FunctionInfo, dtype: DType) -> usize {
     let [single, double] = function.additions;
     usize::from(if dtype == DType::F64 { double } else { single })

@@ -1,6 +1,6 @@
 //! Reductions of tiles: into one total per row, or row by row into one total per column.
 //!
-//! As in [`reduce`](mod@crate::reduce), short stretches are combined in vectors of the dtype, and what comes of them in
+//! As in [`reduce`](mod@crate::reduce), short stretches are combined in vectors of the dtype, and their results in
 //! totals: `f64` for floats.
 
 use crate::isa::{Level, multiversion};
@@ -23,7 +23,7 @@ pub(super) struct Folding {
     pub(super) rows: unsafe fn(Level, *const u8, usize, usize, *mut u8),
     /// `(into, from, n)`: combines totals.
     pub(super) merge: unsafe fn(*mut u8, *const u8, usize),
-    /// `(totals, y, n)`: writes what the totals come to.
+    /// `(totals, y, n)`: writes the results of the totals.
     pub(super) finish: unsafe fn(*const u8, *mut u8, usize),
     /// `(partial, n)`: writes partial results of nothing.
     pub(super) clear: unsafe fn(*mut u8, usize),
@@ -53,7 +53,7 @@ pub(super) fn folding(reduction: Reduction, dtype: DType) -> Folding {
     }
 }
 
-/// What does not look at the sign is computed in the unsigned type `U`.
+/// Sign-independent reductions are computed in the unsigned type `U`.
 fn of<T: Lane, U: Lane>(reduction: Reduction) -> Folding
 where
     Sum: Reducer<U>,

@@ -1,4 +1,4 @@
-//! What a task of a launch works with: the addresses of slots, and the steps run on them.
+//! The state of a task of a launch: the addresses of slots, and the interpreter of steps.
 
 use super::code::{Action, Code, Form, Slot, SlotKind, Stage, Step};
 use super::space::{self, Block};
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use kiln_ir::Element;
 use smallvec::SmallVec;
 
-/// What all tasks of a launch share.
+/// State shared by all tasks of a launch.
 pub(super) struct Launched<'a> {
     pub(super) code: &'a Code,
     pub(super) level: Level,
@@ -21,7 +21,7 @@ pub(super) struct Launched<'a> {
     pub(super) failed: &'a AtomicBool,
 }
 
-// SAFETY: tasks read what is shared, and write different elements of results.
+// SAFETY: tasks read shared data, and write different elements of results.
 unsafe impl Sync for Launched<'_> {}
 
 /// The state of one task.
@@ -60,14 +60,14 @@ impl<'a> Frame<'a> {
         frame
     }
 
-    /// A frame for part of a row of another: it shares row values and what lasts from stage to stage.
+    /// A frame for part of a row of another: it shares row values and values kept between stages.
     pub(super) fn part(launched: &'a Launched<'a>, whole: &SharedRow) -> Frame<'a> {
         let mut frame = Frame::within(launched, whole.rows, whole.wide);
         frame.set_rows(whole.row, 1);
         frame
     }
 
-    /// What parts of this frame's row share.
+    /// The memory that parts of this frame's row share.
     pub(super) fn shared(&self) -> SharedRow {
         SharedRow { rows: self.rows, wide: self.wide, row: self.block.row }
     }
@@ -220,7 +220,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// As [`run`](Self::run), of the tiles of a stage: asks for what the next tile reads, as far as that follows in memory.
+    /// As [`run`](Self::run), of the tiles of a stage: prefetches the next tile's operands where they are contiguous.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -347,12 +347,12 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What the parts of a row share.
+/// Memory shared by the parts of a row.
 pub(super) struct SharedRow {
     rows: *mut u8,
     wide: *mut u8,
     row: usize,
 }
 
-// SAFETY: parts read the row values, and write different elements of what is wide.
+// SAFETY: parts read the row values, and write different elements of wide values.
 unsafe impl Sync for SharedRow {}

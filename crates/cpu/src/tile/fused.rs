@@ -26,7 +26,7 @@ pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[Tensor
     run_shared(cpu, op, inputs, results, Plan::new)
 }
 
-/// Runs a region, by the plan that is known for it or that `make` gives.
+/// Runs a region, by the cached plan or the one that `make` returns.
 pub(super) fn run_shared(
     cpu: &Cpu,
     op: &FusedOp,
@@ -95,7 +95,7 @@ impl Plan {
     pub(super) fn is_compiled(&self) -> bool {
         match self {
             Plan::Kernel(_) | Plan::Anchor(_) | Plan::Native => true,
-            // What it runs has plans of its own.
+            // The programs that it runs have plans of their own.
             Plan::Guarded(_) | Plan::Unfused => false,
         }
     }
@@ -112,7 +112,7 @@ impl Plan {
 
     fn run(&self, cpu: &Cpu, program: &Program, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match self {
-            // Which results an index out of range spoils, and what the error says, only the ops by themselves can tell.
+            // Only the ops by themselves determine which results an index out of range poisons, and the error message.
             Plan::Kernel(region) if region.checks() => {
                 op_by_op_after_errors(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
             }
@@ -245,8 +245,8 @@ impl Region {
             uniforms: uniforms.as_mut_ptr().cast(),
             failed: &failed,
         };
-        // SAFETY: operands have the types and layouts that the code was compiled for; results are fresh, or memory of operands
-        // that nobody else sees and that the code knows to be overwritten.
+        // SAFETY: operands have the types and layouts that the code was compiled for; results are fresh, or memory of
+        // operands that nothing else accesses and that the code knows to be overwritten.
         unsafe {
             if !code.once.is_empty() {
                 Frame::single(&launched).run(&code.once);

@@ -1,5 +1,5 @@
-//! Regions that select by a flag, such as an optimizer's update which is done if no gradient is in error: where the flag
-//! holds, as nearly always, the region runs without the selections and what they would select from otherwise.
+//! Regions that select by a flag, such as an optimizer's update that is skipped after a gradient overflow. Where the
+//! flag holds, as nearly always, the region runs without the selections and their other operands.
 
 use super::cache::{AllGiven, Given, program_bytes};
 use super::fused::{Plan, fused, run_shared};
@@ -122,7 +122,7 @@ fn slot_of(operand: &ProgramOperand) -> Option<usize> {
     }
 }
 
-/// A program without instructions that nobody needs.
+/// A program without dead instructions.
 struct Without {
     program: Program,
     /// The inputs that it keeps.
@@ -148,7 +148,7 @@ fn moved_pattern(pattern: &Pattern, moved: impl Fn(usize) -> usize) -> Pattern {
     }
 }
 
-/// A program with other operands in the place of some slots, and without instructions that nobody needs then.
+/// A program with other operands in the place of some slots, after dead code elimination.
 fn without(program: &Program, stands_for: &[ProgramOperand]) -> Without {
     let resolved = |operand: &ProgramOperand| slot_of(operand).map_or(*operand, |slot| stands_for[slot]);
     let inputs = program.inputs.len();

@@ -20,7 +20,7 @@ const LONG_ROW: usize = 1 << 15;
 /// The sides of a tile that reads along another axis than it writes.
 const ACROSS: [usize; 2] = [32, 64];
 
-/// The axes of a kernel by what they are to tiles.
+/// The axes of a kernel by their roles in tiles.
 pub(super) struct Tiling {
     pub(super) form: Form,
     outer_axes: Vec<usize>,

@@ -1,12 +1,12 @@
-//! Two functions of arithmetic in one pass over a tile: what the first makes goes to the second without memory in between.
-//! Both round, as they would in two passes.
+//! Two arithmetic functions in one pass over a tile: the first result stays in a register. Both round, as they would in
+//! two passes.
 
 use crate::isa::{Level, Widest, multiversion};
 use crate::kernels::{Add, Loop3, Map2, Mul, Sub, read, written};
 use core::mem::MaybeUninit;
 use kiln_ir::Binary;
 
-/// A function of what stands on its left and of another operand.
+/// A function of the preceding result, which is its left operand, and of another operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Arithmetic {
     Add,

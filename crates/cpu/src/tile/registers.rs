@@ -58,7 +58,7 @@ pub(super) fn allocate(code: &mut Code, lanes: usize) {
     code.row_bytes *= 8 * code.group;
 }
 
-/// The life of each register. What is computed before a stretch of steps that is repeated lives to its end.
+/// The live range of each register. A value computed before a repeated stretch of steps lives to the stretch's end.
 fn lives(code: &Code) -> Vec<Option<Life>> {
     let mut lives: Vec<Option<Life>> = alloc::vec![None; code.slots.len()];
     let hoisted = code.hoisted.iter().map(|step| (step, 0));

@@ -24,8 +24,8 @@ const COLUMN_TASKS: usize = 32;
 /// Runs code on its launch.
 ///
 /// # Safety
-/// The bases are memory of the kernel's parameters, as large as the code's kernel and launch say; results are written by
-/// nobody else, and overlap no input but those that the code was told of.
+/// The bases are memory of the kernel's parameters, as large as the code's kernel and launch require. Results have no
+/// other writer, and overlap only the inputs that the code was told of.
 pub(super) unsafe fn run(pool: &Pool, launched: &Launched<'_>) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -43,7 +43,7 @@ fn grain(code: &Code, elements: usize) -> usize {
     GRAIN.div_ceil(code.cost * elements)
 }
 
-/// Ends a task, before another thread reads what it wrote.
+/// Ends a task, before another thread reads its results.
 fn finish(code: &Code) {
     if code.streams {
         stream::fence();
@@ -231,7 +231,7 @@ unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
 /// Combines a task's rows into totals of its columns.
 ///
 /// # Safety
-/// As [`run`]; nobody else writes results of these rows.
+/// As [`run`]; nothing else writes results of these rows.
 unsafe fn down(frame: &mut Frame<'_>, launched: &Launched<'_>, tasks: &ColumnTasks, task: usize) -> usize {
     let code = launched.code;
     let (result, part) = (task / tasks.parts, task % tasks.parts);
@@ -339,10 +339,10 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Writes what follows from the totals of columns.
+/// Writes the results that depend on the totals of columns.
 ///
 /// # Safety
-/// As [`run`]; the frame has the totals, and nobody else writes results of these columns.
+/// As [`run`]; the frame has the totals, and nothing else writes results of these columns.
 unsafe fn finish_columns(frame: &mut Frame<'_>, launched: &Launched<'_>, outer: usize, chunk: usize) {
     let code = launched.code;
     // SAFETY: as the caller promises.

@@ -28,7 +28,7 @@ pub(super) fn scan(reduction: Reduction, dtype: DType) -> ScanLoop {
     }
 }
 
-/// What does not look at the sign is computed in the unsigned type `U`.
+/// Sign-independent scans are computed in the unsigned type `U`.
 fn of<T: Lane, U: Lane>(reduction: Reduction) -> ScanLoop
 where
     Sum: Reducer<U>,

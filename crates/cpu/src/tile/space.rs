@@ -143,7 +143,7 @@ impl Access {
     /// Copies a tile from a register to memory.
     ///
     /// # Safety
-    /// As [`gather`](Self::gather), the other way round; nobody else uses these elements.
+    /// As [`gather`](Self::gather), the other way round; nothing else uses these elements.
     pub(super) unsafe fn scatter(&self, from: *const u8, block: &Block, to: *mut u8) {
         with_size!(self.size, T => {
             let (from, to) = (from.cast::<T>(), to.cast::<T>());

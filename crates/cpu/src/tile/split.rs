@@ -1,5 +1,5 @@
-//! Regions around a matrix product or a convolution: it runs by its own kernel, and what follows as one kernel in the memory
-//! of its result.
+//! Regions around a matrix product or a convolution: it runs by its own kernel, and the ops after it as one kernel in
+//! the memory of its result.
 
 use super::cache::{AllGiven, Given, program_bytes};
 use super::fused::Region;
@@ -15,7 +15,8 @@ use kiln_ir::{
 
 /// A region cut around its last instruction that is no kernel.
 pub(super) struct Split {
-    /// What comes before that instruction, op by op: it returns its operands, and then all that the rest needs.
+    /// The ops before that instruction, run one by one. Returns the instruction's operands, then all other values that
+    /// the rest needs.
     before: Program,
     /// Of the region's inputs, those of `before`.
     inputs: Vec<usize>,
@@ -23,15 +24,15 @@ pub(super) struct Split {
     rest: Option<Rest>,
 }
 
-/// What comes after it, as a kernel.
+/// The ops after the anchor, as a kernel.
 struct Rest {
-    /// Of the region's inputs, those that it needs, in order. Then follow results of what comes before, and that of the anchor.
+    /// The region inputs that it needs, in order. The results of earlier ops and of the anchor follow them.
     kept: Vec<usize>,
     region: Region,
 }
 
 impl Split {
-    /// `None` where there is no product or convolution, or what follows is no kernel.
+    /// `None` where there is no product or convolution, or the ops after it have no kernel.
     pub(super) fn new(fused: &FusedOp, given: &AllGiven) -> Option<Split> {
         let integers = match fused.pattern() {
             Pattern::QuantizedMatMul(pattern) => with_integers(fused.program(), pattern),
@@ -105,7 +106,8 @@ impl Split {
 }
 
 impl Rest {
-    /// What follows the instruction at `end`, whose result is the slot `product`, and which results of those before it needs.
+    /// Builds the kernel of the ops after instruction `end`, whose result is the slot `product`. Also returns the
+    /// earlier results that it needs.
     fn new(
         program: &Program,
         [end, product]: [usize; 2],
@@ -140,8 +142,8 @@ pub(super) fn is_anchor(instruction: &Instruction) -> bool {
     instruction.op.info().role == Role::Anchor
 }
 
-/// The program with what leads to products and convolutions before all else, so that the rest is one kernel: op by op it would
-/// pass over memory, and round 16-bit floats, once for each op.
+/// Reorders the program: the operands of products and convolutions come first, so that the rest is one kernel. Op by op
+/// it would pass over memory, and round 16-bit floats, once for each op.
 fn heroes_first(program: &Program) -> Program {
     let mut leads = alloc::vec![false; program.instructions.len()];
     let mut wanted = alloc::vec![false; program.num_slots()];

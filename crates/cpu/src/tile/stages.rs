@@ -5,8 +5,8 @@ use super::layout::Tiling;
 use alloc::vec::Vec;
 use kiln_kernel::{Compute, Kernel};
 
-/// How many reductions come one after the other before each value. What a column reduction makes of nothing but numbers
-/// is stored with its other results.
+/// The number of consecutive reductions before each value. In a column reduction, stores of constants belong to the
+/// stage of its other results.
 pub(super) fn stages(kernel: &Kernel, tiling: &Tiling) -> Vec<usize> {
     let mut stages: Vec<usize> = Vec::with_capacity(kernel.body.len());
     for instruction in &kernel.body {

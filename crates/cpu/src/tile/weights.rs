@@ -56,7 +56,7 @@ pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Opt
             whole = step.results[0].shape;
             now = push(&mut before, inputs, op, now, ty);
         }
-        // Blocks of several matrices of a batch are not what the product knows.
+        // The product does not support blocks that span several matrices of a batch.
         let outer = whole.rank() - 2;
         let mut lengths = ty.shape[..outer].iter().zip(&whole[..outer]);
         if lengths.any(|(&blocks, &length)| blocks != 1 && blocks != length) {
@@ -91,8 +91,8 @@ fn push(
     ProgramOperand::Slot(inputs + instructions.len() - 1)
 }
 
-/// What a view of weights of shape `whole` is to their scales, of shape `blocks`: `None` where blocks of the view would be no
-/// blocks.
+/// The view of quantization scales (shape `blocks`) that matches a view of their weights (shape `whole`). Returns
+/// `None` if the view does not keep blocks whole.
 fn alike(op: &Op, whole: &Shape, blocks: &Shape) -> Option<Op> {
     if let Op::Permute(axes) = op {
         return Some(Op::Permute(*axes));

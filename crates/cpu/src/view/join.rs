@@ -44,7 +44,7 @@ fn padded((pad, &length): (&PadAxis, &usize)) -> usize {
 /// of it and behind it along each axis, within its range along the axes before. With gaps inside, everywhere.
 ///
 /// # Safety
-/// Nobody else sees the result.
+/// Nothing else accesses the result.
 unsafe fn fill_around(
     cpu: &Cpu,
     result: &Array,

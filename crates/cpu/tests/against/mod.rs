@@ -183,7 +183,7 @@ pub(crate) fn uniform(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Checks that both engines agree, within what the dtype allows for sums of this size.
+/// Checks that both engines agree, within the dtype's tolerance for sums of this size.
 #[track_caller]
 pub(crate) fn against_reference(case: &Case) {
     within(case, 1.0);
@@ -208,7 +208,7 @@ pub(crate) fn agree(case: &Case, engine: &dyn Engine, factor: f64) {
     }
 }
 
-/// Checks that two results agree, within a multiple of what the dtype allows.
+/// Checks that two results agree, within a multiple of the dtype's tolerance.
 #[track_caller]
 pub(crate) fn compare(case: &Case, got: &TensorData, wanted: &TensorData, factor: f64) {
     let tolerance = factor

@@ -39,7 +39,7 @@ impl Blas {
         Ok(())
     }
 
-    /// Whether an algorithm gives NaN where it must, by running it.
+    /// Whether an algorithm propagates NaN, tested by running it.
     fn keeps_nan(
         &self,
         plan: &Plan,

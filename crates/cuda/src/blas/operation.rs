@@ -1,4 +1,4 @@
-//! What the library is asked for: factors as they lie, and what it does with products before it stores them.
+//! The description of a matmul for cuBLASLt: layouts of the factors, and the epilogue.
 
 use super::{Descriptor, Types};
 use crate::driver::{CudaMemory, address};

@@ -10,7 +10,7 @@ use cudarc::cudnn::sys::{
 use kiln_gpu::driver::{Attention, AttentionPass};
 use kiln_ir::DType;
 
-/// The first version whose engines take what this module asks for.
+/// The first version whose engines support this module's graphs.
 const LEAST_VERSION: usize = 91_100;
 
 /// Until this version gradients are wrong where the last keys do not fill a tile.
@@ -200,7 +200,7 @@ impl Attending<'_> {
         Ok(())
     }
 
-    /// Scaled, with what is added, and not masked yet.
+    /// The scaled scores plus bias, before masking.
     fn scores(&mut self, q: Tensor, k: Tensor, bias: Option<Tensor>) -> Outcome<Tensor> {
         let scores = self.over_scores(F32)?;
         let scores = self.graph.matmul(q, k, scores)?;
@@ -243,7 +243,7 @@ impl Attending<'_> {
         self.graph.number(Number::F32(self.attention.scale.0 as f32))
     }
 
-    /// A function of scores, or of what there is one of for each.
+    /// A pointwise function whose result has the shape of the scores; operands may broadcast.
     fn per_score(&mut self, function: Pointwise, operands: &[Tensor]) -> Outcome<Tensor> {
         let to = self.over_scores(F32)?;
         self.graph.pointwise(function, operands, to, F32)

@@ -51,8 +51,8 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
     Ok(graph)
 }
 
-/// What cuDNN says that it has plans for, although some of them divide by zero, which ends the process (seen in 32 bits), and
-/// the kernels of others end in an illegal instruction, after which the device is lost (seen in 16 bits).
+/// Whether the convolution hits bugs of cuDNN. Some proposed plans divide by zero, which aborts the process (seen in 32
+/// bits). Kernels of others execute an illegal instruction, which invalidates the context (seen in 16 bits).
 fn loses_the_device(convolution: &Convolution) -> bool {
     let mut axes = convolution.stride.iter().zip(&convolution.dilation);
     convolution.pass == Pass::Input
@@ -74,7 +74,7 @@ fn how(convolution: &Convolution, compute: Data) -> Outcome<Descriptor> {
     how.finish("a convolution")
 }
 
-/// What the library calls the parts of an operation.
+/// The attribute names of an operation descriptor.
 struct Names {
     kind: Kind,
     how: Name,

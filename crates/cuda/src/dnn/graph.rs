@@ -8,16 +8,16 @@ use cudarc::cudnn::sys::{
 };
 use std::ffi::{c_char, c_int, c_void};
 
-/// What the library refused, and why.
+/// An error of the library, with its reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal(pub(crate) String);
 
 pub(super) type Outcome<T> = core::result::Result<T, Refusal>;
 
-/// Alignment of tensors in bytes: what the fastest engines want. Callers see to it.
+/// Alignment of tensors in bytes, as the fastest engines need it. Callers guarantee it.
 pub(super) const ALIGNMENT: usize = 16;
 
-/// Boundaries of what lies in the workspace.
+/// Alignment of tensors in the workspace.
 const WORKSPACE_ALIGNMENT: usize = 256;
 
 /// The most configurations that are asked for at once.
@@ -67,7 +67,7 @@ values! {
     *mut c_void, CUDNN_TYPE_VOID_PTR;
 }
 
-/// What a call gave; what the library says about a failure is asked for at once.
+/// The result of a call. On failure it fetches the library's error text at once.
 fn done(status: sys::cudnnStatus_t, what: &str) -> Outcome<()> {
     if status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS {
         return Ok(());
@@ -349,7 +349,7 @@ impl Graph {
         Ok(to)
     }
 
-    /// What engines propose for the whole graph, the likeliest to be fastest first.
+    /// The engine configurations that heuristics propose for the whole graph, likely fastest first.
     pub(super) fn configurations(&self, machine: Machine<'_>) -> Outcome<Vec<Descriptor>> {
         use sys::cudnnBackendHeurMode_t as Mode;
         let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
@@ -375,7 +375,7 @@ impl Graph {
     /// `most_workspace`, those whose results are the same each time first where `repeatable`.
     ///
     /// # Errors
-    /// When there is none: what the library said about the last.
+    /// When there is none: the library's reason for the last one.
     pub(super) fn prepare(
         self,
         machine: Machine<'_>,
@@ -398,7 +398,7 @@ impl Graph {
         let mut refusal = Refusal("no engine takes the graph".to_owned());
         let mut plans: Vec<Plan> = Vec::new();
         for (varies, configuration) in found {
-            // What varies is only taken where nothing else is there.
+            // Nondeterministic plans are a last resort.
             if plans.len() >= bounds.most_plans || (varies && !plans.is_empty()) {
                 break;
             }
@@ -433,17 +433,17 @@ enum Storage {
     Virtual,
 }
 
-/// What plans may be.
+/// Limits on plans.
 pub(super) struct Bounds {
-    /// How many.
+    /// The maximum number of plans.
     pub(super) most_plans: usize,
-    /// Bytes besides the tensors.
+    /// The maximum workspace in bytes.
     pub(super) most_workspace: usize,
-    /// Whether plans that give the same result each time are preferred.
+    /// Whether deterministic plans are preferred.
     pub(super) repeatable: bool,
 }
 
-/// What the engine of a configuration says about its numbers.
+/// The numerical notes of a configuration's engine.
 fn notes(configuration: &Descriptor) -> Outcome<Vec<c_int>> {
     let kind = Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR;
     let engines = configuration.list(Name::CUDNN_ATTR_ENGINECFG_ENGINE, kind, 1)?;

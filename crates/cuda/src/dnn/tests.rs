@@ -6,7 +6,7 @@ use graph::{Descriptor, Graph};
 use kiln_gpu::driver::{AttentionPass, Pass};
 use kiln_ir::{Real, Shape};
 
-/// An H200, as the library writes down what it knows of a device.
+/// The device properties of an H200, as serialized by the library.
 const H200: &str = r#"{"deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0, "totalGlobalMem": 150000000000,
     "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
     "multiProcessorCount": 132, "warpSize": 32, "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,

@@ -12,7 +12,7 @@ use kiln::{
 /// More devices than any machine has: this one is missing with CUDA and without.
 const NOWHERE: usize = 4096;
 
-/// Whether a message says what is missing, and where it was looked for.
+/// Whether a message names the missing library and the searched places.
 fn tells_what_is_missing(message: &str) -> bool {
     let without_driver =
         message.contains("looked for libcuda.so.1") || message.contains("looked for nvcuda.dll");
@@ -32,7 +32,7 @@ fn a_missing_device_is_an_error_once_a_tensor_is_read() {
     }
     let error = <Autodiff<Cuda>>::sync(&device).unwrap_err();
     assert!(tells_what_is_missing(&error.to_string()), "{error}");
-    // What is elsewhere goes on.
+    // Other devices still work.
     let y = Tensor::<Cpu, 1>::from_floats([1.0, 2.0], &CpuDevice);
     assert_eq!((y + 1).into_data().to_vec::<f32>(), [2.0, 3.0]);
 }
@@ -197,7 +197,7 @@ fn copies_of_any_length_arrive_whole() {
     for len in [1, 100, 16_383, 16_384, 16_385, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (9 << 20) + 3] {
         let numbers =
             |step: u32| -> Vec<f32> { (0..len as u32).map(|i| (i * step % 65_521) as f32).collect() };
-        // The second copy must not reach what the first one left to be copied.
+        // The second copy must not overwrite the data that the first one has yet to copy.
         let [a, b] =
             [3, 7].map(|step| Tensor::<Cuda, 1>::from_data(TensorData::from(numbers(step)), &device));
         let sum = (a.clone() + b.clone()).into_data().to_vec::<f32>();

@@ -1,5 +1,5 @@
-//! Products with a bias and an activation, as layers record them: what libraries are asked for, and on a GPU that results are those of
-//! the processor.
+//! Matmuls with a bias and an activation, as layers record them: the library calls, and on a GPU that results agree
+//! with the CPU's.
 
 use crate::alone;
 use kiln::activation::{gelu, gelu_approximate, relu};
@@ -32,7 +32,7 @@ impl Backend for Dry {
     }
 }
 
-/// Of products what they become, of kernels only that they are.
+/// The description of each library call, and `kernel` for each kernel.
 fn names(steps: Vec<Traced>) -> Vec<String> {
     let name = |step: Traced| match step.name.strip_prefix("products").and_then(|rest| rest.split_once("-> "))
     {
@@ -65,7 +65,7 @@ fn made<B: Backend, const D: usize>(data: TensorData, dtype: DType, device: &B::
     tensor
 }
 
-/// A layer and what follows.
+/// A layer and the ops after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Layer {
     Linear,
@@ -109,7 +109,7 @@ impl Layer {
         }
     }
 
-    /// What products of it become.
+    /// The name of the layer's traced library call.
     fn becomes(self, dtype: DType) -> String {
         match self {
             Layer::Linear => format!("{dtype} + bias"),
@@ -122,7 +122,7 @@ impl Layer {
     }
 }
 
-/// What a body gives, and the steps that a device is asked for meanwhile.
+/// Runs `body`; returns its result and the names of the steps traced meanwhile.
 fn traced<D: Driver, R>(engine: &Gpu<D>, body: impl FnOnce() -> R) -> (R, Vec<String>) {
     engine.trace(true);
     let result = body();
@@ -131,7 +131,7 @@ fn traced<D: Driver, R>(engine: &Gpu<D>, body: impl FnOnce() -> R) -> (R, Vec<St
     (result, steps)
 }
 
-/// The steps of what a dry device is asked for.
+/// The names of the steps that a dry device is asked to run.
 fn asked<B: Backend, const D: usize>(body: impl FnOnce() -> Tensor<B, D>) -> Vec<String> {
     traced(&DRY, || body().into_data()).1
 }
@@ -165,7 +165,7 @@ fn other_layers_are_not() {
     let linear = || module::linear(x.clone(), w.clone(), Some(bias.clone()));
     assert_eq!(asked(|| gelu(linear())), ["bf16", "kernel"]);
     assert_eq!(asked(|| linear() + 1), ["bf16", "kernel"]);
-    // What is seen in more bits than the product has is a kernel's.
+    // A kernel computes ops that read the result in a wider dtype than the matmul's.
     let ([x, w], bias) = mixed::<Dry>(&DryDevice);
     let steps = asked(|| relu(module::linear(x, w, Some(bias))));
     assert!(steps.contains(&"bf16".to_owned()), "{steps:?}");
@@ -184,7 +184,7 @@ fn stacked<B: Backend>(layer: Layer, device: &B::Device) -> Tensor<Autocast<B>, 
     module::linear(y, w, None)
 }
 
-/// What the second product alone sees is stored in 16 bits.
+/// An intermediate that only the second matmul reads is stored in 16 bits.
 #[test]
 fn layers_in_mixed_precision_are_what_libraries_finish() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! What kernels of a graph read is what the one before wrote, though all go over the same few blocks of memory, and caches have what
-//! was there before, although a kernel begins before the one before has ended (but with `KILN_OVERLAP=off`).
+//! Kernels of a graph read the previous kernel's writes. All kernels reuse the same few memory blocks, and caches hold
+//! older contents. Each kernel may begin before the previous one has ended (except with `KILN_OVERLAP=off`).
 
 use crate::alone;
 use kiln::{Cuda, CudaDevice, Int, Tensor, TensorData};
@@ -7,7 +7,7 @@ use kiln::{Cuda, CudaDevice, Int, Tensor, TensorData};
 /// How often a chain is repeated: it is recorded as a graph the second time.
 const REPEATS: usize = 12;
 
-/// The kernels of a chain: each reads what the last one wrote, where another processor wrote it.
+/// The kernels of a chain: each reads the results of the previous one, written by another multiprocessor.
 const LINKS: i32 = 60;
 
 /// Repeats a chain of kernels, and says where it went wrong.

@@ -1,4 +1,4 @@
-//! What programs see of the engine, where there is a GPU and where there is none. One program, since each would hold all of Kiln.
+//! Engine tests, with and without a GPU. They are one binary, since each would link all of Kiln.
 //!
 //! `cargo test -p kiln-cuda --test device -- --include-ignored` runs all of it on a machine that has a GPU.
 

@@ -35,7 +35,7 @@ fn parts_of_a_sum_are_not_rounded() {
                 let terms =
                     (0..inner).map(|k| f64::from(a[row * inner + k]) * f64::from(b[k * columns + column]));
                 let (sum, magnitude) = terms.fold((0.0, 0.0), |(s, m), term| (s + term, m + term.abs()));
-                // Half of the last bit, and what sums in f32 amount to.
+                // Half a unit in the last place, plus the error of `f32` sums.
                 let allowed = 1.01 * epsilon * sum.abs() + 1e-6 * magnitude;
                 assert!(
                     (found - sum).abs() <= allowed || sum.abs() > 65_504.0 && dtype == DType::F16,

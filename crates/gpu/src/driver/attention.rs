@@ -6,52 +6,52 @@ use std::sync::Arc;
 
 /// An attention with its memory.
 pub struct Attend<M> {
-    /// What is computed.
+    /// The attention problem.
     pub attention: Arc<Attention>,
     /// The first elements of all tensors, in the order of [`AttentionPass`].
     pub tensors: Vec<DevicePtr<M>>,
-    /// Memory besides.
+    /// The workspace.
     pub workspace: DevicePtr<M>,
 }
 
-/// An attention, or its gradients, without its memory: what libraries choose algorithms by.
+/// An attention, or its gradients, without its memory: the key by which libraries choose algorithms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attention {
-    /// What is computed.
+    /// The pass: forward or backward.
     pub pass: AttentionPass,
-    /// Of all tensors but the bias and the log-sum-exp. 16-bit floats are added up in `f32`.
+    /// The dtype of all tensors but the bias and the log-sum-exp. 16-bit floats accumulate in `f32`.
     pub dtype: DType,
-    /// How many independent attentions share no keys.
+    /// The batch size.
     pub batch: usize,
-    /// Heads of the queries.
+    /// The number of query heads.
     pub heads: usize,
-    /// Heads of keys and values, of which `heads` is a multiple.
+    /// The number of key and value heads; it divides `heads`.
     pub kv_heads: usize,
-    /// Rows of the queries.
+    /// The number of query rows.
     pub queries: usize,
-    /// Rows of keys and values.
+    /// The number of key and value rows.
     pub keys: usize,
-    /// Columns of queries and keys.
+    /// The number of columns of queries and keys.
     pub dim: usize,
-    /// Columns of the values.
+    /// The number of columns of values.
     pub dim_v: usize,
-    /// The factor of the scores.
+    /// The scale of the scores.
     pub scale: Real,
     /// With `Some(offset)`, query `i` sees key `j` only where `j <= i + offset`.
     pub causal: Option<i64>,
-    /// The lengths of what is added to the scores, if anything: a tensor of `f32` without gaps, each length that of
-    /// `[batch, heads, queries, keys]`, or 1 where all share it.
+    /// The shape of the additive bias, if there is one: a contiguous `f32` tensor. Each length is that of the scores
+    /// (`batch`, `heads`, `queries`, `keys`), or 1 to broadcast.
     pub bias: Option<[usize; 4]>,
-    /// Elements from one batch, head and row to the next, of each tensor but the bias and the log-sum-exp; rows have no gaps. The
-    /// log-sum-exp, `f32[batch, heads, queries]`, has none at all.
+    /// Strides of batch, head and row for each tensor but the bias and the log-sum-exp; rows are contiguous. The
+    /// log-sum-exp, `f32[batch, heads, queries]`, is contiguous.
     pub steps: Vec<[usize; 3]>,
 }
 
-/// Which tensors of an attention are computed.
+/// The pass of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionPass {
-    /// Of `q, k, v` and the bias, results `y` and the log-sum-exp.
+    /// Forward: from `q, k, v` and the bias to `y` and the log-sum-exp.
     Forward,
-    /// Of the gradient of `y`, `q, k, v`, `y`, the log-sum-exp and the bias, the gradients of `q, k, v`.
+    /// Backward: from the gradient of `y`, `q, k, v`, `y`, the log-sum-exp and the bias to the gradients of `q, k, v`.
     Backward,
 }

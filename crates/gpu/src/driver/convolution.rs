@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 /// A convolution with its memory.
 pub struct Convolve<M> {
-    /// What is computed.
+    /// The convolution problem.
     pub convolution: Arc<Convolution>,
     /// The first elements of `x`, `w` and `y`.
     pub tensors: [DevicePtr<M>; 3],
-    /// Memory besides.
+    /// The workspace.
     pub workspace: DevicePtr<M>,
 }
 
-/// A convolution, or one of its gradients, without its memory: what libraries choose algorithms by.
+/// A convolution, or one of its gradients, without its memory: the key by which libraries choose algorithms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Convolution {
-    /// Which of its three tensors is computed.
+    /// The pass, which selects the computed tensor.
     pub pass: Pass,
-    /// Of all three tensors. 16-bit floats are added up in `f32`.
+    /// The dtype of all three tensors. 16-bit floats accumulate in `f32`.
     pub dtype: DType,
     /// `[batch, channels_in, space..]`, two or three spatial dimensions.
     pub x: Shape,
@@ -27,25 +27,25 @@ pub struct Convolution {
     pub w: Shape,
     /// `[batch, channels_out, space..]`.
     pub y: Shape,
-    /// Whether channels lie innermost in all three, `[batch, space.., channels]`, instead of before the spatial dimensions.
+    /// Whether all three tensors are channels-last, `[batch, space.., channels]`.
     pub channels_last: bool,
-    /// Distance between neighbouring positions of the kernel along each axis.
+    /// The stride of each spatial dimension.
     pub stride: Vec<usize>,
-    /// Zeros on each side of each axis.
+    /// The zero padding on each side of each spatial dimension.
     pub padding: Vec<usize>,
-    /// Distance between neighbouring elements of the kernel along each axis.
+    /// The dilation of each spatial dimension.
     pub dilation: Vec<usize>,
-    /// Into how many independent groups the channels are split.
+    /// The number of groups.
     pub groups: usize,
 }
 
-/// Which tensor of a convolution is computed.
+/// The pass of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pass {
-    /// `y`, of `x` and `w`.
+    /// Forward: `y` from `x` and `w`.
     Forward,
-    /// The gradient for `x`, of `w` and the one for `y`.
+    /// Backward data: the gradient of `x` from `w` and the gradient of `y`.
     Input,
-    /// The gradient for `w`, of `x` and the one for `y`.
+    /// Backward weights: the gradient of `w` from `x` and the gradient of `y`.
     Weight,
 }

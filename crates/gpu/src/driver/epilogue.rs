@@ -4,20 +4,20 @@ use super::{DevicePtr, Products};
 use core::fmt;
 use kiln_ir::Activation;
 
-/// What is done with the elements of products before they are stored: nothing by default.
+/// The epilogue of a matmul, applied before elements are stored. Default: none.
 pub struct Epilogue<M> {
-    /// A vector that is added to each row, as long as rows are and of the results' dtype, without gaps.
+    /// A bias vector added to each row: one element per column, of the results' dtype, contiguous.
     pub bias: Option<DevicePtr<M>>,
-    /// What comes after that.
+    /// The activation after the bias.
     pub activation: Option<Activation>,
 }
 
-/// An [`Epilogue`] without its memory: what libraries choose algorithms by.
+/// An [`Epilogue`] without its memory: the key by which libraries choose algorithms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EpilogueForm {
-    /// Whether a vector is added to each row.
+    /// Whether there is a bias vector.
     pub has_bias: bool,
-    /// What comes after that.
+    /// The activation after the bias.
     pub activation: Option<Activation>,
 }
 
@@ -36,13 +36,13 @@ impl<M> Epilogue<M> {
 }
 
 impl EpilogueForm {
-    /// Whether products are stored as they are.
+    /// Whether there is neither a bias nor an activation.
     pub fn is_plain(self) -> bool {
         self == EpilogueForm::default()
     }
 }
 
-/// As traces have it behind the product: ` + bias, relu`.
+/// The text in traces: ` + bias, relu`.
 impl fmt::Display for EpilogueForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_bias {
@@ -57,7 +57,7 @@ impl fmt::Display for EpilogueForm {
 }
 
 impl<M> Products<M> {
-    /// All memory that is read or written.
+    /// All device pointers that are read or written.
     pub fn places(&self) -> impl Iterator<Item = &DevicePtr<M>> {
         let [a, b] = &self.factors;
         let scales = self.float8.iter().flat_map(|float8| &float8.scales);

@@ -8,36 +8,36 @@ use std::sync::Arc;
 pub struct Transform<M> {
     /// The lines and the kind of the transform.
     pub fourier: Arc<Fourier>,
-    /// The first elements of the operand and of the result. Lines have no gaps; of complex numbers the real part comes first, the
-    /// imaginary one right after it.
+    /// The first elements of the operand and of the result. Lines are contiguous; complex numbers interleave real and
+    /// imaginary parts.
     pub tensors: [DevicePtr<M>; 2],
-    /// Memory besides.
+    /// The workspace.
     pub workspace: DevicePtr<M>,
 }
 
 /// Transforms of lines, all of the same length, without their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fourier {
-    /// Which sides are real.
+    /// The kind of transform: complex, real to complex, or complex to real.
     pub kind: FourierKind,
-    /// Of real numbers and of the parts of complex ones: `f32` or `f64`.
+    /// The dtype of real numbers and of the parts of complex ones: `f32` or `f64`.
     pub dtype: DType,
-    /// How many points a line has: half a spectrum has `points / 2 + 1` complex numbers.
+    /// The length of a line in points. Half a spectrum has `points / 2 + 1` complex numbers.
     pub points: usize,
-    /// How many lines.
+    /// The number of lines.
     pub count: usize,
 }
 
-/// Which sides of a transform are real.
+/// The kind of a transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FourierKind {
-    /// None.
+    /// Complex to complex.
     Complex {
         /// Whether the exponent is positive.
         inverse: bool,
     },
-    /// The operand; the result is half a spectrum, by a negative exponent.
+    /// Real to complex: the result is half a spectrum, with a negative exponent.
     FromReal,
-    /// The result; the operand is half a spectrum, and the exponent positive.
+    /// Complex to real: the operand is half a spectrum, and the exponent positive.
     ToReal,
 }

@@ -1,6 +1,6 @@
-// Attention without its scores in memory, and its gradients. T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: what is added
-// up in; DIM and DIM_V: columns of queries and keys, and of values; MASK: 0 for none, 1 for one of bytes, 2 for one that is
-// added. PART: which of the kernels.
+// Attention without scores in memory (FlashAttention), and its gradients. T: the dtype, with T_VALUE, T_READ and
+// T_WRITTEN; A: the accumulator type; DIM and DIM_V: columns of queries and keys, and of values; MASK: 0 for none, 1
+// for a byte mask, 2 for an additive mask. PART: the kernel to compile.
 //
 // A block of 256 threads, 16 by 16, holds TALL * 16 rows of its result, and goes through the other operand WIDE * 16 rows at a
 // time. Each thread has every 16th row and column of a tile. Operands pass through shared memory CHUNK columns at a time.
@@ -32,14 +32,14 @@ typedef unsigned char KilnMask;
 typedef T KilnMask;
 #endif
 
-// What a query sees.
+// Visibility of keys for a query: the causal offset and the mask.
 struct KilnSight {
   const KilnMask* mask;
   long long head, row, column;
   int queries, keys;
   long long offset;
   A scale;
-  // The score of a row and a key, of the product of both.
+  // The score of row `r` and a key, from their dot product.
   __device__ A score(A product, int r, int key) const {
     const int query = r % queries;
     if (key >= keys || key > query + offset) return -KILN_INFINITE;
@@ -52,7 +52,7 @@ struct KilnSight {
     return product * scale;
 #endif
   }
-  // What is added to the product of a row and a key that is one of `keys`, with the scale.
+  // The bias added to the scaled dot product of row `r` and a key below `keys`.
   __device__ A added(int r, int key) const {
     const int query = r % queries;
     if (key > query + offset) return -KILN_INFINITE;
@@ -329,7 +329,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
   }
 }
 #elif PART == 5
-// What is added to scores instead of a mask of bytes, whose axes have these lengths: HIDDEN where a key is not seen.
+// The additive bias that replaces a byte mask with these axis lengths: HIDDEN for masked keys.
 extern "C" __global__ void kiln_attention_bias(
     const KilnMask* mask, A* to, STEPS(mask), long long heads, long long rows, long long columns, long long total) {
   kiln_begin();
@@ -339,9 +339,9 @@ extern "C" __global__ void kiln_attention_bias(
   }
 }
 #elif PART == 8
-// Few queries: a block has 8 rows, one for each of its warps, and one part of the keys; the last block of the rows combines what all
-// parts gave, in their order. `arrived` counts the blocks of each 8 rows, from 0 and back to 0. VECTOR: how many elements 16 bytes hold,
-// of which DIM = DIM_V is a multiple. Columns lie without gaps.
+// Few queries: split keys. A block has 8 rows, one for each of its warps, and one part of the keys. The last block of
+// the rows combines the partial results in their order. `arrived` counts the blocks of each 8 rows, from 0 and back to
+// 0. VECTOR: elements in 16 bytes; DIM = DIM_V is a multiple. Columns are contiguous.
 #define LANES (DIM / VECTOR)
 #define KEYS (256 / LANES)
 #define SHARE ((DIM + 31) / 32)

@@ -151,7 +151,7 @@ __device__ __forceinline__ void kiln_pass(kiln_complex* a, const T* roots, Load 
     if (LEFT > 1) {
       kiln_complex w[R < 8 ? 8 : R];
       if (R == 8) {
-        // Products of two cost less than to load what lies far apart.
+        // Multiplying two roots costs less than scattered loads.
         w[1] = KILN_ROOT(p * DONE), w[2] = KILN_ROOT(2 * p * DONE), w[4] = KILN_ROOT(4 * p * DONE);
         w[3] = kiln_times(w[1], w[2]), w[5] = kiln_times(w[1], w[4]);
         w[6] = kiln_times(w[2], w[4]), w[7] = kiln_times(w[3], w[4]);
@@ -268,8 +268,8 @@ __device__ __forceinline__ kiln_complex kiln_chirp(const T* roots, long long k, 
   return kiln_listed(roots, (long long)((unsigned long long)k * (unsigned long long)k % (2ull * points)));
 }
 
-// What happens to lines before and after a transform, element by element. `points`: of a line of real numbers, or of one that is
-// padded. `length`: of a complex line. EVEN: whether each complex number is two real ones. SIGN: 1, or -1 for conjugates.
+// Elementwise pre- and post-processing of lines. `points`: length of a real or padded line. `length`: length of a
+// complex line. EVEN: whether each complex number packs two real ones. SIGN: 1, or -1 for conjugates.
 extern "C" __global__ void kiln_fft_map(const T* x_re, const T* x_im, const T* z_re, const T* z_im, T* y_re, T* y_im,
                                         const T* roots, long long total, long long points, long long length) {
   kiln_begin();
@@ -281,7 +281,7 @@ extern "C" __global__ void kiln_fft_map(const T* x_re, const T* x_im, const T* z
     y_re[e] = EVEN ? x_re[start + 2 * i] : x_re[start + i];
     y_im[e] = EVEN ? x_re[start + 2 * i + 1] : (T)0;
 #elif KILN_MAP == 1
-    // Half the spectrum of real numbers from the transform of what they were packed into.
+    // Half the spectrum of real numbers from the transform of their packed form.
     const long long bins = points / 2 + 1, start = e / bins * length, k = e % bins;
     kiln_complex y = kiln_at(x_re, x_im, start + k % length);
     if (EVEN) {

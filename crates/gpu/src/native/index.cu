@@ -1,7 +1,8 @@
 // Reading and writing by index. Tensors are [before, length, after], the entries of an index [count], or
 // [before, count, after] where INDEX_AT names the point itself.
 //
-// E: an element as it is copied. I: an index. INDEX_AT: `i` or `p`. A: what is combined, COMBINE: how, WORD: its bits.
+// E: the element type of copies. I: the index type. INDEX_AT: `i` or `p`. A: the accumulator type. COMBINE: the combine
+// function. WORD: the bits of A.
 
 #define KILN_POINTS(total) \
   for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < (total); p += gridDim.x * (long long)blockDim.x)
@@ -90,7 +91,7 @@ __device__ __forceinline__ void kiln_into(A* place, A x) {
   atomicAdd(place, x);
 #else
   WORD* word = reinterpret_cast<WORD*>(place);
-  // What a cache has may be older than what others changed; where nothing is to be changed, nothing else would find out.
+  // A cached value may be stale. Where the combine changes nothing, no compare-and-swap would detect that.
   WORD seen = *reinterpret_cast<volatile WORD*>(word), expected;
   do {
     expected = seen;

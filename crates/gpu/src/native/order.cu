@@ -1,4 +1,4 @@
-// What depends on the order of elements. T: the dtype, with T_VALUE and T_READ; I: an index.
+// Kernels that depend on the order of elements. T: the dtype, with T_VALUE and T_READ; I: an index.
 
 #if defined(KILN_EXTREME)
 // Where the extreme element of each part of each line is; lines are [before, length, after] along the second axis, and

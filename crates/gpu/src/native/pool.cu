@@ -1,6 +1,6 @@
-// Pooling of [rows, space..], or of [rows, space.., channels] (CHANNELS_LAST), in packs of V neighbouring channels. T: the dtype,
-// with T_VALUE, T_READ and T_WRITTEN; A: what is added up in; INDEX: holds all places. LENGTHS: the parameters x0, y0, x1, y1, ..:
-// the lengths of the operand and of the result.
+// Pooling of [rows, space..], or of [rows, space.., channels] (CHANNELS_LAST), in packs of V neighbouring channels. T:
+// the dtype, with T_VALUE, T_READ and T_WRITTEN; A: the accumulator type; INDEX: an integer type that holds all
+// indices. LENGTHS: the parameters x0, y0, x1, y1, ..: the lengths of the operand and of the result.
 //
 // Written for each spec: SPACE and PLACES, how many elements of the operand and of the result a row has; OF_RESULT and
 // OF_OPERAND, which split `rest` into the row and o0, o1, .. or i0, i1, ..; EACH_IN_WINDOW .. END, loops over the elements of

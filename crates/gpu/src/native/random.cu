@@ -1,6 +1,6 @@
-// Random numbers by Philox4x32-10. KEY: the key's parameter, KEY_READ: its value. E: an element in memory. EACH: how many
-// elements a block of four words gives. DRAW_BITS, DRAW_UNIFORM (with SHIFT and SCALE) or DRAW_NORMAL: what is drawn;
-// ROUNDED: a number as an element.
+// Random numbers by Philox4x32-10. KEY: the key's parameter, KEY_READ: its value. E: the element type. EACH: elements
+// per block of four words. DRAW_BITS, DRAW_UNIFORM (with SHIFT and SCALE) or DRAW_NORMAL: the distribution. ROUNDED:
+// converts a number to an element.
 
 __device__ __forceinline__ void kiln_philox(unsigned long long key, unsigned long long block, unsigned* w) {
   unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);

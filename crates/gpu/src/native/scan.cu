@@ -1,5 +1,5 @@
-// Running reductions. T: the dtype, with T_VALUE, T_READ and T_WRITTEN. A: what is computed with, U: unsigned integers of its
-// size. COMBINE: how. AT(j): where the element that comes as number `j` is in its line. EXCLUSIVE: whether an element is left
+// Scans. T: the dtype, with T_VALUE, T_READ and T_WRITTEN. A: the accumulator type, U: unsigned integers of its size.
+// COMBINE: the combine function. AT(j): the offset of element `j` in scan order. EXCLUSIVE: whether an element is left
 // out of its own total.
 
 #define KILN_ITEMS 8
@@ -63,7 +63,7 @@ extern "C" __global__ void kiln_scan_totals(const T* x, A* totals, A identity, l
 #endif
 
 #if defined(KILN_SCAN_TILES)
-// The running totals within each tile, after what comes before it (CARRIED).
+// The scan of each tile, starting from the carried total (CARRIED).
 extern "C" __global__ void kiln_scan_tiles(const T* x, const A* carried, T* y, A identity, long long length,
                                            long long tiles) {
   kiln_begin();

@@ -1,9 +1,9 @@
 // Products of few rows by matrices: y [ROWS, columns] = x [ROWS, inner] · w [inner, columns], of MATRICES matrices with the same x.
 //
-// T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: what is added up in; VECTOR: how many elements 16 bytes hold; FLIGHT: how many
-// vectors of a matrix a thread waits for at once; TRANSPOSED: whether matrices lie column by column, `leading_dim` elements apart, rather than
-// row by row; CLUSTER: how many blocks there are of each tile, if that is known to be so few that devices which have clusters can make
-// them one, else 1.
+// T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: the accumulator type; VECTOR: elements in 16 bytes; FLIGHT:
+// vectors of a matrix that a thread has in flight; TRANSPOSED: whether matrices are column-major with leading dimension
+// `leading_dim`, rather than row-major; CLUSTER: the number of blocks of each tile if they fit a thread block cluster,
+// else 1.
 
 typedef kiln_pack<T, VECTOR> KilnVector;
 
@@ -60,7 +60,7 @@ struct KilnMatrix {
 #if CLUSTER > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define CLUSTERED 1
 #define KILN_CLUSTER __cluster_dims__(CLUSTER, 1, 1)
-// What another block of the cluster has in its shared memory where this one has `mine`.
+// Reads distributed shared memory: the element of another block of the cluster at the address of `mine`.
 __device__ __forceinline__ A kiln_of_block(const A* mine, unsigned block) {
   const A* theirs;
   asm volatile("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(block));
@@ -74,9 +74,9 @@ __device__ __forceinline__ void kiln_sync_cluster() {
 #define KILN_CLUSTER
 #endif
 
-// The rows of w in `splits` parts of `part`: a block has WIDE columns of one part, and one block of a tile adds up what all parts gave,
-// in their order. In a cluster that is the first; else it is the last that comes, and `arrived` counts the blocks of each tile, from 0
-// and back to 0.
+// Split-k: the rows of w in `splits` parts of `part`. A block has WIDE columns of one part, and one block of a tile
+// adds up the partial sums in their order. In a cluster that is the first block; else it is the last to arrive, and
+// `arrived` counts the blocks of each tile, from 0 and back to 0.
 extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
     const T* x, A* parts, unsigned* arrived, long long x_leading_dim, int inner, int splits, int part, MATRIX_LIST) {
   kiln_begin();

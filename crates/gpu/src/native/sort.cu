@@ -1,7 +1,7 @@
 // Sorting of lines without gaps. T: the dtype, with T_VALUE and T_READ. KEY: unsigned integers in the order of the elements,
 // which KEY_OF_FLOAT and KEY_OF_SIGNED say how to find. DESCENDING: whether that order is turned. I: an index.
 //
-// Among equal keys the places decide, so that the order is total and what comes out is stable.
+// Equal keys are ordered by index, so the order is total and the sort stable.
 
 #define KILN_TILE 2048
 #define KILN_THREADS 256
@@ -131,7 +131,7 @@ extern "C" __global__ void kiln_spread(const T* x, const unsigned* starts, T* y,
   for (long long tile = number * chunk; tile < end; tile += KILN_TILE) {
     const int count = end - tile < KILN_TILE ? (int)(end - tile) : KILN_TILE;
     for (int e = threadIdx.x; e < KILN_TILE; e += KILN_THREADS) {
-      // What is no element comes last: its place is behind all others.
+      // Padding sorts last: its index is greater than all others.
       tile_keys[e] = e < count ? kiln_key(x[line * length + tile + e]) : (KEY)~(KEY)0;
       tile_places[e] = e;
     }

@@ -9,26 +9,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-/// Runs that wait at most: whoever submits more helps.
+/// The maximum number of waiting runs: beyond it the submitting thread helps.
 const MOST_RUNS: usize = 16;
 
 /// The runs of one queue, in order.
 pub(super) struct Line<D: Driver> {
     shared: Arc<Shared<D>>,
-    /// Begun with the first run; `None` where there are no threads, and whoever submits runs.
+    /// Started with the first run; `None` without threads, where the submitting thread executes runs.
     thread: OnceLock<Option<JoinHandle<()>>>,
 }
 
 struct Shared<D: Driver> {
-    /// Whoever runs holds it from before a run is taken, so that runs reach the device in order. Locked before `runs`.
+    /// Held by the running thread from before it takes a run, so that runs reach the device in order. Locked before
+    /// `runs`.
     runner: Mutex<Runner<D>>,
     runs: Mutex<Runs<D>>,
     /// Runs arrived, or no more will.
     changed: Condvar,
-    /// Runs that the device was given. Whoever submits frees them: counts of references would otherwise go to and fro between
-    /// the caches of two processors.
+    /// Runs that were submitted to the device. The submitting thread frees them: reference counts would otherwise
+    /// bounce between the caches of two processors.
     done: Mutex<Vec<Run<D>>>,
-    /// The first failure. What the run was to compute is lost, and nobody knows any more what else is.
+    /// The first failure. Results of the run are lost, and possibly others.
     failure: OnceLock<Error>,
 }
 
@@ -107,7 +108,7 @@ impl<D: Driver> Drop for Line<D> {
 }
 
 impl<D: Driver> Shared<D> {
-    /// What the thread does: runs what arrives, until no more will.
+    /// The thread's main loop: executes runs as they arrive, until the queue closes.
     fn serve(&self) {
         loop {
             let mut runs = lock(&self.runs);
@@ -142,7 +143,7 @@ impl<D: Driver> Shared<D> {
     }
 }
 
-/// What is said of a run that did not come to its end: the thread that panics may be nobody's but the queue's.
+/// The error of a run that panicked, since the panic may occur on the queue's own thread.
 fn interrupted() -> Error {
     Error::device("gpu", "a panic ended the run that was to give the device its work")
 }

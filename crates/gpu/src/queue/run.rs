@@ -35,7 +35,7 @@ pub(super) struct Run<D: Driver> {
     pub(super) labels: Vec<Option<Label>>,
 }
 
-/// What gives runs to the device, one at a time.
+/// Submits runs to the device, one at a time.
 pub(super) struct Runner<D: Driver> {
     driver: Arc<D>,
     counters: Arc<Counters>,
@@ -54,16 +54,16 @@ pub(super) struct Counters {
     steps_alone: AtomicU64,
 }
 
-/// What runs of one graph have in common.
+/// The cache key of a step: the properties that the runs of one graph share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Form {
-    /// The driver's: what stands first.
+    /// The driver's settings; always first.
     Settings(u64),
     /// The address of the function, its threads, and how many arguments it has.
     Launch(usize, Grid, usize),
     /// How many bytes, and their value.
     Fill(usize, u8),
-    /// Sizes, dtypes, 8-bit formats, how factors lie, and what is done with results.
+    /// Sizes, dtypes, 8-bit formats, layouts of the factors, and the epilogue.
     Multiply([usize; 4], [DType; 2], Option<[Float8; 2]>, [(bool, usize, usize); 2], EpilogueForm),
     /// All but its memory.
     Convolve(Arc<Convolution>),

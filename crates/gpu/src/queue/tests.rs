@@ -5,10 +5,10 @@ use kiln_ir::DType;
 use kiln_kernel::print::Dialect;
 use std::sync::Mutex;
 
-/// What ran: a function's number with its arguments, memory by its number.
+/// An executed step: the function's number and its arguments, with memory by number.
 type Ran = Vec<(u32, Vec<u64>)>;
 
-/// A device that writes down what runs.
+/// A device that records the executed steps.
 struct Diary {
     info: DeviceInfo,
     ran: Mutex<Ran>,
@@ -120,7 +120,7 @@ impl Driver for Diary {
     }
 
     unsafe fn amend(&self, graph: &mut Ran, place: usize, step: &Step<Diary>) -> bool {
-        // What fails may have done something.
+        // A failed update may have changed the graph.
         graph[place] = if self.can_amend { line(step) } else { (0, Vec::new()) };
         self.can_amend
     }
@@ -189,7 +189,7 @@ fn product(things: &Things, bias: usize, activation: Option<Activation>) -> Step
     })
 }
 
-/// What comes after a product makes another form. Where its bias lies makes another graph, or is amended when there are enough.
+/// Another epilogue is another form. Another bias address needs another graph, or an update once enough graphs exist.
 #[test]
 fn graphs_of_products_know_what_is_done_with_them() {
     let run = |graphs: bool| {
@@ -207,7 +207,7 @@ fn graphs_of_products_know_what_is_done_with_them() {
     assert!(graphs.steps_amended > 0, "{graphs:?}");
 }
 
-/// What ten steps of training do, and what became of graphs.
+/// Runs ten training steps; returns the executed steps and the graph usage.
 fn ten_steps(driver: Diary, graphs: bool, kernels: usize) -> (Ran, GraphUse) {
     let (queue, things) = (Queue::new(Arc::new(driver), graphs), things());
     for step in 0..10 {
@@ -381,7 +381,8 @@ fn what_each_thread_pushes_reaches_the_device_in_its_order() {
     }
 }
 
-/// Launches of one function, each with what it reads and what it writes, and what then ran: how many launches each step was.
+/// Queues launches of one function, given by the tensors they read and write; returns the number of launches in each
+/// executed step.
 fn joined(launches: &[(usize, usize)], between: Option<usize>) -> Vec<usize> {
     const JOINED: u32 = 77;
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
@@ -443,7 +444,7 @@ fn launches_that_meet_stay_apart() {
     assert_eq!(joined(&overwritten, None), [1; 8]);
     let written_twice: Vec<(usize, usize)> = (0..8).map(|i| (i, 50)).collect();
     assert_eq!(joined(&written_twice, None), [1; 8]);
-    // The fifth reads what the first wrote.
+    // The fifth reads the first one's result.
     let late = [(0, 50), (1, 51), (2, 52), (3, 53), (50, 54), (5, 55), (6, 56), (7, 57), (8, 58)];
     assert_eq!(joined(&late, None), [4, 5]);
 }

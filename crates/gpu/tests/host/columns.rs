@@ -117,8 +117,8 @@ fn sums_and_extremes() {
     }
 }
 
-/// Sums over rows of what is stored for each element: threads read as many rows ahead as their registers hold, and none behind the
-/// last one is stored or counted.
+/// Sums over rows of stored elements. Threads prefetch as many rows as their registers hold; rows past the last one are
+/// neither stored nor counted.
 #[test]
 fn sums_of_what_is_stored() {
     for shape in [[1, 24], [2, 33], [7, 64], [31, 8], [33, 40], [100, 96], [301, 8], [129, 520], [1000, 17]] {

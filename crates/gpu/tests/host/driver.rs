@@ -25,10 +25,10 @@ pub(crate) struct Host {
     transforms: bool,
 }
 
-/// What its library does with products.
+/// The matmul support of the test library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Multiplies {
-    /// It has none.
+    /// No matmul support.
     Never,
     /// It stores them as they are.
     Plain,
@@ -133,7 +133,7 @@ impl Driver for Host {
         if address.is_null() {
             return Err(problem("out of memory"));
         }
-        // What a kernel leaves out is no number that could be right by chance.
+        // Fresh memory gets a pattern, so that elements a kernel skips are wrong.
         // SAFETY: so many bytes were allocated.
         unsafe { address.write_bytes(0xa5, layout.size()) };
         Ok(HostMemory { address, layout })
@@ -219,7 +219,7 @@ impl Driver for Host {
             })
             .collect();
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the shim gives its entries this type, and the caller passes what the kernel takes.
+        // SAFETY: the shim gives its entries this type, and the caller passes the kernel's arguments.
         unsafe {
             let entry: Symbol<'_, Entry> =
                 function.library.get(function.symbol.as_bytes()).map_err(problem)?;
@@ -252,7 +252,7 @@ impl Driver for Host {
         Ok(())
     }
 
-    /// All but what is asked for with five channels, which libraries may lack.
+    /// Supports every convolution but those with five channels, as libraries may.
     fn workspace(&self, convolution: &Convolution) -> Result<Option<usize>> {
         Ok((convolution.x[1] != 5).then_some(16))
     }

@@ -37,7 +37,7 @@ enum After {
     Gelu,
 }
 
-/// `[batch, rows, inner]` by `[batch, inner, columns]`, and what follows.
+/// `[batch, rows, inner]` by `[batch, inner, columns]`, and the epilogue.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     sizes: [usize; 4],
@@ -45,12 +45,12 @@ struct Case {
     transposed: [bool; 2],
     has_bias: bool,
     after: After,
-    /// Whether what follows is computed in `f32`, and its bias is `f32`.
+    /// Whether the epilogue is computed in `f32`, with an `f32` bias.
     widens: bool,
 }
 
 impl Case {
-    /// What follows the product is computed in it.
+    /// The dtype of the ops after the matmul.
     fn computed(&self) -> DType {
         if self.widens { DType::F32 } else { self.dtype }
     }
@@ -94,7 +94,7 @@ impl Case {
         if let After::Max(number) = self.after { number } else { 0.0 }
     }
 
-    /// The region as the planner gives it.
+    /// The region as the planner makes it.
     fn region(&self) -> FusedOp {
         let pattern = match_epilogue(&self.program()).map_or(Pattern::Loop, Pattern::Epilogue);
         FusedOp::with_pattern(self.program(), pattern).unwrap()
@@ -152,7 +152,7 @@ fn seen<'e>(engine: &'e Gpu<Host>, case: &Case, row: &TensorData) -> Var<'e> {
     Var::new(engine, engine.write(row.clone())).broadcast([batch, rows, columns])
 }
 
-/// Compares with the reference; the steps that were queued, but for what makes operands.
+/// Compares with the reference; returns the queued steps without those that make operands.
 fn check(engine: &Gpu<Host>, case: &Case) -> Vec<String> {
     check_as(case.region(), engine, case)
 }
@@ -204,7 +204,7 @@ fn results_are_those_of_the_reference_with_any_library() {
     }
 }
 
-/// As mixed precision records layers. What a `bf16` might not hold is left to kernels.
+/// As mixed precision records layers. Kernels handle values that may overflow `bf16`.
 #[test]
 fn a_bias_of_f32_is_rounded_for_a_product_in_bf16() {
     for (kind, engine) in &*engines() {
@@ -238,8 +238,8 @@ fn matrices_of_any_layout_and_shape() {
     }
 }
 
-/// Factors that no library could read where they lie: what is read instead is nobody else's until the product is queued, which
-/// the engine asserts of every step.
+/// Factors that no library can read in place: their copies have no alias until the matmul is queued, which the engine
+/// asserts of every step.
 #[test]
 fn non_adjacent_matrices_are_copied() {
     let seen = [[3, 3, 2, 4], [3, 3, 4, 2]];

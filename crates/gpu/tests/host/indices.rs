@@ -126,7 +126,7 @@ fn positions_are_right_in_maps() {
     }
 }
 
-/// What was suspected before a region is so only after results that read it.
+/// Bounds-check flags of a region's operands pass only to results that read them.
 #[test]
 fn a_wrong_operand_of_a_region_spoils_only_results_that_read_it() {
     let Some(host) = engine() else { return };
@@ -144,7 +144,7 @@ fn a_wrong_operand_of_a_region_spoils_only_results_that_read_it() {
         found.into_iter().map(|value| outcome(&host, value).is_ok()).collect()
     };
     assert_eq!(is_ok(found), [false, true, false]);
-    // So with what is known to be an error before.
+    // The same for a value that is already poisoned.
     let poisoned = Value::poisoned(ty, kiln_ir::Error::value("test", "it never was"));
     let operands = [poisoned.into(), x.into_operand()];
     assert_eq!(is_ok(fused(&host, &program, operands.into_iter().collect())), [false, true, false]);
@@ -190,7 +190,7 @@ fn messages_name_index_and_position_as_the_reference_does() {
             outcome(engine, x.apply(Op::Scatter { axis: 1, mode }, &[&index, &y]).into_value())
         });
     }
-    // What does not fit the word is said to be more.
+    // An index too large for the flag's word is reported as "or more".
     let x = Var::new(&host, host.write(counted(&[5])));
     let far = Var::new(&host, host.write(TensorData::new(vec![0i64, 1 << 40], [2]).unwrap()));
     let message = outcome(&host, x.take(0, &far).into_value()).unwrap_err();

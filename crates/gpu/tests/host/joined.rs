@@ -50,7 +50,7 @@ fn updates_of_many_parameters_are_those_of_each() {
     }
 }
 
-/// Each launch needs what the one before wrote.
+/// Each launch reads the previous one's result.
 #[test]
 fn chains_run_one_after_the_other() {
     let Some(host) = Host::open() else { return };

@@ -5,7 +5,7 @@ use kiln_gpu::driver::{Activation, Attention, AttentionPass, DevicePtr, Fourier,
 use kiln_ir::{DType, Float8};
 use std::f64::consts::TAU;
 
-/// What this library takes: one kind of floats, so that kernels are tested with the others.
+/// Supported attention: one float dtype, so that the kernels are tested with the others.
 pub(crate) fn takes(attention: &Attention) -> bool {
     attention.dtype == DType::F16 && attention.dim_v.is_multiple_of(8)
 }
@@ -159,10 +159,10 @@ pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
     float8.formats != [Float8::E5M2; 2] && are_floats(products.result)
 }
 
-/// Computes products, whose memory is at the addresses that `address` gives.
+/// Computes matmuls, with memory at the addresses that `address` returns.
 ///
 /// # Safety
-/// What the products read and write must lie within the memory.
+/// All elements that the products read and write must be within the memory.
 pub(crate) unsafe fn multiplied<M>(products: &Products<M>, address: impl Fn(&DevicePtr<M>) -> *mut u8) {
     let Products { count, rows, columns, inner, dtype, result: stored, float8, factors, to, epilogue } =
         products;

@@ -107,7 +107,7 @@ fn random_numbers_are_those_of_the_reference() {
     check(&op, &[key], Tolerance::Bits);
 }
 
-/// Also what has no elements comes from it.
+/// Empty results depend on it too.
 #[test]
 fn an_index_out_of_range_spoils_what_is_empty() {
     let Some(driver) = Host::open() else { return };
@@ -455,7 +455,7 @@ fn resizes_to_more_and_to_less() {
 #[test]
 fn library_convolutions_keep_the_memory_layout() {
     let specs = [
-        // Sides alike, sides that differ, groups, one axis, and what the library lacks.
+        // Symmetric padding, asymmetric padding, groups, one axis, and cases that the library lacks.
         (
             ConvSpec { padding: vec![(1, 1), (0, 0)], stride: vec![2, 1], ..ConvSpec::new(2) },
             [2, 4, 6, 5],
@@ -469,7 +469,7 @@ fn library_convolutions_keep_the_memory_layout() {
         (ConvSpec { groups: 2, ..ConvSpec::new(2) }, [1, 4, 4, 4], [6, 2, 3, 3]),
         (ConvSpec { padding: vec![(2, 1)], stride: vec![2], ..ConvSpec::new(1) }, [2, 4, 9, 0], [3, 4, 3, 0]),
         (ConvSpec::new(2), [1, 5, 4, 4], [2, 5, 3, 3]),
-        // What is turned in whole tiles.
+        // Transposed in whole tiles.
         (ConvSpec::new(2), [2, 8, 12, 8], [72, 8, 5, 1]),
         // Few channels.
         (

@@ -1,4 +1,4 @@
-// Stands for what NVRTC defines by itself, and runs the threads of a block one after the other, each up to the next barrier.
+// A stand-in for NVRTC's built-ins. It runs the threads of a block one after the other, each up to the next barrier.
 #pragma once
 #include <ucontext.h>
 
@@ -35,10 +35,10 @@ inline void __syncthreads() { swapcontext(&shim_threads[threadIdx.x], &shim_sche
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 
-// What one thread wrote the next sees at once.
+// Threads run one at a time, so writes are visible at once.
 inline void __threadfence() {}
 
-// Lanes of a warp come here together, as those of a block do at a barrier.
+// Lanes of a warp synchronize here, as threads of a block do at a barrier.
 template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
   static_assert(sizeof(T) <= sizeof(unsigned long long), "one word");
   const unsigned self = threadIdx.x;

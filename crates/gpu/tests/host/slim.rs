@@ -6,7 +6,8 @@ use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
 
-/// Multiplies the same rows by matrices of so many columns each, one after the other, and then adds what came out of the first.
+/// Multiplies the same rows by matrices with these numbers of columns, one after the other, and then adds to the first
+/// result.
 fn products(
     engine: &dyn Engine,
     x: &TensorData,

@@ -101,7 +101,7 @@ fn what_is_read_elsewhere_too_is_not_overwritten() {
     }
 }
 
-/// What stays from step to step stays where it is, so that graphs of the steps need no new addresses.
+/// Persistent values keep their addresses, so that the steps' graphs need no new ones.
 #[test]
 fn steps_that_repeat_come_to_use_the_same_memory() {
     const LAYERS: usize = 8;

@@ -22,7 +22,7 @@ impl Numbers {
         Numbers::Whole(alloc::vec![i128::from_scalar(scalar); count]).settled(dtype)
     }
 
-    /// What memory holds, exactly.
+    /// The elements in memory, converted exactly.
     pub(super) fn of(elements: &Elements) -> Numbers {
         if elements.dtype().is_float() {
             return Numbers::Real(widened(elements));
@@ -46,7 +46,7 @@ impl Numbers {
         }
     }
 
-    /// Brought back to what a value of that dtype can be: floats rounded (16-bit ones to `f32`), integers wrapped.
+    /// Rounds or wraps to the range of a dtype: floats are rounded (16-bit ones to `f32`), integers wrapped.
     pub(super) fn settled(self, dtype: DType) -> Numbers {
         match self {
             Numbers::Real(mut reals) => {

@@ -149,7 +149,7 @@ impl Atoms {
     pub(crate) fn unify(&mut self, a: &[AtomId], b: &[AtomId]) -> Result<(), Refusal> {
         let mut a = self.reversed(a);
         let mut b = self.reversed(b);
-        // The stacks hold what is left, outermost last.
+        // The stacks hold the remaining atoms, outermost last.
         while let (Some(&x), Some(&y)) = (a.last(), b.last()) {
             let (long, short) = (self.extent(x), self.extent(y));
             if x == y {
@@ -189,7 +189,7 @@ impl Atoms {
         leaves
     }
 
-    /// Replaces what was split or joined in a stack by its leaves.
+    /// Replaces split or joined atoms of a stack by their leaves.
     fn refresh(&self, stack: &mut Run) {
         if stack.iter().all(|&atom| matches!(self.atoms[atom as usize].state, State::Leaf)) {
             return;

@@ -4,7 +4,7 @@ use super::{AtomId, AxisAtoms, Nest, Origin, Refusal, Slot, SlotState};
 use alloc::vec::Vec;
 
 impl Nest {
-    /// A region that may also combine values over all rows that it reduces along, and compute with what that gives.
+    /// A region that may also reduce over all rows of its row reductions, and compute with the results.
     ///
     /// ```
     /// use kiln_ir::{Axes, DType, Op, Reduction, TensorType};
@@ -22,7 +22,7 @@ impl Nest {
         Nest { columns: true, ..Nest::default() }
     }
 
-    /// The bytes of what is combined over all rows, for each column. 0 where nothing is.
+    /// The bytes per column of values reduced over all rows; 0 without such reductions.
     pub fn column_reduce_bytes(&self) -> usize {
         let across = self.values.iter().filter(|value| value.compute.column_reduce().is_some());
         across.map(|value| value.dtype.accumulator().size()).sum()
@@ -31,7 +31,7 @@ impl Nest {
     /// Whether a tensor is reduced over the rows of the region when it is along some axes.
     ///
     /// # Errors
-    /// When it is made of what was combined over rows already.
+    /// When a value reduced over rows is an operand already.
     pub(super) fn is_over_rows(&self, x: &SlotState, along: &[usize]) -> Result<bool, Refusal> {
         if !self.may_have_columns() {
             return Ok(false);

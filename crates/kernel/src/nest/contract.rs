@@ -41,8 +41,8 @@ impl Nest {
         Ok(y)
     }
 
-    /// What was computed before a product, and lacks axes of its result, is computed again for each of its points: it cannot
-    /// be stored.
+    /// Demotes values computed before a matmul that lack axes of its result. They are recomputed for each of its points
+    /// and cannot be stored.
     fn demote(&mut self, product: Slot) {
         let space = self.parallel_leaves(self.state(product));
         let lacking: alloc::vec::Vec<usize> = (0..product.0 as usize)

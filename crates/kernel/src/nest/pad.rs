@@ -19,7 +19,7 @@ pub(super) struct Padded {
 }
 
 impl Nest {
-    /// How many elements are put before the first along each axis of what a value loads; empty without padding.
+    /// The number of padding elements before a load's first element along each axis; empty without padding.
     pub(crate) fn low_padding(&self, load: ValueId) -> &[usize] {
         self.padded.iter().find(|padded| padded.load == load).map_or(&[], |padded| &padded.low)
     }
@@ -116,8 +116,7 @@ impl Nest {
         Ok((value, inside, axes))
     }
 
-    /// Whether the index along an axis of that length is one of `count` from `low` on: what must hold, without what does
-    /// anyway.
+    /// Tests that the index along an axis of that length is in `low..low + count`. Tests that always hold are left out.
     fn tests(&mut self, atom: AtomId, low: usize, count: usize, length: usize) -> SmallVec<[ValueId; 2]> {
         let dtype = holding(DType::I32, length);
         let index = self.value(Compute::Index(u32::from(atom)), dtype);

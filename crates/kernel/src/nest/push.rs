@@ -196,8 +196,8 @@ impl Nest {
         })
     }
 
-    /// What holds for every region: no tensor crosses an atom twice, and everything that may be stored is computed at every
-    /// point of the index space, reduced axes aside.
+    /// Checks the invariants of every region. No tensor has an atom twice. Every value that may be stored is computed
+    /// at every point of the index space without the reduced axes.
     fn check(&mut self) -> Result<(), Refusal> {
         if self.values.len() > Nest::MAX_VALUES {
             return Err(Refusal::NoKernel);
@@ -369,7 +369,7 @@ impl Nest {
     fn reshape(&mut self, operands: &[Operand], shape: &Shape, ty: TensorType) -> Result<Slot, Refusal> {
         let x = self.tensor(&operands[0])?;
         let leaves = self.leaves(self.state(x));
-        // What is left to hand out, outermost last.
+        // The atoms left to assign, outermost last.
         let mut left: Vec<AtomId> = leaves.iter().rev().map(|&(_, atom)| atom).collect();
         let mut axes = AxisAtoms::new();
         for (axis, &length) in shape.iter().enumerate() {

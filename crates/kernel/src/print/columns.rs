@@ -123,7 +123,7 @@ fn go_down(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut scope: Scope)
     w.close();
 }
 
-/// How many rows a thread reads before it handles the first. Compilers do so themselves, but not past what a loop stores.
+/// The rows that a thread loads ahead. Compilers unroll loads too, but not past a loop's stores.
 fn rows_ahead(kernel: &Kernel, pass: &Pass, vector: u32, loads: &[(ValueId, u32)]) -> u32 {
     /// Bytes that a thread holds so.
     const BYTES: usize = 128;
@@ -136,10 +136,10 @@ fn rows_ahead(kernel: &Kernel, pass: &Pass, vector: u32, loads: &[(ValueId, u32)
     BYTES.checked_div(row).unwrap_or(1).clamp(1, MOST) as u32
 }
 
-/// The values that are computed for each element. Of those that are the same all along a column, a thread keeps what the elements
-/// use, where registers suffice for its columns.
+/// The values computed for each element. A thread hoists the used values that are constant along a column, if registers
+/// suffice.
 fn by_element(w: &mut Writer<'_>, pass: &Pass, own: &[ValueId], scope: &mut Scope) -> Vec<ValueId> {
-    /// Registers that hold what is the same all along a column.
+    /// Registers for values that are constant along a column.
     const MOST: usize = 48;
     let (kernel, vector) = (w.kernel, w.schedule.vector);
     let mut kept = used(kernel, pass, own);
@@ -153,7 +153,7 @@ fn by_element(w: &mut Writer<'_>, pass: &Pass, own: &[ValueId], scope: &mut Scop
     along
 }
 
-/// Those of some values that the elements of a column, their totals and what is stored of them use.
+/// The values among `own` that elements of a column, totals or stores use.
 fn used(kernel: &Kernel, pass: &Pass, own: &[ValueId]) -> Vec<ValueId> {
     let operands = |value: &ValueId| kernel.body[*value as usize].compute.operands();
     let of_elements = pass.along.iter().chain(&pass.stores).flat_map(operands);
@@ -192,7 +192,7 @@ fn keep(w: &mut Writer<'_>, own: &[ValueId], kept: &[ValueId], scope: &mut Scope
     }
 }
 
-/// Combines what the groups of threads found of the column `k`.
+/// Combines the partial results of the thread groups for column `k`.
 fn gather(w: &mut Writer<'_>, totals: &[Total], shared: &str, groups: u32, width: u32) {
     for total in totals {
         let value = total.value;
@@ -207,7 +207,7 @@ fn gather(w: &mut Writer<'_>, totals: &[Total], shared: &str, groups: u32, width
     }
 }
 
-/// Totals of columns, and what follows them.
+/// Totals of columns, and the ops after them.
 struct End {
     totals: Vec<Total>,
     /// Those of the columns.
@@ -222,7 +222,7 @@ impl End {
         End { totals, axes: kernel.all_axes() & !kernel.reduced(), stores: kernel.row_stores() }
     }
 
-    /// Of what rows have in common.
+    /// For the reductions over all rows.
     fn of_rows(kernel: &Kernel) -> End {
         End { totals: kernel.column_totals(), axes: kernel.reduced(), stores: kernel.column_stores() }
     }

@@ -227,11 +227,11 @@ impl Cpp<'_> {
         match *argument {
             GpuArgument::Tensor(param) => {
                 let Param { kind, dtype } = self.param(param);
-                // Inputs that were `__restrict__` too would be read by the cache for constants, which keeps what it has when a
-                // kernel that began early has waited for the one before.
+                // `__restrict__` inputs would be read through the constant cache. Its lines stay stale after an early
+                // kernel has waited for the previous one.
                 let [before, after] = match kind {
                     ParamKind::Input => ["const ", ""],
-                    // Which may be written where an operand was that nobody needs any more.
+                    // Outputs may alias an operand whose memory is reused.
                     ParamKind::Number | ParamKind::Output if self.kernel.kind == KernelKind::Map => ["", ""],
                     ParamKind::Number | ParamKind::Output => ["", " __restrict__"],
                 };
@@ -322,14 +322,14 @@ impl Cpp<'_> {
     }
 }
 
-/// What it takes to round a float of at most 32 bits to `bf16`.
+/// How a float of at most 32 bits is rounded to `bf16`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rounding {
-    /// It is such a number already: its lower half is cut off.
+    /// Already a `bf16` value: the lower half is truncated.
     Done,
-    /// It was computed: of a NaN nothing but that it is one need be kept.
+    /// Computed: a NaN stays a NaN, but its payload may change.
     Quick,
-    /// It may have been moved only: a NaN keeps the bits that fit.
+    /// Possibly only moved: a NaN keeps the payload bits that fit.
     Careful,
 }
 

@@ -15,13 +15,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use kiln_ir::DType;
 
-/// Statements of each entry point, and what a block shares.
+/// Statements of each entry point, and its shared-memory declarations.
 pub(super) struct Entry {
     pub(super) body: String,
     pub(super) shared: Vec<String>,
 }
 
-/// What writes the statements of an entry point.
+/// A function that writes the statements of an entry point.
 type Write = fn(&mut Writer<'_>);
 
 pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn Language) -> Vec<Entry> {
@@ -76,8 +76,8 @@ fn map(w: &mut Writer<'_>) {
     w.emit(&everything(kernel), &mut Scope::new(kernel));
 }
 
-/// A map of neighbouring elements: what runs along memory is read and written at once. All of a thread's loads are under way
-/// before the first is used; threads behind the end repeat the last ones.
+/// A vectorized map: elements contiguous in memory use vector loads and stores. All of a thread's loads are issued
+/// before the first use; threads past the end repeat the last elements.
 fn vectors(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let GpuSchedule { block, vector, unroll, .. } = *w.schedule;

@@ -1,8 +1,8 @@
 //! Code generation for row reductions fused with column reductions (a norm's gradient with its weight's).
 //!
-//! A block goes through rows, one at a time, as many further on as there are blocks. A thread has the same columns in each of them,
-//! and keeps what its elements are combined into in registers. At the end it writes these totals; a second pass combines those of
-//! all blocks, always in the same order.
+//! A grid-stride loop over rows: a block processes one row at a time. A thread has the same columns in each of them and
+//! accumulates in registers. At the end it writes these totals; a second pass combines those of all blocks, always in
+//! the same order.
 
 use super::rows::Row;
 use super::writer::{Scope, Writer};
@@ -26,7 +26,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     let mut scope = Scope::new(kernel);
     declare(w, &totals);
     row.declare(w);
-    // What is the same for all rows is read once.
+    // Loads of values that are the same for all rows are hoisted.
     row.load(w, |param| kernel.crossed(param) & parallel == 0, &mut scope);
     if row.ahead {
         w.open("");
@@ -53,7 +53,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
         w.close();
     }
     if passes.iter().filter(|pass| waits(w, pass, threads)).count() == 1 {
-        // Otherwise the barrier of another pass stands between what is read of one row and written of the next.
+        // Otherwise another pass's barrier separates the reads of one row from the writes of the next.
         w.barrier();
     }
     if row.ahead {
@@ -63,7 +63,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     write(w, &row, &totals);
 }
 
-/// Whether the threads of a block exchange what they found in a pass through shared memory.
+/// Whether the threads of a block exchange partial results of a pass through shared memory.
 fn waits(w: &Writer<'_>, pass: &Pass, threads: u32) -> bool {
     let shuffles = |total: &Total| w.language.shuffle("", total.dtype, 1).is_some();
     !pass.totals.is_empty() && (threads > 32 || !pass.totals.iter().all(shuffles))

@@ -77,7 +77,7 @@ pub(super) struct Row<'a> {
     loaded: Vec<bool>,
     /// For each value: the pass after which it is kept.
     kept: Vec<Option<usize>>,
-    /// Whether there is a second place for what is read of the next row, behind the first.
+    /// Whether there is a second buffer for prefetching the next row.
     pub(super) ahead: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Row<'a> {
         self.kept.iter().map(|kept| kept.is_some_and(|kept| kept < pass)).collect()
     }
 
-    /// Declares what a thread holds of a row.
+    /// Declares the registers of a thread for a row.
     pub(super) fn declare(&self, w: &mut Writer<'_>) {
         if self.chunks == 0 {
             return;
@@ -266,7 +266,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// One pass: the values of each element, the totals that they go into, what is kept and what is stored of them.
+    /// One pass: the values of each element, their reductions, the kept values and the stores.
     fn cross(&self, w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], number: usize, scope: &mut Scope) {
         self.open(w);
         let mut inside = scope.clone();
@@ -341,14 +341,14 @@ pub(super) fn vector_loads(
     })
 }
 
-/// Neighbouring elements: what is computed, combined and stored of them.
+/// Neighbouring elements of a pass, which are computed, reduced and stored.
 pub(super) struct Elements<'a> {
     pub(super) vector: u32,
     /// Where it may be stored.
     pub(super) guard: Option<&'a str>,
     /// The variable that is combined with an element, by total.
     pub(super) total: fn(ValueId) -> String,
-    /// The element's place in what the thread holds.
+    /// The element's index among the thread's held values.
     pub(super) held: Option<String>,
 }
 
@@ -549,7 +549,7 @@ impl Kernel {
             kept[number] = first.filter(|_| keep);
             cost.push(if keep || first.is_none() { 0 } else { computed });
         }
-        // What only leads to other kept values is needed no more.
+        // Drops kept values that are only operands of other kept values.
         let all = kept.clone();
         for (value, place) in kept.iter_mut().enumerate() {
             let is_taken = |first: &usize| {

@@ -63,7 +63,7 @@ pub fn wgsl(kernel: &Kernel, schedule: &GpuSchedule) -> Result<Printed, Unprinta
     Ok(Printed { text, entries: names, arguments })
 }
 
-/// What the kernel needs and WGSL does not have.
+/// The features that the kernel needs and WGSL lacks.
 fn lacks(kernel: &Kernel, schedule: &GpuSchedule, arguments: &[GpuArgument]) -> Vec<String> {
     let mut lacks: Vec<String> = Vec::new();
     for dtype in DType::ALL {

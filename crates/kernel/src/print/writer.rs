@@ -7,15 +7,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Scalar};
 
-/// What differs between languages. Indices are signed integers.
+/// The syntax that differs between languages. Indices are signed integers.
 pub(super) trait Language {
-    /// Declares an index that does not change.
+    /// Declares an immutable index.
     fn index(&self, name: &str, expression: &str) -> String;
-    /// The head of a loop over an index, from, below, and what follows each.
+    /// The head of a `for` loop over an index: start, exclusive end, and step statement.
     fn for_loop(&self, name: &str, from: &str, below: &str, next: &str) -> String;
-    /// Asks for a loop of a number of rounds known beforehand to be unrolled; empty where the language cannot be asked.
+    /// Requests unrolling of a loop with a known trip count; empty if the language has no such hint.
     fn unroll(&self) -> &'static str;
-    /// Asks for several rounds of a loop to be taken at once, so that their loads are under way together.
+    /// Requests partial unrolling of a loop, so that its loads overlap.
     fn unroll_partly(&self) -> &'static str;
     /// Declares a value that does not change.
     fn value(&self, name: &str, dtype: DType, expression: &str) -> String;
@@ -29,7 +29,7 @@ pub(super) trait Language {
     fn barrier(&self) -> &'static str;
     /// The value of another thread of its group of 32, whose number differs by an exclusive or.
     fn shuffle(&self, value: &str, dtype: DType, distance: u32) -> Option<String>;
-    /// A function of values; `operands` are their names. Loads, stores and what is along axes is not asked for.
+    /// A function of values; `operands` are their names. Never a load, store, reduction or index.
     fn compute(&self, compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String;
     /// A number.
     fn constant(&self, scalar: Scalar, dtype: DType) -> String;
@@ -51,7 +51,7 @@ pub(super) trait Language {
     fn declare_stores(&self, param: u32, count: u32) -> String;
     /// Sets one of them.
     fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String;
-    /// Writes them; `value` says what they are.
+    /// Stores a vector of elements of `value`.
     fn store_vector(&self, param: u32, count: u32, place: &str, value: ValueId) -> String;
     /// An element of scratch memory, to be read or written.
     fn scratch(&self, number: usize, place: &str) -> String;
@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
         if terms.is_empty() { "0".into() } else { terms.join(" + ") }
     }
 
-    /// Computes values that have no name yet, in order, and writes what is to be stored.
+    /// Computes unnamed values, in order, and writes stores.
     pub(super) fn emit(&mut self, values: &[ValueId], scope: &mut Scope) {
         for &value in values {
             if scope.defined[value as usize] {

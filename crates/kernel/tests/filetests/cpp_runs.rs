@@ -19,7 +19,7 @@ pub(crate) struct Run {
     pub(crate) expected: Vec<TensorData>,
 }
 
-/// What went wrong.
+/// Compiles and runs the printed C++ kernels; returns the differences.
 pub(crate) fn check(runs: &[Run]) -> Vec<String> {
     if Command::new("g++").arg("--version").output().is_err() {
         println!("C++ is neither compiled nor run: there is no g++");
@@ -49,7 +49,7 @@ pub(crate) fn check(runs: &[Run]) -> Vec<String> {
     problems
 }
 
-/// What one program with all kernels prints: the bytes of each output, a line each.
+/// The output of one program with all kernels: the bytes of each result, one line each.
 fn run(runs: &[Run]) -> Result<String, String> {
     let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/shim.hpp");
     let mut text = format!("#include \"{}\"\n", shim.display());

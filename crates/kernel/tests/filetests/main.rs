@@ -1,18 +1,18 @@
 //! Runs the folders `kernel` and `print` of `filetests`: a program, and the kernel or source that it becomes.
 //!
-//! The first line says what is tested:
+//! The first line selects the test:
 //!
 //! * `; test kernel`: kernel and launch of the whole program, for operands that lie row-major without gaps;
 //! * `; test kernel-refused`: which instruction cannot join the region, and why;
 //! * `; test print cuda`, `; test print hip`, `; test print wgsl`: the source of the kernel with the default schedule;
-//! * `; test print-refused wgsl`: what the language lacks.
+//! * `; test print-refused wgsl`: the features that the language lacks.
 //!
-//! Kernels are also run on several layouts and compared with the program on the reference engine. Lines below the first:
-//! `; numbers 2` makes input 2 a plain number, `; ints 10` fills integers with numbers below 10, and `; columns` lets
-//! values be combined over all rows, and `; unroll 2`, `; row_threads 32`, `; resident 16` and `; splits 2` change the schedule. WGSL is validated by
-//! `naga`; C++ is compiled by `g++` against a header that stands for the GPU compiler's and runs its threads one by one, and what
-//! it computes is compared with the reference too, where there is a `g++`. The
-//! expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
+//! Kernels are also run on several layouts and compared with the program on the reference engine. Options are lines
+//! below the first: `; numbers 2` makes input 2 a plain number, `; ints 10` fills integers with numbers below 10, and
+//! `; columns` allows reductions over all rows. `; unroll 2`, `; row_threads 32`, `; resident 16` and `; splits 2`
+//! change the schedule. `naga` validates WGSL. If `g++` is installed, it compiles C++ against a stand-in for the GPU
+//! compiler's header, which runs threads one by one; the results are compared with the reference too. The expected text
+//! follows `; expect:`, each line after `; `. `UPDATE_EXPECT=1` writes it.
 
 mod cpp_runs;
 #[path = "../harness/mod.rs"]
@@ -79,7 +79,7 @@ fn test(path: &Path, update: bool, name: &str, runs: &mut Vec<Run>) -> Result<()
     Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}-- found:\n{result}"))
 }
 
-/// What the program of a file becomes.
+/// The expected output of a test file: the IR, kernel or source that its command names.
 fn output(source: &str, name: &str, runs: &mut Vec<Run>) -> Result<String, String> {
     let command = source.lines().next().and_then(|line| line.strip_prefix("; test ")).unwrap_or_default();
     let program = Program::parse(source).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-// Stands for what NVRTC and HIPRTC define by themselves, and runs the threads of a block one after the other, each up to the
+// A stand-in for the built-ins of NVRTC and HIPRTC. It runs the threads of a block one after the other, each up to the
 // next barrier.
 #pragma once
 #include <ucontext.h>

@@ -50,14 +50,14 @@ pub(crate) struct Source {
     pub(crate) data: TensorData,
 }
 
-/// What the elements of an operand are.
+/// The contents of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fill {
     /// Multiples of a quarter, so that sums are exact.
     Quarters,
-    /// Among them NaN, infinities and zeros.
+    /// Values that include NaN, infinities and zeros.
     Special,
-    /// Whole numbers below this.
+    /// Integers below this bound.
     Below(usize),
 }
 
@@ -160,7 +160,7 @@ impl Source {
     }
 }
 
-/// What the program gives, on the reference engine.
+/// The program's results on the reference engine.
 pub(crate) fn reference(program: &Program, sources: &[Source]) -> Result<Vec<TensorData>, String> {
     let engine = Reference::new();
     let inputs = sources.iter().map(|source| engine.write(source.data.clone())).collect();
@@ -168,13 +168,13 @@ pub(crate) fn reference(program: &Program, sources: &[Source]) -> Result<Vec<Ten
     results.into_iter().map(|value| block_on(engine.read(value)).map_err(|error| error.to_string())).collect()
 }
 
-/// What the kernel gives.
+/// The kernel's results in the interpreter.
 pub(crate) fn run(lowered: &Lowered, sources: &[Source]) -> Result<Vec<Elements>, String> {
     let arguments: Vec<Argument<'_>> = sources.iter().map(Source::argument).collect();
     interpret(&lowered.kernel, &lowered.launch, &arguments).map_err(|error| error.to_string())
 }
 
-/// Lowers a region and compares what it gives with the program; the kernel, or what went wrong.
+/// Lowers a region and compares its results with the program's; returns the kernel, or an error message.
 pub(crate) fn check(
     nest: &Nest,
     outputs: &[Slot],

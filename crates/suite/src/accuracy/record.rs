@@ -13,7 +13,7 @@ pub fn path() -> PathBuf {
 /// Reads the record.
 ///
 /// # Errors
-/// When the file is missing or is not what [`print()`] writes.
+/// When the file is missing or does not have the format of [`print()`].
 pub fn read() -> Result<Vec<Row>, String> {
     let path = path();
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -60,9 +60,9 @@ fn from_json(json: &Json) -> Option<Row> {
     })
 }
 
-/// What a new measurement may be worse than the record. `f32` kernels are Kiln's own and the same everywhere; in `f64` the
-/// CPU engine calls the platform's library, of which versions differ in the last place, and more where a function is a
-/// small difference.
+/// The regression allowed over the record. `f32` kernels are Kiln's own and equal everywhere. In `f64` the CPU engine
+/// calls the platform's library. Its versions differ in the last place, and more where a function is a small
+/// difference.
 fn slack(row: &Row, engine: &str, known: f64) -> f64 {
     match row.table.as_str() {
         "fftw" => 2e-16,
@@ -71,7 +71,7 @@ fn slack(row: &Row, engine: &str, known: f64) -> f64 {
     }
 }
 
-/// Everything in which a measurement is worse than the record, or no longer what the record is about.
+/// Every measurement that is worse than the record, and every one that the record lacks or has in excess.
 pub fn problems(record: &[Row], measured: &[Row]) -> Vec<String> {
     let mut problems = Vec::new();
     for row in measured {

@@ -1,4 +1,4 @@
-//! What one eager operation costs: time on one-element tensors, and allocations.
+//! The overhead of one eager operation: time on one-element tensors, and allocations.
 //!
 //! `bench_core` prints a table; `bench_core --json` one line for each figure:
 //! `{"name": "…", "measured": 98.2, "unit": "ns", "target": 120}`. Run it in release mode.

@@ -64,7 +64,7 @@ fn matmuls(dtype: DType) -> Vec<Case> {
     cases
 }
 
-/// Bits of 1, -2, 0, and of what is no number or an infinity.
+/// Bits of 1, -2, 0, NaN and infinity.
 fn beyond(format: Float8) -> Fill {
     Fill::Among(match format {
         Float8::E4M3 => &[56.0, 192.0, 0.0, 127.0, 255.0],

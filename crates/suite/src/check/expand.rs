@@ -1,4 +1,4 @@
-//! Mode *expand*: an op's expansion means what the op means.
+//! Mode *expand*: an op's expansion has the op's semantics.
 
 use super::{Outcome, expected, given, guarded, operands, read, types_of};
 use crate::case::{Case, Layouts, Tolerance};
@@ -7,8 +7,8 @@ use kiln_ir::{Engine, Expand, MINIMAL, OpKind};
 use kiln_reference::Limited;
 use std::sync::Arc;
 
-/// Whether the case's op has an expansion, and operands small enough for it: expansions of order and contraction
-/// write out what a kernel only visits.
+/// Whether the case's op has an expansion, and operands small enough for it. Expansions of sorts and contractions
+/// materialize intermediates that a kernel only visits.
 pub fn expands(case: &Case) -> bool {
     let expandable = !MINIMAL.contains(case.op.kind()) || case.op.kind() == OpKind::Collective;
     expandable && case.layouts != Layouts::Few

@@ -178,7 +178,7 @@ pub(super) fn gradients(
     ran.operands.iter().enumerate().map(host).collect()
 }
 
-/// The operand, if it is a float tensor that the case gives.
+/// The operand, if it is a float tensor of the case.
 pub(super) fn leaf<'a>(case: &Case, list: &[Given], place: usize, operand: &'a Operand) -> Option<&'a Value> {
     let is_given = match &list[place] {
         Given::Tensor(data) => data.dtype().is_float(),

@@ -33,7 +33,7 @@ fn missing(error: Option<Error>, texts: &[String]) -> Option<String> {
     if absent.is_empty() { None } else { Some(format!("`{message}` does not mention {absent:?}")) }
 }
 
-/// Checks that an op on a poisoned operand, in any place, gives results with the same error.
+/// Checks that an op on a poisoned operand, in any place, returns results with the same error.
 pub fn check_passing_on(engine: &dyn Engine, op: &Op, inputs: &[Input]) -> Outcome {
     let error = Error::device("suite", "the first cause");
     let mut outcome = Outcome::default();

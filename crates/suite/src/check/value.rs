@@ -1,4 +1,4 @@
-//! Mode *value*: the engine gives what the reference gives.
+//! Mode *value*: the engine agrees with the reference.
 
 use super::{Given, Outcome, expected, given, guarded, operands, read, types_of};
 use crate::case::Case;
@@ -12,7 +12,7 @@ pub fn check_value(engine: &dyn Engine, case: &Case) -> Outcome {
     Expected::of(case).check(engine)
 }
 
-/// A case with what the reference gives for it, to check several engines with.
+/// A case with the reference's results, to check several engines with.
 pub struct Expected<'a> {
     case: &'a Case,
     /// The operands and results, as they are and with repeated elements.

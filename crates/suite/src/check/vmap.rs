@@ -57,7 +57,7 @@ pub fn check_vmap(engine: &Arc<dyn Engine>, case: &Case) -> Outcome {
     outcome
 }
 
-/// What the error of an op without a rule says.
+/// Part of the error message of an op without a batching rule.
 fn refused(op: &Op) -> Option<&'static str> {
     if matches!(op, Op::NonZero { .. }) {
         return Some("another shape for each example");
@@ -173,7 +173,7 @@ impl Batch<'_> {
         Ok(outcome)
     }
 
-    /// Compares one of many examples with what is expected.
+    /// Compares one of many examples with the expected result.
     fn compare(
         &self,
         all: &Value,

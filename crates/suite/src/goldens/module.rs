@@ -1,5 +1,5 @@
-//! Whole modules. `kiln_nn` has none of them yet, so that they run as compositions of ops: what their gradients share
-//! with real models is many steps, slices of weights, and masks.
+//! Whole modules. `kiln_nn` has none of them yet, so they run as compositions of ops. Like real models, their gradients
+//! have many steps, slices of weights, and masks.
 
 use super::call::{Call, Outputs};
 use kiln_ir::{NormKind, Op, Real, SliceAxis, Var};

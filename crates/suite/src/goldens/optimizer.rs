@@ -5,7 +5,7 @@ use kiln_nn::{GradientsParams, Module, Param, ParamId};
 use kiln_optim::{AdamConfig, AdamWConfig, Norm, Optimizer, SgdConfig, clip_grad_norm_with, clip_grad_value};
 use kiln_tensor::{AnyTensor, Backend, Tensor, TensorData};
 
-/// What the goldens train: two parameters.
+/// The trained parameters.
 #[derive(Debug, Module)]
 struct Parameters<B: Backend> {
     weight: Param<Tensor<B, 2>>,

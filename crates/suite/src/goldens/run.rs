@@ -12,13 +12,13 @@ use kiln_tensor::{AnyTensor, Tensor};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What runs a case: the outputs in the golden's order, or why not.
+/// Runs a case. Returns the outputs in the golden's order, or the reason for skipping it.
 type Runner = fn(&Call<'_>) -> Outputs;
 
-/// Runs a family on every device, and prints what was compared and what cannot run.
+/// Runs a family on every device, and prints the comparisons and the skipped cases.
 ///
 /// # Panics
-/// When there is no such family, or with the list of what is wrong.
+/// When there is no such family, or with the list of failures.
 #[track_caller]
 pub fn run_family(name: &str, devices: &[(&'static str, Device)]) {
     let run = runner(name).unwrap_or_else(|| panic!("no family is called {name}"));
@@ -48,7 +48,7 @@ pub fn run_family(name: &str, devices: &[(&'static str, Device)]) {
     assert!(problems.is_empty(), "{} problems:\n  {}", problems.len(), problems.join("\n  "));
 }
 
-/// What runs the cases of a family.
+/// The runner of a family's cases.
 fn runner(family: &str) -> Option<Runner> {
     match family {
         "activation" => Some(activation::run),
@@ -128,7 +128,7 @@ fn gradients(checked: &mut Checked, golden: &Golden, call: &Call<'_>, outputs: V
     }
 }
 
-/// Makes a test of each family, on the devices that a function gives, with the attributes that are given.
+/// Makes a test of each family, on the devices that a function returns, with these attributes.
 #[macro_export]
 macro_rules! golden_families {
     (@test ($(#[$attribute:meta])*) $devices:path, $name:ident) => {

@@ -1,4 +1,4 @@
-//! What is checked of a method.
+//! Checks of a method.
 
 use super::{Argument, Gradient, Method};
 use crate::case::Tolerance;

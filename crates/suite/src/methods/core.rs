@@ -1,4 +1,4 @@
-//! What every other method is made of: one function per group of ops.
+//! The core methods, on which all others are built: one function per group of ops.
 
 use super::{Method, bools, distinct, ints, normal, one, positive};
 use crate::case::Fill;

@@ -1,8 +1,8 @@
 //! The functions of `kiln_linalg::any`. They are free functions, so their names here begin with `linalg::`.
 //!
-//! Where a function needs regular matrices, the operands are noise, to which the row adds a diagonal. Where it leaves
-//! something open, such as the signs of singular vectors and the phases of complex eigenvectors, the row gives what does
-//! not depend on it.
+//! Where a function needs regular matrices, the operands are noise, to which the row adds a diagonal. Where results are
+//! not unique, such as the signs of singular vectors and the phases of complex eigenvectors, the row returns
+//! invariants.
 
 mod complex;
 

@@ -29,7 +29,7 @@ const FOLDER: &str = "bench";
 
 const MOST_THREADS: usize = 1024;
 
-/// What was asked for.
+/// The parsed options.
 struct Options<'a> {
     frameworks: Vec<&'a str>,
     rows: Vec<&'static Row>,

@@ -1,4 +1,4 @@
-//! The workloads, what they cost at least, and what Kiln must reach on them.
+//! The GPU workloads, with their minimum costs and Kiln's targets.
 
 use super::super::row::{Kind, Must, Row};
 

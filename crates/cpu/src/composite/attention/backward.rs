@@ -116,7 +116,7 @@ impl Partial {
     }
 }
 
-/// What the backward direction reads and writes.
+/// Inputs and outputs of the backward pass.
 struct Backward<'a, T> {
     cpu: &'a Cpu,
     problem: Problem<T>,
@@ -129,8 +129,8 @@ struct Backward<'a, T> {
     cuts: Cuts,
 }
 
-/// What a task works with: blocks of queries and of output gradients, as they are and turned; tiles of scores and of
-/// their gradients; gradients of queries, turned, and of all keys and values of the task.
+/// The workspace of a task: blocks of queries and of output gradients, both plain and transposed; tiles of scores and
+/// of their gradients; transposed gradients of queries; gradients of all keys and values of the task.
 struct Room<T> {
     turned: [*mut T; 2],
     straight: [*mut T; 2],
@@ -178,7 +178,7 @@ impl<T: Score> Backward<'_, T> {
     /// Some queries of all heads that share a head of keys, and some of these keys.
     ///
     /// # Safety
-    /// There is room for everything, and nobody else writes the gradients of this unit.
+    /// There is room for everything, and nothing else writes the gradients of this unit.
     unsafe fn unit(&self, [batch, kv_head]: [usize; 2], unit: usize, room: &Room<T>) {
         let Problem { keys, kv_heads, dim, dim_v, .. } = self.problem;
         let (query_part, key_part) = (unit / self.cuts.keys, unit % self.cuts.keys);
@@ -273,7 +273,7 @@ impl<T: Score> Backward<'_, T> {
     /// `c = a · b` or `c += a · b`, `[m, depth] x [depth, n]`; `b` and `c` without gaps.
     ///
     /// # Safety
-    /// The matrices have these sizes, and nobody else uses the result.
+    /// The matrices have these sizes, and nothing else uses the result.
     unsafe fn product(
         &self,
         sizes: [usize; 3],

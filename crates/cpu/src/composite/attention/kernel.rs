@@ -27,7 +27,7 @@ impl<T: Float> Kernel<T> for Product<T> {
     unsafe fn run<S: Simd<T>>(self) {
         let [_, _, n] = self.sizes;
         let mut column = 0;
-        // SAFETY: whoever made the product vouches for its matrices; the columns lie in them.
+        // SAFETY: the creator of the product vouches for its matrices; the columns lie in them.
         unsafe {
             if S::REGISTERS >= 32 {
                 while column + 4 * S::LANES <= n {
@@ -73,7 +73,7 @@ impl<T: Float> Product<T> {
     /// Some rows and vectors of the result, which stay in registers.
     ///
     /// # Safety
-    /// The matrices have the sizes, and nobody else uses the result; rows and columns lie in it.
+    /// The matrices have the sizes, and nothing else uses the result; rows and columns lie in it.
     #[inline(always)]
     unsafe fn block<S: Simd<T>, const ROWS: usize, const VECTORS: usize>(&self, row: usize, column: usize) {
         let [_, depth, _] = self.sizes;
@@ -113,7 +113,7 @@ impl<T: Float> Product<T> {
     }
 }
 
-/// What attention needs of a float besides.
+/// Additional float operations for attention.
 pub(in crate::composite) trait Score: Float {
     /// Integers of its size.
     type Bits: Turn;
@@ -194,13 +194,13 @@ pub(super) fn is_fused<T: Float, S: Simd<T>>() -> bool {
     cfg!(target_arch = "aarch64") || S::LANES * size_of::<T>() > 16
 }
 
-/// What a block of queries has seen so far, per query, in powers of two.
+/// The online-softmax state of a block of queries, per query, in base 2.
 pub(super) struct Seen<'a, T> {
-    /// The greatest score.
+    /// The running maximum of scores.
     pub(super) greatest: &'a mut [T],
-    /// The sum of weights relative to it.
+    /// The sum of weights relative to that maximum.
     pub(super) total: &'a mut [T],
-    /// By what everything before the last tile must be multiplied.
+    /// The rescaling factor for everything before the last tile.
     pub(super) factor: &'a mut [T],
 }
 

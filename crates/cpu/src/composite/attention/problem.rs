@@ -1,4 +1,4 @@
-//! The operands of attention: which query is which row, what it sees, and blocks of them packed for the inner loops.
+//! The operands of attention: the rows of queries, their visible keys, and blocks of them packed for the inner loops.
 
 use super::kernel::{LANES, Score};
 use crate::array::Array;
@@ -39,7 +39,7 @@ impl<T: Copy> Heads<T> {
     }
 }
 
-/// What hides keys or adds to scores.
+/// An attention mask: none, boolean, or additive.
 #[derive(Clone, Copy)]
 enum Mask<T> {
     None,
@@ -96,7 +96,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Rows of tiles: the queries and some that nobody asked for, to fill vectors.
+    /// Rows of tiles: the queries and padding to fill vectors.
     pub(super) fn width(&self) -> usize {
         self.len.next_multiple_of(LANES)
     }

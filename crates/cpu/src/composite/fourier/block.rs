@@ -27,7 +27,7 @@ impl Lines {
     }
 }
 
-/// What the numbers of lines are.
+/// The element kinds of a transform's input and output lines.
 pub(super) enum Form<'a, T> {
     /// Complex on both sides. The results are turned, if they belong to a longer transform.
     Complex(Option<&'a Twist>),
@@ -136,7 +136,7 @@ impl<T: Float> Job<'_, T> {
     /// Brings lines to where they are transformed.
     ///
     /// # Safety
-    /// The machine has the unit; there is a half of the room, and nobody writes these lines.
+    /// The machine has the unit; there is a half of the room, and nothing writes these lines.
     #[inline(always)]
     unsafe fn fetch<S: Simd<T>>(&self, some: &Range<usize>, a: *mut T) {
         let (lanes, row) = (S::LANES, 2 * S::LANES);
@@ -174,10 +174,10 @@ impl<T: Float> Job<'_, T> {
         }
     }
 
-    /// Brings what became of them to where it belongs.
+    /// Stores the results at their places.
     ///
     /// # Safety
-    /// As [`Job::fetch`]; nobody else writes these lines of the result.
+    /// As [`Job::fetch`]; nothing else writes these lines of the result.
     #[inline(always)]
     unsafe fn put<S: Simd<T>>(&self, some: &Range<usize>, y: *mut T) {
         let (lanes, row) = (S::LANES, 2 * S::LANES);

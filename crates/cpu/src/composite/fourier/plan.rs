@@ -16,7 +16,7 @@ pub(super) struct Plan<T> {
     factors: Vec<T>,
 }
 
-/// One radix: `done` transforms of what came before are joined `radix` at a time.
+/// One pass: joins `done` transforms of the previous passes, `radix` at a time.
 struct Pass {
     radix: usize,
     /// The product of the radices still to come.

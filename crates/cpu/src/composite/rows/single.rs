@@ -10,13 +10,13 @@ use crate::math::single::{exp, ln};
 use crate::math::vector::{self, Single, Vector, Work};
 use kiln_ir::NormKind;
 
-/// Elements of a row up to which what is on the way to memory stays in the first cache.
+/// Row length up to which data on its way to memory stays in the first-level cache.
 const SHORT: usize = 4096;
 
 /// Vectors that are combined side by side.
 const SIDE: usize = 4;
 
-/// Computes along rows, or gives them back where the level has no vectors.
+/// Computes along rows, or returns them where the level has no vectors.
 pub(super) fn along<'a>(
     level: Level,
     rows: Rows<'a, f32>,
@@ -26,10 +26,10 @@ pub(super) fn along<'a>(
     unsafe { vector::run(level, RowWork { rows, function }) }.map_err(|work| work.rows)
 }
 
-/// Computes softmax down columns, or gives them back where the level has no vectors.
+/// Computes softmax down columns, or returns them where the level has no vectors.
 ///
 /// # Safety
-/// The columns exist, and nobody else uses those of the result.
+/// The columns exist, and nothing else uses those of the result.
 pub(super) unsafe fn down(level: Level, columns: Columns<f32>) -> Result<(), Columns<f32>> {
     // SAFETY: as the caller promises.
     unsafe { vector::run(level, columns) }
@@ -136,7 +136,7 @@ impl Work for RowWork<'_, '_> {
     }
 }
 
-/// Asks for what lies as far behind an element as a row is long: the same element of the next row.
+/// Prefetches the same element of the next row.
 #[inline(always)]
 fn prefetch_next(x: &[f32], i: usize) {
     stream::prefetch(x.as_ptr().wrapping_add(x.len() + i).cast());
@@ -180,7 +180,7 @@ macro_rules! fold {
     }};
 }
 
-/// Writes a value for each vector of a row: of `count` elements from `i` on, all of a vector's or what is left.
+/// Writes a value for each vector of a row: the elements `i..i + count`, a full vector or the remainder.
 macro_rules! write_row {
     ($V:ty, $y:expr, $past:expr, |$i:ident, $count:ident| $value:expr) => {{
         let y: &mut [f32] = $y;

@@ -73,7 +73,7 @@ impl Correlation<'_> {
     /// Writes the result, and returns whether all sums are finite.
     ///
     /// # Safety
-    /// The operands have the sizes that the fields state; `result` has room and is written by nobody else.
+    /// The operands have the sizes that the fields state; `result` has room and has no other writer.
     pub(super) unsafe fn run<T: Float>(
         &self,
         cpu: &Cpu,
@@ -103,7 +103,7 @@ impl Correlation<'_> {
         let mut partial = Scratch::<T>::new(if parts > 1 { parts * size } else { 0 });
         let sums = Shared::new(if parts > 1 { partial.as_mut_ptr() } else { result });
         let infinite = AtomicBool::new(false);
-        // SAFETY: what the caller vouches for; every task has sums of its own.
+        // SAFETY: the caller upholds the conditions; every task has sums of its own.
         unsafe {
             let x = match bare {
                 Some(planes) => planes,

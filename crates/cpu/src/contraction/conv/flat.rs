@@ -40,7 +40,7 @@ pub(super) struct Flat<'a> {
     pub(super) plane_out: usize,
 }
 
-/// The strips of a map, and what they read.
+/// The strips of a map, with the source that they read.
 struct Strips<'a> {
     map: &'a Map,
     /// Where each channel and tap is read, relative to a position.
@@ -80,7 +80,7 @@ impl Flat<'_> {
     ///
     /// # Safety
     /// Source and weights have the sizes that the fields state; `result` has room for
-    /// `[batch, groups * channels_out, plane_out]` and is written by nobody else.
+    /// `[batch, groups * channels_out, plane_out]` and has no other writer.
     pub(super) unsafe fn run<T: Float>(
         &self,
         cpu: &Cpu,
@@ -97,7 +97,7 @@ impl Flat<'_> {
         }
         let weights: Vec<Shared<T>> = weights.iter().map(|weight| Shared::new(weight.cast_mut())).collect();
         let result = Shared::new(result);
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             if let Some(planes) = self.bare(source, lanes) {
                 let strips = self.strips(planes.plane, lanes, true);
@@ -137,7 +137,7 @@ impl Flat<'_> {
         self.batch * self.groups >= 16 && self.channels_in * self.lines.plane * size_of::<T>() <= OWN
     }
 
-    /// Elements of a source that is laid out: all channels, and what the last strip reads past them.
+    /// Elements of a padded source: all channels, and the last strip's overread.
     pub(super) fn copied(&self) -> usize {
         self.batch * self.groups * self.channels_in * self.lines.plane + WIDE * MAX_LANES
     }
@@ -360,7 +360,7 @@ struct Part {
 /// Cuts the positions of a map into strips of at most `most` vectors.
 fn tiles(map: &Map, lines: &Lines, lanes: usize, most: usize, exact: bool) -> Vec<Tile> {
     let row = map.grid.last().copied().unwrap_or(1);
-    // Strips of one vector would read too much for what they multiply.
+    // Strips of one vector would load too much per multiplication.
     if row % lanes == 0 && row > lanes && lines.axes.len() > 1 {
         return whole_rows(map, lines, lanes, most);
     }

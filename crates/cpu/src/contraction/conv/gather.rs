@@ -46,7 +46,7 @@ impl Gather<'_> {
     ///
     /// # Safety
     /// Source and weight have the sizes that the fields state; `result` has room for
-    /// `[batch, groups * channels_out, plane_out]` and is written by nobody else.
+    /// `[batch, groups * channels_out, plane_out]` and has no other writer.
     pub(super) unsafe fn run<T: Float>(&self, cpu: &Cpu, source: &Array, weight: *const T, result: *mut T) {
         // SAFETY: asks for nothing.
         let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
@@ -59,7 +59,7 @@ impl Gather<'_> {
             unsafe { result.write_bytes(0, planes * self.plane_out) };
         }
         for phase in &self.geometry.phases {
-            // SAFETY: what the caller vouches for.
+            // SAFETY: the caller upholds the conditions.
             unsafe {
                 if by_rows {
                     rows::gather(self, cpu, &source, phase, weight, result);
@@ -97,7 +97,7 @@ impl Gather<'_> {
         let bands = bands(self.channels_out, lanes);
         let width: usize = bands.iter().map(|band| band.width(lanes)).sum();
         let mut packed = Scratch::new(self.groups * steps.len() * width);
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe { self.pack(cpu, phase, &bands, lanes, weight, packed.as_mut_ptr()) };
         let packed = Shared::new(packed.as_mut_ptr());
         let result = Shared::new(result);

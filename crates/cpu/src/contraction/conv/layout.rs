@@ -68,7 +68,7 @@ impl<T: Float> Kernel<T> for Rows<T> {
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
         let Rows { from, from_row, pitch, rows, width, before, plane, to } = self;
-        // SAFETY: rows of the channel; the plane has a place for each, and the zeros are what lies between these.
+        // SAFETY: rows of the channel; the plane has room for each, and the zeros are the padding between them.
         unsafe {
             to.write_bytes(0, before);
             for row in 0..rows {

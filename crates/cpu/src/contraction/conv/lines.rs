@@ -150,7 +150,7 @@ impl Lines {
         Map { taps, offsets, count: grid.iter().product(), grid, out }
     }
 
-    /// Whether an array that lies row-major already has this layout, but for what vectors read past its end.
+    /// Whether a row-major array already has this layout, except for vector reads past its end.
     pub(super) fn is_bare(&self) -> bool {
         self.axes.iter().all(|axis| axis.step == 1 && axis.zeros == 0 && axis.width == axis.length)
     }

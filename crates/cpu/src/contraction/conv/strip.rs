@@ -41,7 +41,7 @@ impl<T: Float> Kernel<T> for Strip<'_, T> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             match self.places.len() {
                 0 => {}

@@ -9,8 +9,8 @@ use crate::contraction::simd::{Float, Kernel, Simd};
 /// The most rows of a tile.
 pub(super) const MAX_ROWS: usize = 12;
 
-/// The sums of a block: `sums[r][l] = Σ_k source[rows[r] + steps[k]] · weights[k][l]`, for `l` in the lanes of `vectors`
-/// vectors. Adds to what `sums` holds where `accumulate` is set.
+/// The sums of a block: `sums[r][l] = Σ_k source[rows[r] + steps[k]] · weights[k][l]`, for `l` in the lanes of
+/// `vectors` vectors. Adds to the contents of `sums` if `accumulate` is set.
 pub(super) struct Tiles<'a, T> {
     pub(super) source: *const T,
     pub(super) rows: &'a [usize],
@@ -32,7 +32,7 @@ impl<T: Float> Kernel<T> for Tiles<'_, T> {
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
         // As many rows as the registers hold sums for, and general registers hold pointers for.
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             match (S::REGISTERS, self.vectors) {
                 (32, 1) => self.all::<S, 12, 1>(),
@@ -59,7 +59,7 @@ impl<T: Float> Tiles<'_, T> {
             for r in 0..ROWS {
                 sources[r] = self.source.wrapping_add(rows[r.min(last)]);
             }
-            // SAFETY: what the caller vouches for.
+            // SAFETY: the caller upholds the conditions.
             unsafe {
                 let sums = self.sums.add(tile * ROWS * width);
                 self.tile::<S, ROWS, VECTORS>(sources, sums);

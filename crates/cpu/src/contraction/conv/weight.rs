@@ -48,7 +48,7 @@ impl WeightPass<'_> {
     /// Writes `[groups * channels_out, channels_in, taps]`.
     ///
     /// # Safety
-    /// The operands have the sizes that the fields state; `result` has room and is written by nobody else.
+    /// The operands have the sizes that the fields state; `result` has room and has no other writer.
     pub(super) unsafe fn run<T: Float>(&self, cpu: &Cpu, x: &Array, y: *const T, result: *mut T) {
         if self.batch == 0 {
             // SAFETY: the size of the result.
@@ -66,7 +66,7 @@ impl WeightPass<'_> {
         let phase = &self.geometry.phases[0];
         let channel = |c: usize| phase.offsets.iter().map(move |&offset| c * source.plane + offset);
         let steps: Vec<usize> = (0..self.channels_in).flat_map(channel).collect();
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             if rows::suits(self.channels_out, lanes) {
                 self.by_rows(cpu, &source, &steps, y, result);
@@ -153,7 +153,7 @@ impl WeightPass<'_> {
             }
         });
         let total = Total { parts, slices, slice, room, width };
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe { self.add_up(cpu, &total, &bands, lanes, sums, steps.len(), result) };
     }
 

@@ -1,7 +1,7 @@
 //! The kernel of depthwise convolution: one channel of the source gives one of the result.
 //!
 //! A strip would load a vector for every multiplication. Here some rows of the result are summed side by side, so that
-//! what is loaded of one row of the source is multiplied for all of them: windows of neighbouring rows overlap.
+//! a loaded vector of a source row is multiplied for all of them: windows of neighbouring rows overlap.
 
 use super::lines::Lines;
 use crate::Cpu;
@@ -51,7 +51,7 @@ impl Windows {
     ///
     /// # Safety
     /// The source is a channel laid out as the lines say, with room for a vector after it; the weights are those of the
-    /// channel; the result has that size and is written by nobody else.
+    /// channel; the result has that size and has no other writer.
     pub(super) unsafe fn run<T: Float>(
         &self,
         cpu: &Cpu,
@@ -84,7 +84,7 @@ impl<T: Float> Kernel<T> for Plane<'_, T> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             match self.windows.side {
                 3 => self.rows::<S, 3>(),

@@ -84,7 +84,7 @@ impl Winograd<'_> {
     /// Writes the whole result, and returns whether all sums were finite.
     ///
     /// # Safety
-    /// Source and kernels have the sizes that the fields state; `result` has room and is written by nobody else.
+    /// Source and kernels have the sizes that the fields state; `result` has room and has no other writer.
     pub(super) unsafe fn run<T: Float>(
         &self,
         cpu: &Cpu,
@@ -100,7 +100,7 @@ impl Winograd<'_> {
         let mut copy = Scratch::<T>::new(self.flat.copied());
         let result = Shared::new(result);
         let infinite = AtomicBool::new(false);
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             self.turn_kernels(cpu, kernels, Shared::new(turned.as_mut_ptr()));
             let planes = self.flat.laid_out(cpu, source, copy.as_mut_ptr());
@@ -289,7 +289,7 @@ impl Winograd<'_> {
     }
 }
 
-/// What all tasks share.
+/// State shared by all tasks.
 struct Job<'a, T> {
     blocks: &'a [Block],
     planes: Planes<T>,

@@ -1,8 +1,8 @@
 //! Products of 8-bit integers, exact, summed in 32 bits.
 //!
 //! Four steps of `k` at a time where the processor multiplies unsigned by signed bytes and adds four products to a sum
-//! (VNNI): there one operand is moved into the other's range by adding or subtracting 128, and what that adds to each
-//! sum is taken off where the sum starts. Elsewhere two steps at a time, as pairs of 16-bit integers.
+//! (VNNI). There one operand is shifted into the other's range by adding or subtracting 128, and the initial sum
+//! compensates for that. Elsewhere two steps at a time, as pairs of 16-bit integers.
 
 mod unit;
 
@@ -24,7 +24,7 @@ const GRAIN: usize = 1 << 20;
 /// else `u8`.
 ///
 /// # Safety
-/// The matrices have these sizes; `c` overlaps neither other and nobody else uses it.
+/// The matrices have these sizes; `c` overlaps neither other and nothing else uses it.
 pub(super) unsafe fn multiply(
     level: Level,
     pool: &Pool,
@@ -70,7 +70,7 @@ pub(super) unsafe fn multiply(
     });
 }
 
-/// Operands, result and what is packed of the right operand.
+/// Operands, result and the packed right operand.
 struct Product {
     sizes: [usize; 3],
     signed: bool,
@@ -84,7 +84,7 @@ struct Product {
     c: Shared<i32>,
     /// `[panel, word, column, 4 bytes]`.
     packed: Shared<u8>,
-    /// What the sums of each column start from.
+    /// The initial sum of each column.
     starts: Shared<i32>,
 }
 
@@ -106,7 +106,7 @@ impl Work for Pack<'_> {
     #[inline(always)]
     unsafe fn run<U: Unit>(self) {
         for panel in self.panels.clone() {
-            // SAFETY: what the caller vouches for.
+            // SAFETY: the caller upholds the conditions.
             unsafe {
                 match U::FORM {
                     Form::Quads => self.quads::<U>(panel),
@@ -197,7 +197,7 @@ impl Work for Piece<'_> {
         let mut block = Scratch::<u8>::new(count * self.product.words * 4);
         let block = block.as_mut_ptr();
         let mut starts = [0i32; ROWS];
-        // SAFETY: what the caller vouches for; the block has room for the rows.
+        // SAFETY: the caller upholds the conditions; the block has room for the rows.
         unsafe {
             self.copy_rows(block, &mut starts);
             for panel in self.panels.clone() {
@@ -220,7 +220,7 @@ impl Work for Piece<'_> {
 }
 
 impl Piece<'_> {
-    /// Copies rows of the left operand in words of four bytes, and finds what their sums start from.
+    /// Copies rows of the left operand in words of four bytes, and computes their initial sums.
     #[inline(always)]
     unsafe fn copy_rows(&self, block: *mut u8, starts: &mut [i32; ROWS]) {
         let Product { sizes: [_, k, _], words, signed, form, .. } = *self.product;
@@ -264,7 +264,7 @@ impl Piece<'_> {
         starts: &[i32; ROWS],
     ) {
         let Product { sizes: [_, _, n], width, words, .. } = *self.product;
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             let mut b = self.product.packed.get().cast_const().add(panel * words * width * 4);
             let mut a = block.add(row * words * 4);

@@ -302,7 +302,7 @@ impl Kernel<f32> for Narrow<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<f32>>(self) {
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             if self.direct::<S>() {
                 return;

@@ -1,12 +1,11 @@
-//! The general matrix product: blocks for every cache, tiles for the registers, holes for what comes before and after.
+//! General matrix multiplication (GEMM): cache blocking, register tiles, and hooks for prologues and epilogues.
 //!
 //! `b` is copied once into panels as wide as a tile; all threads share them. Then each thread takes pieces of the result
 //! in turn. For a piece it goes through `k` in blocks: it copies the rows of `a` that it needs into a block that fits
 //! the second cache, and runs the tiles over all panels. The first cache holds a tile's rows of `a` and passes the panel
 //! through; the sums stay in registers for a whole block of `k`.
 //!
-//! What is summed in which order depends on `k` alone, so results are the same for every number of threads and every
-//! split.
+//! The order of summation depends on `k` alone, so results are the same for every number of threads and every split.
 
 use super::matrix::Matrix;
 use super::narrow::Narrow;
@@ -101,12 +100,12 @@ pub(crate) struct Gemm<'a, T> {
     /// Where the result goes; its columns must lie side by side (`column == 1`, or at most one column). With `None` only
     /// the epilogue sees it, in blocks of at most 96 rows and 256 columns of its thread's own memory.
     pub(crate) c: Option<Matrix<T>>,
-    /// Adds to what `c` holds.
+    /// Adds to the contents of `c`.
     pub(crate) accumulate: bool,
     /// A factor to all elements.
     pub(crate) scale: T,
-    /// Called with each finished block while it is in cache: rows of at most 96, columns of at most 256, starting at
-    /// multiples of 256 within what one task computes. Every element of the result is in exactly one block.
+    /// The epilogue, called with each finished block while it is in cache: rows of at most 96, columns of at most 256,
+    /// starting at multiples of 256 within a task's part. Every element of the result is in exactly one block.
     pub(crate) epilogue: Option<Block<'a, T>>,
 }
 
@@ -183,7 +182,7 @@ impl<'a, T: Float> Gemm<'a, T> {
         }
     }
 
-    /// The same in stretches of `k`, each added to the ones before, so that what is packed stays small.
+    /// The same in stretches of `k`, each added to the ones before, so that packed panels stay small.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -248,7 +247,7 @@ impl Grid {
             let (down, across) = (tiles.div_ceil(rows), panels.div_ceil(columns));
             Grid { rows: rows * TILE, columns: columns * width, down, across }
         };
-        // Per step of `k`: the multiplications of a tile, and what copying a tile's rows or fetching a panel costs.
+        // Per step of `k`: the multiplications of a tile, and the cost of copying a tile's rows or fetching a panel.
         let time = |grid: &Grid| {
             let (rows, columns) = (grid.rows / TILE, grid.columns / width);
             let rounds = (grid.down * grid.across).div_ceil(threads);
@@ -352,7 +351,7 @@ impl<T: Float> Part<'_, T> {
     /// Copies a group of panels, in a block of `k`.
     ///
     /// # Safety
-    /// As [`Gemm::run`]; nobody else touches these panels.
+    /// As [`Gemm::run`]; nothing else touches these panels.
     unsafe fn pack(&self, block: usize, group: usize, panels: *mut T) {
         let depth = self.depth(block);
         let first = group * GROUP * self.width;
@@ -389,8 +388,8 @@ impl<T: Float> Part<'_, T> {
     /// Computes a piece of the result.
     ///
     /// # Safety
-    /// As [`Gemm::run`]; the panels are packed, nobody else touches the piece, `block` has room for its rows of `a`, and
-    /// `local` for the piece itself where the result has no other place.
+    /// As [`Gemm::run`]; the panels are packed, nothing else touches the piece, `block` has room for its rows of `a`,
+    /// and `local` for the piece itself where the result has no other place.
     unsafe fn piece(&self, i: usize, panels: *const T, block: *mut T, local: *mut T) {
         let gemm = self.gemm;
         let (rows, columns) = self.grid.piece(i, gemm.sizes[0], self.columns.len());

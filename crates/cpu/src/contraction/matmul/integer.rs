@@ -15,7 +15,7 @@ const MIN_PACKED_ROWS: usize = 4;
 
 /// An integer, and the integer in which its products are summed.
 pub(in crate::contraction) trait Integer: Element {
-    /// What sums and results are.
+    /// The type of accumulators and results.
     type Sum: Element;
 
     /// Converts, keeping the value.

@@ -8,7 +8,7 @@ pub(crate) struct Matrix<T> {
     pub(crate) column: isize,
 }
 
-// SAFETY: an address and two numbers; whoever reads or writes there vouches for it.
+// SAFETY: an address and two numbers; accesses through it are unsafe.
 unsafe impl<T> Send for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Matrix<T> {}

@@ -231,7 +231,7 @@ impl<T: Float, N: Source<T>> Kernel<T> for AddRows<T, N> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             match self.rows {
                 1 => self.all::<S, 1>(),
@@ -259,7 +259,7 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
                 unsafe { core::slice::from_raw_parts_mut(self.c.at(i, start).start, len) }.fill(T::ZERO);
             }
             let mut p = 0;
-            // SAFETY: what the caller vouches for.
+            // SAFETY: the caller upholds the conditions.
             unsafe {
                 // Rows of `b` often lie a multiple of 4 KiB apart, and then compete for the same 8 places in the cache.
                 if ROWS <= 2 {
@@ -342,7 +342,7 @@ impl<T: Float, N: Source<T>> Kernel<T> for Dots<T, N> {
         let [m, _, n] = self.sizes;
         for j in (0..n).step_by(4) {
             let mut i = 0;
-            // SAFETY: what the caller vouches for.
+            // SAFETY: the caller upholds the conditions.
             unsafe {
                 while i + 4 <= m {
                     self.block::<S, 4>(i, j);

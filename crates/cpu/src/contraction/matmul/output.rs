@@ -1,4 +1,4 @@
-//! The dtypes of products: what is summed, and what is written.
+//! The dtypes of matmuls: accumulator and output.
 
 use super::gemm::{Gemm, Operand};
 use super::matrix::Matrix;

@@ -58,7 +58,7 @@ impl<T: Float> Kernel<T> for Tiles<T> {
             let columns = (self.columns - start).min(width);
             let b = self.b.wrapping_add(start / width * self.panel);
             let c = self.c.wrapping_add(start);
-            // SAFETY: what the caller vouches for.
+            // SAFETY: the caller upholds the conditions.
             unsafe {
                 if columns == width {
                     self.panel::<S, 2, false>(b, c, columns);
@@ -82,7 +82,7 @@ impl<T: Float> Tiles<T> {
         columns: usize,
     ) {
         let mut row = 0;
-        // SAFETY: what the caller vouches for.
+        // SAFETY: the caller upholds the conditions.
         unsafe {
             if S::REGISTERS == 32 {
                 while row + 12 <= self.rows {

@@ -1,8 +1,8 @@
 //! The gradient of pooling.
 //!
-//! What neighbouring windows give to a row of the operand is first added up per remainder modulo the stride, where
-//! window `i` and element `k` of it meet at `i + k / stride`: those are runs of numbers side by side, and so is what is
-//! then added to the row.
+//! Contributions of neighbouring windows to an operand row are first summed per remainder modulo the stride. There,
+//! window `i` and its element `k` meet at `i + k / stride`, so windows and sums are contiguous. The sums are then added
+//! to the row as contiguous runs.
 
 use super::{Column, Number, Windows, beats};
 use crate::isa::multiversion;
@@ -39,7 +39,7 @@ impl<T: Number> Sums<T> {
         &mut self.lines[place % windows.step][place / windows.step..]
     }
 
-    /// Adds to a row of the operand, from window `first` on; what lies in the padding is left out.
+    /// Adds to a row of the operand, from window `first` on; elements in the padding are left out.
     #[inline(always)]
     fn add_to(&self, windows: &Windows, first: usize, row: &mut [T]) {
         let (step, start) = (windows.step, first * windows.step);
@@ -82,7 +82,7 @@ impl<T: Number> Sums<T> {
     }
 }
 
-/// What the gradient of the maximum keeps for a chunk of windows.
+/// Per-chunk state of the max-pooling gradient.
 pub(super) struct Greatest<T> {
     best: [T; CHUNK],
     /// Its number in the window.
@@ -149,7 +149,7 @@ impl<T: Number> Greatest<T> {
     }
 }
 
-/// What the gradient of the mean keeps for a row of windows.
+/// Per-row state of the average-pooling gradient.
 pub(super) struct Shares<T> {
     shares: Vec<T>,
     sums: Sums<T>,

@@ -37,7 +37,7 @@ impl<T: Lane, A: Copy> Part<T, A> {
     /// those of this part alone.
     ///
     /// # Safety
-    /// The elements exist in source and target, which nobody else writes; if the two overlap, they are the same.
+    /// The elements exist in source and target, which nothing else writes; if the two overlap, they are the same.
     pub(super) unsafe fn run<F: Form<T, Total = A>, C: Combine<A>>(&self, level: Level, before: &mut [A]) {
         if self.across == [1, 1] && before.len() > 1 {
             columns::<T, A, F, C>(level, self, before);
@@ -47,7 +47,7 @@ impl<T: Lane, A: Copy> Part<T, A> {
         }
     }
 
-    /// Combines the total of this part with what was before it, or takes its place.
+    /// Combines the total of this part with the carry before it, or replaces the carry.
     #[inline(always)]
     fn finish<C: Combine<A>>(&self, before: &mut A, total: A) {
         *before = if self.store { C::combine(*before, total) } else { total };
@@ -202,7 +202,7 @@ multiversion! {
         part: &Part<T, A>,
         before: &mut [A],
     ) {
-        // SAFETY: whoever made the part vouches for its lines.
+        // SAFETY: the creator of the part vouches for its lines.
         unsafe { part.lines_from::<F, C>(0, before) };
     }
 
@@ -215,7 +215,7 @@ multiversion! {
         for row in 0..part.len {
             for (chunk, before) in whole.iter().enumerate() {
                 let totals = &mut totals[chunk * LANES..][..LANES];
-                // SAFETY: whoever made the part vouches for its lines; the slice has that many elements.
+                // SAFETY: the creator of the part vouches for its lines; the slice has that many elements.
                 unsafe { part.lanes::<F, C>(row, chunk * LANES, before, &mut *totals.as_mut_ptr().cast()) };
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn order<E: Entry>(entries: &mut Vec<E>, scratch: &mut Vec<E>) {
 /// Orders `len` entries whose places ascend, by all threads, and returns which of both lists they are in then.
 ///
 /// # Safety
-/// Both lists have room for `len` entries, those of the first are initialised, and nobody else sees them.
+/// Both lists have room for `len` entries, those of the first are initialised, and nothing else accesses them.
 pub(super) unsafe fn order_shared<E: Entry>(
     pool: &Pool,
     entries: Shared<E>,
@@ -175,7 +175,7 @@ impl Radix<'_> {
 
 /// How often a digit occurs, and then where the next entry with it goes.
 trait Count: Copy + Default + Send + Sync {
-    /// Adds one; returns what there was before.
+    /// Adds one; returns the previous value.
     fn advance(&mut self) -> usize;
     /// Becomes where its entries start; returns where those of the next do.
     fn start_at(&mut self, start: usize) -> usize;

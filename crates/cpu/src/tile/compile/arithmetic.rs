@@ -1,4 +1,4 @@
-//! Functions of two operands, and selection: the loop for what is a number among the operands.
+//! Functions of two operands, and selection: the choice of a loop by which operands are numbers.
 
 use super::{Compiler, List, Located, Source, register};
 use crate::kernels;
@@ -61,7 +61,7 @@ impl Compiler<'_> {
             let function = pair_of(first, second, [is_number, other_is_number]);
             return Some(self.emit(value, Action::Three(function, [x, y, other])));
         }
-        // What the next function may take up.
+        // Records the operation, so that the next function may be fused with it.
         let (exchanged, x, y) = match sources {
             [Source::Lanes(x), y] => (false, x, y),
             [y, Source::Lanes(x)] => (true, x, y),

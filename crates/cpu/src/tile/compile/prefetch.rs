@@ -19,13 +19,13 @@ impl Compiler<'_> {
         elements * self.kernel.params[param].dtype.size()
     }
 
-    /// Whether a result is better written past the caches: it would leave them before anybody reads it, and it is written to
-    /// memory of its own.
+    /// Whether non-temporal stores of a result pay off: it would leave the caches before the next read, and it is
+    /// written to memory of its own.
     pub(super) fn leaves(&self, param: usize) -> bool {
         self.overwritten == 0 && stream::pays(self.bytes(param))
     }
 
-    /// What tiles read from memory that is not in a cache: the next tile's part is asked for while one is computed.
+    /// Finds the large inputs to prefetch: the next tile's part is prefetched while a tile is computed.
     pub(super) fn find_ahead(&mut self) {
         if self.tiling.form == Form::Columns || self.tiling.form == Form::Parts {
             return;

@@ -96,10 +96,10 @@ pub(super) fn width(level: Level) -> usize {
     }
 }
 
-/// Does the work with the level's unit.
+/// Runs the work with the level's vector unit.
 ///
 /// # Safety
-/// What the work demands of its fields.
+/// The safety conditions of the work's fields.
 pub(super) unsafe fn dispatch<W: Work>(level: Level, work: W) {
     // SAFETY: the level is chosen only where the processor has its instructions, and VNNI has been looked for.
     unsafe {
