@@ -61,14 +61,14 @@ fn weights(number: f32, elements: usize) -> Weights<B> {
     Weights { weight: Param::from_tensor(Tensor::full([elements], number, &Default::default())) }
 }
 
-fn optimizer() -> Result<Sgd> {
-    Ok(SgdConfig::new().with_momentum(0.9).init())
+fn optimizer() -> Sgd {
+    SgdConfig::new().with_momentum(0.9).init()
 }
 
 /// Saves the checkpoint of a number. Calls `saving` when all is computed and the files come next.
 fn save(folder: &Path, number: u64, elements: usize, saving: impl FnOnce(u64)) -> Result<()> {
     let net = weights(number as f32, elements);
-    let mut optimizer = optimizer()?;
+    let mut optimizer = optimizer();
     // After its first step the optimizer remembers the gradient, which is the number.
     let loss = net.weight.val().mul_scalar(number as f32).sum();
     let gradients = GradientsParams::from_grads(loss.backward(), &net);
@@ -84,7 +84,7 @@ fn load(folder: &Path, elements: usize) -> Result<u64> {
     let checkpoint = Checkpoint::open(folder)?;
     let number = checkpoint.state().step;
     let net = checkpoint.load_module(weights(-1.0, elements))?;
-    let mut optimizer = optimizer()?;
+    let mut optimizer = optimizer();
     checkpoint.load_optimizer(&mut optimizer, &net)?;
     let mut tensors: BTreeMap<String, _> = optimizer.state(&net)?.into_tensors().into_iter().collect();
     tensors.insert("weight".to_owned(), net.weight.val().into_data());

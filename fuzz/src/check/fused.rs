@@ -5,9 +5,9 @@
 //! recorded by other threads. Some programs are recorded in the same way again, until speculative execution starts.
 //! Gradients are those of automatic differentiation over the engine alone and over fusion.
 
+use super::passed::Passed;
 use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot, run_with_noise};
 use crate::random::Random;
-use crate::shrink::edit::opened_all;
 use crate::spread::first_problem;
 use crate::trace::{Ownership, Slot, executed, read, same, trace};
 use crate::trial::Trial;
@@ -213,18 +213,12 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
     // An op that failed is not recorded where that is known at once, and is where it is not. Past it, by a recovery or a choice of
     // other elements, both go on, with gradients of their own.
     let is_same = |found: &Vec<Slot>| eager.iter().zip(found).all(|(eager, found)| same(eager, found));
-    if !found.as_ref().is_some_and(is_same) && has_failed_op(trial) {
+    if !found.as_ref().is_some_and(is_same) && Passed::of(trial).have_failed() {
         return Ok(());
     }
     let found = found.ok_or_else(|| failed("there is none, but there is without fusion".into()))?;
     counts.fused_gradients += found.len() as u64;
     compared(&eager, &found, Check::FusedGradient)
-}
-
-/// Whether an op of the program fails.
-fn has_failed_op(trial: &Trial) -> bool {
-    let trial = opened_all(trial).unwrap_or_else(|| trial.clone());
-    trace(&reference(), &trial, Ownership::Kept).slots.iter().any(Result::is_err)
 }
 
 /// The gradients by the inputs, an error for those that have none; `None` altogether where there is no loss to walk back from.

@@ -19,6 +19,11 @@ impl Passed {
         Passed { trial, slots }
     }
 
+    /// Whether an op failed.
+    pub(super) fn have_failed(&self) -> bool {
+        self.slots.iter().any(Result::is_err)
+    }
+
     /// The greatest finite magnitude.
     pub(super) fn largest(&self) -> f64 {
         let finite = self.slots.iter().flat_map(floats).filter(|x| x.is_finite());

@@ -96,11 +96,11 @@ impl AnyTensor {
     }
 
     fn single<E: Element>(op: &str, ty: &crate::TensorType, data: TensorData) -> Result<E> {
-        match *data.to_vec::<E>() {
-            [element] => Ok(element),
-            _ => Err(Error::type_error(op, "is not a single element", &[ty.into()])
-                .hint("reduce it first: `sum`, `mean`, or pick one with `slice`")),
-        }
+        let [element] = *data.to_vec::<E>() else {
+            return Err(Error::type_error(op, "is not a single element", &[ty.into()])
+                .hint("reduce it first: `sum`, `mean`, or pick one with `slice`"));
+        };
+        Ok(element)
     }
 
     /// The same elements on another stack. Waits for the device, unless both are on one engine: then nothing is copied.

@@ -212,7 +212,7 @@ def main() -> None:
         text += polynomial_text(name, about, interval, lists)
     high, low = split(ROOT)
     text += f"""
-/// The positive root of the digamma function, and what `f64` leaves out of it.
+/// The positive root of the digamma function, and its remainder beyond `f64`.
 pub(super) const DIGAMMA_ROOT: [f64; 2] = [{literal(high)}, {literal(low)}];
 """
     for name, about, zeros in [("J0_ZEROS", "J₀", J0_ZEROS), ("J1_ZEROS", "J₁", J1_ZEROS)]:
@@ -295,7 +295,7 @@ def literal(number):
 
 HEAD = '''//! Polynomials of the special functions. Written by `coefficients.py`.
 //!
-//! over 700 lines: tables of numbers
+//! over 700 lines: tables of numbers, which one program writes
 
 use super::polynomial::Polynomial;
 '''

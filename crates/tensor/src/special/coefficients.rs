@@ -1,6 +1,6 @@
 //! Polynomials of the special functions. Written by `coefficients.py`.
 //!
-//! over 700 lines: tables of numbers
+//! over 700 lines: tables of numbers, which one program writes
 
 use super::polynomial::Polynomial;
 
