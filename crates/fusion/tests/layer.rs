@@ -269,7 +269,8 @@ fn an_engine_is_dropped_with_its_last_handle() {
         fusion.submit();
         drop((Var::new(&fusion, waits) * 3.0).into_value());
         std::thread::scope(|scope| {
-            scope.spawn(|| drop(Var::new(&fusion, y.clone()) * 5.0));
+            // A scope waits for the closure, `join` for the thread's own queue too.
+            scope.spawn(|| drop(Var::new(&fusion, y.clone()) * 5.0)).join().unwrap();
         });
         let handle = fusion.clone();
         drop(fusion);
