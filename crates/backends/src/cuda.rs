@@ -61,15 +61,16 @@ impl CudaDevice {
         Ok(CudaDevice { index })
     }
 
-    /// Lets products of `f32` round their factors to TF32, 10 bits of the 23, on all devices from now on, or not: on tensor
-    /// cores many times as fast, with relative errors of about 1e-3. The default is not, unless `KILN_TF32=on` is in the
-    /// environment.
+    /// Sets whether matmuls and convolutions of `f32` round their factors to TF32 (10 of the 23 mantissa bits), on all
+    /// devices from now on. They then run on tensor cores, many times as fast, with relative errors of about 1e-3.
+    /// Default: no, unless `KILN_TF32=on` is in the environment.
     ///
     /// ```
     /// kiln_backends::CudaDevice::set_tf32(true);
     /// assert!(kiln_backends::CudaDevice::tf32());
     /// # kiln_backends::CudaDevice::set_tf32(false);
     /// ```
+    #[doc(alias = "allow_tf32")]
     pub fn set_tf32(on: bool) {
         kiln_cuda::set_tf32(on);
     }
@@ -77,6 +78,32 @@ impl CudaDevice {
     /// Whether matmuls and convolutions use TF32. Default: no.
     pub fn tf32() -> bool {
         kiln_cuda::tf32()
+    }
+
+    /// Whether partial sums of 16-bit matmuls may be rounded to 16 bits. Default: no.
+    pub fn reduced_sums() -> bool {
+        kiln_cuda::reduced_sums()
+    }
+
+    /// Sets whether cuBLASLt may round partial sums of 16-bit matmuls to 16 bits, on all devices from now on. Default: no,
+    /// unless `KILN_REDUCED_SUMS=on` is in the environment. PyTorch's `allow_bf16_reduced_precision_reduction` is on by
+    /// default.
+    #[doc(alias = "allow_bf16_reduced_precision_reduction")]
+    pub fn set_reduced_sums(on: bool) {
+        kiln_cuda::set_reduced_sums(on);
+    }
+
+    /// Whether algorithms of cuBLASLt and cuDNN are autotuned. Default: yes.
+    pub fn autotune() -> bool {
+        kiln_cuda::autotune()
+    }
+
+    /// Sets whether algorithms of cuBLASLt and cuDNN are timed at the first use of a shape, on all devices from now on.
+    /// Otherwise the libraries' first proposals run: the first step is faster, later ones may be slower. Default: yes,
+    /// unless `KILN_TUNE=off` is in the environment.
+    #[doc(alias = "cudnn_benchmark")]
+    pub fn set_autotune(on: bool) {
+        kiln_cuda::set_autotune(on);
     }
 
     /// The number of GPUs; 0 if CUDA is missing.

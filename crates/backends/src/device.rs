@@ -10,8 +10,8 @@ use core::fmt;
 use kiln_autocast::LowPrecision;
 use kiln_ir::Engine;
 use kiln_tensor::{
-    AutodiffBackend, Backend, Checkpointing, DType, DeviceKey, Error, ForwardBackend, MemoryUse, Result,
-    Stack, VmapBackend,
+    AutodiffBackend, Backend, Checkpointing, DType, DeviceKey, Error, ForwardBackend, MemoryConfig,
+    MemoryUse, Result, Stack, VmapBackend,
 };
 use spin::Mutex;
 
@@ -149,10 +149,10 @@ impl Device {
         Device(self.0.inner().unwrap_or(&self.0).clone())
     }
 
-    /// The memory that tensors on the device use; `None` if its engine does not track allocations.
+    /// Returns the memory statistics of the device; `None` if its engine does not track allocations.
     ///
-    /// All CPU devices share one pool, so these are the numbers of the process. With fusion, ops that
-    /// have not run yet take no memory.
+    /// All CPU devices share one allocator, so these are the statistics of the process. With fusion, pending ops
+    /// take no memory.
     ///
     /// ```
     /// use kiln_backends::{Device, Dyn};
@@ -163,25 +163,43 @@ impl Device {
     /// let x = Tensor::<Dyn, 1>::zeros([1 << 20], &device);
     /// assert!(device.memory().unwrap().live_bytes >= before.live_bytes + (4 << 20));
     /// drop(x);
-    /// device.trim_memory();
-    /// assert_eq!(device.memory().unwrap().kept_bytes, 0);
+    /// device.memory_cleanup();
+    /// assert_eq!(device.memory().unwrap().cached_bytes, 0);
     /// ```
+    #[doc(alias = "memory_allocated")]
     pub fn memory(&self) -> Option<MemoryUse> {
-        self.0.memory().map(|memory| memory.usage())
+        Dyn::memory(self)
     }
 
-    /// Gives memory that is kept for later tensors back to the system.
-    pub fn trim_memory(&self) {
-        if let Some(memory) = self.0.memory() {
-            memory.trim();
-        }
+    /// Sets the memory strategy of the device from now on; see [`Backend::configure_memory`].
+    ///
+    /// # Errors
+    /// When its engine has no caching allocator.
+    ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_tensor::{CacheStrategy, MemoryConfig, Tensor};
+    ///
+    /// let device = Device::flex();
+    /// device.configure_memory(MemoryConfig::new().with_cache(CacheStrategy::AtMost(1 << 20)))?;
+    /// drop(Tensor::<Dyn, 1>::zeros([1 << 22], &device));
+    /// assert!(device.memory().unwrap().cached_bytes <= 1 << 20);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    pub fn configure_memory(&self, config: MemoryConfig) -> Result<()> {
+        Dyn::configure_memory(self, config)
+    }
+
+    /// Returns cached memory to the system.
+    #[doc(alias = "empty_cache")]
+    pub fn memory_cleanup(&self) {
+        Dyn::memory_cleanup(self);
     }
 
     /// Resets [`peak_live_bytes`](MemoryUse::peak_live_bytes) to the bytes in use now.
+    #[doc(alias = "reset_peak_memory_stats")]
     pub fn reset_peak_memory(&self) {
-        if let Some(memory) = self.0.memory() {
-            memory.reset_peak();
-        }
+        Dyn::reset_peak_memory(self);
     }
 
     /// Whether the outermost layer is automatic differentiation.

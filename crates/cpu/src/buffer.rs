@@ -20,7 +20,7 @@ use block::Block;
 use class::Class;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
-use kiln_ir::{DType, Element, Elements, Error, MemoryUse, Result, SharedBytes};
+use kiln_ir::{DType, Element, Elements, Error, MemoryConfig, MemoryUse, Result, SharedBytes};
 
 /// The bytes in front of the data, which starts on a cache line.
 const HEADER: usize = 64;
@@ -299,7 +299,9 @@ fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
 
 #[cold]
 fn out_of_memory(bytes: usize) -> Error {
-    Error::device("cpu", format!("out of memory: {bytes} bytes could not be allocated"))
+    let problem = format!("out of memory: {bytes} bytes could not be allocated");
+    Error::device("cpu", problem)
+        .hint("free tensors, make batches smaller, or raise the limit of `MemoryConfig`")
 }
 
 /// Counts bytes that became live without a block (or no longer are, where negative).
@@ -318,6 +320,11 @@ pub(crate) fn usage() -> MemoryUse {
 /// Resets the peak to the bytes that are live now.
 pub(crate) fn reset_peak() {
     pool::reset_peak();
+}
+
+/// Applies a limit and a cache strategy to the process's buffers.
+pub(crate) fn configure(config: MemoryConfig) {
+    pool::configure(config);
 }
 
 /// Returns cached blocks to the system.

@@ -7,8 +7,8 @@ use crate::threads::Pool;
 use crate::{composite, contraction, elementwise, fill, index, order, reduce, tile, view};
 use alloc::boxed::Box;
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Engine, Layout, Machine, Memory, MemoryUse, Op, OpKind, OpSet, Operands,
-    Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
+    BoxFuture, Caps, DTypeSet, Engine, Layout, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind, OpSet,
+    Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
 };
 
 /// The eager engine for the processor: every op runs when it is executed, on the caller's thread and, for large
@@ -244,16 +244,19 @@ fn reads_in_place(bytes: &[u8], ty: &TensorType) -> bool {
         && bytes.as_ptr().addr().is_multiple_of(ty.dtype.size())
 }
 
-/// All engines for the processor share one pool: the numbers are those of the process.
+/// All CPU engines share one pool: the statistics are those of the process.
 ///
-/// Freed buffers are cached for the next ones, in size classes. Live and cached bytes together stay within five
-/// quarters of the peak of live bytes (since [`reset_peak`](Memory::reset_peak)) plus 32 MiB. The environment variable
-/// `KILN_CPU_POOL_BYTES`, read once, sets the limit of cached bytes instead (0 caches nothing but each thread's few
-/// small blocks). The least recently freed blocks are released first. Without the feature `std` nothing is cached.
+/// Freed buffers are cached for later ones, in size classes. By default ([`CacheStrategy::Automatic`]), live and cached
+/// bytes together stay within five quarters of the peak of live bytes (since [`reset_peak`](Memory::reset_peak)) plus
+/// 32 MiB. The environment variable `KILN_CPU_POOL_BYTES`, read once, sets [`CacheStrategy::AtMost`] instead. The least
+/// recently freed blocks are released first. Without the feature `std` nothing is cached.
 ///
-/// Counts are exact while nothing runs, except the peak: a thread's small buffers count for it once they reach 64 KiB.
+/// Counts are exact while no op runs, except the peak: a thread's small buffers count for it once they reach 64 KiB.
 /// A vector that was [written](Engine::write) is live and not counted as an allocation. Headers of buffers are not
 /// counted, nor is memory with other owners that tensors only [read](Engine::write_shared), such as mapped files.
+///
+/// [`CacheStrategy::Automatic`]: kiln_ir::CacheStrategy::Automatic
+/// [`CacheStrategy::AtMost`]: kiln_ir::CacheStrategy::AtMost
 impl Memory for Cpu {
     fn usage(&self) -> MemoryUse {
         buffer::usage()
@@ -261,6 +264,12 @@ impl Memory for Cpu {
 
     fn reset_peak(&self) {
         buffer::reset_peak();
+    }
+
+    /// Applies to all CPU engines of the process. The limit counts buffers of the engine and vectors that were written; a
+    /// thread's small buffers count once they reach 64 KiB.
+    fn configure(&self, config: MemoryConfig) {
+        buffer::configure(config);
     }
 
     /// Other threads than the caller's keep some small blocks, at most 1 MiB each, until they next use one.

@@ -3,7 +3,10 @@
 //! The numbers are those of the process, so that all of this is one test.
 
 use kiln_cpu::Cpu;
-use kiln_ir::{DType, Engine, Memory, MemoryUse, Op, TensorData, TensorType, Value, block_on};
+use kiln_ir::{
+    CacheStrategy, DType, Engine, Memory, MemoryConfig, MemoryUse, Op, TensorData, TensorType, Value,
+    block_on,
+};
 use std::cell::RefCell;
 use std::process::Command;
 use std::sync::mpsc;
@@ -27,6 +30,8 @@ fn memory() {
     ending_threads(&cpu);
     many_threads(&cpu);
     too_much(&cpu);
+    strategies(&cpu);
+    limit(&cpu);
 }
 
 fn counts(cpu: &Cpu) {
@@ -43,7 +48,7 @@ fn counts(cpu: &Cpu) {
         drop(shared);
         let after = cpu.usage();
         assert_eq!(after.live_bytes, before.live_bytes);
-        assert_eq!(after.kept_bytes, before.kept_bytes + bytes);
+        assert_eq!(after.cached_bytes, before.cached_bytes + bytes);
     }
 }
 
@@ -56,7 +61,7 @@ fn reuses(cpu: &Cpu) {
             let now = cpu.usage();
             assert_eq!(now.system_allocations, before.system_allocations, "{elements} elements");
             assert_eq!(now.reuses, before.reuses + round);
-            assert_eq!((now.live_bytes, now.kept_bytes), (before.live_bytes, before.kept_bytes));
+            assert_eq!((now.live_bytes, now.cached_bytes), (before.live_bytes, before.cached_bytes));
         }
     }
 }
@@ -78,11 +83,11 @@ fn trims(cpu: &Cpu) {
     let kept = [1, 500, 2000, 70_000, 4 << 20].map(|elements| filled(cpu, elements));
     let live = cpu.usage().live_bytes;
     drop(kept);
-    assert!(cpu.usage().kept_bytes >= 16 << 20);
+    assert!(cpu.usage().cached_bytes >= 16 << 20);
     cpu.trim();
-    let MemoryUse { live_bytes, kept_bytes, .. } = cpu.usage();
+    let MemoryUse { live_bytes, cached_bytes, .. } = cpu.usage();
     assert!(live_bytes < live);
-    assert_eq!(kept_bytes, 0);
+    assert_eq!(cached_bytes, 0);
 }
 
 /// Vectors are counted, never kept, and come back as they were.
@@ -151,16 +156,18 @@ fn ending_threads(cpu: &Cpu) {
     }
     assert_eq!(cpu.usage().live_bytes, before);
     cpu.trim();
-    assert_eq!(cpu.usage().kept_bytes, 0);
+    assert_eq!(cpu.usage().cached_bytes, 0);
 }
 
 fn many_threads(cpu: &Cpu) {
     let before = cpu.usage().live_bytes;
     let (send, receive) = mpsc::channel::<Value>();
     std::thread::scope(|scope| {
+        // A scope waits for closures, `join` for the threads' caches too.
+        let mut threads = Vec::new();
         for seed in 0..4usize {
             let send = send.clone();
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let mut held = Vec::new();
                 for round in 0..2000 {
                     let length = 1 << ((seed * 7 + round * 5) % 16);
@@ -177,15 +184,16 @@ fn many_threads(cpu: &Cpu) {
                         cpu.trim();
                     }
                 }
-            });
+            }));
         }
         drop(send);
-        scope.spawn(move || {
+        threads.push(scope.spawn(move || {
             for x in receive {
                 let length = x.ty().num_elements();
                 assert_eq!(block_on(cpu.read(x)).unwrap().to_vec::<f32>(), vec![1.5; length]);
             }
-        });
+        }));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     assert_eq!(cpu.usage().live_bytes, before);
     cpu.trim();
@@ -203,6 +211,51 @@ fn too_much(cpu: &Cpu) {
     assert_eq!(after.live_bytes, before.live_bytes);
     assert_eq!(after.peak_live_bytes, before.peak_live_bytes);
     assert_eq!(after.system_allocations, before.system_allocations);
+}
+
+fn strategies(cpu: &Cpu) {
+    cpu.trim();
+    let free_one_of = |elements| drop(filled(cpu, elements));
+    cpu.configure(MemoryConfig::new().with_cache(CacheStrategy::Disabled));
+    free_one_of(1 << 20);
+    assert_eq!(cpu.usage().cached_bytes, 0);
+    cpu.configure(MemoryConfig::new().with_cache(CacheStrategy::AtMost(4 << 20)));
+    let before = cpu.usage().system_allocations;
+    (0..3).for_each(|_| free_one_of(1 << 20));
+    assert_eq!((cpu.usage().cached_bytes, cpu.usage().system_allocations), (4 << 20, before + 1));
+    free_one_of(2 << 20);
+    assert!(cpu.usage().cached_bytes <= 4 << 20);
+    cpu.configure(MemoryConfig::new().with_cache(CacheStrategy::Unlimited));
+    cpu.reset_peak();
+    let made = [(); 8].map(|()| filled(cpu, 4 << 20));
+    drop(made);
+    assert!(cpu.usage().cached_bytes >= 8 * (16 << 20));
+    // A new strategy applies at once.
+    cpu.configure(MemoryConfig::new().with_cache(CacheStrategy::AtMost(1 << 20)));
+    assert!(cpu.usage().cached_bytes <= 1 << 20);
+    cpu.configure(MemoryConfig::new());
+}
+
+/// A tensor beyond the limit is an error; cached blocks are freed first, and live tensors stay.
+fn limit(cpu: &Cpu) {
+    cpu.trim();
+    let live = cpu.usage().live_bytes;
+    cpu.configure(MemoryConfig::new().with_limit(live + (10 << 20)));
+    let kept = filled(cpu, 1 << 20);
+    drop(filled(cpu, 1 << 20));
+    assert_eq!(cpu.usage().cached_bytes, 4 << 20);
+    let most = filled(cpu, 3 << 19);
+    assert!(most.error().is_none(), "the cached block made room");
+    assert_eq!(cpu.usage().cached_bytes, 0);
+    let beyond = filled(cpu, 1 << 20);
+    let error = beyond.error().expect("2 bytes too many").to_string();
+    assert!(error.contains("out of memory") && error.contains("MemoryConfig"), "{error}");
+    let small: Vec<Value> = (0..2000).map(|_| filled(cpu, 256)).collect();
+    assert!(small[0].error().is_none() && small[1999].error().is_some(), "small tensors count too");
+    drop((most, small));
+    assert!(filled(cpu, 1 << 20).error().is_none());
+    assert_eq!(block_on(cpu.read(kept)).unwrap().to_vec::<f32>(), vec![1.5; 1 << 20]);
+    cpu.configure(MemoryConfig::new());
 }
 
 /// In a process of its own, since the variable is read once.
@@ -229,7 +282,7 @@ fn bounded() {
     let made: Vec<Value> = (1..200).map(|i| filled(&cpu, 1000 * i + 1000)).collect();
     for x in made {
         drop(x);
-        assert!(cpu.usage().kept_bytes <= bound, "{:?}", cpu.usage());
+        assert!(cpu.usage().cached_bytes <= bound, "{:?}", cpu.usage());
     }
-    assert!(cpu.usage().kept_bytes * 2 >= bound, "{:?}", cpu.usage());
+    assert!(cpu.usage().cached_bytes * 2 >= bound, "{:?}", cpu.usage());
 }

@@ -32,12 +32,24 @@ const PROPOSALS: usize = 8;
 const LEAST_TRIED: f64 = 1e6;
 
 static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_ir::switch("KILN_TF32", false)));
-static REDUCES: LazyLock<bool> = LazyLock::new(|| kiln_ir::switch("KILN_REDUCED_SUMS", false));
-static TUNES: LazyLock<bool> = LazyLock::new(|| kiln_ir::switch("KILN_TUNE", true));
+static REDUCED_SUMS: LazyLock<AtomicBool> =
+    LazyLock::new(|| AtomicBool::new(kiln_ir::switch("KILN_REDUCED_SUMS", false)));
+static AUTOTUNE: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_ir::switch("KILN_TUNE", true)));
 
-/// Whether proposed algorithms are timed (autotuning). On unless `KILN_TUNE=off` is in the environment.
-pub(crate) fn tunes() -> bool {
-    *TUNES
+pub(crate) fn autotune() -> bool {
+    AUTOTUNE.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_autotune(on: bool) {
+    AUTOTUNE.store(on, Ordering::Relaxed);
+}
+
+pub(crate) fn reduced_sums() -> bool {
+    REDUCED_SUMS.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_reduced_sums(on: bool) {
+    REDUCED_SUMS.store(on, Ordering::Relaxed);
 }
 
 pub(crate) fn tf32() -> bool {
@@ -71,6 +83,7 @@ struct Key {
     /// The power of 2 that all addresses are multiples of, up to 256.
     alignment: u32,
     tf32: bool,
+    reduced_sums: bool,
     epilogue: EpilogueForm,
 }
 
@@ -144,8 +157,8 @@ impl Blas {
     pub(crate) fn new(device: &str) -> Result<Blas> {
         // A setting that makes no sense is found out here, not on the thread that gives products to the device.
         LazyLock::force(&TF32);
-        LazyLock::force(&REDUCES);
-        LazyLock::force(&TUNES);
+        LazyLock::force(&REDUCED_SUMS);
+        LazyLock::force(&AUTOTUNE);
         let handle = result::create_handle().map_err(|error| error.on(device, "starting cuBLASLt"))?;
         Ok(Blas { handle, plans: Mutex::default(), workspace: OnceLock::new() })
     }
@@ -306,6 +319,7 @@ impl Key {
             }),
             alignment: together.trailing_zeros().min(8),
             tf32: types.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            reduced_sums: reduced_sums(),
             epilogue: products.epilogue.form(),
         }
     }
@@ -325,7 +339,7 @@ fn fastest(
     queue: &dyn Fn(usize) -> core::result::Result<(), CublasError>,
 ) -> usize {
     let multiply_adds: f64 = key.sizes.iter().map(|&size| size as f64).product();
-    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || !tunes() {
+    if plan.proposals.len() < 2 || multiply_adds < LEAST_TRIED || !autotune() {
         return 0;
     }
     stopwatch::fastest(plan.proposals.len(), stream, &|proposal| queue(proposal).is_ok())
@@ -494,7 +508,7 @@ fn preference(key: &Key) -> core::result::Result<Preference, CublasError> {
     let preference = Preference(result::create_matmul_pref()?);
     let (workspace, bytes) = (WORKSPACE as u64, 1u32 << key.alignment);
     // Sums of parts of a product are kept in the dtype that it is computed in: rounded to 16 bits, each would add an error of its own.
-    let is_wide = key.dtypes[1].size() > 2 || *REDUCES;
+    let is_wide = key.dtypes[1].size() > 2 || key.reduced_sums;
     let scheme = if is_wide {
         Scheme::CUBLASLT_REDUCTION_SCHEME_MASK
     } else {

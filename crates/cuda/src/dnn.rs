@@ -6,7 +6,7 @@ mod graph;
 #[cfg(test)]
 mod tests;
 
-use crate::blas::{Target, tf32, tunes};
+use crate::blas::{Target, autotune, tf32};
 use crate::failure::Failure;
 use crate::library;
 use crate::stopwatch;
@@ -190,7 +190,7 @@ fn prepare(task: &Task, version: usize, machine: Machine<'_>) -> Outcome<Prepare
 
 /// The fastest of the plans, by running them. One that fails is not chosen, unless all do.
 fn fastest(prepared: &Prepared, stream: CUstream, queue: &dyn Fn(usize) -> Outcome<()>) -> usize {
-    if prepared.plans() < 2 || !tunes() {
+    if prepared.plans() < 2 || !autotune() {
         return 0;
     }
     stopwatch::fastest(prepared.plans(), stream, &|plan| queue(plan).is_ok())

@@ -1,6 +1,6 @@
 //! One device: its context, its queue, its memory.
 
-use crate::blas::{Blas, Target, tf32};
+use crate::blas::{Blas, Target, reduced_sums, tf32};
 use crate::dnn::{Addresses, Dnn};
 use crate::failure::Failure;
 use crate::fft::Fft;
@@ -410,7 +410,7 @@ impl Driver for CudaDriver {
     }
 
     fn settings(&self) -> u64 {
-        tf32().into()
+        u64::from(tf32()) | u64::from(reduced_sums()) << 1
     }
 
     unsafe fn multiply(&self, products: &Products<CudaMemory>) -> Result<()> {

@@ -28,10 +28,10 @@ mod stopwatch;
 
 pub use driver::{CudaDriver, CudaFunction, CudaMemory};
 pub use graph::CudaGraph;
-pub use kiln_gpu::{MemoryConfig, Missing};
+pub use kiln_gpu::Missing;
 
 use kiln_gpu::Gpu;
-use kiln_ir::Result;
+use kiln_ir::{MemoryConfig, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,12 +50,35 @@ pub fn set_tf32(on: bool) {
     blas::set_tf32(on);
 }
 
+/// Whether cuBLASLt may round partial sums of 16-bit matmuls to 16 bits ([`set_reduced_sums`]).
+pub fn reduced_sums() -> bool {
+    blas::reduced_sums()
+}
+
+/// Sets whether cuBLASLt may round partial sums of 16-bit matmuls to 16 bits, on all devices from now on. Default: no,
+/// unless `KILN_REDUCED_SUMS=on` is in the environment. PyTorch's `allow_bf16_reduced_precision_reduction` is on by
+/// default.
+pub fn set_reduced_sums(on: bool) {
+    blas::set_reduced_sums(on);
+}
+
+/// Whether algorithms of cuBLASLt and cuDNN are autotuned ([`set_autotune`]).
+pub fn autotune() -> bool {
+    blas::autotune()
+}
+
+/// Sets whether algorithms of cuBLASLt and cuDNN are timed at the first use of a shape, on all devices from now on.
+/// Otherwise the libraries' first proposals run. Default: yes, unless `KILN_TUNE=off` is in the environment.
+pub fn set_autotune(on: bool) {
+    blas::set_autotune(on);
+}
+
 /// Opens GPU number `index`, counted as `CUDA_VISIBLE_DEVICES` shows them.
 ///
 /// # Errors
 /// When a library or the device is missing; the error names it and the searched places.
 pub fn open(index: usize) -> Result<Cuda> {
-    open_with(index, MemoryConfig::default())
+    open_with(index, MemoryConfig::new())
 }
 
 /// As [`open`], with limits on its memory.

@@ -3,7 +3,7 @@
 //! `cargo test -p kiln-cuda --test compile -- --ignored` runs it.
 
 use kiln_fusion::{Fusion, Mode};
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
 use kiln_ir::{Engine, Expand};
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{Neighbours, Subject};
@@ -24,7 +24,7 @@ fn dry() -> Arc<dyn Engine> {
         }
         compiled
     };
-    Arc::new(Expand::new(Gpu::new(DryDriver::new(info, compile), MemoryConfig::default())))
+    Arc::new(Expand::new(Gpu::new(DryDriver::new(info, compile), kiln_ir::MemoryConfig::new())))
 }
 
 fn fused() -> Arc<dyn Engine> {

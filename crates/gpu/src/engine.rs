@@ -6,7 +6,7 @@ use crate::epilogue::EpilogueCache;
 use crate::fourier::Roots;
 use crate::index::Entries;
 use crate::kernels::Kernels;
-use crate::memory::{MemoryConfig, Pool};
+use crate::memory::Pool;
 use crate::queue::{GraphUse, Queue, graphs_wanted};
 use crate::region::KernelCache;
 use crate::slim::Slims;
@@ -14,9 +14,9 @@ use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
-    BoxFuture, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryUse, Op, OpKind, OpSet, Operand,
-    Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, expand, poison_of,
-    poisoned,
+    BoxFuture, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind,
+    OpSet, Operand, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, expand,
+    poison_of, poisoned,
 };
 use kiln_kernel::Nest;
 use smallvec::smallvec;
@@ -336,7 +336,7 @@ impl<D: Driver> Engine for Gpu<D> {
     }
 }
 
-/// Freed blocks are cached, up to [`MemoryConfig::most_kept`].
+/// Freed blocks are cached, by default all of them ([`CacheStrategy`](kiln_ir::CacheStrategy)).
 impl<D: Driver> Memory for Gpu<D> {
     fn usage(&self) -> MemoryUse {
         self.pool.usage()
@@ -350,5 +350,10 @@ impl<D: Driver> Memory for Gpu<D> {
         // Pending steps hold memory.
         let _ = self.queue.drain();
         self.pool.trim();
+    }
+
+    fn configure(&self, config: MemoryConfig) {
+        let _ = self.queue.drain();
+        self.pool.configure(config);
     }
 }

@@ -3,7 +3,7 @@
 //! A vendor's crate implements [`Driver`]: memory, compiled programs, one in-order queue, and matmuls by the vendor's
 //! library. Everything else is here, once:
 //!
-//! * **Memory** is [pooled](MemoryConfig): the queue is in order, so a block may be reused as soon as no tensor holds
+//! * **Memory** is [pooled](kiln_ir::MemoryConfig): the queue is in order, so a block may be reused as soon as no tensor holds
 //!   it. A training step after the first allocates nothing from the system.
 //! * **Tensors** are a block and a [`Layout`](kiln_ir::Layout): reshape, permute, broadcast, slice and windows only write
 //!   another layout.
@@ -68,7 +68,6 @@ mod view;
 pub use driver::{DeviceInfo, Driver};
 pub use dry::{DryDriver, DryFunction, DryMemory};
 pub use engine::Gpu;
-pub use memory::MemoryConfig;
 pub use missing::Missing;
 pub use queue::GraphUse;
 pub use trace::{Traced, table};

@@ -5,18 +5,9 @@
 //! frees, and their graphs need no new addresses.
 
 use crate::driver::{DevicePtr, Driver};
-use kiln_ir::{Error, MemoryUse, Result};
+use kiln_ir::{CacheStrategy, Error, MemoryConfig, MemoryUse, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Limits on device memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryConfig {
-    /// The maximum of bytes in tensors and cached blocks. `None`: the device's memory.
-    pub limit: Option<usize>,
-    /// The maximum of bytes cached in free blocks. `None`: no limit.
-    pub most_kept: Option<usize>,
-}
 
 /// Blocks are multiples of this.
 const UNIT: usize = 512;
@@ -24,7 +15,6 @@ const UNIT: usize = 512;
 /// The memory of one device.
 pub(crate) struct Pool<D: Driver> {
     driver: Arc<D>,
-    config: MemoryConfig,
     state: Mutex<State<D::Memory>>,
 }
 
@@ -32,6 +22,7 @@ struct State<M> {
     /// By length and number.
     free: BTreeMap<(usize, u64), Arc<M>>,
     usage: MemoryUse,
+    config: MemoryConfig,
 }
 
 /// Memory of a live block; dropping it returns it to the pool.
@@ -46,8 +37,8 @@ pub(crate) struct Block<D: Driver> {
 
 impl<D: Driver> Pool<D> {
     pub(crate) fn new(driver: Arc<D>, config: MemoryConfig) -> Arc<Pool<D>> {
-        let state = State { free: BTreeMap::new(), usage: MemoryUse::default() };
-        Arc::new(Pool { driver, config, state: Mutex::new(state) })
+        let state = State { free: BTreeMap::new(), usage: MemoryUse::default(), config };
+        Arc::new(Pool { driver, state: Mutex::new(state) })
     }
 
     /// A block of at least that many bytes.
@@ -65,8 +56,8 @@ impl<D: Driver> Pool<D> {
 
     fn fresh(&self, len: usize) -> Result<(u64, Arc<D::Memory>)> {
         let within = |state: &State<D::Memory>| {
-            let taken = state.usage.live_bytes + state.usage.kept_bytes;
-            self.config.limit.is_none_or(|limit| taken + len <= limit)
+            let taken = state.usage.live_bytes + state.usage.cached_bytes;
+            state.config.limit.is_none_or(|limit| taken + len <= limit)
         };
         if !self.with(|state| within(state)) {
             self.trim();
@@ -90,7 +81,7 @@ impl<D: Driver> Pool<D> {
         let usage = self.usage();
         let problem =
             format!("out of memory: {bytes} bytes asked for, while tensors hold {} bytes", usage.live_bytes);
-        let hint = "free tensors, make batches smaller, or raise the limit of the memory configuration";
+        let hint = "free tensors, make batches smaller, or raise the limit of `MemoryConfig`";
         Error::device(&self.driver.info().name, problem).hint(hint)
     }
 
@@ -105,7 +96,7 @@ impl<D: Driver> Pool<D> {
     /// Returns all cached blocks to the system, after a synchronization.
     pub(crate) fn trim(&self) {
         let kept = self.with(|state| {
-            state.usage.kept_bytes = 0;
+            state.usage.cached_bytes = 0;
             core::mem::take(&mut state.free)
         });
         // Outside of the lock: the driver waits.
@@ -117,13 +108,25 @@ impl<D: Driver> Pool<D> {
         self.with(|state| state.free.values().any(|free| Arc::ptr_eq(free, memory)))
     }
 
+    /// Applies a limit and a cache strategy.
+    pub(crate) fn configure(&self, config: MemoryConfig) {
+        let exceeds = self.with(|state| {
+            state.config = config;
+            let held = state.usage.live_bytes + state.usage.cached_bytes;
+            state.usage.cached_bytes > state.most_cached() || config.limit.is_some_and(|limit| held > limit)
+        });
+        if exceeds {
+            self.trim();
+        }
+    }
+
     fn give_back(&self, memory: Arc<D::Memory>, len: usize, number: u64) {
         let surplus = self.with(|state| {
             state.usage.live_bytes -= len;
-            if self.config.most_kept.is_some_and(|most| state.usage.kept_bytes + len > most) {
+            if state.usage.cached_bytes + len > state.most_cached() {
                 return Some(memory);
             }
-            state.usage.kept_bytes += len;
+            state.usage.cached_bytes += len;
             state.free.insert((len, number), memory);
             None
         });
@@ -136,11 +139,20 @@ impl<D: Driver> Pool<D> {
 }
 
 impl<M> State<M> {
+    /// The maximum of cached bytes.
+    fn most_cached(&self) -> usize {
+        match self.config.cache {
+            CacheStrategy::Automatic | CacheStrategy::Unlimited => usize::MAX,
+            CacheStrategy::AtMost(bytes) => bytes,
+            CacheStrategy::Disabled => 0,
+        }
+    }
+
     /// A block that was freed: the first that was made.
     fn take(&mut self, len: usize) -> Option<(u64, Arc<M>)> {
         let key = *self.free.range((len, 0)..=(len, u64::MAX)).next()?.0;
         let memory = self.free.remove(&key)?;
-        self.usage.kept_bytes -= len;
+        self.usage.cached_bytes -= len;
         self.usage.reuses += 1;
         self.usage.hold(len);
         Some((key.1, memory))
@@ -193,6 +205,38 @@ fn class(bytes: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn pool(config: MemoryConfig) -> Arc<Pool<crate::DryDriver>> {
+        let driver = crate::DryDriver::new(crate::DeviceInfo::absent("dry"), |_| Ok(Vec::new()));
+        Pool::new(Arc::new(driver), config)
+    }
+
+    #[test]
+    fn the_strategy_bounds_cached_bytes() {
+        let cached_after = |cache| {
+            let pool = pool(MemoryConfig::new().with_cache(cache));
+            drop([4096, 8192, 4096].map(|bytes| pool.block(bytes).unwrap()));
+            pool.usage().cached_bytes
+        };
+        assert_eq!(cached_after(CacheStrategy::Automatic), 16384);
+        assert_eq!(cached_after(CacheStrategy::Unlimited), 16384);
+        assert_eq!(cached_after(CacheStrategy::AtMost(12288)), 12288);
+        assert_eq!(cached_after(CacheStrategy::Disabled), 0);
+    }
+
+    #[test]
+    fn the_limit_counts_live_and_cached_bytes() {
+        let pool = pool(MemoryConfig::new().with_limit(12288));
+        let live = pool.block(4096).unwrap();
+        drop(pool.block(4096).unwrap());
+        let large = pool.block(8192).expect("the cached block is freed for it");
+        let error = pool.block(512).err().unwrap().to_string();
+        assert!(error.contains("out of memory") && error.contains("MemoryConfig"), "{error}");
+        pool.configure(MemoryConfig::new());
+        drop((live, large, pool.block(1 << 20).unwrap()));
+        pool.configure(MemoryConfig::new().with_cache(CacheStrategy::AtMost(4096)));
+        assert_eq!(pool.usage().cached_bytes, 0, "a new strategy applies at once");
+    }
+
     #[test]
     fn classes_lose_less_than_an_eighth() {
         for bytes in (1..100_000).chain([1 << 30, (1 << 30) + 1, usize::MAX / 4]) {
@@ -206,8 +250,7 @@ mod tests {
 
     #[test]
     fn a_block_is_free_when_it_was_dropped() {
-        let driver = crate::DryDriver::new(crate::DeviceInfo::absent("dry"), |_| Ok(Vec::new()));
-        let pool = Pool::new(Arc::new(driver), MemoryConfig::default());
+        let pool = pool(MemoryConfig::new());
         let block = pool.block(100).unwrap();
         let place = block.at(0);
         assert!(!pool.is_free(&place.memory));
@@ -217,17 +260,7 @@ mod tests {
 
     #[test]
     fn repeated_work_gets_the_same_blocks_in_any_order_of_frees() {
-        let info = crate::DeviceInfo {
-            name: "dry".into(),
-            model: String::new(),
-            target: String::new(),
-            dialect: kiln_kernel::print::Dialect::Cuda,
-            memory: 1 << 30,
-            multiprocessors: 1,
-            ..crate::DeviceInfo::absent("")
-        };
-        let driver = crate::DryDriver::new(info, |_| Ok(Vec::new()));
-        let pool = Pool::new(Arc::new(driver), MemoryConfig::default());
+        let pool = pool(MemoryConfig::new());
         let all = || [100, 100, 5000, 100].map(|bytes| pool.block(bytes).unwrap());
         let numbers = |blocks: &[Block<crate::DryDriver>]| blocks.iter().map(|block| block.number).collect();
         let first: Vec<u64> = numbers(&all());

@@ -334,7 +334,7 @@ impl<D: Driver> Gpu<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceInfo, DryDriver, MemoryConfig};
+    use crate::{DeviceInfo, DryDriver};
     use kiln_ir::{Engine, TensorData, Value, Var, block_on};
     use kiln_kernel::print::Dialect;
 
@@ -348,7 +348,7 @@ mod tests {
             multiprocessors: 100,
             ..DeviceInfo::absent("")
         };
-        Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), MemoryConfig::default())
+        Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), kiln_ir::MemoryConfig::new())
     }
 
     /// A chain of `count` takes, each of the previous one's result.

@@ -253,7 +253,7 @@ fn of_attention(attention: &Attention) -> Traced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
+    use crate::{DeviceInfo, DryDriver, Gpu};
     use kiln_ir::{DType, Engine, TensorData, Var};
     use kiln_kernel::print::Dialect;
 
@@ -269,7 +269,7 @@ mod tests {
             ..DeviceInfo::absent("")
         };
         let driver = DryDriver::new(info, |_| Ok(Vec::new())).with_libraries();
-        let gpu = Gpu::new(driver, MemoryConfig::default());
+        let gpu = Gpu::new(driver, kiln_ir::MemoryConfig::new());
         let write = |shape: [usize; 2]| {
             Var::new(&gpu, gpu.write(TensorData::zeros(kiln_ir::TensorType::new(shape, DType::F32))))
         };

@@ -1,6 +1,6 @@
 //! Alignment of operands that vendors' libraries receive.
 
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
 use kiln_ir::{
     AttentionSpec, ConvPass, ConvSpec, DType, Engine, Op, OperandType, SliceAxis, TensorData, TensorType,
     Value, block_on, infer,
@@ -17,7 +17,7 @@ fn engine() -> Gpu<DryDriver> {
         multiprocessors: 1,
         ..DeviceInfo::absent("")
     };
-    Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())).with_libraries(), MemoryConfig::default())
+    Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())).with_libraries(), kiln_ir::MemoryConfig::new())
 }
 
 fn run(engine: &Gpu<DryDriver>, op: &Op, inputs: &[Value]) -> Vec<Value> {

@@ -1,10 +1,10 @@
 //! The facts of a device that an engine states in its `Caps`.
 
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig, Missing};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu, Missing};
 use kiln_ir::{Engine, Error, Machine};
 
 fn machine(info: DeviceInfo) -> Machine {
-    Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), MemoryConfig::default()).caps().machine
+    Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), kiln_ir::MemoryConfig::new()).caps().machine
 }
 
 /// The typical GPU is a device like the absent one, but for its memory: plans for one are plans for the other.

@@ -167,7 +167,7 @@ pub trait Engine: Any + Send + Sync {
     }
 
     /// The memory statistics of the engine, if it tracks them.
-    fn memory(&self) -> Option<&dyn Memory> {
+    fn memory(&self) -> Option<&dyn crate::Memory> {
         self.below()?.memory()
     }
 
@@ -188,34 +188,6 @@ impl dyn Engine {
     pub fn find<E: Engine>(&self) -> Option<&E> {
         self.layers().find_map(|engine| (engine as &dyn Any).downcast_ref())
     }
-}
-
-/// The caching allocator of an engine: it keeps freed blocks for later allocations.
-pub trait Memory: Send + Sync {
-    /// The current statistics.
-    fn usage(&self) -> MemoryUse;
-
-    /// Resets [`peak_live_bytes`](MemoryUse::peak_live_bytes) to the current live bytes.
-    fn reset_peak(&self);
-
-    /// Returns cached blocks that are not in use to the system.
-    fn trim(&self);
-}
-
-/// Memory statistics of an engine. Bytes are the sizes of blocks, which may be a little longer than the tensors in
-/// them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUse {
-    /// Bytes that tensors hold.
-    pub live_bytes: usize,
-    /// Bytes of cached blocks, kept for later tensors.
-    pub kept_bytes: usize,
-    /// The greatest number of bytes that tensors held at once.
-    pub peak_live_bytes: usize,
-    /// The number of allocations from the system.
-    pub system_allocations: u64,
-    /// The number of allocations from cached blocks.
-    pub reuses: u64,
 }
 
 /// The capabilities of an engine.

@@ -55,6 +55,7 @@ pub mod infer;
 mod layer;
 mod layout;
 mod machine;
+mod memory;
 pub mod number;
 mod op;
 pub mod philox;
@@ -81,9 +82,7 @@ pub use cost::{Cost, cost};
 pub use custom::{Custom, CustomOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
-pub use engine::{
-    BoxFuture, Caps, Engine, Memory, MemoryUse, OpSet, picked_past_poison, poison_of, poisoned, recovered,
-};
+pub use engine::{BoxFuture, Caps, Engine, OpSet, picked_past_poison, poison_of, poisoned, recovered};
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{CustomKernel, Dispatch, Expand, MINIMAL, expand, expand_program, expand_values, expanding};
 pub use float8::Float8;
@@ -94,6 +93,7 @@ pub use infer::{infer, infer_alike, infer_with_number};
 pub use layer::{LayerId, Wrapped, imported_from};
 pub use layout::Layout;
 pub use machine::{Machine, Products};
+pub use memory::{CacheStrategy, Memory, MemoryConfig, MemoryUse};
 pub use op::*;
 pub use print::{PrintOptions, print_options, set_print_options};
 pub use program::{Instruction, Program, ProgramOperand};

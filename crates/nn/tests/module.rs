@@ -125,3 +125,32 @@ fn the_same_seed_gives_the_same_weights() {
     assert_eq!(weights(1), weights(1));
     assert_ne!(weights(1), weights(2));
 }
+
+#[test]
+fn accumulated_gradients_are_the_gradient_of_the_sum() {
+    let model: Linear<Autodiff<Flex>> = LinearConfig::new(3, 2).init(&Default::default());
+    let [first, second] = [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [[-1.0, 0.5, 2.0], [0.0, 1.0, -3.0]]];
+    let gradients = |rows: Tensor<Autodiff<Flex>, 2>| {
+        GradientsParams::from_grads(model.forward(rows).square().sum().backward(), &model)
+    };
+    let mut total = GradientsParams::new();
+    total.accumulate(gradients(Tensor::from(first))).unwrap();
+    total.accumulate(gradients(Tensor::from(second))).unwrap();
+    let whole = gradients(Tensor::cat(vec![Tensor::from(first), Tensor::from(second)], 0));
+    assert_eq!(total.len(), 2);
+    for (id, gradient) in whole.iter() {
+        let [sum, expected] = [total.get(id).unwrap(), gradient].map(|x| x.to_vec::<f32>().unwrap());
+        sum.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-4, "{a} {b}"));
+    }
+}
+
+#[test]
+fn gradients_of_different_shapes_do_not_accumulate() {
+    let model: Linear<Autodiff<Flex>> = LinearConfig::new(3, 2).with_bias(false).init(&Default::default());
+    let id = model.weight.id();
+    let of = |x: Tensor<Flex, 1>| GradientsParams::from_iter([(id, x.into_any())]);
+    let mut total = of(Tensor::from([1.0, 2.0]));
+    let error = total.accumulate(of(Tensor::from([1.0]))).unwrap_err().to_string();
+    assert!(error.starts_with("[accumulate] two gradients of one parameter differ in type"), "{error}");
+    assert_eq!(total.tensor::<Flex, 1>(id).unwrap().to_vec::<f32>(), [1.0, 2.0], "the sum stays");
+}

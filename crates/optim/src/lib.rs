@@ -31,6 +31,7 @@
 //! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`], which knows one
 //!   parameter, in a [`PerParameter`], which knows the module: own rules need no more than an `UpdateRule`.
 //! * [`ParameterGroup`]s give some parameters a learning rate and weight decay of their own.
+//! * [`GradientsAccumulator`] adds the gradients of several batches.
 //! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
 //! * [`LossScaler`] keeps gradients of 16 bits from vanishing.
 //! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names: save it to resume exactly.
@@ -44,6 +45,7 @@
 
 extern crate alloc;
 
+mod accumulate;
 mod adam;
 mod clip;
 mod error;
@@ -55,6 +57,7 @@ mod scaler;
 mod sgd;
 mod state;
 
+pub use accumulate::GradientsAccumulator;
 pub use adam::{Adam, AdamConfig, AdamRule, AdamW, AdamWConfig};
 pub use clip::{GradientClipping, Norm, clip_grad_norm, clip_grad_norm_with, clip_grad_value, grad_norm};
 pub use error::{OptimError, Result};

@@ -15,12 +15,12 @@ pub(crate) fn attention(call: &Call<'_>, spec: &AttentionSpec) -> Result<Vec<Ten
     for (query, row) in heads.queries().enumerate() {
         let scores = heads.scores(row);
         let greatest = visible(&scores).map(|(_, score)| score).fold(f64::NEG_INFINITY, f64::greater);
-        // Where no visible score is above -inf, the query sees nothing.
+        // All scores are -inf: the query attends to no key.
         if greatest == f64::NEG_INFINITY {
             lse[query] = greatest;
             continue;
         }
-        // By the sum, not by `lse`: that is rounded, which great scores leave no digits for.
+        // Normalize by the sum, not by `exp(lse)`: `lse` is rounded, and large scores leave it no digits.
         let weight = |score: f64| libm::exp(score - greatest);
         let sum: f64 = visible(&scores).map(|(_, score)| weight(score)).sum();
         lse[query] = greatest + libm::log(sum);
@@ -96,13 +96,13 @@ impl<'a> Heads<'a> {
         crate::places::positions(rows).map(|p| [p[0], p[1], p[2]])
     }
 
-    /// The row of keys and values that a query meets as number `key`. Several heads of queries share one of keys.
+    /// The row of key number `key` of a query. Several query heads share one key head (grouped-query attention).
     fn key_row(&self, [batch, head, _]: [usize; 3], key: usize) -> usize {
         let shared_by = self.q.shape[1] / self.k.shape[1];
         (batch * self.k.shape[1] + head / shared_by) * self.k.shape[2] + key
     }
 
-    /// The score of each key for a query; none where the query does not see the key.
+    /// The score of each key for a query; `None` where the key is masked.
     fn scores(&self, row: [usize; 3]) -> Vec<Option<f64>> {
         let query = self.q.row(place(&self.q.shape.without(3), &row));
         let score = |key: usize| {
@@ -128,7 +128,7 @@ impl Rows {
 }
 
 impl Mask {
-    /// The number that the mask adds to the score of a key, or `None` where the key is hidden.
+    /// The additive mask of a key, or `None` where the key is masked.
     fn added(&self, [batch, head, query]: [usize; 3], key: usize) -> Option<f64> {
         let indices = self.shape.iter().zip([batch, head, query, key]);
         let position: Shape = indices.map(|(&length, index)| if length == 1 { 0 } else { index }).collect();
@@ -137,7 +137,7 @@ impl Mask {
     }
 }
 
-/// The visible keys with their scores.
+/// The unmasked keys with their scores.
 fn visible(scores: &[Option<f64>]) -> impl Iterator<Item = (usize, f64)> {
     scores.iter().enumerate().filter_map(|(key, score)| score.map(|score| (key, score)))
 }

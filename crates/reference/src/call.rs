@@ -1,11 +1,11 @@
-//! An op on its way: with its operands and the types of its results.
+//! An op call: the op, its operands and its result types.
 
 use crate::numbers::Numbers;
 use alloc::borrow::Cow;
 use alloc::format;
 use kiln_ir::{Error, Op, Operand, Operands, Result, Scalar, TensorData, TensorType, Value};
 
-/// One op with its operands and the types of its results, all of them well-formed.
+/// One op with its operands and result types, all well-formed.
 pub(crate) struct Call<'a> {
     pub(crate) op: &'a Op,
     pub(crate) inputs: &'a Operands,
@@ -23,7 +23,7 @@ impl<'a> Call<'a> {
         self.types[0]
     }
 
-    /// The tensor at a place of the operands.
+    /// The tensor operand at an index.
     pub(crate) fn data(&self, place: usize) -> Result<&'a TensorData> {
         match &self.inputs[place] {
             Operand::Value(value) => data_of(value),
@@ -31,12 +31,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The tensor operand at that place, if there is one.
+    /// The tensor operand at an index, if it exists.
     pub(crate) fn optional(&self, place: usize) -> Result<Option<&'a TensorData>> {
         if place < self.inputs.len() { self.data(place).map(Some) } else { Ok(None) }
     }
 
-    /// The operand at a place: the tensor, or a tensor of this type filled with the scalar.
+    /// The operand at an index: the tensor, or a tensor of this type filled with the scalar.
     pub(crate) fn filled(&self, place: usize, ty: TensorType) -> Result<Cow<'a, TensorData>> {
         match &self.inputs[place] {
             Operand::Value(value) => data_of(value).map(Cow::Borrowed),
@@ -49,7 +49,7 @@ impl<'a> Call<'a> {
         (0..self.inputs.len()).map(|place| self.data(place)).collect()
     }
 
-    /// The common type of the tensors among operands of which some are scalars.
+    /// The type that all tensor operands have in common; scalar operands are skipped.
     pub(crate) fn common(&self, places: core::ops::Range<usize>) -> TensorType {
         let tensor = self.inputs[places].iter().find_map(Operand::value);
         tensor.map_or(self.types[0], |value| *value.ty())

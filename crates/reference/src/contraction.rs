@@ -1,4 +1,4 @@
-//! Matrix products and convolutions.
+//! Matmuls and convolutions.
 
 use crate::call::Call;
 use crate::numbers::{Number, Numbers, reals};
@@ -20,7 +20,7 @@ pub(crate) fn matmul(a: &TensorData, b: &TensorData, ty: TensorType) -> Result<T
     numbers.into_data(ty)
 }
 
-/// The scaled product of the numbers that the bits stand for.
+/// The scaled matmul of the decoded 8-bit floats.
 pub(crate) fn matmul_float8(call: &Call<'_>, formats: [Float8; 2]) -> Result<TensorData> {
     let (a, b, ty) = (call.data(0)?, call.data(1)?, call.ty());
     let numbers = |data: &TensorData, format: Float8| -> Vec<f64> {
@@ -52,8 +52,8 @@ fn products<N: Number>(a: &[N], b: &[N], batches: usize, [rows, inner, columns]:
     y
 }
 
-/// A convolution is a sum over products `x · w`, each of which belongs to one element of `y`. The three
-/// passes walk the same list of such triples; each sums into another of the three.
+/// A convolution sums products `x · w` into elements of `y`. The forward, input and weight passes iterate over the same
+/// `(x, w, y)` index triples; each pass accumulates into another member of the triple.
 pub(crate) fn conv(
     a: &TensorData,
     b: &TensorData,
@@ -76,7 +76,7 @@ pub(crate) fn conv(
     Numbers::Real(totals).into_data(ty)
 }
 
-/// Calls with the places in `x`, `w` and `y` of all elements that meet.
+/// Calls a function with the indices in `x`, `w` and `y` of each triple.
 fn for_each_triple(
     spec: &ConvSpec,
     x: &Shape,
@@ -103,7 +103,7 @@ fn for_each_triple(
     }
 }
 
-/// The places in space, within one channel, of elements that meet.
+/// The spatial indices, within one channel, of one triple.
 struct Tap {
     x: usize,
     w: usize,

@@ -1,4 +1,4 @@
-//! Functions of each element.
+//! Elementwise ops.
 
 use crate::call::{Call, data_of};
 use crate::numbers::{Number, Numbers, wholes};
@@ -55,7 +55,7 @@ pub(crate) fn compare(call: &Call<'_>, comparison: Comparison) -> Result<TensorD
     TensorData::from_elements(kiln_ir::Elements::Bool(truths), ty.shape)
 }
 
-/// The operand of a selection that is picked everywhere, where the other one is poisoned.
+/// The operand that a select picks for all elements, if the other operand is poisoned.
 pub(crate) fn past_poison(inputs: &Operands) -> Option<&Operand> {
     picked_past_poison(inputs, |condition| {
         let condition = wholes(data_of(condition).ok()?);

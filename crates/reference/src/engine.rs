@@ -1,4 +1,4 @@
-//! The engine: one match over all ops.
+//! The reference engine: one match over all ops.
 
 use crate::call::{Call, data_of};
 use crate::{
@@ -12,15 +12,15 @@ use kiln_ir::{
     Result, TensorData, TensorType, Value, Values, infer, poison_of, poisoned, recovered,
 };
 
-/// The engine that defines every op, natively and naively. See the [crate's tour](crate).
+/// The reference engine: a naive implementation that defines the semantics of every op. See the [crate's tour](crate).
 ///
-/// All `Reference` engines share one kind of value: each accepts the values of the others.
+/// `Reference` engines share one value type: each accepts values of the others.
 pub struct Reference {
     caps: Caps,
 }
 
 impl Reference {
-    /// The engine.
+    /// Creates a reference engine.
     pub fn new() -> Reference {
         let (dtypes, native) = (DTypeSet::ALL, OpSet::ALL.without(&[OpKind::Collective, OpKind::Custom]));
         let caps = Caps { name: "reference".into(), dtypes, native, machine: Machine::processor() };
@@ -29,7 +29,7 @@ impl Reference {
 
     /// Runs one op whose operands are not poisoned.
     ///
-    /// Types are inferred again: behind [`Op::NonZero`], a recorded program states greater shapes than there are.
+    /// Result types are inferred again: after [`Op::NonZero`], actual shapes are smaller than the recorded ones.
     fn run(&self, op: &Op, inputs: &Operands) -> Result<Values> {
         let types = infer(op, &OperandType::list(inputs))?;
         let call = &Call { op, inputs, types: &types };
@@ -142,7 +142,7 @@ impl Engine for Reference {
     }
 }
 
-/// Results as values.
+/// Wraps results as values.
 fn values(results: Vec<TensorData>) -> Values {
     results.into_iter().map(|data| Value::new(data.ty(), data)).collect()
 }

@@ -1,4 +1,4 @@
-//! Elements by index.
+//! Indexing ops: take, gather, put, scatter and nonzero.
 //!
 //! Reading and writing share one computation: the position in the base of each element of the result (or of the
 //! source).
@@ -56,7 +56,7 @@ fn gather_places(call: &Call<'_>, axis: usize) -> Result<Vec<usize>> {
     Ok(positions(*index.shape()).zip(&indices).map(source).collect())
 }
 
-/// The indices, all of which are below the length of the axis.
+/// The indices, after a bounds check against the length of the axis.
 fn checked_indices(call: &Call<'_>, index: &TensorData, axis: usize, length: usize) -> Result<Vec<usize>> {
     let check = |(place, index_here): (usize, i128)| {
         usize::try_from(index_here).ok().filter(|&i| i < length).ok_or_else(|| {
@@ -67,7 +67,7 @@ fn checked_indices(call: &Call<'_>, index: &TensorData, axis: usize, length: usi
     wholes(index).into_iter().enumerate().map(check).collect()
 }
 
-/// The index, all of which is below the length.
+/// The index tensor, after a bounds check against the length.
 pub(crate) fn check(index: &TensorData, length: usize, user: IndexUser) -> Result<TensorData> {
     let wrong = |&(_, index): &(usize, i128)| usize::try_from(index).map_or(true, |index| index >= length);
     match wholes(index).into_iter().enumerate().find(wrong) {
@@ -78,7 +78,7 @@ pub(crate) fn check(index: &TensorData, length: usize, user: IndexUser) -> Resul
     }
 }
 
-/// The base with each element of the source written at its place. Later elements come after earlier ones.
+/// The base with each source element written at its position, in order: with duplicate positions the last one wins.
 fn update(base: &TensorData, source: &TensorData, places: &[usize], mode: UpdateMode) -> Result<TensorData> {
     let reduction = match mode {
         UpdateMode::Set => return replace(base, source, places),
@@ -116,7 +116,7 @@ fn combined<N: Number>(mut base: Vec<N>, source: &[N], places: &[usize], reducti
     base
 }
 
-/// The positions of the non-zero elements, of which a NaN is one.
+/// The positions of the nonzero elements. NaN counts as nonzero.
 pub(crate) fn nonzero(x: &TensorData, index: DType) -> Result<TensorData> {
     let found: Vec<bool> = match Numbers::of(x) {
         Numbers::Real(n) => n.iter().map(|&x| x != 0.0).collect(),

@@ -1,7 +1,7 @@
-//! The reference engine: every op of Kiln, computed the plainest way.
+//! The reference engine: naive implementations of every op of Kiln.
 //!
-//! [`Reference`] is the executable definition of each [`Op`](kiln_ir::Op). It is written to be read, and other
-//! engines are tested against it. Nothing here is fast: no strides, no blocking, no threads, no reuse of memory.
+//! [`Reference`] is the executable definition of each [`Op`](kiln_ir::Op). It is written for readability, and other
+//! engines are tested against it. It is slow: no strides, no blocking, no threads, no memory reuse.
 //!
 //! Rules for every op:
 //!
@@ -12,9 +12,9 @@
 //!   propagates, and reading it returns the error.
 //!
 //! A tour: `engine` holds the one match over ops; `call` an op with its operands; `numbers` the two kinds of numbers; `places` the arithmetic of
-//! positions; then one module for each group of ops: `elementwise`, `random`, `view`, `reduce`, `order`, `index`,
+//! positions. Then follows one module for each group of ops: `elementwise`, `random`, `view`, `reduce`, `order`, `index`,
 //! `contraction`, `pool`, `normal` (softmax, norms), `attention`, `signal` (resizing, Fourier), and `quantize`.
-//! Custom ops and collectives are left to [`Expand`](kiln_ir::Expand). For tests of layers, `limited` leaves an engine with some of
+//! Custom ops and collectives are left to [`Expand`](kiln_ir::Expand). For tests of layers, `limited` restricts an engine to some of
 //! its ops.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! An engine that runs some of the ops of another: for tests of layers and expansions.
+//! An engine restricted to some ops of another engine, for tests of layers and expansions.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -13,9 +13,9 @@ use spin::Mutex;
 /// Whether an op outside the sets of an engine runs on operands of these types.
 type Condition = dyn Fn(&Op, &[OperandType<'_>]) -> bool + Send + Sync;
 
-/// An engine without some ops or dtypes. It notes the ops that it runs.
+/// An engine restricted to some ops and dtypes of an inner engine. It logs the ops that it runs.
 ///
-/// Layers do not see the engine in it: it is no layer. Values are those of that engine.
+/// It is not a layer, so that layers do not find the inner engine. Its values are the inner engine's values.
 ///
 /// ```
 /// use kiln_ir::{Engine, Expand, MINIMAL, Var};
@@ -36,19 +36,19 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// The engine with these ops alone.
+    /// Restricts an engine to these ops.
     pub fn new(inner: Arc<dyn Engine>, native: OpSet) -> Limited {
         let caps = Caps { native, ..inner.caps().clone() };
         Limited { inner, caps, condition: Box::new(|_, _| false), ran: Mutex::default() }
     }
 
-    /// The same with another name.
+    /// Sets the name.
     #[must_use]
     pub fn with_name(self, name: &str) -> Limited {
         Limited { caps: Caps { name: name.into(), ..self.caps }, ..self }
     }
 
-    /// The same with these dtypes alone.
+    /// Restricts the engine to these dtypes.
     #[must_use]
     pub fn with_dtypes(self, dtypes: DTypeSet) -> Limited {
         Limited { caps: Caps { dtypes, ..self.caps }, ..self }
@@ -63,7 +63,8 @@ impl Limited {
         Limited { condition: Box::new(condition), ..self }
     }
 
-    /// The names of the ops that ran since the last call, in order. A fused region has those of its ops, joined by `+`.
+    /// Takes the names of the ops that ran since the last call, in order. The name of a fused region joins those of its ops
+    /// by `+`.
     pub fn take_ran(&self) -> Vec<String> {
         core::mem::take(&mut self.ran.lock())
     }

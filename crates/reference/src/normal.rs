@@ -6,7 +6,7 @@ use crate::places::lines;
 use alloc::vec::Vec;
 use kiln_ir::{NormKind, Result, TensorData, TensorType};
 
-/// Subtracting the greatest element first changes nothing but keeps exponentials from overflowing.
+/// Softmax or log-softmax. The maximum is subtracted first, so that exponentials do not overflow.
 pub(crate) fn softmax(x: &TensorData, axis: usize, log: bool) -> Result<TensorData> {
     let mut y = reals(x);
     for line in lines(x.shape(), axis) {
@@ -20,7 +20,7 @@ pub(crate) fn softmax(x: &TensorData, axis: usize, log: bool) -> Result<TensorDa
     Numbers::Real(y).into_data(x.ty())
 }
 
-/// Subtracting the greatest element first keeps exponentials from overflowing; an infinite one is the result.
+/// Log-sum-exp. The maximum is subtracted first, so that exponentials do not overflow; an infinite maximum is the result.
 pub(crate) fn log_sum_exp(x: &TensorData, axis: usize, ty: TensorType) -> Result<TensorData> {
     let (shape, x) = (x.shape(), reals(x));
     let y = lines(shape, axis).map(|line| {

@@ -1,10 +1,10 @@
-//! The two kinds of numbers in which everything is computed.
+//! The two number types for computation: `f64` and `i128`.
 
 use alloc::vec::Vec;
 pub(crate) use kiln_ir::number::Number;
 use kiln_ir::{DType, Element, Elements, Result, Scalar, TensorData, TensorType};
 
-/// The elements of a tensor as numbers for computing.
+/// The elements of a tensor, converted for computation.
 #[derive(Clone, Debug)]
 pub(crate) enum Numbers {
     /// Elements of a float dtype.
@@ -14,12 +14,12 @@ pub(crate) enum Numbers {
 }
 
 impl Numbers {
-    /// The elements of a tensor. Exact.
+    /// Converts the elements of a tensor, exactly.
     pub(crate) fn of(data: &TensorData) -> Numbers {
         if data.dtype().is_float() { Numbers::Real(reals(data)) } else { Numbers::Whole(wholes(data)) }
     }
 
-    /// `count` copies of a scalar, converted to the kind of numbers of the dtype.
+    /// `count` copies of a scalar, as the number type of the dtype.
     pub(crate) fn repeated(scalar: Scalar, dtype: DType, count: usize) -> Numbers {
         if dtype.is_float() {
             Numbers::Real(alloc::vec![f64::from_scalar(scalar); count])
@@ -28,8 +28,8 @@ impl Numbers {
         }
     }
 
-    /// A tensor of these numbers: rounded to the nearest of a float dtype (ties to even), truncated and saturated
-    /// from real to integer, wrapped from integer to integer, compared with 0 for `bool`.
+    /// Converts the numbers to a tensor. Floats round to nearest even, floats to integers truncate and saturate, integers
+    /// wrap, and `bool` is `x != 0`.
     pub(crate) fn into_data(self, ty: TensorType) -> Result<TensorData> {
         let elements = match ty.dtype {
             DType::F64 => self.narrow::<f64>(),
@@ -83,7 +83,7 @@ pub(crate) fn reals(data: &TensorData) -> Vec<f64> {
     }
 }
 
-/// The elements as whole numbers; floats are truncated, `true` is 1.
+/// The elements as integers; floats are truncated, `true` is 1.
 pub(crate) fn wholes(data: &TensorData) -> Vec<i128> {
     fn widen<E: Element>(elements: &[E]) -> Vec<i128> {
         elements.iter().map(|x| x.to_i128()).collect()

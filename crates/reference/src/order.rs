@@ -5,7 +5,7 @@ use crate::places::{lines, pick, place, positions};
 use alloc::vec::Vec;
 use kiln_ir::{Result, Shape, TensorData, TensorType};
 
-/// The first entries of a stable sort along an axis, as many as the results have, and their indices.
+/// The first elements of a stable sort along an axis and their indices, as many as the results have.
 pub(crate) fn sort(
     x: &TensorData,
     axis: usize,

@@ -25,7 +25,7 @@ pub(crate) fn place(shape: &Shape, position: &[usize]) -> usize {
     shape.iter().zip(position).fold(0, |place, (&length, &index)| place * length + index)
 }
 
-/// The elements that differ only in their index along one axis.
+/// One line of elements along an axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     start: usize,
@@ -52,8 +52,8 @@ pub(crate) fn lines(shape: &Shape, axis: usize) -> impl Iterator<Item = Line> {
     (0..outer).flat_map(move |o| (0..stride).map(move |i| Line { start: o * len * stride + i, stride, len }))
 }
 
-/// A tensor made of the elements at these places, bit for bit. Places run through the sources, which have
-/// one dtype, one after the other.
+/// Gathers the elements at these places, bit for bit. Places index the concatenation of the sources, which have one
+/// dtype.
 pub(crate) fn pick(
     sources: &[&TensorData],
     places: impl IntoIterator<Item = usize>,

@@ -19,7 +19,7 @@ pub(crate) fn pool(x: &TensorData, spec: &PoolSpec, ty: TensorType) -> Result<Te
     Numbers::Real(windows(spec, x.shape(), &ty.shape).map(mean).collect()).into_data(ty)
 }
 
-/// The gradient for the pooled operand `x`, which only the maximum needs.
+/// The gradient of pooling. Only max pooling needs the operand `x`.
 pub(crate) fn pool_grad(
     grad: &TensorData,
     x: Option<&TensorData>,
@@ -52,7 +52,7 @@ fn sent_back<N: Number>(grad: &[N], winners: &[usize], count: usize) -> Vec<N> {
     totals
 }
 
-/// For each window the place of its first greatest element.
+/// For each window, the place of its first maximum.
 fn winners(x: &TensorData, spec: &PoolSpec, y: &Shape) -> Vec<usize> {
     fn winner<N: Number>(numbers: &[N], window: &Window) -> usize {
         let elements: Vec<N> = window.places.iter().map(|&place| numbers[place]).collect();
@@ -65,7 +65,7 @@ fn winners(x: &TensorData, spec: &PoolSpec, y: &Shape) -> Vec<usize> {
     }
 }
 
-/// The elements under one element of the result.
+/// The pooling window of one result element.
 struct Window {
     /// The places in the operand, in row-major order.
     places: Vec<usize>,

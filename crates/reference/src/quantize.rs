@@ -1,4 +1,4 @@
-//! Numbers as small integers, in blocks that share a scale.
+//! Blockwise quantization and dequantization.
 
 use crate::call::Call;
 use crate::numbers::{Numbers, reals, wholes};
@@ -6,8 +6,8 @@ use crate::places::{place, positions};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Result, Shape, TensorData};
 
-/// The quotient is rounded to the accumulator dtype of the operand before it is rounded to a whole number, so that
-/// engines that divide in that dtype agree at ties. A NaN becomes 0, for every zero point, as a cast does.
+/// Quantizes a tensor. The quotient is rounded to the accumulator dtype of the operand before it is rounded to an
+/// integer, so that engines that divide in that dtype agree at ties. NaN becomes 0 for every zero point, as in a cast.
 pub(crate) fn quantize(call: &Call<'_>) -> Result<TensorData> {
     let (x, scale) = (call.data(0)?, call.data(1)?);
     let zero = call.optional(2)?.map(wholes);
@@ -38,7 +38,7 @@ pub(crate) fn dequantize(call: &Call<'_>) -> Result<TensorData> {
     Numbers::Real(wholes(q).into_iter().zip(blocks).map(number).collect()).into_data(call.ty())
 }
 
-/// For each element of a tensor, the place of its block among the scales.
+/// For each element of a tensor, the index of its block's scale.
 fn block_places(shape: &Shape, scales: &Shape) -> Vec<usize> {
     let block = |position: Shape| {
         let axes = shape.iter().zip(scales.iter()).zip(position.iter());
@@ -48,7 +48,7 @@ fn block_places(shape: &Shape, scales: &Shape) -> Vec<usize> {
     positions(*shape).map(block).collect()
 }
 
-/// The least and the greatest value of an integer dtype.
+/// The minimum and maximum of an integer dtype.
 fn range(dtype: DType) -> (i128, i128) {
     let values = 1i128 << (dtype.size() * 8);
     if dtype.is_signed_int() { (-values / 2, values / 2 - 1) } else { (0, values - 1) }

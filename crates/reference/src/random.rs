@@ -1,4 +1,4 @@
-//! Random numbers; [`philox`](kiln_ir::philox) says how they are laid out.
+//! Random ops; [`philox`](kiln_ir::philox) documents the layout of the random words.
 
 use crate::call::Call;
 use crate::numbers::{Numbers, wholes};
@@ -19,7 +19,7 @@ pub(crate) fn random(call: &Call<'_>, kind: RandomKind) -> Result<TensorData> {
     numbers.into_data(ty)
 }
 
-/// The word of element `i`: of 64 bits for dtypes of 64, otherwise of 32.
+/// The random word of element `i`: 64 bits for 64-bit dtypes, otherwise 32.
 fn bits(key: u64, i: u64, dtype: DType) -> u64 {
     if dtype.size() < 8 {
         return u64::from(philox::block(key, i / 4)[(i % 4) as usize]);
@@ -29,7 +29,7 @@ fn bits(key: u64, i: u64, dtype: DType) -> u64 {
     u64::from(block[low]) | u64::from(block[low + 1]) << 32
 }
 
-/// The topmost bits of the word, as many as the dtype holds exactly, as a fraction.
+/// A uniform number in [0, 1): the top bits of the word, as many as the dtype represents exactly.
 fn uniform(key: u64, i: u64, dtype: DType) -> f64 {
     let (width, kept) = match dtype {
         DType::F64 => (64, 53),
@@ -50,7 +50,7 @@ fn uniform(key: u64, i: u64, dtype: DType) -> f64 {
     fraction as f64 / (1u64 << kept) as f64
 }
 
-/// Element `i`, from the words of its pair, by Box and Muller.
+/// Element `i` of standard normals, by the Box-Muller transform of its pair of words.
 fn normal(key: u64, i: u64) -> f64 {
     let pair = i / 2;
     let block = philox::block(key, pair / 2);

@@ -1,4 +1,4 @@
-//! Many to one: reductions and running reductions.
+//! Reductions, scans, argmin and argmax.
 
 use crate::numbers::{Number, Numbers};
 use crate::places::{lines, place, positions};
@@ -53,7 +53,7 @@ pub(crate) fn scan(
     numbers.into_data(x.ty())
 }
 
-/// The order and the reduction of a scan.
+/// The direction and reduction of a scan.
 struct Order {
     reduction: Reduction,
     identity: Scalar,
@@ -101,7 +101,7 @@ fn extreme_indices<N: Number>(numbers: &[N], shape: &Shape, extremum: Extremum, 
     lines(shape, axis).map(index).collect()
 }
 
-/// The index of the first extreme element; a NaN is extreme. At least one element.
+/// The index of the first extremum; NaN counts as extreme. Needs at least one element.
 pub(crate) fn first_extreme<N: Number>(elements: &[N], extremum: Extremum) -> usize {
     let mut best = 0;
     for (index, &element) in elements.iter().enumerate().skip(1) {

@@ -1,4 +1,4 @@
-//! Resizing and the Fourier transform.
+//! Resize and FFT.
 
 use crate::call::Call;
 use crate::numbers::{Numbers, reals};
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::f64::consts::PI;
 use kiln_ir::{FftKind, ResizeMode, Result, TensorData, TensorType};
 
-/// Resizes one axis after the other: each element is a weighted sum of some along that axis.
+/// Resizes one axis after the other: each element is a weighted sum of elements along that axis.
 pub(crate) fn resize(
     x: &TensorData,
     mode: ResizeMode,
@@ -40,7 +40,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// The source elements of the new element at that index, and their weights.
+    /// The source indices of a result element, with their interpolation weights.
     fn weights(&self, index: usize) -> Vec<(usize, f64)> {
         let last = self.from.saturating_sub(1);
         match self.mode {
@@ -63,7 +63,7 @@ impl Grid {
         }
     }
 
-    /// The position of the new element among the old ones.
+    /// The source coordinate of a result element.
     fn source(&self, index: usize) -> f64 {
         let (from, to, index) = (self.from as f64, self.to as f64, index as f64);
         if !self.align_corners {
@@ -76,7 +76,7 @@ impl Grid {
     }
 }
 
-/// Keys' kernel with `a = -0.75`: the weight of a sample at that distance.
+/// Keys' cubic convolution kernel with `a = -0.75`: the weight of a sample at a distance.
 fn cubic(distance: f64) -> f64 {
     const A: f64 = -0.75;
     let d = distance.abs();
@@ -89,7 +89,7 @@ fn cubic(distance: f64) -> f64 {
     }
 }
 
-/// The transform by its definition, at a cost of the square of the number of points.
+/// The discrete Fourier transform by its definition, in O(n²).
 pub(crate) fn fft(call: &Call<'_>, kind: FftKind, axis: usize, inverse: bool) -> Result<Vec<TensorData>> {
     let from = *call.data(0)?.shape();
     let points = kind.points(from[axis]);
@@ -120,8 +120,8 @@ pub(crate) fn fft(call: &Call<'_>, kind: FftKind, axis: usize, inverse: bool) ->
     results.map(|(elements, ty)| Numbers::Real(elements).into_data(*ty)).collect()
 }
 
-/// The whole spectrum whose first half this is: of the frequencies that are their own mirror image the imaginary part does not
-/// count.
+/// The full spectrum of a half spectrum, by Hermitian symmetry. The imaginary parts at frequency 0 and at the Nyquist
+/// frequency are ignored.
 fn mirrored(half: &[(f64, f64)], points: usize) -> Vec<(f64, f64)> {
     let one = |k: usize| match 2 * k % points {
         0 => (half[k].0, 0.0),

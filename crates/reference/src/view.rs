@@ -1,4 +1,4 @@
-//! The same elements elsewhere.
+//! Views, copies and padding: ops that move elements.
 
 use crate::call::Call;
 use crate::places::{pick, place, positions};
@@ -48,7 +48,7 @@ pub(crate) fn slice_places(shape: &Shape, slices: &[SliceAxis]) -> Vec<usize> {
     positions(lengths).map(|position| place(shape, &source(position))).collect()
 }
 
-/// Pads with the scalar that is the second operand.
+/// Pads with the second operand, a scalar.
 pub(crate) fn pad(call: &Call<'_>, pads: &[PadAxis]) -> Result<TensorData> {
     let x = call.data(0)?;
     let ty = call.ty();
@@ -67,7 +67,7 @@ pub(crate) fn pad(call: &Call<'_>, pads: &[PadAxis]) -> Result<TensorData> {
     pick(&[x, &padding], places, ty.shape)
 }
 
-/// Which element of an axis of that length lands at an index of the padded axis; none in padding.
+/// The source index of an index of the padded axis; `None` in padding.
 fn unpadded(index: usize, pad: &PadAxis, length: usize) -> Option<usize> {
     let past = index.checked_sub(pad.low)?;
     let source = past / (pad.interior + 1);
@@ -110,7 +110,7 @@ pub(crate) fn iota(ty: TensorType, axis: usize) -> Result<TensorData> {
     crate::numbers::Numbers::Whole(indices).into_data(ty)
 }
 
-/// A tensor filled with the scalar that is the operand.
+/// A tensor filled with the operand, a scalar.
 pub(crate) fn filled(call: &Call<'_>) -> Result<TensorData> {
     call.filled(0, call.ty()).map(alloc::borrow::Cow::into_owned)
 }

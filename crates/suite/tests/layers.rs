@@ -4,8 +4,8 @@ use kiln_autocast::{Autocast, LowPrecision};
 use kiln_autodiff::{Autodiff, Checkpointing, Forward};
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
-    Binary, BoxFuture, Caps, DType, Engine, Error, Expand, Memory, MemoryUse, Op, OpKind, OperandType,
-    Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, block_on,
+    Binary, BoxFuture, Caps, DType, Engine, Error, Expand, Memory, MemoryConfig, MemoryUse, Op, OpKind,
+    OperandType, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, block_on,
 };
 use kiln_reference::Reference;
 use kiln_vmap::Vmap;
@@ -157,6 +157,8 @@ impl Memory for Probe {
     fn reset_peak(&self) {}
 
     fn trim(&self) {}
+
+    fn configure(&self, _: MemoryConfig) {}
 }
 
 /// A layer that adds nothing, for a layer that owns the engine below.

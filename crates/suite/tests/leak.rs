@@ -106,7 +106,7 @@ fn flat<B: AutodiffBackend>(name: &str) {
     // Runs recorded ops and frees the pool's cached blocks, which are no leak. The remaining bytes must not change.
     let settled = || {
         B::sync(&device).expect("the device works");
-        B::trim_memory(&device);
+        B::memory_cleanup(&device);
         live()
     };
 

@@ -112,9 +112,9 @@ fn pooled<B: AutodiffBackend>(reuses: u64) {
     assert_eq!(after.system_allocations, warm.system_allocations);
     assert_eq!(after.live_bytes, warm.live_bytes, "steps leave nothing behind");
     assert!(after.reuses >= warm.reuses + 20 * reuses, "a step makes tensors");
-    assert!(after.kept_bytes <= after.peak_live_bytes / 4 + (32 << 20));
+    assert!(after.cached_bytes <= after.peak_live_bytes / 4 + (32 << 20));
 
     drop((model, optimizer, x, targets));
-    B::trim_memory(&device);
-    assert!(B::memory(&device).is_some_and(|memory| memory.kept_bytes == 0));
+    B::memory_cleanup(&device);
+    assert!(B::memory(&device).is_some_and(|memory| memory.cached_bytes == 0));
 }

@@ -1,9 +1,10 @@
 //! Backends: zero-sized names of engine stacks.
 
 use crate::{Checkpointing, Stack};
+use alloc::format;
 use core::fmt::Debug;
 use core::marker::PhantomData;
-use kiln_ir::MemoryUse;
+use kiln_ir::{MemoryConfig, MemoryUse};
 
 /// The name of an engine stack, as a type parameter. Zero-sized, never constructed by programs.
 ///
@@ -60,24 +61,57 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
         kiln_ir::block_on(Self::stack(device).engine().sync())
     }
 
-    /// The memory that tensors on a device take; `None` where its engine keeps no account.
+    /// Returns the memory statistics of a device; `None` if its engine does not track allocations.
+    #[doc(alias = "memory_allocated")]
     fn memory(device: &Self::Device) -> Option<MemoryUse> {
         Self::stack(device).memory().map(|memory| memory.usage())
     }
 
-    /// Gives memory that a device keeps for later tensors back to the system.
-    fn trim_memory(device: &Self::Device) {
+    /// Sets the memory strategy of a device from now on: a limit, and the freed blocks that are cached. All CPU devices
+    /// share one allocator, so on the CPU it applies to the process.
+    ///
+    /// # Errors
+    /// When the device's engine has no caching allocator.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_tensor::{Backend, CacheStrategy, MemoryConfig};
+    ///
+    /// let config = MemoryConfig::new().with_limit(2 << 30).with_cache(CacheStrategy::AtMost(256 << 20));
+    /// Cpu::configure_memory(&Default::default(), config)?;
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    #[doc(alias = "set_per_process_memory_fraction")]
+    fn configure_memory(device: &Self::Device, config: MemoryConfig) -> crate::Result<()> {
+        let stack = Self::stack(device);
+        let memory = stack.memory().ok_or_else(|| no_allocator(&stack))?;
+        memory.configure(config);
+        Ok(())
+    }
+
+    /// Returns cached memory of a device to the system.
+    #[doc(alias = "empty_cache")]
+    fn memory_cleanup(device: &Self::Device) {
         if let Some(memory) = Self::stack(device).memory() {
             memory.trim();
         }
     }
 
     /// Resets the [peak](MemoryUse::peak_live_bytes) of a device to the bytes in use now.
+    #[doc(alias = "reset_peak_memory_stats")]
     fn reset_peak_memory(device: &Self::Device) {
         if let Some(memory) = Self::stack(device).memory() {
             memory.reset_peak();
         }
     }
+}
+
+fn no_allocator(stack: &Stack) -> crate::Error {
+    crate::Error::unsupported(
+        "configure_memory",
+        format!("`{}` has no caching allocator", stack.device_name()),
+    )
+    .hint("its engine allocates each tensor from the system")
 }
 
 /// A backend with automatic differentiation: `require_grad` and `backward` exist only here.

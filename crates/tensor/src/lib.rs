@@ -70,9 +70,9 @@ pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
 pub use kiln_autodiff::no_grad;
 pub use kiln_ir::{
-    Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryUse, OperandType,
-    PrintOptions, Result, ResultTypes, Scalar, Shape, SharedBytes, TensorData, TensorType, UpdateMode, Var,
-    print_options, set_print_options,
+    CacheStrategy, Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryConfig,
+    MemoryUse, OperandType, PrintOptions, Result, ResultTypes, Scalar, Shape, SharedBytes, TensorData,
+    TensorType, UpdateMode, Var, print_options, set_print_options,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use named::{At, AxisName, AxisNames, Has, NamedTensor};

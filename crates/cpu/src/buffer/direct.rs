@@ -4,14 +4,19 @@
 use super::block::Block;
 use super::class::Class;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use kiln_ir::MemoryUse;
+use kiln_ir::{MemoryConfig, MemoryUse};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// A block with room for a class; `None` where there is not enough memory.
 pub(super) fn take(class: Class) -> Option<Block> {
+    let live = LIVE.load(Ordering::Relaxed).saturating_add(class.bytes());
+    if live > LIMIT.load(Ordering::Relaxed) {
+        return None;
+    }
     let block = Block::new(class)?;
     ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
     note(class.bytes() as isize);
@@ -33,7 +38,7 @@ pub(super) fn note(live: isize) {
 pub(super) fn usage() -> MemoryUse {
     MemoryUse {
         live_bytes: LIVE.load(Ordering::Relaxed),
-        kept_bytes: 0,
+        cached_bytes: 0,
         peak_live_bytes: PEAK.load(Ordering::Relaxed),
         system_allocations: ALLOCATIONS.load(Ordering::Relaxed) as u64,
         reuses: 0,
@@ -44,5 +49,10 @@ pub(super) fn reset_peak() {
     PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Nothing is kept.
+/// Applies a limit. No strategy caches anything here.
+pub(super) fn configure(config: MemoryConfig) {
+    LIMIT.store(config.limit.unwrap_or(usize::MAX), Ordering::Relaxed);
+}
+
+/// Nothing is cached.
 pub(super) fn trim() {}

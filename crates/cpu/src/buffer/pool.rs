@@ -8,7 +8,7 @@ use super::class::Class;
 use super::thread;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use kiln_ir::MemoryUse;
+use kiln_ir::{CacheStrategy, MemoryConfig, MemoryUse};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many classes larger a block may be than asked for: up to a quarter; and where the pool is full, up to twice.
@@ -25,13 +25,14 @@ pub(super) struct Pool {
     kept: [VecDeque<Kept>; Class::COUNT],
     /// Counts frees: the timestamp that finds the oldest block.
     clock: u64,
-    kept_bytes: usize,
+    cached_bytes: usize,
     /// Without the counts that threads have not reported yet, and so possibly negative.
     live_bytes: isize,
     peak_bytes: usize,
     system_allocations: u64,
     reuses: u64,
-    limit: Option<Limit>,
+    /// `None` until the environment is read.
+    config: Option<MemoryConfig>,
 }
 
 struct Kept {
@@ -39,32 +40,22 @@ struct Kept {
     freed: u64,
 }
 
-/// The limit on cached bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
-    /// Live and kept ones together stay below the peak of live ones, a quarter of that, and [`SLACK`].
-    Peak,
-    /// The number in `KILN_CPU_POOL_BYTES`.
-    Bytes(usize),
-}
-
-impl Limit {
-    /// The value of the environment variable; the default where it is not set.
-    ///
-    /// # Panics
-    /// When the variable holds no number. [`check_settings`] finds that out before the first buffer.
-    fn from_environment() -> Limit {
-        let parse = |text: &str| text.parse().ok();
-        kiln_ir::setting("KILN_CPU_POOL_BYTES", "a number of bytes", parse).map_or(Limit::Peak, Limit::Bytes)
-    }
+/// The cache strategy of the environment variable `KILN_CPU_POOL_BYTES`; the default where it is not set.
+///
+/// # Panics
+/// When the variable holds no number. [`check_settings`] finds that out before the first buffer.
+fn from_environment() -> MemoryConfig {
+    let parse = |text: &str| text.parse().ok();
+    let bytes = kiln_ir::setting("KILN_CPU_POOL_BYTES", "a number of bytes", parse);
+    MemoryConfig::new().with_cache(bytes.map_or(CacheStrategy::Automatic, CacheStrategy::AtMost))
 }
 
 /// Reads the settings of the pool once, where a panic about them harms nothing.
 pub(super) fn check_settings() {
     static CHECKED: std::sync::Once = std::sync::Once::new();
     if !CHECKED.is_completed() {
-        let limit = Limit::from_environment();
-        CHECKED.call_once(|| lock().limit = Some(limit));
+        let config = from_environment();
+        CHECKED.call_once(|| _ = lock().config.get_or_insert(config));
     }
 }
 
@@ -83,8 +74,12 @@ pub(super) fn take(class: Class) -> Option<Block> {
         return Some(block);
     }
     let oldest = pool.make_room(bytes);
+    let is_within_limit = pool.is_within_limit(bytes);
     drop(pool);
     drop(oldest);
+    if !is_within_limit {
+        return None;
+    }
     let block = match Block::new(class) {
         Some(block) => block,
         None => {
@@ -112,7 +107,7 @@ pub(super) fn take_kept(class: Class, most: usize, mut found: impl FnMut(Block))
     let mut pool = lock();
     for _ in 0..most {
         let Some(kept) = pool.kept[class.index()].pop_back() else { return };
-        pool.kept_bytes -= class.bytes();
+        pool.cached_bytes -= class.bytes();
         found(kept.block);
     }
 }
@@ -135,12 +130,33 @@ pub(super) fn report(live: isize, system_allocations: u64, reuses: u64) {
     pool.note_peak();
 }
 
+/// Whether the limit allows a small block of that many bytes from the system, once cached ones are freed for it.
+pub(super) fn admits(bytes: usize) -> bool {
+    let mut pool = lock();
+    let oldest = pool.make_room(bytes);
+    let admits = pool.is_within_limit(bytes);
+    drop(pool);
+    drop(oldest);
+    admits
+}
+
+/// Applies a limit and a cache strategy.
+pub(super) fn configure(config: MemoryConfig) {
+    // Blocks in the caches of threads count against neither.
+    thread::trim();
+    let mut pool = lock();
+    pool.config = Some(config);
+    let oldest = pool.make_room(0);
+    drop(pool);
+    drop(oldest);
+}
+
 /// Gives everything kept back to the system; other threads' caches follow when those threads next use them.
 pub(super) fn trim() {
     thread::trim();
     let mut pool = lock();
     let blocks: Vec<VecDeque<Kept>> = pool.kept.iter_mut().map(core::mem::take).collect();
-    pool.kept_bytes = 0;
+    pool.cached_bytes = 0;
     drop(pool);
     drop(blocks);
 }
@@ -152,7 +168,7 @@ pub(super) fn usage() -> MemoryUse {
     pool.peak_bytes = pool.peak_bytes.max(live);
     MemoryUse {
         live_bytes: live,
-        kept_bytes: pool.kept_bytes + threads.kept,
+        cached_bytes: pool.cached_bytes + threads.kept,
         peak_live_bytes: pool.peak_bytes,
         system_allocations: pool.system_allocations + threads.system_allocations,
         reuses: pool.reuses + threads.reuses,
@@ -175,12 +191,12 @@ impl Pool {
         Pool {
             kept: [const { VecDeque::new() }; Class::COUNT],
             clock: 0,
-            kept_bytes: 0,
+            cached_bytes: 0,
             live_bytes: 0,
             peak_bytes: 0,
             system_allocations: 0,
             reuses: 0,
-            limit: None,
+            config: None,
         }
     }
 
@@ -188,7 +204,7 @@ impl Pool {
     fn reuse(&mut self, class: Class, further: usize) -> Option<Block> {
         let classes = class.index()..(class.index() + further + 1).min(Class::COUNT);
         let kept = self.kept[classes].iter_mut().find_map(VecDeque::pop_back)?;
-        self.kept_bytes -= kept.block.class().bytes();
+        self.cached_bytes -= kept.block.class().bytes();
         Some(kept.block)
     }
 
@@ -208,22 +224,40 @@ impl Pool {
 
     fn keep(&mut self, block: Block) {
         self.clock += 1;
-        self.kept_bytes += block.class().bytes();
+        self.cached_bytes += block.class().bytes();
         let index = block.class().index();
         self.kept[index].push_back(Kept { block, freed: self.clock });
     }
 
-    /// How many kept bytes are too many once `more` have become live.
+    fn config(&mut self) -> MemoryConfig {
+        *self.config.get_or_insert_with(from_environment)
+    }
+
+    /// The live bytes once `more` have become live.
+    fn live_with(&self, more: usize) -> usize {
+        (self.live_bytes.max(0) as usize).saturating_add(more)
+    }
+
+    fn is_within_limit(&mut self, more: usize) -> bool {
+        let live = self.live_with(more);
+        self.config().limit.is_none_or(|limit| live <= limit)
+    }
+
+    /// The cached bytes beyond the strategy and the limit, once `more` bytes have become live.
     fn excess(&mut self, more: usize) -> usize {
-        let live = (self.live_bytes.max(0) as usize).saturating_add(more);
-        let allowed = match *self.limit.get_or_insert_with(Limit::from_environment) {
-            Limit::Bytes(bytes) => bytes,
-            Limit::Peak => {
+        let live = self.live_with(more);
+        let config = self.config();
+        let by_strategy = match config.cache {
+            CacheStrategy::Automatic => {
                 let peak = self.peak_bytes.max(live);
                 peak.saturating_add(peak / 4).saturating_add(SLACK).saturating_sub(live)
             }
+            CacheStrategy::Unlimited => usize::MAX,
+            CacheStrategy::AtMost(bytes) => bytes,
+            CacheStrategy::Disabled => 0,
         };
-        self.kept_bytes.saturating_sub(allowed)
+        let by_limit = config.limit.map_or(usize::MAX, |limit| limit.saturating_sub(live));
+        self.cached_bytes.saturating_sub(by_strategy.min(by_limit))
     }
 
     /// Removes the least recently freed blocks until the limit holds again with `more` live bytes. The caller drops
@@ -234,7 +268,7 @@ impl Pool {
             let fronts = self.kept.iter_mut().filter(|list| !list.is_empty());
             let Some(list) = fronts.min_by_key(|list| list.front().map(|kept| kept.freed)) else { break };
             let Some(kept) = list.pop_front() else { break };
-            self.kept_bytes -= kept.block.class().bytes();
+            self.cached_bytes -= kept.block.class().bytes();
             out.push(kept.block);
         }
         out
@@ -250,8 +284,8 @@ mod tests {
     }
 
     /// A pool of its own, beside the process's.
-    fn pool(limit: Limit) -> Pool {
-        Pool { limit: Some(limit), ..Pool::new() }
+    fn pool(cache: CacheStrategy) -> Pool {
+        Pool { config: Some(MemoryConfig::new().with_cache(cache)), ..Pool::new() }
     }
 
     fn fresh(pool: &mut Pool, len: usize) -> Block {
@@ -268,19 +302,19 @@ mod tests {
 
     #[test]
     fn a_freed_block_is_handed_out_again_last_in_first_out() {
-        let mut pool = pool(Limit::Bytes(usize::MAX));
+        let mut pool = pool(CacheStrategy::Unlimited);
         let (a, b) = (fresh(&mut pool, 10_000), fresh(&mut pool, 10_000));
         let (first, second) = (a.start(), b.start());
         assert_eq!((free(&mut pool, a), free(&mut pool, b)), (0, 0));
         assert_eq!(pool.reuse(class(10_000), CLOSE).unwrap().start(), second);
         assert_eq!(pool.reuse(class(9_900), CLOSE).unwrap().start(), first);
         assert!(pool.reuse(class(10_000), CLOSE).is_none());
-        assert_eq!(pool.kept_bytes, 0);
+        assert_eq!(pool.cached_bytes, 0);
     }
 
     #[test]
     fn a_block_up_to_a_quarter_larger_will_do() {
-        let mut pool = pool(Limit::Bytes(usize::MAX));
+        let mut pool = pool(CacheStrategy::Unlimited);
         let block = fresh(&mut pool, 1 << 16);
         free(&mut pool, block);
         assert!(pool.reuse(class((1 << 16) * 3 / 4), CLOSE).is_none());
@@ -290,28 +324,47 @@ mod tests {
 
     #[test]
     fn the_limit_drops_what_lies_longest() {
-        let mut pool = pool(Limit::Bytes(3 * 8192));
+        let mut pool = pool(CacheStrategy::AtMost(3 * 8192));
         let blocks: Vec<Block> = [8192, 16384, 8192].map(|len| fresh(&mut pool, len)).into();
         let dropped: Vec<usize> = blocks.into_iter().map(|block| free(&mut pool, block)).collect();
         assert_eq!(dropped, [0, 0, 1]);
-        assert_eq!(pool.kept_bytes, 3 * 8192);
+        assert_eq!(pool.cached_bytes, 3 * 8192);
         let large = fresh(&mut pool, 1 << 20);
         assert_eq!(free(&mut pool, large), 3, "a block that alone is over the limit goes with all before it");
-        assert_eq!(pool.kept_bytes, 0);
+        assert_eq!(pool.cached_bytes, 0);
     }
 
     #[test]
     fn by_default_the_footprint_stays_near_the_peak() {
-        let mut pool = pool(Limit::Peak);
+        let mut pool = pool(CacheStrategy::Automatic);
         let peak = 256 << 20;
         pool.live_bytes = peak as isize;
         pool.note_peak();
-        pool.kept_bytes = peak / 4 + SLACK;
+        pool.cached_bytes = peak / 4 + SLACK;
         assert_eq!(pool.excess(0), 0);
-        pool.kept_bytes += 4096;
+        pool.cached_bytes += 4096;
         assert_eq!(pool.excess(0), 4096);
         // A new peak allows more.
         assert_eq!(pool.excess(4 * 4096), 0);
-        pool.kept_bytes = 0;
+        pool.cached_bytes = 0;
+    }
+    #[test]
+    fn a_disabled_cache_releases_every_block() {
+        let mut pool = pool(CacheStrategy::Disabled);
+        let block = fresh(&mut pool, 10_000);
+        assert_eq!(free(&mut pool, block), 1);
+        assert_eq!(pool.cached_bytes, 0);
+    }
+
+    #[test]
+    fn the_limit_counts_live_and_cached_bytes() {
+        let mut pool = pool(CacheStrategy::Unlimited);
+        pool.config = Some(MemoryConfig::new().with_limit(4 * 8192));
+        let (a, b) = (fresh(&mut pool, 8192), fresh(&mut pool, 16384));
+        assert!(pool.is_within_limit(8192) && !pool.is_within_limit(8193));
+        assert_eq!(free(&mut pool, b), 0);
+        assert_eq!(pool.excess(8192), 0, "24 KiB are in use, and 8 more fit");
+        assert_eq!(pool.make_room(16384).len(), 1, "the cached block is released for a new one");
+        free(&mut pool, a);
     }
 }

@@ -227,6 +227,9 @@ impl Cache {
             add(&self.counters.reuses, 1);
             return Some(block);
         }
+        if !pool::admits(class.bytes()) {
+            return None;
+        }
         let block = Block::new(class).or_else(|| {
             pool::trim();
             Block::new(class)

@@ -7,7 +7,7 @@ use kiln::{
     Autocast, Autodiff, Backend, Cpu, CpuDevice, Cuda, CudaDevice, DType, DeviceKey, Stack, Tensor,
     TensorData, module, with_fusion,
 };
-use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig, Traced};
+use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, Traced};
 use std::sync::{Arc, LazyLock};
 
 /// A GPU that is not there, with libraries.
@@ -19,7 +19,7 @@ struct DryDevice;
 
 static DRY: LazyLock<Arc<Gpu<DryDriver>>> = LazyLock::new(|| {
     let driver = DryDriver::new(DeviceInfo::absent("epilogues"), |_| Ok(Vec::new())).with_libraries();
-    Arc::new(Gpu::new(driver, MemoryConfig::default()))
+    Arc::new(Gpu::new(driver, kiln_ir::MemoryConfig::new()))
 });
 
 impl Backend for Dry {

@@ -3,7 +3,7 @@
 use crate::data;
 use crate::driver::{Host, Multiplies};
 use crate::orders::{fused, read, run_region};
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::{
     DType, Engine, FusedOp, Operand, Pattern, Program, Recorder, Scalar, Shape, TensorData, TensorType,
     Value, Var, block_on,
@@ -22,7 +22,7 @@ fn engines() -> MutexGuard<'static, Engines> {
         let kinds = [Multiplies::Never, Multiplies::Plain, Multiplies::Finished];
         let open = |kind| {
             let driver = Host::open()?.multiplying(kind);
-            Some((kind, Gpu::new(driver, MemoryConfig::default())))
+            Some((kind, Gpu::new(driver, kiln_ir::MemoryConfig::new())))
         };
         Mutex::new(kinds.into_iter().filter_map(open).collect())
     });

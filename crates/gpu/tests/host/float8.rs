@@ -1,7 +1,7 @@
 //! Products of 8-bit floats by a library that takes them as cuBLASLt does: made such, whatever they are.
 
 use crate::driver::{Host, Multiplies};
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::{Axes, DType, Engine, Float8, Op, SliceAxis, TensorData, TensorType, Var, block_on};
 use kiln_reference::Reference;
 use kiln_suite::case::Fill;
@@ -31,7 +31,7 @@ fn product(engine: &dyn Engine, sizes: [usize; 4], formats: [Float8; 2], turned:
 fn a_library_multiplies_bytes_of_any_size_and_layout() {
     use Float8::{E4M3, E5M2};
     let Some(driver) = Host::open() else { return };
-    let gpu = Gpu::new(driver.multiplying(Multiplies::Finished), MemoryConfig::default());
+    let gpu = Gpu::new(driver.multiplying(Multiplies::Finished), kiln_ir::MemoryConfig::new());
     let reference = Reference::new();
     gpu.trace(true);
     for sizes in [[1, 4, 16, 16], [1, 1, 32, 48], [2, 17, 19, 23], [3, 5, 48, 7]] {

@@ -2,7 +2,7 @@
 
 use crate::driver::Host;
 use crate::{FLOATS, check, data, host, run};
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::{DType, Engine, FftKind, Op, TensorData};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
@@ -70,7 +70,7 @@ fn transforms_of_long_lines() {
 #[test]
 fn transforms_by_a_library() {
     let Some(driver) = Host::open() else { return };
-    let host = Gpu::new(driver.transforming(), MemoryConfig::default());
+    let host = Gpu::new(driver.transforming(), kiln_ir::MemoryConfig::new());
     for dtype in [DType::F32, DType::F64] {
         for points in [37, 2 * 509, 6000] {
             for (op, inputs) in transforms(points, [5, 1], dtype) {

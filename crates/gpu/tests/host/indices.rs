@@ -3,7 +3,7 @@
 use crate::check;
 use crate::driver::Host;
 use crate::orders::fused;
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::{
     DType, Engine, Op, Operand, Program, Recorder, Reduction, TensorData, TensorType, UpdateMode, Value, Var,
     block_on,
@@ -12,7 +12,7 @@ use kiln_reference::Reference;
 use kiln_suite::case::Tolerance;
 
 fn engine() -> Option<Gpu<Host>> {
-    Some(Gpu::new(Host::open()?, MemoryConfig::default()))
+    Some(Gpu::new(Host::open()?, kiln_ir::MemoryConfig::new()))
 }
 
 /// The elements, or the message.

@@ -1,7 +1,7 @@
 //! Horizontal fusion: launches of one elementwise kernel over different tensors become one.
 
 use crate::{FLOATS, data, driver::Host};
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::{DType, Engine, TensorData, Var, block_on};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
@@ -25,7 +25,7 @@ fn trained(engine: &dyn Engine, parameters: &[TensorData], gradients: &[TensorDa
 #[test]
 fn updates_of_many_parameters_are_those_of_each() {
     let Some(host) = Host::open() else { return };
-    let host = Gpu::new(host, MemoryConfig::default());
+    let host = Gpu::new(host, kiln_ir::MemoryConfig::new());
     for (dtype, lengths) in FLOATS.into_iter().flat_map(|dtype| LENGTHS.map(|lengths| (dtype, lengths))) {
         for count in [4, 9, 40] {
             let list = || -> Vec<TensorData> {
@@ -54,7 +54,7 @@ fn updates_of_many_parameters_are_those_of_each() {
 #[test]
 fn chains_run_one_after_the_other() {
     let Some(host) = Host::open() else { return };
-    let host = Gpu::new(host, MemoryConfig::default());
+    let host = Gpu::new(host, kiln_ir::MemoryConfig::new());
     let mut x = Var::new(&host, host.write(TensorData::from([1.0f32, -3.0])));
     for _ in 0..20 {
         x = &x * x.scalar(2.0);

@@ -18,7 +18,7 @@ mod slim;
 mod taken;
 
 use driver::Host;
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::{
     Axes, ConvPass, ConvSpec, DType, Engine, Extremum, Memory, Op, Operand, OperandType, Operands, PoolKind,
     PoolSpec, RandomKind, Reduction, ResizeMode, Scalar, TensorData, TensorType, UpdateMode, Value, Var,
@@ -41,7 +41,7 @@ fn host() -> Option<Arc<Gpu<Host>>> {
         if driver.is_none() {
             println!("kernels are neither compiled nor run: there is no g++");
         }
-        driver.map(|driver| Arc::new(Gpu::new(driver, MemoryConfig::default())))
+        driver.map(|driver| Arc::new(Gpu::new(driver, kiln_ir::MemoryConfig::new())))
     };
     ENGINE.get_or_init(open).clone()
 }
@@ -111,7 +111,7 @@ fn random_numbers_are_those_of_the_reference() {
 #[test]
 fn an_index_out_of_range_spoils_what_is_empty() {
     let Some(driver) = Host::open() else { return };
-    let host = Gpu::new(driver, MemoryConfig::default());
+    let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let reference = Reference::new();
     let bodies: [for<'e> fn(&Var<'e>) -> Var<'e>; 7] = [
         |x| none(x).exp(),
@@ -142,7 +142,7 @@ fn an_index_out_of_range_spoils_what_is_empty() {
 #[test]
 fn an_index_out_of_range_is_an_error_though_nothing_is_moved() {
     let Some(driver) = Host::open() else { return };
-    let host = Gpu::new(driver, MemoryConfig::default());
+    let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let reference = Reference::new();
     let put = |mode| Op::Put { axis: 0, mode };
     let ops = [
@@ -257,7 +257,7 @@ fn bytes_are_sorted_by_counting() {
         check(&op, &[data(&[3000], dtype, fill)], Tolerance::Exact);
     }
     let Some(driver) = Host::open() else { return };
-    let (host, length) = (Gpu::new(driver, MemoryConfig::default()), (2 << 20) + 5000);
+    let (host, length) = (Gpu::new(driver, kiln_ir::MemoryConfig::new()), (2 << 20) + 5000);
     let bytes: Vec<u8> = (0..length).map(|i: usize| (i * i / 7) as u8).collect();
     let mut expected: Vec<usize> = (0..length).collect();
     expected.sort_by_key(|&i| bytes[i]);

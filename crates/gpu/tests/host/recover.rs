@@ -1,7 +1,7 @@
 //! `Op::Recover`: values without their deferred bounds-check flags, and the validity flag.
 
 use crate::driver::Host;
-use kiln_gpu::{Gpu, MemoryConfig};
+use kiln_gpu::Gpu;
 use kiln_ir::{Engine, IndexUser, Op, Operands, TensorData, Var, block_on};
 
 fn write<'e>(engine: &'e dyn Engine, data: TensorData) -> Var<'e> {
@@ -24,7 +24,7 @@ fn numbers(engine: &dyn Engine, var: &Var<'_>) -> Vec<f32> {
 #[test]
 fn an_index_out_of_range_becomes_a_flag_and_old_values_are_selected() {
     let Some(driver) = Host::open() else { return };
-    let host = Gpu::new(driver, MemoryConfig::default());
+    let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let engine: &dyn Engine = &host;
     let x = write(engine, TensorData::new(vec![1.0f32, 2.0, 3.0], [3]).unwrap());
     let old = x.clone() * 10.0;
@@ -57,7 +57,7 @@ fn an_index_out_of_range_becomes_a_flag_and_old_values_are_selected() {
 #[test]
 fn what_is_known_without_waiting_is_said() {
     let Some(driver) = Host::open() else { return };
-    let host = Gpu::new(driver, MemoryConfig::default());
+    let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let engine: &dyn Engine = &host;
     let x = write(engine, TensorData::new(vec![1.0f32, 2.0, 3.0], [3]).unwrap());
     let taken = x.take(0, &list(engine, &[2, 0]));
@@ -71,7 +71,7 @@ fn what_is_known_without_waiting_is_said() {
 #[test]
 fn an_index_is_checked_in_the_name_of_its_user() {
     let Some(driver) = Host::open() else { return };
-    let host = Gpu::new(driver, MemoryConfig::default());
+    let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let engine: &dyn Engine = &host;
     let x = write(engine, TensorData::new(vec![1.0f32, 2.0, 3.0], [3]).unwrap());
     for &user in IndexUser::ALL {

@@ -3,7 +3,7 @@
 use crate::data;
 use crate::driver::Host;
 use crate::orders::{fused, read};
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
 use kiln_ir::{DType, Engine, Memory, Operand, Program, Recorder, TensorData, TensorType, Value, Var};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
@@ -40,7 +40,7 @@ fn check(expected: &[TensorData], engine: &Gpu<Host>, found: impl IntoIterator<I
 }
 
 fn engine() -> Option<Gpu<Host>> {
-    Some(Gpu::new(Host::open()?, MemoryConfig::default()))
+    Some(Gpu::new(Host::open()?, kiln_ir::MemoryConfig::new()))
 }
 
 const SINGLE: [DType; 3] = [DType::F32; 3];
@@ -106,7 +106,7 @@ fn what_is_read_elsewhere_too_is_not_overwritten() {
 fn steps_that_repeat_come_to_use_the_same_memory() {
     const LAYERS: usize = 8;
     let dry = DryDriver::new(DeviceInfo::absent("dry"), |_| Ok(Vec::new())).with_libraries();
-    let engine = Gpu::new(dry, MemoryConfig::default());
+    let engine = Gpu::new(dry, kiln_ir::MemoryConfig::new());
     let program = update(SINGLE, &[1000]);
     let mut layers: Vec<Vec<Value>> = (0..LAYERS).map(|_| inputs(&engine, &program).split_off(1)).collect();
     let step = |layers: &mut Vec<Vec<Value>>| {

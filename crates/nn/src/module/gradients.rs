@@ -4,6 +4,7 @@ use super::{Module, NamedTensors, ParamId, visitors};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use core::fmt;
+use kiln_ir::Binary;
 use kiln_tensor::{AnyTensor, Backend, Error, Gradients, Result, Tensor};
 
 /// The gradients of a module's parameters, by their ids: the input of an optimizer.
@@ -62,6 +63,43 @@ impl GradientsParams {
         }
     }
 
+    /// Adds the gradients of another backward pass: gradient accumulation, for batches larger than the memory of the
+    /// device. A parameter without a gradient gets the other's. The sum over `n` passes is the gradient of a mean if each
+    /// loss was divided by `n`.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{GradientsParams, Linear, LinearConfig};
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
+    /// let mut total = GradientsParams::new();
+    /// for rows in [[[1.0, 2.0]], [[3.0, 4.0]]] {
+    ///     let loss = model.forward(Tensor::from(rows)).sum() / 2;
+    ///     total.accumulate(GradientsParams::from_grads(loss.backward(), &model))?;
+    /// }
+    /// let weight = total.tensor::<Flex, 2>(model.weight.id()).unwrap();
+    /// assert_eq!(weight.to_vec::<f32>(), [2.0, 3.0]);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When two gradients of one parameter differ in shape, dtype or device. Gradients before it are then added.
+    pub fn accumulate(&mut self, other: GradientsParams) -> Result<()> {
+        for (id, gradient) in other {
+            if let Some(total) = self.gradients.get(&id) {
+                check_alike(total, &gradient)?;
+            }
+            // Taken out, so that the sum can be written into its memory.
+            let total = match self.gradients.remove(&id) {
+                Some(total) => total.binary(Binary::Add, gradient)?,
+                None => gradient,
+            };
+            self.gradients.insert(id, total);
+        }
+        Ok(())
+    }
+
     /// The gradient of a parameter.
     pub fn get(&self, id: ParamId) -> Option<&AnyTensor> {
         self.gradients.get(&id)
@@ -106,6 +144,21 @@ impl GradientsParams {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (ParamId, &mut AnyTensor)> {
         self.gradients.iter_mut().map(|(&id, gradient)| (id, gradient))
     }
+}
+
+fn check_alike(total: &AnyTensor, gradient: &AnyTensor) -> Result<()> {
+    let differ = |what: &str, total: &dyn fmt::Display, gradient: &dyn fmt::Display| {
+        let problem = format!("two gradients of one parameter differ in {what}: {total} and {gradient}");
+        Err(Error::type_error("accumulate", problem, &[])
+            .hint("accumulate gradients of one module that was not changed or moved in between"))
+    };
+    if total.ty() != gradient.ty() {
+        return differ("type", &total.ty(), &gradient.ty());
+    }
+    if total.stack().domain() != gradient.stack().domain() {
+        return differ("device", &total.stack().device_name(), &gradient.stack().device_name());
+    }
+    Ok(())
 }
 
 impl IntoIterator for GradientsParams {

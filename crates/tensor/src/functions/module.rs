@@ -16,6 +16,7 @@
 
 mod attention;
 mod conv;
+mod custom_gradient;
 mod embedding;
 mod image;
 mod norm;
@@ -27,6 +28,7 @@ pub use crate::any::{
 };
 pub use attention::*;
 pub use conv::*;
+pub use custom_gradient::custom_gradient;
 pub use embedding::*;
 pub use image::*;
 pub use kiln_ir::{ConvOptions, ConvSpec, PoolOptions, Pooling};
