@@ -1,23 +1,22 @@
 //! Automatic differentiation, as layers around any engine: reverse mode ([`Autodiff`]) and forward mode ([`Forward`]).
 //!
-//! [`Autodiff`] is an [`Engine`](kiln_ir::Engine) that wraps another one. Values that need no gradient are the inner
-//! engine's own and pass through untouched. [`Autodiff::require_grad`] makes a *leaf*; the results of float ops on
-//! tracked values are tracked too: each carries a node with the op, its parents, and the values that the op's
-//! rule of differentiation ([`kiln_ir::vjp`](mod@kiln_ir::vjp)) will read. The tape is this graph of nodes. It is
-//! owned by the values and freed with them; there is no global state.
+//! [`Autodiff`] is an [`Engine`](kiln_ir::Engine) that wraps another one. Values that need no gradient are values of
+//! the inner engine. [`Autodiff::require_grad`] creates a *leaf*. Results of float ops on tracked values are tracked:
+//! each has a node with the op, its parents, and the values saved for the gradient rule
+//! ([`kiln_ir::vjp`](mod@kiln_ir::vjp)). The tape is this graph of nodes. It is owned by the values and freed with
+//! them; there is no global state.
 //!
 //! * [`Autodiff::backward`] walks the graph from the newest node to the oldest and returns [`Gradients`];
 //!   [`Autodiff::backward_owned`] frees the tape on the way.
-//! * [`Checkpointing`] trades memory for time on its own, [`Autodiff::checkpoint`] for a chosen block.
+//! * [`Checkpointing`] is automatic activation checkpointing, [`Autodiff::checkpoint`] checkpoints a block.
 //! * [`Autodiff::no_grad`] pauses the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.
-//! * A tracked value that moves to an engine under another layer ([`Engine::import`](kiln_ir::Engine::import)) stays tracked: a node
-//!   of its own leads from the tape of the new layer to that of the old one. A backward pass computes the gradients of each
-//!   part of the tape on the engine that recorded it, and moves them where the values moved; the gradient of a leaf is a value of
-//!   the leaf's inner engine.
-//! * [`Forward`] carries directional derivatives beside the values, without a tape.
+//! * A tracked value that moves to an engine under another layer ([`Engine::import`](kiln_ir::Engine::import)) stays
+//!   tracked: a node connects the tapes of both layers. A backward pass computes gradients on the engine that recorded
+//!   that part of the tape, and transfers them between engines. The gradient of a leaf is on the leaf's inner engine.
+//! * [`Forward`] computes directional derivatives (JVPs) with the values, without a tape.
 //!
-//! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: derivatives
-//! of any order come from stacking layers.
+//! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: stacked layers
+//! compute derivatives of any order.
 //!
 //! ```
 //! use kiln_autodiff::{Autodiff, Checkpointing};

@@ -1,12 +1,12 @@
 //! Datasets and data loading.
 //!
-//! - A [`Dataset`] is a numbered list of items: [`InMemoryDataset`] holds a `Vec`, [`vision::MnistDataset`]
-//!   the digits of MNIST. Transforms wrap one dataset in another: [`MapDataset`], [`SubsetDataset`] and
+//! - A [`Dataset`] is an indexed collection of items: [`InMemoryDataset`] holds a `Vec`, [`vision::MnistDataset`]
+//!   the digits of MNIST. Transforms wrap a dataset: [`MapDataset`], [`SubsetDataset`] and
 //!   [`split`], [`split_consecutive`], [`ShuffledDataset`], [`WindowsDataset`], [`ConcatDataset`], [`SamplerDataset`].
-//! - A [`Batcher`] turns a `Vec` of items into the input of a model, usually tensors. This crate knows
-//!   nothing about tensors.
-//! - A [`DataLoader`] walks a dataset in batches: shuffled by a seed, made ahead of time by worker threads,
-//!   and in the same order whatever the number of workers.
+//! - A [`Batcher`] turns a `Vec` of items into the input of a model, usually tensors. This crate does
+//!   not depend on tensors.
+//! - A [`DataLoader`] iterates over a dataset in batches: shuffled by a seed, prefetched by worker threads, in an order
+//!   that does not depend on the number of workers.
 //!
 //! ```
 //! use kiln_data::{DataError, DataLoaderBuilder, InMemoryDataset};

@@ -1,12 +1,12 @@
 //! Tensors shared with other frameworks in one process, through [DLPack](https://dmlc.github.io/dlpack/latest/).
 //!
-//! A framework that shares a tensor makes a C struct: where the elements are, their type, shape and strides, and a
-//! function that frees it all. The one that takes it calls that function when it is done. PyTorch, NumPy, JAX, CuPy and
-//! TensorFlow speak it. [`Managed`] owns such a struct, in either of its forms:
+//! The producer of a tensor exports a C struct: data pointer, dtype, shape, strides and a deleter. The consumer calls
+//! the deleter when it is done. PyTorch, NumPy, JAX, CuPy and TensorFlow support DLPack. [`Managed`] owns such a
+//! struct, in either of its forms:
 //!
-//! * [`DLManagedTensorVersioned`], since DLPack 1.0 (in Python, a capsule called `dltensor_versioned`), can say that a
-//!   tensor is read-only;
-//! * [`DLManagedTensor`], the one before (`dltensor`).
+//! * [`DLManagedTensorVersioned`], since DLPack 1.0 (in Python, a capsule called `dltensor_versioned`), can mark a
+//!   tensor read-only;
+//! * [`DLManagedTensor`], the older form (`dltensor`).
 //!
 //! ```
 //! use kiln_backends::{Device, Flex};
@@ -26,9 +26,8 @@
 //! # Ok::<(), kiln_tensor::Error>(())
 //! ```
 //!
-//! Sharing copies nothing: the struct points at Kiln's own memory and keeps it alive. Taking copies the elements once,
-//! since a Kiln tensor owns its memory. Only memory of the host is exchanged; a tensor on another device is an error that
-//! says so.
+//! An export copies nothing: the struct points to Kiln's memory and keeps it alive. An import copies the elements once,
+//! because a Kiln tensor owns its memory. Only host memory is exchanged; a tensor on another device is an error.
 //!
 //! The crate is `no_std` (with `alloc`). It uses `unsafe`, because it reads memory that another language wrote.
 #![no_std]

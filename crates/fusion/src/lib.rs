@@ -11,11 +11,12 @@
 //! 3. The plan runs on the engine below. A fused region holds a program that defines its semantics: an engine that does
 //!    not compile regions runs the program op by op.
 //!
-//! Liveness is determined when the plan is looked up: a value that was dropped before is never stored. A recording that
-//! begins like the previous ones is only compared with their plan op by op, and stored from the first difference.
+//! Liveness is determined when the plan is looked up: a value that was dropped before is never stored. A recording
+//! that begins like the previous ones is only compared with their plan op by op; ops are stored from the first
+//! difference on.
 //!
-//! Plans depend on the facts of the engine's [`Machine`](kiln_ir::Machine): how long rows may be, for instance, and how many
-//! tensors a kernel binds.
+//! Plans depend on the facts of the engine's [`Machine`](kiln_ir::Machine): for instance the longest row and the
+//! number of tensors that a kernel binds.
 //!
 //! An engine that computes asynchronously ([`Machine::asynchronous`](kiln_ir::Machine::asynchronous)) gets speculative
 //! execution of a predicted plan. A recording that begins like the previous ones then runs while the rest is recorded,

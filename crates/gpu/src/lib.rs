@@ -1,12 +1,12 @@
 //! One GPU engine over any vendor's [`Driver`].
 //!
 //! A vendor's crate implements [`Driver`]: memory, compiled programs, one in-order queue, and matmuls by the vendor's
-//! library. Everything else is here, once:
+//! library. This crate implements everything else:
 //!
 //! * **Memory** is [pooled](kiln_ir::MemoryConfig): the queue is in order, so a block may be reused as soon as no tensor holds
 //!   it. A training step after the first allocates nothing from the system.
-//! * **Tensors** are a block and a [`Layout`](kiln_ir::Layout): reshape, permute, broadcast, slice and windows only write
-//!   another layout.
+//! * **Tensors** are a block and a [`Layout`](kiln_ir::Layout): reshape, permute, broadcast, slice and windows only
+//!   change the layout.
 //! * **Kernels** are those of [`kiln_kernel`]: a fused region, and each op that has a form there, is printed as C++ for
 //!   its dtypes and strides and compiled for the device. Compiled kernels are kept in memory and on disk
 //!   (`KILN_CACHE_DIR`).
@@ -23,7 +23,7 @@
 //! of one kernel over other tensors are joined (horizontal fusion; `KILN_JOIN=off` disables it). A thread of the queue
 //! submits the work while the program continues.
 //!
-//! Errors never abort a program. Running out of memory, a compile error or an index out of range poisons the value, and
+//! Errors never abort a program. An exhausted memory, a compile error or an index out of range poisons the value, and
 //! reading it returns the error. Only the device knows whether an index was out of range: values carry a deferred
 //! bounds-check flag, which is checked at a read.
 #![deny(unsafe_code)]

@@ -1,21 +1,21 @@
-//! The contract that every part of Kiln shares: one list of operations, as data.
+//! Kiln's intermediate representation: a closed set of tensor operations, as data.
 //!
 //! An operation is a value of [`Op`]. It holds attributes only, never a tensor. Operands and results are each a
-//! [`Value`]: a [`TensorType`] (shape and dtype) plus a payload that only its engine understands. A machine is
-//! an [`Engine`] with one `match` over [`Op`]; a *layer* (autodiff, fusion, routing) is an engine around another.
+//! [`Value`]: a [`TensorType`] (shape and dtype) plus a payload that is opaque outside its engine. An [`Engine`]
+//! executes ops by one `match` over [`Op`]; a *layer* (autodiff, fusion) is an engine around another.
 //!
-//! A tour, in the order in which a program meets it:
+//! A tour, in the order of execution:
 //!
-//! * [`infer`](mod@infer) checks an op against its operands and computes the types of its results, before anything runs.
-//! * [`Engine::execute`] runs it. [`Engine::supports`] says which ops an engine runs natively; [`Expand`] wraps an engine and
-//!   rewrites all others in simpler ops by [`expand`]. It also runs custom ops, and groups of one member.
-//! * [`vjp`](mod@vjp) holds every rule of differentiation, written in ops, so gradients can be differentiated again.
+//! * [`infer`](mod@infer) checks an op against its operands and computes the types of its results, before anything
+//!   runs.
+//! * [`Engine::execute`] runs it. [`Engine::supports`] says which ops an engine runs natively; [`Expand`] wraps an
+//!   engine and rewrites all others in simpler ops by [`expand`]. It also runs custom ops, and groups of one member.
+//! * [`vjp`](mod@vjp) has the gradient rules, written in ops, so gradients can be differentiated again.
 //! * [`Program`] is a list of ops as data: [`Recorder`] captures one, [`text`] prints and parses it,
 //!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes,
 //!   [`reuse`](mod@reuse) says which operand a result may overwrite.
 //!
-//! The rules of differentiation and the expansions are written with [`Var`], which makes an expression of
-//! ops read as arithmetic:
+//! Gradient rules and expansions are written with [`Var`], which has operators for ops:
 //!
 //! ```
 //! use kiln_ir::{DType, Recorder, TensorType};

@@ -7,11 +7,11 @@
 //! A tour, from a program of ops to executable code:
 //!
 //! * [`Nest`] finds the loops of a region: it takes ops one by one, and matches their axes by splitting both sides
-//!   until they agree. An op whose axes do not match is refused and leaves the nest unchanged; a fusion layer so finds
-//!   the end of a region. Padded and concatenated operands are read in place: the load is guarded by a test of the
-//!   index ([`Compute::LoadWhere`]).
-//! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given the layouts of the operands. Axes that
-//!   every parameter crosses with matching strides are merged.
+//!   until they agree. An op whose axes do not match is rejected and leaves the nest unchanged, which tells a fusion
+//!   layer the end of a region. Padded and concatenated operands are read in place: the load is guarded by a test of
+//!   the index ([`Compute::LoadWhere`]).
+//! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given the layouts of the operands. Axes with
+//!   matching strides in every parameter are merged.
 //! * [`verify()`] checks the invariants of kernels, [`interpret()`] defines their semantics, [`Kernel::cost`] counts,
 //!   and [`text`] prints and parses them.
 //! * [`match_epilogue`] and [`match_quantized_matmul`] find the region patterns for which engines have one kernel; the

@@ -1,7 +1,7 @@
 //! Kiln: a tensor library and deep-learning framework.
 //!
-//! One dependency brings everything: [`Tensor`] and its [`Backend`]s, [`nn`] modules with derive macros, [`optim`]izers,
-//! [`data`] loaders, a [`train`]ing loop and a [`store`] for weights.
+//! This crate re-exports all parts: [`Tensor`] and its [`Backend`]s, modules with derive macros ([`nn`]), optimizers
+//! ([`optim`]), data loaders ([`data`]), a training loop ([`train`]) and files for weights ([`store`]).
 //!
 //! ```
 //! use kiln::{Autodiff, Cpu, Distribution, Tensor};
@@ -15,9 +15,9 @@
 //! assert_eq!(y.grad(&gradients).unwrap().dims(), [32, 32]);
 //! ```
 //!
-//! A backend is a zero-sized name for a stack of engines. [`Flex`] is the eager CPU engine; [`Autodiff<B>`](Autodiff)
-//! adds gradients to a backend and [`Autocast<B>`](Autocast) mixed precision; [`Dyn`] is chosen at run time by its [`Device`], and [`dynamic`] has the types
-//! without a backend parameter.
+//! A backend is a zero-sized type that names a stack of engines. [`Cpu`] is the CPU engine with fusion, [`Flex`] the
+//! same engine without it. [`Autodiff<B>`](Autodiff) adds gradients to a backend, [`Autocast<B>`](Autocast) mixed
+//! precision. [`Dyn`] is chosen at run time by its [`Device`]; [`dynamic`] has the types without a backend parameter.
 //!
 //! A model is a struct of modules:
 //!
@@ -46,11 +46,16 @@
 //! assert_eq!(model.num_parameters(), 4 * 8 + 8 + 8 * 3 + 3);
 //! ```
 //!
-//! Features: `std` and `threads` (default) for the operating system and several cores; `train` (default) for
-//! data, optimizers, training and storage; `linalg` for matrix decompositions; `progress` for progress bars; `download`
-//! lets datasets fetch missing files; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
-//! shared with other frameworks; `cuda` for `Cuda`, the backend of NVIDIA GPUs, which is built without CUDA and finds it at run
-//! time. NumPy's files are read and written by [`store`], in its module `numpy`.
+//! # Features
+//!
+//! * `std` and `threads` (default): the operating system and several cores.
+//! * `train` (default): data sets, optimizers, the training loop, safetensors and NumPy files.
+//! * `cuda`: the backend `Cuda` for NVIDIA GPUs. It builds without CUDA and loads it at run time.
+//! * `linalg`: matrix decompositions and solvers.
+//! * `ndarray`: conversions from and to the `ndarray` crate.
+//! * `dlpack`: tensors shared with other frameworks.
+//! * `progress`: progress bars in the training loop.
+//! * `download`: missing data sets are downloaded.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

@@ -1,12 +1,12 @@
 //! The derive macros of Kiln.
 //!
-//! * `#[derive(Module)]` makes a struct or enum of layers and parameters a module: its traversal, its place among
-//!   the modules of a backend, its copy for inference, and the layer table as `Display`.
-//! * `#[derive(Config)]` makes a struct or enum of settings a configuration: constructor, builder methods, and JSON.
+//! * `#[derive(Module)]` for a struct or enum of layers and parameters: traversal (`Module`), `BackendModule`,
+//!   `ModuleOn` and the layer table (`Display`).
+//! * `#[derive(Config)]` for a struct or enum of settings: constructor, builder methods, and JSON.
 //!
-//! Both are re-exported where their traits live, in `kiln::nn` (and `kiln_nn`); see there for examples. The code they
-//! write names that crate: `::kiln::nn` where the package depends on `kiln`, else `::kiln_nn` where it depends on
-//! `kiln-nn`. If the crate has another name, give it by `#[module(crate = path)]` and `#[config(crate = path)]`.
+//! Both are re-exported where their traits live, in `kiln::nn` (and `kiln_nn`); see there for examples. The generated
+//! code names that crate: `::kiln::nn` where the package depends on `kiln`, else `::kiln_nn` where it depends on
+//! `kiln-nn`. If the crate has another name, set it by `#[module(crate = path)]` and `#[config(crate = path)]`.
 #![forbid(unsafe_code)]
 
 mod config;

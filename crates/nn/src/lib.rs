@@ -1,7 +1,7 @@
 //! Neural networks: the module trait, layers, initialisers and losses.
 //!
-//! A network is a struct that derives [`Module`](macro@Module). Its fields are layers, and it has a `forward` method
-//! of whatever signature suits it:
+//! A network is a struct that derives [`Module`](macro@Module). Its fields are layers. Its `forward` method may have
+//! any signature:
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -44,9 +44,9 @@
 //! * Each layer has a configuration, made by [`Config`](macro@Config), with PyTorch's defaults:
 //!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
 //!   layouts.
-//! * Layers default to the backend chosen at run time: `Linear` is `Linear<Dyn>`.
-//! * Training mode (dropout, the statistics of batch normalisation) follows the backend: it is on where
-//!   there is automatic differentiation, and off on the backend below, where [`AutodiffModule::valid`] leads.
+//! * The default backend of layers is chosen at run time: `Linear` is `Linear<Dyn>`.
+//! * Training mode (dropout, the statistics of batch normalisation) follows the backend: it is on with automatic
+//!   differentiation, and off on the inner backend, to which [`AutodiffModule::valid`] moves the module.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

@@ -28,13 +28,13 @@
 //! # Ok::<(), kiln_optim::OptimError>(())
 //! ```
 //!
-//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`], which knows one
-//!   parameter, in a [`PerParameter`], which knows the module: own rules need no more than an `UpdateRule`.
-//! * [`ParameterGroup`]s give some parameters a learning rate and weight decay of their own.
+//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`] for one
+//!   parameter; [`PerParameter`] applies it to a module. A custom optimizer implements only `UpdateRule`.
+//! * [`ParameterGroup`]s set the learning rate and weight decay of some parameters.
 //! * [`GradientsAccumulator`] adds the gradients of several batches.
-//! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
-//! * [`LossScaler`] keeps gradients of 16 bits from vanishing.
-//! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names: save it to resume exactly.
+//! * [`GradientClipping`] clips gradients in the optimizer; [`clip_grad_norm`] is the free function.
+//! * [`LossScaler`] prevents underflow of 16-bit gradients.
+//! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
 //! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, steps.
 //!
 //! Updates run below automatic differentiation and in place: a parameter's memory is reused for its next value,

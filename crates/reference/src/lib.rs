@@ -1,21 +1,21 @@
-//! The reference engine: naive implementations of every op of Kiln.
+//! The reference engine: a naive implementation of every op of Kiln.
 //!
-//! [`Reference`] is the executable definition of each [`Op`](kiln_ir::Op). It is written for readability, and other
-//! engines are tested against it. It is slow: no strides, no blocking, no threads, no memory reuse.
+//! [`Reference`] is the executable definition of each [`Op`](kiln_ir::Op). Other engines are tested against it.
+//! It is not optimised: no strides, no blocking, no threads, no reuse of memory.
 //!
 //! Rules for every op:
 //!
-//! * A tensor is a dense, row-major [`TensorData`](kiln_ir::TensorData). Views copy, bit for bit.
-//! * Numbers are computed in `f64` (floats) or in wrapping 128-bit integers (integers and `bool`), for every dtype, and
-//!   are rounded once, to nearest even, or wrapped once, when the result is stored.
+//! * A tensor is a dense, row-major [`TensorData`](kiln_ir::TensorData). Views copy bitwise.
+//! * Floats are computed in `f64`, integers and `bool` in wrapping 128-bit integers. The stored result is rounded
+//!   once, to nearest even, or wrapped once.
 //! * Invalid data, such as an index out of range, returns [poisoned](kiln_ir::Value::poisoned) results. Poison
 //!   propagates, and reading it returns the error.
 //!
-//! A tour: `engine` holds the one match over ops; `call` an op with its operands; `numbers` the two kinds of numbers; `places` the arithmetic of
-//! positions. Then follows one module for each group of ops: `elementwise`, `random`, `view`, `reduce`, `order`, `index`,
-//! `contraction`, `pool`, `normal` (softmax, norms), `attention`, `signal` (resizing, Fourier), and `quantize`.
-//! Custom ops and collectives are left to [`Expand`](kiln_ir::Expand). For tests of layers, `limited` restricts an engine to some of
-//! its ops.
+//! A tour: `engine` has the match over ops, `call` an op with its operands, `numbers` the two kinds of numbers,
+//! `places` the index arithmetic. Then there is one module for each group of ops: `elementwise`, `random`, `view`,
+//! `reduce`, `order`, `index`, `contraction`, `pool`, `normal` (softmax, norms), `attention`, `signal` (resizing,
+//! Fourier), and `quantize`. [`Expand`](kiln_ir::Expand) runs custom ops and collectives. For tests of layers,
+//! `limited` restricts an engine to some of its ops.
 //!
 //! ```
 //! use kiln_ir::{Engine, Var, block_on};

@@ -1,7 +1,7 @@
-//! Weights, optimizer states and checkpoints in files.
+//! Files for weights, optimizer states and checkpoints.
 //!
-//! The format is [safetensors](https://huggingface.co/docs/safetensors): a list of names and types, then plain numbers.
-//! Parameters have the names and layouts of PyTorch, so files go both ways.
+//! The format is [safetensors](https://huggingface.co/docs/safetensors): a header with names and types, then the
+//! elements. Parameters have the names and layouts of PyTorch, so PyTorch can read the files and write them.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -26,17 +26,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`save_module`] and [`load_module`] for weights. Loading is strict: everything that does not fit is listed.
-//!   [`LoadOptions`] rename, cast, and leave out tensors.
+//! * [`save_module`] and [`load_module`] for weights. Loading is strict: the error lists all mismatches.
+//!   [`LoadOptions`] rename, cast and skip tensors.
 //! * [`save_optimizer`] and [`load_optimizer`] for optimizer states.
-//! * [`Checkpoint`] holds both, the place in training and the state of the random numbers, in a folder with checksums.
-//!   [`CheckpointWriter`] keeps a folder to one training.
+//! * [`Checkpoint`] stores both, the training position and the state of the random number generators, in a folder with
+//!   checksums. [`CheckpointWriter`] locks a folder for one training run.
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.
 //! * [`numpy`] for `.npy` and `.npz` files.
 //!
-//! A file is written beside its target and renamed: a half-written file never replaces a good one. Only plain files
-//! and checkpoints are replaced. Reading allocates no more than the file is long, and a damaged file is an error that
-//! names the file and the byte.
+//! Writes are atomic: a file is written beside its target and renamed. Only plain files and checkpoints are replaced.
+//! Reads allocate at most the length of the file. A damaged file is an error that names the file and the byte.
 #![forbid(unsafe_code)]
 
 pub mod atomic;

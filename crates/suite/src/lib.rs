@@ -3,14 +3,14 @@
 //! An engine is correct when it agrees with the [reference](kiln_reference::Reference), and the reference is correct
 //! when it agrees with PyTorch. A tour:
 //!
-//! * [`cases`] holds tables: every op on every dtype it takes, on edge shapes, as [`Case`](case::Case)s. [`coverage`] says
-//!   which variants and shapes must be in them; [`fill`] makes the numbers.
+//! * [`cases`] holds tables: every op on every dtype it accepts, on edge shapes, as [`Case`](case::Case)s. [`coverage`]
+//!   lists the required variants and shapes; [`fill`] generates the data.
 //! * [`check`] holds the checks of a case, as functions over any [`Engine`](kiln_ir::Engine):
 //!   [`check_value`](check::check_value) in each memory [`layout`], [`check_grad`](check::check_grad) with finite
 //!   differences, [`check_forward`](check::check_forward), [`check_vmap`](check::check_vmap),
 //!   [`check_expand`](check::check_expand).
 //! * [`engines`] lists the engines under test and their ignored cases; [`run`] runs tables against them;
-//!   [`support`] prints what an engine runs.
+//!   [`support`] prints the ops that an engine runs.
 //! * [`goldens`] reads `goldens/`: PyTorch's results for small inputs. The `README.md` there specifies the files.
 //! * [`accuracy`] measures elementary functions against tables of exact values.
 //! * The program `bench_core` measures the cost of one eager op, `bench_shapes` that of changing shapes; both print

@@ -1,10 +1,10 @@
-//! Batching: a function written for one example runs on many at once.
+//! Automatic batching: a function of one example runs on a batch.
 //!
-//! [`Vmap`] is an [`Engine`](kiln_ir::Engine) around another one. A *batched* value stands for one example: it has the
-//! type of one example, and holds a value of the inner engine with a batch axis in front. Each op has a batching rule:
+//! [`Vmap`] is an [`Engine`](kiln_ir::Engine) around another one. A *batched* value has the type of one example, and
+//! holds a value of the inner engine with a leading batch axis. Each op has a batching rule:
 //! one op (or few ops) on all examples at once. Only a custom op without expansion and random numbers with a key for
-//! each example loop over the examples. Values that are the same for all examples are the inner engine's own, and
-//! computing with them has no overhead.
+//! each example loop over the examples. Values that are the same for all examples are values of the inner engine,
+//! without overhead.
 //!
 //! * [`Vmap::batch`] and [`Vmap::unbatch`] enter and leave the batch. [`Vmap::scope`] sets the number of examples for
 //!   random ops, which have no operand to infer it from.
@@ -27,10 +27,10 @@
 //! # Ok::<(), kiln_ir::Error>(())
 //! ```
 //!
-//! Three operations have no rule: [`NonZero`](kiln_ir::Op::NonZero), whose shape would differ between examples, sending
-//! a batched value to another member of a group, and reading a batched value. Each returns an error that says so.
+//! Three operations have no batching rule and return an error: [`NonZero`](kiln_ir::Op::NonZero), whose shape would
+//! differ between examples, sends of a batched value to another member of a group, and reads of a batched value.
 //!
-//! The idea is that of [JAX's `vmap`](https://docs.jax.dev/en/latest/automatic-vectorization.html). The crate is `no_std`
+//! The transform is [JAX's `vmap`](https://docs.jax.dev/en/latest/automatic-vectorization.html). The crate is `no_std`
 //! (with `alloc`) and free of `unsafe`.
 #![no_std]
 #![forbid(unsafe_code)]
