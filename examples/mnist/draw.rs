@@ -1,8 +1,9 @@
-//! Digits in the terminal.
+//! Prints MNIST images in the terminal.
 
 use kiln::data::vision::MnistItem;
 
-/// Two rows of pixels per line, as half blocks in shades of grey; without colour, as characters of rising weight.
+/// Draws images side by side, two rows of pixels per line, with a caption each: as half blocks in shades of grey, or
+/// without `colour` as characters.
 pub(crate) fn draw(items: &[(MnistItem, usize)], colour: bool) -> String {
     let mut text = String::new();
     for row in 0..14 {
@@ -32,7 +33,7 @@ fn cell(top: u8, bottom: u8, colour: bool) -> String {
     ["·", "-", "+", "#"][weight.min(3)].to_string()
 }
 
-/// One of the 24 greys of a 256-colour terminal.
+/// One of the 24 greys of the 256-color palette.
 fn grey(pixel: u8) -> u8 {
     232 + (u16::from(pixel) * 23 / 255) as u8
 }

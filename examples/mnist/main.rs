@@ -66,8 +66,8 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Trains a network, from scratch or from where training was interrupted, and saves it; returns it below automatic
-/// differentiation. `None` where training was interrupted.
+/// Trains a network from scratch or from a checkpoint, and saves it. Returns the network without autodiff, or `None` if
+/// training was interrupted.
 fn train(
     options: &Options,
     device: &Device,
@@ -124,7 +124,7 @@ fn open_device(options: &Options) -> Result<Device> {
     })
 }
 
-/// Fails before training rather than after it.
+/// Checks that the output folder is writable, so that an error occurs before training.
 fn check_output(folder: &Path) -> Result<()> {
     let cannot = |error| format!("cannot write to the output folder {}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(cannot)?;
@@ -141,7 +141,7 @@ fn training_images(options: &Options) -> Result<SubsetDataset<MnistDataset>> {
     Ok(SubsetDataset::range(all, 0..count)?)
 }
 
-/// A linear rise over a tenth of the steps, then a cosine down to zero.
+/// Linear warm-up over a tenth of the steps, then cosine decay to zero.
 fn schedule(options: &Options, steps_per_epoch: u64) -> Result<Sequential> {
     let steps = (steps_per_epoch * options.epochs as u64).max(2);
     let rise = steps.div_ceil(10);

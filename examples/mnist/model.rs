@@ -1,4 +1,4 @@
-//! The network: two convolutions, two linear layers.
+//! The network (two convolutions, two linear layers) and its batches.
 
 use kiln::data::vision::{MnistDataset, MnistItem};
 use kiln::data::{Batcher, DataError};
@@ -9,21 +9,21 @@ use kiln::nn::{
 use kiln::train::{StepOutput, TrainStep, ValidStep};
 use kiln::{AutodiffBackend, Backend, Int, Tensor, TensorData, activation, loss};
 
-/// The sizes of the network.
+/// Hyperparameters of the network.
 #[derive(Config, Clone, Debug)]
 pub(crate) struct NetConfig {
-    /// Channels of the two convolutions.
+    /// Number of output channels of each convolution.
     #[config(default = [32, 64])]
     pub(crate) channels: [usize; 2],
-    /// Width of the hidden linear layer.
+    /// Number of output features of the hidden linear layer.
     #[config(default = 128)]
     pub(crate) hidden: usize,
-    /// Probability of dropping a hidden unit while training.
+    /// Dropout probability of hidden units.
     #[config(default = 0.25)]
     pub(crate) dropout: f64,
 }
 
-/// A convolutional network for digits of 28 × 28 pixels.
+/// A convolutional network for images of 28 × 28 pixels.
 #[derive(Module, Clone, Debug)]
 pub(crate) struct Net<B: Backend> {
     conv1: Conv2d<B>,
@@ -35,7 +35,7 @@ pub(crate) struct Net<B: Backend> {
 }
 
 impl NetConfig {
-    /// A network with fresh weights.
+    /// Creates a network with initial weights.
     pub(crate) fn init<B: Backend>(&self, device: &B::Device) -> Net<B> {
         let [first, second] = self.channels;
         Net {
@@ -50,7 +50,7 @@ impl NetConfig {
 }
 
 impl<B: Backend> Net<B> {
-    /// Logits of the ten digits, `[batch, 10]`, of images `[batch, 1, 28, 28]`.
+    /// Input images `[batch, 1, 28, 28]`; returns logits `[batch, 10]`.
     pub(crate) fn forward(&self, images: Tensor<B, 4>) -> Tensor<B, 2> {
         let x = self.pool.forward(activation::relu(self.conv1.forward(images)));
         let x = self.pool.forward(activation::relu(self.conv2.forward(x)));
@@ -81,19 +81,19 @@ impl<B: Backend> ValidStep<MnistBatch<B>> for Net<B> {
     }
 }
 
-/// Images and the digits they show.
+/// A batch of images and labels.
 #[derive(Clone, Debug)]
 pub(crate) struct MnistBatch<B: Backend> {
-    /// Normalised pixels, `[batch, 1, 28, 28]`.
+    /// Normalized pixels, `[batch, 1, 28, 28]`.
     pub(crate) images: Tensor<B, 4>,
-    /// Digits, `[batch]`.
+    /// Labels 0 to 9, `[batch]`.
     pub(crate) targets: Tensor<B, 1, Int>,
 }
 
-/// Makes batches on a device, with pixels normalised to mean 0 and variance 1.
+/// Batches items on a device. Pixels are normalized to mean 0 and variance 1.
 #[derive(Clone, Debug)]
 pub(crate) struct MnistBatcher<B: Backend> {
-    /// The device.
+    /// Device of the batches.
     pub(crate) device: B::Device,
 }
 

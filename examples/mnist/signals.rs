@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first ends training after the present step, a second ends the program at once.
+//! SIGINT (Ctrl-C) and SIGTERM: the first stops training after the current step, the second terminates the program.
 
 use kiln::train::Interrupter;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -7,11 +7,12 @@ use std::io::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// While it trains, the signals ask for an end; afterwards they end the program, as they do without it.
+/// The signal handlers. Until they are dropped, the first signal interrupts training. After that, a signal terminates
+/// the program.
 pub(crate) struct Signals(Arc<AtomicBool>);
 
 impl Signals {
-    /// Catches the signals from now on.
+    /// Registers the signal handlers.
     pub(crate) fn catch() -> Result<Signals> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {

@@ -1,26 +1,26 @@
-//! The payload of the engine's values.
+//! [`Array`], the payload of the engine's values.
 
 use crate::views::Places;
 use kiln::ir::number::Number;
 use kiln::ir::{Binary, Comparison, Reduction, Result, Scalar, TensorType, Unary};
 use kiln::{DType, Shape, TensorData};
 
-/// Elements in row-major order: `f32` as they are, all others as whole numbers.
+/// Elements in row-major order: `f32` as `f32`, all other dtypes as `i64`.
 #[derive(Clone, Debug)]
 pub enum Array {
-    /// Of `f32`.
+    /// Elements of `f32`.
     Real(Vec<f32>),
-    /// Of an integer dtype, or of `bool` as 0 and 1.
+    /// Elements of an integer dtype, or of `bool` as 0 and 1.
     Whole(Vec<i64>),
 }
 
-/// An element, and the number in which it is computed.
+/// An element type with its wider type for computation: `f32` with `f64`, `i64` with `i128`.
 pub(crate) trait Stored: Copy {
     type Number: Number;
 
     fn number(self) -> Self::Number;
 
-    /// The element nearest to a number; integers wrap.
+    /// Converts a number to the nearest element; integers wrap.
     fn from_number(number: Self::Number, dtype: DType) -> Self;
 }
 
@@ -53,7 +53,7 @@ impl Stored for i64 {
     }
 }
 
-/// Runs the same code on the elements of either kind, and wraps the result.
+/// Evaluates an expression for the elements of either variant, and wraps the result in the same variant.
 macro_rules! each {
     ($array:expr, $elements:ident => $result:expr) => {
         match $array {
@@ -127,7 +127,7 @@ impl Array {
         }
     }
 
-    /// The elements of `a` where this condition holds, otherwise those of `b`.
+    /// Elementwise selection with `self` as condition: elements of `a` where it is true, else of `b`.
     pub(crate) fn select(&self, a: &Array, b: &Array) -> Array {
         let Array::Whole(condition) = self else { unreachable!("inference asks for `bool`") };
         fn picked<T: Copy>(condition: &[i64], a: &[T], b: &[T]) -> Vec<T> {
@@ -146,7 +146,7 @@ impl Array {
         }
     }
 
-    /// The same bits as another dtype of the same size.
+    /// Reinterprets the bits as another dtype of the same size.
     pub(crate) fn bitcast(&self, dtype: DType) -> Array {
         match (self, dtype) {
             (Array::Real(x), DType::F32) => Array::Real(x.clone()),
@@ -162,7 +162,7 @@ impl Array {
         }
     }
 
-    /// The elements at these places.
+    /// Gathers the elements at the given indices. `shape` is the shape of the result.
     pub(crate) fn picked(&self, places: Places, shape: &Shape) -> Array {
         let places = places.of(shape);
         each!(self, x => places.iter().map(|place| x[*place]).collect())
@@ -194,7 +194,7 @@ impl Array {
         }
     }
 
-    /// Combines all elements that have one place in the result.
+    /// Reduces all elements with the same result index. `shape` is the operand's shape, `ty` the result's type.
     pub(crate) fn reduced(
         &self,
         reduction: Reduction,
@@ -214,7 +214,7 @@ impl Array {
         each!(self, x => totals(x, &places, reduction, ty))
     }
 
-    /// The indices of elements that are not zero, one row for each, and their number.
+    /// The multi-indices of nonzero elements, as rows of a `[count, rank]` array, and the count.
     pub(crate) fn nonzero(&self, shape: &Shape) -> (Array, usize) {
         let found: Vec<usize> = match self {
             Array::Real(x) => (0..x.len()).filter(|i| x[*i] != 0.0).collect(),
@@ -228,7 +228,7 @@ impl Array {
         (Array::Whole(rows.collect()), found.len())
     }
 
-    /// Matrix products over the last two axes of the result's shape; `depth` elements make one.
+    /// Batched matmul. `depth` is the length of the contracted dim, `shape` the shape of the result.
     pub(crate) fn matmul(&self, other: &Array, depth: usize, shape: &Shape) -> Array {
         let (Array::Real(a), Array::Real(b)) = (self, other) else { unreachable!("only `f32` is supported") };
         let (rows, columns) = (shape[shape.rank() - 2], shape[shape.rank() - 1]);

@@ -1,4 +1,4 @@
-//! The engine.
+//! The engine [`PlainEngine`] and its backend [`Plain`].
 
 use crate::array::{Array, Stored};
 use crate::views;
@@ -9,7 +9,8 @@ use kiln::ir::{
 use kiln::{Backend, DType, DeviceKey, Stack, TensorData, ir};
 use std::sync::Arc;
 
-/// The ops that the engine runs on all operands of its dtypes: those without an expansion, and random numbers for speed.
+/// The ops that the engine runs for all attributes and all of its dtypes: the ops without an expansion except
+/// collectives, and `Random` for speed.
 const NATIVE: OpSet = OpSet::of(&[
     OpKind::Full,
     OpKind::Iota,
@@ -33,13 +34,13 @@ const NATIVE: OpSet = OpSet::of(&[
 const DTYPES: DTypeSet =
     DTypeSet::of(&[DType::F32, DType::I64, DType::I32, DType::U32, DType::U8, DType::Bool]);
 
-/// An engine of plain loops on one thread. Its values are [`Array`]s.
+/// A single-threaded engine of plain loops. The payload of its values is [`Array`].
 pub struct PlainEngine {
     caps: Caps,
 }
 
 impl PlainEngine {
-    /// The engine.
+    /// Creates the engine.
     pub fn new() -> PlainEngine {
         let caps =
             Caps { name: "plain".into(), dtypes: DTYPES, native: NATIVE, machine: Machine::processor() };
@@ -58,7 +59,7 @@ impl ir::Engine for PlainEngine {
         &self.caps
     }
 
-    /// Besides, matrix products of floats. Those of integers are left to the expansion.
+    /// Adds matmuls of `f32` to the native ops. Integer matmuls run by expansion.
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
         let is_real = |operand: &OperandType<'_>| operand.tensor().is_some_and(|ty| ty.dtype == DType::F32);
         self.caps.supports(op, operands) || (op.kind() == OpKind::MatMul && operands.iter().all(is_real))
@@ -84,8 +85,8 @@ impl ir::Engine for PlainEngine {
     }
 }
 
-/// Runs one op. Inference has checked operands and attributes; types are inferred once more, since those of the caller are
-/// upper bounds where a [`Op::NonZero`] came before.
+/// Runs one op. Inference has checked operands and attributes. Result types are inferred again, because those of the
+/// caller are upper bounds after an [`Op::NonZero`].
 fn run(op: &Op, inputs: &Operands) -> Result<Value> {
     if let Op::Select = op
         && let Some(picked) = picked_past_poison(inputs, |condition| constant(array(condition).ok()?))
@@ -100,7 +101,7 @@ fn run(op: &Op, inputs: &Operands) -> Result<Value> {
     let tensors = inputs.iter().filter_map(Operand::value).map(array).collect::<Result<Vec<&Array>>>()?;
     let x = || tensors[0];
     let shape = || inputs.iter().find_map(Operand::value).map(|value| *value.shape()).unwrap_or_default();
-    // An operand of an elementwise op as an array as long as the result.
+    // An operand of an elementwise op; a scalar is broadcast to the length of the result.
     let filled = |place: usize, dtype: DType| match &inputs[place] {
         Operand::Value(value) => array(value).cloned(),
         Operand::Scalar(scalar) => Ok(Array::full(*scalar, dtype, ty.num_elements())),
@@ -142,7 +143,7 @@ fn run(op: &Op, inputs: &Operands) -> Result<Value> {
     Ok(Value::new(ty, result))
 }
 
-/// The payload of a value of this engine.
+/// The payload of a value, or the error of a poisoned value.
 fn array(value: &Value) -> Result<&Array> {
     if let Some(error) = value.error() {
         return Err(error.clone());
@@ -151,14 +152,14 @@ fn array(value: &Value) -> Result<&Array> {
     value.payload::<Array>().ok_or_else(missing)
 }
 
-/// The value of all elements, if they are equal.
+/// The common value of all elements, or `None` if they differ.
 fn constant(condition: &Array) -> Option<bool> {
     let Array::Whole(elements) = condition else { return None };
     let (first, rest) = elements.split_first()?;
     rest.iter().all(|element| element == first).then_some(*first != 0)
 }
 
-/// Random numbers, in the layout that all engines of Kiln share: see [`philox`].
+/// Random numbers, in the element order that all engines share: see [`philox`].
 fn random(key: &Operand, ty: &TensorType, kind: RandomKind) -> Result<Array> {
     let key = match key {
         Operand::Scalar(scalar) => scalar.to_u64(),
@@ -177,7 +178,7 @@ fn random(key: &Operand, ty: &TensorType, kind: RandomKind) -> Result<Array> {
     })
 }
 
-/// The transform of Box and Muller.
+/// Box-Muller transform.
 fn normal(place: u64, word: impl Fn(u64) -> u32) -> f32 {
     let pair = place & !1;
     let unit = |word: u32| f64::from(word) / (1u64 << 32) as f64;
@@ -186,11 +187,11 @@ fn normal(place: u64, word: impl Fn(u64) -> u32) -> f32 {
     (radius * if place == pair { v.cos() } else { v.sin() }) as f32
 }
 
-/// The engine as a backend.
+/// The backend of [`PlainEngine`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
 
-/// The device of [`Plain`]: there is one.
+/// The only device of [`Plain`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainDevice;
 

@@ -1,7 +1,7 @@
-//! An engine and a layer that Kiln does not know, opened as backends. The book's chapter "Your own engine" explains them.
+//! An out-of-tree engine and an out-of-tree layer as backends. The book's chapter "Your own engine" explains them.
 //!
-//! * [`Plain`] is an engine of this machine: plain loops, one thread, 17 ops and products of floats. Kiln expands all others.
-//! * [`Profile`] is a layer: it counts the ops that pass, and their time.
+//! * [`Plain`] is a CPU engine: plain loops, one thread, 17 ops and matmuls of `f32`. Kiln expands all other ops.
+//! * [`Profile`] is a layer: it counts the calls of each op and measures their time.
 //!
 //! ```
 //! use kiln::{Autodiff, Tensor};

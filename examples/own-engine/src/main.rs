@@ -1,8 +1,8 @@
-//! Trains on MNIST with an engine and a layer that Kiln does not know.
+//! Trains on MNIST with an out-of-tree engine and an out-of-tree layer.
 //!
 //! ```sh
-//! cargo run --release             4,000 images
-//! cargo run --release -- 60000    as many as you say
+//! cargo run --release             # 4,000 images
+//! cargo run --release -- 60000    # 60,000 images
 //! ```
 
 use kiln::data::vision::MnistDataset;
@@ -78,7 +78,7 @@ fn run() -> Result<f64, Box<dyn Error>> {
     Ok(accuracy)
 }
 
-/// Images with pixels from 0 to 1, and the digits that they show.
+/// Images with pixels in `0..=1`, shape `[batch, 1, 28, 28]`, and their labels, shape `[batch]`.
 fn batch<B: Backend>(
     mnist: &MnistDataset,
     first: usize,

@@ -1,4 +1,4 @@
-//! A layer that counts ops and their time.
+//! A layer that counts ops and measures their time.
 
 use kiln::ir::{BoxFuture, Caps, Engine, Op, Operands, Result, TensorType, Value, Values};
 use kiln::{Backend, Stack, TensorData};
@@ -7,32 +7,32 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A layer that counts the ops that pass, and the time until the engine below has taken each.
+/// A layer that counts the calls of each op and measures the time of [`Engine::execute`] in the engine below.
 ///
-/// It changes no value, so that it says nothing of values: all methods but these five come from the engine below.
+/// It leaves values unchanged, so it needs only five methods. All others forward to the engine below by default.
 pub struct Profile {
     inner: Arc<dyn Engine>,
     times: Mutex<BTreeMap<String, (u64, Duration)>>,
 }
 
-/// The calls of one op.
+/// The calls of one op: number and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpTime {
-    /// The op's name.
+    /// Name of the op.
     pub name: String,
-    /// How often it ran.
+    /// Number of calls.
     pub calls: u64,
-    /// The time of all calls.
+    /// Total time of all calls.
     pub time: Duration,
 }
 
 impl Profile {
-    /// The layer around an engine.
+    /// Wraps an engine.
     pub fn new(inner: Arc<dyn Engine>) -> Profile {
         Profile { inner, times: Mutex::default() }
     }
 
-    /// All ops that passed, the most costly first.
+    /// The calls of each op, in descending order of time.
     pub fn times(&self) -> Vec<OpTime> {
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = times.iter();
@@ -71,7 +71,7 @@ impl Engine for Profile {
     }
 }
 
-/// The layer as a backend around another.
+/// A backend: the layer [`Profile`] around backend `B`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Profiled<B>(PhantomData<B>);
 

@@ -1,19 +1,20 @@
-//! The same elements elsewhere: where a result's elements lie in the operand.
+//! Views and reductions by offset and strides.
 
 use kiln::Shape;
 use kiln::ir::{Axes, SliceAxis};
 
-/// The place of each element, counted by the axes of the result.
+/// Linear indices into one array as an affine function of the indices of another: from the result of a view to its
+/// operand, or from the operand of a reduction to its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// The place of the first element.
+    /// Linear index of the first element.
     pub(crate) offset: usize,
-    /// How far one step along each axis of the result goes in the operand.
+    /// Stride for each axis of the other array.
     pub(crate) strides: Vec<isize>,
 }
 
 impl Places {
-    /// The places of a result of this shape, in row-major order.
+    /// The indices for another array of this shape, in row-major order.
     pub(crate) fn of(&self, shape: &Shape) -> Vec<usize> {
         let mut places = vec![self.offset];
         for (length, stride) in shape.iter().zip(&self.strides) {
@@ -25,18 +26,18 @@ impl Places {
     }
 }
 
-/// Elements from one index of each axis to the next, row-major.
+/// Row-major strides.
 fn strides(shape: &Shape) -> Vec<isize> {
     (0..shape.rank()).map(|axis| shape[axis + 1..].iter().product::<usize>() as isize).collect()
 }
 
-/// The places of [`Op::Permute`](kiln::ir::Op::Permute).
+/// Operand indices of [`Op::Permute`](kiln::ir::Op::Permute).
 pub(crate) fn permuted(shape: &Shape, axes: &Axes) -> Places {
     let strides = strides(shape);
     Places { offset: 0, strides: axes.iter().map(|axis| strides[axis]).collect() }
 }
 
-/// The places of [`Op::Broadcast`](kiln::ir::Op::Broadcast).
+/// Operand indices of [`Op::Broadcast`](kiln::ir::Op::Broadcast).
 pub(crate) fn repeated(shape: &Shape, result: &Shape) -> Places {
     let added = std::iter::repeat_n(0, result.rank() - shape.rank());
     let kept = strides(shape).into_iter().zip(shape.iter());
@@ -44,7 +45,7 @@ pub(crate) fn repeated(shape: &Shape, result: &Shape) -> Places {
     Places { offset: 0, strides: added.chain(kept).collect() }
 }
 
-/// The places of [`Op::Slice`](kiln::ir::Op::Slice).
+/// Operand indices of [`Op::Slice`](kiln::ir::Op::Slice).
 pub(crate) fn sliced(shape: &Shape, slices: &[SliceAxis]) -> Places {
     let strides = strides(shape);
     let starts = slices.iter().zip(&strides).map(|(slice, stride)| slice.start * *stride as usize);
@@ -52,7 +53,7 @@ pub(crate) fn sliced(shape: &Shape, slices: &[SliceAxis]) -> Places {
     Places { offset: starts.sum(), strides: steps.collect() }
 }
 
-/// For each element of an operand of [`Op::Reduce`](kiln::ir::Op::Reduce), its place in the result.
+/// The index in the result of [`Op::Reduce`](kiln::ir::Op::Reduce) for each element of the operand.
 pub(crate) fn reduced(shape: &Shape, axes: &Axes) -> Places {
     let mut kept = *shape;
     for axis in axes.iter() {
