@@ -1,7 +1,7 @@
 //! Neural networks: the module trait, layers, initialisers and losses.
 //!
-//! A network is a struct that derives [`Module`](macro@Module). Its fields are layers, and it has a `forward` method
-//! of whatever signature suits it:
+//! A network is a struct that derives [`Module`](macro@Module). Its fields are layers, and its `forward` method has any
+//! signature:
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -38,21 +38,21 @@
 //! println!("{net}"); // a table of its layers
 //! ```
 //!
-//! * [`Module`] is the object-safe traversal over parameters with dotted names. [`AutodiffModule::valid`] returns
-//!   the copy for inference, [`GradientsParams`] holds the gradients of a module. [`with_parameters`] makes a module a
+//! * [`Module`] is the object-safe traversal over parameters with dotted names. [`AutodiffModule::valid`] returns the
+//!   copy for inference, and [`GradientsParams`] holds the gradients of a module. [`with_parameters`] makes a module a
 //!   function of its parameters, for `grad`, `vmap` and the other transforms.
-//! * Each layer has a configuration, made by [`Config`](macro@Config), with PyTorch's defaults:
+//! * Each layer has a configuration, derived with [`Config`](macro@Config), with PyTorch's defaults:
 //!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
 //!   layouts.
-//! * Layers default to the backend chosen at run time: `Linear` is `Linear<Dyn>`.
-//! * Training mode (dropout, the statistics of batch normalisation) follows the backend: it is on where
-//!   there is automatic differentiation, and off on the backend below, where [`AutodiffModule::valid`] leads.
+//! * The default backend of layers is the one chosen at run time: `Linear` is `Linear<Dyn>`.
+//! * Training mode (dropout, batch statistics in batch normalisation) depends on the backend. It is on for backends
+//!   with automatic differentiation, and off for the backend below, to which [`AutodiffModule::valid`] converts.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-// The derives name this crate `kiln_nn`, also here.
+// Lets the derives refer to this crate as `kiln_nn` here too.
 extern crate self as kiln_nn;
 
 pub mod config;
@@ -61,7 +61,7 @@ mod layer;
 pub mod loss;
 pub mod module;
 
-/// Convolutions.
+/// Convolution layers and their configurations.
 pub mod conv {
     pub use crate::layer::{
         Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, ConvTranspose1d,
@@ -70,7 +70,7 @@ pub mod conv {
     };
 }
 
-/// Pooling.
+/// Pooling layers and their configurations.
 pub mod pool {
     pub use crate::layer::{
         AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, AvgPool1d,
