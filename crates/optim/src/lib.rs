@@ -1,6 +1,6 @@
-//! Optimizers, clipping of gradients, and learning-rate schedules.
+//! Optimizers, gradient clipping, loss scaling and learning-rate schedules.
 //!
-//! An [`Optimizer`] takes a model and its gradients, and returns the updated model:
+//! An [`Optimizer`] receives a model and its gradients, and returns the updated model:
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -28,16 +28,16 @@
 //! # Ok::<(), kiln_optim::OptimError>(())
 //! ```
 //!
-//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`], which knows one
-//!   parameter, in a [`PerParameter`], which knows the module: own rules need no more than an `UpdateRule`.
-//! * [`ParameterGroup`]s give some parameters a learning rate and weight decay of their own.
-//! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
-//! * [`LossScaler`] keeps gradients of 16 bits from vanishing.
-//! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names: save it to resume exactly.
-//! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, steps.
+//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`] for one
+//!   parameter inside a [`PerParameter`], which handles the module. A custom optimizer needs only an `UpdateRule`.
+//! * [`ParameterGroup`]s set the learning rate and weight decay of some parameters.
+//! * [`GradientClipping`] clips gradients in the optimizer, [`clip_grad_norm`] clips them explicitly.
+//! * [`LossScaler`] keeps 16-bit gradients from underflowing.
+//! * [`OptimizerState`] is the state of an optimizer by dotted parameter names. Save it to resume exactly.
+//! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, step decay, exponential.
 //!
-//! Updates run below automatic differentiation and in place: a parameter's memory is reused for its next value,
-//! unless something else still holds the tensor, such as a loss that was not dropped.
+//! Updates run below automatic differentiation and in place. The new value of a parameter reuses the memory of the old
+//! one, unless something else still holds the tensor, such as a loss that was not dropped.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

@@ -12,9 +12,10 @@ pub type NamedTensors = BTreeMap<String, AnyTensor>;
 /// Returns the module with other tensors in place of some parameters, on the backend of these tensors. This makes a
 /// module a function of its parameters, for the [transforms](kiln_tensor::transform).
 ///
-/// Parameters and buffers that are not replaced are [lifted](kiln_tensor::Tensor::lift) from the outer backend: constants in
-/// derivatives, the same for all examples. A parameter may occur at several places of the module (clones with one id).
-/// One tensor, under any one of the names, then replaces all of them. The given module does not change.
+/// Parameters and buffers that are not replaced are [lifted](kiln_tensor::Tensor::lift) from the outer backend. They
+/// are constants in derivatives, and the same for all examples. A parameter may occur at several places of the module
+/// (clones with one id). One tensor, under any one of the names, then replaces all of them. The given module does not
+/// change.
 ///
 /// ```
 /// use kiln_backends::Flex;
