@@ -1,9 +1,9 @@
 //! Guards steps against gradients in error: such a step changes neither parameters nor states, and a later call reports
 //! it.
 //!
-//! Whether a gradient is in error may be known only on the device, or after the recording has run. The step then
-//! replaces gradients in error by [recovered](AnyTensor::recover) ones. It selects old or new values by the returned
-//! flag, so it does not wait.
+//! Whether a gradient is in error may be known only on the device, or after the recording has run. The step then uses
+//! the gradients [without their errors](AnyTensor::recover), and selects old or new values by the returned flag, so it
+//! does not wait.
 
 use crate::error::{OptimError, Result};
 use crate::{GradientsParams, ParameterState};

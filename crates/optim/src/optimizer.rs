@@ -44,8 +44,9 @@ pub trait Optimizer: Debug + Send {
     ///
     /// # Errors
     /// When the learning rate is negative or not finite, a gradient has another type than its parameter, a gradient or
-    /// parameter is in error, or a previous step failed. The module is then unchanged. When an op fails, some parameters
-    /// may have changed.
+    /// parameter is in error, or a previous step failed. The module is then unchanged.
+    ///
+    /// When an op fails. Some parameters may then have changed.
     #[track_caller]
     fn update(
         &mut self,
