@@ -1,12 +1,12 @@
 //! Datasets and data loading.
 //!
-//! - A [`Dataset`] is a numbered list of items: [`InMemoryDataset`] holds a `Vec`, [`vision::MnistDataset`]
-//!   the digits of MNIST. Transforms wrap one dataset in another: [`MapDataset`], [`SubsetDataset`] and
-//!   [`split`], [`split_consecutive`], [`ShuffledDataset`], [`WindowsDataset`], [`ConcatDataset`], [`SamplerDataset`].
-//! - A [`Batcher`] turns a `Vec` of items into the input of a model, usually tensors. This crate knows
-//!   nothing about tensors.
-//! - A [`DataLoader`] walks a dataset in batches: shuffled by a seed, made ahead of time by worker threads,
-//!   and in the same order whatever the number of workers.
+//! - A [`Dataset`] is a sequence of items with indices. [`InMemoryDataset`] stores a `Vec`, and
+//!   [`vision::MnistDataset`] contains the MNIST digits. Transforms wrap another dataset: [`MapDataset`],
+//!   [`SubsetDataset`] and [`split`], [`split_consecutive`], [`ShuffledDataset`], [`WindowsDataset`],
+//!   [`ConcatDataset`], [`SamplerDataset`].
+//! - A [`Batcher`] collates items into a batch for a model, usually tensors. This crate does not depend on tensors.
+//! - A [`DataLoader`] iterates over a dataset in batches. It shuffles by a seed and prefetches with worker threads. The
+//!   order does not depend on the number of workers.
 //!
 //! ```
 //! use kiln_data::{DataError, DataLoaderBuilder, InMemoryDataset};
