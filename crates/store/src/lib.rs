@@ -1,7 +1,8 @@
-//! Weights, optimizer states and checkpoints in files.
+//! Saving and loading of weights, optimizer states and checkpoints.
 //!
-//! The format is [safetensors](https://huggingface.co/docs/safetensors): a list of names and types, then plain numbers.
-//! Parameters have the names and layouts of PyTorch, so files go both ways.
+//! The format is [safetensors](https://huggingface.co/docs/safetensors): a header with names and types, then raw
+//! elements. Parameters have the names and layouts of PyTorch, so files can be exchanged with PyTorch in both
+//! directions.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -26,17 +27,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`save_module`] and [`load_module`] for weights. Loading is strict: everything that does not fit is listed.
-//!   [`LoadOptions`] rename, cast, and leave out tensors.
+//! * [`save_module`] and [`load_module`] for weights. Loading is strict: the error lists all mismatches.
+//!   [`LoadOptions`] rename, cast and skip tensors.
 //! * [`save_optimizer`] and [`load_optimizer`] for optimizer states.
-//! * [`Checkpoint`] holds both, the place in training and the state of the random numbers, in a folder with checksums.
-//!   [`CheckpointWriter`] keeps a folder to one training.
+//! * [`Checkpoint`] contains both, the position in training and the random state, in a folder with checksums.
+//!   [`CheckpointWriter`] locks a folder for one training run.
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.
 //! * [`numpy`] for `.npy` and `.npz` files.
 //!
-//! A file is written beside its target and renamed: a half-written file never replaces a good one. Only plain files
-//! and checkpoints are replaced. Reading allocates no more than the file is long, and a damaged file is an error that
-//! names the file and the byte.
+//! Files are written atomically: a temporary file is renamed, so a partial file never replaces a complete one. Only
+//! regular files and checkpoints are replaced. Reading allocates no more than the length of the file. A damaged file is
+//! an error that names the file and the byte.
 #![forbid(unsafe_code)]
 
 pub mod atomic;
