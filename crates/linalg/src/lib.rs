@@ -1,7 +1,7 @@
-//! Linear algebra: decompositions of matrices, equations, determinants and functions of matrices, with gradients.
+//! Linear algebra: matrix decompositions, linear systems, determinants and matrix functions, with gradients.
 //!
-//! Functions have the names, shapes and meaning of `torch.linalg`. Matrices are in the last two axes; all axes before them
-//! count matrices, and broadcast where two tensors meet.
+//! Functions have the names, shapes and semantics of `torch.linalg`. Matrices are the last two dimensions; all
+//! dimensions before them are batch dimensions, which broadcast between operands.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -23,34 +23,36 @@
 //!
 //! | family | functions |
 //! |---|---|
-//! | factors | [`cholesky`], [`ldl`], [`ldl_factor`], [`qr`], [`qr_r`], [`lu`], [`lu_factor`], [`svd`], [`svdvals`] |
+//! | decompositions | [`cholesky`], [`ldl`], [`ldl_factor`], [`qr`], [`qr_r`], [`lu`], [`lu_factor`], [`svd`],
+//! [`svdvals`] |
 //! | eigenvalues | [`eigh`], [`eigvalsh`], [`eig`], [`eigvals`] |
-//! | equations | [`solve`], [`solve_triangular`], [`cholesky_solve`], [`ldl_solve`], [`lu_solve`], [`lstsq`], [`tensorsolve`] |
+//! | linear systems | [`solve`], [`solve_triangular`], [`cholesky_solve`], [`ldl_solve`], [`lu_solve`], [`lstsq`],
+//! [`tensorsolve`] |
 //! | inverses | [`inverse`], [`pinv`], [`cholesky_inverse`], [`tensorinv`] |
-//! | numbers | [`det`], [`slogdet`], [`logdet`], [`matrix_norm`], [`cond`], [`matrix_rank`] |
+//! | scalars | [`det`], [`slogdet`], [`logdet`], [`matrix_norm`], [`cond`], [`matrix_rank`] |
 //! | functions | [`matrix_exp`], [`matrix_power`], [`multi_dot`], [`vander`], [`householder_product`] |
 //! | complex matrices | [`complex::solve`], [`complex::solve_triangular`], [`complex::inverse`], [`complex::det`], [`complex::slogdet`], [`complex::cholesky`], [`complex::qr`], [`complex::qr_r`], [`complex::svd`], [`complex::svdvals`], [`complex::eigh`], [`complex::eigvalsh`], [`complex::eig`], [`complex::eigvals`] |
 //!
-//! Products and norms of vectors, traces and diagonals need no decomposition: they come from
-//! [`kiln_tensor::linalg`], and are here too.
+//! Vector products and norms, traces and diagonals need no decomposition. They are defined in [`kiln_tensor::linalg`]
+//! and re-exported here.
 //!
-//! * **Ranks.** A result without the last axis has a const parameter of its own, as `squeeze_dim` does:
-//!   `let s: Tensor<B, 1> = svdvals(a)`. [`any`] has the same functions for [`AnyTensor`](kiln_tensor::AnyTensor)s, whose
-//!   rank is known at run time; they return mistakes as errors.
-//! * **Dtypes.** `f32` and `f64`. `f16` and `bf16` are computed in `f32` and rounded at the end.
-//! * **Complex results** of real matrices ([`eig`], [`eigvals`]) are pairs of tensors, the real and the imaginary part. Functions
-//!   of complex matrices are in [`complex`](mod@complex), and take [`kiln_tensor::Complex`].
-//! * **Gradients** follow published rules, named at each function, and are expressions of ops, so that they have gradients
-//!   themselves. Where vectors are not determined (equal singular values or eigenvalues) they are infinite or NaN, as
-//!   PyTorch's are.
+//! * **Ranks.** A result without the last dimension has its own const parameter, as in `squeeze_dim`:
+//!   `let s: Tensor<B, 1> = svdvals(a)`. [`any`] has the same functions for [`AnyTensor`](kiln_tensor::AnyTensor)s,
+//!   whose rank is known at run time; they return invalid arguments as errors.
+//! * **Dtypes.** `f32` and `f64`. `f16` and `bf16` are computed in `f32` and the result is rounded.
+//! * **Complex results** of real matrices ([`eig`], [`eigvals`]) are pairs of tensors, the real and imaginary parts.
+//!   Functions of complex matrices are in [`complex`](mod@complex), with [`kiln_tensor::Complex`] operands.
+//! * **Gradients** follow published rules, cited at each function. They are expressions of ops and therefore
+//!   differentiable. Where vectors are not unique (equal singular values or eigenvalues) gradients are infinite or NaN,
+//!   as in PyTorch.
 //! * **Errors.** An invalid shape or dtype panics with the function's name and the types (or is an error of [`any`]).
 //!   Numerical problems, such as a singular matrix, are known only when the op runs. They poison the result, and
 //!   reading it returns the error: `[cholesky] matrix 3 of the batch is not positive definite`.
-//! * **Where it runs.** Decompositions are computed on the host, by [`faer`](https://docs.rs/faer) or here, on every engine; a
-//!   batch uses several cores with the feature `threads`. Everything around them is ordinary ops.
+//! * **Execution.** Decompositions run on the host for every engine, by [`faer`](https://docs.rs/faer) or by this
+//!   crate. With the feature `threads` a batch uses several cores. Everything else is ordinary ops.
 //!
-//! The ops are [custom ops](kiln_ir::CustomOp) named `linalg::…`; call [`register`] before reading programs with them from
-//! text.
+//! The ops are [custom ops](kiln_ir::CustomOp) named `linalg::…`. Call [`register`] before parsing programs that
+//! contain them from text.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
