@@ -1,10 +1,10 @@
-//! Backends and devices: which engines and layers tensors run on.
+//! Backends and devices: the engines and layers that tensors run on.
 //!
 //! | backend | stack of engines | device |
 //! |---|---|---|
 //! | [`Cpu`] | fusion over the CPU engine | [`CpuDevice`] |
 //! | [`Flex`] | the CPU engine | [`FlexDevice`] |
-//! | [`NdArray`] | the CPU engine, with Burn's older name | [`NdArrayDevice`] |
+//! | [`NdArray`] | the CPU engine, under the older name that Burn uses | [`NdArrayDevice`] |
 //! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
 //! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
 //! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
@@ -19,8 +19,9 @@
 //! assert_eq!((x * 2).into_data(), (y * 2).into_data());
 //! ```
 //!
-//! Engines and layers from other crates become backends in the same way: [`Stack::opened`](kiln_tensor::Stack::opened) opens
-//! a stack once, [`Stack::layered`](kiln_tensor::Stack::layered) puts a layer around one, and [`Device`] is made from any stack.
+//! Engines and layers of other crates become backends in the same way. [`Stack::opened`](kiln_tensor::Stack::opened)
+//! opens a stack once, [`Stack::layered`](kiln_tensor::Stack::layered) adds a layer, and any stack can be converted to
+//! a [`Device`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

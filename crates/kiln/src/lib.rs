@@ -1,7 +1,7 @@
 //! Kiln: a tensor library and deep-learning framework.
 //!
-//! One dependency brings everything: [`Tensor`] and its [`Backend`]s, [`nn`] modules with derive macros, [`optim`]izers,
-//! [`data`] loaders, a [`train`]ing loop and a [`store`] for weights.
+//! This crate re-exports the whole framework: [`Tensor`] and its [`Backend`]s, [`nn`] modules with derive macros,
+//! [`optim`]izers, [`data`] loaders, a [`train`]ing loop and a [`store`] for weights.
 //!
 //! ```
 //! use kiln::{Autodiff, Cpu, Distribution, Tensor};
@@ -15,9 +15,11 @@
 //! assert_eq!(y.grad(&gradients).unwrap().dims(), [32, 32]);
 //! ```
 //!
-//! A backend is a zero-sized name for a stack of engines. [`Flex`] is the eager CPU engine; [`Autodiff<B>`](Autodiff)
-//! adds gradients to a backend and [`Autocast<B>`](Autocast) mixed precision; [`Dyn`] is chosen at run time by its [`Device`], and [`dynamic`] has the types
-//! without a backend parameter.
+//! A backend is a zero-sized type that names a stack of engines.
+//!
+//! * [`Flex`] is the eager CPU engine.
+//! * [`Autodiff<B>`](Autodiff) adds gradients to a backend, and [`Autocast<B>`](Autocast) adds mixed precision.
+//! * [`Dyn`] is chosen at run time by its [`Device`]. [`dynamic`] has the types without a backend parameter.
 //!
 //! A model is a struct of modules:
 //!
@@ -46,11 +48,16 @@
 //! assert_eq!(model.num_parameters(), 4 * 8 + 8 + 8 * 3 + 3);
 //! ```
 //!
-//! Features: `std` and `threads` (default) for the operating system and several cores; `train` (default) for
-//! data, optimizers, training and storage; `linalg` for matrix decompositions; `progress` for progress bars; `download`
-//! lets datasets fetch missing files; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
-//! shared with other frameworks; `cuda` for `Cuda`, the backend of NVIDIA GPUs, which is built without CUDA and finds it at run
-//! time. NumPy's files are read and written by [`store`], in its module `numpy`.
+//! Crate features:
+//!
+//! * `std` and `threads` (default): the standard library and multithreading
+//! * `train` (default): data, optimizers, training and storage, including NumPy files (`numpy` in [`store`])
+//! * `linalg`: matrix decompositions
+//! * `progress`: progress bars
+//! * `download`: download of missing dataset files
+//! * `ndarray`: conversions from and to the `ndarray` crate
+//! * `dlpack`: tensors shared with other frameworks
+//! * `cuda`: `Cuda`, the backend of NVIDIA GPUs. It is built without CUDA and loads it at run time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
@@ -61,24 +68,24 @@ pub use kiln_backends::*;
 #[cfg(feature = "dlpack")]
 pub use kiln_dlpack as dlpack;
 pub use kiln_ir as ir;
-/// The crate of the arrays that [`TensorData`] converts from and to.
+/// The crate whose arrays [`TensorData`] converts from and to.
 #[cfg(feature = "ndarray")]
 pub use kiln_ir::ndarray;
 pub use kiln_nn as nn;
 pub use kiln_tensor::*;
 
-/// Tensors, and the backends and devices that they are on.
+/// Tensors, their backends and devices.
 pub mod tensor {
     pub use kiln_backends::*;
     pub use kiln_tensor::*;
 
-    /// The traits of backends.
+    /// The backend traits.
     pub mod backend {
         pub use kiln_tensor::{AutodiffBackend, Backend, ForwardBackend, VmapBackend};
     }
 }
 
-/// The module trait with its derive macro, parameters and their gradients; functions of layers, such as `conv2d`.
+/// The module trait with its derive macro, parameters and their gradients, and functions of layers such as `conv2d`.
 pub mod module {
     pub use kiln_nn::Module;
     pub use kiln_nn::module::*;
@@ -104,7 +111,7 @@ pub use kiln_store as store;
 #[cfg(feature = "train")]
 pub use kiln_train as train;
 
-/// Types whose backend is chosen at run time: [`Tensor`](dynamic::Tensor) without a backend parameter.
+/// Types with a backend chosen at run time: [`Tensor`](dynamic::Tensor) without a backend parameter.
 ///
 /// ```
 /// use kiln::dynamic;
@@ -115,7 +122,7 @@ pub use kiln_train as train;
 pub mod dynamic {
     pub use kiln_backends::{Device, Dyn};
 
-    /// A tensor on the backend that its device names at run time.
+    /// A tensor whose device selects the backend at run time.
     pub type Tensor<const D: usize, K = kiln_tensor::Float> = kiln_tensor::Tensor<Dyn, D, K>;
 }
 

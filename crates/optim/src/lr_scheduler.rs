@@ -5,7 +5,7 @@
 //! ```
 //! use kiln_optim::lr_scheduler::{Cosine, LearningRate, Linear, Sequential};
 //!
-//! 100 steps of warm-up, then cosine decay over 900 steps.
+//! // 100 steps of warm-up, then cosine decay over 900 steps.
 //! let schedule = Sequential::new()
 //!     .then(Linear::new(0.0, 1e-3, 100)?, 100)
 //!     .finally(Cosine::new(1e-3, 1e-5, 900)?);
@@ -227,7 +227,7 @@ impl LearningRate for Sequential {
 /// let mut scheduler = Scheduler::new(Exponential::new(1.0, 0.5)?);
 /// assert_eq!([scheduler.step(), scheduler.step(), scheduler.step()], [1.0, 0.5, 0.25]);
 ///
-/// Resume from a checkpoint.
+/// // Resume from a checkpoint.
 /// let mut resumed = Scheduler::new(Exponential::new(1.0, 0.5)?);
 /// resumed.load_state(scheduler.state());
 /// assert_eq!(resumed.step(), 0.125);
