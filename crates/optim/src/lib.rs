@@ -37,7 +37,7 @@
 //! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, step decay, exponential.
 //!
 //! Updates run below automatic differentiation and in place. The new value of a parameter reuses the memory of the old
-//! one, unless something else still holds the tensor, such as a loss that was not dropped.
+//! one, unless the tensor has another owner, such as a loss that was not dropped.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

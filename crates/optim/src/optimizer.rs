@@ -43,10 +43,10 @@ pub trait Optimizer: Debug + Send {
     /// error and does no step itself. [`finish`](Optimizer::finish) and [`state`](Optimizer::state) return it too.
     ///
     /// # Errors
-    /// When the learning rate is negative or not finite, a gradient has another type than its parameter, a gradient or
-    /// parameter is in error, or a previous step failed. The module is then unchanged.
-    ///
-    /// When an op fails. Some parameters may then have changed.
+    /// * The learning rate is negative or not finite.
+    /// * A gradient has another type than its parameter.
+    /// * A gradient or parameter is in error, or a previous step failed.
+    /// * An op fails. Some parameters may then have changed; in all other cases the module is unchanged.
     #[track_caller]
     fn update(
         &mut self,

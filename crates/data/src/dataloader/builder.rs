@@ -70,8 +70,9 @@ impl<B> DataLoaderBuilder<B> {
     ///
     /// - [`DataError::ZeroBatchSize`] if the batch size is 0;
     /// - [`DataError::EmptyDataset`] if the dataset has no items;
-    /// - [`DataError::InvalidArgument`] if the last batch is dropped and the dataset does not fill one batch, if there
-    ///   are workers and the prefetch limit is 0, or if there are more than 1024 workers.
+    /// - [`DataError::InvalidArgument`] if `drop_last` is set and the dataset does not fill one batch;
+    /// - [`DataError::InvalidArgument`] if there are workers and `prefetch` is 0;
+    /// - [`DataError::InvalidArgument`] if there are more than 1024 workers.
     pub fn build<I, Batch, D>(self, dataset: D) -> Result<DataLoader<Batch>, DataError>
     where
         I: 'static,

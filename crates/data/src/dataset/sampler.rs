@@ -63,8 +63,9 @@ impl<D> SamplerDataset<D> {
     ///
     /// # Errors
     ///
-    /// [`DataError::InvalidArgument`] if more items are requested than can be drawn, the number of weights differs from
-    /// the number of items, a weight is negative or not finite, or the sum of the weights is not finite.
+    /// [`DataError::InvalidArgument`] if more items are requested than can be drawn, or the number of weights differs
+    /// from the number of items. The same error if a weight is negative, or a weight or the sum of the weights is not
+    /// finite.
     pub fn new<I>(dataset: D, sampling: Sampling) -> Result<Self, DataError>
     where
         D: Dataset<I>,

@@ -36,9 +36,9 @@ pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
 
 /// Computes the condition numbers of matrices, `[..]`: the norm of the matrix times that of its inverse.
 ///
-/// For [`MatrixNorm::Spectral`] and [`MatrixNorm::LeastSingularValue`] matrices `[.., m, n]` may have any shape, and
-/// the result is the ratio of the largest to the smallest singular value, or its reciprocal. For other norms matrices
-/// must be square. The result is infinite for singular matrices, and 0 for matrices without elements. `D2` is `D - 2`,
+/// For [`MatrixNorm::Spectral`] and [`MatrixNorm::LeastSingularValue`] matrices `[.., m, n]` may have any shape. The
+/// result is the ratio of the largest to the smallest singular value, or its reciprocal. For other norms matrices must
+/// be square. The result is infinite for singular matrices, and 0 for matrices without elements. `D2` is `D - 2`,
 /// or 1 for a single matrix.
 ///
 /// Equivalent to [`torch.linalg.cond`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cond.html), whose
