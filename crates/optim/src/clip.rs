@@ -36,7 +36,7 @@ impl GradientClipping {
     /// Clips the gradients. Does not wait for the device.
     ///
     /// # Errors
-    /// When the limit is negative or not finite, or an op on a gradient fails.
+    /// When an op on a gradient fails, or the limit of [`Value`](GradientClipping::Value) is negative or not finite.
     pub fn apply(self, gradients: &mut GradientsParams) -> Result<()> {
         match self {
             GradientClipping::Value(limit) => clip_grad_value(gradients, limit),

@@ -104,6 +104,9 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
 
 impl<T: Clone> Param<T> {
     /// Returns a clone of the tensor, for methods that consume it.
+    ///
+    /// # Panics
+    /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn val(&self) -> T {
         T::clone(self)
@@ -127,6 +130,9 @@ impl<T> Param<T> {
     }
 
     /// Returns the tensor and consumes the parameter.
+    ///
+    /// # Panics
+    /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn into_value(self) -> T {
         self.value.expect(LOST)
@@ -200,6 +206,9 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
     }
 
     /// Returns the current value, not tracked by automatic differentiation.
+    ///
+    /// # Panics
+    /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn value(&self) -> Tensor<B, D> {
         self.value.lock().clone().expect(LOST)
