@@ -23,11 +23,9 @@
 //!
 //! | family | functions |
 //! |---|---|
-//! | decompositions | [`cholesky`], [`ldl`], [`ldl_factor`], [`qr`], [`qr_r`], [`lu`], [`lu_factor`], [`svd`],
-//! [`svdvals`] |
+//! | decompositions | [`cholesky`], [`ldl`], [`ldl_factor`], [`qr`], [`qr_r`], [`lu`], [`lu_factor`], [`svd`], [`svdvals`] |
 //! | eigenvalues | [`eigh`], [`eigvalsh`], [`eig`], [`eigvals`] |
-//! | linear systems | [`solve`], [`solve_triangular`], [`cholesky_solve`], [`ldl_solve`], [`lu_solve`], [`lstsq`],
-//! [`tensorsolve`] |
+//! | linear systems | [`solve`], [`solve_triangular`], [`cholesky_solve`], [`ldl_solve`], [`lu_solve`], [`lstsq`], [`tensorsolve`] |
 //! | inverses | [`inverse`], [`pinv`], [`cholesky_inverse`], [`tensorinv`] |
 //! | scalars | [`det`], [`slogdet`], [`logdet`], [`matrix_norm`], [`cond`], [`matrix_rank`] |
 //! | functions | [`matrix_exp`], [`matrix_power`], [`multi_dot`], [`vander`], [`householder_product`] |
