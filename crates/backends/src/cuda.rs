@@ -61,9 +61,9 @@ impl CudaDevice {
         Ok(CudaDevice { index })
     }
 
-    /// Sets whether `f32` matmuls and convolutions round their operands to TF32 (10 of 23 mantissa bits), on all
-    /// devices. They are then many times faster on tensor cores, with relative errors of about 1e-3. Default: no,
-    /// unless the environment variable `KILN_TF32` is `on`.
+    /// Lets products of `f32` round their factors to TF32, 10 bits of the 23, on all devices from now on, or not: on tensor
+    /// cores many times as fast, with relative errors of about 1e-3. The default is not, unless `KILN_TF32=on` is in the
+    /// environment.
     ///
     /// ```
     /// kiln_backends::CudaDevice::set_tf32(true);
@@ -80,7 +80,7 @@ impl CudaDevice {
         kiln_cuda::tf32()
     }
 
-    /// Returns the number of GPUs; 0 if CUDA is missing.
+    /// The number of GPUs; 0 if CUDA is missing.
     pub fn count() -> usize {
         kiln_cuda::count()
     }

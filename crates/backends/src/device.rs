@@ -151,10 +151,10 @@ impl Device {
         Device(self.0.inner().unwrap_or(&self.0).clone())
     }
 
-    /// Returns the memory usage of tensors on the device; `None` if its engine does not track allocations.
+    /// The memory that tensors on the device use; `None` if its engine does not track allocations.
     ///
-    /// All CPU devices share one pool, so it is the usage of the whole process. With fusion, ops that have not run yet
-    /// use no memory.
+    /// All CPU devices share one pool, so these are the numbers of the process. With fusion, ops that
+    /// have not run yet take no memory.
     ///
     /// ```
     /// use kiln_backends::{Device, Dyn};
@@ -172,14 +172,14 @@ impl Device {
         self.0.memory().map(|memory| memory.usage())
     }
 
-    /// Returns cached memory to the system.
+    /// Gives memory that is kept for later tensors back to the system.
     pub fn trim_memory(&self) {
         if let Some(memory) = self.0.memory() {
             memory.trim();
         }
     }
 
-    /// Resets [`peak_live_bytes`](MemoryUse::peak_live_bytes) to the number of bytes in use.
+    /// Resets [`peak_live_bytes`](MemoryUse::peak_live_bytes) to the bytes in use now.
     pub fn reset_peak_memory(&self) {
         if let Some(memory) = self.0.memory() {
             memory.reset_peak();

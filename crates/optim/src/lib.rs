@@ -30,8 +30,8 @@
 //!
 //! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`] for one
 //!   parameter inside a [`PerParameter`], which handles the module. A custom optimizer needs only an `UpdateRule`.
-//! * [`ParameterGroup`]s set the learning rate and weight decay of some parameters.
-//! * [`GradientClipping`] clips gradients in the optimizer, [`clip_grad_norm`] clips them explicitly.
+//! * [`ParameterGroup`]s give some parameters a learning rate and weight decay of their own.
+//! * [`GradientClipping`] limits gradients in the optimizer, [`clip_grad_norm`] by hand.
 //! * [`LossScaler`] keeps 16-bit gradients from underflowing.
 //! * [`OptimizerState`] is the state of an optimizer by dotted parameter names. Save it to resume exactly.
 //! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, step decay, exponential.

@@ -63,7 +63,7 @@ impl GradientsParams {
         }
     }
 
-    /// Returns the gradient of a parameter.
+    /// The gradient of a parameter.
     pub fn get(&self, id: ParamId) -> Option<&AnyTensor> {
         self.gradients.get(&id)
     }
