@@ -8,12 +8,12 @@ use half::{bf16, f16};
 use kiln_autocast::{Autocast as Layer, LowPrecision};
 use kiln_tensor::{Backend, Stack};
 
-/// Mixed precision over another backend: matrix products, convolutions and attention run in 16 bits, sums, norms and losses
-/// in `f32`, and other ops in the storage precision of their operands. Tensors are `f32` to the program; the [table of
-/// ops](kiln_autocast) lists the precision of each op.
+/// Mixed precision over another backend. Matmuls, convolutions and attention run in 16 bits, sums, norms and losses in
+/// `f32`, and other ops in the storage precision of their operands. To the program, tensors are `f32`. The
+/// [table of ops](kiln_autocast) lists the precision of each op.
 ///
-/// `F` is the type of 16 bits: [`bf16`](half::bf16), which trains as it is, or [`f16`](half::f16), which needs a scaled
-/// loss. Wrap automatic differentiation around it; parameters and gradients are then `f32`:
+/// `F` is the 16-bit type: [`bf16`](half::bf16), or [`f16`](half::f16), which needs loss scaling. Wrap automatic
+/// differentiation around it; parameters and gradients are then `f32`:
 ///
 /// ```
 /// use kiln_backends::{Autocast, Flex};
@@ -29,14 +29,14 @@ use kiln_tensor::{Backend, Stack};
 /// assert_eq!(weight.into_data().to_vec::<f32>()[0], 1.001, "weights stay as they are");
 /// ```
 ///
-/// The idea is that of [PyTorch's autocast](https://docs.pytorch.org/docs/stable/amp.html), and of
+/// The design is that of [PyTorch's autocast](https://docs.pytorch.org/docs/stable/amp.html) and of
 /// [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Autocast<B, F = bf16>(PhantomData<(B, F)>);
 
-/// A type of 16 bits, as the type parameter of [`Autocast`].
+/// A 16-bit float type, as the type parameter of [`Autocast`].
 pub trait AutocastFloat: Copy + Default + Debug + Send + Sync + 'static {
-    /// The type as a value.
+    /// The precision as a value.
     const PRECISION: LowPrecision;
 }
 
@@ -60,7 +60,7 @@ impl<B: Backend, F: AutocastFloat> Backend for Autocast<B, F> {
     }
 }
 
-/// The stack with mixed precision around it: contractions run in 16 bits. Repeated calls with the same precision return
+/// Returns the stack with mixed precision: contractions run in 16 bits. Repeated calls with the same precision return
 /// the same stack.
 #[must_use]
 pub fn with_autocast(stack: &Stack, precision: LowPrecision) -> Stack {

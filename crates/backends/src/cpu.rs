@@ -1,4 +1,4 @@
-//! The backends of the processor.
+//! CPU backends.
 
 use crate::{FloatElement, IntElement, with_fusion};
 use alloc::format;
@@ -8,15 +8,16 @@ use kiln_cpu::Cpu as CpuEngine;
 use kiln_ir::Expand;
 use kiln_tensor::{Backend, DType, DeviceKey, Stack};
 
-/// The device of [`Flex`]: the processor, with one engine for the whole process.
+/// The device of [`Flex`]: the CPU, with one engine per process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlexDevice;
 
-/// The device of [`Cpu`]: the processor, all its cores, with one engine for the whole process.
+/// The device of [`Cpu`]: the CPU with all cores, with one engine per process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuDevice;
 
-/// The eager CPU engine: portable, lowest latency. Results are the same for every number of threads.
+/// The eager CPU backend: each op runs at once, with the lowest latency. Results do not depend on the number of
+/// threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flex;
 
@@ -29,8 +30,8 @@ impl Backend for Flex {
     }
 }
 
-/// [`Flex`] under Burn's older name, with the dtypes of new float and integer tensors as parameters. The crate feature
-/// `ndarray` adds conversions and is independent of it.
+/// [`Flex`] under the older name that Burn uses, with the dtypes of new float and integer tensors as type parameters.
+/// It does not require the crate feature `ndarray`, which adds conversions.
 ///
 /// ```
 /// use kiln_backends::{NdArray, NdArrayDevice};
@@ -45,7 +46,7 @@ pub struct NdArray<F = f32, I = i32>(PhantomData<(F, I)>);
 /// The device of [`NdArray`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NdArrayDevice {
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
 }
@@ -59,8 +60,8 @@ impl<F: FloatElement, I: IntElement> Backend for NdArray<F, I> {
     }
 }
 
-/// The CPU engine behind [fusion](crate::Fusion): ops are recorded, and adjacent ops run as one kernel on all cores.
-/// The fastest CPU backend; [`Flex`] has lower latency for single ops. Results are the same for every number of
+/// The CPU engine with [fusion](crate::Fusion): ops are recorded, and adjacent ops run as one kernel on all cores. It
+/// is the fastest CPU backend; [`Flex`] has lower latency for single ops. Results do not depend on the number of
 /// threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu;
@@ -75,7 +76,7 @@ impl Backend for Cpu {
     }
 }
 
-/// The stack of [`Flex`] with that many threads.
+/// Returns the stack of [`Flex`] with a number of threads.
 pub(crate) fn with_threads(threads: usize) -> Stack {
     struct WithThreads;
     let open = || {
@@ -85,7 +86,7 @@ pub(crate) fn with_threads(threads: usize) -> Stack {
     Stack::opened::<WithThreads>(DeviceKey::Index(threads as u64), open)
 }
 
-/// An engine of the processor, with the kernels of the custom ops of tensors.
+/// Wraps a CPU engine with the kernels of the custom ops of tensors.
 fn processor(engine: CpuEngine) -> Arc<Expand> {
     let engine = Expand::new(engine);
     #[cfg(feature = "std")]

@@ -8,14 +8,14 @@ use kiln_cuda::Missing;
 use kiln_ir::Engine;
 use kiln_tensor::{Backend, DeviceKey, Result, Stack};
 
-/// The engine of an NVIDIA GPU behind [fusion](crate::Fusion): ops are recorded, and adjacent ops run as one kernel,
-/// compiled for the device. `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
+/// The backend of NVIDIA GPUs with [fusion](crate::Fusion): ops are recorded, and adjacent ops run as one kernel that
+/// is compiled for the device. The environment variable `KILN_FUSION` (`off`, `on`, `check`) switches fusion.
 ///
-/// `F` and `I` are the dtypes of new tensors of floats and of integers; tensors of any other may be made too. All
-/// backends on one GPU share its engine.
+/// `F` and `I` are the dtypes of new float and integer tensors; tensors of other dtypes are supported too. All backends
+/// on one GPU share its engine.
 ///
-/// CUDA is loaded at run time. If it or the device is missing, tensors carry the error, which names the missing library
-/// and the searched places, until one is read; [`CudaDevice::open`] returns it at once.
+/// CUDA is loaded at run time. If a library or the device is missing, tensors carry the error until one is read; it
+/// names the missing library and the searched paths. [`CudaDevice::open`] returns the error at once.
 ///
 /// ```
 /// use kiln_backends::{Cuda, CudaDevice};
@@ -30,22 +30,22 @@ use kiln_tensor::{Backend, DeviceKey, Result, Stack};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cuda<F = f32, I = i32>(PhantomData<(F, I)>);
 
-/// An NVIDIA GPU, by its number as `CUDA_VISIBLE_DEVICES` shows them. The default is 0.
+/// An NVIDIA GPU, by its index among the devices that `CUDA_VISIBLE_DEVICES` shows. Default: 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CudaDevice {
     index: usize,
 }
 
 impl CudaDevice {
-    /// GPU number `index`. It is opened on first use; if that fails, tensors on it carry the error.
+    /// Returns GPU `index`, which is opened on first use. If that fails, tensors on it carry the error.
     pub const fn new(index: usize) -> CudaDevice {
         CudaDevice { index }
     }
 
-    /// GPU number `index`, opened now.
+    /// Opens GPU `index`.
     ///
     /// # Errors
-    /// When a library or the device is missing; the error names it and the searched places.
+    /// When a library or the device is missing. The error names it and the searched paths.
     ///
     /// ```
     /// use kiln_backends::{CudaDevice, Device};
@@ -75,7 +75,8 @@ impl CudaDevice {
         kiln_cuda::set_tf32(on);
     }
 
-    /// Whether matmuls and convolutions use TF32. Default: no.
+    /// Returns whether matmuls and convolutions use TF32. Default: no, unless the environment variable `KILN_TF32` is
+    /// `on`.
     pub fn tf32() -> bool {
         kiln_cuda::tf32()
     }
@@ -111,7 +112,7 @@ impl CudaDevice {
         kiln_cuda::count()
     }
 
-    /// Its number.
+    /// Returns the index of the GPU.
     pub const fn index(self) -> usize {
         self.index
     }

@@ -1,4 +1,4 @@
-//! Devices.
+//! Devices chosen at run time, and their backend.
 
 use crate::{Cpu, CpuDevice, Flex, FlexDevice, cpu, with_autocast, with_fusion};
 use alloc::collections::BTreeMap;
@@ -15,10 +15,10 @@ use kiln_tensor::{
 };
 use spin::Mutex;
 
-/// The kinds that need no registration.
+/// The device kinds that are built in.
 const BUILT_IN: &[&str] = if cfg!(feature = "cuda") { &["cpu", "flex", "cuda"] } else { &["cpu", "flex"] };
 
-/// A device chosen at run time, with the layers around it: the device of [`Dyn`]. It is made from any [`Stack`].
+/// A device chosen at run time, including its layers: the device of [`Dyn`]. Any [`Stack`] can be converted to it.
 ///
 /// ```
 /// use kiln_backends::{Device, Dyn};
@@ -48,49 +48,50 @@ type Opener = fn(usize) -> Result<Arc<dyn Engine>>;
 static OPENERS: Mutex<BTreeMap<String, Opener>> = Mutex::new(BTreeMap::new());
 
 impl Device {
-    /// The CPU, with fusion: the device of [`Cpu`].
+    /// Returns the CPU with fusion: the device of [`Cpu`].
     pub fn cpu() -> Device {
         Device(Cpu::stack(&CpuDevice))
     }
 
-    /// The CPU, op by op: the device of [`Flex`].
+    /// Returns the CPU without fusion: the device of [`Flex`].
     pub fn flex() -> Device {
         Device(Flex::stack(&FlexDevice))
     }
 
-    /// The CPU, with fusion and a thread pool of `threads` threads. Repeated calls with the same number return equal
-    /// devices.
+    /// Returns the CPU with fusion and a thread pool of `threads` threads. Repeated calls with the same number return
+    /// equal devices.
     ///
     /// # Panics
-    /// With 0 threads, or more than 1024.
+    /// When `threads` is 0 or more than 1024.
     #[track_caller]
     pub fn cpu_with_threads(threads: usize) -> Device {
         at_least_one(threads);
         Device(with_fusion(&cpu::with_threads(threads)))
     }
 
-    /// The CPU, op by op, with a thread pool of `threads` threads. Repeated calls with the same number return equal
-    /// devices.
+    /// Returns the CPU without fusion, with a thread pool of `threads` threads. Repeated calls with the same number
+    /// return equal devices.
     ///
     /// # Panics
-    /// With 0 threads, or more than 1024.
+    /// When `threads` is 0 or more than 1024.
     #[track_caller]
     pub fn flex_with_threads(threads: usize) -> Device {
         at_least_one(threads);
         Device(cpu::with_threads(threads))
     }
 
-    /// NVIDIA GPU number `index`, with fusion: the device of [`Cuda`](crate::Cuda), where a GPU that is missing surfaces too.
+    /// Returns NVIDIA GPU `index` with fusion: the device of [`Cuda`](crate::Cuda). If the GPU is missing, tensors on
+    /// it carry the error.
     #[cfg(feature = "cuda")]
     pub fn cuda(index: usize) -> Device {
         Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
     }
 
-    /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`, or `"flex"`, or with the crate
-    /// feature `cuda`, `"cuda"`.
+    /// Opens device `index` of a kind: a [registered](Device::register) one, `"cpu"`, `"flex"`, or with the crate
+    /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`.
     ///
     /// # Errors
-    /// When nothing is registered under that name, or the device cannot be opened.
+    /// When the kind is not registered, or the device cannot be opened.
     pub fn open(kind: &str, index: usize) -> Result<Device> {
         match kind {
             "cpu" => return Ok(Device::cpu()),
@@ -101,36 +102,37 @@ impl Device {
         }
         let open = || {
             let opener = OPENERS.lock().get(kind).copied();
-            // The lock must be free again before the error lists the kinds.
+            // The lock must be released before the error lists the kinds.
             let opener = opener.ok_or_else(|| unknown_kind(kind))?;
             Ok(Stack::new(opener(index)?, &format!("{kind}:{index}"), DType::F32, DType::I32))
         };
         Stack::try_opened(kind, DeviceKey::Index(index as u64), open).map(Device)
     }
 
-    /// Registers the function that opens devices of a kind by number. Replaces the previous one.
+    /// Registers the function that opens devices of a kind by index, replacing the previous one. Built-in kinds take
+    /// precedence.
     pub fn register(kind: &str, open: fn(usize) -> Result<Arc<dyn Engine>>) {
         OPENERS.lock().insert(kind.into(), open);
     }
 
-    /// The kinds that [`open`](Device::open) knows.
+    /// Returns the device kinds that [`open`](Device::open) accepts.
     pub fn kinds() -> Vec<String> {
         BUILT_IN.iter().copied().map(ToString::to_string).chain(OPENERS.lock().keys().cloned()).collect()
     }
 
-    /// A device of its own over an engine, for engines and layers defined outside Kiln.
+    /// Returns a new device over an engine, for engines and layers of other crates.
     pub fn from_engine(engine: Arc<dyn Engine>, name: &str) -> Device {
         Device(Stack::new(engine, name, DType::F32, DType::I32))
     }
 
-    /// The same device with automatic differentiation. Repeated calls on one device return equal devices.
+    /// Returns the device with automatic differentiation. Repeated calls on one device return equal devices.
     #[must_use]
     pub fn autodiff(&self) -> Device {
         Device(self.0.with_autodiff(Checkpointing::None))
     }
 
-    /// The same device with mixed precision: see [`Autocast`](crate::Autocast). Automatic differentiation wraps it.
-    /// Repeated calls with the same precision on one device return equal devices.
+    /// Returns the device with mixed precision; see [`Autocast`](crate::Autocast). Call [`autodiff`](Device::autodiff)
+    /// on the result, not before. Repeated calls with the same precision on one device return equal devices.
     ///
     /// ```
     /// use kiln_backends::{Device, LowPrecision};
@@ -143,7 +145,7 @@ impl Device {
         Device(with_autocast(&self.0, precision))
     }
 
-    /// The device below [`autodiff`](Device::autodiff); the same device if there is none.
+    /// Returns the device below [`autodiff`](Device::autodiff), or the same device if there is no such layer.
     #[must_use]
     pub fn inner(&self) -> Device {
         Device(self.0.inner().unwrap_or(&self.0).clone())
@@ -202,14 +204,14 @@ impl Device {
         Dyn::reset_peak_memory(self);
     }
 
-    /// Whether the outermost layer is automatic differentiation.
+    /// Returns whether the outermost layer is automatic differentiation.
     pub fn is_autodiff(&self) -> bool {
         self.0.inner().is_some()
     }
 }
 
 impl Default for Device {
-    /// The processor.
+    /// The CPU with fusion.
     fn default() -> Device {
         Device::cpu()
     }
@@ -221,8 +223,8 @@ impl fmt::Debug for Device {
     }
 }
 
-/// The backend chosen at run time by its [`Device`]. On a device with automatic differentiation ([`Device::autodiff`])
-/// `backward` works; on others it panics.
+/// The backend that its [`Device`] selects at run time. `backward` requires a device with automatic differentiation
+/// ([`Device::autodiff`]), and panics on others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dyn;
 

@@ -5,11 +5,10 @@ use core::marker::PhantomData;
 use kiln_fusion::Fusion as Layer;
 use kiln_tensor::{Backend, Stack};
 
-/// Fusion over another backend: ops are recorded, and adjacent ops run as one kernel where the engine below supports
-/// it.
+/// Fusion over another backend: ops are recorded, and adjacent ops run as one kernel if the engine below supports it.
 ///
 /// Reading a tensor runs the recorded ops. [`Tensor::explain`](kiln_tensor::Tensor::explain) lists the kernels of a
-/// tensor; `KILN_FUSION` in the environment (`off`, `on`, `check`) switches fusion.
+/// tensor. The environment variable `KILN_FUSION` (`off`, `on`, `check`) switches fusion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fusion<B>(PhantomData<B>);
 
@@ -25,10 +24,10 @@ impl<B: Backend> Backend for Fusion<B> {
     }
 }
 
-/// The stack with fusion around it: ops are recorded, and neighbours run as one kernel. `KILN_FUSION` in the environment
-/// switches it (`off`, `on`, `check`). Repeated calls return the same stack.
+/// Returns the stack with fusion: ops are recorded, and adjacent ops run as one kernel. The environment variable
+/// `KILN_FUSION` (`off`, `on`, `check`) switches fusion. Repeated calls return the same stack.
 #[must_use]
 pub fn with_fusion(stack: &Stack) -> Stack {
-    // Fusion changes no value: messages need not name it.
+    // Fusion does not change values, so messages need not contain its name.
     stack.layered("", (), |engine| Arc::new(Layer::new(engine)))
 }

@@ -1,4 +1,4 @@
-//! `kiln dump`: the stages of a program.
+//! `kiln dump`: prints the IR of a program at a stage.
 
 use clap::ValueEnum;
 use kiln_fusion::{Plan, Step, StepKind};
@@ -10,9 +10,9 @@ use std::fmt::Write;
 /// The compilation stages of a program, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stage {
-    /// The program as it is read
+    /// The parsed program
     Ops,
-    /// The steps that fusion makes of it, with the reasons why regions end
+    /// The steps of the fusion plan, with the reasons why regions end
     Plan,
     /// The kernel of each region, with extents, strides and cost
     Kernel,
@@ -27,9 +27,9 @@ pub(crate) enum Stage {
 /// The machine that a program is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
-    /// A processor
+    /// A CPU
     Cpu,
-    /// A data-centre GPU with its vendor's libraries
+    /// A data-centre GPU with vendor libraries
     Gpu,
 }
 
@@ -41,7 +41,7 @@ impl Target {
         }
     }
 
-    /// The regions that kernels of the machine compute: a GPU's sum columns of the rows that they go through.
+    /// Builds the loop nest of a region. GPU kernels may include column reductions over the rows of the kernel.
     fn region(self, program: &Program, numbers: &[bool]) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
         match self {
             Target::Cpu => Nest::of_program(program, numbers),
@@ -50,14 +50,14 @@ impl Target {
     }
 }
 
-/// Reads a program and checks that it is valid.
+/// Parses a program and verifies it.
 pub(crate) fn program(text: &str) -> Result<Program, String> {
     let program = Program::parse(text).map_err(|error| error.to_string())?;
     verify(&program).map_err(|error| error.to_string())?;
     Ok(program)
 }
 
-/// The text of a stage of the plan for a machine; with `region`, of that region alone.
+/// Returns the text of a stage of the plan for a machine. With `region`, only of that region.
 pub(crate) fn dump(
     program: &Program,
     stage: Stage,
@@ -93,7 +93,7 @@ pub(crate) fn dump(
     }
 }
 
-/// The program of a region.
+/// Returns the program of a region.
 fn of_region(step: &Step) -> &Program {
     let Op::Fused(fused) = step.op() else { unreachable!("{} is no region", step.op().name()) };
     fused.program()

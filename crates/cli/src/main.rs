@@ -1,8 +1,8 @@
 //! The command `kiln`.
 //!
 //! `kiln dump STAGE FILE` prints the IR of a program at one stage: ops, fusion plan, the kernel of each region, or the
-//! generated GPU source. The file holds a program in the text form of `kiln-ir`, which is also that of `filetests/`;
-//! `-` reads the standard input.
+//! generated GPU source. The file contains a program in the text form of `kiln-ir`, as in `filetests/`; `-` reads
+//! standard input.
 //!
 //! ```text
 //! kiln dump plan filetests/fuse/softmax.ir
@@ -19,10 +19,10 @@ use dump::{Stage, Target};
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-/// The greatest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Tools for Kiln's programs.
+/// Tools for Kiln programs.
 #[derive(Debug, Parser)]
 #[command(name = "kiln", version)]
 struct Arguments {
@@ -37,7 +37,7 @@ enum Command {
         /// The stage to print.
         #[arg(value_enum)]
         stage: Stage,
-        /// A program as text; `-` reads the standard input.
+        /// A program as text; `-` reads standard input.
         file: String,
         /// The machine to plan for.
         #[arg(long, value_enum, default_value_t = Target::Cpu)]
@@ -77,7 +77,7 @@ fn read(file: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// A reader that closes the pipe early, such as `head`, is no error.
+/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
 fn print(text: &str) -> Result<(), String> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -1,8 +1,8 @@
-//! Batches of a dataset, in a reproducible order, made ahead of time by worker threads.
+//! Data loader: batches of a dataset in a reproducible order, prefetched by worker threads.
 //!
-//! The order of an epoch depends on the seed, the epoch and the dataset's length alone. Workers take batches
-//! in turn and hand them over through a bounded window that restores the order, so neither their number nor
-//! their timing shows in the result.
+//! The order of an epoch depends only on the seed, the epoch and the dataset's length. Workers claim batches in order
+//! and pass them through a bounded window that restores the order. The result does not depend on the number of workers
+//! or their timing.
 
 pub mod batcher;
 mod builder;
@@ -22,9 +22,9 @@ use workers::Workers;
 
 use crate::DataError;
 
-/// Walks a dataset in batches; made by [`DataLoaderBuilder`].
+/// Iterates over a dataset in batches. Created by [`DataLoaderBuilder`].
 ///
-/// Each call of [`iter`](Self::iter) is an epoch, with an order of its own if the loader shuffles.
+/// Each call of [`iter`](Self::iter) is an epoch. A shuffling loader has a different order in each epoch.
 pub struct DataLoader<Batch> {
     source: Arc<dyn Source<Batch>>,
     options: Options,
@@ -38,9 +38,9 @@ struct Options {
     shuffle: Option<u64>,
     num_workers: usize,
     prefetch: usize,
-    /// Items of the dataset, all of which take part in the shuffle.
+    /// Number of items in the dataset; all are shuffled.
     num_dataset_items: usize,
-    /// Items in one epoch: all, or those in full batches if the last batch is dropped.
+    /// Number of items in one epoch: all, or those in full batches if the last incomplete batch is dropped.
     num_items: usize,
 }
 
@@ -51,15 +51,15 @@ impl Options {
 }
 
 impl<Batch: Send + 'static> DataLoader<Batch> {
-    /// The batches of the next epoch: the first call returns epoch 0, the second epoch 1, and so on.
+    /// Returns the batches of the next epoch. The first call returns epoch 0, the second epoch 1, and so on.
     ///
-    /// Workers start at the first call of `next`. A batch that cannot be made comes as an error in its place,
-    /// and the iteration can continue with the next batch.
+    /// Workers start at the first call of `next`. If a batch fails, the iterator returns its error in its place and can
+    /// continue with the next batch.
     pub fn iter(&self) -> DataLoaderIter<Batch> {
         self.iter_epoch(self.next_epoch.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The batches of a given epoch. Leaves the count of [`iter`](Self::iter) alone; to resume a training
+    /// Returns the batches of a given epoch, without changing the epoch of [`iter`](Self::iter). To resume a training
     /// run, call [`set_epoch`](Self::set_epoch), then [`iter`](Self::iter) and
     /// [`skip_batches`](DataLoaderIter::skip_batches).
     pub fn iter_epoch(&self, epoch: u64) -> DataLoaderIter<Batch> {
@@ -79,19 +79,19 @@ impl<Batch: Send + 'static> DataLoader<Batch> {
 }
 
 impl<Batch> DataLoader<Batch> {
-    /// Batches in one epoch. Never 0.
+    /// Returns the number of batches in one epoch. Never 0.
     #[expect(clippy::len_without_is_empty, reason = "a loader without batches cannot be built")]
     pub fn len(&self) -> usize {
         self.options.num_batches()
     }
 
-    /// Items in one epoch: the dataset's length, less the items of an incomplete last batch if the loader
-    /// drops that.
+    /// Returns the number of items in one epoch: the dataset's length, without an incomplete last batch if it is
+    /// dropped.
     pub fn num_items(&self) -> usize {
         self.options.num_items
     }
 
-    /// Items in a batch; the last one of an epoch may hold fewer.
+    /// Returns the number of items in a batch. The last batch of an epoch may be smaller.
     pub fn batch_size(&self) -> usize {
         self.options.batch_size
     }
@@ -101,7 +101,7 @@ impl<Batch: Send + 'static> IntoIterator for &DataLoader<Batch> {
     type Item = Result<Batch, DataError>;
     type IntoIter = DataLoaderIter<Batch>;
 
-    /// The same as [`DataLoader::iter`].
+    /// Calls [`DataLoader::iter`].
     fn into_iter(self) -> DataLoaderIter<Batch> {
         self.iter()
     }
@@ -116,10 +116,9 @@ impl<Batch> fmt::Debug for DataLoader<Batch> {
     }
 }
 
-/// The batches of one epoch; made by [`DataLoader::iter`].
+/// An iterator over the batches of one epoch. Created by [`DataLoader::iter`].
 ///
-/// Dropping it stops the workers and waits for them, which takes no longer than reading one item and making
-/// one batch.
+/// Dropping it stops the workers and waits for them: at most for reading one item and building one batch.
 pub struct DataLoaderIter<Batch> {
     source: Arc<dyn Source<Batch>>,
     options: Options,
@@ -134,26 +133,26 @@ enum Running<Batch> {
 }
 
 impl<Batch: Send + 'static> DataLoaderIter<Batch> {
-    /// Goes past the next `count` batches without making them, as after loading a checkpoint. Past the end,
-    /// nothing is left.
+    /// Skips the next `count` batches without building them, for instance after loading a checkpoint. At most the rest
+    /// of the epoch is skipped.
     pub fn skip_batches(mut self, count: usize) -> Self {
-        // Workers may be busy with the very batches to skip: new ones start behind them.
+        // Workers may be building batches that are skipped: new workers start after them.
         self.running = None;
         self.position = self.position.saturating_add(count).min(self.options.num_batches());
         self
     }
 
-    /// The epoch this iterator walks.
+    /// Returns the epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Index of the next batch: the number of batches returned and skipped so far.
+    /// Returns the index of the next batch: the number of batches returned and skipped so far.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// How far through the epoch this iterator is.
+    /// Returns the progress of this iterator within the epoch.
     pub fn progress(&self) -> Progress {
         let items_total = self.options.num_items;
         let items_processed = self.position.saturating_mul(self.options.batch_size).min(items_total);
@@ -180,7 +179,7 @@ impl<Batch: Send + 'static> Iterator for DataLoaderIter<Batch> {
             match self.start() {
                 Ok(running) => self.running = Some(running),
                 Err(error) => {
-                    // Without workers no batch will ever come: the error is the last item.
+                    // Without workers no batch can follow: the error is the last item.
                     self.position = self.options.num_batches();
                     return Some(Err(error));
                 }
@@ -198,7 +197,7 @@ impl<Batch: Send + 'static> Iterator for DataLoaderIter<Batch> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // After an error from starting the workers fewer items come than there are batches.
+        // If starting the workers fails, there are fewer items than batches.
         (0, Some(self.options.num_batches() - self.position))
     }
 }
@@ -215,17 +214,17 @@ impl<Batch> fmt::Debug for DataLoaderIter<Batch> {
     }
 }
 
-/// The number of finished items of an epoch.
+/// The progress within an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Items in the batches handed out or skipped so far.
+    /// Number of items in the batches returned or skipped so far.
     pub items_processed: usize,
-    /// Items in the epoch.
+    /// Number of items in the epoch.
     pub items_total: usize,
 }
 
 impl Progress {
-    /// The part that is done, from 0 to 1; 1 if there is nothing to do.
+    /// Returns the finished fraction, from 0 to 1; 1 for an empty epoch.
     pub fn fraction(&self) -> f64 {
         if self.items_total == 0 { 1.0 } else { self.items_processed as f64 / self.items_total as f64 }
     }

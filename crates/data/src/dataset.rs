@@ -1,4 +1,4 @@
-//! Numbered lists of items, and datasets made of other datasets.
+//! Datasets, and datasets that transform other datasets.
 
 mod concat;
 mod map;
@@ -20,10 +20,10 @@ pub use shuffled::ShuffledDataset;
 pub use subset::{SubsetDataset, split, split_consecutive};
 pub use windows::WindowsDataset;
 
-/// Image data sets.
+/// Image datasets.
 pub use crate::vision;
 
-/// Data sets made of other data sets: mapped, partial, joined, shuffled and sampled.
+/// Datasets that transform other datasets: mapped, partial, concatenated, shuffled and sampled.
 pub mod transform {
     pub use super::{
         ComposedDataset, ConcatDataset, MapDataset, Mapper, MapperDataset, PartialDataset, SamplerDataset,
@@ -31,23 +31,23 @@ pub mod transform {
     };
 }
 
-/// A list of items, each reached by its index.
+/// A map-style dataset: items accessed by index.
 ///
-/// Loaders read from several threads at once, hence `Send + Sync`. The length must not change, and `get` must
-/// return the same item for the same index, or shuffling and resuming lose their meaning.
+/// Loaders read from several threads concurrently, so it is `Send + Sync`. The length must not change, and `get` must
+/// return the same item for the same index. Otherwise shuffling and resuming are not reproducible.
 pub trait Dataset<I>: Send + Sync {
-    /// The item at `index`: `Some` exactly when `index < self.len()`.
+    /// Returns the item at `index`: `Some` exactly when `index < self.len()`.
     fn get(&self, index: usize) -> Option<I>;
 
-    /// The number of items.
+    /// Returns the number of items.
     fn len(&self) -> usize;
 
-    /// Whether there are no items.
+    /// Returns whether there are no items.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The items in order. On a `dyn Dataset` behind a reference, call it as `(&dataset).iter()`.
+    /// Iterates over the items in order. On a `dyn Dataset` behind a reference, call it as `(&dataset).iter()`.
     fn iter(&self) -> DatasetIter<'_, I>
     where
         Self: Sized,
@@ -56,7 +56,7 @@ pub trait Dataset<I>: Send + Sync {
     }
 }
 
-/// The items of a dataset in order; made by [`Dataset::iter`].
+/// An iterator over the items of a dataset in order. Created by [`Dataset::iter`].
 pub struct DatasetIter<'a, I> {
     dataset: &'a dyn Dataset<I>,
     next: usize,
@@ -76,7 +76,7 @@ impl<I> Iterator for DatasetIter<'_, I> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // A dataset that breaks its contract ends the iteration early, so nothing is promised from below.
+        // A dataset that breaks its contract ends the iteration early, so the lower bound is 0.
         (0, Some(self.end - self.next))
     }
 }
@@ -92,22 +92,22 @@ impl<I> fmt::Debug for DatasetIter<'_, I> {
     }
 }
 
-/// Items held in memory. [`Dataset::get`] clones.
+/// A dataset of items in memory. [`Dataset::get`] clones the item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InMemoryDataset<I> {
     items: Vec<I>,
 }
 
-/// [`InMemoryDataset`] under Burn's name.
+/// [`InMemoryDataset`] under the name that Burn uses.
 pub type InMemDataset<I> = InMemoryDataset<I>;
 
 impl<I> InMemoryDataset<I> {
-    /// A dataset of `items`, in their order.
+    /// Returns a dataset of `items`, in their order.
     pub fn new(items: Vec<I>) -> Self {
         Self { items }
     }
 
-    /// The items, without cloning.
+    /// Returns the items without cloning.
     pub fn as_slice(&self) -> &[I] {
         &self.items
     }

@@ -1,16 +1,15 @@
-//! The one error type of this crate.
+//! The error type of the crate.
 
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of any type, as a [`Batcher`](crate::Batcher) may return it.
+/// A boxed error of any type that a [`Batcher`](crate::Batcher) may return.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error of a dataset, a file or a loader.
+/// An error of a dataset, a file or a data loader.
 ///
-/// Offsets count bytes from the start of the file's contents; for a gzipped file, of the contents after
-/// decompression.
+/// Offsets are bytes from the start of the file's contents. For a gzipped file, they count decompressed bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -19,53 +18,53 @@ pub enum DataError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error from the operating system.
         source: io::Error,
     },
 
-    /// A file ends before its declared contents do.
+    /// A file is shorter than it declares.
     #[error("{}: truncated at byte {offset}: expected {expected} bytes", file.display())]
     Truncated {
         /// The file.
         file: PathBuf,
-        /// The number of bytes present.
+        /// Number of bytes present.
         offset: u64,
-        /// The number of bytes that the file declares.
+        /// Number of bytes that the file declares.
         expected: u64,
     },
 
-    /// A file continues after its declared contents.
+    /// A file is longer than it declares.
     #[error("{}: unexpected data from byte {offset} on: the header declares {offset} bytes", file.display())]
     TrailingData {
         /// The file.
         file: PathBuf,
-        /// The offset where the contents should end.
+        /// Offset where the contents should end.
         offset: u64,
     },
 
-    /// A file's contents violate its format.
+    /// A file violates its format.
     #[error("{}: at byte {offset}: {message}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The offset of the offending bytes.
+        /// Offset of the invalid bytes.
         offset: u64,
         /// A description of the problem.
         message: String,
     },
 
-    /// A data set is in none of the searched places.
+    /// A data set was not found.
     #[error("{}", describe_not_found(name, searched, hint))]
     NotFound {
-        /// The data set and split, for example `MNIST train`.
+        /// The data set and split, such as `MNIST train`.
         name: String,
-        /// The folders searched, in order.
+        /// The searched folders, in order.
         searched: Vec<PathBuf>,
-        /// How to get the data.
+        /// A hint how to obtain the data.
         hint: String,
     },
 
-    /// No mirror delivered the file intact.
+    /// No mirror delivered a valid file.
     #[error("{file}: download failed:{}\n  hint: check the network, or put the file into {} yourself",
         indent(attempts), directory.display())]
     Download {
@@ -73,16 +72,16 @@ pub enum DataError {
         file: String,
         /// The target folder of the download.
         directory: PathBuf,
-        /// The error of each address tried.
+        /// The error of each URL that was tried.
         attempts: Vec<String>,
     },
 
-    /// An argument makes no sense; `operation` names the function or type that refused it.
+    /// An argument is invalid.
     #[error("[{operation}] {message}\n  hint: {hint}")]
     InvalidArgument {
-        /// The function or type that refused the argument.
+        /// The function or type that rejected the argument.
         operation: &'static str,
-        /// A description of the problem, with the values involved.
+        /// A description of the problem, including the values.
         message: String,
         /// A suggested fix.
         hint: String,
@@ -92,7 +91,7 @@ pub enum DataError {
     #[error("[data_loader] batch size is 0\n  hint: call batch_size(n) with n of at least 1")]
     ZeroBatchSize,
 
-    /// A loader was given a dataset without items.
+    /// The dataset of a loader has no items.
     #[error(
         "[data_loader] the dataset is empty\n  \
          hint: check the folder, filter or split that the dataset was made from"
@@ -111,34 +110,33 @@ pub enum DataError {
         len: usize,
     },
 
-    /// A dataset or batcher panicked while a batch was made.
+    /// A dataset or batcher panicked while a batch was built.
     #[error("[data_loader] making batch {batch} of epoch {epoch} panicked: {message}")]
     Panicked {
         /// Epoch of the batch.
         epoch: u64,
         /// Index of the batch within its epoch.
         batch: usize,
-        /// The panic's message.
+        /// The panic message.
         message: String,
     },
 
-    /// The operating system gave no thread for a worker.
+    /// The operating system could not create a worker thread.
     #[error("[data_loader] worker thread {worker} did not start: {source}\n  hint: use fewer num_workers")]
     SpawnWorker {
         /// Index of the worker.
         worker: usize,
-        /// The error of the operating system.
+        /// The error from the operating system.
         source: io::Error,
     },
 
-    /// A batcher's own error.
+    /// An error that a batcher returned.
     #[error(transparent)]
     Batcher(#[from] BoxError),
 }
 
 impl DataError {
-    /// Wraps a batcher's own error, or a message, so that it can be returned from
-    /// [`Batcher::batch`](crate::Batcher::batch).
+    /// Wraps an error of a batcher, or a message, as the error of [`Batcher::batch`](crate::Batcher::batch).
     pub fn batcher(error: impl Into<BoxError>) -> Self {
         Self::Batcher(error.into())
     }

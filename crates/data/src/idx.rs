@@ -10,8 +10,8 @@
 //!
 //! Source: the description on the MNIST page of Y. LeCun, C. Cortes and C. J. C. Burges.
 //!
-//! A reader returns the header first, then the elements, and never allocates more than it has read: a file that
-//! declares huge sizes, and a gzip stream that expands without end, are both refused early.
+//! The reader returns the header first, then the elements. It allocates no more than it has read, so it rejects early
+//! both a file that declares huge sizes and a gzip bomb.
 //!
 //! ```
 //! use kiln_data::idx::IdxReader;
@@ -35,18 +35,18 @@ use crate::DataError;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const UNSIGNED_BYTE: u8 = 0x08;
 
-/// An IDX file of unsigned bytes whose header has been read.
+/// Reader of an IDX file of unsigned bytes. The header is already read.
 pub struct IdxReader<'a> {
     source: Source<'a>,
     dims: Vec<u32>,
 }
 
 impl IdxReader<'static> {
-    /// Opens a file, gzipped or plain: its first bytes tell which.
+    /// Opens a file, gzipped or plain. The format is detected from its first bytes.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new), and [`DataError::Io`] if the file cannot be opened.
+    /// The errors of [`new`](Self::new), and [`DataError::Io`] if the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let file = File::open(path).map_err(|error| DataError::io(path, error))?;
         Self::new(path, BufReader::new(file))
@@ -54,12 +54,12 @@ impl IdxReader<'static> {
 }
 
 impl<'a> IdxReader<'a> {
-    /// Reads the header from `reader`, gzipped or plain. `name` stands for the file in errors.
+    /// Reads the header from `reader`, gzipped or plain. `name` is the file name in errors.
     ///
     /// # Errors
     ///
     /// - [`DataError::Truncated`] if the header is incomplete;
-    /// - [`DataError::Malformed`] if this is no IDX file of unsigned bytes, or the gzip stream is corrupt;
+    /// - [`DataError::Malformed`] if it is not an IDX file of unsigned bytes, or the gzip stream is corrupt;
     /// - [`DataError::Io`] if reading fails.
     pub fn new(name: impl Into<PathBuf>, reader: impl Read + 'a) -> Result<Self, DataError> {
         let mut source = Source::open(name.into(), reader)?;
@@ -83,7 +83,7 @@ impl<'a> IdxReader<'a> {
         Ok(Self { source, dims })
     }
 
-    /// The size of each dimension as declared, outermost first. The file may still prove shorter.
+    /// Returns the declared size of each dimension, outermost first. The file may still be shorter.
     pub fn dims(&self) -> &[u32] {
         &self.dims
     }
@@ -119,7 +119,7 @@ impl fmt::Debug for IdxReader<'_> {
     }
 }
 
-/// A file's contents, decompressed if need be, with the count of bytes read so far.
+/// A file's decompressed contents, with the number of bytes read so far.
 struct Source<'a> {
     file: PathBuf,
     contents: Box<dyn Read + 'a>,
@@ -155,7 +155,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// The rest of the contents, which must be `count` bytes. The buffer grows with the read bytes, and reading
+    /// Reads the rest of the contents, which must be `count` bytes. The buffer grows with the bytes read, and reading
     /// stops at the first surplus byte.
     fn read_to_end(mut self, count: u64) -> Result<Vec<u8>, DataError> {
         let expected = self.offset + count;
@@ -176,7 +176,7 @@ impl<'a> Source<'a> {
         DataError::Truncated { file: self.file.clone(), offset: self.offset, expected }
     }
 
-    /// Tells a damaged gzip stream from a failing disk.
+    /// Distinguishes a corrupt gzip stream from an I/O error.
     fn failed(&self, error: io::Error, expected: u64) -> DataError {
         let kind = error.kind();
         if kind == io::ErrorKind::UnexpectedEof {

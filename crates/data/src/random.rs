@@ -1,12 +1,12 @@
-//! The random sequences behind every shuffle and draw in this crate.
+//! Random number sequences for shuffling and sampling.
 //!
-//! They are streams of the generator of [`kiln_ir::philox`]. Each pair of seed and stream is a sequence of its own: epoch
-//! `n` of a loader needs none of the epochs before it.
+//! They are streams of the generator [`kiln_ir::philox`]. Each pair of seed and stream is an independent sequence:
+//! epoch `n` of a loader does not depend on previous epochs.
 
 use kiln_ir::philox::Words;
 
-/// The purpose of a random sequence. Purposes that share a seed must not share a sequence: a dataset shuffled with
-/// the loader's seed would be permuted twice by the same permutation.
+/// The purpose of a random sequence. Purposes with the same seed must have different sequences. Otherwise a dataset
+/// shuffled with the loader's seed would be permuted twice by the same permutation.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     /// The order of a loader's epoch.
@@ -18,7 +18,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Epochs below 2^56, which is all of them in practice, keep clear of the other purposes.
+    /// Epochs below 2^56 do not overlap with the other purposes.
     fn stream(self) -> u64 {
         match self {
             Self::Epoch(epoch) => epoch,
@@ -28,7 +28,7 @@ impl Purpose {
     }
 }
 
-/// A sequence of random numbers fixed by a seed and a purpose.
+/// A sequence of random numbers determined by a seed and a purpose.
 pub(crate) struct Random(Words);
 
 impl Random {
@@ -36,7 +36,7 @@ impl Random {
         Self(Words::new(seed, purpose.stream()))
     }
 
-    /// A uniform number below `bound`, without bias. `bound` must not be 0.
+    /// Returns a uniform integer below `bound`, without bias. `bound` must not be 0.
     ///
     /// Source: D. Lemire, "Fast Random Integer Generation in an Interval", ACM TOMACS 29(1), 2019.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
@@ -49,7 +49,7 @@ impl Random {
         }
     }
 
-    /// A uniform number in `[0, 1)`, a multiple of 2^-53.
+    /// Returns a uniform value in `[0, 1)`, a multiple of 2^-53.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// A uniformly random order of `0..len` (Fisher and Yates, in Durstenfeld's form).
+/// A uniformly random permutation of `0..len` (Fisher-Yates shuffle in Durstenfeld's form).
 pub(crate) fn permutation(len: usize, seed: u64, purpose: Purpose) -> Vec<usize> {
     let mut random = Random::new(seed, purpose);
     let mut order: Vec<usize> = (0..len).collect();

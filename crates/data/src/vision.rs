@@ -1,4 +1,4 @@
-//! Image data sets.
+//! Image datasets.
 
 mod mnist;
 

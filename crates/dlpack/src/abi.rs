@@ -1,4 +1,4 @@
-//! The structs of DLPack 1.1, as C lays them out.
+//! The C structs of DLPack 1.1.
 //!
 //! Source: <https://github.com/dmlc/dlpack/blob/main/include/dlpack/dlpack.h>. Fields have the names of the C header.
 
@@ -6,25 +6,25 @@ use core::ffi::c_void;
 
 use kiln_ir::DType;
 
-/// The version that this crate writes. It reads every version with the same major number.
+/// The version that this crate writes. It reads all versions with the same major version.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
-/// The [device type](DLDevice::device_type) of the host's memory (`kDLCPU`).
+/// The [device type](DLDevice::device_type) of host memory (`kDLCPU`).
 pub const CPU: i32 = 1;
 
-/// In [`DLManagedTensorVersioned::flags`]: who takes the tensor may not write to it.
+/// A flag of [`DLManagedTensorVersioned::flags`]: the importer must not write to the tensor.
 pub const FLAG_READ_ONLY: u64 = 1;
 
-/// In [`DLManagedTensorVersioned::flags`]: the memory is a copy that only the importer accesses.
+/// A flag of [`DLManagedTensorVersioned::flags`]: the memory is a copy that only the importer accesses.
 pub const FLAG_IS_COPIED: u64 = 1 << 1;
 
-/// A version of the standard.
+/// A version of the DLPack standard.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLPackVersion {
-    /// Changes with the layout of the structs.
+    /// Incremented when the layout of the structs changes.
     pub major: u32,
-    /// Changes with new values of enums.
+    /// Incremented when enum values are added.
     pub minor: u32,
 }
 
@@ -32,22 +32,22 @@ pub struct DLPackVersion {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDevice {
-    /// The kind of device: [`CPU`], 2 for CUDA, 8 for Metal, 10 for ROCm and so on.
+    /// The device type: [`CPU`], 2 for CUDA, 8 for Metal, 10 for ROCm and so on.
     pub device_type: i32,
-    /// Which one of them, from 0.
+    /// The index of the device, counted from 0.
     pub device_id: i32,
 }
 
-/// The type of the elements.
+/// The dtype of a tensor.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
-    /// 0 for signed integers, 1 for unsigned ones, 2 for IEEE floats, 4 for bfloat16, 5 for complex numbers, 6 for truth
-    /// values.
+    /// The type code: 0 for signed integers, 1 for unsigned integers, 2 for IEEE floats, 4 for bfloat16, 5 for complex,
+    /// 6 for `bool`.
     pub code: u8,
-    /// Bits per number.
+    /// Number of bits per lane.
     pub bits: u8,
-    /// Numbers per element; 1 but for the vectors of some devices.
+    /// Number of lanes per element: 1 except for vector types.
     pub lanes: u16,
 }
 
@@ -58,7 +58,7 @@ const BFLOAT: u8 = 4;
 const BOOL: u8 = 6;
 
 impl DLDataType {
-    /// How DLPack calls a dtype.
+    /// Returns the DLPack type of a dtype.
     pub fn of(dtype: DType) -> DLDataType {
         let code = match dtype {
             DType::F64 | DType::F32 | DType::F16 => FLOAT,
@@ -70,7 +70,7 @@ impl DLDataType {
         DLDataType { code, bits: 8 * dtype.size() as u8, lanes: 1 }
     }
 
-    /// The dtype, if Kiln has it.
+    /// Returns the dtype, or `None` if Kiln does not support it.
     pub fn dtype(self) -> Option<DType> {
         DType::ALL.into_iter().find(|&dtype| DLDataType::of(dtype) == self)
     }
@@ -80,39 +80,39 @@ impl DLDataType {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLTensor {
-    /// The memory; null where there are no elements.
+    /// Pointer to the memory; null for an empty tensor.
     pub data: *mut c_void,
     /// The device of the memory.
     pub device: DLDevice,
-    /// The number of axes.
+    /// Number of dimensions.
     pub ndim: i32,
     /// The type of the elements.
     pub dtype: DLDataType,
-    /// The lengths of the axes, `ndim` of them.
+    /// Pointer to the shape, `ndim` elements.
     pub shape: *mut i64,
-    /// The stride of each axis, in elements. Null, before DLPack 1.2, for row-major order.
+    /// Pointer to the strides in elements, `ndim` elements. Before DLPack 1.2, null means row-major order.
     pub strides: *mut i64,
-    /// The byte offset of the first element from `data`.
+    /// Offset of the first element from `data` in bytes.
     pub byte_offset: u64,
 }
 
-/// A tensor with the function that frees it: the form since DLPack 1.0.
+/// A tensor with a deleter and a version: the struct since DLPack 1.0.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// The version that the struct has.
+    /// The version of the struct.
     pub version: DLPackVersion,
     /// The exporter's private data.
     pub manager_ctx: *mut c_void,
-    /// Frees the struct and the memory that it points at.
+    /// Frees the struct and the memory that it refers to.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// [`FLAG_READ_ONLY`], [`FLAG_IS_COPIED`].
+    /// The flags [`FLAG_READ_ONLY`] and [`FLAG_IS_COPIED`].
     pub flags: u64,
     /// The tensor.
     pub dl_tensor: DLTensor,
 }
 
-/// A tensor with the function that frees it: the form before DLPack 1.0.
+/// A tensor with a deleter: the struct before DLPack 1.0.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensor {
@@ -120,6 +120,6 @@ pub struct DLManagedTensor {
     pub dl_tensor: DLTensor,
     /// The exporter's private data.
     pub manager_ctx: *mut c_void,
-    /// Frees the struct and the memory that it points at.
+    /// Frees the struct and the memory that it refers to.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }

@@ -1,4 +1,4 @@
-//! Making managed tensors.
+//! Creating managed tensors.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,7 +10,7 @@ use kiln_ir::{Elements, MAX_RANK, TensorData};
 use crate::abi::{CPU, DLDataType, DLDevice, DLTensor};
 use crate::managed::Form;
 
-/// Elements that a managed tensor keeps alive.
+/// The elements that a managed tensor keeps alive.
 pub(crate) enum Source {
     Owned(TensorData),
     Shared(Arc<TensorData>),
@@ -24,7 +24,7 @@ impl Source {
         }
     }
 
-    /// The address of the elements. Shared ones are read-only.
+    /// Returns the address of the elements. Shared elements are read-only.
     fn address(&mut self) -> *mut c_void {
         match self {
             Source::Owned(data) => mutable_address(data.elements_mut()),
@@ -51,19 +51,20 @@ fn mutable_address(elements: &mut Elements) -> *mut c_void {
     }
 }
 
-/// A managed tensor and all that it points at, in one allocation but for the elements.
+/// A managed tensor with its shape and strides in one allocation; the elements are separate.
 struct Exported<F> {
     managed: F,
     shape: [i64; MAX_RANK],
     strides: [i64; MAX_RANK],
-    /// Held for the memory of the elements.
+    /// Owns the memory of the elements.
     _source: Source,
 }
 
-/// Makes a managed tensor of these elements, with those flags.
+/// Creates a managed tensor of these elements with these flags.
 pub(crate) fn export<F: Form>(mut source: Source, flags: u64) -> NonNull<F> {
     let ty = source.data().ty();
-    // A length fits `i64`, since a slice has at most `isize::MAX` bytes; of an empty tensor it may not, and is cut.
+    // A length fits into `i64`, since a slice has at most `isize::MAX` bytes. That of an empty tensor may not fit and
+    // is clamped.
     let signed = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
     let lengths: [i64; MAX_RANK] = core::array::from_fn(|axis| ty.shape.get(axis).copied().map_or(0, signed));
     let strides =
@@ -79,7 +80,8 @@ pub(crate) fn export<F: Form>(mut source: Source, flags: u64) -> NonNull<F> {
     };
     let managed = F::new(tensor, ptr::null_mut(), delete::<F>, flags);
     let exported = Box::into_raw(Box::new(Exported { managed, shape: lengths, strides, _source: source }));
-    // SAFETY: the pointer comes from the box, which is leaked until `delete` takes it back; nothing else points to it yet.
+    // SAFETY: the pointer is that of the box, which is leaked until `delete` takes it back; nothing else points to it
+    // yet.
     unsafe {
         let shape = (&raw mut (*exported).shape).cast::<i64>();
         let strides = (&raw mut (*exported).strides).cast::<i64>();
@@ -89,12 +91,12 @@ pub(crate) fn export<F: Form>(mut source: Source, flags: u64) -> NonNull<F> {
     }
 }
 
-/// The deleter of structs from [`export`].
+/// The deleter of structs that [`export`] created.
 ///
 /// # Safety
-/// `managed` must come from [`export`] with the same form, and not be used afterwards.
+/// `managed` must come from [`export`] with the same form, and must not be used afterwards.
 unsafe extern "C" fn delete<F: Form>(managed: *mut F) {
-    // SAFETY: `export` put the address of the whole allocation there, and only this function frees it.
+    // SAFETY: `export` stored the address of the whole allocation there, and only this function frees it.
     unsafe {
         let exported = (*managed).context().cast::<Exported<F>>();
         drop(Box::from_raw(exported));

@@ -8,12 +8,12 @@ use kiln_ir::{DType, Element, Elements, Error, MAX_RANK, Result, Shape, TensorDa
 
 use crate::abi::{CPU, DLDevice, DLTensor};
 
-/// The validated description of a managed tensor.
+/// The validated shape, dtype and layout of a managed tensor.
 pub(crate) struct Described {
     pub(crate) ty: TensorType,
-    /// The address of the first element; dangling where there are none.
+    /// The address of the first element; dangling for an empty tensor.
     start: *const u8,
-    /// In elements.
+    /// Strides in elements.
     strides: [isize; MAX_RANK],
 }
 
@@ -21,10 +21,10 @@ fn wrong(problem: String) -> Error {
     Error::value("dlpack", problem)
 }
 
-/// Checks a tensor, so far as it can be without looking at its memory.
+/// Validates a tensor without accessing its memory.
 ///
 /// # Safety
-/// `shape` and `strides` must each be null or point to `ndim` numbers.
+/// `shape` and `strides` must each be null or point to `ndim` integers.
 pub(crate) unsafe fn describe(tensor: &DLTensor) -> Result<Described> {
     check_device(tensor.device)?;
     let dtype = dtype(tensor)?;
@@ -32,7 +32,7 @@ pub(crate) unsafe fn describe(tensor: &DLTensor) -> Result<Described> {
         .ok()
         .filter(|rank| *rank <= MAX_RANK)
         .ok_or_else(|| wrong(format!("{} axes are not between 0 and {MAX_RANK}", tensor.ndim)))?;
-    // SAFETY: the caller passes pointers that are null or point to `ndim` numbers.
+    // SAFETY: the caller passes pointers that are null or point to `ndim` integers.
     let (lengths, strides) = unsafe { (numbers(tensor.shape, rank), numbers(tensor.strides, rank)) };
     let lengths = lengths.ok_or_else(|| wrong("the shape is a null pointer".into()))?;
     let shape = shape(&lengths[..rank])?;
@@ -91,17 +91,18 @@ fn dtype(tensor: &DLTensor) -> Result<DType> {
     })
 }
 
-/// The first `count` numbers at a pointer, followed by zeros; `None` where there must be some and the pointer is null.
+/// Reads the first `count` integers at a pointer, followed by zeros. Returns `None` if `count` is not 0 and the pointer
+/// is null.
 ///
 /// # Safety
-/// The pointer must be null or point to as many numbers.
+/// The pointer must be null or point to `count` integers.
 unsafe fn numbers(pointer: *const i64, count: usize) -> Option<[i64; MAX_RANK]> {
     let mut numbers = [0; MAX_RANK];
     if pointer.is_null() {
         return (count == 0).then_some(numbers);
     }
     for (place, number) in numbers[..count].iter_mut().enumerate() {
-        // SAFETY: the caller passes a pointer to as many numbers; C code may not have aligned them.
+        // SAFETY: the caller passes a pointer to `count` integers; C code may not have aligned them.
         *number = unsafe { pointer.add(place).read_unaligned() };
     }
     Some(numbers)
@@ -116,10 +117,10 @@ fn shape(lengths: &[i64]) -> Result<Shape> {
     Ok(shape)
 }
 
-/// Every element must have an address: no arithmetic on it may overflow.
+/// Checks that every element has an address, so that no address arithmetic overflows.
 fn check_extent(tensor: &DLTensor, ty: &TensorType, strides: &[i64; MAX_RANK]) -> Result<()> {
     let size = ty.dtype.size() as i128;
-    // All lengths multiplied, times the size, are below 2^63, so all products together are below 2^126.
+    // The product of all lengths and the element size is below 2^63, so all products are below 2^126.
     let steps = ty
         .shape
         .iter()
@@ -132,7 +133,7 @@ fn check_extent(tensor: &DLTensor, ty: &TensorType, strides: &[i64; MAX_RANK]) -
     }
     let first = tensor.data.addr() as i128 + i128::from(tensor.byte_offset);
     let in_memory = first + lowest > 0 && first + highest + size <= isize::MAX as i128 + 1;
-    // Rust allows no object beyond `isize::MAX` bytes, nor steps beyond it.
+    // Rust allows no object larger than `isize::MAX` bytes, nor offsets beyond it.
     let in_object =
         highest - lowest + size <= isize::MAX as i128 && strides.iter().all(|&s| isize::try_from(s).is_ok());
     if in_memory && in_object {
@@ -149,9 +150,10 @@ fn check_extent(tensor: &DLTensor, ty: &TensorType, strides: &[i64; MAX_RANK]) -
 /// Copies the elements.
 ///
 /// # Safety
-/// The memory in the description must be allocated, and no other code may write to it meanwhile.
+/// The described memory must be allocated, and no other code may write to it during the call.
 pub(crate) unsafe fn read(described: &Described) -> Result<TensorData> {
-    // SAFETY: the caller passes memory with elements of this dtype; those of each type may have any bits.
+    // SAFETY: the caller passes memory with elements of this dtype. Every bit pattern is valid for each type that is
+    // read.
     let elements = unsafe {
         match described.ty.dtype {
             DType::F64 => f64::wrap(gather(described)?),
@@ -166,17 +168,17 @@ pub(crate) unsafe fn read(described: &Described) -> Result<TensorData> {
             DType::U32 => u32::wrap(gather(described)?),
             DType::U16 => u16::wrap(gather(described)?),
             DType::U8 => u8::wrap(gather(described)?),
-            // Not every byte is a `bool`: they are checked as bytes.
+            // Not every byte is a valid `bool`: they are read as bytes and checked.
             DType::Bool => Elements::from_bytes(&gather::<u8>(described)?, DType::Bool)?,
         }
     };
     TensorData::from_elements(elements, described.ty.shape)
 }
 
-/// The elements in row-major order.
+/// Copies the elements in row-major order.
 ///
 /// # Safety
-/// As [`read`]; the elements must be of size `E`, and any bits must be an `E`.
+/// As for [`read`]. The elements must have the size of `E`, and every bit pattern must be a valid `E`.
 unsafe fn gather<E: Copy>(described: &Described) -> Result<Vec<E>> {
     let Described { ty, start, strides } = described;
     let count = ty.num_elements();
@@ -188,8 +190,8 @@ unsafe fn gather<E: Copy>(described: &Described) -> Result<Vec<E>> {
         return Ok(elements);
     }
     if is_row_major(&ty.shape, strides) {
-        // SAFETY: the caller passes memory with `count` elements in a row; the vector has room for as many, and is new.
-        // They are copied as bytes, since the memory need not be aligned.
+        // SAFETY: the caller passes memory with `count` contiguous elements; the vector is new and has capacity for
+        // them. They are copied as bytes, since the memory need not be aligned.
         unsafe {
             core::ptr::copy_nonoverlapping(*start, elements.as_mut_ptr().cast(), count * size_of::<E>());
             elements.set_len(count);
@@ -203,7 +205,8 @@ unsafe fn gather<E: Copy>(described: &Described) -> Result<Vec<E>> {
             position[..outer].iter().zip(strides).map(|(&index, stride)| index as isize * stride).sum();
         elements.extend((0..ty.shape[outer]).map(|index| {
             let offset = (row + index as isize * strides[outer]) * size_of::<E>() as isize;
-            // SAFETY: `describe` checked that offsets within the shape fit, and the caller passes memory that has them.
+            // SAFETY: `describe` checked that offsets within the shape fit, and the caller passes memory that contains
+            // them.
             unsafe { start.offset(offset).cast::<E>().read_unaligned() }
         }));
         for axis in (0..outer).rev() {
@@ -217,7 +220,7 @@ unsafe fn gather<E: Copy>(described: &Described) -> Result<Vec<E>> {
     Ok(elements)
 }
 
-/// Axes of length 1 may have any stride.
+/// Whether the layout is row-major. Dimensions of length 1 may have any stride.
 fn is_row_major(shape: &Shape, strides: &[isize; MAX_RANK]) -> bool {
     let expected = shape.row_major_strides();
     shape.iter().enumerate().all(|(axis, &length)| length == 1 || strides[axis] == expected[axis] as isize)

@@ -1,4 +1,4 @@
-//! Owning a managed tensor.
+//! Ownership of managed tensors.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, FLAG_IS_COPIED, FLAG
 use crate::export::{Source, export};
 use crate::import::{Described, describe, read};
 
-/// A managed tensor that this program owns: dropping it calls its deleter.
+/// An owned managed tensor. Dropping it calls its deleter.
 ///
 /// `F` is its form: [`DLManagedTensorVersioned`] or [`DLManagedTensor`].
 ///
@@ -27,13 +27,13 @@ use crate::import::{Described, describe, read};
 pub struct Managed<F: Form>(NonNull<F>);
 
 impl<F: Form> Managed<F> {
-    /// Shares data: its elements stay where they are, and the one who takes them may write to them.
+    /// Exports data without copying. The importer may write to the elements.
     pub fn export(data: TensorData) -> Managed<F> {
         Managed(export(Source::Owned(data), FLAG_IS_COPIED))
     }
 
-    /// Shares the elements of a tensor. Waits for its device. Nothing is copied where the tensor is the only owner of its
-    /// elements, they were made from a `Vec`, and they are in order.
+    /// Exports the elements of a tensor. Waits for its device. Does not copy if the tensor is the only owner of its
+    /// elements, they were created from a `Vec`, and they are contiguous in row-major order.
     ///
     /// # Errors
     /// The error of the tensor's computation.
@@ -41,14 +41,14 @@ impl<F: Form> Managed<F> {
         tensor.into_data().map(Managed::export)
     }
 
-    /// Takes a managed tensor over.
+    /// Takes ownership of a managed tensor.
     ///
     /// # Errors
     /// When the pointer is null.
     ///
     /// # Safety
-    /// A pointer that is not null must point to a managed tensor of this form, as a framework made it. The tensor must
-    /// have no other owner, and its deleter must be callable from this thread. While the `Managed` lives, no other code
+    /// A pointer that is not null must point to a valid managed tensor of this form. The tensor must have no other
+    /// owner, and its deleter must be callable from this thread. During the lifetime of the `Managed`, no other code
     /// may write to the tensor's memory.
     pub unsafe fn from_raw(pointer: *mut F) -> Result<Managed<F>> {
         NonNull::new(pointer).map(Managed).ok_or_else(|| {
@@ -57,63 +57,64 @@ impl<F: Form> Managed<F> {
         })
     }
 
-    /// Transfers the struct to another framework, which calls its deleter.
+    /// Transfers ownership of the struct to another framework, which calls its deleter.
     pub fn into_raw(self) -> *mut F {
         let pointer = self.0.as_ptr();
         core::mem::forget(self);
         pointer
     }
 
-    /// The struct, which stays owned.
+    /// Returns a pointer to the struct without transferring ownership.
     pub fn as_ptr(&self) -> *mut F {
         self.0.as_ptr()
     }
 
-    /// The shape and dtype.
+    /// Returns the shape and dtype.
     ///
     /// # Errors
-    /// When the tensor is not in the host's memory, its type is none of Kiln's, its struct is of another major version,
-    /// or the struct is invalid: a negative length, null pointers, addresses beyond the memory.
+    /// When the tensor is not in host memory, its dtype is not supported, its struct has another major version, or the
+    /// struct is invalid: negative lengths, null pointers, or addresses outside the address space.
     pub fn ty(&self) -> Result<TensorType> {
         self.describe().map(|described| described.ty)
     }
 
-    /// A copy of the elements, in row-major order.
+    /// Copies the elements to host data in row-major order.
     ///
     /// # Errors
-    /// As [`ty`](Managed::ty); when a truth value is neither 0 nor 1, and when there is no memory for the copy.
+    /// The errors of [`ty`](Managed::ty). When a `bool` element is neither 0 nor 1, or the memory for the copy cannot
+    /// be allocated.
     pub fn to_data(&self) -> Result<TensorData> {
         let described = self.describe()?;
-        // SAFETY: `describe` checked the struct, and `from_raw` demands that the memory it names is there and at rest.
+        // SAFETY: `describe` checked the struct, and `from_raw` requires that its memory is valid and not written to.
         unsafe { read(&described) }
     }
 
-    /// The tensor with these elements on a device; copies them.
+    /// Copies the elements to a tensor on a device.
     ///
     /// # Errors
-    /// As [`to_data`](Managed::to_data).
+    /// See [`to_data`](Managed::to_data).
     pub fn to_tensor(&self, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         Ok(AnyTensor::from_data(self.to_data()?, device))
     }
 
-    /// Whether the memory may not be written to. The form before DLPack 1.0 cannot say so.
+    /// Returns whether the memory is read-only. The form before DLPack 1.0 has no such flag; the result is then false.
     ///
     /// # Errors
-    /// When the struct is of another major version.
+    /// When the struct has another major version.
     pub fn is_read_only(&self) -> Result<bool> {
         self.checked().map(|form| form.flags() & FLAG_READ_ONLY != 0)
     }
 
     fn describe(&self) -> Result<Described> {
-        // SAFETY: `from_raw` demands a struct as a framework made it, so its pointers are null or valid.
+        // SAFETY: `from_raw` requires a valid struct, so its pointers are null or valid.
         unsafe { describe(self.checked()?.tensor()) }
     }
 
-    /// The struct, if its fields are where this crate knows them to be.
+    /// Returns the struct after checking that it has the layout of this major version.
     fn checked(&self) -> Result<&F> {
-        // SAFETY: the pointer is valid by `from_raw`'s demand or from `export`.
+        // SAFETY: the pointer is valid as `from_raw` requires, or comes from `export`.
         match unsafe { F::major_version(self.0.as_ptr()) } {
-            // SAFETY: and the struct has the layout of this version.
+            // SAFETY: the struct has the layout of this version.
             major if major == VERSION.major => Ok(unsafe { self.0.as_ref() }),
             major => {
                 let problem = format!("the tensor is of DLPack version {major}; only version 1 is known");
@@ -125,7 +126,7 @@ impl<F: Form> Managed<F> {
 }
 
 impl Managed<DLManagedTensorVersioned> {
-    /// Shares data that others keep seeing: the tensor is marked as read-only.
+    /// Exports shared data without copying. The tensor is marked as read-only.
     ///
     /// ```
     /// use kiln_dlpack::Managed;
@@ -180,7 +181,7 @@ pub(crate) mod sealed {
     use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, VERSION};
 
     pub trait Form: Sized + 'static {
-        /// A struct whose deleter is `deleter`.
+        /// Creates a struct with this deleter.
         fn new(
             tensor: DLTensor,
             context: *mut c_void,
@@ -188,23 +189,23 @@ pub(crate) mod sealed {
             flags: u64,
         ) -> Self;
 
-        /// The major version, which must be known before there may be a reference to the whole struct.
+        /// Returns the major version, which must be known before a reference to the whole struct may exist.
         ///
         /// # Safety
-        /// The pointer must be valid for the fields that all versions have.
+        /// The pointer must be valid for the fields that exist in all versions.
         unsafe fn major_version(pointer: *const Self) -> u32;
 
         fn flags(&self) -> u64;
 
-        /// The exporter's private data.
+        /// Returns the exporter's private data.
         fn context(&self) -> *mut c_void;
 
         fn tensor(&self) -> &DLTensor;
 
-        /// Calls the deleter, if there is one.
+        /// Calls the deleter, if any.
         ///
         /// # Safety
-        /// The pointer must be valid and not used afterwards.
+        /// The pointer must be valid, and must not be used afterwards.
         unsafe fn delete(pointer: *mut Self);
     }
 
@@ -226,7 +227,7 @@ pub(crate) mod sealed {
         }
 
         unsafe fn major_version(pointer: *const Self) -> u32 {
-            // SAFETY: the caller passes a valid pointer; the version is in front in all versions.
+            // SAFETY: the caller passes a valid pointer; the version is the first field in all versions.
             unsafe { (*pointer).version.major }
         }
 
@@ -243,9 +244,9 @@ pub(crate) mod sealed {
         }
 
         unsafe fn delete(pointer: *mut Self) {
-            // SAFETY: the caller passes a valid pointer. The deleter is in the same place in all versions.
+            // SAFETY: the caller passes a valid pointer. The deleter has the same offset in all versions.
             if let Some(deleter) = unsafe { (*pointer).deleter } {
-                // SAFETY: the struct was made for this deleter, and is not used afterwards.
+                // SAFETY: the struct was created for this deleter, and is not used afterwards.
                 unsafe { deleter(pointer) }
             }
         }
@@ -261,7 +262,7 @@ pub(crate) mod sealed {
             DLManagedTensor { dl_tensor: tensor, manager_ctx: context, deleter: Some(deleter) }
         }
 
-        /// Has no version; its fields are those of version 1.
+        /// This form has no version; its fields are those of version 1.
         unsafe fn major_version(_: *const Self) -> u32 {
             VERSION.major
         }
@@ -281,7 +282,7 @@ pub(crate) mod sealed {
         unsafe fn delete(pointer: *mut Self) {
             // SAFETY: the caller passes a valid pointer.
             if let Some(deleter) = unsafe { (*pointer).deleter } {
-                // SAFETY: the struct was made for this deleter, and is not used afterwards.
+                // SAFETY: the struct was created for this deleter, and is not used afterwards.
                 unsafe { deleter(pointer) }
             }
         }

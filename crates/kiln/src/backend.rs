@@ -1,4 +1,4 @@
-//! Backends and their devices, each device in the module of its backend.
+//! Backends and their devices, one module per backend.
 
 pub use kiln_backends::{
     Autocast, Cpu, CpuDevice, Device, Dyn, Flex, FlexDevice, Fusion, LowPrecision, NdArray, NdArrayDevice,
@@ -12,32 +12,32 @@ pub use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Forward, ForwardBacken
 pub mod autodiff {
     pub use kiln_tensor::Autodiff;
 
-    /// Activation checkpointing: which intermediates the tape keeps for the backward pass.
+    /// Activation checkpointing: the intermediates that the tape saves for the backward pass.
     pub mod checkpoint {
-        /// The strategies, as type parameters of [`Autodiff`](kiln_tensor::Autodiff).
+        /// Checkpointing strategies, as type parameters of [`Autodiff`](kiln_tensor::Autodiff).
         pub mod strategy {
             pub use kiln_tensor::{BalancedCheckpointing, CheckpointingStrategy, NoCheckpointing};
         }
     }
 }
 
-/// The processor, with fusion.
+/// The CPU backend with fusion.
 pub mod cpu {
     pub use kiln_backends::{Cpu, CpuDevice};
 }
 
-/// NVIDIA GPUs.
+/// The backend of NVIDIA GPUs.
 #[cfg(feature = "cuda")]
 pub mod cuda {
     pub use kiln_backends::{Cuda, CudaDevice};
 }
 
-/// The processor, op by op.
+/// The eager CPU backend.
 pub mod flex {
     pub use kiln_backends::{Flex, FlexDevice};
 }
 
-/// The processor, op by op, under Burn's older name. Conversions from and to arrays of the crate `ndarray` are
+/// The eager CPU backend under the older name that Burn uses. Conversions from and to arrays of the crate `ndarray` are
 /// in `kiln::ndarray`.
 pub mod ndarray {
     pub use kiln_backends::{NdArray, NdArrayDevice};

@@ -1,7 +1,7 @@
 //! The functions of this crate for tensors whose rank and dtype are known at run time.
 //!
-//! Each function does the same as its namesake [one module up](crate), whose documentation holds here too, and returns
-//! an invalid shape or dtype as an error. Results without axes, such as the determinant of one matrix, have rank 0.
+//! Each function has the semantics of the [typed function](crate) of the same name, and returns an error for an invalid
+//! shape or dtype. Results without dimensions, such as the determinant of one matrix, have rank 0.
 
 pub mod complex;
 mod decomposition;
@@ -22,5 +22,5 @@ pub use solve::{
     LeastSquares, cholesky_inverse, cholesky_solve, ldl_solve, lstsq, lu_solve, solve, solve_triangular,
 };
 
-/// A complex tensor: its real and its imaginary part.
+/// A complex tensor: real and imaginary part.
 pub type Pair = (kiln_tensor::AnyTensor, kiln_tensor::AnyTensor);

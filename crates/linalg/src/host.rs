@@ -5,37 +5,37 @@ use faer::traits::{ComplexField, RealField};
 use faer::{Mat, MatRef, c32, c64};
 use kiln_ir::{Element, Error, Result, Shape, TensorData};
 
-/// A number that the kernels compute with: real or complex.
+/// A real or complex scalar type of the kernels.
 pub(crate) trait Scalar: ComplexField<Real: Element + Into<f64>> + Copy {
-    /// The nearest number of this type.
+    /// Returns the nearest value of this type.
     fn of(x: f64) -> Self {
         from_f64(x)
     }
 
-    /// The quotient, without overflow in between.
+    /// Returns the quotient without intermediate overflow.
     fn over(self, divisor: Self) -> Self {
         if Self::IS_REAL { self / divisor } else { self * recip(&divisor) }
     }
 
-    /// The number divided by its magnitude; 0 for 0.
+    /// Returns the value divided by its magnitude; 0 for 0.
     fn sign(self) -> Self {
         let magnitude = abs(&self);
         if magnitude.into() == 0.0 {
             return Self::of(0.0);
         }
-        // An infinity has a sign too.
+        // An infinity also has a sign.
         if Self::IS_REAL { Self::of(real(&self).into().signum()) } else { self.over(from_real(&magnitude)) }
     }
 }
 
 impl<T: ComplexField<Real: Element + Into<f64>> + Copy> Scalar for T {}
 
-/// A real number that the kernels compute with.
+/// A real scalar type of the kernels.
 pub(crate) trait Real: Element + RealField + Into<f64> + Scalar {
-    /// The complex number with parts of this type.
+    /// The complex type whose parts have this type.
     type Complex: Scalar + ComplexField<Real = Self>;
 
-    /// The complex number of two parts.
+    /// Returns the complex value of two parts.
     fn complex(re: Self, im: Self) -> Self::Complex;
 }
 
@@ -55,21 +55,21 @@ impl Real for f64 {
     }
 }
 
-/// The matrices in the last two axes of a tensor.
+/// The batch of matrices in the last two dimensions of a tensor.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrices<'a, T> {
     elements: &'a [T],
     shape: &'a Shape,
-    /// The number of rows of each.
+    /// Number of rows of each matrix.
     pub(crate) rows: usize,
-    /// The number of columns of each.
+    /// Number of columns of each matrix.
     pub(crate) cols: usize,
-    /// How many there are.
+    /// Number of matrices.
     pub(crate) count: usize,
 }
 
 impl<'a, T: Element> Matrices<'a, T> {
-    /// The matrices of a tensor with at least two axes.
+    /// Returns the matrices of a tensor with at least two dimensions.
     pub(crate) fn of(data: &'a TensorData) -> Result<Matrices<'a, T>> {
         let shape = data.shape();
         let outer = shape.rank().saturating_sub(2);
@@ -83,44 +83,44 @@ impl<'a, T: Element> Matrices<'a, T> {
         })
     }
 
-    /// The leading axes.
+    /// Returns the batch dimensions.
     pub(crate) fn batch(&self) -> &'a [usize] {
         &self.shape[..self.shape.rank().saturating_sub(2)]
     }
 
-    /// The elements of one matrix, row by row.
+    /// Returns the elements of one matrix in row-major order.
     pub(crate) fn elements(&self, index: usize) -> &'a [T] {
         let size = self.rows * self.cols;
         &self.elements[index * size..][..size]
     }
 
-    /// One matrix.
+    /// Returns one matrix.
     pub(crate) fn get(&self, index: usize) -> MatRef<'a, T> {
         MatRef::from_row_major_slice(self.elements(index), self.rows, self.cols)
     }
 
-    /// The leading axes with others behind them.
+    /// Returns the batch dimensions followed by `last`.
     pub(crate) fn shape_with(&self, last: &[usize]) -> Shape {
         self.batch().iter().chain(last).copied().collect()
     }
 }
 
 impl<T: Real> Matrices<'_, T> {
-    /// Whether every element of one matrix is finite.
+    /// Returns whether all elements of one matrix are finite.
     pub(crate) fn is_finite(&self, index: usize) -> bool {
         self.elements(index).iter().all(|&x| x.into().is_finite())
     }
 
-    /// Computes something for each matrix, on several cores where that pays. The first error counts.
+    /// Computes a result for each matrix, in parallel if it is worthwhile. Returns the first error by index.
     pub(crate) fn each<R: Send>(&self, compute: impl Fn(usize) -> Result<R> + Sync) -> Result<Vec<R>> {
         #[cfg(feature = "threads")]
         {
             use rayon::prelude::*;
-            /// Below this many operations starting tasks costs more than it saves.
+            /// Minimum number of operations for which parallel tasks pay off.
             const WORTH_TASKS: usize = 1 << 20;
             let work = self.rows.saturating_mul(self.cols).saturating_mul(self.rows.min(self.cols));
             if self.count > 1 && work.saturating_mul(self.count) > WORTH_TASKS {
-                // Collected before the first error is looked for, so that it does not depend on timing.
+                // All results are collected first, so that the reported error does not depend on timing.
                 let results: Vec<Result<R>> = (0..self.count).into_par_iter().map(&compute).collect();
                 return results.into_iter().collect();
             }
@@ -128,19 +128,19 @@ impl<T: Real> Matrices<'_, T> {
         (0..self.count).map(compute).collect()
     }
 
-    /// The error that something is wrong with one matrix.
+    /// Returns the error of a problem with one matrix.
     pub(crate) fn error(&self, op: &str, index: usize, problem: &str) -> Error {
         Error::value(op, format!("{} {problem}", place(self.batch(), index)))
     }
 
-    /// The error of a matrix that an iteration cannot work on.
+    /// Returns the error of a matrix that is not finite, on which an iteration cannot converge.
     pub(crate) fn not_finite(&self, op: &str, index: usize) -> Error {
         self.error(op, index, "holds a NaN or an infinity")
             .hint("look for what made it: `is_finite` tells which elements are numbers")
     }
 }
 
-/// Complex matrices in the last two axes of two tensors, which hold their real and imaginary parts.
+/// The batch of complex matrices in the last two dimensions of two tensors, the real and imaginary parts.
 #[derive(Clone, Copy)]
 pub(crate) struct ComplexMatrices<'a, T> {
     /// The real parts.
@@ -150,24 +150,24 @@ pub(crate) struct ComplexMatrices<'a, T> {
 }
 
 impl<'a, T: Real> ComplexMatrices<'a, T> {
-    /// The matrices of tensors with at least two axes.
+    /// Returns the matrices of tensors with at least two dimensions.
     pub(crate) fn of(re: &'a TensorData, im: &'a TensorData) -> Result<ComplexMatrices<'a, T>> {
         Ok(ComplexMatrices { re: Matrices::of(re)?, im: Matrices::of(im)? })
     }
 
-    /// One matrix.
+    /// Returns one matrix.
     pub(crate) fn get(&self, index: usize) -> Mat<T::Complex> {
         let (re, im) = (self.re.get(index), self.im.get(index));
         Mat::from_fn(self.re.rows, self.re.cols, |i, j| T::complex(re[(i, j)], im[(i, j)]))
     }
 
-    /// Whether both parts of every element of one matrix are finite.
+    /// Returns whether both parts of all elements of one matrix are finite.
     pub(crate) fn is_finite(&self, index: usize) -> bool {
         self.re.is_finite(index) && self.im.is_finite(index)
     }
 }
 
-/// The name of a matrix in a message.
+/// Describes the index of a matrix in a message.
 fn place(batch: &[usize], index: usize) -> String {
     match batch {
         [] => "the matrix".into(),
@@ -185,7 +185,7 @@ fn place(batch: &[usize], index: usize) -> String {
     }
 }
 
-/// The elements of a matrix, row by row.
+/// The elements of a matrix in row-major order.
 pub(crate) fn row_major<T: Copy>(matrix: MatRef<'_, T>) -> Vec<T> {
     let (rows, cols) = matrix.shape();
     let mut elements = Vec::with_capacity(rows * cols);
@@ -195,7 +195,7 @@ pub(crate) fn row_major<T: Copy>(matrix: MatRef<'_, T>) -> Vec<T> {
     elements
 }
 
-/// The elements of the conjugate of the transpose of a matrix, row by row.
+/// The elements of the conjugate transpose of a matrix in row-major order.
 pub(crate) fn adjoint_row_major<T: Scalar>(matrix: MatRef<'_, T>) -> Vec<T> {
     let (rows, cols) = matrix.shape();
     let mut elements = Vec::with_capacity(rows * cols);
@@ -210,12 +210,12 @@ pub(crate) fn identity<T: Scalar>(rows: usize, cols: usize) -> Mat<T> {
     Mat::from_fn(rows, cols, |i, j| T::of(f64::from(i == j)))
 }
 
-/// NaN as often as asked.
+/// `count` NaNs.
 pub(crate) fn nans<T: Scalar>(count: usize) -> Vec<T> {
     vec![T::of(f64::NAN); count]
 }
 
-/// Results of all matrices one after the other, as a tensor.
+/// Concatenates the results of all matrices to a tensor.
 pub(crate) fn joined<T: Element>(
     parts: impl IntoIterator<Item = Vec<T>>,
     shape: Shape,
@@ -223,13 +223,13 @@ pub(crate) fn joined<T: Element>(
     TensorData::new(parts.into_iter().flatten().collect(), shape)
 }
 
-/// Complex results of all matrices one after the other, as tensors of real and imaginary parts.
+/// Concatenates complex results of all matrices to tensors of real and imaginary parts.
 pub(crate) fn joined_complex<T: Scalar>(parts: Vec<Vec<T>>, shape: Shape) -> Result<[TensorData; 2]> {
     let part = |of: fn(&T) -> T::Real| TensorData::new(parts.iter().flatten().map(of).collect(), shape);
     Ok([part(real)?, part(imag)?])
 }
 
-/// The first of two results per matrix, and the second.
+/// Unzips two results per matrix.
 pub(crate) fn split<A, B>(pairs: Vec<(A, B)>) -> (Vec<A>, Vec<B>) {
     pairs.into_iter().unzip()
 }

@@ -1,4 +1,4 @@
-//! Host kernels on one matrix.
+//! Host kernels for a single matrix.
 
 pub(crate) mod eigen;
 pub(crate) mod exp;

@@ -1,11 +1,11 @@
-//! Expressions on the last two axes, for gradients and composed functions.
+//! Expressions on matrices, the last two dimensions, for gradients and composed functions.
 
 pub(crate) mod complex;
 
 use crate::op::last_two;
 use kiln_ir::{DType, Shape, SliceAxis, TensorType, Var};
 
-/// Row and column numbers, `[rows, 1]` and `[1, cols]`.
+/// Row and column indices, `[rows, 1]` and `[1, cols]`.
 fn positions<'e>(x: &Var<'e>, rows: usize, cols: usize) -> (Var<'e>, Var<'e>) {
     let count = |shape: [usize; 2], axis| Var::iota(x.engine(), TensorType::new(shape, DType::I32), axis);
     (count([rows, 1], 0), count([1, cols], 1))
@@ -23,29 +23,29 @@ pub(crate) fn on_diagonal<'e>(x: &Var<'e>, rows: usize, cols: usize) -> Var<'e> 
     row.equal(&col)
 }
 
-/// Elements on and below a diagonal, zeros elsewhere.
+/// Elements on and below a diagonal, zeros elsewhere (`tril`).
 pub(crate) fn tril<'e>(x: &Var<'e>, diagonal: i32) -> Var<'e> {
     let (rows, cols) = last_two(&x.shape());
     at_most(x, rows, cols, diagonal).select(x, &x.scalar(0.0))
 }
 
-/// Elements on and above a diagonal, zeros elsewhere.
+/// Elements on and above a diagonal, zeros elsewhere (`triu`).
 pub(crate) fn triu<'e>(x: &Var<'e>, diagonal: i32) -> Var<'e> {
     let (rows, cols) = last_two(&x.shape());
     at_most(x, rows, cols, diagonal - 1).select(&x.scalar(0.0), x)
 }
 
-/// Ones on the diagonal of `[rows, cols]`, in the dtype of `x`.
+/// The identity matrix `[rows, cols]`, in the dtype of `x`.
 pub(crate) fn eye<'e>(x: &Var<'e>, rows: usize, cols: usize) -> Var<'e> {
     on_diagonal(x, rows, cols).cast(x.dtype())
 }
 
-/// The lower triangle mirrored onto the upper one.
+/// The symmetric matrix with this lower triangle.
 pub(crate) fn symmetric_from_lower<'e>(x: &Var<'e>) -> Var<'e> {
     tril(x, 0) + tril(x, -1).transpose()
 }
 
-/// The diagonal as a last axis in place of the last two.
+/// The diagonal: `[.., rows, cols]` to `[.., min(rows, cols)]`.
 pub(crate) fn diagonal<'e>(x: &Var<'e>) -> Var<'e> {
     let shape = x.shape();
     let rank = shape.rank();
@@ -55,23 +55,23 @@ pub(crate) fn diagonal<'e>(x: &Var<'e>) -> Var<'e> {
     kept.sum(&[rank - 2]).reshape(shape.without(rank - 1).with(rank - 2, length))
 }
 
-/// The matrix with this last axis as its diagonal and zeros elsewhere.
+/// The diagonal matrix: `[.., n]` to `[.., n, n]`.
 pub(crate) fn from_diagonal<'e>(x: &Var<'e>) -> Var<'e> {
     let n = x.shape()[x.rank() - 1];
     on_diagonal(x, n, n).select(&as_row(x), &x.scalar(0.0))
 }
 
-/// The last axis as rows of length `n`: `[.., n]` to `[.., 1, n]`.
+/// Row vectors: `[.., n]` to `[.., 1, n]`.
 pub(crate) fn as_row<'e>(x: &Var<'e>) -> Var<'e> {
     x.reshape(x.shape().inserted(x.rank() - 1, 1))
 }
 
-/// The last axis as columns: `[.., n]` to `[.., n, 1]`.
+/// Column vectors: `[.., n]` to `[.., n, 1]`.
 pub(crate) fn as_column<'e>(x: &Var<'e>) -> Var<'e> {
     x.reshape(x.shape().inserted(x.rank(), 1))
 }
 
-/// Some rows and columns.
+/// A block: ranges of rows and columns.
 pub(crate) fn block<'e>(x: &Var<'e>, rows: std::ops::Range<usize>, cols: std::ops::Range<usize>) -> Var<'e> {
     let shape = x.shape();
     let rank = shape.rank();
@@ -84,38 +84,38 @@ pub(crate) fn block<'e>(x: &Var<'e>, rows: std::ops::Range<usize>, cols: std::op
     x.slice(slices)
 }
 
-/// The first `count` columns.
+/// A range of columns.
 pub(crate) fn columns<'e>(x: &Var<'e>, cols: std::ops::Range<usize>) -> Var<'e> {
     block(x, 0..last_two(&x.shape()).0, cols)
 }
 
-/// Some rows.
+/// A range of rows.
 pub(crate) fn rows<'e>(x: &Var<'e>, rows: std::ops::Range<usize>) -> Var<'e> {
     block(x, rows, 0..last_two(&x.shape()).1)
 }
 
-/// The matrices side by side.
+/// Concatenates matrices horizontally.
 pub(crate) fn beside<'e>(parts: &[Var<'e>]) -> Var<'e> {
     Var::concat(parts, parts[0].rank() - 1)
 }
 
-/// The matrices one below the other.
+/// Concatenates matrices vertically.
 pub(crate) fn below<'e>(parts: &[Var<'e>]) -> Var<'e> {
     Var::concat(parts, parts[0].rank() - 2)
 }
 
-/// The element for each matrix, `[..]`, as `[.., 1, 1]`.
+/// One element per matrix: `[..]` to `[.., 1, 1]`.
 pub(crate) fn as_matrix<'e>(x: &Var<'e>) -> Var<'e> {
     let shape: Shape = x.shape().iter().copied().chain([1, 1]).collect();
     x.reshape(shape)
 }
 
-/// The sum over each matrix, `[.., 1, 1]`.
+/// The sum of each matrix, `[.., 1, 1]`.
 pub(crate) fn sum<'e>(x: &Var<'e>) -> Var<'e> {
     x.sum(&[x.rank() - 2, x.rank() - 1])
 }
 
-/// The gradient of a result, or zeros.
+/// The gradient of a result, or zeros if there is none.
 pub(crate) fn or_zeros<'e>(gradient: &Option<Var<'e>>, like: &Var<'e>) -> Var<'e> {
     gradient.clone().unwrap_or_else(|| Var::zeros(like.engine(), like.ty()))
 }

@@ -1,4 +1,4 @@
-//! The custom ops of this crate: results on the host, gradients as expressions of ops.
+//! The custom ops of this crate: results are computed on the host, gradients are expressions of ops.
 
 mod cholesky;
 mod complex;
@@ -39,10 +39,10 @@ use kiln_ir::{
 use std::fmt;
 use std::sync::Once;
 
-/// The namespace of the ops' names.
+/// The namespace of the op names.
 const NAMESPACE: &str = "linalg::";
 
-/// Gradients of operands, in order.
+/// The gradients of the operands, in order.
 pub(crate) type Gradients<'e> = Result<Vec<Option<Var<'e>>>>;
 
 /// An op on matrices of `f32` or `f64`.
@@ -50,7 +50,7 @@ pub(crate) trait MatrixOp: fmt::Debug + Send + Sync + Sized + 'static {
     /// The full name: [`NAMESPACE`] and the name in messages.
     const NAME: &'static str;
 
-    /// The attributes as text.
+    /// Returns the attributes as text.
     fn attributes(&self) -> String {
         String::new()
     }
@@ -58,22 +58,22 @@ pub(crate) trait MatrixOp: fmt::Debug + Send + Sync + Sized + 'static {
     /// Parses the attributes that [`attributes`](MatrixOp::attributes) writes; `None` if they are invalid.
     fn parse(attributes: &str) -> Option<Self>;
 
-    /// The types of the results, after checking the operands.
+    /// Infers the types of the results, after checking the operands.
     fn infer(&self, operands: Signature<'_>) -> Result<ResultTypes>;
 
-    /// The results. The operands are of the types that inference accepted.
+    /// Computes the results. The operand types were accepted by inference.
     fn evaluate<T: Real>(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>>;
 
-    /// The gradients of the operands.
+    /// Computes the gradients of the operands.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e>;
 
-    /// The name in messages.
+    /// Returns the name in messages.
     fn short_name() -> &'static str {
         Self::NAME.strip_prefix(NAMESPACE).unwrap_or(Self::NAME)
     }
 }
 
-/// A [`MatrixOp`] as the custom op that engines know.
+/// Wraps a [`MatrixOp`] as a custom op for engines.
 #[derive(Debug)]
 struct Host<O>(O);
 
@@ -104,13 +104,13 @@ impl<O: MatrixOp> CustomOp for Host<O> {
         Some(self.0.vjp(inputs, outputs, gradients))
     }
 
-    /// Axes before the last two count matrices, so that examples are more of these.
+    /// Dimensions before the last two are batch dimensions, so vmap adds one more.
     fn batched(&self) -> Option<Custom> {
         O::parse(&self.0.attributes()).map(|op| Custom::new(Host(op)))
     }
 }
 
-/// Runs an op; all results.
+/// Runs an op and returns all results.
 pub(crate) fn run<'e, O: MatrixOp>(op: O, inputs: &[&Var<'e>]) -> Result<Vec<Var<'e>>> {
     register();
     let engine = inputs[0].engine();
@@ -121,13 +121,13 @@ pub(crate) fn run<'e, O: MatrixOp>(op: O, inputs: &[&Var<'e>]) -> Result<Vec<Var
     Ok(results.into_iter().map(|value| Var::new(engine, value)).collect())
 }
 
-/// Runs an op; its first result.
+/// Runs an op and returns its first result.
 pub(crate) fn run_one<'e, O: MatrixOp>(op: O, inputs: &[&Var<'e>]) -> Result<Var<'e>> {
     run(op, inputs).map(|mut results| results.swap_remove(0))
 }
 
-/// Makes the ops of this crate known, so that programs which contain them can be read from text and from the
-/// network. The functions of this crate do this themselves; a program that only reads must call it.
+/// Registers the ops of this crate, so that programs that contain them can be parsed from text or received over the
+/// network. The functions of this crate register them; a program that only parses must call it.
 ///
 /// ```
 /// use kiln_ir::Custom;
@@ -186,28 +186,28 @@ fn register_one<O: MatrixOp>() {
     });
 }
 
-/// An op with no attributes, read back.
+/// Parses an op without attributes.
 pub(crate) fn bare<O>(attributes: &str, op: O) -> Option<O> {
     attributes.is_empty().then_some(op)
 }
 
-/// The value of the attribute `name=value` in a list with spaces between.
+/// Parses the value of the attribute `name=value` in a space-separated list.
 pub(crate) fn attribute<V: std::str::FromStr>(attributes: &str, name: &str) -> Option<V> {
     let mut pairs = attributes.split(' ').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name)?.1.parse().ok()
 }
 
-/// The operands of an op, while they are checked.
+/// The operands of an op, for checking.
 #[derive(Clone, Copy)]
 pub(crate) struct Signature<'a> {
     op: &'static str,
     operands: &'a [OperandType<'a>],
-    /// Whether 16-bit floats do too.
+    /// Whether 16-bit floats are accepted too.
     with_halves: bool,
 }
 
 impl<'a> Signature<'a> {
-    /// The operands of a function, which computes with 16-bit floats in `f32`.
+    /// Returns the operands of a function, which computes 16-bit floats in `f32`.
     pub(crate) fn of_function(op: &'static str, operands: &'a [OperandType<'a>]) -> Signature<'a> {
         Signature { op, operands, with_halves: true }
     }
@@ -221,7 +221,7 @@ impl<'a> Signature<'a> {
         if found == count { Ok(()) } else { Err(self.error(format!("takes {count} operands, not {found}"))) }
     }
 
-    /// The real parts, after checking that the other half of the operands are imaginary parts of their types.
+    /// Returns the real parts, after checking that the second half of the operands are imaginary parts of equal types.
     pub(crate) fn complex(self) -> Result<Signature<'a>> {
         let (re, im) = self.operands.split_at(self.operands.len() / 2);
         let alike = re.len() == im.len() && re.iter().zip(im).all(|(re, im)| re.tensor() == im.tensor());
@@ -238,7 +238,7 @@ impl<'a> Signature<'a> {
         tensor.ok_or_else(|| self.error(format!("operand {place} must be a tensor")))
     }
 
-    /// A float tensor of this crate's dtypes.
+    /// Checks that an operand is a float tensor of a supported dtype.
     pub(crate) fn float(&self, place: usize) -> Result<&'a TensorType> {
         let ty = self.tensor(place)?;
         let computes = ty.dtype == DType::F32 || ty.dtype == DType::F64;
@@ -249,7 +249,7 @@ impl<'a> Signature<'a> {
         Err(self.error(format!("needs {wanted}, not {}", ty.dtype)).hint("cast the tensor first"))
     }
 
-    /// A tensor of matrices.
+    /// Checks that an operand has matrices in its last two dimensions.
     pub(crate) fn matrix(&self, place: usize) -> Result<&'a TensorType> {
         let ty = self.float(place)?;
         if ty.rank() >= 2 {
@@ -260,7 +260,7 @@ impl<'a> Signature<'a> {
             .hint("add axes of length 1 with `unsqueeze_dim`, or reshape"))
     }
 
-    /// A tensor of square matrices.
+    /// Checks that an operand has square matrices in its last two dimensions.
     pub(crate) fn square(&self, place: usize) -> Result<&'a TensorType> {
         let ty = self.matrix(place)?;
         let (rows, cols) = last_two(&ty.shape);
@@ -272,7 +272,7 @@ impl<'a> Signature<'a> {
             .hint(format!("each matrix is {rows} x {cols}; the last two axes must be equally long")))
     }
 
-    /// The same leading axes and dtypes.
+    /// Checks that batch dimensions and dtypes are equal.
     pub(crate) fn alike(&self, a: &TensorType, b: &TensorType) -> Result<()> {
         self.same_dtype(a, b)?;
         if leading(&a.shape) == leading(&b.shape) {
@@ -289,17 +289,17 @@ impl<'a> Signature<'a> {
     }
 }
 
-/// The lengths of the last two axes.
+/// The last two dimensions.
 pub(crate) fn last_two(shape: &Shape) -> (usize, usize) {
     (shape[shape.rank() - 2], shape[shape.rank() - 1])
 }
 
-/// The axes before the last two.
+/// The batch dimensions: those before the last two.
 pub(crate) fn leading(shape: &Shape) -> &[usize] {
     &shape[..shape.rank() - 2]
 }
 
-/// The type with other axes in place of the last two.
+/// The type with `last` in place of the last two dimensions.
 pub(crate) fn with_last(ty: &TensorType, last: &[usize]) -> TensorType {
     ty.with_shape(leading(&ty.shape).iter().chain(last).copied().collect::<Shape>())
 }

@@ -1,12 +1,12 @@
-//! Choices that the functions take.
+//! Options of the functions.
 
-/// One half of a matrix, its diagonal included.
+/// A triangle of a matrix, including its diagonal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Triangle {
-    /// On and below the diagonal.
+    /// The lower triangle: on and below the diagonal.
     #[default]
     Lower,
-    /// On and above the diagonal.
+    /// The upper triangle: on and above the diagonal.
     Upper,
 }
 
@@ -16,7 +16,7 @@ impl Triangle {
     }
 }
 
-/// On which side of a product the unknown stands.
+/// The side of the product on which the matrix is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The matrix is on the left: `A X = B`.
@@ -26,39 +26,39 @@ pub enum Side {
     Right,
 }
 
-/// How much of a [QR decomposition](crate::qr) is wanted.
+/// The mode of a [QR decomposition](crate::qr): reduced or complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QrMode {
-    /// `Q` is `[.., m, k]` and `R` is `[.., k, n]` with `k = min(m, n)`.
+    /// Reduced: `Q` is `[.., m, k]` and `R` is `[.., k, n]` with `k = min(m, n)`.
     #[default]
     Reduced,
-    /// `Q` is `[.., m, m]` and `R` is `[.., m, n]`. Without gradient where `m > n`.
+    /// Complete: `Q` is `[.., m, m]` and `R` is `[.., m, n]`. It has no gradient if `m > n`.
     Complete,
 }
 
-/// A norm of matrices, with PyTorch's `ord` in brackets.
+/// A matrix norm, with PyTorch's `ord` in parentheses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MatrixNorm {
-    /// The root of the sum of squares (`"fro"`).
+    /// Frobenius norm: the square root of the sum of squares (`"fro"`).
     #[default]
     Frobenius,
-    /// The sum of singular values (`"nuc"`).
+    /// Nuclear norm: the sum of singular values (`"nuc"`).
     Nuclear,
-    /// The greatest singular value (`2`).
+    /// Spectral norm: the largest singular value (`2`).
     Spectral,
-    /// The least singular value (`-2`).
+    /// The smallest singular value (`-2`).
     LeastSingularValue,
-    /// The greatest sum of magnitudes over a column (`1`).
+    /// 1-norm: the maximum absolute column sum (`1`).
     GreatestColumnSum,
-    /// The least sum of magnitudes over a column (`-1`).
+    /// The minimum absolute column sum (`-1`).
     LeastColumnSum,
-    /// The greatest sum of magnitudes over a row (`inf`).
+    /// ∞-norm: the maximum absolute row sum (`inf`).
     GreatestRowSum,
-    /// The least sum of magnitudes over a row (`-inf`).
+    /// The minimum absolute row sum (`-inf`).
     LeastRowSum,
 }
 
-/// From which size on a singular value counts as different from zero: `s > max(absolute, relative * greatest)`.
+/// The threshold of nonzero singular values: `s > max(absolute, relative * maximum)`.
 ///
 /// ```
 /// use kiln_linalg::Tolerance;
@@ -67,25 +67,25 @@ pub enum MatrixNorm {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tolerance {
-    /// By default 0.
+    /// The absolute tolerance (`atol`). Default (`None`): 0.
     pub absolute: Option<f64>,
-    /// By default `max(m, n)` times the distance from 1 to the next number of the dtype; 0 if an absolute tolerance
-    /// above 0 is given.
+    /// The relative tolerance (`rtol`). Default (`None`): `max(m, n)` times the machine epsilon of the dtype; 0 if an
+    /// absolute tolerance above 0 is set.
     pub relative: Option<f64>,
 }
 
 impl Tolerance {
-    /// A tolerance relative to the greatest singular value.
+    /// Returns a tolerance relative to the largest singular value.
     pub fn relative(relative: f64) -> Tolerance {
         Tolerance { absolute: None, relative: Some(relative) }
     }
 
-    /// An absolute tolerance.
+    /// Returns an absolute tolerance.
     pub fn absolute(absolute: f64) -> Tolerance {
         Tolerance { absolute: Some(absolute), relative: None }
     }
 
-    /// Both, for matrices of these sizes whose dtype has this distance from 1 to the next number.
+    /// Returns both tolerances for matrices of these sizes and machine epsilon.
     pub(crate) fn resolve(self, rows: usize, cols: usize, epsilon: f64) -> (f64, f64) {
         let absolute = self.absolute.unwrap_or(0.0);
         let standard = if absolute > 0.0 { 0.0 } else { rows.max(cols) as f64 * epsilon };

@@ -1,4 +1,4 @@
-//! The functions for typed tensors: shells around [`any`](crate::any).
+//! The functions for typed tensors, which call those of [`any`](crate::any).
 
 pub mod complex;
 mod decomposition;
@@ -22,15 +22,15 @@ pub use solve::{
 use kiln_ir::Result;
 use kiln_tensor::{AnyTensor, Backend, Float, Kind, Tensor};
 
-/// The real and the imaginary part of a complex tensor, as [`eig`] returns them. [`kiln_tensor::Complex::new`] combines
-/// them into the type that [`complex`](mod@complex) works with.
+/// Real and imaginary part of a complex tensor, as [`eig`] returns them. [`kiln_tensor::Complex::new`] combines them
+/// into the operand type of [`complex`](mod@complex).
 pub type Complex<B, const D: usize> = (Tensor<B, D>, Tensor<B, D>);
 
-/// The typed tensor, or a panic with the error at the caller's line.
+/// Returns the typed tensor, or panics with the error at the caller's line.
 #[track_caller]
 fn typed<B: Backend, const D: usize, K: Kind>(any: Result<AnyTensor>) -> Tensor<B, D, K> {
     match any {
-        // A single number may stand in a tensor with one axis, as that of a sum does.
+        // A scalar may also be a tensor of shape `[1]`, like that of a sum.
         Ok(number) if number.rank() == 0 && D == 1 => Tensor::from_any(done(number.reshape([1]))),
         Ok(any) => Tensor::from_any(any),
         Err(error) => fail(&error),

@@ -11,7 +11,7 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, DeriveInput, Generics, Ident, Result, Type, Visibility};
 
-/// The type that derives.
+/// The parsed input of the derive.
 pub(crate) struct Input {
     ident: Ident,
     visibility: Visibility,
@@ -49,7 +49,7 @@ fn is_option(ty: &Type) -> bool {
     path.path.segments.last().is_some_and(|segment| segment.ident == "Option")
 }
 
-/// `new` and the `with_` methods of a struct.
+/// Generates `new` and the `with_` methods of a struct.
 fn builder(input: &Input) -> TokenStream {
     let Body::Struct(options) = &input.body else { return TokenStream::new() };
     let (name, visibility) = (&input.ident, &input.visibility);
@@ -70,7 +70,7 @@ fn builder(input: &Input) -> TokenStream {
         let (ident, ty, docs) = (&option.ident, &option.ty, &option.docs);
         let setter = format_ident!("with_{}", ident.unraw());
         let summary = format!("Sets `{}`.", ident.unraw());
-        // An option takes a plain value too.
+        // The builder method of an `Option` also accepts a plain value.
         let (argument, value) = if is_option(ty) {
             (quote!(impl ::core::convert::Into<#ty>), quote!(::core::convert::Into::into(#ident)))
         } else {
@@ -91,7 +91,7 @@ fn builder(input: &Input) -> TokenStream {
         #[automatically_derived]
         #[allow(dead_code, clippy::new_without_default)]
         impl #generics #name #arguments #clause {
-            /// The configuration of the required values, with the others at their defaults.
+            /// Returns a configuration with the required values and the defaults of all others.
             #visibility fn new(#(#parameters),*) -> Self {
                 #name { #(#values),* }
             }

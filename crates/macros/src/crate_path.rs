@@ -1,11 +1,11 @@
-//! How the deriving crate names `kiln::nn`.
+//! The path of `kiln::nn` in the deriving crate.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// The path of the crate with the traits, found from the manifest of the package being compiled.
+/// Finds the path of the crate with the traits from the manifest of the package that is compiled.
 pub(crate) fn find() -> TokenStream {
     static DIRECT: OnceLock<bool> = OnceLock::new();
     match DIRECT.get_or_init(depends_on_nn_alone) {
@@ -25,7 +25,7 @@ fn depends_on_nn_alone() -> bool {
     names_dependency(&manifest, "kiln-nn") && !names_dependency(&manifest, "kiln")
 }
 
-/// Whether a manifest has the dependency, as `name = …`, `name.workspace = …` or `[dependencies.name]`.
+/// Whether a manifest contains the dependency, as `name = …`, `name.workspace = …` or `[dependencies.name]`.
 fn names_dependency(manifest: &str, name: &str) -> bool {
     let mut in_dependencies = false;
     manifest.lines().map(str::trim).any(|line| {

@@ -21,7 +21,7 @@ pub(crate) fn derive(input: DeriveInput) -> Result<TokenStream> {
     Ok(quote!(#module #backend #on #display))
 }
 
-/// `impl Module`: the traversal.
+/// Generates `impl Module`: the traversal.
 fn module(input: &Input, parameters: &Parameters) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
     let (generics, arguments, bounds) = parameters.for_module(krate);
@@ -37,7 +37,7 @@ fn module(input: &Input, parameters: &Parameters) -> TokenStream {
     }
 }
 
-/// `impl BackendModule`: a marker with provided methods.
+/// Generates `impl BackendModule`: a marker with provided methods.
 fn backend_module(input: &Input, parameters: &Parameters) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
     let (generics, arguments, bounds) = parameters.for_backend_module(input);
@@ -48,7 +48,7 @@ fn backend_module(input: &Input, parameters: &Parameters) -> TokenStream {
     }
 }
 
-/// `impl ModuleOn`: the same module on another backend.
+/// Generates `impl ModuleOn`: the same module on another backend.
 fn module_on(input: &Input, parameters: &Parameters) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
     let (generics, arguments, bounds) = parameters.for_module_on(input);
@@ -65,7 +65,7 @@ fn module_on(input: &Input, parameters: &Parameters) -> TokenStream {
     }
 }
 
-/// `impl Display`: the layer table.
+/// Generates `impl Display`: the layer table.
 fn display(input: &Input, parameters: &Parameters) -> TokenStream {
     let (krate, name) = (&input.krate, &input.ident);
     let (generics, arguments, bounds) = parameters.for_module(krate);
@@ -182,7 +182,7 @@ fn rebuilt(input: &Input, target: &Ident) -> TokenStream {
     }
 }
 
-/// A field of the module on another backend, at its own path.
+/// Generates a field of the module on another backend, at its own path.
 fn rebuilt_field(input: &Input, field: &Field, access: TokenStream, target: &Ident) -> TokenStream {
     let name = &field.name;
     let value = rebuilt_at(input, field, access, target);
@@ -192,7 +192,7 @@ fn rebuilt_field(input: &Input, field: &Field, access: TokenStream, target: &Ide
     }
 }
 
-/// A field of the module on another backend, at the present path.
+/// Generates a field of the module on another backend, at the current path.
 fn rebuilt_at(input: &Input, field: &Field, access: TokenStream, target: &Ident) -> TokenStream {
     let (krate, ty) = (&input.krate, &field.ty);
     match field.role {

@@ -1,4 +1,4 @@
-//! Configurations: settings as data, kept as JSON.
+//! Configurations: hyperparameters as typed data, serialized as JSON.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use core::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Settings that are kept as JSON. Derive it with [`#[derive(Config)]`](macro@crate::Config).
+/// Hyperparameters that are serialized as JSON. Derive it with [`#[derive(Config)]`](macro@crate::Config).
 ///
 /// ```
 /// use kiln_nn::Config;
@@ -28,10 +28,10 @@ use serde::de::DeserializeOwned;
 /// # Ok::<(), kiln_nn::ConfigError>(())
 /// ```
 pub trait Config: Serialize + DeserializeOwned {
-    /// The configuration as indented JSON.
+    /// Returns the configuration as indented JSON.
     ///
     /// # Panics
-    /// When a field's own `Serialize` fails, or a map has keys that are no texts.
+    /// When a field's `Serialize` fails, or a map has keys that are not strings.
     fn to_json(&self) -> String {
         match serde_json::to_string_pretty(self) {
             Ok(json) => json,
@@ -39,27 +39,29 @@ pub trait Config: Serialize + DeserializeOwned {
         }
     }
 
-    /// Reads a configuration from JSON. Fields with defaults may be absent.
+    /// Parses a configuration from JSON. Fields with defaults may be absent.
     ///
     /// # Errors
-    /// When the text is no JSON, or a field is unknown, missing or of another type; with line and column.
+    /// When the text is not valid JSON, or a field is unknown, missing or of the wrong type. The error contains line
+    /// and column.
     fn from_json(json: &str) -> Result<Self, ConfigError> {
         serde_json::from_str(json).map_err(|error| ConfigError::content(None, &error))
     }
 
-    /// Writes the configuration to a file as JSON. On an error the file does not change.
+    /// Writes the configuration to a file as JSON, atomically: if it fails, the file is unchanged.
     ///
     /// # Errors
-    /// When the file cannot be written; with its path.
+    /// When the file cannot be written. The error contains the path.
     #[cfg(feature = "std")]
     fn save(&self, path: impl AsRef<std::path::Path>) -> Result<(), ConfigError> {
         file::write(path.as_ref(), &self.to_json())
     }
 
-    /// Reads a configuration from a JSON file.
+    /// Reads a configuration from a JSON file of at most 64 MiB.
     ///
     /// # Errors
-    /// When the file cannot be read, or for the reasons of [`from_json`](Config::from_json); with its path.
+    /// When the file cannot be read, is longer than 64 MiB, or [`from_json`](Config::from_json) fails. The error
+    /// contains the path.
     #[cfg(feature = "std")]
     fn load(path: impl AsRef<std::path::Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
@@ -68,17 +70,17 @@ pub trait Config: Serialize + DeserializeOwned {
     }
 }
 
-/// Why a configuration was not read or written.
+/// The error of reading or writing a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The text is not such a configuration.
+    /// The text is not a valid configuration.
     #[error("{place}line {line}, column {column}: {problem}")]
     Content {
-        /// The file's path and `, `; empty where the text was no file.
+        /// The file's path followed by `, `. Empty if the text is not from a file.
         place: String,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// The column, from 1.
+        /// The column, counted from 1.
         column: usize,
         /// A description of the problem.
         problem: String,
@@ -91,7 +93,7 @@ pub enum ConfigError {
         path: String,
         /// `read` or `write`.
         action: &'static str,
-        /// The error of the operating system.
+        /// The error from the operating system.
         source: std::io::Error,
     },
 }
@@ -99,7 +101,7 @@ pub enum ConfigError {
 impl ConfigError {
     fn content(path: Option<&dyn fmt::Display>, error: &serde_json::Error) -> ConfigError {
         let (line, column) = (error.line(), error.column());
-        // serde_json repeats the place at the end of its message.
+        // serde_json repeats line and column at the end of its message.
         let text = format!("{error}");
         let repeated = format!(" at line {line} column {column}");
         let problem = text.strip_suffix(&repeated).unwrap_or(&text).into();
@@ -121,7 +123,7 @@ mod file {
     use std::path::{Path, PathBuf};
     use std::string::String;
 
-    /// No configuration is longer; a file that is was named by mistake.
+    /// Limit on the length of a configuration file. A longer file was probably passed by mistake.
     const MAX_BYTES: u64 = 64 << 20;
 
     pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
@@ -136,7 +138,7 @@ mod file {
         read().map_err(|source| error(path, "read", source))
     }
 
-    /// Writes beside the file, then renames, so that no reader sees half a file.
+    /// Writes a temporary file and renames it, so that no reader sees a partial file.
     pub(super) fn write(path: &Path, text: &str) -> Result<(), ConfigError> {
         let beside = beside(path);
         let write = || {
@@ -152,7 +154,7 @@ mod file {
         })
     }
 
-    /// A random name in the same folder, that no other writer uses: process numbers repeat in containers.
+    /// A temporary name in the same folder. It is random, not the process id: process ids repeat across containers.
     fn beside(path: &Path) -> PathBuf {
         use std::hash::{BuildHasher, Hasher, RandomState};
         let random = RandomState::new().build_hasher().finish();

@@ -1,85 +1,87 @@
-//! How weights start.
+//! Initializers of parameters.
 
 use crate::{Config, Param};
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_tensor::{Backend, Distribution, Shape, Tensor, TensorData};
 
-/// The distribution that weights start from. Random numbers come from the device's stream
+/// Initializer of a parameter: the distribution of its first values. Random values come from the device's random stream
 /// ([`Backend::seed`]).
 ///
-/// *Fan* is the number of inputs (or outputs) that a weight connects to one output (or input): for weights
-/// `[out, in, kernel..]`, as layers keep them, the fan in is `in` times the size of the kernel and the fan out `out` times
-/// that size.
+/// *Fan in* is the number of inputs that one output depends on, and *fan out* the number of outputs that one input
+/// affects. Weights `[out, in, kernel..]`, the layout of layers, have the fan in `in * product(kernel)` and the fan out
+/// `out * product(kernel)`.
 #[derive(Config, Clone, Copy, Debug, PartialEq)]
 pub enum Initializer {
-    /// The same number everywhere.
+    /// A constant.
     Constant {
-        /// The number.
+        /// The value of each element.
         value: f64,
     },
-    /// 1 everywhere.
+    /// Ones.
     Ones,
-    /// 0 everywhere.
+    /// Zeros.
     Zeros,
-    /// Uniform in `[min, max)`.
+    /// Uniform distribution over `[min, max)`.
     Uniform {
         /// The lower bound.
         min: f64,
         /// The exclusive upper bound.
         max: f64,
     },
-    /// Normal.
+    /// Normal distribution.
     Normal {
         /// The mean.
         mean: f64,
         /// The standard deviation.
         std: f64,
     },
-    /// Uniform in `±gain √(3 / fan)` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
+    /// Kaiming (He) uniform: uniform over `±gain √(3 / fan)` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
     KaimingUniform {
         /// The gain of the activation: `√2` for ReLU, 1 without activation.
         gain: f64,
         /// Whether to use the fan out instead of the fan in.
         fan_out_only: bool,
     },
-    /// Normal with mean 0 and standard deviation `gain / √fan` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
+    /// Kaiming (He) normal: mean 0, standard deviation `gain / √fan`
+    /// ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
     KaimingNormal {
         /// The gain of the activation: `√2` for ReLU, 1 without activation.
         gain: f64,
         /// Whether to use the fan out instead of the fan in.
         fan_out_only: bool,
     },
-    /// Uniform in `±gain √(6 / (fan in + fan out))`
+    /// Xavier (Glorot) uniform: uniform over `±gain √(6 / (fan in + fan out))`
     /// ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)).
     XavierUniform {
         /// The gain of the activation: 1 without activation.
         gain: f64,
     },
-    /// Normal with mean 0 and standard deviation `gain √(2 / (fan in + fan out))`
+    /// Xavier (Glorot) normal: mean 0, standard deviation `gain √(2 / (fan in + fan out))`
     /// ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)).
     XavierNormal {
         /// The gain of the activation: 1 without activation.
         gain: f64,
     },
-    /// A random matrix `[first axis, all others]` with orthonormal rows or columns, whichever are fewer, times a factor
-    /// ([Saxe et al. 2014](https://arxiv.org/abs/1312.6120)). Computed on the host.
+    /// A random orthogonal matrix times `gain` ([Saxe et al. 2014](https://arxiv.org/abs/1312.6120)), computed on the
+    /// host. The shape is seen as `[first dimension, product of the others]`; its rows are orthonormal, or its columns
+    /// if there are fewer columns than rows.
     Orthogonal {
-        /// The factor.
+        /// The scale factor.
         gain: f64,
     },
 }
 
 impl Initializer {
-    /// The default initializer of linear and convolution layers, as in PyTorch: uniform in `±1 / √(fan in)`.
-    // The gain √(1/3) makes the bound of Kaiming's rule 1 / √fan.
+    /// The default initializer of linear and convolution layers, as in PyTorch: uniform over `±1 / √(fan in)`.
+    // With gain √(1/3), the bound of Kaiming uniform is 1 / √(fan in).
     pub const LINEAR: Initializer =
         Initializer::KaimingUniform { gain: 0.577_350_269_189_625_8, fan_out_only: false };
 
-    /// A trainable weight with fans by its shape.
+    /// Returns a trainable parameter of this shape. The fans follow from the shape.
     ///
     /// # Panics
-    /// When the rule needs fans and the shape has fewer than two axes.
+    /// When the initializer depends on fans and the shape has fewer than two dimensions.
     #[track_caller]
     pub fn init<B: Backend, const D: usize>(
         &self,
@@ -89,7 +91,7 @@ impl Initializer {
         Param::from_tensor(self.tensor(shape, fans(&shape), device))
     }
 
-    /// A trainable weight with given fans: for biases, which follow the fans of their weights.
+    /// Returns a trainable parameter with explicit fans. A bias has the fans of its weight.
     #[track_caller]
     pub fn init_with<B: Backend, const D: usize>(
         &self,
@@ -133,7 +135,7 @@ impl Initializer {
     }
 }
 
-/// The fans of weights `[out, in, kernel..]`.
+/// Fan in and fan out of weights `[out, in, kernel..]`.
 fn fans(shape: &[usize]) -> Option<(usize, usize)> {
     let &[output, input, ref kernel @ ..] = shape else { return None };
     let size: usize = kernel.iter().product();
@@ -155,8 +157,8 @@ fn both_fans(fans: Option<(usize, usize)>) -> f64 {
     (fan_in + fan_out).max(1) as f64
 }
 
-/// Orthonormalises random vectors, each against the ones before it, by the modified Gram-Schmidt process. Each is
-/// projected twice: once leaves errors of rounding that grow with the number of vectors.
+/// Orthonormalises random vectors by the modified Gram-Schmidt process. Each vector is projected twice: after one
+/// projection, rounding errors grow with the number of vectors.
 #[track_caller]
 fn orthogonal<B: Backend, const D: usize>(shape: [usize; D], gain: f64, device: &B::Device) -> Tensor<B, D> {
     let random = Tensor::<B, D>::random(shape, Distribution::Normal(0.0, 1.0), device);

@@ -1,4 +1,4 @@
-//! Layers.
+//! Layers and their configurations.
 
 mod activation;
 mod conv;

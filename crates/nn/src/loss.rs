@@ -1,4 +1,4 @@
-//! Losses.
+//! Loss functions as modules.
 
 mod cross_entropy;
 mod mse;

@@ -22,26 +22,26 @@ use alloc::vec::Vec;
 use core::fmt::{Debug, Display};
 use kiln_tensor::{AnyTensor, Stack};
 
-/// A part of a network: owns parameters and other modules. Derive it with
+/// A module: a part of a network that owns parameters and other modules. Derive it with
 /// [`#[derive(Module)]`](macro@crate::Module).
 ///
 /// An implementation traverses the parameters of the type. The trait has no type parameters, so it is object-safe:
-/// optimizers, files and tables work on `&mut dyn Module`. A traversal visits the parameters in the order of the
-/// fields, each with the dotted path of its field names: `conv1.weight`, `layers.0.bias`.
+/// optimizers, files and tables work on `&mut dyn Module`. A traversal visits the parameters in field order. Each has
+/// the dotted path of its field names: `conv1.weight`, `layers.0.bias`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module",
     note = "derive `Module` for a type with parameters, wrap a tensor in `Param`, and mark a field that is plain data \
             `#[module(skip)]`, or `#[module(attribute)]` to show it in the layer table"
 )]
 pub trait Module: Debug + Send {
-    /// Shows each parameter to the visitor. `path` is the path of this module, and is the same afterwards.
+    /// Visits each parameter. `path` is the path of this module; it is unchanged when the call returns.
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor);
 
-    /// Passes each parameter through the visitor. `path` is the path of this module, and is the same afterwards.
+    /// Passes each parameter through the visitor and stores the result. `path` is the path of this module; it is
+    /// unchanged when the call returns.
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut);
 
-    /// Every parameter with its dotted name, in the order of the traversal. The values are as
-    /// [`Visitor::parameter`] receives them.
+    /// Returns all parameters with their dotted names, in traversal order. [`Visitor::parameter`] defines their values.
     fn named_parameters(&self) -> Vec<(String, Parameter)>
     where
         Self: Sized,
@@ -49,7 +49,7 @@ pub trait Module: Debug + Send {
         visitors::collect(self)
     }
 
-    /// The number of weights: the elements of all parameters but buffers.
+    /// Returns the number of elements in all parameters, without buffers.
     fn num_parameters(&self) -> usize
     where
         Self: Sized,
@@ -57,7 +57,7 @@ pub trait Module: Debug + Send {
         visitors::count(self, |parameter| !parameter.is_buffer())
     }
 
-    /// The number of weights that optimizers change.
+    /// Returns the number of elements in trainable parameters.
     fn num_trainable_parameters(&self) -> usize
     where
         Self: Sized,
@@ -65,7 +65,7 @@ pub trait Module: Debug + Send {
         visitors::count(self, Parameter::is_trainable)
     }
 
-    /// Passes every parameter through a function of its dotted name and itself; see [`VisitorMut::parameter`].
+    /// Replaces every parameter by a function of its dotted name and itself; see [`VisitorMut::parameter`].
     fn map_parameters(&mut self, mut f: impl FnMut(&Path, Parameter) -> Parameter)
     where
         Self: Sized,
@@ -73,7 +73,7 @@ pub trait Module: Debug + Send {
         self.visit_mut(&mut Path::new(), &mut visitors::Mapper(&mut f));
     }
 
-    /// Keeps optimizers from changing the weights, and spares the computation of their gradients.
+    /// Freezes the parameters: optimizers do not change them, and no gradients are computed for them.
     #[must_use]
     fn freeze(self) -> Self
     where
@@ -82,7 +82,7 @@ pub trait Module: Debug + Send {
         visitors::with_role(self, ParameterRole::Frozen)
     }
 
-    /// Lets optimizers change the weights again.
+    /// Makes frozen parameters trainable again.
     #[must_use]
     fn unfreeze(self) -> Self
     where
@@ -91,7 +91,7 @@ pub trait Module: Debug + Send {
         visitors::with_role(self, ParameterRole::Trainable)
     }
 
-    /// The same as [`freeze`](Module::freeze): nothing computed by the module is tracked on account of its weights.
+    /// Freezes the parameters: the same as [`freeze`](Module::freeze).
     #[must_use]
     fn no_grad(self) -> Self
     where
@@ -100,7 +100,7 @@ pub trait Module: Debug + Send {
         self.freeze()
     }
 
-    /// The table of layers with their weights, as `Display` of a derived module prints it.
+    /// Returns the table of layers and parameters that `Display` of a derived module prints.
     fn layer_table(&self) -> LayerTable
     where
         Self: Sized,
@@ -109,87 +109,86 @@ pub trait Module: Debug + Send {
     }
 }
 
-/// One parameter, as visitors see it.
+/// A parameter, as visitors see it.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// The id. It does not change with the value; a clone of a module has the same ids.
+    /// The id. It does not change with the value. Clones of a module have the same ids.
     pub id: ParamId,
-    /// The tensor. Where it is tracked by automatic differentiation, and which backend it is on, is said by
-    /// the visitor's method.
+    /// The tensor. The visitor's method documents its backend and whether automatic differentiation tracks it.
     pub value: AnyTensor,
-    /// The role of the parameter.
+    /// The role: trainable, frozen or buffer.
     pub role: ParameterRole,
-    /// The stack of engines that the module runs on. A [`VisitorMut`] that returns another moves the
-    /// parameter there.
+    /// The stack that the module runs on. A [`VisitorMut`] that returns another stack moves the parameter there.
     pub stack: Stack,
 }
 
 /// The role of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterRole {
-    /// A weight that optimizers change.
+    /// A parameter that optimizers update.
     Trainable,
-    /// A weight that does not change until it is unfrozen.
+    /// A parameter that does not change until it is unfrozen.
     Frozen,
-    /// State that no optimizer changes, such as running statistics.
+    /// State that optimizers do not update, such as running statistics.
     Buffer,
 }
 
 impl Parameter {
-    /// Whether optimizers change it.
+    /// Returns whether optimizers update the parameter.
     pub fn is_trainable(&self) -> bool {
         self.role == ParameterRole::Trainable
     }
 
-    /// Whether it is state and no weight.
+    /// Returns whether the parameter is a buffer.
     pub fn is_buffer(&self) -> bool {
         self.role == ParameterRole::Buffer
     }
 
-    /// The same parameter with its value passed through a function.
+    /// Returns the parameter with its value passed through a function.
     #[must_use]
     pub fn map(self, f: impl FnOnce(AnyTensor) -> AnyTensor) -> Parameter {
         Parameter { value: f(self.value), ..self }
     }
 }
 
-/// Reads the parameters of a module.
+/// A visitor that reads the parameters of a module.
 pub trait Visitor {
-    /// A module begins. `name` is the name of its type.
+    /// Called at the start of a module. `name` is the name of its type.
     fn enter(&mut self, _path: &Path, _name: &str) {}
 
-    /// The module that began last ends.
+    /// Called at the end of the innermost open module.
     fn exit(&mut self, _path: &Path, _name: &str) {}
 
-    /// A field of plain data that describes the module, such as a stride. Tables show it.
+    /// Called for a field of plain data that describes the module, such as a stride. Layer tables show it.
     fn attribute(&mut self, _path: &Path, _value: &dyn Debug) {}
 
-    /// Visits a parameter. Its value is on the module's own backend: with automatic differentiation it is tracked, and
-    /// results computed from it can be differentiated.
+    /// Visits a parameter. Its value is on the module's own backend. With automatic differentiation it is tracked, so
+    /// that results computed from it can be differentiated.
     fn parameter(&mut self, path: &Path, parameter: Parameter);
 }
 
-/// Changes the parameters of a module.
+/// A visitor that replaces the parameters of a module.
 pub trait VisitorMut {
-    /// A module begins. `name` is the name of its type.
+    /// Called at the start of a module. `name` is the name of its type.
     fn enter(&mut self, _path: &Path, _name: &str) {}
 
-    /// The module that began last ends.
+    /// Called at the end of the innermost open module.
     fn exit(&mut self, _path: &Path, _name: &str) {}
 
-    /// Takes a parameter and returns its replacement.
+    /// Receives a parameter and returns its replacement.
     ///
-    /// The value was moved out of the module, so that a visitor that drops or transforms it lets the engine reuse its
-    /// memory. It is below automatic differentiation, where gradients are too, and is best returned from there: the
-    /// module puts it under the layer of the returned stack, as a fresh leaf that requires a gradient if the returned
-    /// role is [`Trainable`](ParameterRole::Trainable). A value from elsewhere is copied to that stack.
+    /// The value is moved out of the module, so that the engine can reuse its memory when the visitor drops or
+    /// transforms it. The value is on the backend below automatic differentiation, as gradients are, and the
+    /// replacement should be too. The module wraps it for the returned stack as a new leaf. The leaf requires a
+    /// gradient if the returned role is [`Trainable`](ParameterRole::Trainable). A value from another stack is copied
+    /// to that stack.
     ///
-    /// The module keeps its id, whatever the returned one. A visitor that fails returns the parameter
-    /// unchanged and stores the error itself.
+    /// The module keeps the parameter's id and ignores the returned id. A visitor that fails returns the parameter
+    /// unchanged and stores the error.
     ///
     /// # Panics
-    /// The module panics when the returned value has another shape, or is of another kind (float, integer,
-    /// `bool`), or cannot be copied to the stack. The dtype may change within the kind.
+    /// The module panics when the returned value has another shape or another kind (float, integer, `bool`), or cannot
+    /// be copied to the stack. The dtype may change within the kind.
     fn parameter(&mut self, path: &Path, parameter: Parameter) -> Parameter;
 }
 

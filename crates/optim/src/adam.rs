@@ -1,4 +1,4 @@
-//! Adam and AdamW.
+//! The Adam and AdamW optimizers.
 
 use crate::error::{Result, below_one, not_negative};
 use crate::sgd::with_l2_penalty;
@@ -7,10 +7,10 @@ use kiln_ir::{Binary, Unary};
 use kiln_nn::Config;
 use kiln_tensor::AnyTensor;
 
-/// Adam; made by [`AdamConfig`].
+/// The Adam optimizer, created by [`AdamConfig`].
 pub type Adam = PerParameter<AdamRule>;
 
-/// AdamW; made by [`AdamWConfig`].
+/// The AdamW optimizer, created by [`AdamWConfig`].
 pub type AdamW = PerParameter<AdamRule>;
 
 macro_rules! adam_config {
@@ -18,28 +18,28 @@ macro_rules! adam_config {
         $(#[$doc])*
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
-            /// How slowly the mean of gradients changes: at least 0 and below 1. Default: 0.9.
+            /// Decay rate of the first moment estimate (mean of gradients), in `[0, 1)`. Default: 0.9.
             #[config(default = 0.9)]
             pub beta_1: f64,
-            /// How slowly the mean of squared gradients changes: at least 0 and below 1. Default: 0.999.
+            /// Decay rate of the second moment estimate (mean of squared gradients), in `[0, 1)`. Default: 0.999.
             #[config(default = 0.999)]
             pub beta_2: f64,
-            /// Added to the root of the second mean, after its bias is corrected: at least 0. Default: 1e-8.
+            /// Added to the denominator after bias correction, for numerical stability: at least 0. Default: 1e-8.
             #[config(default = 1e-8)]
             pub epsilon: f64,
             #[doc = concat!("The weight decay: at least 0. Default: ", $decay, ".")]
             #[config(default = $decay)]
             pub weight_decay: f64,
-            /// Divides by the greatest second mean so far
+            /// Whether to use AMSGrad: the maximum of all second moment estimates so far
             /// ([Reddi et al. 2018](https://arxiv.org/abs/1904.09237)). Default: no.
             #[config(default = false)]
             pub amsgrad: bool,
-            /// How gradients are limited first. Default: they are not.
+            /// Gradient clipping before the update. Default: none.
             pub grad_clipping: Option<GradientClipping>,
         }
 
         impl $config {
-            /// The optimizer.
+            /// Returns the optimizer.
             ///
             /// # Panics
             /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
@@ -48,10 +48,10 @@ macro_rules! adam_config {
                 self.try_init().unwrap_or_else(|error| panic!("{error}"))
             }
 
-            /// The optimizer, or the error of an invalid option.
+            /// Returns the optimizer, or the error of an invalid option.
             ///
             /// # Errors
-            /// When an option is out of its range.
+            /// When an option is out of range.
             pub fn try_init(&self) -> Result<$optimizer> {
                 let rule = AdamRule {
                     beta_1: below_one($name, "beta_1", self.beta_1)?,
@@ -84,12 +84,12 @@ adam_config! {
 
 adam_config! {
     /// Options of [`AdamW`] ([Loshchilov and Hutter 2019](https://arxiv.org/abs/1711.05101)), with the formulas of
-    /// `torch.optim.AdamW`: as [`AdamConfig`], but weight decay multiplies the parameter by
-    /// `1 - lr weight_decay` and takes no part in the means.
+    /// `torch.optim.AdamW`. They are those of [`AdamConfig`] with decoupled weight decay: it multiplies the parameter
+    /// by `1 - lr weight_decay` and does not affect the moment estimates.
     AdamWConfig, AdamW, "adamw", 0.01, true
 }
 
-/// The rule of [`Adam`] and [`AdamW`].
+/// The update rule of [`Adam`] and [`AdamW`].
 #[derive(Clone, Debug)]
 pub struct AdamRule {
     beta_1: f64,
@@ -131,7 +131,7 @@ impl UpdateRule for AdamRule {
         let steps = state.steps() as f64;
         let first_bias = 1.0 - libm::pow(self.beta_1, steps);
         let second_bias = libm::sqrt(1.0 - libm::pow(self.beta_2, steps));
-        // Numerator and denominator of the step are both multiplied by `second_bias`: that saves a pass over the tensor.
+        // Numerator and denominator are both multiplied by `second_bias`: this saves a pass over the tensor.
         let denominator =
             second.unary(Unary::Sqrt)?.binary_scalar(Binary::Add, self.epsilon * second_bias)?;
         let rate = options.learning_rate * second_bias / first_bias;
@@ -142,7 +142,7 @@ impl UpdateRule for AdamRule {
 }
 
 impl AdamRule {
-    /// `beta_1 m + (1 - beta_1) g`, in the form `beta_1 (m - g) + g`, which can be computed in place.
+    /// The first moment `beta_1 m + (1 - beta_1) g`, as `beta_1 (m - g) + g`, which can be computed in place.
     fn first_mean(&self, gradient: &AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
         let gradient = gradient.clone();
         let mean = match state.take(FIRST) {
@@ -155,7 +155,7 @@ impl AdamRule {
         Ok(mean)
     }
 
-    /// `beta_2 v + (1 - beta_2) g^2`; with AMSGrad the greatest so far.
+    /// The second moment `beta_2 v + (1 - beta_2) g^2`; with AMSGrad, its maximum so far.
     fn second_mean(&self, gradient: AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
         let share = gradient.clone().mul(gradient)?.binary_scalar(Binary::Mul, 1.0 - self.beta_2)?;
         let mean = match state.take(SECOND) {

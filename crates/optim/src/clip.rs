@@ -1,4 +1,4 @@
-//! Clipping of gradients.
+//! Gradient clipping.
 
 use crate::error::{Result, not_negative, positive};
 use alloc::vec;
@@ -8,18 +8,18 @@ use kiln_nn::GradientsParams;
 use kiln_tensor::{AnyTensor, DType, Stack};
 use serde::{Deserialize, Serialize};
 
-/// Added to a norm before it divides, as PyTorch does.
+/// Added to a norm before the division, as in PyTorch.
 const NORM_EPSILON: f64 = 1e-6;
 
-/// How an optimizer limits gradients before it uses them.
+/// Gradient clipping of an optimizer: the limit and its norm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GradientClipping {
-    /// Each element to between minus this and this.
+    /// Clamps each element to `[-limit, limit]`.
     Value(f64),
-    /// Each gradient on its own to at most this L2 norm.
+    /// Scales each gradient on its own to at most this L2 norm.
     Norm(f64),
-    /// All gradients together to at most this L2 norm; see [`clip_grad_norm`].
+    /// Scales all gradients to at most this global L2 norm; see [`clip_grad_norm`].
     GlobalNorm(f64),
 }
 
@@ -33,10 +33,10 @@ impl GradientClipping {
         positive(owner, option, limit).map(|_| ())
     }
 
-    /// Clips. Does not wait for the device.
+    /// Clips the gradients. Does not wait for the device.
     ///
     /// # Errors
-    /// When an op on a gradient fails.
+    /// When an op on a gradient fails, or the limit of [`Value`](GradientClipping::Value) is negative or not finite.
     pub fn apply(self, gradients: &mut GradientsParams) -> Result<()> {
         match self {
             GradientClipping::Value(limit) => clip_grad_value(gradients, limit),
@@ -50,24 +50,24 @@ impl GradientClipping {
     }
 }
 
-/// Which norm.
+/// A vector norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Norm {
     /// The sum of magnitudes.
     L1,
     /// The square root of the sum of squares.
     L2,
-    /// The p-th root of the sum of p-th powers of magnitudes, for a p greater than 0.
+    /// The p-norm: the p-th root of the sum of p-th powers of magnitudes, with p greater than 0.
     P(f64),
-    /// The greatest magnitude.
+    /// The maximum magnitude.
     Infinity,
 }
 
-/// Scales all gradients by `min(1, max_norm / (norm + 1e-6))`, where `norm` is their L2 norm taken together, as
-/// `torch.nn.utils.clip_grad_norm_` does. Returns the norm before clipping.
+/// Scales all gradients by `min(1, max_norm / (norm + 1e-6))`, where `norm` is their global L2 norm, as
+/// `torch.nn.utils.clip_grad_norm_` does. Returns the norm before clipping; 0 without gradients.
 ///
-/// Waits for the device to read the norm; [`GradientClipping::GlobalNorm`] clips without waiting. A norm that is
-/// NaN or infinite is returned unchanged, and the gradients become NaN or 0.
+/// Waits for the device to read the norm; [`GradientClipping::GlobalNorm`] clips without waiting. If the norm is NaN or
+/// infinite, the gradients become NaN or 0.
 ///
 /// # Errors
 /// When `max_norm` is negative or not finite, or the device failed.
@@ -75,7 +75,7 @@ pub fn clip_grad_norm(gradients: &mut GradientsParams, max_norm: f64) -> Result<
     clip_grad_norm_with(gradients, max_norm, Norm::L2)
 }
 
-/// Like [`clip_grad_norm`], with another norm.
+/// Clips the global norm of all gradients as [`clip_grad_norm`] does, with another norm.
 ///
 /// # Errors
 /// When `max_norm` is negative or not finite, the order of the norm is not greater than 0, or the device failed.
@@ -87,7 +87,7 @@ pub fn clip_grad_norm_with(gradients: &mut GradientsParams, max_norm: f64, norm:
     }
 }
 
-/// The L2 norm of all gradients together; 0 without gradients. Waits for the device.
+/// Returns the global L2 norm of all gradients; 0 without gradients. Waits for the device.
 ///
 /// # Errors
 /// When the device failed.
@@ -98,10 +98,10 @@ pub fn grad_norm(gradients: &GradientsParams) -> Result<f64> {
     }
 }
 
-/// Limits each element of all gradients to between `-limit` and `limit`. NaN stays NaN.
+/// Clamps each element of all gradients to `[-limit, limit]`. NaN stays NaN.
 ///
 /// # Errors
-/// When the limit is negative or not finite.
+/// When the limit is negative or not finite, or an op on a gradient fails.
 pub fn clip_grad_value(gradients: &mut GradientsParams, limit: f64) -> Result<()> {
     not_negative("clip_grad_value", "limit", limit)?;
     each(gradients, |gradient| {
@@ -109,7 +109,7 @@ pub fn clip_grad_value(gradients: &mut GradientsParams, limit: f64) -> Result<()
     })
 }
 
-/// The greatest magnitude of all gradients; 0 without gradients, NaN if there is one. Waits for the device.
+/// The maximum magnitude in all gradients: 0 without gradients, NaN if one is NaN. Waits for the device.
 pub(crate) fn largest(gradients: &GradientsParams) -> Result<f64> {
     match total_norm(gradients, Norm::Infinity)? {
         Some(total) => read(total),
@@ -134,7 +134,7 @@ fn total_norm(gradients: &GradientsParams, norm: Norm) -> Result<Option<AnyTenso
     norm_of(&all, norm, &stack).map(Some)
 }
 
-/// The norm of tensors taken together, of shape `[1]`, on the stack. Sums are kept in `f32` at least.
+/// The global norm of tensors on a stack, of shape `[1]`. Sums are accumulated in `f32` or wider.
 fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTensor> {
     let wide = tensors.iter().any(|tensor| tensor.dtype() == DType::F64);
     let dtype = if wide { DType::F64 } else { DType::F32 };
@@ -158,7 +158,7 @@ fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTenso
     })
 }
 
-/// The contribution of one tensor to a norm, of shape `[1]`.
+/// The term of one tensor in a norm, of shape `[1]`.
 fn part_of_norm(tensor: AnyTensor, norm: Norm) -> Result<AnyTensor> {
     let flat = tensor.shape().num_elements();
     let tensor = tensor.reshape([flat])?;
@@ -177,7 +177,7 @@ fn reduction(norm: Norm) -> Reduction {
     }
 }
 
-/// `min(1, limit / (norm + 1e-6))`.
+/// The scale factor `min(1, limit / (norm + 1e-6))`.
 fn coefficient(norm: AnyTensor, limit: f64) -> Result<AnyTensor> {
     let inverse = norm.binary_scalar(Binary::Add, NORM_EPSILON)?.unary(Unary::Recip)?;
     Ok(inverse.binary_scalar(Binary::Mul, limit)?.binary_scalar(Binary::Min, 1.0)?)
@@ -189,14 +189,14 @@ fn scale(gradient: AnyTensor, coefficient: AnyTensor) -> Result<AnyTensor> {
     Ok(gradient.mul(coefficient.reshape(vec![1; rank])?)?)
 }
 
-/// Maps each gradient by a function; after an error the remaining gradients do not change.
+/// Maps each gradient by a function. After an error the remaining gradients are unchanged.
 pub(crate) fn each(
     gradients: &mut GradientsParams,
     mut f: impl FnMut(AnyTensor) -> Result<AnyTensor>,
 ) -> Result<()> {
     let ids: Vec<_> = gradients.iter().map(|(id, _)| id).collect();
     for id in ids {
-        // Taken out, so that the engine may write in place.
+        // The gradient is removed, so that the engine may write in place.
         if let Some(gradient) = gradients.remove(id) {
             gradients.insert(id, f(gradient)?);
         }

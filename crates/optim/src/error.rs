@@ -11,11 +11,11 @@ use kiln_tensor::TensorType;
 /// A result whose error is [`OptimError`].
 pub type Result<T, E = OptimError> = core::result::Result<T, E>;
 
-/// An error of an optimizer, a schedule or their state.
+/// An error of an optimizer, a learning-rate schedule or their state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimError {
-    /// An option is out of its range.
+    /// An option is out of range.
     #[error("[{owner}] {option} is {value}\n  hint: it must be {requirement}")]
     InvalidOption {
         /// The optimizer or schedule.
@@ -24,11 +24,11 @@ pub enum OptimError {
         option: &'static str,
         /// Its value.
         value: String,
-        /// Which values it may have.
+        /// The valid range.
         requirement: &'static str,
     },
 
-    /// A gradient is not of the type of its parameter.
+    /// A gradient has another type than its parameter.
     #[error(
         "[{optimizer}] parameter `{parameter}` is {expected}, but its gradient is {found}\n  \
          hint: pass the gradients of the same module, from `GradientsParams::from_grads`"
@@ -44,7 +44,7 @@ pub enum OptimError {
         found: Box<TensorType>,
     },
 
-    /// A rule of updating made a step of another type than the parameter.
+    /// An update rule computed a step of another type than the parameter.
     #[error("[{optimizer}] the rule made a step of {found} for parameter `{parameter}`, which is {expected}")]
     StepType {
         /// The optimizer.
@@ -57,7 +57,7 @@ pub enum OptimError {
         found: Box<TensorType>,
     },
 
-    /// The gradients or parameters of a step are in error: it changed neither parameters nor the optimizer's state.
+    /// A gradient or parameter of a step is in error. The step changed neither parameters nor the optimizer's state.
     #[error(
         "[{optimizer}] step {step} at {caller} was refused, and parameters and state are as before it: the gradients or the \
          parameters are in error\n  {source}"
@@ -65,26 +65,26 @@ pub enum OptimError {
     StepRefused {
         /// The optimizer.
         optimizer: &'static str,
-        /// Which of the optimizer's steps, from 1.
+        /// The index of the step, counted from 1.
         step: u64,
         /// The source location of the step's call.
         caller: &'static Location<'static>,
-        /// The error, with the op that met it.
+        /// The error, with the op that caused it.
         source: kiln_tensor::Error,
     },
 
-    /// A state is of another optimizer.
+    /// A state belongs to another optimizer.
     #[error(
         "[{optimizer}] the state is of optimizer `{found}`\n  hint: load it into an optimizer of that kind"
     )]
     WrongOptimizer {
-        /// The optimizer that loads.
+        /// The optimizer that loads the state.
         optimizer: &'static str,
-        /// The optimizer that made the state.
+        /// The optimizer that saved the state.
         found: String,
     },
 
-    /// A state holds parameters that the module does not have.
+    /// A state contains parameters that the module does not have.
     #[error("[{optimizer}] the state holds parameters that the module has not: {}", list(names))]
     UnknownParameters {
         /// The optimizer.
@@ -93,7 +93,7 @@ pub enum OptimError {
         names: Vec<String>,
     },
 
-    /// A part of a state does not fit the optimizer.
+    /// A part of a state is not valid for the optimizer.
     #[error("[{optimizer}] state of parameter `{parameter}`: {problem}")]
     InvalidState {
         /// The optimizer.
@@ -110,7 +110,7 @@ pub enum OptimError {
 }
 
 impl OptimError {
-    /// An option that is out of its range.
+    /// Returns the error of an option out of range.
     pub fn option(
         owner: &'static str,
         option: &'static str,
@@ -121,7 +121,7 @@ impl OptimError {
     }
 }
 
-/// The number, if it is finite and not negative.
+/// Returns the value if it is finite and at least 0.
 pub(crate) fn not_negative(owner: &'static str, option: &'static str, value: f64) -> Result<f64> {
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
@@ -129,7 +129,7 @@ pub(crate) fn not_negative(owner: &'static str, option: &'static str, value: f64
     Err(OptimError::option(owner, option, value, "a finite number of at least 0"))
 }
 
-/// The number, if it is finite and greater than 0.
+/// Returns the value if it is finite and greater than 0.
 pub(crate) fn positive(owner: &'static str, option: &'static str, value: f64) -> Result<f64> {
     if value.is_finite() && value > 0.0 {
         return Ok(value);
@@ -137,7 +137,7 @@ pub(crate) fn positive(owner: &'static str, option: &'static str, value: f64) ->
     Err(OptimError::option(owner, option, value, "a finite number greater than 0"))
 }
 
-/// The number, if it is at least 0 and below 1.
+/// Returns the value if it is in `[0, 1)`.
 pub(crate) fn below_one(owner: &'static str, option: &'static str, value: f64) -> Result<f64> {
     if (0.0..1.0).contains(&value) {
         return Ok(value);
@@ -145,7 +145,7 @@ pub(crate) fn below_one(owner: &'static str, option: &'static str, value: f64) -
     Err(OptimError::option(owner, option, value, "at least 0 and below 1"))
 }
 
-/// At most eight names, and how many more there are.
+/// Formats at most eight names and the number of the others.
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();

@@ -1,10 +1,10 @@
-//! Groups of parameters with options of their own.
+//! Parameter groups with their own options.
 
 use crate::error::{Result, not_negative};
 use alloc::sync::Arc;
 use core::fmt;
 
-/// Parameters, chosen by their dotted names, that an optimizer treats differently.
+/// A parameter group: parameters, selected by their dotted names, with their own options.
 ///
 /// ```
 /// use kiln_optim::{AdamWConfig, ParameterGroup};
@@ -23,19 +23,19 @@ pub struct ParameterGroup {
 }
 
 impl ParameterGroup {
-    /// The parameters for whose dotted names (`layers.0.weight`) the function is true.
+    /// Returns the group of the parameters whose dotted names (`layers.0.weight`) satisfy the predicate.
     pub fn new(contains: impl Fn(&str) -> bool + Send + Sync + 'static) -> ParameterGroup {
         ParameterGroup { contains: Arc::new(contains), learning_rate_factor: 1.0, weight_decay: None }
     }
 
-    /// Sets the factor of the learning rate. Default: 1.
+    /// Sets the factor of the learning rate: finite and at least 0. Default: 1.
     #[must_use]
     pub fn learning_rate_factor(mut self, factor: f64) -> ParameterGroup {
         self.learning_rate_factor = factor;
         self
     }
 
-    /// Sets the weight decay. Default: the optimizer's.
+    /// Sets the weight decay: finite and at least 0. Default: that of the optimizer.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> ParameterGroup {
         self.weight_decay = Some(weight_decay);
@@ -60,7 +60,7 @@ impl fmt::Debug for ParameterGroup {
     }
 }
 
-/// The numbers that a rule uses for one parameter in one step.
+/// The hyperparameters of one parameter in one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepOptions {
     /// The learning rate, with the factor of the parameter's group.
@@ -70,7 +70,7 @@ pub struct StepOptions {
 }
 
 impl StepOptions {
-    /// The options of a parameter: those of the first group that contains it.
+    /// Returns the options of a parameter: those of the first group that contains it.
     pub(crate) fn of(self, path: &str, groups: &[ParameterGroup]) -> StepOptions {
         let Some(group) = groups.iter().find(|group| (group.contains)(path)) else { return self };
         StepOptions {

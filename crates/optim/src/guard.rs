@@ -1,8 +1,9 @@
-//! Steps on gradients that are in error: neither parameters nor states change by them, and a later call reports them.
+//! Guards steps against gradients in error: such a step changes neither parameters nor states, and a later call reports
+//! it.
 //!
-//! Whether a gradient is in error may be known only on the device, or when the recording has run. A step then takes
-//! the gradients [without their errors](AnyTensor::recover) and selects old or new values by the returned flag, so that
-//! it waits for nothing.
+//! Whether a gradient is in error may be known only on the device, or after the recording has run. The step then uses
+//! the gradients [without their errors](AnyTensor::recover), and selects old or new values by the returned flag, so it
+//! does not wait.
 
 use crate::error::{OptimError, Result};
 use crate::{GradientsParams, ParameterState};
@@ -12,10 +13,10 @@ use core::panic::Location;
 use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 use kiln_tensor::{AnyTensor, Recovered, Stack, TensorData};
 
-/// Steps whose outcome is not known, at most: then the device is waited for.
+/// Maximum number of steps with unknown outcome. At this number, the device is waited for.
 const MOST_PENDING: usize = 64;
 
-/// Which step, and where it was called.
+/// The index and call location of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepId {
     pub(crate) optimizer: &'static str,
@@ -30,14 +31,14 @@ impl StepId {
     }
 }
 
-/// The steps whose outcome is not known.
+/// The steps with unknown outcome.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     steps: u64,
     pending: Vec<Pending>,
 }
 
-/// The parameters of one device in a step whose outcome is not known.
+/// The parameters of one device in a step with unknown outcome.
 #[derive(Clone, Debug)]
 struct Pending {
     id: StepId,
@@ -49,7 +50,7 @@ struct Pending {
 /// The gradient of a parameter, below automatic differentiation and on the parameter's device.
 pub(crate) struct Ready {
     pub(crate) gradient: AnyTensor,
-    /// Whether the step is done; known to be where there is none.
+    /// The flag that says whether the step is applied. `None` if it is known to be.
     pub(crate) ok: Option<AnyTensor>,
 }
 
@@ -61,20 +62,20 @@ struct Part {
     values: Vec<AnyTensor>,
 }
 
-/// All gradients of a step, and the stacks that have some.
+/// All gradients of a step, and their stacks.
 pub(crate) struct Prepared {
     pub(crate) gradients: BTreeMap<ParamId, Ready>,
     pub(crate) stacks: Vec<Stack>,
 }
 
 impl Guard {
-    /// Counts a step.
+    /// Counts a step and returns its id.
     pub(crate) fn begin(&mut self, optimizer: &'static str, caller: &'static Location<'static>) -> StepId {
         self.steps += 1;
         StepId { optimizer, step: self.steps, caller }
     }
 
-    /// The gradients of a module's trainable parameters for a step.
+    /// Collects the gradients of a module's trainable parameters for a step.
     ///
     /// # Errors
     /// When a gradient or a parameter is known to be in error.
@@ -114,10 +115,11 @@ impl Guard {
         Ok(prepared)
     }
 
-    /// Reports a step that is known to have been refused, which is then forgotten. `wait` waits for all, and so do very many.
+    /// Reports a step that is known to have been refused and removes it. With `wait`, or with [`MOST_PENDING`] steps,
+    /// it waits for all.
     ///
     /// # Errors
-    /// The first of them.
+    /// The first error.
     pub(crate) fn report(
         &mut self,
         wait: bool,
@@ -146,15 +148,15 @@ impl Guard {
         Ok(())
     }
 
-    /// Waits for all steps, and forgets none.
+    /// Waits for all steps and keeps them.
     ///
     /// # Errors
-    /// The first that was refused.
+    /// The error of the first step that was refused.
     pub(crate) fn check(&self) -> Result<()> {
         self.pending.iter().try_for_each(|pending| pending.wait().map_err(|error| pending.id.refused(error)))
     }
 
-    /// Forgets the steps before.
+    /// Removes all pending steps.
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
     }
@@ -166,7 +168,7 @@ impl Pending {
     }
 }
 
-/// Takes the gradients of trainable parameters to their devices.
+/// Moves the gradients of trainable parameters to the devices of the parameters.
 struct Gather {
     gradients: GradientsParams,
     parts: Vec<Part>,
@@ -180,7 +182,7 @@ impl Visitor for Gather {
         }
         let Some(gradient) = self.gradients.remove(parameter.id) else { return };
         let value = parameter.value.inner();
-        // A gradient of a stack of two layers of automatic differentiation may be tracked by the lower one.
+        // On a stack with two layers of automatic differentiation, the lower one may track the gradient.
         let gradient = match gradient.detach().to_stack(value.stack()) {
             Ok(gradient) => gradient.detach(),
             Err(error) => {
@@ -201,7 +203,7 @@ impl Visitor for Gather {
     }
 }
 
-/// `new` if the flag `[1]` is true, otherwise `old`, or zeros if there is no old value.
+/// Selects `new` where the flag `[1]` is true, otherwise `old`, or zeros without an old value.
 pub(crate) fn select(ok: &AnyTensor, new: AnyTensor, old: Option<AnyTensor>) -> Result<AnyTensor> {
     let ok = if new.rank() == 0 { ok.clone().reshape([])? } else { ok.clone() };
     let old = match old {

@@ -1,11 +1,11 @@
-//! Learning rates that change over the steps of a training run.
+//! Learning-rate schedules.
 //!
-//! A [`LearningRate`] is a function of the step's number, so going on from a checkpoint needs nothing but that number.
+//! A [`LearningRate`] is a function of the step index, so resuming from a checkpoint needs only that index.
 //!
 //! ```
 //! use kiln_optim::lr_scheduler::{Cosine, LearningRate, Linear, Sequential};
 //!
-//! // 100 steps of warm-up, then a half wave down over 900 steps.
+//! // 100 steps of warm-up, then cosine decay over 900 steps.
 //! let schedule = Sequential::new()
 //!     .then(Linear::new(0.0, 1e-3, 100)?, 100)
 //!     .finally(Cosine::new(1e-3, 1e-5, 900)?);
@@ -23,9 +23,9 @@ use alloc::vec::Vec;
 use core::f64::consts::PI;
 use core::fmt::Debug;
 
-/// The learning rate of each step. A plain `f64` is a constant rate.
+/// A learning-rate schedule: the rate of each step. A plain `f64` is a constant rate.
 pub trait LearningRate: Debug + Send + Sync {
-    /// The rate of step number `step`; the first is 0.
+    /// Returns the learning rate of step `step`, counted from 0.
     fn at(&self, step: u64) -> f64;
 }
 
@@ -47,15 +47,15 @@ impl<L: LearningRate + ?Sized> LearningRate for Arc<L> {
     }
 }
 
-/// The same rate at every step.
+/// A constant learning rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constant(f64);
 
 impl Constant {
-    /// The rate.
+    /// Returns a schedule with a constant rate.
     ///
     /// # Errors
-    /// When it is negative or not finite.
+    /// When the rate is negative or not finite.
     pub fn new(rate: f64) -> Result<Constant> {
         not_negative("constant", "the learning rate", rate).map(Constant)
     }
@@ -67,7 +67,7 @@ impl LearningRate for Constant {
     }
 }
 
-/// A straight line from `start` to `end` over a number of steps, then `end`: warm-up or decay.
+/// Linear interpolation from `start` to `end` over a number of steps, then `end`: warm-up or decay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Linear {
     start: f64,
@@ -76,10 +76,10 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// From `start` at step 0 to `end` at step `steps`.
+    /// Returns a schedule from `start` at step 0 to `end` at step `steps`.
     ///
     /// # Errors
-    /// When a rate is negative or not finite, or there are no steps.
+    /// When a rate is negative or not finite, or `steps` is 0.
     pub fn new(start: f64, end: f64, steps: u64) -> Result<Linear> {
         not_negative("linear", "start", start)?;
         not_negative("linear", "end", end)?;
@@ -96,7 +96,7 @@ impl LearningRate for Linear {
     }
 }
 
-/// Half a wave of a cosine from `start` to `end` over a number of steps, then `end`
+/// Cosine annealing from `start` to `end` over a number of steps, then `end`
 /// ([Loshchilov and Hutter 2017](https://arxiv.org/abs/1608.03983), without restarts).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cosine {
@@ -106,10 +106,10 @@ pub struct Cosine {
 }
 
 impl Cosine {
-    /// From `start` at step 0 to `end` at step `steps`.
+    /// Returns a schedule from `start` at step 0 to `end` at step `steps`.
     ///
     /// # Errors
-    /// When a rate is negative or not finite, or there are no steps.
+    /// When a rate is negative or not finite, or `steps` is 0.
     pub fn new(start: f64, end: f64, steps: u64) -> Result<Cosine> {
         not_negative("cosine", "start", start)?;
         not_negative("cosine", "end", end)?;
@@ -130,7 +130,7 @@ impl LearningRate for Cosine {
     }
 }
 
-/// Step decay: multiplies the rate by `gamma` after every interval of steps.
+/// Step decay: multiplies the rate by `gamma` every `every` steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     initial: f64,
@@ -139,10 +139,10 @@ pub struct Step {
 }
 
 impl Step {
-    /// `initial · gamma^floor(step / every)`.
+    /// Returns the schedule `initial · gamma^floor(step / every)`.
     ///
     /// # Errors
-    /// When the rate is negative, `gamma` is not greater than 0, or `every` is 0.
+    /// When `initial` is negative or not finite, `gamma` is not a finite value greater than 0, or `every` is 0.
     pub fn new(initial: f64, gamma: f64, every: u64) -> Result<Step> {
         not_negative("step", "initial", initial)?;
         positive("step", "gamma", gamma)?;
@@ -156,7 +156,7 @@ impl LearningRate for Step {
     }
 }
 
-/// A rate that is multiplied by `gamma` at every step.
+/// Exponential decay: multiplies the rate by `gamma` at every step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exponential {
     initial: f64,
@@ -164,10 +164,10 @@ pub struct Exponential {
 }
 
 impl Exponential {
-    /// `initial · gamma^step`.
+    /// Returns the schedule `initial · gamma^step`.
     ///
     /// # Errors
-    /// When the rate is negative, or `gamma` is not greater than 0.
+    /// When `initial` is negative or not finite, or `gamma` is not a finite value greater than 0.
     pub fn new(initial: f64, gamma: f64) -> Result<Exponential> {
         not_negative("exponential", "initial", initial)?;
         Ok(Exponential { initial, gamma: positive("exponential", "gamma", gamma)? })
@@ -187,7 +187,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// No schedules yet: a rate of 0.
+    /// Returns an empty sequence: a rate of 0.
     pub fn new() -> Sequential {
         Sequential::default()
     }
@@ -219,7 +219,7 @@ impl LearningRate for Sequential {
     }
 }
 
-/// A schedule that counts the steps itself, for training loops by hand.
+/// A scheduler that counts the steps, for manual training loops.
 ///
 /// ```
 /// use kiln_optim::lr_scheduler::{Exponential, Scheduler};
@@ -227,7 +227,7 @@ impl LearningRate for Sequential {
 /// let mut scheduler = Scheduler::new(Exponential::new(1.0, 0.5)?);
 /// assert_eq!([scheduler.step(), scheduler.step(), scheduler.step()], [1.0, 0.5, 0.25]);
 ///
-/// // Going on from a checkpoint.
+/// // Resume from a checkpoint.
 /// let mut resumed = Scheduler::new(Exponential::new(1.0, 0.5)?);
 /// resumed.load_state(scheduler.state());
 /// assert_eq!(resumed.step(), 0.125);
@@ -240,23 +240,23 @@ pub struct Scheduler<L> {
 }
 
 impl<L: LearningRate> Scheduler<L> {
-    /// A scheduler at step 0.
+    /// Returns a scheduler at step 0.
     pub fn new(schedule: L) -> Scheduler<L> {
         Scheduler { schedule, next: 0 }
     }
 
-    /// Returns the rate of the current step, and advances to the next step.
+    /// Returns the rate of the current step and advances to the next step.
     pub fn step(&mut self) -> f64 {
         self.next += 1;
         self.schedule.at(self.next - 1)
     }
 
-    /// The number of the step that comes next.
+    /// Returns the index of the next step.
     pub fn state(&self) -> u64 {
         self.next
     }
 
-    /// Makes `next` the number of the step that comes next.
+    /// Sets the index of the next step.
     pub fn load_state(&mut self, next: u64) {
         self.next = next;
     }

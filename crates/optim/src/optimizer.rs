@@ -1,4 +1,4 @@
-//! The optimizer trait, and the optimizer that treats each parameter on its own.
+//! The optimizer trait, and the optimizer that updates each parameter separately.
 
 use crate::error::{OptimError, Result, not_negative};
 use crate::guard::{Guard, Prepared, Ready, select};
@@ -12,17 +12,17 @@ use kiln_ir::Binary;
 use kiln_nn::{GradientsParams, Module, ParamId, Parameter, Path, Visitor, VisitorMut};
 use kiln_tensor::{AnyTensor, TensorType};
 
-/// Changes the parameters of modules by their gradients.
+/// An optimizer: updates the parameters of modules from their gradients.
 ///
-/// [`step`](Optimizer::step) is the form for training loops. The other methods are object-safe.
+/// Call [`step`](Optimizer::step) in training loops. The other methods are object-safe.
 pub trait Optimizer: Debug + Send {
-    /// The module after one step. Does not wait for the device.
+    /// Returns the module after one step. Does not wait for the device.
     ///
-    /// Only trainable parameters with a gradient change; gradients of other modules' parameters are not used. A
-    /// gradient on another device is moved to its parameter first, which waits for that device.
+    /// Only trainable parameters with a gradient change; gradients of other parameters are ignored. A gradient on
+    /// another device is moved to its parameter first, which waits for that device.
     ///
     /// # Panics
-    /// With the error of [`update`](Optimizer::update). The module is lost then: `update` leaves it with the caller.
+    /// With the error of [`update`](Optimizer::update). The module is then lost; `update` keeps it.
     #[must_use]
     #[track_caller]
     fn step<M: Module>(&mut self, learning_rate: f64, mut module: M, gradients: GradientsParams) -> M
@@ -35,17 +35,18 @@ pub trait Optimizer: Debug + Send {
         }
     }
 
-    /// Like [`step`](Optimizer::step), in place and with errors instead of panics.
+    /// Updates the module in place by one step, and returns errors where [`step`](Optimizer::step) panics.
     ///
-    /// A step whose gradients or parameters are in error, such as by a label out of range, changes neither parameters nor
-    /// the optimizer's state: all of it on each device, or nothing. On engines that compute at once this call returns the
-    /// error. On asynchronous engines it does not wait: a later call, one or two steps on, returns the error and does
-    /// no step itself, and so do [`finish`](Optimizer::finish) and [`state`](Optimizer::state).
+    /// If a gradient or parameter is in error, for instance through a label out of range, the step changes neither
+    /// parameters nor the optimizer's state. This holds for each device as a whole. Synchronous engines return the
+    /// error from this call. On asynchronous engines the call does not wait: a call one or two steps later returns the
+    /// error and does no step itself. [`finish`](Optimizer::finish) and [`state`](Optimizer::state) return it too.
     ///
     /// # Errors
-    /// When the learning rate is negative or not finite, a gradient is not of its parameter's type, a gradient or parameter
-    /// is in error, or one of a step before was; the module is then unchanged. When an op fails, some parameters may
-    /// have changed.
+    /// * The learning rate is negative or not finite.
+    /// * A gradient has another type than its parameter.
+    /// * A gradient or parameter is in error, or a previous step failed.
+    /// * An op fails. Some parameters may then have changed; in all other cases the module is unchanged.
     #[track_caller]
     fn update(
         &mut self,
@@ -54,10 +55,11 @@ pub trait Optimizer: Debug + Send {
         gradients: GradientsParams,
     ) -> Result<()>;
 
-    /// As [`update`](Optimizer::update), with the given call location in errors: for training loops in libraries.
+    /// Updates the module as [`update`](Optimizer::update) does, with an explicit call location for errors: for
+    /// training loops in libraries.
     ///
     /// # Errors
-    /// As [`update`](Optimizer::update).
+    /// See [`update`](Optimizer::update).
     fn update_from(
         &mut self,
         learning_rate: f64,
@@ -69,25 +71,24 @@ pub trait Optimizer: Debug + Send {
         self.update(learning_rate, module, gradients)
     }
 
-    /// Waits until it is known whether the steps so far were done. Call it after the last one.
+    /// Waits until the outcome of all steps is known. Call it after the last step.
     ///
     /// # Errors
-    /// That of a step that was refused, which is then forgotten.
+    /// The error of a step that was refused. The next call does not report it again.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// The optimizer state of a module's parameters. Waits for the device.
+    /// Returns the optimizer state of a module's parameters. Waits for the device.
     ///
     /// # Errors
-    /// When the device failed, or a step was refused and no other call has said so.
+    /// When the device failed, or a step was refused that no other call has reported.
     fn state(&self, module: &dyn Module) -> Result<OptimizerState>;
 
-    /// Replaces the optimizer state. Training then continues bit for bit as before, if the state was taken with
-    /// the same options.
+    /// Replaces the optimizer state. With the same options as when it was saved, training continues bit for bit.
     ///
     /// # Errors
-    /// When the state is of another optimizer, or does not fit the module; the optimizer is then unchanged.
+    /// When the state belongs to another optimizer or does not match the module. The optimizer is then unchanged.
     fn load_state(&mut self, state: OptimizerState, module: &dyn Module) -> Result<()>;
 }
 
@@ -125,7 +126,7 @@ impl<O: Optimizer + ?Sized> Optimizer for alloc::boxed::Box<O> {
     }
 }
 
-/// How one parameter changes by its gradient: the heart of an optimizer.
+/// The update rule of one parameter: the core of an optimizer.
 ///
 /// ```
 /// use kiln_ir::{Binary, Unary};
@@ -160,26 +161,27 @@ impl<O: Optimizer + ?Sized> Optimizer for alloc::boxed::Box<O> {
 /// let optimizer = PerParameter::new(SignSgd);
 /// ```
 pub trait UpdateRule: Debug + Send {
-    /// The name, for messages and states.
+    /// Returns the name of the optimizer, for messages and states.
     fn name(&self) -> &'static str;
 
-    /// The names of the tensors that the rule keeps for a parameter: identifiers without dots, and not `step`.
+    /// Returns the names of the tensors that the rule stores per parameter: identifiers without dots, and not `step`.
     fn slots(&self) -> &'static [&'static str];
 
-    /// The type of a tensor that the rule keeps, for checking states that are loaded. Default: the parameter's.
+    /// Returns the type of a stored tensor, to check loaded states. Default: the parameter's type.
     fn slot_type(&self, _slot: &str, parameter: TensorType) -> TensorType {
         parameter
     }
 
-    /// The weight decay of parameters whose group sets none. Default: 0.
+    /// Returns the weight decay of parameters whose group sets none. Default: 0.
     fn weight_decay(&self) -> f64 {
         0.0
     }
 
-    /// The change of a parameter.
+    /// Computes the update of a parameter.
     ///
-    /// Value, gradient and state are of one type and on one device, below automatic differentiation. `state` counts
-    /// this step already. Clones of `value` must not outlive the call, or the new value cannot take its memory.
+    /// Value, gradient and state are on one device, below automatic differentiation; value and gradient have the same
+    /// type. `state` already counts this step. Clones of `value` must not outlive the call, or the new value cannot
+    /// reuse its memory.
     ///
     /// # Errors
     /// When an op fails.
@@ -195,13 +197,13 @@ pub trait UpdateRule: Debug + Send {
 /// The update of a parameter: the new value is `keep · value - step`.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// The factor of the old value; 1 without decoupled weight decay.
+    /// The factor of the old value: 1 without decoupled weight decay.
     pub keep: f64,
-    /// The subtracted tensor, of the parameter's type.
+    /// The subtracted tensor. It has the parameter's type.
     pub step: AnyTensor,
 }
 
-/// An optimizer that applies a rule to each parameter separately, and keeps a state for each.
+/// An optimizer that applies an [`UpdateRule`] to each parameter separately and keeps a state for each.
 #[derive(Clone, Debug)]
 pub struct PerParameter<R> {
     rule: R,
@@ -212,7 +214,7 @@ pub struct PerParameter<R> {
 }
 
 impl<R: UpdateRule> PerParameter<R> {
-    /// An optimizer without groups and clipping.
+    /// Returns an optimizer without parameter groups and clipping.
     pub fn new(rule: R) -> PerParameter<R> {
         PerParameter {
             rule,
@@ -223,20 +225,20 @@ impl<R: UpdateRule> PerParameter<R> {
         }
     }
 
-    /// Adds a group. Of the groups that contain a parameter, the one that was added first counts.
+    /// Adds a parameter group. If several groups contain a parameter, the first one added applies.
     ///
     /// # Errors
-    /// When a number of the group is negative or not finite.
+    /// When an option of the group is negative or not finite.
     pub fn with_group(mut self, group: ParameterGroup) -> Result<PerParameter<R>> {
         group.check(self.rule.name())?;
         self.groups.push(group);
         Ok(self)
     }
 
-    /// Limits gradients before they are used; `None` does not.
+    /// Sets gradient clipping before the update; `None` disables it.
     ///
     /// # Errors
-    /// When the limit is not a finite number greater than 0.
+    /// When the limit is not finite or not greater than 0.
     pub fn with_grad_clipping(
         mut self,
         clipping: impl Into<Option<GradientClipping>>,
@@ -249,7 +251,7 @@ impl<R: UpdateRule> PerParameter<R> {
         Ok(self)
     }
 
-    /// The rule.
+    /// Returns the update rule.
     pub fn rule(&self) -> &R {
         &self.rule
     }
@@ -359,8 +361,8 @@ impl<R: UpdateRule> Step<'_, R> {
     }
 }
 
-/// `keep · value - step`, where both are of one float type and on one stack, so that no op can refuse them; the value as it was
-/// where the flag does not hold.
+/// Computes `keep · value - step`. Both have one float type and are on one stack, so no op can fail. Where the flag is
+/// false, returns the old value.
 fn applied(value: AnyTensor, update: Update, ok: Option<&AnyTensor>) -> AnyTensor {
     let before = ok.map(|_| value.clone());
     let keep = if update.keep == 1.0 { Ok(value) } else { value.binary_scalar(Binary::Mul, update.keep) };
@@ -375,7 +377,7 @@ fn applied(value: AnyTensor, update: Update, ok: Option<&AnyTensor>) -> AnyTenso
     }
 }
 
-/// Finds gradients of the wrong type before anything changes.
+/// Rejects gradients of the wrong type before anything changes.
 fn check_gradients(optimizer: &'static str, module: &dyn Module, gradients: &GradientsParams) -> Result<()> {
     let mut check = GradientCheck { optimizer, gradients, result: Ok(()) };
     module.visit(&mut Path::new(), &mut check);

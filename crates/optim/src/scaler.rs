@@ -12,22 +12,22 @@ use serde::{Deserialize, Serialize};
 /// [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler).
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct LossScalerConfig {
-    /// The scale of the first step: greater than 0. Default: 65536.
+    /// The initial scale: greater than 0. Default: 65536.
     #[config(default = 65536.0)]
     pub initial_scale: f64,
-    /// The factor by which the scale grows: greater than 1. Default: 2.
+    /// The growth factor of the scale: greater than 1. Default: 2.
     #[config(default = 2.0)]
     pub growth_factor: f64,
-    /// The factor of the scale after a step with non-finite gradients: between 0 and 1. Default: 0.5.
+    /// The backoff factor of the scale after non-finite gradients: between 0 and 1. Default: 0.5.
     #[config(default = 0.5)]
     pub backoff_factor: f64,
-    /// The number of consecutive steps with finite gradients before the scale grows: at least 1. Default: 2000.
+    /// The growth interval: consecutive steps with finite gradients before the scale grows. At least 1. Default: 2000.
     #[config(default = 2000)]
     pub growth_interval: u64,
 }
 
 impl LossScalerConfig {
-    /// The scaler.
+    /// Returns the scaler.
     ///
     /// # Panics
     /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
@@ -36,10 +36,10 @@ impl LossScalerConfig {
         self.try_init().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The scaler, or the error of an invalid option.
+    /// Returns the scaler, or the error of an invalid option.
     ///
     /// # Errors
-    /// When an option is out of its range.
+    /// When an option is out of range.
     pub fn try_init(&self) -> Result<LossScaler> {
         let option =
             |option, value: f64, requirement| Err(OptimError::option(NAME, option, value, requirement));
@@ -67,12 +67,12 @@ const NAME: &str = "loss_scaler";
 /// Dynamic loss scaling: multiplies the loss by a scale before the backward pass, and divides the gradients by it
 /// afterwards.
 ///
-/// Many gradients are below 6e-8, where `f16` underflows: training with `Autocast<B, f16>` needs a scaled loss. A step
-/// with non-finite gradients is skipped, and the scale shrinks; after many finite steps it grows. `bf16` needs no loss
-/// scaling.
+/// Gradients below 6e-8 underflow in `f16`: training with `Autocast<B, f16>` needs a scaled loss. A step with
+/// non-finite gradients is skipped, and the scale shrinks. After a number of finite steps it grows. `bf16` needs no
+/// loss scaling.
 ///
-/// It works as [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling), after
-/// [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740). A training loop:
+/// The algorithm is that of [`torch.amp.GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling),
+/// after [Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740). A training loop:
 ///
 /// ```
 /// use kiln_backends::{Autocast, Flex};
@@ -94,15 +94,15 @@ const NAME: &str = "loss_scaler";
 /// # Ok::<(), kiln_optim::OptimError>(())
 /// ```
 ///
-/// To limit gradients between the two, [`unscale`](LossScaler::unscale) them first; an optimizer's own
-/// [`GradientClipping`](crate::GradientClipping) sees them unscaled.
+/// To clip gradients explicitly, [`unscale`](LossScaler::unscale) them first. An optimizer's own
+/// [`GradientClipping`](crate::GradientClipping) receives unscaled gradients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScaler {
     options: LossScalerConfig,
     state: LossScalerState,
 }
 
-/// The state of a [`LossScaler`]: for files.
+/// The state of a [`LossScaler`], for checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossScalerState {
@@ -121,31 +121,31 @@ impl LossScalerState {
     }
 }
 
-/// Whether an `f32` holds the scale and its inverse.
+/// Whether the scale and its inverse are representable in `f32`.
 fn fits(scale: f64) -> bool {
     scale as f32 <= f32::MAX && (1.0 / scale) as f32 <= f32::MAX
 }
 
 impl LossScaler {
-    /// The scale of the next step.
+    /// Returns the scale of the next step.
     pub fn scale(&self) -> f64 {
         self.state.scale
     }
 
-    /// The loss times the scale. Start the backward pass from it.
+    /// Returns the loss times the scale. Call `backward` on it.
     #[must_use]
     pub fn scale_loss<B: Backend, const D: usize>(&self, loss: Tensor<B, D>) -> Tensor<B, D> {
         loss * self.state.scale
     }
 
-    /// Divides gradients by the scale. Returns whether all are finite. Waits for the device.
+    /// Divides the gradients by the scale and returns whether all are finite. Waits for the device.
     ///
     /// # Errors
     /// When an op on a gradient fails, or the device failed.
     pub fn unscale(&self, gradients: &mut GradientsParams) -> Result<bool> {
         let inverse = 1.0 / self.state.scale;
         each(gradients, |gradient| Ok(gradient.binary_scalar(kiln_ir::Binary::Mul, inverse)?))?;
-        // The greatest of numbers with a NaN among them is NaN.
+        // The maximum is NaN if an element is NaN.
         Ok(largest(gradients)?.is_finite())
     }
 
@@ -169,11 +169,11 @@ impl LossScaler {
         }
     }
 
-    /// Unscales the gradients, changes the module by them if all are finite, and fits the scale. Returns whether the module was
-    /// changed.
+    /// Unscales the gradients, updates the module if all are finite, and adjusts the scale. Returns whether the module
+    /// was updated.
     ///
     /// # Errors
-    /// As [`unscale`](LossScaler::unscale) and [`Optimizer::update`]. The module does not change.
+    /// The errors of [`unscale`](LossScaler::unscale) and [`Optimizer::update`].
     #[track_caller]
     pub fn step(
         &mut self,
@@ -185,11 +185,10 @@ impl LossScaler {
         self.step_from(optimizer, learning_rate, module, gradients, Location::caller())
     }
 
-    /// As [`step`](LossScaler::step), where errors name another place as that of the call: see
-    /// [`Optimizer::update_from`].
+    /// Performs [`step`](LossScaler::step) with an explicit call location for errors; see [`Optimizer::update_from`].
     ///
     /// # Errors
-    /// As [`step`](LossScaler::step).
+    /// See [`step`](LossScaler::step).
     pub fn step_from(
         &mut self,
         optimizer: &mut dyn Optimizer,
@@ -200,7 +199,7 @@ impl LossScaler {
     ) -> Result<bool> {
         let is_finite = match self.unscale(&mut gradients) {
             Ok(is_finite) => is_finite,
-            // The optimizer refuses such gradients, and names the step.
+            // The optimizer refuses such gradients, and its error contains the step.
             Err(error) => {
                 optimizer.update_from(learning_rate, module, gradients, caller)?;
                 optimizer.finish()?;
@@ -214,15 +213,15 @@ impl LossScaler {
         Ok(is_finite)
     }
 
-    /// The state of the scaler.
+    /// Returns the state of the scaler.
     pub fn state(&self) -> LossScalerState {
         self.state
     }
 
-    /// Replaces the state of the scaler. Its options do not change.
+    /// Replaces the state of the scaler and keeps its options.
     ///
     /// # Errors
-    /// When the scale is not a number greater than 0; the scaler is then unchanged.
+    /// When the scale is not finite or not greater than 0. The scaler is then unchanged.
     pub fn load_state(&mut self, state: LossScalerState) -> Result<()> {
         state.check()?;
         self.state = state;

@@ -1,4 +1,4 @@
-//! Stochastic gradient descent.
+//! The SGD optimizer.
 
 use crate::error::{OptimError, Result, not_negative};
 use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
@@ -6,37 +6,40 @@ use kiln_ir::Binary;
 use kiln_nn::Config;
 use kiln_tensor::AnyTensor;
 
-/// Stochastic gradient descent; made by [`SgdConfig`].
+/// Stochastic gradient descent, created by [`SgdConfig`].
 pub type Sgd = PerParameter<SgdRule>;
 
 /// Options of [`Sgd`], with the formulas of `torch.optim.SGD`.
 ///
-/// With gradient `g`, parameter `p` and learning rate `lr`: `g += weight_decay p`; with momentum,
-/// `b = momentum b + (1 - dampening) g` (at the first step `b = g`), and `g` becomes `b`, or with Nesterov's form
-/// `g + momentum b`; then `p -= lr g`.
+/// With gradient `g`, parameter `p` and learning rate `lr`:
+///
+/// * `g += weight_decay p`
+/// * with momentum: `b = momentum b + (1 - dampening) g` (`b = g` at the first step), then `g = b`, or
+///   `g = g + momentum b` with Nesterov momentum
+/// * `p -= lr g`
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct SgdConfig {
-    /// The momentum factor: at least 0. Default: 0.
+    /// The momentum factor: at least 0. Default: 0 (no momentum).
     #[config(default = 0.0)]
     pub momentum: f64,
-    /// The dampening of momentum: the gradient's factor in the momentum is `1 - dampening`. Default: 0.
+    /// The dampening of momentum: `1 - dampening` is the factor of the gradient. Default: 0.
     #[config(default = 0.0)]
     pub dampening: f64,
-    /// Whether to use Nesterov momentum; needs momentum and no dampening. Default: no.
+    /// Whether to use Nesterov momentum. It requires momentum and no dampening. Default: no.
     #[config(default = false)]
     pub nesterov: bool,
-    /// The L2 penalty: at least 0. Default: 0.
+    /// The weight decay (L2 penalty): at least 0. Default: 0.
     #[config(default = 0.0)]
     pub weight_decay: f64,
     /// Whether to maximize the objective instead of minimizing it. Default: no.
     #[config(default = false)]
     pub maximize: bool,
-    /// How gradients are limited first. Default: they are not.
+    /// Gradient clipping before the update. Default: none.
     pub grad_clipping: Option<GradientClipping>,
 }
 
 impl SgdConfig {
-    /// The optimizer.
+    /// Returns the optimizer.
     ///
     /// # Panics
     /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
@@ -45,10 +48,10 @@ impl SgdConfig {
         self.try_init().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The optimizer, or the error of an invalid option.
+    /// Returns the optimizer, or the error of an invalid option.
     ///
     /// # Errors
-    /// When an option is out of its range, or Nesterov's form is asked for without momentum or with dampening.
+    /// When an option is out of range, or Nesterov momentum is used without momentum or with dampening.
     pub fn try_init(&self) -> Result<Sgd> {
         not_negative("sgd", "momentum", self.momentum)?;
         not_negative("sgd", "weight_decay", self.weight_decay)?;
@@ -81,7 +84,7 @@ impl Default for SgdConfig {
     }
 }
 
-/// The rule of [`Sgd`].
+/// The update rule of [`Sgd`].
 #[derive(Clone, Debug)]
 pub struct SgdRule {
     momentum: f64,
@@ -140,7 +143,7 @@ impl SgdRule {
     }
 }
 
-/// `gradient + weight_decay value`.
+/// Adds the L2 penalty: `gradient + weight_decay value`.
 pub(crate) fn with_l2_penalty(
     gradient: AnyTensor,
     value: &AnyTensor,

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 use kiln_tensor::{AnyTensor, DType, Element, Stack, TensorData, TensorType};
 
-/// The state of one parameter: step count and named tensors.
+/// The optimizer state of one parameter: step count and named tensors.
 #[derive(Clone, Debug, Default)]
 pub struct ParameterState {
     steps: u64,
@@ -18,24 +18,24 @@ pub struct ParameterState {
 }
 
 impl ParameterState {
-    /// How often the parameter was updated, the present step included.
+    /// Returns the number of updates of the parameter, including the current step.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Removes and returns a tensor, so that it can be updated in place; `None` at the first step.
+    /// Removes a tensor and returns it, so that it can be updated in place. `None` at the first step.
     pub fn take(&mut self, slot: &str) -> Option<AnyTensor> {
         let place = self.slots.iter().position(|(name, _)| *name == slot)?;
         Some(self.slots.swap_remove(place).1)
     }
 
-    /// Stores a tensor under a name and replaces the previous one.
+    /// Stores a tensor under a name, replacing the previous one.
     pub fn put(&mut self, slot: &'static str, tensor: AnyTensor) {
         self.take(slot);
         self.slots.push((slot, tensor));
     }
 
-    /// Counts a step of a parameter that is on a stack, and follows it there if it was moved.
+    /// Counts a step of a parameter on a stack, and moves the state to that stack if the parameter was moved.
     pub(crate) fn begin_step(&mut self, stack: &Stack) -> Result<()> {
         self.steps += 1;
         for (_, tensor) in &mut self.slots {
@@ -46,7 +46,7 @@ impl ParameterState {
         Ok(())
     }
 
-    /// Undoes the count of a refused step. Returns the remaining count.
+    /// Undoes the count of a refused step and returns the remaining count.
     pub(crate) fn take_back_step(&mut self) -> u64 {
         self.steps = self.steps.saturating_sub(1);
         self.steps
@@ -62,9 +62,9 @@ impl ParameterState {
     }
 }
 
-/// The state of an optimizer in host memory, by the parameters' dotted names: for files.
+/// The state of an optimizer in host memory by dotted parameter names, for checkpoints.
 ///
-/// Parameters without a step are absent.
+/// It does not contain parameters without a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimizerState {
     optimizer: String,
@@ -77,22 +77,22 @@ struct HostState {
     slots: BTreeMap<String, TensorData>,
 }
 
-/// The name under which the number of steps is kept beside the slots.
+/// The name of the step count among the slots.
 const STEP: &str = "step";
 
 impl OptimizerState {
-    /// The name of the optimizer that made it: `adam`.
+    /// Returns the name of the optimizer: `adam`.
     pub fn optimizer(&self) -> &str {
         &self.optimizer
     }
 
-    /// The dotted names of the parameters.
+    /// Returns the dotted names of the parameters.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.parameters.keys().map(String::as_str)
     }
 
-    /// The state as named tensors, in the order of their names: `conv1.weight.exp_avg` and so on, and for each parameter the
-    /// number of its steps, `conv1.weight.step`, as a `u64` without axes.
+    /// Returns the state as named tensors, ordered by name: `conv1.weight.exp_avg` and so on. Each parameter also has
+    /// its step count, `conv1.weight.step`, as a `u64` scalar of rank 0.
     pub fn into_tensors(self) -> Vec<(String, TensorData)> {
         let mut tensors = Vec::new();
         for (parameter, state) in self.parameters {
@@ -104,10 +104,11 @@ impl OptimizerState {
         tensors
     }
 
-    /// The reverse of [`into_tensors`](OptimizerState::into_tensors), for an optimizer of that name.
+    /// Builds the state of an optimizer from named tensors: the inverse of
+    /// [`into_tensors`](OptimizerState::into_tensors).
     ///
     /// # Errors
-    /// When a name has no slot at its end, or a number of steps is missing or is none.
+    /// When a name does not end in a slot, or a step count is missing or invalid.
     pub fn from_tensors(
         optimizer: impl Into<String>,
         tensors: impl IntoIterator<Item = (String, TensorData)>,
@@ -132,7 +133,7 @@ impl OptimizerState {
         Ok(OptimizerState { optimizer: optimizer.into(), parameters })
     }
 
-    /// The states of a module's parameters under their dotted names.
+    /// Collects the states of a module's parameters by dotted name.
     pub(crate) fn collect(
         optimizer: &'static str,
         states: &BTreeMap<ParamId, ParameterState>,
@@ -148,7 +149,7 @@ impl OptimizerState {
         Ok(OptimizerState { optimizer: optimizer.to_string(), parameters })
     }
 
-    /// The states by the ids of a module's parameters, on their devices.
+    /// Maps the states to the ids of a module's parameters, on their devices.
     pub(crate) fn distribute(
         self,
         rule: &dyn UpdateRule,
@@ -198,7 +199,7 @@ impl HostState {
 struct StateTarget {
     id: ParamId,
     ty: TensorType,
-    /// Below automatic differentiation.
+    /// The stack below automatic differentiation.
     stack: Stack,
 }
 

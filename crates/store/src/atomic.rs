@@ -1,8 +1,8 @@
-//! Atomic writes: no reader ever sees a partial file.
+//! Atomic writes: no reader sees a partial file.
 //!
-//! Everything is written under another name in the same folder, synced to the disk, and renamed. Renaming
-//! replaces the target atomically, so after a crash, a full disk or an error the target is the old one or the new one.
-//! A process that is killed leaves the other name behind; the next that writes the same target removes it.
+//! A file or folder is written under a temporary name in the same folder, synced to disk, and renamed. Renaming
+//! replaces the target atomically: after a crash, a full disk or an error, the target is the old or the new version. A
+//! killed process leaves the temporary file behind; the next writer of the same target removes it.
 
 mod beside;
 mod folder;
@@ -21,18 +21,19 @@ pub(crate) use snapshot::Snapshot;
 /// The size of the write buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// The greatest number of folder entries searched for leftovers before a write: more would take longer than the write.
+/// Maximum number of folder entries searched for leftovers before a write: a longer search would take longer than the
+/// write.
 const MAX_ENTRIES: usize = 4096;
 
-/// Writes a file atomically: `write` makes its contents. On an error the target does not change, and no file is left
-/// beside it.
+/// Writes a file atomically. `write` writes its contents. On an error the target does not change, and no other file is
+/// left.
 ///
-/// Where the target is a symbolic link, the file it leads to is written. Leftovers of writers of the same target that
-/// were killed are removed, where the folder has no more than a few thousand entries.
+/// If the target is a symbolic link, the file it points to is written. Temporary files of killed writers of the same
+/// target are removed; at most 4,096 folder entries are searched for them.
 ///
 /// # Errors
-/// The error of `write`, [`StoreError::NotReplaced`] when the target is there and no plain file, such as a folder or a
-/// device, or [`StoreError::Io`] with the target's path.
+/// The error of `write`. [`StoreError::NotReplaced`] when the target exists and is not a regular file, such as a folder
+/// or a device. [`StoreError::Io`] with the target's path.
 pub fn write_file(target: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let failed = |source| StoreError::io(target, "write", source);
     let real = beside::resolve(target).map_err(failed)?;
@@ -50,7 +51,7 @@ pub fn write_file(target: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Writes the contents of a file that was just created, and brings them to the disk. `shown` is its path in messages.
+/// Writes the contents of a newly created file and syncs it to disk. `shown` is its path in messages.
 pub(crate) fn fill<T>(
     file: &File,
     shown: &Path,
@@ -62,7 +63,7 @@ pub(crate) fn fill<T>(
     written.map(|()| result).map_err(|source| StoreError::io(shown, "write", source))
 }
 
-/// A file under a name of its own, which is removed with it. It is locked, so that others see that its writer lives.
+/// A temporary file, deleted on drop. It is locked while its writer is alive.
 struct PartialFile {
     path: PathBuf,
     file: File,
@@ -72,7 +73,7 @@ impl PartialFile {
     fn create(real: &Path) -> io::Result<PartialFile> {
         let create = |path: &Path| {
             let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-            // A leftover it is to those who come between creating and locking: then it is gone, or about to be.
+            // Between create and lock, another writer may take the file for a leftover. It is then removed, or will be.
             match file.try_lock() {
                 Ok(()) if fs::symlink_metadata(path).is_err() => {
                     Err(io::Error::from(io::ErrorKind::AlreadyExists))
@@ -89,12 +90,12 @@ impl PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        // After success there is none of that name.
+        // After success no file has this name.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes a file of a writer that has ended.
+/// Removes the temporary file of a writer that has ended.
 fn remove_leftover(path: &Path) {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
         && let Ok(file) = OpenOptions::new().write(true).open(path)
@@ -104,7 +105,7 @@ fn remove_leftover(path: &Path) {
     }
 }
 
-/// A thing of the file system that is no plain file, for messages.
+/// Describes a file that is not a regular file, for messages.
 fn describe(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
@@ -128,8 +129,8 @@ fn describe(kind: FileType) -> &'static str {
     }
 }
 
-/// Brings the names in a folder to the disk, where the system can. A failure costs at most the newest version after a
-/// power cut.
+/// Syncs the directory entries of a folder to disk, where the system supports it. If it fails, a power failure may lose
+/// the newest version.
 fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();

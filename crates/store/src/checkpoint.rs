@@ -1,4 +1,4 @@
-//! Checkpoints: the state that training needs to resume.
+//! Checkpoints: the state for resuming training.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -31,20 +31,20 @@ const KIND: FolderKind =
 /// The version of `training.json` that this crate writes. Version 1 had no checksums.
 const VERSION: u32 = 2;
 
-/// No `training.json` is longer, in bytes.
+/// Limit on the length of `training.json`, in bytes.
 const MAX_TRAINING_BYTES: u64 = 64 << 20;
 
-/// How long [`Checkpoint::save`] waits for another writer of the folder.
+/// Time that [`Checkpoint::save`] waits for another writer of the folder.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A folder with a model, an optimizer's state and the place in training.
+/// A checkpoint: a folder with a model, the state of an optimizer and the position in training.
 ///
-/// It holds `model.safetensors`, `optimizer.safetensors` and `training.json`, and replaces a former one as a whole.
-/// Nothing else is replaced. `training.json` is the index: it has a checksum of each file and of itself, and damage is
-/// an error that names the file.
+/// It contains `model.safetensors`, `optimizer.safetensors` and `training.json`. A save replaces the previous
+/// checkpoint atomically; nothing else is replaced. `training.json` is the index: it contains the checksums of each
+/// file and of itself. A damaged file is an error that names it.
 ///
-/// An open checkpoint is one snapshot: all of it is of the same [save](Checkpoint::save), also when the folder is
-/// replaced or deleted meanwhile. Folders have one writer at a time; readers never wait.
+/// An open checkpoint is a snapshot: all files are from the same [save](Checkpoint::save), even if the folder is
+/// replaced or deleted later. A folder has one writer at a time; readers never wait.
 ///
 /// ```no_run
 /// # use kiln_backends::Flex;
@@ -74,10 +74,11 @@ pub struct Checkpoint {
 
 /// An exclusive lock for writing checkpoints to a folder, released on drop.
 ///
-/// [`Checkpoint::save`] locks a folder for one save. A training run that needs exclusive access to its folder holds
-/// a writer: a second run then fails before it starts, with an error that names the holder.
+/// [`Checkpoint::save`] locks a folder for one save. A training run that needs exclusive access holds a writer: a
+/// second run then fails before it starts, with an error that names the holder.
 ///
-/// It is a system lock, which ends with the process. On a network file system without locks, nothing is locked.
+/// It is a system lock, which the system releases when the process ends. On a network file system without locks,
+/// nothing is locked.
 ///
 /// ```
 /// # use kiln_backends::Flex;
@@ -100,7 +101,7 @@ pub struct CheckpointWriter {
     folder: FolderWriter,
 }
 
-/// One of the files of an open checkpoint.
+/// A file of an open checkpoint.
 #[derive(Clone, Debug)]
 struct Part {
     path: PathBuf,
@@ -110,7 +111,7 @@ struct Part {
 }
 
 impl Part {
-    /// Opens the tensors after verifying the checksum, if there is one.
+    /// Opens the tensors after verifying the checksum, if any.
     fn open(&self) -> Result<TensorFile> {
         if let Some(checksum) = self.checksum {
             checksum.check(&mut lock(&self.file), &self.path)?;
@@ -128,16 +129,16 @@ struct Index {
     step: u64,
     random: Vec<Keys>,
     values: BTreeMap<String, serde_json::Value>,
-    /// The other files. None are listed in version 1.
+    /// The other files. Empty in version 1.
     #[serde(default)]
     files: BTreeMap<String, Checksum>,
-    /// Of all bytes before it.
+    /// The checksum of all bytes before it.
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "it is checked before the rest is parsed")]
     crc32: Option<String>,
 }
 
-/// Stands before the checksum of `training.json`, its last value.
+/// The text before the checksum of `training.json`, which is its last value.
 const CHECKSUM: &str = ",\n  \"crc32\": \"";
 
 impl Index {
@@ -171,21 +172,21 @@ impl Index {
     }
 }
 
-/// A place in training.
+/// The position in training: epoch, step, random state and custom values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingState {
-    /// Epochs that are done.
+    /// Number of complete epochs.
     pub epoch: u64,
-    /// Optimizer steps that are done, over all epochs.
+    /// Number of optimizer steps over all epochs.
     pub step: u64,
-    /// The streams of random keys of the module's devices.
+    /// The random states of the module's devices.
     random: Vec<Keys>,
-    /// Anything else, as JSON by key.
+    /// Custom values as JSON, by key.
     values: BTreeMap<String, serde_json::Value>,
 }
 
-/// The position of a stream of random keys.
+/// The position in a stream of random keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
@@ -194,7 +195,7 @@ struct Keys {
 }
 
 impl TrainingState {
-    /// The start of training, with the present state of the random numbers on the module's devices.
+    /// Returns the state at the start of training, with the current random state of the module's devices.
     pub fn of(module: &dyn Module) -> TrainingState {
         let keys = |stack: &Stack| {
             let KeyState { seed, drawn } = stack.keys().state();
@@ -204,7 +205,7 @@ impl TrainingState {
         TrainingState { random, ..TrainingState::default() }
     }
 
-    /// The same state at the given epoch and step.
+    /// Sets the epoch and the step.
     #[must_use]
     pub fn at(mut self, epoch: u64, step: u64) -> TrainingState {
         self.epoch = epoch;
@@ -212,10 +213,10 @@ impl TrainingState {
         self
     }
 
-    /// The same state with any value beside it, such as a configuration.
+    /// Adds a custom value, such as a configuration.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// When the value cannot be serialized as JSON.
     pub fn with_value<V: Serialize>(mut self, key: impl Into<String>, value: &V) -> Result<TrainingState> {
         let json =
             serde_json::to_value(value).map_err(|error| StoreError::json(Path::new(TRAINING), error))?;
@@ -223,20 +224,20 @@ impl TrainingState {
         Ok(self)
     }
 
-    /// The value of that key, if there is one.
+    /// Returns the custom value of a key, if any.
     ///
     /// # Errors
-    /// When it is of another form.
+    /// When the value cannot be deserialized as `V`.
     pub fn value<V: DeserializeOwned>(&self, key: &str) -> Result<Option<V>> {
         let read = |json| V::deserialize(json);
         let value = self.values.get(key).map(read).transpose();
         value.map_err(|error| StoreError::json(Path::new(TRAINING), format_args!("`{key}`: {error}")))
     }
 
-    /// Puts the random numbers on the module's devices back to where they were.
+    /// Restores the random state of the module's devices.
     ///
     /// # Errors
-    /// When the module is on another number of devices, or has other layers around them.
+    /// When the number of engine stacks differs: the module is on another number of devices, or has other layers.
     pub fn restore_random(&self, module: &dyn Module) -> Result<()> {
         let stacks = stacks(module);
         if stacks.len() != self.random.len() {
@@ -255,15 +256,16 @@ impl TrainingState {
 }
 
 impl Checkpoint {
-    /// Writes a checkpoint to a folder, whose parents are made. On an error a former checkpoint does not change.
+    /// Writes a checkpoint to a folder and creates its parent folders. On an error the previous checkpoint does not
+    /// change.
     ///
-    /// A symbolic link to a folder is followed. Leftovers of writers that were killed are removed. Where another
-    /// writes the folder at the moment, this waits for it up to ten seconds.
+    /// Symbolic links to a folder are followed. Temporary files of killed writers are removed. If another writer holds
+    /// the folder, this waits for up to ten seconds.
     ///
     /// # Errors
-    /// When the folder cannot be written, or a device failed; [`StoreError::NotReplaced`] when something else is
-    /// there: a file, or a folder with anything in it that is no part of a checkpoint; [`StoreError::Locked`] when
-    /// another still writes it.
+    /// When the folder cannot be written, or a device failed. [`StoreError::NotReplaced`] when the path is a file, or a
+    /// folder that contains anything but a checkpoint. [`StoreError::Locked`] when another writer still holds the
+    /// folder.
     pub fn save(
         folder: impl AsRef<Path>,
         module: &dyn Module,
@@ -274,13 +276,14 @@ impl Checkpoint {
         CheckpointWriter { folder }.save(module, optimizer, state)
     }
 
-    /// Opens a checkpoint and reads its place in training.
+    /// Opens a checkpoint and reads its position in training.
     ///
-    /// Where a writer was killed after it moved a former checkpoint away and before it put the new one in its place,
-    /// which happens only on systems that cannot exchange two folders, the former one is opened.
+    /// On systems that cannot exchange two folders, a writer may be killed between moving the previous checkpoint away
+    /// and moving the new one to its path. The previous checkpoint is then opened.
     ///
     /// # Errors
-    /// When there is none, a file of it is missing, or its `training.json` is damaged or of another version.
+    /// When there is no checkpoint, one of its files is missing, or `training.json` is damaged or has an unknown
+    /// version.
     pub fn open(folder: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = folder.as_ref().join(TRAINING);
         let snapshot = Snapshot::open(folder.as_ref(), KIND);
@@ -312,28 +315,29 @@ impl Checkpoint {
         Ok(Checkpoint { folder, state, model, optimizer })
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The place in training.
+    /// Returns the position in training.
     pub fn state(&self) -> &TrainingState {
         &self.state
     }
 
-    /// The module with the checkpoint's parameters. The file is read once to check it.
+    /// Loads the parameters of the checkpoint into a module. Reads the file once to verify its checksum.
     ///
-    /// Parameters on the processor may stay in the mapped file: see [`load_module`](crate::load_module).
+    /// On the CPU, parameters may use the memory-mapped file; see [`load_module`](crate::load_module).
     ///
     /// # Errors
-    /// As [`load_module`](crate::load_module); [`StoreError::Damaged`] when the file differs from the saved one.
+    /// The errors of [`load_module`](crate::load_module). [`StoreError::Damaged`] when the file differs from the saved
+    /// one.
     pub fn load_module<M: Module>(&self, mut module: M) -> Result<M> {
         load_module_from(&mut module, &self.model.open()?, &LoadOptions::new())?;
         Ok(module)
     }
 
-    /// Whether an optimizer's state was saved.
+    /// Returns whether the checkpoint contains an optimizer state.
     pub fn has_optimizer(&self) -> bool {
         self.optimizer.is_some()
     }
@@ -341,7 +345,8 @@ impl Checkpoint {
     /// Restores the state of an optimizer.
     ///
     /// # Errors
-    /// As [`load_optimizer`](crate::load_optimizer); [`StoreError::Damaged`] when the file differs from the saved one.
+    /// The errors of [`load_optimizer`](crate::load_optimizer). [`StoreError::Damaged`] when the file differs from the
+    /// saved one. [`StoreError::Io`] when no optimizer state was saved.
     pub fn load_optimizer(&self, optimizer: &mut dyn Optimizer, module: &dyn Module) -> Result<()> {
         let Some(part) = &self.optimizer else {
             let path = self.folder.join(OPTIMIZER);
@@ -352,25 +357,25 @@ impl Checkpoint {
 }
 
 impl CheckpointWriter {
-    /// Locks a folder, whose parents are made, and makes sure that a checkpoint can be written there.
+    /// Locks a folder for writing checkpoints and creates its parent folders. Does not wait for another writer.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another has the folder, [`StoreError::NotReplaced`] when something else is there,
-    /// [`StoreError::Io`] when nothing can be written there.
+    /// [`StoreError::Locked`] when another writer holds the folder. [`StoreError::NotReplaced`] when something else
+    /// exists at its path. [`StoreError::Io`] when it cannot be written.
     pub fn open(folder: impl AsRef<Path>) -> Result<CheckpointWriter> {
         let folder = FolderWriter::open(folder.as_ref(), KIND, Duration::ZERO)?;
         Ok(CheckpointWriter { folder })
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         self.folder.folder()
     }
 
-    /// Writes a checkpoint to the folder, in place of a former one. On an error the former one does not change.
+    /// Writes a checkpoint, replacing the previous one. On an error the previous checkpoint does not change.
     ///
     /// # Errors
-    /// As [`Checkpoint::save`].
+    /// See [`Checkpoint::save`].
     pub fn save(
         &mut self,
         module: &dyn Module,
@@ -401,7 +406,7 @@ impl CheckpointWriter {
     }
 }
 
-/// A new folder, and the name that it will have.
+/// A new folder under a temporary name, and its final path.
 struct StagedFolder<'a> {
     folder: &'a Path,
     shown: &'a Path,
@@ -420,7 +425,7 @@ impl StagedFolder<'_> {
     }
 }
 
-/// The stacks that a module's parameters are on and those below, in the order of the traversal, each once.
+/// The stacks of a module's parameters and the stacks below them, in traversal order, without duplicates.
 fn stacks(module: &dyn Module) -> Vec<Stack> {
     let mut stacks: Vec<Stack> = Vec::new();
     for_each(module, |_, parameter| {

@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Result, StoreError};
 
-/// Bytes read at a time.
+/// Number of bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// The length of a file, and the CRC-32 of its bytes: the one of zip and gzip, of the polynomial `0xEDB88320`.
+/// The length of a file and the CRC-32 of its bytes, as in zip and gzip (polynomial `0xEDB88320`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Checksum {
@@ -22,10 +22,10 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
-    /// Reads a file from its start and compares.
+    /// Reads a file from its start and verifies its checksum.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it differs, with `path`.
+    /// [`StoreError::Damaged`] with `path` when the file differs.
     pub(crate) fn check(self, file: &mut File, path: &Path) -> Result<()> {
         let failed = |source| StoreError::io(path, "read", source);
         let damaged = |found: String, expected: String| {
@@ -56,7 +56,7 @@ fn sum(file: &mut File) -> io::Result<u32> {
     }
 }
 
-/// The CRC-32 of bytes, as eight digits.
+/// The CRC-32 of bytes as eight hexadecimal digits.
 pub(crate) fn hex_of(bytes: &[u8]) -> String {
     hex(crc32fast::hash(bytes))
 }
@@ -74,7 +74,7 @@ fn read_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error>
     u32::from_str_radix(&digits, 16).map_err(serde::de::Error::custom)
 }
 
-/// Sums the bytes on their way to a writer.
+/// A writer that computes the checksum of the bytes it passes on.
 pub(crate) struct Summing<'a> {
     writer: &'a mut dyn Write,
     crc: Hasher,

@@ -9,7 +9,7 @@ use kiln_tensor::TensorType;
 /// A result whose error is [`StoreError`].
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// An error of reading or writing a tensor file.
+/// An error of reading or writing tensor files and checkpoints.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -20,20 +20,20 @@ pub enum StoreError {
         path: PathBuf,
         /// The action that failed.
         action: &'static str,
-        /// The error of the operating system.
+        /// The error from the operating system.
         source: io::Error,
     },
 
-    /// Something else is where a file or folder should be written.
+    /// Something else exists where a file or folder should be written.
     #[error("{}: there is {found}; it is not replaced\n  hint: save under another path, or move it away", path.display())]
     NotReplaced {
         /// The path.
         path: PathBuf,
-        /// The thing that is there.
+        /// A description of the existing file.
         found: String,
     },
 
-    /// A folder has another writer.
+    /// Another writer holds a folder.
     #[error(
         "{}: is written by {holder}, at the moment\n  hint: give each training a folder of its own, or wait until that one ends",
         path.display()
@@ -41,33 +41,33 @@ pub enum StoreError {
     Locked {
         /// The folder.
         path: PathBuf,
-        /// The other writer: its process and machine, where they are known.
+        /// The other writer: its process and machine, if known.
         holder: String,
     },
 
-    /// A file of a checkpoint differs from the saved one.
+    /// A file of a checkpoint is damaged: it differs from the saved one.
     #[error("{}: damaged: {found}, but {expected} when it was saved\n  hint: go on from another checkpoint", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Its length or checksum.
+        /// Its actual length or checksum.
         found: String,
-        /// The length or checksum it had.
+        /// Its saved length or checksum.
         expected: String,
     },
 
-    /// A file's contents violate its format.
+    /// A file violates its format.
     #[error("{}: at byte {offset}: {problem}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The offset of the offending bytes.
+        /// Offset of the invalid bytes.
         offset: u64,
         /// A description of the problem.
         problem: String,
     },
 
-    /// A file ends before its declared contents do, or continues after them.
+    /// A file is shorter or longer than it declares.
     #[error(
         "{}: {found} bytes long, but its header declares {expected}\n  hint: the file is {}; get it again",
         file.display(), if found < expected { "truncated" } else { "not a safetensors file, or was appended to" }
@@ -75,35 +75,35 @@ pub enum StoreError {
     Length {
         /// The file.
         file: PathBuf,
-        /// How long it is, in bytes.
+        /// The actual length in bytes.
         found: u64,
-        /// How long it should be, in bytes.
+        /// The declared length in bytes.
         expected: u64,
     },
 
-    /// A file has no tensor of that name.
+    /// A file does not contain a tensor of that name.
     #[error("{}: no tensor `{name}`{}", file.display(), did_you_mean(suggestion.as_deref()))]
     NotFound {
         /// The file.
         file: PathBuf,
         /// The requested name.
         name: String,
-        /// A name in the file that is close.
+        /// A similar name in the file.
         suggestion: Option<String>,
     },
 
-    /// A tensor in a file is of a type that Kiln does not know.
+    /// A tensor in a file has a dtype that Kiln does not support.
     #[error("{}: tensor `{name}` is of type {dtype}, which is not supported", file.display())]
     UnsupportedDType {
         /// The file.
         file: PathBuf,
         /// The tensor's name.
         name: String,
-        /// The type, as the file calls it.
+        /// The name of the dtype in the file.
         dtype: String,
     },
 
-    /// The tensors of a file are not the parameters of the module.
+    /// The tensors of a file do not match the parameters of the module.
     #[error("{}: does not fit the module{mismatch}", file.display())]
     Mismatch {
         /// The file.
@@ -121,7 +121,7 @@ pub enum StoreError {
         name: String,
     },
 
-    /// A value cannot be kept as JSON, or JSON is not such a value.
+    /// A value cannot be serialized as JSON, or JSON cannot be deserialized as the value.
     #[error("{}: {problem}", file.display())]
     Json {
         /// The file, or folder.
@@ -130,7 +130,7 @@ pub enum StoreError {
         problem: String,
     },
 
-    /// A state is not one of this optimizer or module.
+    /// A state does not match the optimizer or the module.
     #[error("{}: {source}", file.display())]
     Optimizer {
         /// The file.
@@ -142,7 +142,7 @@ pub enum StoreError {
     /// A tensor could not be read from its device.
     #[error("{}: cannot save `{name}`: {source}", file.display())]
     Tensor {
-        /// The file that was to be written.
+        /// The file to be written.
         file: PathBuf,
         /// The tensor's name.
         name: String,
@@ -165,30 +165,30 @@ impl StoreError {
     }
 }
 
-/// How a file differs from a module. Displays as a list.
+/// The differences between a file and a module. `Display` prints a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mismatch {
-    /// Parameters that the file does not contain, each with a close name of the file.
+    /// Parameters that the file does not contain, each with a similar name in the file.
     pub missing: Vec<(String, Option<String>)>,
     /// Tensors that the module does not have.
     pub unexpected: Vec<String>,
-    /// Parameters of another type.
+    /// Parameters whose type differs.
     pub types: Vec<TypeMismatch>,
 }
 
-/// A parameter whose tensor in a file is of another type.
+/// A parameter whose type differs from that of its tensor in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeMismatch {
     /// The parameter's dotted name.
     pub name: String,
     /// The type of the parameter.
     pub expected: TensorType,
-    /// The type in the file.
+    /// The type of the tensor in the file.
     pub found: TensorType,
 }
 
 impl Mismatch {
-    /// Whether there are no differences.
+    /// Returns whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.types.is_empty()
     }
@@ -208,7 +208,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// A heading with at most ten entries below, and the number of further entries.
+/// Formats a heading, at most ten entries, and the number of the others.
 fn section(
     f: &mut fmt::Formatter<'_>,
     heading: &str,

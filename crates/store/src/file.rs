@@ -1,4 +1,4 @@
-//! Files of named tensors.
+//! Safetensors files: reading and writing named tensors.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,19 +14,19 @@ use crate::error::{Result, StoreError};
 use crate::header::{Entry, Header, LENGTH_BYTES, MAX_HEADER_BYTES};
 use crate::names::closest;
 
-/// The least size of mapped files in bytes. Smaller files are as fast to read, and reading keeps no mapping.
+/// Minimum size of memory-mapped files, in bytes. Smaller files can be read as fast, without keeping a mapping.
 const MAPPED_FROM: u64 = 1 << 20;
 
-/// Whether files are mapped. Under Windows a mapped file could not be replaced.
+/// Whether files are memory-mapped. On Windows a mapped file could not be replaced.
 pub(crate) const MAPS: bool = !cfg!(windows);
 
-/// A safetensors file that is open for reading. Opening reads the header alone; tensors are read one at a time.
+/// A safetensors file that is open for reading. Opening reads only the header; tensors are read one at a time.
 ///
-/// A file of a megabyte or more is memory-mapped where the system supports it. Tensors that are
-/// [loaded](TensorFile::load) on the CPU then use the mapped pages, which the system reads on first access. Such a file
-/// must not be written in place or shortened while its tensors are in use (for the consequences see [`MappedFile`]);
-/// replacing or deleting it is harmless. [`open_unmapped`](TensorFile::open_unmapped) copies instead. On Windows, where
-/// a mapped file could not be replaced, all files are copied.
+/// Files of at least 1 MiB are memory-mapped where the system supports it. Tensors that are [loaded](TensorFile::load)
+/// on the CPU then use the mapped pages, which the system reads on first access. Such a file must not be written in
+/// place or truncated while its tensors are in use (see [`MappedFile`] for the consequences). Replacing or deleting it
+/// is safe. [`open_unmapped`](TensorFile::open_unmapped) copies instead. On Windows a mapped file could not be
+/// replaced, so all files are copied.
 ///
 /// ```
 /// use kiln_store::{TensorFile, save_tensors};
@@ -52,14 +52,14 @@ pub struct TensorFile {
     mapped: Option<Arc<MappedFile>>,
 }
 
-/// The metadata of one tensor in a file: shape and dtype.
+/// The shape and dtype of a tensor in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorInfo {
     /// The shape.
     pub shape: Shape,
-    /// The type of the elements; `None` where Kiln does not know it.
+    /// The dtype; `None` if Kiln does not support it.
     pub dtype: Option<DType>,
-    /// The type of the elements, as the file calls it: `F32`, `BF16`, `F8_E4M3` and so on.
+    /// The name of the dtype in the file: `F32`, `BF16`, `F8_E4M3` and so on.
     pub dtype_name: String,
 }
 
@@ -67,15 +67,15 @@ impl TensorFile {
     /// Opens a file and checks its header.
     ///
     /// # Errors
-    /// When the file cannot be read, is truncated, continues after its tensors, or its header is invalid.
+    /// When the file cannot be read, is truncated, continues after its tensors, or has an invalid header.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
         TensorFile::open_at(path.as_ref(), MAPS)
     }
 
-    /// As [`open`](TensorFile::open), for a file that other processes may change: every tensor is copied out of it.
+    /// Opens a file without memory-mapping: tensors are copied, so that other processes may change the file.
     ///
     /// # Errors
-    /// As [`open`](TensorFile::open).
+    /// See [`open`](TensorFile::open).
     pub fn open_unmapped(path: impl AsRef<Path>) -> Result<TensorFile> {
         TensorFile::open_at(path.as_ref(), false)
     }
@@ -85,7 +85,7 @@ impl TensorFile {
         TensorFile::of(path, Arc::new(Mutex::new(file)), maps)
     }
 
-    /// A file that is open already. `path` is for messages.
+    /// Wraps a file that is already open. `path` is for messages.
     pub(crate) fn of(path: &Path, shared: Arc<Mutex<File>>, maps: bool) -> Result<TensorFile> {
         let failed = |source| StoreError::io(path, "read", source);
         let mut file = lock(&shared);
@@ -101,45 +101,47 @@ impl TensorFile {
         Ok(TensorFile { path: path.to_owned(), file: shared, header, data_start, mapped })
     }
 
-    /// The file's path.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the tensors, in alphabetical order.
+    /// Iterates over the names of the tensors, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.header.tensors.keys().map(String::as_str)
     }
 
-    /// The number of tensors.
+    /// Returns the number of tensors.
     pub fn len(&self) -> usize {
         self.header.tensors.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the file contains no tensors.
     pub fn is_empty(&self) -> bool {
         self.header.tensors.is_empty()
     }
 
-    /// The metadata texts of the file, by key.
+    /// Returns the metadata of the file: strings by key.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.header.metadata
     }
 
-    /// The type of a tensor, if there is one of that name.
+    /// Returns shape and dtype of a tensor; `None` if there is no tensor of that name.
     pub fn info(&self, name: &str) -> Option<TensorInfo> {
         let entry = self.header.tensors.get(name)?;
         Some(TensorInfo { shape: entry.shape, dtype: entry.known_dtype(), dtype_name: entry.dtype.clone() })
     }
 
-    /// Whether the file is memory-mapped, so that tensors on the CPU share its pages.
+    /// Returns whether the file is memory-mapped, so that tensors on the CPU share its pages.
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// Loads a tensor to a device. If the file [is mapped](TensorFile::is_mapped) and the device is the CPU, the tensor
-    /// uses the mapped pages, provided that they are aligned for its type, as in files that Kiln wrote. Otherwise the
-    /// elements are copied.
+    /// Loads a tensor to a device.
+    ///
+    /// If the file [is mapped](TensorFile::is_mapped) and the device is the CPU, the tensor uses the mapped pages
+    /// without a copy. This requires alignment to the dtype, as in files that Kiln wrote. Otherwise the elements are
+    /// copied.
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -158,16 +160,16 @@ impl TensorFile {
     /// ```
     ///
     /// # Errors
-    /// As [`read`](TensorFile::read).
+    /// See [`read`](TensorFile::read).
     pub fn load(&self, name: &str, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         Ok(self.contents(name)?.into_tensor(device))
     }
 
-    /// A tensor's elements: a range of the mapped file if possible, a copy otherwise.
+    /// The elements of a tensor: a range of the mapped file if possible, otherwise a copy.
     pub(crate) fn contents(&self, name: &str) -> Result<Contents> {
         let entry = self.entry(name)?;
         let ty = self.type_of(name, entry)?;
-        // Kernels do not look at whether a `bool` is one.
+        // Kernels do not validate `bool` elements, so these are read and checked.
         if let Some(bytes) = self.shared(entry)
             && cfg!(target_endian = "little")
             && !ty.dtype.is_bool()
@@ -183,11 +185,11 @@ impl TensorFile {
         SharedBytes::new(self.mapped.clone()?, start..end).ok()
     }
 
-    /// Reads a tensor.
+    /// Reads a tensor to host memory.
     ///
     /// # Errors
-    /// When there is none of that name, its type is not known, its bytes cannot be read, or a `bool` in it is neither
-    /// 0 nor 1.
+    /// When there is no tensor of that name, its dtype is not supported, its bytes cannot be read, or a `bool` element
+    /// is neither 0 nor 1.
     pub fn read(&self, name: &str) -> Result<TensorData> {
         let entry = self.entry(name)?;
         let ty = self.type_of(name, entry)?;
@@ -225,13 +227,14 @@ impl TensorFile {
         }
     }
 
-    /// Reads straight into the elements' own memory where any bits are an element, which is everywhere but in `bool`.
+    /// Reads directly into the memory of the elements, if every bit pattern is a valid element: for all dtypes except
+    /// `bool`.
     fn read_elements(
         &self,
         entry: &Entry,
         ty: TensorType,
     ) -> io::Result<Result<TensorData, kiln_tensor::Error>> {
-        // `open` checked that the file is as long as all entries demand, which bounds this.
+        // `open` checked that the file is as long as all entries require, which bounds this allocation.
         let mut data = TensorData::zeros(ty);
         if let Some(bytes) = bytes_mut(data.elements_mut()) {
             self.read_bytes(entry, bytes)?;
@@ -250,17 +253,17 @@ impl TensorFile {
     }
 }
 
-/// A file and its place in it, for one reader at a time.
+/// Locks a file and its position for one reader.
 pub(crate) fn lock(file: &Mutex<File>) -> MutexGuard<'_, File> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The file in memory, where the system can map it; its length was checked.
+/// Maps the file into memory if the system supports it. The caller checked its length.
 fn mapped(file: &File, length: u64) -> Option<Arc<MappedFile>> {
     MappedFile::new(file, usize::try_from(length).ok()?).ok().map(Arc::new)
 }
 
-/// The elements of a tensor on their way out of a file.
+/// The elements of a tensor that was read from a file.
 pub(crate) enum Contents {
     Shared(SharedBytes, TensorType),
     Host(TensorData),
@@ -275,7 +278,7 @@ impl Contents {
     }
 }
 
-/// Reads the length of the header, and checks that the file is long enough to hold it.
+/// Reads the length of the header and checks that the file contains the whole header.
 fn header_length(path: &Path, file: &mut File, length: u64) -> Result<u64> {
     if length < LENGTH_BYTES {
         return Err(StoreError::Length { file: path.to_owned(), found: length, expected: LENGTH_BYTES });
@@ -296,10 +299,10 @@ fn header_length(path: &Path, file: &mut File, length: u64) -> Result<u64> {
 
 /// Writes tensors and metadata to a safetensors file. On an error the file does not change.
 ///
-/// The same tensors produce the same bytes.
+/// The output is deterministic: equal tensors produce equal bytes.
 ///
 /// # Errors
-/// When two tensors have the same name, or the file cannot be written.
+/// When two tensors have the same name, the header would exceed 100,000,000 bytes, or the file cannot be written.
 pub fn save_tensors(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = (String, TensorData)>,
@@ -309,10 +312,10 @@ pub fn save_tensors(
     write_tensors(path.as_ref(), tensors.collect(), metadata)
 }
 
-/// Elements on their way into a file.
+/// The elements of a tensor to write.
 pub(crate) enum Source {
     Host(TensorData),
-    /// Read from the device when its turn comes, so that not all tensors are on the host at once.
+    /// Read from the device one at a time, so that not all tensors are in host memory at once.
     Device(AnyTensor),
 }
 
@@ -392,7 +395,7 @@ pub(crate) fn write_elements(writer: &mut dyn Write, data: &TensorData) -> io::R
     writer.write_all(&bytes)
 }
 
-/// The bytes of elements that may be any bits; `None` for `bool`.
+/// The bytes of elements for which every bit pattern is valid; `None` for `bool`.
 fn bytes_mut(elements: &mut Elements) -> Option<&mut [u8]> {
     Some(match elements {
         Elements::F64(v) => bytemuck::cast_slice_mut(v),
@@ -411,7 +414,7 @@ fn bytes_mut(elements: &mut Elements) -> Option<&mut [u8]> {
     })
 }
 
-/// Between the byte order of files, little-endian, and that of the machine.
+/// Converts between the byte order of files, little-endian, and that of the machine.
 fn reverse_elements(bytes: &mut [u8], dtype: DType) {
     if cfg!(target_endian = "big") {
         bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);

@@ -1,7 +1,7 @@
 //! The header of a safetensors file.
 //!
-//! A file is the length of the header (8 bytes, little-endian), the header (JSON), and the elements of all tensors
-//! without gaps, little-endian. Source: <https://huggingface.co/docs/safetensors/index#format>.
+//! A file contains the length of the header (8 bytes, little-endian), the header (JSON), and the elements of all
+//! tensors without gaps, little-endian. Source: <https://huggingface.co/docs/safetensors/index#format>.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{Result, StoreError};
 
-/// Bytes of the header's length.
+/// Size of the header's length field in bytes.
 pub(crate) const LENGTH_BYTES: u64 = 8;
 
-/// No header is longer, in bytes; the limit of the format's own library.
+/// Limit on the length of a header in bytes, as in the `safetensors` library.
 pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 const METADATA: &str = "__metadata__";
@@ -31,10 +31,10 @@ pub(crate) struct Header {
 /// The position and type of a tensor.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// The name of the type in the file, which may be one that Kiln does not know.
+    /// The name of the dtype in the file, which Kiln may not support.
     pub(crate) dtype: String,
     pub(crate) shape: Shape,
-    /// In bytes from the end of the header.
+    /// Offset in bytes from the end of the header.
     pub(crate) begin: u64,
     pub(crate) end: u64,
 }
@@ -53,7 +53,8 @@ impl Header {
         Ok(header)
     }
 
-    /// The header of these tensors, whose elements follow in that order, padded so that the elements are aligned.
+    /// Returns the header of these tensors, whose elements follow in that order. It is padded so that the elements are
+    /// aligned.
     pub(crate) fn print<'a>(
         tensors: impl Iterator<Item = (&'a str, TensorType)>,
         metadata: &BTreeMap<String, String>,
@@ -81,7 +82,8 @@ impl Header {
         text
     }
 
-    /// Checks that the tensors fill the data without gaps and overlaps, each as its type demands.
+    /// Checks that the tensors cover the data without gaps and overlaps, with the size that each dtype and shape
+    /// require.
     fn check(&self, file: &Path, data_start: u64, data_bytes: u64) -> Result<()> {
         let mut ordered: Vec<(&String, &Entry)> = self.tensors.iter().collect();
         ordered.sort_by_key(|(_, entry)| (entry.begin, entry.end));
@@ -117,7 +119,7 @@ fn check_size(file: &Path, name: &str, entry: &Entry, at: u64) -> Result<()> {
     Err(StoreError::malformed(file, at, problem))
 }
 
-/// The name of a type in the files.
+/// The name of a dtype in safetensors files.
 pub(crate) fn dtype_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "F64",
@@ -145,7 +147,7 @@ fn not_json(file: &Path, text: &[u8], error: &serde_json::Error) -> StoreError {
     let before: usize = lines.map(|line| line.len() + 1).sum();
     let place = (before + error.column().saturating_sub(1)).min(text.len());
     let problem = error.to_string();
-    // The line and column within the header, which the byte says better.
+    // Removes line and column within the header: the byte offset is more precise.
     let problem = problem.rsplit_once(" at line ").map_or(problem.as_str(), |(problem, _)| problem);
     StoreError::malformed(file, LENGTH_BYTES + place as u64, format!("the header is invalid: {problem}"))
 }
@@ -185,7 +187,7 @@ impl<'de> Visitor<'de> for HeaderVisitor {
     }
 }
 
-/// Texts by key, each key once.
+/// Strings by key, without duplicate keys.
 struct Texts(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Texts {
@@ -221,7 +223,7 @@ struct EntryText {
     data_offsets: (u64, u64),
 }
 
-/// A shape that stops reading after as many lengths as a tensor may have.
+/// A shape that stops parsing at the maximum rank of a tensor.
 struct BoundedShape(Shape);
 
 impl<'de> Deserialize<'de> for BoundedShape {

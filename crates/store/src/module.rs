@@ -12,8 +12,8 @@ use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
 use crate::file::{Contents, NamedSources, Source, TensorFile, write_tensors};
 use crate::names::closest;
 
-/// Writes all parameters and buffers of a module to a safetensors file, under their dotted names. On an error the
-/// file does not change.
+/// Writes all parameters and buffers of a module to a safetensors file under their dotted names. On an error the file
+/// does not change.
 ///
 /// The metadata contains `format: pt`, which programs that share weights with PyTorch expect.
 ///
@@ -23,7 +23,7 @@ pub fn save_module(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     save_module_with(module, path, &BTreeMap::new())
 }
 
-/// Like [`save_module`], with metadata. A `format` given here replaces the default.
+/// Writes a module like [`save_module`], with metadata. A `format` in `metadata` replaces the default.
 ///
 /// # Errors
 /// When the file cannot be written, or a device failed.
@@ -37,7 +37,7 @@ pub fn save_module_with(
     write_tensors(path.as_ref(), tensors, &all)
 }
 
-/// All parameters and buffers of a module, and the metadata of its files.
+/// All parameters and buffers of a module, and the metadata of the file.
 pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<String, String>) {
     let mut tensors = Vec::new();
     for_each(module, |name, parameter| tensors.push((name.to_owned(), Source::Device(parameter.value))));
@@ -46,10 +46,10 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 
 /// Loads the parameters and buffers of a module from a safetensors file.
 ///
-/// On the CPU, parameters from a file of a megabyte or more use the memory-mapped file ([`TensorFile`]), except on
-/// Windows. Replacing or deleting the file is harmless, and Kiln only ever replaces files. Another program that writes
-/// into the file in place changes the parameters. One that truncates it ends this process by a signal (`SIGBUS`) at the
-/// next read of the missing part. Where that may happen, copy:
+/// On the CPU, parameters from a file of at least 1 MiB use the memory-mapped file ([`TensorFile`]), except on Windows.
+/// Replacing or deleting the file is safe, and Kiln always replaces files. If another program writes the file in place,
+/// the parameters change. If it truncates the file, the next access to the missing part raises `SIGBUS`, which ends
+/// this process. To prevent this, copy:
 ///
 /// ```no_run
 /// # use kiln_backends::Flex;
@@ -61,16 +61,16 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// ```
 ///
 /// # Errors
-/// When the file cannot be read or is damaged, or does not have exactly the module's parameters, each of its type:
-/// the error lists the differences, with close names.
+/// When the file cannot be read or is damaged, or its tensors do not match the module's parameters exactly in name and
+/// type. The error lists the differences and suggests similar names.
 pub fn load_module<M: Module>(module: M, path: impl AsRef<Path>) -> Result<M> {
     Ok(load_module_with(module, path, &LoadOptions::new())?.0)
 }
 
-/// Like [`load_module`], with options and a report.
+/// Loads a module like [`load_module`], with options, and returns a report.
 ///
 /// # Errors
-/// As [`load_module`], for differences that the options do not allow.
+/// See [`load_module`]; differences that the options permit are not errors.
 pub fn load_module_with<M: Module>(
     mut module: M,
     path: impl AsRef<Path>,
@@ -80,10 +80,10 @@ pub fn load_module_with<M: Module>(
     Ok((module, report))
 }
 
-/// Like [`load_module_with`], in place. On an error the module does not change.
+/// Loads a module in place, like [`load_module_with`]. On an error the module does not change.
 ///
 /// # Errors
-/// As [`load_module_with`].
+/// See [`load_module_with`].
 pub fn load_module_into(
     module: &mut dyn Module,
     path: impl AsRef<Path>,
@@ -96,7 +96,7 @@ pub fn load_module_into(
     load_module_from(module, &file, options)
 }
 
-/// As [`load_module_into`], from a file that is open.
+/// Loads a module in place from a file that is already open.
 pub(crate) fn load_module_from(
     module: &mut dyn Module,
     file: &TensorFile,
@@ -108,7 +108,7 @@ pub(crate) fn load_module_from(
     Ok(plan.report)
 }
 
-/// The options of [`load_module_with`]. The default is strict.
+/// Options of [`load_module_with`]. The default is strict: every difference is an error.
 ///
 /// ```
 /// use kiln_store::{DTypePolicy, LoadOptions};
@@ -129,62 +129,62 @@ pub struct LoadOptions {
 
 type Rename = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// The handling of a tensor whose dtype differs from its parameter's.
+/// The policy for a tensor whose dtype differs from that of its parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DTypePolicy {
-    /// An error.
+    /// Returns an error.
     #[default]
     Exact,
-    /// The tensor is converted to the parameter's dtype.
+    /// Casts the tensor to the parameter's dtype.
     Cast,
-    /// The parameter takes the tensor's dtype; both must be floats, integers or `bool`.
+    /// The parameter changes to the tensor's dtype, within its kind (float, integer, `bool`).
     Keep,
 }
 
 impl LoadOptions {
-    /// Everything must fit.
+    /// Returns strict options.
     pub fn new() -> LoadOptions {
         LoadOptions::default()
     }
 
-    /// Whether parameters that the file does not contain keep their values. Default: no.
+    /// Sets whether parameters that the file does not contain keep their values. Default: no, they are an error.
     #[must_use]
     pub fn allow_missing(mut self, allow: bool) -> LoadOptions {
         self.allow_missing = allow;
         self
     }
 
-    /// Whether tensors that the module has not are left out. Default: no.
+    /// Sets whether tensors that the module does not have are skipped. Default: no, they are an error.
     #[must_use]
     pub fn allow_unexpected(mut self, allow: bool) -> LoadOptions {
         self.allow_unexpected = allow;
         self
     }
 
-    /// Sets the handling of tensors whose dtype differs from their parameter's. Default: an error.
+    /// Sets the policy for tensors whose dtype differs from that of their parameter. Default: an error.
     #[must_use]
     pub fn dtype(mut self, policy: DTypePolicy) -> LoadOptions {
         self.dtype = policy;
         self
     }
 
-    /// Whether parameters are copied out of a mappable file, for files that other processes write while the module is
-    /// in use: see [`TensorFile`]. Default: no.
+    /// Sets whether to copy parameters out of the file instead of memory-mapping it. Use it for files that other
+    /// processes write while the module is in use; see [`TensorFile`]. Default: no.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> LoadOptions {
         self.copy = copy;
         self
     }
 
-    /// Maps each name of the file to the name in the module; `None` skips the tensor.
-    /// Several renames apply in sequence.
+    /// Adds a function that maps each name in the file to the name in the module; `None` skips the tensor. Several
+    /// functions are applied in sequence.
     #[must_use]
     pub fn rename(mut self, rename: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> LoadOptions {
         self.renames.push(Arc::new(rename));
         self
     }
 
-    /// Replaces the start of names that have it.
+    /// Replaces the prefix `from` of names by `to`. Other names do not change.
     #[must_use]
     pub fn rename_prefix(self, from: impl Into<String>, to: impl Into<String>) -> LoadOptions {
         let (from, to) = (from.into(), to.into());
@@ -211,22 +211,22 @@ impl fmt::Debug for LoadOptions {
     }
 }
 
-/// The report of [`load_module_with`]. All names are the module's, except in `unexpected`.
+/// The report of [`load_module_with`]. Names are those in the module, except in `unexpected`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReport {
     /// Parameters and buffers that were loaded.
     pub loaded: Vec<String>,
-    /// Parameters that the file does not contain.
+    /// Parameters and buffers that the file does not contain.
     pub missing: Vec<String>,
-    /// Tensors of the file that were skipped, by their names in the file.
+    /// Tensors in the file that were skipped, by their names in the file.
     pub unexpected: Vec<String>,
-    /// The names in `loaded` whose dtype in the file differed.
+    /// The names in `loaded` whose dtype in the file differs.
     pub cast: Vec<String>,
 }
 
-/// The assignment of the file's tensors to parameters.
+/// Maps the file's tensors to parameters.
 struct Plan {
-    /// By the name in the module.
+    /// Keys are the names in the module.
     wanted: BTreeMap<String, Wanted>,
     report: LoadReport,
 }
@@ -274,7 +274,7 @@ impl Plan {
         Ok(Plan { wanted, report })
     }
 
-    /// Reads everything before anything changes.
+    /// Reads all tensors before anything changes.
     fn read(&self, file: &TensorFile) -> Result<BTreeMap<String, Contents>> {
         let read = |(name, wanted): (&String, &Wanted)| {
             let contents = match file.ty(&wanted.name_in_file)?.dtype == wanted.dtype {
@@ -288,7 +288,7 @@ impl Plan {
 }
 
 impl DTypePolicy {
-    /// The dtype that the parameter gets, or `None` if its type and the tensor's are incompatible.
+    /// The new dtype of the parameter; `None` if its type and the tensor's are incompatible.
     fn resolve(self, expected: TensorType, found: TensorType) -> Option<DType> {
         if expected.shape != found.shape {
             return None;
@@ -306,7 +306,7 @@ fn same_kind(a: DType, b: DType) -> bool {
     (a.is_float(), a.is_int()) == (b.is_float(), b.is_int())
 }
 
-/// The names in the file by the names in the module that they are renamed to.
+/// The names in the file, by the names in the module.
 fn available(
     file: &TensorFile,
     options: &LoadOptions,
@@ -338,7 +338,7 @@ fn parameter_types(module: &dyn Module, path: &Path) -> Result<BTreeMap<String, 
     }
 }
 
-/// Puts loaded tensors into a module.
+/// A visitor that moves loaded tensors into a module.
 struct Placer<'a>(&'a mut BTreeMap<String, Contents>);
 
 impl VisitorMut for Placer<'_> {

@@ -1,10 +1,10 @@
 //! Similar names, for error messages.
 
-/// Comparing longer names, or more of them, would take noticeable time for a hint.
+/// Limit on the length and number of names to compare, so that a hint takes no noticeable time.
 const MAX_LENGTH: usize = 200;
 const MAX_CANDIDATES: usize = 2000;
 
-/// The candidate with the fewest differences, if they are at most a third of the name.
+/// The candidate with the smallest edit distance, if it is at most a third of the name's length.
 pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_LENGTH {
         return None;

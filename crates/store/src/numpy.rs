@@ -1,4 +1,4 @@
-//! NumPy's files: `.npy` holds one array, `.npz` several by name.
+//! NumPy files: `.npy` contains one array, `.npz` several named arrays.
 //!
 //! ```
 //! use kiln_store::numpy::{self, Compression};
@@ -19,23 +19,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The format is that of
-//! [`numpy.lib.format`](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): versions 1.0, 2.0 and 3.0
-//! are read, either byte order, C and Fortran order. Written bytes are identical to those of `numpy.save`.
+//! The format is that of [`numpy.lib.format`](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+//! Versions 1.0, 2.0 and 3.0, both byte orders, and C and Fortran order can be read. Written bytes are identical to
+//! those of `numpy.save`.
 //!
-//! | descr | here |
+//! | descr | in Kiln |
 //! |---|---|
 //! | `f2` `f4` `f8` | [`DType::F16`], [`DType::F32`], [`DType::F64`] |
 //! | `i1` `i2` `i4` `i8`, `u1` `u2` `u4` `u8`, `b1` | the integers and [`DType::Bool`] |
 //! | `<V2`, `\|V2`, `bfloat16` | [`DType::BF16`] |
 //! | `c8` `c16` | two tensors, by [`read_complex`] and [`write_complex`] |
 //!
-//! NumPy itself has no bfloat16. The package `ml_dtypes` adds one, which NumPy saves as `<V2`: two bytes without a
-//! meaning. So any two-byte void is read as bfloat16, and bfloat16 is written as `<V2`; in Python
-//! `numpy.load(path).view(ml_dtypes.bfloat16)` returns the numbers.
+//! NumPy itself has no bfloat16. The package `ml_dtypes` adds one, which NumPy saves as `<V2`, a two-byte void type.
+//! Any two-byte void is therefore read as bfloat16, and bfloat16 is written as `<V2`. In Python,
+//! `numpy.load(path).view(ml_dtypes.bfloat16)` returns the values.
 //!
-//! Arrays of Python objects are pickled. Unpickling can run any code, so they are refused. Texts, dates and records are
-//! no tensors and are refused too. The message names the file, and the byte where the trouble starts.
+//! Arrays of Python objects are rejected: they are pickled, and unpickling can run arbitrary code. Strings, dates and
+//! structured dtypes are rejected too. The error names the file and the byte.
 
 mod archive;
 mod elements;
@@ -58,22 +58,22 @@ use input::{ByteSource, Input};
 
 pub use archive::{Archive, Compression, archive_to_bytes, read_archive, write_archive};
 
-/// The name of in-memory bytes in messages.
+/// The file name of in-memory bytes in messages.
 const MEMORY: &str = "bytes in memory";
 
 /// Reads the array of a `.npy` file.
 ///
-/// Reading allocates no more than the file is long (twice that for an array in Fortran order, which is reordered).
+/// It allocates no more than the length of the file, or twice that for an array in Fortran order, which is reordered.
 ///
 /// # Errors
-/// When the file cannot be read, is damaged, continues after its array, or the array's type is none of Kiln's.
+/// When the file cannot be read, is damaged, continues after its array, or has a dtype that Kiln does not support.
 pub fn read(path: impl AsRef<Path>) -> Result<TensorData> {
     let path = path.as_ref();
     let (file, length) = open(path)?;
     elements::read_array(&mut Input::new(&mut BufReader::new(file), length, ByteSource::file(path)))
 }
 
-/// Writes an array to a `.npy` file, in C order and little-endian. On an error the file does not change.
+/// Writes an array to a `.npy` file in C order, little-endian. On an error the file does not change.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -96,18 +96,18 @@ pub fn write(path: impl AsRef<Path>, data: &TensorData) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// As [`read`].
+/// See [`read`].
 pub fn from_bytes(mut bytes: &[u8]) -> Result<TensorData> {
     elements::read_array(&mut in_memory(&mut bytes))
 }
 
-/// The bytes of a `.npy` file with this array.
+/// Returns the bytes of a `.npy` file with this array.
 pub fn to_bytes(data: &TensorData) -> Vec<u8> {
     in_vec(|bytes| write_array(bytes, data))
 }
 
-/// Reads the complex numbers of a `.npy` file as their real and imaginary parts: two tensors of the array's shape, of
-/// `f32` for `c8` and of `f64` for `c16`.
+/// Reads a complex array from a `.npy` file as real and imaginary parts: two tensors of the array's shape, `f32` for
+/// `c8` and `f64` for `c16`.
 ///
 /// ```
 /// use kiln_store::numpy;
@@ -120,18 +120,18 @@ pub fn to_bytes(data: &TensorData) -> Vec<u8> {
 /// ```
 ///
 /// # Errors
-/// As [`read`], and when the numbers are not complex.
+/// The errors of [`read`], and when the array is not complex.
 pub fn read_complex(path: impl AsRef<Path>) -> Result<(TensorData, TensorData)> {
     let path = path.as_ref();
     let (file, length) = open(path)?;
     elements::read_pairs(&mut Input::new(&mut BufReader::new(file), length, ByteSource::file(path)))
 }
 
-/// Writes complex numbers to a `.npy` file: `c8` for parts of `f32`, `c16` for parts of `f64`. On an error the
-/// file does not change.
+/// Writes a complex array to a `.npy` file: `c8` for parts of `f32`, `c16` for parts of `f64`. On an error the file
+/// does not change.
 ///
 /// # Errors
-/// When the parts differ in type or are of another, or the file cannot be written.
+/// When the parts differ in type or are neither `f32` nor `f64`, or the file cannot be written.
 pub fn write_complex(path: impl AsRef<Path>, real: &TensorData, imaginary: &TensorData) -> Result<()> {
     let path = path.as_ref();
     let pairs = Pairs::new(path, real, imaginary)?;
@@ -140,24 +140,24 @@ pub fn write_complex(path: impl AsRef<Path>, real: &TensorData, imaginary: &Tens
     })
 }
 
-/// Reads complex numbers from the bytes of a `.npy` file, as [`read_complex`] does.
+/// Reads a complex array from the bytes of a `.npy` file, like [`read_complex`].
 ///
 /// # Errors
-/// As [`read_complex`].
+/// See [`read_complex`].
 pub fn complex_from_bytes(mut bytes: &[u8]) -> Result<(TensorData, TensorData)> {
     elements::read_pairs(&mut in_memory(&mut bytes))
 }
 
-/// The bytes of a `.npy` file with these complex numbers, as [`write_complex`] writes them.
+/// Returns the bytes of a `.npy` file with this complex array, like [`write_complex`].
 ///
 /// # Errors
-/// When the parts differ in type, or are of another than `f32` and `f64`.
+/// When the parts differ in type or are neither `f32` nor `f64`.
 pub fn complex_to_bytes(real: &TensorData, imaginary: &TensorData) -> Result<Vec<u8>> {
     let pairs = Pairs::new(Path::new(MEMORY), real, imaginary)?;
     Ok(in_vec(|bytes| write_pairs(bytes, &pairs)))
 }
 
-/// Opens a regular file; opening a pipe would wait for its writer.
+/// Opens a regular file. Opening a pipe would wait for its writer, so it is rejected.
 fn open(path: &Path) -> Result<(File, u64)> {
     let failed = |source| StoreError::io(path, "read", source);
     let metadata = fs::metadata(path).map_err(failed)?;

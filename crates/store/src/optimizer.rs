@@ -9,7 +9,7 @@ use kiln_optim::{Optimizer, OptimizerState};
 use crate::error::{Result, StoreError};
 use crate::file::{NamedSources, Source, TensorFile, write_tensors};
 
-/// The key of the optimizer's name in the metadata.
+/// Metadata key of the optimizer's name.
 const OPTIMIZER: &str = "kiln.optimizer";
 
 /// Writes the optimizer state of a module to a safetensors file. On an error the file does not change.
@@ -22,7 +22,7 @@ pub fn save_optimizer(optimizer: &dyn Optimizer, module: &dyn Module, path: impl
     write_tensors(path, tensors, &metadata)
 }
 
-/// The state of an optimizer, and the metadata that names the optimizer. `path` is for messages.
+/// The state of an optimizer as tensors, and metadata with the optimizer's name. `path` is for messages.
 pub(crate) fn optimizer_tensors(
     optimizer: &dyn Optimizer,
     module: &dyn Module,
@@ -34,11 +34,10 @@ pub(crate) fn optimizer_tensors(
     Ok((tensors.collect(), metadata))
 }
 
-/// Replaces the optimizer state of a module by a state that [`save_optimizer`] wrote. On an error the optimizer does
-/// not change.
+/// Loads an optimizer state that [`save_optimizer`] wrote. On an error the optimizer does not change.
 ///
 /// # Errors
-/// When the file cannot be read or is damaged, or is of another optimizer or module.
+/// When the file cannot be read or is damaged, or belongs to another optimizer or module.
 pub fn load_optimizer(
     optimizer: &mut dyn Optimizer,
     module: &dyn Module,

@@ -9,16 +9,16 @@ use kiln_store::StoreError;
 /// A result whose error is [`TrainError`].
 pub type Result<T, E = TrainError> = std::result::Result<T, E>;
 
-/// A place in training. Displays as `epoch 2, step 3120, batch 7`; all count from 1.
+/// A position in training. `Display` prints `epoch 2, step 3120, batch 7`, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrainPosition {
-    /// The epoch, from 0.
+    /// The epoch, counted from 0.
     pub epoch: u64,
-    /// The optimizer step over all epochs, from 0; in validation the batch.
+    /// The optimizer step over all epochs, counted from 0. In validation the batch.
     pub step: u64,
-    /// The batch of the epoch, from 0.
+    /// The batch within the epoch, counted from 0.
     pub batch: usize,
-    /// Whether this is in validation.
+    /// Whether the position is in validation.
     pub validation: bool,
 }
 
@@ -36,14 +36,14 @@ impl fmt::Display for TrainPosition {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// An option makes no sense.
+    /// An option is invalid.
     #[error("[trainer] {option} is {value}\n  hint: it must be {requirement}")]
     InvalidOption {
         /// The option.
         option: &'static str,
         /// Its value.
         value: String,
-        /// Which values it may have.
+        /// The valid range.
         requirement: &'static str,
     },
 
@@ -54,46 +54,46 @@ pub enum TrainError {
          `stop_on_non_finite(false)` goes on regardless"
     )]
     NonFiniteLoss {
-        /// Where.
+        /// The position in training.
         place: TrainPosition,
         /// The loss.
         loss: f64,
     },
 
-    /// A step gave a loss that is not a single number.
+    /// The loss of a step has more than one element.
     #[error(
         "[trainer] {place}: the loss has {elements} elements, where one should be\n  \
          hint: take the mean or the sum"
     )]
     LossShape {
-        /// Where.
+        /// The position in training.
         place: TrainPosition,
-        /// The number of elements of the loss.
+        /// The number of elements in the loss.
         elements: usize,
     },
 
-    /// The model's step panicked, as typed tensors do on wrong shapes.
+    /// The model's step panicked, as typed tensors do on shape mismatches.
     #[error("[trainer] {place}: the model's step panicked: {problem}")]
     Panicked {
-        /// Where.
+        /// The position in training.
         place: TrainPosition,
         /// The message of the panic.
         problem: String,
     },
 
-    /// A batch could not be made.
+    /// A batch could not be loaded.
     #[error("[trainer] {place}: {source}")]
     Data {
-        /// Where.
+        /// The position in training.
         place: TrainPosition,
-        /// The error of the loader.
+        /// The error of the data loader.
         source: DataError,
     },
 
-    /// An op, or the device, failed.
+    /// An op or the device failed.
     #[error("[trainer] {place}: {source}")]
     Tensor {
-        /// Where.
+        /// The position in training.
         place: TrainPosition,
         /// The error of the engine.
         source: kiln_tensor::Error,
@@ -102,7 +102,7 @@ pub enum TrainError {
     /// The optimizer refused a step.
     #[error("[trainer] {place}: {source}")]
     Optimizer {
-        /// Where.
+        /// The position in training.
         place: TrainPosition,
         /// The error of the optimizer.
         source: OptimError,
@@ -113,13 +113,13 @@ pub enum TrainError {
     Metric {
         /// The metric.
         metric: String,
-        /// Where.
+        /// The position in training.
         place: TrainPosition,
         /// The error of the metric.
         source: MetricError,
     },
 
-    /// There is no metric of the name that is to be watched.
+    /// No metric has the monitored name.
     #[error("[trainer] there is no metric `{name}` to watch; there are: {}", known.join(", "))]
     UnknownMetric {
         /// The name.
@@ -133,18 +133,18 @@ pub enum TrainError {
     Store(#[from] StoreError),
 }
 
-/// Why a metric could not be computed.
+/// An error of computing a metric.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricError {
-    /// The step's output lacks a tensor that the metric needs.
+    /// The step's output does not contain a tensor that the metric needs.
     #[error("the output of the step has no `{name}`\n  hint: add it with `StepOutput::with`")]
     Missing {
         /// The name of the tensor.
         name: &'static str,
     },
 
-    /// An op, or the device, failed.
+    /// An op or the device failed.
     #[error(transparent)]
     Tensor(#[from] kiln_tensor::Error),
 }

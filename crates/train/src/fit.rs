@@ -1,4 +1,4 @@
-//! The loop.
+//! The training loop.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::time::Instant;
@@ -17,18 +17,24 @@ use crate::progress::Progress;
 use crate::trainer::{Options, Position, Trainer};
 
 impl<M: Module, O: Optimizer> Trainer<M, O> {
-    /// Trains until all epochs are done, or something stops it: early stopping, an interruption, an error.
+    /// Trains until all epochs are done, or until early stopping, an interruption or an error.
     ///
-    /// Epoch `n` takes the loader's epoch `n`, so a shuffling loader gives each epoch its own order, also after a
-    /// break. After each epoch the model is [validated](AutodiffModule::valid) on the other loader.
+    /// Epoch `n` uses epoch `n` of the loader. A shuffling loader thus has a different order in each epoch, and the
+    /// same order after resuming. After each epoch the [inference copy](AutodiffModule::valid) of the model is
+    /// validated on epoch 0 of the other loader.
     ///
-    /// Calling it again continues where training stopped. The history covers this call only.
+    /// A second call continues where training stopped. The history contains this call only.
     ///
     /// # Errors
-    /// When an option makes no sense, a batch cannot be made, the loss is NaN or infinite, the optimizer refuses a step,
-    /// the device fails, the model panics, as typed tensors do on wrong shapes, or a checkpoint cannot be written. Folders that
-    /// cannot be written are found before training starts. The trainer then still has the model. Errors of a batch say which
-    /// epoch, step and batch it is.
+    /// Unless stated otherwise, the error contains epoch, step and batch, and the trainer keeps the model.
+    ///
+    /// * An option is invalid (without position).
+    /// * A checkpoint cannot be written (without position). A folder that cannot be written is found before training
+    ///   starts.
+    /// * A batch cannot be loaded.
+    /// * The loss is NaN or infinite.
+    /// * The optimizer refuses a step, or the device fails.
+    /// * The model panics, as typed tensors do on shape mismatches.
     ///
     /// A model without [`ValidStep`] trains with [`fit_without_validation`](Trainer::fit_without_validation):
     ///
@@ -68,10 +74,11 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self.run(train, Location::caller(), |trainer, epoch| trainer.validate(valid, epoch).map(Some))
     }
 
-    /// Like [`fit`](Trainer::fit), without validation: early stopping and best epoch use the training metrics.
+    /// Trains like [`fit`](Trainer::fit), without validation. Early stopping and the best epoch use the training
+    /// metrics.
     ///
     /// # Errors
-    /// As [`fit`](Trainer::fit).
+    /// See [`fit`](Trainer::fit).
     #[track_caller]
     pub fn fit_without_validation<T>(&mut self, train: &DataLoader<T>) -> Result<History>
     where
@@ -136,7 +143,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         patience.is_some_and(|patience| self.position.best.waited >= patience)
     }
 
-    /// Goes over the batches that the present epoch still has. `None` if it was interrupted.
+    /// Trains on the remaining batches of the current epoch. Returns `None` if it was interrupted.
     fn train_epoch<T>(
         &mut self,
         loader: &DataLoader<T>,
@@ -210,7 +217,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         meter.add(observation, place)?;
         let is_read = meter.num_pending() >= self.options.read_interval;
         if is_read {
-            // Before the update: a NaN must not reach the weights.
+            // Before the update: NaN must not reach the parameters.
             meter.read(|loss| losses.push(loss))?;
         }
         let loss = match &self.options.scaler {
@@ -218,7 +225,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
             None => loss,
         };
         let gradients = loss.try_backward().map_err(|source| TrainError::Tensor { place, source })?;
-        // Without the tape nothing else holds the weights, and they are updated in place.
+        // Without the tape the parameters have no other owner, and are updated in place.
         drop(loss);
         let gradients = GradientsParams::from_grads(gradients, &self.model);
         let learning_rate = self.learning_rate.at(place.step);
@@ -258,11 +265,11 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         evaluate_with(&model, loader, &mut self.metrics, &self.options, epoch, title)
     }
 
-    /// Watches the best, writes checkpoints, calls back.
+    /// Updates the best value, writes checkpoints and calls the callbacks.
     fn end_epoch(&mut self, report: &EpochReport) -> Result<()> {
         self.position.epoch += 1;
         self.position.batch = 0;
-        // `check` made sure that there is such a number.
+        // `check` ensures that the value exists.
         let value = self.options.monitor.value(report).unwrap_or(f64::NAN);
         let min_delta = self.options.early_stopping.map_or(0.0, |stopping| stopping.min_delta);
         let higher_is_better = self.higher_is_better();
@@ -276,9 +283,9 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         Ok(())
     }
 
-    /// Waits until it is known whether the optimizer did all steps.
+    /// Waits until the outcome of all optimizer steps is known.
     fn finish_steps(&mut self) -> Result<()> {
-        // The last step that was begun.
+        // The last step that was started.
         let place = self.place();
         let place = TrainPosition {
             step: place.step.saturating_sub(1),
@@ -294,12 +301,12 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     }
 }
 
-/// The source location of the call.
+/// The source location of a call.
 type Caller = &'static Location<'static>;
 
-/// The result of a model's step; its panic is an error that says where.
+/// Runs a step of the model and turns a panic into an error with its position.
 fn guarded<R>(place: TrainPosition, step: impl FnOnce() -> R) -> Result<R> {
-    // A step sees the model by a shared reference, and running statistics are replaced as a whole.
+    // A step has a shared reference to the model, and running statistics are replaced as a whole.
     catch_unwind(AssertUnwindSafe(step)).map_err(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let problem = text.or_else(|| payload.downcast_ref::<&str>().copied());
@@ -307,11 +314,11 @@ fn guarded<R>(place: TrainPosition, step: impl FnOnce() -> R) -> Result<R> {
     })
 }
 
-/// The loss and the metrics of a model on all batches of a loader: its epoch 0.
+/// Evaluates a model on all batches of a loader's epoch 0. Returns the mean loss and the metrics.
 ///
 /// # Errors
-/// When a batch cannot be made, the model panics, as typed tensors do on wrong shapes, a metric lacks an input, or the
-/// device failed. A loss of NaN is no error here.
+/// When a batch cannot be loaded, the model panics (as typed tensors do on shape mismatches), a metric lacks an input,
+/// or the device failed. A NaN loss is not an error here.
 pub fn evaluate<M, V>(model: &M, loader: &DataLoader<V>, metrics: &mut [Box<dyn Metric>]) -> Result<Scores>
 where
     V: Send + 'static,
@@ -321,7 +328,8 @@ where
     evaluate_with(model, loader, metrics, &options, 0, String::new())
 }
 
-/// Batches between two readings of the loss: enough that the device is not waited for, few enough to keep.
+/// Batches between two reads of the validation loss: enough to avoid waiting for the device, and few enough to keep in
+/// memory.
 const VALIDATION_READ_INTERVAL: usize = 64;
 
 fn evaluate_with<M, V>(
@@ -337,7 +345,7 @@ where
     M: ValidStep<V>,
 {
     let mut place = TrainPosition { epoch, step: 0, batch: 0, validation: true };
-    // Divergence in validation alone does not stop training: the history shows it, and early stopping counts it.
+    // Divergence in validation alone does not stop training. It is in the history and counts for early stopping.
     let mut meter = Meter::new(metrics, false);
     let mut progress = Progress::start(options.progress, title, 0, loader.num_items());
     for batch in loader.iter_epoch(0) {

@@ -1,4 +1,4 @@
-//! The folders of checkpoints that a trainer keeps.
+//! The checkpoint folders of a trainer.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -7,7 +7,7 @@ use kiln_store::CheckpointWriter;
 
 use crate::error::{Result, TrainError};
 
-/// The folders of one training run, locked until it ends.
+/// The checkpoint folders of one training run, locked until it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
     pub(crate) last: Option<CheckpointWriter>,
@@ -15,10 +15,10 @@ pub(crate) struct Folders {
 }
 
 impl Folders {
-    /// Opens both folders, before training starts: a folder that cannot be written later costs the training.
+    /// Opens both folders before training starts, so that a folder that cannot be written fails early.
     ///
     /// # Errors
-    /// When one is the other or in it, cannot be written, has another writer, or is no checkpoint.
+    /// When one folder is the other or inside it, cannot be written, has another writer, or is not a checkpoint.
     pub(crate) fn open(last: Option<&Path>, best: Option<&Path>) -> Result<Folders> {
         if let (Some(last), Some(best)) = (last, best) {
             check_apart(last, best)?;
@@ -28,7 +28,7 @@ impl Folders {
     }
 }
 
-/// A checkpoint replaces its whole folder, so none can be within another.
+/// Rejects nested folders: a checkpoint replaces its whole folder.
 fn check_apart(last: &Path, best: &Path) -> Result<()> {
     let (real_last, real_best) = (real_path(last), real_path(best));
     if !real_last.starts_with(&real_best) && !real_best.starts_with(&real_last) {
@@ -41,7 +41,7 @@ fn check_apart(last: &Path, best: &Path) -> Result<()> {
     })
 }
 
-/// An absolute path without symbolic links and `..`, as far as its folders are there.
+/// Resolves symbolic links and `..` in the existing part of a path and returns an absolute path.
 fn real_path(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut real = PathBuf::new();

@@ -2,43 +2,43 @@
 
 use std::time::Duration;
 
-/// The losses and scores of a run, the same bit for bit for the same seed and number of threads.
+/// The losses and scores of a training run. They are bit-identical for the same seed and number of threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// The training loss of every step, in order.
+    /// The training loss of each step, in order.
     pub losses: Vec<f64>,
     /// The reports of all complete epochs, in order.
     pub epochs: Vec<EpochReport>,
-    /// Why training ended.
+    /// The reason why training ended.
     pub stopped: StopReason,
-    /// The epoch, from 0, with the best watched number; `None` before the first is done.
+    /// The epoch with the best monitored value, counted from 0. `None` before the first epoch ends.
     pub best_epoch: Option<u64>,
 }
 
-/// Why training ended.
+/// The reason why training ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopReason {
     /// All epochs are done.
     #[default]
     Finished,
-    /// Early stopping: the watched number did not improve for the allowed number of epochs.
+    /// Early stopping: the monitored value did not improve for the allowed number of epochs.
     EarlyStopping,
-    /// An [`Interrupter`](crate::Interrupter) requested it.
+    /// An [`Interrupter`](crate::Interrupter) stopped training.
     Interrupted,
 }
 
-/// The report of an epoch. Two reports are equal if their numbers are; equality ignores the time.
+/// The report of an epoch. Equality ignores the duration.
 #[derive(Clone, Debug)]
 pub struct EpochReport {
-    /// The epoch, from 0.
+    /// The epoch, counted from 0.
     pub epoch: u64,
-    /// Optimizer steps done by its end, over all epochs.
+    /// Optimizer steps at the end of the epoch, over all epochs.
     pub step: u64,
-    /// On the training batches, while the model changed.
+    /// Scores on the training batches, computed while the model changes.
     pub train: Scores,
-    /// On the validation batches, after the epoch.
+    /// Scores on the validation batches after the epoch. `None` without validation.
     pub valid: Option<Scores>,
-    /// How long training and validation took.
+    /// Duration of training and validation.
     pub duration: Duration,
 }
 
@@ -49,39 +49,39 @@ impl PartialEq for EpochReport {
     }
 }
 
-/// Means over items.
+/// Mean loss and metrics over items.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
-    /// The loss; each batch weighs as much as it has items.
+    /// The mean loss. Batches are weighted by their number of items.
     pub loss: f64,
-    /// The metrics by name, in the order in which the trainer got them.
+    /// The metrics by name, in the order in which they were added to the trainer.
     pub metrics: Vec<(String, f64)>,
     /// The number of items.
     pub num_items: usize,
 }
 
 impl Scores {
-    /// A metric by name.
+    /// Returns a metric by name.
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 }
 
-/// The report that a callback receives after each step.
+/// The report of a step, for callbacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepReport {
-    /// The epoch, from 0.
+    /// The epoch, counted from 0.
     pub epoch: u64,
-    /// The optimizer step over all epochs, from 0.
+    /// The optimizer step over all epochs, counted from 0.
     pub step: u64,
-    /// The batch within the epoch, from 0.
+    /// The batch within the epoch, counted from 0.
     pub batch: usize,
     /// The number of items in the batch.
     pub num_items: usize,
     /// The learning rate.
     pub learning_rate: f64,
-    /// The loss; `None` where it was not read from the device yet.
+    /// The loss. `None` if it was not yet read from the device.
     pub loss: Option<f64>,
-    /// Whether the step was skipped, since gradients of a [scaled loss](crate::Trainer::loss_scaler) were not finite.
+    /// Whether the step was skipped because gradients of a [scaled loss](crate::Trainer::loss_scaler) were not finite.
     pub skipped: bool,
 }

@@ -1,6 +1,6 @@
 //! Training loops.
 //!
-//! A model defines one step by [`TrainStep`] and [`ValidStep`]; a [`Trainer`] runs the training loop:
+//! A model defines one step by [`TrainStep`] and [`ValidStep`]. A [`Trainer`] runs the training loop:
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -68,12 +68,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`Metric`]s: the loss is always reported, [`Accuracy`] and its top-k form are built in, custom metrics implement a
-//!   small trait.
-//! * [`EarlyStopping`], the best and the last [checkpoint](Trainer::keep_best), [`Interrupter`] and
-//!   [resuming](Trainer::resume), which is exact to the bit.
-//! * Failures are returned as a [`TrainError`] that names the epoch and step.
-//! * [`evaluate`] measures a model without training it.
+//! * [`Metric`]s: the loss is always reported, [`Accuracy`] and top-k accuracy are built in, and custom metrics
+//!   implement a small trait.
+//! * [`EarlyStopping`], checkpoints of the [best](Trainer::keep_best) and the [last](Trainer::keep_last) epoch,
+//!   [`Interrupter`], and bit-exact [resuming](Trainer::resume).
+//! * Failures are returned as a [`TrainError`] with epoch and step.
+//! * [`evaluate`] computes loss and metrics of a model without training.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

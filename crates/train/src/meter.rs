@@ -1,4 +1,4 @@
-//! Collecting losses and metrics over an epoch.
+//! Accumulates losses and metrics over an epoch.
 
 use kiln_tensor::AnyTensor;
 
@@ -10,11 +10,11 @@ use crate::output::Observation;
 /// The losses and metrics of one pass over a loader.
 pub(crate) struct Meter<'a> {
     metrics: &'a mut [Box<dyn Metric>],
-    /// Losses that are still on the device.
+    /// Losses that were not yet read from the device.
     pending: Vec<Pending>,
     total_loss: f64,
     num_items: usize,
-    /// The loss over the items that were read last, for showing.
+    /// The loss of the batch that was read last, for progress.
     recent: Option<f64>,
     stop_on_non_finite: bool,
 }
@@ -38,7 +38,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Takes in a step, without waiting for the device.
+    /// Adds a step without waiting for the device.
     pub(crate) fn add(&mut self, observation: Observation, place: TrainPosition) -> Result<()> {
         let elements = observation.loss.shape().num_elements();
         if elements != 1 {
@@ -57,12 +57,12 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// The number of losses that are still on the device.
+    /// Returns the number of losses that were not yet read from the device.
     pub(crate) fn num_pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Reads the losses that are still on the device, and hands each to a function. Waits for the device.
+    /// Reads the remaining losses from the device and passes each to a function. Waits for the device.
     pub(crate) fn read(&mut self, mut each: impl FnMut(f64)) -> Result<()> {
         for Pending { loss, num_items, place } in self.pending.drain(..) {
             let data = loss.into_data().map_err(|source| TrainError::Tensor { place, source })?;
@@ -78,7 +78,7 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// The scores of the batches read so far. Waits for the device.
+    /// Returns the scores of the batches read so far. Waits for the device.
     pub(crate) fn scores(&mut self, place: TrainPosition) -> Result<Scores> {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for metric in self.metrics.iter_mut() {
@@ -91,12 +91,12 @@ impl<'a> Meter<'a> {
         Ok(Scores { loss: self.total_loss / self.num_items as f64, metrics, num_items: self.num_items })
     }
 
-    /// The loss of the last batch that was read.
+    /// Returns the loss of the batch that was read last.
     pub(crate) fn recent(&self) -> Option<f64> {
         self.recent
     }
 
-    /// Scores as text: `loss 0.1234  accuracy 96.12 %`.
+    /// Formats scores: `loss 0.1234  accuracy 96.12 %`.
     pub(crate) fn describe(&self, scores: &Scores) -> String {
         let mut text = format!("loss {:.4}", scores.loss);
         for (metric, (name, value)) in self.metrics.iter().zip(&scores.metrics) {

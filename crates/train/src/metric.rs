@@ -1,4 +1,4 @@
-//! Metrics.
+//! Metrics of training and validation.
 
 use std::fmt::Debug;
 
@@ -8,64 +8,66 @@ use kiln_tensor::{AnyTensor, DType};
 use crate::error::MetricError;
 use crate::output::{LOGITS, Observation, TARGETS};
 
-/// A metric over all batches of an epoch, for training and for validation.
+/// A metric over all batches of an epoch, for training and validation.
 ///
-/// `update` should leave its sums on the device; only `value` reads them.
+/// `update` should accumulate on the device; only `value` reads the result.
 pub trait Metric: Debug + Send {
-    /// The name, such as `accuracy`.
+    /// Returns the name, such as `accuracy`.
     fn name(&self) -> &str;
 
-    /// Forgets all batches.
+    /// Resets the metric to no batches.
     fn reset(&mut self);
 
     /// Adds a batch.
     ///
     /// # Errors
-    /// When the output of the step lacks a tensor that the metric needs, or an op fails.
+    /// When the step's output does not contain a tensor that the metric needs, or an op fails.
     fn update(&mut self, observation: &Observation) -> Result<(), MetricError>;
 
-    /// The number over the batches since the last reset; NaN without batches. Waits for the device.
+    /// Returns the value over all batches since the last reset; NaN without batches. Waits for the device.
     ///
     /// # Errors
     /// When the device failed.
     fn value(&mut self) -> Result<f64, MetricError>;
 
-    /// Whether greater is better. Default: yes.
+    /// Returns whether a greater value is better. Default: yes.
     fn higher_is_better(&self) -> bool {
         true
     }
 
-    /// The number as text. Default: four places.
+    /// Formats the value. Default: four decimal places.
     fn format(&self, value: f64) -> String {
         format!("{value:.4}")
     }
 }
 
-/// The part of items whose class is predicted, from 0 to 1. Needs [`StepOutput::classification`](crate::StepOutput::classification).
+/// Accuracy: the fraction of items whose class is predicted, from 0 to 1. Requires
+/// [`StepOutput::classification`](crate::StepOutput::classification).
 #[derive(Clone, Debug)]
 pub struct Accuracy {
     name: String,
     k: usize,
     num_items: u64,
-    /// The number of right predictions, `i32[1]` on the device.
+    /// Number of correct predictions, `i32[1]` on the device.
     correct: Option<AnyTensor>,
-    /// Right predictions that were read already.
+    /// Number of correct predictions that were already read from the device.
     counted: u64,
-    /// Items whose right predictions are in `correct`.
+    /// Number of items that `correct` covers.
     pending: u64,
 }
 
-/// [`Accuracy`] under Burn's name.
+/// [`Accuracy`] under the name that Burn uses.
 pub type AccuracyMetric = Accuracy;
 
 impl Accuracy {
-    /// The class with the highest score counts: `accuracy`.
+    /// Returns top-1 accuracy, named `accuracy`: the class with the highest score is the prediction.
     pub fn new() -> Accuracy {
         Accuracy::named("accuracy".to_owned(), 1)
     }
 
-    /// The `k` classes with the highest scores count: `top-5 accuracy`. `k` is at least 1. A class is among them
-    /// if fewer than `k` scores are greater than its own; NaN counts as greater, and is never among them.
+    /// Returns top-k accuracy, named such as `top-5 accuracy`. A `k` of 0 is 1. An item is correct if fewer than `k`
+    /// scores are greater than that of its class. NaN scores count as greater; a class with a NaN score is never
+    /// correct.
     pub fn top(k: usize) -> Accuracy {
         Accuracy::named(format!("top-{k} accuracy"), k.max(1))
     }
@@ -74,7 +76,7 @@ impl Accuracy {
         Accuracy { name, k, num_items: 0, correct: None, counted: 0, pending: 0 }
     }
 
-    /// Brings the sum to the host.
+    /// Reads the sum from the device.
     fn read(&mut self) -> Result<(), MetricError> {
         if let Some(correct) = self.correct.take() {
             let count = correct.into_data()?.to_vec::<i64>().first().copied().unwrap_or(0);
@@ -85,7 +87,7 @@ impl Accuracy {
     }
 }
 
-/// Above this many items a sum in `i32` is read before it could overflow.
+/// With more items than this, the sum in `i32` is read before it could overflow.
 const MAX_PENDING: u64 = 1 << 30;
 
 impl Default for Accuracy {
@@ -130,7 +132,7 @@ impl Metric for Accuracy {
     }
 }
 
-/// Whether each row of scores `[batch, classes]` has its class `[batch, 1]` among the `k` highest: `bool[batch, 1]`.
+/// Whether the class `[batch, 1]` of each row of scores `[batch, classes]` is among the `k` highest: `bool[batch, 1]`.
 fn hits(logits: AnyTensor, targets: AnyTensor, k: usize) -> Result<AnyTensor, kiln_tensor::Error> {
     if k == 1 {
         let predicted = logits.argmax(1)?;
@@ -140,7 +142,7 @@ fn hits(logits: AnyTensor, targets: AnyTensor, k: usize) -> Result<AnyTensor, ki
     let classes = logits.shape().last().copied().unwrap_or(0);
     let score = logits.clone().gather(1, targets)?;
     let not_above = logits.compare(Comparison::Le, score)?.cast(DType::I32)?.reduce(Reduction::Sum, &[1])?;
-    // Fewer than k above: at least `classes - k + 1` not above.
+    // Fewer than k scores above the class: at least `classes - k + 1` not above it.
     let enough = (classes + 1).saturating_sub(k);
     not_above.scalar_compare(enough, Comparison::Le)
 }

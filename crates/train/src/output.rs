@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Int, Tensor};
 
-/// A model that can be trained on batches of a type.
+/// A model that can be trained on batches of type `Batch`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be trained on batches of `{Batch}`",
     label = "`TrainStep<{Batch}>` is missing",
@@ -14,12 +14,12 @@ pub trait TrainStep<Batch> {
     /// The backend of the model.
     type Backend: AutodiffBackend;
 
-    /// Computes the loss of a batch, and the tensors for metrics. The trainer computes gradients and runs the
+    /// Computes the loss of a batch and the tensors for metrics. The trainer computes the gradients and runs the
     /// optimizer.
     fn step(&self, batch: Batch) -> StepOutput<Self::Backend>;
 }
 
-/// A model, below automatic differentiation, that can be validated on batches of a type.
+/// A model, on a backend without automatic differentiation, that can be validated on batches of type `Batch`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be validated on batches of `{Batch}`",
     label = "`ValidStep<{Batch}>` is missing",
@@ -29,7 +29,7 @@ pub trait ValidStep<Batch> {
     /// The backend of the model.
     type Backend: Backend;
 
-    /// Computes the loss of a batch, and the tensors for metrics.
+    /// Computes the loss of a batch and the tensors for metrics.
     fn step(&self, batch: Batch) -> StepOutput<Self::Backend>;
 }
 
@@ -40,32 +40,32 @@ pub struct StepOutput<B: Backend> {
     observation: Observation,
 }
 
-/// The part of a step's output that metrics read. Its tensors are detached and have no static types.
+/// The part of a step's output that metrics read. Its tensors are detached and untyped.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// The loss, of shape `[1]`.
     pub loss: AnyTensor,
-    /// The number of items in the batch.
+    /// Number of items in the batch.
     pub num_items: usize,
     /// Tensors by name.
     pub tensors: BTreeMap<&'static str, AnyTensor>,
 }
 
-/// The name of class scores, `[batch, classes]`, in a [`StepOutput`].
+/// The name of logits, `[batch, classes]`, in a [`StepOutput`].
 pub const LOGITS: &str = "logits";
 
-/// The name of the targets in a [`StepOutput`]: for classes `[batch]`.
+/// The name of targets in a [`StepOutput`]; class indices are `[batch]`.
 pub const TARGETS: &str = "targets";
 
 impl<B: Backend> StepOutput<B> {
-    /// A loss, of shape `[1]`, over `num_items` items.
+    /// Returns the output with a loss of shape `[1]`, the mean over `num_items` items.
     pub fn new(loss: Tensor<B, 1>, num_items: usize) -> StepOutput<B> {
         let seen = below(loss.clone().into_any());
         StepOutput { loss, observation: Observation { loss: seen, num_items, tensors: BTreeMap::new() } }
     }
 
-    /// The loss of a classifier, its scores `[batch, classes]` and the target classes `[batch]`: the
-    /// inputs of [`Accuracy`](crate::Accuracy).
+    /// Returns the output of a classifier: loss `[1]`, logits `[batch, classes]` and target classes `[batch]`.
+    /// [`Accuracy`](crate::Accuracy) reads these.
     pub fn classification(
         loss: Tensor<B, 1>,
         logits: Tensor<B, 2>,
@@ -75,19 +75,19 @@ impl<B: Backend> StepOutput<B> {
         StepOutput::new(loss, num_items).with(LOGITS, logits.into_any()).with(TARGETS, targets.into_any())
     }
 
-    /// Adds a tensor for metrics. It is taken from below automatic differentiation.
+    /// Adds a tensor for metrics, detached from automatic differentiation.
     #[must_use]
     pub fn with(mut self, name: &'static str, tensor: AnyTensor) -> StepOutput<B> {
         self.observation.tensors.insert(name, below(tensor));
         self
     }
 
-    /// The loss.
+    /// Returns the loss.
     pub fn loss(&self) -> &Tensor<B, 1> {
         &self.loss
     }
 
-    /// The part of the output that metrics read.
+    /// Returns the part of the output that metrics read.
     pub fn observation(&self) -> &Observation {
         &self.observation
     }

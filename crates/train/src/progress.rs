@@ -1,25 +1,25 @@
-//! Progress of training: a bar on a terminal, lines elsewhere.
+//! Training progress: a progress bar on a terminal, lines elsewhere.
 
 #[cfg(feature = "progress")]
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// How often the numbers beside a bar change, at most.
+/// Minimum time between updates of a bar's scores.
 #[cfg(feature = "progress")]
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
-/// How often a line is printed, at most.
+/// Minimum time between printed lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows one pass over a loader on standard error.
+/// Shows the progress of one pass over a loader on standard error.
 pub(crate) struct Progress {
     display: Display,
-    /// `epoch 1/2`.
+    /// The title: `epoch 1/2`.
     title: String,
     started: Instant,
     shown: Instant,
     done: usize,
     total: usize,
-    /// Items that were done before this pass began.
+    /// Number of items that were done before this pass started.
     skipped: usize,
 }
 
@@ -31,14 +31,14 @@ enum Display {
 }
 
 impl Progress {
-    /// `skipped` of the `total` items are done already.
+    /// Starts a pass. `skipped` of the `total` items are already done.
     pub(crate) fn start(show: bool, title: String, skipped: usize, total: usize) -> Progress {
         let now = Instant::now();
         let display = if show { Display::open(&title, skipped, total) } else { Display::Silent };
         Progress { display, title, started: now, shown: now, done: skipped, total, skipped }
     }
 
-    /// Counts items.
+    /// Adds finished items.
     pub(crate) fn add(&mut self, items: usize) {
         self.done += items;
         match &self.display {
@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// Whether it is time to show numbers. Finding them may wait for the device, so they are asked for only then.
+    /// Whether scores should be shown now. Reading them may wait for the device, so the caller asks first.
     pub(crate) fn is_due(&self) -> bool {
         match &self.display {
             Display::Silent => false,
@@ -58,7 +58,7 @@ impl Progress {
         }
     }
 
-    /// Shows numbers: `loss 0.1234  accuracy 96.12 %`.
+    /// Shows scores: `loss 0.1234  accuracy 96.12 %`.
     pub(crate) fn show(&mut self, scores: &str) {
         self.shown = Instant::now();
         let text = format!("{scores}  {}", self.speed());
@@ -70,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// Ends with a line that stays.
+    /// Ends the pass and prints a final line.
     pub(crate) fn finish(self, scores: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
         let line = format!("{}  {scores}  {seconds:.1} s", self.title);
@@ -85,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// `5123 items/s  9 s left`, of this pass.
+    /// Formats speed and remaining time of this pass: `5123 items/s  9 s left`.
     fn speed(&self) -> String {
         speed(self.done - self.skipped, self.total.saturating_sub(self.done), self.started.elapsed())
     }
@@ -116,7 +116,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         match &self.display {
             Display::Silent | Display::Lines => {}
-            // After an error the bar would stay half-drawn; after its end it must not be drawn again.
+            // After an error an abandoned bar would stay half-drawn; a finished bar must not be drawn again.
             #[cfg(feature = "progress")]
             Display::Bar(bar) if !bar.is_finished() => bar.abandon(),
             #[cfg(feature = "progress")]

@@ -1,4 +1,4 @@
-//! Stopping before all epochs are done.
+//! Early stopping and interruption.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::{EpochReport, Scores};
 
-/// Stops training from another thread, a callback or a signal handler. Clones share the flag.
+/// A flag that stops training from another thread, a callback or a signal handler. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupter(Arc<AtomicBool>);
 
 impl Interrupter {
-    /// A flag that is not set.
+    /// Returns a flag that is not set.
     pub fn new() -> Interrupter {
         Interrupter::default()
     }
 
-    /// A flag that other code sets, such as a signal handler.
+    /// Wraps a flag that other code sets, such as a signal handler.
     pub fn from_flag(flag: Arc<AtomicBool>) -> Interrupter {
         Interrupter(flag)
     }
@@ -27,7 +27,7 @@ impl Interrupter {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a stop of training was requested.
+    /// Returns whether a stop was requested.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -38,13 +38,14 @@ impl Interrupter {
     }
 }
 
-/// The number that early stopping and the best checkpoint watch: of validation, or of training where there is none.
+/// The value that early stopping and the best checkpoint monitor: of validation, or of training without validation.
+/// Default: the loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Monitor {
     /// The loss; lower is better.
     #[default]
     Loss,
-    /// The metric of that name.
+    /// The metric of this name.
     Metric(String),
 }
 
@@ -58,7 +59,7 @@ impl Monitor {
     }
 }
 
-/// Early stopping: stops when the watched number has not improved for a number of epochs.
+/// Early stopping: stops training when the monitored value has not improved for a number of epochs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EarlyStopping {
     pub(crate) patience: u64,
@@ -66,12 +67,12 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Stops after this number of consecutive epochs without improvement (the patience); at least 1.
+    /// Returns early stopping with a patience: the number of consecutive epochs without improvement, at least 1.
     pub fn new(patience: u64) -> EarlyStopping {
         EarlyStopping { patience, min_delta: 0.0 }
     }
 
-    /// The least change that counts as an improvement. Default: 0.
+    /// Sets the minimum change that counts as an improvement: finite and at least 0. Default: 0.
     #[must_use]
     pub fn min_delta(mut self, min_delta: f64) -> EarlyStopping {
         self.min_delta = min_delta;
@@ -79,7 +80,7 @@ impl EarlyStopping {
     }
 }
 
-/// The best of the watched number so far.
+/// The best monitored value so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Best {
@@ -90,7 +91,7 @@ pub(crate) struct Best {
 }
 
 impl Best {
-    /// Records the number of an epoch. Returns whether it is the best so far; NaN never is.
+    /// Records the value of an epoch. Returns whether it is the best so far; NaN never is.
     pub(crate) fn update(&mut self, epoch: u64, value: f64, higher_is_better: bool, min_delta: f64) -> bool {
         let better = match self.value {
             None => !value.is_nan(),
@@ -98,7 +99,7 @@ impl Best {
             Some(best) => value < best - min_delta,
         };
         if better {
-            // JSON has no infinity: the state must come back from a checkpoint as it was.
+            // JSON has no infinity. Clamping preserves the state across a checkpoint.
             *self = Best { value: Some(value.clamp(f64::MIN, f64::MAX)), epoch: Some(epoch), waited: 0 };
         } else {
             self.waited += 1;

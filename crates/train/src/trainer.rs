@@ -14,12 +14,12 @@ use crate::history::{EpochReport, StepReport};
 use crate::metric::Metric;
 use crate::stopping::{Best, EarlyStopping, Interrupter, Monitor};
 
-/// Trains a model: steps over batches, validation, metrics, progress, checkpoints.
+/// Trains a model: runs steps over batches, validation, metrics, progress and checkpoints.
 ///
 /// Set options first, then call [`fit`](Trainer::fit). The trainer owns the model, so that it survives an error or an
 /// interruption; [`into_model`](Trainer::into_model) returns it. See the [crate](crate) for an example.
 ///
-/// Defaults: one epoch; progress is shown; the loss is read at every step; NaN stops.
+/// Defaults: one epoch, progress is shown, the loss is read at every step, and a NaN or infinite loss is an error.
 pub struct Trainer<M, O> {
     pub(crate) model: M,
     pub(crate) optimizer: O,
@@ -29,7 +29,7 @@ pub struct Trainer<M, O> {
     pub(crate) on_step: Vec<StepCallback>,
     pub(crate) on_epoch: Vec<EpochCallback<M>>,
     pub(crate) position: Position,
-    /// Those of the options while training runs.
+    /// The folders of the options, locked while training runs.
     pub(crate) folders: Folders,
 }
 
@@ -50,15 +50,15 @@ pub(crate) struct Options {
     pub(crate) interrupter: Interrupter,
 }
 
-/// How far training is. Kept in checkpoints.
+/// The position in training. Checkpoints contain it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Position {
-    /// Whole epochs that are done.
+    /// Number of complete epochs.
     pub(crate) epoch: u64,
-    /// Optimizer steps over all epochs.
+    /// Number of optimizer steps over all epochs.
     pub(crate) step: u64,
-    /// Batches of the present epoch.
+    /// Number of batches done in the current epoch.
     pub(crate) batch: usize,
     pub(crate) best: Best,
 }
@@ -70,8 +70,8 @@ const POSITION: &str = "trainer";
 const SCALER: &str = "loss_scaler";
 
 impl<M: Module, O: Optimizer> Trainer<M, O> {
-    /// A trainer of a model. The learning rate is a plain number or any [schedule](kiln_optim::lr_scheduler) over the
-    /// optimizer's steps.
+    /// Returns a trainer of a model. The learning rate is a constant `f64` or a [schedule](kiln_optim::lr_scheduler)
+    /// over the optimizer's steps.
     pub fn new(model: M, optimizer: O, learning_rate: impl LearningRate + 'static) -> Trainer<M, O> {
         Trainer {
             model,
@@ -86,112 +86,116 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         }
     }
 
-    /// How often to go over the training batches, in all: epochs before a checkpoint count. Default: 1.
+    /// Sets the number of epochs in total, including those before a checkpoint: at least 1. Default: 1.
     #[must_use]
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.options.epochs = epochs;
         self
     }
 
-    /// Whether to show progress on standard error: a bar on a terminal, a line now and then elsewhere. Default: yes.
+    /// Sets whether to show progress on standard error: a bar on a terminal, occasional lines elsewhere. Default: yes.
     #[must_use]
     pub fn progress(mut self, show: bool) -> Self {
         self.options.progress = show;
         self
     }
 
-    /// Adds a metric, for training and for validation.
+    /// Adds a metric for training and validation.
     #[must_use]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
         self.metrics.push(Box::new(metric));
         self
     }
 
-    /// Sets the interval, in steps, of reading the loss from the device. In between, training does not wait for the
-    /// device, and a NaN is noticed later; the history still holds the loss of every step. Default: 1.
+    /// Sets the interval, in steps, of reading the loss from the device: at least 1. Between reads, training does not
+    /// wait for the device, and a NaN is detected later. The history still contains the loss of every step. Default: 1.
     #[must_use]
     pub fn read_interval(mut self, steps: usize) -> Self {
         self.options.read_interval = steps;
         self
     }
 
-    /// Whether a loss of NaN or infinity ends training with an error. With a [read interval](Trainer::read_interval) of
-    /// 1 the model is then in its state before that step. Default: yes.
+    /// Sets whether a NaN or infinite loss ends training with an error. With a [read interval](Trainer::read_interval)
+    /// of 1 the model is then in its state before that step. Default: yes.
     #[must_use]
     pub fn stop_on_non_finite(mut self, stop: bool) -> Self {
         self.options.stop_on_non_finite = stop;
         self
     }
 
-    /// Scales the loss, for training in `f16`: see [`LossScaler`]. Steps with non-finite gradients do not change the
-    /// model. Each step then waits for the device. Checkpoints keep the scale. Default: the loss is not scaled.
+    /// Enables loss scaling, for training in `f16`; see [`LossScaler`]. A step with non-finite gradients does not
+    /// change the model. Each step waits for the device. Checkpoints contain the scale. Default: no loss scaling.
     #[must_use]
     pub fn loss_scaler(mut self, scaler: LossScaler) -> Self {
         self.options.scaler = Some(scaler);
         self
     }
 
-    /// The number that early stopping and the best checkpoint watch. Default: the loss.
+    /// Sets the value that early stopping and the best checkpoint monitor. Default: the loss.
     #[must_use]
     pub fn monitor(mut self, monitor: Monitor) -> Self {
         self.options.monitor = monitor;
         self
     }
 
-    /// Sets early stopping: stops when the watched number does not improve. Default: never.
+    /// Enables early stopping: training stops when the monitored value does not improve. Default: no early stopping.
     #[must_use]
     pub fn early_stopping(mut self, early_stopping: EarlyStopping) -> Self {
         self.options.early_stopping = Some(early_stopping);
         self
     }
 
-    /// Writes a checkpoint to this folder after each epoch whose watched number is the best so far. The rules of
-    /// [`keep_last`](Trainer::keep_last) hold for it too.
+    /// Writes a checkpoint to this folder after each epoch whose monitored value is the best so far. The conditions of
+    /// [`keep_last`](Trainer::keep_last) apply to this folder too.
     #[must_use]
     pub fn keep_best(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.best_folder = Some(folder.into());
         self
     }
 
-    /// Writes a checkpoint to this folder after each epoch, and when training is interrupted, for
-    /// [`resume`](Trainer::resume).
+    /// Writes a checkpoint to this folder after each epoch and on interruption, for [`resume`](Trainer::resume).
     ///
-    /// Before training starts, [`fit`](Trainer::fit) makes the folder's parents and locks the folder until it returns.
-    /// It is an error when the folder cannot be written, another training has it, it holds anything but a checkpoint,
-    /// or it is that of [`keep_best`](Trainer::keep_best), in it or around it.
+    /// Before training starts, [`fit`](Trainer::fit) creates the parent folders. It locks the folder until it returns.
+    /// It fails when the folder
+    ///
+    /// * cannot be written,
+    /// * is locked by another training,
+    /// * contains anything but a checkpoint, or
+    /// * is the same as the folder of [`keep_best`](Trainer::keep_best), inside it or around it.
     #[must_use]
     pub fn keep_last(mut self, folder: impl Into<PathBuf>) -> Self {
         self.options.last_folder = Some(folder.into());
         self
     }
 
-    /// Lets the flag stop training after any step. Training ends without an error, and `fit` can continue from there.
+    /// Sets a flag that stops training after any step. Training then ends without an error, and `fit` can continue from
+    /// there.
     #[must_use]
     pub fn interrupter(mut self, interrupter: Interrupter) -> Self {
         self.options.interrupter = interrupter;
         self
     }
 
-    /// Calls a function after each step.
+    /// Adds a callback that is called after each step.
     #[must_use]
     pub fn on_step(mut self, callback: impl FnMut(&StepReport) + 'static) -> Self {
         self.on_step.push(Box::new(callback));
         self
     }
 
-    /// Calls a function after each epoch, with the model.
+    /// Adds a callback that is called after each epoch with the report and the model.
     #[must_use]
     pub fn on_epoch(mut self, callback: impl FnMut(&EpochReport, &M) + 'static) -> Self {
         self.on_epoch.push(Box::new(callback));
         self
     }
 
-    /// Resumes from a checkpoint that a trainer wrote: parameters, optimizer, position, random numbers. The results
-    /// equal, bit for bit, those of an uninterrupted run.
+    /// Resumes from a checkpoint that a trainer wrote: parameters, optimizer, position and random state. The results
+    /// equal those of an uninterrupted run bit for bit.
     ///
     /// # Errors
-    /// When the checkpoint is damaged, is of another model or optimizer, or was not written by a trainer, or the trainer has no
-    /// [loss scaler](Trainer::loss_scaler) and that of the checkpoint had one.
+    /// When the checkpoint is damaged, belongs to another model or optimizer, or was not written by a trainer. When the
+    /// checkpoint contains the state of a [loss scaler](Trainer::loss_scaler) and the trainer has none.
     pub fn resume(mut self, checkpoint: &Checkpoint) -> Result<Self> {
         let state = checkpoint.state();
         let Some(position) = state.value::<Position>(POSITION)? else {
@@ -223,32 +227,32 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         }
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &M {
         &self.model
     }
 
-    /// The loss scaler, if there is one.
+    /// Returns the loss scaler, if any.
     pub fn scaler(&self) -> Option<&LossScaler> {
         self.options.scaler.as_ref()
     }
 
-    /// The optimizer.
+    /// Returns the optimizer.
     pub fn optimizer(&self) -> &O {
         &self.optimizer
     }
 
-    /// Takes the model out.
+    /// Returns the model and consumes the trainer.
     pub fn into_model(self) -> M {
         self.model
     }
 
-    /// Takes the model and the optimizer out.
+    /// Returns the model and the optimizer and consumes the trainer.
     pub fn into_parts(self) -> (M, O) {
         (self.model, self.optimizer)
     }
 
-    /// Writes the folder of the last checkpoint, if one is kept.
+    /// Writes the last checkpoint if it is enabled.
     pub(crate) fn save_last(&mut self) -> Result<()> {
         let Some(mut writer) = self.folders.last.take() else { return Ok(()) };
         let saved = self.save(&mut writer);
@@ -256,7 +260,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         saved
     }
 
-    /// Writes the folder of the best checkpoint, if one is kept.
+    /// Writes the best checkpoint if it is enabled.
     pub(crate) fn save_best(&mut self) -> Result<()> {
         let Some(mut writer) = self.folders.best.take() else { return Ok(()) };
         let saved = self.save(&mut writer);
@@ -274,13 +278,13 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         Ok(writer.save(&self.model, Some(&self.optimizer), &state)?)
     }
 
-    /// Locks the folders of the checkpoints that are kept.
+    /// Locks the enabled checkpoint folders.
     pub(crate) fn open_folders(&self) -> Result<Folders> {
         let Options { last_folder, best_folder, .. } = &self.options;
         Folders::open(last_folder.as_deref(), best_folder.as_deref())
     }
 
-    /// Finds options that make no sense before anything starts.
+    /// Rejects invalid options before training starts.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |option, value: String, requirement| {
             Err(TrainError::InvalidOption { option, value, requirement })

@@ -1,11 +1,11 @@
-//! From items to batches.
+//! Collating items into batches.
 
 use crate::DataError;
 
-/// Turns items into one batch, usually by copying them into tensors.
+/// Collates items into one batch, usually by copying them into tensors (`collate_fn` in PyTorch).
 ///
-/// Workers call it from several threads at once. A closure `Fn(Vec<I>) -> Result<Batch, DataError>` is a
-/// batcher; a struct is the better choice when it carries a device or a normalisation.
+/// Workers call it from several threads concurrently. A closure `Fn(Vec<I>) -> Result<Batch, DataError>` is a batcher.
+/// A struct is preferable if the batcher stores a device or a normalisation.
 ///
 /// ```
 /// use kiln_data::{Batcher, DataError};
@@ -22,12 +22,12 @@ use crate::DataError;
 /// # Ok::<(), DataError>(())
 /// ```
 pub trait Batcher<I, Batch>: Send + Sync {
-    /// Makes a batch of `items`. A loader never passes an empty list.
+    /// Builds a batch from `items`, which the loader never passes empty.
     ///
     /// # Errors
     ///
-    /// An error of the batcher about the items; [`DataError::batcher`] wraps errors of other types.
-    /// The loader hands the error to its caller in place of the batch.
+    /// An error of the batcher about the items. [`DataError::batcher`] wraps errors of other types. The loader returns
+    /// the error in place of the batch.
     fn batch(&self, items: Vec<I>) -> Result<Batch, DataError>;
 }
 

@@ -1,4 +1,4 @@
-//! Options of a loader.
+//! The builder of a data loader.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,16 +7,15 @@ use super::source::Pipeline;
 use super::{DataLoader, Options};
 use crate::{Batcher, DataError, Dataset};
 
-/// The greatest number of workers, each of which is a thread.
+/// Maximum number of worker threads.
 const MAX_WORKERS: usize = 1024;
 
-/// How far workers run ahead by default, in batches for each worker: one being made while one is ready.
+/// Default prefetch factor, in batches per worker: one in progress while one is ready.
 const PREFETCH_PER_WORKER: usize = 2;
 
-/// Collects the options of a [`DataLoader`].
+/// Builder of a [`DataLoader`].
 ///
-/// Defaults: batches of one item, in the dataset's order, the last one even if incomplete, made on the
-/// caller's thread.
+/// Defaults: batch size 1, the dataset's order, an incomplete last batch is kept, no worker threads.
 #[derive(Clone, Debug)]
 pub struct DataLoaderBuilder<B> {
     batcher: B,
@@ -28,53 +27,52 @@ pub struct DataLoaderBuilder<B> {
 }
 
 impl<B> DataLoaderBuilder<B> {
-    /// A loader whose batches are made by `batcher`.
+    /// Returns a builder with a batcher and default options.
     pub fn new(batcher: B) -> Self {
         Self { batcher, batch_size: 1, shuffle: None, drop_last: false, num_workers: 0, prefetch: None }
     }
 
-    /// Items in a batch. Default: 1.
+    /// Sets the number of items in a batch: at least 1. Default: 1.
     pub fn batch_size(mut self, batch_size: usize) -> Self {
         self.batch_size = batch_size;
         self
     }
 
-    /// Puts the items of each epoch in a random order, fixed by `seed` and the epoch's number. Default: the
-    /// dataset's order.
+    /// Shuffles each epoch. The order depends on `seed` and the epoch. Default: no shuffling.
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.shuffle = Some(seed);
         self
     }
 
-    /// Whether to leave out the last batch if it is not full. Default: no.
+    /// Sets whether to drop an incomplete last batch. Default: no.
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.drop_last = drop_last;
         self
     }
 
-    /// Threads that make batches ahead of time. With 0, the default, `next` makes each batch on the caller's
-    /// thread. The batches are the same either way.
+    /// Sets the number of worker threads that prefetch batches: at most 1024. With 0, `next` builds each batch on the
+    /// caller's thread. The batches do not depend on this number. Default: 0.
     pub fn num_workers(mut self, num_workers: usize) -> Self {
         self.num_workers = num_workers;
         self
     }
 
-    /// The greatest number of batches that workers prefetch, including unfinished ones: a bound on memory. Default: two
-    /// for each worker. With fewer than `num_workers`, some workers always wait; without workers nothing runs ahead,
-    /// whatever the bound.
+    /// Sets the maximum number of prefetched batches, including batches in progress, which bounds memory. If it is less
+    /// than `num_workers`, some workers are idle. Without workers it has no effect. Default: two per worker.
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = Some(prefetch);
         self
     }
 
-    /// A loader over `dataset`. `I` is the dataset's item type.
+    /// Builds the loader of `dataset`. `I` is the dataset's item type.
     ///
     /// # Errors
     ///
     /// - [`DataError::ZeroBatchSize`] if the batch size is 0;
     /// - [`DataError::EmptyDataset`] if the dataset has no items;
-    /// - [`DataError::InvalidArgument`] if an incomplete last batch is dropped and the dataset fills no batch,
-    ///   if there are workers and they may prefetch nothing, or if there are more than 1024.
+    /// - [`DataError::InvalidArgument`] if `drop_last` is set and the dataset does not fill one batch;
+    /// - [`DataError::InvalidArgument`] if there are workers and `prefetch` is 0;
+    /// - [`DataError::InvalidArgument`] if there are more than 1024 workers.
     pub fn build<I, Batch, D>(self, dataset: D) -> Result<DataLoader<Batch>, DataError>
     where
         I: 'static,

@@ -1,4 +1,4 @@
-//! Which items make up a batch, and how a batch is made of them.
+//! The order of items in an epoch, and building batches from them.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -9,9 +9,9 @@ use super::Options;
 use crate::random::{Purpose, permutation};
 use crate::{Batcher, DataError, Dataset};
 
-/// A dataset and a batcher with erased item type.
+/// A dataset and a batcher, without the item type.
 pub(super) trait Source<Batch>: Send + Sync {
-    /// The batch of the items at `indices`, or `None` once `stopped` returns true.
+    /// Builds the batch of the items at `indices`. Returns `None` once `stopped` returns true.
     fn batch(
         &self,
         indices: &mut dyn Iterator<Item = usize>,
@@ -73,14 +73,14 @@ impl Plan {
         self.num_items.div_ceil(self.batch_size)
     }
 
-    /// Places in the order that batch number `batch` takes.
+    /// The positions in the order that batch `batch` covers.
     fn places(&self, batch: usize) -> Range<usize> {
         let start = batch * self.batch_size;
         start..self.num_items.min(start.saturating_add(self.batch_size))
     }
 }
 
-/// Makes batch number `batch` of the plan; a panic on the way becomes an error.
+/// Builds batch `batch` of the plan. A panic becomes an error.
 pub(super) fn make<Batch>(
     source: &dyn Source<Batch>,
     plan: &Plan,
@@ -88,8 +88,8 @@ pub(super) fn make<Batch>(
     stopped: &dyn Fn() -> bool,
 ) -> Option<Result<Batch, DataError>> {
     let places = plan.places(batch);
-    // The dataset and the batcher may be left in the state that the panic found them in, as they would be by
-    // any panic behind a shared reference; whatever guards that state (a poisoned lock, say) still does.
+    // After a panic, the dataset and the batcher keep the state in which the panic left them, as with any panic behind
+    // a shared reference. Guards of that state, such as poisoned locks, still apply.
     let attempt = catch_unwind(AssertUnwindSafe(|| match &plan.order {
         Some(order) => source.batch(&mut order[places].iter().copied(), stopped),
         None => source.batch(&mut { places }, stopped),
@@ -105,7 +105,7 @@ fn describe(payload: Box<dyn Any + Send>) -> String {
         .map(|message| (*message).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned());
     if message.is_none() {
-        // A payload of an unknown type may panic again when dropped, which would end a worker for good.
+        // A payload of unknown type may panic again when dropped, which would end the worker.
         std::mem::forget(payload);
     }
     message.unwrap_or_else(|| "no message".to_owned())

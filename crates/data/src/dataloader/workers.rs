@@ -1,4 +1,4 @@
-//! Threads that make batches ahead of the consumer.
+//! Worker threads that prefetch batches.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use super::Options;
 use super::source::{Plan, Source, make};
 use crate::DataError;
 
-/// Running workers. Dropping them stops and joins every thread.
+/// Running worker threads. Dropping them stops and joins every thread.
 pub(super) struct Workers<Batch> {
     window: Arc<Window<Batch>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl<Batch: Send + 'static> Workers<Batch> {
-    /// Starts making the batches of `plan` from number `first` on.
+    /// Starts building the batches of `plan`, beginning with batch `first`.
     pub(super) fn start(
         source: &Arc<dyn Source<Batch>>,
         plan: Plan,
@@ -25,7 +25,7 @@ impl<Batch: Send + 'static> Workers<Batch> {
     ) -> Result<Self, DataError> {
         let window = Arc::new(Window::new(first, plan.num_batches(), options.prefetch));
         let plan = Arc::new(plan);
-        // More workers than batches would have nothing to do.
+        // No more workers than batches.
         let count = options.num_workers.min(options.prefetch).min(plan.num_batches() - first);
         let mut workers = Self { window, threads: Vec::with_capacity(count) };
         for worker in 0..count {
@@ -40,7 +40,7 @@ impl<Batch: Send + 'static> Workers<Batch> {
         Ok(workers)
     }
 
-    /// Waits for the next batch in order. Must not be called after the last one.
+    /// Waits for the next batch in order. Must not be called after the last batch.
     pub(super) fn take(&mut self) -> Result<Batch, DataError> {
         self.window.take()
     }
@@ -50,21 +50,21 @@ impl<Batch> Drop for Workers<Batch> {
     fn drop(&mut self) {
         self.window.stop();
         for thread in self.threads.drain(..) {
-            // A worker can only have panicked while dropping an unneeded batch.
+            // A worker can panic only while it drops a batch that is not needed.
             let _ = thread.join();
         }
     }
 }
 
-/// The batches between workers and consumer.
+/// A bounded window of batches between workers and consumer.
 ///
-/// Batch `n` may be claimed once fewer than `limit` batches are between it and the consumer, which bounds the number of
-/// batches in memory. Claims are made in order, so the batch that the consumer waits for is always claimed or next.
+/// Batch `n` may be claimed when fewer than `limit` claimed batches before it are not yet taken, which bounds memory.
+/// Claims are made in order, so the batch that the consumer waits for is always claimed or next.
 struct Window<Batch> {
     state: Mutex<State<Batch>>,
-    /// The batch the consumer waits for may have arrived.
+    /// Signals that the batch the consumer waits for may be ready.
     arrived: Condvar,
-    /// A batch may have become free to claim.
+    /// Signals that a batch may have become free to claim.
     moved: Condvar,
     /// Read between items without the lock, so that a slow batch is abandoned early.
     stopped: AtomicBool,
@@ -90,7 +90,7 @@ impl<Batch> Window<Batch> {
         }
     }
 
-    /// The loop of a worker thread. It ends when no batch is left to claim, or the loader stops.
+    /// The loop of a worker thread. It ends when all batches are claimed or the loader stops.
     fn work(&self, source: &dyn Source<Batch>, plan: &Plan) {
         while let Some(batch) = self.claim() {
             match make(source, plan, batch, &|| self.is_stopped()) {
@@ -139,7 +139,7 @@ impl<Batch> Window<Batch> {
     }
 
     fn stop(&self) {
-        // Set under the lock: a worker between its check and its wait would miss the notification otherwise.
+        // Set under the lock. Otherwise a worker between its check and its wait would miss the notification.
         let state = self.lock();
         self.stopped.store(true, Ordering::Relaxed);
         drop(state);

@@ -1,25 +1,25 @@
-//! Several datasets as one.
+//! Concatenation of datasets.
 
 use super::Dataset;
 use crate::DataError;
 
-/// Datasets one after another. Datasets of different types fit together as `Box<dyn Dataset<I>>`.
+/// Concatenates datasets. To concatenate datasets of different types, use `Box<dyn Dataset<I>>`.
 #[derive(Clone, Debug)]
 pub struct ConcatDataset<D> {
     datasets: Vec<D>,
-    /// The end of each dataset, as an index of the concatenation.
+    /// The end index of each dataset in the concatenation.
     ends: Vec<usize>,
 }
 
-/// [`ConcatDataset`] under Burn's name.
+/// [`ConcatDataset`] under the name that Burn uses.
 pub type ComposedDataset<D> = ConcatDataset<D>;
 
 impl<D> ConcatDataset<D> {
-    /// All items of the first dataset, then all of the second, and so on.
+    /// Concatenates the datasets in their order.
     ///
     /// # Errors
     ///
-    /// [`DataError::InvalidArgument`] if there are more items than `usize` can count.
+    /// [`DataError::InvalidArgument`] if the number of items overflows `usize`.
     pub fn new<I>(datasets: Vec<D>) -> Result<Self, DataError>
     where
         D: Dataset<I>,

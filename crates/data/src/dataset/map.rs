@@ -1,4 +1,4 @@
-//! A function of every item.
+//! Mapping a function over a dataset.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use super::Dataset;
 
 /// A function of one item. A closure `Fn(I) -> O` is a mapper.
 pub trait Mapper<I, O>: Send + Sync {
-    /// The new item.
+    /// Returns the mapped item.
     fn map(&self, item: I) -> O;
 }
 
@@ -17,7 +17,7 @@ impl<I, O, F: Fn(I) -> O + Send + Sync> Mapper<I, O> for F {
     }
 }
 
-/// Another dataset's items of type `I`, each passed through a [`Mapper`] when it is read.
+/// Maps the items of another dataset by a [`Mapper`] when they are read. `I` is the item type of the inner dataset.
 ///
 /// ```
 /// use kiln_data::{Dataset, InMemoryDataset, MapDataset};
@@ -32,11 +32,11 @@ pub struct MapDataset<D, M, I> {
     item: PhantomData<fn(I)>,
 }
 
-/// [`MapDataset`] under Burn's name.
+/// [`MapDataset`] under the name that Burn uses.
 pub type MapperDataset<D, M, I> = MapDataset<D, M, I>;
 
 impl<D: Dataset<I>, M, I> MapDataset<D, M, I> {
-    /// The items of `dataset` passed through `mapper`.
+    /// Returns the dataset with `mapper` applied to each item.
     pub fn new(dataset: D, mapper: M) -> Self {
         Self { dataset, mapper, item: PhantomData }
     }

@@ -1,4 +1,4 @@
-//! A consecutive part of a dataset, cut to the dataset's length.
+//! A consecutive part of a dataset, clamped to the dataset's length.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,9 +6,10 @@ use std::ops::Range;
 
 use super::Dataset;
 
-/// The items of another dataset from one index to before another.
+/// The items of another dataset in an index range.
 ///
-/// A range that reaches past the dataset is cut; [`SubsetDataset::range`](super::SubsetDataset::range) refuses it.
+/// A range past the end of the dataset is clamped; [`SubsetDataset::range`](super::SubsetDataset::range) returns an
+/// error instead.
 ///
 /// ```
 /// use kiln_data::dataset::transform::PartialDataset;
@@ -25,17 +26,17 @@ pub struct PartialDataset<D, I> {
 }
 
 impl<D: Dataset<I>, I> PartialDataset<D, I> {
-    /// The items from index `start` to before `end`.
+    /// Returns the items `start..end`, clamped to the dataset's length.
     pub fn new(dataset: D, start: usize, end: usize) -> Self {
         let end = end.min(dataset.len());
         Self { dataset, range: start.min(end)..end, item: PhantomData }
     }
 
-    /// Splits a dataset into `num` consecutive parts of equal size; the last part also has the remaining items.
+    /// Splits a dataset into `num` consecutive parts of equal size. The last part also contains the remainder.
     ///
     /// # Panics
     ///
-    /// With 0 parts.
+    /// When `num` is 0.
     #[track_caller]
     pub fn split(dataset: D, num: usize) -> Vec<PartialDataset<std::sync::Arc<D>, I>> {
         assert!(num > 0, "[split] a dataset cannot be split into 0 parts");

@@ -1,11 +1,10 @@
-//! Random draws from a dataset.
+//! Random sampling from a dataset.
 
 use super::Dataset;
 use crate::DataError;
 use crate::random::{Purpose, Random, permutation};
 
-/// How a [`SamplerDataset`] draws: without replacement, every item equally likely, and as many draws as items,
-/// by default.
+/// Options of a [`SamplerDataset`]. Default: without replacement, uniform weights, as many draws as items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     seed: u64,
@@ -15,35 +14,34 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Draws fixed by `seed`.
+    /// Returns the default options with a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, replacement: false, size: None, weights: None }
     }
 
-    /// Whether an item may be drawn more than once. Default: no.
+    /// Sets whether to sample with replacement. Default: no.
     pub fn replacement(mut self, replacement: bool) -> Self {
         self.replacement = replacement;
         self
     }
 
-    /// The number of draws. Default: the number of items in the dataset.
+    /// Sets the number of draws. Default: the number of items in the dataset.
     pub fn size(mut self, size: usize) -> Self {
         self.size = Some(size);
         self
     }
 
-    /// One weight for each item: an item is drawn with probability proportional to its weight, and never if
-    /// that is 0. Weights need not add up to 1. Default: all equal.
+    /// Sets the weight of each item: the probability of a draw is proportional to it, and items of weight 0 are never
+    /// drawn. Weights need not sum to 1. Default: uniform.
     pub fn weights(mut self, weights: Vec<f64>) -> Self {
         self.weights = Some(weights);
         self
     }
 }
 
-/// Items drawn at random from another dataset.
+/// A random sample of another dataset.
 ///
-/// The draws are made once, so the dataset stays the same from epoch to epoch; take another seed for other
-/// draws.
+/// Items are drawn once, so the sample is the same in each epoch. For another sample, use another seed.
 ///
 /// ```
 /// use kiln_data::{Dataset, InMemoryDataset, SamplerDataset, Sampling};
@@ -61,12 +59,13 @@ pub struct SamplerDataset<D> {
 }
 
 impl<D> SamplerDataset<D> {
-    /// Draws from `dataset` by the options in `sampling`.
+    /// Draws a sample of `dataset`.
     ///
     /// # Errors
     ///
-    /// [`DataError::InvalidArgument`] if `sampling` requests more items than can be drawn, if the number of weights
-    /// is not the number of items, or if a weight is negative or not finite.
+    /// [`DataError::InvalidArgument`] if more items are requested than can be drawn, or the number of weights differs
+    /// from the number of items. The same error if a weight is negative, or a weight or the sum of the weights is not
+    /// finite.
     pub fn new<I>(dataset: D, sampling: Sampling) -> Result<Self, DataError>
     where
         D: Dataset<I>,
@@ -135,7 +134,7 @@ fn check_weights(weights: &[f64], len: usize) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Inversion of the cumulative distribution.
+/// Samples by inverting the cumulative distribution.
 fn weighted_with_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usize> {
     let mut sum = 0.0;
     let (indices, ends): (Vec<usize>, Vec<f64>) = weights
@@ -150,16 +149,16 @@ fn weighted_with_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usi
     let mut random = Random::new(seed, Purpose::Sample);
     let pick = |_| {
         let point = random.unit() * sum;
-        // The product may round up to the sum itself, past every end.
+        // The product may be rounded up to the sum, past the last end.
         indices[ends.partition_point(|end| *end <= point).min(indices.len() - 1)]
     };
     (0..size).map(pick).collect()
 }
 
-/// The items with the largest keys `ln(u) / weight`, `u` uniform.
+/// The items with the largest keys `ln(u) / weight`, with uniform `u`.
 ///
-/// Source: P. S. Efraimidis, P. G. Spirakis, "Weighted random sampling with a reservoir", Information
-/// Processing Letters 97(5), 2006; the logarithm of their key, which cannot underflow.
+/// Source: P. S. Efraimidis, P. G. Spirakis, "Weighted random sampling with a reservoir", Information Processing
+/// Letters 97(5), 2006. The logarithm of their key is used because it cannot underflow.
 fn weighted_without_replacement(weights: &[f64], size: usize, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed, Purpose::Sample);
     let mut keyed: Vec<(f64, usize)> = weights

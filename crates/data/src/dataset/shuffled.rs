@@ -1,12 +1,12 @@
-//! A dataset in a random order.
+//! A dataset in random order.
 
 use super::Dataset;
 use crate::random::{Purpose, permutation};
 
-/// Another dataset's items in a random order, fixed by a seed.
+/// Another dataset in a random order that a seed determines.
 ///
-/// Loaders shuffle by themselves, with a new order every epoch
-/// ([`DataLoaderBuilder::shuffle`](crate::DataLoaderBuilder::shuffle)); this one is for splits and samples.
+/// Loaders shuffle each epoch on their own ([`DataLoaderBuilder::shuffle`](crate::DataLoaderBuilder::shuffle)). This
+/// dataset is for splits and samples.
 #[derive(Clone, Debug)]
 pub struct ShuffledDataset<D> {
     dataset: D,
@@ -14,7 +14,7 @@ pub struct ShuffledDataset<D> {
 }
 
 impl<D> ShuffledDataset<D> {
-    /// The items of `dataset` in an order that depends on `seed` and the length alone.
+    /// Shuffles `dataset`. The order depends only on `seed` and the length.
     pub fn new<I>(dataset: D, seed: u64) -> Self
     where
         D: Dataset<I>,

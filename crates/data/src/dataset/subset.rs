@@ -1,4 +1,4 @@
-//! Parts of a dataset.
+//! Subsets and splits of a dataset.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Dataset, ShuffledDataset};
 use crate::DataError;
 
-/// Some items of another dataset: a range of them, or any list of indices.
+/// A subset of another dataset: a range or a list of indices.
 #[derive(Clone, Debug)]
 pub struct SubsetDataset<D> {
     dataset: D,
@@ -20,11 +20,11 @@ enum Selection {
 }
 
 impl<D> SubsetDataset<D> {
-    /// The items at `indices`, in that order; an index may occur more than once.
+    /// Returns the items at `indices`, in that order. An index may occur more than once.
     ///
     /// # Errors
     ///
-    /// [`DataError::InvalidArgument`] if an index is not below the dataset's length.
+    /// [`DataError::InvalidArgument`] if an index is out of range.
     pub fn new<I>(dataset: D, indices: Vec<usize>) -> Result<Self, DataError>
     where
         D: Dataset<I>,
@@ -36,11 +36,11 @@ impl<D> SubsetDataset<D> {
         }
     }
 
-    /// The items from `range.start` to before `range.end`.
+    /// Returns the items in `range`.
     ///
     /// # Errors
     ///
-    /// [`DataError::InvalidArgument`] if the range ends after the dataset or before its own start.
+    /// [`DataError::InvalidArgument`] if the range ends after the dataset or before its start.
     pub fn range<I>(dataset: D, range: Range<usize>) -> Result<Self, DataError>
     where
         D: Dataset<I>,
@@ -70,8 +70,8 @@ impl<I, D: Dataset<I>> Dataset<I> for SubsetDataset<D> {
     }
 }
 
-/// Splits a dataset at random into parts whose sizes are proportional to `ratios`. Every item is in exactly one part; the
-/// same seed gives the same parts. [`split_consecutive`] keeps the order of the items.
+/// Splits a dataset at random into parts with sizes proportional to `ratios`. Every item is in exactly one part, and
+/// the same seed returns the same parts. [`split_consecutive`] keeps the order of the items.
 ///
 /// ```
 /// use kiln_data::{Dataset, InMemoryDataset, split};
@@ -83,8 +83,7 @@ impl<I, D: Dataset<I>> Dataset<I> for SubsetDataset<D> {
 ///
 /// # Errors
 ///
-/// [`DataError::InvalidArgument`] if a ratio is negative or not finite, or if they do not add up to 1 (within
-/// 1e-6).
+/// [`DataError::InvalidArgument`] if a ratio is negative or not finite, or the ratios do not sum to 1 (within 1e-6).
 pub fn split<I, D: Dataset<I>, const N: usize>(
     dataset: D,
     ratios: [f64; N],
@@ -93,9 +92,9 @@ pub fn split<I, D: Dataset<I>, const N: usize>(
     split_consecutive(ShuffledDataset::new(dataset, seed), ratios)
 }
 
-/// Splits a dataset into consecutive parts whose sizes are proportional to `ratios`: the first part has the first items.
-/// Every item is in exactly one part. For items in no particular order, or in that of time; [`split`] is for items that
-/// are sorted, by class for instance.
+/// Splits a dataset into consecutive parts with sizes proportional to `ratios`; the first part has the first items.
+/// Every item is in exactly one part. Use it for time series or items in random order, and [`split`] for sorted items,
+/// for instance by class.
 ///
 /// ```
 /// use kiln_data::{Dataset, InMemoryDataset, split_consecutive};
@@ -107,8 +106,7 @@ pub fn split<I, D: Dataset<I>, const N: usize>(
 ///
 /// # Errors
 ///
-/// [`DataError::InvalidArgument`] if a ratio is negative or not finite, or if they do not add up to 1 (within
-/// 1e-6).
+/// [`DataError::InvalidArgument`] if a ratio is negative or not finite, or the ratios do not sum to 1 (within 1e-6).
 pub fn split_consecutive<I, D: Dataset<I>, const N: usize>(
     dataset: D,
     ratios: [f64; N],
@@ -127,7 +125,7 @@ pub fn split_consecutive<I, D: Dataset<I>, const N: usize>(
     Ok(ratios.map(|ratio| {
         part += 1;
         sum += ratio;
-        // Rounding errors in the sum must not lose the last item.
+        // Rounding errors in the sum must not drop the last item.
         let end = if part == N { len } else { ((sum * len as f64).round() as usize).clamp(start, len) };
         let range = start..end;
         start = end;

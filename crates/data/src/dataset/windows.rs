@@ -1,9 +1,9 @@
-//! Overlapping windows.
+//! Sliding windows over a dataset.
 
 use super::Dataset;
 use crate::DataError;
 
-/// Every run of `size` consecutive items, as a `Vec`: item `i` holds the inner items `i` to `i + size - 1`.
+/// Sliding windows of `size` consecutive items, as `Vec`s: item `i` contains the inner items `i..i + size`.
 ///
 /// ```
 /// use kiln_data::{Dataset, InMemoryDataset, WindowsDataset};
@@ -19,7 +19,7 @@ pub struct WindowsDataset<D> {
 }
 
 impl<D> WindowsDataset<D> {
-    /// The windows of `size` items. A dataset shorter than that has none.
+    /// Returns the windows of `size` items. A dataset with fewer items has no windows.
     ///
     /// # Errors
     ///

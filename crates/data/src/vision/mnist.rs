@@ -15,22 +15,22 @@ use crate::{DataError, Dataset};
 const SIDE: usize = 28;
 const PIXELS: usize = SIDE * SIDE;
 const CLASSES: u8 = 10;
-/// Five times the training split: room for variants in the same format, and a bound on memory.
+/// Limit on the number of items: five times the training split, for variants in the same format.
 const MAX_ITEMS: u64 = 300_000;
 /// Bytes before the first label: magic number and one size.
 const LABELS_HEADER: u64 = 8;
 
-/// One digit.
+/// One image of a digit and its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MnistItem {
-    /// Rows of pixels, `[height, width]`, from 0 (background) to 255 (ink), as stored in the file.
+    /// Pixels, `[height, width]`, from 0 (background) to 255 (ink), as stored in the file.
     /// [`as_flattened`](slice::as_flattened) returns all 784 in one slice.
     pub image: [[u8; SIDE]; SIDE],
     /// The digit, 0 to 9.
     pub label: u8,
 }
 
-/// The two parts of MNIST.
+/// The two splits of MNIST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MnistSplit {
     /// 60,000 images.
@@ -64,19 +64,19 @@ impl fmt::Display for MnistSplit {
     }
 }
 
-/// MNIST, or a data set in the same files and format such as Fashion-MNIST, held in memory.
+/// MNIST in memory, or a data set with the same file names and format such as Fashion-MNIST.
 ///
-/// [`train`](Self::train) and [`test`](Self::test) look for the files, gzipped or plain, in this order:
+/// [`train`](Self::train) and [`test`](Self::test) search for the files, gzipped or plain, in this order:
 ///
 /// 1. `$KILN_DATA_DIR/mnist`, then `$KILN_DATA_DIR`, if that variable is set;
 /// 2. the platform's cache folder: `$XDG_CACHE_HOME/kiln/mnist` or `~/.cache/kiln/mnist`, on macOS
 ///    `~/Library/Caches/kiln/mnist`, on Windows `%LOCALAPPDATA%\kiln\mnist`;
 /// 3. the checkout that this crate was built in;
-/// 4. with the crate feature `download`, the web: the files are checked against SHA-256 digests and stored in
-///    `$KILN_DATA_DIR/mnist` if the variable is set, in the cache folder otherwise.
+/// 4. with the crate feature `download`, the web. The files are verified by SHA-256 digests and stored in
+///    `$KILN_DATA_DIR/mnist` if the variable is set, and in the cache folder otherwise.
 ///
-/// The first folder that holds either file of the split is used. If its files are damaged or incomplete, that is
-/// an error; no other folder is tried.
+/// The first folder that contains either file of the split is used. If its files are damaged or incomplete, an error is
+/// returned; no other folder is tried.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MnistDataset {
     images: Vec<[[u8; SIDE]; SIDE]>,
@@ -84,39 +84,38 @@ pub struct MnistDataset {
 }
 
 impl MnistDataset {
-    /// Mean of all training pixels of MNIST, scaled to 0..=1.
+    /// Mean of all training pixels of MNIST, scaled to `[0, 1]`.
     pub const MEAN: f32 = 0.130_66;
-    /// Standard deviation of all training pixels of MNIST, scaled to 0..=1.
+    /// Standard deviation of all training pixels of MNIST, scaled to `[0, 1]`.
     pub const STD: f32 = 0.308_11;
 
-    /// The 60,000 training images.
+    /// Loads the 60,000 training images.
     ///
     /// # Errors
     ///
-    /// [`DataError::NotFound`] if there are no such files, [`DataError::Download`] if they could not be
-    /// fetched, [`DataError::InvalidArgument`] if `KILN_DATA_DIR` names no folder, or as
+    /// [`DataError::NotFound`] if there are no such files, [`DataError::Download`] if the download failed,
+    /// [`DataError::InvalidArgument`] if `KILN_DATA_DIR` is not a folder, and the errors of
     /// [`from_directory`](Self::from_directory).
     pub fn train() -> Result<Self, DataError> {
         Self::find(MnistSplit::Train, &Places::from_environment(|name| env::var_os(name))?)
     }
 
-    /// The 10,000 test images.
+    /// Loads the 10,000 test images.
     ///
     /// # Errors
     ///
-    /// As [`train`](Self::train).
+    /// See [`train`](Self::train).
     pub fn test() -> Result<Self, DataError> {
         Self::find(MnistSplit::Test, &Places::from_environment(|name| env::var_os(name))?)
     }
 
-    /// Reads one split from the folder that holds its two files, named as in the original, with or without
-    /// `.gz`.
+    /// Reads one split from the folder that contains its two files, with the original names, with or without `.gz`.
     ///
     /// # Errors
     ///
-    /// [`DataError::NotFound`] if a file is missing, [`DataError::Truncated`], [`DataError::TrailingData`] or
-    /// [`DataError::Malformed`] if one is damaged, [`DataError::Io`] if one cannot be read. The error names the
-    /// file and the byte.
+    /// [`DataError::NotFound`] if a file is missing; [`DataError::Truncated`], [`DataError::TrailingData`] or
+    /// [`DataError::Malformed`] if one is damaged; [`DataError::Io`] if one cannot be read. The error names the file
+    /// and the byte.
     pub fn from_directory(directory: impl AsRef<Path>, split: MnistSplit) -> Result<Self, DataError> {
         let directory = directory.as_ref();
         let images_path = locate::file_in(directory, split.images_file())?;
@@ -135,12 +134,12 @@ impl MnistDataset {
         Ok(Self { images, labels })
     }
 
-    /// All images, each `[height, width]`.
+    /// Returns all images, each `[height, width]`.
     pub fn images(&self) -> &[[[u8; SIDE]; SIDE]] {
         &self.images
     }
 
-    /// All labels, in the order of the images.
+    /// Returns all labels, in the order of the images.
     pub fn labels(&self) -> &[u8] {
         &self.labels
     }

@@ -1,7 +1,7 @@
 //! The functions of complex matrices for tensors whose rank and dtype are known at run time.
 //!
-//! Each is its namesake in [`complex`](mod@crate::complex), whose documentation holds here too, and returns a mistake of
-//! shape or dtype as an error. Messages show the type of the real parts.
+//! Each has the semantics of the function of the same name in [`complex`](mod@crate::complex), and returns an error for
+//! an invalid shape or dtype. Messages show the type of the real parts.
 
 use super::solve::{check_rows, is_vector};
 use crate::call::Call;
@@ -12,18 +12,18 @@ use crate::{QrMode, Side, Triangle};
 use kiln_ir::Result;
 use kiln_tensor::{AnyComplex, AnyTensor};
 
-/// A call with complex operands, of which the call itself knows the real parts.
+/// Checks complex operands and returns a call, which stores the types of the real parts.
 fn call(name: &'static str, operands: &[&AnyComplex]) -> Result<Call> {
     let re: Vec<&AnyTensor> = operands.iter().map(|operand| operand.re()).collect();
     Call::new(name, &re)
 }
 
-/// An operand, for expressions.
+/// Returns an operand as an expression.
 fn expression<'c>(call: &'c Call, x: &AnyComplex) -> Complex<'c> {
     Complex::new(call.var(x.re()), call.var(x.im()))
 }
 
-/// The result of an expression.
+/// Converts an expression to the result.
 fn done(call: &Call, x: Complex<'_>) -> Result<AnyComplex> {
     AnyComplex::new(call.done(x.re), call.done(x.im))
 }
@@ -31,8 +31,8 @@ fn done(call: &Call, x: Complex<'_>) -> Result<AnyComplex> {
 /// See [`complex::solve`](crate::complex::solve).
 ///
 /// # Errors
-/// When the matrices are not square, sizes differ, leading axes do not broadcast, or dtypes differ. A singular matrix is
-/// reported when the result is read.
+/// When the matrices are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ. A singular
+/// matrix is reported when the result is read.
 pub fn solve(a: AnyComplex, b: AnyComplex, side: Side) -> Result<AnyComplex> {
     let call = call("solve", &[&a, &b])?;
     let n = call.square(0)?;
@@ -41,7 +41,7 @@ pub fn solve(a: AnyComplex, b: AnyComplex, side: Side) -> Result<AnyComplex> {
     let (a, b) = (expression(&call, &a), expression(&call, &b));
     if is_vector {
         check_rows(&call, n, length)?;
-        // A row times the matrix is the transposed matrix times the column.
+        // A row vector times the matrix is the transposed matrix times the column vector.
         let a = if side == Side::Left { a } else { a.transpose() };
         let (a, column) = together(&call, &a, &b.each(as_column))?;
         let x = a.solve(&column)?;
@@ -51,14 +51,14 @@ pub fn solve(a: AnyComplex, b: AnyComplex, side: Side) -> Result<AnyComplex> {
     done(&call, x)
 }
 
-/// Both with the same leading axes, which broadcast.
+/// Broadcasts the batch dimensions of both.
 fn together<'c>(call: &'c Call, a: &Complex<'c>, b: &Complex<'c>) -> Result<(Complex<'c>, Complex<'c>)> {
     let (a_re, b_re) = call.together(&a.re, &b.re)?;
     let (a_im, b_im) = call.together(&a.im, &b.im)?;
     Ok((Complex::new(a_re, a_im), Complex::new(b_re, b_im)))
 }
 
-/// Solves `A X = B`, or `X A = B` through the transposes.
+/// Solves `A X = B`, or `X A = B` by transposing.
 fn on_side<'c>(
     call: &'c Call,
     a: Complex<'c>,
@@ -85,7 +85,7 @@ fn on_side<'c>(
 /// See [`complex::solve_triangular`](crate::complex::solve_triangular).
 ///
 /// # Errors
-/// When the matrices are not square, sizes differ, leading axes do not broadcast, or dtypes differ.
+/// When the matrices are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ.
 pub fn solve_triangular(
     a: AnyComplex,
     b: AnyComplex,
@@ -105,7 +105,7 @@ pub fn solve_triangular(
 /// See [`complex::inverse`](crate::complex::inverse).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float. A singular matrix is reported when the result is read.
+/// When the matrices are not square or the dtype is not a float. A singular matrix is reported when the result is read.
 pub fn inverse(a: AnyComplex) -> Result<AnyComplex> {
     let call = call("inverse", &[&a])?;
     call.square(0)?;
@@ -115,7 +115,7 @@ pub fn inverse(a: AnyComplex) -> Result<AnyComplex> {
 /// See [`complex::det`](crate::complex::det).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn det(a: AnyComplex) -> Result<AnyComplex> {
     let call = call("det", &[&a])?;
     call.square(0)?;
@@ -125,7 +125,7 @@ pub fn det(a: AnyComplex) -> Result<AnyComplex> {
 /// See [`complex::slogdet`](crate::complex::slogdet).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn slogdet(a: AnyComplex) -> Result<(AnyComplex, AnyTensor)> {
     let call = call("slogdet", &[&a])?;
     call.square(0)?;
@@ -136,8 +136,8 @@ pub fn slogdet(a: AnyComplex) -> Result<(AnyComplex, AnyTensor)> {
 /// See [`complex::cholesky`](crate::complex::cholesky).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float. A matrix that is not positive definite is reported when
-/// the result is read.
+/// When the matrices are not square or the dtype is not a float. A matrix that is not positive definite is reported
+/// when the result is read.
 pub fn cholesky(a: AnyComplex, triangle: Triangle) -> Result<AnyComplex> {
     let call = call("cholesky", &[&a])?;
     call.square(0)?;
@@ -145,7 +145,7 @@ pub fn cholesky(a: AnyComplex, triangle: Triangle) -> Result<AnyComplex> {
     done(&call, if triangle.is_upper() { factor.adjoint() } else { factor })
 }
 
-/// The Hermitian matrix whose lower triangle is to be read.
+/// The Hermitian matrix whose lower triangle is read.
 fn read_from<'e>(a: &Complex<'e>, triangle: Triangle) -> Complex<'e> {
     match triangle {
         Triangle::Lower => a.clone(),
@@ -156,7 +156,7 @@ fn read_from<'e>(a: &Complex<'e>, triangle: Triangle) -> Complex<'e> {
 /// See [`complex::qr`](crate::complex::qr).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float.
+/// When the tensor has fewer than two dimensions or its dtype is not a float.
 pub fn qr(a: AnyComplex, mode: QrMode) -> Result<(AnyComplex, AnyComplex)> {
     let call = call("qr", &[&a])?;
     call.matrix(0)?;
@@ -168,7 +168,7 @@ pub fn qr(a: AnyComplex, mode: QrMode) -> Result<(AnyComplex, AnyComplex)> {
 /// See [`complex::qr_r`](crate::complex::qr_r).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float.
+/// When the tensor has fewer than two dimensions or its dtype is not a float.
 pub fn qr_r(a: AnyComplex) -> Result<AnyComplex> {
     qr(a, QrMode::Reduced).map(|(_, r)| r)
 }
@@ -176,8 +176,8 @@ pub fn qr_r(a: AnyComplex) -> Result<AnyComplex> {
 /// See [`complex::svd`](crate::complex::svd).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float. A matrix with a NaN or an infinity is reported when
-/// a result is read.
+/// When the tensor has fewer than two dimensions or its dtype is not a float. A matrix with NaN or infinity is reported
+/// when a result is read.
 pub fn svd(a: AnyComplex, full: bool) -> Result<(AnyComplex, AnyTensor, AnyComplex)> {
     let call = call("svd", &[&a])?;
     call.matrix(0)?;
@@ -189,7 +189,7 @@ pub fn svd(a: AnyComplex, full: bool) -> Result<(AnyComplex, AnyTensor, AnyCompl
 /// See [`complex::svdvals`](crate::complex::svdvals).
 ///
 /// # Errors
-/// As [`svd`].
+/// See [`svd`].
 pub fn svdvals(a: AnyComplex) -> Result<AnyTensor> {
     let call = call("svdvals", &[&a])?;
     call.matrix(0)?;
@@ -200,8 +200,8 @@ pub fn svdvals(a: AnyComplex) -> Result<AnyTensor> {
 /// See [`complex::eigh`](crate::complex::eigh).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float. A matrix with a NaN or an infinity is reported when a result
-/// is read.
+/// When the matrices are not square or the dtype is not a float. A matrix with NaN or infinity is reported when a
+/// result is read.
 pub fn eigh(a: AnyComplex, triangle: Triangle) -> Result<(AnyTensor, AnyComplex)> {
     let call = call("eigh", &[&a])?;
     call.square(0)?;
@@ -212,7 +212,7 @@ pub fn eigh(a: AnyComplex, triangle: Triangle) -> Result<(AnyTensor, AnyComplex)
 /// See [`complex::eigvalsh`](crate::complex::eigvalsh).
 ///
 /// # Errors
-/// As [`eigh`].
+/// See [`eigh`].
 pub fn eigvalsh(a: AnyComplex, triangle: Triangle) -> Result<AnyTensor> {
     let call = call("eigvalsh", &[&a])?;
     call.square(0)?;
@@ -223,7 +223,7 @@ pub fn eigvalsh(a: AnyComplex, triangle: Triangle) -> Result<AnyTensor> {
 /// See [`complex::eig`](crate::complex::eig).
 ///
 /// # Errors
-/// As [`eigh`].
+/// See [`eigh`].
 pub fn eig(a: AnyComplex) -> Result<(AnyComplex, AnyComplex)> {
     let call = call("eig", &[&a])?;
     call.square(0)?;
@@ -234,11 +234,11 @@ pub fn eig(a: AnyComplex) -> Result<(AnyComplex, AnyComplex)> {
 /// See [`complex::eigvals`](crate::complex::eigvals).
 ///
 /// # Errors
-/// As [`eigh`].
+/// See [`eigh`].
 pub fn eigvals(a: AnyComplex) -> Result<AnyComplex> {
     let call = call("eigvals", &[&a])?;
     call.square(0)?;
-    // Without vectors they might come in another order, and the gradient, which needs the vectors, would be of others.
+    // Without vectors, values could be in another order than in the gradient, which needs the vectors.
     let parts = Complex::run(op::ComplexEig, &[&expression(&call, &a)])?;
     done(&call, Complex::at(&parts, 0))
 }

@@ -1,4 +1,4 @@
-//! Factors of matrices.
+//! Matrix decompositions.
 
 use crate::call::Call;
 use crate::op::{self, run, run_one};
@@ -9,8 +9,8 @@ use kiln_tensor::AnyTensor;
 /// See [`cholesky`](crate::cholesky).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float. A matrix that is not positive definite is reported when
-/// the result is read.
+/// When the matrices are not square or the dtype is not a float. A matrix that is not positive definite is reported
+/// when the result is read.
 pub fn cholesky(a: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
     let call = Call::new("cholesky", &[&a])?;
     call.square(0)?;
@@ -25,7 +25,7 @@ pub fn cholesky(a: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
 /// See [`qr`](crate::qr).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float.
+/// When the tensor has fewer than two dimensions or its dtype is not a float.
 pub fn qr(a: AnyTensor, mode: QrMode) -> Result<(AnyTensor, AnyTensor)> {
     let call = Call::new("qr", &[&a])?;
     call.matrix(0)?;
@@ -36,7 +36,7 @@ pub fn qr(a: AnyTensor, mode: QrMode) -> Result<(AnyTensor, AnyTensor)> {
 /// See [`qr_r`](crate::qr_r).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float.
+/// When the tensor has fewer than two dimensions or its dtype is not a float.
 pub fn qr_r(a: AnyTensor) -> Result<AnyTensor> {
     qr(a, QrMode::Reduced).map(|(_, r)| r)
 }
@@ -44,7 +44,7 @@ pub fn qr_r(a: AnyTensor) -> Result<AnyTensor> {
 /// See [`lu`](crate::lu).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float.
+/// When the tensor has fewer than two dimensions or its dtype is not a float.
 pub fn lu(a: AnyTensor) -> Result<(AnyTensor, AnyTensor, AnyTensor)> {
     let call = Call::new("lu", &[&a])?;
     let (rows, _) = call.matrix(0)?;
@@ -57,7 +57,7 @@ pub fn lu(a: AnyTensor) -> Result<(AnyTensor, AnyTensor, AnyTensor)> {
 /// See [`lu_factor`](crate::lu_factor).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float.
+/// When the tensor has fewer than two dimensions or its dtype is not a float.
 pub fn lu_factor(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
     let call = Call::new("lu_factor", &[&a])?;
     call.matrix(0)?;
@@ -69,7 +69,7 @@ pub fn lu_factor(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
 /// See [`ldl_factor`](crate::ldl_factor).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn ldl_factor(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
     let call = Call::new("ldl_factor", &[&a])?;
     call.square(0)?;
@@ -81,7 +81,7 @@ pub fn ldl_factor(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
 /// See [`ldl`](crate::ldl).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn ldl(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
     let call = Call::new("ldl", &[&a])?;
     call.square(0)?;
@@ -93,8 +93,8 @@ pub fn ldl(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
 /// See [`svd`](crate::svd).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float. A matrix with a NaN or an infinity is reported when
-/// a result is read.
+/// When the tensor has fewer than two dimensions or its dtype is not a float. A matrix with NaN or infinity is reported
+/// when a result is read.
 pub fn svd(a: AnyTensor, full: bool) -> Result<(AnyTensor, AnyTensor, AnyTensor)> {
     let call = Call::new("svd", &[&a])?;
     call.matrix(0)?;
@@ -105,7 +105,7 @@ pub fn svd(a: AnyTensor, full: bool) -> Result<(AnyTensor, AnyTensor, AnyTensor)
 /// See [`svdvals`](crate::svdvals).
 ///
 /// # Errors
-/// As [`svd`].
+/// See [`svd`].
 pub fn svdvals(a: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("svdvals", &[&a])?;
     call.matrix(0)?;

@@ -8,7 +8,7 @@ use kiln_tensor::AnyTensor;
 /// See [`det`](crate::det).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn det(a: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("det", &[&a])?;
     call.square(0)?;
@@ -19,7 +19,7 @@ pub fn det(a: AnyTensor) -> Result<AnyTensor> {
 /// See [`slogdet`](crate::slogdet).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn slogdet(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
     let call = Call::new("slogdet", &[&a])?;
     call.square(0)?;
@@ -30,7 +30,7 @@ pub fn slogdet(a: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
 /// See [`logdet`](crate::logdet).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn logdet(a: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("logdet", &[&a])?;
     call.square(0)?;

@@ -1,4 +1,4 @@
-//! Eigenvalues.
+//! Eigenvalue decompositions.
 
 use super::Pair;
 use crate::Triangle;
@@ -10,7 +10,8 @@ use kiln_tensor::AnyTensor;
 /// See [`eigh`](crate::eigh).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float. A matrix with NaN or infinity is reported when a
+/// result is read.
 pub fn eigh(a: AnyTensor, triangle: Triangle) -> Result<(AnyTensor, AnyTensor)> {
     let call = Call::new("eigh", &[&a])?;
     call.square(0)?;
@@ -21,7 +22,8 @@ pub fn eigh(a: AnyTensor, triangle: Triangle) -> Result<(AnyTensor, AnyTensor)> 
 /// See [`eigvalsh`](crate::eigvalsh).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float. A matrix with NaN or infinity is reported when the
+/// result is read.
 pub fn eigvalsh(a: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
     let call = Call::new("eigvalsh", &[&a])?;
     call.square(0)?;
@@ -29,7 +31,7 @@ pub fn eigvalsh(a: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
     Ok(call.done(values))
 }
 
-/// The matrix whose lower triangle is to be read.
+/// The symmetric matrix whose lower triangle is read.
 fn read_from<'e>(a: &Var<'e>, triangle: Triangle) -> Var<'e> {
     match triangle {
         Triangle::Lower => a.clone(),
@@ -40,7 +42,8 @@ fn read_from<'e>(a: &Var<'e>, triangle: Triangle) -> Var<'e> {
 /// See [`eig`](crate::eig).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float. A matrix with NaN or infinity is reported when a
+/// result is read.
 pub fn eig(a: AnyTensor) -> Result<(Pair, Pair)> {
     let call = Call::new("eig", &[&a])?;
     call.square(0)?;
@@ -52,11 +55,12 @@ pub fn eig(a: AnyTensor) -> Result<(Pair, Pair)> {
 /// See [`eigvals`](crate::eigvals).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float. A matrix with NaN or infinity is reported when a
+/// result is read.
 pub fn eigvals(a: AnyTensor) -> Result<Pair> {
     let call = Call::new("eigvals", &[&a])?;
     call.square(0)?;
-    // Without vectors they might come in another order, and the gradient, which needs the vectors, would be of others.
+    // Without vectors, values could be in another order than in the gradient, which needs the vectors.
     let parts = run(op::Eig, &[&call.var(&a)])?;
     Ok((call.done(parts[0].clone()), call.done(parts[1].clone())))
 }

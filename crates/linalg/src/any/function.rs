@@ -1,4 +1,4 @@
-//! Inverses, powers and the exponential.
+//! Matrix inverses, powers and the exponential.
 
 use crate::Tolerance;
 use crate::call::Call;
@@ -10,7 +10,7 @@ use kiln_tensor::AnyTensor;
 /// See [`inverse`](crate::inverse).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float. A singular matrix is reported when the result is read.
+/// When the matrices are not square or the dtype is not a float. A singular matrix is reported when the result is read.
 pub fn inverse(a: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("inverse", &[&a])?;
     call.square(0)?;
@@ -21,8 +21,8 @@ pub fn inverse(a: AnyTensor) -> Result<AnyTensor> {
 /// See [`pinv`](crate::pinv).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float. A matrix with a NaN or an infinity is reported when
-/// the result is read.
+/// When the tensor has fewer than two dimensions or its dtype is not a float. A matrix with NaN or infinity is reported
+/// when the result is read.
 pub fn pinv(a: AnyTensor, tolerance: Tolerance) -> Result<AnyTensor> {
     let call = Call::new("pinv", &[&a])?;
     let (rows, cols) = call.matrix(0)?;
@@ -34,8 +34,8 @@ pub fn pinv(a: AnyTensor, tolerance: Tolerance) -> Result<AnyTensor> {
 /// See [`matrix_power`](crate::matrix_power).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float. With a negative exponent a singular matrix is reported when
-/// the result is read.
+/// When the matrices are not square or the dtype is not a float. With a negative exponent a singular matrix is reported
+/// when the result is read.
 pub fn matrix_power(a: AnyTensor, exponent: i32) -> Result<AnyTensor> {
     let call = Call::new("matrix_power", &[&a])?;
     let n = call.square(0)?;
@@ -55,7 +55,7 @@ pub fn matrix_power(a: AnyTensor, exponent: i32) -> Result<AnyTensor> {
             base = base.matmul(&base);
         }
     }
-    // The identity does not depend on the matrix: its gradient is 0 rather than none.
+    // The identity does not depend on the matrix, but its gradient is 0 and not absent.
     let constant = || {
         let never = Var::zeros(a.engine(), a.ty().with_dtype(DType::Bool));
         never.select(&a, &eye(&a, n, n).broadcast(a.shape()))
@@ -66,7 +66,7 @@ pub fn matrix_power(a: AnyTensor, exponent: i32) -> Result<AnyTensor> {
 /// See [`matrix_exp`](crate::matrix_exp).
 ///
 /// # Errors
-/// When the matrices are not square or the dtype is no float.
+/// When the matrices are not square or the dtype is not a float.
 pub fn matrix_exp(a: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("matrix_exp", &[&a])?;
     call.square(0)?;
@@ -77,8 +77,8 @@ pub fn matrix_exp(a: AnyTensor) -> Result<AnyTensor> {
 /// See [`tensorinv`](crate::tensorinv).
 ///
 /// # Errors
-/// When the products of the first `first` lengths and of the others differ, `first` is not in `1..rank`, or the dtype is no
-/// float. A singular tensor is reported when the result is read.
+/// When the product of the first `first` dimensions differs from that of the others, `first` is not in `1..rank`, or
+/// the dtype is not a float. A singular tensor is reported when the result is read.
 pub fn tensorinv(a: AnyTensor, first: usize) -> Result<AnyTensor> {
     let call = Call::new("tensorinv", &[&a])?;
     let shape = *a.shape();
@@ -100,8 +100,8 @@ pub fn tensorinv(a: AnyTensor, first: usize) -> Result<AnyTensor> {
 /// See [`tensorsolve`](crate::tensorsolve).
 ///
 /// # Errors
-/// When the first axes of `a` are not those of `b`, the number of the other elements differs, or dtypes differ. A singular
-/// tensor is reported when the result is read.
+/// When the first dimensions of `a` are not those of `b`, the products of the other dimensions differ, or dtypes
+/// differ. A singular tensor is reported when the result is read.
 pub fn tensorsolve(a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("tensorsolve", &[&a, &b])?;
     let (left, right) = (*a.shape(), *b.shape());

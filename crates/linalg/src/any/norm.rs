@@ -1,4 +1,4 @@
-//! Norms, condition numbers and ranks.
+//! Matrix norms, condition numbers and ranks.
 
 use super::solve::count_above;
 use crate::call::Call;
@@ -10,8 +10,8 @@ use kiln_tensor::AnyTensor;
 /// See [`matrix_norm`](crate::matrix_norm).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes, its dtype is no float, or a greatest or least is asked of matrices without
-/// elements.
+/// When the tensor has fewer than two dimensions, its dtype is not a float, or a maximum or minimum is taken over
+/// matrices without elements.
 pub fn matrix_norm(a: AnyTensor, norm: MatrixNorm) -> Result<AnyTensor> {
     let call = Call::new("matrix_norm", &[&a])?;
     let (rows, cols) = call.matrix(0)?;
@@ -50,7 +50,7 @@ fn norm_of<'e>(a: &Var<'e>, norm: MatrixNorm) -> Result<Var<'e>> {
     })
 }
 
-/// The square root, whose gradient at zero is zero.
+/// Square root with gradient 0 at 0.
 fn root<'e>(x: &Var<'e>) -> Var<'e> {
     let is_zero = x.equal(&x.scalar(0.0));
     is_zero.select(&x.scalar(0.0), &is_zero.select(&x.scalar(1.0), x).sqrt())
@@ -65,8 +65,8 @@ fn singular_value<'e>(a: &Var<'e>, which: Reduction) -> Result<Var<'e>> {
 /// See [`cond`](crate::cond).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes, its dtype is no float, or matrices are not square for a norm other than those by
-/// singular values.
+/// When the tensor has fewer than two dimensions, its dtype is not a float, or matrices are not square for a norm that
+/// is not computed from singular values.
 pub fn cond(a: AnyTensor, norm: MatrixNorm) -> Result<AnyTensor> {
     let call = Call::new("cond", &[&a])?;
     let (rows, cols) = call.matrix(0)?;
@@ -85,7 +85,7 @@ pub fn cond(a: AnyTensor, norm: MatrixNorm) -> Result<AnyTensor> {
             let least = singular_value(&x, Reduction::Min)?;
             if norm == MatrixNorm::Spectral { greatest / least } else { least / greatest }
         }
-        // The inverse of a singular matrix has no singular values to add up.
+        // The inverse of a singular matrix has no singular values to sum.
         MatrixNorm::Nuclear => {
             let values = run_one(op::Svdvals, &[&x])?;
             let axis = values.rank() - 1;
@@ -106,8 +106,8 @@ pub fn cond(a: AnyTensor, norm: MatrixNorm) -> Result<AnyTensor> {
 /// See [`matrix_rank`](crate::matrix_rank).
 ///
 /// # Errors
-/// When the tensor has fewer than two axes or its dtype is no float. A matrix with a NaN or an infinity is reported when
-/// the result is read.
+/// When the tensor has fewer than two dimensions or its dtype is not a float. A matrix with NaN or infinity is reported
+/// when the result is read.
 pub fn matrix_rank(a: AnyTensor, tolerance: Tolerance) -> Result<AnyTensor> {
     let call = Call::new("matrix_rank", &[&a])?;
     let (rows, cols) = call.matrix(0)?;

@@ -1,17 +1,17 @@
-//! Products of many matrices, and matrices with a structure.
+//! Products of several matrices, and structured matrices.
 
 use crate::call::Call;
 use crate::matrix::{as_column, columns, eye};
 use kiln_ir::{PadAxis, Result, Shape, TensorType, Var};
 use kiln_tensor::AnyTensor;
 
-/// The greatest number of columns of a Vandermonde matrix that is wider than its vector is long: each is an op.
+/// Maximum number of columns of a Vandermonde matrix with more columns than elements: each column is an op.
 const MOST_POWERS: usize = 1 << 16;
 
-/// See [`multi_dot`](crate::multi_dot). The first and the last tensor may have one axis: a row and a column.
+/// See [`multi_dot`](crate::multi_dot). The first and the last tensor may be vectors: a row and a column.
 ///
 /// # Errors
-/// When there are fewer than two tensors, a tensor in the middle is no matrix, inner sizes or dtypes differ.
+/// When there are fewer than two tensors, a tensor in the middle is not a matrix, or inner sizes or dtypes differ.
 pub fn multi_dot(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
     let operands: Vec<&AnyTensor> = tensors.iter().collect();
     if operands.len() < 2 {
@@ -53,8 +53,9 @@ pub fn multi_dot(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
     Ok(call.done(product(&factors, &splits, 0, last).reshape(result)))
 }
 
-/// `splits[i][j]`: after which factor the product of factors `i..=j` is split, so that the number of multiplications is
-/// least (T. Cormen and others, *Introduction to Algorithms*, section 14.2). Factor `i` is `sizes[i]` x `sizes[i + 1]`.
+/// `splits[i][j]`: the index of the factor after which the product of factors `i..=j` is split to minimise the number
+/// of multiplications (T. Cormen and others, *Introduction to Algorithms*, section 14.2). Factor `i` has shape
+/// `[sizes[i], sizes[i + 1]]`.
 fn best_splits(sizes: &[usize]) -> Vec<Vec<usize>> {
     let count = sizes.len() - 1;
     let mut costs = vec![vec![0u128; count]; count];
@@ -84,7 +85,7 @@ fn product<'e>(factors: &[Var<'e>], splits: &[Vec<usize>], i: usize, j: usize) -
 /// See [`vander`](crate::vander).
 ///
 /// # Errors
-/// When the tensor has no axis, or its dtype is no float.
+/// When the tensor has rank 0, or its dtype is not a float.
 pub fn vander(x: AnyTensor, count: Option<usize>) -> Result<AnyTensor> {
     let call = Call::new("vander", &[&x])?;
     if x.rank() == 0 {
@@ -115,7 +116,7 @@ pub fn vander(x: AnyTensor, count: Option<usize>) -> Result<AnyTensor> {
 /// See [`householder_product`](crate::householder_product).
 ///
 /// # Errors
-/// When there are more columns than rows, more factors than columns, leading axes differ, or dtypes differ.
+/// When there are more columns than rows, more factors than columns, batch dimensions differ, or dtypes differ.
 pub fn householder_product(a: AnyTensor, tau: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("householder_product", &[&a, &tau])?;
     let (rows, cols) = call.matrix(0)?;
@@ -149,7 +150,7 @@ pub fn householder_product(a: AnyTensor, tau: AnyTensor) -> Result<AnyTensor> {
     Ok(call.done(q))
 }
 
-/// Column `i` with a one on the diagonal and zeros above: `[.., rows, 1]`.
+/// Column `i` with 1 on the diagonal and zeros above: `[.., rows, 1]`.
 fn reflector<'e>(v: &Var<'e>, i: usize) -> Var<'e> {
     let (rows, rank) = (v.shape()[v.rank() - 2], v.rank());
     let tail = crate::matrix::block(v, i + 1..rows, i..i + 1);

@@ -1,4 +1,4 @@
-//! Linear equations.
+//! Linear systems and least squares.
 
 use crate::call::Call;
 use crate::matrix::{as_column, eye};
@@ -10,8 +10,8 @@ use kiln_tensor::AnyTensor;
 /// See [`solve`](crate::solve).
 ///
 /// # Errors
-/// When the matrices are not square, sizes differ, leading axes do not broadcast, or dtypes differ. A singular matrix is
-/// reported when the result is read.
+/// When the matrices are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ. A singular
+/// matrix is reported when the result is read.
 pub fn solve(a: AnyTensor, b: AnyTensor, side: Side) -> Result<AnyTensor> {
     let call = Call::new("solve", &[&a, &b])?;
     let n = call.square(0)?;
@@ -19,7 +19,7 @@ pub fn solve(a: AnyTensor, b: AnyTensor, side: Side) -> Result<AnyTensor> {
     let (a, b) = (call.var(&a), call.var(&b));
     if is_vector {
         check_rows(&call, n, b.shape()[b.rank() - 1])?;
-        // A row times the matrix is the transposed matrix times the column.
+        // A row vector times the matrix is the transposed matrix times the column vector.
         let a = if side == Side::Left { a } else { a.transpose() };
         let (a, column) = call.together(&a, &as_column(&b))?;
         let x = run_one(op::Solve, &[&a, &column])?;
@@ -30,7 +30,8 @@ pub fn solve(a: AnyTensor, b: AnyTensor, side: Side) -> Result<AnyTensor> {
     Ok(call.done(x))
 }
 
-/// PyTorch's rule: one axis, or one axis less than the matrices and their leading axes.
+/// Whether `b` is a batch of vectors, by PyTorch's rule: it has rank 1, or one dimension less than `a` and the same
+/// batch dimensions.
 pub(super) fn is_vector(a: &Shape, b: &Shape) -> bool {
     b.rank() == 1 || (b.rank() + 1 == a.rank() && b[..] == a[..a.rank() - 1])
 }
@@ -44,7 +45,7 @@ pub(super) fn check_rows(call: &Call, n: usize, found: usize) -> Result<()> {
     )))
 }
 
-/// Solves `A X = B`, or `X A = B` through the transposes.
+/// Solves `A X = B`, or `X A = B` by transposing.
 fn on_side<'c>(
     call: &'c Call,
     a: &Var<'c>,
@@ -71,7 +72,7 @@ fn on_side<'c>(
 /// See [`solve_triangular`](crate::solve_triangular).
 ///
 /// # Errors
-/// When the matrices are not square, sizes differ, leading axes do not broadcast, or dtypes differ.
+/// When the matrices are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ.
 pub fn solve_triangular(
     a: AnyTensor,
     b: AnyTensor,
@@ -90,7 +91,7 @@ pub fn solve_triangular(
 /// See [`cholesky_solve`](crate::cholesky_solve).
 ///
 /// # Errors
-/// When the factors are not square, sizes differ, leading axes do not broadcast, or dtypes differ.
+/// When the factors are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ.
 pub fn cholesky_solve(b: AnyTensor, factor: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
     let call = Call::new("cholesky_solve", &[&factor, &b])?;
     let n = call.square(0)?;
@@ -104,7 +105,7 @@ pub fn cholesky_solve(b: AnyTensor, factor: AnyTensor, triangle: Triangle) -> Re
 /// See [`cholesky_inverse`](crate::cholesky_inverse).
 ///
 /// # Errors
-/// When the factors are not square or the dtype is no float.
+/// When the factors are not square or the dtype is not a float.
 pub fn cholesky_inverse(factor: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
     let call = Call::new("cholesky_inverse", &[&factor])?;
     let n = call.square(0)?;
@@ -113,7 +114,7 @@ pub fn cholesky_inverse(factor: AnyTensor, triangle: Triangle) -> Result<AnyTens
     Ok(call.done(x))
 }
 
-/// `X` in `L Lᵀ X = B` or `Uᵀ U X = B`.
+/// Solves `L Lᵀ X = B` or `Uᵀ U X = B`.
 fn with_factor<'c>(factor: &Var<'c>, b: &Var<'c>, triangle: Triangle) -> Result<Var<'c>> {
     let (lower, upper) = match triangle {
         Triangle::Lower => (factor.clone(), factor.transpose()),
@@ -126,8 +127,8 @@ fn with_factor<'c>(factor: &Var<'c>, b: &Var<'c>, triangle: Triangle) -> Result<
 /// See [`lu_solve`](crate::lu_solve).
 ///
 /// # Errors
-/// When the factors are not square, the pivots are not theirs, sizes differ, leading axes do not broadcast, or dtypes
-/// differ.
+/// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, batch dimensions do not
+/// broadcast, or dtypes differ.
 pub fn lu_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor, side: Side) -> Result<AnyTensor> {
     let call = Call::new("lu_solve", &[&factors, &b])?;
     let n = call.square(0)?;
@@ -162,8 +163,8 @@ pub fn lu_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor, side: Side)
 /// See [`ldl_solve`](crate::ldl_solve).
 ///
 /// # Errors
-/// When the factors are not square, the pivots are not theirs, sizes differ, leading axes do not broadcast, or dtypes
-/// differ. Pivots that cannot be are reported when the result is read.
+/// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, batch dimensions do not
+/// broadcast, or dtypes differ. Invalid pivots are reported when the result is read.
 pub fn ldl_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("ldl_solve", &[&factors, &b])?;
     let n = call.square(0)?;
@@ -185,21 +186,21 @@ pub fn ldl_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor) -> Result<
 /// The result of [`lstsq`].
 #[derive(Clone, Debug)]
 pub struct LeastSquares {
-    /// `X`, `[.., n, k]`.
+    /// The solution `X`, `[.., n, k]`.
     pub solution: AnyTensor,
-    /// The squared length of each column of `A X - B`, `[.., k]`; `[.., 0]` unless `m > n`.
+    /// The squared 2-norm of each column of `A X - B`, `[.., k]`; `[.., 0]` unless `m > n`.
     pub residuals: AnyTensor,
     /// The ranks of the matrices, `[..]`, integers.
     pub rank: AnyTensor,
-    /// The singular values of the matrices, `[.., min(m, n)]`, the greatest first.
+    /// The singular values of the matrices in descending order, `[.., min(m, n)]`.
     pub singular_values: AnyTensor,
 }
 
 /// See [`lstsq`](crate::lstsq).
 ///
 /// # Errors
-/// When a tensor has fewer than two axes, the numbers of rows differ, leading axes do not broadcast, or dtypes differ. A
-/// matrix with a NaN or an infinity is reported when a result is read.
+/// When a tensor has fewer than two dimensions, the numbers of rows differ, batch dimensions do not broadcast, or
+/// dtypes differ. A matrix with NaN or infinity is reported when a result is read.
 pub fn lstsq(a: AnyTensor, b: AnyTensor, rcond: Option<f64>) -> Result<LeastSquares> {
     let call = Call::new("lstsq", &[&a, &b])?;
     let ((m, n), (rows, _)) = (call.matrix(0)?, call.matrix(1)?);
@@ -229,7 +230,7 @@ pub fn lstsq(a: AnyTensor, b: AnyTensor, rcond: Option<f64>) -> Result<LeastSqua
     })
 }
 
-/// The number of values above `max(absolute, relative * greatest)`. The first value is the greatest.
+/// The number of values above `max(absolute, relative * maximum)`. The first value is the maximum.
 pub(super) fn count_above<'e>(values: &Var<'e>, absolute: f64, relative: f64) -> Var<'e> {
     let axis = values.rank() - 1;
     let shape = values.shape().without(axis);

@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors, by `faer`.
+//! Eigenvalue decompositions by `faer`.
 
 use super::factor::hermitian_from_lower;
 use crate::host::{Scalar, row_major};
@@ -6,8 +6,8 @@ use faer::linalg::solvers::SelfAdjointEigen;
 use faer::traits::math_utils::{from_f64, real};
 use faer::{Mat, MatRef, Side};
 
-/// Eigenvalues in ascending order and eigenvectors (columns, row by row) of a symmetric or Hermitian matrix, of which the
-/// lower triangle is read; `None` where the iteration does not converge.
+/// Eigenvalues in ascending order and eigenvectors (columns, in row-major order) of a symmetric or Hermitian matrix.
+/// Reads the lower triangle. Returns `None` if the iteration does not converge.
 pub(crate) fn symmetric<T: Scalar>(a: MatRef<'_, T>) -> Option<(Vec<T::Real>, Vec<T>)> {
     let n = a.nrows();
     if n == 0 {
@@ -19,7 +19,7 @@ pub(crate) fn symmetric<T: Scalar>(a: MatRef<'_, T>) -> Option<(Vec<T::Real>, Ve
     Some(((0..n).map(|i| real(&values[i])).collect(), row_major(eigen.U())))
 }
 
-/// Eigenvalues in ascending order of a symmetric or Hermitian matrix, of which the lower triangle is read.
+/// Eigenvalues in ascending order of a symmetric or Hermitian matrix. Reads the lower triangle.
 pub(crate) fn symmetric_values<T: Scalar>(a: MatRef<'_, T>) -> Option<Vec<T::Real>> {
     if a.nrows() == 0 {
         return Some(Vec::new());
@@ -27,14 +27,14 @@ pub(crate) fn symmetric_values<T: Scalar>(a: MatRef<'_, T>) -> Option<Vec<T::Rea
     hermitian_from_lower(a).as_ref().self_adjoint_eigenvalues(Side::Lower).ok()
 }
 
-/// The eigenvalues and eigenvectors of a general matrix, each as real and imaginary parts.
+/// Eigenvalues and eigenvectors of a general matrix, each as real and imaginary parts.
 pub(crate) struct General<T> {
     pub(crate) values: (Vec<T>, Vec<T>),
-    /// Columns of length 1 whose greatest element is real, row by row.
+    /// Columns of norm 1 whose largest element is real, in row-major order.
     pub(crate) vectors: (Vec<T>, Vec<T>),
 }
 
-/// `None` where the iteration does not converge.
+/// Computes the decomposition. Returns `None` if the iteration does not converge.
 pub(crate) fn general<T: Scalar>(a: MatRef<'_, T>) -> Option<General<T::Real>> {
     let n = a.nrows();
     if n == 0 {
@@ -58,8 +58,8 @@ pub(crate) fn general<T: Scalar>(a: MatRef<'_, T>) -> Option<General<T::Real>> {
     })
 }
 
-/// The vector with length 1 and the phase that makes its greatest element real and positive, or, where it is real
-/// already, with its sign kept.
+/// Normalises a vector to norm 1. A complex vector gets the phase that makes its largest element real and positive; a
+/// real vector keeps its sign.
 fn normalised(column: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let square = |&(x, y): &(f64, f64)| x * x + y * y;
     let norm = column.iter().map(square).sum::<f64>().sqrt();

@@ -1,9 +1,9 @@
-//! The exponential of a matrix.
+//! Matrix exponential.
 
 use super::lu;
 use faer::{Mat, MatRef};
 
-/// Below this 1-norm the approximant of degree 13 is exact to `f64` (Higham 2005, table 2.3).
+/// Up to this 1-norm the Padé approximant of degree 13 is accurate to `f64` (Higham 2005, table 2.3).
 const THETA: f64 = 5.371920351148152;
 
 /// The coefficients of the Padé approximant of degree 13 (Higham 2005, equation 2.2).
@@ -24,13 +24,14 @@ const PADE: [f64; 14] = [
     1.0,
 ];
 
-/// `exp(A)` by scaling and squaring with a Padé approximant: N. J. Higham, *The scaling and squaring method for the
-/// matrix exponential revisited*, SIAM J. Matrix Anal. Appl. 26 (2005), algorithm 2.3. The elements are finite.
+/// Computes `exp(A)` by scaling and squaring with a Padé approximant: N. J. Higham, *The scaling and squaring method
+/// for the matrix exponential revisited*, SIAM J. Matrix Anal. Appl. 26 (2005), algorithm 2.3. The elements must be
+/// finite.
 pub(crate) fn exp(a: MatRef<'_, f64>) -> Mat<f64> {
     let n = a.nrows();
     let norm = (0..n).map(|j| (0..n).map(|i| a[(i, j)].abs()).sum::<f64>()).fold(0.0, f64::max);
     let squarings = if norm > THETA { (norm / THETA).log2().ceil() as i32 } else { 0 };
-    // In two steps, since the power itself may be too small for a number.
+    // In two steps, since the power itself may underflow.
     let half = 0.5f64.powi(squarings / 2);
     let rest = 0.5f64.powi(squarings - squarings / 2);
     let scaled = Mat::from_fn(n, n, |i, j| a[(i, j)] * half * rest);

@@ -7,8 +7,8 @@ use faer::traits::math_utils::{abs, as_real, conj, from_real, real};
 use faer::{Mat, MatRef, Side};
 use std::cmp::Ordering;
 
-/// The lower Cholesky factor, row by row, reading the lower triangle alone; or the order of the leading minor that is
-/// not positive.
+/// The lower Cholesky factor in row-major order. Reads only the lower triangle. The error is the order of the leading
+/// minor that is not positive.
 pub(crate) fn cholesky<T: Scalar>(a: MatRef<'_, T>) -> Result<Vec<T>, usize> {
     let n = a.nrows();
     let factor = Llt::new(hermitian_from_lower(a).as_ref(), Side::Lower).map_err(|error| match error {
@@ -18,14 +18,14 @@ pub(crate) fn cholesky<T: Scalar>(a: MatRef<'_, T>) -> Result<Vec<T>, usize> {
     let entry = |i: usize, j: usize| if j <= i { lower[(i, j)] } else { T::of(0.0) };
     let factor = Mat::from_fn(n, n, entry);
     let is_positive = |i: &usize| real(&factor[(*i, *i)]).into() > 0.0;
-    // A NaN is not positive.
+    // NaN is not positive.
     match (0..n).find(|i| !is_positive(i)) {
         Some(i) => Err(i + 1),
         None => Ok(row_major(factor.as_ref())),
     }
 }
 
-/// The symmetric or Hermitian matrix with this lower triangle. Of the diagonal the real parts are read.
+/// The symmetric or Hermitian matrix with this lower triangle and the real part of its diagonal.
 pub(crate) fn hermitian_from_lower<T: Scalar>(a: MatRef<'_, T>) -> Mat<T> {
     Mat::from_fn(a.nrows(), a.nrows(), |i, j| match i.cmp(&j) {
         Ordering::Greater => a[(i, j)],
@@ -34,8 +34,8 @@ pub(crate) fn hermitian_from_lower<T: Scalar>(a: MatRef<'_, T>) -> Mat<T> {
     })
 }
 
-/// `Q` and `R`, row by row: of `min(rows, cols)` columns and rows, or complete. The diagonal of a complex `R` is real and
-/// not negative.
+/// `Q` and `R` in row-major order: reduced to `min(rows, cols)` columns and rows, or complete. The diagonal of a
+/// complex `R` is real and not negative.
 pub(crate) fn qr<T: Scalar>(a: MatRef<'_, T>, complete: bool) -> (Vec<T>, Vec<T>) {
     let (rows, cols) = a.shape();
     let inner = if complete { rows } else { rows.min(cols) };
@@ -74,7 +74,8 @@ fn make_diagonal_positive<T: Scalar>(q: &mut Mat<T>, r: &mut Mat<T>) {
     }
 }
 
-/// `U`, the singular values and the adjoint of `V`, row by row; `None` where the iteration does not converge.
+/// `U`, the singular values and the adjoint of `V` in row-major order. Returns `None` if the iteration does not
+/// converge.
 pub(crate) fn svd<T: Scalar>(a: MatRef<'_, T>, full: bool) -> Option<Factors<T>> {
     let (rows, cols) = a.shape();
     let rank = rows.min(cols);
@@ -88,25 +89,25 @@ pub(crate) fn svd<T: Scalar>(a: MatRef<'_, T>, full: bool) -> Option<Factors<T>>
     Some((row_major(svd.U()), values, adjoint_row_major(svd.V())))
 }
 
-/// The parts of a singular value decomposition: vectors, values, vectors.
+/// A singular value decomposition: left vectors, values, right vectors.
 pub(crate) type Factors<T> = (Vec<T>, Vec<<T as ComplexField>::Real>, Vec<T>);
 
-/// The singular values alone; `None` where the iteration does not converge.
+/// The singular values only. Returns `None` if the iteration does not converge.
 pub(crate) fn singular_values<T: Scalar>(a: MatRef<'_, T>) -> Option<Vec<T::Real>> {
     if a.nrows() == 0 || a.ncols() == 0 { Some(Vec::new()) } else { a.singular_values().ok() }
 }
 
-/// The parts of a singular value decomposition of `min(rows, cols)` values, as matrices.
+/// A thin singular value decomposition as matrices, with `k = min(rows, cols)`.
 pub(crate) struct Thin<T: Scalar> {
     /// `[rows, k]`.
     pub(crate) u: Mat<T>,
-    /// The singular values, the greatest first.
+    /// The singular values in descending order.
     pub(crate) values: Vec<f64>,
     /// `[cols, k]`.
     pub(crate) v: Mat<T>,
 }
 
-/// The thin singular value decomposition; `None` where the iteration does not converge.
+/// Computes the thin singular value decomposition. Returns `None` if the iteration does not converge.
 pub(crate) fn thin<T: Scalar>(a: MatRef<'_, T>) -> Option<Thin<T>> {
     if a.nrows() == 0 || a.ncols() == 0 {
         return Some(Thin { u: Mat::zeros(a.nrows(), 0), values: Vec::new(), v: Mat::zeros(a.ncols(), 0) });

@@ -1,8 +1,9 @@
-//! `L D Lᵀ` of symmetric indefinite matrices: J. Bunch and L. Kaufman, *Some stable methods for calculating inertia and
-//! solving symmetric linear systems*, Math. Comp. 31 (1977), algorithm A, in the storage of LAPACK's `sytrf`.
+//! `L D Lᵀ` factorisation of symmetric indefinite matrices: J. Bunch and L. Kaufman, *Some stable methods for
+//! calculating inertia and solving symmetric linear systems*, Math. Comp. 31 (1977), algorithm A. The storage is that
+//! of LAPACK's `sytrf`.
 //!
-//! With `M = P₁ L₁ P₂ L₂ …` of exchanges `P` and unit lower triangles `L`, each with the columns of one block of `D`,
-//! `A = M D Mᵀ`. `D` has blocks of 1 or 2 rows.
+//! `A = M D Mᵀ` with `M = P₁ L₁ P₂ L₂ …`: row exchanges `P` and unit lower triangular matrices `L`, each with the
+//! columns of one block of `D`. `D` has diagonal blocks of size 1 or 2.
 
 use crate::host::{Real, identity};
 use faer::{Mat, MatRef};
@@ -10,16 +11,16 @@ use faer::{Mat, MatRef};
 /// A block of `D`, and the exchange before its elimination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// Its first row.
+    /// The first row of the block.
     start: usize,
-    /// Whether it has 2 rows.
+    /// Whether the block has size 2.
     double: bool,
-    /// The row with which its last row was exchanged.
+    /// The row that was exchanged with the last row of the block.
     swap: usize,
 }
 
 impl Block {
-    /// The last row.
+    /// Returns the last row of the block.
     fn last(self) -> usize {
         self.start + usize::from(self.double)
     }
@@ -28,12 +29,12 @@ impl Block {
 /// `L` and `D` in the lower triangle, zeros above; and LAPACK's pivots.
 pub(crate) struct Ldl<T: Real> {
     pub(crate) factors: Mat<T>,
-    /// Counted from 1: `p` for a block of 1 row that was exchanged with row `p`; twice `-p` for a block of 2 rows of which
-    /// the second was exchanged with row `p`.
+    /// Counted from 1. `p`: a block of size 1 that was exchanged with row `p`. Two equal values `-p`: a block of size 2
+    /// whose second row was exchanged with row `p`.
     pub(crate) pivots: Vec<i32>,
 }
 
-/// Factorises a symmetric matrix, of which the lower triangle is read.
+/// Factorises a symmetric matrix. Reads the lower triangle.
 pub(crate) fn factor<T: Real>(a: MatRef<'_, T>) -> Ldl<T> {
     let n = a.nrows();
     let zero = T::of(0.0);
@@ -54,7 +55,7 @@ pub(crate) fn factor<T: Real>(a: MatRef<'_, T>) -> Ldl<T> {
     Ldl { factors, pivots }
 }
 
-/// The next block, so that the elements of the remaining matrix grow by a bounded factor.
+/// Chooses the next block such that the growth of the remaining elements is bounded.
 fn choose<T: Real>(a: &Mat<T>, start: usize) -> Block {
     let n = a.nrows();
     let magnitude = |i: usize, j: usize| Into::<f64>::into(a[(i.max(j), i.min(j))]).abs();
@@ -101,7 +102,7 @@ fn exchange<T: Real>(a: &mut Mat<T>, block: Block) {
     }
 }
 
-/// Eliminates with a pivot of 1 row. A column of zeros stays.
+/// Eliminates with a pivot block of size 1. A zero column does not change.
 fn eliminate_one<T: Real>(a: &mut Mat<T>, start: usize) {
     let (n, pivot) = (a.nrows(), a[(start, start)]);
     if pivot == T::of(0.0) {
@@ -120,7 +121,7 @@ fn eliminate_one<T: Real>(a: &mut Mat<T>, start: usize) {
     }
 }
 
-/// Eliminates with a pivot of 2 rows.
+/// Eliminates with a pivot block of size 2.
 fn eliminate_two<T: Real>(a: &mut Mat<T>, start: usize) {
     let (n, next) = (a.nrows(), start + 1);
     let pivot = Pair::of(a.as_ref(), start);
@@ -130,12 +131,12 @@ fn eliminate_two<T: Real>(a: &mut Mat<T>, start: usize) {
             let less = a[(i, j)] - a[(i, start)] * left - a[(i, next)] * right;
             a[(i, j)] = less;
         }
-        // Rows above `j` were read for the last time.
+        // Rows above `j` are not read again.
         (a[(j, start)], a[(j, next)]) = (left, right);
     }
 }
 
-/// A symmetric block of 2 rows, divided by the element beside the diagonal, which is its greatest.
+/// A symmetric 2x2 block, divided by its off-diagonal element, which is the largest.
 struct Pair<T> {
     off: T,
     first: T,
@@ -148,7 +149,7 @@ impl<T: Real> Pair<T> {
         Pair { off, first: a[(start, start)] / off, second: a[(start + 1, start + 1)] / off }
     }
 
-    /// The two unknowns of the equations with these right sides.
+    /// Solves the 2x2 system for these right-hand sides.
     fn solve(&self, one: T, two: T) -> (T, T) {
         let (one, two) = (one / self.off, two / self.off);
         let determinant = self.first * self.second - T::of(1.0);
@@ -156,7 +157,7 @@ impl<T: Real> Pair<T> {
     }
 }
 
-/// The blocks that pivots name; or the first pivot that cannot be.
+/// Decodes pivots into blocks. The error is the first invalid pivot.
 pub(crate) fn blocks(pivots: &[i32]) -> Result<Vec<Block>, i32> {
     let n = pivots.len();
     let mut blocks = Vec::with_capacity(n);
@@ -165,7 +166,7 @@ pub(crate) fn blocks(pivots: &[i32]) -> Result<Vec<Block>, i32> {
         let pivot = pivots[start];
         let double = pivot < 0;
         let last = start + usize::from(double);
-        // An exchange is with a row that was not eliminated before.
+        // An exchange is with a row that is not yet eliminated.
         let swap = (pivot.unsigned_abs() as usize).wrapping_sub(1);
         if swap < last || swap >= n || (double && pivots.get(last) != Some(&pivot)) {
             return Err(pivot);

@@ -1,7 +1,7 @@
-//! Gaussian elimination with exchanges of rows.
+//! LU decomposition by Gaussian elimination with partial pivoting.
 //!
-//! Written here because a pivot of zero must leave its column as it is, as LAPACK's `getrf` does, so that singular
-//! matrices have factors and a determinant of exactly 0.
+//! It is implemented here because a zero pivot must leave its column unchanged, as in LAPACK's `getrf`. Singular
+//! matrices then have factors and a determinant of exactly 0.
 
 use crate::host::Scalar;
 use faer::linalg::matmul::matmul;
@@ -9,14 +9,14 @@ use faer::linalg::triangular_solve::{solve_unit_lower_triangular_in_place, solve
 use faer::traits::math_utils::{abs, abs1};
 use faer::{Accum, Mat, MatRef, Par};
 
-/// The number of columns that are eliminated before one product updates the rest (the block size).
+/// Block size: the number of columns to eliminate before one matrix product updates the rest.
 const BLOCK: usize = 32;
 
 /// `P A = L U`.
 pub(crate) struct Lu<T: Scalar> {
-    /// `U` on and above the diagonal, `L` below it without its diagonal of ones.
+    /// `U` on and above the diagonal, `L` below it without its unit diagonal.
     pub(crate) factors: Mat<T>,
-    /// Row `i` was exchanged with row `swaps[i]`, one after the other.
+    /// Row `i` was exchanged with row `swaps[i]`, in sequence.
     pub(crate) swaps: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn factor<T: Scalar>(a: MatRef<'_, T>) -> Lu<T> {
     Lu { factors, swaps }
 }
 
-/// Brings the greatest element of a column, from the diagonal down, to the diagonal; the row where it was.
+/// Moves the largest element of a column, from the diagonal down, to the diagonal. Returns the row where it was.
 fn exchange<T: Scalar>(factors: &mut Mat<T>, column: usize) -> usize {
     let magnitude = |x: T| Into::<f64>::into(abs1(&x));
     let mut pivot = column;
@@ -81,7 +81,7 @@ fn eliminate<T: Scalar>(factors: &mut Mat<T>, column: usize, end: usize) {
 }
 
 impl<T: Scalar> Lu<T> {
-    /// The first place of the diagonal where `U` is zero, so that the matrix has no inverse.
+    /// Returns the first index of a zero on the diagonal of `U`: the matrix is then singular.
     pub(crate) fn zero_pivot(&self) -> Option<usize> {
         (0..self.swaps.len()).find(|&i| self.factors[(i, i)] == T::of(0.0))
     }
@@ -95,7 +95,7 @@ impl<T: Scalar> Lu<T> {
         x
     }
 
-    /// The determinant divided by its magnitude, 0 for 0; and the logarithm of its magnitude.
+    /// Returns the determinant divided by its magnitude (0 for 0), and the logarithm of its magnitude.
     pub(crate) fn sign_and_log(&self) -> (T, f64) {
         let mut sign = T::of(self.parity());
         let mut log = 0.0;
@@ -107,19 +107,19 @@ impl<T: Scalar> Lu<T> {
         (sign, log)
     }
 
-    /// The determinant of a square matrix.
+    /// Returns the determinant of a square matrix.
     pub(crate) fn determinant(&self) -> T {
         (0..self.swaps.len()).fold(T::of(self.parity()), |product, i| product * self.factors[(i, i)])
     }
 
-    /// 1 after an even number of exchanges, -1 after an odd one.
+    /// Returns 1 after an even number of exchanges, -1 after an odd number.
     fn parity(&self) -> f64 {
         let odd = self.swaps.iter().enumerate().filter(|&(i, &row)| i != row).count() % 2 == 1;
         if odd { -1.0 } else { 1.0 }
     }
 }
 
-/// Which row of the matrix each row of the factors was: `A[order[i]] = (L U)[i]`.
+/// The row of the matrix for each row of the factors: `A[order[i]] = (L U)[i]`.
 pub(crate) fn order(swaps: &[usize], rows: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rows).collect();
     for (i, &row) in swaps.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The Cholesky factor.
+//! Cholesky decomposition.
 
 use super::{Gradients, MatrixOp, Signature, SolveTriangular, bare, run_one};
 use crate::host::{Matrices, Real, joined};
@@ -7,7 +7,7 @@ use crate::matrix::tril;
 use kiln_ir::{Error, Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> L`: `A = L Lᵀ` of symmetric positive definite matrices. The lower triangle is read.
+/// `(A) -> L`: `A = L Lᵀ` for symmetric positive definite matrices. Reads the lower triangle.
 #[derive(Debug)]
 pub(crate) struct Cholesky;
 
@@ -30,8 +30,8 @@ impl MatrixOp for Cholesky {
         Ok(vec![joined(factors, *inputs[0].shape())?])
     }
 
-    /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10: with
-    /// `P = Φ(Lᵀ L̄)` the gradient is `L⁻ᵀ P L⁻¹`, made symmetric.
+    /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10: with `P = Φ(Lᵀ L̄)` the gradient
+    /// is `L⁻ᵀ P L⁻¹`, symmetrised.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let l = &y[0];
         let Some(g) = &g[0] else { return Ok(vec![None]) };

@@ -1,8 +1,9 @@
-//! The ops on complex matrices. Operands are all real parts and then all imaginary parts; a complex result is two results,
-//! one after the other.
+//! The ops on complex matrices. Operands are all real parts, then all imaginary parts. A complex result is two
+//! consecutive results.
 //!
-//! The gradient of a real function of `z` is the pair of its derivatives by real and imaginary part. With
-//! `⟨G, Z⟩ = Re tr(Gᴴ Z)` it is the `G` for which the function changes by `⟨G, dZ⟩`, which is how the rules are derived.
+//! The gradient of a real function of `z` is the pair of its derivatives with respect to the real and imaginary part.
+//! With `⟨G, Z⟩ = Re tr(Gᴴ Z)` it is the `G` for which the function changes by `⟨G, dZ⟩`. The rules are derived from
+//! this.
 
 mod determinant;
 mod eigen;
@@ -20,18 +21,18 @@ use super::Gradients;
 use crate::matrix::complex::Complex;
 use kiln_ir::ResultTypes;
 
-/// The types of complex results: of each the real and the imaginary part.
+/// The types of complex results: real and imaginary part of each.
 fn in_parts(types: ResultTypes) -> ResultTypes {
     types.into_iter().flat_map(|ty| [ty, ty]).collect()
 }
 
-/// The gradients of operands as an op returns them: all real parts and then all imaginary parts.
+/// The gradients of the operands as an op returns them: all real parts, then all imaginary parts.
 fn parts<'e>(gradients: &[Complex<'e>]) -> Gradients<'e> {
     let re = gradients.iter().map(|gradient| Some(gradient.re.clone()));
     Ok(re.chain(gradients.iter().map(|gradient| Some(gradient.im.clone()))).collect())
 }
 
-/// No gradient for that many operands.
+/// No gradients for this number of operands.
 fn none<'e>(operands: usize) -> Gradients<'e> {
     Ok((0..2 * operands).map(|_| None).collect())
 }

@@ -31,7 +31,7 @@ impl MatrixOp for Det {
         Ok(vec![joined(determinants, a.shape_with(&[]))?])
     }
 
-    /// M. Giles, 2008, section 2.2.4, with the matrix of cofactors in place of `det(A) A⁻ᵀ`, so that singular matrices have
+    /// M. Giles, 2008, section 2.2.4, with the cofactor matrix instead of `det(A) A⁻ᵀ`, so that singular matrices have
     /// a gradient.
     fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = &g[0] else { return Ok(vec![None]) };
@@ -39,7 +39,7 @@ impl MatrixOp for Det {
     }
 }
 
-/// `(A) -> det(A) A⁻ᵀ`: the matrix of cofactors, for singular matrices too.
+/// `(A) -> det(A) A⁻ᵀ`: the cofactor matrix, for singular matrices too.
 #[derive(Debug)]
 pub(crate) struct Cofactor;
 
@@ -67,7 +67,7 @@ impl MatrixOp for Cofactor {
         Ok(vec![joined(cofactors, *inputs[0].shape())?])
     }
 
-    /// From `dC = (⟨C, dA⟩ C - C dAᵀ C) / det A`, which needs a regular matrix.
+    /// From `dC = (⟨C, dA⟩ C - C dAᵀ C) / det A`, which requires a nonsingular matrix.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = &g[0] else { return Ok(vec![None]) };
         let c = &y[0];
@@ -77,7 +77,7 @@ impl MatrixOp for Cofactor {
     }
 }
 
-/// `det(U) det(V)* U* diag(products of all other singular values) Vᵀ`, with `*` for the conjugate.
+/// `det(U) det(V)* U* diag(products of all other singular values) Vᵀ`, where `*` is the conjugate.
 pub(crate) fn cofactors<T: Scalar>(svd: &factor::Thin<T>) -> Mat<T> {
     let n = svd.values.len();
     let sign = |side: &Mat<T>| lu::factor(side.as_ref()).sign_and_log().0;

@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors of general matrices, as pairs of real and imaginary parts.
+//! Eigenvalue decomposition of general matrices, as pairs of real and imaginary parts.
 
 use super::svd::no_convergence;
 use super::{Gradients, MatrixOp, Signature, bare, last_two, with_last};
@@ -9,7 +9,7 @@ use crate::matrix::{as_column, as_row, diagonal, eye, from_diagonal, on_diagonal
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (re w, im w, re V, im V)`: `A V = V diag(w)`, columns of length 1 whose greatest element is real.
+/// `(A) -> (re w, im w, re V, im V)`: `A V = V diag(w)`, columns of norm 1 whose largest element is real.
 #[derive(Debug)]
 pub(crate) struct Eig;
 
@@ -43,7 +43,7 @@ impl MatrixOp for Eig {
     }
 
     /// C. Boeddeker and others, *On the computation of complex-valued gradients with application to statistically
-    /// optimum beamforming*, 2017, equation 4.77, for eigenvectors of length 1: the real part of
+    /// optimum beamforming*, 2017, equation 4.77, for eigenvectors of norm 1: the real part of
     /// `V⁻ᴴ (diag(w̄) + (VᴴV̄ - VᴴV diag(Re(VᴴV̄))) / E*) Vᴴ` with `E_ij = w_j - w_i`.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let w = Complex::new(y[0].clone(), y[1].clone());
@@ -57,7 +57,7 @@ impl MatrixOp for Eig {
     }
 }
 
-/// The gradient of the matrix, as a complex one.
+/// The gradient of the matrix before taking the real part.
 pub(super) fn gradient<'e>(
     w: &Complex<'e>,
     v: &Complex<'e>,

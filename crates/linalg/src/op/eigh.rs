@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors of symmetric matrices.
+//! Eigenvalue decomposition of symmetric matrices.
 
 use super::svd::no_convergence;
 use super::{Gradients, MatrixOp, Signature, bare, last_two, run, with_last};
@@ -8,7 +8,7 @@ use crate::matrix::{as_column, as_row, eye, from_diagonal, on_diagonal};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (values, V)`: `A = V diag(values) Vᵀ`, values ascending. The lower triangle is read.
+/// `(A) -> (values, V)`: `A = V diag(values) Vᵀ`, values ascending. Reads the lower triangle.
 #[derive(Debug)]
 pub(crate) struct Eigh;
 
@@ -37,8 +37,8 @@ impl MatrixOp for Eigh {
         Ok(vec![joined(values, a.shape_with(&[a.rows]))?, joined(vectors, *inputs[0].shape())?])
     }
 
-    /// M. Giles, 2008, section 3.1: `V (diag(w̄) + (Vᵀ V̄) / E) Vᵀ` with `E_ij = w_j - w_i`. Equal eigenvalues give
-    /// infinities and NaNs where the gradient of vectors takes part.
+    /// M. Giles, 2008, section 3.1: `V (diag(w̄) + (Vᵀ V̄) / E) Vᵀ` with `E_ij = w_j - w_i`. Equal eigenvalues result
+    /// in infinities and NaNs if the vectors have a gradient.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (values, v) = (&y[0], &y[1]);
         let vt = v.transpose();
@@ -58,7 +58,7 @@ impl MatrixOp for Eigh {
     }
 }
 
-/// `(A) -> values`: the eigenvalues, ascending. The lower triangle is read.
+/// `(A) -> values`: the eigenvalues, ascending. Reads the lower triangle.
 #[derive(Debug)]
 pub(crate) struct Eigvalsh;
 

@@ -1,4 +1,4 @@
-//! The exponential of matrices.
+//! Matrix exponential.
 
 use super::{Gradients, MatrixOp, Signature, bare, last_two, run_one};
 use crate::host::{Matrices, Real, joined, nans};
@@ -32,7 +32,7 @@ impl MatrixOp for MatrixExp {
                 return Ok(nans(n * n));
             }
             let matrix = a.get(index);
-            // In f64 for both dtypes: one approximant then serves both.
+            // In f64 for both dtypes, so that one approximant suffices.
             let result = exp::exp(Mat::<f64>::from_fn(n, n, |i, j| matrix[(i, j)].into()).as_ref());
             Ok((0..n * n).map(|place| T::of(result[(place / n, place % n)])).collect())
         })?;

@@ -1,4 +1,4 @@
-//! The factors of symmetric indefinite matrices.
+//! LDL factorisation of symmetric indefinite matrices.
 
 use super::{Gradients, MatrixOp, Signature, bare, last_two, leading, run_one, with_last};
 use crate::host::{Matrices, Real, joined, row_major, split};
@@ -7,8 +7,8 @@ use crate::matrix::sum;
 use kiln_ir::{DType, Error, Result, ResultTypes, TensorData, TensorType, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (LD, pivots)`: `L` and `D` of symmetric matrices in the lower triangle, and LAPACK's pivots. The lower triangle is
-/// read.
+/// `(A) -> (LD, pivots)`: `L` and `D` of symmetric matrices in the lower triangle, and LAPACK's pivots. Reads the lower
+/// triangle.
 #[derive(Debug)]
 pub(crate) struct LdlFactor;
 
@@ -35,7 +35,7 @@ impl MatrixOp for LdlFactor {
         Ok(vec![joined(factors, *inputs[0].shape())?, joined(pivots, a.shape_with(&[a.rows]))?])
     }
 
-    /// There is none: an error where one is asked for.
+    /// No gradient is implemented: requesting it returns an error.
     fn vjp<'e>(&self, _x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         if g[0].is_none() { Ok(vec![None]) } else { Err(no_gradient("ldl_factor")) }
     }
@@ -46,7 +46,7 @@ fn no_gradient(op: &'static str) -> Error {
         .hint("use `solve`, `det` or `eigh`, or detach the matrix to differentiate `ldl_solve` by its right sides alone")
 }
 
-/// `(LD, pivots) -> (L, D)`: `A = L D Lᵀ` with the exchanges of rows in `L`.
+/// `(LD, pivots) -> (L, D)`: `A = L D Lᵀ`, with the row exchanges in `L`.
 #[derive(Debug)]
 pub(crate) struct LdlUnpack;
 
@@ -75,13 +75,13 @@ impl MatrixOp for LdlUnpack {
         Ok(vec![joined(l, *inputs[0].shape())?, joined(d, *inputs[0].shape())?])
     }
 
-    /// There is none: an error where one is asked for.
+    /// No gradient is implemented: requesting it returns an error.
     fn vjp<'e>(&self, _x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         if g.iter().all(Option::is_none) { Ok(vec![None, None]) } else { Err(no_gradient("ldl")) }
     }
 }
 
-/// `(LD, pivots, B) -> X`: `A X = B`. A singular `D` returns infinities and NaNs.
+/// `(LD, pivots, B) -> X`: `A X = B`. A singular `D` results in infinities and NaNs.
 #[derive(Debug)]
 pub(crate) struct LdlSolve;
 
@@ -118,8 +118,8 @@ impl MatrixOp for LdlSolve {
         Ok(vec![joined(solutions, *inputs[2].shape())?])
     }
 
-    /// `B̄ = A⁻¹ X̄`, from the same factors. The factors have no gradient: it is NaN, and an error of [`LdlFactor`] if they
-    /// come from a matrix that has one.
+    /// `B̄ = A⁻¹ X̄`, from the same factors. The gradient of the factors is not implemented: it is NaN, and an error of
+    /// [`LdlFactor`] if they come from a matrix that requires a gradient.
     fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = &g[0] else { return Ok(vec![None, None, None]) };
         let unknown = sum(g) * f64::NAN;
@@ -138,13 +138,13 @@ fn check_pivots(operands: Signature<'_>) -> Result<()> {
         .hint("pass the pivots that `ldl_factor` gave with these factors"))
 }
 
-/// Whether pivots belong to factors.
+/// Whether the dtype and shape of pivots match the factors.
 pub(crate) fn ldl_pivots_fit(factors: &TensorType, pivots: &TensorType) -> bool {
     let n = last_two(&factors.shape).0;
     pivots.shape.split_last().is_some_and(|(&k, batch)| k == n && batch == leading(&factors.shape))
 }
 
-/// The blocks of one matrix of a batch.
+/// Decodes the blocks of one matrix of a batch.
 fn blocks(op: &str, pivots: &[i32], index: usize, rows: usize) -> Result<Vec<Block>> {
     ldl::blocks(&pivots[index * rows..][..rows]).map_err(|pivot| {
         Error::value(op, format!("the pivot {pivot} cannot be where it is, in matrices of {rows} rows"))

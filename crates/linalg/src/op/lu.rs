@@ -1,4 +1,4 @@
-//! The LU factors.
+//! LU decomposition.
 
 use super::{
     Gradients, MatrixOp, Signature, SolveTriangular, attribute, bare, last_two, leading, run_one, with_last,
@@ -9,8 +9,8 @@ use crate::matrix::{below, beside, block, columns, eye, on_diagonal, rows, tril,
 use kiln_ir::{DType, Result, ResultTypes, Shape, TensorData, TensorType, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (LU, pivots)`: `A = P L U` with `L` and `U` in one matrix, and the exchanges of rows as LAPACK counts them, from 1:
-/// row `i` was exchanged with row `pivots[i] - 1`.
+/// `(A) -> (LU, pivots)`: `A = P L U` with `L` and `U` in one matrix, and LAPACK's pivots, counted from 1: row `i` was
+/// exchanged with row `pivots[i] - 1`.
 #[derive(Debug)]
 pub(crate) struct LuFactor;
 
@@ -41,8 +41,8 @@ impl MatrixOp for LuFactor {
     }
 
     /// For square matrices (S. Axen, 2021, <https://sethaxen.com/blog/2021/02/differentiating-the-lu-decomposition/>)
-    /// `Ā = P L⁻ᵀ (tril(Lᵀ L̄, -1) + triu(Ū Uᵀ)) U⁻ᵀ`. The rest of wide and tall ones is the solution of a triangular
-    /// equation, whose gradient is added.
+    /// `Ā = P L⁻ᵀ (tril(Lᵀ L̄, -1) + triu(Ū Uᵀ)) U⁻ᵀ`. The remaining block of a wide or tall matrix is the solution of
+    /// a triangular system, whose gradient is added.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = &g[0] else { return Ok(vec![None]) };
         let (m, n) = last_two(&y[0].shape());
@@ -80,17 +80,17 @@ impl MatrixOp for LuFactor {
     }
 }
 
-/// The matrices `P` of `A = P L U`, `[.., rows, rows]` in the dtype of `like`, from LAPACK's pivots.
+/// The permutation matrices `P` of `A = P L U`, `[.., rows, rows]` in the dtype of `like`, from LAPACK's pivots.
 pub(crate) fn permutation<'e>(pivots: &Var<'e>, rows: usize, like: &Var<'e>) -> Result<Var<'e>> {
     let order = run_one(RowOrder { rows }, &[pivots])?;
     let row = Var::iota(like.engine(), TensorType::new([rows, 1], DType::I32), 0);
     Ok(row.equal(&crate::matrix::as_row(&order)).cast(like.dtype()))
 }
 
-/// `(pivots) -> order`: which row of the matrix each row of the factors was, from the exchanges.
+/// `(pivots) -> order`: the row of the matrix for each row of the factors.
 #[derive(Debug)]
 pub(crate) struct RowOrder {
-    /// The number of rows.
+    /// Number of rows.
     pub(crate) rows: usize,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn unpack<'e>(factors: &Var<'e>) -> (Var<'e>, Var<'e>) {
     (l, triu(&rows(factors, 0..k), 0))
 }
 
-/// Whether pivots belong to factors.
+/// Whether the dtype and shape of pivots match the factors.
 pub(crate) fn pivots_fit(factors: &TensorType, pivots: &TensorType) -> bool {
     let (m, n) = last_two(&factors.shape);
     pivots.shape.split_last().is_some_and(|(&k, batch)| k == m.min(n) && batch == leading(&factors.shape))

@@ -1,4 +1,4 @@
-//! Pseudo-inverses and least squares.
+//! Pseudo-inverse and least squares.
 
 use super::svd::{no_convergence, weighted};
 use super::{Gradients, MatrixOp, Signature, attribute, last_two, run_one, with_last};
@@ -9,8 +9,8 @@ use faer::Mat;
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> A⁺`, `[.., n, m]`: the Moore-Penrose inverse. Singular values not above `max(atol, rtol * greatest)`
-/// count as zero.
+/// `(A) -> A⁺`, `[.., n, m]`: the Moore-Penrose inverse. Singular values up to `max(atol, rtol * maximum)` are treated
+/// as zero.
 #[derive(Debug)]
 pub(crate) struct Pinv {
     pub(crate) atol: f64,
@@ -46,7 +46,7 @@ impl MatrixOp for Pinv {
     }
 
     /// G. Golub and V. Pereyra, *The differentiation of pseudo-inverses and nonlinear least squares problems whose
-    /// variables separate*, 1973, equation 4.12, for matrices whose rank does not change.
+    /// variables separate*, 1973, equation 4.12, for matrices of constant rank.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = &g[0] else { return Ok(vec![None]) };
         Ok(vec![Some(gradient(&x[0], &y[0], g))])
@@ -64,10 +64,10 @@ fn gradient<'e>(a: &Var<'e>, p: &Var<'e>, g: &Var<'e>) -> Var<'e> {
     left + right - pt.matmul(g).matmul(&pt)
 }
 
-/// `(A, B) -> (X, S)`: the `X` of least norm among those with the least `‖A X - B‖`, and the singular values of `A`.
+/// `(A, B) -> (X, S)`: the minimum-norm least-squares solution of `A X = B`, and the singular values of `A`.
 #[derive(Debug)]
 pub(crate) struct Lstsq {
-    /// Singular values not above this times the greatest count as zero.
+    /// Singular values up to this factor times the largest are treated as zero.
     pub(crate) rcond: f64,
 }
 
@@ -108,7 +108,7 @@ impl MatrixOp for Lstsq {
         Ok(vec![joined(solutions, x)?, joined::<T>(values, s)?])
     }
 
-    /// That of `A⁺ B`, with the rule of [`Pinv`]; and that of [`Svdvals`](super::Svdvals).
+    /// The gradient of `A⁺ B`, with the rule of [`Pinv`], plus that of [`Svdvals`](super::Svdvals).
     fn vjp<'e>(&self, x: &[Var<'e>], _y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let mut gradients = vec![None, None];
         if let Some(g) = &g[0] {
@@ -134,7 +134,7 @@ fn decompose<T: Real>(op: &str, a: &Matrices<'_, T>, index: usize) -> Result<Thi
     factor::thin(a.get(index)).ok_or_else(|| no_convergence(op, a, index))
 }
 
-/// `V diag(1 / s)`, zero where a singular value counts as zero.
+/// `V diag(1 / s)`, with 0 for singular values that are treated as zero.
 fn scaled_v<T: Real>(svd: &Thin<T>, atol: f64, rtol: f64) -> Mat<T> {
     let greatest = svd.values.first().copied().unwrap_or(0.0);
     let least = atol.max(rtol * greatest);

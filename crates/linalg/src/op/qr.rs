@@ -1,4 +1,4 @@
-//! The QR decomposition.
+//! QR decomposition.
 
 use super::{Gradients, MatrixOp, Signature, SolveTriangular, attribute, last_two, run_one, with_last};
 use crate::host::{Matrices, Real, joined, nans, split};
@@ -10,7 +10,7 @@ use smallvec::smallvec;
 /// `(A) -> (Q, R)`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`.
 #[derive(Debug)]
 pub(crate) struct Qr {
-    /// Whether `Q` is square; otherwise it has `min(m, n)` columns.
+    /// Whether `Q` is square. Otherwise it has `min(m, n)` columns.
     pub(crate) complete: bool,
 }
 
@@ -73,7 +73,7 @@ fn tall<'e>(q: &Var<'e>, r: &Var<'e>, gq: &Var<'e>, gr: &Var<'e>) -> Result<Var<
     Ok(run_one(solve, &[r, &right.transpose()])?.transpose())
 }
 
-/// The error that a complete decomposition of tall matrices has no gradient.
+/// The error of the gradient of a complete decomposition of tall matrices, which does not exist.
 pub(super) fn undetermined(rows: usize, cols: usize) -> Error {
     Error::gradient("qr", format!("a complete decomposition of {rows} x {cols} matrices has no gradient"))
         .hint("the added columns of Q are not determined by the matrix: use the reduced form")

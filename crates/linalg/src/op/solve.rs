@@ -1,4 +1,4 @@
-//! Linear equations and inverses.
+//! Linear systems and inverses.
 
 use super::triangular::infer_solution;
 use super::{Gradients, MatrixOp, Signature, attribute, bare, run_one};
@@ -85,7 +85,7 @@ impl MatrixOp for Inverse {
     }
 }
 
-/// An error where a matrix has no inverse.
+/// Returns an error for a singular matrix.
 fn regular<T: Real>(op: &str, a: &Matrices<'_, T>, index: usize, lu: &Lu<T>) -> Result<(), Error> {
     match lu.zero_pivot() {
         None => Ok(()),

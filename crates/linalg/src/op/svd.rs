@@ -1,4 +1,4 @@
-//! Singular values and vectors.
+//! Singular value decomposition.
 
 use super::{Gradients, MatrixOp, Signature, attribute, bare, last_two, run, with_last};
 use crate::host::{Matrices, Real, joined};
@@ -7,10 +7,10 @@ use crate::matrix::{as_column, as_row, columns, eye, from_diagonal, rows};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (U, S, Vᵀ)`: `A = U diag(S) Vᵀ`, the greatest singular value first.
+/// `(A) -> (U, S, Vᵀ)`: `A = U diag(S) Vᵀ`, singular values in descending order.
 #[derive(Debug)]
 pub(crate) struct Svd {
-    /// Whether `U` and `V` are square; otherwise they have `min(m, n)` columns.
+    /// Whether `U` and `V` are square. Otherwise they have `min(m, n)` columns.
     pub(crate) full: bool,
 }
 
@@ -53,8 +53,8 @@ impl MatrixOp for Svd {
     }
 
     /// J. Townsend, *Differentiating the singular value decomposition*, 2016; the same rule is in Z. Wan and S. Zhang,
-    /// *Automatic differentiation for complex valued SVD*, 2019. Equal singular values give infinities and NaNs where
-    /// the gradients of vectors take part, since the vectors are not determined then.
+    /// *Automatic differentiation for complex valued SVD*, 2019. Equal singular values result in infinities and NaNs if
+    /// the vectors have gradients, since the vectors are not unique then.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (m, n) = last_two(&x[0].shape());
         let k = m.min(n);
@@ -96,7 +96,7 @@ fn plus<'e>(a: Option<Var<'e>>, b: Var<'e>) -> Option<Var<'e>> {
     })
 }
 
-/// `(A) -> S`: the singular values, the greatest first.
+/// `(A) -> S`: the singular values in descending order.
 #[derive(Debug)]
 pub(crate) struct Svdvals;
 

@@ -1,4 +1,4 @@
-//! Equations with triangular matrices.
+//! Triangular linear systems.
 
 use super::{Gradients, MatrixOp, Signature, attribute, last_two, run_one};
 use crate::host::{Matrices, Real, Scalar, joined, row_major};
@@ -8,13 +8,13 @@ use faer::{Mat, MatRef, Par};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A, B) -> X`: `A X = B`. Only one triangle of `A` is read, without its diagonal if that counts as ones. A zero on
-/// the diagonal returns infinities and NaNs.
+/// `(A, B) -> X`: `A X = B`. Reads one triangle of `A`, without its diagonal if that is taken to be ones. A zero on the
+/// diagonal results in infinities and NaNs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SolveTriangular {
-    /// Which triangle.
+    /// Whether the upper triangle is read.
     pub(crate) upper: bool,
-    /// Whether the diagonal counts as ones.
+    /// Whether the diagonal is taken to be ones.
     pub(crate) unit: bool,
 }
 
@@ -52,7 +52,7 @@ impl MatrixOp for SolveTriangular {
     }
 }
 
-/// `X` in `A X = B`, row by row.
+/// Solves `A X = B` and returns `X` in row-major order.
 pub(super) fn solved<T: Scalar>(op: &SolveTriangular, a: MatRef<'_, T>, b: Mat<T>) -> Vec<T> {
     let mut x = b;
     match (op.upper, op.unit) {

@@ -1,9 +1,9 @@
 //! The functions of complex matrices.
 //!
-//! They take and return [`Complex`](struct@Complex) tensors, pairs of a real and an imaginary part, as
-//! [`fft`](kiln_tensor::fft) does. Names, shapes and meaning are those of the functions of real matrices
-//! [one module up](crate), with adjoints `Aᴴ` (the conjugate of the transpose) in place of transposes. Real results, such as
-//! singular values, are real tensors.
+//! They accept and return [`Complex`](struct@Complex) tensors, pairs of a real and an imaginary part, as
+//! [`fft`](kiln_tensor::fft) does. Names, shapes and semantics are those of the [functions of real matrices](crate),
+//! with adjoints `Aᴴ` (conjugate transposes) instead of transposes. Real results, such as singular values, are real
+//! tensors.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -17,29 +17,32 @@
 //! assert!(a.matmul(x).re().all_close(b.re(), None, Some(1e-5)));
 //! ```
 //!
-//! * **Gradients** are pairs of the derivatives by real and imaginary part, which is PyTorch's convention. Those of vectors
-//!   ([`svd`], [`eigh`], [`eig`]) are right for functions that do not depend on the phases of the vectors.
-//! * **Hermitian matrices.** Of the diagonal the real parts are read, and one triangle.
-//! * **Errors** have the names of the functions and show the types of the real parts.
+//! * **Gradients** are pairs of the derivatives with respect to the real and imaginary part, as in PyTorch. The
+//!   gradients of vectors ([`svd`], [`eigh`], [`eig`]) are correct for functions that do not depend on the phases of
+//!   the vectors.
+//! * **Hermitian matrices.** One triangle and the real part of the diagonal are read.
+//! * **Errors** name the function and show the types of the real parts.
 
 use super::{done, typed};
 use crate::{QrMode, Side, Triangle, any};
 use kiln_ir::Result;
 use kiln_tensor::{AnyComplex, Backend, Complex, Tensor};
 
-/// The typed tensor, or a panic with the error at the caller's line.
+/// Returns the typed tensor, or panics with the error at the caller's line.
 #[track_caller]
 fn pair<B: Backend, const D: usize>(any: Result<AnyComplex>) -> Complex<B, D> {
     let (re, im) = done(any).into_parts();
     Complex::new(typed(Ok(re)), typed(Ok(im)))
 }
 
-/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for square complex matrices `A` `[.., n, n]`. `B` is `[.., n, k]`
-/// (`[.., k, n]` on the right), or vectors `[.., n]` if it has one axis, or one axis less than `A` and the same leading axes.
-/// Leading axes broadcast; the result has the rank of `B`.
+/// Solves the linear system `A X = B` (or `X A = B` with [`Side::Right`]) for square complex matrices `A` `[.., n, n]`.
 ///
-/// As [`torch.linalg.solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html). The gradient is that
-/// of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1, with adjoints.
+/// `B` is `[.., n, k]` (`[.., k, n]` on the right). It is a batch of vectors `[.., n]` if it has rank 1, or one
+/// dimension less than `A` and the same batch dimensions. Batch dimensions broadcast; the result has the rank of `B`.
+///
+/// Equivalent to [`torch.linalg.solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html). The
+/// gradient is that of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1, with
+/// adjoints.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -54,8 +57,8 @@ fn pair<B: Backend, const D: usize>(any: Result<AnyComplex>) -> Complex<B, D> {
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, sizes differ, or leading axes do not broadcast to the rank of `B`. A singular matrix is
-/// an error of the value, which comes back when the result is read.
+/// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`. A singular
+/// matrix poisons the result: reading it returns the error.
 #[track_caller]
 pub fn solve<B: Backend, const D: usize, const D2: usize>(
     a: Complex<B, D>,
@@ -65,11 +68,14 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
     pair(any::complex::solve(a.into_any(), b.into_any(), side))
 }
 
-/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for triangular complex matrices `A` `[.., n, n]`, of which only that
-/// triangle is read; with `unit_diagonal` its diagonal counts as ones. `B` is `[.., n, k]` (`[.., k, n]` on the right).
-/// Leading axes broadcast. A zero on the diagonal returns infinities or NaNs.
+/// Solves the triangular linear system `A X = B` (or `X A = B` with [`Side::Right`]) for complex matrices `A`
+/// `[.., n, n]`.
 ///
-/// As [`torch.linalg.solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
+/// Only the given triangle of `A` is read; with `unit_diagonal` its diagonal is taken to be ones. `B` is `[.., n, k]`
+/// (`[.., k, n]` on the right). Batch dimensions broadcast. A zero on the diagonal results in infinities or NaNs.
+///
+/// Equivalent to `torch.linalg`'s
+/// [`solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -84,7 +90,7 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, sizes differ, or leading axes do not broadcast to the rank of `B`.
+/// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
 #[track_caller]
 pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
     a: Complex<B, D>,
@@ -96,9 +102,10 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
     pair(any::complex::solve_triangular(a.into_any(), b.into_any(), triangle, side, unit_diagonal))
 }
 
-/// The inverses of complex matrices `[.., n, n]`. To multiply with one use [`solve`], which is faster and more accurate.
+/// Computes the inverses of complex matrices `[.., n, n]`. To multiply by an inverse use [`solve`], which is faster and
+/// more accurate.
 ///
-/// As [`torch.linalg.inv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv.html).
+/// Equivalent to [`torch.linalg.inv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -111,18 +118,18 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square. A singular matrix is an error of the value, which comes back when the result is
-/// read.
+/// When the matrices are not square. A singular matrix poisons the result: reading it returns the error.
 #[track_caller]
 pub fn inverse<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
     pair(any::complex::inverse(a.into_any()))
 }
 
-/// The determinants of complex matrices `[.., n, n]`, `[..]`. `D2` is `D - 2`; for a single matrix it may also be 1, and the
-/// shape is then `[1]`.
+/// Computes the determinants of complex matrices `[.., n, n]`: `[..]`. `D2` is `D - 2`; for a single matrix it may also
+/// be 1, with shape `[1]`.
 ///
-/// As [`torch.linalg.det`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.det.html). The gradient is the
-/// conjugate of the matrix of cofactors, so that singular matrices have one; the second gradient needs a regular matrix.
+/// Equivalent to [`torch.linalg.det`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.det.html). The
+/// gradient is the conjugate of the cofactor matrix, so singular matrices have one. The second gradient requires
+/// nonsingular matrices.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -135,18 +142,21 @@ pub fn inverse<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D2` does not suit.
+/// When the matrices are not square, or `D2` does not match.
 #[track_caller]
 pub fn det<B: Backend, const D: usize, const D2: usize>(a: Complex<B, D>) -> Complex<B, D2> {
     pair(any::complex::det(a.into_any()))
 }
 
-/// The determinants of complex matrices `[.., n, n]` divided by their magnitudes, and the logarithms of these
-/// magnitudes, each `[..]`: they neither overflow nor underflow. For a singular matrix they are 0 and minus infinity.
-/// `D2` is `D - 2`, or 1 for a single matrix.
+/// Computes the determinants of complex matrices `[.., n, n]` divided by their magnitudes, and the logarithms of these
+/// magnitudes, each `[..]`.
 ///
-/// As [`torch.linalg.slogdet`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.slogdet.html). Unlike that of a real
-/// matrix the sign has a gradient. Gradients need a regular matrix, and are an error of the value otherwise.
+/// Unlike [`det`], they neither overflow nor underflow. For a singular matrix they are 0 and -∞. `D2` is `D - 2`, or 1
+/// for a single matrix.
+///
+/// Equivalent to [`torch.linalg.slogdet`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.slogdet.html).
+/// Unlike the sign of a real determinant, the complex sign has a gradient. Gradients require nonsingular matrices;
+/// otherwise reading them returns the error.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -161,7 +171,7 @@ pub fn det<B: Backend, const D: usize, const D2: usize>(a: Complex<B, D>) -> Com
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D2` does not suit.
+/// When the matrices are not square, or `D2` does not match.
 #[track_caller]
 pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
     a: Complex<B, D>,
@@ -170,11 +180,12 @@ pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
     (pair(Ok(sign)), typed(Ok(log)))
 }
 
-/// The Cholesky factor of Hermitian positive definite matrices `[.., n, n]`: the lower triangular `L` of `A = L Lᴴ`, or the
-/// upper triangular `U` of `A = Uᴴ U`, with a positive diagonal. Only that triangle of `A` is read.
+/// Computes the Cholesky decomposition of Hermitian positive definite matrices `[.., n, n]`: the lower triangular `L`
+/// of `A = L Lᴴ`, or the upper triangular `U` of `A = Uᴴ U`, with a positive diagonal. Only the given triangle of `A`
+/// is read.
 ///
-/// As [`torch.linalg.cholesky`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky.html). The gradient
-/// (I. Murray, [2016](https://arxiv.org/abs/1602.07527), with adjoints) is Hermitian.
+/// Equivalent to [`torch.linalg.cholesky`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky.html).
+/// The gradient (I. Murray, [2016](https://arxiv.org/abs/1602.07527), with adjoints) is Hermitian.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -189,19 +200,20 @@ pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square. A matrix that is not positive definite is an error of the value, which comes back when
-/// the result is read.
+/// When the matrices are not square. A matrix that is not positive definite poisons the result: reading it returns the
+/// error.
 #[track_caller]
 pub fn cholesky<B: Backend, const D: usize>(a: Complex<B, D>, triangle: Triangle) -> Complex<B, D> {
     pair(any::complex::cholesky(a.into_any(), triangle))
 }
 
-/// The QR decomposition of complex matrices `[.., m, n]`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`,
-/// whose diagonal is real and not negative. [`QrMode`] says how large they are.
+/// Computes the QR decomposition of complex matrices `[.., m, n]`: `A = Q R` with orthonormal columns of `Q` and upper
+/// triangular `R`, whose diagonal is real and not negative. [`QrMode`] selects their shapes.
 ///
-/// As [`torch.linalg.qr`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.qr.html), which leaves the signs of the
-/// diagonal of `R` open. The gradient (S. Walter and L. Lehmann, [2010](https://arxiv.org/abs/1001.1654); D. Roberts and
-/// L. Roberts, [2020](https://arxiv.org/abs/2009.10071), with adjoints) needs the first `min(m, n)` columns to be independent.
+/// Equivalent to [`torch.linalg.qr`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.qr.html), which does
+/// not fix the phases of the diagonal of `R`. The gradient (S. Walter and L. Lehmann,
+/// [2010](https://arxiv.org/abs/1001.1654); D. Roberts and L. Roberts, [2020](https://arxiv.org/abs/2009.10071), with
+/// adjoints) requires the first `min(m, n)` columns to be linearly independent.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -216,14 +228,15 @@ pub fn cholesky<B: Backend, const D: usize>(a: Complex<B, D>, triangle: Triangle
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes.
+/// When the tensor has fewer than two dimensions.
 #[track_caller]
 pub fn qr<B: Backend, const D: usize>(a: Complex<B, D>, mode: QrMode) -> (Complex<B, D>, Complex<B, D>) {
     let (q, r) = done(any::complex::qr(a.into_any(), mode));
     (pair(Ok(q)), pair(Ok(r)))
 }
 
-/// `R` of the reduced [QR decomposition](qr) alone, `[.., min(m, n), n]`. Unlike PyTorch's mode `"r"` it has a gradient.
+/// Computes only `R` of the reduced [QR decomposition](qr), `[.., min(m, n), n]`. Unlike PyTorch's mode `"r"` it has a
+/// gradient.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -236,20 +249,22 @@ pub fn qr<B: Backend, const D: usize>(a: Complex<B, D>, mode: QrMode) -> (Comple
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes.
+/// When the tensor has fewer than two dimensions.
 #[track_caller]
 pub fn qr_r<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
     pair(any::complex::qr_r(a.into_any()))
 }
 
-/// The singular value decomposition of complex matrices `[.., m, n]`: `(U, S, Vᴴ)` with `A = U diag(S) Vᴴ`, orthonormal columns
-/// of `U` and `V`, and real singular values `S` `[.., k]`, `k = min(m, n)`, the greatest first. `U` is `[.., m, k]` and `Vᴴ` is
-/// `[.., k, n]`; with `full` they are square. The phases of the vectors are not fixed. `D1` is `D - 1`.
+/// Computes the singular value decomposition of complex matrices `[.., m, n]`: `(U, S, Vᴴ)` with `A = U diag(S) Vᴴ`.
 ///
-/// As [`torch.linalg.svd`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svd.html). The gradient of the vectors
-/// (Z. Wan and S. Zhang, [2019](https://arxiv.org/abs/1909.02659)) is right for functions that do not depend on the phases. It
-/// is infinite or NaN where singular values are equal or zero; columns that only `full` adds take no part in it. For a
-/// gradient of singular values alone use [`svdvals`], which is always finite.
+/// `U` is `[.., m, k]` and `Vᴴ` is `[.., k, n]` with `k = min(m, n)`; with `full` they are square. Columns of `U` and
+/// `V` are orthonormal, and their phases are not unique. Singular values `S` `[.., k]` are real and in descending
+/// order. `D1` is `D - 1`.
+///
+/// Equivalent to [`torch.linalg.svd`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svd.html). The
+/// gradient of the vectors (Z. Wan and S. Zhang, [2019](https://arxiv.org/abs/1909.02659)) is correct for functions
+/// that do not depend on the phases. It is infinite or NaN where singular values are equal or zero, and ignores columns
+/// that only `full` adds. For gradients of singular values alone use [`svdvals`], whose gradient is always finite.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -264,8 +279,8 @@ pub fn qr_r<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the
-/// value, which comes back when a result is read.
+/// When the tensor has fewer than two dimensions, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the
+/// results: reading them returns the error.
 #[track_caller]
 pub fn svd<B: Backend, const D: usize, const D1: usize>(
     a: Complex<B, D>,
@@ -275,9 +290,10 @@ pub fn svd<B: Backend, const D: usize, const D1: usize>(
     (pair(Ok(u)), typed(Ok(s)), pair(Ok(v)))
 }
 
-/// The singular values of complex matrices `[.., m, n]`, the greatest first: `[.., min(m, n)]`. `D1` is `D - 1`.
+/// Computes the singular values of complex matrices `[.., m, n]` in descending order: `[.., min(m, n)]`. `D1` is
+/// `D - 1`.
 ///
-/// As [`torch.linalg.svdvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html).
+/// Equivalent to [`torch.linalg.svdvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -290,21 +306,22 @@ pub fn svd<B: Backend, const D: usize, const D1: usize>(
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the
-/// value.
+/// When the tensor has fewer than two dimensions, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the
+/// result: reading it returns the error.
 #[track_caller]
 pub fn svdvals<B: Backend, const D: usize, const D1: usize>(a: Complex<B, D>) -> Tensor<B, D1> {
     typed(any::complex::svdvals(a.into_any()))
 }
 
-/// The eigenvalues and eigenvectors of Hermitian matrices `[.., n, n]`: `A = V diag(w) Vᴴ` with real ascending values `w`
-/// `[.., n]` and orthonormal columns of `V` `[.., n, n]`. Only one triangle of `A` is read, and of its diagonal the real parts.
-/// The phases of the vectors are not fixed. `D1` is `D - 1`.
+/// Computes the eigenvalues and eigenvectors of Hermitian matrices `[.., n, n]`: `A = V diag(w) Vᴴ`.
 ///
-/// As [`torch.linalg.eigh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigh.html). The gradient of the
-/// vectors (M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 3.1, with adjoints) is right for
-/// functions that do not depend on the phases, and infinite or NaN where eigenvalues are equal; for a gradient of values
-/// alone use [`eigvalsh`], which is always finite.
+/// Eigenvalues `w` `[.., n]` are real and ascending. The columns of `V` `[.., n, n]` are orthonormal; their phases are
+/// not unique. Only one triangle of `A` and the real part of its diagonal are read. `D1` is `D - 1`.
+///
+/// Equivalent to [`torch.linalg.eigh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigh.html). The
+/// gradient of the vectors (M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 3.1,
+/// with adjoints) is correct for functions that do not depend on the phases. It is infinite or NaN where eigenvalues
+/// are equal. For gradients of eigenvalues alone use [`eigvalsh`], whose gradient is always finite.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -318,8 +335,8 @@ pub fn svdvals<B: Backend, const D: usize, const D1: usize>(a: Complex<B, D>) ->
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the value,
-/// which comes back when a result is read.
+/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the results: reading
+/// them returns the error.
 #[track_caller]
 pub fn eigh<B: Backend, const D: usize, const D1: usize>(
     a: Complex<B, D>,
@@ -329,10 +346,10 @@ pub fn eigh<B: Backend, const D: usize, const D1: usize>(
     (typed(Ok(values)), pair(Ok(vectors)))
 }
 
-/// The eigenvalues of Hermitian matrices `[.., n, n]`, real and ascending: `[.., n]`. Only one triangle is read, and of its
-/// diagonal the real parts. `D1` is `D - 1`.
+/// Computes the eigenvalues of Hermitian matrices `[.., n, n]`, real and ascending: `[.., n]`. Only one triangle and
+/// the real part of the diagonal are read. `D1` is `D - 1`.
 ///
-/// As [`torch.linalg.eigvalsh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html).
+/// Equivalent to [`torch.linalg.eigvalsh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -346,7 +363,7 @@ pub fn eigh<B: Backend, const D: usize, const D1: usize>(
 /// ```
 ///
 /// # Panics
-/// As [`eigh`].
+/// See [`eigh`].
 #[track_caller]
 pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
     a: Complex<B, D>,
@@ -355,13 +372,14 @@ pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
     typed(any::complex::eigvalsh(a.into_any(), triangle))
 }
 
-/// The eigenvalues and eigenvectors of general complex matrices `[.., n, n]`: `(w, V)` with `A V = V diag(w)`. Values are
-/// `[.., n]` in no particular order; vectors are the columns of `[.., n, n]`, of length 1, with a phase that makes their
-/// greatest element real. `D1` is `D - 1`.
+/// Computes the eigenvalues and eigenvectors of general complex matrices `[.., n, n]`: `(w, V)` with `A V = V diag(w)`.
 ///
-/// As [`torch.linalg.eig`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eig.html). The gradient
-/// (C. Boeddeker and others, [2017](https://arxiv.org/abs/1701.00392)) is right for functions that do not depend on the phase
-/// of the vectors, and is infinite or NaN where eigenvalues are equal.
+/// Eigenvalues are `[.., n]`, in no particular order. Eigenvectors are the columns of `[.., n, n]`, with norm 1 and the
+/// phase that makes their largest element real. `D1` is `D - 1`.
+///
+/// Equivalent to [`torch.linalg.eig`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eig.html). The
+/// gradient (C. Boeddeker and others, [2017](https://arxiv.org/abs/1701.00392)) is correct for functions that do not
+/// depend on the phases of the vectors, and infinite or NaN where eigenvalues are equal.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -376,16 +394,18 @@ pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the value.
+/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the results: reading
+/// them returns the error.
 #[track_caller]
 pub fn eig<B: Backend, const D: usize, const D1: usize>(a: Complex<B, D>) -> (Complex<B, D1>, Complex<B, D>) {
     let (values, vectors) = done(any::complex::eig(a.into_any()));
     (pair(Ok(values)), pair(Ok(vectors)))
 }
 
-/// The eigenvalues of general complex matrices `[.., n, n]`: `[.., n]`, in no particular order. `D1` is `D - 1`.
+/// Computes the eigenvalues of general complex matrices `[.., n, n]`: `[.., n]`, in no particular order. `D1` is
+/// `D - 1`.
 ///
-/// As [`torch.linalg.eigvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html).
+/// Equivalent to [`torch.linalg.eigvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -398,7 +418,7 @@ pub fn eig<B: Backend, const D: usize, const D1: usize>(a: Complex<B, D>) -> (Co
 /// ```
 ///
 /// # Panics
-/// As [`eig`].
+/// See [`eig`].
 #[track_caller]
 pub fn eigvals<B: Backend, const D: usize, const D1: usize>(a: Complex<B, D>) -> Complex<B, D1> {
     pair(any::complex::eigvals(a.into_any()))

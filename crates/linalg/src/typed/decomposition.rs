@@ -1,14 +1,14 @@
-//! Factors of matrices.
+//! Matrix decompositions.
 
 use super::{done, typed};
 use crate::{QrMode, Triangle, any};
 use kiln_tensor::{Backend, Int, Tensor};
 
-/// The Cholesky factor of symmetric positive definite matrices `[.., n, n]`: the lower triangular `L` of `A = L Lᵀ`, or the
-/// upper triangular `U` of `A = Uᵀ U`. Only that triangle of `A` is read.
+/// Computes the Cholesky decomposition of symmetric positive definite matrices `[.., n, n]`: the lower triangular `L`
+/// of `A = L Lᵀ`, or the upper triangular `U` of `A = Uᵀ U`. Only the given triangle of `A` is read.
 ///
-/// As [`torch.linalg.cholesky`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky.html). The gradient
-/// (I. Murray, [2016](https://arxiv.org/abs/1602.07527)) is symmetric.
+/// Equivalent to [`torch.linalg.cholesky`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cholesky.html).
+/// The gradient (I. Murray, [2016](https://arxiv.org/abs/1602.07527)) is symmetric.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -25,19 +25,19 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square. A matrix that is not positive definite is an error of the value, which comes back when
-/// the result is read.
+/// When the matrices are not square. A matrix that is not positive definite poisons the result: reading it returns the
+/// error.
 #[track_caller]
 pub fn cholesky<B: Backend, const D: usize>(a: Tensor<B, D>, triangle: Triangle) -> Tensor<B, D> {
     typed(any::cholesky(a.into_any(), triangle))
 }
 
-/// The QR decomposition of matrices `[.., m, n]`: `A = Q R` with orthonormal columns of `Q` and upper triangular `R`.
-/// [`QrMode`] says how large they are. The signs of the rows of `R` are not fixed.
+/// Computes the QR decomposition of matrices `[.., m, n]`: `A = Q R` with orthonormal columns of `Q` and upper
+/// triangular `R`. [`QrMode`] selects their shapes. The signs of the rows of `R` are not unique.
 ///
-/// As [`torch.linalg.qr`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.qr.html). The gradient (S. Walter
-/// and L. Lehmann, [2010](https://arxiv.org/abs/1001.1654); D. Roberts and L. Roberts,
-/// [2020](https://arxiv.org/abs/2009.10071)) needs the first `min(m, n)` columns to be independent.
+/// Equivalent to [`torch.linalg.qr`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.qr.html). The gradient
+/// (S. Walter and L. Lehmann, [2010](https://arxiv.org/abs/1001.1654); D. Roberts and L. Roberts,
+/// [2020](https://arxiv.org/abs/2009.10071)) requires the first `min(m, n)` columns to be linearly independent.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -51,14 +51,15 @@ pub fn cholesky<B: Backend, const D: usize>(a: Tensor<B, D>, triangle: Triangle)
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes.
+/// When the tensor has fewer than two dimensions.
 #[track_caller]
 pub fn qr<B: Backend, const D: usize>(a: Tensor<B, D>, mode: QrMode) -> (Tensor<B, D>, Tensor<B, D>) {
     let (q, r) = done(any::qr(a.into_any(), mode));
     (typed(Ok(q)), typed(Ok(r)))
 }
 
-/// `R` of the reduced [QR decomposition](qr) alone, `[.., min(m, n), n]`. Unlike PyTorch's mode `"r"` it has a gradient.
+/// Computes only `R` of the reduced [QR decomposition](qr), `[.., min(m, n), n]`. Unlike PyTorch's mode `"r"` it has a
+/// gradient.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -70,18 +71,19 @@ pub fn qr<B: Backend, const D: usize>(a: Tensor<B, D>, mode: QrMode) -> (Tensor<
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes.
+/// When the tensor has fewer than two dimensions.
 #[track_caller]
 pub fn qr_r<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
     typed(any::qr_r(a.into_any()))
 }
 
-/// The LU decomposition with exchanges of rows of matrices `[.., m, n]`: `(P, L, U)` with `A = P L U`, a permutation `P`
-/// `[.., m, m]`, a lower triangular `L` `[.., m, k]` with ones on its diagonal, and an upper triangular `U` `[.., k, n]`;
-/// `k = min(m, n)`. Singular matrices have factors too.
+/// Computes the LU decomposition with partial pivoting of matrices `[.., m, n]`: `(P, L, U)` with `A = P L U`.
 ///
-/// As [`torch.linalg.lu`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu.html), with gradients of `L`
-/// and `U`, which need the leading `k` columns to be independent.
+/// `P` `[.., m, m]` is a permutation matrix, `L` `[.., m, k]` is lower triangular with unit diagonal, and `U`
+/// `[.., k, n]` is upper triangular, with `k = min(m, n)`. Singular matrices have factors too.
+///
+/// Equivalent to [`torch.linalg.lu`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu.html). The
+/// gradients of `L` and `U` require the leading `k` columns to be linearly independent.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -95,18 +97,20 @@ pub fn qr_r<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes.
+/// When the tensor has fewer than two dimensions.
 #[track_caller]
 pub fn lu<B: Backend, const D: usize>(a: Tensor<B, D>) -> (Tensor<B, D>, Tensor<B, D>, Tensor<B, D>) {
     let (p, l, u) = done(any::lu(a.into_any()));
     (typed(Ok(p)), typed(Ok(l)), typed(Ok(u)))
 }
 
-/// The [LU decomposition](lu) of matrices `[.., m, n]` in compact form, for [`lu_solve`](crate::lu_solve): `L` and `U` in one
-/// matrix, without the ones; and LAPACK's pivots `[.., min(m, n)]`, counted from 1: row `i` was exchanged with row
-/// `pivots[i] - 1`. `D1` is `D - 1`.
+/// Computes the [LU decomposition](lu) of matrices `[.., m, n]` in compact form, for [`lu_solve`](crate::lu_solve).
 ///
-/// As [`torch.linalg.lu_factor`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor.html).
+/// The first result contains `L` and `U` in one matrix, without the unit diagonal. The second contains LAPACK's pivots
+/// `[.., min(m, n)]`, counted from 1: row `i` was exchanged with row `pivots[i] - 1`. `D1` is `D - 1`.
+///
+/// Equivalent to
+/// [`torch.linalg.lu_factor`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_factor.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -120,7 +124,7 @@ pub fn lu<B: Backend, const D: usize>(a: Tensor<B, D>) -> (Tensor<B, D>, Tensor<
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, or `D1` is not `D - 1`.
+/// When the tensor has fewer than two dimensions, or `D1` is not `D - 1`.
 #[track_caller]
 pub fn lu_factor<B: Backend, const D: usize, const D1: usize>(
     a: Tensor<B, D>,
@@ -129,12 +133,13 @@ pub fn lu_factor<B: Backend, const D: usize, const D1: usize>(
     (typed(Ok(factors)), typed(Ok(pivots)))
 }
 
-/// The LDL factorisation of symmetric matrices `[.., n, n]`, which need not be definite: `(L, D)` with `A = L D Lᵀ`. `D`
-/// `[.., n, n]` is symmetric with blocks of 1 or 2 rows on its diagonal; `L` `[.., n, n]` is a lower triangle with ones on its
-/// diagonal, whose rows the exchanges (J. Bunch and L. Kaufman, 1977) have moved. The lower triangle of `A` is read.
+/// Computes the LDL factorisation of symmetric, possibly indefinite matrices `[.., n, n]`: `(L, D)` with `A = L D Lᵀ`.
 ///
-/// As [`scipy.linalg.ldl`](https://docs.scipy.org/doc/scipy/reference/generated/scipy.linalg.ldl.html) without its
-/// permutation. The factorisation has no gradient: a backward pass through it is an error.
+/// `D` `[.., n, n]` is symmetric and block diagonal with blocks of size 1 or 2. `L` `[.., n, n]` is lower triangular
+/// with unit diagonal, up to row exchanges (J. Bunch and L. Kaufman, 1977). The lower triangle of `A` is read.
+///
+/// Equivalent to [`scipy.linalg.ldl`](https://docs.scipy.org/doc/scipy/reference/generated/scipy.linalg.ldl.html)
+/// without its permutation. The factorisation has no gradient: a backward pass through it is an error.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -155,13 +160,17 @@ pub fn ldl<B: Backend, const D: usize>(a: Tensor<B, D>) -> (Tensor<B, D>, Tensor
     (typed(Ok(l)), typed(Ok(d)))
 }
 
-/// The [LDL factorisation](ldl) of symmetric matrices `[.., n, n]` in compact form, for [`ldl_solve`](crate::ldl_solve): `L` and
-/// `D` in the lower triangle of one matrix, zeros above; and the pivots `[.., n]` of LAPACK's `sytrf`, counted from 1. A
-/// pivot `p` is a block of 1 row that was exchanged with row `p`; two equal pivots `-p` are a block of 2 rows, of which
-/// the second was exchanged with row `p`. The lower triangle of `A` is read. `D1` is `D - 1`.
+/// Computes the [LDL factorisation](ldl) of symmetric matrices `[.., n, n]` in compact form, for
+/// [`ldl_solve`](crate::ldl_solve).
 ///
-/// As [`torch.linalg.ldl_factor`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_factor.html), except that a
-/// singular matrix is no error. As there, the factorisation has no gradient: a backward pass through it is an error.
+/// The first result contains `L` and `D` in the lower triangle of one matrix, zeros above. The second contains the
+/// pivots `[.., n]` of LAPACK's `sytrf`, counted from 1. A pivot `p` is a block of size 1 that was exchanged with row
+/// `p`. Two equal pivots `-p` are a block of size 2 whose second row was exchanged with row `p`. The lower triangle of
+/// `A` is read. `D1` is `D - 1`.
+///
+/// Equivalent to
+/// [`torch.linalg.ldl_factor`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_factor.html), except
+/// that a singular matrix is not an error. The factorisation has no gradient: a backward pass through it is an error.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -184,15 +193,17 @@ pub fn ldl_factor<B: Backend, const D: usize, const D1: usize>(
     (typed(Ok(factors)), typed(Ok(pivots)))
 }
 
-/// The singular value decomposition of matrices `[.., m, n]`: `(U, S, Vᵀ)` with `A = U diag(S) Vᵀ`, orthonormal columns of
-/// `U` and `V`, and singular values `S` `[.., k]`, `k = min(m, n)`, the greatest first. `U` is `[.., m, k]` and `Vᵀ` is
-/// `[.., k, n]`; with `full` they are square. The signs of the vectors are not fixed. `D1` is `D - 1`.
+/// Computes the singular value decomposition of matrices `[.., m, n]`: `(U, S, Vᵀ)` with `A = U diag(S) Vᵀ`.
 ///
-/// As [`torch.linalg.svd`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svd.html). The gradient of the
-/// vectors (J. Townsend, [2016](https://j-towns.github.io/papers/svd-derivative.pdf); Z. Wan and S. Zhang,
-/// [2019](https://arxiv.org/abs/1909.02659)) is infinite or NaN where singular values are equal or, for matrices that are
-/// not square, zero; columns that only `full` adds take no part in it. For a gradient of singular values alone use
-/// [`svdvals`], which is always finite.
+/// `U` is `[.., m, k]` and `Vᵀ` is `[.., k, n]` with `k = min(m, n)`; with `full` they are square. Columns of `U` and
+/// `V` are orthonormal, and their signs are not unique. Singular values `S` `[.., k]` are in descending order. `D1` is
+/// `D - 1`.
+///
+/// Equivalent to [`torch.linalg.svd`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svd.html). The
+/// gradient of the vectors (J. Townsend, [2016](https://j-towns.github.io/papers/svd-derivative.pdf); Z. Wan and S.
+/// Zhang, [2019](https://arxiv.org/abs/1909.02659)) is infinite or NaN where singular values are equal or, for matrices
+/// that are not square, zero. It ignores columns that only `full` adds. For gradients of singular values alone use
+/// [`svdvals`], whose gradient is always finite.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -206,8 +217,8 @@ pub fn ldl_factor<B: Backend, const D: usize, const D1: usize>(
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the
-/// value, which comes back when a result is read.
+/// When the tensor has fewer than two dimensions, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the
+/// results: reading them returns the error.
 #[track_caller]
 pub fn svd<B: Backend, const D: usize, const D1: usize>(
     a: Tensor<B, D>,
@@ -217,9 +228,9 @@ pub fn svd<B: Backend, const D: usize, const D1: usize>(
     (typed(Ok(u)), typed(Ok(s)), typed(Ok(vt)))
 }
 
-/// The singular values of matrices `[.., m, n]`, the greatest first: `[.., min(m, n)]`. `D1` is `D - 1`.
+/// Computes the singular values of matrices `[.., m, n]` in descending order: `[.., min(m, n)]`. `D1` is `D - 1`.
 ///
-/// As [`torch.linalg.svdvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html).
+/// Equivalent to [`torch.linalg.svdvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.svdvals.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -232,8 +243,8 @@ pub fn svd<B: Backend, const D: usize, const D1: usize>(
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the
-/// value.
+/// When the tensor has fewer than two dimensions, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the
+/// result: reading it returns the error.
 #[track_caller]
 pub fn svdvals<B: Backend, const D: usize, const D1: usize>(a: Tensor<B, D>) -> Tensor<B, D1> {
     typed(any::svdvals(a.into_any()))

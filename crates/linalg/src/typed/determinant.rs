@@ -4,11 +4,11 @@ use super::{done, typed};
 use crate::any;
 use kiln_tensor::{Backend, Tensor};
 
-/// The determinants of matrices `[.., n, n]`, `[..]`. `D2` is `D - 2`; for a single matrix it may also be 1, and the
-/// shape is then `[1]`.
+/// Computes the determinants of matrices `[.., n, n]`: `[..]`. `D2` is `D - 2`; for a single matrix it may also be 1,
+/// with shape `[1]`.
 ///
-/// As [`torch.linalg.det`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.det.html). The gradient is the
-/// matrix of cofactors, so that singular matrices have one; the second gradient needs a regular matrix.
+/// Equivalent to [`torch.linalg.det`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.det.html). The
+/// gradient is the cofactor matrix, so singular matrices have one. The second gradient requires nonsingular matrices.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -21,18 +21,20 @@ use kiln_tensor::{Backend, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D2` does not suit.
+/// When the matrices are not square, or `D2` does not match.
 #[track_caller]
 pub fn det<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>) -> Tensor<B, D2> {
     typed(any::det(a.into_any()))
 }
 
-/// The signs of the determinants of matrices `[.., n, n]` and the logarithms of their magnitudes, each `[..]`: they
-/// neither overflow nor underflow. For a singular matrix they are 0 and minus infinity. `D2` is `D - 2`, or 1 for a
-/// single matrix.
+/// Computes the signs of the determinants of matrices `[.., n, n]` and the logarithms of their magnitudes, each `[..]`.
 ///
-/// As [`torch.linalg.slogdet`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.slogdet.html). The sign has
-/// no gradient; that of the logarithm needs a regular matrix, and is an error of the value otherwise.
+/// Unlike [`det`], they neither overflow nor underflow. For a singular matrix they are 0 and -∞. `D2` is `D - 2`, or 1
+/// for a single matrix.
+///
+/// Equivalent to [`torch.linalg.slogdet`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.slogdet.html).
+/// The sign has no gradient. The gradient of the logarithm requires nonsingular matrices; otherwise reading it returns
+/// the error.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -46,7 +48,7 @@ pub fn det<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>) -> Tens
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D2` does not suit.
+/// When the matrices are not square, or `D2` does not match.
 #[track_caller]
 pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,
@@ -55,10 +57,10 @@ pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
     (typed(Ok(sign)), typed(Ok(log)))
 }
 
-/// The logarithms of the determinants of matrices `[.., n, n]`, `[..]`: NaN where the determinant is negative, minus
-/// infinity where it is 0. `D2` is `D - 2`, or 1 for a single matrix.
+/// Computes the logarithms of the determinants of matrices `[.., n, n]`: `[..]`. They are NaN for negative determinants
+/// and -∞ for 0. `D2` is `D - 2`, or 1 for a single matrix.
 ///
-/// As [`torch.logdet`](https://docs.pytorch.org/docs/stable/generated/torch.logdet.html).
+/// Equivalent to [`torch.logdet`](https://docs.pytorch.org/docs/stable/generated/torch.logdet.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -71,7 +73,7 @@ pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D2` does not suit.
+/// When the matrices are not square, or `D2` does not match.
 #[track_caller]
 pub fn logdet<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>) -> Tensor<B, D2> {
     typed(any::logdet(a.into_any()))

@@ -1,16 +1,18 @@
-//! Eigenvalues.
+//! Eigenvalue decompositions.
 
 use super::{Complex, done, pair, typed};
 use crate::{Triangle, any};
 use kiln_tensor::{Backend, Tensor};
 
-/// The eigenvalues and eigenvectors of symmetric matrices `[.., n, n]`: `A = V diag(w) Vᵀ` with ascending values `w` `[.., n]`
-/// and orthonormal columns of `V` `[.., n, n]`. Only one triangle of `A` is read. The signs of the vectors are not
-/// fixed. `D1` is `D - 1`.
+/// Computes the eigenvalues and eigenvectors of symmetric matrices `[.., n, n]`: `A = V diag(w) Vᵀ`.
 ///
-/// As [`torch.linalg.eigh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigh.html). The gradient of the
-/// vectors (M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 3.1) is infinite or NaN
-/// where eigenvalues are equal; for a gradient of values alone use [`eigvalsh`], which is always finite.
+/// Eigenvalues `w` `[.., n]` are ascending. The columns of `V` `[.., n, n]` are orthonormal; their signs are not
+/// unique. Only one triangle of `A` is read. `D1` is `D - 1`.
+///
+/// Equivalent to [`torch.linalg.eigh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigh.html). The
+/// gradient of the vectors (M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 3.1) is
+/// infinite or NaN where eigenvalues are equal. For gradients of eigenvalues alone use [`eigvalsh`], whose gradient is
+/// always finite.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -24,8 +26,8 @@ use kiln_tensor::{Backend, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the value,
-/// which comes back when a result is read.
+/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the results: reading
+/// them returns the error.
 #[track_caller]
 pub fn eigh<B: Backend, const D: usize, const D1: usize>(
     a: Tensor<B, D>,
@@ -35,9 +37,10 @@ pub fn eigh<B: Backend, const D: usize, const D1: usize>(
     (typed(Ok(values)), typed(Ok(vectors)))
 }
 
-/// The eigenvalues of symmetric matrices `[.., n, n]`, ascending: `[.., n]`. Only one triangle is read. `D1` is `D - 1`.
+/// Computes the eigenvalues of symmetric matrices `[.., n, n]`, ascending: `[.., n]`. Only one triangle is read. `D1`
+/// is `D - 1`.
 ///
-/// As [`torch.linalg.eigvalsh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html).
+/// Equivalent to [`torch.linalg.eigvalsh`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvalsh.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -50,7 +53,7 @@ pub fn eigh<B: Backend, const D: usize, const D1: usize>(
 /// ```
 ///
 /// # Panics
-/// As [`eigh`].
+/// See [`eigh`].
 #[track_caller]
 pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
     a: Tensor<B, D>,
@@ -59,14 +62,15 @@ pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
     typed(any::eigvalsh(a.into_any(), triangle))
 }
 
-/// The eigenvalues and eigenvectors of general real matrices `[.., n, n]`, which may be complex: `((re w, im w),
-/// (re V, im V))` with `A V = V diag(w)`. Values are `[.., n]` in no particular order, those of a conjugate pair one after
-/// the other; vectors are the columns of `[.., n, n]`, of length 1, with a phase that makes their greatest element real.
-/// `D1` is `D - 1`.
+/// Computes the eigenvalues and eigenvectors of general real matrices `[.., n, n]`, which may be complex:
+/// `((re w, im w), (re V, im V))` with `A V = V diag(w)`.
 ///
-/// As [`torch.linalg.eig`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eig.html), which returns complex
-/// tensors. The gradient (C. Boeddeker and others, [2017](https://arxiv.org/abs/1701.00392)) is right for functions that do not
-/// depend on the phase of the vectors, and is infinite or NaN where eigenvalues are equal.
+/// Eigenvalues are `[.., n]`, in no particular order except that conjugate pairs are adjacent. Eigenvectors are the
+/// columns of `[.., n, n]`, with norm 1 and the phase that makes their largest element real. `D1` is `D - 1`.
+///
+/// Equivalent to [`torch.linalg.eig`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eig.html), which
+/// returns complex tensors. The gradient (C. Boeddeker and others, [2017](https://arxiv.org/abs/1701.00392)) is correct
+/// for functions that do not depend on the phases of the vectors, and infinite or NaN where eigenvalues are equal.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -81,17 +85,18 @@ pub fn eigvalsh<B: Backend, const D: usize, const D1: usize>(
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with a NaN or an infinity is an error of the value.
+/// When the matrices are not square, or `D1` is not `D - 1`. A matrix with NaN or infinity poisons the results: reading
+/// them returns the error.
 #[track_caller]
 pub fn eig<B: Backend, const D: usize, const D1: usize>(a: Tensor<B, D>) -> (Complex<B, D1>, Complex<B, D>) {
     let (values, vectors) = done(any::eig(a.into_any()));
     (pair(values), pair(vectors))
 }
 
-/// The eigenvalues of general real matrices `[.., n, n]`: real and imaginary parts, each `[.., n]`, in no particular order.
-/// `D1` is `D - 1`.
+/// Computes the eigenvalues of general real matrices `[.., n, n]`: real and imaginary parts, each `[.., n]`, in no
+/// particular order. `D1` is `D - 1`.
 ///
-/// As [`torch.linalg.eigvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html).
+/// Equivalent to [`torch.linalg.eigvals`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.eigvals.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -104,7 +109,7 @@ pub fn eig<B: Backend, const D: usize, const D1: usize>(a: Tensor<B, D>) -> (Com
 /// ```
 ///
 /// # Panics
-/// As [`eig`].
+/// See [`eig`].
 #[track_caller]
 pub fn eigvals<B: Backend, const D: usize, const D1: usize>(a: Tensor<B, D>) -> Complex<B, D1> {
     pair(done(any::eigvals(a.into_any())))

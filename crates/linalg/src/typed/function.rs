@@ -1,12 +1,13 @@
-//! Inverses, powers and the exponential.
+//! Matrix inverses, powers and the exponential.
 
 use super::typed;
 use crate::{Tolerance, any};
 use kiln_tensor::{Backend, Tensor};
 
-/// The inverses of matrices `[.., n, n]`. To multiply with one use [`solve`](crate::solve), which is faster and more accurate.
+/// Computes the inverses of matrices `[.., n, n]`. To multiply by an inverse use [`solve`](crate::solve), which is
+/// faster and more accurate.
 ///
-/// As [`torch.linalg.inv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv.html).
+/// Equivalent to [`torch.linalg.inv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.inv.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -18,18 +19,17 @@ use kiln_tensor::{Backend, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square. A singular matrix is an error of the value, which comes back when the result is
-/// read.
+/// When the matrices are not square. A singular matrix poisons the result: reading it returns the error.
 #[track_caller]
 pub fn inverse<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
     typed(any::inverse(a.into_any()))
 }
 
-/// The pseudo-inverses (Moore-Penrose) of matrices `[.., m, n]`: `[.., n, m]`. [`Tolerance`] says which singular values count
-/// as zero.
+/// Computes the Moore-Penrose pseudo-inverses of matrices `[.., m, n]`: `[.., n, m]`. [`Tolerance`] is the threshold
+/// below which singular values are treated as zero.
 ///
-/// As [`torch.linalg.pinv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.pinv.html). The gradient
-/// (G. Golub and V. Pereyra, [1973](https://doi.org/10.1137/0710036)) takes the rank as constant.
+/// Equivalent to [`torch.linalg.pinv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.pinv.html). The
+/// gradient (G. Golub and V. Pereyra, [1973](https://doi.org/10.1137/0710036)) assumes that the rank is constant.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -42,16 +42,18 @@ pub fn inverse<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes. A matrix with a NaN or an infinity is an error of the value.
+/// When the tensor has fewer than two dimensions. A matrix with NaN or infinity poisons the result: reading it returns
+/// the error.
 #[track_caller]
 pub fn pinv<B: Backend, const D: usize>(a: Tensor<B, D>, tolerance: Tolerance) -> Tensor<B, D> {
     typed(any::pinv(a.into_any(), tolerance))
 }
 
-/// Matrices `[.., n, n]` to an integer power, by repeated squaring; the inverse to the magnitude of a negative one, and the
-/// identity to the power 0.
+/// Raises matrices `[.., n, n]` to an integer power by repeated squaring. A negative power is a power of the inverse,
+/// and the power 0 is the identity.
 ///
-/// As [`torch.linalg.matrix_power`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html).
+/// Equivalent to
+/// [`torch.linalg.matrix_power`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -63,17 +65,20 @@ pub fn pinv<B: Backend, const D: usize>(a: Tensor<B, D>, tolerance: Tolerance) -
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square. A singular matrix to a negative power is an error of the value.
+/// When the matrices are not square. A singular matrix with a negative power poisons the result: reading it returns the
+/// error.
 #[track_caller]
 pub fn matrix_power<B: Backend, const D: usize>(a: Tensor<B, D>, exponent: i32) -> Tensor<B, D> {
     typed(any::matrix_power(a.into_any(), exponent))
 }
 
-/// The exponentials of matrices `[.., n, n]`: the sum of `Aᵏ / k!`, by scaling and squaring with a Padé approximant
+/// Computes the matrix exponentials of matrices `[.., n, n]`, `Σ Aᵏ / k!`, by scaling and squaring with a Padé
+/// approximant
 /// (N. Higham, [2005](https://doi.org/10.1137/04061101X)).
 ///
-/// As [`torch.linalg.matrix_exp`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_exp.html). The
-/// gradient (R. Mathias, [1996](https://doi.org/10.1137/S0895479895283409)) is of any order.
+/// Equivalent to
+/// [`torch.linalg.matrix_exp`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_exp.html). Gradients
+/// (R. Mathias, [1996](https://doi.org/10.1137/S0895479895283409)) of any order are supported.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -93,10 +98,11 @@ pub fn matrix_exp<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
     typed(any::matrix_exp(a.into_any()))
 }
 
-/// The inverse of a tensor as a linear map from its last axes to its first `first` axes: the lengths of both must multiply to
-/// the same number. The result has the last axes first.
+/// Computes the inverse of a tensor as a linear map from its last dimensions to its first `first` dimensions. The
+/// products of both must be equal. The result has the last dimensions first.
 ///
-/// As [`torch.linalg.tensorinv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorinv.html).
+/// Equivalent to
+/// [`torch.linalg.tensorinv`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorinv.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -108,17 +114,18 @@ pub fn matrix_exp<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
 /// ```
 ///
 /// # Panics
-/// When the lengths do not suit. A singular tensor is an error of the value.
+/// When the dimensions do not match. A singular tensor poisons the result: reading it returns the error.
 #[track_caller]
 pub fn tensorinv<B: Backend, const D: usize>(a: Tensor<B, D>, first: usize) -> Tensor<B, D> {
     typed(any::tensorinv(a.into_any(), first))
 }
 
-/// `X` with `Σ A[i.., j..] X[j..] = B[i..]`: the first axes of `A` are those of `B`, the others those of `X`, and both have equally
-/// many elements. `D3` is `D - D2`.
+/// Solves `Σ A[i.., j..] X[j..] = B[i..]` for `X`. The first dimensions of `A` are those of `B`, the others those of
+/// `X`, and their products are equal. `D3` is `D - D2`.
 ///
-/// As [`torch.linalg.tensorsolve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorsolve.html) without
-/// its `dims`; move axes with `permute` first.
+/// Equivalent to
+/// [`torch.linalg.tensorsolve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.tensorsolve.html) without
+/// its `dims`; use `permute` first.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -132,7 +139,8 @@ pub fn tensorinv<B: Backend, const D: usize>(a: Tensor<B, D>, first: usize) -> T
 /// ```
 ///
 /// # Panics
-/// When the axes do not suit, or `D3` is not `D - D2`. A singular tensor is an error of the value.
+/// When the dimensions do not match, or `D3` is not `D - D2`. A singular tensor poisons the result: reading it returns
+/// the error.
 #[track_caller]
 pub fn tensorsolve<B: Backend, const D: usize, const D2: usize, const D3: usize>(
     a: Tensor<B, D>,

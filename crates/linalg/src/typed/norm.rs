@@ -1,13 +1,14 @@
-//! Norms, condition numbers and ranks.
+//! Matrix norms, condition numbers and ranks.
 
 use super::typed;
 use crate::{MatrixNorm, Tolerance, any};
 use kiln_tensor::{Backend, Int, Tensor};
 
-/// The norms of matrices `[.., m, n]`, `[..]`. `D2` is `D - 2`, or 1 for a single matrix.
+/// Computes a norm of matrices `[.., m, n]`: `[..]`. `D2` is `D - 2`, or 1 for a single matrix.
 ///
-/// As [`torch.linalg.matrix_norm`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_norm.html) over the
-/// last two axes.
+/// Equivalent to
+/// [`torch.linalg.matrix_norm`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_norm.html) over the
+/// last two dimensions.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -22,8 +23,9 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, `D2` does not suit, or a greatest or least is asked of matrices without elements.
-/// For norms by singular values a matrix with a NaN or an infinity is an error of the value.
+/// When the tensor has fewer than two dimensions, `D2` does not match, or a maximum or minimum is taken over matrices
+/// without elements. For norms of singular values, a matrix with NaN or infinity poisons the result: reading it returns
+/// the error.
 #[track_caller]
 pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,
@@ -32,13 +34,15 @@ pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
     typed(any::matrix_norm(a.into_any(), norm))
 }
 
-/// The condition numbers of matrices, `[..]`: the norm of the matrix times that of its inverse. For
-/// [`MatrixNorm::Spectral`] and [`MatrixNorm::LeastSingularValue`] matrices `[.., m, n]` may have any shape, and it is the
-/// quotient of greatest and least singular value, or its reciprocal; for other norms they are square. Infinite for singular
-/// matrices, 0 for matrices without elements. `D2` is `D - 2`, or 1 for a single matrix.
+/// Computes the condition numbers of matrices, `[..]`: the norm of the matrix times that of its inverse.
 ///
-/// As [`torch.linalg.cond`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cond.html), whose default is
-/// [`MatrixNorm::Spectral`].
+/// For [`MatrixNorm::Spectral`] and [`MatrixNorm::LeastSingularValue`] matrices `[.., m, n]` may have any shape. The
+/// result is the ratio of the largest to the smallest singular value, or its reciprocal. For other norms matrices must
+/// be square. The result is infinite for singular matrices, and 0 for matrices without elements. `D2` is `D - 2`,
+/// or 1 for a single matrix.
+///
+/// Equivalent to [`torch.linalg.cond`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.cond.html), whose
+/// default is [`MatrixNorm::Spectral`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -51,16 +55,17 @@ pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, matrices are not square where they must be, or `D2` does not suit.
+/// When the tensor has fewer than two dimensions, matrices are not square where they must be, or `D2` does not match.
 #[track_caller]
 pub fn cond<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>, norm: MatrixNorm) -> Tensor<B, D2> {
     typed(any::cond(a.into_any(), norm))
 }
 
-/// The ranks of matrices `[.., m, n]`, `[..]`: how many singular values are above the [`Tolerance`]. `D2` is `D - 2`, or 1 for a
-/// single matrix.
+/// Computes the ranks of matrices `[.., m, n]`, `[..]`: the numbers of singular values above the [`Tolerance`]. `D2` is
+/// `D - 2`, or 1 for a single matrix.
 ///
-/// As [`torch.linalg.matrix_rank`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_rank.html).
+/// Equivalent to
+/// [`torch.linalg.matrix_rank`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_rank.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -73,8 +78,8 @@ pub fn cond<B: Backend, const D: usize, const D2: usize>(a: Tensor<B, D>, norm: 
 /// ```
 ///
 /// # Panics
-/// When the tensor has fewer than two axes, or `D2` does not suit. A matrix with a NaN or an infinity is an error of the
-/// value.
+/// When the tensor has fewer than two dimensions, or `D2` does not match. A matrix with NaN or infinity poisons the
+/// result: reading it returns the error.
 #[track_caller]
 pub fn matrix_rank<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,

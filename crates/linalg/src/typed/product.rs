@@ -1,13 +1,14 @@
-//! Products of many matrices, and matrices with a structure.
+//! Products of several matrices, and structured matrices.
 
 use super::typed;
 use crate::any;
 use kiln_tensor::{Backend, Tensor};
 
-/// The product of two matrices or more, in the order that needs the fewest multiplications.
-/// [`any::multi_dot`] also takes vectors at both ends.
+/// Computes the product of two or more matrices, in the order with the fewest multiplications. [`any::multi_dot`] also
+/// accepts vectors at both ends.
 ///
-/// As [`torch.linalg.multi_dot`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.multi_dot.html).
+/// Equivalent to `torch.linalg`'s
+/// [`multi_dot`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.multi_dot.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -26,10 +27,10 @@ pub fn multi_dot<B: Backend>(matrices: Vec<Tensor<B, 2>>) -> Tensor<B, 2> {
     typed(any::multi_dot(matrices.into_iter().map(Tensor::into_any).collect()))
 }
 
-/// The Vandermonde matrices of `x` `[.., m]`: `[.., m, count]` with the powers 0 to `count - 1` of each element along
-/// the last axis. `count` is `m` by default. `D2` is `D + 1`.
+/// Computes the Vandermonde matrices of `x` `[.., m]`: `[.., m, count]` with the powers 0 to `count - 1` of each
+/// element along the last dimension. `count` is `m` by default. `D2` is `D + 1`.
 ///
-/// As [`torch.linalg.vander`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.vander.html).
+/// Equivalent to [`torch.linalg.vander`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.vander.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -51,11 +52,14 @@ pub fn vander<B: Backend, const D: usize, const D2: usize>(
     typed(any::vander(x.into_any(), count))
 }
 
-/// The first `n` columns of the products of Householder reflections `H₁ H₂ … H_k`, with `H_i = I - τ_i v_i v_iᵀ`. Column `i` of `a`
-/// `[.., m, n]`, `m >= n`, holds `v_i` below its diagonal; on it `v_i` is 1 and above it 0. `tau` is `[.., k]`, `k <= n`. The
-/// result is `[.., m, n]`. `D1` is `D - 1`.
+/// Computes the first `n` columns of the products of Householder reflections `H₁ H₂ … H_k`, with
+/// `H_i = I - τ_i v_i v_iᵀ`.
 ///
-/// As [`torch.linalg.householder_product`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.householder_product.html).
+/// `a` is `[.., m, n]` with `m >= n`. Column `i` contains `v_i` below the diagonal; `v_i` is 1 on the diagonal and 0
+/// above. `tau` is `[.., k]` with `k <= n`. The result is `[.., m, n]`. `D1` is `D - 1`.
+///
+/// Equivalent to `torch.linalg`'s
+/// [`householder_product`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.householder_product.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -68,7 +72,7 @@ pub fn vander<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When there are more columns than rows, more factors than columns, or leading axes differ.
+/// When there are more columns than rows, more factors than columns, or batch dimensions differ.
 #[track_caller]
 pub fn householder_product<B: Backend, const D: usize, const D1: usize>(
     a: Tensor<B, D>,

@@ -1,15 +1,16 @@
-//! Linear equations.
+//! Linear systems and least squares.
 
 use super::{done, typed};
 use crate::{Side, Triangle, any};
 use kiln_tensor::{AnyTensor, Backend, Int, Tensor};
 
-/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for square matrices `A` `[.., n, n]`. `B` is `[.., n, k]` (`[.., k, n]`
-/// on the right), or vectors `[.., n]` if it has one axis, or one axis less than `A` and the same leading axes. Leading axes
-/// broadcast; the result has the rank of `B`.
+/// Solves the linear system `A X = B` (or `X A = B` with [`Side::Right`]) for square matrices `A` `[.., n, n]`.
 ///
-/// As [`torch.linalg.solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html). The gradient is that
-/// of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1.
+/// `B` is `[.., n, k]` (`[.., k, n]` on the right). It is a batch of vectors `[.., n]` if it has rank 1, or one
+/// dimension less than `A` and the same batch dimensions. Batch dimensions broadcast; the result has the rank of `B`.
+///
+/// Equivalent to [`torch.linalg.solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve.html). The
+/// gradient is that of M. Giles, [2008](https://people.maths.ox.ac.uk/gilesm/files/NA-08-01.pdf), section 2.3.1.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -24,8 +25,8 @@ use kiln_tensor::{AnyTensor, Backend, Int, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, sizes differ, or leading axes do not broadcast to the rank of `B`. A singular matrix is
-/// an error of the value, which comes back when the result is read.
+/// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`. A singular
+/// matrix poisons the result: reading it returns the error.
 #[track_caller]
 pub fn solve<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,
@@ -35,11 +36,13 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
     typed(any::solve(a.into_any(), b.into_any(), side))
 }
 
-/// Solves `A X = B` (or `X A = B` with [`Side::Right`]) for triangular matrices `A` `[.., n, n]`. Only that triangle is
-/// read; with `unit_diagonal` its diagonal counts as ones. `B` is `[.., n, k]` (`[.., k, n]` on the right). Leading
-/// axes broadcast. A zero on the diagonal returns infinities or NaNs.
+/// Solves the triangular linear system `A X = B` (or `X A = B` with [`Side::Right`]) for matrices `A` `[.., n, n]`.
 ///
-/// As [`torch.linalg.solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
+/// Only the given triangle of `A` is read; with `unit_diagonal` its diagonal is taken to be ones. `B` is `[.., n, k]`
+/// (`[.., k, n]` on the right). Batch dimensions broadcast. A zero on the diagonal results in infinities or NaNs.
+///
+/// Equivalent to `torch.linalg`'s
+/// [`solve_triangular`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.solve_triangular.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -54,7 +57,7 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the matrices are not square, sizes differ, or leading axes do not broadcast to the rank of `B`.
+/// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
 #[track_caller]
 pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,
@@ -66,10 +69,10 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
     typed(any::solve_triangular(a.into_any(), b.into_any(), triangle, side, unit_diagonal))
 }
 
-/// Solves `A X = B` from the [Cholesky factor](crate::cholesky) of `A`: `B` is `[.., n, k]`, the factor `[.., n, n]`. Leading axes
-/// broadcast.
+/// Solves `A X = B` from the [Cholesky factor](crate::cholesky) of `A`: `B` is `[.., n, k]`, the factor `[.., n, n]`.
+/// Batch dimensions broadcast.
 ///
-/// As [`torch.cholesky_solve`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html).
+/// Equivalent to [`torch.cholesky_solve`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -84,7 +87,7 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the factors are not square, sizes differ, or leading axes do not broadcast to the rank of `B`.
+/// When the factors are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
 #[track_caller]
 pub fn cholesky_solve<B: Backend, const D: usize, const D2: usize>(
     b: Tensor<B, D2>,
@@ -94,9 +97,10 @@ pub fn cholesky_solve<B: Backend, const D: usize, const D2: usize>(
     typed(any::cholesky_solve(b.into_any(), factor.into_any(), triangle))
 }
 
-/// The inverse of `A` `[.., n, n]` from its [Cholesky factor](crate::cholesky).
+/// Computes the inverse of `A` `[.., n, n]` from its [Cholesky factor](crate::cholesky).
 ///
-/// As [`torch.cholesky_inverse`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html).
+/// Equivalent to
+/// [`torch.cholesky_inverse`](https://docs.pytorch.org/docs/stable/generated/torch.cholesky_inverse.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -119,9 +123,10 @@ pub fn cholesky_inverse<B: Backend, const D: usize>(
 }
 
 /// Solves `A X = B` (or `X A = B` with [`Side::Right`]) from the result of [`lu_factor`](crate::lu_factor) for `A`. `B`
-/// is `[.., n, k]` (`[.., k, n]` on the right). Leading axes broadcast. A singular matrix returns infinities or NaNs.
+/// is `[.., n, k]` (`[.., k, n]` on the right). Batch dimensions broadcast. A singular matrix results in infinities or
+/// NaNs.
 ///
-/// As [`torch.linalg.lu_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html).
+/// Equivalent to [`torch.linalg.lu_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lu_solve.html).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -137,8 +142,8 @@ pub fn cholesky_inverse<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When the factors are not square, the pivots are not theirs, sizes differ, or leading axes do not broadcast to the rank of
-/// `B`.
+/// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, or batch dimensions do not
+/// broadcast to the rank of `B`.
 #[track_caller]
 pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
     factors: Tensor<B, D>,
@@ -150,11 +155,12 @@ pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
 }
 
 /// Solves `A X = B` for symmetric `A` from the factors and pivots of [`ldl_factor`](crate::ldl_factor). `B` is
-/// `[.., n, k]`. Leading axes broadcast. A singular matrix returns infinities or NaNs.
+/// `[.., n, k]`. Batch dimensions broadcast. A singular matrix results in infinities or NaNs.
 ///
-/// As [`torch.linalg.ldl_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_solve.html). The gradient by `B`
-/// comes from the same factors. The factors have none: where it is asked for it is an error of
-/// [`ldl_factor`](crate::ldl_factor), or NaN for factors from elsewhere.
+/// Equivalent to
+/// [`torch.linalg.ldl_solve`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.ldl_solve.html). The gradient
+/// with respect to `B` uses the same factors. The gradient of the factors is not implemented: requesting it is an error
+/// of [`ldl_factor`](crate::ldl_factor), or NaN for factors from another source.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -169,8 +175,8 @@ pub fn lu_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the factors are not square, the pivots are not theirs, sizes differ, or leading axes do not broadcast to the rank of
-/// `B`. Pivots that cannot be are an error of the value.
+/// When the factors are not square, the pivots have the wrong dtype or shape, sizes differ, or batch dimensions do not
+/// broadcast to the rank of `B`. Invalid pivots poison the result: reading it returns the error.
 #[track_caller]
 pub fn ldl_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
     factors: Tensor<B, D>,
@@ -183,34 +189,35 @@ pub fn ldl_solve<B: Backend, const D: usize, const D1: usize, const D2: usize>(
 /// The result of [`lstsq`]. `D1` is `D - 1`.
 #[derive(Clone, Debug)]
 pub struct LeastSquares<B: Backend, const D: usize, const D1: usize> {
-    /// `X`, `[.., n, k]`.
+    /// The solution `X`, `[.., n, k]`.
     pub solution: Tensor<B, D>,
-    /// The squared length of each column of `A X - B`, `[.., k]`; `[.., 0]` unless `m > n`.
+    /// The squared 2-norm of each column of `A X - B`, `[.., k]`; `[.., 0]` unless `m > n`.
     pub residuals: Tensor<B, D1>,
-    /// The singular values of the matrices, `[.., min(m, n)]`, the greatest first.
+    /// The singular values of the matrices in descending order, `[.., min(m, n)]`.
     pub singular_values: Tensor<B, D1>,
     rank: AnyTensor,
 }
 
 impl<B: Backend, const D: usize, const D1: usize> LeastSquares<B, D, D1> {
-    /// The ranks of the matrices, `[..]`. `D2` is `D - 2`, or 1 for a single matrix.
+    /// Returns the ranks of the matrices, `[..]`. `D2` is `D - 2`, or 1 for a single matrix.
     ///
     /// # Panics
-    /// When `D2` does not suit.
+    /// When `D2` does not match.
     #[track_caller]
     pub fn rank<const D2: usize>(&self) -> Tensor<B, D2, Int> {
         typed(Ok(self.rank.clone()))
     }
 }
 
-/// Solves `A X = B` in the sense of least squares, for matrices `A` `[.., m, n]` of any shape and rank and `B` `[.., m, k]`: of all
-/// `X` with the least `‖A X - B‖` the one of least norm. Singular values of `A` not above `rcond` times the greatest count
-/// as zero; by default that is `max(m, n)` times the distance from 1 to the next number of the dtype. Leading axes
-/// broadcast. `D1` is `D - 1`.
+/// Solves the least-squares problem `min ‖A X - B‖` for matrices `A` `[.., m, n]` of any shape and rank and `B`
+/// `[.., m, k]`. Returns the solution of minimum norm.
 ///
-/// As [`torch.linalg.lstsq`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lstsq.html) with the driver
-/// `gelsd`, except that residuals are given for matrices of any rank: a shape cannot depend on data. The gradient is that of
-/// `pinv(A) B` ([`pinv`](crate::pinv)).
+/// Singular values of `A` up to `rcond` times the largest are treated as zero. Default (`None`): `max(m, n)` times the
+/// machine epsilon of the dtype. Batch dimensions broadcast. `D1` is `D - 1`.
+///
+/// Equivalent to [`torch.linalg.lstsq`](https://docs.pytorch.org/docs/stable/generated/torch.linalg.lstsq.html) with
+/// the driver `gelsd`, except that residuals are returned for matrices of any rank, since a shape cannot depend on
+/// data. The gradient is that of `pinv(A) B` ([`pinv`](crate::pinv)).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -227,8 +234,8 @@ impl<B: Backend, const D: usize, const D1: usize> LeastSquares<B, D, D1> {
 /// ```
 ///
 /// # Panics
-/// When a tensor has fewer than two axes, the numbers of rows differ, or leading axes do not broadcast. A matrix with a NaN
-/// or an infinity is an error of the value.
+/// When a tensor has fewer than two dimensions, the numbers of rows differ, or batch dimensions do not broadcast. A
+/// matrix with NaN or infinity poisons the results: reading them returns the error.
 #[track_caller]
 pub fn lstsq<B: Backend, const D: usize, const D1: usize>(
     a: Tensor<B, D>,

@@ -1,7 +1,7 @@
-//! The impls that write a configuration as JSON and read it back.
+//! Generates the impls that serialize a configuration to JSON and deserialize it.
 //!
-//! Reading uses a private copy of the type that derives serde's `Deserialize`, since a derive cannot put
-//! serde's attributes on the type itself.
+//! Deserialization uses a private copy of the type that derives serde's `Deserialize`, since a derive cannot add
+//! serde's attributes to the type itself.
 
 use super::Input;
 use super::options::{Body, ConfigOption, Start, Variant};
@@ -59,7 +59,7 @@ pub(crate) fn impls(input: &Input) -> TokenStream {
     }
 }
 
-/// The where clause of the type, with a bound on each of its type parameters.
+/// The where clause of the type plus a bound on each type parameter.
 fn bounded(input: &Input, bound: TokenStream) -> TokenStream {
     let written = input.generics.where_clause.iter().flat_map(|clause| clause.predicates.iter());
     let parameters = input.generics.type_params().map(|parameter| &parameter.ident);
@@ -120,7 +120,7 @@ fn write_enum(input: &Input, variants: &[Variant]) -> TokenStream {
     quote!(match self { #(#arms)* })
 }
 
-/// A name for each field, and the pattern that binds them.
+/// A binding for each field, and the pattern that binds them.
 fn bindings(fields: &Fields) -> (Vec<Ident>, TokenStream) {
     let names: Vec<Ident> = (0..fields.len()).map(|index| format_ident!("field_{index}")).collect();
     let pattern = match fields {
@@ -134,7 +134,7 @@ fn bindings(fields: &Fields) -> (Vec<Ident>, TokenStream) {
     (names, pattern)
 }
 
-/// The serde attributes of the generated copy, except those of its fields.
+/// The serde attributes of the generated copy, without those of its fields.
 fn copy_attributes(input: &Input) -> TokenStream {
     let krate = &input.krate;
     let (serde, name) = (quote!(#krate::serde).to_string(), text(&input.ident));
@@ -220,13 +220,13 @@ fn default_name(ident: &Ident) -> Ident {
     format_ident!("default_{}", ident.unraw())
 }
 
-/// The parameters as they are declared, without defaults.
+/// The generic parameters as declared, without defaults.
 fn declared_generics(input: &Input) -> TokenStream {
     let (generics, _, _) = input.generics.split_for_impl();
     quote!(#generics)
 }
 
-/// The arguments as they stand in an expression: `::<T>`.
+/// The generic arguments in expression form: `::<T>`.
 fn arguments_as_expression(input: &Input) -> String {
     let (_, arguments, _) = input.generics.split_for_impl();
     arguments.as_turbofish().to_token_stream().to_string()

@@ -9,7 +9,7 @@ pub(crate) enum Body {
     Enum(Vec<Variant>),
 }
 
-/// One field of a struct.
+/// A field of a struct.
 pub(crate) struct ConfigOption {
     pub(crate) ident: Ident,
     pub(crate) ty: Type,
@@ -19,11 +19,11 @@ pub(crate) struct ConfigOption {
 
 /// The initial value of a field.
 pub(crate) enum Start {
-    /// An argument of `new`.
+    /// Required: an argument of `new`.
     Required,
-    /// `None`.
+    /// `None` by default.
     Absent,
-    /// An expression.
+    /// The default expression.
     Default(TokenStream),
 }
 
@@ -91,7 +91,7 @@ impl ConfigOption {
 }
 
 impl Start {
-    /// The value to start from, unless it is given.
+    /// The default value; `None` for a required field.
     pub(crate) fn expression(&self) -> Option<TokenStream> {
         match self {
             Start::Required => None,
@@ -101,7 +101,7 @@ impl Start {
     }
 }
 
-/// The expression after `default =`: everything up to the end of the attribute.
+/// Parses the expression after `default =`, up to the end of the attribute.
 fn default(input: syn::parse::ParseStream<'_>, ty: &Type) -> Result<TokenStream> {
     let only_text = input.fork().parse::<LitStr>().is_ok() && {
         let ahead = input.fork();
@@ -121,7 +121,7 @@ fn default(input: syn::parse::ParseStream<'_>, ty: &Type) -> Result<TokenStream>
     }
 }
 
-/// Whether the last name of a type's path is this one.
+/// Whether the last segment of a type's path has this name.
 fn is_named(ty: &Type, name: &str) -> bool {
     matches!(ty, Type::Path(ty) if ty.path.segments.last().is_some_and(|segment| segment.ident == name))
 }

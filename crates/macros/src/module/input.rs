@@ -8,11 +8,11 @@ use syn::{
     Attribute, Data, DeriveInput, Error, Fields, Generics, Ident, Index, LitStr, Member, Path, Result, Type,
 };
 
-/// The type that derives.
+/// The parsed input of the derive.
 pub(crate) struct Input {
     pub(crate) ident: Ident,
     pub(crate) generics: Generics,
-    /// The path of the crate with the traits.
+    /// Path of the crate with the traits.
     pub(crate) krate: TokenStream,
     pub(crate) display: bool,
     pub(crate) body: Body,
@@ -30,7 +30,7 @@ pub(crate) struct Variant {
 
 pub(crate) struct Field {
     pub(crate) member: Member,
-    /// The name in paths.
+    /// The name in dotted paths.
     pub(crate) name: String,
     pub(crate) ty: Type,
     pub(crate) role: Role,
@@ -39,11 +39,11 @@ pub(crate) struct Field {
 /// The role of a field in the module.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Role {
-    /// Traversed.
+    /// A traversed module.
     Module,
     /// Plain data that the layer table shows.
     Attribute,
-    /// Plain data that it does not.
+    /// Plain data that the layer table does not show.
     Skip,
     /// A `PhantomData`, whose type changes with the backend.
     Marker,
@@ -74,7 +74,7 @@ impl Input {
         })
     }
 
-    /// Every field, of all variants.
+    /// Returns all fields of all variants.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Field> {
         let (own, variants) = match &self.body {
             Body::Struct(fields) => (fields.as_slice(), [].as_slice()),
@@ -85,7 +85,7 @@ impl Input {
 }
 
 impl Variant {
-    /// The field, if it is the only one and has no name.
+    /// Returns the field if it is the only one and unnamed.
     pub(crate) fn only_unnamed(&self) -> Option<&Field> {
         match self.fields.as_slice() {
             [field] if matches!(field.member, Member::Unnamed(_)) => Some(field),
@@ -143,7 +143,7 @@ fn is_marker(ty: &Type) -> bool {
     matches!(ty, Type::Path(ty) if ty.path.segments.last().is_some_and(|segment| segment.ident == "PhantomData"))
 }
 
-/// A name that can stand in a dotted path.
+/// Parses a name that is valid in a dotted path.
 fn name(text: LitStr) -> Result<String> {
     let name = text.value();
     if name.is_empty() || name.contains('.') {
@@ -177,7 +177,7 @@ impl Container {
     }
 }
 
-/// The path after `crate =`, as a path or as a text.
+/// Parses the path after `crate =`, given as a path or as a string literal.
 pub(crate) fn crate_argument(input: syn::parse::ParseStream<'_>) -> Result<TokenStream> {
     if input.peek(LitStr) {
         return Ok(input.parse::<LitStr>()?.parse::<Path>()?.into_token_stream());
@@ -185,7 +185,7 @@ pub(crate) fn crate_argument(input: syn::parse::ParseStream<'_>) -> Result<Token
     Ok(input.call(Path::parse_mod_style)?.into_token_stream())
 }
 
-/// The name that stands for a type parameter on another backend.
+/// The identifier of a type parameter on the other backend.
 pub(crate) fn inner_name(ident: &Ident) -> Ident {
     format_ident!("Inner{}", ident)
 }

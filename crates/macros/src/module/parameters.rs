@@ -1,7 +1,8 @@
 //! The type parameters of a module, and the bounds of its impls.
 //!
-//! The module on another backend replaces the backend by that one, and modules by themselves there. Both get a type
-//! parameter of their own, `InnerB` for `B`, and the bounds of the type are repeated with the names exchanged.
+//! On another backend, the module's backend parameter is replaced by the target backend, and each module parameter by
+//! its type on that backend. Each of them gets a new type parameter, `InnerB` for `B`. The bounds of the type are
+//! repeated with the replaced names.
 
 use super::input::{Input, Role, inner_name};
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
@@ -9,17 +10,17 @@ use quote::{ToTokens, format_ident, quote};
 use syn::{Error, GenericParam, Generics, Result, Type, TypeParam, TypeParamBound, WherePredicate};
 
 pub(crate) struct Parameters {
-    /// Without defaults; bounds stand where they were written.
+    /// Without defaults; bounds remain where they were written.
     generics: Generics,
-    /// The parameter that names the backend.
+    /// The type parameter of the backend.
     backend: Option<Ident>,
-    /// The parameters that are modules.
+    /// The type parameters that are modules.
     modules: Vec<Ident>,
     /// The type parameters of plain data.
     plain: Vec<Ident>,
 }
 
-/// The pieces of an impl: its parameters, the arguments of the type, and the where clause.
+/// The parts of an impl: generic parameters, type arguments and where clause.
 type Pieces = (TokenStream, TokenStream, TokenStream);
 
 impl Parameters {
@@ -64,7 +65,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// The backend: the type parameter, or one made for the impl.
+    /// The backend: the type parameter, or one generated for the impl.
     pub(crate) fn backend(&self) -> Ident {
         self.backend.clone().unwrap_or_else(|| format_ident!("AnyB"))
     }
@@ -102,30 +103,30 @@ impl Parameters {
         self.pieces(&extra, bounds)
     }
 
-    /// The backend that the module is rebuilt on.
+    /// The target backend of `ModuleOn`.
     pub(crate) fn target(&self) -> Ident {
         self.backend.as_ref().map_or_else(|| self.backend(), inner_name)
     }
 
-    /// The arguments of the type on that backend.
+    /// The type arguments on the target backend.
     pub(crate) fn target_arguments(&self) -> TokenStream {
         let (_, arguments, _) = self.generics.split_for_impl();
         self.rename(arguments.into_token_stream())
     }
 
-    /// The extra where-clause bounds of the type parameters that are plain data.
+    /// The additional where-clause bounds of the type parameters of plain data.
     fn plain_bounds(&self) -> Vec<TokenStream> {
         let needs = |ident: &Ident| quote!(#ident: ::core::fmt::Debug + ::core::marker::Send);
         self.plain.iter().map(needs).collect()
     }
 
-    /// The type parameter for the backend, where the type has none.
+    /// The generated type parameter of the backend, for a type without one.
     fn made_backend(&self) -> Vec<Ident> {
         if self.backend.is_some() { Vec::new() } else { vec![self.backend()] }
     }
 
-    /// Of a type without a backend: the types of fields that are the same on every backend. A type
-    /// that contains itself must not appear in its own bounds.
+    /// For a type without a backend parameter: the types of fields that are the same on every backend. A recursive type
+    /// must not occur in its own bounds.
     fn constant_fields<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a Type> {
         let constant = move |ty: &Type| {
             self.backend.is_none()
@@ -139,7 +140,7 @@ impl Parameters {
             .filter(move |ty| constant(ty))
     }
 
-    /// The bounds that were written, for the parameters on the other backend.
+    /// The declared bounds, repeated for the parameters on the target backend.
     fn inner_bounds(&self) -> Vec<TokenStream> {
         let mut written: Vec<TokenStream> = Vec::new();
         for parameter in self.generics.type_params().filter(|parameter| !parameter.bounds.is_empty()) {
@@ -185,7 +186,7 @@ impl Parameters {
     }
 }
 
-/// The last names of the traits that bound a parameter, inline or in the where clause.
+/// The last path segments of the traits that bound a parameter, inline or in the where clause.
 fn bounds_of(generics: &Generics, parameter: &TypeParam) -> Vec<String> {
     let inline = parameter.bounds.iter();
     let predicates = generics.where_clause.iter().flat_map(|clause| clause.predicates.iter());

@@ -1,4 +1,4 @@
-//! Activation functions as layers. The functions are [`kiln_tensor::activation`].
+//! Layers of the activation functions in [`kiln_tensor::activation`].
 
 use crate::{Config, Module};
 use kiln_tensor::{Backend, Tensor, activation};
@@ -10,12 +10,12 @@ macro_rules! activations {
         pub struct $name;
 
         impl $name {
-            /// The layer.
+            /// Returns the layer.
             pub fn new() -> $name {
                 $name
             }
 
-            /// Input of any shape; the output has the same shape.
+            /// Applies the function to each element. The input has any shape; the output has the same shape.
             #[track_caller]
             pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
                 activation::$function(x)
@@ -25,36 +25,36 @@ macro_rules! activations {
 }
 
 activations! {
-    /// `max(x, 0)`.
+    /// Rectified linear unit: `max(x, 0)`.
     Relu relu;
-    /// `x σ(x)`, also called swish ([Ramachandran et al. 2017](https://arxiv.org/abs/1710.05941)).
+    /// Sigmoid linear unit (SiLU, swish): `x σ(x)` ([Ramachandran et al. 2017](https://arxiv.org/abs/1710.05941)).
     Silu silu;
-    /// The hyperbolic tangent.
+    /// Hyperbolic tangent.
     Tanh tanh;
-    /// `1 / (1 + exp(-x))`.
+    /// Logistic sigmoid: `1 / (1 + exp(-x))`.
     Sigmoid sigmoid;
 }
 
-/// `x Φ(x)`, where Φ is the distribution function of the normal distribution
-/// ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
+/// Gaussian error linear unit (GELU): `x Φ(x)`, where Φ is the cumulative distribution function of the standard normal
+/// distribution ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
 #[derive(Module, Clone, Copy, Debug, Default)]
 pub struct Gelu {
-    /// Whether Φ is approximated by a hyperbolic tangent.
+    /// Whether to use the tanh approximation.
     pub approximate: bool,
 }
 
 impl Gelu {
-    /// The exact function.
+    /// Returns the exact GELU.
     pub fn new() -> Gelu {
         Gelu { approximate: false }
     }
 
-    /// The approximation by a hyperbolic tangent.
+    /// Returns the tanh approximation of GELU.
     pub fn approximate() -> Gelu {
         Gelu { approximate: true }
     }
 
-    /// Input of any shape; the output has the same shape.
+    /// Applies the function to each element. The input has any shape; the output has the same shape.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         if self.approximate { activation::gelu_approximate(x) } else { activation::gelu(x) }
@@ -66,17 +66,20 @@ macro_rules! along_an_axis {
         $(#[$doc])*
         #[derive(Module, Clone, Copy, Debug)]
         pub struct $name {
-            /// The axis that sums to one.
+            /// The dimension along which the function normalises, counted from 0.
             pub axis: usize,
         }
 
         impl $name {
-            /// The layer over this axis.
+            /// Returns the layer over dimension `axis`.
             pub fn new(axis: usize) -> $name {
                 $name { axis }
             }
 
-            /// Input of any shape with that axis; the output has the same shape.
+            /// Applies the function along the dimension. The input has any shape; the output has the same shape.
+            ///
+            /// # Panics
+            /// When `axis` is out of range.
             #[track_caller]
             pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
                 activation::$function(x, self.axis)
@@ -86,9 +89,9 @@ macro_rules! along_an_axis {
 }
 
 along_an_axis! {
-    /// `exp(x) / Σ exp(x)` along an axis.
+    /// Softmax along one dimension: `exp(x) / Σ exp(x)`.
     Softmax softmax;
-    /// The logarithm of [`Softmax`], computed without overflow.
+    /// Logarithm of [`Softmax`], computed without overflow.
     LogSoftmax log_softmax;
 }
 
@@ -111,14 +114,14 @@ macro_rules! with_a_number {
         }
 
         impl $config {
-            /// The layer.
+            /// Returns the layer.
             pub fn init(&self) -> $name {
                 $name { $field: self.$field }
             }
         }
 
         impl $name {
-            /// Input of any shape; the output has the same shape.
+            /// Applies the function to each element. The input has any shape; the output has the same shape.
             #[track_caller]
             pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
                 activation::$function(x, self.$field)
@@ -128,19 +131,19 @@ macro_rules! with_a_number {
 }
 
 with_a_number! {
-    /// `x` for positive numbers, `negative_slope x` for negative ones.
+    /// Leaky ReLU: `x` for `x ≥ 0`, `negative_slope x` for `x < 0`.
     LeakyRelu LeakyReluConfig leaky_relu,
-    /// The slope for negative numbers.
+    /// The slope for `x < 0`.
     negative_slope = 0.01;
 
-    /// `x` for positive numbers, `alpha (exp(x) - 1)` for negative ones
+    /// Exponential linear unit (ELU): `x` for `x ≥ 0`, `alpha (exp(x) - 1)` for `x < 0`
     /// ([Clevert et al. 2015](https://arxiv.org/abs/1511.07289)).
     Elu EluConfig elu,
-    /// The negative of the limit for negative inputs.
+    /// The scale for `x < 0`: the output approaches `-alpha`.
     alpha = 1.0;
 
-    /// `ln(1 + exp(beta x)) / beta`, a smooth ReLU.
+    /// Softplus, a smooth approximation of ReLU: `ln(1 + exp(beta x)) / beta`.
     Softplus SoftplusConfig softplus,
-    /// How sharp the bend is.
+    /// The sharpness: larger values are closer to ReLU.
     beta = 1.0;
 }

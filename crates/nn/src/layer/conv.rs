@@ -11,23 +11,23 @@ macro_rules! convolutions {
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
-            /// Channels of the input and of the output.
+            /// Numbers of input and output channels.
             pub channels: [usize; 2],
-            /// Lengths of the kernel.
+            /// Kernel size.
             pub kernel_size: [usize; $axes],
-            /// Distance between neighbouring positions of the kernel. Default: 1.
+            /// Stride. Default: 1.
             #[config(default = [1; $axes])]
             pub stride: [usize; $axes],
-            /// Distance between neighbouring elements of the kernel. Default: 1.
+            /// Dilation: distance between kernel elements. Default: 1.
             #[config(default = [1; $axes])]
             pub dilation: [usize; $axes],
-            /// The number of independent groups of channels. Default: 1.
+            /// Number of groups; both numbers of channels must be multiples. Default: 1.
             #[config(default = 1)]
             pub groups: usize,
-            /// Zeros around the input. Default: none.
+            /// Zero padding of the input. Default: none.
             #[config(default = $padding::Valid)]
             pub padding: $padding,
-            /// Whether a bias is added. Default: true.
+            /// Whether to add a bias. Default: true.
             #[config(default = true)]
             pub bias: bool,
             /// The initializer of weight and bias; both use the fans of the weight. Default: [`Initializer::LINEAR`].
@@ -42,25 +42,25 @@ macro_rules! convolutions {
             pub weight: Param<Tensor<B, $rank>>,
             /// `[channels_out]`.
             pub bias: Option<Param<Tensor<B, 1>>>,
-            /// Distance between neighbouring positions of the kernel.
+            /// Stride.
             #[module(attribute)]
             pub stride: [usize; $axes],
-            /// Distance between neighbouring elements of the kernel.
+            /// Dilation: distance between kernel elements.
             #[module(attribute)]
             pub dilation: [usize; $axes],
-            /// The number of independent groups of channels.
+            /// Number of groups.
             #[module(attribute)]
             pub groups: usize,
-            /// Zeros around the input.
+            /// Zero padding of the input.
             #[module(attribute)]
             pub padding: $padding,
         }
 
         impl $config {
-            /// A layer with fresh weights on a device.
+            /// Returns a layer with initialized parameters on a device.
             ///
             /// # Panics
-            /// When the groups do not divide both numbers of channels.
+            /// When a number of channels is not a multiple of `groups`, or `groups` is 0.
             #[track_caller]
             pub fn init<B: Backend>(&self, device: &B::Device) -> $name<B> {
                 let ([input, output], groups) = (self.channels, self.groups);
@@ -82,10 +82,12 @@ macro_rules! convolutions {
         }
 
         impl<B: Backend> $name<B> {
-            /// `[batch, channels_in, space..]` to `[batch, channels_out, space..]`.
+            /// Computes the convolution of `[batch, channels_in, space..]`. The output is
+            /// `[batch, channels_out, space..]`.
             ///
             /// # Panics
-            /// When the channels differ from the weight's, or the kernel is longer than the padded input.
+            /// When the number of channels differs from the weight's, the kernel is longer than the padded input, or a
+            /// stride or dilation is 0.
             #[track_caller]
             pub fn forward(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
                 let space = |dims: [usize; $rank]| core::array::from_fn(|axis| dims[axis + 2]);
@@ -100,11 +102,11 @@ macro_rules! convolutions {
 }
 
 convolutions! {
-    /// A convolution over one axis: signals and sequences.
+    /// 1-dimensional convolution, such as of signals and sequences.
     Conv1d Conv1dConfig PaddingConfig1d conv1d 1 3;
-    /// A convolution over two axes: images.
+    /// 2-dimensional convolution, such as of images.
     Conv2d Conv2dConfig PaddingConfig2d conv2d 2 4;
-    /// A convolution over three axes: volumes and films.
+    /// 3-dimensional convolution, such as of volumes and videos.
     Conv3d Conv3dConfig PaddingConfig3d conv3d 3 5;
 }
 

@@ -11,66 +11,68 @@ macro_rules! transposed_convolutions {
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
-            /// Channels of the input and of the output.
+            /// Numbers of input and output channels.
             pub channels: [usize; 2],
-            /// Lengths of the kernel.
+            /// Kernel size.
             pub kernel_size: [usize; $axes],
-            /// Distance between neighbouring positions of the kernel in the output. Default: 1.
+            /// Stride: distance in the output between kernel positions. Default: 1.
             #[config(default = [1; $axes])]
             pub stride: [usize; $axes],
-            /// Distance between neighbouring elements of the kernel. Default: 1.
+            /// Dilation: distance between kernel elements. Default: 1.
             #[config(default = [1; $axes])]
             pub dilation: [usize; $axes],
-            /// The number of independent groups of channels. Default: 1.
+            /// Number of groups; both numbers of channels must be multiples. Default: 1.
             #[config(default = 1)]
             pub groups: usize,
-            /// Elements taken off both sides of the output. Default: 0.
+            /// Elements removed from both ends of each spatial dimension of the output. Default: 0.
             #[config(default = [0; $axes])]
             pub padding: [usize; $axes],
-            /// Elements added after the output. Default: 0.
+            /// Elements added at the end of each spatial dimension of the output. Default: 0.
             #[config(default = [0; $axes])]
             pub output_padding: [usize; $axes],
-            /// Whether a bias is added. Default: true.
+            /// Whether to add a bias. Default: true.
             #[config(default = true)]
             pub bias: bool,
-            /// The initializer of weight and bias. Both use the fans of the weight's axes in memory order, so the
-            /// fan in is that of the output channels, as in PyTorch. Default: [`Initializer::LINEAR`].
+            /// The initializer of weight and bias; both use the fans of the weight. The weight's dimensions are read as
+            /// `[out, in, kernel..]`, so the fan in is `channels_out / groups * product(kernel)`, as in PyTorch.
+            /// Default: [`Initializer::LINEAR`].
             #[config(default = Initializer::LINEAR)]
             pub initializer: Initializer,
         }
 
         $(#[$doc])*
         ///
-        /// It is the gradient of a convolution by its input: it spreads each element of the input over a window of the
-        /// output, which has `(length - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1` elements.
+        /// It is the gradient of a convolution with respect to its input: each input element is scattered over a window
+        /// of the output. A spatial dimension of the output has
+        /// `(length - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1` elements.
         #[derive(Module, Clone, Debug)]
         pub struct $name<B: Backend = Dyn> {
             /// `[channels_in, channels_out / groups, kernel..]`.
             pub weight: Param<Tensor<B, $rank>>,
             /// `[channels_out]`.
             pub bias: Option<Param<Tensor<B, 1>>>,
-            /// Distance between neighbouring positions of the kernel in the output.
+            /// Stride: distance in the output between kernel positions.
             #[module(attribute)]
             pub stride: [usize; $axes],
-            /// Distance between neighbouring elements of the kernel.
+            /// Dilation: distance between kernel elements.
             #[module(attribute)]
             pub dilation: [usize; $axes],
-            /// The number of independent groups of channels.
+            /// Number of groups.
             #[module(attribute)]
             pub groups: usize,
-            /// Elements taken off both sides of the output.
+            /// Elements removed from both ends of each spatial dimension of the output.
             #[module(attribute)]
             pub padding: [usize; $axes],
-            /// Elements added after the output.
+            /// Elements added at the end of each spatial dimension of the output.
             #[module(attribute)]
             pub output_padding: [usize; $axes],
         }
 
         impl $config {
-            /// A layer with fresh weights on a device.
+            /// Returns a layer with initialized parameters on a device.
             ///
             /// # Panics
-            /// When the groups do not divide both numbers of channels.
+            /// When a number of channels is not a multiple of `groups`, or `groups` is 0.
             #[track_caller]
             pub fn init<B: Backend>(&self, device: &B::Device) -> $name<B> {
                 let ([input, output], groups) = (self.channels, self.groups);
@@ -93,10 +95,11 @@ macro_rules! transposed_convolutions {
         }
 
         impl<B: Backend> $name<B> {
-            /// `[batch, channels_in, space..]` to `[batch, channels_out, space..]`.
+            /// Computes the transposed convolution of `[batch, channels_in, space..]`. The output is
+            /// `[batch, channels_out, space..]`.
             ///
             /// # Panics
-            /// When the channels differ from the weight's, or the padding leaves nothing.
+            /// When the number of channels differs from the weight's, or the padding removes the whole output.
             #[track_caller]
             pub fn forward(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
                 let options = ConvOptions::new(self.stride, self.padding, self.dilation, self.groups);
@@ -108,10 +111,10 @@ macro_rules! transposed_convolutions {
 }
 
 transposed_convolutions! {
-    /// A transposed convolution over one axis.
+    /// 1-dimensional transposed convolution.
     ConvTranspose1d ConvTranspose1dConfig conv_transpose1d 1 3;
-    /// A transposed convolution over two axes.
+    /// 2-dimensional transposed convolution.
     ConvTranspose2d ConvTranspose2dConfig conv_transpose2d 2 4;
-    /// A transposed convolution over three axes.
+    /// 3-dimensional transposed convolution.
     ConvTranspose3d ConvTranspose3dConfig conv_transpose3d 3 5;
 }

@@ -6,15 +6,15 @@ use kiln_tensor::{Backend, Distribution, Tensor};
 /// Settings of a [`Dropout`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct DropoutConfig {
-    /// The probability of setting an element to zero.
+    /// The probability of setting an element to zero, from 0 to 1.
     pub prob: f64,
 }
 
-/// Sets elements to zero at random and scales up the others, so that their expected sum stays
+/// Dropout: sets each element to zero with probability `prob` and multiplies the others by `1 / (1 - prob)`
 /// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)).
 ///
-/// It is active on backends with automatic differentiation (in any of their layers), and the identity on others. Random
-/// numbers come from the device's stream ([`Backend::seed`]).
+/// It is active on backends with automatic differentiation (in any of their layers), and the identity on other
+/// backends. Random values come from the device's random stream ([`Backend::seed`]).
 #[derive(Module, Clone, Debug)]
 pub struct Dropout {
     /// The probability of setting an element to zero.
@@ -22,10 +22,10 @@ pub struct Dropout {
 }
 
 impl DropoutConfig {
-    /// The layer.
+    /// Returns the layer.
     ///
     /// # Panics
-    /// When the probability is not between 0 and 1.
+    /// When `prob` is not between 0 and 1.
     #[track_caller]
     pub fn init(&self) -> Dropout {
         let prob = self.prob;
@@ -35,7 +35,7 @@ impl DropoutConfig {
 }
 
 impl Dropout {
-    /// Input of any shape; the output has the same shape.
+    /// Applies dropout to each element. The input has any shape; the output has the same shape.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         if self.prob == 0.0 || !x.engine_stack().is_differentiated() {

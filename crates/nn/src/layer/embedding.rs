@@ -8,43 +8,43 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// Settings of an [`Embedding`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct EmbeddingConfig {
-    /// The number of vectors.
+    /// Number of embeddings: the size of the vocabulary.
     pub n_embedding: usize,
-    /// The length of each vector.
+    /// Length of each embedding vector.
     pub d_model: usize,
-    /// The initializer of the vectors. Default: normal with mean 0 and standard deviation 1.
+    /// The initializer of the table. Default: normal with mean 0 and standard deviation 1.
     #[config(default = Initializer::Normal { mean: 0.0, std: 1.0 })]
     pub initializer: Initializer,
-    /// A vector that starts as zeros and gets no gradient. Default: none.
+    /// Index of a row that is initialized to zeros and receives no gradient. Default: none.
     pub padding_idx: Option<usize>,
-    /// Vectors that are looked up with a greater norm are scaled down to this one. Default: none.
+    /// Maximum norm: looked-up vectors with a larger norm are scaled down to it. Default: none.
     pub max_norm: Option<f64>,
-    /// The `p` of that norm, `(Σ |x|^p)^(1/p)`. Default: 2.
+    /// The `p` of the p-norm in `max_norm`, `(Σ |x|^p)^(1/p)`. Default: 2.
     #[config(default = 2.0)]
     pub norm_type: f64,
 }
 
-/// A table of vectors, looked up by number.
+/// Embedding: a table of vectors, looked up by index.
 #[derive(Module, Clone, Debug)]
 pub struct Embedding<B: Backend = Dyn> {
     /// `[n_embedding, d_model]`.
     pub weight: Param<Tensor<B, 2>>,
-    /// A vector that gets no gradient.
+    /// Index of a row that receives no gradient.
     #[module(attribute)]
     pub padding_idx: Option<usize>,
-    /// The greatest norm of a vector that is looked up. The table keeps longer ones as they are.
+    /// Maximum norm of looked-up vectors. The table itself is not rescaled.
     #[module(attribute)]
     pub max_norm: Option<f64>,
-    /// The `p` of that norm.
+    /// The `p` of the p-norm in `max_norm`.
     #[module(attribute)]
     pub norm_type: f64,
 }
 
 impl EmbeddingConfig {
-    /// A table with fresh vectors on a device.
+    /// Returns a layer with an initialized table on a device.
     ///
     /// # Panics
-    /// When the padding is not in the table.
+    /// When `padding_idx` is out of range.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> Embedding<B> {
         let mut weight: Param<Tensor<B, 2>> = self.initializer.init([self.n_embedding, self.d_model], device);
@@ -60,8 +60,8 @@ impl EmbeddingConfig {
 }
 
 impl<B: Backend> Embedding<B> {
-    /// `[batch, length]` to `[batch, length, d_model]`. A number outside the table is an error of the result, met
-    /// where it is read.
+    /// Looks up indices `[batch, length]`; the output is `[batch, length, d_model]`. An index out of range poisons the
+    /// result: reading it returns the error.
     #[track_caller]
     pub fn forward(&self, indices: Tensor<B, 2, Int>) -> Tensor<B, 3> {
         if self.padding_idx.is_none() && self.max_norm.is_none() {

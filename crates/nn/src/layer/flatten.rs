@@ -3,25 +3,25 @@
 use crate::Module;
 use kiln_tensor::{Backend, Tensor};
 
-/// Joins neighbouring axes into one.
+/// Flattens neighbouring dimensions into one.
 #[derive(Module, Clone, Debug)]
 pub struct Flatten {
-    /// The first axis joined.
+    /// The first dimension to flatten, counted from 0.
     pub start: usize,
-    /// The last axis joined.
+    /// The last dimension to flatten, inclusive.
     pub end: usize,
 }
 
 impl Flatten {
-    /// Joins the axes `start` to `end`, both included.
+    /// Returns a layer that flattens the dimensions `start..=end`.
     pub fn new(start: usize, end: usize) -> Flatten {
         Flatten { start, end }
     }
 
-    /// `[2, 3, 4, 5]` to `[2, 60]` for the axes 1 to 3.
+    /// Flattens the dimensions: with `start` 1 and `end` 3, `[2, 3, 4, 5]` becomes `[2, 60]`.
     ///
     /// # Panics
-    /// When an axis is out of range, or `D2` is not the number of axes left.
+    /// When a dimension is out of range, `start` is greater than `end`, or `D2` is not the rank of the output.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize, const D2: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D2> {
         x.flatten(self.start, self.end)

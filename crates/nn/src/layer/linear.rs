@@ -11,7 +11,7 @@ pub struct LinearConfig {
     pub d_input: usize,
     /// Number of output features.
     pub d_output: usize,
-    /// Whether a bias is added. Default: true.
+    /// Whether to add a bias. Default: true.
     #[config(default = true)]
     pub bias: bool,
     /// The initializer of weight and bias; both use the fans of the weight. Default: [`Initializer::LINEAR`].
@@ -19,7 +19,7 @@ pub struct LinearConfig {
     pub initializer: Initializer,
 }
 
-/// `y = x Wᵀ + b` over the last axis.
+/// Linear (fully connected) layer: `y = x Wᵀ + b` over the last dimension.
 #[derive(Module, Clone, Debug)]
 pub struct Linear<B: Backend = Dyn> {
     /// `[out, in]`.
@@ -29,7 +29,7 @@ pub struct Linear<B: Backend = Dyn> {
 }
 
 impl LinearConfig {
-    /// A layer with fresh weights on a device.
+    /// Returns a layer with initialized parameters on a device.
     pub fn init<B: Backend>(&self, device: &B::Device) -> Linear<B> {
         let (input, output) = (self.d_input, self.d_output);
         let bias = || self.initializer.init_with([output], input, output, device);
@@ -38,17 +38,17 @@ impl LinearConfig {
 }
 
 impl<B: Backend> Linear<B> {
-    /// `[.., in]` to `[.., out]`.
+    /// Computes `x Wᵀ + b`: the input is `[.., in]`, the output `[.., out]`.
     ///
     /// # Panics
-    /// When the last axis is not as long as the weight's inputs.
+    /// When the last dimension differs from the weight's `in`.
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         module::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
     }
 
-    /// As [`forward`](Linear::forward), multiplied by way of 8-bit floats: half the time on GPUs whose cores have them, and less
-    /// accurate ([`float8`]). Weights stay as they are.
+    /// Computes [`forward`](Linear::forward) with 8-bit floats: half the time on GPUs with FP8 tensor cores, at lower
+    /// accuracy ([`float8`]). The stored parameters do not change.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -63,7 +63,7 @@ impl<B: Backend> Linear<B> {
     /// ```
     ///
     /// # Panics
-    /// When the last axis is not as long as the weight's inputs.
+    /// When the last dimension differs from the weight's `in`.
     #[track_caller]
     pub fn forward_float8<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         float8::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))

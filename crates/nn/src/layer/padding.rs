@@ -1,4 +1,4 @@
-//! How convolutions pad.
+//! Padding of convolutions.
 
 use crate::{Config, plain_data};
 
@@ -7,22 +7,22 @@ macro_rules! paddings {
         $(#[$doc])*
         #[derive(Config, Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name {
-            /// No padding: the kernel stays within the input.
+            /// No padding.
             #[default]
             Valid,
-            /// Zeros that make the output `length / stride` long, rounded up. If their number is odd, the extra one
-            /// comes after.
+            /// Zero padding such that the output length is `ceil(length / stride)`. If the number of zeros is odd, the
+            /// extra zero is at the end.
             Same,
-            /// This many zeros on both sides of each axis.
+            /// The number of zeros at both ends of each dimension.
             Explicit([usize; $axes]),
-            /// This many zeros before and after each axis.
+            /// The numbers of zeros before and after each dimension.
             Sides([(usize, usize); $axes]),
         }
 
         plain_data!($name);
 
         impl $name {
-            /// Zeros before and after each axis, for an input of these lengths.
+            /// Returns the zeros before and after each dimension, for an input of these lengths.
             pub(crate) fn sides(
                 &self,
                 lengths: [usize; $axes],
@@ -44,15 +44,16 @@ macro_rules! paddings {
 }
 
 paddings! {
-    /// How a 1-dimensional convolution pads.
+    /// Zero padding of a 1-dimensional convolution. Default: `Valid`.
     PaddingConfig1d 1;
-    /// How a 2-dimensional convolution pads.
+    /// Zero padding of a 2-dimensional convolution. Default: `Valid`.
     PaddingConfig2d 2;
-    /// How a 3-dimensional convolution pads.
+    /// Zero padding of a 3-dimensional convolution. Default: `Valid`.
     PaddingConfig3d 3;
 }
 
-/// Zeros before and after an axis whose output is `length / stride` long, rounded up; `reach` is the extent of the kernel.
+/// Zeros before and after a dimension whose output length is `ceil(length / stride)`. `reach` is the extent of the
+/// dilated kernel.
 fn same(length: usize, reach: usize, stride: usize) -> (usize, usize) {
     let outputs = length.div_ceil(stride.max(1));
     let needed = outputs.saturating_sub(1) * stride + reach;

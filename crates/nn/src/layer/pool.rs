@@ -9,17 +9,18 @@ macro_rules! max_pools {
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
-            /// Elements per window.
+            /// Window size.
             pub kernel_size: [usize; $axes],
-            /// Distance between neighbouring windows. Default (`None`): the size of a window.
+            /// Stride. Default (`None`): the window size.
             pub stride: Option<[usize; $axes]>,
-            /// Elements before and after each axis, which never win. At most half a window. Default: 0.
+            /// Padding at both ends of each dimension, at most half a window. Padding is never the maximum. Default: 0.
             #[config(default = [0; $axes])]
             pub padding: [usize; $axes],
-            /// Distance between neighbouring elements of a window. Default: 1.
+            /// Dilation: distance between window elements. Default: 1.
             #[config(default = [1; $axes])]
             pub dilation: [usize; $axes],
-            /// Whether a last window that reaches over the end counts. Default: false.
+            /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
+            /// false.
             #[config(default = false)]
             pub ceil_mode: bool,
         }
@@ -27,30 +28,30 @@ macro_rules! max_pools {
         #[doc = concat!("The greatest element of each window over ", $space, ".")]
         #[derive(Module, Clone, Debug)]
         pub struct $name {
-            /// Elements per window.
+            /// Window size.
             #[module(attribute)]
             pub kernel_size: [usize; $axes],
-            /// Distance between neighbouring windows.
+            /// Stride.
             #[module(attribute)]
             pub stride: [usize; $axes],
-            /// Elements before and after each axis.
+            /// Padding at both ends of each dimension. Padding is never the maximum.
             #[module(attribute)]
             pub padding: [usize; $axes],
-            /// Distance between neighbouring elements of a window.
+            /// Dilation: distance between window elements.
             #[module(attribute)]
             pub dilation: [usize; $axes],
-            /// Whether a last window that reaches over the end counts.
+            /// Whether to round the number of windows up, so that the last window may extend past the end.
             pub ceil_mode: bool,
         }
 
         impl $config {
-            /// Sets the distance between neighbouring windows: `with_stride(Some(strides))` under Burn's name.
+            /// Sets the stride: `with_stride(Some(strides))` under the name that Burn uses.
             #[must_use]
             pub fn with_strides(self, strides: [usize; $axes]) -> Self {
                 self.with_stride(Some(strides))
             }
 
-            /// The layer.
+            /// Returns the layer.
             pub fn init(&self) -> $name {
                 $name {
                     kernel_size: self.kernel_size,
@@ -63,10 +64,11 @@ macro_rules! max_pools {
         }
 
         impl $name {
-            /// `[batch, channels, space..]` to `[batch, channels, windows..]`.
+            /// Pools `[batch, channels, space..]`. The output is `[batch, channels, windows..]`.
             ///
             /// # Panics
-            /// When a window is longer than the padded input, or the padding more than half of it.
+            /// When a window is longer than the padded input, the padding exceeds half a window, or a stride or
+            /// dilation is 0.
             #[track_caller]
             pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
                 let options = PoolOptions {
@@ -92,17 +94,18 @@ macro_rules! average_pools {
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
-            /// Elements per window.
+            /// Window size.
             pub kernel_size: [usize; $axes],
-            /// Distance between neighbouring windows. Default (`None`): the size of a window.
+            /// Stride. Default (`None`): the window size.
             pub stride: Option<[usize; $axes]>,
-            /// Zeros before and after each axis. At most half a window. Default: 0.
+            /// Zero padding at both ends of each dimension, at most half a window. Default: 0.
             #[config(default = [0; $axes])]
             pub padding: [usize; $axes],
-            /// Whether a last window that reaches over the end counts. Default: false.
+            /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
+            /// false.
             #[config(default = false)]
             pub ceil_mode: bool,
-            /// Whether padding counts in the divisor. Default: true.
+            /// Whether the divisor includes padding. Default: true.
             #[config(default = true)]
             pub count_include_pad: bool,
         }
@@ -110,29 +113,29 @@ macro_rules! average_pools {
         #[doc = concat!("The mean of each window over ", $space, ".")]
         #[derive(Module, Clone, Debug)]
         pub struct $name {
-            /// Elements per window.
+            /// Window size.
             #[module(attribute)]
             pub kernel_size: [usize; $axes],
-            /// Distance between neighbouring windows.
+            /// Stride.
             #[module(attribute)]
             pub stride: [usize; $axes],
-            /// Zeros before and after each axis.
+            /// Zero padding at both ends of each dimension.
             #[module(attribute)]
             pub padding: [usize; $axes],
-            /// Whether a last window that reaches over the end counts.
+            /// Whether to round the number of windows up, so that the last window may extend past the end.
             pub ceil_mode: bool,
-            /// Whether padding counts in the divisor.
+            /// Whether the divisor includes padding.
             pub count_include_pad: bool,
         }
 
         impl $config {
-            /// Sets the distance between neighbouring windows: `with_stride(Some(strides))` under Burn's name.
+            /// Sets the stride: `with_stride(Some(strides))` under the name that Burn uses.
             #[must_use]
             pub fn with_strides(self, strides: [usize; $axes]) -> Self {
                 self.with_stride(Some(strides))
             }
 
-            /// The layer.
+            /// Returns the layer.
             pub fn init(&self) -> $name {
                 $name {
                     kernel_size: self.kernel_size,
@@ -145,10 +148,10 @@ macro_rules! average_pools {
         }
 
         impl $name {
-            /// `[batch, channels, space..]` to `[batch, channels, windows..]`.
+            /// Pools `[batch, channels, space..]`. The output is `[batch, channels, windows..]`.
             ///
             /// # Panics
-            /// When a window is longer than the padded input, or the padding more than half of it.
+            /// When a window is longer than the padded input, the padding exceeds half a window, or a stride is 0.
             #[track_caller]
             pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
                 let options = PoolOptions {
@@ -174,32 +177,33 @@ macro_rules! adaptive_pools {
         #[doc = concat!("Settings of an [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
-            /// The number of windows along each axis.
+            /// Output size: the number of windows along each dimension.
             pub output_size: [usize; $axes],
         }
 
         #[doc = concat!("The mean of each of a number of windows that share out ", $space, ".")]
         ///
-        /// Window `i` of `n` over `length` elements covers `floor(i length / n) .. ceil((i + 1) length / n)`.
+        /// Window `i` of `n` over `length` elements contains the elements
+        /// `floor(i length / n) .. ceil((i + 1) length / n)`.
         #[derive(Module, Clone, Debug)]
         pub struct $name {
-            /// The number of windows along each axis.
+            /// Output size: the number of windows along each dimension.
             #[module(attribute)]
             pub output_size: [usize; $axes],
         }
 
         impl $config {
-            /// The layer.
+            /// Returns the layer.
             pub fn init(&self) -> $name {
                 $name { output_size: self.output_size }
             }
         }
 
         impl $name {
-            /// `[batch, channels, space..]` to `[batch, channels, output_size..]`.
+            /// Pools `[batch, channels, space..]`. The output is `[batch, channels, output_size..]`.
             ///
             /// # Panics
-            /// When a spatial dimension, or of the output, is empty.
+            /// When a spatial dimension of the input or output is empty.
             #[track_caller]
             pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
                 module::$function(x, self.output_size)

@@ -1,4 +1,4 @@
-//! Cross-entropy.
+//! Cross-entropy loss.
 
 use super::Reduction;
 use crate::{Config, Module, Param};
@@ -11,45 +11,46 @@ use kiln_tensor::{Backend, DType, Tensor};
 /// Settings of a [`CrossEntropyLoss`].
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct CrossEntropyLossConfig {
-    /// The weight of each class. Default (`None`): 1.
+    /// Weight of each class, `[classes]`. Default (`None`): 1.
     pub weights: Option<Vec<f32>>,
-    /// The share of the target that is spread over all classes, from 0 to 1. Default: 0.
+    /// Label smoothing: the fraction of the target that is spread over all classes, from 0 to 1. Default: 0.
     #[config(default = 0.0)]
     pub label_smoothing: f64,
-    /// Targets with this class number are ignored. Default (`None`): all count.
+    /// Class index of targets that are ignored. Default (`None`): no target is ignored.
     pub ignore_index: Option<i64>,
-    /// Class numbers of padding: such targets do not count. Default (`None`): all count.
+    /// Class indices of padding tokens; such targets are ignored. Default (`None`): no target is ignored.
     pub pad_tokens: Option<Vec<usize>>,
-    /// How the losses of the targets become one. Default: their mean.
+    /// The reduction over targets. Default: the mean.
     #[config(default = Reduction::Mean)]
     pub reduction: Reduction,
 }
 
-/// The negative log-softmax of logits at the target class; with probabilities as targets, its mean weighted by them.
+/// Cross-entropy loss of logits: the negative log-softmax at the target class. With probabilities as targets, it is the
+/// mean over classes weighted by them.
 ///
-/// With smoothing `s` over `c` classes, the target is `1 - s` of its class and `s / c` of every class. A class's weight
-/// multiplies its share, and the mean divides by the sum of the weights of the targets that count, so that without
-/// any it is NaN.
+/// With label smoothing `s` over `c` classes, the target distribution is `1 - s` on the target class plus `s / c` on
+/// every class. The weight of a class multiplies its term. The mean divides by the sum of the weights of the targets
+/// that are not ignored; if all are ignored, it is NaN.
 #[derive(Module, Clone, Debug)]
 pub struct CrossEntropyLoss<B: Backend = Dyn> {
-    /// The weight of each class, `[classes]`.
+    /// Weight of each class, `[classes]`.
     pub weights: Option<Param<Tensor<B, 1>>>,
-    /// The share of the target that is spread over all classes.
+    /// Label smoothing: the fraction of the target that is spread over all classes.
     pub label_smoothing: f64,
-    /// Targets with this class number are ignored.
+    /// Class index of targets that are ignored.
     pub ignore_index: Option<i64>,
-    /// Class numbers of padding: such targets do not count.
+    /// Class indices of padding tokens; such targets are ignored.
     #[module(attribute)]
     pub pad_tokens: Option<Vec<usize>>,
-    /// How the losses of the targets become one.
+    /// The reduction over targets.
     pub reduction: Reduction,
 }
 
 impl CrossEntropyLossConfig {
-    /// The loss on a device.
+    /// Returns the loss on a device.
     ///
     /// # Panics
-    /// When the smoothing is not between 0 and 1.
+    /// When the label smoothing is not between 0 and 1.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> CrossEntropyLoss<B> {
         let smoothing = self.label_smoothing;
@@ -69,16 +70,18 @@ impl CrossEntropyLossConfig {
 }
 
 impl<B: Backend> CrossEntropyLoss<B> {
-    /// The mean loss without weights or smoothing; `pad_index` is the class number of padding.
+    /// Returns the mean loss without class weights or label smoothing. `pad_index` is the class index of padding.
     pub fn new(pad_index: Option<usize>, device: &B::Device) -> CrossEntropyLoss<B> {
         CrossEntropyLossConfig::new().with_pad_tokens(pad_index.map(|token| vec![token])).init(device)
     }
 
-    /// The loss of logits `[batch, classes, space..]` against class numbers `[batch, space..]` or probabilities with the shape
-    /// of the logits: `[1]`, or one number per target, in row-major order, without reduction.
+    /// Computes the loss of logits `[batch, classes, space..]`.
     ///
-    /// A class number that is neither in `0..classes` nor ignored is an error of the result, met where it is
-    /// read. `ignore_index` has no effect on probabilities, whose mean divides by the number of rows.
+    /// Targets are class indices `[batch, space..]`, or probabilities of the shape of the logits. The output has shape
+    /// `[1]`, or without reduction one element per target in row-major order.
+    ///
+    /// A class index that is neither in `0..classes` nor ignored poisons the result: reading it returns the error.
+    /// `ignore_index` has no effect on probabilities, whose mean divides by the number of rows.
     ///
     /// ```
     /// use kiln_backends::Cpu;
@@ -116,7 +119,7 @@ impl<B: Backend> CrossEntropyLoss<B> {
         loss::cross_entropy(logits, targets, &options)
     }
 
-    /// The settings of the function, with weights in the dtype of the logits.
+    /// The options of the loss function, with class weights in the dtype of the logits.
     #[track_caller]
     fn options(&self, dtype: DType) -> ClassOptions {
         ClassOptions {

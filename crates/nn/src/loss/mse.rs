@@ -1,23 +1,23 @@
-//! The squared error.
+//! Mean squared error.
 
 use super::Reduction;
 use crate::Module;
 use kiln_tensor::{Backend, Tensor, loss};
 
-/// `(prediction - target)²`.
+/// Squared error loss: `(prediction - target)²`.
 #[derive(Module, Clone, Copy, Debug, Default)]
 pub struct MseLoss;
 
 impl MseLoss {
-    /// The loss.
+    /// Returns the loss.
     pub fn new() -> MseLoss {
         MseLoss
     }
 
-    /// The loss of tensors of the same shape: `[1]`, or `[elements]` without reduction.
+    /// Computes the loss of two tensors of equal shape. The output has shape `[1]`, or `[elements]` without reduction.
     ///
     /// # Panics
-    /// When the shapes differ: a target that broadcasts is nearly always a mistake.
+    /// When the shapes differ: broadcasting a target is nearly always a mistake.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize>(
         &self,
@@ -28,7 +28,7 @@ impl MseLoss {
         loss::mse(predictions, targets, reduction)
     }
 
-    /// The loss of each element of two tensors of the same shape; the output has that shape.
+    /// Computes the loss of each element of two tensors of equal shape. The output has the same shape.
     ///
     /// # Panics
     /// When the shapes differ.

@@ -1,4 +1,4 @@
-//! Modules made of modules, and plain data as fields.
+//! Modules for containers of modules and for plain data.
 
 use super::{BackendModule, Module, ModuleOn, Path, ReplaceParameter, Visitor, VisitorMut};
 use alloc::boxed::Box;
@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use kiln_tensor::Backend;
 
-/// Implements [`Module`] for a type of plain data, so that it can be a field of a module: it holds no parameters,
-/// layer tables show it (by `Debug`), and on another backend ([`ModuleOn`]) it is a clone.
+/// Implements [`Module`] for a type of plain data, so that it can be a field of a module. It has no parameters, layer
+/// tables show it (by `Debug`), and on another backend ([`ModuleOn`]) it is a clone.
 ///
 /// ```
 /// use kiln_nn::{Module, plain_data};
@@ -84,7 +84,7 @@ impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Box<M> {
     }
 }
 
-/// Nothing, or the module at the option's own path.
+/// `Some` is the module, at the path of the option. `None` has no parameters.
 impl<M: Module> Module for Option<M> {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
         if let Some(module) = self {
@@ -120,7 +120,7 @@ fn visit_list_mut<M: Module>(modules: &mut [M], path: &mut Path, visitor: &mut d
     }
 }
 
-/// The modules under their indices: `layers.0`, `layers.1`.
+/// Modules named by their indices: `layers.0`, `layers.1`.
 impl<M: Module> Module for Vec<M> {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
         visit_list(self, path, visitor);
@@ -141,7 +141,7 @@ impl<B: Backend, M: ModuleOn<B>> ModuleOn<B> for Vec<M> {
     }
 }
 
-/// The modules under their indices: `layers.0`, `layers.1`.
+/// Modules named by their indices: `layers.0`, `layers.1`.
 impl<M: Module, const N: usize> Module for [M; N] {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
         visit_list(self, path, visitor);
@@ -163,7 +163,7 @@ impl<B: Backend, M: ModuleOn<B>, const N: usize> ModuleOn<B> for [M; N] {
 
 macro_rules! tuples {
     ($($($name:ident $index:tt),+;)+) => {$(
-        /// The modules under their indices.
+        /// Modules named by their indices.
         impl<$($name: Module),+> Module for ($($name,)+) {
             fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
                 $(path.within_index($index, |path| self.$index.visit(path, visitor));)+

@@ -6,16 +6,16 @@ use alloc::string::{String, ToString};
 use kiln_tensor::{AnyTensor, Backend, Stack};
 
 /// Tensors by the dotted names of a module's parameters. It is a [`Tree`](kiln_tensor::transform::Tree), so
-/// [transformed](kiln_tensor::transform) functions take and return it: a gradient has the names of the parameters.
+/// [transformed](kiln_tensor::transform) functions accept and return it: a gradient has the names of its parameters.
 pub type NamedTensors = BTreeMap<String, AnyTensor>;
 
-/// The module with other tensors in place of some parameters, on the backend of these tensors: a module as a function of
-/// its parameters, for the [transforms](kiln_tensor::transform).
+/// Returns the module with other tensors in place of some parameters, on the backend of these tensors. This makes a
+/// module a function of its parameters, for the [transforms](kiln_tensor::transform).
 ///
-/// Parameters that are not among the tensors, and the rest of the state, are [lifted](kiln_tensor::Tensor::lift)
-/// unchanged from the outer backend: constant in derivatives, the same for all examples. A parameter that the module
-/// holds at several places (clones, with one id) is replaced at all of them by one tensor, under any one of the names.
-/// The given module does not change.
+/// Parameters and buffers that are not replaced are [lifted](kiln_tensor::Tensor::lift) from the outer backend. They
+/// are constants in derivatives, and the same for all examples. A parameter may occur at several places of the module
+/// (clones with one id). One tensor, under any one of the names, then replaces all of them. The given module does not
+/// change.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -40,16 +40,19 @@ pub type NamedTensors = BTreeMap<String, AnyTensor>;
 /// assert_eq!(by_parameters["bias"].shape().to_vec(), [3, 1]);
 /// ```
 ///
-/// The backend selects training mode, as always. Under `grad`, dropout is active. Under `vmap`, each example draws its
-/// own random numbers, unless [`Randomness`](kiln_tensor::transform::Randomness) says otherwise. Batch normalisation
-/// uses the statistics of its input: under `vmap`, of the single example. The module that this function returns holds
-/// the new running statistics; return them from the transformed function to keep them: see [`buffers`].
+/// The backend selects training mode. Under `grad`, dropout is active. Under `vmap`, each example draws its own random
+/// values, unless [`Randomness`](kiln_tensor::transform::Randomness) selects another mode. Batch normalisation uses the
+/// statistics of its input: under `vmap`, of the single example. The returned module holds the new running statistics.
+/// To keep them, return them from the transformed function; see [`buffers`].
 ///
-/// The definition is that of [`torch.func.functional_call`](https://docs.pytorch.org/docs/stable/generated/torch.func.functional_call.html).
+/// The definition is that of
+/// [`torch.func.functional_call`](https://docs.pytorch.org/docs/stable/generated/torch.func.functional_call.html).
 ///
 /// # Panics
-/// When there is no tensor, they are not on one backend, a name is none of the module's or two are of one parameter, a
-/// tensor has another shape or kind than its parameter, or the module is not on a backend below that of the tensors.
+/// * When `parameters` is empty, or its tensors are not on one backend.
+/// * When a name is not a parameter of the module, or two names are of one parameter.
+/// * When a tensor has another shape or kind than its parameter.
+/// * When the module is not on a backend below that of the tensors.
 #[track_caller]
 pub fn with_parameters<B: Backend, M: ModuleOn<B>>(model: &M, parameters: NamedTensors) -> M::On {
     let inside = common_stack(&parameters);
@@ -60,11 +63,11 @@ pub fn with_parameters<B: Backend, M: ModuleOn<B>>(model: &M, parameters: NamedT
     })
 }
 
-/// The tensors of a module's trainable parameters by their names, on the module's own backend. A parameter that the
-/// module holds at several places is there once, under its first name.
+/// Returns the tensors of a module's trainable parameters by name, on the module's own backend. A parameter at several
+/// places of the module occurs once, under its first name.
 ///
-/// Of a module that trains, on `Autodiff<B>`, take those of [`valid`](super::AutodiffModule::valid): transforms put layers
-/// around the backend of their arguments.
+/// For a module in training, on `Autodiff<B>`, call it on [`valid`](super::AutodiffModule::valid): transforms add
+/// layers to the backend of their arguments.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -79,7 +82,7 @@ pub fn trainable_parameters(module: &dyn Module) -> NamedTensors {
     tensors(module, ParameterRole::Trainable)
 }
 
-/// The tensors of a module's buffers by their names, on the module's own backend. Return them from a transformed
+/// Returns the tensors of a module's buffers by name, on the module's own backend. Return them from a transformed
 /// function to keep new running statistics.
 ///
 /// ```
@@ -139,7 +142,7 @@ fn common_stack(parameters: &NamedTensors) -> Stack {
     stack.clone()
 }
 
-/// The tensors by the parameters that they replace, each with its name.
+/// The replacement tensors and their names, by parameter id.
 #[track_caller]
 fn by_id(module: &dyn Module, mut parameters: NamedTensors) -> BTreeMap<ParamId, (String, AnyTensor)> {
     let mut given: BTreeMap<ParamId, (String, AnyTensor)> = BTreeMap::new();
@@ -163,7 +166,7 @@ fn by_id(module: &dyn Module, mut parameters: NamedTensors) -> BTreeMap<ParamId,
     given
 }
 
-/// A parameter from further out.
+/// Lifts a parameter from an outer backend.
 #[track_caller]
 fn lifted(path: &Path, value: AnyTensor, inside: &Stack) -> AnyTensor {
     let below = value.clone().inner();

@@ -7,28 +7,29 @@ use core::fmt;
 use kiln_ir::Binary;
 use kiln_tensor::{AnyTensor, Backend, Error, Gradients, Result, Tensor};
 
-/// The gradients of a module's parameters, by their ids: the input of an optimizer.
+/// The gradients of a module's parameters by id: the input of an optimizer.
 ///
-/// They are on the backend below automatic differentiation, hold nothing of the tape, and may be sent to another
-/// thread.
+/// The tensors are on the backend below automatic differentiation and hold no reference to the tape. They may be sent
+/// to another thread.
 #[derive(Clone, Default)]
 pub struct GradientsParams {
     gradients: BTreeMap<ParamId, AnyTensor>,
 }
 
 impl GradientsParams {
-    /// No gradients.
+    /// Returns an empty collection.
     pub fn new() -> GradientsParams {
         GradientsParams::default()
     }
 
-    /// The gradients of a module's trainable parameters. A parameter that took no part in the computation has none.
+    /// Returns the gradients of a module's trainable parameters. Parameters that are not part of the computation have
+    /// none.
     pub fn from_grads(mut gradients: Gradients, module: &dyn Module) -> GradientsParams {
         GradientsParams::take(&mut gradients, module)
     }
 
-    /// Like [`from_grads`](GradientsParams::from_grads), leaving the gradients of everything else: for networks
-    /// whose parts have optimizers of their own.
+    /// Moves the gradients of a module's trainable parameters out of `gradients` and leaves the others. Use it where
+    /// parts of a network have their own optimizers.
     pub fn take(gradients: &mut Gradients, module: &dyn Module) -> GradientsParams {
         let mut taken = GradientsParams::new();
         visitors::for_each(module, |_, parameter| {
@@ -42,11 +43,11 @@ impl GradientsParams {
         taken
     }
 
-    /// The gradients that a [transform](kiln_tensor::transform::grad) found, by the dotted names of the module's
-    /// parameters.
+    /// Returns the gradients that a [transform](kiln_tensor::transform::grad) computed, by the dotted names of the
+    /// module's parameters.
     ///
     /// # Errors
-    /// When the module has no parameter of a name.
+    /// When a name is not a parameter of the module.
     pub fn from_named(mut gradients: NamedTensors, module: &dyn Module) -> Result<GradientsParams> {
         let mut found = GradientsParams::new();
         visitors::for_each(module, |path, parameter| {
@@ -105,7 +106,7 @@ impl GradientsParams {
         self.gradients.get(&id)
     }
 
-    /// The gradient of a parameter as a typed tensor of the backend below automatic differentiation.
+    /// Returns the gradient of a parameter as a typed tensor of the backend below automatic differentiation.
     ///
     /// # Panics
     /// When the gradient has another rank, or is on another backend.
@@ -115,32 +116,32 @@ impl GradientsParams {
         Some(gradient.try_into_tensor().unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// Takes out the gradient of a parameter.
+    /// Removes the gradient of a parameter and returns it.
     pub fn remove(&mut self, id: ParamId) -> Option<AnyTensor> {
         self.gradients.remove(&id)
     }
 
-    /// Puts in the gradient of a parameter; returns the one that it replaces.
+    /// Inserts the gradient of a parameter and returns the previous one.
     pub fn insert(&mut self, id: ParamId, gradient: AnyTensor) -> Option<AnyTensor> {
         self.gradients.insert(id, gradient)
     }
 
-    /// The number of parameters with a gradient.
+    /// Returns the number of parameters with a gradient.
     pub fn len(&self) -> usize {
         self.gradients.len()
     }
 
-    /// Whether no parameter has a gradient.
+    /// Returns whether no parameter has a gradient.
     pub fn is_empty(&self) -> bool {
         self.gradients.is_empty()
     }
 
-    /// The gradients, in the order in which their parameters were made.
+    /// Iterates over the gradients, in the order in which their parameters were created.
     pub fn iter(&self) -> impl Iterator<Item = (ParamId, &AnyTensor)> {
         self.gradients.iter().map(|(&id, gradient)| (id, gradient))
     }
 
-    /// The gradients for changing, in the order in which their parameters were made.
+    /// Iterates over mutable gradients, in the order in which their parameters were created.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (ParamId, &mut AnyTensor)> {
         self.gradients.iter_mut().map(|(&id, gradient)| (id, gradient))
     }

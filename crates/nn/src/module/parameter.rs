@@ -1,4 +1,4 @@
-//! Tensors that a module owns.
+//! Parameters and buffers.
 
 use super::turn::{Turn, both};
 use super::{
@@ -9,12 +9,12 @@ use core::ops::Deref;
 use kiln_tensor::{AnyTensor, Backend, DType, Float, Kind, Tensor};
 use spin::Mutex;
 
-/// The id of a parameter, unique in the process. A clone of a parameter has the same id.
+/// The id of a parameter, unique in the process. Clones of a parameter have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParamId(u64);
 
 impl ParamId {
-    /// An id that no other parameter has.
+    /// Returns an id that no other parameter has.
     #[allow(clippy::new_without_default, reason = "a new id is an effect, not a default value")]
     pub fn new() -> ParamId {
         static NEXT: Mutex<u64> = Mutex::new(0);
@@ -23,7 +23,7 @@ impl ParamId {
         ParamId(*next)
     }
 
-    /// The number.
+    /// Returns the id as an integer.
     pub fn value(self) -> u64 {
         self.0
     }
@@ -35,11 +35,11 @@ impl fmt::Display for ParamId {
     }
 }
 
-/// A tensor that a module owns: a weight, or constant state. Dereferences to the tensor.
+/// A tensor that a module owns: a parameter or a buffer. Dereferences to the tensor.
 ///
-/// On a backend with automatic differentiation a trainable parameter is always a leaf that requires a gradient, and
-/// every other one is not tracked. In a module made [with other tensors](crate::with_parameters) it is the given
-/// tensor.
+/// On a backend with automatic differentiation a trainable parameter is always a leaf that requires a gradient; frozen
+/// parameters and buffers are not tracked. In a module returned by [`with_parameters`](crate::with_parameters) it is
+/// the given tensor.
 #[derive(Clone)]
 pub struct Param<T> {
     id: ParamId,
@@ -49,14 +49,15 @@ pub struct Param<T> {
 }
 
 impl<B: Backend, const D: usize> Param<Tensor<B, D>> {
-    /// A trainable weight with this first value.
+    /// Returns a trainable parameter with this initial value and a new id.
     pub fn from_tensor(value: Tensor<B, D>) -> Self {
         Param::new(value, ParameterRole::Trainable)
     }
 }
 
 impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
-    /// State that no optimizer changes, such as a table of positions. It is saved and moved with the module.
+    /// Returns a buffer: state that optimizers do not update, such as a positional encoding. It is saved and moved with
+    /// the module.
     pub fn buffer(value: Tensor<B, D, K>) -> Self {
         Param::new(value, ParameterRole::Buffer)
     }
@@ -66,7 +67,7 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
         Param { id: ParamId::new(), role, value: Some(value) }
     }
 
-    /// Lets optimizers change the parameter, or keeps them from it. Buffers do not change.
+    /// Makes the parameter trainable or frozen. Buffers do not change.
     #[must_use]
     pub fn set_require_grad(mut self, require: bool) -> Self {
         let wanted = if require { ParameterRole::Trainable } else { ParameterRole::Frozen };
@@ -74,19 +75,19 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
         self.map(|value| value)
     }
 
-    /// Keeps optimizers from changing the parameter.
+    /// Freezes the parameter: optimizers do not update it.
     #[must_use]
     pub fn freeze(self) -> Self {
         self.set_require_grad(false)
     }
 
-    /// Lets optimizers change the parameter again.
+    /// Makes the parameter trainable again.
     #[must_use]
     pub fn unfreeze(self) -> Self {
         self.set_require_grad(true)
     }
 
-    /// The same parameter, with its tensor passed through a function. The result is a fresh leaf.
+    /// Returns the parameter with its tensor passed through a function. The result is a new leaf.
     #[must_use]
     pub fn map(mut self, f: impl FnOnce(Tensor<B, D, K>) -> Tensor<B, D, K>) -> Self {
         if let Some(value) = self.value.take() {
@@ -95,14 +96,17 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
         self
     }
 
-    /// Replaces the tensor; the id stays. The new one becomes a fresh leaf.
+    /// Replaces the tensor and keeps the id. The new tensor becomes a leaf.
     pub fn set(&mut self, value: Tensor<B, D, K>) {
         self.value = Some(Tensor::from_any(as_leaf(value.into_any(), self.role)));
     }
 }
 
 impl<T: Clone> Param<T> {
-    /// A clone of the tensor, for methods that take it by value.
+    /// Returns a clone of the tensor, for methods that consume it.
+    ///
+    /// # Panics
+    /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn val(&self) -> T {
         T::clone(self)
@@ -110,22 +114,25 @@ impl<T: Clone> Param<T> {
 }
 
 impl<T> Param<T> {
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> ParamId {
         self.id
     }
 
-    /// The role of the parameter: trainable, frozen or buffer.
+    /// Returns the role: trainable, frozen or buffer.
     pub fn role(&self) -> ParameterRole {
         self.role
     }
 
-    /// Whether optimizers change it.
+    /// Returns whether optimizers update the parameter.
     pub fn is_trainable(&self) -> bool {
         self.role == ParameterRole::Trainable
     }
 
-    /// Gives up the tensor.
+    /// Returns the tensor and consumes the parameter.
+    ///
+    /// # Panics
+    /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn into_value(self) -> T {
         self.value.expect(LOST)
@@ -177,18 +184,18 @@ impl<B: Backend, B2: Backend, const D: usize, K: Kind> ModuleOn<B2> for Param<Te
     }
 }
 
-/// State that a module changes while it runs, through a shared reference: the running statistics of batch
-/// normalisation. It is saved and moved with the module as a buffer.
+/// A buffer that a module updates through a shared reference while it runs: the running statistics of batch
+/// normalisation. It is saved and moved with the module.
 pub struct RunningState<T> {
     id: ParamId,
-    /// `None` only while a visitor holds the tensor. Locked for moving and cloning it, never for computing with it.
+    /// `None` only while a visitor holds the tensor. Locked for moving and cloning the tensor, never while computing.
     value: Mutex<Option<T>>,
-    /// Of computing a new value.
+    /// Serializes updates.
     turn: Turn,
 }
 
 impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
-    /// State with this first value.
+    /// Returns a buffer with this initial value and a new id.
     pub fn new(value: Tensor<B, D>) -> Self {
         RunningState::with_id(ParamId::new(), value)
     }
@@ -198,29 +205,32 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
         RunningState { id, value: Mutex::new(Some(Tensor::from_any(leaf))), turn: Turn::default() }
     }
 
-    /// The present value, not tracked by automatic differentiation.
+    /// Returns the current value, not tracked by automatic differentiation.
+    ///
+    /// # Panics
+    /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn value(&self) -> Tensor<B, D> {
         self.value.lock().clone().expect(LOST)
     }
 
-    /// Replaces the value by the result of a function of it. Automatic differentiation does not track the update.
+    /// Replaces the value by a function of it. Automatic differentiation does not track the update.
     ///
     /// Concurrent updates are serialized, so that no update is lost; readers do not wait. If the function panics, the
     /// value does not change.
     ///
-    /// The function may not update the same state.
+    /// The function must not update the same buffer: that may deadlock.
     #[track_caller]
     pub fn update(&self, f: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>) {
         let _turn = self.turn.enter();
         self.replace(f(self.value()));
     }
 
-    /// As [`update`](RunningState::update), of two states that belong together, such as a mean and a variance: no other
-    /// update of either comes between.
+    /// Updates two buffers together, such as a mean and a variance: no other update of either happens between. See
+    /// [`update`](RunningState::update).
     ///
     /// # Panics
-    /// When both are the same.
+    /// When both are the same buffer.
     #[track_caller]
     pub fn update_both<const D2: usize>(
         &self,
@@ -241,7 +251,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 }
 
 impl<T: Clone> Clone for RunningState<T> {
-    /// The clone has the same id and starts from the same value; from then on they go their own ways.
+    /// Clones the buffer. The clone has the same id and value, and is updated independently.
     fn clone(&self) -> Self {
         RunningState { id: self.id, value: Mutex::new(self.value.lock().clone()), turn: Turn::default() }
     }
@@ -281,7 +291,7 @@ impl<B: Backend, B2: Backend, const D: usize> ModuleOn<B2> for RunningState<Tens
     }
 }
 
-/// The tensor that takes the place of another, on backend `B`.
+/// Checks the replacement of a parameter and returns it as a typed tensor of backend `B`.
 #[track_caller]
 fn placed<B: Backend, const D: usize, K: Kind>(
     path: &Path,
@@ -300,7 +310,7 @@ fn placed<B: Backend, const D: usize, K: Kind>(
     }
 }
 
-/// The tensor as the role wants it: a leaf that requires a gradient, or not tracked.
+/// Prepares a tensor for a role: a leaf that requires a gradient, or a tensor that is not tracked.
 #[track_caller]
 fn as_leaf(value: AnyTensor, role: ParameterRole) -> AnyTensor {
     if value.stack().inner().is_none() {
@@ -320,7 +330,7 @@ impl Parameter {
     }
 }
 
-/// Passes a parameter through a visitor, without sharing its value meanwhile, and makes the result a leaf again.
+/// Moves a parameter through a visitor, so that its value has no other owner, and makes the result a leaf.
 fn pass(parameter: Parameter, path: &Path, visitor: &mut dyn VisitorMut) -> (AnyTensor, ParameterRole) {
     let before = *parameter.value.ty();
     let Parameter { value, role, stack, .. } = visitor.parameter(path, parameter.map(AnyTensor::inner));

@@ -4,9 +4,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-/// The dotted name of a parameter or module, such as `layers.0.weight`. The module that is traversed has the empty path.
+/// The dotted name of a parameter or module, such as `layers.0.weight`. The root of the traversal has the empty path.
 ///
-/// A traversal lengthens and shortens one path, so visiting a module allocates next to nothing.
+/// A traversal extends and truncates one path, so visiting a module rarely allocates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     text: String,
@@ -15,17 +15,17 @@ pub struct Path {
 }
 
 impl Path {
-    /// The empty path.
+    /// Returns the empty path.
     pub fn new() -> Path {
         Path::default()
     }
 
-    /// The dotted name; empty for the module that is traversed.
+    /// Returns the dotted name. Empty for the root of the traversal.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The last name: `weight` of `layers.0.weight`; empty for the module that is traversed.
+    /// Returns the last component: `weight` of `layers.0.weight`. Empty for the root of the traversal.
     pub fn name(&self) -> &str {
         match self.starts.last() {
             Some(0) => &self.text,
@@ -34,12 +34,12 @@ impl Path {
         }
     }
 
-    /// The number of names in the path.
+    /// Returns the number of components.
     pub fn depth(&self) -> usize {
         self.starts.len()
     }
 
-    /// Calls a function with this path lengthened by a name.
+    /// Calls a function with this path extended by a name, then restores the path.
     pub fn within<R>(&mut self, name: &str, f: impl FnOnce(&mut Path) -> R) -> R {
         self.push(format_args!("{name}"));
         let result = f(self);
@@ -47,7 +47,7 @@ impl Path {
         result
     }
 
-    /// Calls a function with this path lengthened by a number.
+    /// Calls a function with this path extended by an index, then restores the path.
     pub fn within_index<R>(&mut self, index: usize, f: impl FnOnce(&mut Path) -> R) -> R {
         self.push(format_args!("{index}"));
         let result = f(self);

@@ -6,25 +6,25 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::{self, Debug};
 
-/// The layers of a module with their weights and totals; `Display` prints them as a table.
+/// A table of a module's layers with their parameters and totals. `Display` prints it.
 #[derive(Clone, Debug, Default)]
 pub struct LayerTable {
     rows: Vec<Row>,
     totals: Totals,
-    /// The rows whose modules have begun and not ended.
+    /// Rows of the modules that are open: entered and not yet exited.
     open: Vec<usize>,
 }
 
-/// One module.
+/// A module.
 #[derive(Clone, Debug)]
 struct Row {
     path: String,
     depth: usize,
-    /// Its path within the module around it, and the name of its type.
+    /// The path relative to the enclosing module, and the name of the type.
     title: String,
     attributes: Vec<String>,
     weights: Vec<String>,
-    /// Elements of the parameters of the module and all modules within, without buffers.
+    /// Number of elements in the parameters of the module and its submodules, without buffers.
     count: usize,
 }
 
@@ -37,14 +37,14 @@ struct Totals {
 }
 
 impl LayerTable {
-    /// The table of a module.
+    /// Returns the table of a module.
     pub fn new(module: &dyn Module) -> LayerTable {
         let mut table = LayerTable::default();
         module.visit(&mut Path::new(), &mut table);
         table
     }
 
-    /// The row of the innermost module that has begun. Parameters outside any module get a row of their own.
+    /// The row of the innermost open module. Parameters outside any module get their own row.
     fn current(&mut self) -> &mut Row {
         if self.open.is_empty() {
             self.enter(&Path::new(), "");
@@ -151,7 +151,7 @@ fn width(heading: &str, cells: &[String]) -> usize {
     cells.iter().map(|cell| cell.chars().count()).chain([heading.len()]).max().unwrap_or(0)
 }
 
-/// A number with its thousands apart: `1,234,567`.
+/// Formats an integer with thousands separators: `1,234,567`.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,4 +1,4 @@
-//! Taking turns at computing: threads that wait sleep, and a panic leaves the turn to the next.
+//! A mutex without data: waiting threads sleep where `std` is available, and a panic does not poison it.
 
 #[cfg(feature = "std")]
 mod kind {
@@ -20,21 +20,21 @@ mod kind {
     }
 }
 
-/// One thread at a time.
+/// A lock that serializes updates.
 #[derive(Default)]
 pub(crate) struct Turn(kind::Lock);
 
 impl Turn {
-    /// Waits for the thread that is in. It is this thread's turn while the result lives.
+    /// Locks and waits if necessary. The lock is held while the result lives.
     pub(crate) fn enter(&self) -> kind::Entered<'_> {
         kind::lock(&self.0)
     }
 }
 
-/// Both turns, entered in an order that does not depend on the caller's, so that two threads never wait for each other.
+/// Locks both in an order that does not depend on the argument order, so that two threads cannot deadlock.
 ///
 /// # Panics
-/// When both are the same.
+/// When both are the same lock.
 #[track_caller]
 pub(crate) fn both<'a>(a: &'a Turn, b: &'a Turn) -> [kind::Entered<'a>; 2] {
     let [x, y] = [a, b].map(|turn| core::ptr::from_ref(turn).addr());

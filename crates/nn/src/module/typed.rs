@@ -4,11 +4,11 @@ use super::{Module, Parameter, ParameterRole, Path, VisitorMut, visitors};
 use alloc::vec::Vec;
 use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Stack};
 
-/// A module whose parameters are on backend `B`. Derived with [`Module`](macro@crate::Module); a module without
-/// parameters is one on every backend.
+/// A module whose parameters are on backend `B`. Derived with [`Module`](macro@crate::Module). A module without
+/// parameters implements it for every backend.
 pub trait BackendModule<B: Backend>: Module {
-    /// The devices that the parameters are on, each once, in the order of the traversal. A module without parameters is
-    /// on none.
+    /// Returns the devices of the parameters without duplicates, in traversal order. Empty for a module without
+    /// parameters.
     fn devices(&self) -> Vec<B::Device>
     where
         Self: Sized,
@@ -23,13 +23,13 @@ pub trait BackendModule<B: Backend>: Module {
         devices
     }
 
-    /// The module with all parameters on a device, as fresh leaves with the same ids. Waits for the devices where
-    /// parameters are now.
+    /// Moves all parameters to a device. They become new leaves with the same ids. Waits for the devices that hold the
+    /// parameters now.
     ///
-    /// A copy for another device or thread is `model.clone().to_device(&device)`.
+    /// To copy a module to another device or thread, call `model.clone().to_device(&device)`.
     ///
     /// # Panics
-    /// When a device fails, or a parameter's computation failed.
+    /// When a device fails, or the computation of a parameter failed.
     #[must_use]
     fn to_device(mut self, device: &B::Device) -> Self
     where
@@ -40,35 +40,36 @@ pub trait BackendModule<B: Backend>: Module {
     }
 }
 
-/// Gives the tensor that takes the place of a parameter; see [`ModuleOn::on`].
+/// A function that returns the replacement tensor of a parameter; see [`ModuleOn::on`].
 pub type ReplaceParameter<'a> = dyn FnMut(&Path, Parameter) -> AnyTensor + 'a;
 
-/// A module that also exists on backend `B`, with other tensors. Derived with [`Module`](macro@crate::Module).
+/// A module that can be converted to backend `B`, with other tensors. Derived with [`Module`](macro@crate::Module).
 ///
-/// [`valid`](AutodiffModule::valid) and [`with_parameters`](crate::with_parameters) are made of it.
+/// [`valid`](AutodiffModule::valid) and [`with_parameters`](crate::with_parameters) use it.
 pub trait ModuleOn<B: Backend>: Module {
-    /// The module on that backend.
+    /// The module type on backend `B`.
     type On: Module;
 
-    /// The module with the tensors that a function returns for its parameters, in the order of the traversal. Ids and
-    /// roles are kept, plain data is cloned. `path` is the path of this module, and is the same afterwards.
+    /// Returns the module with each parameter replaced by the result of `place`, called in traversal order. Ids and
+    /// roles are kept, and plain data is cloned. `path` is the path of this module; it is unchanged when the call
+    /// returns.
     ///
-    /// Tensors are used unchanged: unlike the tensors that a [`VisitorMut`] returns, they need not be leaves of
-    /// automatic differentiation.
+    /// Tensors are used unchanged. Unlike the results of a [`VisitorMut`], they need not be leaves of automatic
+    /// differentiation.
     ///
     /// # Panics
-    /// When a tensor has another shape or is of another kind (float, integer, `bool`) than the parameter, or is not on
-    /// backend `B`.
+    /// When a tensor has another shape or kind (float, integer, `bool`) than the parameter, or is not on backend `B`.
     fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On;
 }
 
-/// A module on a backend with automatic differentiation: every one that is a [`ModuleOn`] the backend below.
+/// A module on a backend with automatic differentiation. Implemented for every module that is [`ModuleOn`] the backend
+/// below.
 pub trait AutodiffModule<B: AutodiffBackend>: BackendModule<B> {
-    /// The module on the backend below.
+    /// The module type on the backend below.
     type InnerModule: Module;
 
-    /// The module for inference: the same weights, shared and not copied, below automatic differentiation, where
-    /// dropout does nothing and batch normalisation uses its running statistics.
+    /// Returns the module for inference, on the backend below automatic differentiation. It shares the parameters
+    /// without a copy. Dropout is inactive, and batch normalisation uses its running statistics.
     fn valid(&self) -> Self::InnerModule;
 }
 
@@ -90,7 +91,7 @@ impl VisitorMut for Mover {
     }
 }
 
-/// The role after freezing or unfreezing; buffers do not change.
+/// The role after freezing or unfreezing. Buffers do not change.
 pub(super) fn changed_role(present: ParameterRole, wanted: ParameterRole) -> ParameterRole {
     match present {
         ParameterRole::Buffer => ParameterRole::Buffer,

@@ -1,7 +1,7 @@
-//! Names beside a target: where a file or folder is, before it takes the target's place and after it left it.
+//! Names of temporary and replaced files and folders, in the same folder as their target.
 //!
-//! For a target `run` they are `.run.0123456789abcdef.partial`, `.run.0123456789abcdef.old` and `.run.lock`. The
-//! middle is random: process numbers repeat in containers, and several machines may share a folder.
+//! For a target `run` they are `.run.0123456789abcdef.partial`, `.run.0123456789abcdef.old` and `.run.lock`. The middle
+//! part is random, since process ids repeat across containers and several machines may share a folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,21 +9,21 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The suffix of the name of a file or folder that is being written.
+/// Suffix of a file or folder that is being written.
 pub(super) const PARTIAL: &str = ".partial";
 
-/// The suffix of the name of a folder that was replaced.
+/// Suffix of a folder that was replaced.
 pub(super) const OLD: &str = ".old";
 
-/// The greatest number of followed symbolic links, as on Linux.
+/// Maximum number of symbolic links to follow, as on Linux.
 const MAX_LINKS: usize = 40;
 
-/// The number of retries with another name when a name exists already.
+/// Maximum number of retries with another name if a name exists.
 const MAX_NAMES: usize = 100;
 
-/// Resolves the symbolic links of a target, also a dangling one.
+/// Resolves the symbolic links of a target, even if the last one is dangling.
 pub(super) fn resolve(target: &Path) -> io::Result<PathBuf> {
-    // A `/` at the end would follow the link before it can be read.
+    // A trailing `/` would follow the link before it can be read.
     let mut path: PathBuf = target.components().collect();
     for _ in 0..MAX_LINKS {
         let Ok(to) = fs::read_link(&path) else {
@@ -37,7 +37,7 @@ pub(super) fn resolve(target: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("the path goes through too many symbolic links"))
 }
 
-/// The folder that something is in.
+/// The parent folder of a path.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -45,7 +45,7 @@ pub(super) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// The name beside a target with that ending: `.run.lock`.
+/// The name `.NAME` plus a suffix, in the folder of the target: `.run.lock`.
 pub(super) fn named(target: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
@@ -53,14 +53,14 @@ pub(super) fn named(target: &Path, ending: &str) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Creates something under a random name beside a target, which nothing else has.
+/// Creates a file or folder under a unique random name in the folder of a target.
 pub(super) fn create<T>(
     target: &Path,
     ending: &str,
     create: impl Fn(&Path) -> io::Result<T>,
 ) -> io::Result<(PathBuf, T)> {
     for _ in 0..MAX_NAMES {
-        // The keys of each `RandomState` are random for the process and differ within it.
+        // The keys of `RandomState` are random per process and different within it.
         let random = RandomState::new().build_hasher().finish();
         let path = named(target, &format!(".{random:016x}{ending}"));
         match create(&path) {
@@ -72,8 +72,8 @@ pub(super) fn create<T>(
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name for a temporary file"))
 }
 
-/// Whether a name is one that [`create`] makes for a target called `target`. Earlier versions wrote two numbers with a
-/// `-` between them in place of the random one.
+/// Whether [`create`] makes this name for a target `target`. Earlier versions used two integers with a `-` between them
+/// instead of the random part.
 pub(super) fn is_beside(name: &OsStr, target: &OsStr, ending: &str) -> bool {
     let middle = || {
         let rest = name.as_encoded_bytes().strip_prefix(b".")?;
@@ -84,9 +84,9 @@ pub(super) fn is_beside(name: &OsStr, target: &OsStr, ending: &str) -> bool {
     middle().is_some_and(|middle| !middle.is_empty() && middle.iter().all(is_ours))
 }
 
-/// Everything beside a target that has a name of [`create`], among the folder's first entries.
+/// Returns the paths of all names of [`create`] for a target, among the first entries of its folder.
 pub(super) fn all(target: &Path, ending: &str, max_entries: usize) -> Vec<PathBuf> {
-    // A folder that cannot be listed has nothing to find; the next step says why.
+    // If a folder cannot be listed, nothing is found; the next step reports the error.
     let (Some(name), Ok(entries)) = (target.file_name(), fs::read_dir(parent(target))) else {
         return Vec::new();
     };

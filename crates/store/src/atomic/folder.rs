@@ -1,4 +1,4 @@
-//! Folders that are written and read as a whole.
+//! Folders that are written and read atomically.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,32 +11,32 @@ use super::lock::PathLock;
 use super::sync_folder;
 use crate::error::{Result, StoreError};
 
-/// Which files a folder has.
+/// The files of a kind of folder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FolderKind {
-    /// The kind of folder, for messages.
+    /// Name of the kind of folder, for messages.
     pub(crate) name: &'static str,
-    /// The file that each such folder has.
+    /// The file that every such folder contains.
     pub(crate) index: &'static str,
-    /// All files that such a folder may have.
+    /// All files that such a folder may contain.
     pub(crate) files: &'static [&'static str],
 }
 
-/// Files that operating systems put into folders that somebody looks at.
+/// Files that operating systems create in folders that are viewed.
 const SYSTEM_FILES: [&str; 3] = [".DS_Store", "Thumbs.db", "desktop.ini"];
 
 impl FolderKind {
     fn may_hold(&self, name: &OsStr) -> bool {
         let is_own = self.files.iter().any(|&file| {
-            // Earlier versions wrote each file beside its place.
+            // Earlier versions wrote temporary files in the folder itself.
             name == file || beside::is_beside(name, OsStr::new(file), PARTIAL)
         });
         is_own || SYSTEM_FILES.iter().any(|&file| name == file)
     }
 
-    /// Removes a folder of this kind; anything else in it stays, and the folder around it.
+    /// Removes a folder of this kind. If it contains other files, they are kept, and so is the folder.
     fn discard(&self, folder: &Path) {
-        // The index goes first: a folder without its index does not count as one.
+        // The index is removed first: a folder without its index does not count as one.
         let _ = fs::remove_file(folder.join(self.index));
         let Ok(entries) = fs::read_dir(folder) else { return };
         for entry in entries.flatten().filter(|entry| self.may_hold(&entry.file_name())) {
@@ -45,7 +45,7 @@ impl FolderKind {
         let _ = fs::remove_dir(folder);
     }
 
-    /// The newest complete folder among the replaced ones, for when the target is missing.
+    /// The newest complete folder among the replaced ones, for a missing target.
     pub(super) fn last_replaced(&self, real: &Path) -> Option<PathBuf> {
         let whole = beside::all(real, OLD, usize::MAX).into_iter().filter_map(|folder| {
             let written = fs::metadata(folder.join(self.index)).ok()?.modified().ok();
@@ -55,7 +55,7 @@ impl FolderKind {
     }
 }
 
-/// The only writer of a folder, until it is dropped.
+/// The exclusive writer of a folder, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FolderWriter {
     shown: PathBuf,
@@ -65,12 +65,11 @@ pub(crate) struct FolderWriter {
 }
 
 impl FolderWriter {
-    /// Makes sure that a folder can be written: its parents are made, nothing else is in its place, and no one else
-    /// writes it.
+    /// Locks a folder and checks that it can be written. Creates its parent folders.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another writes it and has not ended after `patience`, [`StoreError::NotReplaced`]
-    /// when something else is in its place, [`StoreError::Io`] when it cannot be written.
+    /// [`StoreError::Locked`] when another writer still holds it after `patience`. [`StoreError::NotReplaced`] when
+    /// something else exists at its path. [`StoreError::Io`] when it cannot be written.
     pub(crate) fn open(target: &Path, kind: FolderKind, patience: Duration) -> Result<FolderWriter> {
         let failed = |source| StoreError::io(target, "write", source);
         let real = beside::resolve(target).map_err(failed)?;
@@ -80,21 +79,21 @@ impl FolderWriter {
         let writer = FolderWriter { shown: target.to_owned(), real, kind, lock };
         writer.check_place()?;
         writer.remove_leftovers().map_err(failed)?;
-        // A folder may permit the creation of files, but not of folders.
+        // A folder may permit the creation of files but not of folders.
         drop(writer.partial().map_err(failed)?);
         Ok(writer)
     }
 
-    /// The folder, as requested.
+    /// The path of the folder as it was passed.
     pub(crate) fn folder(&self) -> &Path {
         &self.shown
     }
 
-    /// Writes the folder: `write` fills the one whose path it gets, which then takes the former one's place in one go.
-    /// On an error the former one does not change.
+    /// Writes the folder: `write` fills a temporary folder, which then replaces the previous one atomically. On an
+    /// error the previous folder does not change.
     ///
     /// # Errors
-    /// The error of `write`, [`StoreError::NotReplaced`] when something else has come in its place, or
+    /// The error of `write`, [`StoreError::NotReplaced`] when something else now exists at its path, or
     /// [`StoreError::Io`].
     pub(crate) fn write(&mut self, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let failed = |source| StoreError::io(&self.shown, "write", source);
@@ -106,7 +105,7 @@ impl FolderWriter {
         self.check_place()?;
         self.put_in_place(&partial.path).map_err(failed)?;
         sync_folder(beside::parent(&self.real));
-        // If both were exchanged, the name is now that of the former folder, which is removed with it.
+        // After an exchange this is the name of the previous folder, which is removed on drop.
         drop(partial);
         Ok(())
     }
@@ -116,7 +115,7 @@ impl FolderWriter {
         Ok(PartialFolder { path, kind: self.kind })
     }
 
-    /// Only an empty folder and one of the same kind may be replaced.
+    /// Checks that the path is free, an empty folder, or a folder of the same kind.
     fn check_place(&self) -> Result<()> {
         let refused = |found| Err(StoreError::NotReplaced { path: self.shown.clone(), found });
         let Ok(metadata) = fs::symlink_metadata(&self.real) else { return Ok(()) };
@@ -138,8 +137,7 @@ impl FolderWriter {
         Ok(())
     }
 
-    /// Removes the leftovers of interrupted writers, and brings back a folder that was moved away and
-    /// never replaced.
+    /// Removes the leftovers of interrupted writers, and restores a folder that was moved away and never replaced.
     fn remove_leftovers(&self) -> io::Result<()> {
         if !self.lock.is_exclusive() {
             return Ok(());
@@ -159,13 +157,13 @@ impl FolderWriter {
         if fs::symlink_metadata(&self.real).is_err() {
             return fs::rename(new, &self.real);
         }
-        // Some systems, file systems and sandboxes do not exchange; an error of another kind comes back from the
+        // Some systems, file systems and sandboxes do not support the exchange. Any other error is returned by the
         // renames.
         exchange(new, &self.real).or_else(|_| self.rename_twice(new))
     }
 
-    /// Between the two renames the only whole folder is the former one, under a name that [`super::snapshot`] looks
-    /// for.
+    /// Between the two renames the only complete folder is the previous one, under a name that [`super::snapshot`]
+    /// searches for.
     fn rename_twice(&self, new: &Path) -> io::Result<()> {
         let rename = |old: &Path| match old.exists() {
             true => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
@@ -181,7 +179,7 @@ impl FolderWriter {
     }
 }
 
-/// A folder under a name of its own, which is removed with it.
+/// A temporary folder, deleted on drop.
 struct PartialFolder {
     path: PathBuf,
     kind: FolderKind,
@@ -193,7 +191,7 @@ impl Drop for PartialFolder {
     }
 }
 
-/// Exchanges two folders in one go.
+/// Exchanges two folders atomically.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -255,7 +253,7 @@ mod tests {
         fill("2")(&partial.path).unwrap();
         writer.rename_twice(&partial.path).unwrap();
         assert_eq!(fs::read_to_string(target.join("one")).unwrap(), "2");
-        // The new folder is no longer there: the former one comes back.
+        // The new folder is gone: the previous one is restored.
         assert!(writer.rename_twice(&partial.path).is_err());
         assert_eq!(fs::read_to_string(target.join("one")).unwrap(), "2");
         drop((partial, writer));

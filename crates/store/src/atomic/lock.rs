@@ -1,4 +1,4 @@
-//! One writer a path.
+//! Exclusive locks of paths.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 use super::beside;
 use crate::error::{Result, StoreError};
 
-/// The greatest length of the text in a lock file, in bytes.
+/// Maximum length of the text in a lock file, in bytes.
 const MAX_HOLDER_BYTES: u64 = 300;
 
 /// An exclusive lock for writing a path, among all processes and within this one.
 ///
-/// It is a system lock on `.NAME.lock` beside the path, so the system releases it when the process ends. The file
-/// names the holder of the lock.
+/// It is a system lock on `.NAME.lock` in the same folder, so the system releases it when the process ends. The file
+/// contains the holder of the lock.
 #[derive(Debug)]
 #[cfg_attr(not(unix), expect(dead_code, reason = "the file is only kept open, and stays"))]
 pub(super) struct PathLock {
     path: PathBuf,
-    /// The lock ends when this closes.
+    /// Closing it releases the lock.
     file: File,
     is_exclusive: bool,
 }
 
 impl PathLock {
-    /// Locks a path, for which it waits so long.
+    /// Locks a path and waits for at most `patience`.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] with the holder, or [`StoreError::Io`] where no file can be written beside the path.
+    /// [`StoreError::Locked`] with the holder, or [`StoreError::Io`] when the lock file cannot be created.
     pub(super) fn acquire(real: &Path, shown: &Path, patience: Duration) -> Result<PathLock> {
         let failed = |source| StoreError::io(shown, "write", source);
         let path = beside::named(real, ".lock");
@@ -46,14 +46,14 @@ impl PathLock {
                 Err(TryLockError::WouldBlock) => {
                     return Err(StoreError::Locked { path: shown.to_owned(), holder: holder(&mut file) });
                 }
-                // Some network file systems have no locks. Each save is still whole.
+                // Some network file systems do not support locks. Each save is still atomic.
                 Err(TryLockError::Error(_)) => false,
             };
             if is_exclusive && !is_at(&file, &path) {
-                // The former holder removed the file after it was opened here.
+                // The previous holder removed the file after it was opened here.
                 continue;
             }
-            // Who holds the lock is told as far as the disk has room for it.
+            // The holder is written as far as the disk has space for it.
             let _ = file.set_len(0).and_then(|()| file.write_all(this_process().as_bytes()));
             return Ok(PathLock { path, file, is_exclusive });
         }
@@ -87,7 +87,7 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Whether a path still leads to an open file.
+/// Whether a path still refers to an open file.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -97,13 +97,13 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Lock files stay where an open file cannot be removed safely.
+/// On systems where an open file cannot be removed safely, lock files are kept.
 #[cfg(not(unix))]
 fn is_at(_file: &File, _path: &Path) -> bool {
     true
 }
 
-/// The process in the lock file.
+/// Reads the process in the lock file.
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
     // On Windows no other process can read it.

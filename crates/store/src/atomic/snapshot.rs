@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 use super::beside;
 use super::folder::FolderKind;
 
-/// The number of retries when a folder is replaced before all its files are open.
+/// Maximum number of retries when a folder is replaced before all its files are open.
 const MAX_REPLACED: usize = 1000;
 
-/// The number of retries when a folder is missing: a writer may be between its two renames.
+/// Maximum number of retries when a folder is missing: a writer may be between its two renames.
 const MAX_ABSENT: usize = 20;
 
-/// The open files of one folder: all are of the same save, even if the folder is replaced or deleted.
+/// The open files of one folder. All are from the same save, even if the folder is replaced or deleted.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The folder. It is the moved-away one if a writer ended between moving the requested folder and replacing it.
+    /// The folder. If a writer was killed between moving the requested folder and replacing it, this is the moved
+    /// folder.
     pub(crate) folder: PathBuf,
-    /// In the order of [`FolderKind::files`]; `None` where there is none of that name.
+    /// In the order of [`FolderKind::files`]; `None` for a file that does not exist.
     pub(crate) files: Vec<Option<File>>,
 }
 
@@ -26,7 +27,7 @@ impl Snapshot {
     /// Opens all files of a folder.
     ///
     /// # Errors
-    /// When the folder is not there, or a file in it cannot be read.
+    /// When the folder does not exist, or a file in it cannot be read.
     pub(crate) fn open(target: &Path, kind: FolderKind) -> io::Result<Snapshot> {
         let mut absent = 0;
         for _ in 0..MAX_REPLACED {
@@ -38,7 +39,7 @@ impl Snapshot {
                 folder => folder?,
             };
             let files = kind.files.iter().map(|name| folder.file(name)).collect::<io::Result<Vec<_>>>()?;
-            // Files vanish only after their folder was replaced: a file that is missing now never existed.
+            // Files disappear only after their folder was replaced: a file that is missing now never existed.
             let is_whole = files.iter().all(Option::is_some);
             if is_whole || Folder::find(target, kind).is_ok_and(|again| again.is_same(&folder)) {
                 return Ok(Snapshot { folder: folder.path, files });
@@ -51,7 +52,7 @@ impl Snapshot {
     }
 }
 
-/// A folder that is open: its files are those of this folder, also when its name leads elsewhere by now.
+/// An open folder: its files remain those of this folder even if its name refers to another one.
 struct Folder {
     path: PathBuf,
     #[cfg(unix)]
@@ -81,10 +82,10 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), handle })
     }
 
-    /// Opens a file, or nothing if there is none.
+    /// Opens a file. Returns `None` if it does not exist.
     fn file(&self, name: &str) -> io::Result<Option<File>> {
         use rustix::fs::{Mode, OFlags};
-        // Without waiting for the other end of a FIFO.
+        // Non-blocking: does not wait for the other end of a FIFO.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
             Ok(file) => only_file(File::from(file)).map(Some),
@@ -95,7 +96,7 @@ impl Folder {
 
     fn is_same(&self, other: &Folder) -> bool {
         use std::os::unix::fs::MetadataExt;
-        // Both are open, so neither number is used again.
+        // Both are open, so neither inode number is reused.
         match (self.handle.metadata(), other.handle.metadata()) {
             (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
             (Ok(_) | Err(_), _) => false,
@@ -103,7 +104,7 @@ impl Folder {
     }
 }
 
-/// Under Windows a folder with an open file keeps its name, so it cannot be replaced once its index is open.
+/// On Windows a folder with an open file cannot be renamed, so it cannot be replaced once its index is open.
 #[cfg(not(unix))]
 impl Folder {
     fn open(path: &Path) -> io::Result<Folder> {
@@ -113,7 +114,7 @@ impl Folder {
         }
     }
 
-    /// Opens a file, or nothing if there is none.
+    /// Opens a file. Returns `None` if it does not exist.
     fn file(&self, name: &str) -> io::Result<Option<File>> {
         match File::open(self.path.join(name)) {
             Ok(file) => only_file(file).map(Some),

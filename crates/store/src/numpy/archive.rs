@@ -1,4 +1,4 @@
-//! Several arrays in one file.
+//! NumPy archives: `.npz` files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::names::closest;
 /// The suffix that NumPy appends to an array's name to form the entry's name.
 const ENDING: &str = ".npy";
 
-/// A `.npz` file that is open for reading. Opening reads the list of names alone; arrays are read one at a time.
+/// A `.npz` file that is open for reading. Opening reads only the list of names; arrays are read one at a time.
 ///
 /// ```
 /// use kiln_store::numpy::{self, Archive, Compression};
@@ -37,12 +37,12 @@ const ENDING: &str = ".npy";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Entries of the archive whose name does not end in `.npy` are no arrays and are not listed.
+/// Entries whose name does not end in `.npy` are not arrays and are not listed.
 pub struct Archive {
     path: PathBuf,
     source: Mutex<Box<dyn Source>>,
     directory: Directory,
-    /// Of the arrays, without the ending: their places in the directory.
+    /// Index in the directory of each array, by its name without the suffix.
     arrays: BTreeMap<String, usize>,
 }
 
@@ -54,17 +54,18 @@ impl Archive {
     /// Opens a file and reads the list of its arrays.
     ///
     /// # Errors
-    /// When the file cannot be read, is no zip archive, is truncated, or holds other things than arrays alone.
+    /// When the file cannot be read, is not a zip archive, is truncated or damaged, contains two arrays of one name, or
+    /// contains entries but no array.
     pub fn open(path: impl AsRef<Path>) -> Result<Archive> {
         let path = path.as_ref();
         let (file, length) = open(path)?;
         Archive::of(path, Box::new(BufReader::new(file)), length)
     }
 
-    /// Opens an archive in memory.
+    /// Opens an archive from bytes in memory.
     ///
     /// # Errors
-    /// As [`open`](Archive::open).
+    /// See [`open`](Archive::open).
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Archive> {
         let length = bytes.len() as u64;
         Archive::of(Path::new(MEMORY), Box::new(Cursor::new(bytes)), length)
@@ -89,30 +90,30 @@ impl Archive {
         Ok(Archive { path: path.to_owned(), source: Mutex::new(source), directory, arrays })
     }
 
-    /// The file's path; `bytes in memory` for one that is not in a file.
+    /// Returns the file's path; `bytes in memory` for an archive in memory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the arrays, in alphabetical order, without the ending `.npy`.
+    /// Iterates over the names of the arrays, in alphabetical order, without the suffix `.npy`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.arrays.keys().map(String::as_str)
     }
 
-    /// The number of arrays.
+    /// Returns the number of arrays.
     pub fn len(&self) -> usize {
         self.arrays.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the archive contains no arrays.
     pub fn is_empty(&self) -> bool {
         self.arrays.is_empty()
     }
 
-    /// The type of an array: reads its header alone. For complex numbers, the type of their real parts.
+    /// Returns the type of an array; for a complex array, that of its real part. Reads only the header.
     ///
     /// # Errors
-    /// When there is none of that name, its header is damaged, or its type is none of Kiln's.
+    /// When there is no array of that name, its header is damaged, or Kiln does not support its dtype.
     pub fn ty(&self, name: &str) -> Result<TensorType> {
         self.with_array(name, false, |input| {
             let header = Header::read(input)?;
@@ -124,20 +125,21 @@ impl Archive {
     /// Reads an array.
     ///
     /// # Errors
-    /// When there is none of that name, it is damaged (its checksum must hold), or its type is none of Kiln's.
+    /// When there is no array of that name, it is damaged (its checksum is verified), or Kiln does not support its
+    /// dtype.
     pub fn read(&self, name: &str) -> Result<TensorData> {
         self.with_array(name, true, read_array)
     }
 
-    /// Reads an array of complex numbers as their real and imaginary parts, as [`read_complex`](super::read_complex) does.
+    /// Reads a complex array as real and imaginary parts, like [`read_complex`](super::read_complex).
     ///
     /// # Errors
-    /// As [`read`](Archive::read), and when the numbers are not complex.
+    /// The errors of [`read`](Archive::read), and when the array is not complex.
     pub fn read_complex(&self, name: &str) -> Result<(TensorData, TensorData)> {
         self.with_array(name, true, read_pairs)
     }
 
-    /// Reads an entry; where all of it is read, checks that it ends there and that the checksum holds.
+    /// Reads an entry. With `whole`, checks that the entry ends there and verifies its checksum.
     fn with_array<T>(
         &self,
         name: &str,
@@ -181,7 +183,7 @@ impl fmt::Debug for Archive {
     }
 }
 
-/// The bytes of an entry.
+/// The bytes of an entry, stored or deflated.
 enum Contents<'a> {
     Stored(io::Take<&'a mut Box<dyn Source>>),
     Deflated(DeflateDecoder<BufReader<io::Take<&'a mut Box<dyn Source>>>>),
@@ -213,27 +215,27 @@ fn check_end(mut reader: CrcReader<Contents<'_>>, entry: &Entry, place: &ByteSou
     Ok(())
 }
 
-/// Reads all arrays of a `.npz` file, by name. [`Archive`] reads some of them.
+/// Reads all arrays of a `.npz` file, by name. Use [`Archive`] to read some of them.
 ///
 /// # Errors
-/// As [`Archive::open`] and [`Archive::read`].
+/// The errors of [`Archive::open`] and [`Archive::read`].
 pub fn read_archive(path: impl AsRef<Path>) -> Result<BTreeMap<String, TensorData>> {
     let archive = Archive::open(path)?;
     archive.names().map(|name| Ok((name.to_owned(), archive.read(name)?))).collect()
 }
 
-/// How the arrays of an archive are kept.
+/// The compression of the arrays in an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// As they are, like `numpy.savez`.
+    /// Stored without compression, like `numpy.savez`.
     #[default]
     Stored,
-    /// Deflated, like `numpy.savez_compressed`: smaller where numbers repeat, several times slower.
+    /// Deflate compression, like `numpy.savez_compressed`: smaller for repetitive data, and several times slower.
     Deflated,
 }
 
-/// Writes named arrays to a `.npz` file, in their order. On an error the file does not change. The same arrays
-/// give the same bytes.
+/// Writes named arrays to a `.npz` file, in their order. On an error the file does not change. Equal arrays produce
+/// equal bytes.
 ///
 /// # Errors
 /// When two arrays have the same name, a name is longer than 65,531 bytes, or the file cannot be written.
@@ -249,7 +251,7 @@ pub fn write_archive(
     })
 }
 
-/// The bytes of a `.npz` file with these arrays.
+/// Returns the bytes of a `.npz` file with these arrays.
 ///
 /// # Errors
 /// When two arrays have the same name, or a name is longer than 65,531 bytes.
@@ -300,7 +302,8 @@ fn write_entries(
     write_directory(writer, &entries, offset)
 }
 
-/// The entry of an array, whose header comes before its bytes and holds their checksum; and the compressed bytes.
+/// Prepares the entry of an array and its compressed bytes. The local header precedes the bytes and contains their
+/// checksum.
 fn prepare(
     name: &str,
     data: &TensorData,
@@ -323,7 +326,7 @@ fn prepare(
     Ok((entry, compressed))
 }
 
-/// Counts the written bytes, and compresses them if there is an encoder.
+/// A writer that counts the bytes, and compresses them if it has an encoder.
 struct Pass {
     crc: Crc,
     size: u64,

@@ -1,4 +1,4 @@
-//! The elements of an array.
+//! Reading and writing the elements of an array.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::input::Input;
 use crate::error::{Result, StoreError};
 use crate::file::write_elements;
 
-/// Bytes decompressed at a time, so that memory grows with the data that is present.
+/// Number of bytes decompressed at a time, so that memory grows with the data that is present.
 const CHUNK: usize = 1 << 24;
 
-/// Reads an array of numbers.
+/// Reads a real array.
 pub(super) fn read_array(input: &mut Input<'_>) -> Result<TensorData> {
     let header = Header::read(input)?;
     let start = input.at();
@@ -53,7 +53,7 @@ fn read_elements(input: &mut Input<'_>, header: &Header, dtype: DType) -> Result
         DType::U64 => read::<u64>(input, header),
         DType::U32 => read::<u32>(input, header),
         DType::U16 => read::<u16>(input, header),
-        // The bytes of truth values are checked by the caller.
+        // The caller validates the bytes of `bool` elements.
         DType::U8 | DType::Bool => read::<u8>(input, header),
     }
 }
@@ -66,7 +66,7 @@ fn bools(input: &Input<'_>, start: u64, bytes: Vec<u8>) -> Result<Vec<bool>> {
     Ok(bytes.into_iter().map(|byte| byte == 1).collect())
 }
 
-/// Reads complex numbers as their real and their imaginary parts.
+/// Reads a complex array as real and imaginary parts.
 pub(super) fn read_pairs(input: &mut Input<'_>) -> Result<(TensorData, TensorData)> {
     fn read<E: Element + Pod>(input: &mut Input<'_>, header: &Header) -> Result<(TensorData, TensorData)> {
         let start = input.at();
@@ -92,11 +92,12 @@ fn data<E: Element>(input: &Input<'_>, start: u64, elements: Vec<E>, shape: Shap
     TensorData::new(elements, shape).map_err(|error| input.malformed(start, error.to_string()))
 }
 
-/// Reads `parts` numbers for each element of the array, in the machine's byte order. The header was checked against the
+/// Reads `parts` values per element of the array, in the machine's byte order. The header was checked against the
 /// length of the input.
 fn read_vec<E: Pod>(input: &mut Input<'_>, header: &Header, parts: usize) -> Result<Vec<E>> {
     let count = header.shape.num_elements() * parts;
-    // A compressed entry may claim much more than it holds. The length of an uncompressed one was checked already.
+    // A compressed entry may declare much more than it contains. The length of an uncompressed entry was already
+    // checked.
     let chunk = if input.is_compressed() { CHUNK / size_of::<E>() } else { count };
     let mut elements: Vec<E> = Vec::new();
     while elements.len() < count {
@@ -115,7 +116,7 @@ fn read_vec<E: Pod>(input: &mut Input<'_>, header: &Header, parts: usize) -> Res
     Ok(elements)
 }
 
-/// The elements in row-major order.
+/// Returns the elements in row-major order.
 fn ordered<E: Copy>(header: &Header, elements: Vec<E>) -> Vec<E> {
     let shape = &header.shape;
     if !header.fortran_order || shape.rank() < 2 || elements.is_empty() {
@@ -144,7 +145,7 @@ fn ordered<E: Copy>(header: &Header, elements: Vec<E>) -> Vec<E> {
     result
 }
 
-/// Writes an array: its header and its elements.
+/// Writes the header and the elements of an array.
 pub(super) fn write_array(writer: &mut dyn Write, data: &TensorData) -> io::Result<()> {
     writer.write_all(&header(Numbers::Real(data.dtype()), data.shape()).print())?;
     write_elements(writer, data)
@@ -154,7 +155,7 @@ fn header(numbers: Numbers, shape: &Shape) -> Header {
     Header { numbers, big_endian: false, fortran_order: false, shape: *shape }
 }
 
-/// The two parts of complex numbers, of one type.
+/// The real and imaginary parts of a complex array, of one type.
 pub(super) struct Pairs<'a> {
     parts: Parts<'a>,
     shape: Shape,
@@ -166,7 +167,7 @@ enum Parts<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// Checks that the parts fit; `file` is for the message.
+    /// Checks that the parts match. `file` is for the message.
     pub(super) fn new(file: &Path, real: &'a TensorData, imaginary: &'a TensorData) -> Result<Self> {
         let parts = match (real.elements(), imaginary.elements()) {
             (Elements::F32(real), Elements::F32(imaginary)) => Some(Parts::F32(real, imaginary)),
@@ -185,7 +186,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// Writes an array of complex numbers.
+/// Writes a complex array.
 pub(super) fn write_pairs(writer: &mut dyn Write, pairs: &Pairs<'_>) -> io::Result<()> {
     match &pairs.parts {
         Parts::F32(real, imaginary) => {

@@ -1,7 +1,7 @@
-//! The header of an array: its version, and a Python dictionary as text.
+//! The header of a `.npy` file: its version, and a Python dictionary as text.
 //!
-//! A file is `\x93NUMPY`, the version (two bytes), the length of the text (two bytes in version 1.0, four since 2.0,
-//! little-endian), the text, and the elements. The text is Latin-1, since version 3.0 UTF-8. Source:
+//! A file contains `\x93NUMPY`, the version (two bytes), the length of the text (two bytes in version 1.0, four since
+//! 2.0, little-endian), the text, and the elements. The text is Latin-1, and UTF-8 since version 3.0. Source:
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
 use kiln_tensor::{DType, MAX_RANK, Shape};
@@ -11,25 +11,25 @@ use crate::error::{Result, StoreError};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The elements start at a multiple of this many bytes.
+/// Alignment of the elements in the file, in bytes.
 const ALIGNMENT: usize = 64;
 
-/// The greatest length of a header's text in bytes: the limit of version 1.0. Only record dtypes need more.
+/// Limit on the length of a header's text in bytes, that of version 1.0. Only structured dtypes need more.
 const MAX_TEXT_BYTES: usize = 65_535;
 
-/// Digits of the longest first length: NumPy leaves room for it, so that a file can grow in place.
+/// Digits reserved for the first dimension: NumPy pads to this width, so that a file can grow in place.
 const GROWTH_DIGITS: usize = 21;
 
 /// The element type: real or complex.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Numbers {
     Real(DType),
-    /// Pairs of real and imaginary part, each of that type.
+    /// Pairs of real and imaginary parts, both of this dtype.
     Complex(DType),
 }
 
 impl Numbers {
-    /// Bytes per element.
+    /// Returns the number of bytes per element.
     pub(super) fn size(self) -> usize {
         match self {
             Numbers::Real(dtype) => dtype.size(),
@@ -43,13 +43,13 @@ impl Numbers {
 pub(super) struct Header {
     pub(super) numbers: Numbers,
     pub(super) big_endian: bool,
-    /// Whether the first axis is the one whose elements are neighbours.
+    /// Whether the first dimension is contiguous (column-major order).
     pub(super) fortran_order: bool,
     pub(super) shape: Shape,
 }
 
 impl Header {
-    /// Reads a header, and checks that exactly its elements follow.
+    /// Reads a header and checks that exactly its elements follow.
     pub(super) fn read(input: &mut Input<'_>) -> Result<Header> {
         let length = text_length(input)?;
         let base = input.at();
@@ -90,7 +90,7 @@ impl Header {
         Err(input.malformed(input.at(), problem))
     }
 
-    /// The header as bytes, exactly as `numpy.save` writes it.
+    /// Returns the header as bytes, identical to those of `numpy.save`.
     pub(super) fn print(&self) -> Vec<u8> {
         let lengths: Vec<String> = self.shape.iter().map(usize::to_string).collect();
         let comma = if lengths.len() == 1 { "," } else { "" };
@@ -107,14 +107,14 @@ impl Header {
         let padding = ALIGNMENT - (before + text.len() + 1) % ALIGNMENT;
         text.extend(std::iter::repeat_n(' ', padding));
         text.push('\n');
-        // At most 12 lengths of 20 digits: far below the limit of version 1.0.
+        // At most 12 dimensions of 20 digits: far below the limit of version 1.0.
         let mut bytes = [MAGIC.as_slice(), &[1, 0], &(text.len() as u16).to_le_bytes()].concat();
         bytes.extend(text.bytes());
         bytes
     }
 }
 
-/// Reads the magic, the version and the length of the text.
+/// Reads the magic bytes, the version and the length of the text.
 fn text_length(input: &mut Input<'_>) -> Result<usize> {
     let mut start = [0; MAGIC.len()];
     let known = input.rest().min(start.len() as u64) as usize;
@@ -149,7 +149,7 @@ fn wrong_start(input: &Input<'_>, start: &[u8]) -> StoreError {
     input.malformed(0, format!("is no `.npy` file, which starts with \\x93NUMPY\n  hint: {hint}"))
 }
 
-/// How the files call a type.
+/// The `descr` string of a type.
 fn descr(numbers: Numbers, big_endian: bool) -> String {
     let code = match numbers {
         Numbers::Real(DType::Bool) => "b1",
@@ -176,7 +176,7 @@ fn descr(numbers: Numbers, big_endian: bool) -> String {
     format!("{order}{code}")
 }
 
-/// The type and byte order (big-endian or not) that a `descr` names, or why it is none of Kiln's.
+/// Parses a `descr` into type and byte order (whether big-endian), or a description of an unsupported type.
 fn parse_descr(text: &str) -> Result<(Numbers, bool), String> {
     let native = cfg!(target_endian = "big");
     let (code, big_endian) = match text.as_bytes().first() {
@@ -220,7 +220,7 @@ fn foreign(text: &str, code: &str) -> String {
     format!("the elements are {what}: `{}`\n  hint: {hint}", text.escape_debug())
 }
 
-/// Parses the dictionary. Errors are a position in the text and a description of the problem.
+/// Parser of the dictionary. An error is a position in the text and a description of the problem.
 struct Parser<'a> {
     text: &'a [u8],
     at: usize,
@@ -317,14 +317,14 @@ impl Parser<'_> {
         if self.at == place {
             return Err((place, "expected the length of an axis".to_owned()));
         }
-        // Python 2 wrote long integers with this letter.
+        // Python 2 wrote this suffix after long integers.
         if self.text.get(self.at) == Some(&b'L') {
             self.at += 1;
         }
         length.ok_or_else(|| (place, "an axis is longer than any memory".to_owned()))
     }
 
-    /// A text in single or double quotes, without escapes: no type's name needs one.
+    /// Parses a string in single or double quotes, without escapes: no type name needs them.
     fn string(&mut self) -> Parsed<String> {
         let place = match self.peek() {
             Some(b'\'' | b'"') => self.at,
@@ -350,7 +350,7 @@ impl Parser<'_> {
         Err((self.at, format!("expected `{}`", char::from(byte))))
     }
 
-    /// The next byte that is no space.
+    /// The next byte that is not whitespace.
     fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{Result, StoreError};
 
-/// A reader of known length that knows where it stands.
+/// A reader of known length that tracks its position.
 pub(super) struct Input<'a> {
     reader: &'a mut dyn Read,
     length: u64,
@@ -18,22 +18,22 @@ impl<'a> Input<'a> {
         Input { reader, length, at: 0, place }
     }
 
-    /// The number of bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// The number of bytes still to come.
+    /// Returns the number of remaining bytes.
     pub(super) fn rest(&self) -> u64 {
         self.length - self.at
     }
 
-    /// Whether the bytes are decompressed on the way, so that their claimed number is only a claim.
+    /// Whether the input is compressed, so that its length is only declared.
     pub(super) fn is_compressed(&self) -> bool {
         self.place.deflated
     }
 
-    /// Fills the buffer; `what` names the bytes in errors.
+    /// Fills the buffer. `what` describes the bytes in errors.
     pub(super) fn fill(&mut self, bytes: &mut [u8], what: &str) -> Result<()> {
         let wanted = bytes.len() as u64;
         if wanted > self.rest() {
@@ -73,7 +73,7 @@ impl<'a> ByteSource<'a> {
         ByteSource { file, entry: Some(entry), start, deflated }
     }
 
-    /// The error of bytes from `at` on that violate the format.
+    /// Returns the error of bytes at offset `at` that violate the format.
     pub(super) fn malformed(&self, at: u64, problem: impl Into<String>) -> StoreError {
         let problem = problem.into();
         match self.entry {
@@ -88,7 +88,7 @@ impl<'a> ByteSource<'a> {
         }
     }
 
-    /// Reading failed; broken compression counts as damage.
+    /// Returns the error of a failed read. Corrupt compressed data counts as malformed.
     pub(super) fn failed(&self, at: u64, error: io::Error) -> StoreError {
         let damaged = [io::ErrorKind::InvalidData, io::ErrorKind::InvalidInput, io::ErrorKind::UnexpectedEof];
         if self.deflated && damaged.contains(&error.kind()) {

@@ -1,7 +1,7 @@
-//! Zip archives, as far as `.npz` files need them: entries that are stored or deflated, in one file, also beyond 4 GiB.
+//! The subset of zip archives that `.npz` files need: stored or deflated entries in one file, with zip64.
 //!
-//! Implemented here instead of in a dependency: messages name the byte, and reading bounds the sizes that an archive
-//! claims; the decompression is flate2's. Source: <https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT> (4.3
+//! The parser is implemented here so that messages name the byte, and reading bounds the sizes that an archive
+//! declares. Decompression is by `flate2`. Source: <https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT> (4.3
 //! and 4.5.3).
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,10 +21,10 @@ const END_BYTES: usize = 22;
 const END64_BYTES: usize = 56;
 const LOCATOR64_BYTES: usize = 20;
 
-/// The tag of the extra field with 64-bit numbers.
+/// Tag of the zip64 extra field.
 const EXTRA64: u16 = 1;
 
-/// In a 32-bit field: the number is in the extra field.
+/// In a 32-bit field: the value is in the zip64 extra field.
 const FULL32: u64 = 0xFFFF_FFFF;
 const FULL16: u64 = 0xFFFF;
 
@@ -33,39 +33,39 @@ const DEFLATED: u16 = 8;
 const ENCRYPTED: u16 = 1;
 const UTF8: u16 = 1 << 11;
 
-/// 1 January 1980, the first day of the format: the same arrays produce the same bytes.
+/// 1 January 1980, the earliest date of the format, so that equal arrays produce equal bytes.
 const DATE: u16 = (1 << 5) | 1;
 
-/// No list of entries is longer, in bytes.
+/// Limit on the length of the central directory, in bytes.
 const MAX_DIRECTORY_BYTES: u64 = 100_000_000;
 
-/// Deflate makes at most 258 bytes of 2 bits, less the headers
+/// Maximum compression ratio of deflate: a code of 2 bits expands to at most 258 bytes, minus headers
 /// (<https://zlib.net/zlib_tech.html>, "Maximum Compression Factor").
 const MAX_RATIO: u64 = 1032;
 
-/// The central directory record of one entry.
+/// An entry of the central directory.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) deflated: bool,
     pub(super) crc: u32,
-    /// Bytes in the file.
+    /// Compressed size in bytes.
     pub(super) compressed: u64,
-    /// Bytes when decompressed.
+    /// Uncompressed size in bytes.
     pub(super) size: u64,
-    /// The offset of its local header.
+    /// Offset of the local header.
     pub(super) offset: u64,
 }
 
-/// The entries of an archive, in its order.
+/// The central directory: entries in archive order.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) entries: Vec<Entry>,
-    /// The offset of the list of entries; everything before belongs to the entries.
+    /// Offset of the central directory; everything before it belongs to the entries.
     start: u64,
 }
 
-/// The position of the list of entries, and their number.
+/// Offset of the central directory and number of entries.
 struct End {
     entries: u64,
     bytes: u64,
@@ -73,7 +73,7 @@ struct End {
 }
 
 impl Directory {
-    /// Reads the list at the end of an archive of `length` bytes.
+    /// Reads the central directory of an archive of `length` bytes.
     pub(super) fn read(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result<Directory> {
         let end = find_end(file, source, length)?;
         let bytes = read_at(file, source, end.start, end.bytes)?;
@@ -89,7 +89,7 @@ impl Directory {
         Ok(Directory { entries, start: end.start })
     }
 
-    /// The offset of an entry's bytes. Checks its local header.
+    /// Returns the offset of an entry's bytes and checks its local header.
     pub(super) fn data_start(
         &self,
         file: &Path,
@@ -124,7 +124,7 @@ impl Directory {
     }
 }
 
-/// Finds the record at the end of an archive, which a comment of up to 64 KiB may follow.
+/// Finds the end of central directory record, which a comment of up to 64 KiB may follow.
 fn find_end(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result<End> {
     let tail_bytes = length.min((END64_BYTES + LOCATOR64_BYTES + END_BYTES) as u64 + FULL16);
     let tail_start = length - tail_bytes;
@@ -173,7 +173,7 @@ fn no_archive(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Stor
     StoreError::malformed(file, 0, problem)
 }
 
-/// The place of the 64-bit record, if its locator stands before the plain one.
+/// The offset of the zip64 record, if its locator precedes the plain record.
 fn locator(before_end: &[u8]) -> Option<u64> {
     let at = before_end.len().checked_sub(LOCATOR64_BYTES)?;
     let locator = &before_end[at..];
@@ -200,7 +200,7 @@ fn end64(file: &Path, source: &mut (impl Read + Seek), offset: u64, before: u64)
     Ok(End { entries: fields.u64()?, bytes: fields.u64()?, start: fields.u64()? })
 }
 
-/// Reads one entry of the list; entries are before `directory`.
+/// Reads an entry of the central directory; entry data must be before `directory`.
 fn central_entry(fields: &mut Fields<'_>, directory: u64) -> Result<Entry> {
     let at = fields.base + fields.at as u64;
     let file = fields.file;
@@ -239,7 +239,7 @@ fn central_entry(fields: &mut Fields<'_>, directory: u64) -> Result<Entry> {
     Ok(Entry { name, deflated, crc, compressed, size, offset })
 }
 
-/// Fills the fields that did not fit 32 bits, in their order, from an entry's extra fields.
+/// Reads the values that did not fit into 32 bits, in order, from an entry's zip64 extra field.
 fn widen<'a>(mut extra: &[u8], mut fields: impl Iterator<Item = &'a mut u64>) {
     while let [tag0, tag1, length0, length1, rest @ ..] = extra {
         let length = usize::from(u16::from_le_bytes([*length0, *length1])).min(rest.len());
@@ -254,7 +254,7 @@ fn widen<'a>(mut extra: &[u8], mut fields: impl Iterator<Item = &'a mut u64>) {
     }
 }
 
-/// Reads a part of the file, which the caller bounded.
+/// Reads a part of the file. The caller bounds its length.
 fn read_at(file: &Path, source: &mut (impl Read + Seek), start: u64, bytes: u64) -> Result<Vec<u8>> {
     let mut part = vec![0; bytes as usize];
     let read = source.seek(SeekFrom::Start(start)).and_then(|_| source.read_exact(&mut part));
@@ -262,12 +262,12 @@ fn read_at(file: &Path, source: &mut (impl Read + Seek), start: u64, bytes: u64)
     Ok(part)
 }
 
-/// Little-endian numbers, one after the other.
+/// Reader of consecutive little-endian integers.
 struct Fields<'a> {
     file: &'a Path,
     bytes: &'a [u8],
     at: usize,
-    /// The offset of the bytes in the file.
+    /// Offset of the bytes in the file.
     base: u64,
 }
 
@@ -312,10 +312,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Writes an entry's local header; its bytes follow.
+/// Writes an entry's local header. Its bytes follow.
 pub(super) fn write_local(writer: &mut dyn Write, entry: &Entry) -> io::Result<u64> {
     let wide = [entry.size, entry.compressed];
-    // A local header has both numbers in the extra field or none.
+    // A local header has both sizes in the extra field or none.
     let is_wide = wide.iter().any(|&number| number >= FULL32);
     let extra = extra64(if is_wide { &wide } else { &[] });
     let mut bytes = LOCAL.to_le_bytes().to_vec();
@@ -328,7 +328,7 @@ pub(super) fn write_local(writer: &mut dyn Write, entry: &Entry) -> io::Result<u
     Ok(bytes.len() as u64)
 }
 
-/// Writes the list of the entries, which starts at byte `start`, and the record at the end.
+/// Writes the central directory, which starts at byte `start`, and the end record.
 pub(super) fn write_directory(writer: &mut dyn Write, entries: &[Entry], start: u64) -> io::Result<()> {
     let list: Vec<u8> = entries.iter().flat_map(Entry::central).collect();
     writer.write_all(&list)?;
@@ -370,7 +370,7 @@ impl Entry {
         bytes
     }
 
-    /// From the version to the sizes: the same in both headers. `full`: both sizes are in the extra field.
+    /// The fields from version to sizes, the same in both headers. `full`: both sizes are in the extra field.
     fn shared_fields(&self, wide: bool, full: bool) -> Vec<u8> {
         let flags = if self.name.is_ascii() { 0 } else { UTF8 };
         let method = if self.deflated { DEFLATED } else { STORED };
@@ -383,7 +383,7 @@ impl Entry {
     }
 }
 
-/// The version that a reader needs: 4.5 for 64-bit numbers, otherwise 2.0.
+/// The version needed to extract: 4.5 for zip64, otherwise 2.0.
 fn version(wide: bool) -> u16 {
     if wide { 45 } else { 20 }
 }
@@ -407,7 +407,7 @@ mod tests {
         Entry { name: "x.npy".into(), deflated: false, crc: 7, compressed: size, size, offset }
     }
 
-    /// The entries of a list that starts at `start`, after as many bytes that are not written.
+    /// Reads back a central directory that starts at `start`, after as many bytes that are not written.
     fn listed(entries: &[Entry], start: u64) -> Vec<Entry> {
         let list: Vec<u8> = entries.iter().flat_map(Entry::central).collect();
         let mut fields = Fields { file: Path::new("x"), bytes: &list, at: 0, base: start };

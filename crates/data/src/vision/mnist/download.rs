@@ -1,4 +1,4 @@
-//! Fetching the files from the web.
+//! Downloading the files.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
@@ -15,11 +15,10 @@ use crate::DataError;
 
 const MIRRORS: [&str; 2] =
     ["https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist"];
-/// The download limit, larger than any of the files. Bytes beyond it are not stored.
+/// Download limit, larger than each of the files. Bytes beyond it are not stored.
 const MAX_COMPRESSED: u64 = 32 << 20;
 
-/// A file as it must arrive. The digest is that of the contents after decompression: mirrors compress the same
-/// contents in different ways.
+/// The expected length and digest of a file, after decompression: mirrors compress the same contents differently.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     name: &'static str,
@@ -48,7 +47,7 @@ const TEST_LABELS: Expected = Expected {
     sha256: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 };
 
-/// Fetches files from a list of mirrors that hold the same.
+/// Downloads files from a list of mirrors with the same contents.
 pub(super) struct Downloader {
     agent: ureq::Agent,
     mirrors: Vec<String>,
@@ -64,8 +63,8 @@ impl Downloader {
         Self { agent: config.into(), mirrors: MIRRORS.map(str::to_owned).to_vec() }
     }
 
-    /// Stores the two files of a split in `directory`, which is created if need be. Both appear there complete
-    /// and checked, or neither does: half a split would pass for damaged data at the next start.
+    /// Stores the two files of a split in `directory`, which is created if it does not exist. Either both verified
+    /// files appear there or none: one alone would count as damaged data at the next start.
     pub(super) fn fetch(&self, split: MnistSplit, directory: &Path) -> Result<(), DataError> {
         fs::create_dir_all(directory).map_err(|error| DataError::io(directory, error))?;
         let [labels, images] = match split {
@@ -80,7 +79,7 @@ impl Downloader {
         Ok(())
     }
 
-    /// The file under a temporary name, checked.
+    /// Downloads and verifies a file under a temporary name.
     fn fetch_file(&self, file: Expected, directory: &Path) -> Result<NamedTempFile, DataError> {
         let mut attempts = Vec::new();
         for mirror in &self.mirrors {
@@ -109,8 +108,8 @@ impl Downloader {
     }
 }
 
-/// Temporary files are private by default, but a data folder may be shared: others can read the file as far
-/// as the process's umask lets them.
+/// Creates a temporary file with the permissions of the process's umask. Temporary files are private by default, but a
+/// data folder may be shared.
 fn temporary_in(directory: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -120,7 +119,7 @@ fn temporary_in(directory: &Path) -> io::Result<NamedTempFile> {
     builder.prefix(".download-").tempfile_in(directory)
 }
 
-/// Why a mirror was of no use.
+/// The reason why a mirror failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -146,7 +145,7 @@ fn verify(file: &Expected, path: &Path) -> Result<(), Failure> {
     if found == file.sha256 { Ok(()) } else { Err(Failure::Digest { found, expected: file.sha256 }) }
 }
 
-/// A bar on the terminal's standard error; nothing if that is no terminal.
+/// A progress bar on standard error; hidden if that is not a terminal.
 fn progress_bar(name: &str, len: Option<u64>) -> ProgressBar {
     let (bar, template) = match len {
         Some(len) => (ProgressBar::new(len), "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}"),

@@ -1,4 +1,4 @@
-//! The folders that may hold the files.
+//! The folders to search for the files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,23 @@ use crate::DataError;
 
 const DATA_DIR: &str = "KILN_DATA_DIR";
 
-/// The folders searched for the files.
+/// The folders to search for the files.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// The folder that `KILN_DATA_DIR` names.
+    /// The folder in `KILN_DATA_DIR`.
     data: Option<PathBuf>,
     /// `kiln/mnist` in the platform's cache folder.
     cache: Option<PathBuf>,
-    /// The folder of this crate's source that holds the files.
+    /// The folder in the source tree of this crate that contains the files.
     checkout: PathBuf,
 }
 
 impl Places {
-    /// The places according to environment variables, which `variable` looks up.
+    /// Returns the folders according to environment variables, which `variable` looks up.
     ///
     /// # Errors
     ///
-    /// If `KILN_DATA_DIR` names something that is no folder: most likely a typo, which should not
-    /// lead to other data being read.
+    /// If `KILN_DATA_DIR` is not a folder: it is probably a typo and must not lead to other data being read.
     pub(super) fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, DataError> {
         let data = variable(DATA_DIR).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(directory) = data.as_ref().filter(|directory| !directory.is_dir()) {
@@ -39,7 +38,7 @@ impl Places {
         Ok(Self { data, cache, checkout: Path::new(env!("CARGO_MANIFEST_DIR")).join("mnist") })
     }
 
-    /// The first folder that holds a file of the split, complete or not.
+    /// Returns the first folder that contains a file of the split, complete or not.
     pub(super) fn find(&self, split: MnistSplit) -> Option<PathBuf> {
         let holds = |directory: &PathBuf| {
             [split.images_file(), split.labels_file()]
@@ -64,7 +63,7 @@ impl Places {
     }
 }
 
-/// The file `name` in `directory`, plain or gzipped.
+/// Returns the path of the file `name` in `directory`, plain or gzipped.
 pub(super) fn file_in(directory: &Path, name: &str) -> Result<PathBuf, DataError> {
     candidates(directory, name).into_iter().find(|path| path.is_file()).ok_or_else(|| DataError::NotFound {
         name: name.to_owned(),
@@ -77,10 +76,10 @@ fn candidates(directory: &Path, name: &str) -> [PathBuf; 2] {
     [directory.join(name), directory.join(format!("{name}.gz"))]
 }
 
-/// The user's folder for data that can be fetched again.
+/// Returns the user's cache folder.
 ///
-/// Sources: XDG Base Directory Specification (relative paths are to be ignored), Apple's File System
-/// Programming Guide, Microsoft's list of known folders.
+/// Sources: XDG Base Directory Specification (relative paths are ignored), Apple's File System Programming Guide,
+/// Microsoft's list of known folders.
 fn cache_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if cfg!(windows) {

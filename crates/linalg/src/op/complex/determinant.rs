@@ -31,7 +31,8 @@ impl MatrixOp for ComplexDet {
         Ok(joined_complex(determinants, a.re.shape_with(&[]))?.into())
     }
 
-    /// `d̄ C*` with the matrix of cofactors `C = det(A) A⁻ᵀ`, since `d det(A) = tr(Cᵀ dA)`. Singular matrices have one.
+    /// `d̄ C*` with the cofactor matrix `C = det(A) A⁻ᵀ`, since `d det(A) = tr(Cᵀ dA)`. It exists for singular matrices
+    /// too.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let Some(g) = Complex::gradient(g, 0, &Complex::at(y, 0)) else { return none(1) };
         let cofactors = Complex::run_one(ComplexCofactor, &[&Complex::operand(x, 0)])?;
@@ -39,7 +40,7 @@ impl MatrixOp for ComplexDet {
     }
 }
 
-/// `(A) -> det(A) A⁻ᵀ`: the matrix of cofactors, for singular matrices too.
+/// `(A) -> det(A) A⁻ᵀ`: the cofactor matrix, for singular matrices too.
 #[derive(Debug)]
 pub(crate) struct ComplexCofactor;
 
@@ -67,7 +68,7 @@ impl MatrixOp for ComplexCofactor {
         Ok(joined_complex(cofactors, *inputs[0].shape())?.into())
     }
 
-    /// From `dC = (tr(Cᵀ dA) C - C dAᵀ C) / det A`, which needs a regular matrix: the conjugate of
+    /// From `dC = (tr(Cᵀ dA) C - C dAᵀ C) / det A`, which requires a nonsingular matrix: the conjugate of
     /// `(⟨C̄, C⟩ C - C C̄ᴴ C) / det A`.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let c = Complex::at(y, 0);
@@ -79,7 +80,7 @@ impl MatrixOp for ComplexCofactor {
     }
 }
 
-/// `(A) -> (sign, ln |det A|)`, each `[..]`; the sign is complex, of magnitude 1 or 0.
+/// `(A) -> (sign, ln |det A|)`, each `[..]`. The sign is complex with magnitude 1 or 0.
 #[derive(Debug)]
 pub(crate) struct ComplexSlogdet;
 

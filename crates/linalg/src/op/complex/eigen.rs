@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors of complex matrices.
+//! Eigenvalue decompositions of complex matrices.
 
 use super::{none, parts};
 use crate::host::{ComplexMatrices, Real, joined, joined_complex, split};
@@ -10,8 +10,8 @@ use crate::op::{Eig, Eigh, Eigvalsh, Gradients, MatrixOp, Signature, bare, eig, 
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (values, V)`: `A = V diag(values) Vᴴ`, values ascending. The lower triangle is read, and of its diagonal the real
-/// parts.
+/// `(A) -> (values, V)`: `A = V diag(values) Vᴴ`, values ascending. Reads the lower triangle and the real part of the
+/// diagonal.
 #[derive(Debug)]
 pub(crate) struct ComplexEigh;
 
@@ -42,8 +42,8 @@ impl MatrixOp for ComplexEigh {
         Ok(vec![joined(values, a.re.shape_with(&[a.re.rows]))?, re, im])
     }
 
-    /// The rule of [`Eigh`] with adjoints in place of transposes, for functions that do not depend on the phases of the
-    /// vectors: the diagonal of `Vᴴ V̄` takes no part.
+    /// The rule of [`Eigh`] with adjoints instead of transposes, for functions that do not depend on the phases of the
+    /// vectors: the diagonal of `Vᴴ V̄` is ignored.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (values, v) = (&y[0], Complex::at(y, 1));
         let adjoint = v.adjoint();
@@ -63,7 +63,7 @@ impl MatrixOp for ComplexEigh {
     }
 }
 
-/// `(A) -> values`: the eigenvalues, ascending. The lower triangle is read, and of its diagonal the real parts.
+/// `(A) -> values`: the eigenvalues, ascending. Reads the lower triangle and the real part of the diagonal.
 #[derive(Debug)]
 pub(crate) struct ComplexEigvalsh;
 
@@ -99,7 +99,7 @@ impl MatrixOp for ComplexEigvalsh {
     }
 }
 
-/// `(A) -> (w, V)`: `A V = V diag(w)`, columns of length 1 whose greatest element is real.
+/// `(A) -> (w, V)`: `A V = V diag(w)`, columns of norm 1 whose largest element is real.
 #[derive(Debug)]
 pub(crate) struct ComplexEig;
 

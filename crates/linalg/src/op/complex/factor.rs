@@ -1,4 +1,4 @@
-//! The Cholesky factor and the QR decomposition of complex matrices.
+//! Cholesky and QR decompositions of complex matrices.
 
 use super::{in_parts, none, parts};
 use crate::host::{ComplexMatrices, Real, joined_complex, nans, split};
@@ -12,8 +12,8 @@ use crate::op::{
 };
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 
-/// `(A) -> L`: `A = L Lᴴ` of Hermitian positive definite matrices. The lower triangle is read, and of its diagonal the real
-/// parts.
+/// `(A) -> L`: `A = L Lᴴ` for Hermitian positive definite matrices. Reads the lower triangle and the real part of the
+/// diagonal.
 #[derive(Debug)]
 pub(crate) struct ComplexCholesky;
 
@@ -36,9 +36,9 @@ impl MatrixOp for ComplexCholesky {
         Ok(joined_complex(factors, *inputs[0].shape())?.into())
     }
 
-    /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10, with adjoints in place of transposes:
-    /// the diagonal of `L` is real, so that of `P = Φ(Lᴴ L̄)` the real part of the diagonal counts. The gradient
-    /// `L⁻ᴴ P L⁻¹` is made Hermitian.
+    /// I. Murray, *Differentiation of the Cholesky decomposition*, 2016, equation 10, with adjoints instead of
+    /// transposes. The diagonal of `L` is real, so only the real part of the diagonal of `P = Φ(Lᴴ L̄)` is used. The
+    /// gradient `L⁻ᴴ P L⁻¹` is made Hermitian.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let l = Complex::at(y, 0);
         let Some(g) = Complex::gradient(g, 0, &l) else { return none(1) };
@@ -49,7 +49,7 @@ impl MatrixOp for ComplexCholesky {
     }
 }
 
-/// `X` in `R X = B` with upper triangular `R`.
+/// Solves `R X = B` with upper triangular `R`.
 fn solve_upper<'e>(r: &Complex<'e>, b: &Complex<'e>) -> Result<Complex<'e>> {
     Complex::run_one(ComplexSolveTriangular(SolveTriangular { upper: true, unit: false }), &[r, b])
 }
@@ -90,7 +90,7 @@ impl MatrixOp for ComplexQr {
         Ok(vec![q_re, q_im, r_re, r_im])
     }
 
-    /// The rules of [`Qr`] with adjoints in place of transposes, for a real diagonal of `R`.
+    /// The rules of [`Qr`] with adjoints instead of transposes, for a real diagonal of `R`.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (rows, cols) = last_two(&x[0].shape());
         if self.0.complete && rows > cols {
@@ -116,7 +116,7 @@ fn zeros<'e>(like: &Complex<'e>) -> Complex<'e> {
     like.each(|part| Var::zeros(part.engine(), part.ty()))
 }
 
-/// `(Q̄ + Q H(R R̄ᴴ - Q̄ᴴ Q)) R⁻ᴴ`, where `H` makes a Hermitian matrix of the lower triangle.
+/// `(Q̄ + Q H(R R̄ᴴ - Q̄ᴴ Q)) R⁻ᴴ`, where `H` returns the Hermitian matrix of a lower triangle.
 fn tall<'e>(q: &Complex<'e>, r: &Complex<'e>, gq: Complex<'e>, gr: &Complex<'e>) -> Result<Complex<'e>> {
     let m = r.matmul(&gr.adjoint()) - gq.adjoint().matmul(q);
     let right = gq + q.matmul(&m.hermitian_from_lower());

@@ -1,4 +1,4 @@
-//! Complex linear equations and inverses.
+//! Complex linear systems and inverses.
 
 use super::{in_parts, none, parts};
 use crate::host::{ComplexMatrices, Real, Scalar, identity, joined_complex, row_major};
@@ -35,7 +35,7 @@ impl MatrixOp for ComplexSolve {
         Ok(joined_complex(solutions, *inputs[1].shape())?.into())
     }
 
-    /// `B̄ = A⁻ᴴ X̄`, `Ā = -B̄ Xᴴ`: M. Giles, 2008, section 2.3.1, with adjoints in place of transposes.
+    /// `B̄ = A⁻ᴴ X̄`, `Ā = -B̄ Xᴴ`: M. Giles, 2008, section 2.3.1, with adjoints instead of transposes.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let solution = Complex::at(y, 0);
         let Some(g) = Complex::gradient(g, 0, &solution) else { return none(2) };
@@ -45,8 +45,8 @@ impl MatrixOp for ComplexSolve {
     }
 }
 
-/// `(A, B) -> X`: `A X = B`. Only one triangle of `A` is read, without its diagonal if that counts as ones. A zero on
-/// the diagonal returns infinities and NaNs.
+/// `(A, B) -> X`: `A X = B`. Reads one triangle of `A`, without its diagonal if that is taken to be ones. A zero on the
+/// diagonal results in infinities and NaNs.
 #[derive(Debug)]
 pub(crate) struct ComplexSolveTriangular(pub(crate) SolveTriangular);
 
@@ -72,7 +72,7 @@ impl MatrixOp for ComplexSolveTriangular {
         Ok(joined_complex(solutions, *inputs[1].shape())?.into())
     }
 
-    /// As that of [`ComplexSolve`], with the part of `Ā` that is read.
+    /// The rule of [`ComplexSolve`], with the part of `Ā` that is read.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let solution = Complex::at(y, 0);
         let Some(g) = Complex::gradient(g, 0, &solution) else { return none(2) };
@@ -112,7 +112,7 @@ impl MatrixOp for ComplexInverse {
         Ok(joined_complex(inverses, *inputs[0].shape())?.into())
     }
 
-    /// `-Yᴴ Ȳ Yᴴ`: M. Giles, 2008, section 2.2.3, with adjoints in place of transposes.
+    /// `-Yᴴ Ȳ Yᴴ`: M. Giles, 2008, section 2.2.3, with adjoints instead of transposes.
     fn vjp<'e>(&self, _x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let inverse = Complex::at(y, 0);
         let Some(g) = Complex::gradient(g, 0, &inverse) else { return none(1) };
@@ -121,7 +121,7 @@ impl MatrixOp for ComplexInverse {
     }
 }
 
-/// An error where a matrix has no inverse.
+/// Returns an error for a singular matrix.
 fn regular<T: Real>(
     op: &str,
     a: &ComplexMatrices<'_, T>,

@@ -1,4 +1,4 @@
-//! Singular values and vectors of complex matrices.
+//! Singular value decomposition of complex matrices.
 
 use super::{none, parts, plus};
 use crate::host::{ComplexMatrices, Real, joined, joined_complex};
@@ -10,7 +10,7 @@ use crate::op::{Gradients, MatrixOp, Signature, Svd, Svdvals, bare, last_two};
 use kiln_ir::{Result, ResultTypes, TensorData, Var};
 use smallvec::smallvec;
 
-/// `(A) -> (U, S, Vᴴ)`: `A = U diag(S) Vᴴ`, the greatest singular value first.
+/// `(A) -> (U, S, Vᴴ)`: `A = U diag(S) Vᴴ`, singular values in descending order.
 #[derive(Debug)]
 pub(crate) struct ComplexSvd(pub(crate) Svd);
 
@@ -48,9 +48,9 @@ impl MatrixOp for ComplexSvd {
         Ok(vec![u_re, u_im, joined(s, a.re.shape_with(&[k]))?, v_re, v_im])
     }
 
-    /// Z. Wan and S. Zhang, *Automatic differentiation for complex valued SVD*, 2019. The phases of a pair of vectors are
-    /// free together; only their difference moves with the matrix, which is the last term of `inner`. Equal singular
-    /// values and zeros give infinities and NaNs where the gradients of vectors take part.
+    /// Z. Wan and S. Zhang, *Automatic differentiation for complex valued SVD*, 2019. A pair of vectors has one free
+    /// common phase. Only the difference of their phases changes with the matrix: the last term of `inner`. Equal or
+    /// zero singular values result in infinities and NaNs if the vectors have gradients.
     fn vjp<'e>(&self, x: &[Var<'e>], y: &[Var<'e>], g: &[Option<Var<'e>>]) -> Gradients<'e> {
         let (m, n) = last_two(&x[0].shape());
         let k = m.min(n);
@@ -63,7 +63,7 @@ impl MatrixOp for ComplexSvd {
         // `s_j² - s_i²`, with ones on the diagonal.
         let gaps = (&s_row - &s_column) * (&s_row + &s_column) + eye(s, k, k);
         let here = on_diagonal(s, k, k);
-        // The part off the diagonal, and the diagonal of the imaginary part.
+        // The off-diagonal part, and the imaginary part of the diagonal.
         let skew = |side: &Complex<'e>, g: &Complex<'e>| {
             let product = side.matmul(g);
             let free = (product.clone() - product.adjoint()).each(|part| part / &gaps);
@@ -104,7 +104,7 @@ impl MatrixOp for ComplexSvd {
     }
 }
 
-/// `(A) -> S`: the singular values, the greatest first.
+/// `(A) -> S`: the singular values in descending order.
 #[derive(Debug)]
 pub(crate) struct ComplexSvdvals;
 

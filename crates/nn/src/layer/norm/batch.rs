@@ -1,4 +1,4 @@
-//! Normalisation over the batch.
+//! Batch normalisation.
 
 use super::check_channels;
 use crate::{Config, Initializer, Module, Param, RunningState};
@@ -9,46 +9,47 @@ use kiln_tensor::{AnyTensor, Backend, Tensor};
 /// Settings of a [`BatchNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct BatchNormConfig {
-    /// The number of channels.
+    /// Number of channels.
     pub num_features: usize,
-    /// Added to the variance. Default: 1e-5.
+    /// Added to the variance for numerical stability. Default: 1e-5.
     #[config(default = 1e-5)]
     pub epsilon: f64,
-    /// The weight of a batch in the running statistics. Default: 0.1.
+    /// Momentum of the running statistics: the weight of the current batch. Default: 0.1.
     #[config(default = 0.1)]
     pub momentum: f64,
-    /// Whether each channel is scaled and shifted. Default: true.
+    /// Whether to learn a scale and a shift of each channel. Default: true.
     #[config(default = true)]
     pub affine: bool,
 }
 
-/// Normalises each channel over the batch and all spatial dimensions
-/// ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)): `(x - mean) / √(variance + ε) * weight + bias`.
+/// Batch normalisation: `(x - mean) / √(variance + ε) * weight + bias`, per channel, over the batch and all spatial
+/// dimensions ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)).
 ///
-/// On a backend with automatic differentiation (in any of its layers) it trains: it uses the mean and biased variance
-/// of the batch, and updates the running statistics, `running = (1 - momentum) running + momentum batch`, with the
-/// unbiased variance. On other backends it uses the running statistics and does not update them. It does not matter
-/// whether the input or the weights are tracked.
+/// On a backend with automatic differentiation (in any of its layers) it is in training mode: it normalises with the
+/// mean and biased variance of the batch. It also updates the running statistics,
+/// `running = (1 - momentum) running + momentum batch`, with the unbiased variance. On other backends it is in
+/// evaluation mode: it uses the running statistics and does not update them. Whether the input or the parameters
+/// require gradients has no effect.
 #[derive(Module, Clone, Debug)]
 pub struct BatchNorm<B: Backend = Dyn> {
-    /// `[channels]`; starts as ones.
+    /// `[channels]`; initialized to ones.
     pub weight: Option<Param<Tensor<B, 1>>>,
-    /// `[channels]`; starts as zeros.
+    /// `[channels]`; initialized to zeros.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// `[channels]`; starts as zeros.
+    /// `[channels]`; initialized to zeros.
     pub running_mean: RunningState<Tensor<B, 1>>,
-    /// `[channels]`; starts as ones.
+    /// `[channels]`; initialized to ones.
     pub running_var: RunningState<Tensor<B, 1>>,
-    /// The number of channels.
+    /// Number of channels.
     pub num_features: usize,
-    /// The weight of a batch in the running statistics.
+    /// Momentum of the running statistics: the weight of the current batch.
     pub momentum: f64,
-    /// Added to the variance.
+    /// Added to the variance for numerical stability.
     pub epsilon: f64,
 }
 
 impl BatchNormConfig {
-    /// The layer on a device.
+    /// Returns the layer on a device.
     pub fn init<B: Backend>(&self, device: &B::Device) -> BatchNorm<B> {
         let channels = [self.num_features];
         BatchNorm {
@@ -64,10 +65,11 @@ impl BatchNormConfig {
 }
 
 impl<B: Backend> BatchNorm<B> {
-    /// Input `[batch, channels, space..]`; the output has the same shape.
+    /// Normalises `[batch, channels, space..]`; the output has the same shape.
     ///
     /// # Panics
-    /// When the number of channels is another, or when it trains on a single value per channel, which has no variance.
+    /// When the number of channels differs from `num_features`, or in training mode with a single value per channel,
+    /// which has no variance.
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("batch_norm", &x, self.num_features);
@@ -84,7 +86,7 @@ impl<B: Backend> BatchNorm<B> {
         x.map(|any| Ok(any.batch_norm(Some(running), weight, bias, options)?.0))
     }
 
-    /// Moves the running statistics towards those of a batch.
+    /// Updates the running statistics with those of a batch.
     #[track_caller]
     fn move_to(&self, batch: BatchStatistics) {
         let batch = batch.detach();

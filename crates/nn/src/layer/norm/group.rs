@@ -1,4 +1,4 @@
-//! Normalisation of groups of channels.
+//! Group normalisation.
 
 use super::check_channels;
 use crate::{Config, Initializer, Module, Param};
@@ -8,39 +8,39 @@ use kiln_tensor::{Backend, Tensor, module};
 /// Settings of a [`GroupNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
 pub struct GroupNormConfig {
-    /// The number of groups of channels.
+    /// Number of groups; `num_channels` must be a multiple.
     pub num_groups: usize,
-    /// The number of channels.
+    /// Number of channels.
     pub num_channels: usize,
-    /// Added to the variance. Default: 1e-5.
+    /// Added to the variance for numerical stability. Default: 1e-5.
     #[config(default = 1e-5)]
     pub epsilon: f64,
-    /// Whether each channel is scaled and shifted. Default: true.
+    /// Whether to learn a scale and a shift of each channel. Default: true.
     #[config(default = true)]
     pub affine: bool,
 }
 
-/// Normalises each example over groups of channels and all spatial dimensions
-/// ([Wu and He 2018](https://arxiv.org/abs/1803.08494)). As many groups as channels make instance normalisation.
+/// Group normalisation: normalises each example over groups of channels and all spatial dimensions
+/// ([Wu and He 2018](https://arxiv.org/abs/1803.08494)). With one channel per group it is instance normalisation.
 #[derive(Module, Clone, Debug)]
 pub struct GroupNorm<B: Backend = Dyn> {
-    /// `[channels]`; starts as ones.
+    /// `[channels]`; initialized to ones.
     pub weight: Option<Param<Tensor<B, 1>>>,
-    /// `[channels]`; starts as zeros.
+    /// `[channels]`; initialized to zeros.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// The number of groups of channels.
+    /// Number of groups.
     pub num_groups: usize,
-    /// The number of channels.
+    /// Number of channels.
     pub num_channels: usize,
-    /// Added to the variance.
+    /// Added to the variance for numerical stability.
     pub epsilon: f64,
 }
 
 impl GroupNormConfig {
-    /// The layer on a device.
+    /// Returns the layer on a device.
     ///
     /// # Panics
-    /// When the groups do not divide the channels.
+    /// When `num_channels` is not a multiple of `num_groups`, or `num_groups` is 0.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> GroupNorm<B> {
         let (groups, channels) = (self.num_groups, self.num_channels);
@@ -59,10 +59,10 @@ impl GroupNormConfig {
 }
 
 impl<B: Backend> GroupNorm<B> {
-    /// Input `[batch, channels, space..]`; the output has the same shape.
+    /// Normalises `[batch, channels, space..]`; the output has the same shape.
     ///
     /// # Panics
-    /// When the number of channels is another.
+    /// When the number of channels differs from `num_channels`.
     #[track_caller]
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("group_norm", &x, self.num_channels);

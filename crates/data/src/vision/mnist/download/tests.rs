@@ -1,4 +1,4 @@
-//! The downloader against a server on the loopback interface.
+//! Tests of the downloader with a server on the loopback interface.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use super::super::MnistDataset;
 use super::*;
 use crate::Dataset;
 
-/// How the server answers every request for a file of the checkout.
+/// The server's answer to every request for a file.
 #[derive(Clone, Copy)]
 enum Answer {
     Intact,
@@ -23,7 +23,7 @@ enum Answer {
     Silence,
 }
 
-/// Starts a server that answers until the test process ends; gives its address.
+/// Starts a server that runs until the test process ends, and returns its address.
 fn serve(answer: Answer) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -63,7 +63,7 @@ fn respond(mut stream: TcpStream, answer: Answer) {
     }
     let length = length.map_or(String::new(), |length| format!("Content-Length: {length}\r\n"));
     let head = format!("HTTP/1.1 {status}\r\n{length}Connection: close\r\n\r\n");
-    // The client may hang up first, which is its right.
+    // The client may close the connection first.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
 }
 
@@ -162,7 +162,7 @@ fn contents_longer_than_expected_are_refused() {
     let original = fs::read(checkout.join(TEST_LABELS.name)).unwrap();
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("longer.gz");
-    // A gzip file may hold several members; the contents of the second follow those of the first.
+    // A gzip file may have several members; their contents are concatenated.
     fs::write(&path, original.repeat(2)).unwrap();
     assert!(matches!(verify(&TEST_LABELS, &path), Err(Failure::Digest { .. })));
 }
