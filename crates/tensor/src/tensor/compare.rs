@@ -1,4 +1,4 @@
-//! Comparisons. All broadcast, and return `bool`.
+//! Comparisons and logical operations, which broadcast and return `bool`, and tests for NaN and infinity.
 
 use super::ok;
 use crate::tensor::forward::forward;
@@ -7,7 +7,8 @@ use crate::{Backend, Bool, Float, Kind, Number, Numeric, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// `self == other`; broadcasts. With NaN false. Defined as [`torch.eq`](https://docs.pytorch.org/docs/stable/generated/torch.eq.html).
+    /// Computes `self == other`; broadcasts. False for NaN. Defined as
+    /// [`torch.eq`](https://docs.pytorch.org/docs/stable/generated/torch.eq.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -31,10 +32,11 @@ forward! {
     /// ```
     pub fn equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`equal_elem`](Tensor::equal_elem) by its other name.
+    /// Alias of [`equal_elem`](Tensor::equal_elem).
     pub fn equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = equal_elem;
 
-    /// `self != other`; broadcasts. With NaN true. Defined as [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
+    /// Computes `self != other`; broadcasts. True for NaN. Defined as
+    /// [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -58,14 +60,15 @@ forward! {
     /// ```
     pub fn not_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`not_equal_elem`](Tensor::not_equal_elem) by its other name.
+    /// Alias of [`not_equal_elem`](Tensor::not_equal_elem).
     pub fn not_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = not_equal_elem;
 }
 
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// `self < other`; broadcasts. With NaN false. Defined as [`torch.lt`](https://docs.pytorch.org/docs/stable/generated/torch.lt.html).
+    /// Computes `self < other`; broadcasts. False for NaN. Defined as
+    /// [`torch.lt`](https://docs.pytorch.org/docs/stable/generated/torch.lt.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -90,10 +93,11 @@ forward! {
     /// ```
     pub fn lower_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`lower_elem`](Tensor::lower_elem) by its other name.
+    /// Alias of [`lower_elem`](Tensor::lower_elem).
     pub fn lower_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_elem;
 
-    /// `self <= other`; broadcasts. With NaN false. Defined as [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
+    /// Computes `self <= other`; broadcasts. False for NaN. Defined as
+    /// [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -118,10 +122,11 @@ forward! {
     /// ```
     pub fn lower_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`lower_equal_elem`](Tensor::lower_equal_elem) by its other name.
+    /// Alias of [`lower_equal_elem`](Tensor::lower_equal_elem).
     pub fn lower_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_equal_elem;
 
-    /// `self > other`; broadcasts. With NaN false. Defined as [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
+    /// Computes `self > other`; broadcasts. False for NaN. Defined as
+    /// [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -145,10 +150,11 @@ forward! {
     /// ```
     pub fn greater_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`greater_elem`](Tensor::greater_elem) by its other name.
+    /// Alias of [`greater_elem`](Tensor::greater_elem).
     pub fn greater_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_elem;
 
-    /// `self >= other`; broadcasts. With NaN false. Defined as [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
+    /// Computes `self >= other`; broadcasts. False for NaN. Defined as
+    /// [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -172,10 +178,10 @@ forward! {
     /// ```
     pub fn greater_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`greater_equal_elem`](Tensor::greater_equal_elem) by its other name.
+    /// Alias of [`greater_equal_elem`](Tensor::greater_equal_elem).
     pub fn greater_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_equal_elem;
 
-    /// True below zero, and for -0 and NaN with the sign bit. Defined as
+    /// Returns `true` where the sign bit is set: below zero, and for -0 and NaN with the sign bit. Defined as
     /// [`torch.signbit`](https://docs.pytorch.org/docs/stable/generated/torch.signbit.html).
     ///
     /// ```
@@ -249,7 +255,7 @@ forward! {
     #[doc(alias = "isfinite")]
     pub fn is_finite(self) -> Tensor<B, D, Bool>;
 
-    /// Whether any element is NaN, of shape `[1]`. It does not wait for the device.
+    /// Returns whether any element is NaN, of shape `[1]`. Does not wait for the device.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -276,7 +282,7 @@ forward! {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// Whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
+    /// Returns whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -295,7 +301,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// True where both are not zero (true); broadcasts. NaN is not zero. Defined as
+    /// Computes the logical AND; broadcasts. Elements other than 0, NaN included, are true. Defined as
     /// [`torch.logical_and`](https://docs.pytorch.org/docs/stable/generated/torch.logical_and.html).
     ///
     /// ```
@@ -311,15 +317,15 @@ forward! {
     /// ```
     pub fn logical_and(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// True where either is not zero (true); broadcasts. Defined as
+    /// Computes the logical OR; broadcasts. Elements other than 0 are true. Defined as
     /// [`torch.logical_or`](https://docs.pytorch.org/docs/stable/generated/torch.logical_or.html).
     pub fn logical_or(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// True where exactly one is not zero (true); broadcasts. Defined as
+    /// Computes the logical XOR; broadcasts. Elements other than 0 are true. Defined as
     /// [`torch.logical_xor`](https://docs.pytorch.org/docs/stable/generated/torch.logical_xor.html).
     pub fn logical_xor(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// True where zero (false). Defined as
+    /// Computes the logical NOT: true where an element is 0 or false. Defined as
     /// [`torch.logical_not`](https://docs.pytorch.org/docs/stable/generated/torch.logical_not.html).
     pub fn logical_not(self) -> Tensor<B, D, Bool>;
 }
