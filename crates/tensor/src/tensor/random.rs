@@ -66,7 +66,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// ```
     ///
     /// # Panics
-    /// When the range is empty.
+    /// When the range is empty, or an integer of it does not fit the default integer dtype.
     #[track_caller]
     pub fn randint(
         shape: impl Into<Shape>,
