@@ -1,10 +1,10 @@
-//! Names of axes, and lists of them, as types.
+//! Axis names, and lists of them, as types.
 
 use alloc::string::String;
 
-/// The name of an axis: a type without values to speak of, declared by [`axes!`](crate::axes).
+/// The name of an axis: a type declared by [`axes!`](crate::axes).
 pub trait AxisName {
-    /// The name with the path of its module, which tells it from others of that name.
+    /// The name with its module path, which distinguishes names of the same identifier.
     const NAME: &'static str;
 }
 
@@ -14,26 +14,26 @@ pub trait AxisNames {
     const NAMES: &'static [&'static str];
 }
 
-/// A list of names that contains `N`. The compiler finds the place `I` by itself.
+/// A list of names that contains `N`. The compiler infers the index `I`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no axis `{N}`",
     label = "no axis has this name",
     note = "the names of the axes are in the type of the tensor"
 )]
 pub trait Has<N: AxisName, I>: AxisNames {
-    /// Which axis it is.
+    /// The index of the axis.
     const PLACE: usize;
-    /// The list without it.
+    /// The list without the name.
     type Without: AxisNames;
-    /// The list with another name in its place.
+    /// The list with another name at its index.
     type Renamed<New: AxisName>: AxisNames;
 }
 
-/// A place in a list of names; only the compiler deals with it.
+/// The index of a name in a list; inferred by the compiler.
 #[derive(Clone, Copy, Debug)]
 pub struct At<const PLACE: usize>;
 
-/// Declares names of axes for [`NamedTensor`](crate::NamedTensor).
+/// Declares axis names for [`NamedTensor`](crate::NamedTensor).
 ///
 /// ```
 /// use kiln_tensor::axes;

@@ -28,7 +28,7 @@ pub(super) fn i1e<'e>(x: &Var<'e>) -> Var<'e> {
     below(&a, 8.0).select(&near, &(far(&a, &I1_FAR) * x.sign()))
 }
 
-/// From 8 on.
+/// The far branch, for `|x| >= 8`.
 fn far<'e>(a: &Var<'e>, polynomial: &Polynomial) -> Var<'e> {
     let a = at_least(a, 8.0);
     polynomial.at(&a.recip()) * a.rsqrt()

@@ -1,4 +1,4 @@
-//! Functions beside the error function.
+//! Functions related to the error function.
 
 use super::coefficients::{ERFC_TAIL, ERFINV_CENTRE, ERFINV_FAR, ERFINV_TAIL};
 use super::float::{
@@ -62,7 +62,7 @@ pub(super) fn ndtri<'e>(p: &Var<'e>) -> Var<'e> {
     is_low.select(&-&y, &y)
 }
 
-/// Takes `erf(y) - a` to zero, by the complements where those are the more exact.
+/// Refines `y` by one Halley step of `erf(y) = a`, with the complements where those are more accurate.
 fn refined<'e>(a: &Var<'e>, complement: &Var<'e>, y: Var<'e>) -> Var<'e> {
     let near = y.erf() - a;
     let far = complement - erfc(&y);

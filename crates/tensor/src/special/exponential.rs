@@ -8,7 +8,7 @@ use super::polynomial::horner;
 use core::f64::consts::{LN_2, LOG2_E, LOG10_E};
 use kiln_ir::Var;
 
-/// `2^x`: the whole part goes into the exponent, so that the error does not grow with it.
+/// `2^x`: the integer part is added to the exponent, so that the error does not grow with it.
 pub(super) fn exp2<'e>(x: &Var<'e>) -> Var<'e> {
     let clamped = at_most(&at_least(x, by_precision(x, -160.0, -1100.0)), by_precision(x, 130.0, 1030.0));
     let whole = clamped.round();
@@ -32,7 +32,7 @@ pub(super) fn log10<'e>(x: &Var<'e>) -> Var<'e> {
     or_limit(x, (&exponent * low + mantissa.ln() * LOG10_E) + exponent * high)
 }
 
-/// The result for positive finite numbers; the natural logarithm otherwise, which has the same limits.
+/// Returns the result for positive finite arguments, and the natural logarithm otherwise, which has the same limits.
 fn or_limit<'e>(x: &Var<'e>, result: Var<'e>) -> Var<'e> {
     let finite = below(&-x, 0.0).and(&below(x, f64::INFINITY));
     finite.select(&result, &x.ln())
@@ -54,7 +54,7 @@ fn large(x: &Var<'_>) -> f64 {
 }
 
 /// `e^a / 2` for large `a`, also where `e^a` overflows: `k ln 2` is subtracted from the argument, for a `k` whose
-/// product is almost a float, and put back as a power of two.
+/// product is almost a float, and added back as a power of two.
 fn half_exp<'e>(a: &Var<'e>) -> Var<'e> {
     let (k, product) =
         if is_wide(a) { (1799.0, 1_246.971_777_827_341_2) } else { (235.0, 162.889_587_402_343_75) };

@@ -1,13 +1,13 @@
-//! Floats taken apart, and choices between them.
+//! Bit-level functions of floats, and selections.
 
 use kiln_ir::{Binary, Comparison, DType, Op, Unary, Var};
 
-/// How a float dtype is laid out.
+/// The binary layout of a float dtype.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    /// The integer of the same size.
+    /// The integer dtype of the same size.
     pub(super) integer: DType,
-    /// Bits of the mantissa that are stored.
+    /// The number of stored mantissa bits.
     pub(super) mantissa: i64,
     pub(super) bias: i64,
     /// The bits of the least normal number above `√½`: mantissas are taken from there to `√2`.
@@ -23,7 +23,7 @@ pub(super) fn layout(dtype: DType) -> Layout {
     }
 }
 
-/// `f32` for the 16-bit floats, which are too coarse to compute in.
+/// Converts 16-bit floats to `f32`, because they are too coarse to compute in.
 pub(super) fn widened<'e>(x: &Var<'e>) -> Var<'e> {
     x.cast(x.dtype().accumulator())
 }
@@ -32,7 +32,7 @@ pub(super) fn is_wide(x: &Var<'_>) -> bool {
     x.dtype() == DType::F64
 }
 
-/// One of two numbers by precision: the first for `f32`.
+/// Selects one of two numbers by precision: the first for `f32`.
 pub(super) fn by_precision(x: &Var<'_>, single: f64, double: f64) -> f64 {
     if is_wide(x) { double } else { single }
 }
@@ -52,22 +52,22 @@ pub(super) fn override_with<'e>(x: &Var<'e>, condition: &Var<'e>, number: f64) -
     condition.select(&x.scalar(number), x)
 }
 
-/// Not below `c`; NaN stays.
+/// Clamps from below to `c`; NaN stays NaN.
 pub(super) fn at_least<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.max(&x.scalar(c))
 }
 
-/// Not above `c`; NaN stays.
+/// Clamps from above to `c`; NaN stays NaN.
 pub(super) fn at_most<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.min(&x.scalar(c))
 }
 
-/// The magnitude with the sign of another number, zeros and NaN included: `magnitude` must not be negative.
+/// Returns the magnitude with the sign bit of `x`, zeros and NaN included: `magnitude` must not be negative.
 pub(super) fn signed_like<'e>(magnitude: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     magnitude * x.sign()
 }
 
-/// The distance from a number given as a float and the rest of it, which is subtracted after the float.
+/// Returns the distance from a number that is the sum of a float and a remainder, which is subtracted after the float.
 pub(super) fn distance<'e>(x: &Var<'e>, [high, low]: [f64; 2]) -> Var<'e> {
     let single = f64::from(high as f32);
     let (high, low) = if is_wide(x) { (high, low) } else { (single, (high - single) + low) };
@@ -115,14 +115,14 @@ pub(crate) fn powers_of_two<'e>(n: &Var<'e>) -> [Var<'e>; 3] {
     [part.clone(), part, power_of_two(&rest)]
 }
 
-/// `2^n` for whole `n` whose power is a normal number.
+/// `2^n` for integer `n` whose power is a normal number.
 pub(super) fn power_of_two<'e>(n: &Var<'e>) -> Var<'e> {
     let Layout { integer, mantissa, bias, .. } = layout(n.dtype());
     let exponent = n.cast(integer) + bias as f64;
     exponent.binary(Binary::Shl, &exponent.scalar(mantissa)).apply(Op::Bitcast(n.dtype()), &[])
 }
 
-/// `x 2^n` for whole `n`, rounded once where `x` is near 1 and neither half of the way leaves the normal numbers.
+/// `x 2^n` for integer `n`, rounded once where `x` is near 1 and both half steps are normal numbers.
 pub(super) fn scaled<'e>(x: &Var<'e>, n: &Var<'e>) -> Var<'e> {
     let half = (n * 0.5).unary(Unary::Floor);
     let rest = n - &half;
@@ -133,7 +133,7 @@ pub(super) fn scaled<'e>(x: &Var<'e>, n: &Var<'e>) -> Var<'e> {
 pub(super) fn mantissa_and_exponent<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     let dtype = x.dtype();
     let Layout { mantissa, bias, root_half, .. } = layout(dtype);
-    // Subnormal numbers are lifted to normal ones first.
+    // Subnormal numbers are scaled to normal ones first.
     let lift = mantissa as f64 + 1.0;
     let least = by_precision(x, f64::from(f32::MIN_POSITIVE), f64::MIN_POSITIVE);
     let is_tiny = below(x, least);
@@ -156,7 +156,7 @@ pub(super) fn leading_half<'e>(x: &Var<'e>) -> Var<'e> {
     kept.and(&kept.scalar(mask)).apply(Op::Bitcast(x.dtype()), &[])
 }
 
-/// `(sin πx, cos πx)`: exact at multiples of one half, infinities give NaN.
+/// `(sin πx, cos πx)`: exact at multiples of one half, NaN for infinities.
 pub(super) fn sin_cos_pi<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     let whole = x.round();
     let rest = (x - &whole) * core::f64::consts::PI;

@@ -1,4 +1,4 @@
-//! Smooth gates: `x f(x)` for an `f` that goes from 0 to 1.
+//! Smooth gates: `x f(x)` for an `f` that rises from 0 to 1.
 
 use super::error::erfc;
 use super::{floats, widened};
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 use kiln_ir::{Custom, CustomOp, DType, Op, OperandType, ResultTypes, Saved, Var};
 
-/// A function `x f(x)`. Its gradient reads the argument alone, so that a tape keeps nothing else.
+/// A function `x f(x)`. Its gradient reads only the argument, so a tape saves nothing else.
 pub(crate) struct Gate {
     pub(crate) name: &'static str,
     /// The magnitude from which `f` is 0 or 1 in every dtype. Factors no further from 0 are finite, so that neither an
@@ -37,7 +37,7 @@ pub(crate) static GELU: Gate = Gate {
     },
 };
 
-/// The same with `Φ` approximated by `tanh`.
+/// GELU with `Φ` approximated by `tanh`.
 pub(crate) static GELU_APPROXIMATE: Gate = Gate {
     name: "gelu_approximate",
     far: FAR_OF_GAUSS,
@@ -74,7 +74,7 @@ pub(crate) static MISH: Gate = Gate {
     },
 };
 
-/// Makes the gates known by name.
+/// Registers the gates by name.
 #[cfg(feature = "std")]
 pub(super) fn register() {
     // A maker is a function without an environment, so that each name needs one of its own.
@@ -85,7 +85,7 @@ pub(super) fn register() {
     Custom::register(NormalCdf::NAME, |_| Ok(Custom::new(NormalCdf)));
 }
 
-/// The share of the cube in [`bend`].
+/// The coefficient of the cube in [`bend`].
 const CUBIC: f64 = 0.044715;
 
 /// `√(2/π)`.
@@ -103,9 +103,9 @@ impl Gate {
     }
 }
 
-/// `(x, exp(-x² / 2)) -> Φ(x)`: the cumulative distribution function of the standard normal distribution, accurate in its
-/// lower tail too. The second operand is given since a gradient has it anyway; it is one with the first, whose slope is
-/// that of both.
+/// `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower tail too.
+/// The second operand is an argument because the gradient computes it anyway; it depends on the first, whose derivative
+/// is that of both.
 #[derive(Clone, Copy, Debug)]
 struct NormalCdf;
 

@@ -1,9 +1,9 @@
-//! The zeta function of Hurwitz.
+//! The Hurwitz zeta function.
 
 use super::float::{below, is, override_with};
 use kiln_ir::Var;
 
-/// Terms that are added one by one before the formula of Euler and Maclaurin.
+/// The number of terms that are summed before the Euler-Maclaurin formula.
 const TERMS: u32 = 10;
 
 /// `B₂ₖ / (2k)!` for `k` from 1 on.
@@ -22,7 +22,7 @@ const COEFFICIENTS: [f64; 8] = [
 /// and for `s < 1`.
 pub(super) fn zeta<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     let [sum, _] = with_slope(s, q);
-    // Of an infinite order the first term is all that is left.
+    // For an infinite order only the first term remains.
     let y = is(s, f64::INFINITY).select(&q.pow(&-s), &sum);
     let y = override_with(&y, &is(s, 1.0), f64::INFINITY);
     let y = override_with(&y, &below(s, 1.0), f64::NAN);

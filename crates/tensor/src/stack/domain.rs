@@ -12,8 +12,7 @@ use core::fmt;
 use kiln_ir::{Dispatch, Engine};
 use spin::Mutex;
 
-/// Identifies the stacks whose values may be operands of one op: see [`Stack::domain`]. No two domains of a process have
-/// one id.
+/// The id of stacks whose values may be operands of one op: see [`Stack::domain`]. Unique in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainId(u64);
 
@@ -37,9 +36,9 @@ impl fmt::Display for DomainId {
 pub(super) struct Domain {
     id: DomainId,
     engine: Arc<dyn Engine>,
-    /// Of the outermost layer.
+    /// The label of the outermost layer.
     label: String,
-    /// Of new floats and integers.
+    /// The dtypes of new floats and integers.
     dtypes: [DType; 2],
     /// A stack for each device.
     stacks: Mutex<Vec<(Arc<OpenDevice>, Weak<Inner>)>>,
@@ -122,7 +121,7 @@ impl Domain {
         if let Some(domain) = known(&self.layers.lock()) {
             return domain;
         }
-        // Made outside the lock, since a layer may put others on its engine. Of two threads, the first wins.
+        // Created outside the lock, since a layer may add others to its engine. Of two threads, the first wins.
         let domain = Domain::new(wrap(self.engine.clone()), label.to_string(), self.dtypes);
         let mut layers = self.layers.lock();
         if let Some(first) = known(&layers) {
