@@ -1,4 +1,4 @@
-//! Arithmetic of numbers. Operands of different dtypes meet in the one of [`DType::promote`]; shapes broadcast.
+//! Elementwise arithmetic. Operands of different dtypes are promoted ([`DType::promote`]); shapes broadcast.
 
 use crate::special::{CLAMP_MAX, CLAMP_MIN, HYPOT, LOGADDEXP, LOGADDEXP2, XLOG1PY, XLOGY};
 use crate::{AnyTensor, DType, Number, Result, Scalar};
@@ -18,8 +18,8 @@ macro_rules! pairs {
             }
 
             #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
-            /// A real number beside integers, and any number beside `bool`, promotes the tensor to the default
-            /// dtype of the number's kind.
+            /// A float scalar beside integers, and any scalar beside `bool`, promotes the tensor to the default dtype
+            /// of the scalar's kind.
             #[inline]
             pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
                 self.promoted_for(x)?.binary_scalar(Binary::$function, x)
@@ -38,7 +38,7 @@ pairs! {
 }
 
 impl AnyTensor {
-    /// The tensor in a dtype beside which the number keeps its meaning.
+    /// Promotes the tensor to a dtype that represents the scalar.
     pub(crate) fn promoted_for(self, x: impl Number) -> Result<AnyTensor> {
         let (dtype, stack) = (self.dtype(), self.stack().clone());
         match x.scalar() {
@@ -58,14 +58,14 @@ impl AnyTensor {
         self.binary(Binary::Max, other)
     }
 
-    /// See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A real number beside integers, and any number beside `bool`,
-    /// promotes the tensor to the default dtype of the number's kind.
+    /// See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A float scalar beside integers, and any scalar beside
+    /// `bool`, promotes the tensor to the default dtype of the scalar's kind.
     pub fn clamp_min(self, low: impl Number) -> Result<AnyTensor> {
         self.promoted_for(low)?.at_least(low)
     }
 
-    /// See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A real number beside integers, and any number beside `bool`,
-    /// promotes the tensor to the default dtype of the number's kind.
+    /// See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A float scalar beside integers, and any scalar beside
+    /// `bool`, promotes the tensor to the default dtype of the scalar's kind.
     pub fn clamp_max(self, high: impl Number) -> Result<AnyTensor> {
         self.promoted_for(high)?.at_most(high)
     }
@@ -88,7 +88,7 @@ impl AnyTensor {
         }
     }
 
-    /// A tensor without axes beside this one, of its dtype.
+    /// Creates a rank-0 tensor of this tensor's dtype on its stack.
     fn number_beside(&self, x: impl Number) -> Result<AnyTensor> {
         AnyTensor::full(kiln_ir::TensorType::new([], self.dtype()), x, self.stack())
     }
@@ -106,7 +106,7 @@ impl AnyTensor {
         x.remainder(divisor)
     }
 
-    /// The remainder of the truncated division, and where its sign is not the divisor's.
+    /// Returns the remainder of the truncated division, and where its sign is not the divisor's.
     fn truncated_rest(self, divisor: &AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         let (x, divisor) = AnyTensor::promoted("remainder", self, divisor.clone())?;
         let rest = x.fmod(divisor.clone())?;
@@ -200,7 +200,7 @@ impl AnyTensor {
         self.of_numbers(Binary::Max, other)
     }
 
-    /// The lesser or the greater of two numbers, of equal ones the first; where one is NaN, the other.
+    /// The minimum or maximum of two elements, of equal ones the first; where one is NaN, the other.
     fn of_numbers(self, function: Binary, other: AnyTensor) -> Result<AnyTensor> {
         let (a, b) = AnyTensor::promoted(function.name(), self, other)?;
         if !a.dtype().is_float() {
@@ -330,7 +330,7 @@ impl AnyTensor {
     /// See [`Tensor::gcd`](crate::Tensor::gcd).
     pub fn gcd(self, other: AnyTensor) -> Result<AnyTensor> {
         let (mut a, mut b) = AnyTensor::promoted("gcd", self.abs()?, other.abs()?)?;
-        // Of neighbouring Fibonacci numbers Euclid's algorithm takes the most steps: 1.45 a bit.
+        // For adjacent Fibonacci numbers Euclid's algorithm needs the most steps: 1.45 per bit.
         let steps = a.dtype().size() * 12 + 1;
         for _ in 0..steps {
             let rest = a.clone().fmod(b.clone())?;
@@ -348,7 +348,7 @@ impl AnyTensor {
         a.div(divisor)?.mul(b)
     }
 
-    /// Several results.
+    /// Evaluates an expression with several results.
     pub(crate) fn formulas<const N: usize>(
         self,
         f: impl for<'e> FnOnce(&Var<'e>) -> [Var<'e>; N],

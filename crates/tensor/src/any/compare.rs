@@ -1,4 +1,4 @@
-//! Comparisons. Operands of different dtypes meet in the one of [`DType::promote`]; shapes broadcast.
+//! Comparisons. Operands of different dtypes are promoted ([`DType::promote`]); shapes broadcast.
 
 #[cfg(doc)]
 use crate::DType;
@@ -40,7 +40,7 @@ comparisons! {
 }
 
 impl AnyTensor {
-    /// See [`Tensor::is_nan`](crate::Tensor::is_nan). Integers and `bool` never are.
+    /// See [`Tensor::is_nan`](crate::Tensor::is_nan). False for integers and `bool`.
     pub fn is_nan(self) -> Result<AnyTensor> {
         self.clone().compare(Comparison::Ne, self)
     }

@@ -1,4 +1,4 @@
-//! Random tensors. Where a key is `None`, the next of the device is taken.
+//! Random tensors. Where a key is `None`, the next key of the device is used.
 
 use crate::random::{Key, sample};
 use crate::{AnyTensor, Axis, DType, Distribution, Error, Result, Scalar, Shape, Stack, TensorType};
@@ -8,7 +8,7 @@ use kiln_ir::{Binary, Comparison, Op, RandomKind, Var};
 use smallvec::smallvec;
 
 impl AnyTensor {
-    /// Random numbers, with the next key of the device; see [`Distribution`].
+    /// Creates a random tensor with the next key of the device; see [`Distribution`].
     ///
     /// # Errors
     /// When a parameter of the distribution is invalid ([`Distribution::check`]).
@@ -20,7 +20,7 @@ impl AnyTensor {
         distribution.draw(ty, Key::next(device), device.as_ref())
     }
 
-    /// Random numbers that are a function of the key.
+    /// Creates a random tensor that depends on the key only.
     ///
     /// # Errors
     /// As [`random`](AnyTensor::random).
@@ -102,8 +102,8 @@ impl AnyTensor {
         self.sampled("dirichlet", key.into(), sample::dirichlet)
     }
 
-    /// See [`Tensor::multinomial`](crate::Tensor::multinomial). Weights of which no class can be drawn are an error of the
-    /// value, which surfaces when it is read.
+    /// See [`Tensor::multinomial`](crate::Tensor::multinomial). Weights that do not allow a draw are an error of the
+    /// value, reported when it is read.
     pub fn multinomial(
         self,
         count: usize,

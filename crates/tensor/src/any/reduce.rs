@@ -1,4 +1,4 @@
-//! Many to one.
+//! Reductions.
 
 mod difference;
 mod extreme;
@@ -12,7 +12,7 @@ use kiln_ir::{Axes, Binary, DType, MAX_RANK, Op, Reduction};
 use smallvec::SmallVec;
 
 impl AnyTensor {
-    /// Combines all elements along axes (in any order), which stay with length 1.
+    /// Reduces all elements along axes (in any order), which are kept with length 1.
     pub fn reduce(self, reduction: Reduction, axes: &[usize]) -> Result<AnyTensor> {
         if axes.is_empty() {
             return Ok(self);
@@ -23,13 +23,13 @@ impl AnyTensor {
         self.apply(&Op::Reduce { reduction, axes: Axes::new(&axes) })
     }
 
-    /// Combines all elements into a tensor of shape `[1]`.
+    /// Reduces all elements to a tensor of shape `[1]`.
     pub fn reduce_all(self, reduction: Reduction) -> Result<AnyTensor> {
         let axes = self.all_axes();
         self.reduce(reduction, &axes)?.reshape([1])
     }
 
-    /// The axes, ascending.
+    /// Returns all axes, in ascending order.
     pub(crate) fn all_axes(&self) -> SmallVec<[usize; MAX_RANK]> {
         (0..self.rank()).collect()
     }
@@ -98,7 +98,7 @@ impl AnyTensor {
         self.mean_over(&axes)
     }
 
-    /// The mean along axes, which stay with length 1.
+    /// Computes the mean along axes, which are kept with length 1.
     pub fn mean_over(self, axes: &[usize]) -> Result<AnyTensor> {
         self.check_axes("mean", axes)?;
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
@@ -106,8 +106,8 @@ impl AnyTensor {
         self.widened()?.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)?.cast(dtype)
     }
 
-    /// The same numbers in a dtype to sum and count in, of at least 32 bits: sums in narrower dtypes overflow and lose
-    /// small terms, even if the final result fits.
+    /// Converts to a dtype of at least 32 bits for sums and counts: sums in narrower dtypes overflow and lose small
+    /// terms, even if the final result fits.
     pub(crate) fn widened(self) -> Result<AnyTensor> {
         let dtype = self.dtype();
         match (dtype.size(), dtype.is_float(), dtype.is_int()) {
@@ -117,29 +117,28 @@ impl AnyTensor {
         }
     }
 
-    /// The sum of the elements that are not NaN along an axis. See
-    /// [`Tensor::nansum_dim`](crate::Tensor::nansum_dim).
+    /// Computes the sum along an axis, ignoring NaN. See [`Tensor::nansum_dim`](crate::Tensor::nansum_dim).
     pub fn nansum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("nansum_dim", self.ty())?;
         let nan = self.nan_places("nansum_dim")?;
         nan.if_else_number(0.0, self)?.reduce(Reduction::Sum, &[axis])
     }
 
-    /// The sum of all elements that are not NaN, of shape `[1]`. See [`Tensor::nansum`](crate::Tensor::nansum).
+    /// Computes the sum of all elements, ignoring NaN, of shape `[1]`. See [`Tensor::nansum`](crate::Tensor::nansum).
     pub fn nansum(self) -> Result<AnyTensor> {
         let nan = self.nan_places("nansum")?;
         nan.if_else_number(0.0, self)?.reduce_all(Reduction::Sum)
     }
 
-    /// The mean of the elements that are not NaN along an axis. See
-    /// [`Tensor::nanmean_dim`](crate::Tensor::nanmean_dim).
+    /// Computes the mean along an axis, ignoring NaN. See [`Tensor::nanmean_dim`](crate::Tensor::nanmean_dim).
     pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("nanmean_dim", self.ty())?;
         let nan = self.nan_places("nanmean_dim")?;
         self.nanmean_over(nan, &[axis])
     }
 
-    /// The mean of all elements that are not NaN, of shape `[1]`. See [`Tensor::nanmean`](crate::Tensor::nanmean).
+    /// Computes the mean of all elements, ignoring NaN, of shape `[1]`. See
+    /// [`Tensor::nanmean`](crate::Tensor::nanmean).
     pub fn nanmean(self) -> Result<AnyTensor> {
         let (nan, axes) = (self.nan_places("nanmean")?, self.all_axes());
         self.nanmean_over(nan, &axes)?.reshape([1])

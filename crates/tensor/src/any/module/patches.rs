@@ -1,12 +1,12 @@
-//! Windows of images as columns, and back.
+//! Windows of images as columns (im2col), and back (col2im).
 
 use crate::{AnyTensor, Result, TensorType};
 use alloc::format;
 use kiln_ir::{ConvPass, ConvSpec, Op, PadAxis, Var};
 
 impl AnyTensor {
-    /// The windows of `[batch, channels, height, width]` as columns, `[batch, channels kernel.., windows]` (im2col); the
-    /// groups of `spec` do not matter. See [`module::unfold4d`](crate::module::unfold4d).
+    /// Extracts the windows of `[batch, channels, height, width]` as columns, `[batch, channels kernel.., windows]`
+    /// (im2col); the groups of `spec` are ignored. See [`module::unfold4d`](crate::module::unfold4d).
     pub fn unfold4d(self, kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         let windows = self.window_counts("unfold4d", kernel, spec)?;
         let (batch, channels) = (self.shape()[0], self.shape()[1]);
@@ -26,8 +26,8 @@ impl AnyTensor {
         self.apply(&rows)?.apply(&columns)
     }
 
-    /// Adds up columns `[batch, channels kernel.., windows]` into `[batch, channels, height, width]` at the positions
-    /// of their windows (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See
+    /// Sums columns `[batch, channels kernel.., windows]` into `[batch, channels, height, width]` at the positions of
+    /// their windows (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See
     /// [`module::fold4d`](crate::module::fold4d).
     pub fn fold4d(self, size: [usize; 2], kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         const OP: &str = "fold4d";
@@ -54,7 +54,7 @@ impl AnyTensor {
         if channels == 0 || batch == 0 {
             return Ok(image);
         }
-        // Each channel is the gradient of a convolution whose kernels pick one element each.
+        // Each channel is the gradient of a convolution whose kernels select one element each.
         let spec = ConvSpec { groups: channels, ..spec.clone() };
         let columns = self.reshape([batch, rows, windows[0], windows[1]])?;
         let pass = ConvPass::Input { size: size.to_vec() };

@@ -15,14 +15,15 @@ pub enum Interpolation {
     Lower,
     /// The higher element.
     Higher,
-    /// The nearest element; halfway, the one with the even rank.
+    /// The nearest element; halfway, the element with the even rank.
     Nearest,
     /// The mean of both.
     Midpoint,
 }
 
 impl AnyTensor {
-    /// Quantiles along an axis, which gets one place for each. See [`Tensor::quantile`](crate::Tensor::quantile).
+    /// Computes quantiles along an axis, whose length becomes the number of quantiles. See
+    /// [`Tensor::quantile`](crate::Tensor::quantile).
     pub fn quantile(
         self,
         q: &[f64],
@@ -33,8 +34,7 @@ impl AnyTensor {
         self.quantiles("quantile", q, axis, interpolation, false)
     }
 
-    /// Quantiles of the elements that are not NaN along an axis, which gets one place for each. See
-    /// [`Tensor::nanquantile`](crate::Tensor::nanquantile).
+    /// Computes quantiles along an axis, ignoring NaN. See [`Tensor::nanquantile`](crate::Tensor::nanquantile).
     pub fn nanquantile(
         self,
         q: &[f64],
@@ -89,7 +89,7 @@ impl AnyTensor {
         let shape = self.shape().with(axis, q.len());
         let mut along = crate::Shape::new(&[1; crate::MAX_RANK][..shape.rank()]);
         along[axis] = q.len();
-        // The accumulator's precision: a 16-bit float has no ranks above 2048.
+        // The accumulator's precision: a 16-bit float cannot represent ranks above 2048.
         let dtype = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let host = |values: Vec<f64>| -> Result<AnyTensor> {
             let data = TensorData::new(values, along)?.convert(dtype);
@@ -107,7 +107,8 @@ impl AnyTensor {
         }
     }
 
-    /// Between the elements below and above a rank, by a weight made of the distance from the one below.
+    /// Interpolates between the elements below and above a rank, by a weight computed from the distance to the one
+    /// below.
     fn around_rank(
         self,
         axis: usize,

@@ -1,4 +1,4 @@
-//! Sums of exponentials, as logarithms.
+//! Log-sum-exp, and its cumulative form.
 
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use kiln_ir::{Binary, Comparison, Op, Reduction, SliceAxis, Unary};
@@ -41,12 +41,12 @@ impl AnyTensor {
             .hint("convert it first: `float()`, or `cast` to a float dtype"))
     }
 
-    /// The logarithm of the running sum of exponentials along an axis. See
+    /// Computes the logarithm of the cumulative sum of exponentials along an axis. See
     /// [`Tensor::logcumsumexp`](crate::Tensor::logcumsumexp).
     pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logcumsumexp", self.ty())?;
         self.needs_floats("logcumsumexp")?;
-        // By doubling: after each round an element covers twice as many before it, each pair of sums with its own shift.
+        // By doubling: after each round an element covers twice as many before it; each pair of sums has its own shift.
         let length = self.shape()[axis];
         let dtype = self.dtype();
         let mut sum = self.widened()?;

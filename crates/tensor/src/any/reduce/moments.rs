@@ -70,7 +70,7 @@ impl AnyTensor {
                 .hint("convert it first: `float()`, or `cast` to a float dtype"));
         }
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
-        // At most `correction` elements have no variance: 0 / 0 is NaN, as everywhere in the field.
+        // At most `correction` elements have no variance: 0 / 0 is NaN, as in PyTorch and NumPy.
         let degrees = (count as f64 - correction).max(0.0);
         let dtype = self.dtype();
         let parts = self.widened()?.formulas(|x| scaled_moments(x, &axes, count as f64, degrees));
@@ -87,10 +87,10 @@ impl AnyTensor {
 
 /// Of floats of at least 32 bits: the variance over the square of a scale, the scale, and the mean.
 ///
-/// Numbers over a power of two near the greatest have squares that neither overflow nor vanish. Of their differences
-/// from a rounded mean, the mean is taken off again: `Σ d² - (Σ d)² / n`, the corrected two-pass algorithm of
+/// Elements are divided by a power of two near the maximum, so that squares neither overflow nor underflow. The mean of
+/// the differences from the rounded mean is subtracted again: `Σ d² - (Σ d)² / n`, the corrected two-pass algorithm of
 /// [Chan, Golub and LeVeque 1983](https://doi.org/10.1080/00031305.1983.10483115). Neither scale nor rounded mean
-/// changes the result, so that both are constants to its gradient.
+/// changes the result, so both are constants for its gradient.
 fn scaled_moments<'e>(x: &Var<'e>, axes: &[usize], count: f64, degrees: f64) -> [Var<'e>; 3] {
     let scale = scale(x, axes);
     let x = x * scale.recip();
@@ -100,7 +100,7 @@ fn scaled_moments<'e>(x: &Var<'e>, axes: &[usize], count: f64, degrees: f64) -> 
     let total = difference.sum(axes);
     let rest = &total / count;
     let squares = difference.square().sum(axes) - &total * &rest;
-    // Infinity differs from itself by NaN: its mean is the plain one.
+    // Infinity minus itself is NaN: its mean is the plain one.
     let is_finite = rest.equal(&rest);
     let mean = is_finite.select(&(near + rest), &plain);
     [at_least_zero(&squares) / degrees, scale.clone(), mean * scale]
