@@ -113,7 +113,7 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         (self.re, self.im)
     }
 
-    /// The lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn dims(&self) -> [usize; D] {
         self.re.dims()
     }
@@ -154,7 +154,7 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         Tensor::from_any(ok(self.into_any().angle()))
     }
 
-    /// `e^self`.
+    /// Computes `e^self`.
     #[track_caller]
     pub fn exp(self) -> Self {
         Complex::from_any(ok(self.into_any().exp()))

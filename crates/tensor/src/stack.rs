@@ -176,7 +176,7 @@ impl Stack {
         &**self.0.engine.engine()
     }
 
-    /// As [`Engine::execute`] of the outermost engine, and faster for small ops: see [`Dispatch`].
+    /// Like [`Engine::execute`] of the outermost engine, and faster for small ops: see [`Dispatch`].
     #[inline]
     pub(crate) fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         self.0.engine.execute(op, inputs, results)
@@ -285,7 +285,7 @@ impl Stack {
         self.below()?.left_behind(&inside, other)
     }
 
-    /// The stack whose outermost layer is the outermost of this type.
+    /// Returns the stack whose outermost layer is the outermost of this type.
     fn level_of<L: Engine>(&self) -> Option<&Stack> {
         self.levels().find(|stack| stack.outermost::<L>().is_some())
     }

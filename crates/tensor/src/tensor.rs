@@ -98,17 +98,17 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         dims
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> Shape {
         *self.any.shape()
     }
 
-    /// The dtype of the elements.
+    /// Returns the dtype of the elements.
     pub fn dtype(&self) -> DType {
         self.any.dtype()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[doc(alias = "numel")]
     pub fn num_elements(&self) -> usize {
         self.any.shape().num_elements()
@@ -175,7 +175,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_ranked(op, ok(f(self.any)))
     }
 
-    /// The typed result of an op.
+    /// Returns the typed result of an op.
     #[track_caller]
     pub(crate) fn from_ranked(op: &str, any: AnyTensor) -> Self {
         if any.rank() != D {
@@ -198,7 +198,7 @@ impl<B: Backend, const D: usize, K: Kind> fmt::Debug for Tensor<B, D, K> {
     }
 }
 
-/// The result, or a panic with the error at the caller's line.
+/// Returns the result, or panics with the error at the caller's line.
 #[inline]
 #[track_caller]
 pub(crate) fn ok<T>(result: Result<T>) -> T {
@@ -215,7 +215,7 @@ fn fail(error: &Error) -> ! {
     panic!("{error}")
 }
 
-/// The error of a tensor that is not of the rank or kind that a type names.
+/// Returns the error of a tensor that is not of the rank or kind that a type names.
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
     Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
         .hint("`reshape` changes the number of axes, `float`, `int` and `bool` the kind")

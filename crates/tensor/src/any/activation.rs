@@ -173,7 +173,8 @@ impl AnyTensor {
         self.exponential("selu", [1.673_263_242_354_377_2, 1.0, 1.050_700_987_355_480_5])
     }
 
-    /// `scale x` where positive, `scale alpha (exp(rate x) - 1)` elsewhere, and at 0 the gradient of the latter.
+    /// Computes `scale x` where positive, `scale alpha (exp(rate x) - 1)` elsewhere, and at 0 the gradient of the
+    /// latter.
     fn exponential(self, op: &str, [alpha, rate, scale]: [f64; 3]) -> Result<AnyTensor> {
         self.check_float(op)?;
         Ok(self.expression(|x| {

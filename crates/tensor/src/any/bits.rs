@@ -28,12 +28,12 @@ pairs! {
 }
 
 impl AnyTensor {
-    /// See [`Tensor::bitwise_not`](crate::Tensor::bitwise_not).
+    /// Computes the bitwise NOT. See [`Tensor::bitwise_not`](crate::Tensor::bitwise_not).
     pub fn bitwise_not(self) -> Result<AnyTensor> {
         self.unary(Unary::Not)
     }
 
-    /// See [`Tensor::count_ones`](crate::Tensor::count_ones).
+    /// Counts the 1 bits (population count), in the same dtype. See [`Tensor::count_ones`](crate::Tensor::count_ones).
     pub fn count_ones(self) -> Result<AnyTensor> {
         let bits = self.dtype().size() * 8;
         let mut count = self.clone().bitwise_and_scalar(1)?;

@@ -161,7 +161,7 @@ impl AnyComplex {
         self.im.binary(Binary::Atan2, self.re)
     }
 
-    /// `e^self`.
+    /// Computes `e^self`.
     pub fn exp(self) -> Result<AnyComplex> {
         AnyComplex::from_polar(self.re.unary(Unary::Exp)?, self.im)
     }

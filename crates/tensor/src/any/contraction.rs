@@ -36,7 +36,7 @@ impl AnyTensor {
         Ok((self.expand(a)?, other))
     }
 
-    /// The matmul with a vector: it gets a second axis, which the result does not have.
+    /// Computes the matmul with a vector, which gets a second axis that the result does not have.
     fn matmul_vector(self, other: AnyTensor) -> Result<AnyTensor> {
         let (row, column) = (self.rank() == 1, other.rank() == 1);
         let inner = self.shape().last() == other.shape().iter().rev().nth(usize::from(!column));

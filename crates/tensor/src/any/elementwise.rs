@@ -233,40 +233,41 @@ functions! {
 
 #[allow(clippy::should_implement_trait, reason = "operators cannot return a Result as field users expect")]
 impl AnyTensor {
-    /// See [`Tensor::neg`](crate::Tensor::neg).
+    /// Computes `-x`. See [`Tensor::neg`](crate::Tensor::neg).
     pub fn neg(self) -> Result<AnyTensor> {
         self.unary(Unary::Neg)
     }
 
-    /// See [`Tensor::square`](crate::Tensor::square).
+    /// Computes the square, `x * x`. See [`Tensor::square`](crate::Tensor::square).
     pub fn square(self) -> Result<AnyTensor> {
         self.clone().binary(Binary::Mul, self)
     }
 
-    /// See [`Tensor::frac`](crate::Tensor::frac).
+    /// Computes the fractional part, with the sign of the element. See [`Tensor::frac`](crate::Tensor::frac).
     pub fn frac(self) -> Result<AnyTensor> {
         let whole = self.clone().trunc()?;
         self.binary(Binary::Sub, whole)
     }
 
-    /// See [`Tensor::round_decimals`](crate::Tensor::round_decimals).
+    /// Rounds to `decimals` decimal places, ties to even. See
+    /// [`Tensor::round_decimals`](crate::Tensor::round_decimals).
     pub fn round_decimals(self, decimals: i32) -> Result<AnyTensor> {
         let power = libm::pow(10.0, f64::from(decimals.unsigned_abs()));
         let (up, down) = if decimals < 0 { (Binary::Div, Binary::Mul) } else { (Binary::Mul, Binary::Div) };
         self.binary_scalar(up, power)?.round()?.binary_scalar(down, power)
     }
 
-    /// See [`Tensor::deg2rad`](crate::Tensor::deg2rad).
+    /// Converts degrees to radians. See [`Tensor::deg2rad`](crate::Tensor::deg2rad).
     pub fn deg2rad(self) -> Result<AnyTensor> {
         self.binary_scalar(Binary::Mul, core::f64::consts::PI / 180.0)
     }
 
-    /// See [`Tensor::rad2deg`](crate::Tensor::rad2deg).
+    /// Converts radians to degrees. See [`Tensor::rad2deg`](crate::Tensor::rad2deg).
     pub fn rad2deg(self) -> Result<AnyTensor> {
         self.binary_scalar(Binary::Mul, 180.0 / core::f64::consts::PI)
     }
 
-    /// See [`Tensor::nan_to_num`](crate::Tensor::nan_to_num).
+    /// Replaces NaN and the infinities. See [`Tensor::nan_to_num`](crate::Tensor::nan_to_num).
     pub fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Result<AnyTensor> {
         let greatest = crate::number::greatest_float(self.dtype());
         let (is_nan, above, below) =

@@ -39,7 +39,7 @@ impl FftNorm {
 }
 
 impl AnyComplex {
-    /// The discrete Fourier transform along an axis. See [`fft::fft`](crate::fft::fft).
+    /// Computes the discrete Fourier transform along an axis. See [`fft::fft`](crate::fft::fft).
     pub fn fft(
         self,
         points: impl Into<Option<usize>>,
@@ -164,7 +164,7 @@ impl AnyTensor {
         from_real("ihfft", self, (axis, points), norm.scale(points, true))?.conj()
     }
 
-    /// The frequency of each bin of [`fft`](AnyComplex::fft). See [`fft::fftfreq`](crate::fft::fftfreq).
+    /// Returns the frequency of each bin of [`fft`](AnyComplex::fft). See [`fft::fftfreq`](crate::fft::fftfreq).
     pub fn fftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         check_table("fftfreq", &[points])?;
         let half = points.div_ceil(2);
@@ -172,7 +172,7 @@ impl AnyTensor {
         frequencies((0..points).map(bin), points, spacing, device.as_ref())
     }
 
-    /// The frequency of each bin of [`rfft`](AnyTensor::rfft). See [`fft::rfftfreq`](crate::fft::rfftfreq).
+    /// Returns the frequency of each bin of [`rfft`](AnyTensor::rfft). See [`fft::rfftfreq`](crate::fft::rfftfreq).
     pub fn rfftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         let bins = if points == 0 { 0 } else { points / 2 + 1 };
         check_table("rfftfreq", &[bins])?;
@@ -257,7 +257,7 @@ fn last_of<'a>(op: &str, axes: &'a [SizedAxis]) -> Result<(SizedAxis, &'a [Sized
     }
 }
 
-/// All points of a transform along several axes.
+/// Returns the number of points of a transform along several axes.
 fn points_of(axes: &[SizedAxis]) -> usize {
     axes.iter().map(|&(_, points)| points).product()
 }
@@ -353,8 +353,8 @@ fn dct_two(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     re.binary(Binary::Mul, cosines)?.binary(Binary::Add, im.binary(Binary::Mul, sines)?)
 }
 
-/// The real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0: as half a spectrum, whose
-/// mirror image is the other half of the real part.
+/// Computes the real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0: as half a
+/// spectrum, whose mirror image is the other half of the real part.
 fn dct_three(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     let n = x.shape()[axis];
     let scale = |k: usize| match (orthogonal, k) {
@@ -367,7 +367,7 @@ fn dct_three(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     fitted(turned.irfft(2 * n, axis, FftNorm::Forward)?, axis, n)
 }
 
-/// `√(1/4n)` at 0 and `√(1/2n)` elsewhere make DCT-II orthogonal; DCT-III is its transpose.
+/// Returns `√(1/4n)` at 0 and `√(1/2n)` elsewhere: DCT-II is orthogonal then, and DCT-III is its transpose.
 fn orthogonal_scale(k: usize, n: usize) -> f64 {
     let n = n as f64;
     libm::sqrt(if k == 0 { 1.0 / (4.0 * n) } else { 1.0 / (2.0 * n) })

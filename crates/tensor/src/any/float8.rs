@@ -95,7 +95,7 @@ impl Float8Tensor {
     }
 }
 
-/// The scale of a tensor: its greatest magnitude over the format's. The scale of an all-zero tensor is 1.
+/// Returns the scale of a tensor: its greatest magnitude over the format's. The scale of an all-zero tensor is 1.
 fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
     let all: Vec<usize> = (0..x.rank()).collect();
     let magnitude = x.abs();
@@ -103,7 +103,7 @@ fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
     nonzero(&(wide(&greatest.reshape([])) / f64::from(format.greatest())))
 }
 
-/// The bits of a tensor divided by its scale.
+/// Returns the bits of a tensor divided by its scale.
 fn scaled_bits<'e>(x: &Var<'e>, scale: &Var<'e>, format: Float8) -> Var<'e> {
     format.encoded(&(wide(x) / scale.broadcast(x.shape())))
 }

@@ -118,31 +118,31 @@ pub(super) fn constant<'e>(x: &Var<'e>) -> Var<'e> {
     x.apply(Op::Bitcast(bits), &[]).apply(Op::Bitcast(float), &[])
 }
 
-/// `x` where it is not negative, otherwise 0; the gradient at 0 is that of `x`, and NaN stays.
+/// Computes `x` where it is not negative, otherwise 0; the gradient at 0 is that of `x`, and NaN stays.
 pub(super) fn at_least_zero<'e>(x: &Var<'e>) -> Var<'e> {
     x.less(&x.scalar(0.0)).select(&x.scalar(0.0), x)
 }
 
-/// `-|x|`, whose gradient at 0 is that of `-x`.
+/// Computes `-|x|`, whose gradient at 0 is that of `-x`.
 pub(super) fn minus_abs<'e>(x: &Var<'e>, negative: &Var<'e>) -> Var<'e> {
     negative.select(x, &-x)
 }
 
-/// `ln(1 + exp(x))` for every `x`, with all derivatives: selects one of two branches that are smooth at 0.
+/// Computes `ln(1 + exp(x))` for every `x`, with all derivatives: selects one of two branches that are smooth at 0.
 pub(crate) fn softplus<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let log = minus_abs(x, &negative).exp().log1p();
     negative.select(&x.scalar(0.0), x) + log
 }
 
-/// `1 / (1 + exp(-x))`, accurate at both ends; the exponent is never positive.
+/// Computes `1 / (1 + exp(-x))`, accurate at both ends; the exponent is never positive.
 pub(crate) fn sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let e = minus_abs(x, &negative).exp();
     negative.select(&e, &e.scalar(1.0)) / (e + 1.0)
 }
 
-/// `ln(sigmoid(x))`.
+/// Computes `ln(sigmoid(x))`.
 pub(super) fn log_sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let log = minus_abs(x, &negative).exp().log1p();

@@ -44,12 +44,12 @@ impl AnyTensor {
         self.sort(0)
     }
 
-    /// The indices that sort an axis in ascending order. See [`Tensor::argsort`](crate::Tensor::argsort).
+    /// Returns the indices that sort an axis in ascending order. See [`Tensor::argsort`](crate::Tensor::argsort).
     pub fn argsort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("argsort", axis.into(), false, Wanted::Indices)?.1)
     }
 
-    /// The indices that sort an axis in descending order. See
+    /// Returns the indices that sort an axis in descending order. See
     /// [`Tensor::argsort_descending`](crate::Tensor::argsort_descending).
     pub fn argsort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("argsort_descending", axis.into(), true, Wanted::Indices)?.1)
@@ -67,7 +67,7 @@ impl AnyTensor {
         self.ordered(&Op::Sort { axis, descending, index })
     }
 
-    /// The `k` greatest elements along an axis. See [`Tensor::topk`](crate::Tensor::topk).
+    /// Returns the `k` greatest elements along an axis. See [`Tensor::topk`](crate::Tensor::topk).
     pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("topk", k, axis.into(), true, Wanted::Values)?.0)
     }
@@ -78,12 +78,12 @@ impl AnyTensor {
         self.first_of("topk_with_indices", k, axis.into(), true, Wanted::Indices)
     }
 
-    /// The indices of the `k` greatest elements along an axis. See [`Tensor::argtopk`](crate::Tensor::argtopk).
+    /// Returns the indices of the `k` greatest elements along an axis. See [`Tensor::argtopk`](crate::Tensor::argtopk).
     pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("argtopk", k, axis.into(), true, Wanted::Indices)?.1)
     }
 
-    /// The `k` least elements along an axis. See [`Tensor::topk_smallest`](crate::Tensor::topk_smallest).
+    /// Returns the `k` least elements along an axis. See [`Tensor::topk_smallest`](crate::Tensor::topk_smallest).
     pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("topk_smallest", k, axis.into(), false, Wanted::Values)?.0)
     }

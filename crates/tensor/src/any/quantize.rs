@@ -318,7 +318,7 @@ impl Quantized {
         scaled.binary(Binary::Mul, other.params.scale)
     }
 
-    /// `Σ (a - a0) (b - b0) = Σ a b - a0 Σ b - b0 Σ a + n a0 b0`, in 32 bits.
+    /// Computes `Σ (a - a0) (b - b0) = Σ a b - a0 Σ b - b0 Σ a + n a0 b0`, in 32 bits.
     fn integer_product(&self, other: &Quantized, depth: usize) -> Result<AnyTensor> {
         let wide = |any: &AnyTensor| any.clone().cast(DType::I32);
         let (a, b) = (&self.values, &other.values);

@@ -33,7 +33,7 @@ impl AnyTensor {
         distribution.draw(ty, key, device.as_ref())
     }
 
-    /// See [`Tensor::randint`](crate::Tensor::randint).
+    /// Draws uniform integers from a range. See [`Tensor::randint`](crate::Tensor::randint).
     pub fn randint(
         ty: TensorType,
         range: Range<i64>,
@@ -59,7 +59,8 @@ impl AnyTensor {
         rest.cast(ty.dtype)?.binary_scalar(Binary::Add, first)
     }
 
-    /// See [`Tensor::randperm`](crate::Tensor::randperm).
+    /// Draws a uniform random permutation of the integers `0..count`. See
+    /// [`Tensor::randperm`](crate::Tensor::randperm).
     pub fn randperm(
         count: usize,
         key: impl Into<Option<Key>>,
@@ -71,14 +72,14 @@ impl AnyTensor {
         Ok(bits(Shape::new([count]), key, stack)?.apply_many(&sort, [])?.swap_remove(1))
     }
 
-    /// See [`Tensor::shuffle`](crate::Tensor::shuffle).
+    /// Shuffles the slices along an axis. See [`Tensor::shuffle`](crate::Tensor::shuffle).
     pub fn shuffle(self, axis: impl Into<Axis>, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         let axis = axis.into().of("shuffle", self.ty())?;
         let order = AnyTensor::randperm(self.shape()[axis], key, self.stack())?;
         self.take(axis, order)
     }
 
-    /// See [`Tensor::bernoulli`](crate::Tensor::bernoulli).
+    /// Draws Bernoulli samples. See [`Tensor::bernoulli`](crate::Tensor::bernoulli).
     pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         let dtype = self.dtype();
         self.sampled("bernoulli", key.into(), |p, key| {
@@ -86,24 +87,27 @@ impl AnyTensor {
         })
     }
 
-    /// See [`Tensor::poisson`](crate::Tensor::poisson).
+    /// Draws Poisson samples whose rates are the elements. See [`Tensor::poisson`](crate::Tensor::poisson).
     pub fn poisson(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.sampled("poisson", key.into(), sample::poisson)
     }
 
-    /// See [`Tensor::standard_gamma`](crate::Tensor::standard_gamma).
+    /// Draws gamma samples of scale 1 whose shape parameters are the elements. See
+    /// [`Tensor::standard_gamma`](crate::Tensor::standard_gamma).
     pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.sampled("standard_gamma", key.into(), sample::gamma)
     }
 
-    /// See [`Tensor::dirichlet`](crate::Tensor::dirichlet).
+    /// Draws Dirichlet samples along the last axis, with the elements as concentrations. See
+    /// [`Tensor::dirichlet`](crate::Tensor::dirichlet).
     pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.check_has_axes("dirichlet")?;
         self.sampled("dirichlet", key.into(), sample::dirichlet)
     }
 
-    /// See [`Tensor::multinomial`](crate::Tensor::multinomial). Weights that do not allow a draw are an error of the
-    /// value, reported when it is read.
+    /// Draws class indices by weight, `[.., classes]` to `[.., count]`. See
+    /// [`Tensor::multinomial`](crate::Tensor::multinomial). Weights that do not allow a draw are an error of the value,
+    /// reported when it is read.
     pub fn multinomial(
         self,
         count: usize,
@@ -140,12 +144,13 @@ impl AnyTensor {
         chosen.reshape(drawn)
     }
 
-    /// See [`Tensor::categorical`](crate::Tensor::categorical).
+    /// Draws class indices by weight with replacement, `[.., classes]` to `[.., count]`. See
+    /// [`Tensor::categorical`](crate::Tensor::categorical).
     pub fn categorical(self, count: usize, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.multinomial(count, true, key)
     }
 
-    /// A sampler whose parameter is this tensor. It computes in at least `f32`, and no gradient flows through it.
+    /// Runs a sampler whose parameter is this tensor. It computes in at least `f32`, and no gradient flows through it.
     fn sampled(
         self,
         name: &str,

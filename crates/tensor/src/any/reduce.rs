@@ -44,55 +44,56 @@ impl AnyTensor {
         if axes.is_empty() { Ok(self) } else { self.apply(&Op::Reduce { reduction, axes: Axes::new(&axes) }) }
     }
 
-    /// The sum of all elements, of shape `[1]`. See [`Tensor::sum`](crate::Tensor::sum).
+    /// Computes the sum of all elements, of shape `[1]`. See [`Tensor::sum`](crate::Tensor::sum).
     pub fn sum(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Sum)
     }
 
-    /// The sum along an axis. See [`Tensor::sum_dim`](crate::Tensor::sum_dim).
+    /// Computes the sum along an axis. See [`Tensor::sum_dim`](crate::Tensor::sum_dim).
     pub fn sum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("sum_dim", Reduction::Sum, axis.into())
     }
 
-    /// The sum along axes. See [`Tensor::sum_dims`](crate::Tensor::sum_dims).
+    /// Computes the sum along axes. See [`Tensor::sum_dims`](crate::Tensor::sum_dims).
     pub fn sum_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("sum_dims", Reduction::Sum, &axes.into())
     }
 
-    /// The sum along axes, which are removed. See [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
+    /// Computes the sum along axes, which are removed. See
+    /// [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
     pub fn sum_dims_squeeze(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().sorted_of("sum_dims_squeeze", self.ty())?;
         self.reduce(Reduction::Sum, &axes)?.without_axes("sum_dims_squeeze", &axes)
     }
 
-    /// The product of all elements, of shape `[1]`. See [`Tensor::prod`](crate::Tensor::prod).
+    /// Computes the product of all elements, of shape `[1]`. See [`Tensor::prod`](crate::Tensor::prod).
     pub fn prod(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Prod)
     }
 
-    /// The product along an axis. See [`Tensor::prod_dim`](crate::Tensor::prod_dim).
+    /// Computes the product along an axis. See [`Tensor::prod_dim`](crate::Tensor::prod_dim).
     pub fn prod_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("prod_dim", Reduction::Prod, axis.into())
     }
 
-    /// The product along axes. See [`Tensor::prod_dims`](crate::Tensor::prod_dims).
+    /// Computes the product along axes. See [`Tensor::prod_dims`](crate::Tensor::prod_dims).
     pub fn prod_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("prod_dims", Reduction::Prod, &axes.into())
     }
 
-    /// The mean of all elements, of shape `[1]`. See [`Tensor::mean`](crate::Tensor::mean).
+    /// Computes the mean of all elements, of shape `[1]`. See [`Tensor::mean`](crate::Tensor::mean).
     pub fn mean(self) -> Result<AnyTensor> {
         let axes = self.all_axes();
         self.mean_over(&axes)?.reshape([1])
     }
 
-    /// The mean along an axis. See [`Tensor::mean_dim`](crate::Tensor::mean_dim).
+    /// Computes the mean along an axis. See [`Tensor::mean_dim`](crate::Tensor::mean_dim).
     pub fn mean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("mean_dim", self.ty())?;
         self.mean_over(&[axis])
     }
 
-    /// The mean along axes. See [`Tensor::mean_dims`](crate::Tensor::mean_dims).
+    /// Computes the mean along axes. See [`Tensor::mean_dims`](crate::Tensor::mean_dims).
     pub fn mean_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("mean_dims", self.ty())?;
         self.mean_over(&axes)
@@ -154,7 +155,7 @@ impl AnyTensor {
         x.reduce(Reduction::Sum, axes)?.binary(Binary::Div, present)?.cast(dtype)
     }
 
-    /// The mask of NaN elements.
+    /// Computes the mask of NaN elements.
     pub(crate) fn nan_places(&self, op: &str) -> Result<AnyTensor> {
         if !self.dtype().is_float() {
             return Err(Error::type_error(op, "needs floats", &[self.ty().into()])

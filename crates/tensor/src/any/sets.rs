@@ -17,7 +17,8 @@ pub struct UniqueAny {
 }
 
 impl AnyTensor {
-    /// The distinct elements in ascending order. Waits for the device. See [`Tensor::unique`](crate::Tensor::unique).
+    /// Returns the distinct elements in ascending order. Waits for the device. See
+    /// [`Tensor::unique`](crate::Tensor::unique).
     pub fn unique(self) -> Result<AnyTensor> {
         let sorted = self.flatten_all()?.sort(0)?;
         let first = sorted.clone().run_starts(0)?.places()?;
@@ -35,7 +36,7 @@ impl AnyTensor {
         Ok(unique)
     }
 
-    /// The distinct slices along an axis, in lexicographic order. Waits for the device. See
+    /// Returns the distinct slices along an axis, in lexicographic order. Waits for the device. See
     /// [`Tensor::unique_dim`](crate::Tensor::unique_dim).
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         let axis = axis.into().of("unique_dim", self.ty())?;
@@ -83,14 +84,15 @@ impl AnyTensor {
         self.compare(Comparison::Eq, sorted.take(0, place)?)
     }
 
-    /// The slices along an axis as rows of a matrix.
+    /// Returns the slices along an axis as rows of a matrix.
     fn rows_of(self, axis: usize) -> Result<AnyTensor> {
         let count = self.shape()[axis];
         let width = self.shape().without(axis).num_elements();
         self.movedim(axis, 0)?.reshape([count, width])
     }
 
-    /// The order of the rows of a matrix, by the first column, then the second, and so on. NaNs come last, and are equal.
+    /// Returns the order of the rows of a matrix, by the first column, then the second, and so on. NaNs come last, and
+    /// are equal.
     ///
     /// Columns become ranks, and ranks of adjacent columns become ranks of their pairs, until one column is left: as
     /// many sorts as the number of columns has bits, each over half as many columns.
@@ -132,7 +134,7 @@ impl AnyTensor {
         nothing.scatter_mode(0, order, ranks, UpdateMode::Set)
     }
 
-    /// The mask of rows of a matrix that differ from the previous row; the first row counts as different.
+    /// Returns the mask of rows of a matrix that differ from the previous row; the first row counts as different.
     fn row_starts(self) -> Result<AnyTensor> {
         let count = self.shape()[0];
         let differ = self.run_starts(0)?.reduce(Reduction::Max, &[1])?.reshape([count])?;
@@ -156,7 +158,7 @@ impl AnyTensor {
 }
 
 impl UniqueAny {
-    /// Returns the first slice of each run along an axis; `starts` is true at the start of a run.
+    /// Builds the result from runs of equal slices along an axis; `starts` is true at the start of a run.
     fn of_runs(slices: AnyTensor, axis: usize, starts: AnyTensor) -> Result<UniqueAny> {
         let (index, total) = (slices.stack().int_dtype(), starts.shape()[0]);
         let inverse = starts.clone().cast(index)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;

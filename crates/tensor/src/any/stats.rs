@@ -34,7 +34,7 @@ const MOST_DIFFERENCES: usize = 1 << 26;
 const MOST_BINS: usize = 1 << 28;
 
 impl AnyTensor {
-    /// The covariance matrix of variables whose observations are along an axis. See
+    /// Computes the covariance matrix of variables whose observations are along an axis. See
     /// [`Tensor::cov`](crate::Tensor::cov).
     pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Result<AnyTensor> {
         let axis = axis.into().of("cov", self.ty())?;
@@ -55,7 +55,7 @@ impl AnyTensor {
         centered.matmul(turned)?.binary_scalar(Binary::Div, degrees)?.cast(dtype)
     }
 
-    /// The correlation matrix of variables whose observations are along an axis. See
+    /// Computes the correlation matrix of variables whose observations are along an axis. See
     /// [`Tensor::corrcoef`](crate::Tensor::corrcoef).
     pub fn corrcoef(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let covariance = self.cov(axis, 0.0)?;
@@ -105,7 +105,7 @@ impl AnyTensor {
         if density { counts.density(edges) } else { Ok(counts) }
     }
 
-    /// The edges of equally wide bins over a range, or over all elements.
+    /// Computes the edges of equally wide bins over a range, or over all elements.
     fn bin_edges(&self, op: &str, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
         let wrong = |problem: &str| {
             Err(Error::type_error(op, problem, &[self.ty().into()]).hint(
@@ -143,7 +143,7 @@ impl AnyTensor {
         AnyTensor::cat([inner, high].into(), 0)
     }
 
-    /// A number of the tensor's dtype, `[1]`.
+    /// Creates a tensor of one number in the tensor's dtype, `[1]`.
     fn number(&self, x: f64) -> Result<AnyTensor> {
         AnyTensor::full(self.ty().with_shape([1]), x, self.stack())
     }
@@ -229,7 +229,7 @@ impl AnyTensor {
         AnyTensor::zeros(ty, self.stack())?.put(0, self, weights, UpdateMode::Add)
     }
 
-    /// The distances between the rows of two tensors. See [`Tensor::cdist`](crate::Tensor::cdist).
+    /// Computes the distances between the rows of two tensors. See [`Tensor::cdist`](crate::Tensor::cdist).
     pub fn cdist(self, other: AnyTensor, p: f64) -> Result<AnyTensor> {
         self.cdist_with_mode(other, p, CdistMode::default())
     }
@@ -287,7 +287,8 @@ impl AnyTensor {
         sums.binary(Binary::Sub, products)?.binary_scalar(Binary::Max, 0.0)?.root()?.cast(dtype)
     }
 
-    /// The distances between the rows of one matrix, each pair once. See [`Tensor::pdist`](crate::Tensor::pdist).
+    /// Computes the distances between the rows of one matrix, each pair once. See
+    /// [`Tensor::pdist`](crate::Tensor::pdist).
     pub fn pdist(self, p: f64) -> Result<AnyTensor> {
         if self.rank() != 2 {
             return Err(Error::type_error("pdist", "needs exactly 2 axes", &[self.ty().into()])
@@ -302,7 +303,7 @@ impl AnyTensor {
         self.clone().take(0, first)?.binary(Binary::Sub, self.take(0, second)?)?.distance("pdist", p)
     }
 
-    /// The `p`-norm along the last axis, which is removed. Its gradient at 0 is 0.
+    /// Computes the `p`-norm along the last axis, which is removed. Its gradient at 0 is 0.
     fn distance(self, op: &str, p: f64) -> Result<AnyTensor> {
         if p.is_nan() || p < 0.0 || !self.dtype().is_float() {
             let problem = format!("needs floats and a norm of at least 0, not {p}");
@@ -328,7 +329,7 @@ impl AnyTensor {
         norm.reshape(shape)
     }
 
-    /// Appends 0 to absolute values, so that the maximum of no elements is 0.
+    /// Returns the absolute values, or one 0 for an empty last axis, so that the maximum of no elements is 0.
     fn not_below_zero(self) -> Result<AnyTensor> {
         let (last, dtype) = (self.rank() - 1, self.dtype());
         if self.shape()[last] > 0 {

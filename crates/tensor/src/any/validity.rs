@@ -26,7 +26,7 @@ impl AnyTensor {
     /// [`Op::Recover`](kiln_ir::Op::Recover). The flag also covers the `watched` tensors. Does not wait for the device.
     ///
     /// # Errors
-    /// When there are no tensors, or they are on several stacks.
+    /// When there are no tensors, or their stacks are of different [domains](Stack::domain).
     pub fn recover(
         tensors: Vec<AnyTensor>,
         watched: impl IntoIterator<Item = AnyTensor>,

@@ -117,7 +117,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// `[batch.., left.., 1..] * [batch.., 1.., right..]`.
+    /// Computes `[batch.., left.., 1..] * [batch.., 1.., right..]`.
     fn product(&self, equation: &Equation, a: Term, b: Term) -> Result<AnyTensor> {
         let Groups { batch, left, right, .. } = self;
         let lengths = |labels: &[Label]| shape_of(equation, labels).to_vec();
@@ -128,7 +128,7 @@ impl Groups {
         a.binary(Binary::Mul, b)
     }
 
-    /// `[batch.., left, contracted] x [batch.., contracted, right]`.
+    /// Computes `[batch.., left, contracted] x [batch.., contracted, right]`.
     fn matmul(&self, equation: &Equation, a: Term, b: Term) -> Result<AnyTensor> {
         let Groups { batch, left, right, contracted } = self;
         let dtype = a.tensor.dtype();

@@ -125,12 +125,12 @@ impl Equation {
         self.lengths[label as usize]
     }
 
-    /// The number of elements over those labels.
+    /// Returns the number of elements over those labels.
     pub(super) fn elements(&self, labels: LabelSet) -> u128 {
         labels.iter().fold(1, |product: u128, label| product.saturating_mul(self.length(label) as u128))
     }
 
-    /// The labels of the output that are not of length 1.
+    /// Returns the labels of the output that are not of length 1.
     pub(super) fn proper_output(&self) -> Vec<Label> {
         self.output.iter().copied().filter(|&label| self.length(label) != 1).collect()
     }
@@ -279,7 +279,7 @@ fn check_output(output: &Subscripts, operands: &[Vec<Label>]) -> Result<(), Prob
     Ok(())
 }
 
-/// `...`, then the letters that occur once.
+/// Returns `...`, then the letters that occur once.
 fn implicit_output(operands: &[Vec<Label>], axes_of_ellipsis: usize) -> Vec<Label> {
     let count = |label: Label| operands.iter().flatten().filter(|&&other| other == label).count();
     let ellipsis = (LABELS - axes_of_ellipsis..LABELS).map(|label| label as Label);

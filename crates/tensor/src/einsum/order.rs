@@ -158,15 +158,15 @@ impl<'e> Terms<'e> {
         })
     }
 
-    /// The labels of a contraction's result: the labels that the output or another tensor still needs. Contracted
-    /// tensors are empty.
+    /// Returns the labels of a contraction's result: the labels that the output or another tensor still needs.
+    /// Contracted tensors are empty.
     pub(super) fn result(&self, live: &[LabelSet], left: usize, right: usize) -> LabelSet {
         let others = live.iter().enumerate().filter(|&(place, _)| place != left && place != right);
         let needed = others.fold(self.output, |set, (_, &labels)| set.union(labels));
         live[left].union(live[right]).intersection(needed)
     }
 
-    /// A multiplication, and an addition where something is summed, for each combination of indices.
+    /// Counts a multiplication, and an addition if a label is summed, for each combination of indices.
     fn flops(&self, a: LabelSet, b: LabelSet, result: LabelSet) -> u128 {
         let all = a.union(b);
         let each = if all == result { 1 } else { 2 };

@@ -262,7 +262,7 @@ norms! {
     min_abs_norm Norm::MinAbs;
 }
 
-/// `(Σ |x|^p)^(1/p)` along an axis, which is kept with length 1. See [`vector_norm`].
+/// Computes the p-norm `(Σ |x|^p)^(1/p)` along an axis, which is kept with length 1. See [`vector_norm`].
 #[track_caller]
 pub fn lp_norm<B: Backend, const D: usize>(x: Tensor<B, D>, p: f64, axis: impl Into<Axis>) -> Tensor<B, D> {
     vector_norm(x, p, axis)

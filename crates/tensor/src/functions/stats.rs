@@ -15,13 +15,13 @@ pub use crate::any::CdistMode;
 
 use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
 
-/// The variance along an axis, over `n - 1`: [`Tensor::var`].
+/// Computes the variance along an axis, over `n - 1`: [`Tensor::var`].
 #[track_caller]
 pub fn var<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
     x.var(axis)
 }
 
-/// The variance along an axis, over `n`: [`Tensor::var_bias`].
+/// Computes the variance along an axis, over `n`: [`Tensor::var_bias`].
 #[track_caller]
 pub fn var_bias<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
     x.var_bias(axis)
@@ -45,13 +45,13 @@ pub fn var_with_mean_bias<B: Backend, const D: usize>(
     x.var_mean_bias(axis)
 }
 
-/// The standard deviation along an axis, over `n - 1`: [`Tensor::std`].
+/// Computes the standard deviation along an axis, over `n - 1`: [`Tensor::std`].
 #[track_caller]
 pub fn std<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
     x.std(axis)
 }
 
-/// The median along an axis: [`Tensor::median`].
+/// Computes the median along an axis: [`Tensor::median`].
 #[track_caller]
 pub fn median<B: Backend, const D: usize, K: Numeric>(
     x: Tensor<B, D, K>,
@@ -89,13 +89,13 @@ pub fn mode<B: Backend, const D: usize, K: Numeric>(
     x.mode(axis)
 }
 
-/// The covariance matrix of variables whose observations are along an axis: [`Tensor::cov`].
+/// Computes the covariance matrix of variables whose observations are along an axis: [`Tensor::cov`].
 #[track_caller]
 pub fn cov<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>, correction: f64) -> Tensor<B, 2> {
     x.cov(axis, correction)
 }
 
-/// The correlation matrix of variables whose observations are along an axis: [`Tensor::corrcoef`].
+/// Computes the correlation matrix of variables whose observations are along an axis: [`Tensor::corrcoef`].
 #[track_caller]
 pub fn corrcoef<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>) -> Tensor<B, 2> {
     x.corrcoef(axis)
@@ -129,7 +129,7 @@ pub fn bincount<B: Backend>(x: Tensor<B, 1, Int>, min_length: usize) -> Tensor<B
     x.bincount(min_length)
 }
 
-/// The distances between the rows of two tensors: [`Tensor::cdist`].
+/// Computes the distances between the rows of two tensors: [`Tensor::cdist`].
 #[track_caller]
 pub fn cdist<B: Backend, const D: usize>(x: Tensor<B, D>, other: Tensor<B, D>, p: f64) -> Tensor<B, D> {
     x.cdist(other, p)
@@ -146,7 +146,7 @@ pub fn cdist_with_mode<B: Backend, const D: usize>(
     x.cdist_with_mode(other, p, mode)
 }
 
-/// The distances between the rows of a matrix, each pair once: [`Tensor::pdist`].
+/// Computes the distances between the rows of a matrix, each pair once: [`Tensor::pdist`].
 #[track_caller]
 pub fn pdist<B: Backend>(x: Tensor<B, 2>, p: f64) -> Tensor<B, 1> {
     x.pdist(p)

@@ -108,7 +108,7 @@ pub(super) const fn contains(names: &[&str], name: &str) -> bool {
     false
 }
 
-/// Whether each name of the first list is in the second.
+/// Returns whether each name of the first list is in the second.
 pub(super) const fn subset(part: &[&str], whole: &[&str]) -> bool {
     let mut i = 0;
     while i < part.len() {
@@ -135,7 +135,7 @@ pub(super) const fn distinct(names: &[&str]) -> bool {
     true
 }
 
-/// Whether each name of a list is in one of two others.
+/// Returns whether each name of a list is in one of two others.
 pub(super) const fn covered(names: &[&str], a: &[&str], b: &[&str]) -> bool {
     let mut i = 0;
     while i < names.len() {
@@ -147,12 +147,12 @@ pub(super) const fn covered(names: &[&str], a: &[&str], b: &[&str]) -> bool {
     true
 }
 
-/// The name without its path.
+/// Returns the name without its path.
 pub(super) fn short(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-/// The names for messages.
+/// Formats the names for messages.
 pub(super) fn list<S: AxisNames>() -> String {
     let names: alloc::vec::Vec<&str> = S::NAMES.iter().map(|name| short(name)).collect();
     alloc::format!("({})", names.join(", "))

@@ -32,12 +32,12 @@ fn normal<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     draw(like, RandomKind::Normal, key)
 }
 
-/// The logarithm of a uniform number in `(0, 1]`.
+/// Returns the logarithm of a uniform number in `(0, 1]`.
 fn log_uniform<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     (-uniform(like, key)).log1p()
 }
 
-/// `a < b`, where both are tensors.
+/// Computes `a < b`, where both are tensors.
 fn less<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     a.compare(Comparison::Lt, b)
 }
@@ -74,7 +74,7 @@ pub(crate) fn gamma<'e>(shape: &Var<'e>, key: Key) -> Var<'e> {
     log_gamma(shape, key).exp()
 }
 
-/// The logarithm of [`gamma`], which does not underflow for small shapes.
+/// Returns the logarithm of [`gamma`], which does not underflow for small shapes.
 pub(crate) fn log_gamma<'e>(shape: &Var<'e>, key: Key) -> Var<'e> {
     // For shapes below 1: a sample of shape + 1, times a power of a uniform sample.
     let is_small = less(shape, &shape.scalar(1.0));
@@ -99,7 +99,7 @@ pub(crate) fn log_gamma<'e>(shape: &Var<'e>, key: Key) -> Var<'e> {
     less(&y.scalar(0.0), shape).select(&y, &y.scalar(f64::NAN))
 }
 
-/// The ratio of the first of two gamma samples to their sum.
+/// Returns the ratio of the first of two gamma samples to their sum.
 pub(crate) fn beta<'e>(a: &Var<'e>, b: &Var<'e>, key: Key) -> Var<'e> {
     let odds = log_gamma(a, key.fold_in(0)) - log_gamma(b, key.fold_in(1));
     crate::special::SIGMOID.of(&odds)
@@ -134,7 +134,7 @@ fn poisson_by_inversion<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     count
 }
 
-/// The transformed rejection of Hörmann, for rates from 10 on.
+/// Samples by the transformed rejection of Hörmann, for rates from 10 on.
 fn poisson_by_rejection<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     let rate = rate.max(&rate.scalar(SMALL_RATE));
     let b = rate.sqrt() * 2.53 + 0.931;

@@ -14,7 +14,7 @@ pub(super) fn hypot<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     override_with(&y, &infinite, f64::INFINITY)
 }
 
-/// The derivative by the first operand: 0 at the origin.
+/// Computes the derivative by the first operand: 0 at the origin.
 pub(super) fn hypot_slope<'e>(a: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     override_with(&(a / y), &is(y, 0.0), 0.0)
 }
@@ -32,17 +32,17 @@ pub(super) fn logaddexp2<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     a.equal(b).select(&(a + 1.0), &y)
 }
 
-/// `unit (a - b)`, 0 where both are equal, infinities too: the sigmoid of it is the share of `a` in the sum.
+/// Computes `unit (a - b)`, 0 where both are equal, infinities too: the sigmoid of it is the share of `a` in the sum.
 pub(super) fn gap<'e>(a: &Var<'e>, b: &Var<'e>, unit: f64) -> Var<'e> {
     override_with(&((a - b) * unit), &a.equal(b), 0.0)
 }
 
-/// `x ln y`, 0 where `x` is 0 and `y` is not NaN.
+/// Computes `x ln y`, 0 where `x` is 0 and `y` is not NaN.
 pub(super) fn xlogy<'e>(x: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     zero_with(x, y, &(x * y.ln()))
 }
 
-/// `x ln(1 + y)`, 0 where `x` is 0 and `y` is not NaN.
+/// Computes `x ln(1 + y)`, 0 where `x` is 0 and `y` is not NaN.
 pub(super) fn xlog1py<'e>(x: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     zero_with(x, y, &(x * y.log1p()))
 }
@@ -52,7 +52,7 @@ pub(super) fn zero_with<'e>(x: &Var<'e>, y: &Var<'e>, result: &Var<'e>) -> Var<'
     override_with(result, &is(x, 0.0).and(&y.equal(y)), 0.0)
 }
 
-/// The derivative by the factor of a logarithm: 0 where the product is 0 by definition.
+/// Computes the derivative by the factor of a logarithm: 0 where the product is 0 by definition.
 pub(super) fn logarithm<'e>(x: &Var<'e>, argument: &Var<'e>, logarithm: &Var<'e>) -> Var<'e> {
     let by_definition = is(x, 0.0).and(&below(argument, 0.0).or(&is(argument, 0.0)));
     override_with(logarithm, &by_definition, 0.0)

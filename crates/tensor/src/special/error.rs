@@ -21,7 +21,7 @@ pub(super) fn erfc<'e>(x: &Var<'e>) -> Var<'e> {
     below(x, 0.5).select(&(1.0 - x.erf()), &far)
 }
 
-/// The inverse of the error function: polynomials of `-ln(1 - x²)` and its root, as
+/// Computes the inverse of the error function: polynomials of `-ln(1 - x²)` and its root, as
 /// [Giles 2010](https://people.maths.ox.ac.uk/gilesm/files/gems_erfinv.pdf) arranges them, and for `f64` one step of
 /// Halley's method.
 pub(super) fn erfinv<'e>(x: &Var<'e>) -> Var<'e> {
@@ -38,14 +38,14 @@ pub(super) fn erfinv<'e>(x: &Var<'e>) -> Var<'e> {
 /// The upper bound of the single-precision polynomials.
 const TAIL_END: f64 = 38.0;
 
-/// `erfinv(x) / x`, of `w = -ln(1 - x²)` up to [`TAIL_END`], to single precision.
+/// Computes `erfinv(x) / x`, of `w = -ln(1 - x²)` up to [`TAIL_END`], to single precision.
 fn over_argument<'e>(w: &Var<'e>) -> Var<'e> {
     let centre = ERFINV_CENTRE.at(&at_most(w, 6.0));
     let tail = ERFINV_TAIL.at(&at_most(&at_least(w, 6.0), TAIL_END).sqrt());
     below(w, 6.0).select(&centre, &tail)
 }
 
-/// The quantile of the standard normal distribution: `√2 erfinv(2p - 1)`, without cancellation next to 0.
+/// Computes the quantile of the standard normal distribution: `√2 erfinv(2p - 1)`, without cancellation next to 0.
 pub(super) fn ndtri<'e>(p: &Var<'e>) -> Var<'e> {
     // The smaller tail; `1 - 2a` is the argument of the inverse error function, and `1 - x² = 4a(1 - a)`.
     let is_low = below(p, 0.5);

@@ -14,7 +14,7 @@ pub(super) struct Layout {
     root_half: i64,
 }
 
-/// The layout of `f32` or `f64`.
+/// Returns the layout of `f32` or `f64`.
 pub(super) fn layout(dtype: DType) -> Layout {
     if dtype == DType::F64 {
         Layout { integer: DType::I64, mantissa: 52, bias: 1023, root_half: 0x3fe6_a09e_667f_3bcd }
@@ -37,17 +37,17 @@ pub(super) fn by_precision(x: &Var<'_>, single: f64, double: f64) -> f64 {
     if is_wide(x) { double } else { single }
 }
 
-/// `x < c`.
+/// Computes `x < c`.
 pub(super) fn below<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.compare(Comparison::Lt, &x.scalar(c))
 }
 
-/// `x == c`.
+/// Computes `x == c`.
 pub(super) fn is<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.compare(Comparison::Eq, &x.scalar(c))
 }
 
-/// `number` where the condition holds, otherwise `x`.
+/// Returns `number` where the condition holds, otherwise `x`.
 pub(super) fn override_with<'e>(x: &Var<'e>, condition: &Var<'e>, number: f64) -> Var<'e> {
     condition.select(&x.scalar(number), x)
 }
@@ -74,13 +74,13 @@ pub(super) fn distance<'e>(x: &Var<'e>, [high, low]: [f64; 2]) -> Var<'e> {
     (x - high) - low
 }
 
-/// The bits as a signed integer of the same size.
+/// Returns the bits as a signed integer of the same size.
 pub(crate) fn bits<'e>(x: &Var<'e>) -> Var<'e> {
     let integer = if x.dtype().size() == 2 { DType::I16 } else { layout(x.dtype()).integer };
     x.apply(Op::Bitcast(integer), &[])
 }
 
-/// The float next to `x` in the direction of another.
+/// Returns the float next to `x` in the direction of another.
 pub(crate) fn nextafter<'e>(x: &Var<'e>, towards: &Var<'e>) -> Var<'e> {
     let dtype = x.dtype();
     let float = |bits: &Var<'e>| bits.apply(Op::Bitcast(dtype), &[]);
@@ -95,7 +95,7 @@ pub(crate) fn nextafter<'e>(x: &Var<'e>, towards: &Var<'e>) -> Var<'e> {
     has_nan.select(&(x + towards), &next)
 }
 
-/// The exponent `e` of `x = m 2^e` with `½ <= |m| < 1`; 0 for zeros, infinities and NaN.
+/// Returns the exponent `e` of `x = m 2^e` with `½ <= |m| < 1`; 0 for zeros, infinities and NaN.
 pub(crate) fn exponent<'e>(x: &Var<'e>) -> Var<'e> {
     let a = widened(x).abs();
     let (mantissa, exponent) = mantissa_and_exponent(&a);
@@ -115,14 +115,14 @@ pub(crate) fn powers_of_two<'e>(n: &Var<'e>) -> [Var<'e>; 3] {
     [part.clone(), part, power_of_two(&rest)]
 }
 
-/// `2^n` for integer `n` whose power is a normal number.
+/// Computes `2^n` for integer `n` whose power is a normal number.
 pub(super) fn power_of_two<'e>(n: &Var<'e>) -> Var<'e> {
     let Layout { integer, mantissa, bias, .. } = layout(n.dtype());
     let exponent = n.cast(integer) + bias as f64;
     exponent.binary(Binary::Shl, &exponent.scalar(mantissa)).apply(Op::Bitcast(n.dtype()), &[])
 }
 
-/// `x 2^n` for integer `n`, rounded once where `x` is near 1 and both half steps are normal numbers.
+/// Computes `x 2^n` for integer `n`, rounded once where `x` is near 1 and both half steps are normal numbers.
 pub(super) fn scaled<'e>(x: &Var<'e>, n: &Var<'e>) -> Var<'e> {
     let half = (n * 0.5).unary(Unary::Floor);
     let rest = n - &half;
@@ -149,14 +149,14 @@ pub(super) fn mantissa_and_exponent<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     (field.apply(Op::Bitcast(dtype), &[]), is_tiny.select(&lowered, &exponent))
 }
 
-/// The leading half of the mantissa: its square is exact.
+/// Returns the leading half of the mantissa: its square is exact.
 pub(super) fn leading_half<'e>(x: &Var<'e>) -> Var<'e> {
     let mask = if is_wide(x) { -1i64 << 27 } else { -1i64 << 12 };
     let kept = bits(x);
     kept.and(&kept.scalar(mask)).apply(Op::Bitcast(x.dtype()), &[])
 }
 
-/// `(sin πx, cos πx)`: exact at multiples of one half, NaN for infinities.
+/// Computes `(sin πx, cos πx)`: exact at multiples of one half, NaN for infinities.
 pub(super) fn sin_cos_pi<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     let whole = x.round();
     let rest = (x - &whole) * core::f64::consts::PI;

@@ -91,21 +91,21 @@ const CUBIC: f64 = 0.044715;
 /// `√(2/π)`.
 const SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-/// The argument of `tanh` in the GELU approximation: `tanh` of it is about `2 Φ(x) - 1`.
+/// Computes the argument of `tanh` in the GELU approximation: `tanh` of it is about `2 Φ(x) - 1`.
 fn bend<'e>(x: &Var<'e>) -> Var<'e> {
     (x + x.square() * x * CUBIC) * SCALE
 }
 
 impl Gate {
-    /// As one op, so that it is differentiated by its own rule.
+    /// Applies the function as one op, so that it is differentiated by its own rule.
     pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(self)), &[])
     }
 }
 
-/// `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower tail too.
-/// The second operand is an argument because the gradient computes it anyway; it depends on the first, whose derivative
-/// is that of both.
+/// `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower
+/// tail too. The second operand is an argument because the gradient computes it anyway; it depends on the first, whose
+/// derivative is that of both.
 #[derive(Clone, Copy, Debug)]
 struct NormalCdf;
 
@@ -128,18 +128,19 @@ const TAIL_STRETCH: f64 = 0.3;
 impl NormalCdf {
     const NAME: &str = "normal_cdf";
 
-    /// As one op, so that it is differentiated by its own rule.
+    /// Applies the function as one op, so that it is differentiated by its own rule.
     fn of<'e>(x: &Var<'e>, bell: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(NormalCdf)), &[bell])
     }
 }
 
-/// `Φ(x)`, beside `exp(-x² / 2)`. `1 + erf` loses all digits of a small result; 16 bits have too few for that to matter.
+/// Computes `Φ(x)`, beside `exp(-x² / 2)`. `1 + erf` loses all digits of a small result; 16 bits have too few for that
+/// to matter.
 fn gauss<'e>(x: &Var<'e>, bell: &Var<'e>) -> Var<'e> {
     if x.dtype().size() < 4 { ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5 } else { NormalCdf::of(x, bell) }
 }
 
-/// `exp(-x² / 2)`.
+/// Computes `exp(-x² / 2)`.
 fn bell<'e>(x: &Var<'e>) -> Var<'e> {
     (x.square() * -0.5).exp()
 }

@@ -22,19 +22,19 @@ struct Parts<'e> {
     slope: Option<Var<'e>>,
 }
 
-/// `P(a, x)`, the cumulative distribution function of the gamma distribution of shape `a`.
+/// Computes `P(a, x)`, the cumulative distribution function of the gamma distribution of shape `a`.
 pub(super) fn gammainc<'e>(a: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     let limits = [0.0, 1.0];
     at_limits(a, x, &parts(a, x, false).lower, limits)
 }
 
-/// `Q(a, x) = 1 - P(a, x)`, without cancellation.
+/// Computes `Q(a, x) = 1 - P(a, x)`, without cancellation.
 pub(super) fn gammaincc<'e>(a: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     let limits = [1.0, 0.0];
     at_limits(a, x, &parts(a, x, false).upper, limits)
 }
 
-/// The derivatives of [`gammainc`] by `a` and by `x`.
+/// Computes the derivatives of [`gammainc`] by `a` and by `x`.
 pub(super) fn slopes<'e>(a: &Var<'e>, x: &Var<'e>) -> [Var<'e>; 2] {
     let density = ((a - 1.0) * x.ln() - x - LGAMMA.of(a)).exp();
     let slope = parts(a, x, true).slope.expect("it was asked for");
@@ -42,7 +42,7 @@ pub(super) fn slopes<'e>(a: &Var<'e>, x: &Var<'e>) -> [Var<'e>; 2] {
     [override_with(&slope, &is(x, f64::INFINITY), 0.0), density]
 }
 
-/// The values at 0 and infinity: `[start, end]` as `x` rises.
+/// Sets the values at 0 and infinity: `[start, end]` as `x` rises.
 fn at_limits<'e>(a: &Var<'e>, x: &Var<'e>, y: &Var<'e>, [start, end]: [f64; 2]) -> Var<'e> {
     let (no_shape, no_x) = (is(a, 0.0), is(x, 0.0));
     let (all_shape, all_x) = (is(a, f64::INFINITY), is(x, f64::INFINITY));

@@ -34,14 +34,14 @@ pub(super) fn zeta<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     override_with(&y, &has_nan, f64::NAN)
 }
 
-/// The derivative of [`zeta`] by `s`, for `s > 1` and `q > 0`; NaN elsewhere.
+/// Computes the derivative of [`zeta`] by `s`, for `s > 1` and `q > 0`; NaN elsewhere.
 pub(super) fn slope_of_order<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     let [_, slope] = with_slope(s, q);
     let is_defined = below(&-s, -1.0).and(&below(&-q, 0.0));
     override_with(&slope, &is_defined.not(), f64::NAN)
 }
 
-/// The sum and its derivative by `s`.
+/// Computes the sum and its derivative by `s`.
 fn with_slope<'e>(s: &Var<'e>, q: &Var<'e>) -> [Var<'e>; 2] {
     let power = |place: &Var<'e>| place.pow(&-s);
     let (mut sum, mut slope) = (power(q), power(q) * -q.ln());

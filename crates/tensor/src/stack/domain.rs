@@ -76,7 +76,7 @@ impl Domain {
         self.dtypes
     }
 
-    /// The stack for a device. `below` is the one without the outermost layer.
+    /// Returns the stack for a device. `below` is the one without the outermost layer.
     pub(super) fn stack(self: &Arc<Domain>, device: &Arc<OpenDevice>, below: Option<&Stack>) -> Stack {
         let mut stacks = self.stacks.lock();
         let known = stacks.iter().find(|(known, _)| Arc::ptr_eq(known, device));
@@ -98,14 +98,14 @@ impl Domain {
         stack
     }
 
-    /// The device of an open stack that has this value.
+    /// Returns the device of an open stack that has this value.
     pub(super) fn device(&self, value: &impl DeviceValue) -> Option<Arc<OpenDevice>> {
         let stacks = self.stacks.lock();
         let mut open = stacks.iter().filter(|(_, stack)| stack.strong_count() > 0);
         open.find(|(device, _)| device.is(value)).map(|(device, _)| device.clone())
     }
 
-    /// The domain with a layer around it.
+    /// Returns the domain with a layer around it.
     pub(super) fn layered<L: Engine, S: PartialEq + Send + Sync + 'static>(
         &self,
         label: &str,

@@ -8,49 +8,49 @@ use crate::{Backend, Float, Int, Number, Numeric, Tensor};
     reason = "the operators are implemented too; chains of methods read better"
 )]
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// `self + other`; broadcasts.
+    /// Computes `self + other`; broadcasts.
     #[track_caller]
     pub fn add(self, other: Self) -> Self {
         self + other
     }
 
-    /// `self - other`; broadcasts.
+    /// Computes `self - other`; broadcasts.
     #[track_caller]
     pub fn sub(self, other: Self) -> Self {
         self - other
     }
 
-    /// `self * other`, element by element; broadcasts.
+    /// Computes `self * other`, element by element; broadcasts.
     #[track_caller]
     pub fn mul(self, other: Self) -> Self {
         self * other
     }
 
-    /// `self / other`; broadcasts. Integers truncate towards zero; integer division by zero returns 0.
+    /// Computes `self / other`; broadcasts. Integers truncate towards zero; integer division by zero returns 0.
     #[track_caller]
     pub fn div(self, other: Self) -> Self {
         self / other
     }
 
-    /// `self + x`.
+    /// Computes `self + x`.
     #[track_caller]
     pub fn add_scalar(self, x: impl Number) -> Self {
         self + x.scalar()
     }
 
-    /// `self - x`.
+    /// Computes `self - x`.
     #[track_caller]
     pub fn sub_scalar(self, x: impl Number) -> Self {
         self - x.scalar()
     }
 
-    /// `self * x`.
+    /// Computes `self * x`.
     #[track_caller]
     pub fn mul_scalar(self, x: impl Number) -> Self {
         self * x.scalar()
     }
 
-    /// `self / x`.
+    /// Computes `self / x`.
     #[track_caller]
     pub fn div_scalar(self, x: impl Number) -> Self {
         self / x.scalar()
@@ -344,7 +344,8 @@ forward! {
     /// ```
     pub fn lerp_scalar(self, end: Self as any, weight: f64) -> Self;
 
-    /// `self + factor * a * b`; broadcasts. Defined as [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
+    /// Computes `self + factor * a * b`; broadcasts. Defined as
+    /// [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -357,7 +358,8 @@ forward! {
     /// ```
     pub fn addcmul(self, a: Self as any, b: Self as any, factor: f64) -> Self;
 
-    /// `self + factor * a / b`; broadcasts. Defined as [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
+    /// Computes `self + factor * a / b`; broadcasts. Defined as
+    /// [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -453,7 +455,7 @@ forward! {
     /// ```
     pub fn hypot(self, other: Self as any) -> Self;
 
-    /// `ln(e^self + e^other)` without overflow; broadcasts. Defined as
+    /// Computes `ln(e^self + e^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp.html).
     ///
     /// ```
@@ -467,7 +469,7 @@ forward! {
     /// ```
     pub fn logaddexp(self, other: Self as any) -> Self;
 
-    /// `log₂(2^self + 2^other)` without overflow; broadcasts. Defined as
+    /// Computes `log₂(2^self + 2^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp2`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp2.html).
     ///
     /// ```

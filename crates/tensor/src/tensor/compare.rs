@@ -21,7 +21,7 @@ forward! {
     #[doc(alias = "eq")]
     pub fn equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self == x`.
+    /// Computes `self == x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -49,7 +49,7 @@ forward! {
     #[doc(alias = "ne")]
     pub fn not_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self != x`.
+    /// Computes `self != x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -82,7 +82,7 @@ forward! {
     #[doc(alias = "less")]
     pub fn lower(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self < x`.
+    /// Computes `self < x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -111,7 +111,7 @@ forward! {
     #[doc(alias = "less_equal")]
     pub fn lower_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self <= x`.
+    /// Computes `self <= x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -139,7 +139,7 @@ forward! {
     #[doc(alias = "gt")]
     pub fn greater(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self > x`.
+    /// Computes `self > x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -167,7 +167,7 @@ forward! {
     #[doc(alias = "ge")]
     pub fn greater_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self >= x`.
+    /// Computes `self >= x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -197,7 +197,8 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// True where NaN. Defined as [`torch.isnan`](https://docs.pytorch.org/docs/stable/generated/torch.isnan.html).
+    /// Returns `true` where an element is NaN. Defined as
+    /// [`torch.isnan`](https://docs.pytorch.org/docs/stable/generated/torch.isnan.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -209,7 +210,8 @@ forward! {
     #[doc(alias = "isnan")]
     pub fn is_nan(self) -> Tensor<B, D, Bool>;
 
-    /// True where infinite. Defined as [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
+    /// Returns `true` where an element is infinite. Defined as
+    /// [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -221,7 +223,8 @@ forward! {
     #[doc(alias = "isinf")]
     pub fn is_inf(self) -> Tensor<B, D, Bool>;
 
-    /// True where +∞. Defined as [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
+    /// Returns `true` where an element is +∞. Defined as
+    /// [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -232,7 +235,8 @@ forward! {
     /// ```
     pub fn is_pos_inf(self) -> Tensor<B, D, Bool>;
 
-    /// True where -∞. Defined as [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
+    /// Returns `true` where an element is -∞. Defined as
+    /// [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -243,7 +247,8 @@ forward! {
     /// ```
     pub fn is_neg_inf(self) -> Tensor<B, D, Bool>;
 
-    /// True where neither NaN nor infinite. Defined as [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
+    /// Returns `true` where an element is neither NaN nor infinite. Defined as
+    /// [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -266,8 +271,9 @@ forward! {
     /// ```
     pub fn contains_nan(self) -> Tensor<B, 1, Bool>;
 
-    /// True where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are NaN; broadcasts.
-    /// Defaults: relative 1e-5, absolute 1e-8. Defined as [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
+    /// Returns `true` where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are
+    /// NaN; broadcasts. Defaults: relative 1e-5, absolute 1e-8. Defined as
+    /// [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
     ///
     /// ```
     /// # use kiln_backends::Flex;

@@ -45,7 +45,7 @@ forward! {
     #[doc = about!("[`torch.sign`](https://docs.pytorch.org/docs/stable/generated/torch.sign.html)", "sign()", "[1.5, -2.0, 0.0]", "[1.0, -1.0, 0.0]")]
     pub fn sign(self) -> Self;
 
-    /// `x * x`.
+    /// Computes the square, `x * x`.
     ///
     #[doc = about!("[`torch.square`](https://docs.pytorch.org/docs/stable/generated/torch.square.html)", "square()", "[1.5, -2.0]", "[2.25, 4.0]")]
     pub fn square(self) -> Self;
@@ -67,26 +67,26 @@ macro_rules! float_functions {
 pub(super) use float_functions;
 
 float_functions! {
-    /// `1 / x`.
+    /// Computes the reciprocal, `1 / x`.
     #[doc(alias = "reciprocal")]
     recip "[`torch.reciprocal`](https://docs.pytorch.org/docs/stable/generated/torch.reciprocal.html)"
         "[2.0, -4.0]" "[0.5, -0.25]";
     /// Computes the square root; NaN below 0.
     sqrt "[`torch.sqrt`](https://docs.pytorch.org/docs/stable/generated/torch.sqrt.html)"
         "[4.0, 2.25]" "[2.0, 1.5]";
-    /// `1 / sqrt(x)`.
+    /// Computes the reciprocal square root, `1 / sqrt(x)`.
     rsqrt "[`torch.rsqrt`](https://docs.pytorch.org/docs/stable/generated/torch.rsqrt.html)"
         "[4.0, 0.25]" "[0.5, 2.0]";
-    /// `e^x`.
+    /// Computes the exponential, `e^x`.
     exp "[`torch.exp`](https://docs.pytorch.org/docs/stable/generated/torch.exp.html)"
         "[0.0, 1.0]" "[1.0, 2.718282]";
-    /// `e^x - 1`, accurate near 0.
+    /// Computes `e^x - 1`, accurate near 0.
     expm1 "[`torch.expm1`](https://docs.pytorch.org/docs/stable/generated/torch.expm1.html)"
         "[0.001, 1.0]" "[0.0010005, 1.718282]";
     /// Computes the natural logarithm: -∞ at 0, NaN below.
     log "[`torch.log`](https://docs.pytorch.org/docs/stable/generated/torch.log.html)"
         "[1.0, 10.0]" "[0.0, 2.302585]";
-    /// `ln(1 + x)`, accurate near 0.
+    /// Computes `ln(1 + x)`, accurate near 0.
     log1p "[`torch.log1p`](https://docs.pytorch.org/docs/stable/generated/torch.log1p.html)"
         "[0.001, 1.0]" "[0.0009995003, 0.6931472]";
     /// Computes the sine of angles in radians.

@@ -25,7 +25,7 @@ forward! {
     /// ```
     pub fn sum(self) -> Tensor<B, 1, K>;
 
-    /// The sum along an axis, which is kept with length 1.
+    /// Computes the sum along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
@@ -86,7 +86,7 @@ forward! {
     /// ```
     pub fn prod(self) -> Tensor<B, 1, K>;
 
-    /// The product along an axis, which is kept with length 1.
+    /// Computes the product along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
@@ -129,7 +129,7 @@ forward! {
     /// ```
     pub fn mean(self) -> Tensor<B, 1, K>;
 
-    /// The mean along an axis, which is kept with length 1. Integers truncate.
+    /// Computes the mean along an axis, which is kept with length 1. Integers truncate.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///

@@ -17,25 +17,25 @@ float_functions! {
     /// Computes the normalized sinc, `sin(πx) / (πx)`; 1 at 0.
     sinc "[`torch.sinc`](https://docs.pytorch.org/docs/stable/generated/torch.sinc.html)"
         "[0.0, 0.5]" "[1.0, 0.6366198]";
-    /// The hyperbolic sine, accurate near 0.
+    /// Computes the hyperbolic sine, accurate near 0.
     sinh "[`torch.sinh`](https://docs.pytorch.org/docs/stable/generated/torch.sinh.html)"
         "[0.5, -1.0]" "[0.5210953, -1.175201]";
-    /// The hyperbolic cosine.
+    /// Computes the hyperbolic cosine.
     cosh "[`torch.cosh`](https://docs.pytorch.org/docs/stable/generated/torch.cosh.html)"
         "[0.5, -1.0]" "[1.127626, 1.543081]";
-    /// The inverse hyperbolic sine, accurate near 0.
+    /// Computes the inverse hyperbolic sine, accurate near 0.
     #[doc(alias = "arcsinh")]
     asinh "[`torch.asinh`](https://docs.pytorch.org/docs/stable/generated/torch.asinh.html)"
         "[0.5, -1.0]" "[0.4812118, -0.8813736]";
-    /// The inverse hyperbolic cosine, accurate near 1; NaN below.
+    /// Computes the inverse hyperbolic cosine, accurate near 1; NaN below.
     #[doc(alias = "arccosh")]
     acosh "[`torch.acosh`](https://docs.pytorch.org/docs/stable/generated/torch.acosh.html)"
         "[1.0, 2.0]" "[0.0, 1.316958]";
-    /// The inverse hyperbolic tangent, accurate near 0; ±∞ at ±1, NaN beyond.
+    /// Computes the inverse hyperbolic tangent, accurate near 0; ±∞ at ±1, NaN beyond.
     #[doc(alias = "arctanh")]
     atanh "[`torch.atanh`](https://docs.pytorch.org/docs/stable/generated/torch.atanh.html)"
         "[0.5, -0.9]" "[0.5493061, -1.472219]";
-    /// `2^x`.
+    /// Computes `2^x`.
     exp2 "[`torch.exp2`](https://docs.pytorch.org/docs/stable/generated/torch.exp2.html)"
         "[0.5, -1.0]" "[1.414214, 0.5]";
     /// Computes the binary logarithm: -∞ at 0, NaN below.
@@ -47,31 +47,31 @@ float_functions! {
     /// Computes the cube root, with the sign of the element.
     cbrt "NumPy's [`cbrt`](https://numpy.org/doc/stable/reference/generated/numpy.cbrt.html)"
         "[8.0, -27.0]" "[2.0, -3.0]";
-    /// The logistic function, `1 / (1 + e^-x)`.
+    /// Computes the logistic function, `1 / (1 + e^-x)`.
     sigmoid "[`torch.sigmoid`](https://docs.pytorch.org/docs/stable/generated/torch.sigmoid.html)"
         "[0.0, 2.0]" "[0.5, 0.8807971]";
     /// Computes the log-odds, the inverse of [`sigmoid`](Tensor::sigmoid): `ln(x / (1 - x))`; NaN outside 0 to 1.
     logit "[`torch.logit`](https://docs.pytorch.org/docs/stable/generated/torch.logit.html)"
         "[0.5, 0.9]" "[0.0, 2.197225]";
-    /// The complementary error function, `1 - erf(x)`, without cancellation.
+    /// Computes the complementary error function, `1 - erf(x)`, without cancellation.
     erfc "[`torch.special.erfc`](https://docs.pytorch.org/docs/stable/special.html#torch.special.erfc)"
         "[0.0, 2.0]" "[1.0, 0.004677735]";
-    /// The inverse of the error function; ±∞ at ±1, NaN beyond.
+    /// Computes the inverse of the error function; ±∞ at ±1, NaN beyond.
     erfinv "[`torch.erfinv`](https://docs.pytorch.org/docs/stable/generated/torch.erfinv.html)"
         "[0.0, 0.5]" "[0.0, 0.4769363]";
-    /// The logarithm of the magnitude of the gamma function; ∞ at 0 and the negative integers.
+    /// Computes the logarithm of the magnitude of the gamma function; ∞ at 0 and the negative integers.
     lgamma "[`torch.lgamma`](https://docs.pytorch.org/docs/stable/generated/torch.lgamma.html)"
         "[0.5, 5.0]" "[0.5723649, 3.178054]";
     /// Computes the derivative of [`lgamma`](Tensor::lgamma): -∞ at 0, NaN at the negative integers.
     digamma "[`torch.digamma`](https://docs.pytorch.org/docs/stable/generated/torch.digamma.html)"
         "[1.0, 5.0]" "[-0.5772157, 1.506118]";
-    /// The modified Bessel function of the first kind of order 0.
+    /// Computes the modified Bessel function of the first kind of order 0.
     i0 "[`torch.i0`](https://docs.pytorch.org/docs/stable/generated/torch.i0.html)"
         "[0.0, 2.0]" "[1.0, 2.279585]";
     /// Computes the exponentially scaled [`i0`](Tensor::i0): `i0(x) * exp(-|x|)`.
     i0e "[`torch.special.i0e`](https://docs.pytorch.org/docs/stable/special.html#torch.special.i0e)"
         "[0.0, 20.0]" "[1.0, 0.08978031]";
-    /// The modified Bessel function of the first kind of order 1.
+    /// Computes the modified Bessel function of the first kind of order 1.
     i1 "[`torch.special.i1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.i1)"
         "[0.0, 2.0]" "[0.0, 1.590637]";
     /// Computes the exponentially scaled [`i1`](Tensor::i1): `i1(x) * exp(-|x|)`.
@@ -95,10 +95,10 @@ float_functions! {
     /// return NaN.
     bessel_y1 "[`torch.special.bessel_y1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.bessel_y1)"
         "[1.0, 2.0]" "[-0.7812128, -0.1070324]";
-    /// The modified Bessel function of the second kind of order 0: ∞ at 0, NaN below.
+    /// Computes the modified Bessel function of the second kind of order 0: ∞ at 0, NaN below.
     modified_bessel_k0 "[`torch.special.modified_bessel_k0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.modified_bessel_k0)"
         "[1.0, 2.0]" "[0.4210244, 0.1138939]";
-    /// The modified Bessel function of the second kind of order 1: ∞ at 0, NaN below.
+    /// Computes the modified Bessel function of the second kind of order 1: ∞ at 0, NaN below.
     modified_bessel_k1 "[`torch.special.modified_bessel_k1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.modified_bessel_k1)"
         "[1.0, 2.0]" "[0.6019072, 0.1398659]";
     /// Computes the exponentially scaled [`modified_bessel_k0`](Tensor::modified_bessel_k0): `k0(x) * exp(x)`.
@@ -107,7 +107,7 @@ float_functions! {
     /// Computes the exponentially scaled [`modified_bessel_k1`](Tensor::modified_bessel_k1): `k1(x) * exp(x)`.
     scaled_modified_bessel_k1 "[`torch.special.scaled_modified_bessel_k1`](https://docs.pytorch.org/docs/stable/special.html#torch.special.scaled_modified_bessel_k1)"
         "[1.0, 20.0]" "[1.636153, 0.2854255]";
-    /// The spherical Bessel function of the first kind of order 0, `sin(x) / x`; 1 at 0.
+    /// Computes the spherical Bessel function of the first kind of order 0, `sin(x) / x`; 1 at 0.
     spherical_bessel_j0 "[`torch.special.spherical_bessel_j0`](https://docs.pytorch.org/docs/stable/special.html#torch.special.spherical_bessel_j0)"
         "[0.0, 2.0]" "[1.0, 0.4546487]";
 }

@@ -71,7 +71,7 @@ impl AnyTensor {
         self.apply_with(&Op::Take { axis: 0 }, [index.into_value().into()])
     }
 
-    /// The index of each element of a shape, `[shape.., axes]`.
+    /// Returns the index of each element of a shape, `[shape.., axes]`.
     /// See [`Tensor::cartesian_grid`](crate::Tensor::cartesian_grid).
     pub fn cartesian_grid(shape: impl Into<Shape>, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         let (shape, stack) = (shape.into(), device.as_ref());
@@ -132,7 +132,7 @@ fn stacked(tensors: Vec<AnyTensor>, axis: Axis) -> Result<AnyTensor> {
     AnyTensor::cat(parts.collect::<Result<Vec<AnyTensor>>>()?, axis)
 }
 
-/// The binomial coefficient; saturates.
+/// Returns the binomial coefficient; saturates.
 fn number_of_choices(length: usize, size: usize, with_replacement: bool) -> usize {
     let from = if with_replacement { (length + size).saturating_sub(1) } else { length };
     let step = |count: usize, place: usize| -> Option<usize> {
@@ -198,7 +198,7 @@ fn affine_grid(op: &str, maps: AnyTensor, size: &[usize], align_corners: bool) -
     grid.reshape(core::iter::once(batch).chain(size.iter().copied()).chain([axes]).collect::<Shape>())
 }
 
-/// The dtype in which coordinates are computed: 16 bits do not distinguish adjacent elements of long axes.
+/// Returns the dtype in which coordinates are computed: 16 bits do not distinguish adjacent elements of long axes.
 pub(super) fn wide(dtype: DType) -> DType {
     if dtype.size() < 4 { DType::F32 } else { dtype }
 }

@@ -159,7 +159,7 @@ fn check(op: &str, axes: usize, x: &AnyTensor, grid: &AnyTensor) -> Result<()> {
     Ok(())
 }
 
-/// The elements that contribute to a point along an axis of that length.
+/// Returns the elements that contribute to a point along an axis of that length.
 fn taps(coordinate: AnyTensor, length: usize, options: GridSampleOptions) -> Result<Vec<Tap>> {
     let not_a_number = coordinate.clone().compare(Comparison::Ne, coordinate.clone())?;
     let place = in_elements(not_a_number.if_else_number(-1.0, coordinate)?, length, options.align_corners)?;
@@ -227,7 +227,7 @@ fn reflected(place: AnyTensor, low: f64, high: f64) -> Result<AnyTensor> {
     even.if_else(rest, back)?.binary_scalar(Binary::Add, low)
 }
 
-/// A tap whose index is in range; in the zero padding outside, its weight is 0.
+/// Returns a tap whose index is in range; in the zero padding outside, its weight is 0.
 fn bounded(index: AnyTensor, weight: Option<AnyTensor>, length: usize, padding: GridPadding) -> Result<Tap> {
     let last = length as f64 - 1.0;
     let inside = index.clone().binary_scalar(Binary::Max, 0.0)?.binary_scalar(Binary::Min, last)?;
@@ -245,7 +245,7 @@ fn bounded(index: AnyTensor, weight: Option<AnyTensor>, length: usize, padding: 
     Ok(Tap { index: inside, weight })
 }
 
-/// The weights of the elements one before, at, one and two after the integer part.
+/// Returns the weights of the elements one before, at, one and two after the integer part.
 fn cubic_weights(fraction: AnyTensor) -> Result<[AnyTensor; 4]> {
     const A: f64 = -0.75;
     // ((c3 t + c2) t + c1) t + c0.

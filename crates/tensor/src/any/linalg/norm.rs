@@ -42,7 +42,8 @@ impl From<i32> for Norm {
 }
 
 impl AnyTensor {
-    /// A norm along an axis, which is kept with length 1. See [`linalg::vector_norm`](crate::linalg::vector_norm).
+    /// Returns a norm along an axis, which is kept with length 1. See
+    /// [`linalg::vector_norm`](crate::linalg::vector_norm).
     pub fn vector_norm(self, norm: impl Into<Norm>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.norm_along(norm.into(), axis.into())
     }
@@ -142,14 +143,14 @@ fn extreme(x: AnyTensor, reduction: Reduction, axis: usize) -> Result<AnyTensor>
     x.unary(Unary::Abs)?.apply(&Op::Reduce { reduction, axes: Axes::one(axis) })
 }
 
-/// The square root, with gradient 0 at 0.
+/// Computes the square root, with gradient 0 at 0.
 fn root(x: AnyTensor) -> Result<AnyTensor> {
     let zero = x.clone().compare_scalar(Comparison::Eq, 0.0)?;
     let inside = zero.clone().if_else_number(1.0, x)?;
     zero.if_else_number(0.0, inside.unary(Unary::Sqrt)?)
 }
 
-/// `(Σ |x|^p)^(1/p)`, with gradient 0 where an element or the whole is 0.
+/// Computes `(Σ |x|^p)^(1/p)`, with gradient 0 where an element or the whole is 0.
 fn power_norm(x: AnyTensor, p: f64, axis: usize) -> Result<AnyTensor> {
     let at_zero = if p > 0.0 { 0.0 } else { f64::INFINITY };
     let power = |x: AnyTensor, p: f64| {

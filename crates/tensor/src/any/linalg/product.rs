@@ -149,7 +149,7 @@ impl AnyTensor {
         a.apply_with(&Op::MatMul, [b.into_value().into()])?.cast(dtype)?.reshape(shape)
     }
 
-    /// The Kronecker product. See [`linalg::kron`](crate::linalg::kron).
+    /// Computes the Kronecker product. See [`linalg::kron`](crate::linalg::kron).
     pub fn kron(self, other: AnyTensor) -> Result<AnyTensor> {
         let rank = self.rank().max(other.rank());
         let lengths = |shape: &Shape| -> Vec<usize> {
@@ -229,12 +229,12 @@ fn vectors(op: &str, a: &AnyTensor, b: &AnyTensor) -> Error {
     Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
 }
 
-/// The sum along an axis, which is kept with length 1.
+/// Computes the sum along an axis, which is kept with length 1.
 pub(super) fn sum_axis(tensor: AnyTensor, axis: usize) -> Result<AnyTensor> {
     tensor.apply(&Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(axis) })
 }
 
-/// The axes of the rows and those of the columns, each merged to one.
+/// Returns the axes of the rows and those of the columns, each merged to one.
 fn matrix(tensor: AnyTensor, rows: &[usize], columns: &[usize]) -> Result<AnyTensor> {
     let count = |axes: &[usize]| axes.iter().map(|&axis| tensor.shape()[axis]).product::<usize>();
     let shape = [count(rows), count(columns)];

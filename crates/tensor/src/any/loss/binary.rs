@@ -126,13 +126,13 @@ impl AnyTensor {
     }
 }
 
-/// `max(ln(x), -100)`, as PyTorch clamps it; the gradient is 0 where it is clamped.
+/// Computes `max(ln(x), -100)`, as PyTorch clamps it; the gradient is 0 where it is clamped.
 fn held_ln<'e>(x: &Var<'e>) -> Var<'e> {
     let low = x.compare(Comparison::Le, &x.scalar(libm::exp(-100.0)));
     low.select(&x.scalar(-100.0), &low.select(&x.scalar(1.0), x).ln())
 }
 
-/// `(1 - t) x + (1 + (p - 1) t) softplus(-x)`.
+/// Computes `(1 - t) x + (1 + (p - 1) t) softplus(-x)`.
 fn logit_losses<'e>(x: &Var<'e>, t: &Var<'e>, pos_weight: Option<&Var<'e>>) -> Var<'e> {
     let rest = softplus(&-x);
     let rest = match pos_weight {

@@ -38,8 +38,8 @@ impl AnyTensor {
         self.log_softmax(1)?.class_losses(target, IndexUser::CrossEntropy, options)
     }
 
-    /// The negative log-likelihood of targets `[batch, space..]`, given log-probabilities `[batch, classes, space..]`.
-    /// See [`loss::nll`](crate::loss::nll).
+    /// Computes the negative log-likelihood of targets `[batch, space..]`, given log-probabilities
+    /// `[batch, classes, space..]`. See [`loss::nll`](crate::loss::nll).
     pub fn nll_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
         self.check_classes("nll", options)?;
         self.check_targets("nll", &target)?;
@@ -162,7 +162,7 @@ impl AnyTensor {
     }
 }
 
-/// `log * share`, where 0 times the logarithm of an impossible class is 0.
+/// Computes `log * share`, where 0 times the logarithm of an impossible class is 0.
 fn product<'e>(log: &Var<'e>, share: &Var<'e>) -> Var<'e> {
     let none = share.equal(&share.scalar(0.0)).and(&log.equal(&log.scalar(f64::NEG_INFINITY)));
     none.select(&log.scalar(0.0), log) * share

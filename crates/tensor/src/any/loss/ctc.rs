@@ -115,7 +115,7 @@ impl AnyTensor {
     }
 }
 
-/// The logarithm of the sum over all alignments, `[batch]`.
+/// Computes the logarithm of the sum over all alignments, `[batch]`.
 ///
 /// The states of an example are its labels with a blank before, between and after them: `2 length + 1` states. In each
 /// step a state is reached from itself, from the state before, or from the one before that if this skips a blank
@@ -157,7 +157,7 @@ fn alignments<'e>(
     log_sum(&[after, last]).reshape([batch])
 }
 
-/// The class of each state, `[batch, states]`; beyond an example's length blanks.
+/// Computes the class of each state, `[batch, states]`; beyond an example's length blanks.
 fn state_labels<'e>(targets: &Var<'e>, lengths: &Var<'e>, blank: usize) -> Var<'e> {
     let (batch, longest) = (targets.shape()[0], targets.shape()[1]);
     let place = Var::iota(targets.engine(), TensorType::new([1, longest], targets.dtype()), 1);
@@ -171,7 +171,7 @@ fn state_labels<'e>(targets: &Var<'e>, lengths: &Var<'e>, blank: usize) -> Var<'
     labels.pad(pads, blank)
 }
 
-/// The log-probability of skipping a blank: 0 between different labels, impossible elsewhere.
+/// Computes the log-probability of skipping a blank: 0 between different labels, impossible elsewhere.
 fn skips<'e>(labels: &Var<'e>, blank: usize, dtype: DType) -> Var<'e> {
     let blank = labels.scalar(blank);
     let before = shifted(labels, 2, blank.clone());
@@ -195,7 +195,7 @@ fn enter<'e>(alpha: &Var<'e>, skips: &Var<'e>) -> Var<'e> {
     log_sum(&[alpha.clone(), before, skipped])
 }
 
-/// `ln Σ exp(x)`; the maximum is subtracted, which changes no derivative.
+/// Computes `ln Σ exp(x)`; the maximum is subtracted, which changes no derivative.
 fn log_sum<'e>(terms: &[Var<'e>]) -> Var<'e> {
     let greatest = terms[1..].iter().fold(constant(&terms[0]), |most, term| most.max(&constant(term)));
     let sum =

@@ -37,7 +37,7 @@ impl AnyTensor {
     }
 }
 
-/// `d² / 2` where `|d|` is at most `limit`, `limit (|d| - limit / 2)` beyond, without overflow of the square.
+/// Computes `d² / 2` where `|d|` is at most `limit`, `limit (|d| - limit / 2)` beyond, without overflow of the square.
 fn bend<'e>(difference: Var<'e>, limit: f64) -> Var<'e> {
     let distance = difference.abs();
     let near = distance.min(&distance.scalar(limit));

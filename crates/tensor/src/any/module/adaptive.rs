@@ -25,8 +25,8 @@ impl AnyTensor {
         (0..size.len()).try_fold(self, |any, axis| any.average_of_parts(axis + 2, size[axis]))
     }
 
-    /// The parts of one axis differ in length: each is read at the length of the longest, and surplus elements are
-    /// counted as 0.
+    /// Averages the parts of one axis, which differ in length: each is read at the length of the longest, and surplus
+    /// elements are counted as 0.
     fn average_of_parts(self, axis: usize, parts: usize) -> Result<AnyTensor> {
         let parts = Parts::new(self.shape()[axis], parts);
         let shape = *self.shape();
@@ -129,7 +129,7 @@ impl Parts {
         places.map(|(start, end, i)| f(start, end, i)).collect()
     }
 
-    /// The indices to read, `[parts, longest]`; shorter parts repeat their last index.
+    /// Returns the indices to read, `[parts, longest]`; shorter parts repeat their last index.
     fn index(&self) -> Result<TensorData> {
         let places = self.of_each(|start, end, i| (start + i).min(end - 1) as i64);
         Ok(TensorData::new(places, [self.ranges.len(), self.longest])?.convert(DType::I32))
@@ -146,8 +146,8 @@ impl Parts {
     }
 }
 
-/// `[batch, channels, parts.., elements]`: each spatial dimension becomes its parts and their elements; the elements
-/// are merged into the last axis.
+/// Splits `x` into `[batch, channels, parts.., elements]`: each spatial dimension becomes its parts and their elements; the
+/// elements are merged into the last axis.
 fn parts_of<'e>(x: &Var<'e>, index: &[Var<'e>]) -> Var<'e> {
     let axes = index.len();
     // Spatial dimension `a` is axis `2 + 2 a` once those before it are split.

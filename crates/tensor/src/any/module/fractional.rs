@@ -77,8 +77,8 @@ impl AnyTensor {
     }
 }
 
-/// The positions of the elements of all windows, `[batch, channels, size * window]`: window `i` of `n` starts at
-/// `⌊(i + u) α⌋ - ⌊u α⌋` with `α = (length - window) / (n - 1)`, and the last window ends with the axis.
+/// Returns the positions of the elements of all windows, `[batch, channels, size * window]`: window `i` of `n` starts
+/// at `⌊(i + u) α⌋ - ⌊u α⌋` with `α = (length - window) / (n - 1)`, and the last window ends with the axis.
 fn places<'e>(sample: &Var<'e>, length: usize, window: usize, size: usize) -> Var<'e> {
     let [batch, channels] = [sample.shape()[0], sample.shape()[1]];
     let starts = TensorType::new([batch, channels, size], DType::F32);

@@ -230,7 +230,7 @@ impl Grid {
         }
     }
 
-    /// The position of a result among the samples.
+    /// Returns the position of a result among the samples.
     fn place(&self, i: f64) -> f64 {
         if self.options.align_corners { i * self.step } else { (i + 0.5) * self.step - 0.5 }
     }
@@ -254,7 +254,7 @@ fn triangle(x: f64) -> f64 {
     (1.0 - x.abs()).max(0.0)
 }
 
-/// The kernel of cubic convolution.
+/// Returns the kernel of cubic convolution.
 fn cubic(x: f64, a: f64) -> f64 {
     let x = x.abs();
     if x < 1.0 {

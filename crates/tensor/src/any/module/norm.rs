@@ -212,7 +212,7 @@ impl AnyTensor {
         self.stack().engine().mixes_precision().then(|| self.clone())
     }
 
-    /// `self / √(variance + ε) * weight + bias`, in the precision of `like`.
+    /// Computes `self / √(variance + ε) * weight + bias`, in the precision of `like`.
     fn scaled(
         self,
         variance: AnyTensor,

@@ -19,7 +19,7 @@ impl AnyTensor {
         ])
     }
 
-    /// `[batch, channels, windows, windows, kernel, kernel]`.
+    /// Returns all windows, `[batch, channels, windows, windows, kernel, kernel]`.
     fn windows4d(self, [height, width]: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         let rows = Op::Windows { axis: 2, size: height, step: spec.stride[0], dilation: spec.dilation[0] };
         let columns = Op::Windows { axis: 3, size: width, step: spec.stride[1], dilation: spec.dilation[1] };
@@ -68,7 +68,7 @@ impl AnyTensor {
         }))
     }
 
-    /// The number of windows along each axis.
+    /// Returns the number of windows along each axis.
     fn window_counts(&self, op: &str, kernel: [usize; 2], spec: &ConvSpec) -> Result<[usize; 2]> {
         self.check_rank_is(op, 4, "[batch, channels, height, width]")?;
         let entries = [spec.stride.len(), spec.padding.len(), spec.dilation.len()];

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Op, PadAxis, PoolKind, PoolSpec, Pooling, Reduction, UpdateMode, Var};
 
-/// The attributes of the op on the spatial dimensions of `x`.
+/// Returns the attributes of the op on the spatial dimensions of `x`.
 fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<PoolSpec> {
     x.check_rank(op, 3, "[batch, channels, space..]")?;
     let lengths = &x.shape()[2..];
@@ -152,7 +152,7 @@ pub(super) fn places_of<'e>(x: &Var<'e>, index: kiln_ir::DType) -> Var<'e> {
     Var::iota(x.engine(), TensorType::new([count], index), 0).reshape(shape)
 }
 
-/// The windows of a padded tensor, `[batch, channels, windows.., elements]`.
+/// Returns the windows of a padded tensor, `[batch, channels, windows.., elements]`.
 fn windows<'e>(x: &Var<'e>, spec: &PoolSpec, padding: &Var<'e>) -> Var<'e> {
     let axes = spec.window.len();
     let around = |axis: usize| PadAxis::new(spec.padding[axis].0, spec.padding[axis].1 + spec.overhang[axis]);

@@ -92,7 +92,7 @@ impl AnyTensor {
     }
 }
 
-/// The angles row by row, in `f64`: 32 bits cannot represent the fraction of a late position's angle.
+/// Returns the angles row by row, in `f64`: 32 bits cannot represent the fraction of a late position's angle.
 fn angles(start: usize, length: usize, dim: usize, base: f64) -> impl Iterator<Item = f64> {
     let rates: Vec<f64> = (0..dim / 2).map(|i| libm::pow(base, -2.0 * i as f64 / dim as f64)).collect();
     (start..start.saturating_add(length))

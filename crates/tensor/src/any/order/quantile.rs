@@ -84,7 +84,7 @@ impl AnyTensor {
         incomplete.if_else_number(f64::NAN, value)
     }
 
-    /// The fractional ranks of quantiles: `q * (n - 1)`.
+    /// Returns the fractional ranks of quantiles: `q * (n - 1)`.
     fn ranks(&self, q: &[f64], axis: usize, numbers: Option<&AnyTensor>) -> Result<AnyTensor> {
         let shape = self.shape().with(axis, q.len());
         let mut along = crate::Shape::new(&[1; crate::MAX_RANK][..shape.rank()]);
@@ -126,7 +126,7 @@ impl AnyTensor {
         self.gather(axis, rank.cast(index)?)
     }
 
-    /// `self + (high - self) * weight`; exactly `self` where both are equal, so that equal infinities stay.
+    /// Computes `self + (high - self) * weight`; exactly `self` where both are equal, so that equal infinities stay.
     fn between(self, high: AnyTensor, weight: AnyTensor) -> Result<AnyTensor> {
         let same = self.clone().compare(Comparison::Eq, high.clone())?;
         let weight = weight.cast(self.dtype())?;

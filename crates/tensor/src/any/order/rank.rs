@@ -21,7 +21,7 @@ impl AnyTensor {
         Ok((values.slice_axis(axis, last)?, index.slice_axis(axis, last)?))
     }
 
-    /// The median along an axis. See [`Tensor::median`](crate::Tensor::median).
+    /// Returns the median along an axis. See [`Tensor::median`](crate::Tensor::median).
     pub fn median(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.middle("median", axis.into(), Missing::Spreads)?.0)
     }
@@ -95,7 +95,7 @@ impl AnyTensor {
         Ok((values.gather(axis, longest.clone())?, index.gather(axis, longest)?))
     }
 
-    /// The mask of elements that differ from the previous one along an axis; the first counts as different.
+    /// Returns the mask of elements that differ from the previous one along an axis; the first counts as different.
     pub(crate) fn run_starts(self, axis: usize) -> Result<AnyTensor> {
         let length = self.shape()[axis];
         let first = AnyTensor::ones(

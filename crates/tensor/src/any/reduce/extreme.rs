@@ -77,12 +77,12 @@ impl AnyTensor {
         self.apply(&Op::ArgReduce { extremum, axis, index })
     }
 
-    /// The index of the maximum along an axis (argmax). See [`Tensor::argmax`](crate::Tensor::argmax).
+    /// Returns the index of the maximum along an axis (argmax). See [`Tensor::argmax`](crate::Tensor::argmax).
     pub fn argmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.arg_reduce(Extremum::Max, axis)
     }
 
-    /// The index of the minimum along an axis (argmin). See [`Tensor::argmin`](crate::Tensor::argmin).
+    /// Returns the index of the minimum along an axis (argmin). See [`Tensor::argmin`](crate::Tensor::argmin).
     pub fn argmin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.arg_reduce(Extremum::Min, axis)
     }

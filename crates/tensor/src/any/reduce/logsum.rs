@@ -4,14 +4,15 @@ use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use kiln_ir::{Binary, Comparison, Op, Reduction, SliceAxis, Unary};
 
 impl AnyTensor {
-    /// The logarithm of the sum of exponentials along an axis. See [`Tensor::logsumexp`](crate::Tensor::logsumexp).
+    /// Computes the logarithm of the sum of exponentials along an axis. See
+    /// [`Tensor::logsumexp`](crate::Tensor::logsumexp).
     pub fn logsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logsumexp", self.ty())?;
         self.needs_floats("logsumexp")?;
         self.apply(&Op::LogSumExp { axis })
     }
 
-    /// The logarithm of the sum of exponentials along axes. See
+    /// Computes the logarithm of the sum of exponentials along axes. See
     /// [`Tensor::logsumexp_dims`](crate::Tensor::logsumexp_dims).
     pub fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.logsumexp_of("logsumexp_dims", &axes.into())
@@ -61,7 +62,7 @@ impl AnyTensor {
         sum.cast(dtype)
     }
 
-    /// `ln(e^a + e^b)`, with gradients also where one or both are infinite.
+    /// Computes `ln(e^a + e^b)`, with gradients also where one or both are infinite.
     fn log_add_exp(self, other: AnyTensor) -> Result<AnyTensor> {
         let high = self.clone().binary(Binary::Max, other.clone())?;
         let low = self.binary(Binary::Min, other)?;

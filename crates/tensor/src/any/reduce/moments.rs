@@ -5,43 +5,45 @@ use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use kiln_ir::{Binary, Comparison, DType, Op, Reduction, Scalar, Unary, Var};
 
 impl AnyTensor {
-    /// The variance along an axis, over `n - 1`. See [`Tensor::var`](crate::Tensor::var).
+    /// Computes the variance along an axis, over `n - 1`. See [`Tensor::var`](crate::Tensor::var).
     pub fn var(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.moments("var", &AxisList::of_one(axis.into()), 1.0)?.0)
     }
 
-    /// The variance along an axis, over `n`. See [`Tensor::var_bias`](crate::Tensor::var_bias).
+    /// Computes the variance along an axis, over `n`. See [`Tensor::var_bias`](crate::Tensor::var_bias).
     pub fn var_bias(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.moments("var_bias", &AxisList::of_one(axis.into()), 0.0)?.0)
     }
 
-    /// The variance along axes, over `n - correction`. See [`Tensor::var_dims`](crate::Tensor::var_dims).
+    /// Computes the variance along axes, over `n - correction`. See [`Tensor::var_dims`](crate::Tensor::var_dims).
     pub fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Result<AnyTensor> {
         Ok(self.moments("var_dims", &axes.into(), correction)?.0)
     }
 
-    /// The variance, over `n - 1`, and the mean along an axis. See [`Tensor::var_mean`](crate::Tensor::var_mean).
+    /// Computes the variance, over `n - 1`, and the mean along an axis. See
+    /// [`Tensor::var_mean`](crate::Tensor::var_mean).
     pub fn var_mean(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.moments("var_mean", &AxisList::of_one(axis.into()), 1.0)
     }
 
-    /// The variance, over `n`, and the mean along an axis. See
+    /// Computes the variance, over `n`, and the mean along an axis. See
     /// [`Tensor::var_mean_bias`](crate::Tensor::var_mean_bias).
     pub fn var_mean_bias(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.moments("var_mean_bias", &AxisList::of_one(axis.into()), 0.0)
     }
 
-    /// The standard deviation along an axis, over `n - 1`. See [`Tensor::std`](crate::Tensor::std).
+    /// Computes the standard deviation along an axis, over `n - 1`. See [`Tensor::std`](crate::Tensor::std).
     pub fn std(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.deviations("std", &AxisList::of_one(axis.into()), 1.0)?.0)
     }
 
-    /// The standard deviation along axes, over `n - correction`. See [`Tensor::std_dims`](crate::Tensor::std_dims).
+    /// Computes the standard deviation along axes, over `n - correction`. See
+    /// [`Tensor::std_dims`](crate::Tensor::std_dims).
     pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Result<AnyTensor> {
         Ok(self.deviations("std_dims", &axes.into(), correction)?.0)
     }
 
-    /// The standard deviation, over `n - 1`, and the mean along an axis. See
+    /// Computes the standard deviation, over `n - 1`, and the mean along an axis. See
     /// [`Tensor::std_mean`](crate::Tensor::std_mean).
     pub fn std_mean(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.deviations("std_mean", &AxisList::of_one(axis.into()), 1.0)
@@ -61,8 +63,8 @@ impl AnyTensor {
         Ok((deviation.cast(dtype)?, mean.cast(dtype)?))
     }
 
-    /// The dtype of the elements; and in one of at least 32 bits the variance along axes over the square of a scale, the
-    /// scale, and the mean.
+    /// Returns the dtype of the elements; and in one of at least 32 bits the variance along axes over the square of a
+    /// scale, the scale, and the mean.
     fn scaled_moments(self, op: &str, axes: &AxisList, correction: f64) -> Result<(DType, [AnyTensor; 3])> {
         let axes = axes.sorted_of(op, self.ty())?;
         if !self.dtype().is_float() {
@@ -77,7 +79,7 @@ impl AnyTensor {
         Ok((dtype, parts))
     }
 
-    /// The square root, whose gradient at 0 is 0.
+    /// Computes the square root, whose gradient at 0 is 0.
     pub(crate) fn root(self) -> Result<AnyTensor> {
         let is_zero = self.clone().compare_scalar(Comparison::Eq, 0.0)?;
         let root = is_zero.clone().if_else_number(1.0, self)?.unary(Unary::Sqrt)?;
@@ -106,8 +108,8 @@ fn scaled_moments<'e>(x: &Var<'e>, axes: &[usize], count: f64, degrees: f64) -> 
     [at_least_zero(&squares) / degrees, scale.clone(), mean * scale]
 }
 
-/// A power of two that is at most the greatest magnitude along axes, and more than half of it, as a constant; within the
-/// range in which it and its reciprocal are normal numbers.
+/// Returns a power of two that is at most the greatest magnitude along axes, and more than half of it, as a constant;
+/// within the range in which it and its reciprocal are normal numbers.
 fn scale<'e>(x: &Var<'e>, axes: &[usize]) -> Var<'e> {
     let greatest = x.reduce(Reduction::Max, axes).max(&-x.reduce(Reduction::Min, axes));
     let (bits, exponent, range) = if x.dtype() == DType::F64 {

@@ -77,7 +77,7 @@ impl StftOptions {
         if self.normalized { libm::sqrt(self.points as f64) } else { 1.0 }
     }
 
-    /// The window with zeros on both sides to fill the points, `[points]`.
+    /// Returns the window with zeros on both sides to fill the points, `[points]`.
     fn full_window(&self, window: Option<AnyTensor>, like: &AnyTensor) -> Result<AnyTensor> {
         let window = match window {
             Some(window) => window,

@@ -44,7 +44,8 @@ pub enum Window {
 }
 
 impl AnyTensor {
-    /// The weights of a window, `[size]`, in the default float dtype. See [`signal::window`](crate::signal::window).
+    /// Returns the weights of a window, `[size]`, in the default float dtype. See
+    /// [`signal::window`](crate::signal::window).
     ///
     /// # Errors
     /// When a parameter is not finite, or a standard deviation is not positive.
@@ -83,7 +84,7 @@ impl Window {
         ))
     }
 
-    /// A periodic window is the first `size` weights of the symmetric window of length `size + 1`.
+    /// Returns the weights. A periodic window is the first `size` weights of the symmetric window of length `size + 1`.
     fn weights(&self, size: usize, periodic: bool) -> Vec<f64> {
         let whole = if periodic { size + 1 } else { size };
         (0..size).map(|i| if size == 1 { 1.0 } else { self.weight(i as f64, whole as f64) }).collect()
@@ -128,10 +129,10 @@ fn tukey(t: f64, alpha: f64) -> f64 {
     0.5 - 0.5 * libm::cos(2.0 * PI * from_end / alpha.min(1.0))
 }
 
-/// `e^(-x) I₀(x)` for the modified Bessel function of order 0 and `x >= 0`, without overflow. For small `x` it is the
-/// power series `Σ ((x/2)^k / k!)²` (<https://dlmf.nist.gov/10.25.E2>), whose terms are all positive. For large `x` it
-/// is the asymptotic expansion (<https://dlmf.nist.gov/10.40.E1>), whose terms fall below the rounding error before
-/// they grow again.
+/// Computes `e^(-x) I₀(x)` for the modified Bessel function of order 0 and `x >= 0`, without overflow. For small `x` it
+/// is the power series `Σ ((x/2)^k / k!)²` (<https://dlmf.nist.gov/10.25.E2>), whose terms are all positive. For large
+/// `x` it is the asymptotic expansion (<https://dlmf.nist.gov/10.40.E1>), whose terms fall below the rounding error
+/// before they grow again.
 fn scaled_bessel_i0(x: f64) -> f64 {
     let large = x > 30.0;
     let (mut term, mut sum, mut k) = (1.0f64, 1.0f64, 1.0f64);

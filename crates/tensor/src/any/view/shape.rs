@@ -170,19 +170,19 @@ impl AnyTensor {
         tensors.into_iter().map(|tensor| tensor.expand(shape)).collect()
     }
 
-    /// The tensor with at least one axis. See [`Tensor::atleast_1d`](crate::Tensor::atleast_1d).
+    /// Returns the tensor with at least one axis. See [`Tensor::atleast_1d`](crate::Tensor::atleast_1d).
     pub fn atleast_1d(self) -> Result<AnyTensor> {
         let rank = self.rank().max(1);
         self.unsqueeze(rank)
     }
 
-    /// The tensor with at least two axes. See [`Tensor::atleast_2d`](crate::Tensor::atleast_2d).
+    /// Returns the tensor with at least two axes. See [`Tensor::atleast_2d`](crate::Tensor::atleast_2d).
     pub fn atleast_2d(self) -> Result<AnyTensor> {
         let rank = self.rank().max(2);
         self.unsqueeze(rank)
     }
 
-    /// The tensor with at least three axes. See [`Tensor::atleast_3d`](crate::Tensor::atleast_3d).
+    /// Returns the tensor with at least three axes. See [`Tensor::atleast_3d`](crate::Tensor::atleast_3d).
     pub fn atleast_3d(self) -> Result<AnyTensor> {
         match self.rank() {
             // A matrix is an image with one channel.

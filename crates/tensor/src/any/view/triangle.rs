@@ -37,7 +37,7 @@ impl AnyTensor {
         AnyTensor::of_diagonal("diag_mask", shape.into(), offset, Side::On, device.as_ref())
     }
 
-    /// The side of the diagonal `column = row + offset` of each element of the last two axes, `[rows, columns]`
+    /// Returns the side of the diagonal `column = row + offset` of each element of the last two axes, `[rows, columns]`
     /// repeated to the shape.
     fn of_diagonal(op: &str, shape: Shape, offset: i64, side: Side, stack: &Stack) -> Result<AnyTensor> {
         let Some(first) = shape.rank().checked_sub(2) else {

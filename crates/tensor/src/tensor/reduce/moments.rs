@@ -114,7 +114,7 @@ forward! {
     /// ```
     pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
-    /// The standard deviation, over `n - 1`, and the mean along an axis, which is kept with length 1.
+    /// Computes the standard deviation, over `n - 1`, and the mean along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std_mean.html>
     ///
