@@ -284,7 +284,7 @@ activations! {
     /// ```
     ///
     /// # Panics
-    /// When the temperature is not positive.
+    /// When the temperature is not positive and finite, or the axis is empty with `hard`.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gumbel_softmax.html)
     gumbel_softmax(temperature: f64, hard: bool, axis: impl Into<Axis>);

@@ -47,6 +47,9 @@ pub fn fft<B: Backend, const D: usize>(
 /// Computes the inverse of [`fft`], `y[i] = Σ x[k] e^(2πi k i / n) / n`.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn ifft<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -97,6 +100,9 @@ pub fn rfft<B: Backend, const D: usize>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn irfft<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -111,6 +117,9 @@ pub fn irfft<B: Backend, const D: usize>(
 /// of the exponent and the norm of the other direction.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.hfft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn hfft<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -124,6 +133,9 @@ pub fn hfft<B: Backend, const D: usize>(
 /// Computes the inverse of [`hfft`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ihfft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn ihfft<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -137,6 +149,9 @@ pub fn ihfft<B: Backend, const D: usize>(
 /// Computes the Fourier transform along the last two axes. See [`fftn`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn fft2<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -149,6 +164,9 @@ pub fn fft2<B: Backend, const D: usize>(
 /// Computes the inverse of [`fft2`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn ifft2<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -162,6 +180,9 @@ pub fn ifft2<B: Backend, const D: usize>(
 /// [`rfftn`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn rfft2<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -174,6 +195,9 @@ pub fn rfft2<B: Backend, const D: usize>(
 /// Computes the inverse of [`rfft2`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn irfft2<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -212,6 +236,9 @@ pub fn fftn<B: Backend, const D: usize>(
 /// Computes the inverse of [`fftn`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftn.html>
+///
+/// # Panics
+/// When the number of sizes is not the number of axes.
 #[track_caller]
 pub fn ifftn<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -226,6 +253,9 @@ pub fn ifftn<B: Backend, const D: usize>(
 /// [`rfft`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfftn.html>
+///
+/// # Panics
+/// Without axes, or when the number of sizes is not the number of axes.
 #[track_caller]
 pub fn rfftn<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -239,6 +269,9 @@ pub fn rfftn<B: Backend, const D: usize>(
 /// Computes the inverse of [`rfftn`]; `sizes` are those of the result.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfftn.html>
+///
+/// # Panics
+/// Without axes, or when the number of sizes is not the number of axes.
 #[track_caller]
 pub fn irfftn<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -317,6 +350,9 @@ pub fn ifftshift<B: Backend, const D: usize, K: Kind>(
 /// ```
 ///
 /// <https://docs.scipy.org/doc/scipy/reference/generated/scipy.fft.dct.html>
+///
+/// # Panics
+/// When the axis is empty.
 #[track_caller]
 pub fn dct<B: Backend, const D: usize>(
     x: Tensor<B, D>,

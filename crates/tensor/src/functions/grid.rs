@@ -20,6 +20,9 @@ use alloc::vec::Vec;
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.meshgrid.html>
+///
+/// # Panics
+/// Without vectors.
 #[track_caller]
 pub fn meshgrid<B: Backend, const N: usize, K: Kind>(
     vectors: [Tensor<B, 1, K>; N],
@@ -68,6 +71,9 @@ pub fn meshgrid_stack<B: Backend, const N: usize, const D2: usize, K: Kind>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.cartesian_prod.html>
+///
+/// # Panics
+/// Without vectors.
 #[track_caller]
 pub fn cartesian_prod<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1, K>; N]) -> Tensor<B, 2, K> {
     Tensor::from_any(ok(AnyTensor::cartesian_prod(anys(vectors))))
@@ -85,6 +91,9 @@ pub fn cartesian_prod<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.combinations.html>
+///
+/// # Panics
+/// When the result would have more than 2²⁸ elements.
 #[track_caller]
 pub fn combinations<B: Backend, K: Kind>(
     x: Tensor<B, 1, K>,
@@ -110,6 +119,9 @@ pub fn combinations<B: Backend, K: Kind>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.affine_grid.html>
+///
+/// # Panics
+/// When the maps are not `[batch, 2, 3]`.
 #[track_caller]
 pub fn affine_grid_2d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 2], align_corners: bool) -> Tensor<B, 4> {
     maps.convert(|any| any.affine_grid_2d(size, align_corners))
@@ -117,6 +129,9 @@ pub fn affine_grid_2d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 2], align_co
 
 /// Creates the sampling grids of affine maps of volumes, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a
 /// size `[depth, height, width]` to `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
+///
+/// # Panics
+/// When the maps are not `[batch, 3, 4]`.
 #[track_caller]
 pub fn affine_grid_3d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 3], align_corners: bool) -> Tensor<B, 5> {
     maps.convert(|any| any.affine_grid_3d(size, align_corners))

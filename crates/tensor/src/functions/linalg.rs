@@ -56,6 +56,9 @@ pub fn outer_dim<B: Backend, const D: usize, const D2: usize, K: Numeric>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.vecdot.html>
+///
+/// # Panics
+/// When the operands do not broadcast.
 #[track_caller]
 pub fn vecdot<B: Backend, const D: usize, K: Numeric>(
     x: Tensor<B, D, K>,
@@ -102,6 +105,9 @@ pub fn matvec<B: Backend, const DM: usize, const DV: usize, K: Numeric>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.inner.html>
+///
+/// # Panics
+/// When the lengths of the last axes differ, or `D2` does not match.
 #[track_caller]
 pub fn inner<B: Backend, const D: usize, const E: usize, const D2: usize, K: Numeric>(
     x: Tensor<B, D, K>,

@@ -306,6 +306,9 @@ pub fn nll<B: Backend, const D: usize, const T: usize>(
 /// broadcasts. As in PyTorch logarithms are clamped to -100; the gradient there is 0.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.binary_cross_entropy.html)
+///
+/// # Panics
+/// When predictions and targets differ in shape, or the weight does not broadcast to them.
 #[track_caller]
 pub fn binary_cross_entropy<B: Backend, const D: usize>(
     predictions: Tensor<B, D>,
@@ -332,6 +335,9 @@ pub fn binary_cross_entropy<B: Backend, const D: usize>(
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.binary_cross_entropy_with_logits.html)
+///
+/// # Panics
+/// When logits and targets differ in shape, or a weight does not broadcast to them.
 #[track_caller]
 pub fn binary_cross_entropy_with_logits<B: Backend, const D: usize>(
     logits: Tensor<B, D>,
@@ -353,6 +359,9 @@ pub fn binary_cross_entropy_with_logits<B: Backend, const D: usize>(
 /// broadcasts: one loss per example.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multilabel_soft_margin_loss.html)
+///
+/// # Panics
+/// When logits and targets differ in shape, or the weight does not broadcast to them.
 #[track_caller]
 pub fn multilabel_soft_margin<B: Backend, const D: usize>(
     logits: Tensor<B, D>,
@@ -399,6 +408,9 @@ pub fn gaussian_nll<B: Backend, const D: usize>(
 /// the second. PyTorch's default margin is 0.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.margin_ranking_loss.html)
+///
+/// # Panics
+/// When the shapes differ.
 #[track_caller]
 pub fn margin_ranking<B: Backend, const D: usize>(
     first: Tensor<B, D>,
@@ -415,6 +427,9 @@ pub fn margin_ranking<B: Backend, const D: usize>(
 /// -1. Vectors are `[batch, dim]`, targets `[batch]`. PyTorch's default margin is 0.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cosine_embedding_loss.html)
+///
+/// # Panics
+/// When the vectors differ in shape, or the targets are not `[batch]`.
 #[track_caller]
 pub fn cosine_embedding<B: Backend>(
     a: Tensor<B, 2>,
@@ -475,6 +490,9 @@ pub fn triplet_margin_with<B: Backend, const D: usize, const E: usize>(
 /// The power is 1 or 2; PyTorch's defaults are 1 and margin 1.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multi_margin_loss.html)
+///
+/// # Panics
+/// When the shapes are incompatible, or the power is neither 1 nor 2.
 #[track_caller]
 pub fn multi_margin<B: Backend>(
     scores: Tensor<B, 2>,
@@ -493,6 +511,9 @@ pub fn multi_margin<B: Backend>(
 /// the first -1.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multilabel_margin_loss.html)
+///
+/// # Panics
+/// When scores and targets differ in shape.
 #[track_caller]
 pub fn multilabel_margin<B: Backend>(
     scores: Tensor<B, 2>,

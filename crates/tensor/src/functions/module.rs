@@ -50,6 +50,9 @@ use kiln_ir::Op;
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html)
+///
+/// # Panics
+/// When the inner sizes differ.
 #[track_caller]
 pub fn linear<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -72,6 +75,9 @@ pub fn linear<B: Backend, const D: usize>(
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.bilinear.html)
+///
+/// # Panics
+/// When the shapes are incompatible.
 #[track_caller]
 pub fn bilinear<B: Backend, const D: usize>(
     a: Tensor<B, D>,

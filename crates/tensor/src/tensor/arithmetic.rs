@@ -33,24 +33,36 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     }
 
     /// Computes `self + x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn add_scalar(self, x: impl Number) -> Self {
         self + x.scalar()
     }
 
     /// Computes `self - x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn sub_scalar(self, x: impl Number) -> Self {
         self - x.scalar()
     }
 
     /// Computes `self * x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn mul_scalar(self, x: impl Number) -> Self {
         self * x.scalar()
     }
 
     /// Computes `self / x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn div_scalar(self, x: impl Number) -> Self {
         self / x.scalar()
@@ -88,6 +100,9 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.remainder_scalar(3).into_data().to_vec::<i32>(), [1, 2]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn remainder_scalar(self, divisor: impl Number) -> Self;
 
     /// Computes the remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`;
@@ -113,6 +128,9 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.fmod_scalar(3).into_data().to_vec::<i32>(), [1, -1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn fmod_scalar(self, divisor: impl Number) -> Self;
 
     /// Computes the quotient rounded down; broadcasts. Integer division by zero returns 0; float division by zero
@@ -139,6 +157,9 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.floor_divide_scalar(3).into_data().to_vec::<i32>(), [2, -3]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn floor_divide_scalar(self, divisor: impl Number) -> Self;
 
     /// Computes the quotient rounded towards zero; broadcasts. For integers it equals `/`. The gradient is 0. Defined
@@ -166,6 +187,9 @@ forward! {
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
     /// assert!(a.trunc_divide_scalar(2).all_close(y, None, Some(1e-6)));
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn trunc_divide_scalar(self, divisor: impl Number) -> Self;
 
     /// Raises each element to the power of an exponent tensor; broadcasts. Integers wrap, and a negative exponent
@@ -262,6 +286,9 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2, 9], &device);
     /// assert_eq!(a.clamp(0, 5).into_data().to_vec::<i32>(), [0, 2, 5]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `low` or `high` is fractional or out of the range of the dtype.
     #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(self, low: impl Number, high: impl Number) -> Self {
@@ -285,6 +312,9 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_min(0).into_data().to_vec::<i32>(), [0, 2]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `low` is fractional or out of the range of the dtype.
     pub fn clamp_min(self, low: impl Number) -> Self = at_least;
 
     /// Clamps elements from above to `high`; NaN stays NaN. The gradient passes at the bound too.
@@ -296,6 +326,9 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_max(0).into_data().to_vec::<i32>(), [-3, 0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `high` is fractional or out of the range of the dtype.
     pub fn clamp_max(self, high: impl Number) -> Self = at_most;
 
     /// Computes the Heaviside step function: 0 below zero, 1 above, `at_zero` at zero; NaN stays NaN. Broadcasts.

@@ -297,6 +297,9 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// assert!(a.clone().all_close(a * 1.000001, None, None));
     /// ```
+    ///
+    /// # Panics
+    /// When the shapes do not broadcast, or a computation failed.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn all_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> bool {

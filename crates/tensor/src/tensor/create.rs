@@ -32,6 +32,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Creates a tensor filled with a scalar.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, x: impl Number, device: &B::Device) -> Self {
         let stack = B::stack(device);
@@ -62,6 +65,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Creates a tensor of the same shape, dtype and device, filled with a scalar.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn full_like(&self, x: impl Number) -> Self {
         Tensor::from_any(ok(self.as_any().full_like(x)))
@@ -86,6 +92,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Creates a tensor of random elements; see [`Distribution`] and [`Backend::seed`].
+    ///
+    /// # Panics
+    /// When a parameter of the distribution is invalid ([`Distribution::check`]).
     #[doc(alias = "rand")]
     #[doc(alias = "randn")]
     #[track_caller]
@@ -96,6 +105,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 
     /// Creates a tensor of random elements with the same shape, dtype and device.
+    ///
+    /// # Panics
+    /// When a parameter of the distribution is invalid ([`Distribution::check`]).
     #[doc(alias = "rand_like")]
     #[doc(alias = "randn_like")]
     #[track_caller]

@@ -17,6 +17,9 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 1, Int>::arange(2..5, &device).into_data().to_vec::<i32>(), [2, 3, 4]);
     /// ```
+    ///
+    /// # Panics
+    /// When an integer of the range does not fit the default integer dtype.
     #[track_caller]
     pub fn arange(range: Range<i64>, device: &B::Device) -> Self {
         Tensor::arange_step(range, 1, device)

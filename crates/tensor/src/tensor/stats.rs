@@ -21,6 +21,9 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [2.0, 6.0]], &device);
     /// assert_eq!(x.cov(1, 1.0).into_data().to_vec::<f32>(), [2.0, 4.0, 4.0, 8.0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor does not have 2 axes.
     pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self;
 
     /// Computes Pearson's correlation coefficients of variables whose observations are along `axis`,
@@ -36,6 +39,9 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [6.0, 2.0]], &device);
     /// assert_eq!(x.corrcoef(1).into_data().to_vec::<f32>(), [1.0, -1.0, -1.0, 1.0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor does not have 2 axes.
     pub fn corrcoef(self, axis: impl Into<Axis>) -> Self;
 
     /// Computes the distances between the rows of a matrix, each pair once: rows 0 and 1, 0 and 2, and so on,

@@ -37,6 +37,9 @@ pub enum AttentionMask<B: Backend> {
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+///
+/// # Panics
+/// When the shapes are incompatible, or `heads` is not a multiple of `kv_heads`.
 #[doc(alias = "scaled_dot_product_attention")]
 #[track_caller]
 pub fn attention<B: Backend>(

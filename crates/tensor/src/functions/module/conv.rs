@@ -106,6 +106,9 @@ convolutions! {
 /// ```
 ///
 /// [torchvision](https://docs.pytorch.org/vision/stable/generated/torchvision.ops.deform_conv2d.html)
+///
+/// # Panics
+/// When the shapes are incompatible, or the channels do not divide into the groups.
 #[track_caller]
 pub fn deform_conv2d<B: Backend>(
     x: Tensor<B, 4>,
@@ -132,6 +135,9 @@ pub fn deform_conv2d<B: Backend>(
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.unfold.html)
+///
+/// # Panics
+/// When no window fits, or a stride, a dilation or a length of the kernel is 0.
 #[doc(alias = "unfold")]
 #[doc(alias = "im2col")]
 #[track_caller]
@@ -152,6 +158,9 @@ pub fn unfold4d<B: Backend>(x: Tensor<B, 4>, kernel: [usize; 2], options: &ConvO
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fold.html)
+///
+/// # Panics
+/// When the columns do not match size, kernel, stride and padding.
 #[doc(alias = "fold")]
 #[track_caller]
 pub fn fold4d<B: Backend>(

@@ -17,6 +17,9 @@ use crate::{Backend, Tensor};
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html)
+///
+/// # Panics
+/// When weight or bias is not `[dim]`.
 #[track_caller]
 pub fn layer_norm<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -32,6 +35,9 @@ pub fn layer_norm<B: Backend, const D: usize>(
 /// axes.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html)
+///
+/// # Panics
+/// When the weight is not `[dim]`.
 #[track_caller]
 pub fn rms_norm<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -64,6 +70,9 @@ pub fn group_norm<B: Backend, const D: usize>(
 /// `[channels]` ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)).
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
+///
+/// # Panics
+/// With fewer than three axes, or when weight or bias is not `[channels]`.
 #[track_caller]
 pub fn instance_norm<B: Backend, const D: usize>(
     x: Tensor<B, D>,

@@ -22,6 +22,9 @@ forward! {
     /// let y = Tensor::<Flex, 2>::from_floats([[9.0]], &device);
     /// assert_eq!(x.mask_where(m, y).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the operands do not broadcast.
     #[doc(alias = "where")]
     pub fn mask_where(self, mask: Tensor<B, D, Bool> as any, values: Self as any) -> Self;
 
@@ -38,6 +41,9 @@ forward! {
     /// let m = Tensor::<Flex, 2, Bool>::from_bools([[true, false]], &device);
     /// assert_eq!(x.mask_fill(m, 9).into_data().to_vec::<f32>(), [9.0, 2.0, 9.0, 4.0]);
     /// ```
+    ///
+    /// # Panics
+    /// When tensor and mask do not broadcast.
     #[doc(alias = "masked_fill")]
     pub fn mask_fill(self, mask: Tensor<B, D, Bool> as any, x: impl Number) -> Self;
 
@@ -54,6 +60,9 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// assert_eq!(x.clone().mask_select(x.greater_elem(1.5)).into_data().to_vec::<f32>(), [2.0, 3.0, 4.0]);
     /// ```
+    ///
+    /// # Panics
+    /// When tensor and mask do not broadcast, or the computation of the mask failed.
     #[doc(alias = "masked_select")]
     pub fn mask_select(self, mask: Tensor<B, D, Bool> as any) -> Tensor<B, 1, K>;
 }
@@ -80,6 +89,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let x = Tensor::<Flex, 2>::from_floats([[0.0, 2.0], [3.0, 0.0]], &device);
     /// assert_eq!(x.argwhere().into_data().to_vec::<i32>(), [0, 1, 1, 0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     #[track_caller]
     pub fn argwhere(self) -> Tensor<B, 2, Int> {
         self.convert(AnyTensor::argwhere)
@@ -107,6 +119,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// let places = x.nonzero();
     /// assert_eq!(places[1].clone().into_data().to_vec::<i32>(), [1, 0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     #[track_caller]
     pub fn nonzero(self) -> Vec<Tensor<B, 1, Int>> {
         let mut axes = Vec::new();

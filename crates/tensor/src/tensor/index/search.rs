@@ -73,6 +73,9 @@ forward! {
     /// let x = Tensor::<Flex, 1, Int>::from_ints([3, 1, 3], &device);
     /// assert_eq!(x.unique().into_data().to_vec::<i32>(), [1, 3]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     pub fn unique(self) -> Tensor<B, 1, K>;
 
     /// Returns the distinct elements in ascending order, the index of each element among them, and their counts. Waits
@@ -90,6 +93,9 @@ forward! {
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [1, 2]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     pub fn unique_with_counts(self) -> Unique<B, 1, D, K>;
 
     /// Returns the distinct slices along an axis in lexicographic order, the index of each slice among them, and their
@@ -107,6 +113,9 @@ forward! {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [0, 2, 3, 1]);
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the axis is out of range, or the computation of the elements failed.
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 
     /// Removes consecutive duplicates among the elements in row-major order. Returns the remaining elements, the index
@@ -125,6 +134,9 @@ forward! {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [3, 1, 3]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [2, 1, 1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     pub fn unique_consecutive(self) -> Unique<B, 1, D, K>;
 
     /// Removes consecutive duplicate slices along an axis. Returns the remaining slices, the index of each slice among
@@ -140,6 +152,9 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[3, 1], [3, 1], [0, 2]], &device);
     /// assert_eq!(x.unique_consecutive_dim(0).counts.into_data().to_vec::<i32>(), [2, 1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the axis is out of range, or the computation of the elements failed.
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 }
 

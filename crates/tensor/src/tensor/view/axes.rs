@@ -80,7 +80,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When an axis is repeated, or the lists differ in length.
+    /// When an axis is out of range or repeated, or the lists differ in length.
     #[doc(alias = "moveaxis")]
     pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self;
 
