@@ -1,6 +1,6 @@
 //! Random number generation: distributions, keys, and the key stream of each device.
 //!
-//! A random tensor is a pure function of a 64-bit [`Key`] (see [`kiln_ir::philox`]): the same key returns the same
+//! A random tensor is a pure function of a 64-bit [`Key`] (see [`kiln_ir::philox`]). The same key returns the same
 //! numbers on every engine and for any number of threads. Uniform or normal samples are drawn and converted to other
 //! [`Distribution`]s by arithmetic.
 //!

@@ -1,7 +1,7 @@
 //! Special functions: expressions of ops, the same on every engine, with closed-form gradients.
 //!
-//! Each is a [`CustomOp`]. The tape records one node for it; its expansion defines its value and its rule defines its
-//! derivative, so that no NaN of a branch that was not selected reaches a gradient. 16-bit floats are computed in
+//! Each is a [`CustomOp`]. The tape records one node for it. Its expansion defines its value, and its rule defines its
+//! derivative, so that a NaN of a branch that was not selected does not reach a gradient. 16-bit floats are computed in
 //! `f32`. `docs/accuracy.md` in the repository lists their accuracy.
 //!
 //! Names and definitions are those of [`torch.special`](https://docs.pytorch.org/docs/stable/special.html).

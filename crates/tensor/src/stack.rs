@@ -88,8 +88,8 @@ impl Stack {
     }
 
     /// Adds a layer around this stack. `wrap` creates the layer from the outermost engine. It is not called if the
-    /// [domain](Stack::domain) already has a layer of the same type with equal settings: repeated calls return the same
-    /// stack, and calls on stacks of one domain return stacks of one domain.
+    /// [domain](Stack::domain) already has a layer of the same type with equal settings. Repeated calls therefore
+    /// return the same stack, and calls on stacks of one domain return stacks of one domain.
     ///
     /// The label is for messages, as in "`label` over cpu". A layer that changes no value may have an empty label,
     /// which messages omit.

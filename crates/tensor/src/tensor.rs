@@ -37,8 +37,8 @@ use core::marker::PhantomData;
 
 /// A tensor on backend `B` with `D` axes and elements of kind `K`.
 ///
-/// Cloning is cheap and shares the elements. Methods take `self` by value so that an engine can reuse the memory
-/// of a tensor that nothing else uses; clone, or use operators on references, to keep it.
+/// Cloning is cheap and shares the elements. Methods take `self` by value so that an engine can reuse the memory of a
+/// tensor that nothing else uses. To keep a tensor, clone it, or use operators on references.
 ///
 /// # Panics
 /// Methods panic, at the caller's line, when shapes or dtypes are incompatible, or axes are out of range. Nothing else

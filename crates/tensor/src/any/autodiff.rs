@@ -33,7 +33,7 @@ impl AnyTensor {
     ///
     /// # Errors
     /// When the stack has no automatic differentiation, no operand of the computation requires a gradient, or an op
-    /// between has no gradient.
+    /// has no gradient.
     pub fn backward(&self) -> Result<Gradients> {
         backward(self, None)
     }

@@ -5,7 +5,7 @@ use kiln_ir::Op;
 
 impl AnyTensor {
     /// Computes the matmul over the last two axes; the batch axes before them broadcast. A vector is a row on the left
-    /// and a column on the right; the result does not have the added axis, so the matmul of two vectors has rank 0.
+    /// and a column on the right. The result does not have the added axis: the matmul of two vectors has rank 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
     pub fn matmul(self, other: AnyTensor) -> Result<AnyTensor> {

@@ -16,8 +16,8 @@ impl AnyTensor {
     }
 
     /// Creates a tensor of elements in shared memory, such as a memory-mapped file. A device that uses the same memory
-    /// reads the elements in place and never writes to them, if they are aligned for their type; any other device
-    /// copies them. Bytes that are invalid for the type are an error of the tensor, reported when it is read.
+    /// reads aligned elements in place and never writes to them. Any other device, or a misaligned tensor, gets a copy.
+    /// Bytes that are invalid for the type are an error of the tensor, reported when it is read.
     ///
     /// ```
     /// use kiln_backends::Device;

@@ -107,8 +107,8 @@ impl AnyTensor {
     /// Copies the elements to another stack. Waits for the device, unless both stacks are on one engine, where nothing
     /// is copied.
     ///
-    /// Derivatives are kept if the other stack has the same layer: gradients flow back through the copy (automatic
-    /// differentiation), tangents are copied (forward mode), and all examples are copied (batching). In a
+    /// Derivatives are kept if the other stack has the same layer. With automatic differentiation, gradients flow back
+    /// through the copy; with forward mode, tangents are copied; with batching, all examples are copied. In a
     /// [`no_grad`](crate::no_grad) scope only the elements are copied.
     ///
     /// If the computation failed, its error moves with the tensor and is reported when the tensor is read.

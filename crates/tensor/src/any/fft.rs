@@ -325,7 +325,7 @@ pub(super) fn fitted(x: AnyTensor, axis: usize, length: usize) -> Result<AnyTens
     x.pad_axes(pads, 0)
 }
 
-/// Numbers along an axis, in the dtype and on the device of a tensor with which they broadcast.
+/// Creates a tensor of values along an axis, in the dtype and on the device of a tensor with which they broadcast.
 fn along(like: &AnyTensor, axis: usize, numbers: Vec<f64>) -> Result<AnyTensor> {
     let mut shape = kiln_ir::Shape::new(alloc::vec![1; like.rank()]);
     shape[axis] = numbers.len();
@@ -353,8 +353,8 @@ fn dct_two(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     re.binary(Binary::Mul, cosines)?.binary(Binary::Add, im.binary(Binary::Mul, sines)?)
 }
 
-/// Computes the real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0: as half a
-/// spectrum, whose mirror image is the other half of the real part.
+/// Computes the real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0. The sum
+/// is half a spectrum; its mirror image is the other half of the real part.
 fn dct_three(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     let n = x.shape()[axis];
     let scale = |k: usize| match (orthogonal, k) {

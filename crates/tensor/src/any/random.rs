@@ -172,7 +172,7 @@ impl AnyTensor {
     }
 }
 
-/// Uniform 64-bit words.
+/// Draws uniform 64-bit words.
 fn bits(shape: Shape, key: Key, stack: &Stack) -> Result<AnyTensor> {
     let op = Op::Random { ty: TensorType::new(shape, DType::U64), distribution: RandomKind::Bits };
     let results = AnyTensor::emit(stack, &op, smallvec![Scalar::UInt(key.bits()).into()])?;

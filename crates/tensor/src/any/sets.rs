@@ -94,8 +94,8 @@ impl AnyTensor {
     /// Returns the order of the rows of a matrix, by the first column, then the second, and so on. NaNs come last, and
     /// are equal.
     ///
-    /// Columns become ranks, and ranks of adjacent columns become ranks of their pairs, until one column is left: as
-    /// many sorts as the number of columns has bits, each over half as many columns.
+    /// Columns become ranks, and ranks of adjacent columns become ranks of their pairs, until one column is left. The
+    /// number of sorts is the number of bits of the column count; each is over half as many columns as the one before.
     fn lexicographic_order(self) -> Result<AnyTensor> {
         let (count, mut columns) = (self.shape()[0], self.shape()[1]);
         let stack = self.stack().clone();

@@ -7,7 +7,7 @@ use kiln_ir::{Binary, Comparison, Reduction, Unary, UpdateMode};
 
 /// The method of [`cdist`](crate::Tensor::cdist) for Euclidean distances; other norms are always direct.
 ///
-/// A matmul allocates only the result and runs at the speed of matmuls, but suffers cancellation: the distance of rows
+/// A matmul allocates only the result and runs at the speed of matmuls, but suffers cancellation. The distance of rows
 /// that nearly coincide has an absolute error of about `‖row‖ √ε`, 3e-4 of the norm in `f32`.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.cdist.html>

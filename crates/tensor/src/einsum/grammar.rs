@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use kiln_ir::{Error, MAX_RANK, OperandType, Shape};
 
-/// The label of an axis: 0 to 51 are the letters `A-Za-z` in this order, the rest are axes of `...`, counted so that
+/// The label of an axis. 0 to 51 are the letters `A-Za-z` in this order. The rest are axes of `...`, counted so that
 /// the last axis has the last label everywhere.
 pub(super) type Label = u8;
 

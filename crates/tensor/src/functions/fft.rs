@@ -113,8 +113,8 @@ pub fn irfft<B: Backend, const D: usize>(
     Tensor::from_any(ok(x.into_any().irfft(points, axis, norm)))
 }
 
-/// Computes the real spectrum of a Hermitian-symmetric signal, of which `x` is the first half: [`irfft`] with the sign
-/// of the exponent and the norm of the other direction.
+/// Computes the real spectrum of a Hermitian-symmetric signal, of which `x` is the first half. It is [`irfft`] with the
+/// sign of the exponent and the norm of the other direction.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.hfft.html>
 ///

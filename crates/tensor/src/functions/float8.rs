@@ -140,8 +140,8 @@ pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Te
 /// broadcast. Both operands are [quantised](quantize) in E4M3. The gradients are 8-bit matmuls too, with the output
 /// gradient in E5M2.
 ///
-/// The cost is accuracy: an operand keeps 4 significant bits, so a matmul of random matrices has an error of about 4 %
-/// of the spread of its elements. A non-finite operand or gradient makes all elements NaN.
+/// The cost is accuracy: an operand keeps 4 significant bits. A matmul of random matrices has an error of about 4 % of
+/// the spread of its elements. A non-finite operand or gradient makes all elements NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;

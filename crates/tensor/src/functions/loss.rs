@@ -537,7 +537,7 @@ pub fn multilabel_margin<B: Backend>(
 /// ```
 ///
 /// # Panics
-/// When the shapes differ, or the temperature is not positive.
+/// When the shapes differ, or the temperature is not positive and finite.
 #[track_caller]
 pub fn info_nce<B: Backend>(
     queries: Tensor<B, 2>,

@@ -65,8 +65,8 @@ impl Distribution {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// When a probability is outside 0 to 1, a scale, shape or rate is not positive, a standard deviation is negative,
-    /// a lower bound is above an upper bound, or a parameter is not finite.
+    /// When a probability is outside 0 to 1, or a scale, shape or rate is not positive. When a standard deviation is
+    /// negative, a lower bound is above an upper bound, or a parameter is not finite.
     pub fn check(self) -> Result<()> {
         let problem = match self {
             Distribution::Default => None,

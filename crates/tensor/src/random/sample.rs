@@ -23,7 +23,7 @@ fn draw<'e>(like: &Var<'e>, distribution: RandomKind, key: Key) -> Var<'e> {
     Var::emit(like.engine(), &op, smallvec![Scalar::UInt(key.bits()).into()]).remove(0)
 }
 
-/// Uniform in `[0, 1)`, of the type of another tensor.
+/// Samples uniformly from `[0, 1)`, with the type of another tensor.
 pub(crate) fn uniform<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     draw(like, RandomKind::Uniform, key)
 }
@@ -105,7 +105,7 @@ pub(crate) fn beta<'e>(a: &Var<'e>, b: &Var<'e>, key: Key) -> Var<'e> {
     crate::special::SIGMOID.of(&odds)
 }
 
-/// Gamma samples divided by their sum along the last axis.
+/// Divides gamma samples by their sum along the last axis.
 pub(crate) fn dirichlet<'e>(concentration: &Var<'e>, key: Key) -> Var<'e> {
     let axis = concentration.rank() - 1;
     log_gamma(concentration, key).apply(Op::Softmax { axis, log: false }, &[])

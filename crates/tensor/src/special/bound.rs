@@ -5,8 +5,8 @@ use crate::{AnyTensor, Number};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var, infer};
 
-/// The maximum or minimum of a tensor and a scalar, with the gradient of PyTorch's `clamp`: it passes at the bound too,
-/// and not where the tensor is NaN.
+/// The maximum or minimum of a tensor and a scalar, with the gradient of PyTorch's `clamp`. The gradient passes at the
+/// bound too, and not where the tensor is NaN.
 #[derive(Debug)]
 pub(crate) struct Bound {
     name: &'static str,

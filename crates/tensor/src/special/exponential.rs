@@ -53,7 +53,7 @@ fn large(x: &Var<'_>) -> f64 {
     by_precision(x, 88.0, 709.0)
 }
 
-/// Computes `e^a / 2` for large `a`, also where `e^a` overflows: `k ln 2` is subtracted from the argument, for a `k`
+/// Computes `e^a / 2` for large `a`, also where `e^a` overflows. `k ln 2` is subtracted from the argument, for a `k`
 /// whose product is almost a float, and added back as a power of two.
 fn half_exp<'e>(a: &Var<'e>) -> Var<'e> {
     let (k, product) =

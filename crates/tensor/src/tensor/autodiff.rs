@@ -80,7 +80,7 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// ```
     ///
     /// # Panics
-    /// When no operand of the computation requires a gradient, or an op between has no gradient; the message names the
+    /// When no operand of the computation requires a gradient, or an op has no gradient; the message names the
     /// op. See [`try_backward`](Tensor::try_backward).
     #[track_caller]
     pub fn backward(&self) -> Gradients {
@@ -90,7 +90,7 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// Like [`backward`](Tensor::backward), but returns an error instead of panicking.
     ///
     /// # Errors
-    /// When no operand of the computation requires a gradient, or an op between has no gradient.
+    /// When no operand of the computation requires a gradient, or an op has no gradient.
     pub fn try_backward(&self) -> Result<Gradients> {
         self.as_any().backward()
     }

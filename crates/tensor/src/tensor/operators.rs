@@ -1,6 +1,6 @@
 //! Operators: on values, on references, and with scalars on either side.
 //!
-//! On the right any scalar type is accepted. On the left only `i32` and `f64` are accepted, the types of literals: with
+//! On the right any scalar type is accepted. On the left only `i32` and `f64` are accepted, the types of literals. With
 //! more than one integer or float type there, the compiler could not infer the type of `(1 - x).exp()`.
 
 use super::ok;

@@ -176,8 +176,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Without axes or classes, or for more draws than classes without replacement.
     ///
     /// # Errors of the value
-    /// Reading the result is an error where a weight is negative, NaN or infinite, where all weights of a row are 0, or
-    /// where, without replacement, fewer than `count` of them are above 0.
+    /// Reading the result is an error where a weight is negative, NaN or infinite, or all weights of a row are 0. It is
+    /// also an error where, without replacement, fewer than `count` weights are above 0.
     #[track_caller]
     pub fn multinomial(self, count: usize, replacement: bool) -> Tensor<B, D, Int> {
         self.convert(|any| any.multinomial(count, replacement, None))

@@ -35,8 +35,8 @@ use kiln_vmap::Vmap;
 /// ```
 ///
 /// # Panics
-/// The returned function panics when `f` returns more than one element or a tensor from outside, or an op between has
-/// no gradient.
+/// The returned function panics when `f` returns more than one element or a tensor from outside, or an op has no
+/// gradient.
 pub fn grad<A, T, F, const R: usize>(f: F) -> impl Fn(T::On<A::InnerBackend>) -> T::On<A::InnerBackend>
 where
     A: AutodiffBackend,
@@ -128,7 +128,7 @@ where
 ///
 /// # Panics
 /// When `f` returns a tensor from outside. The returned function panics when its argument does not have the types of
-/// the result, or an op between has no gradient.
+/// the result, or an op has no gradient.
 #[track_caller]
 #[allow(clippy::type_complexity)]
 pub fn vjp<A, T, Y, F>(
@@ -159,7 +159,7 @@ where
 
 /// Returns a function that computes the Jacobian by reverse mode, `[result.., argument..]`.
 ///
-/// The gradients of all elements of the result are computed in one pass, as a batch: memory and time are those of as
+/// The gradients of all elements of the result are computed in one pass, as a batch. Memory and time are those of as
 /// many passes as the result has elements. [`jacobian_forward`](super::jacobian_forward) batches over the elements of
 /// the argument, and is faster if these are fewer.
 ///
@@ -174,7 +174,7 @@ where
 /// ```
 ///
 /// # Panics
-/// The returned function panics when `J` is not `D + E`, `f` returns a tensor from outside, or an op between has no
+/// The returned function panics when `J` is not `D + E`, `f` returns a tensor from outside, or an op has no
 /// gradient.
 pub fn jacobian<A, F, const D: usize, const E: usize, const J: usize>(
     f: F,

@@ -27,7 +27,7 @@ type Outside<A> = <<A as AutodiffBackend>::InnerBackend as ForwardBackend>::Inne
 ///
 /// # Panics
 /// The returned function panics when `J` is not `2 * D`, `f` returns more than one element or a tensor from outside, or
-/// an op between has no gradient.
+/// an op has no gradient.
 pub fn hessian<A, F, const D: usize, const R: usize, const J: usize>(
     f: F,
 ) -> impl Fn(Tensor<Outside<A>, D>) -> Tensor<Outside<A>, J>
@@ -66,7 +66,7 @@ where
 ///
 /// # Panics
 /// When the direction does not have the types of the argument, `f` returns more than one element or a tensor from
-/// outside, or an op between has no gradient.
+/// outside, or an op has no gradient.
 #[track_caller]
 #[allow(clippy::type_complexity)]
 pub fn hessian_vector_product<A, T, F, const R: usize>(

@@ -105,9 +105,9 @@ pub struct VmapOptions {
 type Example<'a> = dyn Fn(Vec<AnyTensor>) -> Result<(Vec<AnyTensor>, Structure)> + 'a;
 
 impl VmapOptions {
-    /// Sets the batch axis of each argument: an entry for each tensor of the arguments in order, one for each part of a
-    /// tuple, array or vector (for all tensors of the part), or one for all. `None`: the argument is the same for all
-    /// examples.
+    /// Sets the batch axis of each argument. The list has an entry for each tensor of the arguments in order, one for
+    /// each part of a tuple, array or vector (for all tensors of the part), or one for all. `None`: the argument is the
+    /// same for all examples.
     #[must_use]
     pub fn in_axes(mut self, axes: impl IntoIterator<Item = Option<usize>>) -> VmapOptions {
         self.in_axes = axes.into_iter().collect();

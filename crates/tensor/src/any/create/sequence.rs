@@ -87,7 +87,8 @@ impl AnyTensor {
         exponents.scalar_binary(base, Binary::Pow)?.cast(dtype)
     }
 
-    /// Both halves are counted from their own end, so that the last element is exactly `end`.
+    /// Creates evenly spaced values. Both halves are counted from their own end, so that the last element is exactly
+    /// `end`.
     fn evenly(
         op: &str,
         start: f64,
@@ -140,7 +141,7 @@ impl AnyTensor {
 /// More elements than any memory holds.
 const MOST: f64 = (1u64 << 48) as f64;
 
-/// 0, 1, 2, … in the precision in which the elements of a dtype are computed.
+/// Returns 0, 1, 2, … in the precision in which the elements of a dtype are computed.
 fn counted(count: usize, dtype: DType, stack: &Stack) -> Result<AnyTensor> {
     let exact = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     AnyTensor::iota(TensorType::new([count], exact), 0, stack)

@@ -34,7 +34,7 @@ impl AnyTensor {
         x.take(0, places.reshape([count])?)
     }
 
-    /// Tensor and mask, broadcast together and flattened.
+    /// Broadcasts tensor and mask together, and flattens both.
     fn flat_beside(self, mask: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         self.in_same_domain("mask_select", &mask)?;
         let types = [self.ty().into(), mask.ty().into()];

@@ -42,7 +42,7 @@ impl AnyTensor {
         boundaries.searchsorted(self, right)
     }
 
-    /// Runs a binary search along the last axis for all values at once: each round adds a power of two to the indices
+    /// Runs a binary search along the last axis for all values at once. Each round adds a power of two to the indices
     /// whose element is before the value.
     fn search_last(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
         let last = self.rank() - 1;

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use kiln_ir::{Axes, Binary, MAX_RANK, Op, Reduction, SliceAxis};
 use smallvec::SmallVec;
 
-/// The axes that [`AnyTensor::tensordot`] sums over: a count `n`, for the last `n` axes of the left and the first `n`
-/// of the right operand; or two lists of equal length, `([1, 0], [0, 1])`, whose axes are paired in order.
+/// The axes that [`AnyTensor::tensordot`] sums over. A count `n` means the last `n` axes of the left and the first `n`
+/// of the right operand. Two lists of equal length, `([1, 0], [0, 1])`, are paired in order.
 #[derive(Clone, Debug)]
 pub struct TensordotAxes(Pairs);
 

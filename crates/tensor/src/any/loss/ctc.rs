@@ -180,7 +180,7 @@ fn skips<'e>(labels: &Var<'e>, blank: usize, dtype: DType) -> Var<'e> {
     allowed.select(&zeros, &zeros.scalar(IMPOSSIBLE))
 }
 
-/// Each state takes the place of the one `by` after it.
+/// Replaces each state by the one `by` before it in the list of states.
 fn shifted<'e>(x: &Var<'e>, by: usize, fill: Var<'e>) -> Var<'e> {
     let len = x.shape()[1];
     let pads = alloc::vec![PadAxis::default(), PadAxis::new(by, 0)];

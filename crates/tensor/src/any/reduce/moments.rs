@@ -49,14 +49,14 @@ impl AnyTensor {
         self.deviations("std_mean", &AxisList::of_one(axis.into()), 1.0)
     }
 
-    /// Variance and mean along axes.
+    /// Computes the variance and the mean along axes.
     fn moments(self, op: &str, axes: &AxisList, correction: f64) -> Result<(AnyTensor, AnyTensor)> {
         let (dtype, [variance, scale, mean]) = self.scaled_moments(op, axes, correction)?;
         let variance = variance.binary(Binary::Mul, scale.clone())?.binary(Binary::Mul, scale)?;
         Ok((variance.cast(dtype)?, mean.cast(dtype)?))
     }
 
-    /// Standard deviation and mean along axes.
+    /// Computes the standard deviation and the mean along axes.
     fn deviations(self, op: &str, axes: &AxisList, correction: f64) -> Result<(AnyTensor, AnyTensor)> {
         let (dtype, [variance, scale, mean]) = self.scaled_moments(op, axes, correction)?;
         let deviation = variance.root()?.binary(Binary::Mul, scale)?;
@@ -108,8 +108,8 @@ fn scaled_moments<'e>(x: &Var<'e>, axes: &[usize], count: f64, degrees: f64) -> 
     [at_least_zero(&squares) / degrees, scale.clone(), mean * scale]
 }
 
-/// Returns a power of two that is at most the greatest magnitude along axes, and more than half of it, as a constant;
-/// within the range in which it and its reciprocal are normal numbers.
+/// Returns a power of two that is at most the greatest magnitude along axes and more than half of it, as a constant. It
+/// is clamped to the range in which it and its reciprocal are normal numbers.
 fn scale<'e>(x: &Var<'e>, axes: &[usize]) -> Var<'e> {
     let greatest = x.reduce(Reduction::Max, axes).max(&-x.reduce(Reduction::Min, axes));
     let (bits, exponent, range) = if x.dtype() == DType::F64 {

@@ -19,7 +19,7 @@ use crate::{Backend, Tensor};
 /// ```
 ///
 /// # Panics
-/// When an input or output length is 0, in mode `Area` too, where PyTorch returns a tensor without elements; when a
+/// When an input or output length is 0, in mode `Area` too, where PyTorch returns a tensor without elements. When a
 /// factor is not positive, or an option belongs to another mode.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html): every mode, and

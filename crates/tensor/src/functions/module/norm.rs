@@ -4,8 +4,9 @@ use crate::any::BatchNormOptions;
 use crate::tensor::ok;
 use crate::{Backend, Tensor};
 
-/// Normalises the last axis to mean 0 and variance 1, then scales and shifts; weight and bias are `[dim]`
-/// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)). `AnyTensor::layer_norm` normalises several trailing axes.
+/// Applies layer normalisation ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)): normalises the last axis to mean 0
+/// and variance 1, then scales and shifts. Weight and bias are `[dim]`. `AnyTensor::layer_norm` normalises several
+/// trailing axes.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -30,8 +31,8 @@ pub fn layer_norm<B: Backend, const D: usize>(
     x.map(|any| any.layer_norm(1, weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
 }
 
-/// Divides the last axis by the root of its mean square, then scales; the weight is `[dim]`
-/// ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)). `AnyTensor::rms_norm` normalises several trailing
+/// Applies RMS normalisation ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)): divides the last axis by
+/// the root of its mean square, then scales. The weight is `[dim]`. `AnyTensor::rms_norm` normalises several trailing
 /// axes.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html)
@@ -47,9 +48,9 @@ pub fn rms_norm<B: Backend, const D: usize>(
     x.map(|any| any.rms_norm(1, weight.map(Tensor::into_any), epsilon))
 }
 
-/// Normalises each of `groups` groups of channels of each example of `[batch, channels, ..]` to mean 0 and variance 1, then
-/// scales and shifts each channel; weight and bias are `[channels]`
-/// ([Wu and He 2018](https://arxiv.org/abs/1803.08494)).
+/// Applies group normalisation ([Wu and He 2018](https://arxiv.org/abs/1803.08494)): normalises each of `groups` groups
+/// of channels of each example of `[batch, channels, ..]` to mean 0 and variance 1, then scales and shifts each
+/// channel. Weight and bias are `[channels]`.
 ///
 /// # Panics
 /// When the number of channels is not a multiple of `groups`.
@@ -66,8 +67,8 @@ pub fn group_norm<B: Backend, const D: usize>(
     x.map(|any| any.group_norm(groups, weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
 }
 
-/// Normalises each channel of each example of `[batch, channels, space..]`, then scales and shifts it; weight and bias are
-/// `[channels]` ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)).
+/// Applies instance normalisation ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)): normalises each channel of
+/// each example of `[batch, channels, space..]`, then scales and shifts it. Weight and bias are `[channels]`.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
 ///
@@ -83,8 +84,8 @@ pub fn instance_norm<B: Backend, const D: usize>(
     x.map(|any| any.instance_norm(weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
 }
 
-/// Normalises each channel of `[batch, channels, ..]` over all examples, then scales and shifts it
-/// ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)); weight, bias and statistics are `[channels]`.
+/// Applies batch normalisation ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)): normalises each channel of
+/// `[batch, channels, ..]` over all examples, then scales and shifts it. Weight, bias and statistics are `[channels]`.
 ///
 /// In training, it normalises by mean and variance of the batch, with gradients through both. It returns the new
 /// running statistics: `momentum` of the batch's (its variance unbiased), plus `1 - momentum` of the old ones.

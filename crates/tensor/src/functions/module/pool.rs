@@ -114,7 +114,7 @@ macro_rules! poolings {
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool2d.html)).
         ///
         /// # Panics
-        /// When `p` is not positive.
+        /// When `p` is not positive and finite.
         #[track_caller]
         pub fn $lp<B: Backend>(x: Tensor<B, $rank>, p: f64, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {
             x.map(|any| any.lp_pool(p, &options.pooling()))
