@@ -60,12 +60,12 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
         kiln_ir::block_on(Self::stack(device).engine().sync())
     }
 
-    /// Returns the memory use of tensors on a device; `None` if its engine does not track memory.
+    /// The memory that tensors on a device take; `None` where its engine keeps no account.
     fn memory(device: &Self::Device) -> Option<MemoryUse> {
         Self::stack(device).memory().map(|memory| memory.usage())
     }
 
-    /// Returns cached free memory of a device to the system.
+    /// Gives memory that a device keeps for later tensors back to the system.
     fn trim_memory(device: &Self::Device) {
         if let Some(memory) = Self::stack(device).memory() {
             memory.trim();

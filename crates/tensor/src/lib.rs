@@ -1,9 +1,9 @@
-//! Tensors: typed by backend, rank and kind, over engines that run ops.
+//! Tensors as programs use them: typed by backend, rank and kind, over engines that run ops.
 //!
-//! [`Tensor<B, D, K>`](Tensor) has three parameters. `B` is a [`Backend`], a zero-sized type that names a stack of
-//! engines (`Flex`, [`Autodiff<Flex>`](Autodiff), `Dyn`; see the crate `kiln-backends`). `D` is the rank. `K` is the
-//! kind of the elements: [`Float`] (the default), [`Int`] or [`Bool`]. One non-generic type, [`AnyTensor`], implements
-//! all operations: a method of `Tensor` is one inlined call, so programs that use tensors compile fast.
+//! [`Tensor<B, D, K>`](Tensor) has three parameters. `B` is a [`Backend`], a zero-sized marker that names a stack of
+//! engines (`Flex`, [`Autodiff<Flex>`](Autodiff), `Dyn`; the crate `kiln-backends` has them); `D` is the number of axes; `K` is the kind of the
+//! elements: [`Float`] (the default), [`Int`] or [`Bool`]. All work happens in one non-generic type,
+//! [`AnyTensor`]: a method of `Tensor` is one inlined call, so programs that use tensors compile fast.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -19,15 +19,13 @@
 //! assert_eq!(y_grad.dims(), [32, 32]);
 //! ```
 //!
-//! * Operators accept values, references and scalars: `&a + &b`, `x / 2`, `1 - x`.
-//! * Shape and dtype errors panic at the caller's line with one form of message:
-//!   `[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]`. Methods that begin with `try_`, and the methods of
+//! * Operators work on values, on references and with plain numbers: `&a + &b`, `x / 2`, `1 - x`.
+//! * Mistakes of shape or dtype panic at the caller's line with one form of message:
+//!   `[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]`. Methods that begin with `try_`, and every method of
 //!   [`AnyTensor`] (rank and dtype known at run time), return [`Result`] instead.
-//! * Execution is asynchronous. Only methods that read elements wait for the device: [`Tensor::into_data`], methods
-//!   whose result shape depends on the data, such as [`Tensor::nonzero`], and others whose docs say so.
-//! * Function modules: [`activation`], [`module`], [`loss`], [`quantize`], [`float8`], [`linalg`], [`fft`], [`signal`],
-//!   [`grid`] and [`random`].
-//! * [`einsum()`] computes contractions from an equation; [`NamedTensor`] has axis names that the compiler checks;
+//! * Reading a tensor back ([`Tensor::into_data`]) is the only thing that waits for a device.
+//! * [`activation`], [`module`], [`loss`], [`quantize`], [`float8`], [`linalg`], [`fft`], [`signal`], [`grid`] and [`random`] hold functions by family.
+//! * [`einsum()`] writes sums of products as formulas; [`NamedTensor`] has axes with names that the compiler checks;
 //!   [`Complex`] is a pair of real tensors.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
