@@ -1,10 +1,11 @@
-//! Scalars as operands beside tensors.
+//! Scalar operands of tensor ops.
 
 use crate::{DType, Scalar};
 
-/// A scalar operand beside a tensor: `x * 0.5`, `1 - x`, `mask.equal_elem(true)`.
+/// A scalar operand of a tensor op: `x * 0.5`, `1 - x`, `mask.equal_elem(true)`.
 ///
-/// It is converted to the dtype of the tensor. A fractional number beside an integer tensor is an error.
+/// It is converted to the dtype of the tensor. A fractional number and an integer tensor are an error, except in the
+/// arithmetic methods of [`AnyTensor`](crate::AnyTensor), which promote the tensor.
 pub trait Number: Copy {
     /// Returns the scalar operand of ops.
     fn scalar(self) -> Scalar;

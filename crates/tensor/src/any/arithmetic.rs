@@ -18,8 +18,8 @@ macro_rules! pairs {
             }
 
             #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
-            /// A float scalar beside integers, and any scalar beside `bool`, promotes the tensor to the default dtype
-            /// of the scalar's kind.
+            /// A float scalar promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the
+            /// scalar's kind.
             #[inline]
             pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
                 self.promoted_for(x)?.binary_scalar(Binary::$function, x)
@@ -58,14 +58,14 @@ impl AnyTensor {
         self.binary(Binary::Max, other)
     }
 
-    /// Clamps elements from below to `low`. See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A float scalar beside
-    /// integers, and any scalar beside `bool`, promotes the tensor to the default dtype of the scalar's kind.
+    /// Clamps elements from below to `low`. See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A float scalar
+    /// promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the scalar's kind.
     pub fn clamp_min(self, low: impl Number) -> Result<AnyTensor> {
         self.promoted_for(low)?.at_least(low)
     }
 
-    /// Clamps elements from above to `high`. See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A float scalar beside
-    /// integers, and any scalar beside `bool`, promotes the tensor to the default dtype of the scalar's kind.
+    /// Clamps elements from above to `high`. See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A float scalar
+    /// promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the scalar's kind.
     pub fn clamp_max(self, high: impl Number) -> Result<AnyTensor> {
         self.promoted_for(high)?.at_most(high)
     }

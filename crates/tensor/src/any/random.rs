@@ -55,7 +55,7 @@ impl AnyTensor {
         }
         let bits = bits(ty.shape, key.into().unwrap_or_else(|| Key::next(device)), device.as_ref())?;
         let (first, rest) = (range.start, bits.binary_scalar(Binary::Rem, count)?);
-        // The sum wraps into the range where a number from 0 does not fit the dtype.
+        // The sum wraps into the range if a remainder does not fit the dtype.
         rest.cast(ty.dtype)?.binary_scalar(Binary::Add, first)
     }
 

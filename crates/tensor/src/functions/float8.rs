@@ -71,7 +71,7 @@ pub fn decode<B: Backend, const D: usize>(bits: AnyTensor, format: Float8) -> Te
 }
 
 /// Quantises to 8-bit floats with one scale, which maps the tensor's greatest magnitude to the format's greatest value.
-/// The scale of an all-zero tensor is 1; a NaN makes all elements NaN.
+/// The scale of an all-zero tensor is 1; if an element is NaN, all results are NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -41,7 +41,7 @@ impl CustomOp for &'static Bound {
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         match inputs {
             [OperandType::Tensor(ty), OperandType::Scalar(number)] if ty.dtype.is_float() => {
-                // The op that it stands for defines those numbers.
+                // The op that it replaces defines those scalars.
                 infer(&Op::Binary(self.function), &[OperandType::Tensor(ty), OperandType::Scalar(*number)])
             }
             _ => Err(kiln_ir::Error::type_error(self.name, "takes a tensor of floats and a number", inputs)),

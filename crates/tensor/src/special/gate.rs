@@ -77,7 +77,7 @@ pub(crate) static MISH: Gate = Gate {
 /// Registers the gates by name.
 #[cfg(feature = "std")]
 pub(super) fn register() {
-    // A maker is a function without an environment, so that each name needs one of its own.
+    // A maker is a function pointer, which captures nothing: each name needs a separate one.
     Custom::register(GELU.name, |_| Ok(Custom::new(&GELU)));
     Custom::register(GELU_APPROXIMATE.name, |_| Ok(Custom::new(&GELU_APPROXIMATE)));
     Custom::register(SILU.name, |_| Ok(Custom::new(&SILU)));
@@ -103,7 +103,7 @@ impl Gate {
     }
 }
 
-/// `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower
+/// Computes `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower
 /// tail too. The second operand is an argument because the gradient computes it anyway; it depends on the first, whose
 /// derivative is that of both.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +235,8 @@ impl CustomOp for &'static Gate {
             let x = widened(&inputs[0]);
             let near = x.max(&x.scalar(-self.far)).min(&x.scalar(self.far));
             let g = widened(g);
-            // In this order, no tensor is made of the argument alone that layers which fuse would rather store than compute again.
+            // In this order, no intermediate depends on the argument alone, which a fusing layer would store rather
+            // than recompute.
             let [share, slope] = (self.share_and_slope)(&near);
             (&g * share + g * near * slope).cast(inputs[0].dtype())
         };

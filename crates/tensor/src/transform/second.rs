@@ -49,7 +49,7 @@ where
 
 /// Computes the gradient of a scalar function, and its *Hessian-vector product* with a direction.
 ///
-/// It costs a few gradients, whatever the size of the argument.
+/// The cost is that of a few gradients, for any size of the argument.
 ///
 /// ```
 /// use kiln_backends::Flex;

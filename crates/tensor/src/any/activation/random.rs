@@ -52,7 +52,7 @@ impl AnyTensor {
     }
 }
 
-/// Gumbel noise `-ln(-ln(u))` from uniform numbers in `[0, 1)`; 0 is replaced by the least other number drawn.
+/// Computes Gumbel noise `-ln(-ln(u))` from uniform numbers in `[0, 1)`; 0 is replaced by the least other number drawn.
 fn gumbel<'e>(uniform: &Var<'e>) -> Var<'e> {
     let least = 1.0 / 16_777_216.0;
     -(-uniform.max(&uniform.scalar(least)).ln()).ln()

@@ -140,7 +140,7 @@ impl AnyTensor {
     }
 }
 
-/// Returns the position along an axis of each tap of each place without offsets, `[1, 1, taps, places]`.
+/// Returns the position along an axis of each tap of each window without offsets, `[1, 1, taps, places]`.
 fn grid<'e>(x: &Var<'e>, spec: &DeformConvSpec, lengths: Lengths, axis: usize) -> Var<'e> {
     let (dtype, engine) = (x.dtype(), x.engine());
     let along = |[rows, columns]: [usize; 2], step: usize| {

@@ -9,12 +9,12 @@ impl AnyTensor {
     /// Computes the `n`th finite difference along an axis. See [`Tensor::diff`](crate::Tensor::diff).
     pub fn diff(self, n: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("diff", self.ty())?;
-        // Once nothing is left, nothing changes any more.
+        // After as many rounds as its length the axis is empty and remains so.
         let rounds = n.min(self.shape()[axis]);
         let mut rest = self;
         for _ in 0..rounds {
             let length = rest.shape()[axis].saturating_sub(1);
-            // Without elements nothing is left to differ.
+            // An empty axis has no differences.
             let later = rest.clone().narrow(axis, rest.shape()[axis].min(1), length)?;
             let earlier = rest.narrow(axis, 0, length)?;
             rest = match later.dtype().is_bool() {

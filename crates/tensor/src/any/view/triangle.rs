@@ -120,7 +120,7 @@ impl AnyTensor {
     }
 }
 
-/// Places of a matrix beside a diagonal.
+/// The positions of a matrix relative to a diagonal.
 #[derive(Clone, Copy)]
 enum Side {
     On,

@@ -143,6 +143,6 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When no window fits, or `D2` is not `D + 1`.
+    /// When `size` or `step` is 0, `size` is greater than the length of the axis, or `D2` is not `D + 1`.
     pub fn unfold<const D2: usize>(self, axis: impl Into<Axis>, size: usize, step: usize) -> Tensor<B, D2, K>;
 }
