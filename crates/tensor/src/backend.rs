@@ -60,7 +60,7 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
         kiln_ir::block_on(Self::stack(device).engine().sync())
     }
 
-    /// Returns the memory that tensors on a device take; `None` where its engine keeps no account.
+    /// The memory that tensors on a device take; `None` where its engine keeps no account.
     fn memory(device: &Self::Device) -> Option<MemoryUse> {
         Self::stack(device).memory().map(|memory| memory.usage())
     }

@@ -133,7 +133,7 @@ impl KeyStream {
 }
 
 impl Default for KeyStream {
-    /// Seed 0: programs are repeatable unless they set another seed.
+    /// Creates a stream of seed 0: programs are repeatable unless they set another seed.
     fn default() -> KeyStream {
         KeyStream(Mutex::new(KeyState { seed: 0, drawn: 0 }))
     }

@@ -343,7 +343,7 @@ fn frequencies(
     Ok(AnyTensor::from_data(TensorData::new(numbers, ty.shape)?.convert(ty.dtype), stack))
 }
 
-/// Twice the real part of `e^(-iπk/2n) Σ x[i] e^(-2πi k i / 2n)`, a transform of 2n points.
+/// Computes twice the real part of `e^(-iπk/2n) Σ x[i] e^(-2πi k i / 2n)`, a transform of 2n points.
 fn dct_two(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     let n = x.shape()[axis];
     let whole = x.rfft(2 * n, axis, FftNorm::Backward)?;

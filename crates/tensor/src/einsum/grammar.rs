@@ -12,7 +12,7 @@ pub(super) type Label = u8;
 const LETTERS: usize = 52;
 const LABELS: usize = LETTERS + MAX_RANK;
 
-/// Returns a set of labels: bit `i` is label `i`.
+/// A set of labels: bit `i` is label `i`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LabelSet(u64);
 

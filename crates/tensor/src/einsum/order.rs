@@ -173,7 +173,8 @@ impl<'e> Terms<'e> {
         self.equation.elements(all).saturating_mul(each)
     }
 
-    /// Dynamic programming over sets of operands: the optimal order of a set is its best split.
+    /// Finds the optimal order by dynamic programming over sets of operands: the optimal order of a set is its best
+    /// split.
     fn optimal(&self) -> Option<Vec<(usize, usize)>> {
         let count = self.labels.len();
         let everything = (1usize << count) - 1;
@@ -228,7 +229,7 @@ impl<'e> Terms<'e> {
         found
     }
 
-    /// Repeatedly contracts the pair whose result is smallest compared with its operands.
+    /// Finds an order greedily: repeatedly contracts the pair whose result is smallest compared with its operands.
     fn greedy(&self) -> Option<Vec<(usize, usize)>> {
         let mut live: Vec<LabelSet> = self.labels.clone();
         let mut open: Vec<usize> = (0..live.len()).collect();

@@ -247,7 +247,7 @@ pub fn vector_norm<B: Backend, const D: usize>(
 macro_rules! norms {
     ($($(#[$doc:meta])* $name:ident $norm:expr;)*) => {$(
         $(#[$doc])*
-        /// Computes the axis is kept with length 1. See [`vector_norm`].
+        /// The axis is kept with length 1. See [`vector_norm`].
         #[track_caller]
         pub fn $name<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
             vector_norm(x, $norm, axis)

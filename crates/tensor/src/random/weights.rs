@@ -43,7 +43,7 @@ impl CustomOp for CheckedWeights {
         }
     }
 
-    /// If the data stays on a device, the error names only the row.
+    /// Expands the check into ops. If the data stays on a device, the error names only the row.
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let weights = &inputs[0];
         let last = weights.rank() - 1;

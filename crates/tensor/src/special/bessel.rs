@@ -46,7 +46,7 @@ pub(super) fn i1<'e>(x: &Var<'e>) -> Var<'e> {
     is(&a, f64::INFINITY).select(x, &unscaled(&a, &i1e(x)))
 }
 
-/// Multiplied by `exp(a)`, in two parts where that overflows before the product does.
+/// Multiplies by `exp(a)`, in two parts where that overflows before the product does.
 fn unscaled<'e>(a: &Var<'e>, scaled: &Var<'e>) -> Var<'e> {
     let part = (a * 0.5).exp();
     below(a, by_precision(a, 88.0, 709.0)).select(&(scaled * a.exp()), &(scaled * &part * &part))
@@ -138,7 +138,7 @@ fn amplitude<'e>(x: &Var<'e>) -> Var<'e> {
     (x.recip() * FRAC_2_PI).sqrt()
 }
 
-/// `P` and `Q` of Hankel's expansion, from polynomials of `25 / x²` for `P` and `Q x`.
+/// Computes `P` and `Q` of Hankel's expansion, from polynomials of `25 / x²` for `P` and `Q x`.
 fn hankel<'e>(x: &Var<'e>, p: &Polynomial, q: &Polynomial) -> [Var<'e>; 2] {
     let variable = (x.recip() * ORDINARY_FAR).square();
     [p.at(&variable), q.at(&variable) / x]

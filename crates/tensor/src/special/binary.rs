@@ -4,7 +4,7 @@ use super::float::{below, is, override_with};
 use core::f64::consts::{LN_2, LOG2_E};
 use kiln_ir::Var;
 
-/// `√(a² + b²)` without intermediate overflow; infinite where either is infinite, even beside a NaN.
+/// Computes `√(a² + b²)` without intermediate overflow; infinite where either is infinite, even if the other is NaN.
 pub(super) fn hypot<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let (a, b) = (a.abs(), b.abs());
     let (low, high) = (a.min(&b), a.max(&b));
@@ -19,14 +19,14 @@ pub(super) fn hypot_slope<'e>(a: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     override_with(&(a / y), &is(y, 0.0), 0.0)
 }
 
-/// `ln(e^a + e^b)` without overflow.
+/// Computes `ln(e^a + e^b)` without overflow.
 pub(super) fn logaddexp<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let y = a.max(b) + (-(a - b).abs()).exp().log1p();
     // The difference of equal infinities is NaN.
     a.equal(b).select(&(a + LN_2), &y)
 }
 
-/// `log₂(2^a + 2^b)` without overflow.
+/// Computes `log₂(2^a + 2^b)` without overflow.
 pub(super) fn logaddexp2<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let y = a.max(b) + ((a - b).abs() * -LN_2).exp().log1p() * LOG2_E;
     a.equal(b).select(&(a + 1.0), &y)
@@ -47,7 +47,7 @@ pub(super) fn xlog1py<'e>(x: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     zero_with(x, y, &(x * y.log1p()))
 }
 
-/// 0 where `x` is 0 and `y` is not NaN, otherwise the result.
+/// Returns 0 where `x` is 0 and `y` is not NaN, otherwise the result.
 pub(super) fn zero_with<'e>(x: &Var<'e>, y: &Var<'e>, result: &Var<'e>) -> Var<'e> {
     override_with(result, &is(x, 0.0).and(&y.equal(y)), 0.0)
 }

@@ -7,7 +7,7 @@ use super::float::{
 use core::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 use kiln_ir::Var;
 
-/// `1 - erf(x)` without cancellation. From 1/2 on it is `exp(-x²) p(t) / (1 + 2x)` with a polynomial of
+/// Computes `1 - erf(x)` without cancellation. From 1/2 on it is `exp(-x²) p(t) / (1 + 2x)` with a polynomial of
 /// `t = (x - 3.75) / (x + 3.75)`, after [Shepherd and Laframboise
 /// 1981](https://doi.org/10.1090/S0025-5718-1981-0595058-X).
 pub(super) fn erfc<'e>(x: &Var<'e>) -> Var<'e> {

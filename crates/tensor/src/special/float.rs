@@ -129,7 +129,7 @@ pub(super) fn scaled<'e>(x: &Var<'e>, n: &Var<'e>) -> Var<'e> {
     x * power_of_two(&half) * power_of_two(&rest)
 }
 
-/// `(m, e)` with `x = m 2^e` and `√½ <= m < √2`, for finite positive `x`.
+/// Returns `(m, e)` with `x = m 2^e` and `√½ <= m < √2`, for finite positive `x`.
 pub(super) fn mantissa_and_exponent<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     let dtype = x.dtype();
     let Layout { mantissa, bias, root_half, .. } = layout(dtype);

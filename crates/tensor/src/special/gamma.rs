@@ -76,7 +76,7 @@ pub(super) fn digamma<'e>(x: &Var<'e>) -> Var<'e> {
     is(x, 0.0).select(&-x.recip(), &y)
 }
 
-/// `ψ(x)` and `ψ(1 + x)` for `x >= 0`.
+/// Computes `ψ(x)` and `ψ(1 + x)` for `x >= 0`.
 fn digamma_of_positive<'e>(x: &Var<'e>) -> [Var<'e>; 2] {
     // Brought into [1, 2): below 1 by one step up, above by steps down.
     let is_low = below(x, 1.0);
@@ -128,7 +128,7 @@ fn cotangent_derivative(n: u32) -> Vec<f64> {
     polynomial
 }
 
-/// `Σ 1 / (x + k)^s` over all `k >= 0`, for `x >= 0`: terms up to [`FAR`], then the formula of Euler and Maclaurin.
+/// Computes `Σ 1 / (x + k)^s` over all `k >= 0`, for `x >= 0`: terms up to [`FAR`], then the Euler-Maclaurin formula.
 fn hurwitz_zeta<'e>(s: u32, x: &Var<'e>) -> Var<'e> {
     let power = |x: &Var<'e>| {
         let inverse = x.recip();

@@ -103,7 +103,7 @@ impl Gate {
     }
 }
 
-/// Computes `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower
+/// `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower
 /// tail too. The second operand is an argument because the gradient computes it anyway; it depends on the first, whose
 /// derivative is that of both.
 #[derive(Clone, Copy, Debug)]

@@ -86,7 +86,7 @@ fn near<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> Parts<'e> {
     }
 }
 
-/// `Σ x^n / ((a + 1) .. (a + n))` over `n >= 0`, and its derivative by `a`.
+/// Computes `Σ x^n / ((a + 1) .. (a + n))` over `n >= 0`, and its derivative by `a`.
 fn series<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> (Var<'e>, Option<Var<'e>>) {
     let terms = if is_wide(x) { 60 } else { 34 };
     let one = Var::full(x.engine(), x.ty(), 1.0);
@@ -107,7 +107,7 @@ fn series<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> (Var<'e>, Option<Va
     (sum, slopes.map(|(_, slope)| slope))
 }
 
-/// `1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ..))` from its end, and its derivative by `a`.
+/// Computes `1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ..))` from its end, and its derivative by `a`.
 fn fraction<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> (Var<'e>, Option<Var<'e>>) {
     let depth = if is_wide(x) { 60 } else { 18 };
     let start = x - a;

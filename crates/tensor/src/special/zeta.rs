@@ -18,8 +18,8 @@ const COEFFICIENTS: [f64; 8] = [
     -3617.0 / 10_670_622_842_880_000.0,
 ];
 
-/// `Σ 1 / (q + k)^s` over all `k >= 0`: ∞ at `s = 1` and where `q` is 0 or a negative integer, NaN for other negative `q`
-/// and for `s < 1`.
+/// Computes `Σ 1 / (q + k)^s` over all `k >= 0`. It is ∞ at `s = 1` and where `q` is 0 or a negative integer, NaN for
+/// other negative `q` and for `s < 1`.
 pub(super) fn zeta<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     let [sum, _] = with_slope(s, q);
     // For an infinite order only the first term remains.

@@ -104,7 +104,7 @@ fn sample(
     }
 }
 
-/// One combination of taps, one per axis: the elements at their indices times their weights.
+/// Reads one combination of taps, one per axis: the elements at their indices times their weights.
 fn read(
     x: &AnyTensor,
     taps: &[Vec<Tap>],

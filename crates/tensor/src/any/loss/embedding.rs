@@ -130,12 +130,12 @@ impl AnyTensor {
     }
 }
 
-/// Along the last axis, with PyTorch's constant, so that zero vectors have a cosine.
+/// Computes the squared norm along the last axis, plus PyTorch's constant, so that zero vectors have a cosine.
 fn squared_length<'e>(x: &Var<'e>) -> Var<'e> {
     x.square().sum(&[x.rank() - 1]) + 1e-12
 }
 
-/// `(Σ |x|^p)^(1/p)` along the last axis, which is kept with length 1; the gradient of a zero vector is 0.
+/// Computes `(Σ |x|^p)^(1/p)` along the last axis, which is kept with length 1; the gradient of a zero vector is 0.
 fn norm<'e>(x: &Var<'e>, p: f64) -> Var<'e> {
     let axes = [x.rank() - 1];
     if p == f64::INFINITY {

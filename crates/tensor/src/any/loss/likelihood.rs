@@ -71,7 +71,7 @@ impl AnyTensor {
     }
 }
 
-/// Stirling's approximation of `ln(t!)` for `t` above 1, 0 elsewhere.
+/// Computes Stirling's approximation of `ln(t!)` for `t` above 1, 0 elsewhere.
 fn stirling<'e>(t: &Var<'e>) -> Var<'e> {
     let small = t.compare(Comparison::Le, &t.scalar(1.0));
     let held = small.select(&t.scalar(2.0), t);

@@ -107,7 +107,7 @@ impl AnyTensor {
     }
 }
 
-/// For `[batch, classes]`: the hinge of each absent class (last axis) against each entry of the list (axis 1).
+/// Computes the hinge of each absent class (last axis) against each entry of the list (axis 1), for `[batch, classes]`.
 fn label_hinges<'e>(x: &Var<'e>, target: &Var<'e>) -> Var<'e> {
     let (batch, classes) = (x.shape()[0], x.shape()[1]);
     // An entry is valid if no entry up to it is negative.
@@ -124,7 +124,7 @@ fn label_hinges<'e>(x: &Var<'e>, target: &Var<'e>) -> Var<'e> {
     counts.select(&hinges, &hinges.scalar(0.0))
 }
 
-/// `max(x, 0)` with gradient 0 at 0.
+/// Computes `max(x, 0)` with gradient 0 at 0.
 fn hinge<'e>(x: &Var<'e>) -> Var<'e> {
     x.max(&x.scalar(0.0))
 }

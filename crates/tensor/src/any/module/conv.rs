@@ -41,8 +41,8 @@ impl AnyTensor {
         self.transposed(weight, spec.clone(), output_padding.to_vec())?.by_channel(OP, Binary::Add, bias)
     }
 
-    /// Output padding first undoes the padding after an axis. The rest of it is zeros: no element of the input reaches
-    /// it.
+    /// Computes the transposed convolution. Output padding first undoes the padding after an axis. The rest of it is
+    /// zeros: no element of the input reaches it.
     fn transposed(
         self,
         weight: AnyTensor,

@@ -235,7 +235,7 @@ impl Grid {
         if self.options.align_corners { i * self.step } else { (i + 0.5) * self.step - 0.5 }
     }
 
-    /// All samples within the reach of a filter, which grows with the step.
+    /// Returns all samples within the reach of a filter, which grows with the step.
     fn filtered(&self, i: f64, reach: f64, filter: impl Fn(f64) -> f64) -> Vec<(usize, f64)> {
         let stretch = self.step.max(1.0);
         let (reach, center) = (reach * stretch, self.step * (i + 0.5));

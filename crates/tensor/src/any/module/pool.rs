@@ -144,7 +144,7 @@ impl AnyTensor {
     }
 }
 
-/// Row-major indices of the spatial dimensions, `[1, 1, space..]`.
+/// Returns the row-major indices of the spatial dimensions, `[1, 1, space..]`.
 pub(super) fn places_of<'e>(x: &Var<'e>, index: kiln_ir::DType) -> Var<'e> {
     let space: Vec<usize> = x.shape()[2..].to_vec();
     let count: usize = space.iter().product();
@@ -166,7 +166,8 @@ fn windows<'e>(x: &Var<'e>, spec: &PoolSpec, padding: &Var<'e>) -> Var<'e> {
     windows.reshape(shape[..axes + 2].iter().copied().chain([elements]).collect::<Shape>())
 }
 
-/// Along the last axis, which is removed: the least position of the maximum (NaN is the maximum), ignoring `outside`.
+/// Returns the least position of the maximum along the last axis, which is removed; NaN is the maximum, and `outside`
+/// is ignored.
 pub(super) fn first_greatest<'e>(values: &Var<'e>, places: &Var<'e>, outside: &Var<'e>) -> Var<'e> {
     let last = values.rank() - 1;
     let greatest = values.equal(&values.reduce(Reduction::Max, &[last]));

@@ -87,7 +87,7 @@ impl AnyTensor {
     }
 }
 
-/// Of floats of at least 32 bits: the variance over the square of a scale, the scale, and the mean.
+/// Computes the variance over the square of a scale, the scale, and the mean, for floats of at least 32 bits.
 ///
 /// Elements are divided by a power of two near the maximum, so that squares neither overflow nor underflow. The mean of
 /// the differences from the rounded mean is subtracted again: `Σ d² - (Σ d)² / n`, the corrected two-pass algorithm of

@@ -169,7 +169,7 @@ impl AnyComplex {
     }
 }
 
-/// Overlap-add: sums frames `[batch, frames, points]` at their positions, `[batch, whole]`.
+/// Sums frames `[batch, frames, points]` at their positions, `[batch, whole]` (overlap-add).
 fn added(pieces: AnyTensor, hop: usize, whole: usize) -> Result<AnyTensor> {
     let shape = *pieces.shape();
     let places = (0..shape[1]).flat_map(|frame| (0..shape[2]).map(move |point| (frame * hop + point) as i64));

@@ -55,7 +55,7 @@ pub fn embedding_with<B: Backend, I: Indices<B>>(
 
 /// Integer indices of [`embedding`]: tensors of rank 1 to 5.
 pub trait Indices<B: Backend> {
-    /// Returns the float tensor type with one axis more.
+    /// The float tensor type with one axis more.
     type Rows;
 
     /// Looks up the rows of a table.
