@@ -51,7 +51,7 @@ impl Term {
         (0..self.labels.len()).find_map(|place| first(place).map(|first| (first, place)))
     }
 
-    /// Takes the diagonal of two axes with one label. Two adjacent axes of length n form one of n², whose every (n +
+    /// Extracts the diagonal of two axes with one label. Two adjacent axes of length n form one of n², whose every (n +
     /// 1)th element is on the diagonal.
     fn diagonal(self, equation: &Equation, (first, second): (usize, usize)) -> Result<Term> {
         let length = equation.length(self.labels[first]);
