@@ -146,8 +146,8 @@ impl Parts {
     }
 }
 
-/// Splits `x` into `[batch, channels, parts.., elements]`: each spatial dimension becomes its parts and their elements; the
-/// elements are merged into the last axis.
+/// Splits `x` into `[batch, channels, parts.., elements]`: each spatial dimension becomes its parts and their elements.
+/// The elements are merged into the last axis.
 fn parts_of<'e>(x: &Var<'e>, index: &[Var<'e>]) -> Var<'e> {
     let axes = index.len();
     // Spatial dimension `a` is axis `2 + 2 a` once those before it are split.
