@@ -1,4 +1,4 @@
-//! Tensors whose rank and dtype are known at run time: where all work happens.
+//! Untyped tensors, whose rank and dtype are known at run time. They implement every operation.
 
 mod activation;
 mod arithmetic;
@@ -58,11 +58,11 @@ use crate::{Backend, DType, Kind, Result, Shape, Stack, Tensor, TensorType};
 use core::fmt;
 use kiln_ir::Value;
 
-/// A tensor whose rank, kind and backend are known at run time. Every method returns a [`Result`].
+/// A tensor whose rank, kind and backend are known at run time. Every operation returns a [`Result`].
 ///
-/// Each operation is written once, here: it checks its operands by inference and emits ops; shapes broadcast as NumPy's
-/// do. [`Tensor`] is a typed shell around it. Modules are traversed as `AnyTensor`s, and files and tools that meet shapes
-/// at run time work with them.
+/// Each operation is implemented once, here: it checks its operands by inference and emits ops. Shapes broadcast by
+/// NumPy's rules. [`Tensor`] is a typed wrapper. Module traversal, files and tools that know shapes only at run time
+/// use `AnyTensor`.
 ///
 /// ```
 /// use kiln_backends::Device;
@@ -85,53 +85,53 @@ pub struct AnyTensor {
 }
 
 impl AnyTensor {
-    /// A value of a stack.
+    /// Creates a tensor from a value of a stack.
     #[inline]
     pub fn new(stack: Stack, value: Value) -> AnyTensor {
         AnyTensor { stack, value }
     }
 
-    /// The stack.
+    /// Returns the stack.
     #[inline]
     pub fn stack(&self) -> &Stack {
         &self.stack
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Gives up the value.
+    /// Converts into the value.
     pub fn into_value(self) -> Value {
         self.value
     }
 
-    /// The type.
+    /// Returns the type: dtype and shape.
     #[inline]
     pub fn ty(&self) -> &TensorType {
         self.value.ty()
     }
 
-    /// The shape.
+    /// Returns the shape.
     #[inline]
     pub fn shape(&self) -> &Shape {
         self.value.shape()
     }
 
-    /// The number of axes.
+    /// Returns the rank (number of axes).
     pub fn rank(&self) -> usize {
         self.shape().rank()
     }
 
-    /// The dtype.
+    /// Returns the dtype.
     #[inline]
     pub fn dtype(&self) -> DType {
         self.value.dtype()
     }
 
-    /// The typed tensor.
+    /// Converts to a typed tensor.
     ///
     /// # Errors
     /// When rank or kind differ, or the tensor is not on a device of `B`.

@@ -1,13 +1,13 @@
-//! Axes as programs name them: from the front, or with negative numbers from the end.
+//! Axis arguments: non-negative from the front, negative from the end.
 
 use alloc::format;
 use core::fmt::Display;
 use kiln_ir::{Error, MAX_RANK, Result, TensorType};
 use smallvec::SmallVec;
 
-/// An axis: 0 is the first, -1 the last.
+/// An axis of a tensor (PyTorch's `dim`): 0 is the first, -1 the last.
 ///
-/// Methods take `impl Into<Axis>`: any integer will do.
+/// Methods accept `impl Into<Axis>`: any integer type.
 ///
 /// ```
 /// use kiln_tensor::{Axis, DType, TensorType};
@@ -20,10 +20,10 @@ use smallvec::SmallVec;
 pub struct Axis(isize);
 
 impl Axis {
-    /// The index of the axis in a tensor of that type.
+    /// Returns the index of the axis in a tensor of this type.
     ///
     /// # Errors
-    /// When there is no such axis; the message begins with the name of the op.
+    /// When the axis is out of range; the message begins with the name of the op.
     #[inline]
     pub fn of(self, op: &str, ty: &TensorType) -> Result<usize> {
         match self.within(ty.rank()) {
@@ -32,7 +32,7 @@ impl Axis {
         }
     }
 
-    /// The index among `rank` axes, if there is one.
+    /// Returns the index among `rank` axes, or `None` when out of range.
     #[inline]
     pub fn within(self, rank: usize) -> Option<usize> {
         let axis = if self.0 < 0 { self.0 + rank as isize } else { self.0 };
@@ -52,16 +52,16 @@ pub(crate) fn out_of_range(op: &str, axis: impl Display, ty: &TensorType) -> Err
     }
 }
 
-/// Several axes, for methods that take `impl Into<AxisList>`: `[0, 1]`, `&[0, -1]`, a slice or a vector of integers, or
-/// one integer.
+/// Several axes, for methods that accept `impl Into<AxisList>`: `[0, 1]`, `&[0, -1]`, a slice or a vector of integers,
+/// or one integer.
 #[derive(Clone, Debug, Default)]
 pub struct AxisList(SmallVec<[Axis; 4]>);
 
 impl AxisList {
-    /// The indices of the axes in a tensor of that type, in the order given.
+    /// Returns the indices of the axes in a tensor of this type, in the order given.
     ///
     /// # Errors
-    /// When there is no such axis, or one is named twice.
+    /// When an axis is out of range or repeated.
     pub fn of(&self, op: &str, ty: &TensorType) -> Result<SmallVec<[usize; MAX_RANK]>> {
         let mut axes = SmallVec::new();
         for axis in &self.0 {
@@ -75,32 +75,32 @@ impl AxisList {
         Ok(axes)
     }
 
-    /// As [`of`](AxisList::of), ascending.
+    /// Like [`of`](AxisList::of), in ascending order.
     ///
     /// # Errors
-    /// When there is no such axis, or one is named twice.
+    /// When an axis is out of range or repeated.
     pub fn sorted_of(&self, op: &str, ty: &TensorType) -> Result<SmallVec<[usize; MAX_RANK]>> {
         let mut axes = self.of(op, ty)?;
         axes.sort_unstable();
         Ok(axes)
     }
 
-    /// The list of one axis.
+    /// Creates a list of one axis.
     pub(crate) fn of_one(axis: Axis) -> AxisList {
         AxisList(smallvec::smallvec![axis])
     }
 
-    /// The list of two axes.
+    /// Creates a list of two axes.
     pub(crate) fn of_two(a: Axis, b: Axis) -> AxisList {
         AxisList(smallvec::smallvec![a, b])
     }
 
-    /// The number of named axes.
+    /// Returns the number of axes in the list.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether no axis is named.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -116,7 +116,7 @@ macro_rules! integers {
         }
 
         impl From<$ty> for AxisList {
-            /// The one axis.
+            /// Creates a list of one axis.
             fn from(axis: $ty) -> AxisList {
                 AxisList::from([axis])
             }

@@ -1,4 +1,4 @@
-//! Backends: zero-sized names of engine stacks.
+//! Backends: zero-sized types that name engine stacks.
 
 use crate::{Checkpointing, Stack};
 use alloc::format;
@@ -6,9 +6,9 @@ use core::fmt::Debug;
 use core::marker::PhantomData;
 use kiln_ir::{MemoryConfig, MemoryUse};
 
-/// The name of an engine stack, as a type parameter. Zero-sized, never constructed by programs.
+/// The type that names an engine stack at compile time. Zero-sized, never constructed by programs.
 ///
-/// A backend of one's own opens a stack with [`Stack::opened`]. Here the engine that defines the ops is one:
+/// A custom backend opens its stack with [`Stack::opened`]. This example wraps the reference engine:
 ///
 /// ```
 /// use kiln_reference::Reference;
@@ -39,21 +39,21 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
     /// The device type: a value selects the device that the backend opens.
     type Device: Clone + Default + Debug + PartialEq + Send + Sync + 'static;
 
-    /// The opened stack of a device; opened on first use.
+    /// Returns the opened stack of a device; opens it on first use.
     fn stack(device: &Self::Device) -> Stack;
 
-    /// The device of a stack that this backend opened: the [value](Stack::device) of that type which the stack was opened
-    /// for, otherwise the default.
+    /// Returns the device of a stack that this backend opened: its device [value](Stack::device) if that has this type,
+    /// otherwise the default.
     fn device(stack: &Stack) -> Self::Device {
         stack.device().cloned().unwrap_or_default()
     }
 
-    /// Seeds the random numbers of a device: the same seed produces the same numbers on every engine.
+    /// Seeds the random number generator of a device: the same seed produces the same numbers on every engine.
     fn seed(device: &Self::Device, seed: u64) {
         Self::stack(device).keys().seed(seed);
     }
 
-    /// Waits until a device has done everything queued.
+    /// Waits until a device has completed all queued work.
     ///
     /// # Errors
     /// When the device failed.
@@ -128,28 +128,29 @@ fn no_allocator(stack: &Stack) -> crate::Error {
     note = "wrap the backend of the tensors and modules: `type B = Autodiff<Cpu>;`"
 )]
 pub trait AutodiffBackend: Backend {
-    /// The backend below: of gradients, and of inference.
+    /// The inner backend, of gradients and inference.
     type InnerBackend: Backend<Device = Self::Device>;
 }
 
-/// Automatic differentiation over another backend. Stack it for second derivatives: `Autodiff<Autodiff<Flex>>`.
+/// Adds automatic differentiation (reverse mode) to a backend. Nest it for second derivatives:
+/// `Autodiff<Autodiff<Flex>>`.
 ///
 /// `C` is the checkpointing strategy of the tape. [`NoCheckpointing`] saves every tensor that gradients need;
 /// [`BalancedCheckpointing`] saves only the tensors that are expensive to recompute.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Autodiff<B, C = NoCheckpointing>(PhantomData<(B, C)>);
 
-/// The strategy of a tape, as a type parameter of [`Autodiff`].
+/// The activation checkpointing strategy of a tape, as a type parameter of [`Autodiff`].
 pub trait CheckpointingStrategy: Copy + Default + Debug + Send + Sync + 'static {
     /// The strategy as a value.
     const STRATEGY: Checkpointing;
 }
 
-/// Keep everything that gradients need.
+/// Saves all tensors that gradients need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCheckpointing;
 
-/// Compute cheap, memory-bound results again in the backward pass instead of keeping them.
+/// Recomputes cheap, memory-bound results in the backward pass instead of saving them (activation checkpointing).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BalancedCheckpointing;
 
@@ -179,12 +180,12 @@ impl<B: Backend, C: CheckpointingStrategy> AutodiffBackend for Autodiff<B, C> {
 
 /// A backend with forward-mode differentiation; see [`transform::jvp`](crate::transform::jvp).
 pub trait ForwardBackend: Backend {
-    /// The backend below: of values and tangents outside.
+    /// The inner backend, of values and tangents outside the transform.
     type InnerBackend: Backend<Device = Self::Device>;
 }
 
-/// Forward-mode differentiation over another backend: tensors carry the direction in which they change.
-/// [`transform::jvp`](crate::transform::jvp) and its companions make such tensors.
+/// Adds forward-mode differentiation to a backend: tensors carry a tangent. [`transform::jvp`](crate::transform::jvp)
+/// and its companions create such tensors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Forward<B>(PhantomData<B>);
 
@@ -204,14 +205,14 @@ impl<B: Backend> ForwardBackend for Forward<B> {
     type InnerBackend = B;
 }
 
-/// A backend on which tensors stand for one of many examples; see [`transform::vmap`](crate::transform::vmap).
+/// A backend whose tensors represent one example of a batch; see [`transform::vmap`](crate::transform::vmap).
 pub trait VmapBackend: Backend {
-    /// The backend below: of the batches.
+    /// The inner backend, of the batches.
     type InnerBackend: Backend<Device = Self::Device>;
 }
 
-/// Batching over another backend: a tensor stands for one of many examples. [`transform::vmap`](crate::transform::vmap)
-/// makes such tensors.
+/// Adds batching to a backend: a tensor represents one example of a batch. [`transform::vmap`](crate::transform::vmap)
+/// creates such tensors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Vmap<B>(PhantomData<B>);
 

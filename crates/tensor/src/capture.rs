@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use kiln_ir::{Operand, Program, Recorder, Value};
 
-/// A traced program: the ops of a function on tensors of given types. See [`capture`].
+/// A traced program: the ops of a function for inputs of given types. See [`capture`].
 #[derive(Clone, Debug)]
 pub struct Captured {
     program: Program,
@@ -17,8 +17,8 @@ pub struct Captured {
 /// Traces `f` with inputs of these types into a program, without running its ops.
 ///
 /// The result can be printed (in Kiln's text form of programs), inspected, and [run](Captured::run) on any device. Data
-/// that `f` creates becomes constants of the program. Rust control flow runs once, while tracing: a loop is unrolled, a
-/// branch is taken. Each run draws random numbers again, from fixed keys.
+/// that `f` creates becomes constants of the program. Rust control flow runs once, while tracing: a loop is unrolled,
+/// and only the executed branch is traced. Each run draws random numbers again, from fixed keys.
 ///
 /// ```
 /// use kiln_tensor::{DType, TensorType, capture};
@@ -30,8 +30,8 @@ pub struct Captured {
 /// ```
 ///
 /// # Errors
-/// The errors of `f`. Reading a tensor is an error: there are no elements while tracing. So is a tensor of another
-/// device; pass it as an input.
+/// The errors of `f`. Reading a tensor is an error, because there are no elements while tracing. Using a tensor of
+/// another device is an error; pass it as an input.
 pub fn capture(
     inputs: &[TensorType],
     f: impl FnOnce(&[AnyTensor]) -> Result<Vec<AnyTensor>>,
@@ -51,12 +51,12 @@ pub fn capture(
 }
 
 impl Captured {
-    /// The program. Its last inputs are the [constants](Captured::constants).
+    /// Returns the program. Its last inputs are the [constants](Captured::constants).
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// The data that the function made on the way.
+    /// Returns the constants: the data that the function created.
     pub fn constants(&self) -> &[TensorData] {
         &self.constants
     }
@@ -64,8 +64,7 @@ impl Captured {
     /// Runs the program on the device of the inputs.
     ///
     /// # Errors
-    /// When the inputs are not of the types for which the function was captured, or are on different devices, or there
-    /// are none.
+    /// When there are no inputs, their types differ from the traced types, or they are on different devices.
     pub fn run(&self, inputs: &[AnyTensor]) -> Result<Vec<AnyTensor>> {
         let expected = &self.program.inputs[..self.program.inputs.len() - self.constants.len()];
         let (Some(first), true) = (inputs.first(), inputs.iter().map(AnyTensor::ty).eq(expected)) else {
@@ -85,7 +84,7 @@ impl Captured {
     }
 }
 
-/// The text form of the program.
+/// Prints the text form of the program.
 impl fmt::Display for Captured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.program.fmt(f)

@@ -4,11 +4,11 @@ use crate::tensor::ok;
 use crate::{AnyComplex, Backend, Tensor};
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
-/// A complex tensor with `D` axes: a pair of real ones, real and imaginary parts.
+/// A complex tensor of rank `D`: a pair of real tensors, the real and imaginary parts.
 ///
-/// Kiln has no complex dtype: every engine, layer and file format works with pairs as it works with floats, and gradients are
-/// those of the parts. [`fft`](crate::fft) and [`signal`](crate::signal) take and return this type. Multiplying costs
-/// four real products, as it does everywhere; a matrix product is four matrix products.
+/// Kiln has no complex dtype: engines, layers and file formats handle the parts as floats, and gradients are those of
+/// the parts. [`fft`](crate::fft) and [`signal`](crate::signal) use this type. A multiplication is four real
+/// multiplications, and a matmul is four real matmuls.
 ///
 /// The gradient of a real function of `z` is the pair of its derivatives by real and imaginary part: PyTorch's
 /// conjugate Wirtinger gradient.
@@ -31,22 +31,22 @@ pub struct Complex<B: Backend, const D: usize> {
 }
 
 impl<B: Backend, const D: usize> Complex<B, D> {
-    /// The tensor of these parts.
+    /// Creates a complex tensor from its real and imaginary parts.
     ///
     /// # Panics
-    /// When they differ in shape, dtype or device.
+    /// When the parts differ in shape, dtype or device.
     #[track_caller]
     pub fn new(re: Tensor<B, D>, im: Tensor<B, D>) -> Self {
         Complex::from_any(ok(AnyComplex::new(re.into_any(), im.into_any())))
     }
 
-    /// The tensor with imaginary parts 0.
+    /// Creates a complex tensor with imaginary parts 0.
     #[track_caller]
     pub fn from_real(re: Tensor<B, D>) -> Self {
         Complex::from_any(ok(AnyComplex::from_real(re.into_any())))
     }
 
-    /// The tensor of these absolute values and angles, in radians.
+    /// Creates a complex tensor from absolute values and angles in radians.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.polar.html>
     #[track_caller]
@@ -54,7 +54,7 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         Complex::from_any(ok(AnyComplex::from_polar(abs.into_any(), angle.into_any())))
     }
 
-    /// The tensor of a last axis of length 2, real and imaginary part; `D2` is `D + 1`.
+    /// Converts a tensor whose last axis holds real and imaginary part, `[.., 2]`; `D2` is `D + 1`.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -66,7 +66,7 @@ impl<B: Backend, const D: usize> Complex<B, D> {
     /// ```
     ///
     /// # Panics
-    /// When the last axis has another length, or `D2` is not `D + 1`.
+    /// When the length of the last axis is not 2, or `D2` is not `D + 1`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.view_as_complex.html>
     #[track_caller]
@@ -74,7 +74,7 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         Complex::from_any(ok(AnyComplex::from_interleaved(pairs.into_any())))
     }
 
-    /// Real and imaginary part along a new last axis; `D2` is `D + 1`.
+    /// Converts to a tensor with real and imaginary part along a new last axis, `[.., 2]`; `D2` is `D + 1`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.view_as_real.html>
     #[track_caller]
@@ -82,7 +82,7 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         Tensor::from_any(ok(self.into_any().into_interleaved()))
     }
 
-    /// The typed tensor of one whose rank is known at run time.
+    /// Converts an [`AnyComplex`] to a typed complex tensor.
     ///
     /// # Panics
     /// When the ranks differ.
@@ -92,28 +92,28 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         Complex { re: Tensor::from_any(re), im: Tensor::from_any(im) }
     }
 
-    /// Forgets backend and rank.
+    /// Converts to an [`AnyComplex`], whose rank is known at run time.
     #[track_caller]
     pub fn into_any(self) -> AnyComplex {
         ok(AnyComplex::new(self.re.into_any(), self.im.into_any()))
     }
 
-    /// The real parts.
+    /// Returns the real parts.
     pub fn re(&self) -> Tensor<B, D> {
         self.re.clone()
     }
 
-    /// The imaginary parts.
+    /// Returns the imaginary parts.
     pub fn im(&self) -> Tensor<B, D> {
         self.im.clone()
     }
 
-    /// Real and imaginary parts.
+    /// Returns the real and imaginary parts.
     pub fn into_parts(self) -> (Tensor<B, D>, Tensor<B, D>) {
         (self.re, self.im)
     }
 
-    /// The lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn dims(&self) -> [usize; D] {
         self.re.dims()
     }
@@ -134,19 +134,19 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         Complex { re: f(self.re), im: f(self.im) }
     }
 
-    /// The complex conjugate: imaginary parts with the other sign.
+    /// Returns the complex conjugate: the imaginary parts are negated.
     #[track_caller]
     pub fn conj(self) -> Self {
         Complex::from_any(ok(self.into_any().conj()))
     }
 
-    /// The absolute value `√(re² + im²)`, without overflow. The gradient at 0 is 0.
+    /// Computes the absolute value `√(re² + im²)`, without overflow. The gradient at 0 is 0.
     #[track_caller]
     pub fn abs(self) -> Tensor<B, D> {
         Tensor::from_any(ok(self.into_any().abs()))
     }
 
-    /// The angle to the positive real axis in radians, from -π to π; 0 at 0.
+    /// Computes the angle to the positive real axis in radians, from -π to π; 0 at 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.angle.html>
     #[track_caller]
@@ -154,19 +154,19 @@ impl<B: Backend, const D: usize> Complex<B, D> {
         Tensor::from_any(ok(self.into_any().angle()))
     }
 
-    /// `e^self`.
+    /// Computes `e^self`.
     #[track_caller]
     pub fn exp(self) -> Self {
         Complex::from_any(ok(self.into_any().exp()))
     }
 
-    /// Both parts times a number.
+    /// Multiplies by a real scalar.
     #[track_caller]
     pub fn mul_scalar(self, x: f64) -> Self {
         Complex::from_any(ok(self.into_any().mul_scalar(x)))
     }
 
-    /// Matrix products over the last two axes; the axes before broadcast.
+    /// Computes complex matmuls over the last two axes; the batch axes broadcast.
     ///
     /// # Panics
     /// When inner or batch sizes differ, or with fewer than two axes.
@@ -200,13 +200,13 @@ macro_rules! operators {
 }
 
 operators! {
-    /// Element by element; broadcasts.
+    /// Adds element by element; broadcasts.
     Add add;
-    /// Element by element; broadcasts.
+    /// Subtracts element by element; broadcasts.
     Sub sub;
-    /// Element by element; broadcasts.
+    /// Multiplies element by element; broadcasts.
     Mul mul;
-    /// Element by element; broadcasts. Division by 0 returns NaN.
+    /// Divides element by element; broadcasts. Division by 0 returns NaN.
     Div div;
 }
 

@@ -1,10 +1,11 @@
-//! The default device of a thread: the device of calls that name none.
+//! The thread's default device, for calls without a device argument.
 
 #[cfg(feature = "std")]
 pub use scope::with_device;
 
-/// The device of calls that name none, such as `Tensor::from([1.0, 2.0])`: that of the innermost [`with_device`] scope of this
-/// thread for devices of this type, otherwise the type's default.
+/// Returns the default device of this thread, which calls without a device argument use, such as
+/// `Tensor::from([1.0, 2.0])`. It is the device of the innermost [`with_device`] scope with a device of this type,
+/// otherwise `D::default()`.
 ///
 /// ```
 /// use kiln_backends::{Cpu, Device};
@@ -15,7 +16,7 @@ pub use scope::with_device;
 /// assert_eq!(default_device::<Device>(), Device::cpu());
 /// ```
 ///
-/// Without the crate feature `std` it is always the type's default.
+/// Without the crate feature `std` it is always `D::default()`.
 pub fn default_device<D: Clone + Default + 'static>() -> D {
     #[cfg(feature = "std")]
     if let Some(device) = scope::current::<D>() {
@@ -37,8 +38,8 @@ mod scope {
         static SCOPES: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Runs `f` with another [default device](crate::default_device) in this thread, for all backends with devices of
-    /// this type. Scopes nest; the default before is restored when `f` returns or panics. Other threads keep theirs.
+    /// Runs `f` with another [default device](crate::default_device) in this thread, for all backends with this device
+    /// type. Scopes nest; the previous default is restored when `f` returns or panics. Other threads are not affected.
     ///
     /// ```
     /// use kiln_backends::{Device, Dyn};
@@ -57,18 +58,18 @@ mod scope {
         f()
     }
 
-    /// Ends the innermost scope.
+    /// Ends the innermost scope when dropped.
     struct Scope;
 
     impl Drop for Scope {
         fn drop(&mut self) {
-            // The device is dropped after the borrow ends: dropping one may run code that asks for the default.
+            // The device is dropped after the borrow ends: dropping a device may run code that reads the default.
             let ended = SCOPES.with_borrow_mut(Vec::pop);
             drop(ended);
         }
     }
 
-    /// The device of the innermost scope of this type.
+    /// Returns the device of the innermost scope of this type.
     pub(super) fn current<D: Clone + 'static>() -> Option<D> {
         let innermost = |scopes: &RefCell<Vec<Box<dyn Any>>>| {
             scopes.borrow().iter().rev().find_map(|device| device.downcast_ref::<D>()).cloned()

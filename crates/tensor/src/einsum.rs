@@ -1,4 +1,4 @@
-//! Einstein summation: sums of products of tensors, written as a formula over the names of their axes.
+//! Einstein summation: tensor contractions, written as an equation over axis labels.
 
 mod contract;
 mod grammar;
@@ -14,30 +14,33 @@ use alloc::vec::Vec;
 use grammar::Equation;
 use kiln_ir::OperandType;
 
-/// Sums of products of tensors: `einsum("bij,bjk->bik", [a, b])` is a batch of matrix products.
+/// Computes an Einstein summation: `einsum("bij,bjk->bik", [a, b])` is a batched matmul.
 ///
-/// Each operand has one letter per axis; axes with the same letter run together. Letters that are missing on the right of
-/// `->` are summed over.
+/// Each operand has one letter per axis. Axes with the same letter are iterated together. Letters that do not occur on
+/// the right of `->` are summed over.
 ///
-/// | equation | is |
+/// | equation | operation |
 /// |---|---|
-/// | `"ij,jk->ik"`, `"bij,bjk->bik"` | matrix products |
+/// | `"ij,jk->ik"`, `"bij,bjk->bik"` | matmul, batched matmul |
 /// | `"ij->ji"`, `"ij->j"`, `"ij->"` | transpose, sum of columns, sum of all |
 /// | `"ii->i"`, `"ii->"` | diagonal, trace |
 /// | `"i,j->ij"`, `"i,i->"` | outer and dot product |
-/// | `"...ij,...jk->...ik"` | matrix products over any axes before, which broadcast |
-/// | `"bqhd,bkhd->bhqk"` | the scores of attention |
+/// | `"...ij,...jk->...ik"` | matmul with any batch axes, which broadcast |
+/// | `"bqhd,bkhd->bhqk"` | attention scores |
 ///
-/// The rules are those of PyTorch: letters are `a-z` and `A-Z`; spaces mean nothing; `...` stands for axes without
-/// letters, aligned from the right, and summed over where the output does not have it; axes of one letter have equal lengths
-/// or length 1, which repeats (within one operand: equal); without `->` the output is the `...` followed by the letters that
-/// occur once, upper case first, in alphabetical order.
+/// The rules are PyTorch's:
 ///
-/// Operands are an array or vector of tensors of one rank, or a tuple of tensors of any ranks (up to eight); references
-/// will do. Three and more are contracted two at a time in the order that takes the fewest operations (the best of all
-/// orders up to eight operands, a greedy one beyond; [`EinsumPath`] shows it), each pair as one matrix product.
-/// `D` is the number of axes of the output; an output without axes is a `Tensor<B, 0>`, or a `Tensor<B, 1>` of one element.
-/// The dtype of the operands is that of the output; 8-bit integers are summed as `i32` and wrap.
+/// * Letters are `a-z` and `A-Z`; spaces are ignored.
+/// * `...` stands for axes without letters. They are aligned from the right, and summed over if the output has no
+///   `...`.
+/// * Axes of one letter have equal lengths, or length 1, which broadcasts (within one operand: equal lengths).
+/// * Without `->` the output is `...` followed by the letters that occur once, in alphabetical order, upper case first.
+///
+/// Operands are an array or vector of tensors of one rank, or a tuple of tensors of any ranks (up to eight). They may
+/// be references. Three or more operands are contracted pairwise, each pair as one matmul. The order minimizes the
+/// number of operations: the optimal order for up to eight operands, a greedy order beyond; see [`EinsumPath`]. `D` is
+/// the rank of the output; an output without axes is a `Tensor<B, 0>`, or a `Tensor<B, 1>` of one element. The output
+/// has the dtype of the operands; 8-bit integers are summed as `i32` and wrap.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -53,7 +56,7 @@ use kiln_ir::OperandType;
 /// ```
 ///
 /// # Panics
-/// When the equation is not well formed, or does not fit the operands or `D`; the message names the letter, the operands
+/// When the equation is malformed, or does not match the operands or `D`; the message names the letter, the operands
 /// and the lengths. [`AnyTensor::einsum`] returns the error instead.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.einsum.html>
@@ -67,7 +70,7 @@ pub fn einsum<T: EinsumOperands, const D: usize>(
 }
 
 impl AnyTensor {
-    /// Sums of products of tensors of any ranks. See [`einsum`].
+    /// Computes an Einstein summation of tensors of any ranks. See [`einsum`].
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -80,7 +83,7 @@ impl AnyTensor {
     /// ```
     ///
     /// # Errors
-    /// When the equation is not well formed or does not fit the operands, they differ in dtype or device, or are `bool`.
+    /// When the equation is malformed or does not match the operands, they differ in dtype or device, or are `bool`.
     pub fn einsum(equation: &str, operands: impl IntoIterator<Item = AnyTensor>) -> Result<AnyTensor> {
         evaluate(equation, operands.into_iter().collect())
     }
@@ -96,7 +99,7 @@ fn evaluate(text: &str, operands: Vec<AnyTensor>) -> Result<AnyTensor> {
     contract::evaluate(&equation, operands)
 }
 
-/// Operands are numbers of one dtype on one device.
+/// Checks that operands are numeric, of one dtype and on one device.
 fn check_dtypes(operands: &[AnyTensor]) -> Result<()> {
     let Some(first) = operands.first() else { return Ok(()) };
     for other in operands {

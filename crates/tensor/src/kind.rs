@@ -1,32 +1,32 @@
-//! The kinds of elements.
+//! Kinds of elements: float, integer and boolean.
 
 use crate::{DType, Stack};
 use core::fmt::Debug;
 
 /// The kind of a tensor's elements, as a type parameter. The dtype within a kind is known at run time.
 pub trait Kind: Copy + Default + Debug + Send + Sync + 'static + private::Sealed {
-    /// The name: `Float`, `Int` or `Bool`.
+    /// The name of the kind: `Float`, `Int` or `Bool`.
     const NAME: &'static str;
 
-    /// The dtype of new tensors of this kind on a stack.
+    /// Returns the dtype of new tensors of this kind on a stack.
     fn default_dtype(stack: &Stack) -> DType;
 
-    /// Whether a dtype is of this kind.
+    /// Returns whether a dtype is of this kind.
     fn holds(dtype: DType) -> bool;
 }
 
 /// A kind with arithmetic: [`Float`] or [`Int`].
 pub trait Numeric: Kind {}
 
-/// Floating-point numbers: `f32` unless said otherwise.
+/// Floating-point elements; `f32` by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Float;
 
-/// Integers: `i32` unless said otherwise.
+/// Integer elements; `i32` by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Int;
 
-/// Truth values.
+/// Boolean elements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bool;
 

@@ -1,4 +1,4 @@
-//! Tensors whose axes have names that the compiler checks.
+//! Named tensors: axis names that the compiler checks.
 
 mod names;
 mod ops;
@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// A tensor whose axes have names: `NamedTensor<B, (Batch, Seq, Model)>`.
+/// A tensor with named axes: `NamedTensor<B, (Batch, Seq, Model)>`.
 ///
-/// Names are types, declared by [`axes!`](crate::axes). Operations take names instead of numbers of axes, and operands meet by
-/// name, in whatever order their axes are: mixing up two axes of one length, or forgetting that a bias broadcasts along
-/// another axis, does not compile. Names cost nothing when the program runs.
+/// Names are types, declared by [`axes!`](crate::axes). Operations accept names instead of axis indices, and operands
+/// are aligned by name, in any order of their axes. Swapping two axes of one length, or forgetting that a bias
+/// broadcasts along another axis, does not compile. Names have no cost at run time.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -42,8 +42,8 @@ use core::marker::PhantomData;
 /// assert_eq!((y.length(Query), y.length(Dim)), (3, 4));
 /// ```
 ///
-/// Names that do not fit are errors of the compiler. Some show only when the program is built, not with `cargo check`:
-/// those about the names of two tensors together.
+/// Name mismatches are compile errors. Errors about the names of two tensors together are reported by `cargo build`,
+/// not by `cargo check`.
 ///
 /// ```compile_fail
 /// use kiln_backends::Flex;
@@ -71,8 +71,8 @@ use core::marker::PhantomData;
 /// let x: NamedTensor<Flex, (Batch, Model)> = NamedTensor::new(Tensor::<Flex, 3>::ones([2, 3, 4], &Default::default()));
 /// ```
 ///
-/// Use it where axes are many and easily confused, as in attention. Plain [`Tensor`]s are shorter elsewhere, and layers
-/// and optimizers take them; [`map`](NamedTensor::map) and [`into_tensor`](NamedTensor::into_tensor) convert.
+/// Use it where axes are many and easily confused, as in attention. Layers and optimizers accept plain [`Tensor`]s;
+/// [`map`](NamedTensor::map) and [`into_tensor`](NamedTensor::into_tensor) convert.
 ///
 /// # Panics
 /// Methods panic when axes of one name differ in length; the message has the name.
@@ -84,7 +84,8 @@ pub struct NamedTensor<B: Backend, S: AxisNames, K: Kind = Float> {
 type Marker<B, S, K> = PhantomData<fn() -> (B, S, K)>;
 
 impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
-    /// Names the axes of a tensor, in order. It does not compile when their number differs or a name occurs twice.
+    /// Names the axes of a tensor, in order. It does not compile when the number of names is not the rank, or a name is
+    /// repeated.
     #[inline]
     pub fn new<const D: usize>(tensor: Tensor<B, D, K>) -> Self {
         const {
@@ -97,7 +98,7 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
     /// Names the axes of a tensor whose rank is known at run time.
     ///
     /// # Errors
-    /// When it has another number of axes, or elements of another kind.
+    /// When the tensor has another rank or kind.
     pub fn try_from_any(any: AnyTensor) -> Result<Self> {
         const { assert!(names::distinct(S::NAMES), "two axes have the same name") }
         if any.rank() != S::NAMES.len() || !K::holds(any.dtype()) {
@@ -107,19 +108,19 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
         Ok(NamedTensor { any, marker: PhantomData })
     }
 
-    /// The tensor without names. It does not compile when it does not have `D` axes.
+    /// Converts to a plain tensor. It does not compile when the rank is not `D`.
     #[inline]
     pub fn into_tensor<const D: usize>(self) -> Tensor<B, D, K> {
         const { assert!(S::NAMES.len() == D, "the tensor has another number of axes") }
         Tensor::from_any(self.any)
     }
 
-    /// The tensor without names and rank.
+    /// Converts to an [`AnyTensor`], without names.
     pub fn into_any(self) -> AnyTensor {
         self.any
     }
 
-    /// The length of an axis.
+    /// Returns the length of an axis.
     pub fn length<N: AxisName, I>(&self, _axis: N) -> usize
     where
         S: Has<N, I>,
@@ -127,7 +128,7 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
         self.any.shape()[S::PLACE]
     }
 
-    /// Applies a function that keeps the axes: of each element, or along one of them.
+    /// Applies a function that keeps the axes: elementwise, or along one of them.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -143,7 +144,7 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
         NamedTensor::new(f(self.into_tensor()))
     }
 
-    /// Another name for an axis.
+    /// Renames an axis.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -165,7 +166,7 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
         NamedTensor { any: self.any, marker: PhantomData }
     }
 
-    /// The same axes in the order of another list of names.
+    /// Permutes the axes to the order of another list of names.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -185,8 +186,8 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
         self.aligned()
     }
 
-    /// With the axes of another list of names, among which are all of this tensor: in that order, and with axes of length 1 for
-    /// the names that are new. `expand` and operators repeat those.
+    /// Permutes to another list of names that contains all of this tensor's names, and inserts axes of length 1 for the
+    /// new names. `expand` and operators broadcast those.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -228,7 +229,7 @@ impl<B: Backend, S: AxisNames, K: Kind> fmt::Debug for NamedTensor<B, S, K> {
     }
 }
 
-/// The axes in the order of `to`; names that are not in `from` become axes of length 1.
+/// Permutes the axes to the order of `to`; names that are not in `from` become axes of length 1.
 fn aligned(any: AnyTensor, from: &[&str], to: &[&str]) -> Result<AnyTensor> {
     let place = |name: &&str| from.iter().position(|own| own == name);
     let axes: Vec<usize> = to.iter().filter_map(place).collect();

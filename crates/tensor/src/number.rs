@@ -1,12 +1,13 @@
-//! Plain numbers beside tensors.
+//! Scalar operands of tensor ops.
 
 use crate::{DType, Scalar};
 
-/// A plain number that may stand beside a tensor: `x * 0.5`, `1 - x`, `mask.equal_elem(true)`.
+/// A scalar operand of a tensor op: `x * 0.5`, `1 - x`, `mask.equal_elem(true)`.
 ///
-/// It takes the dtype of the tensor. A real number that is not whole beside an integer tensor is an error.
+/// It is converted to the dtype of the tensor. A fractional number and an integer tensor are an error, except in the
+/// arithmetic methods of [`AnyTensor`](crate::AnyTensor), which promote the tensor.
 pub trait Number: Copy {
-    /// The number, as ops take it.
+    /// Returns the scalar operand of ops.
     fn scalar(self) -> Scalar;
 }
 
@@ -22,7 +23,7 @@ macro_rules! numbers {
 
 numbers!(f64, f32, half::f16, half::bf16, i64, i32, i16, i8, u64, u32, u16, u8, usize, bool, Scalar);
 
-/// The greatest finite number of a float dtype; of `f32` for the others.
+/// Returns the greatest finite number of a float dtype; that of `f32` for other dtypes.
 pub(crate) fn greatest_float(dtype: DType) -> f64 {
     if dtype == DType::F64 {
         f64::MAX

@@ -1,13 +1,13 @@
-//! Random numbers: distributions, keys, and the stream of keys of each device.
+//! Random number generation: distributions, keys, and the key stream of each device.
 //!
-//! A random tensor is a pure function of a 64-bit [`Key`] (see [`kiln_ir::philox`]), so the same key returns the same
-//! numbers on every engine and whatever the number of threads. Everything is drawn as uniform or normal numbers and
-//! turned into other [`Distribution`]s by arithmetic.
+//! A random tensor is a pure function of a 64-bit [`Key`] (see [`kiln_ir::philox`]). The same key returns the same
+//! numbers on every engine and for any number of threads. Uniform or normal samples are drawn and converted to other
+//! [`Distribution`]s by arithmetic.
 //!
-//! * Without a key, functions take the next of the device's [`KeyStream`], which
+//! * Without a key, functions draw the next key of the device's [`KeyStream`], which
 //!   [`Backend::seed`](crate::Backend::seed) restarts.
-//! * With one, they are functions in the mathematical sense: [`Key::split`] and [`Key::fold_in`] make new keys whose
-//!   numbers are independent, as in [JAX](https://docs.jax.dev/en/latest/jax.random.html).
+//! * With a key, they are pure functions. [`Key::split`] and [`Key::fold_in`] derive keys with independent numbers, as
+//!   in [JAX](https://docs.jax.dev/en/latest/jax.random.html).
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -21,8 +21,8 @@
 //! assert!(x.all_close(y, Some(0.0), Some(0.0)));
 //! ```
 //!
-//! Samples have no gradients for the parameters of their distribution, but those made by shifting and scaling
-//! (`mean + deviation * normal`) have when written so.
+//! Samples have no gradients for the parameters of their distribution. Use the reparameterization
+//! `mean + deviation * normal` for gradients.
 
 mod distribution;
 pub(crate) mod sample;
@@ -48,12 +48,12 @@ use spin::Mutex;
 pub struct Key(u64);
 
 impl Key {
-    /// The key of a seed.
+    /// Creates the key of a seed.
     pub const fn new(seed: u64) -> Key {
         Key(seed)
     }
 
-    /// The next key of a device or a stack.
+    /// Returns the next key of a device or a stack.
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -77,24 +77,24 @@ impl Key {
             count <= 1 << 28,
             "[split] {count} keys are too many\n  hint: `fold_in` gives the key of one number at a time"
         );
-        // A number that nobody folds in: it tells the two ways apart.
+        // A constant that `fold_in` never uses: it separates `split` from `fold_in`.
         let branch = self.fold_in(u64::MAX);
         (0..count as u64).map(|number| branch.fold_in(number)).collect()
     }
 
-    /// The key for a number: of a step, a layer or a worker.
+    /// Derives a key from an integer, such as the index of a step, a layer or a worker.
     #[must_use]
     pub fn fold_in(self, number: u64) -> Key {
         Key(philox::fold_in(self.0, number))
     }
 
-    /// The 64 bits that [`Op::Random`](kiln_ir::Op::Random) takes.
+    /// Returns the 64 bits that [`Op::Random`](kiln_ir::Op::Random) uses.
     pub fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// A sequence of keys: number `n` of a seed is the same wherever it is drawn.
+/// A stream of keys: key `n` of a seed is the same on every device.
 #[derive(Debug)]
 pub struct KeyStream(Mutex<KeyState>);
 
@@ -108,12 +108,12 @@ pub struct KeyState {
 }
 
 impl KeyStream {
-    /// Restarts the stream.
+    /// Seeds the stream and restarts it.
     pub fn seed(&self, seed: u64) {
         self.restore(KeyState { seed, drawn: 0 });
     }
 
-    /// The next key.
+    /// Returns the next key.
     pub fn next_key(&self) -> u64 {
         let mut state = self.0.lock();
         let key = philox::fold_in(state.seed, state.drawn);
@@ -121,19 +121,19 @@ impl KeyStream {
         key
     }
 
-    /// The position of the stream, for [`restore`](KeyStream::restore).
+    /// Returns the position of the stream, for [`restore`](KeyStream::restore).
     pub fn state(&self) -> KeyState {
         *self.0.lock()
     }
 
-    /// Puts the stream back to where it was.
+    /// Restores a position of the stream.
     pub fn restore(&self, state: KeyState) {
         *self.0.lock() = state;
     }
 }
 
 impl Default for KeyStream {
-    /// Seed 0: programs are repeatable unless they choose otherwise.
+    /// Creates a stream of seed 0: programs are repeatable unless they set another seed.
     fn default() -> KeyStream {
         KeyStream(Mutex::new(KeyState { seed: 0, drawn: 0 }))
     }

@@ -1,16 +1,16 @@
-//! Ranges for slicing, with negative ends and steps.
+//! Slice ranges, with negative ends and steps.
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use kiln_ir::{Error, Result, SliceAxis};
 
-/// A range of one axis: `1..3`, `..`, `-2..`, a single index, or with a step by [`s!`](crate::s).
+/// A range of one axis: `1..3`, `..`, `-2..`, a single index, or a range with a step by [`s!`](crate::s).
 ///
-/// As in [NumPy](https://numpy.org/doc/stable/user/basics.indexing.html#slicing-and-striding) negative numbers count from
-/// the end, and ends beyond an axis are cut to it. Three things differ: a single index keeps its axis with length 1; a
-/// negative step walks the range backwards from its last element, as NumPy's `x[a:b][::-1]` does, so that the ends need
-/// not be exchanged; and a range that starts beyond its axis is an error.
+/// As in [NumPy](https://numpy.org/doc/stable/user/basics.indexing.html#slicing-and-striding), negative ends count from
+/// the end of the axis, and ends beyond the axis are clamped. Three rules differ. A single index keeps its axis with
+/// length 1. A negative step visits the range from its last element to its first, as NumPy's `x[a:b][::-1]` does, so
+/// the ends are not swapped. A range that starts beyond its axis is an error.
 ///
 /// ```
 /// use kiln_tensor::{SliceArg, s};
@@ -21,25 +21,25 @@ use kiln_ir::{Error, Result, SliceAxis};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceArg {
-    /// The first element; negative counts from the end.
+    /// Index of the first element; negative counts from the end.
     pub start: i64,
-    /// One past the last element; negative counts from the end, `None` is the end.
+    /// Index after the last element; negative counts from the end, `None` is the end.
     pub end: Option<i64>,
-    /// The distance between elements; negative walks backwards. Not 0.
+    /// Distance between elements; negative reverses the range. Not 0.
     pub step: i64,
 }
 
 impl SliceArg {
-    /// All of an axis.
+    /// The whole axis.
     pub const FULL: SliceArg = SliceArg { start: 0, end: None, step: 1 };
 
-    /// The same range with a step.
+    /// Returns the range with a step.
     #[must_use]
     pub fn step(self, step: i64) -> SliceArg {
         SliceArg { step, ..self }
     }
 
-    /// The range on an axis of that length.
+    /// Resolves the range on an axis of this length.
     ///
     /// # Errors
     /// When the step is 0, or the range starts beyond the axis.
@@ -64,7 +64,7 @@ impl SliceArg {
     }
 }
 
-/// A place of a range. One beyond every axis stays beyond, rather than count from the end.
+/// Converts a position to `i64`. A position beyond `i64` stays beyond every axis, instead of counting from the end.
 fn place(place: impl TryInto<i64>) -> i64 {
     place.try_into().unwrap_or(i64::MAX)
 }
@@ -104,7 +104,7 @@ macro_rules! ranges {
         }
 
         impl From<$ty> for SliceArg {
-            /// The one element at this index; the axis stays with length 1.
+            /// Creates the range of one element; the axis is kept with length 1.
             fn from(index: $ty) -> SliceArg {
                 (index..=index).into()
             }
@@ -114,13 +114,13 @@ macro_rules! ranges {
 
 ranges!(usize, i64, i32);
 
-/// The ranges of [`Tensor::slice`](crate::Tensor::slice): one range or index, of the first axis; an array or slice with one per
-/// axis; or [`s!`](crate::s) of different ones.
+/// The ranges of [`Tensor::slice`](crate::Tensor::slice): one range or index, of the first axis; an array or slice with
+/// one per axis; or [`s!`](crate::s) for ranges of different types.
 pub trait SliceArgs {
-    /// Holds the ranges.
+    /// The container of the ranges.
     type Ranges: AsRef<[SliceArg]>;
 
-    /// One range for each of the first axes.
+    /// Returns one range for each of the first axes.
     fn ranges(self) -> Self::Ranges;
 }
 
@@ -175,8 +175,8 @@ impl From<RangeFull> for SliceArg {
     }
 }
 
-/// Ranges for [`Tensor::slice`](crate::Tensor::slice), one per axis, each with an optional step:
-/// `s![.., 1..3, ..;2, -1]`. Ranges such as `1..-1`, which clippy takes for empty ones elsewhere, are welcome here.
+/// Creates ranges for [`Tensor::slice`](crate::Tensor::slice), one per axis, each with an optional step:
+/// `s![.., 1..3, ..;2, -1]`. Ranges such as `1..-1`, which clippy reports as empty elsewhere, are allowed.
 #[macro_export]
 macro_rules! s {
     (@ [$($done:expr,)*] $range:expr; $step:expr, $($rest:tt)+) => {

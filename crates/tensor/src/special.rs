@@ -1,11 +1,10 @@
-//! Functions of floats that are no ops of their own: expressions of ops, the same on every engine, with gradients in
-//! closed form.
+//! Special functions: expressions of ops, the same on every engine, with closed-form gradients.
 //!
-//! Each is a [`CustomOp`]: the tape records one node for it, its expansion defines its value, and its rule defines its
-//! derivative, so that no NaN of a branch that was not taken reaches a gradient. 16-bit floats are computed in `f32`.
-//! `docs/accuracy.md` in the repository lists their accuracy.
+//! Each is a [`CustomOp`]. The tape records one node for it. Its expansion defines its value, and its rule defines its
+//! derivative, so that a NaN of a branch that was not selected does not reach a gradient. 16-bit floats are computed in
+//! `f32`. `docs/accuracy.md` in the repository lists their accuracy.
 //!
-//! Names and meanings are those of [`torch.special`](https://docs.pytorch.org/docs/stable/special.html).
+//! Names and definitions are those of [`torch.special`](https://docs.pytorch.org/docs/stable/special.html).
 
 mod bessel;
 mod binary;
@@ -137,8 +136,8 @@ mod table {
     }
 }
 
-/// Makes the functions of this crate known by name, so that programs with them can be read back from text and from
-/// the network ([`Custom::register`]). Calling it again changes nothing.
+/// Registers the custom ops of this crate by name ([`Custom::register`]), so that programs that contain them can be
+/// parsed from text and received from the network. Repeated calls have no effect.
 ///
 /// ```
 /// use kiln_tensor::Custom;
@@ -167,14 +166,14 @@ pub fn register_special_functions() {
 }
 
 impl Unary {
-    /// As one op, so that it is differentiated by its own rule.
+    /// Applies the function as one op, so that it is differentiated by its own rule.
     pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(self)), &[])
     }
 }
 
 impl Binary {
-    /// As one op, so that it is differentiated by its own rule.
+    /// Applies the function as one op, so that it is differentiated by its own rule.
     fn of<'e>(&'static self, a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
         a.apply(Op::Custom(Custom::new(self)), &[b])
     }
@@ -310,7 +309,7 @@ impl CustomOp for Polygamma {
     }
 }
 
-/// That many tensors of one float type, which is that of the result.
+/// Checks that the operands are `count` tensors of one float type, which is that of the result.
 fn floats(name: &str, inputs: &[OperandType<'_>], count: usize) -> Result<ResultTypes> {
     let problem = |problem: &str| kiln_ir::Error::type_error(name, problem, inputs);
     let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();

@@ -19,18 +19,18 @@ use kiln_autodiff::{Autodiff as AutodiffLayer, Forward as ForwardLayer};
 use kiln_ir::{Dispatch, Engine, Expand, Memory, Op, Operands, TensorType, Value, Values, expanding};
 use kiln_vmap::Vmap as VmapLayer;
 
-/// An opened stack of engines for a device: the device's engine with the layers of a backend around it. Cheap to clone.
+/// An opened stack of engines for a device: the device's engine and the layers of a backend around it. Cheap to clone.
 ///
-/// Every tensor holds its stack, so ops need no global look-up.
+/// Every tensor holds its stack, so ops need no global lookup.
 ///
 /// * **Device.** A stack and the layers over it share one device: a [typed value](Stack::device), a name and a
 ///   [stream of keys](Stack::keys).
-/// * **Domain.** Values of stacks of one [domain](Stack::domain) may be operands of one op. Every opened stack is a domain
-///   of its own; [`with_device`](Stack::with_device) gives a stack of the same domain for another device.
-/// * **Layers.** [`layered`](Stack::layered) puts a layer around a stack, [`find`](Stack::find) gives a layer or engine of
-///   a stack by its type.
-/// * **Lifetime.** [`opened`](Stack::opened) keeps stacks of local devices as long as the process, with the layers put
-///   on them. Any other stack lives as long as a tensor or a handle holds it.
+/// * **Domain.** Values of stacks of one [domain](Stack::domain) may be operands of one op. Every opened stack is a
+///   domain of its own; [`with_device`](Stack::with_device) returns a stack of the same domain for another device.
+/// * **Layers.** [`layered`](Stack::layered) adds a layer around a stack; [`find`](Stack::find) returns a layer or
+///   engine of a stack by its type.
+/// * **Lifetime.** [`opened`](Stack::opened) keeps stacks of local devices, and the layers around them, until the
+///   process ends. Any other stack lives as long as a tensor or a handle holds it.
 #[derive(Clone)]
 pub struct Stack(Arc<Inner>);
 
@@ -43,16 +43,17 @@ struct Inner {
 }
 
 impl Stack {
-    /// A stack of an engine alone, on a device without a value of its own. `float` and `int` are the dtypes of new tensors.
+    /// Creates a stack of only an engine, on a device without a value. `float` and `int` are the dtypes of new tensors.
     /// Ops that the engine does not run natively are expanded, as on every stack: see [`of_device`](Stack::of_device).
     pub fn new(engine: Arc<dyn Engine>, device_name: &str, float: DType, int: DType) -> Stack {
         Stack::of_device(engine, (), device_name, float, int)
     }
 
-    /// A stack of a device's engine alone. `device` is the value that [`device`](Stack::device) gives; `float` and `int` are
-    /// the dtypes of new tensors.
+    /// Creates a stack of only a device's engine. [`device`](Stack::device) returns the value `device`; `float` and
+    /// `int` are the dtypes of new tensors.
     ///
-    /// The stack puts [`Expand`](kiln_ir::Expand) around the engine, unless it is there: an engine of a few ops runs every op.
+    /// The stack wraps the engine in [`Expand`](kiln_ir::Expand), unless it is wrapped already: an engine of a few ops
+    /// runs every op.
     pub fn of_device(
         engine: Arc<dyn Engine>,
         device: impl DeviceValue,
@@ -64,19 +65,20 @@ impl Stack {
         domain.stack(&Arc::new(OpenDevice::new(device, device_name)), None)
     }
 
-    /// The stack that was opened before for a backend's device, or the one that `open` makes. `B` is the type of the backend,
-    /// `key` tells its devices apart.
+    /// Returns the stack that was opened before for a backend's device, or opens it with `open`. `B` is the type of the
+    /// backend; `key` identifies the device.
     ///
-    /// Stacks of local devices ([`DeviceKey::Index`]) live as long as the process, and so do the layers put on them. Those of
-    /// devices elsewhere ([`DeviceKey::Url`]) are dropped with the last tensor or handle, and opened again by the next use.
+    /// Stacks of local devices ([`DeviceKey::Index`]), and the layers around them, live until the process ends. Stacks
+    /// of remote devices ([`DeviceKey::Url`]) are dropped with the last tensor or handle, and opened again by the next
+    /// use.
     pub fn opened<B: 'static>(key: DeviceKey, open: impl FnOnce() -> Stack) -> Stack {
         registry::opened::<B>(key, open)
     }
 
-    /// As [`opened`](Stack::opened), for a kind of device that has a name instead of a type.
+    /// Like [`opened`](Stack::opened), for a kind of device that has a name instead of a type.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// The errors of `open`.
     pub fn try_opened(
         kind: &str,
         key: DeviceKey,
@@ -85,12 +87,12 @@ impl Stack {
         registry::try_opened(kind, key, open)
     }
 
-    /// This stack with a layer around it. `wrap` makes the layer from the outermost engine; it is not called where a layer of
-    /// the same type with equal settings is on the [domain](Stack::domain) already: repeated calls give the same stack, and
-    /// calls on stacks of one domain give stacks of one domain.
+    /// Adds a layer around this stack. `wrap` creates the layer from the outermost engine. It is not called if the
+    /// [domain](Stack::domain) already has a layer of the same type with equal settings. Repeated calls therefore
+    /// return the same stack, and calls on stacks of one domain return stacks of one domain.
     ///
-    /// The label is for messages, as in "`label` over cpu"; a layer that changes no value may have an empty one, which is left
-    /// out.
+    /// The label is for messages, as in "`label` over cpu". A layer that changes no value may have an empty label,
+    /// which messages omit.
     ///
     /// ```
     /// use kiln_autodiff::{Autodiff, Checkpointing};
@@ -115,14 +117,14 @@ impl Stack {
         self.0.domain.layered(label, settings, wrap).stack(&self.0.device, Some(self))
     }
 
-    /// This stack with automatic differentiation around it. Repeated calls give the same stack.
+    /// Adds automatic differentiation around this stack. Repeated calls return the same stack.
     #[must_use]
     pub fn with_autodiff(&self, checkpointing: crate::Checkpointing) -> Stack {
         let wrap = |engine| Arc::new(AutodiffLayer::new(engine, checkpointing));
         self.layered("autodiff", checkpointing, wrap)
     }
 
-    /// This stack with forward-mode differentiation around it. Repeated calls give the same stack.
+    /// Adds forward-mode differentiation around this stack. Repeated calls return the same stack.
     #[must_use]
     pub fn with_forward(&self) -> Stack {
         let wrap = |engine: Arc<dyn Engine>| {
@@ -133,17 +135,17 @@ impl Stack {
         self.layered("forward", (), wrap)
     }
 
-    /// This stack with batching around it. Repeated calls give the same stack.
+    /// Adds batching around this stack. Repeated calls return the same stack.
     #[must_use]
     pub fn with_vmap(&self) -> Stack {
         self.layered("vmap", (), |engine| Arc::new(VmapLayer::new(engine)))
     }
 
-    /// A stack of the same domain for another device: the same engine, with the same layers. An equal value gives the
-    /// same device, with the name that it got first.
+    /// Returns a stack of the same domain for another device: the same engine, with the same layers. An equal value
+    /// returns the same device, with its first name.
     ///
-    /// For engines that stand for several devices. Ops take operands from all of them; the result of an op is on the stack of
-    /// its first operand.
+    /// For engines of several devices. Ops accept operands from all of them; the result of an op is on the stack of its
+    /// first operand.
     #[must_use]
     pub fn with_device(&self, device: impl DeviceValue, device_name: &str) -> Stack {
         let mut base = self;
@@ -154,7 +156,7 @@ impl Stack {
         self.on(&known.unwrap_or_else(|| Arc::new(OpenDevice::new(device, device_name))))
     }
 
-    /// The stack of this domain for the device of another stack.
+    /// Returns the stack of this domain for the device of another stack.
     #[must_use]
     pub fn with_device_of(&self, other: &Stack) -> Stack {
         self.on(&other.0.device)
@@ -168,20 +170,20 @@ impl Stack {
         self.0.domain.stack(device, below.as_ref())
     }
 
-    /// The outermost engine.
+    /// Returns the outermost engine.
     #[inline]
     pub fn engine(&self) -> &dyn Engine {
         &**self.0.engine.engine()
     }
 
-    /// As [`Engine::execute`] of the outermost engine, and faster for small ops: see [`Dispatch`].
+    /// Like [`Engine::execute`] of the outermost engine, and faster for small ops: see [`Dispatch`].
     #[inline]
     pub(crate) fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         self.0.engine.execute(op, inputs, results)
     }
 
-    /// The outermost engine, if it is of this type. The layer that [expands](kiln_ir::Expand) ops does not count, unless it
-    /// is asked for: the engine in it does.
+    /// Returns the outermost engine, if it is of this type. The layer that [expands](kiln_ir::Expand) ops is skipped,
+    /// unless `L` is that layer.
     #[inline]
     pub fn outermost<L: Engine>(&self) -> Option<&L> {
         let engine: &dyn Any = self.engine();
@@ -191,52 +193,52 @@ impl Stack {
         })
     }
 
-    /// The outermost of the layers that is of this type; the engine of the device counts too.
+    /// Returns the outermost layer of this type; the engine of the device is included.
     pub fn find<L: Engine>(&self) -> Option<&L> {
         self.levels().find_map(|stack| stack.engine().find())
     }
 
-    /// The memory that the device's engine keeps account of, if it does.
+    /// Returns the memory statistics of the device's engine, if it tracks memory.
     pub fn memory(&self) -> Option<&dyn Memory> {
         self.engine().memory()
     }
 
-    /// The device, if its value is of this type.
+    /// Returns the device, if its value is of this type.
     pub fn device<D: DeviceValue>(&self) -> Option<&D> {
         self.0.device.value()
     }
 
-    /// The name of the device, for messages and printing. Two devices may have one name.
+    /// Returns the name of the device, for messages and printing. Two devices may have one name.
     pub fn device_name(&self) -> &str {
         self.0.device.name()
     }
 
-    /// The key under which the device was [opened](Stack::opened); `None` for a device that was not opened by a key.
+    /// Returns the key by which the device was [opened](Stack::opened); `None` if it was not opened by a key.
     pub fn device_key(&self) -> Option<&DeviceKey> {
         self.0.device.key()
     }
 
-    /// Identifies the stacks whose values may be operands of one op.
+    /// Returns the id of the domain: values of its stacks may be operands of one op.
     pub fn domain(&self) -> DomainId {
         self.0.domain.id()
     }
 
-    /// The dtype of new float tensors.
+    /// Returns the dtype of new float tensors.
     pub fn float_dtype(&self) -> DType {
         self.0.domain.dtypes()[0]
     }
 
-    /// The dtype of new integer tensors.
+    /// Returns the dtype of new integer tensors.
     pub fn int_dtype(&self) -> DType {
         self.0.domain.dtypes()[1]
     }
 
-    /// The stack below automatic differentiation, if that is the outermost layer.
+    /// Returns the stack below automatic differentiation, if that is the outermost layer.
     pub fn inner(&self) -> Option<&Stack> {
         self.outermost::<AutodiffLayer>().and(self.below())
     }
 
-    /// The stack below the outermost layer, whichever it is; `None` for the engine of a device.
+    /// Returns the stack below the outermost layer, of any type; `None` for the engine of a device.
     pub fn below(&self) -> Option<&Stack> {
         self.0.below.as_ref()
     }
@@ -246,23 +248,23 @@ impl Stack {
         core::iter::successors(Some(self), |stack| stack.below())
     }
 
-    /// Whether a tape of automatic differentiation is among the layers. Modules use it to detect training.
+    /// Returns whether automatic differentiation is among the layers. Modules use it to detect training.
     pub fn is_differentiated(&self) -> bool {
         self.find::<AutodiffLayer>().is_some()
     }
 
-    /// Whether the values of `other` are of this stack's domain, or of the domain below one of its layers.
+    /// Returns whether the values of `other` are of this stack's domain, or of the domain below one of its layers.
     pub fn is_at_or_above(&self, other: &Stack) -> bool {
         self.levels().any(|stack| stack.same_domain(other))
     }
 
-    /// The key stream of random ops on this stack: a device has one stream, which all its layers share.
+    /// Returns the key stream of random ops on this stack: a device has one stream, which all its layers share.
     pub fn keys(&self) -> &KeyStream {
         self.0.device.keys()
     }
 
-    /// The information of a value that another stack has no layer for: the gradient of a tape, the tangent of forward
-    /// mode, or the examples of a batch.
+    /// Returns the information of a value that another stack has no layer for: the gradient of a tape, the tangent of
+    /// forward mode, or the examples of a batch.
     pub(crate) fn left_behind(&self, value: &Value, other: &Stack) -> Option<&'static str> {
         let (carried, inside, place) = if let Some(layer) = self.outermost::<AutodiffLayer>() {
             let carried = layer.is_tracked(value).then_some("the gradient");
@@ -283,24 +285,25 @@ impl Stack {
         self.below()?.left_behind(&inside, other)
     }
 
-    /// The stack whose outermost layer is the outermost of this type.
+    /// Returns the stack whose outermost layer is the outermost of this type.
     fn level_of<L: Engine>(&self) -> Option<&Stack> {
         self.levels().find(|stack| stack.outermost::<L>().is_some())
     }
 
-    /// Whether both are the same opened stack: the same engine and layers for the same device.
+    /// Returns whether both are the same opened stack: the same engine and layers for the same device.
     #[inline]
     pub fn same(&self, other: &Stack) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether values of both may be operands of one op.
+    /// Returns whether values of both may be operands of one op.
     #[inline]
     pub fn same_domain(&self, other: &Stack) -> bool {
         self.same(other) || Arc::ptr_eq(&self.0.domain, &other.0.domain)
     }
 
-    /// This stack and another one as text for a message: with their [domains](Stack::domain) where they are alike otherwise.
+    /// Formats this stack and another one for a message, with their [domains](Stack::domain) if they are otherwise
+    /// equal.
     pub fn told_apart(&self, other: &Stack) -> [String; 2] {
         let texts = [format!("{self:?}"), format!("{other:?}")];
         if texts[0] != texts[1] {

@@ -37,8 +37,8 @@ use core::marker::PhantomData;
 
 /// A tensor on backend `B` with `D` axes and elements of kind `K`.
 ///
-/// Cloning is cheap and shares the elements. Methods take `self` by value so that an engine can reuse the memory
-/// of a tensor that nothing else uses; clone, or use operators on references, to keep it.
+/// Cloning is cheap and shares the elements. Methods take `self` by value so that an engine can reuse the memory of a
+/// tensor that nothing else uses. To keep a tensor, clone it, or use operators on references.
 ///
 /// # Panics
 /// Methods panic, at the caller's line, when shapes or dtypes are incompatible, or axes are out of range. Nothing else
@@ -50,7 +50,7 @@ pub struct Tensor<B: Backend, const D: usize, K: Kind = Float> {
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The typed tensor of one whose rank and kind are known at run time.
+    /// Converts an [`AnyTensor`] to a typed tensor.
     ///
     /// # Panics
     /// When rank or kind differ.
@@ -63,64 +63,64 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor { any, marker: PhantomData }
     }
 
-    /// Forgets backend, rank and kind.
+    /// Converts to an [`AnyTensor`], whose backend, rank and kind are known at run time.
     #[inline]
     pub fn into_any(self) -> AnyTensor {
         self.any
     }
 
-    /// The tensor without backend, rank and kind.
+    /// Returns a reference to the [`AnyTensor`].
     #[inline]
     pub fn as_any(&self) -> &AnyTensor {
         &self.any
     }
 
-    /// The stack of engines that runs this tensor's ops.
+    /// Returns the stack of engines and layers that runs this tensor's ops.
     pub fn engine_stack(&self) -> &Stack {
         self.any.stack()
     }
 
-    /// The device.
+    /// Returns the device of the tensor.
     pub fn device(&self) -> B::Device {
         B::device(self.any.stack())
     }
 
-    /// A human-readable report of the kernels that produced this tensor, and why each fusion region ended. Runs pending
-    /// ops. See [`AnyTensor::explain`].
+    /// Returns a human-readable report of the kernels that produced this tensor, and why each fused region ended. Runs
+    /// pending ops. See [`AnyTensor::explain`].
     pub fn explain(&self) -> alloc::string::String {
         self.any.explain()
     }
 
-    /// The lengths of the axes.
+    /// Returns the lengths of the axes.
     pub fn dims(&self) -> [usize; D] {
         let mut dims = [0; D];
         dims.copy_from_slice(self.any.shape());
         dims
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> Shape {
         *self.any.shape()
     }
 
-    /// The dtype of the elements.
+    /// Returns the dtype of the elements.
     pub fn dtype(&self) -> DType {
         self.any.dtype()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[doc(alias = "numel")]
     pub fn num_elements(&self) -> usize {
         self.any.shape().num_elements()
     }
 
-    /// The same elements on another device of the backend. Waits for this one, unless both are on one engine. Gradients
-    /// flow back through the move, and the error of a failed computation moves along with the tensor, to come back when that is
-    /// read. See [`AnyTensor::to_stack`].
+    /// Copies the elements to another device of the backend. Waits for the current device, unless both devices are on
+    /// one engine. Gradients flow back through the copy. If the computation failed, its error moves with the tensor and
+    /// is reported when the tensor is read. See [`AnyTensor::to_stack`].
     ///
     /// # Panics
-    /// When a gradient flows through the tensor and the device has no automatic differentiation: [`detach`](Tensor::detach) it
-    /// first.
+    /// When the tensor is tracked by automatic differentiation and the target device does not support it:
+    /// [`detach`](Tensor::detach) it first.
     #[doc(alias = "to")]
     #[doc(alias = "device_put")]
     #[track_caller]
@@ -128,23 +128,23 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         ok(self.try_to_device(device))
     }
 
-    /// As [`to_device`](Tensor::to_device), with an error instead of a panic.
+    /// Like [`to_device`](Tensor::to_device), but returns an error instead of panicking.
     ///
     /// # Errors
-    /// When a gradient flows through the tensor and the device has no automatic differentiation: [`detach`](Tensor::detach) it
-    /// first.
+    /// When the tensor is tracked by automatic differentiation and the target device does not support it:
+    /// [`detach`](Tensor::detach) it first.
     pub fn try_to_device(self, device: &B::Device) -> Result<Self> {
         let any = self.any.to_stack(&B::stack(device))?;
         Ok(Tensor { any, marker: PhantomData })
     }
 
-    /// Moves the tensor out and leaves one without elements, which only its owner's next assignment may follow.
+    /// Moves the tensor out and leaves one without elements. The owner must assign a new tensor before any other use.
     pub(crate) fn take_out(&mut self) -> Self {
         let absent = AnyTensor::new(self.any.stack().clone(), kiln_ir::Value::absent(*self.any.ty()));
         Tensor { any: core::mem::replace(&mut self.any, absent), marker: PhantomData }
     }
 
-    /// Applies a function of `AnyTensor`s that keeps rank and kind; extensions build on it.
+    /// Applies a function of `AnyTensor`s that keeps rank and kind; for extensions.
     #[inline]
     #[track_caller]
     pub fn map(self, f: impl FnOnce(AnyTensor) -> Result<AnyTensor>) -> Self {
@@ -163,8 +163,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// As [`convert`](Tensor::convert), for functions whose caller names the rank of the result: the op is in the message
-    /// where it is another.
+    /// Like [`convert`](Tensor::convert), for functions whose caller names the rank of the result. The error of a wrong
+    /// rank names the op.
     #[inline]
     #[track_caller]
     pub(crate) fn ranked<const D2: usize, K2: Kind>(
@@ -175,7 +175,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_ranked(op, ok(f(self.any)))
     }
 
-    /// The typed result of an op.
+    /// Returns the typed result of an op.
     #[track_caller]
     pub(crate) fn from_ranked(op: &str, any: AnyTensor) -> Self {
         if any.rank() != D {
@@ -198,7 +198,7 @@ impl<B: Backend, const D: usize, K: Kind> fmt::Debug for Tensor<B, D, K> {
     }
 }
 
-/// The result, or a panic with the error at the caller's line.
+/// Returns the result, or panics with the error at the caller's line.
 #[inline]
 #[track_caller]
 pub(crate) fn ok<T>(result: Result<T>) -> T {
@@ -215,7 +215,7 @@ fn fail(error: &Error) -> ! {
     panic!("{error}")
 }
 
-/// The error of a tensor that is not of the rank or kind that a type names.
+/// Returns the error of a tensor that is not of the rank or kind that a type names.
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
     Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
         .hint("`reshape` changes the number of axes, `float`, `int` and `bool` the kind")

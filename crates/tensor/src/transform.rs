@@ -1,17 +1,17 @@
-//! Functions of functions: derivatives and batches.
+//! Function transforms: derivatives and batching.
 //!
-//! A transform takes a function of tensors and returns another function. The function runs unchanged, on a backend with
-//! one more layer; the results are on the backend of the arguments.
+//! A transform accepts a function of tensors and returns another function. The function runs unchanged, on a backend
+//! with one more layer; the results are on the backend of the arguments.
 //!
-//! | transform | it returns, for `f` | the argument of `f` is on |
+//! | transform | returned for `f` | backend of `f`'s argument |
 //! |---|---|---|
-//! | [`grad`], [`value_and_grad`] | the gradient of a number | [`Autodiff<B>`](crate::Autodiff) |
-//! | [`vjp`] | the result, and a function that pulls gradients back | `Autodiff<B>` |
-//! | [`jvp`] | the result, and how it changes along a direction | [`Forward<B>`](crate::Forward) |
-//! | [`jacobian`], [`jacobian_forward`] | all derivatives of a tensor by a tensor | `Autodiff<B>`, `Forward<B>` |
-//! | [`hessian`], [`hessian_vector_product`] | second derivatives | `Autodiff<Forward<B>>` |
-//! | [`gradcheck`] | whether its gradient is right | `Autodiff<B>` |
-//! | [`vmap`], [`vmap_with`] | the function of a batch | [`Vmap<B>`](crate::Vmap) |
+//! | [`grad`], [`value_and_grad`] | the gradient of a scalar function | [`Autodiff<B>`](crate::Autodiff) |
+//! | [`vjp`] | the result, and the vector-Jacobian product as a function | `Autodiff<B>` |
+//! | [`jvp`] | the result, and the Jacobian-vector product | [`Forward<B>`](crate::Forward) |
+//! | [`jacobian`], [`jacobian_forward`] | the Jacobian | `Autodiff<B>`, `Forward<B>` |
+//! | [`hessian`], [`hessian_vector_product`] | the Hessian, and its product with a vector | `Autodiff<Forward<B>>` |
+//! | [`gradcheck`] | a comparison with finite differences | `Autodiff<B>` |
+//! | [`vmap`], [`vmap_with`] | the batched function | [`Vmap<B>`](crate::Vmap) |
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -30,12 +30,13 @@
 //! assert_eq!(slopes.into_data().to_vec::<f32>(), [3.0, 12.0, 27.0]);
 //! ```
 //!
-//! **Arguments** and results are [`Tree`]s: tensors, and tuples, arrays, vectors and maps of them. Integer and `bool` tensors
-//! may be among the arguments: they have no derivative, and in a gradient or direction their place holds zeros (`false`).
+//! **Arguments** and results are [`Tree`]s: tensors, and tuples, arrays, vectors and maps of them. Arguments may
+//! include integer and `bool` tensors: they have no derivative, and are zeros (`false`) in a gradient or direction.
 //!
-//! **Functions** may be closures, functions, or references to them. Write them for any backend (`fn f<B: Backend>(x:
-//! Tensor<B, 1>) -> Tensor<B, 1>`) to run them with and without a transform. A tensor from outside comes in with
-//! [`lift`](crate::Tensor::lift): it is constant in derivatives, and the same for all examples.
+//! **Functions** may be closures, functions, or references to them. Make them generic over the backend
+//! (`fn f<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1>`) to run them with and without a transform.
+//! [`lift`](crate::Tensor::lift) brings a tensor from outside into the function: it is constant in derivatives, and the
+//! same for all examples.
 //!
 //! **Nesting** stacks the layers in the order of the transforms, the outermost transform lowest: for
 //! `vmap(grad(f))` the argument of `f` is on `Autodiff<Vmap<B>>`, for `grad(|x| vmap(f)(x).sum())` on
@@ -45,8 +46,8 @@
 //! [`torch.func`](https://docs.pytorch.org/docs/stable/func.api.html).
 //!
 //! # Panics
-//! As methods of [`Tensor`](crate::Tensor), transforms and the functions they return panic when shapes are
-//! incompatible. Errors of data come back when a result is read.
+//! Like methods of [`Tensor`](crate::Tensor), transforms and the functions they return panic when shapes are
+//! incompatible. Data errors are reported when a result is read.
 
 mod check;
 mod forward;
@@ -69,7 +70,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Value, Var};
 
-/// The stack with the automatic differentiation of `A` around it.
+/// Returns the stack with the automatic differentiation of `A` around it.
 pub(crate) fn autodiff_above<A: AutodiffBackend>(below: &Stack) -> Stack {
     let stack = A::stack(&<A::InnerBackend as Backend>::device(below));
     // A run-time device is the stack below itself: its layer is found from there.
@@ -77,19 +78,19 @@ pub(crate) fn autodiff_above<A: AutodiffBackend>(below: &Stack) -> Stack {
     if is_above { stack } else { below.with_autodiff(Checkpointing::None) }
 }
 
-/// The tensors of a tree, in order, and its structure.
+/// Flattens a tree into its tensors, in order, and its structure.
 fn flattened<B: Backend, T: Tree<B>>(tree: T) -> (Vec<AnyTensor>, Structure) {
     let mut leaves = Vec::new();
     let structure = tree.flatten(&mut leaves);
     (leaves, structure)
 }
 
-/// The tree of that structure.
+/// Rebuilds the tree of a structure.
 fn unflattened<B: Backend, T: Tree<B>>(structure: &Structure, leaves: Vec<AnyTensor>) -> Result<T> {
     T::unflatten(structure, &mut leaves.into_iter())
 }
 
-/// Checks that two trees are of the same structure and of tensors of the same types.
+/// Checks that two trees have the same structure and tensor types.
 fn check_alike(
     transform: &str,
     what: &str,
@@ -111,7 +112,7 @@ fn check_alike(
     Ok(())
 }
 
-/// The standard basis of tensors of that type: `[n, shape..]` for `n` elements, one of them 1 in each.
+/// Returns the standard basis of a tensor type: `[n, shape..]` for `n` elements, with one element of each set to 1.
 fn basis(stack: &Stack, ty: TensorType) -> Value {
     let n = ty.num_elements();
     let index = if i32::try_from(n).is_ok() { crate::DType::I32 } else { crate::DType::I64 };
@@ -120,7 +121,7 @@ fn basis(stack: &Stack, ty: TensorType) -> Value {
     square.reshape(ty.shape.inserted(0, n)).into_value()
 }
 
-/// Checks that a derivative has as many axes as its type says.
+/// Checks that a derivative has the rank of its type.
 fn check_rank(transform: &str, shape: &Shape, rank: usize) -> Result<()> {
     if shape.rank() == rank {
         return Ok(());
@@ -131,7 +132,7 @@ fn check_rank(transform: &str, shape: &Shape, rank: usize) -> Result<()> {
     ))
 }
 
-/// Zeros of a type, or the error of the value that they belong to.
+/// Returns zeros of a type, or the error of the value that they belong to.
 fn zeros_of(stack: &Stack, ty: TensorType, of: &Value) -> Value {
     match of.error() {
         Some(error) => Value::poisoned(ty, error.clone()),

@@ -11,17 +11,17 @@ use alloc::format;
 use kiln_ir::{Comparison, Var};
 
 impl AnyTensor {
-    /// `max(x, 0)`. See [`activation::relu`](crate::activation::relu).
+    /// Applies ReLU, `max(x, 0)`. See [`activation::relu`](crate::activation::relu).
     pub fn relu(self) -> Result<AnyTensor> {
         self.binary_scalar(kiln_ir::Binary::Max, 0)
     }
 
-    /// `min(max(x, 0), 6)`. See [`activation::relu6`](crate::activation::relu6).
+    /// Applies ReLU6, `min(max(x, 0), 6)`. See [`activation::relu6`](crate::activation::relu6).
     pub fn relu6(self) -> Result<AnyTensor> {
         self.hardtanh(0.0, 6.0)
     }
 
-    /// `min(max(x, min), max)`. See [`activation::hardtanh`](crate::activation::hardtanh).
+    /// Applies hard tanh, `min(max(x, min), max)`. See [`activation::hardtanh`](crate::activation::hardtanh).
     pub fn hardtanh(self, min: f64, max: f64) -> Result<AnyTensor> {
         self.check_float("hardtanh")?;
         if min > max {
@@ -30,13 +30,14 @@ impl AnyTensor {
         Ok(self.expression(|x| x.max(&x.scalar(min)).min(&x.scalar(max))))
     }
 
-    /// `x - tanh(x)`. See [`activation::tanhshrink`](crate::activation::tanhshrink).
+    /// Applies tanh-shrink, `x - tanh(x)`. See [`activation::tanhshrink`](crate::activation::tanhshrink).
     pub fn tanhshrink(self) -> Result<AnyTensor> {
         self.check_float("tanhshrink")?;
         Ok(self.expression(|x| &x - x.tanh()))
     }
 
-    /// `x` where positive, `slope x` elsewhere. See [`activation::leaky_relu`](crate::activation::leaky_relu).
+    /// Applies leaky ReLU: `x` where positive, `slope x` elsewhere. See
+    /// [`activation::leaky_relu`](crate::activation::leaky_relu).
     pub fn leaky_relu(self, slope: f64) -> Result<AnyTensor> {
         self.check_float("leaky_relu")?;
         if slope == 0.0 {
@@ -48,7 +49,7 @@ impl AnyTensor {
         }))
     }
 
-    /// As [`leaky_relu`](AnyTensor::leaky_relu), with a slope that is learned: `weight` is `[1]`, or `[channels]` for
+    /// Applies [`leaky_relu`](AnyTensor::leaky_relu) with a learned slope: `weight` is `[1]`, or `[channels]` for
     /// `self` `[batch, channels, ..]`. See [`activation::prelu`](crate::activation::prelu).
     pub fn prelu(self, weight: AnyTensor) -> Result<AnyTensor> {
         self.check_float("prelu")?;
@@ -68,7 +69,7 @@ impl AnyTensor {
         let weight = weight.reshape(shape)?;
         Ok(self.expression_with([weight], |x, [weight]| {
             let positive = x.scalar(0.0).less(&x);
-            // Positive numbers must not reach the product: an infinite one would spoil the gradient of the weight.
+            // Positive elements must not reach the product: an infinite one would make the gradient of the weight NaN.
             let rest = positive.select(&x.scalar(0.0), &x);
             positive.select(&x, &(rest * weight))
         }))
@@ -79,23 +80,25 @@ impl AnyTensor {
         Ok(self.expression(|x| gate.of(&x)))
     }
 
-    /// `x Φ(x)`. See [`activation::gelu`](crate::activation::gelu).
+    /// Applies GELU, `x Φ(x)`. See [`activation::gelu`](crate::activation::gelu).
     pub fn gelu(self) -> Result<AnyTensor> {
         self.gate(&GELU)
     }
 
-    /// [`gelu`](AnyTensor::gelu) by `tanh`. See [`activation::gelu_approximate`](crate::activation::gelu_approximate).
+    /// Applies the `tanh` approximation of [`gelu`](AnyTensor::gelu). See
+    /// [`activation::gelu_approximate`](crate::activation::gelu_approximate).
     pub fn gelu_approximate(self) -> Result<AnyTensor> {
         self.gate(&GELU_APPROXIMATE)
     }
 
-    /// `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
+    /// Applies log-sigmoid, `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
     pub fn log_sigmoid(self) -> Result<AnyTensor> {
         self.check_float("log_sigmoid")?;
         Ok(self.expression(|x| log_sigmoid(&x)))
     }
 
-    /// `min(max(alpha x + beta, 0), 1)`. See [`activation::hard_sigmoid`](crate::activation::hard_sigmoid).
+    /// Applies hard sigmoid, `min(max(alpha x + beta, 0), 1)`. See
+    /// [`activation::hard_sigmoid`](crate::activation::hard_sigmoid).
     pub fn hard_sigmoid(self, alpha: f64, beta: f64) -> Result<AnyTensor> {
         self.check_float("hard_sigmoid")?;
         Ok(self.expression(|x| {
@@ -104,12 +107,13 @@ impl AnyTensor {
         }))
     }
 
-    /// `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
+    /// Applies SiLU, `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
     pub fn silu(self) -> Result<AnyTensor> {
         self.gate(&SILU)
     }
 
-    /// `x min(max(x + 3, 0), 6) / 6`. See [`activation::hard_swish`](crate::activation::hard_swish).
+    /// Applies hard swish, `x min(max(x + 3, 0), 6) / 6`. See
+    /// [`activation::hard_swish`](crate::activation::hard_swish).
     pub fn hard_swish(self) -> Result<AnyTensor> {
         self.check_float("hard_swish")?;
         Ok(self.expression(|x| {
@@ -121,17 +125,17 @@ impl AnyTensor {
         }))
     }
 
-    /// `x tanh(softplus(x))`. See [`activation::mish`](crate::activation::mish).
+    /// Applies Mish, `x tanh(softplus(x))`. See [`activation::mish`](crate::activation::mish).
     pub fn mish(self) -> Result<AnyTensor> {
         self.gate(&MISH)
     }
 
-    /// `ln(1 + exp(beta x)) / beta`. See [`activation::softplus`](crate::activation::softplus).
+    /// Applies softplus, `ln(1 + exp(beta x)) / beta`. See [`activation::softplus`](crate::activation::softplus).
     pub fn softplus(self, beta: f64) -> Result<AnyTensor> {
         self.softplus_with_threshold(beta, f64::INFINITY)
     }
 
-    /// [`softplus`](AnyTensor::softplus) where `beta x` is at most `threshold`, elsewhere `x`. See
+    /// Applies [`softplus`](AnyTensor::softplus) where `beta x` is at most `threshold`, and the identity elsewhere. See
     /// [`activation::softplus_with_threshold`](crate::activation::softplus_with_threshold).
     pub fn softplus_with_threshold(self, beta: f64, threshold: f64) -> Result<AnyTensor> {
         self.check_float("softplus")?;
@@ -148,12 +152,14 @@ impl AnyTensor {
         }))
     }
 
-    /// `x` where positive, `alpha (exp(x) - 1)` elsewhere. See [`activation::elu`](crate::activation::elu).
+    /// Applies ELU: `x` where positive, `alpha (exp(x) - 1)` elsewhere. See
+    /// [`activation::elu`](crate::activation::elu).
     pub fn elu(self, alpha: f64) -> Result<AnyTensor> {
         self.exponential("elu", [alpha, 1.0, 1.0])
     }
 
-    /// `x` where positive, `alpha (exp(x / alpha) - 1)` elsewhere. See [`activation::celu`](crate::activation::celu).
+    /// Applies CELU: `x` where positive, `alpha (exp(x / alpha) - 1)` elsewhere. See
+    /// [`activation::celu`](crate::activation::celu).
     pub fn celu(self, alpha: f64) -> Result<AnyTensor> {
         if alpha == 0.0 {
             return Err(self.wrong("celu", "alpha is 0").hint("use a number other than 0"));
@@ -161,12 +167,14 @@ impl AnyTensor {
         self.exponential("celu", [alpha, 1.0 / alpha, 1.0])
     }
 
-    /// [`elu`](AnyTensor::elu) that keeps mean and variance. See [`activation::selu`](crate::activation::selu).
+    /// Applies SELU, a scaled [`elu`](AnyTensor::elu) that keeps mean and variance. See
+    /// [`activation::selu`](crate::activation::selu).
     pub fn selu(self) -> Result<AnyTensor> {
         self.exponential("selu", [1.673_263_242_354_377_2, 1.0, 1.050_700_987_355_480_5])
     }
 
-    /// `scale x` where positive, `scale alpha (exp(rate x) - 1)` elsewhere, and at 0 the gradient of the latter.
+    /// Computes `scale x` where positive, `scale alpha (exp(rate x) - 1)` elsewhere, and at 0 the gradient of the
+    /// latter.
     fn exponential(self, op: &str, [alpha, rate, scale]: [f64; 3]) -> Result<AnyTensor> {
         self.check_float(op)?;
         Ok(self.expression(|x| {
@@ -179,41 +187,42 @@ impl AnyTensor {
         }))
     }
 
-    /// `x` where greater than `alpha`, 0 elsewhere. See
+    /// Applies thresholded ReLU: `x` where greater than `alpha`, 0 elsewhere. See
     /// [`activation::thresholded_relu`](crate::activation::thresholded_relu).
     pub fn thresholded_relu(self, alpha: f64) -> Result<AnyTensor> {
         self.threshold(alpha, 0.0)
     }
 
-    /// `x` where greater than `threshold`, `value` elsewhere. See
+    /// Applies a threshold: `x` where greater than `threshold`, `value` elsewhere. See
     /// [`activation::threshold`](crate::activation::threshold).
     pub fn threshold(self, threshold: f64, value: f64) -> Result<AnyTensor> {
         self.check_float("threshold")?;
         Ok(self.expression(|x| {
-            // Asked this way round, NaN stays.
+            // In this order of operands, NaN stays NaN.
             let low = x.compare(Comparison::Le, &x.scalar(threshold));
             low.select(&x.scalar(value), &x)
         }))
     }
 
-    /// `x / (1 + |x|)`. See [`activation::softsign`](crate::activation::softsign).
+    /// Applies softsign, `x / (1 + |x|)`. See [`activation::softsign`](crate::activation::softsign).
     pub fn softsign(self) -> Result<AnyTensor> {
         self.check_float("softsign")?;
         Ok(self.expression(|x| soft::softsign(&x)))
     }
 
-    /// `x` where `|x| > lambda`, 0 elsewhere. See [`activation::hard_shrink`](crate::activation::hard_shrink).
+    /// Applies hard shrinkage: `x` where `|x| > lambda`, 0 elsewhere. See
+    /// [`activation::hard_shrink`](crate::activation::hard_shrink).
     pub fn hard_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, 0.0)
     }
 
-    /// `x` moved towards 0 by `lambda`, and 0 where it would pass it. See
+    /// Applies soft shrinkage: moves `x` towards 0 by `lambda`, 0 where `|x| <= lambda`. See
     /// [`activation::soft_shrink`](crate::activation::soft_shrink).
     pub fn soft_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, lambda)
     }
 
-    /// `x - bias` above `lambda`, `x + bias` below `-lambda`, 0 between. See
+    /// Applies shrinkage with a bias: `x - bias` above `lambda`, `x + bias` below `-lambda`, 0 between. See
     /// [`activation::shrink`](crate::activation::shrink).
     pub fn shrink(self, lambda: f64, bias: f64) -> Result<AnyTensor> {
         self.check_float("shrink")?;
@@ -228,7 +237,7 @@ impl AnyTensor {
     }
 }
 
-/// `max(x, 0)` as [`relu`](AnyTensor::relu) has it, for gates.
+/// Computes `max(x, 0)` with the gradient of [`relu`](AnyTensor::relu), for gates.
 fn rectified<'e>(x: &Var<'e>) -> Var<'e> {
     x.max(&x.scalar(0.0))
 }

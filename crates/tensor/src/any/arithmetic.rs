@@ -1,4 +1,4 @@
-//! Arithmetic of numbers. Operands of different dtypes meet in the one of [`DType::promote`]; shapes broadcast.
+//! Elementwise arithmetic. Operands of different dtypes are promoted ([`DType::promote`]); shapes broadcast.
 
 use crate::special::{CLAMP_MAX, CLAMP_MIN, HYPOT, LOGADDEXP, LOGADDEXP2, XLOG1PY, XLOGY};
 use crate::{AnyTensor, DType, Number, Result, Scalar};
@@ -18,8 +18,8 @@ macro_rules! pairs {
             }
 
             #[doc = concat!("[`", stringify!($method), "`](AnyTensor::", stringify!($method), ") with a number.")]
-            /// A real number beside integers, and any number beside `bool`, promotes the tensor to the default
-            /// dtype of the number's kind.
+            /// A float scalar promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the
+            /// scalar's kind.
             #[inline]
             pub fn $with_number(self, x: impl Number) -> Result<AnyTensor> {
                 self.promoted_for(x)?.binary_scalar(Binary::$function, x)
@@ -38,7 +38,7 @@ pairs! {
 }
 
 impl AnyTensor {
-    /// The tensor in a dtype beside which the number keeps its meaning.
+    /// Promotes the tensor to a dtype that represents the scalar.
     pub(crate) fn promoted_for(self, x: impl Number) -> Result<AnyTensor> {
         let (dtype, stack) = (self.dtype(), self.stack().clone());
         match x.scalar() {
@@ -48,24 +48,24 @@ impl AnyTensor {
         }
     }
 
-    /// See [`Tensor::minimum`](crate::Tensor::minimum).
+    /// Computes the elementwise minimum. See [`Tensor::minimum`](crate::Tensor::minimum).
     pub fn minimum(self, other: AnyTensor) -> Result<AnyTensor> {
         self.binary(Binary::Min, other)
     }
 
-    /// See [`Tensor::maximum`](crate::Tensor::maximum).
+    /// Computes the elementwise maximum. See [`Tensor::maximum`](crate::Tensor::maximum).
     pub fn maximum(self, other: AnyTensor) -> Result<AnyTensor> {
         self.binary(Binary::Max, other)
     }
 
-    /// See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A real number beside integers, and any number beside `bool`,
-    /// promotes the tensor to the default dtype of the number's kind.
+    /// Clamps elements from below to `low`. See [`Tensor::clamp_min`](crate::Tensor::clamp_min). A float scalar
+    /// promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the scalar's kind.
     pub fn clamp_min(self, low: impl Number) -> Result<AnyTensor> {
         self.promoted_for(low)?.at_least(low)
     }
 
-    /// See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A real number beside integers, and any number beside `bool`,
-    /// promotes the tensor to the default dtype of the number's kind.
+    /// Clamps elements from above to `high`. See [`Tensor::clamp_max`](crate::Tensor::clamp_max). A float scalar
+    /// promotes an integer tensor, and any scalar a `bool` tensor, to the default dtype of the scalar's kind.
     pub fn clamp_max(self, high: impl Number) -> Result<AnyTensor> {
         self.promoted_for(high)?.at_most(high)
     }
@@ -88,25 +88,26 @@ impl AnyTensor {
         }
     }
 
-    /// A tensor without axes beside this one, of its dtype.
+    /// Creates a rank-0 tensor of this tensor's dtype on its stack.
     fn number_beside(&self, x: impl Number) -> Result<AnyTensor> {
         AnyTensor::full(kiln_ir::TensorType::new([], self.dtype()), x, self.stack())
     }
 
-    /// See [`Tensor::remainder`](crate::Tensor::remainder).
+    /// Computes the remainder with the sign of the divisor, as Python's `%`. See
+    /// [`Tensor::remainder`](crate::Tensor::remainder).
     pub fn remainder(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let (rest, adjust) = self.truncated_rest(&divisor)?;
         adjust.if_else(rest.clone().add(divisor)?, rest)
     }
 
-    /// See [`Tensor::remainder_scalar`](crate::Tensor::remainder_scalar).
+    /// Computes the `remainder` by a scalar. See [`Tensor::remainder_scalar`](crate::Tensor::remainder_scalar).
     pub fn remainder_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
         let x = self.promoted_for(divisor)?;
         let divisor = x.number_beside(divisor)?;
         x.remainder(divisor)
     }
 
-    /// The remainder of the truncated division, and where its sign is not the divisor's.
+    /// Returns the remainder of the truncated division, and where its sign is not the divisor's.
     fn truncated_rest(self, divisor: &AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         let (x, divisor) = AnyTensor::promoted("remainder", self, divisor.clone())?;
         let rest = x.fmod(divisor.clone())?;
@@ -116,7 +117,7 @@ impl AnyTensor {
         Ok((rest, adjust))
     }
 
-    /// See [`Tensor::floor_divide`](crate::Tensor::floor_divide).
+    /// Computes the quotient rounded down. See [`Tensor::floor_divide`](crate::Tensor::floor_divide).
     pub fn floor_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let (x, divisor) = AnyTensor::promoted("floor_divide", self, divisor)?;
         let (rest, adjust) = x.clone().truncated_rest(&divisor)?;
@@ -131,42 +132,42 @@ impl AnyTensor {
         by_zero.if_else(x.div(divisor)?, whole)
     }
 
-    /// See [`Tensor::floor_divide_scalar`](crate::Tensor::floor_divide_scalar).
+    /// Computes `floor_divide` by a scalar. See [`Tensor::floor_divide_scalar`](crate::Tensor::floor_divide_scalar).
     pub fn floor_divide_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
         let x = self.promoted_for(divisor)?;
         let divisor = x.number_beside(divisor)?;
         x.floor_divide(divisor)
     }
 
-    /// See [`Tensor::trunc_divide`](crate::Tensor::trunc_divide).
+    /// Computes the quotient rounded towards zero. See [`Tensor::trunc_divide`](crate::Tensor::trunc_divide).
     pub fn trunc_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let quotient = self.div(divisor)?;
         if quotient.dtype().is_float() { quotient.trunc() } else { Ok(quotient) }
     }
 
-    /// See [`Tensor::trunc_divide_scalar`](crate::Tensor::trunc_divide_scalar).
+    /// Computes `trunc_divide` by a scalar. See [`Tensor::trunc_divide_scalar`](crate::Tensor::trunc_divide_scalar).
     pub fn trunc_divide_scalar(self, divisor: impl Number) -> Result<AnyTensor> {
         let quotient = self.div_scalar(divisor)?;
         if quotient.dtype().is_float() { quotient.trunc() } else { Ok(quotient) }
     }
 
-    /// See [`Tensor::powf`](crate::Tensor::powf).
+    /// Raises each element to the power of an exponent tensor. See [`Tensor::powf`](crate::Tensor::powf).
     pub fn powf(self, exponent: AnyTensor) -> Result<AnyTensor> {
         self.pow(exponent)
     }
 
-    /// See [`Tensor::powf_scalar`](crate::Tensor::powf_scalar).
+    /// Raises each element to the power of a scalar. See [`Tensor::powf_scalar`](crate::Tensor::powf_scalar).
     pub fn powf_scalar(self, exponent: f64) -> Result<AnyTensor> {
         if exponent == 2.0 { self.square() } else { self.pow_scalar(exponent) }
     }
 
-    /// See [`Tensor::powi`](crate::Tensor::powi).
+    /// Raises each element to the power of an integer tensor. See [`Tensor::powi`](crate::Tensor::powi).
     pub fn powi(self, exponent: AnyTensor) -> Result<AnyTensor> {
         let dtype = self.dtype();
         self.pow(exponent.cast(dtype)?)
     }
 
-    /// See [`Tensor::powi_scalar`](crate::Tensor::powi_scalar).
+    /// Raises each element to an integer power. See [`Tensor::powi_scalar`](crate::Tensor::powi_scalar).
     pub fn powi_scalar(self, exponent: i32) -> Result<AnyTensor> {
         match exponent {
             1 => Ok(self),
@@ -175,32 +176,33 @@ impl AnyTensor {
         }
     }
 
-    /// See [`Tensor::float_power`](crate::Tensor::float_power).
+    /// Raises each element to the power of an exponent tensor, in `f64`. See
+    /// [`Tensor::float_power`](crate::Tensor::float_power).
     pub fn float_power(self, exponent: AnyTensor) -> Result<AnyTensor> {
         self.cast(DType::F64)?.pow(exponent.cast(DType::F64)?)
     }
 
-    /// See [`Tensor::min_pair`](crate::Tensor::min_pair).
+    /// Alias of `minimum`, the elementwise minimum of two tensors. See [`Tensor::min_pair`](crate::Tensor::min_pair).
     pub fn min_pair(self, other: AnyTensor) -> Result<AnyTensor> {
         self.minimum(other)
     }
 
-    /// See [`Tensor::max_pair`](crate::Tensor::max_pair).
+    /// Alias of `maximum`, the elementwise maximum of two tensors. See [`Tensor::max_pair`](crate::Tensor::max_pair).
     pub fn max_pair(self, other: AnyTensor) -> Result<AnyTensor> {
         self.maximum(other)
     }
 
-    /// See [`Tensor::fmin`](crate::Tensor::fmin).
+    /// Computes the elementwise minimum, ignoring NaN. See [`Tensor::fmin`](crate::Tensor::fmin).
     pub fn fmin(self, other: AnyTensor) -> Result<AnyTensor> {
         self.of_numbers(Binary::Min, other)
     }
 
-    /// See [`Tensor::fmax`](crate::Tensor::fmax).
+    /// Computes the elementwise maximum, ignoring NaN. See [`Tensor::fmax`](crate::Tensor::fmax).
     pub fn fmax(self, other: AnyTensor) -> Result<AnyTensor> {
         self.of_numbers(Binary::Max, other)
     }
 
-    /// The lesser or the greater of two numbers, of equal ones the first; where one is NaN, the other.
+    /// Computes the minimum or maximum of two elements, of equal ones the first; where one is NaN, the other.
     fn of_numbers(self, function: Binary, other: AnyTensor) -> Result<AnyTensor> {
         let (a, b) = AnyTensor::promoted(function.name(), self, other)?;
         if !a.dtype().is_float() {
@@ -211,13 +213,14 @@ impl AnyTensor {
         is_ordered.binary(Binary::Or, b.clone().is_nan()?)?.if_else(a, b)
     }
 
-    /// See [`Tensor::clamp`](crate::Tensor::clamp).
+    /// Clamps elements to `[low, high]`. See [`Tensor::clamp`](crate::Tensor::clamp).
     pub fn clamp(self, low: impl Number, high: impl Number) -> Result<AnyTensor> {
         let clamped = self.clamp_min(low).and_then(|x| x.clamp_max(high));
         clamped.map_err(|error| error.in_op("clamp"))
     }
 
-    /// See [`Tensor::lerp`](crate::Tensor::lerp).
+    /// Interpolates linearly from `self` (weight 0) to `end` (weight 1), exact at both ends. See
+    /// [`Tensor::lerp`](crate::Tensor::lerp).
     pub fn lerp(self, end: AnyTensor, weight: AnyTensor) -> Result<AnyTensor> {
         let span = end.clone().sub(self.clone())?;
         let from_start = self.add(span.clone().mul(weight.clone())?)?;
@@ -226,7 +229,7 @@ impl AnyTensor {
         weight.compare_scalar(Comparison::Lt, 0.5)?.if_else(from_start, from_end)
     }
 
-    /// See [`Tensor::lerp_scalar`](crate::Tensor::lerp_scalar).
+    /// Computes `lerp` with a scalar weight. See [`Tensor::lerp_scalar`](crate::Tensor::lerp_scalar).
     pub fn lerp_scalar(self, end: AnyTensor, weight: f64) -> Result<AnyTensor> {
         let span = end.clone().sub(self.clone())?;
         if weight < 0.5 {
@@ -236,47 +239,50 @@ impl AnyTensor {
         }
     }
 
-    /// See [`Tensor::addcmul`](crate::Tensor::addcmul).
+    /// Computes `self + factor * a * b`. See [`Tensor::addcmul`](crate::Tensor::addcmul).
     pub fn addcmul(self, a: AnyTensor, b: AnyTensor, factor: f64) -> Result<AnyTensor> {
         self.add(a.mul(b)?.mul_scalar(factor)?)
     }
 
-    /// See [`Tensor::addcdiv`](crate::Tensor::addcdiv).
+    /// Computes `self + factor * a / b`. See [`Tensor::addcdiv`](crate::Tensor::addcdiv).
     pub fn addcdiv(self, a: AnyTensor, b: AnyTensor, factor: f64) -> Result<AnyTensor> {
         self.add(a.div(b)?.mul_scalar(factor)?)
     }
 
-    /// See [`Tensor::atan2`](crate::Tensor::atan2).
+    /// Computes the angle of the point `(other, self)` from the x axis, in radians from -π to π. See
+    /// [`Tensor::atan2`](crate::Tensor::atan2).
     pub fn atan2(self, other: AnyTensor) -> Result<AnyTensor> {
         self.binary(Binary::Atan2, other)
     }
 
-    /// See [`Tensor::hypot`](crate::Tensor::hypot).
+    /// Computes `sqrt(self² + other²)` without intermediate overflow. See [`Tensor::hypot`](crate::Tensor::hypot).
     pub fn hypot(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&HYPOT, other)
     }
 
-    /// See [`Tensor::logaddexp`](crate::Tensor::logaddexp).
+    /// Computes `ln(e^self + e^other)` without overflow. See [`Tensor::logaddexp`](crate::Tensor::logaddexp).
     pub fn logaddexp(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&LOGADDEXP, other)
     }
 
-    /// See [`Tensor::logaddexp2`](crate::Tensor::logaddexp2).
+    /// Computes `log₂(2^self + 2^other)` without overflow. See [`Tensor::logaddexp2`](crate::Tensor::logaddexp2).
     pub fn logaddexp2(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&LOGADDEXP2, other)
     }
 
-    /// See [`Tensor::xlogy`](crate::Tensor::xlogy).
+    /// Computes `self * ln(other)`, or 0 where `self` is 0 and `other` is not NaN. See
+    /// [`Tensor::xlogy`](crate::Tensor::xlogy).
     pub fn xlogy(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&XLOGY, other)
     }
 
-    /// See [`Tensor::xlog1py`](crate::Tensor::xlog1py).
+    /// Computes `self * ln(1 + other)`, or 0 where `self` is 0 and `other` is not NaN. See
+    /// [`Tensor::xlog1py`](crate::Tensor::xlog1py).
     pub fn xlog1py(self, other: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&XLOG1PY, other)
     }
 
-    /// See [`Tensor::heaviside`](crate::Tensor::heaviside).
+    /// Computes the Heaviside step function. See [`Tensor::heaviside`](crate::Tensor::heaviside).
     pub fn heaviside(self, at_zero: AnyTensor) -> Result<AnyTensor> {
         let (x, at_zero) = AnyTensor::promoted("heaviside", self, at_zero)?;
         let dtype = x.dtype();
@@ -285,20 +291,22 @@ impl AnyTensor {
         x.compare_scalar(Comparison::Eq, 0)?.if_else(at_zero, step)
     }
 
-    /// See [`Tensor::copysign`](crate::Tensor::copysign).
+    /// Returns the magnitude of `self` with the sign bit of `sign`, also for zeros. See
+    /// [`Tensor::copysign`](crate::Tensor::copysign).
     pub fn copysign(self, sign: AnyTensor) -> Result<AnyTensor> {
         let (x, sign) = AnyTensor::promoted("copysign", self, sign)?;
         let magnitude = x.abs()?;
         sign.signbit()?.if_else(magnitude.clone().neg()?, magnitude)
     }
 
-    /// See [`Tensor::signbit`](crate::Tensor::signbit).
+    /// Returns `true` where the sign bit is set. See [`Tensor::signbit`](crate::Tensor::signbit).
     pub fn signbit(self) -> Result<AnyTensor> {
         let x = if self.dtype().is_float() { self.expression(|x| crate::special::bits(&x)) } else { self };
         x.compare_scalar(Comparison::Lt, 0)
     }
 
-    /// See [`Tensor::nextafter`](crate::Tensor::nextafter).
+    /// Returns the next representable float after `self` in the direction of `towards`. See
+    /// [`Tensor::nextafter`](crate::Tensor::nextafter).
     pub fn nextafter(self, towards: AnyTensor) -> Result<AnyTensor> {
         self.require_float("nextafter")?;
         let op = kiln_ir::Op::Binary(Binary::Atan2);
@@ -307,7 +315,8 @@ impl AnyTensor {
         Ok(x.expression_with([towards], |x, [towards]| crate::special::nextafter(&x, &towards)))
     }
 
-    /// See [`Tensor::frexp`](crate::Tensor::frexp).
+    /// Decomposes each element into mantissa `m` and exponent `e` with `self = m 2^e` and `½ <= |m| < 1`. See
+    /// [`Tensor::frexp`](crate::Tensor::frexp).
     pub fn frexp(self) -> Result<(AnyTensor, AnyTensor)> {
         self.require_float("frexp")?;
         let exponent =
@@ -315,7 +324,7 @@ impl AnyTensor {
         Ok((self.ldexp(exponent.clone().neg()?)?, exponent))
     }
 
-    /// See [`Tensor::ldexp`](crate::Tensor::ldexp).
+    /// Computes `self * 2^exponent`, the inverse of `frexp`. See [`Tensor::ldexp`](crate::Tensor::ldexp).
     pub fn ldexp(self, exponent: AnyTensor) -> Result<AnyTensor> {
         self.require_float("ldexp")?;
         let dtype = self.dtype();
@@ -327,10 +336,10 @@ impl AnyTensor {
         x.cast(dtype)
     }
 
-    /// See [`Tensor::gcd`](crate::Tensor::gcd).
+    /// Computes the greatest common divisor, never negative. See [`Tensor::gcd`](crate::Tensor::gcd).
     pub fn gcd(self, other: AnyTensor) -> Result<AnyTensor> {
         let (mut a, mut b) = AnyTensor::promoted("gcd", self.abs()?, other.abs()?)?;
-        // Of neighbouring Fibonacci numbers Euclid's algorithm takes the most steps: 1.45 a bit.
+        // For adjacent Fibonacci numbers Euclid's algorithm needs the most steps: 1.45 per bit.
         let steps = a.dtype().size() * 12 + 1;
         for _ in 0..steps {
             let rest = a.clone().fmod(b.clone())?;
@@ -341,14 +350,14 @@ impl AnyTensor {
         a.abs()
     }
 
-    /// See [`Tensor::lcm`](crate::Tensor::lcm).
+    /// Computes the least common multiple. See [`Tensor::lcm`](crate::Tensor::lcm).
     pub fn lcm(self, other: AnyTensor) -> Result<AnyTensor> {
         let (a, b) = (self.abs()?, other.abs()?);
         let divisor = a.clone().gcd(b.clone())?;
         a.div(divisor)?.mul(b)
     }
 
-    /// Several results.
+    /// Evaluates an expression with several results.
     pub(crate) fn formulas<const N: usize>(
         self,
         f: impl for<'e> FnOnce(&Var<'e>) -> [Var<'e>; N],

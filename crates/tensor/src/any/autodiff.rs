@@ -1,25 +1,25 @@
-//! Gradients.
+//! Automatic differentiation.
 
 use crate::tensor::{backward, detach, require_grad};
 use crate::{AnyTensor, Gradients, Result, Stack};
 use kiln_autodiff::Autodiff as Layer;
 
 impl AnyTensor {
-    /// Whether the tensor is a start of a tape.
+    /// Returns whether the tensor is a leaf that requires a gradient.
     pub fn is_require_grad(&self) -> bool {
         self.stack().outermost::<Layer>().is_some_and(|layer| layer.leaf_id(self.value()).is_some())
     }
 
-    /// A new start of a tape.
+    /// Returns a leaf tensor with the same elements, for which [`backward`](AnyTensor::backward) computes a gradient.
     ///
     /// # Errors
-    /// When the stack has no automatic differentiation, or the dtype is no float.
+    /// When the stack has no automatic differentiation, or the dtype is not a float dtype.
     pub fn require_grad(self) -> Result<AnyTensor> {
         require_grad(self)
     }
 
-    /// The gradients of the sum of this tensor's elements, for every tensor on the tape that
-    /// [requires](AnyTensor::require_grad) one. The tape stays as long as tensors on it.
+    /// Runs the backward pass: computes the gradients of the sum of this tensor's elements for every leaf on the tape
+    /// that [requires](AnyTensor::require_grad) one. The tape is kept as long as tensors on it exist.
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -32,46 +32,46 @@ impl AnyTensor {
     /// ```
     ///
     /// # Errors
-    /// When the stack has no automatic differentiation, no operand of the computation requires a gradient, or an op on the
-    /// way has none.
+    /// When the stack has no automatic differentiation, no operand of the computation requires a gradient, or an op
+    /// has no gradient.
     pub fn backward(&self) -> Result<Gradients> {
         backward(self, None)
     }
 
-    /// As [`backward`](AnyTensor::backward), from this gradient of the tensor instead of ones.
+    /// Like [`backward`](AnyTensor::backward), with this output gradient instead of ones.
     ///
     /// # Errors
-    /// When the gradient is of another shape, and as [`backward`](AnyTensor::backward).
+    /// When the shapes differ, and as [`backward`](AnyTensor::backward).
     pub fn backward_from(&self, gradient: AnyTensor) -> Result<Gradients> {
         backward(self, Some(gradient))
     }
 
-    /// This tensor's gradient, if it requires one and took part.
+    /// Returns this tensor's gradient, or `None` if it requires none or did not take part.
     pub fn grad(&self, gradients: &Gradients) -> Option<AnyTensor> {
         gradients.get(self)
     }
 
-    /// Takes out this tensor's gradient, if it requires one and took part.
+    /// Removes and returns this tensor's gradient, or `None` if it requires none or did not take part.
     pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<AnyTensor> {
         gradients.remove(self)
     }
 
-    /// The same elements without a tape: gradients do not flow through.
+    /// Returns the same elements without a tape: no gradient flows through.
     #[must_use]
     pub fn detach(self) -> AnyTensor {
         detach(self)
     }
 
-    /// The tensor on the stack below automatic differentiation; the same tensor if there is none.
+    /// Returns the tensor on the stack below automatic differentiation; the same tensor if there is none.
     #[must_use]
     pub fn inner(self) -> AnyTensor {
         let stack = self.stack().clone();
         let (Some(layer), Some(below)) = (stack.outermost::<Layer>(), stack.below()) else { return self };
-        // `detach` takes the value over, so that a sole owner stays one.
+        // `detach` consumes the value, so that a sole owner stays one.
         AnyTensor::new(below.clone(), layer.detach(self.into_value()))
     }
 
-    /// The tensor brought under the automatic differentiation of a stack, without a tape: the reverse of
+    /// Wraps the tensor for the automatic differentiation of a stack, untracked: the reverse of
     /// [`inner`](AnyTensor::inner).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Bits of integers, and logic.
+//! Bitwise operations on integers, and logical operations.
 
 use crate::{AnyTensor, Number, Result};
 use kiln_ir::{Binary, Unary};
@@ -28,12 +28,12 @@ pairs! {
 }
 
 impl AnyTensor {
-    /// See [`Tensor::bitwise_not`](crate::Tensor::bitwise_not).
+    /// Computes the bitwise NOT. See [`Tensor::bitwise_not`](crate::Tensor::bitwise_not).
     pub fn bitwise_not(self) -> Result<AnyTensor> {
         self.unary(Unary::Not)
     }
 
-    /// See [`Tensor::count_ones`](crate::Tensor::count_ones).
+    /// Counts the 1 bits (population count), in the same dtype. See [`Tensor::count_ones`](crate::Tensor::count_ones).
     pub fn count_ones(self) -> Result<AnyTensor> {
         let bits = self.dtype().size() * 8;
         let mut count = self.clone().bitwise_and_scalar(1)?;
@@ -44,23 +44,23 @@ impl AnyTensor {
         Ok(count)
     }
 
-    /// True where both are not 0; of any dtype, as
+    /// Computes the logical AND of elements of any dtype; nonzero elements are true. Defined as
     /// [`torch.logical_and`](https://docs.pytorch.org/docs/stable/generated/torch.logical_and.html).
     pub fn logical_and(self, other: AnyTensor) -> Result<AnyTensor> {
         self.truth()?.binary(Binary::And, other.truth()?)
     }
 
-    /// True where either is not 0.
+    /// Computes the logical OR of elements of any dtype; nonzero elements are true.
     pub fn logical_or(self, other: AnyTensor) -> Result<AnyTensor> {
         self.truth()?.binary(Binary::Or, other.truth()?)
     }
 
-    /// True where exactly one is not 0.
+    /// Computes the logical XOR of elements of any dtype; nonzero elements are true.
     pub fn logical_xor(self, other: AnyTensor) -> Result<AnyTensor> {
         self.truth()?.binary(Binary::Xor, other.truth()?)
     }
 
-    /// True where 0.
+    /// Computes the logical NOT: true where an element is 0.
     pub fn logical_not(self) -> Result<AnyTensor> {
         self.truth()?.unary(Unary::Not)
     }

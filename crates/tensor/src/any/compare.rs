@@ -1,4 +1,4 @@
-//! Comparisons. Operands of different dtypes meet in the one of [`DType::promote`]; shapes broadcast.
+//! Comparisons. Operands of different dtypes are promoted ([`DType::promote`]); shapes broadcast.
 
 #[cfg(doc)]
 use crate::DType;
@@ -40,27 +40,29 @@ comparisons! {
 }
 
 impl AnyTensor {
-    /// See [`Tensor::is_nan`](crate::Tensor::is_nan). Integers and `bool` never are.
+    /// Returns `true` where an element is NaN. See [`Tensor::is_nan`](crate::Tensor::is_nan). False for integers and
+    /// `bool`.
     pub fn is_nan(self) -> Result<AnyTensor> {
         self.clone().compare(Comparison::Ne, self)
     }
 
-    /// See [`Tensor::is_inf`](crate::Tensor::is_inf).
+    /// Returns `true` where an element is infinite. See [`Tensor::is_inf`](crate::Tensor::is_inf).
     pub fn is_inf(self) -> Result<AnyTensor> {
         if self.dtype().is_float() { self.abs()?.equal_elem(f64::INFINITY) } else { self.never() }
     }
 
-    /// See [`Tensor::is_pos_inf`](crate::Tensor::is_pos_inf).
+    /// Returns `true` where an element is +∞. See [`Tensor::is_pos_inf`](crate::Tensor::is_pos_inf).
     pub fn is_pos_inf(self) -> Result<AnyTensor> {
         if self.dtype().is_float() { self.equal_elem(f64::INFINITY) } else { self.never() }
     }
 
-    /// See [`Tensor::is_neg_inf`](crate::Tensor::is_neg_inf).
+    /// Returns `true` where an element is -∞. See [`Tensor::is_neg_inf`](crate::Tensor::is_neg_inf).
     pub fn is_neg_inf(self) -> Result<AnyTensor> {
         if self.dtype().is_float() { self.equal_elem(f64::NEG_INFINITY) } else { self.never() }
     }
 
-    /// See [`Tensor::is_finite`](crate::Tensor::is_finite).
+    /// Returns `true` where an element is neither NaN nor infinite. See
+    /// [`Tensor::is_finite`](crate::Tensor::is_finite).
     pub fn is_finite(self) -> Result<AnyTensor> {
         if self.dtype().is_float() {
             self.abs()?.lower_elem(f64::INFINITY)
@@ -73,12 +75,13 @@ impl AnyTensor {
         AnyTensor::zeros(TensorType::new(*self.shape(), kiln_ir::DType::Bool), self.stack())
     }
 
-    /// See [`Tensor::contains_nan`](crate::Tensor::contains_nan).
+    /// Returns whether any element is NaN, of shape `[1]`. See [`Tensor::contains_nan`](crate::Tensor::contains_nan).
     pub fn contains_nan(self) -> Result<AnyTensor> {
         self.is_nan()?.any()
     }
 
-    /// See [`Tensor::is_close`](crate::Tensor::is_close).
+    /// Returns `true` where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are
+    /// NaN. See [`Tensor::is_close`](crate::Tensor::is_close).
     pub fn is_close(
         self,
         other: AnyTensor,
@@ -99,7 +102,8 @@ impl AnyTensor {
         near.binary(Binary::Or, same)?.binary(Binary::Or, both_nan)
     }
 
-    /// See [`Tensor::all_close`](crate::Tensor::all_close). Waits for the device.
+    /// Returns whether all elements are close, by `is_close`. See [`Tensor::all_close`](crate::Tensor::all_close).
+    /// Waits for the device.
     pub fn all_close(self, other: AnyTensor, relative: Option<f64>, absolute: Option<f64>) -> Result<bool> {
         let close = self.is_close(other, relative, absolute)?.reduce_all(kiln_ir::Reduction::Min)?;
         Ok(close.into_data()?.to_vec::<bool>() == [true])

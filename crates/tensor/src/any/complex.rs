@@ -1,11 +1,11 @@
-//! Complex tensors of any rank: pairs of real ones.
+//! Complex tensors of any rank: pairs of real tensors.
 
 use crate::{AnyTensor, Error, Result, Shape};
 use kiln_ir::{Binary, SliceAxis, Unary};
 
 /// A complex tensor whose rank is known at run time: real and imaginary parts of one shape and float dtype.
 ///
-/// See [`Complex`](crate::Complex), which is made of it.
+/// See [`Complex`](crate::Complex), the typed wrapper.
 #[derive(Clone, Debug)]
 pub struct AnyComplex {
     re: AnyTensor,
@@ -13,10 +13,10 @@ pub struct AnyComplex {
 }
 
 impl AnyComplex {
-    /// The tensor of these parts.
+    /// Creates a complex tensor from its real and imaginary parts.
     ///
     /// # Errors
-    /// When they differ in shape, dtype or device, or are no floats.
+    /// When the parts differ in shape, dtype or device, or are not floats.
     pub fn new(re: AnyTensor, im: AnyTensor) -> Result<AnyComplex> {
         re.in_same_domain("complex", &im)?;
         if re.ty() != im.ty() || !re.dtype().is_float() {
@@ -27,19 +27,19 @@ impl AnyComplex {
         Ok(AnyComplex { re, im })
     }
 
-    /// The tensor with imaginary parts 0.
+    /// Creates a complex tensor with imaginary parts 0.
     pub fn from_real(re: AnyTensor) -> Result<AnyComplex> {
         let im = AnyTensor::zeros(*re.ty(), re.stack())?;
         AnyComplex::new(re, im)
     }
 
-    /// The tensor of these absolute values and angles.
+    /// Creates a complex tensor from absolute values and angles in radians.
     pub fn from_polar(abs: AnyTensor, angle: AnyTensor) -> Result<AnyComplex> {
         let re = abs.clone().binary(Binary::Mul, angle.clone().unary(Unary::Cos)?)?;
         AnyComplex::new(re, abs.binary(Binary::Mul, angle.unary(Unary::Sin)?)?)
     }
 
-    /// The tensor of a last axis of length 2, real and imaginary part.
+    /// Converts a tensor whose last axis holds real and imaginary part, `[.., 2]`.
     pub fn from_interleaved(x: AnyTensor) -> Result<AnyComplex> {
         let last = x.rank().wrapping_sub(1);
         if x.shape().last() != Some(&2) {
@@ -52,29 +52,29 @@ impl AnyComplex {
         AnyComplex::new(part(0)?, part(1)?)
     }
 
-    /// Real and imaginary part along a new last axis.
+    /// Converts to a tensor with real and imaginary part along a new last axis, `[.., 2]`.
     pub fn into_interleaved(self) -> Result<AnyTensor> {
         let rank = self.re.rank();
         let shape = self.re.shape().inserted(rank, 1);
         AnyTensor::cat([self.re.reshape(shape)?, self.im.reshape(shape)?].into(), rank)
     }
 
-    /// The real parts.
+    /// Returns the real parts.
     pub fn re(&self) -> &AnyTensor {
         &self.re
     }
 
-    /// The imaginary parts.
+    /// Returns the imaginary parts.
     pub fn im(&self) -> &AnyTensor {
         &self.im
     }
 
-    /// Real and imaginary parts.
+    /// Returns the real and imaginary parts.
     pub fn into_parts(self) -> (AnyTensor, AnyTensor) {
         (self.re, self.im)
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         self.re.shape()
     }
@@ -84,7 +84,7 @@ impl AnyComplex {
         AnyComplex::new(f(self.re)?, f(self.im)?)
     }
 
-    /// `self + other`; broadcasts.
+    /// Computes `self + other`; broadcasts.
     #[allow(
         clippy::should_implement_trait,
         reason = "operators cannot return a Result as field users expect"
@@ -93,7 +93,7 @@ impl AnyComplex {
         AnyComplex::new(self.re.binary(Binary::Add, other.re)?, self.im.binary(Binary::Add, other.im)?)
     }
 
-    /// `self - other`; broadcasts.
+    /// Computes `self - other`; broadcasts.
     #[allow(
         clippy::should_implement_trait,
         reason = "operators cannot return a Result as field users expect"
@@ -102,7 +102,7 @@ impl AnyComplex {
         AnyComplex::new(self.re.binary(Binary::Sub, other.re)?, self.im.binary(Binary::Sub, other.im)?)
     }
 
-    /// `self * other`, element by element; broadcasts.
+    /// Computes `self * other`, element by element; broadcasts.
     #[allow(
         clippy::should_implement_trait,
         reason = "operators cannot return a Result as field users expect"
@@ -111,14 +111,14 @@ impl AnyComplex {
         bilinear(self, other, |a, b| a.binary(Binary::Mul, b))
     }
 
-    /// `self / other`, element by element; broadcasts. The divisor is brought to parts of at most 1 first, so that squares
-    /// neither overflow nor vanish.
+    /// Computes `self / other`, element by element; broadcasts. The divisor is scaled to parts of at most 1 first, so
+    /// that squares neither overflow nor underflow.
     #[allow(
         clippy::should_implement_trait,
         reason = "operators cannot return a Result as field users expect"
     )]
     pub fn div(self, other: AnyComplex) -> Result<AnyComplex> {
-        // The scale cancels, and so takes no part in gradients.
+        // The scale cancels, so gradients ignore it.
         let size = |part: &AnyTensor| part.clone().detach().unary(Unary::Abs);
         let scale = size(&other.re)?.binary(Binary::Max, size(&other.im)?)?;
         let divisor = other.each(|part| part.binary_with(Binary::Div, &scale))?;
@@ -128,17 +128,17 @@ impl AnyComplex {
         product.each(|part| part.binary_with(Binary::Div, &squares)?.binary_with(Binary::Div, &scale))
     }
 
-    /// Both parts times a number.
+    /// Multiplies by a real scalar.
     pub fn mul_scalar(self, x: f64) -> Result<AnyComplex> {
         self.each(|part| part.binary_scalar(Binary::Mul, x))
     }
 
-    /// The complex conjugate: imaginary parts with the other sign.
+    /// Returns the complex conjugate: the imaginary parts are negated.
     pub fn conj(self) -> Result<AnyComplex> {
         AnyComplex::new(self.re, self.im.unary(Unary::Neg)?)
     }
 
-    /// The absolute value `√(re² + im²)`, without overflow. The gradient at 0 is 0.
+    /// Computes the absolute value `√(re² + im²)`, without overflow. The gradient at 0 is 0.
     pub fn abs(self) -> Result<AnyTensor> {
         let size = |part: &AnyTensor| part.clone().detach().unary(Unary::Abs);
         let largest = size(&self.re)?.binary(Binary::Max, size(&self.im)?)?;
@@ -156,23 +156,23 @@ impl AnyComplex {
         plain.if_else_number(0.0, root)
     }
 
-    /// The angle to the positive real axis in radians, from -π to π; 0 at 0.
+    /// Computes the angle to the positive real axis in radians, from -π to π; 0 at 0.
     pub fn angle(self) -> Result<AnyTensor> {
         self.im.binary(Binary::Atan2, self.re)
     }
 
-    /// `e^self`.
+    /// Computes `e^self`.
     pub fn exp(self) -> Result<AnyComplex> {
         AnyComplex::from_polar(self.re.unary(Unary::Exp)?, self.im)
     }
 
-    /// Matrix products over the last two axes; the axes before broadcast.
+    /// Computes complex matmuls over the last two axes; the batch axes broadcast.
     pub fn matmul(self, other: AnyComplex) -> Result<AnyComplex> {
         bilinear(self, other, AnyTensor::matmul)
     }
 }
 
-/// `(a + bi)(c + di) = (ac - bd) + (ad + bc)i` for a product of real tensors.
+/// Computes `(a + bi)(c + di) = (ac - bd) + (ad + bc)i` for a product of real tensors.
 fn bilinear(
     x: AnyComplex,
     y: AnyComplex,

@@ -1,11 +1,11 @@
-//! Matrix products.
+//! Matmul.
 
 use crate::{AnyTensor, Result, Shape};
 use kiln_ir::Op;
 
 impl AnyTensor {
-    /// Matrix products over the last two axes; the axes before broadcast. A tensor of one axis is a row on the left and a
-    /// column on the right; the axis that this adds is not in the result, so that two of them give a tensor without axes.
+    /// Computes the matmul over the last two axes; the batch axes before them broadcast. A vector is a row on the left
+    /// and a column on the right. The result does not have the added axis: the matmul of two vectors has rank 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
     pub fn matmul(self, other: AnyTensor) -> Result<AnyTensor> {
@@ -18,8 +18,8 @@ impl AnyTensor {
         a.apply_with(&Op::MatMul, [b.value.into()])
     }
 
-    /// Matrices with the axes before the last two broadcast to be the same. Incompatible operands are returned
-    /// unchanged: inference reports the error.
+    /// Broadcasts the batch axes of matrices to equal shapes. Incompatible operands are returned unchanged: inference
+    /// reports the error.
     pub(super) fn with_same_batch(self, other: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         let (m, n) = (self.shape().rank(), other.shape().rank());
         let same_batch = m < 2 || n < 2 || self.shape()[..m - 2] == other.shape()[..n - 2];
@@ -36,7 +36,7 @@ impl AnyTensor {
         Ok((self.expand(a)?, other))
     }
 
-    /// One of the operands has one axis: it gets a second, which the result loses.
+    /// Computes the matmul with a vector, which gets a second axis that the result does not have.
     fn matmul_vector(self, other: AnyTensor) -> Result<AnyTensor> {
         let (row, column) = (self.rank() == 1, other.rank() == 1);
         let inner = self.shape().last() == other.shape().iter().rev().nth(usize::from(!column));

@@ -1,4 +1,4 @@
-//! Tensors from nothing and from the host. A device is a `Device` or the [`Stack`] of another tensor.
+//! Constructors: constants and host data. The device argument is a `Device` or the [`Stack`] of another tensor.
 
 mod join;
 mod like;
@@ -9,15 +9,15 @@ use crate::{AnyTensor, Number, Result, Scalar, Stack, TensorData, TensorType};
 use kiln_ir::{Op, Operand, SharedBytes};
 
 impl AnyTensor {
-    /// Data of the host on a device, in its own dtype.
+    /// Creates a tensor of host data, in the data's dtype.
     pub fn from_data(data: impl Into<TensorData>, device: &impl AsRef<Stack>) -> AnyTensor {
         let stack = device.as_ref();
         AnyTensor::new(stack.clone(), stack.engine().write(data.into()))
     }
 
-    /// Elements that are in memory already, of a mapped file for instance. A device that computes in the same memory
-    /// reads them there and never writes to them, if they are aligned for their type; any other gets a copy. Bytes that
-    /// are not those of the type are an error of the tensor, which surfaces when it is read.
+    /// Creates a tensor of elements in shared memory, such as a memory-mapped file. A device that uses the same memory
+    /// reads aligned elements in place and never writes to them. Any other device, or a misaligned tensor, gets a copy.
+    /// Bytes that are invalid for the type are an error of the tensor, reported when it is read.
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -34,27 +34,27 @@ impl AnyTensor {
         AnyTensor::new(stack.clone(), stack.engine().write_shared(bytes, ty))
     }
 
-    /// A tensor filled with a number.
+    /// Creates a tensor filled with a scalar.
     pub fn full(ty: TensorType, x: impl Number, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::from_nothing(&Op::Full(ty), Some(x.scalar()), device.as_ref())
     }
 
-    /// Zeros (`false`).
+    /// Creates a tensor of zeros (`false`).
     pub fn zeros(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::full(ty, if ty.dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) }, device)
     }
 
-    /// Ones (`true`).
+    /// Creates a tensor of ones (`true`).
     pub fn ones(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::full(ty, if ty.dtype.is_bool() { Scalar::Bool(true) } else { Scalar::Int(1) }, device)
     }
 
-    /// A tensor whose elements are to be overwritten: zeros, which no program should rely on.
+    /// Creates a tensor whose elements are to be overwritten. They are zeros, which no program should rely on.
     pub fn empty(ty: TensorType, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::zeros(ty, device)
     }
 
-    /// Each element is its own index along an axis.
+    /// Creates a tensor whose elements are their own indices along an axis.
     pub fn iota(ty: TensorType, axis: usize, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::from_nothing(&Op::Iota { ty, axis }, None, device.as_ref())
     }

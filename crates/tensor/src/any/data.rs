@@ -1,13 +1,13 @@
-//! Bringing elements to the host, and to other devices.
+//! Reads of elements to the host, and copies to other devices.
 
 use crate::{AnyTensor, DType, Element, Error, Result, Stack, TensorData};
 use alloc::vec::Vec;
 
-/// The greatest table that an op computes on the host: 2 GiB of `f64`.
+/// The largest table that an op computes on the host: 2 GiB of `f64`.
 const MOST_ON_HOST: usize = 1 << 28;
 
-/// An error where a table of these lengths, which an op computes on the host, is too large: checked before memory is
-/// taken for it.
+/// Returns an error if a table of these lengths, which an op computes on the host, is too large: checked before memory
+/// is allocated.
 pub(crate) fn check_table(op: &str, lengths: &[usize]) -> Result<()> {
     let count = lengths.iter().try_fold(1usize, |count, &length| count.checked_mul(length));
     match count {
@@ -21,38 +21,39 @@ pub(crate) fn check_table(op: &str, lengths: &[usize]) -> Result<()> {
 }
 
 impl AnyTensor {
-    /// Brings the elements to the host. Waits for the device.
+    /// Reads the elements to the host. Waits for the device.
     pub fn into_data(self) -> Result<TensorData> {
         kiln_ir::block_on(self.stack.engine().read(self.value))
     }
 
-    /// The elements; the tensor stays. Waits for the device.
+    /// Reads the elements to the host, without consuming the tensor. Waits for the device.
     pub fn to_data(&self) -> Result<TensorData> {
         self.clone().into_data()
     }
 
-    /// Brings the elements to the host without blocking the thread.
+    /// Reads the elements to the host, without blocking the thread.
     pub async fn into_data_async(self) -> Result<TensorData> {
         self.stack.engine().read(self.value).await
     }
 
-    /// The elements, without blocking the thread; the tensor stays.
+    /// Reads the elements to the host, without blocking the thread or consuming the tensor.
     pub async fn to_data_async(&self) -> Result<TensorData> {
         self.clone().into_data_async().await
     }
 
-    /// Brings the elements to the host in another dtype, converted as `cast` does. Waits for the device.
+    /// Reads the elements in another dtype, converted as `cast` does. Waits for the device.
     pub fn into_data_dtype(self, dtype: DType) -> Result<TensorData> {
         Ok(self.into_data()?.convert(dtype))
     }
 
-    /// The elements as `E`, converted as `cast` does, in row-major order. Waits for the device.
+    /// Reads the elements as `E`, converted as `cast` does, in row-major order. Waits for the device.
     pub fn into_vec_as<E: Element>(self) -> Result<Vec<E>> {
         let data = self.into_data()?;
         if data.dtype() == E::DTYPE { data.into_vec() } else { Ok(data.to_vec()) }
     }
 
-    /// The elements in row-major order as `E`, converted as `cast` does; the tensor stays. Waits for the device.
+    /// Reads the elements in row-major order as `E`, converted as `cast` does, without consuming the tensor. Waits for
+    /// the device.
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -66,7 +67,7 @@ impl AnyTensor {
         self.clone().into_vec_as()
     }
 
-    /// The only element as `E`; the tensor stays. Waits for the device.
+    /// Reads the only element as `E`, without consuming the tensor. Waits for the device.
     ///
     /// ```
     /// use kiln_backends::Device;
@@ -78,18 +79,18 @@ impl AnyTensor {
     /// ```
     ///
     /// # Errors
-    /// When there is not exactly one element, or the error that the computation met.
+    /// When there is not exactly one element, or the computation failed.
     pub fn item<E: Element>(&self) -> Result<E> {
         AnyTensor::single("item", self.ty(), self.to_data()?)
     }
 
-    /// The only element, converted to `E`. Waits for the device.
+    /// Reads the only element, converted to `E`. Waits for the device.
     pub fn into_scalar<E: Element>(self) -> Result<E> {
         let ty = *self.ty();
         AnyTensor::single("into_scalar", &ty, self.into_data()?)
     }
 
-    /// The only element, converted to `E`, without blocking the thread.
+    /// Reads the only element, converted to `E`, without blocking the thread.
     pub async fn into_scalar_async<E: Element>(self) -> Result<E> {
         let ty = *self.ty();
         AnyTensor::single("into_scalar", &ty, self.into_data_async().await?)
@@ -103,16 +104,17 @@ impl AnyTensor {
         Ok(element)
     }
 
-    /// The same elements on another stack. Waits for the device, unless both are on one engine: then nothing is copied.
+    /// Copies the elements to another stack. Waits for the device, unless both stacks are on one engine, where nothing
+    /// is copied.
     ///
-    /// Derivatives follow: from one stack with automatic differentiation to another, gradients flow back through the move; from
-    /// one with forward mode to another goes the tangent, from one with batches to another go all examples. In a
-    /// [`no_grad`](crate::no_grad) scope the elements alone move.
+    /// Derivatives are kept if the other stack has the same layer. With automatic differentiation, gradients flow back
+    /// through the copy; with forward mode, tangents are copied; with batching, all examples are copied. In a
+    /// [`no_grad`](crate::no_grad) scope only the elements are copied.
     ///
-    /// The error of a failed computation moves along with the tensor, and comes back when that is read.
+    /// If the computation failed, its error moves with the tensor and is reported when the tensor is read.
     ///
     /// # Errors
-    /// When a derivative flows through the tensor, or a batch is behind it, and the other stack has no layer for that.
+    /// When a derivative flows through the tensor, or it represents a batch, and the other stack has no layer for that.
     pub fn to_stack(self, stack: &Stack) -> Result<AnyTensor> {
         if self.stack.same(stack) {
             return Ok(self);
@@ -127,9 +129,9 @@ impl AnyTensor {
         Ok(AnyTensor::new(stack.clone(), stack.engine().import(from.engine(), value)))
     }
 
-    /// The same elements on another device. Waits for this one, unless both are on one engine.
+    /// Copies the elements to another device. Waits for the current device, unless both devices are on one engine.
     ///
-    /// Gradients and errors move along: see [`to_stack`](AnyTensor::to_stack).
+    /// Gradients and errors are kept: see [`to_stack`](AnyTensor::to_stack).
     ///
     /// # Errors
     /// As [`to_stack`](AnyTensor::to_stack).

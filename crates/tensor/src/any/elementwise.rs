@@ -1,4 +1,4 @@
-//! Elementwise functions, the building blocks of all arithmetic methods.
+//! Elementwise ops, from which all arithmetic methods are built.
 
 use crate::{AnyTensor, DType, Error, Number, Result, Stack};
 use kiln_ir::{
@@ -8,56 +8,56 @@ use kiln_ir::{
 use smallvec::smallvec;
 
 impl AnyTensor {
-    /// A function of each element.
+    /// Applies a unary function elementwise.
     #[inline]
     pub fn unary(self, function: Unary) -> Result<AnyTensor> {
         self.apply(&Op::Unary(function))
     }
 
-    /// A function of two elements; broadcasts.
+    /// Applies a binary function elementwise; broadcasts.
     #[inline]
     pub fn binary(self, function: Binary, other: AnyTensor) -> Result<AnyTensor> {
         let AnyTensor { stack, value } = other;
         self.pairwise(&Op::Binary(function), &stack, value)
     }
 
-    /// As [`binary`](AnyTensor::binary), keeping the other operand: cheaper than a clone of it.
+    /// Like [`binary`](AnyTensor::binary), without consuming the other operand: cheaper than a clone of it.
     #[inline]
     pub fn binary_with(self, function: Binary, other: &AnyTensor) -> Result<AnyTensor> {
         self.pairwise(&Op::Binary(function), &other.stack, other.value.clone())
     }
 
-    /// A function of each element and a number.
+    /// Applies a binary function with a scalar on the right.
     #[inline]
     pub fn binary_scalar(self, function: Binary, x: impl Number) -> Result<AnyTensor> {
         self.with_number(&Op::Binary(function), x.scalar(), false)
     }
 
-    /// A function of a number and each element.
+    /// Applies a binary function with a scalar on the left.
     #[inline]
     pub fn scalar_binary(self, x: impl Number, function: Binary) -> Result<AnyTensor> {
         self.with_number(&Op::Binary(function), x.scalar(), true)
     }
 
-    /// A comparison of two elements; broadcasts.
+    /// Compares elementwise; broadcasts.
     pub fn compare(self, comparison: Comparison, other: AnyTensor) -> Result<AnyTensor> {
         let AnyTensor { stack, value } = other;
         self.pairwise(&Op::Compare(comparison), &stack, value)
     }
 
-    /// A comparison of each element with a number, which may be outside the range of the dtype.
+    /// Compares each element with a scalar, which may be outside the range of the dtype.
     pub fn compare_scalar(self, comparison: Comparison, x: impl Number) -> Result<AnyTensor> {
         let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), false);
         self.with_number(&Op::Compare(comparison), x, false)
     }
 
-    /// A comparison of a number, which may be outside the range of the dtype, with each element.
+    /// Compares a scalar, which may be outside the range of the dtype, with each element.
     pub fn scalar_compare(self, x: impl Number, comparison: Comparison) -> Result<AnyTensor> {
         let (comparison, x) = comparison.bounded(x.scalar(), self.dtype(), true);
         self.with_number(&Op::Compare(comparison), x, true)
     }
 
-    /// The error that [`binary_with`](AnyTensor::binary_with) would give, found without running it.
+    /// Returns the error of [`binary_with`](AnyTensor::binary_with), without running the op.
     #[inline]
     pub(crate) fn check_binary(&self, function: Binary, other: &AnyTensor) -> Result<()> {
         let op = Op::Binary(function);
@@ -76,7 +76,7 @@ impl AnyTensor {
         }
     }
 
-    /// The error that [`binary_scalar`](AnyTensor::binary_scalar) would give, found without running it.
+    /// Returns the error of [`binary_scalar`](AnyTensor::binary_scalar), without running the op.
     #[inline]
     pub(crate) fn check_binary_scalar(&self, function: Binary, x: Scalar) -> Result<()> {
         let op = Op::Binary(function);
@@ -86,7 +86,7 @@ impl AnyTensor {
         }
     }
 
-    /// An op of this tensor and a number, which may come first.
+    /// Runs an op on this tensor and a scalar, which may be the left operand.
     #[inline]
     fn with_number(self, op: &Op, x: Scalar, is_first: bool) -> Result<AnyTensor> {
         let ty = match infer_with_number(op, self.ty(), x) {
@@ -118,7 +118,7 @@ impl AnyTensor {
         self.pairwise_any(op, AnyTensor::new(stack.clone(), other))
     }
 
-    /// Two tensors that may differ in everything.
+    /// Runs an op on two tensors that may differ in dtype and shape.
     #[inline(never)]
     fn pairwise_any(self, op: &Op, other: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain(op.name(), &other)?;
@@ -128,7 +128,7 @@ impl AnyTensor {
         AnyTensor::only(a.stack, op, results)
     }
 
-    /// Two tensors brought to one dtype, by [`DType::promote`], and to one shape.
+    /// Promotes two tensors to one dtype, by [`DType::promote`], and broadcasts them to one shape.
     pub(crate) fn matched(op: &Op, a: AnyTensor, b: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         let (a, b) = AnyTensor::promoted(op.name(), a, b)?;
         if a.shape() == b.shape() {
@@ -136,12 +136,12 @@ impl AnyTensor {
         }
         match kiln_ir::infer::broadcast_shapes(a.shape(), b.shape()) {
             Some(shape) => Ok((a.expand(shape)?, b.expand(shape)?)),
-            // Inference of the op itself makes the message.
+            // Inference of the op itself creates the message.
             None => infer(op, &[a.ty().into(), b.ty().into()]).map(|_| (a, b)),
         }
     }
 
-    /// Two tensors brought to one dtype.
+    /// Promotes two tensors to one dtype.
     pub(crate) fn promoted(op: &str, a: AnyTensor, b: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         if a.dtype() == b.dtype() {
             return Ok((a, b));
@@ -150,7 +150,7 @@ impl AnyTensor {
         Ok((a.cast(dtype)?, b.cast(dtype)?))
     }
 
-    /// The dtype in which `b` meets tensors of a dtype, of which `a` is one.
+    /// Returns the dtype to which `b` and tensors of a dtype, one of which is `a`, are promoted.
     pub(crate) fn meeting(op: &str, dtype: DType, a: &AnyTensor, b: &AnyTensor) -> Result<DType> {
         DType::promote(dtype, b.dtype()).ok_or_else(|| {
             let problem = alloc::format!("no integer dtype holds {dtype} and {}", b.dtype());
@@ -159,7 +159,7 @@ impl AnyTensor {
         })
     }
 
-    /// `a` where this `bool` holds, otherwise `b`; broadcasts.
+    /// Selects elements of `a` where this `bool` tensor is true, and of `b` elsewhere; broadcasts.
     pub fn if_else(self, a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("select", &a)?;
         self.in_same_domain("select", &b)?;
@@ -173,7 +173,7 @@ impl AnyTensor {
         self.expand(shape)?.apply_with(&Op::Select, [a.value.into(), b.value.into()])
     }
 
-    /// The number where this `bool` tensor is true, otherwise `b`; broadcasts.
+    /// Selects the scalar where this `bool` tensor is true, and elements of `b` elsewhere; broadcasts.
     pub fn if_else_number(self, x: impl Number, b: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("select", &b)?;
         let shape = kiln_ir::infer::broadcast_shapes(self.shape(), b.shape());
@@ -184,13 +184,13 @@ impl AnyTensor {
         condition.apply_with(&Op::Select, [Operand::Scalar(x.scalar()), b.value.into()])
     }
 
-    /// Another dtype; nothing is emitted where it is right already.
+    /// Converts to another dtype. Does nothing if the tensor has it already.
     pub fn cast(self, dtype: DType) -> Result<AnyTensor> {
         if self.dtype() == dtype { Ok(self) } else { self.apply(&Op::Cast(dtype)) }
     }
 }
 
-/// Two operands. Pushing them one by one costs a part of a small op's time.
+/// Creates a list of two operands. Pushing them one by one would take a part of a small op's time.
 #[inline]
 fn two(a: Operand, b: Operand) -> Operands {
     Operands::from_buf_and_len([a, b, Operand::Scalar(Scalar::Bool(false))], 2)
@@ -233,40 +233,41 @@ functions! {
 
 #[allow(clippy::should_implement_trait, reason = "operators cannot return a Result as field users expect")]
 impl AnyTensor {
-    /// See [`Tensor::neg`](crate::Tensor::neg).
+    /// Computes `-x`. See [`Tensor::neg`](crate::Tensor::neg).
     pub fn neg(self) -> Result<AnyTensor> {
         self.unary(Unary::Neg)
     }
 
-    /// See [`Tensor::square`](crate::Tensor::square).
+    /// Computes the square, `x * x`. See [`Tensor::square`](crate::Tensor::square).
     pub fn square(self) -> Result<AnyTensor> {
         self.clone().binary(Binary::Mul, self)
     }
 
-    /// See [`Tensor::frac`](crate::Tensor::frac).
+    /// Computes the fractional part, with the sign of the element. See [`Tensor::frac`](crate::Tensor::frac).
     pub fn frac(self) -> Result<AnyTensor> {
         let whole = self.clone().trunc()?;
         self.binary(Binary::Sub, whole)
     }
 
-    /// See [`Tensor::round_decimals`](crate::Tensor::round_decimals).
+    /// Rounds to `decimals` decimal places, ties to even. See
+    /// [`Tensor::round_decimals`](crate::Tensor::round_decimals).
     pub fn round_decimals(self, decimals: i32) -> Result<AnyTensor> {
         let power = libm::pow(10.0, f64::from(decimals.unsigned_abs()));
         let (up, down) = if decimals < 0 { (Binary::Div, Binary::Mul) } else { (Binary::Mul, Binary::Div) };
         self.binary_scalar(up, power)?.round()?.binary_scalar(down, power)
     }
 
-    /// See [`Tensor::deg2rad`](crate::Tensor::deg2rad).
+    /// Converts degrees to radians. See [`Tensor::deg2rad`](crate::Tensor::deg2rad).
     pub fn deg2rad(self) -> Result<AnyTensor> {
         self.binary_scalar(Binary::Mul, core::f64::consts::PI / 180.0)
     }
 
-    /// See [`Tensor::rad2deg`](crate::Tensor::rad2deg).
+    /// Converts radians to degrees. See [`Tensor::rad2deg`](crate::Tensor::rad2deg).
     pub fn rad2deg(self) -> Result<AnyTensor> {
         self.binary_scalar(Binary::Mul, 180.0 / core::f64::consts::PI)
     }
 
-    /// See [`Tensor::nan_to_num`](crate::Tensor::nan_to_num).
+    /// Replaces NaN and the infinities. See [`Tensor::nan_to_num`](crate::Tensor::nan_to_num).
     pub fn nan_to_num(self, nan: f64, positive: Option<f64>, negative: Option<f64>) -> Result<AnyTensor> {
         let greatest = crate::number::greatest_float(self.dtype());
         let (is_nan, above, below) =

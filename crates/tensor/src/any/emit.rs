@@ -1,4 +1,4 @@
-//! Running ops.
+//! Execution of ops.
 
 use crate::{AnyTensor, Error, Result, Stack};
 use alloc::format;
@@ -7,7 +7,7 @@ use kiln_ir::{Op, Operand, OperandType, Operands, Values, infer};
 use smallvec::smallvec;
 
 impl AnyTensor {
-    /// Runs any op on operands of one stack; all its results.
+    /// Runs any op on operands of one stack, and returns all results.
     pub fn emit(stack: &Stack, op: &Op, inputs: Operands) -> Result<Values> {
         let types = infer(op, &OperandType::list(&inputs))?;
         Ok(stack.execute(op, inputs, &types))
@@ -21,7 +21,7 @@ impl AnyTensor {
         AnyTensor::only(self.stack, op, results)
     }
 
-    /// The result of an op that gives one.
+    /// Returns the result of an op with a single one.
     #[inline]
     pub(crate) fn only(stack: Stack, op: &Op, mut results: Values) -> Result<AnyTensor> {
         match results.pop() {
@@ -30,7 +30,7 @@ impl AnyTensor {
         }
     }
 
-    /// Runs an op with `self` first; all results.
+    /// Runs an op with `self` as the first operand, and returns all results.
     pub fn apply_many(self, op: &Op, rest: impl IntoIterator<Item = Operand>) -> Result<Vec<AnyTensor>> {
         let AnyTensor { stack, value } = self;
         let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();
@@ -38,7 +38,7 @@ impl AnyTensor {
         Ok(results.into_iter().map(|value| AnyTensor::new(stack.clone(), value)).collect())
     }
 
-    /// Runs an op with `self` first; the first result.
+    /// Runs an op with `self` as the first operand, and returns the first result.
     pub fn apply_with(self, op: &Op, rest: impl IntoIterator<Item = Operand>) -> Result<AnyTensor> {
         let AnyTensor { stack, value } = self;
         let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();

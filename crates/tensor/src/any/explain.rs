@@ -1,12 +1,12 @@
-//! The kernels that produced a tensor.
+//! Reports of the kernels that produced a tensor.
 
 use crate::AnyTensor;
 use alloc::format;
 use alloc::string::String;
 
 impl AnyTensor {
-    /// A human-readable report of the kernels that produced this tensor, and why each fusion region ended. Runs pending
-    /// ops.
+    /// Returns a human-readable report of the kernels that produced this tensor, and why each fused region ended. Runs
+    /// pending ops.
     ///
     /// ```
     /// use kiln_backends::Cpu;

@@ -14,16 +14,17 @@ pub enum FftNorm {
     Backward,
     /// Both divide by `√n` (unitary transforms).
     Ortho,
-    /// The forward transform divides by `n`.
+    /// The forward transform divides by `n`; the inverse does not scale.
     Forward,
 }
 
-/// The kind of a discrete cosine transform.
+/// The type of a discrete cosine transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dct {
-    /// `y[k] = 2 Σ x[i] cos(π k (2i + 1) / 2n)`.
+    /// DCT-II: `y[k] = 2 Σ x[i] cos(π k (2i + 1) / 2n)`.
     Two,
-    /// `y[i] = x[0] + 2 Σ x[k] cos(π k (2i + 1) / 2n)`, from 1; without `orthogonal` `2n` times the inverse of two.
+    /// DCT-III: `y[i] = x[0] + 2 Σ x[k] cos(π k (2i + 1) / 2n)`, from `k` = 1. Without `orthogonal` it is `2n` times
+    /// the inverse of DCT-II.
     Three,
 }
 
@@ -38,7 +39,7 @@ impl FftNorm {
 }
 
 impl AnyComplex {
-    /// The discrete Fourier transform along an axis. See [`fft::fft`](crate::fft::fft).
+    /// Computes the discrete Fourier transform along an axis. See [`fft::fft`](crate::fft::fft).
     pub fn fft(
         self,
         points: impl Into<Option<usize>>,
@@ -50,7 +51,7 @@ impl AnyComplex {
         transform("fft", self, (axis, points), false, norm.scale(points, false))
     }
 
-    /// The inverse of [`fft`](AnyComplex::fft). See [`fft::ifft`](crate::fft::ifft).
+    /// Computes the inverse of [`fft`](AnyComplex::fft). See [`fft::ifft`](crate::fft::ifft).
     pub fn ifft(
         self,
         points: impl Into<Option<usize>>,
@@ -62,7 +63,7 @@ impl AnyComplex {
         transform("ifft", self, (axis, points), true, norm.scale(points, true))
     }
 
-    /// The transform along several axes. See [`fft::fftn`](crate::fft::fftn).
+    /// Computes the Fourier transform along several axes. See [`fft::fftn`](crate::fft::fftn).
     pub fn fftn(
         self,
         sizes: Option<&[usize]>,
@@ -74,7 +75,7 @@ impl AnyComplex {
         scaled(axes.iter().try_fold(self, |x, &axis| transform("fftn", x, axis, false, 1.0))?, scale)
     }
 
-    /// The inverse of [`fftn`](AnyComplex::fftn). See [`fft::ifftn`](crate::fft::ifftn).
+    /// Computes the inverse of [`fftn`](AnyComplex::fftn). See [`fft::ifftn`](crate::fft::ifftn).
     pub fn ifftn(
         self,
         sizes: Option<&[usize]>,
@@ -86,7 +87,7 @@ impl AnyComplex {
         scaled(axes.iter().try_fold(self, |x, &axis| transform("ifftn", x, axis, true, 1.0))?, scale)
     }
 
-    /// The inverse of [`AnyTensor::rfft`]. See [`fft::irfft`](crate::fft::irfft).
+    /// Computes the inverse of [`AnyTensor::rfft`]. See [`fft::irfft`](crate::fft::irfft).
     pub fn irfft(
         self,
         points: impl Into<Option<usize>>,
@@ -98,7 +99,7 @@ impl AnyComplex {
         to_real("irfft", self, (axis, points), norm.scale(points, true))
     }
 
-    /// The inverse of [`AnyTensor::rfftn`]. See [`fft::irfftn`](crate::fft::irfftn).
+    /// Computes the inverse of [`AnyTensor::rfftn`]. See [`fft::irfftn`](crate::fft::irfftn).
     pub fn irfftn(
         self,
         sizes: Option<&[usize]>,
@@ -111,7 +112,7 @@ impl AnyComplex {
         to_real("irfftn", x, last, norm.scale(points_of(&axes), true))
     }
 
-    /// The real transform of a signal that equals its reversed conjugate. See [`fft::hfft`](crate::fft::hfft).
+    /// Computes the real Fourier transform of a Hermitian-symmetric signal. See [`fft::hfft`](crate::fft::hfft).
     pub fn hfft(
         self,
         points: impl Into<Option<usize>>,
@@ -125,7 +126,7 @@ impl AnyComplex {
 }
 
 impl AnyTensor {
-    /// The first half of the Fourier transform of a real tensor. See [`fft::rfft`](crate::fft::rfft).
+    /// Computes the first half of the Fourier transform of a real tensor. See [`fft::rfft`](crate::fft::rfft).
     pub fn rfft(
         self,
         points: impl Into<Option<usize>>,
@@ -137,7 +138,7 @@ impl AnyTensor {
         from_real("rfft", self, (axis, points), norm.scale(points, false))
     }
 
-    /// The transform of a real tensor along several axes, the last of which is halved. See
+    /// Computes the Fourier transform of a real tensor along several axes, the last of which is halved. See
     /// [`fft::rfftn`](crate::fft::rfftn).
     pub fn rfftn(
         self,
@@ -151,7 +152,7 @@ impl AnyTensor {
         others.iter().rev().try_fold(x, |x, &axis| transform("rfftn", x, axis, false, 1.0))
     }
 
-    /// The inverse of [`AnyComplex::hfft`]. See [`fft::ihfft`](crate::fft::ihfft).
+    /// Computes the inverse of [`AnyComplex::hfft`]. See [`fft::ihfft`](crate::fft::ihfft).
     pub fn ihfft(
         self,
         points: impl Into<Option<usize>>,
@@ -163,7 +164,7 @@ impl AnyTensor {
         from_real("ihfft", self, (axis, points), norm.scale(points, true))?.conj()
     }
 
-    /// The frequency of each bin of [`fft`](AnyComplex::fft). See [`fft::fftfreq`](crate::fft::fftfreq).
+    /// Returns the frequency of each bin of [`fft`](AnyComplex::fft). See [`fft::fftfreq`](crate::fft::fftfreq).
     pub fn fftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         check_table("fftfreq", &[points])?;
         let half = points.div_ceil(2);
@@ -171,14 +172,14 @@ impl AnyTensor {
         frequencies((0..points).map(bin), points, spacing, device.as_ref())
     }
 
-    /// The frequency of each bin of [`rfft`](AnyTensor::rfft). See [`fft::rfftfreq`](crate::fft::rfftfreq).
+    /// Returns the frequency of each bin of [`rfft`](AnyTensor::rfft). See [`fft::rfftfreq`](crate::fft::rfftfreq).
     pub fn rfftfreq(points: usize, spacing: f64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         let bins = if points == 0 { 0 } else { points / 2 + 1 };
         check_table("rfftfreq", &[bins])?;
         frequencies((0..bins).map(|i| i as f64), points, spacing, device.as_ref())
     }
 
-    /// The zero frequency moved to the middle of axes. See [`fft::fftshift`](crate::fft::fftshift).
+    /// Moves the zero frequency to the middle of axes. See [`fft::fftshift`](crate::fft::fftshift).
     pub fn fftshift(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("fftshift", self.ty())?;
         axes.iter().try_fold(self, |x, &axis| {
@@ -187,7 +188,7 @@ impl AnyTensor {
         })
     }
 
-    /// The inverse of [`fftshift`](AnyTensor::fftshift). See [`fft::ifftshift`](crate::fft::ifftshift).
+    /// Computes the inverse of [`fftshift`](AnyTensor::fftshift). See [`fft::ifftshift`](crate::fft::ifftshift).
     pub fn ifftshift(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("ifftshift", self.ty())?;
         axes.iter().try_fold(self, |x, &axis| {
@@ -196,7 +197,7 @@ impl AnyTensor {
         })
     }
 
-    /// A discrete cosine transform. See [`fft::dct`](crate::fft::dct).
+    /// Computes a discrete cosine transform along an axis. See [`fft::dct`](crate::fft::dct).
     pub fn dct(self, kind: Dct, axis: impl Into<Axis>, orthogonal: bool) -> Result<AnyTensor> {
         let axis = axis.into().of("dct", self.ty())?;
         check("dct", &self, self.shape()[axis])?;
@@ -256,17 +257,17 @@ fn last_of<'a>(op: &str, axes: &'a [SizedAxis]) -> Result<(SizedAxis, &'a [Sized
     }
 }
 
-/// All points of a transform along several axes.
+/// Returns the number of points of a transform along several axes.
 fn points_of(axes: &[SizedAxis]) -> usize {
     axes.iter().map(|&(_, points)| points).product()
 }
 
-/// The number of points of a spectrum whose first half has that length.
+/// Returns the number of points of a Hermitian spectrum whose first half has this length.
 fn mirrored_points(half: usize) -> usize {
     (2 * half).saturating_sub(2)
 }
 
-/// One axis, brought to a size and scaled.
+/// Transforms one axis, cropped or padded to a size, and scales.
 fn transform(
     op: &str,
     x: AnyComplex,
@@ -300,7 +301,7 @@ fn from_real(op: &str, x: AnyTensor, (axis, points): SizedAxis, scale: f64) -> R
     }
 }
 
-/// The transform of the spectrum whose second half mirrors the first: element `points - k` is the conjugate of element `k`.
+/// Computes the real transform of a Hermitian spectrum: element `points - k` is the conjugate of element `k`.
 fn to_real(op: &str, x: AnyComplex, (axis, points): SizedAxis, scale: f64) -> Result<AnyTensor> {
     check(op, x.re(), points)?;
     let (re, im) = x.each(|part| fitted(part, axis, points / 2 + 1))?.into_parts();
@@ -310,7 +311,7 @@ fn to_real(op: &str, x: AnyComplex, (axis, points): SizedAxis, scale: f64) -> Re
     if scale == 1.0 { Ok(x) } else { x.binary_scalar(Binary::Mul, scale) }
 }
 
-/// Cut, or padded with zeros at the end, to a length.
+/// Crops, or pads with zeros at the end, to a length.
 pub(super) fn fitted(x: AnyTensor, axis: usize, length: usize) -> Result<AnyTensor> {
     let own = x.shape()[axis];
     if length == own {
@@ -324,7 +325,7 @@ pub(super) fn fitted(x: AnyTensor, axis: usize, length: usize) -> Result<AnyTens
     x.pad_axes(pads, 0)
 }
 
-/// Numbers along an axis, in the dtype and on the device of a tensor with which they broadcast.
+/// Creates a tensor of values along an axis, in the dtype and on the device of a tensor with which they broadcast.
 fn along(like: &AnyTensor, axis: usize, numbers: Vec<f64>) -> Result<AnyTensor> {
     let mut shape = kiln_ir::Shape::new(alloc::vec![1; like.rank()]);
     shape[axis] = numbers.len();
@@ -342,7 +343,7 @@ fn frequencies(
     Ok(AnyTensor::from_data(TensorData::new(numbers, ty.shape)?.convert(ty.dtype), stack))
 }
 
-/// Twice the real part of `e^(-iπk/2n) Σ x[i] e^(-2πi k i / 2n)`, a transform of 2n points.
+/// Computes twice the real part of `e^(-iπk/2n) Σ x[i] e^(-2πi k i / 2n)`, a transform of 2n points.
 fn dct_two(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     let n = x.shape()[axis];
     let whole = x.rfft(2 * n, axis, FftNorm::Backward)?;
@@ -352,8 +353,8 @@ fn dct_two(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     re.binary(Binary::Mul, cosines)?.binary(Binary::Add, im.binary(Binary::Mul, sines)?)
 }
 
-/// The real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0: as half a spectrum, whose
-/// mirror image is the other half of the real part.
+/// Computes the real part of `Σ c[k] e^(2πi k i / 2n)`, where `c[k]` is `2 x[k] e^(iπk/2n)`, and `x[0]` at 0. The sum
+/// is half a spectrum; its mirror image is the other half of the real part.
 fn dct_three(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     let n = x.shape()[axis];
     let scale = |k: usize| match (orthogonal, k) {
@@ -366,7 +367,7 @@ fn dct_three(x: AnyTensor, axis: usize, orthogonal: bool) -> Result<AnyTensor> {
     fitted(turned.irfft(2 * n, axis, FftNorm::Forward)?, axis, n)
 }
 
-/// `√(1/4n)` at 0 and `√(1/2n)` elsewhere make the transform of kind two orthogonal; kind three is its transpose.
+/// Returns `√(1/4n)` at 0 and `√(1/2n)` elsewhere: DCT-II is orthogonal then, and DCT-III is its transpose.
 fn orthogonal_scale(k: usize, n: usize) -> f64 {
     let n = n as f64;
     libm::sqrt(if k == 0 { 1.0 / (4.0 * n) } else { 1.0 / (2.0 * n) })

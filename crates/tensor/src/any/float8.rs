@@ -1,4 +1,4 @@
-//! Floats of 8 bits. The typed functions are in [`float8`](mod@crate::float8).
+//! 8-bit floats. The typed functions are in [`float8`](mod@crate::float8).
 
 use crate::any::quantize::nonzero;
 use crate::{AnyTensor, DType, Result};
@@ -11,20 +11,20 @@ use smallvec::smallvec;
 pub struct Float8Tensor {
     /// The bits, `u8`, in the tensor's shape.
     pub bits: AnyTensor,
-    /// The factor of the decoded numbers: a scalar in `f32`.
+    /// The factor of the decoded values: a scalar in `f32`.
     pub scale: AnyTensor,
     /// The 8-bit float format of the bits.
     pub format: Float8,
 }
 
 impl AnyTensor {
-    /// The bits of the nearest 8-bit floats, `u8`. See [`float8::encode`](crate::float8::encode).
+    /// Rounds to 8-bit floats, and returns their bits as `u8`. See [`float8::encode`](crate::float8::encode).
     pub fn encode_float8(self, format: Float8) -> Result<AnyTensor> {
         self.check_float("encode")?;
         Ok(self.constant().expression(|x| format.encoded(&x)))
     }
 
-    /// The numbers that bits stand for, in a float dtype. See [`float8::decode`](crate::float8::decode).
+    /// Decodes the bits of 8-bit floats to a float dtype. See [`float8::decode`](crate::float8::decode).
     pub fn decode_float8(self, format: Float8, dtype: DType) -> Result<AnyTensor> {
         if self.dtype() != DType::U8 {
             return Err(self.wrong("decode", "needs bits in u8").hint("encode a tensor of floats first"));
@@ -32,7 +32,7 @@ impl AnyTensor {
         self.expression(|bits| format.decoded(&bits)).cast(dtype)
     }
 
-    /// 8-bit floats with a scale by which the greatest magnitude becomes the greatest number. See
+    /// Quantises to 8-bit floats with a scale that maps the greatest magnitude to the format's greatest value. See
     /// [`float8::quantize`](crate::float8::quantize).
     pub fn quantize_float8(self, format: Float8) -> Result<Float8Tensor> {
         self.check_float("quantize")?;
@@ -42,7 +42,7 @@ impl AnyTensor {
         Ok(Float8Tensor { bits, scale, format })
     }
 
-    /// The matrix product of both tensors as 8-bit floats, with the gradients of such products. See
+    /// Computes the matmul of both tensors in 8-bit floats, forward and backward. See
     /// [`float8::matmul`](crate::float8::matmul).
     pub fn matmul_float8(self, other: AnyTensor) -> Result<AnyTensor> {
         const OP: &str = MatMulAsFloat8::NAME;
@@ -52,7 +52,7 @@ impl AnyTensor {
         let (left, right) = (*self.shape(), *other.shape());
         let m = left.rank();
         if right.rank() == 2 && m > 2 {
-            // One matrix for all rows: they are rows of one matrix too.
+            // One matrix for all rows: the batch axes are merged into the rows.
             let rows: usize = left[..m - 1].iter().product();
             let product = self.reshape([rows, left[m - 1]])?.matmul_float8(other)?;
             return product.reshape(left.with(m - 1, right[1]));
@@ -63,10 +63,10 @@ impl AnyTensor {
 }
 
 impl Float8Tensor {
-    /// The numbers, in a float dtype. See [`float8::dequantize`](crate::float8::dequantize).
+    /// Dequantises to a float dtype. See [`float8::dequantize`](crate::float8::dequantize).
     ///
     /// # Errors
-    /// When bits or scale are of another type than they must be.
+    /// When bits or scale have the wrong dtype or shape.
     pub fn dequantize(self, dtype: DType) -> Result<AnyTensor> {
         self.bits.in_same_domain("dequantize", &self.scale)?;
         let numbers = self.bits.decode_float8(self.format, DType::F32)?;
@@ -74,7 +74,7 @@ impl Float8Tensor {
         scaled.cast(dtype)
     }
 
-    /// The tensor with its last two axes swapped; nothing moves.
+    /// Swaps the last two axes, without a copy.
     ///
     /// # Errors
     /// With fewer than two axes.
@@ -82,11 +82,11 @@ impl Float8Tensor {
         Ok(Float8Tensor { bits: self.bits.transpose()?, ..self })
     }
 
-    /// The matrix product, in a float dtype: axes before the last two are equal. See
+    /// Computes the matmul, in a float dtype; the batch axes must be equal. See
     /// [`float8::matmul_quantized`](crate::float8::matmul_quantized).
     ///
     /// # Errors
-    /// When the shapes are incompatible, or bits or scales are of another type than they must be.
+    /// When the shapes are incompatible, or bits or scales have the wrong dtype or shape.
     pub fn matmul(self, other: Float8Tensor, dtype: DType) -> Result<AnyTensor> {
         let op = Op::MatMulFloat8 { formats: [self.format, other.format], dtype: added(dtype) };
         self.bits.in_same_domain(op.name(), &other.bits)?;
@@ -95,7 +95,7 @@ impl Float8Tensor {
     }
 }
 
-/// The scale of a tensor: its greatest magnitude over the format's. The scale of an all-zero tensor is 1.
+/// Returns the scale of a tensor: its greatest magnitude over the format's. The scale of an all-zero tensor is 1.
 fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
     let all: Vec<usize> = (0..x.rank()).collect();
     let magnitude = x.abs();
@@ -103,18 +103,18 @@ fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
     nonzero(&(wide(&greatest.reshape([])) / f64::from(format.greatest())))
 }
 
-/// The bits of a tensor divided by its scale.
+/// Returns the bits of a tensor divided by its scale.
 fn scaled_bits<'e>(x: &Var<'e>, scale: &Var<'e>, format: Float8) -> Var<'e> {
     format.encoded(&(wide(x) / scale.broadcast(x.shape())))
 }
 
-/// In `f32`, also below a mixed-precision layer that stores 16 bits.
+/// Converts to `f32`, also below a mixed-precision layer that stores 16 bits.
 fn wide<'e>(x: &Var<'e>) -> Var<'e> {
     if x.engine().mixes_precision() { x.apply(Op::Cast(DType::F32), &[]) } else { x.cast(DType::F32) }
 }
 
-/// A matrix product of floats by way of 8-bit floats: factors in E4M3, and gradients of the product in E5M2, each with the scale
-/// that its greatest magnitude asks for.
+/// A matmul of floats in 8-bit floats: operands in E4M3 and output gradients in E5M2, each with a scale by its greatest
+/// magnitude.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MatMulAsFloat8;
 
@@ -122,7 +122,7 @@ impl MatMulAsFloat8 {
     pub(crate) const NAME: &str = "matmul_as_float8";
 }
 
-/// The product of two tensors in these formats.
+/// Computes the matmul of two tensors in these formats.
 fn product<'e>(a: &Var<'e>, b: &Var<'e>, formats: [Float8; 2]) -> Var<'e> {
     let [scale_a, scale_b] = [scale(a, formats[0]), scale(b, formats[1])];
     let bits = [scaled_bits(a, &scale_a, formats[0]), scaled_bits(b, &scale_b, formats[1])];
@@ -130,7 +130,7 @@ fn product<'e>(a: &Var<'e>, b: &Var<'e>, formats: [Float8; 2]) -> Var<'e> {
     bits[0].apply(op, &[&bits[1], &scale_a, &scale_b]).cast(a.dtype())
 }
 
-/// The dtype of a product that becomes one of this dtype: none is more exact than `f32`, in which it is added.
+/// Returns the accumulation dtype of a matmul with a result of this dtype: at most `f32`.
 fn added(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F32 } else { dtype }
 }

@@ -1,18 +1,18 @@
-//! Formulas: expressions of ops over operands that were checked before.
+//! Expressions of ops over operands that were checked before.
 
 use crate::{AnyTensor, DType, Error, Result};
 use alloc::format;
 use kiln_ir::{Op, Var};
 
 impl AnyTensor {
-    /// The result of an expression of ops. The caller has checked the preconditions of the expression.
+    /// Evaluates an expression of ops. The caller has checked the preconditions of the expression.
     pub(crate) fn expression(self, f: impl for<'e> FnOnce(Var<'e>) -> Var<'e>) -> AnyTensor {
         let AnyTensor { stack, value } = self;
         let result = f(Var::new(stack.engine(), value)).into_value();
         AnyTensor { stack, value: result }
     }
 
-    /// As [`expression`](AnyTensor::expression), with further operands on the same stack.
+    /// Like [`expression`](AnyTensor::expression), with further operands on the same stack.
     pub(crate) fn expression_with<const N: usize>(
         self,
         rest: [AnyTensor; N],
@@ -25,7 +25,7 @@ impl AnyTensor {
         AnyTensor { stack, value: result }
     }
 
-    /// An error unless the elements are floats.
+    /// Returns an error unless the elements are floats.
     pub(crate) fn check_float(&self, op: &str) -> Result<()> {
         if self.dtype().is_float() {
             return Ok(());
@@ -33,7 +33,7 @@ impl AnyTensor {
         Err(self.wrong(op, "needs floats").hint("cast the tensor first"))
     }
 
-    /// An error unless the elements are integers.
+    /// Returns an error unless the elements are integers.
     pub(crate) fn check_int(&self, op: &str) -> Result<()> {
         if self.dtype().is_int() {
             return Ok(());
@@ -41,7 +41,7 @@ impl AnyTensor {
         Err(self.wrong(op, "needs integers").hint("cast the tensor first"))
     }
 
-    /// An error unless there are at least so many axes.
+    /// Returns an error unless the rank is at least `least`.
     pub(crate) fn check_rank(&self, op: &str, least: usize, axes: &str) -> Result<()> {
         if self.rank() >= least {
             return Ok(());
@@ -50,7 +50,7 @@ impl AnyTensor {
         Err(self.wrong(op, format!("needs at least {least} {noun}")).hint(format!("the axes are {axes}")))
     }
 
-    /// An error unless the other is on the same stack, with elements of the same dtype.
+    /// Returns an error unless the other tensor is on the same stack, with the same dtype.
     pub(crate) fn check_alike(&self, op: &str, other: &AnyTensor) -> Result<()> {
         self.in_same_domain(op, other)?;
         if self.dtype() == other.dtype() {
@@ -59,7 +59,7 @@ impl AnyTensor {
         Err(self.unlike(op, "dtypes differ", other).hint("cast one of them"))
     }
 
-    /// An error unless the other has the same type and is on the same stack.
+    /// Returns an error unless the other tensor has the same type and is on the same stack.
     pub(crate) fn check_same(&self, op: &str, other: &AnyTensor) -> Result<()> {
         self.check_alike(op, other)?;
         if self.shape() == other.shape() {
@@ -68,12 +68,12 @@ impl AnyTensor {
         Err(self.unlike(op, "shapes differ", other))
     }
 
-    /// The error of this operand.
+    /// Creates an error of this operand.
     pub(crate) fn wrong(&self, op: &str, problem: impl Into<alloc::string::String>) -> Error {
         Error::type_error(op, problem, &[self.ty().into()])
     }
 
-    /// The error of two operands.
+    /// Creates an error of two operands.
     pub(crate) fn unlike(
         &self,
         op: &str,
@@ -83,8 +83,7 @@ impl AnyTensor {
         Error::type_error(op, problem, &[self.ty().into(), other.ty().into()])
     }
 
-    /// The same elements, as a function of `x`, of the same type, on which they do not depend: its gradient is 0 rather than
-    /// none.
+    /// Returns the same elements as a function of `x`, of the same type, with gradient 0 instead of no gradient.
     pub(crate) fn with_zero_gradient_of(self, x: AnyTensor) -> Result<AnyTensor> {
         if !self.stack().is_differentiated() {
             return Ok(self);
@@ -93,13 +92,13 @@ impl AnyTensor {
         never.if_else(x, self)
     }
 
-    /// The same elements, as a constant of every layer of differentiation.
+    /// Returns the same elements as a constant in every layer of differentiation.
     pub(crate) fn constant(self) -> AnyTensor {
         if self.dtype().is_float() { self.expression(|x| constant(&x)) } else { self }
     }
 }
 
-/// The same elements without gradient: an exchange of bits has none, in any layer of differentiation.
+/// Returns the same elements without gradient in any layer of differentiation, as for reinterpreted bits.
 pub(super) fn constant<'e>(x: &Var<'e>) -> Var<'e> {
     let (float, bits) = match x.dtype() {
         DType::F64 => (DType::F64, DType::U64),
@@ -119,31 +118,31 @@ pub(super) fn constant<'e>(x: &Var<'e>) -> Var<'e> {
     x.apply(Op::Bitcast(bits), &[]).apply(Op::Bitcast(float), &[])
 }
 
-/// `x` where it is not negative, otherwise 0; the gradient at 0 is that of `x`, and NaN stays.
+/// Computes `x` where it is not negative, otherwise 0; the gradient at 0 is that of `x`, and NaN stays.
 pub(super) fn at_least_zero<'e>(x: &Var<'e>) -> Var<'e> {
     x.less(&x.scalar(0.0)).select(&x.scalar(0.0), x)
 }
 
-/// `-|x|`, whose gradient at 0 is that of `-x`.
+/// Computes `-|x|`, whose gradient at 0 is that of `-x`.
 pub(super) fn minus_abs<'e>(x: &Var<'e>, negative: &Var<'e>) -> Var<'e> {
     negative.select(x, &-x)
 }
 
-/// `ln(1 + exp(x))` for every `x`, with all derivatives: each element takes one of two branches that are smooth at 0.
+/// Computes `ln(1 + exp(x))` for every `x`, with all derivatives: selects one of two branches that are smooth at 0.
 pub(crate) fn softplus<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let log = minus_abs(x, &negative).exp().log1p();
     negative.select(&x.scalar(0.0), x) + log
 }
 
-/// `1 / (1 + exp(-x))`, accurate at both ends; the exponent is never positive.
+/// Computes `1 / (1 + exp(-x))`, accurate at both ends; the exponent is never positive.
 pub(crate) fn sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let e = minus_abs(x, &negative).exp();
     negative.select(&e, &e.scalar(1.0)) / (e + 1.0)
 }
 
-/// `ln(sigmoid(x))`.
+/// Computes `ln(sigmoid(x))`.
 pub(super) fn log_sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
     let negative = x.less(&x.scalar(0.0));
     let log = minus_abs(x, &negative).exp().log1p();

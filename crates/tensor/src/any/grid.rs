@@ -1,4 +1,4 @@
-//! Grids of coordinates, and sampling at them.
+//! Coordinate grids and grid sampling.
 
 mod coordinates;
 mod sample;

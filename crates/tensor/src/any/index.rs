@@ -1,7 +1,7 @@
-//! By index and by mask.
+//! Indexing by integers and masks.
 //!
-//! Indices are integers in `0..length`. Negative ones do not count from the end: like all that are out of range they are
-//! an error of the result, which surfaces when it is read.
+//! Indices are in `0..length`: negative indices do not count from the end. An index out of range is an error of the
+//! result, reported when the result is read.
 
 mod mask;
 mod nd;

@@ -1,4 +1,4 @@
-//! Products of vectors and matrices, and norms.
+//! Vector and matrix products, and norms.
 
 mod add_product;
 mod norm;

@@ -1,4 +1,4 @@
-//! Losses. The typed functions are in [`loss`](crate::loss).
+//! Loss functions. The typed functions are in [`loss`](crate::loss).
 
 mod binary;
 mod classes;
@@ -16,7 +16,7 @@ use crate::{AnyTensor, Result};
 use kiln_ir::{Binary, Reduction as Combine, Var};
 use serde::{Deserialize, Serialize};
 
-/// How the losses of the elements of a batch become one.
+/// The reduction of the losses of a batch.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -28,20 +28,20 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reduction {
-    /// Their mean; NaN of none.
+    /// The mean; NaN without losses.
     #[default]
     Mean,
-    /// Their sum.
+    /// The sum.
     Sum,
-    /// Each for itself.
+    /// No reduction.
     None,
-    /// Their sum, divided by the length of the first axis: PyTorch's `batchmean`, the mathematical
-    /// Kullback-Leibler divergence.
+    /// The sum, divided by the length of the first axis: PyTorch's `batchmean`, the mathematical Kullback-Leibler
+    /// divergence.
     BatchMean,
 }
 
 impl Reduction {
-    /// The losses as they are, or as one of shape `[1]`.
+    /// Reduces losses to shape `[1]`, or returns them unchanged.
     pub(crate) fn of(self, losses: AnyTensor) -> Result<AnyTensor> {
         let batch = losses.shape().first().copied().unwrap_or(1);
         match self {

@@ -1,4 +1,4 @@
-//! The functions of neural network layers. The typed functions are in [`module`](crate::module).
+//! Functions of neural network layers. The typed functions are in [`module`](crate::module).
 
 mod adaptive;
 mod attention;
@@ -27,14 +27,14 @@ use alloc::format;
 use kiln_ir::Binary;
 
 impl AnyTensor {
-    /// Adds or multiplies by one number per channel, axis 1.
+    /// Adds or multiplies by one value per channel, axis 1.
     fn by_channel(self, op: &str, function: Binary, numbers: Option<AnyTensor>) -> Result<AnyTensor> {
         let Some(numbers) = numbers else { return Ok(self) };
         let numbers = self.channels(op, numbers)?;
         self.binary(function, numbers)
     }
 
-    /// `[channels]` as `[1, channels, 1, ..]`.
+    /// Reshapes `[channels]` to `[1, channels, 1, ..]`.
     fn channels(&self, op: &str, numbers: AnyTensor) -> Result<AnyTensor> {
         self.check_alike(op, &numbers)?;
         let channels = self.shape()[1];
@@ -46,7 +46,7 @@ impl AnyTensor {
         numbers.reshape(shape)
     }
 
-    /// An error unless the tensor has exactly the given number of axes.
+    /// Returns an error unless the tensor has this rank.
     fn check_rank_is(&self, op: &str, rank: usize, axes: &str) -> Result<()> {
         if self.rank() == rank {
             return Ok(());
@@ -55,7 +55,7 @@ impl AnyTensor {
     }
 }
 
-/// An error unless a list has one entry per spatial dimension.
+/// Returns an error unless a list has one entry per spatial dimension.
 fn check_entries(any: &AnyTensor, op: &str, name: &str, entries: usize, axes: usize) -> Result<()> {
     if entries == axes {
         return Ok(());

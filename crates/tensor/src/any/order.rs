@@ -1,4 +1,4 @@
-//! Sorted elements, and those at a rank.
+//! Sorting and top-k.
 
 mod quantile;
 mod rank;
@@ -9,7 +9,7 @@ use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
 use kiln_ir::{DType, Op};
 
-/// The result of an order that is wanted.
+/// The results of a sort that are used.
 #[derive(Clone, Copy)]
 enum Wanted {
     Values,
@@ -17,39 +17,39 @@ enum Wanted {
 }
 
 impl AnyTensor {
-    /// Elements in ascending order along an axis. See [`Tensor::sort`](crate::Tensor::sort).
+    /// Sorts in ascending order along an axis. See [`Tensor::sort`](crate::Tensor::sort).
     pub fn sort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("sort", axis.into(), false, Wanted::Values)?.0)
     }
 
-    /// Elements in descending order along an axis. See [`Tensor::sort_descending`](crate::Tensor::sort_descending).
+    /// Sorts in descending order along an axis. See [`Tensor::sort_descending`](crate::Tensor::sort_descending).
     pub fn sort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("sort_descending", axis.into(), true, Wanted::Values)?.0)
     }
 
-    /// Elements in ascending order along an axis, and where each was. See
+    /// Sorts in ascending order along an axis, and returns the index of each element. See
     /// [`Tensor::sort_with_indices`](crate::Tensor::sort_with_indices).
     pub fn sort_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.sorted("sort_with_indices", axis.into(), false, Wanted::Indices)
     }
 
-    /// Elements in descending order along an axis, and where each was. See
+    /// Sorts in descending order along an axis, and returns the index of each element. See
     /// [`Tensor::sort_descending_with_indices`](crate::Tensor::sort_descending_with_indices).
     pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.sorted("sort_descending_with_indices", axis.into(), true, Wanted::Indices)
     }
 
-    /// The slices of the first axis sorted element by element. See [`Tensor::msort`](crate::Tensor::msort).
+    /// Sorts in ascending order along the first axis. See [`Tensor::msort`](crate::Tensor::msort).
     pub fn msort(self) -> Result<AnyTensor> {
         self.sort(0)
     }
 
-    /// The indices that sort an axis in ascending order. See [`Tensor::argsort`](crate::Tensor::argsort).
+    /// Returns the indices that sort an axis in ascending order. See [`Tensor::argsort`](crate::Tensor::argsort).
     pub fn argsort(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("argsort", axis.into(), false, Wanted::Indices)?.1)
     }
 
-    /// The indices that sort an axis in descending order. See
+    /// Returns the indices that sort an axis in descending order. See
     /// [`Tensor::argsort_descending`](crate::Tensor::argsort_descending).
     pub fn argsort_descending(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.sorted("argsort_descending", axis.into(), true, Wanted::Indices)?.1)
@@ -67,28 +67,28 @@ impl AnyTensor {
         self.ordered(&Op::Sort { axis, descending, index })
     }
 
-    /// The `k` greatest elements along an axis. See [`Tensor::topk`](crate::Tensor::topk).
+    /// Returns the `k` greatest elements along an axis. See [`Tensor::topk`](crate::Tensor::topk).
     pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("topk", k, axis.into(), true, Wanted::Values)?.0)
     }
 
-    /// The `k` greatest elements along an axis, and where each was. See
+    /// Returns the `k` greatest elements along an axis, and their indices. See
     /// [`Tensor::topk_with_indices`](crate::Tensor::topk_with_indices).
     pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.first_of("topk_with_indices", k, axis.into(), true, Wanted::Indices)
     }
 
-    /// The indices of the `k` greatest elements along an axis. See [`Tensor::argtopk`](crate::Tensor::argtopk).
+    /// Returns the indices of the `k` greatest elements along an axis. See [`Tensor::argtopk`](crate::Tensor::argtopk).
     pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("argtopk", k, axis.into(), true, Wanted::Indices)?.1)
     }
 
-    /// The `k` least elements along an axis. See [`Tensor::topk_smallest`](crate::Tensor::topk_smallest).
+    /// Returns the `k` least elements along an axis. See [`Tensor::topk_smallest`](crate::Tensor::topk_smallest).
     pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.first_of("topk_smallest", k, axis.into(), false, Wanted::Values)?.0)
     }
 
-    /// The `k` least elements along an axis, and where each was. See
+    /// Returns the `k` least elements along an axis, and their indices. See
     /// [`Tensor::topk_smallest_with_indices`](crate::Tensor::topk_smallest_with_indices).
     pub fn topk_smallest_with_indices(
         self,
@@ -111,7 +111,8 @@ impl AnyTensor {
         self.ordered(&Op::TopK { axis, k, largest, index })
     }
 
-    /// The dtype of indices along an axis. If the indices are not used, an axis may be too long for the stack's.
+    /// Returns the dtype of indices along an axis. If the indices are not used, the axis may be too long for the
+    /// stack's integer dtype.
     fn index_along(&self, axis: usize, wanted: Wanted) -> DType {
         match wanted {
             Wanted::Values if i32::try_from(self.shape()[axis]).is_err() => DType::I64,

@@ -5,13 +5,13 @@ use crate::{AnyTensor, DType, Result, Shape};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, Op, Operand, Reduction, Var};
 
-/// Which numbers integers stand for.
+/// The mapping between integers and real values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuantMode {
-    /// `q * scale`: 0 is 0, and a range reaches as far below as above.
+    /// `q * scale`: 0 is represented by 0, and the range is symmetric about it.
     #[default]
     Symmetric,
-    /// `(q - zero) * scale`: a range uses all integers, and 0 is still exact.
+    /// `(q - zero) * scale`: the range uses all integers, and 0 is represented exactly.
     Asymmetric,
 }
 
@@ -21,23 +21,23 @@ pub enum QuantGranularity {
     /// The whole tensor.
     #[default]
     Tensor,
-    /// Each index of one axis, over all others: of `[out, in]` weights usually axis 0.
+    /// Each index of one axis, over all others: axis 0 for weights `[out, in]`.
     Channel(usize),
     /// Each block of `size` elements of one axis, for every index of the others.
     Block {
-        /// The axis that is split.
+        /// The axis that is divided into blocks.
         axis: usize,
-        /// The length of a block, which divides that of the axis.
+        /// The length of a block, which divides the length of the axis.
         size: usize,
     },
 }
 
-/// How a tensor is quantised.
+/// A quantisation scheme: dtype, mode and granularity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantScheme {
-    /// The dtype of the integers: `i8`, `u8`, `i16`, `u16` or `i32`; symmetric ones signed. Default: `i8`.
+    /// The dtype of the integers: `i8`, `u8`, `i16`, `u16` or `i32`; signed if symmetric. Default: `i8`.
     pub dtype: DType,
-    /// Which numbers they stand for. Default: symmetric.
+    /// The mapping between integers and real values. Default: symmetric.
     pub mode: QuantMode,
     /// The groups of elements that share a scale. Default: the whole tensor.
     pub granularity: QuantGranularity,
@@ -50,7 +50,7 @@ impl Default for QuantScheme {
 }
 
 impl QuantScheme {
-    /// The least and the greatest integer. A symmetric scheme leaves the least of its dtype out.
+    /// Returns the least and the greatest integer. A symmetric scheme excludes the least integer of its dtype.
     pub fn limits(&self) -> (i64, i64) {
         let (least, greatest) = match self.dtype {
             DType::I8 => (i8::MIN as i64, i8::MAX as i64),
@@ -96,7 +96,7 @@ impl QuantScheme {
         Err(x.wrong(op, problem).hint("use i8, i16 or i32, or u8 or u16 with an asymmetric scheme"))
     }
 
-    /// The shape of the scales of a tensor.
+    /// Returns the shape of the scales of a tensor.
     fn scales(&self, op: &str, x: &AnyTensor) -> Result<Shape> {
         let shape = *x.shape();
         let ones = || (0..shape.rank()).map(|_| 1).collect::<Shape>();
@@ -125,26 +125,28 @@ pub struct QuantRange {
     pub max: AnyTensor,
 }
 
-/// Scales, and zero points of an asymmetric scheme; each has the rank of the tensor, and each length divides the tensor's.
+/// Scales, and zero points of an asymmetric scheme. Each has the rank of the tensor, and each length divides the
+/// tensor's.
 #[derive(Clone, Debug)]
 pub struct QuantParams {
     /// The step size: the value of one integer step.
     pub scale: AnyTensor,
-    /// The integer that stands for 0, in the dtype of the integers.
+    /// The zero point: the integer that represents 0, in the dtype of the integers.
     pub zero: Option<AnyTensor>,
 }
 
 /// A quantised tensor: integers with their scales and zero points.
 #[derive(Clone, Debug)]
 pub struct Quantized {
-    /// The integers.
+    /// The quantised integers.
     pub values: AnyTensor,
     /// Scales and zero points.
     pub params: QuantParams,
 }
 
 impl AnyTensor {
-    /// The range of each group that shares a scale. See [`quantize::compute_range`](crate::quantize::compute_range).
+    /// Computes the range of each group that shares a scale. See
+    /// [`quantize::compute_range`](crate::quantize::compute_range).
     pub fn quant_range(self, scheme: &QuantScheme) -> Result<QuantRange> {
         const OP: &str = "compute_range";
         self.check_float(OP)?;
@@ -160,7 +162,7 @@ impl AnyTensor {
         Ok(QuantRange { min, max })
     }
 
-    /// Each axis as the number of its blocks and their length.
+    /// Splits each axis into the number of its blocks and their length.
     fn blocks(self, scales: &Shape) -> Result<AnyTensor> {
         let shape = *self.shape();
         let split = shape.iter().zip(scales.iter()).flat_map(|(&len, &count)| [count, len / count.max(1)]);
@@ -172,7 +174,7 @@ impl AnyTensor {
         self.reshape(both)
     }
 
-    /// Integers for the tensor, with given scales. See [`quantize::quantize`](crate::quantize::quantize()).
+    /// Quantises with given scales. See [`quantize::quantize`](crate::quantize::quantize()).
     pub fn quantize(self, params: &QuantParams, dtype: DType) -> Result<Quantized> {
         self.in_same_domain("quantize", &params.scale)?;
         let operands = params.operands();
@@ -180,15 +182,15 @@ impl AnyTensor {
         Ok(Quantized { values, params: params.clone() })
     }
 
-    /// Integers for the tensor, with scales by its own range. See
+    /// Quantises with scales from the tensor's own range. See
     /// [`quantize::quantize_dynamic`](crate::quantize::quantize_dynamic).
     pub fn quantize_dynamic(self, scheme: &QuantScheme) -> Result<Quantized> {
         let params = self.clone().constant().quant_range(scheme)?.params(scheme)?;
         self.quantize(&params, scheme.dtype)
     }
 
-    /// The tensor as it would be after quantisation and back, with the gradient of the tensor itself where it is in
-    /// range (straight-through). See [`quantize::fake_quantize`](crate::quantize::fake_quantize).
+    /// Applies fake quantisation: quantises and dequantises, with the gradient of the identity in range
+    /// (straight-through estimator). See [`quantize::fake_quantize`](crate::quantize::fake_quantize).
     pub fn fake_quantize(self, params: &QuantParams, scheme: &QuantScheme) -> Result<AnyTensor> {
         const OP: &str = "fake_quantize";
         self.check_float(OP)?;
@@ -201,7 +203,7 @@ impl AnyTensor {
             params: rounded.params,
         };
         let value = rounded.dequantize()?;
-        // The place among the integers without bounds, in floats.
+        // The position among the integers without clamping, in floats.
         let scale = params.scale.clone().constant().expand_blocks(*self.shape())?;
         let place = self.clone().constant().expression_with([scale], |x, [scale]| (x / scale).round());
         let place = match &params.zero {
@@ -240,11 +242,11 @@ impl AnyTensor {
 }
 
 impl QuantRange {
-    /// Scales and zero points that cover the range, widened to hold 0. See
+    /// Computes scales and zero points that cover the range, widened to include 0. See
     /// [`quantize::compute_q_params`](crate::quantize::compute_q_params).
     ///
     /// # Errors
-    /// When minimum and maximum differ in type, or the scheme's dtype does not fit.
+    /// When minimum and maximum differ in type, or the scheme's dtype is not supported.
     pub fn params(self, scheme: &QuantScheme) -> Result<QuantParams> {
         const OP: &str = "compute_q_params";
         let QuantRange { min, max } = self;
@@ -260,7 +262,7 @@ impl QuantRange {
         let min = min.binary_scalar(Binary::Min, 0.0)?;
         let max = max.binary_scalar(Binary::Max, 0.0)?;
         let steps = (greatest - least) as f64;
-        // Divided before they are subtracted: the difference may be beyond the dtype.
+        // Divided before the subtraction: the difference may overflow the dtype.
         let scale = max.expression_with([min.clone()], |max, [min]| nonzero(&(max / steps - min / steps)));
         let zero = min.expression_with([scale.clone()], |min, [scale]| {
             let zero = least as f64 - (min / scale).round();
@@ -283,17 +285,15 @@ impl QuantParams {
 }
 
 impl Quantized {
-    /// The numbers that the integers stand for, in the dtype of the scale. See
-    /// [`quantize::dequantize`](crate::quantize::dequantize).
+    /// Dequantises to floats, in the dtype of the scale. See [`quantize::dequantize`](crate::quantize::dequantize).
     ///
     /// # Errors
-    /// When integers and scales do not fit each other.
+    /// When the shapes of integers and scales do not match.
     pub fn dequantize(self) -> Result<AnyTensor> {
         self.values.apply_with(&Op::Dequantize, self.params.operands())
     }
 
-    /// The product of two quantised matrices over the last two axes, as floats. See
-    /// [`quantize::matmul`](crate::quantize::matmul).
+    /// Computes the matmul of two quantised matrices, as floats. See [`quantize::matmul`](crate::quantize::matmul).
     ///
     /// # Errors
     /// When the shapes are incompatible.
@@ -305,7 +305,8 @@ impl Quantized {
         b.check_rank(OP, 2, "[.., rows, columns]")?;
         let narrow = |dtype| matches!(dtype, DType::I8 | DType::U8);
         let (rows, columns) = (a.rank() - 1, b.rank() - 2);
-        // Only a scale that is the same along the sum can be taken out of it, and 32 bits hold the sums of 8.
+        // Only a scale that is constant along the sum can be factored out of it, and 32 bits hold the sums of 8-bit
+        // products.
         let whole = self.params.scale.shape()[rows] == 1 && other.params.scale.shape()[columns] == 1;
         let depth = a.shape()[rows];
         if !whole || !narrow(a.dtype()) || !narrow(b.dtype()) || depth > 1 << 15 {
@@ -317,7 +318,7 @@ impl Quantized {
         scaled.binary(Binary::Mul, other.params.scale)
     }
 
-    /// `Σ (a - a0) (b - b0) = Σ a b - a0 Σ b - b0 Σ a + n a0 b0`, in 32 bits.
+    /// Computes `Σ (a - a0) (b - b0) = Σ a b - a0 Σ b - b0 Σ a + n a0 b0`, in 32 bits.
     fn integer_product(&self, other: &Quantized, depth: usize) -> Result<AnyTensor> {
         let wide = |any: &AnyTensor| any.clone().cast(DType::I32);
         let (a, b) = (&self.values, &other.values);

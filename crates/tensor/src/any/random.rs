@@ -1,4 +1,4 @@
-//! Random tensors. Where a key is `None`, the next of the device is taken.
+//! Random tensors. Where a key is `None`, the next key of the device is used.
 
 use crate::random::{Key, sample};
 use crate::{AnyTensor, Axis, DType, Distribution, Error, Result, Scalar, Shape, Stack, TensorType};
@@ -8,7 +8,7 @@ use kiln_ir::{Binary, Comparison, Op, RandomKind, Var};
 use smallvec::smallvec;
 
 impl AnyTensor {
-    /// Random numbers, with the next key of the device; see [`Distribution`].
+    /// Creates a random tensor with the next key of the device; see [`Distribution`].
     ///
     /// # Errors
     /// When a parameter of the distribution is invalid ([`Distribution::check`]).
@@ -20,7 +20,7 @@ impl AnyTensor {
         distribution.draw(ty, Key::next(device), device.as_ref())
     }
 
-    /// Random numbers that are a function of the key.
+    /// Creates a random tensor that depends on the key only.
     ///
     /// # Errors
     /// As [`random`](AnyTensor::random).
@@ -33,7 +33,7 @@ impl AnyTensor {
         distribution.draw(ty, key, device.as_ref())
     }
 
-    /// See [`Tensor::randint`](crate::Tensor::randint).
+    /// Draws uniform integers from a range. See [`Tensor::randint`](crate::Tensor::randint).
     pub fn randint(
         ty: TensorType,
         range: Range<i64>,
@@ -55,11 +55,12 @@ impl AnyTensor {
         }
         let bits = bits(ty.shape, key.into().unwrap_or_else(|| Key::next(device)), device.as_ref())?;
         let (first, rest) = (range.start, bits.binary_scalar(Binary::Rem, count)?);
-        // The sum wraps into the range where a number from 0 does not fit the dtype.
+        // The sum wraps into the range if a remainder does not fit the dtype.
         rest.cast(ty.dtype)?.binary_scalar(Binary::Add, first)
     }
 
-    /// See [`Tensor::randperm`](crate::Tensor::randperm).
+    /// Draws a uniform random permutation of the integers `0..count`. See
+    /// [`Tensor::randperm`](crate::Tensor::randperm).
     pub fn randperm(
         count: usize,
         key: impl Into<Option<Key>>,
@@ -71,14 +72,14 @@ impl AnyTensor {
         Ok(bits(Shape::new([count]), key, stack)?.apply_many(&sort, [])?.swap_remove(1))
     }
 
-    /// See [`Tensor::shuffle`](crate::Tensor::shuffle).
+    /// Shuffles the slices along an axis. See [`Tensor::shuffle`](crate::Tensor::shuffle).
     pub fn shuffle(self, axis: impl Into<Axis>, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         let axis = axis.into().of("shuffle", self.ty())?;
         let order = AnyTensor::randperm(self.shape()[axis], key, self.stack())?;
         self.take(axis, order)
     }
 
-    /// See [`Tensor::bernoulli`](crate::Tensor::bernoulli).
+    /// Draws Bernoulli samples. See [`Tensor::bernoulli`](crate::Tensor::bernoulli).
     pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         let dtype = self.dtype();
         self.sampled("bernoulli", key.into(), |p, key| {
@@ -86,24 +87,27 @@ impl AnyTensor {
         })
     }
 
-    /// See [`Tensor::poisson`](crate::Tensor::poisson).
+    /// Draws Poisson samples whose rates are the elements. See [`Tensor::poisson`](crate::Tensor::poisson).
     pub fn poisson(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.sampled("poisson", key.into(), sample::poisson)
     }
 
-    /// See [`Tensor::standard_gamma`](crate::Tensor::standard_gamma).
+    /// Draws gamma samples of scale 1 whose shape parameters are the elements. See
+    /// [`Tensor::standard_gamma`](crate::Tensor::standard_gamma).
     pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.sampled("standard_gamma", key.into(), sample::gamma)
     }
 
-    /// See [`Tensor::dirichlet`](crate::Tensor::dirichlet).
+    /// Draws Dirichlet samples along the last axis, with the elements as concentrations. See
+    /// [`Tensor::dirichlet`](crate::Tensor::dirichlet).
     pub fn dirichlet(self, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.check_has_axes("dirichlet")?;
         self.sampled("dirichlet", key.into(), sample::dirichlet)
     }
 
-    /// See [`Tensor::multinomial`](crate::Tensor::multinomial). Weights of which no class can be drawn are an error of the
-    /// value, which surfaces when it is read.
+    /// Draws class indices by weight, `[.., classes]` to `[.., count]`. See
+    /// [`Tensor::multinomial`](crate::Tensor::multinomial). Weights that do not allow a draw are an error of the value,
+    /// reported when it is read.
     pub fn multinomial(
         self,
         count: usize,
@@ -140,12 +144,13 @@ impl AnyTensor {
         chosen.reshape(drawn)
     }
 
-    /// See [`Tensor::categorical`](crate::Tensor::categorical).
+    /// Draws class indices by weight with replacement, `[.., classes]` to `[.., count]`. See
+    /// [`Tensor::categorical`](crate::Tensor::categorical).
     pub fn categorical(self, count: usize, key: impl Into<Option<Key>>) -> Result<AnyTensor> {
         self.multinomial(count, true, key)
     }
 
-    /// A sampler whose parameter is this tensor. It computes in at least `f32`, and no gradient flows through it.
+    /// Runs a sampler whose parameter is this tensor. It computes in at least `f32`, and no gradient flows through it.
     fn sampled(
         self,
         name: &str,
@@ -167,7 +172,7 @@ impl AnyTensor {
     }
 }
 
-/// Uniform 64-bit words.
+/// Draws uniform 64-bit words.
 fn bits(shape: Shape, key: Key, stack: &Stack) -> Result<AnyTensor> {
     let op = Op::Random { ty: TensorType::new(shape, DType::U64), distribution: RandomKind::Bits };
     let results = AnyTensor::emit(stack, &op, smallvec![Scalar::UInt(key.bits()).into()])?;

@@ -1,4 +1,4 @@
-//! Many to one.
+//! Reductions.
 
 mod difference;
 mod extreme;
@@ -12,7 +12,7 @@ use kiln_ir::{Axes, Binary, DType, MAX_RANK, Op, Reduction};
 use smallvec::SmallVec;
 
 impl AnyTensor {
-    /// Combines all elements along axes (in any order), which stay with length 1.
+    /// Reduces all elements along axes (in any order), which are kept with length 1.
     pub fn reduce(self, reduction: Reduction, axes: &[usize]) -> Result<AnyTensor> {
         if axes.is_empty() {
             return Ok(self);
@@ -23,13 +23,13 @@ impl AnyTensor {
         self.apply(&Op::Reduce { reduction, axes: Axes::new(&axes) })
     }
 
-    /// Combines all elements into a tensor of shape `[1]`.
+    /// Reduces all elements to a tensor of shape `[1]`.
     pub fn reduce_all(self, reduction: Reduction) -> Result<AnyTensor> {
         let axes = self.all_axes();
         self.reduce(reduction, &axes)?.reshape([1])
     }
 
-    /// The axes, ascending.
+    /// Returns all axes, in ascending order.
     pub(crate) fn all_axes(&self) -> SmallVec<[usize; MAX_RANK]> {
         (0..self.rank()).collect()
     }
@@ -44,61 +44,62 @@ impl AnyTensor {
         if axes.is_empty() { Ok(self) } else { self.apply(&Op::Reduce { reduction, axes: Axes::new(&axes) }) }
     }
 
-    /// The sum of all elements, of shape `[1]`. See [`Tensor::sum`](crate::Tensor::sum).
+    /// Computes the sum of all elements, of shape `[1]`. See [`Tensor::sum`](crate::Tensor::sum).
     pub fn sum(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Sum)
     }
 
-    /// The sum along an axis. See [`Tensor::sum_dim`](crate::Tensor::sum_dim).
+    /// Computes the sum along an axis. See [`Tensor::sum_dim`](crate::Tensor::sum_dim).
     pub fn sum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("sum_dim", Reduction::Sum, axis.into())
     }
 
-    /// The sum along axes. See [`Tensor::sum_dims`](crate::Tensor::sum_dims).
+    /// Computes the sum along axes. See [`Tensor::sum_dims`](crate::Tensor::sum_dims).
     pub fn sum_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("sum_dims", Reduction::Sum, &axes.into())
     }
 
-    /// The sum along axes, which are removed. See [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
+    /// Computes the sum along axes, which are removed. See
+    /// [`Tensor::sum_dims_squeeze`](crate::Tensor::sum_dims_squeeze).
     pub fn sum_dims_squeeze(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().sorted_of("sum_dims_squeeze", self.ty())?;
         self.reduce(Reduction::Sum, &axes)?.without_axes("sum_dims_squeeze", &axes)
     }
 
-    /// The product of all elements, of shape `[1]`. See [`Tensor::prod`](crate::Tensor::prod).
+    /// Computes the product of all elements, of shape `[1]`. See [`Tensor::prod`](crate::Tensor::prod).
     pub fn prod(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Prod)
     }
 
-    /// The product along an axis. See [`Tensor::prod_dim`](crate::Tensor::prod_dim).
+    /// Computes the product along an axis. See [`Tensor::prod_dim`](crate::Tensor::prod_dim).
     pub fn prod_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("prod_dim", Reduction::Prod, axis.into())
     }
 
-    /// The product along axes. See [`Tensor::prod_dims`](crate::Tensor::prod_dims).
+    /// Computes the product along axes. See [`Tensor::prod_dims`](crate::Tensor::prod_dims).
     pub fn prod_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("prod_dims", Reduction::Prod, &axes.into())
     }
 
-    /// The mean of all elements, of shape `[1]`. See [`Tensor::mean`](crate::Tensor::mean).
+    /// Computes the mean of all elements, of shape `[1]`. See [`Tensor::mean`](crate::Tensor::mean).
     pub fn mean(self) -> Result<AnyTensor> {
         let axes = self.all_axes();
         self.mean_over(&axes)?.reshape([1])
     }
 
-    /// The mean along an axis. See [`Tensor::mean_dim`](crate::Tensor::mean_dim).
+    /// Computes the mean along an axis. See [`Tensor::mean_dim`](crate::Tensor::mean_dim).
     pub fn mean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("mean_dim", self.ty())?;
         self.mean_over(&[axis])
     }
 
-    /// The mean along axes. See [`Tensor::mean_dims`](crate::Tensor::mean_dims).
+    /// Computes the mean along axes. See [`Tensor::mean_dims`](crate::Tensor::mean_dims).
     pub fn mean_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("mean_dims", self.ty())?;
         self.mean_over(&axes)
     }
 
-    /// The mean along axes, which stay with length 1.
+    /// Computes the mean along axes, which are kept with length 1.
     pub fn mean_over(self, axes: &[usize]) -> Result<AnyTensor> {
         self.check_axes("mean", axes)?;
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
@@ -106,8 +107,8 @@ impl AnyTensor {
         self.widened()?.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)?.cast(dtype)
     }
 
-    /// The same numbers in a dtype to sum and count in, of at least 32 bits: sums in narrower dtypes overflow and lose
-    /// small terms, even if the final result fits.
+    /// Converts to a dtype of at least 32 bits for sums and counts: sums in narrower dtypes overflow and lose small
+    /// terms, even if the final result fits.
     pub(crate) fn widened(self) -> Result<AnyTensor> {
         let dtype = self.dtype();
         match (dtype.size(), dtype.is_float(), dtype.is_int()) {
@@ -117,29 +118,28 @@ impl AnyTensor {
         }
     }
 
-    /// The sum of the elements that are not NaN along an axis. See
-    /// [`Tensor::nansum_dim`](crate::Tensor::nansum_dim).
+    /// Computes the sum along an axis, ignoring NaN. See [`Tensor::nansum_dim`](crate::Tensor::nansum_dim).
     pub fn nansum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("nansum_dim", self.ty())?;
         let nan = self.nan_places("nansum_dim")?;
         nan.if_else_number(0.0, self)?.reduce(Reduction::Sum, &[axis])
     }
 
-    /// The sum of all elements that are not NaN, of shape `[1]`. See [`Tensor::nansum`](crate::Tensor::nansum).
+    /// Computes the sum of all elements, ignoring NaN, of shape `[1]`. See [`Tensor::nansum`](crate::Tensor::nansum).
     pub fn nansum(self) -> Result<AnyTensor> {
         let nan = self.nan_places("nansum")?;
         nan.if_else_number(0.0, self)?.reduce_all(Reduction::Sum)
     }
 
-    /// The mean of the elements that are not NaN along an axis. See
-    /// [`Tensor::nanmean_dim`](crate::Tensor::nanmean_dim).
+    /// Computes the mean along an axis, ignoring NaN. See [`Tensor::nanmean_dim`](crate::Tensor::nanmean_dim).
     pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("nanmean_dim", self.ty())?;
         let nan = self.nan_places("nanmean_dim")?;
         self.nanmean_over(nan, &[axis])
     }
 
-    /// The mean of all elements that are not NaN, of shape `[1]`. See [`Tensor::nanmean`](crate::Tensor::nanmean).
+    /// Computes the mean of all elements, ignoring NaN, of shape `[1]`. See
+    /// [`Tensor::nanmean`](crate::Tensor::nanmean).
     pub fn nanmean(self) -> Result<AnyTensor> {
         let (nan, axes) = (self.nan_places("nanmean")?, self.all_axes());
         self.nanmean_over(nan, &axes)?.reshape([1])
@@ -155,7 +155,7 @@ impl AnyTensor {
         x.reduce(Reduction::Sum, axes)?.binary(Binary::Div, present)?.cast(dtype)
     }
 
-    /// The mask of NaN elements.
+    /// Computes the mask of NaN elements.
     pub(crate) fn nan_places(&self, op: &str) -> Result<AnyTensor> {
         if !self.dtype().is_float() {
             return Err(Error::type_error(op, "needs floats", &[self.ty().into()])

@@ -1,29 +1,31 @@
-//! Distinct elements. All but [`isin`](AnyTensor::isin) wait for the device: their shapes depend on data.
+//! Distinct elements. All methods but [`isin`](AnyTensor::isin) wait for the device, because their shapes depend on the
+//! data.
 
 use crate::{AnyTensor, Axis, DType, Error, Result, TensorType};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, Reduction, SliceAxis, UpdateMode};
 
-/// Distinct elements or slices, where each element's is, and how many there are of each.
+/// Distinct elements or slices, the index of each element among them, and their counts.
 #[derive(Clone, Debug)]
 pub struct UniqueAny {
     /// The distinct elements, `[count]`, or slices.
     pub values: AnyTensor,
-    /// For each element (or slice), the place of its value.
+    /// For each element (or slice), the index of its value.
     pub inverse: AnyTensor,
-    /// How often each value occurs, `[count]`.
+    /// The number of occurrences of each value, `[count]`.
     pub counts: AnyTensor,
 }
 
 impl AnyTensor {
-    /// The distinct elements in ascending order. Waits for the device. See [`Tensor::unique`](crate::Tensor::unique).
+    /// Returns the distinct elements in ascending order. Waits for the device. See
+    /// [`Tensor::unique`](crate::Tensor::unique).
     pub fn unique(self) -> Result<AnyTensor> {
         let sorted = self.flatten_all()?.sort(0)?;
         let first = sorted.clone().run_starts(0)?.places()?;
         sorted.take(0, first)
     }
 
-    /// The distinct elements in ascending order, with places and counts. Waits for the device. See
+    /// Returns the distinct elements in ascending order, with indices and counts. Waits for the device. See
     /// [`Tensor::unique_with_counts`](crate::Tensor::unique_with_counts).
     pub fn unique_with_counts(self) -> Result<UniqueAny> {
         let shape = *self.shape();
@@ -34,7 +36,7 @@ impl AnyTensor {
         Ok(unique)
     }
 
-    /// The distinct slices along an axis, in lexicographic order. Waits for the device. See
+    /// Returns the distinct slices along an axis, in lexicographic order. Waits for the device. See
     /// [`Tensor::unique_dim`](crate::Tensor::unique_dim).
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         let axis = axis.into().of("unique_dim", self.ty())?;
@@ -46,7 +48,7 @@ impl AnyTensor {
         Ok(unique)
     }
 
-    /// The elements without consecutive duplicates. Waits for the device. See
+    /// Removes consecutive duplicates among the elements. Waits for the device. See
     /// [`Tensor::unique_consecutive`](crate::Tensor::unique_consecutive).
     pub fn unique_consecutive(self) -> Result<UniqueAny> {
         let shape = *self.shape();
@@ -57,7 +59,7 @@ impl AnyTensor {
         Ok(unique)
     }
 
-    /// The slices along an axis without consecutive duplicates. Waits for the device. See
+    /// Removes consecutive duplicate slices along an axis. Waits for the device. See
     /// [`Tensor::unique_consecutive_dim`](crate::Tensor::unique_consecutive_dim).
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
         let axis = axis.into().of("unique_consecutive_dim", self.ty())?;
@@ -65,7 +67,7 @@ impl AnyTensor {
         UniqueAny::of_runs(self, axis, starts)
     }
 
-    /// Whether each element is among others. See [`Tensor::isin`](crate::Tensor::isin).
+    /// Returns whether each element is in `others`. See [`Tensor::isin`](crate::Tensor::isin).
     pub fn isin(self, others: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("isin", &others)?;
         if self.dtype() != others.dtype() || self.dtype().is_bool() {
@@ -82,17 +84,18 @@ impl AnyTensor {
         self.compare(Comparison::Eq, sorted.take(0, place)?)
     }
 
-    /// The slices along an axis as rows of a matrix.
+    /// Returns the slices along an axis as rows of a matrix.
     fn rows_of(self, axis: usize) -> Result<AnyTensor> {
         let count = self.shape()[axis];
         let width = self.shape().without(axis).num_elements();
         self.movedim(axis, 0)?.reshape([count, width])
     }
 
-    /// The order of the rows of a matrix, by the first column, then the second, and so on. NaNs come last, and are equal.
+    /// Returns the order of the rows of a matrix, by the first column, then the second, and so on. NaNs come last, and
+    /// are equal.
     ///
-    /// Columns become ranks, and ranks of neighbours become those of their pairs, until one column is left: as many sorts as
-    /// the number of columns has bits, over half as many columns each time.
+    /// Columns become ranks, and ranks of adjacent columns become ranks of their pairs, until one column is left. The
+    /// number of sorts is the number of bits of the column count; each is over half as many columns as the one before.
     fn lexicographic_order(self) -> Result<AnyTensor> {
         let (count, mut columns) = (self.shape()[0], self.shape()[1]);
         let stack = self.stack().clone();
@@ -115,12 +118,13 @@ impl AnyTensor {
         ranks.reshape([count])?.argsort(0)
     }
 
-    /// The place of each element among the distinct ones of its column, in `i64`, which holds pairs of them.
+    /// Returns the index of each element among the distinct elements of its column, in `i64`, which can represent pairs
+    /// of them.
     fn column_ranks(self) -> Result<AnyTensor> {
         let (sorted, order) = self.sort_with_indices(0)?;
         let mut starts = sorted.clone().run_starts(0)?;
         if sorted.dtype().is_float() {
-            // A NaN differs from itself, but not in rank.
+            // A NaN is not equal to itself, but has one rank.
             let is_nan = sorted.is_nan()?.cast(DType::I64)?;
             let earlier = is_nan.cumsum(0)?.compare_scalar(Comparison::Le, 1)?;
             starts = starts.binary(Binary::And, earlier)?;
@@ -130,7 +134,7 @@ impl AnyTensor {
         nothing.scatter_mode(0, order, ranks, UpdateMode::Set)
     }
 
-    /// The mask of rows of a matrix that differ from the previous row; the first row counts as different.
+    /// Returns the mask of rows of a matrix that differ from the previous row; the first row counts as different.
     fn row_starts(self) -> Result<AnyTensor> {
         let count = self.shape()[0];
         let differ = self.run_starts(0)?.reduce(Reduction::Max, &[1])?.reshape([count])?;
@@ -139,14 +143,14 @@ impl AnyTensor {
         differ.binary(Binary::Or, first.compare_scalar(Comparison::Eq, 0)?)
     }
 
-    /// The places of a vector that hold, `[count]`.
+    /// Returns the indices of the true elements of a vector, `[count]`.
     fn places(self) -> Result<AnyTensor> {
         let places = self.argwhere()?;
         let count = places.shape()[0];
         places.reshape([count])
     }
 
-    /// The elements of a vector moved to the places of which an order was taken.
+    /// Moves the elements of a vector back by the inverse of a permutation.
     fn put_back(self, order: AnyTensor) -> Result<AnyTensor> {
         let nothing = AnyTensor::zeros(*self.ty(), self.stack())?;
         nothing.put(0, order, self, UpdateMode::Set)
@@ -154,7 +158,7 @@ impl AnyTensor {
 }
 
 impl UniqueAny {
-    /// The first slice of each run along an axis; `starts` says where runs start.
+    /// Builds the result from runs of equal slices along an axis; `starts` is true at the start of a run.
     fn of_runs(slices: AnyTensor, axis: usize, starts: AnyTensor) -> Result<UniqueAny> {
         let (index, total) = (slices.stack().int_dtype(), starts.shape()[0]);
         let inverse = starts.clone().cast(index)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;

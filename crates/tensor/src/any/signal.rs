@@ -1,4 +1,4 @@
-//! Signals: windows, short-time Fourier transforms, convolution.
+//! Signal processing: windows, short-time Fourier transforms, convolution.
 
 mod convolve;
 mod stft;

@@ -50,22 +50,25 @@ functions! {
 }
 
 impl AnyTensor {
-    /// See [`Tensor::gammainc`](crate::Tensor::gammainc).
+    /// Computes the regularised lower incomplete gamma function `P(self, x)`, the cumulative distribution function of
+    /// the gamma distribution of shape `self`. See [`Tensor::gammainc`](crate::Tensor::gammainc).
     pub fn gammainc(self, x: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&GAMMAINC, x)
     }
 
+    /// Computes the regularised upper incomplete gamma function `Q(self, x) = 1 - P(self, x)`, without cancellation.
     /// See [`Tensor::gammaincc`](crate::Tensor::gammaincc).
     pub fn gammaincc(self, x: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&GAMMAINCC, x)
     }
 
-    /// See [`Tensor::zeta`](crate::Tensor::zeta).
+    /// Computes the Hurwitz zeta function, `Σ 1 / (q + k)^self` over all `k >= 0`. See
+    /// [`Tensor::zeta`](crate::Tensor::zeta).
     pub fn zeta(self, q: AnyTensor) -> Result<AnyTensor> {
         self.special_pair(&ZETA, q)
     }
 
-    /// See [`Tensor::polygamma`](crate::Tensor::polygamma).
+    /// Computes the derivative of `digamma` of this order. See [`Tensor::polygamma`](crate::Tensor::polygamma).
     pub fn polygamma(self, order: u32) -> Result<AnyTensor> {
         if order == 0 { self.digamma() } else { self.polygamma_of_order(order) }
     }

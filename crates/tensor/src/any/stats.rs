@@ -5,36 +5,36 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, Reduction, Unary, UpdateMode};
 
-/// How [`cdist`](crate::Tensor::cdist) computes Euclidean distances; other norms are always direct.
+/// The method of [`cdist`](crate::Tensor::cdist) for Euclidean distances; other norms are always direct.
 ///
-/// A matrix product needs the memory of the result alone and runs at the speed of products, but cancels: the distance of
-/// rows that nearly coincide has an absolute error of about `‖row‖ √ε`, 3e-4 of the norm in `f32`.
+/// A matmul allocates only the result and runs at the speed of matmuls, but suffers cancellation. The distance of rows
+/// that nearly coincide has an absolute error of about `‖row‖ √ε`, 3e-4 of the norm in `f32`.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.cdist.html>
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CdistMode {
-    /// By a matrix product where one of the tensors has more than 25 rows, direct otherwise: PyTorch's default,
-    /// `use_mm_for_euclid_dist_if_necessary`. Direct under mixed precision, whose products are too coarse.
+    /// By a matmul if one of the tensors has more than 25 rows, direct otherwise: PyTorch's default,
+    /// `use_mm_for_euclid_dist_if_necessary`. Direct under mixed precision, whose matmuls are too coarse.
     #[default]
     MatmulIfLarge,
-    /// By a matrix product, `√(‖x‖² + ‖y‖² - 2 x·y)`: PyTorch's `use_mm_for_euclid_dist`.
+    /// By a matmul, `√(‖x‖² + ‖y‖² - 2 x·y)`: PyTorch's `use_mm_for_euclid_dist`.
     Matmul,
     /// By differences of elements: PyTorch's `donot_use_mm_for_euclid_dist`.
     Direct,
 }
 
-/// More rows than this, of either tensor, make distances a matrix product. PyTorch's rule.
+/// With more rows than this, in either tensor, distances are computed by a matmul. PyTorch's rule.
 const MOST_DIRECT_ROWS: usize = 25;
 
-/// Differences that engines without fusion may store at once.
+/// The maximum number of differences that engines without fusion store at once.
 const MOST_DIFFERENCES: usize = 1 << 26;
 
-/// The greatest number of bins of a histogram, and of counts of a `bincount`: 1 GiB of `i32`. More are a mistake in an argument or
-/// in the data, which is an error before anything is allocated.
+/// The maximum number of bins of a histogram, and of counts of a `bincount`: 1 GiB of `i32`. More indicate a mistake in
+/// an argument or in the data, which is an error before memory is allocated.
 const MOST_BINS: usize = 1 << 28;
 
 impl AnyTensor {
-    /// The covariance matrix of variables whose observations are along an axis. See
+    /// Computes the covariance matrix of variables whose observations are along an axis. See
     /// [`Tensor::cov`](crate::Tensor::cov).
     pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Result<AnyTensor> {
         let axis = axis.into().of("cov", self.ty())?;
@@ -55,7 +55,7 @@ impl AnyTensor {
         centered.matmul(turned)?.binary_scalar(Binary::Div, degrees)?.cast(dtype)
     }
 
-    /// The correlation matrix of variables whose observations are along an axis. See
+    /// Computes the correlation matrix of variables whose observations are along an axis. See
     /// [`Tensor::corrcoef`](crate::Tensor::corrcoef).
     pub fn corrcoef(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let covariance = self.cov(axis, 0.0)?;
@@ -65,13 +65,13 @@ impl AnyTensor {
         ratio.binary_scalar(Binary::Max, -1.0)?.binary_scalar(Binary::Min, 1.0)
     }
 
-    /// The number of elements in each of equally wide bins. See [`Tensor::histc`](crate::Tensor::histc).
+    /// Counts the elements in each of equally wide bins. See [`Tensor::histc`](crate::Tensor::histc).
     pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
         let edges = self.bin_edges("histc", bins, range)?;
         self.detach().counted("histc", edges, None)
     }
 
-    /// A histogram of equally wide bins: the counts or sums of weights, and the edges. See
+    /// Computes a histogram of equally wide bins: the counts or sums of weights, and the edges. See
     /// [`Tensor::histogram`](crate::Tensor::histogram).
     pub fn histogram(
         self,
@@ -85,7 +85,7 @@ impl AnyTensor {
         Ok((if density { counts.density(edges.clone())? } else { counts }, edges))
     }
 
-    /// A histogram of bins between edges that are given. See
+    /// Computes a histogram of the bins between the given edges. See
     /// [`Tensor::histogram_between`](crate::Tensor::histogram_between).
     pub fn histogram_between(
         self,
@@ -105,7 +105,7 @@ impl AnyTensor {
         if density { counts.density(edges) } else { Ok(counts) }
     }
 
-    /// The edges of equally wide bins over a range, or over all elements.
+    /// Computes the edges of equally wide bins over a range, or over all elements.
     fn bin_edges(&self, op: &str, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
         let wrong = |problem: &str| {
             Err(Error::type_error(op, problem, &[self.ty().into()]).hint(
@@ -132,7 +132,7 @@ impl AnyTensor {
                 (x.clone().min()?, x.max()?)
             }
         };
-        // A range of no width is widened, with its value in the middle.
+        // A range of width 0 is widened, with its value in the middle.
         let flat = low.clone().compare(Comparison::Eq, high.clone())?.cast(self.dtype())?;
         let half = flat.binary_scalar(Binary::Mul, 0.5)?;
         let (low, high) = (low.binary(Binary::Sub, half.clone())?, high.binary(Binary::Add, half)?);
@@ -143,12 +143,12 @@ impl AnyTensor {
         AnyTensor::cat([inner, high].into(), 0)
     }
 
-    /// A number of the tensor's dtype, `[1]`.
+    /// Creates a tensor of one number in the tensor's dtype, `[1]`.
     fn number(&self, x: f64) -> Result<AnyTensor> {
         AnyTensor::full(self.ty().with_shape([1]), x, self.stack())
     }
 
-    /// Counts, or sums of weights, between edges. Of each bin the lower edge belongs to it, of the last both.
+    /// Computes counts, or sums of weights, between edges. A bin includes its lower edge, the last bin both edges.
     fn counted(self, op: &str, edges: AnyTensor, weights: Option<AnyTensor>) -> Result<AnyTensor> {
         let (x, bins) = (self.flatten_all()?, edges.shape()[0] - 1);
         if let Some(weights) = &weights
@@ -169,20 +169,20 @@ impl AnyTensor {
         let below = place.clone().compare_scalar(Comparison::Lt, 0)?;
         let above = place.clone().scalar_compare(bins, Comparison::Le)?;
         let outside = below.binary(Binary::Or, above)?;
-        // Elements outside the range go to an extra bin.
+        // Elements outside the range are counted in an extra bin.
         let place = outside.if_else_number(bins, place)?;
         let none = AnyTensor::zeros(weights.ty().with_shape([bins + 1]), weights.stack())?;
         none.put(0, place, weights, UpdateMode::Add)?.narrow(0, 0, bins)
     }
 
-    /// Counts over their sum and the widths of the bins.
+    /// Divides counts by their sum and the widths of the bins.
     fn density(self, edges: AnyTensor) -> Result<AnyTensor> {
         let total = self.clone().sum()?;
         let widths = edges.diff(1, 0)?.cast(self.dtype())?;
         self.binary(Binary::Div, total)?.binary(Binary::Div, widths)
     }
 
-    /// How often each number occurs, or the sums of its weights. Waits for the device. See
+    /// Counts the occurrences of each integer, or sums their weights. Waits for the device. See
     /// [`Tensor::bincount`](crate::Tensor::bincount).
     pub fn bincount(self, weights: Option<AnyTensor>, min_length: usize) -> Result<AnyTensor> {
         let wrong = |problem: &str| {
@@ -195,7 +195,7 @@ impl AnyTensor {
         if weights.as_ref().is_some_and(|weights| weights.shape() != self.shape()) {
             return wrong("needs one weight for each number");
         }
-        // The device finds both extremes, and one read brings them.
+        // The device computes both extremes, and one read copies them.
         let extremes = match self.shape()[0] {
             0 => Vec::new(),
             _ => {
@@ -229,12 +229,12 @@ impl AnyTensor {
         AnyTensor::zeros(ty, self.stack())?.put(0, self, weights, UpdateMode::Add)
     }
 
-    /// The distances between the rows of two tensors. See [`Tensor::cdist`](crate::Tensor::cdist).
+    /// Computes the distances between the rows of two tensors. See [`Tensor::cdist`](crate::Tensor::cdist).
     pub fn cdist(self, other: AnyTensor, p: f64) -> Result<AnyTensor> {
         self.cdist_with_mode(other, p, CdistMode::default())
     }
 
-    /// As [`cdist`](AnyTensor::cdist), with a choice of how. See
+    /// Like [`cdist`](AnyTensor::cdist), with a choice of the method. See
     /// [`Tensor::cdist_with_mode`](crate::Tensor::cdist_with_mode).
     pub fn cdist_with_mode(self, other: AnyTensor, p: f64, mode: CdistMode) -> Result<AnyTensor> {
         self.in_same_domain("cdist", &other)?;
@@ -260,7 +260,7 @@ impl AnyTensor {
         if is_product && p == 2.0 && self.dtype().is_float() {
             return self.distance_by_product(other);
         }
-        // Parts of the rows bound the differences that an engine without fusion stores.
+        // Chunks of rows limit the differences that an engine without fusion stores.
         let of_a_row = self.shape().num_elements() / rows[0].max(1);
         let batch = of_a_row.max(other.shape().num_elements() / rows[1].max(1));
         let part = (MOST_DIFFERENCES / (batch * rows[1]).max(1)).max(1);
@@ -276,7 +276,7 @@ impl AnyTensor {
         AnyTensor::cat(parts.collect::<Result<Vec<_>>>()?, -2)
     }
 
-    /// Euclidean distances between rows by a matrix product: `√(‖x‖² + ‖y‖² - 2 x·y)`, rounded below 0 cut off.
+    /// Computes Euclidean distances between rows by a matmul: `√(‖x‖² + ‖y‖² - 2 x·y)`, clamped to 0.
     fn distance_by_product(self, other: AnyTensor) -> Result<AnyTensor> {
         let dtype = self.dtype();
         let (x, y) = (self.widened()?, other.widened()?);
@@ -287,7 +287,8 @@ impl AnyTensor {
         sums.binary(Binary::Sub, products)?.binary_scalar(Binary::Max, 0.0)?.root()?.cast(dtype)
     }
 
-    /// The distances between the rows of one matrix, each pair once. See [`Tensor::pdist`](crate::Tensor::pdist).
+    /// Computes the distances between the rows of one matrix, each pair once. See
+    /// [`Tensor::pdist`](crate::Tensor::pdist).
     pub fn pdist(self, p: f64) -> Result<AnyTensor> {
         if self.rank() != 2 {
             return Err(Error::type_error("pdist", "needs exactly 2 axes", &[self.ty().into()])
@@ -302,7 +303,7 @@ impl AnyTensor {
         self.clone().take(0, first)?.binary(Binary::Sub, self.take(0, second)?)?.distance("pdist", p)
     }
 
-    /// The `p`-norm along the last axis, which is removed. Its gradient at 0 is 0.
+    /// Computes the `p`-norm along the last axis, which is removed. Its gradient at 0 is 0.
     fn distance(self, op: &str, p: f64) -> Result<AnyTensor> {
         if p.is_nan() || p < 0.0 || !self.dtype().is_float() {
             let problem = format!("needs floats and a norm of at least 0, not {p}");
@@ -328,7 +329,7 @@ impl AnyTensor {
         norm.reshape(shape)
     }
 
-    /// Absolute values with a zero before them, so that the greatest of none is 0.
+    /// Returns the absolute values, or one 0 for an empty last axis, so that the maximum of no elements is 0.
     fn not_below_zero(self) -> Result<AnyTensor> {
         let (last, dtype) = (self.rank() - 1, self.dtype());
         if self.shape()[last] > 0 {
@@ -337,7 +338,7 @@ impl AnyTensor {
         AnyTensor::zeros(self.ty().with_shape(self.shape().with(last, 1)).with_dtype(dtype), self.stack())
     }
 
-    /// Numbers of at least 0 to a power; the gradient at 0 is 0.
+    /// Raises non-negative elements to a power; the gradient at 0 is 0.
     fn power(self, exponent: f64) -> Result<AnyTensor> {
         let is_zero = self.clone().compare_scalar(Comparison::Eq, 0.0)?;
         let power = is_zero.clone().if_else_number(1.0, self)?.binary_scalar(Binary::Pow, exponent)?;

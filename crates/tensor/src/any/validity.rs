@@ -1,32 +1,32 @@
-//! Whether values were computed.
+//! Errors of computations: checks and recovery.
 
 use crate::{AnyTensor, Error, Result, Stack};
 use alloc::vec::Vec;
 use kiln_ir::{IndexUser, Op, Operand, Operands};
 
-/// Tensors without the errors of their computations; made by [`AnyTensor::recover`].
+/// Tensors without the errors of their computations; returned by [`AnyTensor::recover`].
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// The tensors, on which no error is left; any numbers where there was one.
+    /// The tensors without errors; the elements of a tensor that had an error are unspecified.
     pub tensors: Vec<AnyTensor>,
     /// `bool[1]`: whether there was no error.
     pub ok: AnyTensor,
-    /// `bool[1]`: the same, with the errors. Reading it gives the first.
+    /// `bool[1]`: the same, with the errors. Reading it returns the first error.
     pub cause: AnyTensor,
 }
 
 impl AnyTensor {
-    /// Whether the tensor was computed, as far as that is known without waiting for the device: its error, nothing wrong,
-    /// or `None` while it is not known.
+    /// Returns the outcome of the computation, without waiting for the device: an error, success, or `None` while it is
+    /// unknown.
     pub fn outcome(&self) -> Option<Result<()>> {
         self.stack().engine().outcome(self.value())
     }
 
-    /// Tensors without the errors that their computations may have met, and a flag that says whether there was one: see
+    /// Removes the errors of computations from tensors, and returns a flag that is false if there was one: see
     /// [`Op::Recover`](kiln_ir::Op::Recover). The flag also covers the `watched` tensors. Does not wait for the device.
     ///
     /// # Errors
-    /// When there are no tensors, or they are on several stacks.
+    /// When there are no tensors, or their stacks are of different [domains](Stack::domain).
     pub fn recover(
         tensors: Vec<AnyTensor>,
         watched: impl IntoIterator<Item = AnyTensor>,
@@ -56,7 +56,8 @@ impl AnyTensor {
         Ok(Recovered { tensors, ok, cause })
     }
 
-    /// The index, whose entries must be in `0..length`: the error of one that is not names the function that the user called.
+    /// Checks that an index is in `0..length`; the error of an index out of range names the function that the user
+    /// called.
     pub(crate) fn checked_for(self, user: IndexUser, length: usize) -> Result<AnyTensor> {
         self.apply(&Op::CheckIndex { length, user }).map_err(|error| error.in_op(user.name()))
     }

@@ -1,4 +1,4 @@
-//! Equations as ops: diagonals, sums, and one matrix product per pair of operands.
+//! Lowering of equations to ops: diagonals, sums, and one matmul per pair of operands.
 
 use super::grammar::{Equation, Label, LabelSet};
 use super::order::Terms;
@@ -35,7 +35,7 @@ struct Term {
 }
 
 impl Term {
-    /// The diagonals of repeated labels, without axes of length 1, summed over the labels that are not kept.
+    /// Extracts the diagonals of repeated labels, without axes of length 1, and sums over the labels that are not kept.
     fn prepare(equation: &Equation, tensor: AnyTensor, labels: &[Label], kept: LabelSet) -> Result<Term> {
         let shape = shape_of(equation, labels);
         let mut term = Term { tensor: tensor.reshape(shape)?, labels: labels.to_vec() };
@@ -45,13 +45,14 @@ impl Term {
         term.summed(equation, kept)
     }
 
-    /// The places of two axes with one label.
+    /// Returns the indices of two axes with one label.
     fn repeated(&self) -> Option<(usize, usize)> {
         let first = |place: usize| self.labels[..place].iter().position(|label| *label == self.labels[place]);
         (0..self.labels.len()).find_map(|place| first(place).map(|first| (first, place)))
     }
 
-    /// Two axes of length n, side by side, are one of n², whose every (n + 1)th element is on the diagonal.
+    /// Extracts the diagonal of two axes with one label. Two adjacent axes of length n form one of n², whose every (n +
+    /// 1)th element is on the diagonal.
     fn diagonal(self, equation: &Equation, (first, second): (usize, usize)) -> Result<Term> {
         let length = equation.length(self.labels[first]);
         let rest: Vec<usize> =
@@ -80,7 +81,7 @@ impl Term {
         Ok(Term { tensor: sum.reshape(shape_of(equation, &labels))?, labels })
     }
 
-    /// The axes in the order of these labels, which are all that the term has.
+    /// Permutes the axes to the order of these labels, which are all labels of the term.
     fn arranged(self, labels: &[Label]) -> Result<AnyTensor> {
         let place = |label: &Label| self.labels.iter().position(|own| own == label);
         let axes: Vec<usize> = labels.iter().filter_map(place).collect();
@@ -117,7 +118,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// `[batch.., left.., 1..] * [batch.., 1.., right..]`.
+    /// Computes `[batch.., left.., 1..] * [batch.., 1.., right..]`.
     fn product(&self, equation: &Equation, a: Term, b: Term) -> Result<AnyTensor> {
         let Groups { batch, left, right, .. } = self;
         let lengths = |labels: &[Label]| shape_of(equation, labels).to_vec();
@@ -128,12 +129,12 @@ impl Groups {
         a.binary(Binary::Mul, b)
     }
 
-    /// `[batch.., left, contracted] x [batch.., contracted, right]`.
+    /// Computes `[batch.., left, contracted] x [batch.., contracted, right]`.
     fn matmul(&self, equation: &Equation, a: Term, b: Term) -> Result<AnyTensor> {
         let Groups { batch, left, right, contracted } = self;
         let dtype = a.tensor.dtype();
         let elements = |labels: &[Label]| shape_of(equation, labels).num_elements();
-        // Batch axes stay apart, which copies nothing, unless there are too many of them.
+        // Batch axes stay separate, which needs no copy, unless there are too many of them.
         let lengths: Vec<usize> = match batch.len() + 2 <= MAX_RANK {
             true => shape_of(equation, batch).to_vec(),
             false => Vec::from([elements(batch)]),

@@ -1,12 +1,12 @@
-//! The text of an equation, read against the shapes of the operands.
+//! The parser of equations, which checks them against the shapes of the operands.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use kiln_ir::{Error, MAX_RANK, OperandType, Shape};
 
-/// The name of an axis: 0 to 51 are the letters `A-Za-z` in this order, the rest are axes of `...`, counted so that the
-/// last of them is the last everywhere.
+/// The label of an axis. 0 to 51 are the letters `A-Za-z` in this order. The rest are axes of `...`, counted so that
+/// the last axis has the last label everywhere.
 pub(super) type Label = u8;
 
 const LETTERS: usize = 52;
@@ -55,11 +55,11 @@ impl LabelSet {
     }
 }
 
-/// An equation and the lengths that its labels have with some operands.
+/// An equation, and the lengths of its labels for some operands.
 #[derive(Clone, Debug)]
 pub(super) struct Equation {
-    /// The labels of each operand whose axes are not of length 1. An axis of length 1 takes no part: one that
-    /// repeats beside longer ones gives the same without it.
+    /// The labels of each operand's axes that are not of length 1. An axis of length 1 is dropped: broadcasting it
+    /// beside longer axes has the same result as leaving it out.
     pub(super) operands: Vec<Vec<Label>>,
     /// The label of each axis of the output.
     pub(super) output: Vec<Label>,
@@ -125,12 +125,12 @@ impl Equation {
         self.lengths[label as usize]
     }
 
-    /// The number of elements over those labels.
+    /// Returns the number of elements over those labels.
     pub(super) fn elements(&self, labels: LabelSet) -> u128 {
         labels.iter().fold(1, |product: u128, label| product.saturating_mul(self.length(label) as u128))
     }
 
-    /// The labels of the output that are not of length 1.
+    /// Returns the labels of the output that are not of length 1.
     pub(super) fn proper_output(&self) -> Vec<Label> {
         self.output.iter().copied().filter(|&label| self.length(label) != 1).collect()
     }
@@ -144,7 +144,7 @@ fn proper(labels: &[Label], shape: &Shape) -> Vec<Label> {
     labels.iter().zip(shape.iter()).filter(|&(_, &length)| length != 1).map(|(&label, _)| label).collect()
 }
 
-/// How a label is shown: its letter, or a Greek one for an axis of `...`.
+/// Returns the printed form of a label: its letter, or a Greek letter for an axis of `...`.
 pub(super) fn letter(label: Label) -> char {
     match label {
         0..26 => (b'A' + label) as char,
@@ -203,7 +203,7 @@ impl Subscripts {
         Ok(subscripts)
     }
 
-    /// The number of axes of that shape that `...` stands for.
+    /// Returns the number of axes of this shape that `...` stands for.
     fn axes_of_ellipsis(&self, shape: &Shape) -> Result<usize, TermProblem> {
         let (letters, rank) = (self.letters.len(), shape.rank());
         match self.ellipsis {
@@ -232,7 +232,7 @@ fn describe(label: Label) -> String {
     }
 }
 
-/// The length of each label: one of 1 gives way to any other.
+/// Returns the length of each label; a length of 1 broadcasts to any other.
 fn lengths(operands: &[Vec<Label>], shapes: &[Shape]) -> Result<[usize; LABELS], Problem> {
     let mut lengths = [1; LABELS];
     let mut owner = [0; LABELS];
@@ -279,7 +279,7 @@ fn check_output(output: &Subscripts, operands: &[Vec<Label>]) -> Result<(), Prob
     Ok(())
 }
 
-/// `...`, then the letters that occur once.
+/// Returns `...`, then the letters that occur once.
 fn implicit_output(operands: &[Vec<Label>], axes_of_ellipsis: usize) -> Vec<Label> {
     let count = |label: Label| operands.iter().flatten().filter(|&&other| other == label).count();
     let ellipsis = (LABELS - axes_of_ellipsis..LABELS).map(|label| label as Label);

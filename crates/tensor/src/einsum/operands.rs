@@ -10,7 +10,7 @@ pub trait EinsumOperand {
     /// The kind of its elements.
     type Kind: Numeric;
 
-    /// The tensor, its rank known at run time.
+    /// Converts to a tensor whose rank is known at run time.
     fn into_any(self) -> AnyTensor;
 }
 
@@ -32,14 +32,15 @@ impl<B: Backend, const D: usize, K: Numeric> EinsumOperand for &Tensor<B, D, K> 
     }
 }
 
-/// The operands of [`einsum`](crate::einsum): an array or vector of tensors of one rank, or a tuple of tensors of any.
+/// The operands of [`einsum`](crate::einsum): an array or vector of tensors of one rank, or a tuple of tensors of any
+/// rank.
 pub trait EinsumOperands {
     /// The backend of the tensors.
     type Backend: Backend;
     /// The kind of their elements.
     type Kind: Numeric;
 
-    /// The tensors in order.
+    /// Returns the tensors in order.
     fn into_anys(self) -> Vec<AnyTensor>;
 }
 

@@ -1,4 +1,4 @@
-//! In which order operands are contracted, two at a time.
+//! The contraction order of operands, two at a time.
 
 use super::grammar::{Equation, LabelSet, letter};
 use crate::{Result, Shape};
@@ -14,9 +14,9 @@ const OPTIMAL_UP_TO: usize = 8;
 
 /// The contraction order of [`einsum`](crate::einsum): the pairs of operands in order, with their costs.
 ///
-/// Up to eight operands the order is the best there is: the fewest operations, and among those the fewest
-/// elements of intermediate results. Beyond, each step takes the pair whose result grows the least over its operands. Axes of
-/// length 1 are left out and axes that only one operand has are summed first.
+/// Up to eight operands the order is optimal: the fewest operations, and of those the fewest elements of intermediate
+/// results. Beyond, each step contracts the pair whose result grows the least over its operands. Axes of length 1 are
+/// dropped, and axes of only one operand are summed first.
 ///
 /// ```
 /// use kiln_tensor::{EinsumPath, Shape};
@@ -37,26 +37,26 @@ pub struct EinsumPath {
     naive_flops: u128,
 }
 
-/// One contraction of two tensors. Tensors are numbered: the operands in order, then the results of the steps.
+/// One contraction of two tensors. Tensors have indices: the operands in order, then the results of the steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EinsumStep {
-    /// The number of the left tensor.
+    /// Index of the left tensor.
     pub left: usize,
-    /// The number of the right tensor.
+    /// Index of the right tensor.
     pub right: usize,
-    /// The equation of the step. Greek letters are axes of `...`.
+    /// Equation of the step. Greek letters are axes of `...`.
     pub equation: String,
-    /// Multiplications and additions.
+    /// Number of multiplications and additions.
     pub flops: u128,
-    /// The number of elements of the result.
+    /// Number of elements of the result.
     pub elements: u128,
 }
 
 impl EinsumPath {
-    /// The order for operands of these shapes.
+    /// Computes the order for operands of these shapes.
     ///
     /// # Errors
-    /// When the equation is not well formed or does not fit the shapes.
+    /// When the equation is malformed or does not match the shapes.
     pub fn new(equation: &str, shapes: &[Shape]) -> Result<EinsumPath> {
         let parsed = Equation::parse(equation, shapes).map_err(|problem| problem.into_error(&[]))?;
         let terms = Terms::new(&parsed);
@@ -81,22 +81,22 @@ impl EinsumPath {
         Ok(EinsumPath { equation: equation.into(), operands: shapes.len(), steps, naive_flops })
     }
 
-    /// The contractions in the order in which they run.
+    /// Returns the contractions in execution order.
     pub fn steps(&self) -> &[EinsumStep] {
         &self.steps
     }
 
-    /// Multiplications and additions of all steps.
+    /// Returns the number of multiplications and additions of all steps.
     pub fn flops(&self) -> u128 {
         self.steps.iter().fold(0, |sum, step| sum.saturating_add(step.flops))
     }
 
-    /// Multiplications and additions of one loop over all letters at once.
+    /// Returns the number of multiplications and additions of one loop nest over all letters.
     pub fn naive_flops(&self) -> u128 {
         self.naive_flops
     }
 
-    /// The number of elements of the largest result of a step.
+    /// Returns the number of elements of the largest result of a step.
     pub fn largest(&self) -> u128 {
         self.steps.iter().map(|step| step.elements).max().unwrap_or(0)
     }
@@ -144,7 +144,7 @@ impl<'e> Terms<'e> {
         Terms { equation, labels, output }
     }
 
-    /// Which tensors to contract in which order: the operands are numbered first, then the results.
+    /// Returns the tensors to contract, in order: indices of the operands first, then of the results.
     pub(super) fn order(&self) -> Result<Vec<(usize, usize)>> {
         let order = match self.labels.len() {
             0 | 1 => Some(Vec::new()),
@@ -158,22 +158,23 @@ impl<'e> Terms<'e> {
         })
     }
 
-    /// The labels of a contraction's result: the labels that the output or another tensor still needs. Contracted
-    /// tensors are empty.
+    /// Returns the labels of a contraction's result: the labels that the output or another tensor still needs.
+    /// Contracted tensors are empty.
     pub(super) fn result(&self, live: &[LabelSet], left: usize, right: usize) -> LabelSet {
         let others = live.iter().enumerate().filter(|&(place, _)| place != left && place != right);
         let needed = others.fold(self.output, |set, (_, &labels)| set.union(labels));
         live[left].union(live[right]).intersection(needed)
     }
 
-    /// A multiplication, and an addition where something is summed, for each combination of indices.
+    /// Counts a multiplication, and an addition if a label is summed, for each combination of indices.
     fn flops(&self, a: LabelSet, b: LabelSet, result: LabelSet) -> u128 {
         let all = a.union(b);
         let each = if all == result { 1 } else { 2 };
         self.equation.elements(all).saturating_mul(each)
     }
 
-    /// Dynamic programming over sets of operands: the best way to a set is the best split of it.
+    /// Finds the optimal order by dynamic programming over sets of operands: the optimal order of a set is its best
+    /// split.
     fn optimal(&self) -> Option<Vec<(usize, usize)>> {
         let count = self.labels.len();
         let everything = (1usize << count) - 1;
@@ -212,7 +213,7 @@ impl<'e> Terms<'e> {
         let mut found: Option<Best> = None;
         let mut part = (set - 1) & set;
         while part > 0 {
-            // Each split is met twice; the one whose left part has the first operand is looked at.
+            // Each split occurs twice; only the one whose left part has the first operand is evaluated.
             if part & lowest != 0
                 && let (Some(a), Some(b)) = (&best[part], &best[set & !part])
             {
@@ -228,7 +229,7 @@ impl<'e> Terms<'e> {
         found
     }
 
-    /// Again and again the pair whose result is smallest compared with its operands.
+    /// Finds an order greedily: repeatedly contracts the pair whose result is smallest compared with its operands.
     fn greedy(&self) -> Option<Vec<(usize, usize)>> {
         let mut live: Vec<LabelSet> = self.labels.clone();
         let mut open: Vec<usize> = (0..live.len()).collect();
@@ -255,7 +256,7 @@ impl<'e> Terms<'e> {
     }
 }
 
-/// The cheapest way to contract a set of operands.
+/// The cheapest contraction of a set of operands.
 #[derive(Clone, Debug, Default)]
 struct Best {
     flops: u128,
@@ -264,7 +265,7 @@ struct Best {
     left: usize,
 }
 
-/// Appends the contractions that lead to a set, and gives the number of its tensor.
+/// Appends the contractions that compute a set, and returns the index of its tensor.
 fn emit(set: usize, best: &[Option<Best>], count: usize, order: &mut Vec<(usize, usize)>) -> usize {
     let left = match &best[set] {
         Some(Best { left, .. }) if set.count_ones() > 1 => *left,

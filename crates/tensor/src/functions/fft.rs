@@ -1,14 +1,14 @@
 //! Discrete Fourier transforms.
 //!
 //! Complex tensors are pairs of real ones, [`Complex`]; the semantics are those of
-//! [`torch.fft`](https://docs.pytorch.org/docs/stable/fft.html). Any number of points will do; axes are cut or padded with
-//! zeros at the end to that number. All transforms are linear, and gradients pass through them.
+//! [`torch.fft`](https://docs.pytorch.org/docs/stable/fft.html). A transform may have any number of points; axes are
+//! cropped or zero-padded at the end to that number. All transforms are linear and have gradients.
 //!
 //! | of | to | forward | inverse |
 //! |---|---|---|---|
 //! | complex | complex | [`fft`], [`fft2`], [`fftn`] | [`ifft`], [`ifft2`], [`ifftn`] |
-//! | real | half of a mirrored spectrum | [`rfft`], [`rfft2`], [`rfftn`] | [`irfft`], [`irfft2`], [`irfftn`] |
-//! | half of a mirrored signal | real spectrum | [`hfft`] | [`ihfft`] |
+//! | real | half of a Hermitian spectrum | [`rfft`], [`rfft2`], [`rfftn`] | [`irfft`], [`irfft2`], [`irfftn`] |
+//! | half of a Hermitian signal | real spectrum | [`hfft`] | [`ihfft`] |
 //! | real | real | [`dct`] | |
 //!
 //! The complex transform is called `cfft` in Burn.
@@ -18,8 +18,8 @@ pub use crate::any::{Dct, FftNorm};
 use crate::tensor::ok;
 use crate::{AnyTensor, Axis, AxisList, Backend, Complex, Kind, Tensor};
 
-/// The discrete Fourier transform along an axis, `y[k] = Σ x[i] e^(-2πi k i / n)`. `points` is `None` for the length of the
-/// axis.
+/// Computes the discrete Fourier transform along an axis, `y[k] = Σ x[i] e^(-2πi k i / n)`. `points` is the length `n`
+/// of the transform; `None` means the length of the axis.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -31,7 +31,7 @@ use crate::{AnyTensor, Axis, AxisList, Backend, Complex, Kind, Tensor};
 /// ```
 ///
 /// # Panics
-/// When there are no points.
+/// When the number of points is 0.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fft.html>
 #[track_caller]
@@ -44,9 +44,12 @@ pub fn fft<B: Backend, const D: usize>(
     Complex::from_any(ok(x.into_any().fft(points, axis, norm)))
 }
 
-/// The inverse of [`fft`], `y[i] = Σ x[k] e^(2πi k i / n) / n`.
+/// Computes the inverse of [`fft`], `y[i] = Σ x[k] e^(2πi k i / n) / n`.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn ifft<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -57,7 +60,8 @@ pub fn ifft<B: Backend, const D: usize>(
     Complex::from_any(ok(x.into_any().ifft(points, axis, norm)))
 }
 
-/// The first `n / 2 + 1` elements of the transform of a real tensor; the others are their conjugates, in reverse order.
+/// Computes the first `n / 2 + 1` elements of the Fourier transform of a real tensor. The others are their conjugates,
+/// in reverse order.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -70,7 +74,7 @@ pub fn ifft<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When there are no points.
+/// When the number of points is 0.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft.html>
 #[track_caller]
@@ -83,8 +87,8 @@ pub fn rfft<B: Backend, const D: usize>(
     Complex::from_any(ok(x.into_any().rfft(points, axis, norm)))
 }
 
-/// The inverse of [`rfft`]. `points` is the length of the result, `2 (m - 1)` for `None`: give it where it is odd. The
-/// imaginary parts of the first element and, for an even length, of the middle one do not count.
+/// Computes the inverse of [`rfft`]. `points` is the length of the result, by default `2 (m - 1)`: pass it if it is
+/// odd. The imaginary parts of the first element and, for an even length, of the middle element are ignored.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -96,6 +100,9 @@ pub fn rfft<B: Backend, const D: usize>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn irfft<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -106,10 +113,13 @@ pub fn irfft<B: Backend, const D: usize>(
     Tensor::from_any(ok(x.into_any().irfft(points, axis, norm)))
 }
 
-/// The real spectrum of a signal whose second half mirrors the first, of which `x` is the first: [`irfft`] with the sign of
-/// the exponent and the norm of the other direction.
+/// Computes the real spectrum of a Hermitian-symmetric signal, of which `x` is the first half. It is [`irfft`] with the
+/// sign of the exponent and the norm of the other direction.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.hfft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn hfft<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -120,9 +130,12 @@ pub fn hfft<B: Backend, const D: usize>(
     Tensor::from_any(ok(x.into_any().hfft(points, axis, norm)))
 }
 
-/// The inverse of [`hfft`].
+/// Computes the inverse of [`hfft`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ihfft.html>
+///
+/// # Panics
+/// When the number of points is 0.
 #[track_caller]
 pub fn ihfft<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -133,9 +146,12 @@ pub fn ihfft<B: Backend, const D: usize>(
     Complex::from_any(ok(x.into_any().ihfft(points, axis, norm)))
 }
 
-/// The transform along the last two axes. See [`fftn`].
+/// Computes the Fourier transform along the last two axes. See [`fftn`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn fft2<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -145,9 +161,12 @@ pub fn fft2<B: Backend, const D: usize>(
     fftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
 }
 
-/// The inverse of [`fft2`].
+/// Computes the inverse of [`fft2`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn ifft2<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -157,9 +176,13 @@ pub fn ifft2<B: Backend, const D: usize>(
     ifftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
 }
 
-/// The transform of a real tensor along the last two axes; the last is halved. See [`rfftn`].
+/// Computes the Fourier transform of a real tensor along the last two axes; the last axis has `n / 2 + 1` elements. See
+/// [`rfftn`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn rfft2<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -169,9 +192,12 @@ pub fn rfft2<B: Backend, const D: usize>(
     rfftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
 }
 
-/// The inverse of [`rfft2`].
+/// Computes the inverse of [`rfft2`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfft2.html>
+///
+/// # Panics
+/// With fewer than two axes, or when a number of points is 0.
 #[track_caller]
 pub fn irfft2<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -181,7 +207,8 @@ pub fn irfft2<B: Backend, const D: usize>(
     irfftn(x, sizes.as_ref().map(<[usize; 2]>::as_slice), [-2, -1], norm)
 }
 
-/// The transform along several axes, one after the other. `sizes` has the number of points of each, `None` keeps lengths.
+/// Computes the Fourier transform along several axes. `sizes` has the number of points of each axis; `None` keeps the
+/// lengths.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -193,7 +220,7 @@ pub fn irfft2<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When sizes and axes differ in number.
+/// When the number of sizes is not the number of axes.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.fftn.html>
 #[track_caller]
@@ -206,9 +233,12 @@ pub fn fftn<B: Backend, const D: usize>(
     Complex::from_any(ok(x.into_any().fftn(sizes, axes, norm)))
 }
 
-/// The inverse of [`fftn`].
+/// Computes the inverse of [`fftn`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftn.html>
+///
+/// # Panics
+/// When the number of sizes is not the number of axes.
 #[track_caller]
 pub fn ifftn<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -219,9 +249,13 @@ pub fn ifftn<B: Backend, const D: usize>(
     Complex::from_any(ok(x.into_any().ifftn(sizes, axes, norm)))
 }
 
-/// The transform of a real tensor along several axes; the last of them is halved as by [`rfft`].
+/// Computes the Fourier transform of a real tensor along several axes; the last of them has `n / 2 + 1` elements, as in
+/// [`rfft`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfftn.html>
+///
+/// # Panics
+/// Without axes, or when the number of sizes is not the number of axes.
 #[track_caller]
 pub fn rfftn<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -232,9 +266,12 @@ pub fn rfftn<B: Backend, const D: usize>(
     Complex::from_any(ok(x.into_any().rfftn(sizes, axes, norm)))
 }
 
-/// The inverse of [`rfftn`]; `sizes` are those of the result.
+/// Computes the inverse of [`rfftn`]; `sizes` are those of the result.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.irfftn.html>
+///
+/// # Panics
+/// Without axes, or when the number of sizes is not the number of axes.
 #[track_caller]
 pub fn irfftn<B: Backend, const D: usize>(
     x: Complex<B, D>,
@@ -245,7 +282,8 @@ pub fn irfftn<B: Backend, const D: usize>(
     Tensor::from_any(ok(x.into_any().irfftn(sizes, axes, norm)))
 }
 
-/// The frequency of each element of [`fft`], in cycles per unit of the spacing of samples: `[0, 1, .., -2, -1] / (n spacing)`.
+/// Returns the frequency of each element of [`fft`], in cycles per unit of the sample spacing:
+/// `[0, 1, .., -2, -1] / (n spacing)`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -261,7 +299,7 @@ pub fn fftfreq<B: Backend>(points: usize, spacing: f64, device: &B::Device) -> T
     Tensor::from_any(ok(AnyTensor::fftfreq(points, spacing, &B::stack(device))))
 }
 
-/// The frequency of each element of [`rfft`]: `[0, 1, .., n / 2] / (n spacing)`.
+/// Returns the frequency of each element of [`rfft`]: `[0, 1, .., n / 2] / (n spacing)`.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.rfftfreq.html>
 #[track_caller]
@@ -269,7 +307,7 @@ pub fn rfftfreq<B: Backend>(points: usize, spacing: f64, device: &B::Device) -> 
     Tensor::from_any(ok(AnyTensor::rfftfreq(points, spacing, &B::stack(device))))
 }
 
-/// The zero frequency moved from the first to the middle place of axes.
+/// Moves the zero frequency from the first to the middle index of axes.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -288,7 +326,7 @@ pub fn fftshift<B: Backend, const D: usize, K: Kind>(
     x.map(|any| any.fftshift(axes))
 }
 
-/// The inverse of [`fftshift`], which differs from it for odd lengths.
+/// Computes the inverse of [`fftshift`], which differs from it for odd lengths.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.fft.ifftshift.html>
 #[track_caller]
@@ -299,8 +337,8 @@ pub fn ifftshift<B: Backend, const D: usize, K: Kind>(
     x.map(|any| any.ifftshift(axes))
 }
 
-/// A discrete cosine transform along an axis; see [`Dct`] for the formulas. With `orthogonal` the matrix of the transform
-/// is orthogonal, and kind three is the inverse of kind two.
+/// Computes a discrete cosine transform along an axis; see [`Dct`] for the formulas. With `orthogonal` the matrix of
+/// the transform is orthogonal, and DCT-III is the inverse of DCT-II.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -312,6 +350,9 @@ pub fn ifftshift<B: Backend, const D: usize, K: Kind>(
 /// ```
 ///
 /// <https://docs.scipy.org/doc/scipy/reference/generated/scipy.fft.dct.html>
+///
+/// # Panics
+/// When the axis is empty.
 #[track_caller]
 pub fn dct<B: Backend, const D: usize>(
     x: Tensor<B, D>,

@@ -1,14 +1,14 @@
-//! Floats of 8 bits: half the memory of 16 bits, and on GPUs whose cores multiply them twice the speed.
+//! 8-bit floats (FP8): half the memory of 16-bit floats, and twice the speed on GPUs with FP8 tensor cores.
 //!
-//! Bits are plain `u8` tensors, which everything that takes tensors can move and store: [`encode`] and [`decode`] convert.
-//! Since 8 bits have little range, a [`Float8Tensor`] has a scale too ([`quantize`], [`dequantize`]), and
-//! [`matmul_quantized`] multiplies such tensors as they are: weights for inference are quantised once. [`matmul`] takes floats,
-//! quantises both, and is differentiated by products of 8-bit floats in turn: for training, where [`Float8::E4M3`] holds
-//! weights and activations, and [`Float8::E5M2`] gradients
-//! ([Micikevicius et al. 2022](https://arxiv.org/abs/2209.05433)).
+//! The bits are plain `u8` tensors, which can be moved and stored like any tensor; [`encode`] and [`decode`] convert
+//! them. Since 8 bits have little range, a [`Float8Tensor`] has a scale too ([`quantize`], [`dequantize`]).
+//! [`matmul_quantized`] multiplies such tensors as they are: weights for inference are quantised once. [`matmul`]
+//! accepts floats, quantises both, and computes its gradients with 8-bit floats too. It is for training, with
+//! [`Float8::E4M3`] for weights and activations and [`Float8::E5M2`] for gradients ([Micikevicius et al.
+//! 2022](https://arxiv.org/abs/2209.05433)).
 //!
-//! A GPU from compute capability 8.9 on multiplies the bytes in its tensor cores by cuBLASLt. Any other engine decodes them and
-//! multiplies in `f32`: the same numbers, without the gain in speed.
+//! GPUs of compute capability 8.9 or above multiply the bytes in their tensor cores by cuBLASLt. Other engines decode
+//! them and multiply in `f32`: the same values, without the gain in speed.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -31,9 +31,9 @@ pub use kiln_ir::Float8;
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Tensor};
 
-/// The bits, `u8`, of the nearest 8-bit floats, with ties to even. A number out of range becomes infinite in
-/// [`E5M2`](Float8::E5M2), and the greatest number in [`E4M3`](Float8::E4M3), which has no infinities, as in PyTorch.
-/// Bits have no gradient.
+/// Rounds to 8-bit floats, ties to even, and returns their bits as `u8`. A value out of range becomes infinite in
+/// [`E5M2`](Float8::E5M2), and the greatest value in [`E4M3`](Float8::E4M3), which has no infinities, as in PyTorch.
+/// The bits have no gradient.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -50,7 +50,7 @@ pub fn encode<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> An
     ok(x.into_any().encode_float8(format))
 }
 
-/// The numbers that bits stand for.
+/// Decodes the bits of 8-bit floats to floats.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -63,15 +63,15 @@ pub fn encode<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> An
 /// ```
 ///
 /// # Panics
-/// When the tensor does not hold bits (`u8`), or has not `D` axes.
+/// When the tensor is not `u8`, or does not have `D` axes.
 #[track_caller]
 pub fn decode<B: Backend, const D: usize>(bits: AnyTensor, format: Float8) -> Tensor<B, D> {
     let dtype = bits.stack().float_dtype();
     Tensor::from_any(ok(bits.decode_float8(format, dtype)))
 }
 
-/// 8-bit floats with one scale, by which the tensor's greatest magnitude becomes the format's greatest number. The
-/// scale of an all-zero tensor is 1; a NaN makes all elements NaN.
+/// Quantises to 8-bit floats with one scale, which maps the tensor's greatest magnitude to the format's greatest value.
+/// The scale of an all-zero tensor is 1; if an element is NaN, all results are NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -89,7 +89,7 @@ pub fn quantize<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> 
     ok(x.into_any().quantize_float8(format))
 }
 
-/// The numbers that such a tensor stands for.
+/// Dequantises to floats.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -102,19 +102,18 @@ pub fn quantize<B: Backend, const D: usize>(x: Tensor<B, D>, format: Float8) -> 
 /// ```
 ///
 /// # Panics
-/// When it has not `D` axes.
+/// When the tensor does not have `D` axes.
 #[track_caller]
 pub fn dequantize<B: Backend, const D: usize>(q: Float8Tensor) -> Tensor<B, D> {
     let dtype = q.bits.stack().float_dtype();
     Tensor::from_any(ok(q.dequantize(dtype)))
 }
 
-/// The product of matrices of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, added and scaled in `f32`. Axes before the
-/// last two are equal. The gradient reaches the scales.
+/// Computes the matmul of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, with `f32` accumulation and scaling.
+/// The batch axes must be equal. The gradient flows to the scales.
 ///
 /// A GPU reads the bytes in place if rows of `a` and columns of `b` are contiguous: a weight `[out, in]` is
-/// [transposed](Float8Tensor::transpose), which copies nothing. Other layouts are copied first. Two E5M2 operands are
-/// decoded.
+/// [transposed](Float8Tensor::transpose) without a copy. Other layouts are copied first. Two E5M2 operands are decoded.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -137,11 +136,12 @@ pub fn matmul_quantized<B: Backend, const D: usize>(a: Float8Tensor, b: Float8Te
     Tensor::from_any(ok(a.matmul(b, dtype)))
 }
 
-/// The matrix product of two tensors by way of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`; axes before the last two
-/// broadcast. Both are [quantised](quantize) in E4M3. The gradient is made of such products too, with that of the result in E5M2.
+/// Computes the matmul of two float tensors in 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`; the batch axes
+/// broadcast. Both operands are [quantised](quantize) in E4M3. The gradients are 8-bit matmuls too, with the output
+/// gradient in E5M2.
 ///
-/// The cost is accuracy: an operand keeps 4 significant bits, so a product of random numbers has an error of about 4 %
-/// of the spread of its elements. A non-finite operand or gradient makes all elements NaN.
+/// The cost is accuracy: an operand keeps 4 significant bits. A matmul of random matrices has an error of about 4 % of
+/// the spread of its elements. A non-finite operand or gradient makes all elements NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -160,8 +160,8 @@ pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> T
     Tensor::from_any(ok(a.into_any().matmul_float8(b.into_any())))
 }
 
-/// `x · weightᵀ + bias` by such a product: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is `[.., out]`. The bias
-/// is added as it is.
+/// Computes `x · weightᵀ + bias` with an 8-bit [`matmul`]: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the
+/// result is `[.., out]`. The bias is not quantised.
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -1,4 +1,4 @@
-//! Grids of coordinates. Sampling at them: [`Tensor::grid_sample_2d`] and [`Tensor::grid_sample_3d`].
+//! Coordinate grids. To sample at them: [`Tensor::grid_sample_2d`] and [`Tensor::grid_sample_3d`].
 
 pub use crate::any::{GridPadding, GridSampleMode, GridSampleOptions, Indexing};
 
@@ -6,8 +6,8 @@ use crate::tensor::ok;
 use crate::{AnyTensor, Axis, Backend, Kind, Tensor};
 use alloc::vec::Vec;
 
-/// Each of `N` vectors repeated along the axes of all others, so that together they name every point of a grid. Views:
-/// nothing is copied.
+/// Creates coordinate grids from `N` vectors: each vector is expanded along the axes of all others. The results are
+/// views, without a copy.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -20,6 +20,9 @@ use alloc::vec::Vec;
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.meshgrid.html>
+///
+/// # Panics
+/// Without vectors.
 #[track_caller]
 pub fn meshgrid<B: Backend, const N: usize, K: Kind>(
     vectors: [Tensor<B, 1, K>; N],
@@ -32,7 +35,7 @@ pub fn meshgrid<B: Backend, const N: usize, K: Kind>(
     })
 }
 
-/// The grids of [`meshgrid`] along a new axis of the result: 0 puts it first, -1 last. `D2` is `N + 1`.
+/// Stacks the grids of [`meshgrid`] along a new axis of the result: 0 is the first axis, -1 the last. `D2` is `N + 1`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -54,8 +57,8 @@ pub fn meshgrid_stack<B: Backend, const N: usize, const D2: usize, K: Kind>(
     Tensor::from_any(ok(AnyTensor::meshgrid_stack(anys(vectors), indexing, axis)))
 }
 
-/// All points whose coordinates come from the vectors, `[count, vectors]`; the last coordinate runs fastest. One vector
-/// gives `[count, 1]`, where PyTorch gives the vector.
+/// Computes the Cartesian product of vectors, `[count, vectors]`; the last coordinate varies fastest. One vector
+/// returns `[count, 1]`, where PyTorch returns the vector.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -68,13 +71,16 @@ pub fn meshgrid_stack<B: Backend, const N: usize, const D2: usize, K: Kind>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.cartesian_prod.html>
+///
+/// # Panics
+/// Without vectors.
 #[track_caller]
 pub fn cartesian_prod<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1, K>; N]) -> Tensor<B, 2, K> {
     Tensor::from_any(ok(AnyTensor::cartesian_prod(anys(vectors))))
 }
 
-/// All choices of `size` elements of a vector in their order, `[count, size]`; with replacement an element may be chosen
-/// again. More elements than there are give no rows.
+/// Returns all combinations of `size` elements of a vector in their order, `[count, size]`; with replacement an element
+/// may repeat. A `size` above the number of elements, without replacement, returns no rows.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -85,6 +91,9 @@ pub fn cartesian_prod<B: Backend, const N: usize, K: Kind>(vectors: [Tensor<B, 1
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.combinations.html>
+///
+/// # Panics
+/// When the result would have more than 2²⁸ elements.
 #[track_caller]
 pub fn combinations<B: Backend, K: Kind>(
     x: Tensor<B, 1, K>,
@@ -94,10 +103,10 @@ pub fn combinations<B: Backend, K: Kind>(
     x.convert(|any| any.combinations(size, with_replacement))
 }
 
-/// The sampling grid of affine maps of pictures, for [`Tensor::grid_sample_2d`]: maps `[batch, 2, 3]` and a size
+/// Creates the sampling grids of affine maps of images, for [`Tensor::grid_sample_2d`]: maps `[batch, 2, 3]` and a size
 /// `[height, width]` to `[batch, height, width, 2]`.
 ///
-/// Point `(x, y)` is mapped to `map x [x, y, 1]`; coordinates run from -1 to 1 between the centres of the outermost
+/// Point `(x, y)` is mapped to `map x [x, y, 1]`. Coordinates range from -1 to 1 between the centres of the outermost
 /// elements with `align_corners`, otherwise between their outer edges.
 ///
 /// ```
@@ -110,13 +119,19 @@ pub fn combinations<B: Backend, K: Kind>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.affine_grid.html>
+///
+/// # Panics
+/// When the maps are not `[batch, 2, 3]`.
 #[track_caller]
 pub fn affine_grid_2d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 2], align_corners: bool) -> Tensor<B, 4> {
     maps.convert(|any| any.affine_grid_2d(size, align_corners))
 }
 
-/// The sampling grid of affine maps of volumes, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a size
-/// `[depth, height, width]` to `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
+/// Creates the sampling grids of affine maps of volumes, for [`Tensor::grid_sample_3d`]: maps `[batch, 3, 4]` and a
+/// size `[depth, height, width]` to `[batch, depth, height, width, 3]`. See [`affine_grid_2d`].
+///
+/// # Panics
+/// When the maps are not `[batch, 3, 4]`.
 #[track_caller]
 pub fn affine_grid_3d<B: Backend>(maps: Tensor<B, 3>, size: [usize; 3], align_corners: bool) -> Tensor<B, 5> {
     maps.convert(|any| any.affine_grid_3d(size, align_corners))

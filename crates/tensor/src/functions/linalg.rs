@@ -1,12 +1,12 @@
-//! Linear algebra without decompositions: products, norms, diagonals.
+//! Linear algebra without decompositions: vector and matrix products, norms, diagonals.
 //!
-//! Matrix products are [`Tensor::matmul`], sums of products by name are [`einsum`](crate::einsum()).
+//! For matmuls see [`Tensor::matmul`], for other contractions [`einsum`](crate::einsum()).
 
 pub use crate::any::{Norm, TensordotAxes};
 
 use crate::{Axis, AxisList, Backend, Kind, Number, Numeric, Tensor};
 
-/// The product of each element of one vector with each of another, `[m] x [n] -> [m, n]`.
+/// Computes the outer product of two vectors, `[m] x [n] -> [m, n]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -22,7 +22,8 @@ pub fn outer<B: Backend, K: Numeric>(x: Tensor<B, 1, K>, y: Tensor<B, 1, K>) -> 
     x.convert(|any| any.outer(y.into_any()))
 }
 
-/// Outer products along an axis: `[.., m, ..] x [.., n, ..] -> [.., m, n, ..]`; the other axes broadcast. `D2` is `D + 1`.
+/// Computes outer products along an axis: `[.., m, ..] x [.., n, ..] -> [.., m, n, ..]`; the other axes broadcast. `D2`
+/// is `D + 1`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -44,7 +45,7 @@ pub fn outer_dim<B: Backend, const D: usize, const D2: usize, K: Numeric>(
     x.convert(|any| any.outer_dim(y.into_any(), axis))
 }
 
-/// Dot products along an axis, which is kept with length 1; the other axes broadcast.
+/// Computes dot products along an axis, which is kept with length 1; the other axes broadcast.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -55,6 +56,9 @@ pub fn outer_dim<B: Backend, const D: usize, const D2: usize, K: Numeric>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.vecdot.html>
+///
+/// # Panics
+/// When the operands do not broadcast.
 #[track_caller]
 pub fn vecdot<B: Backend, const D: usize, K: Numeric>(
     x: Tensor<B, D, K>,
@@ -64,8 +68,8 @@ pub fn vecdot<B: Backend, const D: usize, K: Numeric>(
     x.map(|any| any.vecdot(y.into_any(), axis))
 }
 
-/// Matrices times vectors, `[.., m, n] x [.., n] -> [.., m]`; the axes before broadcast. `DV` is the number of axes of the
-/// vectors and of the result.
+/// Computes matrix-vector products, `[.., m, n] x [.., n] -> [.., m]`; the batch axes broadcast. `DV` is the rank of
+/// the vectors and of the result.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -77,7 +81,7 @@ pub fn vecdot<B: Backend, const D: usize, K: Numeric>(
 /// ```
 ///
 /// # Panics
-/// When the result does not have as many axes as the vectors: give them the batch axes of the matrices.
+/// When the result does not have as many axes as the vectors: expand the vectors by the batch axes of the matrices.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.mv.html>
 #[doc(alias = "mv")]
@@ -89,7 +93,7 @@ pub fn matvec<B: Backend, const DM: usize, const DV: usize, K: Numeric>(
     matrix.convert(|any| any.matvec(vector.into_any()))
 }
 
-/// Dot products of the last axes of all pairs of vectors, `[a.., k] x [b.., k] -> [a.., b..]`.
+/// Computes the inner products of the last axes of all pairs of vectors, `[a.., k] x [b.., k] -> [a.., b..]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -101,6 +105,9 @@ pub fn matvec<B: Backend, const DM: usize, const DV: usize, K: Numeric>(
 /// ```
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.inner.html>
+///
+/// # Panics
+/// When the lengths of the last axes differ, or `D2` does not match.
 #[track_caller]
 pub fn inner<B: Backend, const D: usize, const E: usize, const D2: usize, K: Numeric>(
     x: Tensor<B, D, K>,
@@ -109,9 +116,9 @@ pub fn inner<B: Backend, const D: usize, const E: usize, const D2: usize, K: Num
     x.convert(|any| any.inner_product(y.into_any()))
 }
 
-/// Sums of products over pairs of axes; the result has the other axes of the left operand, then those of the right one.
+/// Contracts pairs of axes; the result has the other axes of the left operand, then those of the right operand.
 ///
-/// `axes` is a number `n`, for the last `n` axes of the left and the first `n` of the right operand, or two lists.
+/// `axes` is a count `n`, for the last `n` axes of the left and the first `n` of the right operand, or two lists.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -126,7 +133,7 @@ pub fn inner<B: Backend, const D: usize, const E: usize, const D2: usize, K: Num
 /// ```
 ///
 /// # Panics
-/// When the axes do not pair up.
+/// When the numbers or lengths of the axes differ.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.tensordot.html>
 #[track_caller]
@@ -138,8 +145,8 @@ pub fn tensordot<B: Backend, const D: usize, const E: usize, const D2: usize, K:
     x.convert(|any| any.tensordot(y.into_any(), axes))
 }
 
-/// The Kronecker product: each element of the left operand times the whole right one, side by side. The lengths of the
-/// axes multiply.
+/// Computes the Kronecker product: each element of the left operand is multiplied by the whole right operand. The
+/// lengths of each axis multiply.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -151,7 +158,7 @@ pub fn tensordot<B: Backend, const D: usize, const E: usize, const D2: usize, K:
 /// ```
 ///
 /// # Panics
-/// When it has more elements or axes than a tensor may have.
+/// When the result exceeds the maximum number of elements or axes.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.kron.html>
 #[track_caller]
@@ -162,8 +169,8 @@ pub fn kron<B: Backend, const D: usize, K: Numeric>(
     x.map(|any| any.kron(y.into_any()))
 }
 
-/// The sum of the diagonal of the last two axes, `[.., m, n] -> [..]`. `D2` is `D - 2`; a matrix also gives a
-/// `Tensor<B, 1>` of one element.
+/// Computes the trace, the sum of the diagonal of the last two axes, `[.., m, n] -> [..]`. `D2` is `D - 2`; for a
+/// matrix, `D2` may also be 1, with one element.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -188,8 +195,8 @@ pub fn trace<B: Backend, const D: usize, const D2: usize, K: Numeric>(
     })
 }
 
-/// The diagonals of matrices, `[.., m, n] -> [.., k]`; `D2` is `D - 1`. [`Tensor::diag`] makes matrices of vectors,
-/// [`Tensor::diagonal`] takes other axes and diagonals.
+/// Returns the diagonals of matrices, `[.., m, n] -> [.., k]`; `D2` is `D - 1`. [`Tensor::diag`] converts vectors to
+/// matrices, [`Tensor::diagonal`] selects other axes and diagonals.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -209,11 +216,11 @@ pub fn diag<B: Backend, const D: usize, const D2: usize, K: Kind>(x: Tensor<B, D
     x.convert(|any| any.diagonal(0, -2, -1))
 }
 
-/// A norm of the vectors along an axis, which is kept with length 1.
+/// Computes the norm of the vectors along an axis, which is kept with length 1.
 ///
-/// The norm is a [`Norm`] or a number `p`: `(Σ |x|^p)^(1/p)`, where 0 counts elements that are not 0, and
-/// `f64::INFINITY` and `f64::NEG_INFINITY` return the greatest and least absolute value. The gradient is 0 for a vector
-/// of zeros and for zeros in it; equal extremes share it.
+/// The norm is a [`Norm`] or a number `p`: `(Σ |x|^p)^(1/p)`. 0 counts the nonzero elements; `f64::INFINITY` and
+/// `f64::NEG_INFINITY` return the greatest and least absolute value. The gradient is 0 for a vector of zeros and for
+/// zeros in it; equal extremes share it.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -225,7 +232,7 @@ pub fn diag<B: Backend, const D: usize, const D2: usize, K: Kind>(x: Tensor<B, D
 /// ```
 ///
 /// # Panics
-/// For extremes of no elements.
+/// For the greatest or least absolute value of an empty axis.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.vector_norm.html>
 #[track_caller]
@@ -240,7 +247,7 @@ pub fn vector_norm<B: Backend, const D: usize>(
 macro_rules! norms {
     ($($(#[$doc:meta])* $name:ident $norm:expr;)*) => {$(
         $(#[$doc])*
-        /// The axis stays with length 1. See [`vector_norm`].
+        /// The axis is kept with length 1. See [`vector_norm`].
         #[track_caller]
         pub fn $name<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
             vector_norm(x, $norm, axis)
@@ -249,25 +256,25 @@ macro_rules! norms {
 }
 
 norms! {
-    /// The number of elements along an axis that differ from 0.
+    /// Counts the nonzero elements along an axis.
     l0_norm Norm::L0;
-    /// The sum of absolute values along an axis.
+    /// Computes the sum of absolute values along an axis.
     l1_norm Norm::L1;
-    /// The square root of the sum of squares along an axis.
+    /// Computes the square root of the sum of squares along an axis.
     l2_norm Norm::L2;
-    /// The greatest absolute value along an axis.
+    /// Computes the greatest absolute value along an axis.
     max_abs_norm Norm::MaxAbs;
-    /// The least absolute value along an axis.
+    /// Computes the least absolute value along an axis.
     min_abs_norm Norm::MinAbs;
 }
 
-/// `(Σ |x|^p)^(1/p)` along an axis, which is kept with length 1. See [`vector_norm`].
+/// Computes the p-norm `(Σ |x|^p)^(1/p)` along an axis, which is kept with length 1. See [`vector_norm`].
 #[track_caller]
 pub fn lp_norm<B: Backend, const D: usize>(x: Tensor<B, D>, p: f64, axis: impl Into<Axis>) -> Tensor<B, D> {
     vector_norm(x, p, axis)
 }
 
-/// Vectors along an axis divided by their norm, or by `epsilon` where that is greater.
+/// Divides vectors along an axis by their norm, or by `epsilon` where that is greater.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -289,8 +296,8 @@ pub fn vector_normalize<B: Backend, const D: usize>(
     x.map(|any| any.vector_normalize(norm, axis, epsilon))
 }
 
-/// The cosine of the angle between vectors along an axis, which is kept with length 1; the other axes broadcast.
-/// `epsilon`, 1e-8 by default, is the least length that counts.
+/// Computes the cosine similarity of vectors along an axis, which is kept with length 1; the other axes broadcast.
+/// Norms are clamped from below to `epsilon` (default 1e-8).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -313,8 +320,8 @@ pub fn cosine_similarity<B: Backend, const D: usize>(
     x.map(|any| any.cosine_similarity(y.into_any(), axis, epsilon.unwrap_or(1e-8)))
 }
 
-/// The norm of `x - y + epsilon` along the last axis, which is kept with length 1; broadcasts. `epsilon` is 1e-6 by
-/// default.
+/// Computes the norm of `x - y + epsilon` along the last axis, which is kept with length 1; broadcasts. `epsilon` is
+/// 1e-6 by default.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -336,8 +343,8 @@ pub fn pairwise_distance<B: Backend, const D: usize>(
     x.map(|any| any.pairwise_distance(y.into_any(), norm, epsilon.unwrap_or(1e-6)))
 }
 
-/// `beta * x + alpha * a b` for matrices `[m, k]` and `[k, n]`; `x` broadcasts to `[m, n]`. PyTorch's defaults for both
-/// factors are 1. A `beta` of 0 leaves `x` out, NaN too.
+/// Computes `beta * x + alpha * a b` for matrices `[m, k]` and `[k, n]`; `x` broadcasts to `[m, n]`. PyTorch's defaults
+/// for both factors are 1. With a `beta` of 0, `x` is ignored, even if it is NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -351,7 +358,7 @@ pub fn pairwise_distance<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When the inner sizes differ, or `x` does not broadcast to the product.
+/// When the inner sizes differ, or `x` does not broadcast to the matmul's result.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.addmm.html>
 #[track_caller]
@@ -365,8 +372,8 @@ pub fn addmm<B: Backend, K: Numeric>(
     x.map(|any| any.addmm(a.into_any(), b.into_any(), beta, alpha))
 }
 
-/// `beta * x + alpha * Σ aᵢ bᵢ` over batches of matrices `[batch, m, k]` and `[batch, k, n]`; `x` broadcasts to `[m, n]`.
-/// See [`addmm`].
+/// Computes `beta * x + alpha * Σ aᵢ bᵢ` over batches of matrices `[batch, m, k]` and `[batch, k, n]`; `x` broadcasts
+/// to `[m, n]`. See [`addmm`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -394,7 +401,7 @@ pub fn addbmm<B: Backend, K: Numeric>(
     x.map(|any| any.addbmm(a.into_any(), b.into_any(), beta, alpha))
 }
 
-/// `beta * x + alpha * a b` for each matrix of batches `[batch, m, k]` and `[batch, k, n]`; `x` broadcasts to
+/// Computes `beta * x + alpha * a b` for each matrix of batches `[batch, m, k]` and `[batch, k, n]`; `x` broadcasts to
 /// `[batch, m, n]`. See [`addmm`].
 ///
 /// ```
@@ -409,7 +416,7 @@ pub fn addbmm<B: Backend, K: Numeric>(
 /// ```
 ///
 /// # Panics
-/// When the batches or the inner sizes differ, or `x` does not broadcast to the products.
+/// When the batches or the inner sizes differ, or `x` does not broadcast to the matmul's result.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.baddbmm.html>
 #[track_caller]
@@ -423,8 +430,7 @@ pub fn baddbmm<B: Backend, K: Numeric>(
     x.map(|any| any.baddbmm(a.into_any(), b.into_any(), beta, alpha))
 }
 
-/// A norm over several axes, which stay with length 1: that of the vector of all their elements. No axes mean all. See
-/// [`vector_norm`].
+/// Computes a vector norm over several axes, which are kept with length 1. No axes mean all axes. See [`vector_norm`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -435,7 +441,7 @@ pub fn baddbmm<B: Backend, K: Numeric>(
 /// ```
 ///
 /// # Panics
-/// When an axis is named twice, and for extremes of no elements.
+/// When an axis is repeated, and for the greatest or least absolute value of no elements.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.linalg.vector_norm.html>
 #[track_caller]
@@ -447,8 +453,8 @@ pub fn vector_norm_dims<B: Backend, const D: usize>(
     x.map(|any| any.vector_norm_dims(norm, axes))
 }
 
-/// The slices of an axis whose norm `(Σ |x|^p)^(1/p)` is greater than `max_norm`, scaled down to it; the others as they
-/// are. As in PyTorch, 1e-7 is added to the norm before dividing by it.
+/// Scales down the slices of an axis whose norm `(Σ |x|^p)^(1/p)` is greater than `max_norm` to that norm; the others
+/// do not change. As in PyTorch, 1e-7 is added to the norm before the division.
 ///
 /// ```
 /// use kiln_backends::Flex;

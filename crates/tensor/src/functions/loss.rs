@@ -1,9 +1,10 @@
-//! Losses: how far predictions are from targets.
+//! Loss functions.
 //!
 //! Definitions and gradients are PyTorch's. [`Reduction`] selects how the losses of a batch are reduced to one of shape
 //! `[1]`; with [`Reduction::None`] the result is flat, `[losses]`, in row-major order. The methods of
-//! [`AnyTensor`](crate::AnyTensor) (`mse_loss` for [`mse`] and so on) keep the shape then, and return errors instead of
-//! panicking. Predictions and targets must have the same shape: a target that broadcasts is nearly always a mistake.
+//! [`AnyTensor`](crate::AnyTensor) (`mse_loss` for [`mse`] and so on) keep the shape in that case, and return errors
+//! instead of panicking. Functions panic when predictions and targets differ in shape, because a target that broadcasts
+//! is nearly always a mistake.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -21,7 +22,7 @@ pub use crate::any::{ClassOptions, CtcOptions, Reduction, TripletOptions};
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Int, Result, Tensor};
 
-/// One loss unchanged, several flattened.
+/// Returns one loss unchanged, several flattened.
 #[track_caller]
 fn flat<B: Backend>(losses: Result<AnyTensor>) -> Tensor<B, 1> {
     Tensor::from_any(ok(losses.and_then(|losses| {
@@ -46,7 +47,7 @@ macro_rules! pairwise {
 }
 
 pairwise! {
-    /// `(prediction - target)²`.
+    /// Computes the squared error, `(prediction - target)²`.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -62,14 +63,14 @@ pairwise! {
     #[doc(alias = "mse_loss")]
     mse mse_loss();
 
-    /// `|prediction - target|`; the gradient of equal numbers is 0.
+    /// Computes the absolute error, `|prediction - target|`. The gradient is 0 where both are equal.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.l1_loss.html)
     #[doc(alias = "l1_loss")]
     l1 l1_loss();
 
-    /// With `d = |prediction - target|`: `d² / (2 beta)` below `beta`, `d - beta / 2` above; `beta` 0 is [`l1`].
-    /// PyTorch's default is 1.
+    /// Computes the smooth L1 loss. With `d = |prediction - target|` it is `d² / (2 beta)` below `beta` and
+    /// `d - beta / 2` above; with `beta` 0 it is [`l1`]. PyTorch's default is 1.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -88,8 +89,9 @@ pairwise! {
     #[doc(alias = "smooth_l1_loss")]
     smooth_l1 smooth_l1_loss(beta: f64);
 
-    /// With `d = |prediction - target|`: `d² / 2` up to `delta`, `delta (d - delta / 2)` above
-    /// ([Huber 1964](https://doi.org/10.1214/aoms/1177703732)). PyTorch's default is 1.
+    /// Computes the Huber loss ([Huber 1964](https://doi.org/10.1214/aoms/1177703732)). With
+    /// `d = |prediction - target|` it is `d² / 2` up to `delta` and `delta (d - delta / 2)` above. PyTorch's default is
+    /// 1.
     ///
     /// # Panics
     /// When `delta` is not positive.
@@ -98,10 +100,9 @@ pairwise! {
     #[doc(alias = "huber_loss")]
     huber huber_loss(delta: f64);
 
-    /// The Kullback-Leibler divergence of predicted log-probabilities: `target (ln(target) - prediction)`, 0 where the
-    /// target is 0, and so are both gradients there (PyTorch's gradient of the target is NaN, of `0 / 0`); with
-    /// `log_target` the targets are logarithms too. [`Reduction::BatchMean`] gives the divergence per
-    /// example.
+    /// Computes the Kullback-Leibler divergence of predicted log-probabilities: `target (ln(target) - prediction)`.
+    /// Where the target is 0, the loss and both gradients are 0 (PyTorch's gradient of the target is NaN, of `0 / 0`).
+    /// With `log_target` the targets are logarithms too. [`Reduction::BatchMean`] returns the divergence per example.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -117,9 +118,10 @@ pairwise! {
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.kl_div.html)
     kl_div kl_div_loss(log_target: bool);
 
-    /// The negative log-likelihood of counts under a Poisson distribution. With `log_input` the prediction is the logarithm
-    /// of the rate and the loss `exp(x) - target x`, otherwise the rate and `x - target ln(x + epsilon)`. `full` adds
-    /// Stirling's approximation of `ln(target!)` for targets above 1. PyTorch's defaults are true, false and 1e-8.
+    /// Computes the negative log-likelihood of counts under a Poisson distribution. With `log_input` the prediction is
+    /// the logarithm of the rate and the loss is `exp(x) - target x`. Otherwise the prediction is the rate and the loss
+    /// is `x - target ln(x + epsilon)`. `full` adds Stirling's approximation of `ln(target!)` for targets above 1.
+    /// PyTorch's defaults are true, false and 1e-8.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -134,7 +136,8 @@ pairwise! {
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.poisson_nll_loss.html)
     poisson_nll poisson_nll_loss(log_input: bool, full: bool, epsilon: f64);
 
-    /// `x` where the target is 1, `max(0, margin - x)` where it is -1; PyTorch's default margin is 1.
+    /// Computes the hinge embedding loss: `x` where the target is 1, `max(0, margin - x)` where it is -1. PyTorch's
+    /// default margin is 1.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -150,14 +153,14 @@ pairwise! {
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.hinge_embedding_loss.html)
     hinge_embedding hinge_embedding_loss(margin: f64);
 
-    /// `ln(1 + exp(-target x))` for targets 1 and -1, without overflow.
+    /// Computes the logistic loss `ln(1 + exp(-target x))` for targets 1 and -1, without overflow.
     ///
     /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.soft_margin_loss.html)
     soft_margin soft_margin_loss();
 
-    /// The cross-entropy of logits, times `(1 - p)^gamma` for the probability `p` of the right answer, so that easy
-    /// decisions count less, and times `alpha` for target 1 and `1 - alpha` for target 0
-    /// ([Lin et al. 2017](https://arxiv.org/abs/1708.02002), whose values are 0.25 and 2).
+    /// Computes the focal loss ([Lin et al. 2017](https://arxiv.org/abs/1708.02002)). It is the binary cross-entropy of
+    /// logits, times `(1 - p)^gamma` for the probability `p` of the target, so that easy examples have less weight.
+    /// `alpha` multiplies the loss of target 1, and `1 - alpha` that of target 0. The paper's values are 0.25 and 2.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -175,9 +178,9 @@ pairwise! {
     /// [torchvision](https://docs.pytorch.org/vision/stable/generated/torchvision.ops.sigmoid_focal_loss.html)
     sigmoid_focal sigmoid_focal_loss(alpha: Option<f64>, gamma: f64);
 
-    /// One minus the overlap `(2 Σ x t + smooth) / (Σ x + Σ t + smooth)` of predicted probabilities and targets, summed
-    /// over all axes but the first: one loss per example
-    /// ([Milletari et al. 2016](https://arxiv.org/abs/1606.04797)).
+    /// Computes the Dice loss: 1 minus the overlap `(2 Σ x t + smooth) / (Σ x + Σ t + smooth)` of predicted
+    /// probabilities and targets. The sums are over all axes but the first: one loss per example ([Milletari et al.
+    /// 2016](https://arxiv.org/abs/1606.04797)).
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -191,16 +194,16 @@ pairwise! {
     dice dice_loss(smooth: f64);
 }
 
-/// The targets of [`cross_entropy`] for logits with `D` axes `[batch, classes, space..]`: classes, integers
+/// Targets of [`cross_entropy`] for logits of rank `D`, `[batch, classes, space..]`: class indices, integers
 /// `[batch, space..]`, or probabilities, floats with the shape of the logits.
 pub trait CrossEntropyTargets<B: Backend, const D: usize>: private::Sealed {
     /// Whether the targets are probabilities.
     const ARE_PROBABILITIES: bool;
 
-    /// The targets without backend, rank and kind.
+    /// Converts the targets to an [`AnyTensor`].
     fn into_any(self) -> AnyTensor;
 
-    /// The targets with `class` in place of each of `classes`; probabilities stay as they are.
+    /// Replaces each of `classes` in the targets by `class`; probabilities do not change.
     #[must_use]
     fn replace_classes(self, classes: &[i64], class: i64) -> Self;
 }
@@ -224,7 +227,7 @@ macro_rules! classes {
     )*};
 }
 
-// One impl for each rank, so that the rank of the targets gives that of the logits.
+// One impl for each rank, so that the rank of the targets determines the rank of the logits.
 classes!(1 of 2, 2 of 3, 3 of 4, 4 of 5, 5 of 6, 6 of 7, 7 of 8, 8 of 9, 9 of 10, 10 of 11, 11 of 12);
 
 impl<B: Backend, const D: usize> CrossEntropyTargets<B, D> for Tensor<B, D> {
@@ -246,12 +249,13 @@ mod private {
     impl<B: Backend, const D: usize, K: Kind> Sealed for Tensor<B, D, K> {}
 }
 
-/// The cross-entropy of logits `[batch, classes, space..]` and targets: class numbers `[batch, space..]` in `0..classes`, or
-/// probabilities with the shape of the logits.
+/// Computes the cross-entropy of logits `[batch, classes, space..]` and targets: class indices `[batch, space..]` in
+/// `0..classes`, or probabilities with the shape of the logits.
 ///
-/// A class costs `-log softmax(logits)[target]`, probabilities cost `-Σ target log softmax(logits)`. See [`ClassOptions`] for
-/// weights, ignored classes, smoothing and reduction; the default is the mean, `[1]`. The mean over probabilities divides by
-/// the number of rows. A class number that is neither a class nor ignored is an error of the result, met where it is read.
+/// The loss of a class index is `-log softmax(logits)[target]`, that of probabilities `-Σ target log softmax(logits)`.
+/// See [`ClassOptions`] for weights, ignored classes, smoothing and reduction; the default is the mean, `[1]`. The mean
+/// over probabilities divides by the number of rows. A class index that is neither in range nor ignored is an error of
+/// the result, reported when the result is read.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -267,7 +271,8 @@ mod private {
 /// ```
 ///
 /// # Panics
-/// When the shapes are incompatible, the smoothing is not between 0 and 1, or a class is ignored beside probabilities.
+/// When the shapes are incompatible, the smoothing is not between 0 and 1, or probabilities are combined with an
+/// ignored class.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html)
 #[doc(alias = "cross_entropy_with_logits")]
@@ -280,8 +285,8 @@ pub fn cross_entropy<B: Backend, const D: usize>(
     flat(logits.into_any().cross_entropy_loss(targets.into_any(), options))
 }
 
-/// The negative log-likelihood `-log_probabilities[target]`: log-probabilities are `[batch, classes, space..]`, targets
-/// `[batch, space..]`.
+/// Computes the negative log-likelihood `-log_probabilities[target]`: log-probabilities are
+/// `[batch, classes, space..]`, targets `[batch, space..]`.
 ///
 /// # Panics
 /// When the shapes are incompatible, or with label smoothing.
@@ -297,10 +302,13 @@ pub fn nll<B: Backend, const D: usize, const T: usize>(
     flat(log_probabilities.into_any().nll_loss(targets.into_any(), options))
 }
 
-/// The cross-entropy of probabilities: `-(t ln(x) + (1 - t) ln(1 - x))`, times a weight that broadcasts. As in PyTorch
-/// no logarithm is below -100; the gradient there is 0.
+/// Computes the binary cross-entropy of probabilities, `-(t ln(x) + (1 - t) ln(1 - x))`, times a weight that
+/// broadcasts. As in PyTorch logarithms are clamped to -100; the gradient there is 0.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.binary_cross_entropy.html)
+///
+/// # Panics
+/// When predictions and targets differ in shape, or the weight does not broadcast to them.
 #[track_caller]
 pub fn binary_cross_entropy<B: Backend, const D: usize>(
     predictions: Tensor<B, D>,
@@ -312,8 +320,8 @@ pub fn binary_cross_entropy<B: Backend, const D: usize>(
     flat(predictions.into_any().binary_cross_entropy_loss(targets.into_any(), weight, reduction))
 }
 
-/// The cross-entropy of the sigmoid of logits, without forming it: `(1 - t) x + ln(1 + exp(-x))`, times a weight that
-/// broadcasts. `pos_weight`, which broadcasts too, multiplies the loss of targets of 1.
+/// Computes the binary cross-entropy of logits without forming the sigmoid, `(1 - t) x + ln(1 + exp(-x))`, times a
+/// weight that broadcasts. `pos_weight`, which broadcasts too, multiplies the loss of targets of 1.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -327,6 +335,9 @@ pub fn binary_cross_entropy<B: Backend, const D: usize>(
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.binary_cross_entropy_with_logits.html)
+///
+/// # Panics
+/// When logits and targets differ in shape, or a weight does not broadcast to them.
 #[track_caller]
 pub fn binary_cross_entropy_with_logits<B: Backend, const D: usize>(
     logits: Tensor<B, D>,
@@ -344,10 +355,13 @@ pub fn binary_cross_entropy_with_logits<B: Backend, const D: usize>(
     ))
 }
 
-/// The cross-entropy of the sigmoid of logits, averaged over the last axis (the labels), with a weight that broadcasts:
-/// one loss per example.
+/// Computes the binary cross-entropy of logits, averaged over the last axis (the labels), with a weight that
+/// broadcasts: one loss per example.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multilabel_soft_margin_loss.html)
+///
+/// # Panics
+/// When logits and targets differ in shape, or the weight does not broadcast to them.
 #[track_caller]
 pub fn multilabel_soft_margin<B: Backend, const D: usize>(
     logits: Tensor<B, D>,
@@ -359,9 +373,9 @@ pub fn multilabel_soft_margin<B: Backend, const D: usize>(
     flat(logits.into_any().multilabel_soft_margin_loss(targets.into_any(), weight, reduction))
 }
 
-/// The negative log-likelihood of targets under normal distributions with predicted means and variances:
-/// `(ln(v) + (x - t)² / v) / 2`, plus `ln(2π) / 2` if `full`. Variances broadcast; those below `epsilon` (PyTorch's
-/// default is 1e-6) count as `epsilon`, with the gradient they would have.
+/// Computes the negative log-likelihood of targets under normal distributions with predicted means and variances:
+/// `(ln(v) + (x - t)² / v) / 2`, plus `ln(2π) / 2` if `full`. Variances broadcast. Variances below `epsilon` (PyTorch's
+/// default is 1e-6) are replaced by `epsilon`, and their gradient passes unchanged.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -390,10 +404,13 @@ pub fn gaussian_nll<B: Backend, const D: usize>(
     flat(predictions.into_any().gaussian_nll_loss(targets, variances, full, epsilon, reduction))
 }
 
-/// `max(0, margin - target (first - second))`: target 1 ranks the first higher, -1 the second. PyTorch's default margin
-/// is 0.
+/// Computes the margin ranking loss, `max(0, margin - target (first - second))`: target 1 ranks the first higher, -1
+/// the second. PyTorch's default margin is 0.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.margin_ranking_loss.html)
+///
+/// # Panics
+/// When the shapes differ.
 #[track_caller]
 pub fn margin_ranking<B: Backend, const D: usize>(
     first: Tensor<B, D>,
@@ -406,10 +423,13 @@ pub fn margin_ranking<B: Backend, const D: usize>(
     flat(first.into_any().margin_ranking_loss(second, targets, margin, reduction))
 }
 
-/// `1 - cos(a, b)` where the target is 1, `max(0, cos(a, b) - margin)` where it is -1: vectors are `[batch, dim]`, targets
-/// `[batch]`. PyTorch's default margin is 0.
+/// Computes the cosine embedding loss: `1 - cos(a, b)` where the target is 1, `max(0, cos(a, b) - margin)` where it is
+/// -1. Vectors are `[batch, dim]`, targets `[batch]`. PyTorch's default margin is 0.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cosine_embedding_loss.html)
+///
+/// # Panics
+/// When the vectors differ in shape, or the targets are not `[batch]`.
 #[track_caller]
 pub fn cosine_embedding<B: Backend>(
     a: Tensor<B, 2>,
@@ -421,8 +441,8 @@ pub fn cosine_embedding<B: Backend>(
     flat(a.into_any().cosine_embedding_loss(b.into_any(), targets.into_any(), margin, reduction))
 }
 
-/// `max(0, d(anchor, positive) - d(anchor, negative) + margin)` for vectors along the last axis; see
-/// [`TripletOptions`] for the distance.
+/// Computes the triplet margin loss, `max(0, d(anchor, positive) - d(anchor, negative) + margin)`, for vectors along
+/// the last axis; see [`TripletOptions`] for the distance.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -447,7 +467,7 @@ pub fn triplet_margin<B: Backend, const D: usize>(
     flat(anchor.into_any().triplet_margin_loss(positive.into_any(), negative.into_any(), options))
 }
 
-/// [`triplet_margin`] with any distance: a function of two batches that gives one number per pair.
+/// Computes the [`triplet_margin`] loss with any distance: a function of two batches that returns one value per pair.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.triplet_margin_with_distance_loss.html)
 #[track_caller]
@@ -465,11 +485,14 @@ pub fn triplet_margin_with<B: Backend, const D: usize, const E: usize>(
     flat(anchor.into_any().triplet_margin_loss_with(positive, negative, distance, margin, swap, reduction))
 }
 
-/// `Σ max(0, margin - x[target] + x[i])^power / classes` over the wrong classes `i`, times the weight of the target's
-/// class: scores are `[batch, classes]`, targets `[batch]`, weights `[classes]`. The power is 1 or 2; PyTorch's defaults
-/// are 1 and margin 1.
+/// Computes the multi-class margin loss, `Σ max(0, margin - x[target] + x[i])^power / classes` over the wrong classes
+/// `i`, times the weight of the target's class. Scores are `[batch, classes]`, targets `[batch]`, weights `[classes]`.
+/// The power is 1 or 2; PyTorch's defaults are 1 and margin 1.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multi_margin_loss.html)
+///
+/// # Panics
+/// When the shapes are incompatible, or the power is neither 1 nor 2.
 #[track_caller]
 pub fn multi_margin<B: Backend>(
     scores: Tensor<B, 2>,
@@ -483,10 +506,14 @@ pub fn multi_margin<B: Backend>(
     flat(scores.into_any().multi_margin_loss(targets.into_any(), power, margin, weight, reduction))
 }
 
-/// `Σ max(0, 1 - x[present] + x[absent]) / classes` over all pairs of a class that the target lists and one that it does
-/// not: both are `[batch, classes]`, and a list ends at the first -1.
+/// Computes the multi-label margin loss, `Σ max(0, 1 - x[present] + x[absent]) / classes` over all pairs of a listed
+/// and an unlisted class. Scores and targets are `[batch, classes]`; a row of targets lists class indices and ends at
+/// the first -1.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.multilabel_margin_loss.html)
+///
+/// # Panics
+/// When scores and targets differ in shape.
 #[track_caller]
 pub fn multilabel_margin<B: Backend>(
     scores: Tensor<B, 2>,
@@ -496,8 +523,9 @@ pub fn multilabel_margin<B: Backend>(
     flat(scores.into_any().multilabel_margin_loss(targets.into_any(), reduction))
 }
 
-/// The cross-entropy of finding, for each query, the key of the same row among all keys, by cosine over a temperature
-/// ([van den Oord et al. 2018](https://arxiv.org/abs/1807.03748)): both are `[batch, dim]`.
+/// Computes the InfoNCE contrastive loss ([van den Oord et al. 2018](https://arxiv.org/abs/1807.03748)): the
+/// cross-entropy of classifying, for each query, the key of the same row among all keys, by cosine similarity over a
+/// temperature. Queries and keys are `[batch, dim]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -509,7 +537,7 @@ pub fn multilabel_margin<B: Backend>(
 /// ```
 ///
 /// # Panics
-/// When the shapes differ, or the temperature is not a positive number.
+/// When the shapes differ, or the temperature is not positive and finite.
 #[track_caller]
 pub fn info_nce<B: Backend>(
     queries: Tensor<B, 2>,
@@ -520,15 +548,16 @@ pub fn info_nce<B: Backend>(
     flat(queries.into_any().info_nce_loss(keys.into_any(), temperature, reduction))
 }
 
-/// The CTC loss: the negative logarithm of the probability of label sequences, summed over all alignments with time
-/// ([Graves et al. 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)).
+/// Computes the CTC loss: the negative logarithm of the probability of label sequences, summed over all alignments with
+/// time ([Graves et al. 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)).
 ///
 /// Log-probabilities are `[time, batch, classes]`, lengths `[batch]`. Targets are `[batch, length]`, where elements
-/// beyond an example's length are ignored; with `T = 1` they are all examples one after the other, which waits for the
-/// device. See [`CtcOptions`]. A target longer than its time allows costs infinity, or 0 with `zero_infinity`.
+/// beyond an example's length are ignored. With `T = 1` the targets of all examples are concatenated, which waits for
+/// the device. See [`CtcOptions`]. If a target is longer than its input allows, the loss is infinite, or 0 with
+/// `zero_infinity`.
 ///
-/// The gradient is that of the log-probabilities themselves; PyTorch's function returns that of the logits below a
-/// `log_softmax`. Through a `log_softmax` both are the same.
+/// The gradient is with respect to the log-probabilities; PyTorch's function returns the gradient of the logits before
+/// a `log_softmax`. Through a `log_softmax` both are equal.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -544,7 +573,7 @@ pub fn info_nce<B: Backend>(
 /// ```
 ///
 /// # Panics
-/// When the shapes are incompatible, or the blank is no class.
+/// When the shapes are incompatible, or the blank is not a class.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.ctc_loss.html)
 #[doc(alias = "ctc_loss")]

@@ -1,8 +1,8 @@
 //! Functions behind neural network modules: convolution, pooling, normalisation, attention, embedding.
 //!
-//! Images and sequences have batch and channels first: `[batch, channels, height, width]`. Definitions are PyTorch's
-//! where it has the function. The methods of [`AnyTensor`](crate::AnyTensor) take any number of spatial dimensions, and return
-//! errors instead of panicking: [`conv2d`] is `AnyTensor::conv` and so on.
+//! Layouts are channels-first: `[batch, channels, height, width]`. Definitions are PyTorch's where it has the function.
+//! Functions panic when shapes or dtypes are incompatible. The methods of [`AnyTensor`](crate::AnyTensor) accept any
+//! number of spatial dimensions, and return errors instead of panicking: [`conv2d`] is `AnyTensor::conv` and so on.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -39,7 +39,8 @@ use crate::{Backend, Custom, CustomOp, Float, Kind, Tensor};
 use alloc::vec::Vec;
 use kiln_ir::Op;
 
-/// `x · weightᵀ + bias`: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is `[.., out]`.
+/// Applies a linear layer, `x · weightᵀ + bias`: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is
+/// `[.., out]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -51,6 +52,9 @@ use kiln_ir::Op;
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html)
+///
+/// # Panics
+/// When the inner sizes differ.
 #[track_caller]
 pub fn linear<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -60,8 +64,8 @@ pub fn linear<B: Backend, const D: usize>(
     x.map(|any| any.linear(weight.into_any(), bias.map(Tensor::into_any)))
 }
 
-/// `aᵀ W_o b + bias_o` for each output `o`: `a` is `[.., in1]`, `b` `[.., in2]`, weight `[out, in1, in2]`, bias `[out]`; the
-/// result is `[.., out]`.
+/// Applies a bilinear layer, `aᵀ W_o b + bias_o` for each output `o`: `a` is `[.., in1]`, `b` `[.., in2]`, weight
+/// `[out, in1, in2]`, bias `[out]`; the result is `[.., out]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -73,6 +77,9 @@ pub fn linear<B: Backend, const D: usize>(
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.bilinear.html)
+///
+/// # Panics
+/// When the shapes are incompatible.
 #[track_caller]
 pub fn bilinear<B: Backend, const D: usize>(
     a: Tensor<B, D>,
@@ -97,20 +104,20 @@ macro_rules! dropouts {
 }
 
 dropouts! {
-    /// [`dropout`] of whole channels of `[batch, channels, length]`
+    /// Applies [`dropout`] to whole channels of `[batch, channels, length]`
     /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout1d.html)).
     dropout1d 3;
-    /// [`dropout`] of whole channels of `[batch, channels, height, width]`
+    /// Applies [`dropout`] to whole channels of `[batch, channels, height, width]`
     /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout2d.html)).
     dropout2d 4;
-    /// [`dropout`] of whole channels of `[batch, channels, depth, height, width]`
+    /// Applies [`dropout`] to whole channels of `[batch, channels, depth, height, width]`
     /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.dropout3d.html)).
     dropout3d 5;
 }
 
-/// In training, each element becomes 0 with this probability and is divided by its complement otherwise, so that the mean
-/// stays ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)); otherwise the tensor itself. Takes
-/// the next key of the device.
+/// Applies dropout ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)). In training, elements
+/// become 0 with the given probability; the others are divided by `1 - probability`, which keeps the mean. Outside
+/// training, returns the tensor unchanged. Uses the next key of the device.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -134,9 +141,10 @@ pub fn dropout<B: Backend, const D: usize>(
     x.map(|any| any.dropout(probability, training))
 }
 
-/// In training, each element becomes the limit of [`selu`](crate::activation::selu) with this probability, then all are
-/// scaled and shifted so that mean 0 and variance 1 stay ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515));
-/// otherwise the tensor itself. With probability 1 zeros. Takes the next key of the device.
+/// Applies alpha dropout ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)). In training, elements become the
+/// lower limit of [`selu`](crate::activation::selu) with this probability; then all are scaled and shifted to keep mean
+/// 0 and variance 1. With probability 1 the result is 0. Outside training, returns the tensor unchanged. Uses the next
+/// key of the device.
 ///
 /// # Panics
 /// When the probability is not between 0 and 1.

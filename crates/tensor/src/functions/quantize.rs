@@ -1,9 +1,10 @@
-//! Quantisation: tensors as small integers with scales.
+//! Quantisation to integers with scales and zero points.
 //!
 //! [`compute_range`] finds the range of a tensor, and [`compute_q_params`] derives scales and zero points from it: for
 //! the whole tensor, for each channel, or for each block ([`QuantScheme`]). [`quantize()`] and [`dequantize`] apply
-//! them; [`quantize_dynamic`] does all steps at once. [`fake_quantize`] rounds in the same way and passes gradients,
-//! for quantisation-aware training. A [`Quantized`] consists of plain tensors, to move and store like others.
+//! them; [`quantize_dynamic`] runs all steps at once. [`fake_quantize`] rounds in the same way and passes gradients,
+//! for quantisation-aware training. A [`Quantized`] consists of plain tensors, which can be moved and stored like any
+//! other.
 //!
 //! `q = round(x / scale) + zero`, clamped to the dtype's range, ties to even, and `x ≈ (q - zero) scale`: the affine
 //! quantisation of [Jacob et al. 2017](https://arxiv.org/abs/1712.05877), as
@@ -27,8 +28,8 @@ pub use crate::any::{QuantGranularity, QuantMode, QuantParams, QuantRange, Quant
 use crate::tensor::ok;
 use crate::{Backend, DType, Tensor};
 
-/// The minimum and maximum of each group that shares a scale (min-max calibration). Both have the rank of the tensor
-/// and one entry per scale. NaN if an element of the group is NaN.
+/// Computes the minimum and maximum of each group that shares a scale (min-max calibration). Both have the rank of the
+/// tensor and one entry per scale. NaN if an element of the group is NaN.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -43,15 +44,16 @@ use crate::{Backend, DType, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the scheme does not fit the tensor, or there are no elements.
+/// When the scheme does not match the shape of the tensor, or the tensor is empty.
 #[track_caller]
 pub fn compute_range<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &QuantScheme) -> QuantRange {
     ok(x.into_any().quant_range(scheme))
 }
 
-/// Scales and zero points that cover a range, widened to hold 0, which always has an integer of its own. Symmetric: the greatest
-/// magnitude over the greatest integer. Asymmetric: `(max - min) / (steps)`, and the integer nearest to `-min / scale` above
-/// the least. The scale of an all-zero group is 1.
+/// Computes scales and zero points that cover a range, widened to include 0, which is always exactly representable.
+/// Symmetric: the scale is the greatest magnitude over the greatest integer. Asymmetric: the scale is
+/// `(max - min) / steps`, and the zero point is the integer nearest to `-min / scale` above the least integer. The
+/// scale of an all-zero group is 1.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -67,18 +69,18 @@ pub fn compute_range<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &Quant
 /// ```
 ///
 /// # Panics
-/// When minimum and maximum differ in shape, or the scheme does not fit.
+/// When minimum and maximum differ in shape, or the scheme does not match.
 #[track_caller]
 pub fn compute_q_params(range: QuantRange, scheme: &QuantScheme) -> QuantParams {
     ok(range.params(scheme))
 }
 
-/// Integers of a dtype (`i8`, `u8`, `i16`, `u16` or `i32`) for a tensor, with given scales and zero points, each of whose
-/// lengths divides the tensor's. Numbers beyond the dtype's range saturate; NaN gives the integer 0.
-/// There is no gradient; see [`fake_quantize`].
+/// Quantises a tensor to integers of a dtype (`i8`, `u8`, `i16`, `u16` or `i32`) with the given scales and zero points.
+/// Each length of the scales divides that of the tensor. Values beyond the dtype's range saturate; NaN becomes the
+/// integer 0. There is no gradient; see [`fake_quantize`].
 ///
 /// # Panics
-/// When scales or dtype do not fit.
+/// When the scales do not match the tensor, or the dtype is not supported.
 #[track_caller]
 pub fn quantize<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -88,26 +90,26 @@ pub fn quantize<B: Backend, const D: usize>(
     ok(x.into_any().quantize(params, dtype))
 }
 
-/// [`quantize()`] with the parameters of the tensor's own range.
+/// Quantises by the parameters of the tensor's own range: [`compute_range`], [`compute_q_params`] and [`quantize()`].
 ///
 /// # Panics
-/// When the scheme does not fit the tensor, or there are no elements.
+/// When the scheme does not match the shape of the tensor, or the tensor is empty.
 #[track_caller]
 pub fn quantize_dynamic<B: Backend, const D: usize>(x: Tensor<B, D>, scheme: &QuantScheme) -> Quantized {
     ok(x.into_any().quantize_dynamic(scheme))
 }
 
-/// `(q - zero) scale`, in the dtype of the scale. The gradient reaches the scale.
+/// Dequantises to floats: `(q - zero) scale`, in the dtype of the scale. The gradient flows to the scale.
 ///
 /// # Panics
-/// When the number of axes is another.
+/// When the rank is not `D`.
 #[track_caller]
 pub fn dequantize<B: Backend, const D: usize>(x: Quantized) -> Tensor<B, D> {
     Tensor::from_any(ok(x.dequantize()))
 }
 
-/// Fake quantisation: the tensor after [`quantize()`] and [`dequantize`]. The gradient passes unchanged where the
-/// tensor is within the integers' range, and is 0 beyond (straight-through estimator, [Bengio et al.
+/// Applies fake quantisation: [`quantize()`], then [`dequantize`]. The gradient passes unchanged where the tensor is
+/// within the integers' range, and is 0 beyond (straight-through estimator, [Bengio et al.
 /// 2013](https://arxiv.org/abs/1308.3432)).
 ///
 /// ```
@@ -129,7 +131,7 @@ pub fn dequantize<B: Backend, const D: usize>(x: Quantized) -> Tensor<B, D> {
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_tensor_affine.html)
 ///
 /// # Panics
-/// When scales or scheme do not fit.
+/// When the scales or the scheme do not match the tensor.
 #[track_caller]
 pub fn fake_quantize<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -139,8 +141,9 @@ pub fn fake_quantize<B: Backend, const D: usize>(
     x.map(|any| any.fake_quantize(params, scheme))
 }
 
-/// The product of two quantised matrices, `[.., m, k] x [.., k, n] -> [.., m, n]`, in the dtype of the scales. 8-bit integers whose
-/// scales do not change along `k` are multiplied and summed as integers, exactly; others become floats first.
+/// Computes the matmul of two quantised matrices, `[.., m, k] x [.., k, n] -> [.., m, n]`, in the dtype of the scales.
+/// 8-bit integers whose scales are constant along `k` are multiplied and summed as integers, exactly; others are
+/// converted to floats first.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -154,7 +157,7 @@ pub fn fake_quantize<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When the shapes are incompatible, or the number of axes is another.
+/// When the shapes are incompatible, or the rank is not `D`.
 #[track_caller]
 pub fn matmul<B: Backend, const D: usize>(a: Quantized, b: Quantized) -> Tensor<B, D> {
     Tensor::from_any(ok(a.matmul(b)))

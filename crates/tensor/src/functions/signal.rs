@@ -1,13 +1,14 @@
-//! Signals: windows, short-time Fourier transforms and convolution. Plain Fourier transforms are in [`fft`](crate::fft).
+//! Signal processing: windows, short-time Fourier transforms and convolution. Plain Fourier transforms are in
+//! [`fft`](crate::fft).
 
 pub use crate::any::{ConvolveMode, StftOptions, Window};
 
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Complex, Tensor};
 
-/// Fourier transforms of overlapping pieces of a signal, `[.., length] -> [.., bins, frames]`; `D2` is `D + 1`.
+/// Computes the short-time Fourier transform of a signal, `[.., length] -> [.., bins, frames]`; `D2` is `D + 1`.
 ///
-/// Without a window all elements of a piece count alike. See [`StftOptions`] for the defaults.
+/// Without a window the weights are 1 (rectangular window). See [`StftOptions`] for the defaults.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -24,8 +25,8 @@ use crate::{AnyTensor, Backend, Complex, Tensor};
 /// ```
 ///
 /// # Panics
-/// When the signal is shorter than the points of a transform, or too short to be mirrored at its ends; when the window does
-/// not have the length that the options name.
+/// When the signal is shorter than a frame, or too short for reflection padding at its ends; when the window's length
+/// is not the one in the options.
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.stft.html>
 #[track_caller]
@@ -37,10 +38,10 @@ pub fn stft<B: Backend, const D: usize, const D2: usize>(
     Complex::from_any(ok(x.into_any().stft(window.map(Tensor::into_any), options)))
 }
 
-/// The signal of a short-time Fourier transform, `[.., bins, frames] -> [.., length]`; `D2` is `D - 1`. The
-/// least-squares estimate where frames overlap. Waits for the device, to check the window.
+/// Computes the inverse short-time Fourier transform, `[.., bins, frames] -> [.., length]`; `D2` is `D - 1`.
+/// Overlapping frames are combined by least squares. Waits for the device, to check the window.
 ///
-/// `length` cuts the signal or pads it with zeros; `None` keeps the elements that frames cover, without the padding of
+/// `length` crops the signal or pads it with zeros; `None` keeps the elements that frames cover, without the padding of
 /// `center`.
 ///
 /// # Panics
@@ -57,7 +58,8 @@ pub fn istft<B: Backend, const D: usize, const D2: usize>(
     Tensor::from_any(ok(x.into_any().istft(window.map(Tensor::into_any), length, options)))
 }
 
-/// The weights of any [`Window`], `[size]`: symmetric, or periodic for use with Fourier transforms. One weight is 1.
+/// Returns the weights of any [`Window`], `[size]`: symmetric, or periodic for use with Fourier transforms. A window of
+/// size 1 is 1.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -68,7 +70,7 @@ pub fn istft<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When a parameter is not finite, or a deviation not positive.
+/// When a parameter is not finite, or a standard deviation is not positive.
 ///
 /// <https://docs.pytorch.org/docs/stable/signal.html>
 #[track_caller]
@@ -76,7 +78,7 @@ pub fn window<B: Backend>(window: &Window, size: usize, periodic: bool, device: 
     Tensor::from_any(ok(AnyTensor::window(window, size, periodic, &B::stack(device))))
 }
 
-/// The weights of a Hann window. See [`Window::Hann`].
+/// Returns the weights of a Hann window, `[size]`. See [`Window::Hann`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -92,7 +94,7 @@ pub fn hann_window<B: Backend>(size: usize, periodic: bool, device: &B::Device) 
     window(&Window::Hann, size, periodic, device)
 }
 
-/// The weights of a Hamming window. See [`Window::Hamming`].
+/// Returns the weights of a Hamming window, `[size]`. See [`Window::Hamming`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.hamming_window.html>
 #[track_caller]
@@ -100,7 +102,7 @@ pub fn hamming_window<B: Backend>(size: usize, periodic: bool, device: &B::Devic
     window(&Window::Hamming, size, periodic, device)
 }
 
-/// The weights of a Blackman window. See [`Window::Blackman`].
+/// Returns the weights of a Blackman window, `[size]`. See [`Window::Blackman`].
 ///
 /// <https://docs.pytorch.org/docs/stable/generated/torch.blackman_window.html>
 #[track_caller]
@@ -108,9 +110,9 @@ pub fn blackman_window<B: Backend>(size: usize, periodic: bool, device: &B::Devi
     window(&Window::Blackman, size, periodic, device)
 }
 
-/// The convolution of signals along the last axis, `y[k] = Σ x[i] h[k - i]`; the axes before broadcast.
+/// Computes the convolution of signals along the last axis, `y[k] = Σ x[i] h[k - i]`; the batch axes broadcast.
 ///
-/// Takes time in proportion to the product of the lengths: [`fftconvolve`] is faster for long signals.
+/// The time is proportional to the product of the lengths: [`fftconvolve`] is faster for long signals.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -134,7 +136,8 @@ pub fn convolve<B: Backend, const D: usize>(
     x.map(|any| any.convolve(h.into_any(), mode))
 }
 
-/// As [`convolve`], by Fourier transforms: in time `n ln n`, with rounding errors in proportion to the greatest elements.
+/// Computes [`convolve`] by Fourier transforms: in time `O(n log n)`, with rounding errors proportional to the greatest
+/// elements.
 ///
 /// <https://docs.scipy.org/doc/scipy/reference/generated/scipy.signal.fftconvolve.html>
 #[track_caller]

@@ -1,5 +1,4 @@
-//! Statistics by name, for those who look for them in one place. Each is the method of the same name of
-//! [`Tensor`], where its definition stands.
+//! Statistics as functions. Each forwards to the method of the same name of [`Tensor`], which has the definition.
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -16,19 +15,19 @@ pub use crate::any::CdistMode;
 
 use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
 
-/// The variance along an axis, over `n - 1`: [`Tensor::var`].
+/// Computes the variance along an axis, over `n - 1`: [`Tensor::var`].
 #[track_caller]
 pub fn var<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
     x.var(axis)
 }
 
-/// The variance along an axis, over `n`: [`Tensor::var_bias`].
+/// Computes the variance along an axis, over `n`: [`Tensor::var_bias`].
 #[track_caller]
 pub fn var_bias<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
     x.var_bias(axis)
 }
 
-/// Variance, over `n - 1`, and mean along an axis: [`Tensor::var_mean`].
+/// Returns the variance, over `n - 1`, and the mean along an axis: [`Tensor::var_mean`].
 #[track_caller]
 pub fn var_with_mean<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -37,7 +36,7 @@ pub fn var_with_mean<B: Backend, const D: usize>(
     x.var_mean(axis)
 }
 
-/// Variance, over `n`, and mean along an axis: [`Tensor::var_mean_bias`].
+/// Returns the variance, over `n`, and the mean along an axis: [`Tensor::var_mean_bias`].
 #[track_caller]
 pub fn var_with_mean_bias<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -46,13 +45,13 @@ pub fn var_with_mean_bias<B: Backend, const D: usize>(
     x.var_mean_bias(axis)
 }
 
-/// The standard deviation along an axis, over `n - 1`: [`Tensor::std`].
+/// Computes the standard deviation along an axis, over `n - 1`: [`Tensor::std`].
 #[track_caller]
 pub fn std<B: Backend, const D: usize>(x: Tensor<B, D>, axis: impl Into<Axis>) -> Tensor<B, D> {
     x.std(axis)
 }
 
-/// The median along an axis: [`Tensor::median`].
+/// Computes the median along an axis: [`Tensor::median`].
 #[track_caller]
 pub fn median<B: Backend, const D: usize, K: Numeric>(
     x: Tensor<B, D, K>,
@@ -61,7 +60,7 @@ pub fn median<B: Backend, const D: usize, K: Numeric>(
     x.median(axis)
 }
 
-/// The median along an axis, and where it is: [`Tensor::median_with_indices`].
+/// Returns the median along an axis, and its index: [`Tensor::median_with_indices`].
 #[track_caller]
 pub fn median_with_indices<B: Backend, const D: usize, K: Numeric>(
     x: Tensor<B, D, K>,
@@ -70,7 +69,7 @@ pub fn median_with_indices<B: Backend, const D: usize, K: Numeric>(
     x.median_with_indices(axis)
 }
 
-/// Quantiles along an axis: [`Tensor::quantile`].
+/// Computes quantiles along an axis: [`Tensor::quantile`].
 #[track_caller]
 pub fn quantile<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -81,7 +80,7 @@ pub fn quantile<B: Backend, const D: usize>(
     x.quantile(q, axis, interpolation)
 }
 
-/// The most frequent element along an axis, and where it is: [`Tensor::mode`].
+/// Returns the most frequent element along an axis, and its index: [`Tensor::mode`].
 #[track_caller]
 pub fn mode<B: Backend, const D: usize, K: Numeric>(
     x: Tensor<B, D, K>,
@@ -90,19 +89,19 @@ pub fn mode<B: Backend, const D: usize, K: Numeric>(
     x.mode(axis)
 }
 
-/// The covariance matrix of variables whose observations are along an axis: [`Tensor::cov`].
+/// Computes the covariance matrix of variables whose observations are along an axis: [`Tensor::cov`].
 #[track_caller]
 pub fn cov<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>, correction: f64) -> Tensor<B, 2> {
     x.cov(axis, correction)
 }
 
-/// The correlation matrix of variables whose observations are along an axis: [`Tensor::corrcoef`].
+/// Computes the correlation matrix of variables whose observations are along an axis: [`Tensor::corrcoef`].
 #[track_caller]
 pub fn corrcoef<B: Backend>(x: Tensor<B, 2>, axis: impl Into<Axis>) -> Tensor<B, 2> {
     x.corrcoef(axis)
 }
 
-/// The number of elements in each of equally wide bins: [`Tensor::histc`].
+/// Counts the elements in each of equally wide bins: [`Tensor::histc`].
 #[track_caller]
 pub fn histc<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -112,7 +111,7 @@ pub fn histc<B: Backend, const D: usize>(
     x.histc(bins, range)
 }
 
-/// A histogram of equally wide bins and their edges: [`Tensor::histogram`].
+/// Computes a histogram of equally wide bins and their edges: [`Tensor::histogram`].
 #[track_caller]
 pub fn histogram<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -124,19 +123,19 @@ pub fn histogram<B: Backend, const D: usize>(
     x.histogram(bins, range, weights, density)
 }
 
-/// How often each number occurs: [`Tensor::bincount`].
+/// Counts the occurrences of each integer: [`Tensor::bincount`].
 #[track_caller]
 pub fn bincount<B: Backend>(x: Tensor<B, 1, Int>, min_length: usize) -> Tensor<B, 1, Int> {
     x.bincount(min_length)
 }
 
-/// The distances between the rows of two tensors: [`Tensor::cdist`].
+/// Computes the distances between the rows of two tensors: [`Tensor::cdist`].
 #[track_caller]
 pub fn cdist<B: Backend, const D: usize>(x: Tensor<B, D>, other: Tensor<B, D>, p: f64) -> Tensor<B, D> {
     x.cdist(other, p)
 }
 
-/// The distances between the rows of two tensors, with a choice of how: [`Tensor::cdist_with_mode`].
+/// Computes the distances between the rows of two tensors, with a choice of the method: [`Tensor::cdist_with_mode`].
 #[track_caller]
 pub fn cdist_with_mode<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -147,7 +146,7 @@ pub fn cdist_with_mode<B: Backend, const D: usize>(
     x.cdist_with_mode(other, p, mode)
 }
 
-/// The distances between the rows of a matrix, each pair once: [`Tensor::pdist`].
+/// Computes the distances between the rows of a matrix, each pair once: [`Tensor::pdist`].
 #[track_caller]
 pub fn pdist<B: Backend>(x: Tensor<B, 2>, p: f64) -> Tensor<B, 1> {
     x.pdist(p)

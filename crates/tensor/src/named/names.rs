@@ -1,10 +1,10 @@
-//! Names of axes, and lists of them, as types.
+//! Axis names, and lists of them, as types.
 
 use alloc::string::String;
 
-/// The name of an axis: a type without values to speak of, declared by [`axes!`](crate::axes).
+/// The name of an axis: a type declared by [`axes!`](crate::axes).
 pub trait AxisName {
-    /// The name with the path of its module, which tells it from others of that name.
+    /// The name with its module path, which distinguishes names of the same identifier.
     const NAME: &'static str;
 }
 
@@ -14,26 +14,26 @@ pub trait AxisNames {
     const NAMES: &'static [&'static str];
 }
 
-/// A list of names that contains `N`. The compiler finds the place `I` by itself.
+/// A list of names that contains `N`. The compiler infers the index `I`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no axis `{N}`",
     label = "no axis has this name",
     note = "the names of the axes are in the type of the tensor"
 )]
 pub trait Has<N: AxisName, I>: AxisNames {
-    /// Which axis it is.
+    /// The index of the axis.
     const PLACE: usize;
-    /// The list without it.
+    /// The list without the name.
     type Without: AxisNames;
-    /// The list with another name in its place.
+    /// The list with another name at its index.
     type Renamed<New: AxisName>: AxisNames;
 }
 
-/// A place in a list of names; only the compiler deals with it.
+/// The index of a name in a list; inferred by the compiler.
 #[derive(Clone, Copy, Debug)]
 pub struct At<const PLACE: usize>;
 
-/// Declares names of axes for [`NamedTensor`](crate::NamedTensor).
+/// Declares axis names for [`NamedTensor`](crate::NamedTensor).
 ///
 /// ```
 /// use kiln_tensor::axes;
@@ -108,7 +108,7 @@ pub(super) const fn contains(names: &[&str], name: &str) -> bool {
     false
 }
 
-/// Whether each name of the first list is in the second.
+/// Returns whether each name of the first list is in the second.
 pub(super) const fn subset(part: &[&str], whole: &[&str]) -> bool {
     let mut i = 0;
     while i < part.len() {
@@ -135,7 +135,7 @@ pub(super) const fn distinct(names: &[&str]) -> bool {
     true
 }
 
-/// Whether each name of a list is in one of two others.
+/// Returns whether each name of a list is in one of two others.
 pub(super) const fn covered(names: &[&str], a: &[&str], b: &[&str]) -> bool {
     let mut i = 0;
     while i < names.len() {
@@ -147,12 +147,12 @@ pub(super) const fn covered(names: &[&str], a: &[&str], b: &[&str]) -> bool {
     true
 }
 
-/// The name without its path.
+/// Returns the name without its path.
 pub(super) fn short(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-/// The names for messages.
+/// Formats the names for messages.
 pub(super) fn list<S: AxisNames>() -> String {
     let names: alloc::vec::Vec<&str> = S::NAMES.iter().map(|name| short(name)).collect();
     alloc::format!("({})", names.join(", "))

@@ -1,4 +1,4 @@
-//! Operations by name.
+//! Operations on named tensors.
 
 use super::{AxisName, AxisNames, Has, NamedTensor, aligned, names};
 use crate::tensor::ok;
@@ -26,7 +26,7 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over an axis, which is removed.
+    /// Computes the sum along an axis, which is removed.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -38,14 +38,14 @@ reductions! {
     /// assert_eq!(y.into_tensor::<1>().into_data().to_vec::<f32>(), [3.0, 3.0]);
     /// ```
     sum Sum;
-    /// The maximum along an axis, which is removed.
+    /// Computes the maximum along an axis, which is removed.
     max Max;
-    /// The minimum along an axis, which is removed.
+    /// Computes the minimum along an axis, which is removed.
     min Min;
 }
 
 impl<B: Backend, S: AxisNames> NamedTensor<B, S, Float> {
-    /// The mean over an axis, which is removed.
+    /// Computes the mean along an axis, which is removed.
     #[track_caller]
     pub fn mean<N: AxisName, I>(self, _axis: N) -> NamedTensor<B, S::Without, Float>
     where
@@ -56,7 +56,7 @@ impl<B: Backend, S: AxisNames> NamedTensor<B, S, Float> {
         wrap(sum.and_then(|sum| sum.binary_scalar(Binary::Div, count)))
     }
 
-    /// `exp(x) / sum(exp(x))` along an axis.
+    /// Applies softmax along an axis: `exp(x) / Σ exp(x)`.
     #[track_caller]
     pub fn softmax<N: AxisName, I>(self, _axis: N) -> Self
     where
@@ -67,11 +67,10 @@ impl<B: Backend, S: AxisNames> NamedTensor<B, S, Float> {
 }
 
 impl<B: Backend, S: AxisNames, K: Numeric> NamedTensor<B, S, K> {
-    /// Products summed over the names that both tensors have and the result does not have; the result type selects
-    /// them.
+    /// Contracts two tensors: multiplies, and sums over the names that both tensors have and the result type does not.
     ///
-    /// Other names of both run together, names of one stay: it does not compile when the result lacks one of those, or has one
-    /// that neither tensor has.
+    /// Shared names in the result are batch axes. It does not compile when the result lacks a name of only one tensor,
+    /// or has a name that neither tensor has.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -124,7 +123,7 @@ fn reduced(any: AnyTensor, reduction: Reduction, axis: usize) -> Result<AnyTenso
     any.apply(&Op::Reduce { reduction, axes: Axes::one(axis) })?.reshape(shape)
 }
 
-/// Axes of one name have one length.
+/// Checks that axes of one name have one length.
 fn check_lengths(op: &str, a: &AnyTensor, a_names: &[&str], b: &AnyTensor, b_names: &[&str]) -> Result<()> {
     for (name, &length) in a_names.iter().zip(a.shape().iter()) {
         let other = b_names.iter().position(|other| other == name).map(|axis| b.shape()[axis]);
@@ -159,7 +158,8 @@ fn contracted(
 
 macro_rules! operators {
     ($($operator:ident $method:ident;)*) => {$(
-        /// Element by element; the right tensor's axes are among those of the left one, and it repeats along the others.
+        /// Computes element by element. The axes of the right tensor are among those of the left one; it broadcasts
+        /// along the others.
         impl<B: Backend, S: AxisNames, T: AxisNames, K: Numeric> $operator<NamedTensor<B, T, K>> for NamedTensor<B, S, K> {
             type Output = Self;
 

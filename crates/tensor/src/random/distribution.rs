@@ -1,4 +1,4 @@
-//! Distributions by their parameters.
+//! Distributions and their parameters.
 
 use super::{Key, sample};
 use crate::{AnyTensor, DType, Error, Result, Scalar, Stack, TensorType};
@@ -29,31 +29,31 @@ pub enum Distribution {
     Uniform(f64, f64),
     /// Normal with this mean and standard deviation.
     Normal(f64, f64),
-    /// Normal with this mean and standard deviation, of the numbers in `[low, high]` only. Made with the inverse error
-    /// function: in `f32` intervals beyond five deviations have few different numbers.
+    /// Normal with this mean and standard deviation, truncated to `[low, high)`. Sampled by the inverse error function:
+    /// in `f32`, intervals beyond five standard deviations have few distinct values.
     TruncatedNormal {
         /// The mean before truncation.
         mean: f64,
         /// The standard deviation before truncation.
         deviation: f64,
-        /// The least number.
+        /// The lower bound.
         low: f64,
-        /// The greatest number.
+        /// The upper bound.
         high: f64,
     },
-    /// The exponential of a normal number with this mean and standard deviation.
+    /// Log-normal: the exponential of a normal sample with this mean and standard deviation.
     LogNormal(f64, f64),
     /// Exponential with this rate; the mean is its reciprocal.
     Exponential(f64),
-    /// Gamma with this shape and this scale; the mean is their product. By the method of
-    /// [Marsaglia and Tsang 2000](https://doi.org/10.1145/358407.358414) with 12 rounds: all are rejected with
-    /// a probability below 1e-15, and the mode stands in then.
+    /// Gamma with this shape and scale; the mean is their product. Sampled by the method of [Marsaglia and Tsang
+    /// 2000](https://doi.org/10.1145/358407.358414) with 12 rounds. All rounds reject with a probability below 1e-15;
+    /// the sample is the mode then.
     Gamma(f64, f64),
-    /// Beta with these two shapes.
+    /// Beta with these two shape parameters.
     Beta(f64, f64),
-    /// Poisson with this rate: by inversion below 10, above by the method of
-    /// [Hörmann 1993](https://doi.org/10.1016/0167-6687(93)90997-4) with 24 rounds, which all reject with a probability
-    /// below 1e-15; the rate rounded down stands in then.
+    /// Poisson with this rate. Sampled by inversion for rates below 10, and above by the method of [Hörmann
+    /// 1993](https://doi.org/10.1016/0167-6687(93)90997-4) with 24 rounds. All rounds reject with a probability below
+    /// 1e-15; the sample is the rate rounded down then.
     Poisson(f64),
     /// Gumbel with this location and scale.
     Gumbel(f64, f64),
@@ -65,8 +65,8 @@ impl Distribution {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// When a probability is outside 0 to 1, a scale, shape or rate is not positive, a deviation is negative, bounds are the
-    /// wrong way round, or a number is not finite.
+    /// When a probability is outside 0 to 1, or a scale, shape or rate is not positive. When a standard deviation is
+    /// negative, a lower bound is above an upper bound, or a parameter is not finite.
     pub fn check(self) -> Result<()> {
         let problem = match self {
             Distribution::Default => None,
@@ -117,7 +117,7 @@ impl Distribution {
             Distribution::TruncatedNormal { mean, deviation, low, high } => {
                 let bounds = [(low - mean) / deviation, (high - mean) / deviation];
                 let x = formula(ty, stack, |like| sample::truncated_normal(like, bounds, key))?;
-                // Rounding must not lead out of the interval.
+                // Rounding must not leave the interval.
                 shifted(x, mean, deviation)?.clamp(low, high)?
             }
             Distribution::LogNormal(mean, deviation) => {
@@ -152,7 +152,7 @@ fn numbers(ty: TensorType, distribution: RandomKind, key: Key, stack: &Stack) ->
     AnyTensor::only(stack.clone(), &op, results)
 }
 
-/// The type of the floats from which a tensor is made.
+/// Returns the type of the floats from which a tensor is computed.
 fn float(ty: TensorType, stack: &Stack) -> TensorType {
     if ty.dtype.is_float() { ty } else { ty.with_dtype(stack.float_dtype()) }
 }
@@ -165,7 +165,7 @@ fn shifted(x: AnyTensor, shift: f64, scale: f64) -> Result<AnyTensor> {
     x.binary_scalar(Binary::Mul, scale)?.binary_scalar(Binary::Add, shift)
 }
 
-/// A sampler run on zeros of the type in which it computes: at least `f32`.
+/// Runs a sampler on zeros of the dtype in which it computes: at least `f32`.
 fn formula(ty: TensorType, stack: &Stack, f: impl for<'e> FnOnce(&Var<'e>) -> Var<'e>) -> Result<AnyTensor> {
     let ty = float(ty, stack);
     let wide: DType = ty.dtype.accumulator();
@@ -191,7 +191,8 @@ fn ordered(low: f64, high: f64) -> Problem {
         .then(|| format!("the bounds {low} and {high} are the wrong way round or not finite"))
 }
 
-/// Whether enough probability mass of the normal distribution is between the bounds, in deviations from the mean.
+/// Checks that the interval has enough probability mass of the normal distribution. The bounds are in deviations from
+/// the mean.
 fn reachable([low, high]: [f64; 2]) -> Problem {
     (libm::erf(high * core::f64::consts::FRAC_1_SQRT_2) - libm::erf(low * core::f64::consts::FRAC_1_SQRT_2)
         < 1e-6)

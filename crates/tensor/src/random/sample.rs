@@ -1,5 +1,5 @@
-//! Samplers: from a key and parameters to numbers, as expressions of ops. Rejection runs a fixed number of rounds over all
-//! elements and keeps each element's first accepted number.
+//! Samplers: expressions of ops that compute samples from a key and parameters. Rejection samplers run a fixed number
+//! of rounds over all elements and keep each element's first accepted sample.
 
 use super::Key;
 use core::f64::consts::{FRAC_1_SQRT_2, PI, SQRT_2};
@@ -12,7 +12,7 @@ const GAMMA_ROUNDS: u64 = 12;
 /// Rounds of [`poisson`] for large rates; each rejects fewer than 22 of 100.
 const POISSON_ROUNDS: u64 = 24;
 
-/// Up to this rate Poisson numbers are found by inversion.
+/// Up to this rate Poisson samples are computed by inversion.
 const SMALL_RATE: f64 = 10.0;
 
 /// Steps of the inversion: the tail beyond has probability 1e-14.
@@ -23,7 +23,7 @@ fn draw<'e>(like: &Var<'e>, distribution: RandomKind, key: Key) -> Var<'e> {
     Var::emit(like.engine(), &op, smallvec![Scalar::UInt(key.bits()).into()]).remove(0)
 }
 
-/// Uniform in `[0, 1)`, of the type of another tensor.
+/// Samples uniformly from `[0, 1)`, with the type of another tensor.
 pub(crate) fn uniform<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     draw(like, RandomKind::Uniform, key)
 }
@@ -32,36 +32,36 @@ fn normal<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     draw(like, RandomKind::Normal, key)
 }
 
-/// The logarithm of a uniform number in `(0, 1]`.
+/// Returns the logarithm of a uniform number in `(0, 1]`.
 fn log_uniform<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     (-uniform(like, key)).log1p()
 }
 
-/// `a < b`, where both are tensors.
+/// Computes `a < b`, where both are tensors.
 fn less<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     a.compare(Comparison::Lt, b)
 }
 
-/// With rate 1.
+/// Samples with rate 1.
 pub(crate) fn exponential<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     -log_uniform(like, key)
 }
 
-/// With location 0 and scale 1. A uniform 0 counts as the least normal number.
+/// Samples with location 0 and scale 1. A uniform 0 is replaced by the least normal number.
 pub(crate) fn gumbel<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     let u = uniform(like, key);
     let u = u.max(&u.scalar(f64::from(f32::MIN_POSITIVE)));
     -(-u.ln()).ln()
 }
 
-/// With location 0 and scale 1.
+/// Samples with location 0 and scale 1.
 pub(crate) fn laplace<'e>(like: &Var<'e>, key: Key) -> Var<'e> {
     let sign = (uniform(like, key.fold_in(1)) - 0.5).unary(Unary::Sign);
-    // One of 2²⁴ uniform numbers is one half, of sign 0: the result is 0 then, which is as likely as its neighbours.
+    // One of 2²⁴ uniform values is one half, of sign 0: the result is 0 then, which is as likely as its neighbours.
     exponential(like, key.fold_in(0)) * sign
 }
 
-/// Of the standard normal distribution between two bounds.
+/// Samples the standard normal distribution between two bounds.
 pub(crate) fn truncated_normal<'e>(like: &Var<'e>, bounds: [f64; 2], key: Key) -> Var<'e> {
     let [low, high] = bounds.map(|x| libm::erf(x * FRAC_1_SQRT_2));
     let u = uniform(like, key) * (high - low) + low;
@@ -69,14 +69,14 @@ pub(crate) fn truncated_normal<'e>(like: &Var<'e>, bounds: [f64; 2], key: Key) -
     x.max(&x.scalar(bounds[0])).min(&x.scalar(bounds[1]))
 }
 
-/// With scale 1, for shapes of any size; NaN where they are not positive.
+/// Samples with scale 1, for shape parameters of any size; NaN where they are not positive.
 pub(crate) fn gamma<'e>(shape: &Var<'e>, key: Key) -> Var<'e> {
     log_gamma(shape, key).exp()
 }
 
-/// The logarithm of [`gamma`], which does not underflow for small shapes.
+/// Returns the logarithm of [`gamma`], which does not underflow for small shapes.
 pub(crate) fn log_gamma<'e>(shape: &Var<'e>, key: Key) -> Var<'e> {
-    // Below 1: a number of the next shape times a power of a uniform one.
+    // For shapes below 1: a sample of shape + 1, times a power of a uniform sample.
     let is_small = less(shape, &shape.scalar(1.0));
     let d = is_small.select(&(shape + 1.0), shape) - 1.0 / 3.0;
     let c = (&d * 9.0).rsqrt();
@@ -99,19 +99,19 @@ pub(crate) fn log_gamma<'e>(shape: &Var<'e>, key: Key) -> Var<'e> {
     less(&y.scalar(0.0), shape).select(&y, &y.scalar(f64::NAN))
 }
 
-/// The share of the first of two gamma numbers.
+/// Returns the ratio of the first of two gamma samples to their sum.
 pub(crate) fn beta<'e>(a: &Var<'e>, b: &Var<'e>, key: Key) -> Var<'e> {
     let odds = log_gamma(a, key.fold_in(0)) - log_gamma(b, key.fold_in(1));
     crate::special::SIGMOID.of(&odds)
 }
 
-/// The shares of gamma numbers along the last axis.
+/// Divides gamma samples by their sum along the last axis.
 pub(crate) fn dirichlet<'e>(concentration: &Var<'e>, key: Key) -> Var<'e> {
     let axis = concentration.rank() - 1;
     log_gamma(concentration, key).apply(Op::Softmax { axis, log: false }, &[])
 }
 
-/// Numbers of events; NaN for negative rates.
+/// Samples numbers of events; NaN for negative rates.
 pub(crate) fn poisson<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     let is_small = less(rate, &rate.scalar(SMALL_RATE));
     let y = is_small
@@ -134,7 +134,7 @@ fn poisson_by_inversion<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     count
 }
 
-/// The transformed rejection of Hörmann, for rates from 10 on.
+/// Samples by the transformed rejection of Hörmann, for rates from 10 on.
 fn poisson_by_rejection<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     let rate = rate.max(&rate.scalar(SMALL_RATE));
     let b = rate.sqrt() * 2.53 + 0.931;
@@ -161,7 +161,7 @@ fn poisson_by_rejection<'e>(rate: &Var<'e>, key: Key) -> Var<'e> {
     count
 }
 
-/// `k ln λ - λ - ln k!`, arranged so that nothing large is subtracted: with `δ = k / λ - 1` it is
+/// Computes `k ln λ - λ - ln k!` without subtraction of large terms: with `δ = k / λ - 1` it is
 /// `-λ ((1 + δ) ln(1 + δ) - δ)` less Stirling's correction.
 fn log_probability<'e>(k: &Var<'e>, rate: &Var<'e>) -> Var<'e> {
     let count = k.max(&k.scalar(1.0));
@@ -173,7 +173,7 @@ fn log_probability<'e>(k: &Var<'e>, rate: &Var<'e>) -> Var<'e> {
     is_zero.select(&-rate, &-(excess + correction))
 }
 
-/// The logarithms of weights with Gumbel noise: the greatest along an axis is a draw by the weights.
+/// Adds Gumbel noise to the logarithms of weights: the argmax along an axis is a draw by the weights.
 pub(crate) fn noisy_logits<'e>(weights: &Var<'e>, key: Key) -> Var<'e> {
     weights.ln() + gumbel(weights, key)
 }

@@ -1,4 +1,4 @@
-//! Weights of classes, checked before classes are drawn by them.
+//! Checks of class weights before classes are drawn by them.
 
 use crate::{AnyTensor, DType, Error, Result};
 use alloc::format;
@@ -8,7 +8,7 @@ use kiln_ir::{
     Comparison, Custom, CustomOp, IndexUser, Op, OperandType, Reduction, ResultTypes, Shape, TensorData, Var,
 };
 
-/// `(weights) -> weights`, poisoned where no class can be drawn by the weights of a row, the last axis.
+/// `(weights) -> weights`, poisoned where the weights of a row, the last axis, do not allow a draw.
 #[derive(Clone, Copy, Debug)]
 struct CheckedWeights {
     /// The number of weights in a row that must be above 0.
@@ -18,8 +18,8 @@ struct CheckedWeights {
 const NAME: &str = "checked_weights";
 
 impl AnyTensor {
-    /// The same weights, where at least so many of each row are above 0 and all are finite and not negative; anything else
-    /// is an error of the value.
+    /// Returns the weights unchanged if all are finite and not negative and at least `least` of each row are above 0;
+    /// otherwise the value is an error.
     pub(crate) fn checked_weights(self, least: usize) -> Result<AnyTensor> {
         self.apply(&Op::Custom(Custom::new(CheckedWeights { least })))
     }
@@ -43,7 +43,7 @@ impl CustomOp for CheckedWeights {
         }
     }
 
-    /// Where the data stays on a device, the error names the row alone.
+    /// Expands the check into ops. If the data stays on a device, the error names only the row.
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let weights = &inputs[0];
         let last = weights.rank() - 1;
@@ -69,8 +69,8 @@ impl CustomOp for CheckedWeights {
 /// The kernel of a custom op for host data.
 pub type HostKernel = fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>>;
 
-/// Kernels of the custom ops of this crate, by the names of the ops. An engine with host data runs them instead of
-/// expansions: their errors name the element.
+/// Host kernels of the custom ops of this crate, by the names of the ops. An engine with host data runs them instead of
+/// expansions; their errors name the element.
 pub const HOST_KERNELS: [(&str, HostKernel); 1] = [(NAME, kernel)];
 
 fn kernel(op: &Custom, inputs: &[TensorData]) -> Result<Vec<TensorData>> {

@@ -15,57 +15,57 @@ const ORDINARY_FAR: f64 = 5.0;
 /// The upper bound of the series of `K` in `x²`.
 const MODIFIED_FAR: f64 = 2.0;
 
-/// `exp(-|x|) I₀(x)`.
+/// Computes `exp(-|x|) I₀(x)`.
 pub(super) fn i0e<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     below(&a, 8.0).select(&I0_NEAR.at(&at_most(&a, 8.0)), &far(&a, &I0_FAR))
 }
 
-/// `exp(-|x|) I₁(x)`.
+/// Computes `exp(-|x|) I₁(x)`.
 pub(super) fn i1e<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let near = I1_NEAR.at(&at_most(&a, 8.0)) * x;
     below(&a, 8.0).select(&near, &(far(&a, &I1_FAR) * x.sign()))
 }
 
-/// From 8 on.
+/// Computes the far branch, for `|x| >= 8`.
 fn far<'e>(a: &Var<'e>, polynomial: &Polynomial) -> Var<'e> {
     let a = at_least(a, 8.0);
     polynomial.at(&a.recip()) * a.rsqrt()
 }
 
-/// `I₀(x)`.
+/// Computes `I₀(x)`.
 pub(super) fn i0<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     override_with(&unscaled(&a, &i0e(x)), &is(&a, f64::INFINITY), f64::INFINITY)
 }
 
-/// `I₁(x)`.
+/// Computes `I₁(x)`.
 pub(super) fn i1<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     is(&a, f64::INFINITY).select(x, &unscaled(&a, &i1e(x)))
 }
 
-/// Multiplied by `exp(a)`, in two parts where that overflows before the product does.
+/// Multiplies by `exp(a)`, in two parts where that overflows before the product does.
 fn unscaled<'e>(a: &Var<'e>, scaled: &Var<'e>) -> Var<'e> {
     let part = (a * 0.5).exp();
     below(a, by_precision(a, 88.0, 709.0)).select(&(scaled * a.exp()), &(scaled * &part * &part))
 }
 
-/// `numerator / x`, which is 1/2 at 0 for the functions of order 1.
+/// Computes `numerator / x`, which is 1/2 at 0 for the functions of order 1.
 pub(super) fn divided<'e>(numerator: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     let y = numerator / x;
     override_with(&y, &is(x, 0.0), 0.5)
 }
 
-/// `J₀(x)`.
+/// Computes `J₀(x)`.
 pub(super) fn j0<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let y = below(&a, ORDINARY_FAR).select(&j0_near(&a), &j0_far(&a));
     override_with(&y, &is(&a, f64::INFINITY), 0.0)
 }
 
-/// `J₁(x)`.
+/// Computes `J₁(x)`.
 pub(super) fn j1<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let y = below(&a, ORDINARY_FAR).select(&j1_near(&a), &j1_far(&a));
@@ -73,7 +73,7 @@ pub(super) fn j1<'e>(x: &Var<'e>) -> Var<'e> {
     below(x, 0.0).select(&-&y, &y)
 }
 
-/// `Y₀(x)`: -∞ at 0, NaN below.
+/// Computes `Y₀(x)`: -∞ at 0, NaN below.
 pub(super) fn y0<'e>(x: &Var<'e>) -> Var<'e> {
     let low = at_most(x, ORDINARY_FAR);
     let near = low.ln() * j0_near(&low) * FRAC_2_PI + Y0_NEAR.at(&low.square());
@@ -84,7 +84,7 @@ pub(super) fn y0<'e>(x: &Var<'e>) -> Var<'e> {
     second_kind(x, &near, &far)
 }
 
-/// `Y₁(x)`: -∞ at 0, NaN below.
+/// Computes `Y₁(x)`: -∞ at 0, NaN below.
 pub(super) fn y1<'e>(x: &Var<'e>) -> Var<'e> {
     let low = at_most(x, ORDINARY_FAR);
     let near = (low.ln() * j1_near(&low) - low.recip()) * FRAC_2_PI + &low * Y1_NEAR.at(&low.square());
@@ -113,7 +113,7 @@ fn j1_near<'e>(a: &Var<'e>) -> Var<'e> {
     around_zeros(&a, &J1_ZEROS) * J1_NEAR.at(&a.square()) * a
 }
 
-/// `(x² - r²)(x² - s²)`, accurate next to the zeros.
+/// Computes `(x² - r²)(x² - s²)`, accurate next to the zeros.
 fn around_zeros<'e>(a: &Var<'e>, zeros: &[[f64; 2]; 2]) -> Var<'e> {
     let [first, second] = zeros.map(|zero| distance(a, zero) * (a + zero[0]));
     first * second
@@ -133,39 +133,39 @@ fn j1_far<'e>(a: &Var<'e>) -> Var<'e> {
     amplitude(&a) * (p * sin + q * cos)
 }
 
-/// `√(2 / πx)`.
+/// Computes `√(2 / πx)`.
 fn amplitude<'e>(x: &Var<'e>) -> Var<'e> {
     (x.recip() * FRAC_2_PI).sqrt()
 }
 
-/// `P` and `Q` of Hankel's expansion, from polynomials of `25 / x²` for `P` and `Q x`.
+/// Computes `P` and `Q` of Hankel's expansion, from polynomials of `25 / x²` for `P` and `Q x`.
 fn hankel<'e>(x: &Var<'e>, p: &Polynomial, q: &Polynomial) -> [Var<'e>; 2] {
     let variable = (x.recip() * ORDINARY_FAR).square();
     [p.at(&variable), q.at(&variable) / x]
 }
 
-/// `(sin(x - π/4), cos(x - π/4))`, without rounding the difference.
+/// Computes `(sin(x - π/4), cos(x - π/4))`, without rounding the difference.
 fn eighth_turns<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     let (sin, cos) = (x.sin(), x.cos());
     ((&sin - &cos) * FRAC_1_SQRT_2, (sin + cos) * FRAC_1_SQRT_2)
 }
 
-/// `exp(x) K₀(x)`: ∞ at 0, NaN below.
+/// Computes `exp(x) K₀(x)`: ∞ at 0, NaN below.
 pub(super) fn k0e<'e>(x: &Var<'e>) -> Var<'e> {
     scaled_second(x, &k0_near(x), &K0_FAR)
 }
 
-/// `exp(x) K₁(x)`: ∞ at 0, NaN below.
+/// Computes `exp(x) K₁(x)`: ∞ at 0, NaN below.
 pub(super) fn k1e<'e>(x: &Var<'e>) -> Var<'e> {
     scaled_second(x, &k1_near(x), &K1_FAR)
 }
 
-/// `K₀(x)`: ∞ at 0, NaN below.
+/// Computes `K₀(x)`: ∞ at 0, NaN below.
 pub(super) fn k0<'e>(x: &Var<'e>) -> Var<'e> {
     plain_second(x, &k0_near(x), &K0_FAR)
 }
 
-/// `K₁(x)`: ∞ at 0, NaN below.
+/// Computes `K₁(x)`: ∞ at 0, NaN below.
 pub(super) fn k1<'e>(x: &Var<'e>) -> Var<'e> {
     plain_second(x, &k1_near(x), &K1_FAR)
 }
@@ -192,13 +192,13 @@ fn plain_second<'e>(x: &Var<'e>, near: &Var<'e>, far: &Polynomial) -> Var<'e> {
     defined(x, &below(x, MODIFIED_FAR).select(near, &far))
 }
 
-/// `K` at 0 and below.
+/// Sets the values of `K` at 0 and below.
 fn defined<'e>(x: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     let y = override_with(y, &is(x, 0.0), f64::INFINITY);
     override_with(&y, &below(x, 0.0), f64::NAN)
 }
 
-/// `sin(x) / x`, 1 at 0: the spherical Bessel function of order 0.
+/// Computes `sin(x) / x`, 1 at 0: the spherical Bessel function of order 0.
 pub(super) fn spherical_j0<'e>(x: &Var<'e>) -> Var<'e> {
     let y = override_with(&(x.sin() / x), &is(x, 0.0), 1.0);
     override_with(&y, &is(&x.abs(), f64::INFINITY), 0.0)

@@ -1,12 +1,12 @@
-//! Bounds by a plain number.
+//! Clamping by a scalar.
 
 use super::Result;
 use crate::{AnyTensor, Number};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, Custom, CustomOp, Op, OperandType, ResultTypes, Saved, Var, infer};
 
-/// The greater or the lesser of a tensor and a plain number, as `max` and `min`, with another gradient: it passes at the
-/// bound too, as PyTorch's `clamp` has it, and not where the tensor is NaN.
+/// The maximum or minimum of a tensor and a scalar, with the gradient of PyTorch's `clamp`. The gradient passes at the
+/// bound too, and not where the tensor is NaN.
 #[derive(Debug)]
 pub(crate) struct Bound {
     name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) static CLAMP_MIN: Bound = Bound { name: "clamp_min", function: Binary
 /// `min(x, high)`.
 pub(crate) static CLAMP_MAX: Bound = Bound { name: "clamp_max", function: Binary::Min };
 
-/// Makes the bounds known by name.
+/// Registers the bounds by name.
 #[cfg(feature = "std")]
 pub(super) fn register() {
     Custom::register(CLAMP_MIN.name, |_| Ok(Custom::new(&CLAMP_MIN)));
@@ -27,7 +27,7 @@ pub(super) fn register() {
 }
 
 impl AnyTensor {
-    /// The tensor, of floats, within a bound.
+    /// Clamps a float tensor by a bound.
     pub(crate) fn bound(self, bound: &'static Bound, number: impl Number) -> Result<AnyTensor> {
         self.apply_with(&Op::Custom(Custom::new(bound)), [number.scalar().into()])
     }
@@ -41,7 +41,7 @@ impl CustomOp for &'static Bound {
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         match inputs {
             [OperandType::Tensor(ty), OperandType::Scalar(number)] if ty.dtype.is_float() => {
-                // The op that it stands for defines those numbers.
+                // The op that it replaces defines those scalars.
                 infer(&Op::Binary(self.function), &[OperandType::Tensor(ty), OperandType::Scalar(*number)])
             }
             _ => Err(kiln_ir::Error::type_error(self.name, "takes a tensor of floats and a number", inputs)),

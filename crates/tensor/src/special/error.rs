@@ -1,4 +1,4 @@
-//! Functions beside the error function.
+//! Functions related to the error function.
 
 use super::coefficients::{ERFC_TAIL, ERFINV_CENTRE, ERFINV_FAR, ERFINV_TAIL};
 use super::float::{
@@ -7,7 +7,7 @@ use super::float::{
 use core::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 use kiln_ir::Var;
 
-/// `1 - erf(x)` without cancellation. From 1/2 on it is `exp(-x²) p(t) / (1 + 2x)` with a polynomial of
+/// Computes `1 - erf(x)` without cancellation. From 1/2 on it is `exp(-x²) p(t) / (1 + 2x)` with a polynomial of
 /// `t = (x - 3.75) / (x + 3.75)`, after [Shepherd and Laframboise
 /// 1981](https://doi.org/10.1090/S0025-5718-1981-0595058-X).
 pub(super) fn erfc<'e>(x: &Var<'e>) -> Var<'e> {
@@ -21,7 +21,7 @@ pub(super) fn erfc<'e>(x: &Var<'e>) -> Var<'e> {
     below(x, 0.5).select(&(1.0 - x.erf()), &far)
 }
 
-/// The inverse of the error function: polynomials of `-ln(1 - x²)` and its root, as
+/// Computes the inverse of the error function: polynomials of `-ln(1 - x²)` and its root, as
 /// [Giles 2010](https://people.maths.ox.ac.uk/gilesm/files/gems_erfinv.pdf) arranges them, and for `f64` one step of
 /// Halley's method.
 pub(super) fn erfinv<'e>(x: &Var<'e>) -> Var<'e> {
@@ -38,14 +38,14 @@ pub(super) fn erfinv<'e>(x: &Var<'e>) -> Var<'e> {
 /// The upper bound of the single-precision polynomials.
 const TAIL_END: f64 = 38.0;
 
-/// `erfinv(x) / x`, of `w = -ln(1 - x²)` up to [`TAIL_END`], to single precision.
+/// Computes `erfinv(x) / x`, of `w = -ln(1 - x²)` up to [`TAIL_END`], to single precision.
 fn over_argument<'e>(w: &Var<'e>) -> Var<'e> {
     let centre = ERFINV_CENTRE.at(&at_most(w, 6.0));
     let tail = ERFINV_TAIL.at(&at_most(&at_least(w, 6.0), TAIL_END).sqrt());
     below(w, 6.0).select(&centre, &tail)
 }
 
-/// The quantile of the standard normal distribution: `√2 erfinv(2p - 1)`, without cancellation next to 0.
+/// Computes the quantile of the standard normal distribution: `√2 erfinv(2p - 1)`, without cancellation next to 0.
 pub(super) fn ndtri<'e>(p: &Var<'e>) -> Var<'e> {
     // The smaller tail; `1 - 2a` is the argument of the inverse error function, and `1 - x² = 4a(1 - a)`.
     let is_low = below(p, 0.5);
@@ -62,7 +62,7 @@ pub(super) fn ndtri<'e>(p: &Var<'e>) -> Var<'e> {
     is_low.select(&-&y, &y)
 }
 
-/// Takes `erf(y) - a` to zero, by the complements where those are the more exact.
+/// Refines `y` by one Halley step of `erf(y) = a`, with the complements where those are more accurate.
 fn refined<'e>(a: &Var<'e>, complement: &Var<'e>, y: Var<'e>) -> Var<'e> {
     let near = y.erf() - a;
     let far = complement - erfc(&y);

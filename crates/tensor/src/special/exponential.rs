@@ -8,20 +8,20 @@ use super::polynomial::horner;
 use core::f64::consts::{LN_2, LOG2_E, LOG10_E};
 use kiln_ir::Var;
 
-/// `2^x`: the whole part goes into the exponent, so that the error does not grow with it.
+/// Computes `2^x`: the integer part is added to the exponent, so that the error does not grow with it.
 pub(super) fn exp2<'e>(x: &Var<'e>) -> Var<'e> {
     let clamped = at_most(&at_least(x, by_precision(x, -160.0, -1100.0)), by_precision(x, 130.0, 1030.0));
     let whole = clamped.round();
     scaled(&((clamped - &whole) * LN_2).exp(), &whole)
 }
 
-/// The binary logarithm.
+/// Computes the binary logarithm.
 pub(super) fn log2<'e>(x: &Var<'e>) -> Var<'e> {
     let (mantissa, exponent) = mantissa_and_exponent(x);
     or_limit(x, exponent + mantissa.ln() * LOG2_E)
 }
 
-/// The decimal logarithm. The product of the first part of log₁₀ 2 with an exponent is exact.
+/// Computes the decimal logarithm. The product of the first part of log₁₀ 2 with an exponent is exact.
 pub(super) fn log10<'e>(x: &Var<'e>) -> Var<'e> {
     let (high, low) = if is_wide(x) {
         (0.301_029_995_663_611_77, 3.694_239_077_158_931e-13)
@@ -32,13 +32,13 @@ pub(super) fn log10<'e>(x: &Var<'e>) -> Var<'e> {
     or_limit(x, (&exponent * low + mantissa.ln() * LOG10_E) + exponent * high)
 }
 
-/// The result for positive finite numbers; the natural logarithm otherwise, which has the same limits.
+/// Returns the result for positive finite arguments, and the natural logarithm otherwise, which has the same limits.
 fn or_limit<'e>(x: &Var<'e>, result: Var<'e>) -> Var<'e> {
     let finite = below(&-x, 0.0).and(&below(x, f64::INFINITY));
     finite.select(&result, &x.ln())
 }
 
-/// The cube root: an estimate by logarithms, and one step of Newton's method.
+/// Computes the cube root: an estimate by logarithms, and one step of Newton's method.
 pub(super) fn cbrt<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let y = (a.ln() / 3.0).exp();
@@ -48,13 +48,13 @@ pub(super) fn cbrt<'e>(x: &Var<'e>) -> Var<'e> {
     own.select(x, &signed_like(&y, x))
 }
 
-/// An argument just below the overflow of the exponential function.
+/// Returns an argument just below the overflow of the exponential function.
 fn large(x: &Var<'_>) -> f64 {
     by_precision(x, 88.0, 709.0)
 }
 
-/// `e^a / 2` for large `a`, also where `e^a` overflows: `k ln 2` is subtracted from the argument, for a `k` whose
-/// product is almost a float, and put back as a power of two.
+/// Computes `e^a / 2` for large `a`, also where `e^a` overflows. `k ln 2` is subtracted from the argument, for a `k`
+/// whose product is almost a float, and added back as a power of two.
 fn half_exp<'e>(a: &Var<'e>) -> Var<'e> {
     let (k, product) =
         if is_wide(a) { (1799.0, 1_246.971_777_827_341_2) } else { (235.0, 162.889_587_402_343_75) };
@@ -63,7 +63,7 @@ fn half_exp<'e>(a: &Var<'e>) -> Var<'e> {
     (a - product).exp() * part * part
 }
 
-/// The hyperbolic sine: up to 1 by its series.
+/// Computes the hyperbolic sine: up to 1 by its series.
 pub(super) fn sinh<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let square = at_most(&a, 1.0).square();
@@ -86,7 +86,7 @@ const SINH_SERIES: [f64; 8] = [
     1.0 / 355_687_428_096_000.0,
 ];
 
-/// The hyperbolic cosine.
+/// Computes the hyperbolic cosine.
 pub(super) fn cosh<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let e = at_most(&a, large(x)).exp();
@@ -99,7 +99,7 @@ fn far(x: &Var<'_>) -> f64 {
     by_precision(x, 16_384.0, 1e9)
 }
 
-/// The inverse hyperbolic sine, accurate near 0.
+/// Computes the inverse hyperbolic sine, accurate near 0.
 pub(super) fn asinh<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let square = at_most(&a, far(x)).square();
@@ -108,14 +108,14 @@ pub(super) fn asinh<'e>(x: &Var<'e>) -> Var<'e> {
     signed_like(&y, x)
 }
 
-/// `1 / √(x² + 1)`.
+/// Computes `1 / √(x² + 1)`.
 pub(super) fn asinh_slope<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let moderate = (at_most(&a, far(x)).square() + 1.0).rsqrt();
     below(&a, far(x)).select(&moderate, &a.recip())
 }
 
-/// The inverse hyperbolic cosine, accurate near 1; NaN below 1.
+/// Computes the inverse hyperbolic cosine, accurate near 1; NaN below 1.
 pub(super) fn acosh<'e>(x: &Var<'e>) -> Var<'e> {
     let t = at_most(x, far(x)) - 1.0;
     let moderate = (&t + (&t * (&t + 2.0)).sqrt()).log1p();
@@ -123,7 +123,7 @@ pub(super) fn acosh<'e>(x: &Var<'e>) -> Var<'e> {
     override_with(&y, &below(x, 1.0), f64::NAN)
 }
 
-/// The inverse hyperbolic tangent, accurate near 0; NaN beyond ±1.
+/// Computes the inverse hyperbolic tangent, accurate near 0; NaN beyond ±1.
 pub(super) fn atanh<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let twice = &a * 2.0;
@@ -133,14 +133,14 @@ pub(super) fn atanh<'e>(x: &Var<'e>) -> Var<'e> {
     signed_like(&(argument.log1p() * 0.5), x)
 }
 
-/// `1 / (1 + e^-x)`, without overflow on either side.
+/// Computes `1 / (1 + e^-x)`, without overflow on either side.
 pub(super) fn sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
     let e = (-x.abs()).exp();
     let above = (&e + 1.0).recip();
     below(x, 0.0).select(&(&e * &above), &above)
 }
 
-/// `ln(x / (1 - x))`, accurate near one half.
+/// Computes `ln(x / (1 - x))`, accurate near one half.
 pub(super) fn logit<'e>(x: &Var<'e>) -> Var<'e> {
     let rest = 1.0 - x;
     let low = (x / &rest).ln();
@@ -148,7 +148,7 @@ pub(super) fn logit<'e>(x: &Var<'e>) -> Var<'e> {
     below(x, 0.25).select(&low, &high)
 }
 
-/// `1 / (x (1 - x))`; NaN outside [0, 1], where the function has no value.
+/// Computes `1 / (x (1 - x))`; NaN outside [0, 1], where the function has no value.
 pub(super) fn logit_slope<'e>(x: &Var<'e>) -> Var<'e> {
     let product = x * (1.0 - x);
     override_with(&product.recip(), &below(&product, 0.0), f64::NAN)

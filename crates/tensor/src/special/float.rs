@@ -1,20 +1,20 @@
-//! Floats taken apart, and choices between them.
+//! Bit-level functions of floats, and selections.
 
 use kiln_ir::{Binary, Comparison, DType, Op, Unary, Var};
 
-/// How a float dtype is laid out.
+/// The binary layout of a float dtype.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    /// The integer of the same size.
+    /// The integer dtype of the same size.
     pub(super) integer: DType,
-    /// Bits of the mantissa that are stored.
+    /// The number of stored mantissa bits.
     pub(super) mantissa: i64,
     pub(super) bias: i64,
     /// The bits of the least normal number above `√½`: mantissas are taken from there to `√2`.
     root_half: i64,
 }
 
-/// The layout of `f32` or `f64`.
+/// Returns the layout of `f32` or `f64`.
 pub(super) fn layout(dtype: DType) -> Layout {
     if dtype == DType::F64 {
         Layout { integer: DType::I64, mantissa: 52, bias: 1023, root_half: 0x3fe6_a09e_667f_3bcd }
@@ -23,7 +23,7 @@ pub(super) fn layout(dtype: DType) -> Layout {
     }
 }
 
-/// `f32` for the 16-bit floats, which are too coarse to compute in.
+/// Converts 16-bit floats to `f32`, because they are too coarse to compute in.
 pub(super) fn widened<'e>(x: &Var<'e>) -> Var<'e> {
     x.cast(x.dtype().accumulator())
 }
@@ -32,55 +32,55 @@ pub(super) fn is_wide(x: &Var<'_>) -> bool {
     x.dtype() == DType::F64
 }
 
-/// One of two numbers by precision: the first for `f32`.
+/// Selects one of two numbers by precision: the first for `f32`.
 pub(super) fn by_precision(x: &Var<'_>, single: f64, double: f64) -> f64 {
     if is_wide(x) { double } else { single }
 }
 
-/// `x < c`.
+/// Computes `x < c`.
 pub(super) fn below<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.compare(Comparison::Lt, &x.scalar(c))
 }
 
-/// `x == c`.
+/// Computes `x == c`.
 pub(super) fn is<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.compare(Comparison::Eq, &x.scalar(c))
 }
 
-/// `number` where the condition holds, otherwise `x`.
+/// Returns `number` where the condition holds, otherwise `x`.
 pub(super) fn override_with<'e>(x: &Var<'e>, condition: &Var<'e>, number: f64) -> Var<'e> {
     condition.select(&x.scalar(number), x)
 }
 
-/// Not below `c`; NaN stays.
+/// Clamps from below to `c`; NaN stays NaN.
 pub(super) fn at_least<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.max(&x.scalar(c))
 }
 
-/// Not above `c`; NaN stays.
+/// Clamps from above to `c`; NaN stays NaN.
 pub(super) fn at_most<'e>(x: &Var<'e>, c: f64) -> Var<'e> {
     x.min(&x.scalar(c))
 }
 
-/// The magnitude with the sign of another number, zeros and NaN included: `magnitude` must not be negative.
+/// Returns the magnitude with the sign bit of `x`, zeros and NaN included: `magnitude` must not be negative.
 pub(super) fn signed_like<'e>(magnitude: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     magnitude * x.sign()
 }
 
-/// The distance from a number given as a float and the rest of it, which is subtracted after the float.
+/// Returns the distance from a number that is the sum of a float and a remainder, which is subtracted after the float.
 pub(super) fn distance<'e>(x: &Var<'e>, [high, low]: [f64; 2]) -> Var<'e> {
     let single = f64::from(high as f32);
     let (high, low) = if is_wide(x) { (high, low) } else { (single, (high - single) + low) };
     (x - high) - low
 }
 
-/// The bits as a signed integer of the same size.
+/// Returns the bits as a signed integer of the same size.
 pub(crate) fn bits<'e>(x: &Var<'e>) -> Var<'e> {
     let integer = if x.dtype().size() == 2 { DType::I16 } else { layout(x.dtype()).integer };
     x.apply(Op::Bitcast(integer), &[])
 }
 
-/// The float next to `x` in the direction of another.
+/// Returns the float next to `x` in the direction of another.
 pub(crate) fn nextafter<'e>(x: &Var<'e>, towards: &Var<'e>) -> Var<'e> {
     let dtype = x.dtype();
     let float = |bits: &Var<'e>| bits.apply(Op::Bitcast(dtype), &[]);
@@ -95,7 +95,7 @@ pub(crate) fn nextafter<'e>(x: &Var<'e>, towards: &Var<'e>) -> Var<'e> {
     has_nan.select(&(x + towards), &next)
 }
 
-/// The exponent `e` of `x = m 2^e` with `½ <= |m| < 1`; 0 for zeros, infinities and NaN.
+/// Returns the exponent `e` of `x = m 2^e` with `½ <= |m| < 1`; 0 for zeros, infinities and NaN.
 pub(crate) fn exponent<'e>(x: &Var<'e>) -> Var<'e> {
     let a = widened(x).abs();
     let (mantissa, exponent) = mantissa_and_exponent(&a);
@@ -115,25 +115,25 @@ pub(crate) fn powers_of_two<'e>(n: &Var<'e>) -> [Var<'e>; 3] {
     [part.clone(), part, power_of_two(&rest)]
 }
 
-/// `2^n` for whole `n` whose power is a normal number.
+/// Computes `2^n` for integer `n` whose power is a normal number.
 pub(super) fn power_of_two<'e>(n: &Var<'e>) -> Var<'e> {
     let Layout { integer, mantissa, bias, .. } = layout(n.dtype());
     let exponent = n.cast(integer) + bias as f64;
     exponent.binary(Binary::Shl, &exponent.scalar(mantissa)).apply(Op::Bitcast(n.dtype()), &[])
 }
 
-/// `x 2^n` for whole `n`, rounded once where `x` is near 1 and neither half of the way leaves the normal numbers.
+/// Computes `x 2^n` for integer `n`, rounded once where `x` is near 1 and both half steps are normal numbers.
 pub(super) fn scaled<'e>(x: &Var<'e>, n: &Var<'e>) -> Var<'e> {
     let half = (n * 0.5).unary(Unary::Floor);
     let rest = n - &half;
     x * power_of_two(&half) * power_of_two(&rest)
 }
 
-/// `(m, e)` with `x = m 2^e` and `√½ <= m < √2`, for finite positive `x`.
+/// Returns `(m, e)` with `x = m 2^e` and `√½ <= m < √2`, for finite positive `x`.
 pub(super) fn mantissa_and_exponent<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     let dtype = x.dtype();
     let Layout { mantissa, bias, root_half, .. } = layout(dtype);
-    // Subnormal numbers are lifted to normal ones first.
+    // Subnormal numbers are scaled to normal ones first.
     let lift = mantissa as f64 + 1.0;
     let least = by_precision(x, f64::from(f32::MIN_POSITIVE), f64::MIN_POSITIVE);
     let is_tiny = below(x, least);
@@ -149,14 +149,14 @@ pub(super) fn mantissa_and_exponent<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     (field.apply(Op::Bitcast(dtype), &[]), is_tiny.select(&lowered, &exponent))
 }
 
-/// The leading half of the mantissa: its square is exact.
+/// Returns the leading half of the mantissa: its square is exact.
 pub(super) fn leading_half<'e>(x: &Var<'e>) -> Var<'e> {
     let mask = if is_wide(x) { -1i64 << 27 } else { -1i64 << 12 };
     let kept = bits(x);
     kept.and(&kept.scalar(mask)).apply(Op::Bitcast(x.dtype()), &[])
 }
 
-/// `(sin πx, cos πx)`: exact at multiples of one half, infinities give NaN.
+/// Computes `(sin πx, cos πx)`: exact at multiples of one half, NaN for infinities.
 pub(super) fn sin_cos_pi<'e>(x: &Var<'e>) -> (Var<'e>, Var<'e>) {
     let whole = x.round();
     let rest = (x - &whole) * core::f64::consts::PI;

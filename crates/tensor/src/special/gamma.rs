@@ -13,7 +13,7 @@ const FAR: f64 = 10.0;
 /// `(ln 2π - 1) / 2`.
 const STIRLING: f64 = 0.418_938_533_204_672_7;
 
-/// `ln |Γ(x)|`, infinite at 0 and at negative integers.
+/// Computes `ln |Γ(x)|`, infinite at 0 and at negative integers.
 pub(super) fn lgamma<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let [here, after] = lgamma_of_positive(&a);
@@ -29,8 +29,8 @@ pub(super) fn lgamma<'e>(x: &Var<'e>) -> Var<'e> {
     override_with(&y, &pole.or(&is(&a, f64::INFINITY)), f64::INFINITY)
 }
 
-/// `ln Γ(x)`, and below 1/2 also `ln Γ(1 + x)`: by polynomials around the zeros at 1 and 2, to which arguments up to
-/// [`FAR`] are brought, and Stirling's series.
+/// Computes `ln Γ(x)`, and below 1/2 also `ln Γ(1 + x)`: by polynomials around the zeros at 1 and 2, to which arguments
+/// up to [`FAR`] are brought, and Stirling's series.
 fn lgamma_of_positive<'e>(x: &Var<'e>) -> [Var<'e>; 2] {
     let low = below(x, 0.5);
     // Γ(1 + x) = x Γ(x): below 1/2 around 1 with `u = x`, up to 3/2 with `u = x - 1`.
@@ -65,7 +65,7 @@ fn lgamma_of_positive<'e>(x: &Var<'e>) -> [Var<'e>; 2] {
     [below(x, 1.5).select(&one, &y), after]
 }
 
-/// The derivative of [`lgamma`]: -∞ at 0, +∞ at -0, NaN at negative integers.
+/// Computes the derivative of [`lgamma`]: -∞ at 0, +∞ at -0, NaN at negative integers.
 pub(super) fn digamma<'e>(x: &Var<'e>) -> Var<'e> {
     let a = x.abs();
     let [here, after] = digamma_of_positive(&a);
@@ -76,7 +76,7 @@ pub(super) fn digamma<'e>(x: &Var<'e>) -> Var<'e> {
     is(x, 0.0).select(&-x.recip(), &y)
 }
 
-/// `ψ(x)` and `ψ(1 + x)` for `x >= 0`.
+/// Computes `ψ(x)` and `ψ(1 + x)` for `x >= 0`.
 fn digamma_of_positive<'e>(x: &Var<'e>) -> [Var<'e>; 2] {
     // Brought into [1, 2): below 1 by one step up, above by steps down.
     let is_low = below(x, 1.0);
@@ -101,7 +101,7 @@ fn digamma_of_positive<'e>(x: &Var<'e>) -> [Var<'e>; 2] {
     [is_low.select(&(&y - &inverse), &y), is_low.select(&y, &(&y + &inverse))]
 }
 
-/// The derivative of order `n >= 1` of [`digamma`]: `(-1)^(n+1) n! ζ(n + 1, x)`, and below zero by reflection.
+/// Computes the derivative of order `n >= 1` of [`digamma`]: `(-1)^(n+1) n! ζ(n + 1, x)`, and below zero by reflection.
 pub(super) fn polygamma<'e>(n: u32, x: &Var<'e>) -> Var<'e> {
     let sign = if n.is_multiple_of(2) { -1.0 } else { 1.0 };
     let factorial: f64 = (1..=n).map(f64::from).product();
@@ -113,7 +113,7 @@ pub(super) fn polygamma<'e>(n: u32, x: &Var<'e>) -> Var<'e> {
     is_negative.select(&(&y * -sign - slope), &y)
 }
 
-/// The derivative of order `n` of the cotangent, as a polynomial of the cotangent.
+/// Computes the derivative of order `n` of the cotangent, as a polynomial of the cotangent.
 fn cotangent_derivative(n: u32) -> Vec<f64> {
     let mut polynomial = alloc::vec![0.0, 1.0];
     for _ in 0..n {
@@ -128,7 +128,7 @@ fn cotangent_derivative(n: u32) -> Vec<f64> {
     polynomial
 }
 
-/// `Σ 1 / (x + k)^s` over all `k >= 0`, for `x >= 0`: terms up to [`FAR`], then the formula of Euler and Maclaurin.
+/// Computes `Σ 1 / (x + k)^s` over all `k >= 0`, for `x >= 0`: terms up to [`FAR`], then the Euler-Maclaurin formula.
 fn hurwitz_zeta<'e>(s: u32, x: &Var<'e>) -> Var<'e> {
     let power = |x: &Var<'e>| {
         let inverse = x.recip();

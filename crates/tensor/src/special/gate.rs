@@ -1,4 +1,4 @@
-//! Smooth gates: `x f(x)` for an `f` that goes from 0 to 1.
+//! Smooth gates: `x f(x)` for an `f` that rises from 0 to 1.
 
 use super::error::erfc;
 use super::{floats, widened};
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 use kiln_ir::{Custom, CustomOp, DType, Op, OperandType, ResultTypes, Saved, Var};
 
-/// A function `x f(x)`. Its gradient reads the argument alone, so that a tape keeps nothing else.
+/// A function `x f(x)`. Its gradient reads only the argument, so a tape saves nothing else.
 pub(crate) struct Gate {
     pub(crate) name: &'static str,
     /// The magnitude from which `f` is 0 or 1 in every dtype. Factors no further from 0 are finite, so that neither an
@@ -37,7 +37,7 @@ pub(crate) static GELU: Gate = Gate {
     },
 };
 
-/// The same with `Φ` approximated by `tanh`.
+/// GELU with `Φ` approximated by `tanh`.
 pub(crate) static GELU_APPROXIMATE: Gate = Gate {
     name: "gelu_approximate",
     far: FAR_OF_GAUSS,
@@ -74,10 +74,10 @@ pub(crate) static MISH: Gate = Gate {
     },
 };
 
-/// Makes the gates known by name.
+/// Registers the gates by name.
 #[cfg(feature = "std")]
 pub(super) fn register() {
-    // A maker is a function without an environment, so that each name needs one of its own.
+    // A maker is a function pointer, which captures nothing: each name needs a separate one.
     Custom::register(GELU.name, |_| Ok(Custom::new(&GELU)));
     Custom::register(GELU_APPROXIMATE.name, |_| Ok(Custom::new(&GELU_APPROXIMATE)));
     Custom::register(SILU.name, |_| Ok(Custom::new(&SILU)));
@@ -85,27 +85,27 @@ pub(super) fn register() {
     Custom::register(NormalCdf::NAME, |_| Ok(Custom::new(NormalCdf)));
 }
 
-/// The share of the cube in [`bend`].
+/// The coefficient of the cube in [`bend`].
 const CUBIC: f64 = 0.044715;
 
 /// `√(2/π)`.
 const SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-/// The argument of `tanh` in the GELU approximation: `tanh` of it is about `2 Φ(x) - 1`.
+/// Computes the argument of `tanh` in the GELU approximation: `tanh` of it is about `2 Φ(x) - 1`.
 fn bend<'e>(x: &Var<'e>) -> Var<'e> {
     (x + x.square() * x * CUBIC) * SCALE
 }
 
 impl Gate {
-    /// As one op, so that it is differentiated by its own rule.
+    /// Applies the function as one op, so that it is differentiated by its own rule.
     pub(crate) fn of<'e>(&'static self, x: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(self)), &[])
     }
 }
 
-/// `(x, exp(-x² / 2)) -> Φ(x)`: the cumulative distribution function of the standard normal distribution, accurate in its
-/// lower tail too. The second operand is given since a gradient has it anyway; it is one with the first, whose slope is
-/// that of both.
+/// `(x, exp(-x² / 2)) -> Φ(x)`: the standard normal cumulative distribution function, accurate in its lower
+/// tail too. The second operand is an argument because the gradient computes it anyway; it depends on the first, whose
+/// derivative is that of both.
 #[derive(Clone, Copy, Debug)]
 struct NormalCdf;
 
@@ -128,18 +128,19 @@ const TAIL_STRETCH: f64 = 0.3;
 impl NormalCdf {
     const NAME: &str = "normal_cdf";
 
-    /// As one op, so that it is differentiated by its own rule.
+    /// Applies the function as one op, so that it is differentiated by its own rule.
     fn of<'e>(x: &Var<'e>, bell: &Var<'e>) -> Var<'e> {
         x.apply(Op::Custom(Custom::new(NormalCdf)), &[bell])
     }
 }
 
-/// `Φ(x)`, beside `exp(-x² / 2)`. `1 + erf` loses all digits of a small result; 16 bits have too few for that to matter.
+/// Computes `Φ(x)`, beside `exp(-x² / 2)`. `1 + erf` loses all digits of a small result; 16 bits have too few for that
+/// to matter.
 fn gauss<'e>(x: &Var<'e>, bell: &Var<'e>) -> Var<'e> {
     if x.dtype().size() < 4 { ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5 } else { NormalCdf::of(x, bell) }
 }
 
-/// `exp(-x² / 2)`.
+/// Computes `exp(-x² / 2)`.
 fn bell<'e>(x: &Var<'e>) -> Var<'e> {
     (x.square() * -0.5).exp()
 }
@@ -234,7 +235,8 @@ impl CustomOp for &'static Gate {
             let x = widened(&inputs[0]);
             let near = x.max(&x.scalar(-self.far)).min(&x.scalar(self.far));
             let g = widened(g);
-            // In this order, no tensor is made of the argument alone that layers which fuse would rather store than compute again.
+            // In this order, no intermediate depends on the argument alone, which a fusing layer would store rather
+            // than recompute.
             let [share, slope] = (self.share_and_slope)(&near);
             (&g * share + g * near * slope).cast(inputs[0].dtype())
         };

@@ -1,8 +1,9 @@
 //! Incomplete gamma functions, both regularised: `P(a, x)` below and `Q(a, x)` above `x`.
 //!
-//! Up to `a = 20` a series in `x` gives `P` left of the bulk and Legendre's continued fraction `Q` right of it. Beyond,
-//! Gauss-Legendre quadrature of the density from `x` into the nearer tail gives either ([Numerical Recipes, third edition,
-//! 6.2](https://numerical.recipes)). Each gives the derivative by `a` too.
+//! Up to `a = 20`, `P` is computed by a series in `x` left of the bulk, and `Q` by Legendre's continued fraction right
+//! of it. Beyond, both are computed by Gauss-Legendre quadrature of the density from `x` into the nearer tail
+//! ([Numerical Recipes, third edition, 6.2](https://numerical.recipes)). Each method computes the derivative by `a`
+//! too.
 
 use super::float::{at_least, at_most, below, is, is_wide, override_with};
 use super::polynomial::horner;
@@ -13,7 +14,7 @@ use kiln_ir::Var;
 /// From here on quadrature is used.
 const FAR: f64 = 20.0;
 
-/// `P(a, x)`, `Q(a, x)`, and if asked for their derivatives by `a`. One of each pair is 1 or 0 less the other.
+/// `P(a, x)`, `Q(a, x)`, and if requested their derivatives by `a`. One of each pair is 1 or 0 less the other.
 struct Parts<'e> {
     lower: Var<'e>,
     upper: Var<'e>,
@@ -21,19 +22,19 @@ struct Parts<'e> {
     slope: Option<Var<'e>>,
 }
 
-/// `P(a, x)`, the share of the gamma distribution of shape `a` below `x`.
+/// Computes `P(a, x)`, the cumulative distribution function of the gamma distribution of shape `a`.
 pub(super) fn gammainc<'e>(a: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     let limits = [0.0, 1.0];
     at_limits(a, x, &parts(a, x, false).lower, limits)
 }
 
-/// `Q(a, x) = 1 - P(a, x)`, without cancellation.
+/// Computes `Q(a, x) = 1 - P(a, x)`, without cancellation.
 pub(super) fn gammaincc<'e>(a: &Var<'e>, x: &Var<'e>) -> Var<'e> {
     let limits = [1.0, 0.0];
     at_limits(a, x, &parts(a, x, false).upper, limits)
 }
 
-/// The derivatives of [`gammainc`] by `a` and by `x`.
+/// Computes the derivatives of [`gammainc`] by `a` and by `x`.
 pub(super) fn slopes<'e>(a: &Var<'e>, x: &Var<'e>) -> [Var<'e>; 2] {
     let density = ((a - 1.0) * x.ln() - x - LGAMMA.of(a)).exp();
     let slope = parts(a, x, true).slope.expect("it was asked for");
@@ -41,7 +42,7 @@ pub(super) fn slopes<'e>(a: &Var<'e>, x: &Var<'e>) -> [Var<'e>; 2] {
     [override_with(&slope, &is(x, f64::INFINITY), 0.0), density]
 }
 
-/// The values at 0 and infinity: `[start, end]` as `x` rises.
+/// Sets the values at 0 and infinity: `[start, end]` as `x` rises.
 fn at_limits<'e>(a: &Var<'e>, x: &Var<'e>, y: &Var<'e>, [start, end]: [f64; 2]) -> Var<'e> {
     let (no_shape, no_x) = (is(a, 0.0), is(x, 0.0));
     let (all_shape, all_x) = (is(a, f64::INFINITY), is(x, f64::INFINITY));
@@ -85,7 +86,7 @@ fn near<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> Parts<'e> {
     }
 }
 
-/// `Σ x^n / ((a + 1) .. (a + n))` over `n >= 0`, and its derivative by `a`.
+/// Computes `Σ x^n / ((a + 1) .. (a + n))` over `n >= 0`, and its derivative by `a`.
 fn series<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> (Var<'e>, Option<Var<'e>>) {
     let terms = if is_wide(x) { 60 } else { 34 };
     let one = Var::full(x.engine(), x.ty(), 1.0);
@@ -106,7 +107,7 @@ fn series<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> (Var<'e>, Option<Va
     (sum, slopes.map(|(_, slope)| slope))
 }
 
-/// `1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ..))` from its end, and its derivative by `a`.
+/// Computes `1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ..))` from its end, and its derivative by `a`.
 fn fraction<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> (Var<'e>, Option<Var<'e>>) {
     let depth = if is_wide(x) { 60 } else { 18 };
     let start = x - a;
@@ -151,7 +152,7 @@ fn far<'e>(a: &Var<'e>, x: &Var<'e>, with_slope: bool) -> Parts<'e> {
         slope = slope.map(|slope| slope + &term * (&offset + &logarithm));
         sum = sum + term;
     }
-    // Towards the lower tail the interval is negative, and so is the share.
+    // Towards the lower tail the interval is negative, and so is the probability.
     let share = sum * &scale;
     Parts {
         lower: is_upper.select(&(1.0 - &share), &-&share),
@@ -180,7 +181,7 @@ const NODES_SINGLE: &[[f64; 2]] = &[
     [0.994_700_467_495_825, 0.013_576_229_705_877_088],
 ];
 
-/// More of them, for `f64`.
+/// Nodes and weights for `f64`.
 const NODES_DOUBLE: &[[f64; 2]] = &[
     [0.002_057_149_427_191_540_3, 0.005_275_686_308_671_688],
     [0.010_807_277_021_764_539, 0.012_208_925_546_315_922],

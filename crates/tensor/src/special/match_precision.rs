@@ -1,4 +1,4 @@
-//! The precision in which a layer of mixed precision holds a value.
+//! The precision in which a mixed-precision layer stores a value.
 
 use crate::{AnyTensor, Result};
 use alloc::vec::Vec;
@@ -11,12 +11,12 @@ pub(super) struct MatchPrecision;
 
 impl MatchPrecision {
     pub(super) const NAME: &str = "match_precision";
-    /// The operand whose precision counts.
+    /// The index of the operand whose precision is matched.
     const LIKE: usize = 1;
 }
 
 impl AnyTensor {
-    /// The same numbers, held in 16 bits where a layer of mixed precision holds `like` so. See
+    /// Returns the tensor unchanged, stored in 16 bits if a mixed-precision layer stores `like` in 16 bits. See
     /// [`module::match_precision`](crate::module::match_precision).
     pub fn match_precision(self, like: &AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain(MatchPrecision::NAME, like)?;

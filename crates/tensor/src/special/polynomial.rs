@@ -11,14 +11,14 @@ pub(super) struct Polynomial {
 }
 
 impl Polynomial {
-    /// The value at each element, in the dtype of the elements (`f32` or `f64`).
+    /// Computes the value at each element, in the dtype of the elements (`f32` or `f64`).
     pub(super) fn at<'e>(&self, x: &Var<'e>) -> Var<'e> {
         let coefficients = if x.dtype() == DType::F64 { self.f64 } else { self.f32 };
         horner(&((x - self.middle) / self.half), coefficients)
     }
 }
 
-/// `c[0] + c[1] x + c[2] x² + ..`; at least two coefficients.
+/// Computes `c[0] + c[1] x + c[2] x² + ..`; at least two coefficients.
 pub(super) fn horner<'e>(x: &Var<'e>, coefficients: &[f64]) -> Var<'e> {
     let (last, rest) = coefficients.split_last().expect("a polynomial has coefficients");
     let (second, rest) = rest.split_last().expect("a polynomial has two coefficients");

@@ -1,28 +1,28 @@
-//! Inverse trigonometric functions, and the cardinal sine.
+//! Inverse trigonometric functions, and the sinc function.
 
 use super::float::{below, is, override_with, sin_cos_pi};
 use core::f64::consts::PI;
 use kiln_ir::{Binary, Var};
 
-/// `√(1 - x²)`, NaN beyond ±1.
+/// Computes `√(1 - x²)`, NaN beyond ±1.
 pub(super) fn complement<'e>(x: &Var<'e>) -> Var<'e> {
-    // Each form where it rounds less.
+    // Each form is used where it rounds less.
     let near = 1.0 - x.square();
     let far = (1.0 - x) * (x + 1.0);
     below(&x.abs(), 0.5).select(&near, &far).sqrt()
 }
 
-/// The arc sine; NaN beyond ±1.
+/// Computes the arc sine; NaN beyond ±1.
 pub(super) fn asin<'e>(x: &Var<'e>) -> Var<'e> {
     x.binary(Binary::Atan2, &complement(x))
 }
 
-/// The arc cosine; NaN beyond ±1.
+/// Computes the arc cosine; NaN beyond ±1.
 pub(super) fn acos<'e>(x: &Var<'e>) -> Var<'e> {
     complement(x).binary(Binary::Atan2, x)
 }
 
-/// `sin(πx) / (πx)`, 1 at 0.
+/// Computes `sin(πx) / (πx)`, 1 at 0.
 pub(super) fn sinc<'e>(x: &Var<'e>) -> Var<'e> {
     let (sin, _) = sin_cos_pi(x);
     let y = sin / (x * PI);
@@ -30,7 +30,7 @@ pub(super) fn sinc<'e>(x: &Var<'e>) -> Var<'e> {
     override_with(&y, &is(&x.abs(), f64::INFINITY), 0.0)
 }
 
-/// The derivative of [`sinc`]: by its series where the difference of two ones would be left.
+/// Computes the derivative of [`sinc`]: by its series where the difference of two terms near 1 would cancel.
 pub(super) fn sinc_slope<'e>(x: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     let (_, cos) = sin_cos_pi(x);
     let far = (cos - y) / x;

@@ -1,4 +1,4 @@
-//! The variance about a mean that is known.
+//! The variance about a known mean.
 
 use super::widened;
 use crate::{AnyTensor, Result};
@@ -8,9 +8,9 @@ use smallvec::smallvec;
 
 /// The mean squared deviation of a tensor from its mean, along the axes in which the mean has length 1.
 ///
-/// A change of the mean does not change it: around the mean the slope is 0. That rule saves the gradient a sum over the whole
-/// tensor. It gives no second derivatives of its own in the mean, and needs none: the first ones hold for every tensor with its
-/// mean, and are differentiated in both.
+/// The derivative by the mean is 0 at the mean. That rule saves the gradient a sum over the whole tensor. The rule has
+/// no second derivatives in the mean and needs none: the first derivatives hold for every tensor with its mean, and are
+/// differentiated in both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VarianceAbout;
 
@@ -19,7 +19,7 @@ impl VarianceAbout {
 }
 
 impl AnyTensor {
-    /// The variance along the axes of which `mean`, the mean of `self`, has one element. See
+    /// Computes the variance along the axes in which `mean`, the mean of `self`, has length 1. See
     /// [`module::variance_about`](crate::module::variance_about).
     pub(crate) fn variance_about(self, mean: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain(VarianceAbout::NAME, &mean)?;
@@ -82,7 +82,7 @@ impl CustomOp for VarianceAbout {
     }
 }
 
-/// The axes along which a mean is one, and how many elements it is of.
+/// Returns the axes along which a mean has length 1, and the number of elements that it averages.
 fn averaged(x: &Var<'_>, mean: &Var<'_>) -> (Vec<usize>, usize) {
     let (whole, of) = (x.shape(), mean.shape());
     let axes: Vec<usize> = (0..whole.rank()).filter(|&axis| whole[axis] != of[axis]).collect();

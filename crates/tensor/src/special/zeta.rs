@@ -1,9 +1,9 @@
-//! The zeta function of Hurwitz.
+//! The Hurwitz zeta function.
 
 use super::float::{below, is, override_with};
 use kiln_ir::Var;
 
-/// Terms that are added one by one before the formula of Euler and Maclaurin.
+/// The number of terms that are summed before the Euler-Maclaurin formula.
 const TERMS: u32 = 10;
 
 /// `B₂ₖ / (2k)!` for `k` from 1 on.
@@ -18,11 +18,11 @@ const COEFFICIENTS: [f64; 8] = [
     -3617.0 / 10_670_622_842_880_000.0,
 ];
 
-/// `Σ 1 / (q + k)^s` over all `k >= 0`: ∞ at `s = 1` and where `q` is 0 or a negative integer, NaN for other negative `q`
-/// and for `s < 1`.
+/// Computes `Σ 1 / (q + k)^s` over all `k >= 0`. It is ∞ at `s = 1` and where `q` is 0 or a negative integer, NaN for
+/// other negative `q` and for `s < 1`.
 pub(super) fn zeta<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     let [sum, _] = with_slope(s, q);
-    // Of an infinite order the first term is all that is left.
+    // For an infinite order only the first term remains.
     let y = is(s, f64::INFINITY).select(&q.pow(&-s), &sum);
     let y = override_with(&y, &is(s, 1.0), f64::INFINITY);
     let y = override_with(&y, &below(s, 1.0), f64::NAN);
@@ -34,14 +34,14 @@ pub(super) fn zeta<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     override_with(&y, &has_nan, f64::NAN)
 }
 
-/// The derivative of [`zeta`] by `s`, for `s > 1` and `q > 0`; NaN elsewhere.
+/// Computes the derivative of [`zeta`] by `s`, for `s > 1` and `q > 0`; NaN elsewhere.
 pub(super) fn slope_of_order<'e>(s: &Var<'e>, q: &Var<'e>) -> Var<'e> {
     let [_, slope] = with_slope(s, q);
     let is_defined = below(&-s, -1.0).and(&below(&-q, 0.0));
     override_with(&slope, &is_defined.not(), f64::NAN)
 }
 
-/// The sum and its derivative by `s`.
+/// Computes the sum and its derivative by `s`.
 fn with_slope<'e>(s: &Var<'e>, q: &Var<'e>) -> [Var<'e>; 2] {
     let power = |place: &Var<'e>| place.pow(&-s);
     let (mut sum, mut slope) = (power(q), power(q) * -q.ln());

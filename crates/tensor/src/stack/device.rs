@@ -1,4 +1,4 @@
-//! Devices of stacks: a typed value, a name, a stream of keys.
+//! Devices of stacks: a typed value, a name, a key stream.
 
 use crate::random::KeyStream;
 use alloc::boxed::Box;
@@ -8,18 +8,18 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use spin::Once;
 
-/// A value that identifies the device that a [stack](crate::Stack) was opened for. Implemented for all such types.
+/// A value that identifies the device of a [stack](crate::Stack). Implemented for all types with these bounds.
 pub trait DeviceValue: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {}
 
 impl<D: Clone + fmt::Debug + PartialEq + Send + Sync + 'static> DeviceValue for D {}
 
-/// Tells the devices of one backend apart.
+/// The key that identifies a device of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKey {
-    /// A device of this machine, by number. Its stacks stay open as long as the process.
+    /// A device of this machine, by index. Its stacks stay open until the process ends.
     Index(u64),
-    /// A device elsewhere, by address. Its stacks stay open as long as a tensor or a handle holds them.
+    /// A remote device, by address. Its stacks stay open as long as a tensor or a handle holds them.
     Url(String),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for DeviceKey {
     }
 }
 
-/// A device as the stacks on it share it.
+/// A device as its stacks share it.
 pub(super) struct OpenDevice {
     value: Box<dyn Value>,
     name: String,
@@ -77,12 +77,12 @@ impl OpenDevice {
         self.key.get()
     }
 
-    /// Notes the key under which the device is opened, unless it has one.
+    /// Sets the key by which the device is opened, unless it has one.
     pub(super) fn open_by(&self, key: &DeviceKey) {
         self.key.call_once(|| key.clone());
     }
 
-    /// Whether stacks on the device live as long as the process.
+    /// Returns whether stacks on the device live until the process ends.
     pub(super) fn is_kept(&self) -> bool {
         matches!(self.key(), Some(DeviceKey::Index(_)))
     }

@@ -12,8 +12,7 @@ use core::fmt;
 use kiln_ir::{Dispatch, Engine};
 use spin::Mutex;
 
-/// Identifies the stacks whose values may be operands of one op: see [`Stack::domain`]. No two domains of a process have
-/// one id.
+/// The id of stacks whose values may be operands of one op: see [`Stack::domain`]. Unique in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainId(u64);
 
@@ -37,9 +36,9 @@ impl fmt::Display for DomainId {
 pub(super) struct Domain {
     id: DomainId,
     engine: Arc<dyn Engine>,
-    /// Of the outermost layer.
+    /// The label of the outermost layer.
     label: String,
-    /// Of new floats and integers.
+    /// The dtypes of new floats and integers.
     dtypes: [DType; 2],
     /// A stack for each device.
     stacks: Mutex<Vec<(Arc<OpenDevice>, Weak<Inner>)>>,
@@ -77,7 +76,7 @@ impl Domain {
         self.dtypes
     }
 
-    /// The stack for a device. `below` is the one without the outermost layer.
+    /// Returns the stack for a device. `below` is the one without the outermost layer.
     pub(super) fn stack(self: &Arc<Domain>, device: &Arc<OpenDevice>, below: Option<&Stack>) -> Stack {
         let mut stacks = self.stacks.lock();
         let known = stacks.iter().find(|(known, _)| Arc::ptr_eq(known, device));
@@ -99,14 +98,14 @@ impl Domain {
         stack
     }
 
-    /// The device of an open stack that has this value.
+    /// Returns the device of an open stack that has this value.
     pub(super) fn device(&self, value: &impl DeviceValue) -> Option<Arc<OpenDevice>> {
         let stacks = self.stacks.lock();
         let mut open = stacks.iter().filter(|(_, stack)| stack.strong_count() > 0);
         open.find(|(device, _)| device.is(value)).map(|(device, _)| device.clone())
     }
 
-    /// The domain with a layer around it.
+    /// Returns the domain with a layer around it.
     pub(super) fn layered<L: Engine, S: PartialEq + Send + Sync + 'static>(
         &self,
         label: &str,
@@ -122,7 +121,7 @@ impl Domain {
         if let Some(domain) = known(&self.layers.lock()) {
             return domain;
         }
-        // Made outside the lock, since a layer may put others on its engine. Of two threads, the first wins.
+        // Created outside the lock, since a layer may add others to its engine. Of two threads, the first wins.
         let domain = Domain::new(wrap(self.engine.clone()), label.to_string(), self.dtypes);
         let mut layers = self.layers.lock();
         if let Some(first) = known(&layers) {

@@ -1,4 +1,4 @@
-//! The stacks that were opened, by backend and device.
+//! The registry of opened stacks, by backend and device.
 
 use super::{DeviceKey, Inner, Stack};
 use crate::Result;
@@ -42,10 +42,10 @@ impl Opened {
 
 static OPENED: Mutex<BTreeMap<(Kind, DeviceKey), Opened>> = Mutex::new(BTreeMap::new());
 
-/// Stacks with layers that were put on local devices.
+/// Stacks with layers that were added to local devices.
 static KEPT: Mutex<Vec<Stack>> = Mutex::new(Vec::new());
 
-/// Keeps a stack as long as the process.
+/// Keeps a stack until the process ends.
 pub(super) fn keep(stack: &Stack) {
     KEPT.lock().push(stack.clone());
 }

@@ -1,4 +1,4 @@
-//! Arithmetic of numbers: floats and integers.
+//! Elementwise arithmetic on floats and integers.
 
 use crate::tensor::forward::forward;
 use crate::{Backend, Float, Int, Number, Numeric, Tensor};
@@ -8,49 +8,61 @@ use crate::{Backend, Float, Int, Number, Numeric, Tensor};
     reason = "the operators are implemented too; chains of methods read better"
 )]
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// `self + other`; broadcasts.
+    /// Computes `self + other`; broadcasts.
     #[track_caller]
     pub fn add(self, other: Self) -> Self {
         self + other
     }
 
-    /// `self - other`; broadcasts.
+    /// Computes `self - other`; broadcasts.
     #[track_caller]
     pub fn sub(self, other: Self) -> Self {
         self - other
     }
 
-    /// `self * other`, element by element; broadcasts.
+    /// Computes `self * other`, element by element; broadcasts.
     #[track_caller]
     pub fn mul(self, other: Self) -> Self {
         self * other
     }
 
-    /// `self / other`; broadcasts. Integers truncate towards zero; integer division by zero returns 0.
+    /// Computes `self / other`; broadcasts. Integers truncate towards zero; integer division by zero returns 0.
     #[track_caller]
     pub fn div(self, other: Self) -> Self {
         self / other
     }
 
-    /// `self + x`.
+    /// Computes `self + x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn add_scalar(self, x: impl Number) -> Self {
         self + x.scalar()
     }
 
-    /// `self - x`.
+    /// Computes `self - x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn sub_scalar(self, x: impl Number) -> Self {
         self - x.scalar()
     }
 
-    /// `self * x`.
+    /// Computes `self * x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn mul_scalar(self, x: impl Number) -> Self {
         self * x.scalar()
     }
 
-    /// `self / x`.
+    /// Computes `self / x`.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn div_scalar(self, x: impl Number) -> Self {
         self / x.scalar()
@@ -64,9 +76,10 @@ forward! {
     )]
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// The remainder with the sign of the divisor, as Python's `%`; broadcasts. The operator `%` and [`fmod`](Tensor::fmod)
-    /// return that of the truncated division, with the sign of the dividend. By zero, integers return 0, floats NaN.
-    /// Defined as [`torch.remainder`](https://docs.pytorch.org/docs/stable/generated/torch.remainder.html).
+    /// Computes the remainder with the sign of the divisor, as Python's `%`; broadcasts. The operator `%` and
+    /// [`fmod`](Tensor::fmod) return the remainder with the sign of the dividend. For a divisor of 0, integers return 0
+    /// and floats NaN. Defined as
+    /// [`torch.remainder`](https://docs.pytorch.org/docs/stable/generated/torch.remainder.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -78,7 +91,7 @@ forward! {
     /// ```
     pub fn remainder(self, divisor: Self as any) -> Self;
 
-    /// [`remainder`](Tensor::remainder) by a number.
+    /// Computes the [`remainder`](Tensor::remainder) by a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -87,10 +100,13 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.remainder_scalar(3).into_data().to_vec::<i32>(), [1, 2]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn remainder_scalar(self, divisor: impl Number) -> Self;
 
-    /// The remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`; broadcasts. By
-    /// zero, integers return 0, floats NaN. Defined as
+    /// Computes the remainder of the truncated division, with the sign of the dividend, as Rust's and C's `%`;
+    /// broadcasts. For a divisor of 0, integers return 0 and floats NaN. Defined as
     /// [`torch.fmod`](https://docs.pytorch.org/docs/stable/generated/torch.fmod.html).
     ///
     /// ```
@@ -103,7 +119,7 @@ forward! {
     /// ```
     pub fn fmod(self, divisor: Self as any) -> Self;
 
-    /// [`fmod`](Tensor::fmod) by a number.
+    /// Computes [`fmod`](Tensor::fmod) by a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -112,10 +128,13 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.fmod_scalar(3).into_data().to_vec::<i32>(), [1, -1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn fmod_scalar(self, divisor: impl Number) -> Self;
 
-    /// The quotient rounded down; broadcasts. Integer division by zero returns 0, float division by zero the result of
-    /// `/`. The gradient is 0. Defined as
+    /// Computes the quotient rounded down; broadcasts. Integer division by zero returns 0; float division by zero
+    /// returns the result of `/`. The gradient is 0. Defined as
     /// [`torch.floor_divide`](https://docs.pytorch.org/docs/stable/generated/torch.floor_divide.html).
     ///
     /// ```
@@ -129,7 +148,7 @@ forward! {
     #[doc(alias = "floor_div")]
     pub fn floor_divide(self, divisor: Self as any) -> Self;
 
-    /// [`floor_divide`](Tensor::floor_divide) by a number.
+    /// Computes [`floor_divide`](Tensor::floor_divide) by a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -138,10 +157,13 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([7, -7], &device);
     /// assert_eq!(a.floor_divide_scalar(3).into_data().to_vec::<i32>(), [2, -3]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn floor_divide_scalar(self, divisor: impl Number) -> Self;
 
-    /// The quotient rounded towards zero, for integers the same as `/`; broadcasts. The gradient is 0. Defined as
-    /// [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) with `rounding_mode="trunc"`.
+    /// Computes the quotient rounded towards zero; broadcasts. For integers it equals `/`. The gradient is 0. Defined
+    /// as [`torch.div`](https://docs.pytorch.org/docs/stable/generated/torch.div.html) with `rounding_mode="trunc"`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -155,7 +177,7 @@ forward! {
     #[doc(alias = "div")]
     pub fn trunc_divide(self, divisor: Self as any) -> Self;
 
-    /// [`trunc_divide`](Tensor::trunc_divide) by a number.
+    /// Computes [`trunc_divide`](Tensor::trunc_divide) by a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -165,10 +187,14 @@ forward! {
     /// let y = Tensor::from_floats([3.0, -3.0], &device);
     /// assert!(a.trunc_divide_scalar(2).all_close(y, None, Some(1e-6)));
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `divisor` is fractional or out of the range of the dtype.
     pub fn trunc_divide_scalar(self, divisor: impl Number) -> Self;
 
-    /// To the power of another tensor; broadcasts. Integers wrap, and a negative exponent returns the truncated real
-    /// result. Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
+    /// Raises each element to the power of an exponent tensor; broadcasts. Integers wrap, and a negative exponent
+    /// returns the truncated real result. Defined as
+    /// [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -180,7 +206,7 @@ forward! {
     /// ```
     pub fn pow(self, exponent: Self as any) -> Self;
 
-    /// To the power of an integer.
+    /// Raises each element to an integer power.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -191,7 +217,8 @@ forward! {
     /// ```
     pub fn powi_scalar(self, exponent: i32) -> Self;
 
-    /// The lesser of two elements; broadcasts. NaN if either is. Defined as [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
+    /// Computes the elementwise minimum; broadcasts. NaN if either element is NaN. Defined as
+    /// [`torch.minimum`](https://docs.pytorch.org/docs/stable/generated/torch.minimum.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -203,7 +230,8 @@ forward! {
     /// ```
     pub fn minimum(self, other: Self as any) -> Self;
 
-    /// The greater of two elements; broadcasts. NaN if either is. Defined as [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
+    /// Computes the elementwise maximum; broadcasts. NaN if either element is NaN. Defined as
+    /// [`torch.maximum`](https://docs.pytorch.org/docs/stable/generated/torch.maximum.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -215,7 +243,7 @@ forward! {
     /// ```
     pub fn maximum(self, other: Self as any) -> Self;
 
-    /// [`minimum`](Tensor::minimum), as reductions to one element per pair are called elsewhere.
+    /// Alias of [`minimum`](Tensor::minimum), the elementwise minimum of two tensors.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -228,7 +256,7 @@ forward! {
     #[doc(alias = "minimum")]
     pub fn min_pair(self, other: Self as any) -> Self;
 
-    /// [`maximum`](Tensor::maximum), as reductions to one element per pair are called elsewhere.
+    /// Alias of [`maximum`](Tensor::maximum), the elementwise maximum of two tensors.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -247,8 +275,8 @@ forward! {
     reason = "the operators are implemented too; chains of methods read better"
 )]
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// Elements clamped to `[low, high]`; NaN stays NaN. Where `low` is above `high`, `high` wins. The gradient passes
-    /// where the element is in the range, bounds included, and not where it is NaN. Defined as
+    /// Clamps elements to `[low, high]`; NaN stays NaN. If `low` is above `high`, elements become `high`. The gradient
+    /// passes where the element is in the range, bounds included, and not where it is NaN. Defined as
     /// [`torch.clamp`](https://docs.pytorch.org/docs/stable/generated/torch.clamp.html).
     ///
     /// ```
@@ -258,6 +286,9 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2, 9], &device);
     /// assert_eq!(a.clamp(0, 5).into_data().to_vec::<i32>(), [0, 2, 5]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `low` or `high` is fractional or out of the range of the dtype.
     #[doc(alias = "clip")]
     #[track_caller]
     pub fn clamp(self, low: impl Number, high: impl Number) -> Self {
@@ -272,7 +303,7 @@ forward! {
     )]
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// Elements not below `low`; NaN stays. The gradient passes at the bound too.
+    /// Clamps elements from below to `low`; NaN stays NaN. The gradient passes at the bound too.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -281,9 +312,12 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_min(0).into_data().to_vec::<i32>(), [0, 2]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `low` is fractional or out of the range of the dtype.
     pub fn clamp_min(self, low: impl Number) -> Self = at_least;
 
-    /// Elements not above `high`; NaN stays. The gradient passes at the bound too.
+    /// Clamps elements from above to `high`; NaN stays NaN. The gradient passes at the bound too.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -292,11 +326,14 @@ forward! {
     /// let a = Tensor::<Flex, 1, Int>::from_ints([-3, 2], &device);
     /// assert_eq!(a.clamp_max(0).into_data().to_vec::<i32>(), [-3, 0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `high` is fractional or out of the range of the dtype.
     pub fn clamp_max(self, high: impl Number) -> Self = at_most;
 
-    /// The Heaviside step function: 0 below zero, 1 above, `at_zero` at zero; NaN stays NaN. Broadcasts. Defined as
-    /// NumPy's [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html); PyTorch's returns
-    /// 0 for NaN.
+    /// Computes the Heaviside step function: 0 below zero, 1 above, `at_zero` at zero; NaN stays NaN. Broadcasts.
+    /// Defined as NumPy's [`heaviside`](https://numpy.org/doc/stable/reference/generated/numpy.heaviside.html);
+    /// PyTorch's returns 0 for NaN.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -313,7 +350,8 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// The point so far on the way from `self` to `end`, exact at both ends; broadcasts. Defined as [`torch.lerp`](https://docs.pytorch.org/docs/stable/generated/torch.lerp.html).
+    /// Interpolates linearly from `self` (weight 0) to `end` (weight 1), exact at both ends; broadcasts. Defined as
+    /// [`torch.lerp`](https://docs.pytorch.org/docs/stable/generated/torch.lerp.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -326,7 +364,7 @@ forward! {
     /// ```
     pub fn lerp(self, end: Self as any, weight: Self as any) -> Self;
 
-    /// [`lerp`](Tensor::lerp) with a number as the weight.
+    /// Computes [`lerp`](Tensor::lerp) with a scalar weight.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -339,7 +377,8 @@ forward! {
     /// ```
     pub fn lerp_scalar(self, end: Self as any, weight: f64) -> Self;
 
-    /// `self + factor * a * b`; broadcasts. Defined as [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
+    /// Computes `self + factor * a * b`; broadcasts. Defined as
+    /// [`torch.addcmul`](https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -352,7 +391,8 @@ forward! {
     /// ```
     pub fn addcmul(self, a: Self as any, b: Self as any, factor: f64) -> Self;
 
-    /// `self + factor * a / b`; broadcasts. Defined as [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
+    /// Computes `self + factor * a / b`; broadcasts. Defined as
+    /// [`torch.addcdiv`](https://docs.pytorch.org/docs/stable/generated/torch.addcdiv.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -365,8 +405,8 @@ forward! {
     /// ```
     pub fn addcdiv(self, a: Self as any, b: Self as any, factor: f64) -> Self;
 
-    /// To the power of another tensor; broadcasts. NaN for a negative base with an exponent that is not whole. Defined as
-    /// [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
+    /// Raises each element to the power of an exponent tensor; broadcasts. NaN for a negative base with a fractional
+    /// exponent. Defined as [`torch.pow`](https://docs.pytorch.org/docs/stable/generated/torch.pow.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -380,7 +420,7 @@ forward! {
     #[doc(alias = "pow")]
     pub fn powf(self, exponent: Self as any) -> Self;
 
-    /// To the power of a number.
+    /// Raises each element to the power of a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -394,7 +434,7 @@ forward! {
     #[doc(alias = "power")]
     pub fn powf_scalar(self, exponent: f64) -> Self;
 
-    /// To the power of integers; broadcasts.
+    /// Raises each element to the power of an integer tensor; broadcasts.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -406,7 +446,8 @@ forward! {
     /// ```
     pub fn powi(self, exponent: Tensor<B, D, Int> as any) -> Self;
 
-    /// To the power of another tensor, computed and given in `f64`; broadcasts. Defined as [`torch.float_power`](https://docs.pytorch.org/docs/stable/generated/torch.float_power.html).
+    /// Raises each element to the power of an exponent tensor, in `f64`; broadcasts. The result is `f64`. Defined as
+    /// [`torch.float_power`](https://docs.pytorch.org/docs/stable/generated/torch.float_power.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -418,7 +459,7 @@ forward! {
     /// ```
     pub fn float_power(self, exponent: Self as any) -> Self;
 
-    /// The angle of the point `(other, self)` seen from the origin, in radians from -π to π; broadcasts. Defined as
+    /// Computes the angle of the point `(other, self)` from the x axis, in radians from -π to π; broadcasts. Defined as
     /// [`torch.atan2`](https://docs.pytorch.org/docs/stable/generated/torch.atan2.html).
     ///
     /// ```
@@ -433,7 +474,7 @@ forward! {
     #[doc(alias = "arctan2")]
     pub fn atan2(self, other: Self as any) -> Self;
 
-    /// `sqrt(self² + other²)` without overflow on the way; broadcasts. Defined as
+    /// Computes `sqrt(self² + other²)` without intermediate overflow; broadcasts. Defined as
     /// [`torch.hypot`](https://docs.pytorch.org/docs/stable/generated/torch.hypot.html).
     ///
     /// ```
@@ -447,7 +488,7 @@ forward! {
     /// ```
     pub fn hypot(self, other: Self as any) -> Self;
 
-    /// `ln(e^self + e^other)` without overflow; broadcasts. Defined as
+    /// Computes `ln(e^self + e^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp.html).
     ///
     /// ```
@@ -461,7 +502,7 @@ forward! {
     /// ```
     pub fn logaddexp(self, other: Self as any) -> Self;
 
-    /// `log₂(2^self + 2^other)` without overflow; broadcasts. Defined as
+    /// Computes `log₂(2^self + 2^other)` without overflow; broadcasts. Defined as
     /// [`torch.logaddexp2`](https://docs.pytorch.org/docs/stable/generated/torch.logaddexp2.html).
     ///
     /// ```
@@ -475,7 +516,7 @@ forward! {
     /// ```
     pub fn logaddexp2(self, other: Self as any) -> Self;
 
-    /// `self * ln(other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
+    /// Computes `self * ln(other)`, or 0 where `self` is 0 and `other` is not NaN; broadcasts. Defined as
     /// [`torch.special.xlogy`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlogy).
     ///
     /// ```
@@ -489,7 +530,7 @@ forward! {
     /// ```
     pub fn xlogy(self, other: Self as any) -> Self;
 
-    /// `self * ln(1 + other)`, 0 where `self` is 0, unless `other` is NaN; broadcasts. Defined as
+    /// Computes `self * ln(1 + other)`, or 0 where `self` is 0 and `other` is not NaN; broadcasts. Defined as
     /// [`torch.special.xlog1py`](https://docs.pytorch.org/docs/stable/special.html#torch.special.xlog1py).
     ///
     /// ```
@@ -503,8 +544,8 @@ forward! {
     /// ```
     pub fn xlog1py(self, other: Self as any) -> Self;
 
-    /// The minimum of two elements; if one is NaN, the other. Broadcasts. Of equal elements the first gets the
-    /// gradient. Defined as
+    /// Computes the elementwise minimum, ignoring NaN: if one element is NaN, returns the other. Broadcasts. For equal
+    /// elements, the gradient flows to the first. Defined as
     /// [`torch.fmin`](https://docs.pytorch.org/docs/stable/generated/torch.fmin.html).
     ///
     /// ```
@@ -518,8 +559,8 @@ forward! {
     /// ```
     pub fn fmin(self, other: Self as any) -> Self;
 
-    /// The maximum of two elements; if one is NaN, the other. Broadcasts. Of equal elements the first gets the
-    /// gradient. Defined as
+    /// Computes the elementwise maximum, ignoring NaN: if one element is NaN, returns the other. Broadcasts. For equal
+    /// elements, the gradient flows to the first. Defined as
     /// [`torch.fmax`](https://docs.pytorch.org/docs/stable/generated/torch.fmax.html).
     ///
     /// ```
@@ -533,7 +574,7 @@ forward! {
     /// ```
     pub fn fmax(self, other: Self as any) -> Self;
 
-    /// The magnitude with the sign of another number, zeros among them; broadcasts. Defined as
+    /// Returns the magnitude of `self` with the sign bit of `sign`, also for zeros; broadcasts. Defined as
     /// [`torch.copysign`](https://docs.pytorch.org/docs/stable/generated/torch.copysign.html).
     ///
     /// ```
@@ -547,8 +588,8 @@ forward! {
     /// ```
     pub fn copysign(self, sign: Self as any) -> Self;
 
-    /// The float next to `self` in the direction of another; broadcasts. It has no gradient. Defined as
-    /// [`torch.nextafter`](https://docs.pytorch.org/docs/stable/generated/torch.nextafter.html).
+    /// Returns the next representable float after `self` in the direction of `towards`; broadcasts. It has no gradient.
+    /// Defined as [`torch.nextafter`](https://docs.pytorch.org/docs/stable/generated/torch.nextafter.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -563,8 +604,9 @@ forward! {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// Mantissa `m` and exponent `e` with `self = m 2^e` and `½ <= |m| < 1`; zeros, infinities and NaN are their own
-    /// mantissa, with exponent 0. Defined as [`torch.frexp`](https://docs.pytorch.org/docs/stable/generated/torch.frexp.html).
+    /// Decomposes each element into mantissa `m` and exponent `e` with `self = m 2^e` and `½ <= |m| < 1`. Zeros,
+    /// infinities and NaN are their own mantissa, with exponent 0. Defined as
+    /// [`torch.frexp`](https://docs.pytorch.org/docs/stable/generated/torch.frexp.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -581,7 +623,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         (Tensor::from_any(mantissa), Tensor::from_any(exponent))
     }
 
-    /// `self * 2^exponent`, the reverse of [`frexp`](Tensor::frexp); broadcasts. Defined as [`torch.ldexp`](https://docs.pytorch.org/docs/stable/generated/torch.ldexp.html).
+    /// Computes `self * 2^exponent`, the inverse of [`frexp`](Tensor::frexp); broadcasts. Defined as
+    /// [`torch.ldexp`](https://docs.pytorch.org/docs/stable/generated/torch.ldexp.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;

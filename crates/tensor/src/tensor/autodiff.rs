@@ -1,4 +1,4 @@
-//! Automatic differentiation, on backends that have it.
+//! Automatic differentiation, on backends that support it.
 
 use super::ok;
 use crate::{AnyTensor, AutodiffBackend, Backend, Float, Kind, Result, Stack, Tensor};
@@ -11,27 +11,28 @@ use kiln_ir::{Error, Value};
 
 pub use kiln_autodiff::NodeId;
 
-/// The gradients of a [`backward`](Tensor::backward) pass, by the tensors that [require](Tensor::require_grad)
-/// them. Each is on its tensor's own device, on the backend below, and may be sent to another thread.
+/// Gradients of a [`backward`](Tensor::backward) pass, keyed by the leaf tensors that [require](Tensor::require_grad)
+/// them. Each gradient is on its leaf's device and inner backend, and may be sent to another thread.
 pub struct Gradients {
     stack: Stack,
     gradients: kiln_autodiff::Gradients,
 }
 
 impl Gradients {
-    /// The gradient of a rank-erased tensor, if it requires one and took part.
+    /// Returns the gradient of a rank-erased leaf, or `None` if the tensor is not a leaf or did not take part.
     pub fn get(&self, tensor: &AnyTensor) -> Option<AnyTensor> {
         let value = self.gradients.get(tensor.value())?;
         Some(AnyTensor::new(self.stack_of(tensor), value))
     }
 
-    /// Takes out the gradient of a rank-erased tensor, if it requires one and took part.
+    /// Removes and returns the gradient of a rank-erased leaf, or `None` if the tensor is not a leaf or did not take
+    /// part.
     pub fn remove(&mut self, tensor: &AnyTensor) -> Option<AnyTensor> {
         let value = self.gradients.take(tensor.value())?;
         Some(AnyTensor::new(self.stack_of(tensor), value))
     }
 
-    /// The place of a leaf's gradient: below the layer that tracks the leaf.
+    /// Returns the stack of a leaf's gradient: the stack below the layer that tracks the leaf.
     fn stack_of(&self, tensor: &AnyTensor) -> Stack {
         let tracks = |layer: &Layer| layer.is_tracked(tensor.value());
         let tracking = tensor.stack().levels().find(|level| level.outermost().is_some_and(tracks));
@@ -47,14 +48,14 @@ impl fmt::Debug for Gradients {
 }
 
 impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The tensor below automatic differentiation: the same elements, without a tape.
+    /// Returns the tensor on the inner backend: the same elements, without automatic differentiation.
     #[track_caller]
     pub fn inner(self) -> Tensor<B::InnerBackend, D, K> {
         ok(layer(self.as_any(), "inner"));
         Tensor::from_any(self.into_any().inner())
     }
 
-    /// A tensor of the backend below, brought under automatic differentiation without a tape.
+    /// Wraps a tensor of the inner backend for automatic differentiation. It is not tracked.
     #[track_caller]
     pub fn from_inner(inner: Tensor<B::InnerBackend, D, K>) -> Self {
         let stack = crate::transform::autodiff_above::<B>(inner.engine_stack());
@@ -63,11 +64,11 @@ impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
 }
 
 impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
-    /// The gradients of the sum of this tensor's elements, for every tensor on the tape that
-    /// [requires](Tensor::require_grad) one. The tape stays as long as tensors on it.
+    /// Runs the backward pass: computes the gradients of the sum of this tensor's elements for every leaf on the tape
+    /// that [requires](Tensor::require_grad) one. The tape is kept as long as tensors on it exist.
     ///
     /// Unlike PyTorch, it needs no output gradient and uses ones: `y.backward()` is `y.sum().backward()`.
-    /// [`try_backward_from`](Tensor::try_backward_from) takes another output gradient.
+    /// [`try_backward_from`](Tensor::try_backward_from) accepts another output gradient.
     ///
     /// ```
     /// use kiln_backends::Cpu;
@@ -79,35 +80,35 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// ```
     ///
     /// # Panics
-    /// When no operand of the computation requires a gradient, or an op on the way has none; the message
-    /// names it. See [`try_backward`](Tensor::try_backward).
+    /// When no operand of the computation requires a gradient, or an op has no gradient; the message names the
+    /// op. See [`try_backward`](Tensor::try_backward).
     #[track_caller]
     pub fn backward(&self) -> Gradients {
         ok(self.try_backward())
     }
 
-    /// Like [`backward`](Tensor::backward), with errors instead of panics.
+    /// Like [`backward`](Tensor::backward), but returns an error instead of panicking.
     ///
     /// # Errors
-    /// When no operand of the computation requires a gradient, or an op on the way has none.
+    /// When no operand of the computation requires a gradient, or an op has no gradient.
     pub fn try_backward(&self) -> Result<Gradients> {
         self.as_any().backward()
     }
 
-    /// Like [`backward`](Tensor::backward), starting from the given gradient of this tensor instead of ones.
+    /// Like [`backward`](Tensor::backward), with this output gradient instead of ones (the vector-Jacobian product).
     ///
     /// # Errors
-    /// When the gradient is of another shape, no operand requires a gradient, or an op has none.
+    /// When the shapes differ, no operand requires a gradient, or an op has no gradient.
     pub fn try_backward_from(&self, gradient: Tensor<B::InnerBackend, D>) -> Result<Gradients> {
         self.as_any().backward_from(gradient.into_any())
     }
 
-    /// This tensor's gradient, if it requires one and took part.
+    /// Returns this tensor's gradient, or `None` if it requires none or did not take part.
     pub fn grad(&self, gradients: &Gradients) -> Option<Tensor<B::InnerBackend, D>> {
         gradients.get(self.as_any()).map(Tensor::from_any)
     }
 
-    /// Removes and returns this tensor's gradient, if it requires one and took part.
+    /// Removes and returns this tensor's gradient, or `None` if it requires none or did not take part.
     pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>> {
         gradients.remove(self.as_any()).map(Tensor::from_any)
     }
@@ -141,34 +142,34 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
         }
     }
 
-    /// The same elements as a new start of a tape, for which [`backward`](Tensor::backward) computes a gradient.
+    /// Returns a leaf tensor with the same elements, for which [`backward`](Tensor::backward) computes a gradient.
     #[doc(alias = "requires_grad_")]
     #[track_caller]
     pub fn require_grad(self) -> Self {
         Tensor::from_any(ok(require_grad(self.into_any())))
     }
 
-    /// Whether the tensor is a start of a tape, by [`require_grad`](Tensor::require_grad).
+    /// Returns whether the tensor is a leaf that requires a gradient, by [`require_grad`](Tensor::require_grad).
     #[doc(alias = "requires_grad")]
     pub fn is_require_grad(&self) -> bool {
         layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.leaf_id(self.as_any().value()).is_some())
     }
 
-    /// [`require_grad`](Tensor::require_grad) or [`detach`](Tensor::detach).
+    /// Calls [`require_grad`](Tensor::require_grad) if `require` is true, and [`detach`](Tensor::detach) otherwise.
     #[track_caller]
     pub fn set_require_grad(self, require: bool) -> Self {
         if require { self.require_grad() } else { self.detach() }
     }
 
-    /// Whether gradients flow through the tensor.
+    /// Returns whether gradients flow through the tensor.
     pub fn is_tracked(&self) -> bool {
         layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.is_tracked(self.as_any().value()))
     }
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The same elements without a tape: gradients do not flow through. On a backend without automatic differentiation, the
-    /// same tensor.
+    /// Returns the same elements without a tape, so that no gradient flows through. On a backend without automatic
+    /// differentiation, returns the tensor unchanged.
     ///
     /// ```
     /// use kiln_backends::Cpu;
@@ -186,14 +187,14 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     }
 }
 
-/// The gradients of a tensor, from this gradient of its own; `None` stands for ones.
+/// Computes the gradients of a tensor from its output gradient; `None` means ones.
 pub(crate) fn backward(any: &AnyTensor, gradient: Option<AnyTensor>) -> Result<Gradients> {
     let (layer, inner) = layer(any, "backward")?;
     let gradients = layer.backward(any.value(), gradient.map(AnyTensor::into_value))?;
     Ok(Gradients { stack: inner.clone(), gradients })
 }
 
-/// The layer and the stack below it, or an error with a hint.
+/// Returns the layer and the stack below it, or an error with a hint.
 fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Layer, &'a Stack)> {
     match (any.stack().outermost(), any.stack().inner()) {
         (Some(layer), Some(inner)) => Ok((layer, inner)),
@@ -205,7 +206,7 @@ fn layer<'a>(any: &'a AnyTensor, what: &str) -> Result<(&'a Layer, &'a Stack)> {
     }
 }
 
-/// A new start of a tape; on a stack without automatic differentiation, an error.
+/// Creates a leaf of the tape. Returns an error on a stack without automatic differentiation.
 pub(crate) fn require_grad(any: AnyTensor) -> Result<AnyTensor> {
     let stack = any.stack().clone();
     let (layer, _) = layer(&any, "require_grad")?;
@@ -217,7 +218,7 @@ pub(crate) fn require_grad(any: AnyTensor) -> Result<AnyTensor> {
     Ok(AnyTensor::new(stack, layer.require_grad(any.into_value())))
 }
 
-/// The same elements without a tape; on a stack without automatic differentiation, the same tensor.
+/// Returns the same elements without a tape; on a stack without automatic differentiation, the same tensor.
 pub(crate) fn detach(any: AnyTensor) -> AnyTensor {
     let stack = any.stack().clone();
     match stack.outermost::<Layer>() {
@@ -226,9 +227,9 @@ pub(crate) fn detach(any: AnyTensor) -> AnyTensor {
     }
 }
 
-/// Activation checkpointing: runs `f` on a tensor without saving its intermediates, and runs `f` again in the
-/// backward pass. This saves memory and costs time. Parameters that `f` holds get their gradients as usual, and
-/// random numbers drawn in `f` are the same both times.
+/// Runs `f` with activation checkpointing: saves no intermediates of `f`, and runs `f` again in the backward pass. This
+/// trades compute for memory. Parameters that `f` captures get their gradients as usual. Random numbers drawn in `f`
+/// are equal in both runs.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -255,7 +256,7 @@ pub fn checkpoint<B: AutodiffBackend, const D: usize, const D2: usize>(
             .into_iter()
             .map(|value| f(Tensor::from_any(AnyTensor::new(inside.clone(), value))).into_any().into_value());
         let outputs = outputs.collect();
-        // The first run leaves the stream where it ends; a replay puts it back to where it was.
+        // The first run leaves the random stream at its end; a replay restores the position before it.
         if now != keys {
             inside.keys().restore(now);
         }

@@ -1,4 +1,4 @@
-//! Bits of integers.
+//! Bitwise operations on integers.
 
 use crate::tensor::forward::forward;
 use crate::{Backend, Int, Number, Tensor};
@@ -6,7 +6,7 @@ use crate::{Backend, Int, Number, Tensor};
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Int>;
 
-    /// The bits that both have; broadcasts.
+    /// Computes the bitwise AND; broadcasts.
     /// Defined as [`torch.bitwise_and`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_and.html).
     ///
     /// ```
@@ -19,7 +19,7 @@ forward! {
     /// ```
     pub fn bitwise_and(self, other: Self as any) -> Self;
 
-    /// [`bitwise_and`](Tensor::bitwise_and) with a number.
+    /// Computes [`bitwise_and`](Tensor::bitwise_and) with a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -30,7 +30,7 @@ forward! {
     /// ```
     pub fn bitwise_and_scalar(self, x: impl Number) -> Self;
 
-    /// The bits that either has; broadcasts.
+    /// Computes the bitwise OR; broadcasts.
     /// Defined as [`torch.bitwise_or`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_or.html).
     ///
     /// ```
@@ -43,7 +43,7 @@ forward! {
     /// ```
     pub fn bitwise_or(self, other: Self as any) -> Self;
 
-    /// [`bitwise_or`](Tensor::bitwise_or) with a number.
+    /// Computes [`bitwise_or`](Tensor::bitwise_or) with a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -54,7 +54,7 @@ forward! {
     /// ```
     pub fn bitwise_or_scalar(self, x: impl Number) -> Self;
 
-    /// The bits that exactly one has; broadcasts.
+    /// Computes the bitwise XOR; broadcasts.
     /// Defined as [`torch.bitwise_xor`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_xor.html).
     ///
     /// ```
@@ -67,7 +67,7 @@ forward! {
     /// ```
     pub fn bitwise_xor(self, other: Self as any) -> Self;
 
-    /// [`bitwise_xor`](Tensor::bitwise_xor) with a number.
+    /// Computes [`bitwise_xor`](Tensor::bitwise_xor) with a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -78,7 +78,8 @@ forward! {
     /// ```
     pub fn bitwise_xor_scalar(self, x: impl Number) -> Self;
 
-    /// The bitwise left shift; broadcasts. A shift by the width or more, or by a negative number, returns 0.
+    /// Computes the bitwise left shift; broadcasts. A shift by the bit width or more, or by a negative number, returns
+    /// 0.
     /// Defined as [`torch.bitwise_left_shift`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_left_shift.html).
     ///
     /// ```
@@ -91,7 +92,7 @@ forward! {
     /// ```
     pub fn bitwise_left_shift(self, other: Self as any) -> Self;
 
-    /// [`bitwise_left_shift`](Tensor::bitwise_left_shift) with a number.
+    /// Computes [`bitwise_left_shift`](Tensor::bitwise_left_shift) by a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -102,8 +103,8 @@ forward! {
     /// ```
     pub fn bitwise_left_shift_scalar(self, x: impl Number) -> Self;
 
-    /// The arithmetic right shift; broadcasts. A shift by the width or more, or by a negative number, returns the sign:
-    /// 0 or -1.
+    /// Computes the arithmetic right shift; broadcasts. A shift by the bit width or more, or by a negative number,
+    /// returns the sign: 0 or -1.
     /// Defined as [`torch.bitwise_right_shift`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_right_shift.html).
     ///
     /// ```
@@ -116,7 +117,7 @@ forward! {
     /// ```
     pub fn bitwise_right_shift(self, other: Self as any) -> Self;
 
-    /// [`bitwise_right_shift`](Tensor::bitwise_right_shift) with a number.
+    /// Computes [`bitwise_right_shift`](Tensor::bitwise_right_shift) by a scalar.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -127,7 +128,8 @@ forward! {
     /// ```
     pub fn bitwise_right_shift_scalar(self, x: impl Number) -> Self;
 
-    /// Every bit flipped: `-x - 1` for signed integers. Defined as [`torch.bitwise_not`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_not.html).
+    /// Computes the bitwise NOT: `-x - 1` for signed integers. Defined as
+    /// [`torch.bitwise_not`](https://docs.pytorch.org/docs/stable/generated/torch.bitwise_not.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -138,9 +140,9 @@ forward! {
     /// ```
     pub fn bitwise_not(self) -> Self;
 
-    /// The number of 1 bits (population count), in the same dtype. Defined as NumPy's
-    /// [`bitwise_count`](https://numpy.org/doc/stable/reference/generated/numpy.bitwise_count.html), but that negative integers count
-    /// as they are stored.
+    /// Counts the 1 bits (population count), in the same dtype. Defined as NumPy's
+    /// [`bitwise_count`](https://numpy.org/doc/stable/reference/generated/numpy.bitwise_count.html), except that
+    /// negative integers count the bits of their two's complement.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -151,7 +153,8 @@ forward! {
     /// ```
     pub fn count_ones(self) -> Self;
 
-    /// The greatest common divisor, never negative; broadcasts. That of 0 and 0 is 0. Defined as [`torch.gcd`](https://docs.pytorch.org/docs/stable/generated/torch.gcd.html).
+    /// Computes the greatest common divisor, never negative; broadcasts. `gcd(0, 0)` is 0. Defined as
+    /// [`torch.gcd`](https://docs.pytorch.org/docs/stable/generated/torch.gcd.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -163,7 +166,9 @@ forward! {
     /// ```
     pub fn gcd(self, other: Self as any) -> Self;
 
-    /// The least common multiple, not negative unless it overflows the dtype and wraps; broadcasts. 0 where either is 0. Defined as [`torch.lcm`](https://docs.pytorch.org/docs/stable/generated/torch.lcm.html).
+    /// Computes the least common multiple; broadcasts. It is not negative unless it overflows the dtype and wraps, and
+    /// 0 where either operand is 0. Defined as
+    /// [`torch.lcm`](https://docs.pytorch.org/docs/stable/generated/torch.lcm.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;

@@ -1,4 +1,4 @@
-//! Comparisons. All broadcast, and return `bool`.
+//! Comparisons and logical operations, which broadcast and return `bool`, and tests for NaN and infinity.
 
 use super::ok;
 use crate::tensor::forward::forward;
@@ -7,7 +7,8 @@ use crate::{Backend, Bool, Float, Kind, Number, Numeric, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// `self == other`; broadcasts. With NaN false. Defined as [`torch.eq`](https://docs.pytorch.org/docs/stable/generated/torch.eq.html).
+    /// Computes `self == other`; broadcasts. False for NaN. Defined as
+    /// [`torch.eq`](https://docs.pytorch.org/docs/stable/generated/torch.eq.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -20,7 +21,7 @@ forward! {
     #[doc(alias = "eq")]
     pub fn equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self == x`.
+    /// Computes `self == x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -31,10 +32,11 @@ forward! {
     /// ```
     pub fn equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`equal_elem`](Tensor::equal_elem) by its other name.
+    /// Alias of [`equal_elem`](Tensor::equal_elem).
     pub fn equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = equal_elem;
 
-    /// `self != other`; broadcasts. With NaN true. Defined as [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
+    /// Computes `self != other`; broadcasts. True for NaN. Defined as
+    /// [`torch.ne`](https://docs.pytorch.org/docs/stable/generated/torch.ne.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -47,7 +49,7 @@ forward! {
     #[doc(alias = "ne")]
     pub fn not_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self != x`.
+    /// Computes `self != x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -58,14 +60,15 @@ forward! {
     /// ```
     pub fn not_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`not_equal_elem`](Tensor::not_equal_elem) by its other name.
+    /// Alias of [`not_equal_elem`](Tensor::not_equal_elem).
     pub fn not_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = not_equal_elem;
 }
 
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// `self < other`; broadcasts. With NaN false. Defined as [`torch.lt`](https://docs.pytorch.org/docs/stable/generated/torch.lt.html).
+    /// Computes `self < other`; broadcasts. False for NaN. Defined as
+    /// [`torch.lt`](https://docs.pytorch.org/docs/stable/generated/torch.lt.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -79,7 +82,7 @@ forward! {
     #[doc(alias = "less")]
     pub fn lower(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self < x`.
+    /// Computes `self < x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -90,10 +93,11 @@ forward! {
     /// ```
     pub fn lower_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`lower_elem`](Tensor::lower_elem) by its other name.
+    /// Alias of [`lower_elem`](Tensor::lower_elem).
     pub fn lower_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_elem;
 
-    /// `self <= other`; broadcasts. With NaN false. Defined as [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
+    /// Computes `self <= other`; broadcasts. False for NaN. Defined as
+    /// [`torch.le`](https://docs.pytorch.org/docs/stable/generated/torch.le.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -107,7 +111,7 @@ forward! {
     #[doc(alias = "less_equal")]
     pub fn lower_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self <= x`.
+    /// Computes `self <= x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -118,10 +122,11 @@ forward! {
     /// ```
     pub fn lower_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`lower_equal_elem`](Tensor::lower_equal_elem) by its other name.
+    /// Alias of [`lower_equal_elem`](Tensor::lower_equal_elem).
     pub fn lower_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = lower_equal_elem;
 
-    /// `self > other`; broadcasts. With NaN false. Defined as [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
+    /// Computes `self > other`; broadcasts. False for NaN. Defined as
+    /// [`torch.gt`](https://docs.pytorch.org/docs/stable/generated/torch.gt.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -134,7 +139,7 @@ forward! {
     #[doc(alias = "gt")]
     pub fn greater(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self > x`.
+    /// Computes `self > x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -145,10 +150,11 @@ forward! {
     /// ```
     pub fn greater_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`greater_elem`](Tensor::greater_elem) by its other name.
+    /// Alias of [`greater_elem`](Tensor::greater_elem).
     pub fn greater_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_elem;
 
-    /// `self >= other`; broadcasts. With NaN false. Defined as [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
+    /// Computes `self >= other`; broadcasts. False for NaN. Defined as
+    /// [`torch.ge`](https://docs.pytorch.org/docs/stable/generated/torch.ge.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -161,7 +167,7 @@ forward! {
     #[doc(alias = "ge")]
     pub fn greater_equal(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// `self >= x`.
+    /// Computes `self >= x`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -172,10 +178,10 @@ forward! {
     /// ```
     pub fn greater_equal_elem(self, x: impl Number) -> Tensor<B, D, Bool>;
 
-    /// [`greater_equal_elem`](Tensor::greater_equal_elem) by its other name.
+    /// Alias of [`greater_equal_elem`](Tensor::greater_equal_elem).
     pub fn greater_equal_scalar(self, x: impl Number) -> Tensor<B, D, Bool> = greater_equal_elem;
 
-    /// True below zero, and for -0 and NaN with the sign bit. Defined as
+    /// Returns `true` where the sign bit is set: below zero, and for -0 and NaN with the sign bit. Defined as
     /// [`torch.signbit`](https://docs.pytorch.org/docs/stable/generated/torch.signbit.html).
     ///
     /// ```
@@ -191,7 +197,8 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// True where NaN. Defined as [`torch.isnan`](https://docs.pytorch.org/docs/stable/generated/torch.isnan.html).
+    /// Returns `true` where an element is NaN. Defined as
+    /// [`torch.isnan`](https://docs.pytorch.org/docs/stable/generated/torch.isnan.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -203,7 +210,8 @@ forward! {
     #[doc(alias = "isnan")]
     pub fn is_nan(self) -> Tensor<B, D, Bool>;
 
-    /// True where infinite. Defined as [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
+    /// Returns `true` where an element is infinite. Defined as
+    /// [`torch.isinf`](https://docs.pytorch.org/docs/stable/generated/torch.isinf.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -215,7 +223,8 @@ forward! {
     #[doc(alias = "isinf")]
     pub fn is_inf(self) -> Tensor<B, D, Bool>;
 
-    /// True where +∞. Defined as [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
+    /// Returns `true` where an element is +∞. Defined as
+    /// [`torch.isposinf`](https://docs.pytorch.org/docs/stable/generated/torch.isposinf.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -226,7 +235,8 @@ forward! {
     /// ```
     pub fn is_pos_inf(self) -> Tensor<B, D, Bool>;
 
-    /// True where -∞. Defined as [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
+    /// Returns `true` where an element is -∞. Defined as
+    /// [`torch.isneginf`](https://docs.pytorch.org/docs/stable/generated/torch.isneginf.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -237,7 +247,8 @@ forward! {
     /// ```
     pub fn is_neg_inf(self) -> Tensor<B, D, Bool>;
 
-    /// True where neither NaN nor infinite. Defined as [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
+    /// Returns `true` where an element is neither NaN nor infinite. Defined as
+    /// [`torch.isfinite`](https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -249,7 +260,7 @@ forward! {
     #[doc(alias = "isfinite")]
     pub fn is_finite(self) -> Tensor<B, D, Bool>;
 
-    /// Whether any element is NaN, of shape `[1]`. It does not wait for the device.
+    /// Returns whether any element is NaN, of shape `[1]`. Does not wait for the device.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -260,8 +271,9 @@ forward! {
     /// ```
     pub fn contains_nan(self) -> Tensor<B, 1, Bool>;
 
-    /// True where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are NaN; broadcasts.
-    /// Defaults: relative 1e-5, absolute 1e-8. Defined as [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
+    /// Returns `true` where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are
+    /// NaN; broadcasts. Defaults: relative 1e-5, absolute 1e-8. Defined as
+    /// [`torch.isclose`](https://docs.pytorch.org/docs/stable/generated/torch.isclose.html) with `equal_nan=True`.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -276,7 +288,7 @@ forward! {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// Whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
+    /// Returns whether all elements are close, by [`is_close`](Tensor::is_close). Waits for the device.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -285,6 +297,9 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// let a = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &device);
     /// assert!(a.clone().all_close(a * 1.000001, None, None));
     /// ```
+    ///
+    /// # Panics
+    /// When the shapes do not broadcast, or a computation failed.
     #[doc(alias = "allclose")]
     #[track_caller]
     pub fn all_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> bool {
@@ -295,7 +310,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// True where both are not zero (true); broadcasts. NaN is not zero. Defined as
+    /// Computes the logical AND; broadcasts. Elements other than 0, NaN included, are true. Defined as
     /// [`torch.logical_and`](https://docs.pytorch.org/docs/stable/generated/torch.logical_and.html).
     ///
     /// ```
@@ -311,15 +326,15 @@ forward! {
     /// ```
     pub fn logical_and(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// True where either is not zero (true); broadcasts. Defined as
+    /// Computes the logical OR; broadcasts. Elements other than 0 are true. Defined as
     /// [`torch.logical_or`](https://docs.pytorch.org/docs/stable/generated/torch.logical_or.html).
     pub fn logical_or(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// True where exactly one is not zero (true); broadcasts. Defined as
+    /// Computes the logical XOR; broadcasts. Elements other than 0 are true. Defined as
     /// [`torch.logical_xor`](https://docs.pytorch.org/docs/stable/generated/torch.logical_xor.html).
     pub fn logical_xor(self, other: Self as any) -> Tensor<B, D, Bool>;
 
-    /// True where zero (false). Defined as
+    /// Computes the logical NOT: true where an element is 0 or false. Defined as
     /// [`torch.logical_not`](https://docs.pytorch.org/docs/stable/generated/torch.logical_not.html).
     pub fn logical_not(self) -> Tensor<B, D, Bool>;
 }

@@ -1,11 +1,12 @@
-//! Products of matrices and vectors.
+//! Matmuls, cross products and dot products.
 
 use crate::tensor::forward::forward;
 use crate::{AnyTensor, Axis, Backend, Error, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// Matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes before broadcast.
-    /// [`linalg`](crate::linalg) has products of vectors, [`einsum`](crate::einsum()) all others.
+    /// Computes the matmul over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the batch axes before them
+    /// broadcast. See [`linalg`](crate::linalg) for matmuls with vectors and [`einsum`](crate::einsum()) for other
+    /// contractions.
     ///
     /// # Panics
     /// When inner or batch sizes differ, or with fewer than two axes.
@@ -31,7 +32,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         )
     }
 
-    /// Cross products of vectors along an axis of length 3; the other axes broadcast.
+    /// Computes cross products of vectors along an axis of length 3; the other axes broadcast.
     ///
     /// # Panics
     /// When the axis does not have length 3.
@@ -52,7 +53,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
     }
 }
 
-/// The product of two vectors has no axes, which the type of the method cannot say.
+/// Returns the error of a matmul of two vectors: its result has rank 0, which the method's type cannot express.
 #[cold]
 fn needs_matrices(a: &AnyTensor, b: &AnyTensor) -> Error {
     Error::type_error("matmul", "needs at least 2 axes", &[a.ty().into(), b.ty().into()])
@@ -62,7 +63,7 @@ fn needs_matrices(a: &AnyTensor, b: &AnyTensor) -> Error {
 forward! {
     impl[B: Backend, K: Numeric] Tensor<B, 1, K>;
 
-    /// The sum of the products of the elements, of shape `[1]`.
+    /// Computes the dot product: the sum of the elementwise products, of shape `[1]`.
     ///
     /// # Panics
     /// When the lengths differ.

@@ -1,4 +1,4 @@
-//! Tensors from nothing and from the host.
+//! Constructors: constants, random tensors and host data.
 
 use super::ok;
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// A tensor of data on the host, converted to the default dtype of the kind (`f32`, `i32`, `bool`).
-    /// Accepts nested arrays, a `Vec` (one axis) and [`TensorData`].
+    /// Creates a tensor of host data, converted to the default dtype of the kind (`f32`, `i32`, `bool`). Accepts nested
+    /// arrays, a `Vec` (one axis) and [`TensorData`].
     ///
     /// # Panics
     /// When the data does not have `D` axes.
@@ -22,7 +22,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(AnyTensor::from_data(data.into().convert(dtype), &stack))
     }
 
-    /// A tensor of data on the host, converted to this dtype.
+    /// Creates a tensor of host data, converted to this dtype.
     ///
     /// # Panics
     /// When the data does not have `D` axes, or the dtype is not of the kind.
@@ -31,7 +31,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(AnyTensor::from_data(data.into().convert(dtype), &B::stack(device)))
     }
 
-    /// A tensor filled with a number.
+    /// Creates a tensor filled with a scalar.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, x: impl Number, device: &B::Device) -> Self {
         let stack = B::stack(device);
@@ -39,7 +42,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::full(ty, x.scalar(), &stack)))
     }
 
-    /// A tensor of zeros (`false`).
+    /// Creates a tensor of zeros (`false`).
     #[track_caller]
     pub fn zeros(shape: impl Into<Shape>, device: &B::Device) -> Self {
         let stack = B::stack(device);
@@ -47,13 +50,13 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::zeros(ty, &stack)))
     }
 
-    /// A tensor with unspecified elements, to be overwritten.
+    /// Creates a tensor with unspecified elements, to be overwritten.
     #[track_caller]
     pub fn empty(shape: impl Into<Shape>, device: &B::Device) -> Self {
         Tensor::zeros(shape, device)
     }
 
-    /// A tensor of ones (`true`).
+    /// Creates a tensor of ones (`true`).
     #[track_caller]
     pub fn ones(shape: impl Into<Shape>, device: &B::Device) -> Self {
         let stack = B::stack(device);
@@ -61,31 +64,37 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::ones(ty, &stack)))
     }
 
-    /// A tensor like this one, filled with a number.
+    /// Creates a tensor of the same shape, dtype and device, filled with a scalar.
+    ///
+    /// # Panics
+    /// When the tensor has integer elements and `x` is fractional or out of the range of the dtype.
     #[track_caller]
     pub fn full_like(&self, x: impl Number) -> Self {
         Tensor::from_any(ok(self.as_any().full_like(x)))
     }
 
-    /// A tensor like this one, of zeros.
+    /// Creates a tensor of zeros with the same shape, dtype and device.
     #[track_caller]
     pub fn zeros_like(&self) -> Self {
         Tensor::from_any(ok(self.as_any().zeros_like()))
     }
 
-    /// A tensor like this one, to be overwritten.
+    /// Creates a tensor with unspecified elements and the same shape, dtype and device, to be overwritten.
     #[track_caller]
     pub fn empty_like(&self) -> Self {
         Tensor::from_any(ok(self.as_any().empty_like()))
     }
 
-    /// A tensor like this one, of ones.
+    /// Creates a tensor of ones with the same shape, dtype and device.
     #[track_caller]
     pub fn ones_like(&self) -> Self {
         Tensor::from_any(ok(self.as_any().ones_like()))
     }
 
-    /// A tensor of random numbers; see [`Distribution`] and [`Backend::seed`].
+    /// Creates a tensor of random elements; see [`Distribution`] and [`Backend::seed`].
+    ///
+    /// # Panics
+    /// When a parameter of the distribution is invalid ([`Distribution::check`]).
     #[doc(alias = "rand")]
     #[doc(alias = "randn")]
     #[track_caller]
@@ -95,7 +104,10 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::random(ty, distribution, &stack)))
     }
 
-    /// A tensor like this one, of random numbers.
+    /// Creates a tensor of random elements with the same shape, dtype and device.
+    ///
+    /// # Panics
+    /// When a parameter of the distribution is invalid ([`Distribution::check`]).
     #[doc(alias = "rand_like")]
     #[doc(alias = "randn_like")]
     #[track_caller]
@@ -105,7 +117,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// A tensor of numbers on the host.
+    /// Creates a float tensor of host data.
     ///
     /// # Panics
     /// When the data does not have `D` axes.
@@ -116,7 +128,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Int> {
-    /// A tensor of integers on the host.
+    /// Creates an integer tensor of host data.
     ///
     /// # Panics
     /// When the data does not have `D` axes.
@@ -127,7 +139,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
-    /// A tensor of truth values on the host.
+    /// Creates a boolean tensor of host data.
     ///
     /// # Panics
     /// When the data does not have `D` axes.

@@ -1,11 +1,11 @@
-//! Bringing elements to the host. All of this waits for the device.
+//! Reads of elements to the host. All of them wait for the device.
 
 use super::ok;
 use crate::{AnyTensor, Backend, DType, Element, Kind, Result, Tensor, TensorData};
 use alloc::vec::Vec;
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The elements.
+    /// Reads the elements to the host.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -17,38 +17,39 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// With the error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     #[track_caller]
     pub fn into_data(self) -> TensorData {
         ok(self.try_into_data())
     }
 
-    /// The elements; the tensor stays.
+    /// Reads the elements to the host, without consuming the tensor.
     ///
     /// # Panics
-    /// With the error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     #[track_caller]
     pub fn to_data(&self) -> TensorData {
         self.clone().into_data()
     }
 
-    /// The elements.
+    /// Reads the elements to the host.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_into_data(self) -> Result<TensorData> {
         self.into_any().into_data()
     }
 
-    /// The elements; the tensor stays.
+    /// Reads the elements to the host, without consuming the tensor.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_to_data(&self) -> Result<TensorData> {
         self.as_any().to_data()
     }
 
-    /// The elements in row-major order as `E`, converted as [`TensorData::convert`] does; the tensor stays.
+    /// Reads the elements in row-major order as `E`, converted as [`TensorData::convert`] does, without consuming the
+    /// tensor.
     ///
     /// ```
     /// use kiln_backends::Cpu;
@@ -59,7 +60,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// With the error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     #[doc(alias = "tolist")]
     #[doc(alias = "numpy")]
     #[track_caller]
@@ -67,15 +68,15 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         ok(self.try_to_vec())
     }
 
-    /// As [`to_vec`](Tensor::to_vec), with an error instead of a panic.
+    /// Like [`to_vec`](Tensor::to_vec), but returns an error instead of panicking.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_to_vec<E: Element>(&self) -> Result<Vec<E>> {
         self.as_any().to_vec()
     }
 
-    /// The only element as `E`; the tensor stays.
+    /// Reads the only element as `E`, without consuming the tensor.
     ///
     /// ```
     /// use kiln_backends::Cpu;
@@ -86,37 +87,37 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When there is not exactly one element, or with the error that the computation met.
+    /// When there is not exactly one element, or the computation failed.
     #[track_caller]
     pub fn item<E: Element>(&self) -> E {
         ok(self.try_item())
     }
 
-    /// As [`item`](Tensor::item), with an error instead of a panic.
+    /// Like [`item`](Tensor::item), but returns an error instead of panicking.
     ///
     /// # Errors
-    /// When there is not exactly one element, or the error that the computation met.
+    /// When there is not exactly one element, or the computation failed.
     pub fn try_item<E: Element>(&self) -> Result<E> {
         self.as_any().item()
     }
 
-    /// The elements, without blocking the thread.
+    /// Reads the elements to the host, without blocking the thread.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub async fn into_data_async(self) -> Result<TensorData> {
         self.into_any().into_data_async().await
     }
 
-    /// The elements, without blocking the thread; the tensor stays.
+    /// Reads the elements to the host, without blocking the thread or consuming the tensor.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub async fn to_data_async(&self) -> Result<TensorData> {
         self.as_any().to_data_async().await
     }
 
-    /// The elements in another dtype, converted as [`TensorData::convert`] does.
+    /// Reads the elements in another dtype, converted as [`TensorData::convert`] does.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -128,38 +129,38 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// With the error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     #[track_caller]
     pub fn into_data_dtype(self, dtype: DType) -> TensorData {
         ok(self.try_into_data_dtype(dtype))
     }
 
-    /// The elements in another dtype; the tensor stays.
+    /// Reads the elements in another dtype, without consuming the tensor.
     ///
     /// # Panics
-    /// With the error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     #[track_caller]
     pub fn to_data_dtype(&self, dtype: DType) -> TensorData {
         self.clone().into_data_dtype(dtype)
     }
 
-    /// The elements in another dtype, converted as [`TensorData::convert`] does.
+    /// Reads the elements in another dtype, converted as [`TensorData::convert`] does.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_into_data_dtype(self, dtype: DType) -> Result<TensorData> {
         self.into_any().into_data_dtype(dtype)
     }
 
-    /// The elements in another dtype; the tensor stays.
+    /// Reads the elements in another dtype, without consuming the tensor.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_to_data_dtype(&self, dtype: DType) -> Result<TensorData> {
         self.clone().try_into_data_dtype(dtype)
     }
 
-    /// The elements as `E`, converted as [`TensorData::convert`] does.
+    /// Reads the elements as `E`, converted as [`TensorData::convert`] does.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -171,41 +172,41 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// With the error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     #[track_caller]
     pub fn into_data_as<E: Element>(self) -> TensorData {
         self.into_data_dtype(E::DTYPE)
     }
 
-    /// The elements as `E`; the tensor stays.
+    /// Reads the elements as `E`, without consuming the tensor.
     ///
     /// # Panics
-    /// With the error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     #[track_caller]
     pub fn to_data_as<E: Element>(&self) -> TensorData {
         self.clone().into_data_as::<E>()
     }
 
-    /// The elements as `E`, converted as [`TensorData::convert`] does.
+    /// Reads the elements as `E`, converted as [`TensorData::convert`] does.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_into_data_as<E: Element>(self) -> Result<TensorData> {
         self.try_into_data_dtype(E::DTYPE)
     }
 
-    /// The elements as `E`; the tensor stays.
+    /// Reads the elements as `E`, without consuming the tensor.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_to_data_as<E: Element>(&self) -> Result<TensorData> {
         self.clone().try_into_data_as::<E>()
     }
 
-    /// The elements in row-major order as `E`, converted as [`TensorData::convert`] does.
+    /// Reads the elements in row-major order as `E`, converted as [`TensorData::convert`] does.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -220,15 +221,15 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.into_any().into_vec_as()
     }
 
-    /// The elements in row-major order as `E`; the tensor stays.
+    /// Reads the elements in row-major order as `E`, without consuming the tensor.
     ///
     /// # Errors
-    /// The error that the computation met: an index out of range, a lost device.
+    /// When the computation failed, for example by an index out of range or a lost device.
     pub fn try_to_vec_as<E: Element>(&self) -> Result<Vec<E>> {
         self.clone().try_into_vec_as()
     }
 
-    /// The only element, converted to `E`.
+    /// Reads the only element, converted to `E`.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -241,37 +242,37 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When there is not exactly one element, or with the error that the computation met.
+    /// When there is not exactly one element, or the computation failed.
     #[track_caller]
     pub fn into_scalar<E: Element>(self) -> E {
         ok(self.try_into_scalar())
     }
 
-    /// The only element, converted to `E`.
+    /// Reads the only element, converted to `E`.
     ///
     /// # Errors
-    /// When there is not exactly one element, or the error that the computation met.
+    /// When there is not exactly one element, or the computation failed.
     pub fn try_into_scalar<E: Element>(self) -> Result<E> {
         self.into_any().into_scalar()
     }
 
-    /// The only element, converted to `E`, without blocking the thread.
+    /// Reads the only element, converted to `E`, without blocking the thread.
     ///
     /// # Panics
-    /// When there is not exactly one element, or with the error that the computation met.
+    /// When there is not exactly one element, or the computation failed.
     pub async fn into_scalar_async<E: Element>(self) -> E {
         ok(self.try_into_scalar_async().await)
     }
 
-    /// The only element, converted to `E`, without blocking the thread.
+    /// Reads the only element, converted to `E`, without blocking the thread.
     ///
     /// # Errors
-    /// When there is not exactly one element, or the error that the computation met.
+    /// When there is not exactly one element, or the computation failed.
     pub async fn try_into_scalar_async<E: Element>(self) -> Result<E> {
         self.into_any().into_scalar_async().await
     }
 
-    /// The typed tensor of one whose rank and kind are known at run time.
+    /// Converts an [`AnyTensor`] to a typed tensor.
     ///
     /// # Errors
     /// When rank or kind differ, or the tensor is not on a device of `B`.
@@ -289,7 +290,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         any.try_into_tensor()
     }
 
-    /// Whether nothing else shares the elements, so that an engine may write a result in their place.
+    /// Returns whether this tensor is the only owner of its elements, so that an engine may overwrite them with a
+    /// result.
     pub fn can_mut(&self) -> bool {
         self.as_any().value().is_unique()
     }

@@ -1,9 +1,9 @@
-//! Functions of each element.
+//! Elementwise functions.
 
 use crate::tensor::forward::forward;
 use crate::{Backend, Float, Numeric, Tensor};
 
-/// The rest of a documentation: a link to the definition and an example.
+/// The rest of a doc comment: a link to the definition and an example.
 macro_rules! about {
     ($link:literal, $call:expr, $x:literal, $y:literal) => {
         concat!(
@@ -29,23 +29,23 @@ forward! {
     )]
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// `-x`. The most negative integer is its own negative. Unsigned integers have none, and are an error, where PyTorch's
+    /// Computes `-x`. The most negative integer is its own negative. Unsigned integers are an error, where PyTorch's
     /// `u8` wraps: cast them first.
     ///
     #[doc = about!("[`torch.neg`](https://docs.pytorch.org/docs/stable/generated/torch.neg.html)", "neg()", "[1.5, -2.0]", "[-1.5, 2.0]")]
     pub fn neg(self) -> Self;
 
-    /// The absolute value. That of the most negative integer wraps to itself.
+    /// Computes the absolute value. For the most negative integer it wraps to itself.
     ///
     #[doc = about!("[`torch.abs`](https://docs.pytorch.org/docs/stable/generated/torch.abs.html)", "abs()", "[1.5, -2.0]", "[1.5, 2.0]")]
     pub fn abs(self) -> Self;
 
-    /// -1, 0 or 1. NaN stays NaN, and a zero keeps its sign.
+    /// Computes the sign: -1, 0 or 1. NaN stays NaN, and a zero keeps its sign.
     ///
     #[doc = about!("[`torch.sign`](https://docs.pytorch.org/docs/stable/generated/torch.sign.html)", "sign()", "[1.5, -2.0, 0.0]", "[1.0, -1.0, 0.0]")]
     pub fn sign(self) -> Self;
 
-    /// `x * x`.
+    /// Computes the square, `x * x`.
     ///
     #[doc = about!("[`torch.square`](https://docs.pytorch.org/docs/stable/generated/torch.square.html)", "square()", "[1.5, -2.0]", "[2.25, 4.0]")]
     pub fn square(self) -> Self;
@@ -67,69 +67,69 @@ macro_rules! float_functions {
 pub(super) use float_functions;
 
 float_functions! {
-    /// `1 / x`.
+    /// Computes the reciprocal, `1 / x`.
     #[doc(alias = "reciprocal")]
     recip "[`torch.reciprocal`](https://docs.pytorch.org/docs/stable/generated/torch.reciprocal.html)"
         "[2.0, -4.0]" "[0.5, -0.25]";
-    /// The square root; NaN below 0.
+    /// Computes the square root; NaN below 0.
     sqrt "[`torch.sqrt`](https://docs.pytorch.org/docs/stable/generated/torch.sqrt.html)"
         "[4.0, 2.25]" "[2.0, 1.5]";
-    /// `1 / sqrt(x)`.
+    /// Computes the reciprocal square root, `1 / sqrt(x)`.
     rsqrt "[`torch.rsqrt`](https://docs.pytorch.org/docs/stable/generated/torch.rsqrt.html)"
         "[4.0, 0.25]" "[0.5, 2.0]";
-    /// `e^x`.
+    /// Computes the exponential, `e^x`.
     exp "[`torch.exp`](https://docs.pytorch.org/docs/stable/generated/torch.exp.html)"
         "[0.0, 1.0]" "[1.0, 2.718282]";
-    /// `e^x - 1`, accurate near 0.
+    /// Computes `e^x - 1`, accurate near 0.
     expm1 "[`torch.expm1`](https://docs.pytorch.org/docs/stable/generated/torch.expm1.html)"
         "[0.001, 1.0]" "[0.0010005, 1.718282]";
-    /// The natural logarithm: -∞ at 0, NaN below.
+    /// Computes the natural logarithm: -∞ at 0, NaN below.
     log "[`torch.log`](https://docs.pytorch.org/docs/stable/generated/torch.log.html)"
         "[1.0, 10.0]" "[0.0, 2.302585]";
-    /// `ln(1 + x)`, accurate near 0.
+    /// Computes `ln(1 + x)`, accurate near 0.
     log1p "[`torch.log1p`](https://docs.pytorch.org/docs/stable/generated/torch.log1p.html)"
         "[0.001, 1.0]" "[0.0009995003, 0.6931472]";
-    /// The sine of radians.
+    /// Computes the sine of angles in radians.
     sin "[`torch.sin`](https://docs.pytorch.org/docs/stable/generated/torch.sin.html)"
         "[0.0, 1.0]" "[0.0, 0.841471]";
-    /// The cosine of radians.
+    /// Computes the cosine of angles in radians.
     cos "[`torch.cos`](https://docs.pytorch.org/docs/stable/generated/torch.cos.html)"
         "[0.0, 1.0]" "[1.0, 0.5403023]";
-    /// The tangent of radians.
+    /// Computes the tangent of angles in radians.
     tan "[`torch.tan`](https://docs.pytorch.org/docs/stable/generated/torch.tan.html)"
         "[0.0, 1.0]" "[0.0, 1.557408]";
-    /// The hyperbolic tangent.
+    /// Computes the hyperbolic tangent.
     tanh "[`torch.tanh`](https://docs.pytorch.org/docs/stable/generated/torch.tanh.html)"
         "[0.0, 1.0]" "[0.0, 0.7615942]";
-    /// The arc tangent, in radians.
+    /// Computes the arc tangent, in radians.
     #[doc(alias = "arctan")]
     atan "[`torch.atan`](https://docs.pytorch.org/docs/stable/generated/torch.atan.html)"
         "[0.0, 1.0]" "[0.0, 0.7853982]";
-    /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
+    /// Computes the error function, `2/√π ∫₀ˣ exp(-t²) dt`.
     erf "[`torch.erf`](https://docs.pytorch.org/docs/stable/generated/torch.erf.html)"
         "[0.0, 1.0]" "[0.0, 0.8427008]";
-    /// The scaled complementary error function, `exp(x²) erfc(x)`, also where `exp(x²)` overflows.
+    /// Computes the scaled complementary error function, `exp(x²) erfc(x)`, also where `exp(x²)` overflows.
     erfcx "[`torch.special.erfcx`](https://docs.pytorch.org/docs/stable/special.html#torch.special.erfcx)"
         "[0.0, 1.0]" "[1.0, 0.4275836]";
     /// The greatest whole number not above.
     floor "[`torch.floor`](https://docs.pytorch.org/docs/stable/generated/torch.floor.html)"
         "[1.5, -1.5]" "[1.0, -2.0]";
-    /// The least whole number not below.
+    /// Rounds up to an integer (ceiling).
     ceil "[`torch.ceil`](https://docs.pytorch.org/docs/stable/generated/torch.ceil.html)"
         "[1.5, -1.5]" "[2.0, -1.0]";
-    /// The nearest whole number, ties to even.
+    /// Rounds to the nearest integer, ties to even.
     round "[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)"
         "[1.4, 2.5, -0.5]" "[1.0, 2.0, 0.0]";
-    /// The whole part, towards zero.
+    /// Rounds towards zero to an integer (truncation).
     trunc "[`torch.trunc`](https://docs.pytorch.org/docs/stable/generated/torch.trunc.html)"
         "[1.5, -1.5]" "[1.0, -1.0]";
-    /// The fractional part, with the sign of the number: `x - trunc(x)`.
+    /// Computes the fractional part, with the sign of the element: `x - trunc(x)`.
     frac "[`torch.frac`](https://docs.pytorch.org/docs/stable/generated/torch.frac.html)"
         "[1.5, -1.25]" "[0.5, -0.25]";
-    /// Degrees as radians.
+    /// Converts degrees to radians.
     deg2rad "[`torch.deg2rad`](https://docs.pytorch.org/docs/stable/generated/torch.deg2rad.html)"
         "[180.0, -90.0]" "[3.141593, -1.570796]";
-    /// Radians as degrees.
+    /// Converts radians to degrees.
     rad2deg "[`torch.rad2deg`](https://docs.pytorch.org/docs/stable/generated/torch.rad2deg.html)"
         "[1.0, -0.5]" "[57.29578, -28.64789]";
 }
@@ -137,15 +137,14 @@ float_functions! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// The number rounded to the given decimals, ties to even; with a negative count, the nearest multiple of a power
-    /// of ten.
+    /// Rounds to `decimals` decimal places, ties to even. A negative count rounds to a multiple of a power of ten.
     ///
     #[doc(alias = "round")]
     #[doc = about!("[`torch.round`](https://docs.pytorch.org/docs/stable/generated/torch.round.html)", "round_decimals(1)", "[1.26, -0.54]", "[1.3, -0.5]")]
     pub fn round_decimals(self, decimals: i32) -> Self;
 
-    /// Other numbers for NaN and the infinities. Without `positive` and `negative` the infinities become the greatest and
-    /// least numbers of the dtype. Defined as
+    /// Replaces NaN and the infinities. The defaults of `positive` and `negative` are the greatest and least finite
+    /// numbers of the dtype. Defined as
     /// [`torch.nan_to_num`](https://docs.pytorch.org/docs/stable/generated/torch.nan_to_num.html).
     ///
     /// ```

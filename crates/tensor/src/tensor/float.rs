@@ -1,12 +1,12 @@
-//! Floats: other dtypes.
+//! Dtype conversions of float tensors.
 
 use crate::{Backend, DType, Float, Int, Tensor};
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// Another float dtype.
+    /// Converts to another float dtype.
     ///
     /// # Panics
-    /// When the dtype is no float.
+    /// When the dtype is not a float dtype.
     #[doc(alias = "astype")]
     #[doc(alias = "to")]
     #[track_caller]
@@ -14,7 +14,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         self.map(|any| any.cast(dtype))
     }
 
-    /// The whole part, as integers: truncates and saturates, NaN gives 0.
+    /// Converts to integers of the default dtype: truncates towards zero and saturates; NaN becomes 0.
     #[track_caller]
     pub fn int(self) -> Tensor<B, D, Int> {
         self.convert(|any| {

@@ -1,11 +1,11 @@
-//! Methods that only forward to [`AnyTensor`], as rows.
+//! Methods that only forward to [`AnyTensor`], as a table.
 
 use super::{Tensor, ok};
 use crate::{AnyTensor, Backend, Kind, Result};
 use alloc::vec::Vec;
 
-/// Methods of [`Tensor`] that forward to the method of [`AnyTensor`] of the same name, or to the one named after `=`: a row
-/// is the documentation and the signature. A tensor among the arguments is marked `as any`.
+/// Defines methods of [`Tensor`] that forward to the method of [`AnyTensor`] of the same name, or to the one named
+/// after `=`. A row is the doc comment and the signature. Tensor arguments are marked `as any`.
 macro_rules! forward {
     (
         $(#[$block:meta])*
@@ -32,14 +32,14 @@ macro_rules! forward {
 }
 pub(super) use forward;
 
-/// A call of a method, or of another instead.
+/// Calls a method, or the method after `=` in its place.
 macro_rules! call {
     ($x:expr, $name:ident, $($argument:expr),*) => { $x.$name($($argument),*) };
     ($x:expr, $name:ident $other:ident, $($argument:expr),*) => { $x.$other($($argument),*) };
 }
 pub(super) use call;
 
-/// An argument as it is, or a tensor without its type.
+/// Passes an argument as it is, or converts a tensor to `AnyTensor`.
 macro_rules! argument {
     ($x:ident) => {
         $x
@@ -58,7 +58,7 @@ pub(super) trait Typed: Sized {
     fn typed(op: &str, any: Self::Any) -> Self;
 }
 
-/// The typed result of a method, or a panic with its error at the caller's line.
+/// Returns the typed result of a method, or panics with its error at the caller's line.
 #[inline]
 #[track_caller]
 pub(super) fn typed<T: Typed>(op: &str, result: Result<T::Any>) -> T {

@@ -1,9 +1,9 @@
-//! Tensors from arrays, vectors and numbers, on the default device.
+//! Tensors from arrays, vectors and scalars, on the default device.
 
 use crate::{Backend, Element, Kind, Tensor, TensorData, default_device};
 use alloc::vec::Vec;
 
-/// The data on the [default device](crate::default_device), as [`from_data`](Tensor::from_data) puts it on a device.
+/// Creates a tensor on the [default device](crate::default_device); see [`from_data`](Tensor::from_data).
 ///
 /// ```
 /// use kiln_backends::Cpu;
@@ -35,33 +35,33 @@ macro_rules! from {
 }
 
 from! {
-    /// One axis, on the [default device](crate::default_device).
+    /// Creates a vector on the [default device](crate::default_device).
     1: [N] [E; N]
 }
 from! {
-    /// Rows, on the [default device](crate::default_device).
+    /// Creates a matrix from rows, on the [default device](crate::default_device).
     2: [N M] [[E; M]; N]
 }
 from! {
-    /// Nested arrays, outermost axis first, on the [default device](crate::default_device).
+    /// Creates a tensor from nested arrays, outermost axis first, on the [default device](crate::default_device).
     3: [N M L] [[[E; L]; M]; N]
 }
 from! {
-    /// Nested arrays, outermost axis first, on the [default device](crate::default_device).
+    /// Creates a tensor from nested arrays, outermost axis first, on the [default device](crate::default_device).
     4: [N M L P] [[[[E; P]; L]; M]; N]
 }
 from! {
-    /// One axis, on the [default device](crate::default_device).
+    /// Creates a vector on the [default device](crate::default_device).
     1: [] Vec<E>
 }
 from! {
-    /// One axis, on the [default device](crate::default_device).
+    /// Creates a vector on the [default device](crate::default_device).
     1: [] &[E]
 }
 
 macro_rules! numbers {
     ($($ty:ty),*) => {$(
-        /// One element, of shape `[1]`, on the [default device](crate::default_device).
+        /// Creates a tensor of one element, of shape `[1]`, on the [default device](crate::default_device).
         impl<B: Backend, K: Kind> From<$ty> for Tensor<B, 1, K> {
             fn from(number: $ty) -> Self {
                 [number].into()

@@ -1,4 +1,4 @@
-//! Coordinates of elements, and sampling at coordinates.
+//! Coordinate grids and grid sampling.
 
 use super::ok;
 use crate::any::GridSampleOptions;
@@ -6,11 +6,11 @@ use crate::tensor::forward::forward;
 use crate::{AnyTensor, Backend, Int, Shape, Tensor};
 
 impl<B: Backend, const D: usize> Tensor<B, D, Int> {
-    /// The index of each element of a shape: for `[2, 3]` a tensor of shape `[2, 3, 2]`. `D` is one more than the axes of
-    /// the shape.
+    /// Creates a tensor of the index of each element of a shape: for `[2, 3]` a tensor of shape `[2, 3, 2]`. `D` is the
+    /// rank of the shape plus one.
     ///
     /// # Panics
-    /// When `D` is not.
+    /// When `D` is not the rank of the shape plus one.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -30,11 +30,11 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
 forward! {
     impl[B: Backend] Tensor<B, 4>;
 
-    /// Pictures `[batch, channels, height, width]` at the points of a grid `[batch, height_out, width_out, 2]`: the result is
-    /// `[batch, channels, height_out, width_out]`.
+    /// Samples images `[batch, channels, height, width]` at the points of a grid `[batch, height_out, width_out, 2]`.
+    /// The result is `[batch, channels, height_out, width_out]`.
     ///
-    /// A point is `(x, y)`, from -1 at the left and upper to 1 at the right and lower end; NaN reads as -1. Both operands get
-    /// gradients; with `Nearest` that of the grid is 0.
+    /// A point is `(x, y)`: -1 is the left or upper end, 1 the right or lower end. NaN is read as -1. Both operands
+    /// have gradients; with `Nearest` the gradient of the grid is 0.
     ///
     /// # Panics
     /// When the batch sizes differ, or height or width is 0.
@@ -56,9 +56,10 @@ forward! {
 forward! {
     impl[B: Backend] Tensor<B, 5>;
 
-    /// Volumes `[batch, channels, depth, height, width]` at the points of a grid
-    /// `[batch, depth_out, height_out, width_out, 3]`: the result is
-    /// `[batch, channels, depth_out, height_out, width_out]`. A point is `(x, y, z)`, and x runs along the width.
+    /// Samples volumes `[batch, channels, depth, height, width]` at the points of a grid
+    /// `[batch, depth_out, height_out, width_out, 3]`. The result is
+    /// `[batch, channels, depth_out, height_out, width_out]`. A point is `(x, y, z)`, where x is the position along the
+    /// width.
     ///
     /// # Panics
     /// When the batch sizes differ, depth, height or width is 0, or the mode is bicubic.

@@ -1,5 +1,5 @@
-//! By index and by mask. Indices are integers in `0..length`; negative ones do not count from the end, and
-//! like all that are out of range they are an error of the result, which surfaces when it is read.
+//! Indexing by integers and masks. Indices are in `0..length`: negative indices do not count from the end. An index out
+//! of range is an error of the result, reported when the result is read.
 
 mod mask;
 mod search;
@@ -13,8 +13,8 @@ use crate::{Axis, Backend, Int, Kind, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// The slices of an axis at these indices, `[count]`. An index out of range, also a negative one, is an
-    /// error of the result.
+    /// Selects the slices of an axis at the indices, `[count]`. An index that is negative or out of range is an error
+    /// of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.index_select.html>
     ///
@@ -30,9 +30,8 @@ forward! {
     #[doc(alias = "index_select")]
     pub fn select(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any) -> Self;
 
-    /// Replaces an axis by the axes of the indices: with `[vocabulary, dim]` and indices `[batch, length]`,
-    /// axis 0 gives `[batch, length, dim]`. An index out of range, also a negative one, is an error of the
-    /// result.
+    /// Replaces an axis by the axes of the indices. For `[vocabulary, dim]`, axis 0 and indices `[batch, length]`, the
+    /// result is `[batch, length, dim]`. An index that is negative or out of range is an error of the result.
     ///
     /// <https://numpy.org/doc/stable/reference/generated/numpy.take.html>
     ///
@@ -54,9 +53,8 @@ forward! {
         indices: Tensor<B, D2, Int> as any,
     ) -> Tensor<B, D3, K>;
 
-    /// For each index, the element at that place of the axis: `y[i, j] = x[i, index[i, j]]` for axis 1. In
-    /// other axes the indices may be shorter than the tensor. An index out of range, also a negative one, is an
-    /// error of the result.
+    /// Gathers elements along an axis by index: `y[i, j] = x[i, index[i, j]]` for axis 1. In other axes the indices may
+    /// be shorter than the tensor. An index that is negative or out of range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.gather.html>
     ///
@@ -74,9 +72,8 @@ forward! {
     /// When the indices are longer than the tensor in another axis.
     pub fn gather(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
 
-    /// As [`gather`](Tensor::gather), where tensor and indices broadcast outside the axis. With
-    /// [`argsort`](Tensor::argsort) it sorts. An index out of range, also a negative one, is an error of the
-    /// result.
+    /// Like [`gather`](Tensor::gather), but tensor and indices broadcast outside the axis. With the indices of
+    /// [`argsort`](Tensor::argsort) it sorts. An index that is negative or out of range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.take_along_dim.html>
     ///
@@ -91,13 +88,13 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When they do not broadcast.
+    /// When tensor and indices do not broadcast outside the axis.
     #[doc(alias = "take_along_axis")]
     pub fn take_along_dim(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any) -> Self;
 
-    /// The elements, or slices, at places of several coordinates: the last axis of `places`, `[.., depth]`, has
-    /// an index for each of the first `depth` axes. The result is `[.., rest..]`. An index out of range, also a
-    /// negative one, is an error of the result.
+    /// Gathers elements, or slices, by coordinates: the last axis of `places`, `[.., depth]`, has an index for each of
+    /// the first `depth` axes. The result is `[.., rest..]`. An index that is negative or out of range is an error of
+    /// the result.
     ///
     /// <https://onnx.ai/onnx/operators/onnx__GatherND.html>
     ///

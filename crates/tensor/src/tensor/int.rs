@@ -1,9 +1,9 @@
-//! Integers.
+//! Dtype conversions of integer tensors.
 
 use crate::{Backend, DType, Float, Int, Tensor};
 
 impl<B: Backend, const D: usize> Tensor<B, D, Int> {
-    /// The same numbers as floats of the default dtype.
+    /// Converts to floats of the default dtype.
     #[track_caller]
     pub fn float(self) -> Tensor<B, D, Float> {
         self.convert(|any| {
@@ -12,10 +12,10 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
         })
     }
 
-    /// Another integer dtype. Narrower ones wrap.
+    /// Converts to another integer dtype. Narrower dtypes wrap.
     ///
     /// # Panics
-    /// When the dtype is no integer.
+    /// When the dtype is not an integer dtype.
     #[doc(alias = "astype")]
     #[doc(alias = "to")]
     #[track_caller]

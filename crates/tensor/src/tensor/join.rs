@@ -1,11 +1,11 @@
-//! Several tensors as one.
+//! Concatenation and stacking.
 
 use super::ok;
 use crate::{AnyTensor, Axis, Backend, Kind, Tensor};
 use alloc::vec::Vec;
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// Tensors one after the other along an axis.
+    /// Concatenates tensors along an axis.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cat.html>
     ///
@@ -28,7 +28,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::cat(untyped(tensors), axis)))
     }
 
-    /// Tensors of one shape along a new axis, which will be axis `axis` of the result.
+    /// Stacks tensors of one shape along a new axis, which is axis `axis` of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.stack.html>
     ///
@@ -49,7 +49,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         join("stack", AnyTensor::stack_tensors(untyped(tensors), axis))
     }
 
-    /// Tensors side by side: along axis 1, vectors along axis 0.
+    /// Concatenates tensors horizontally: along axis 1, vectors along axis 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.hstack.html>
     ///
@@ -70,7 +70,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         join("hstack", AnyTensor::hstack(untyped(tensors)))
     }
 
-    /// Tensors one below the other, along axis 0; vectors are rows. `D2` is the greater of `D` and 2.
+    /// Concatenates tensors vertically, along axis 0; vectors are rows. `D2` is the greater of `D` and 2.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.vstack.html>
     ///
@@ -91,8 +91,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         join("vstack", AnyTensor::vstack(untyped(tensors)))
     }
 
-    /// Tensors behind one another, along axis 2, after [`atleast_3d`](Tensor::atleast_3d). `D2` is the greater
-    /// of `D` and 3.
+    /// Concatenates tensors along axis 2, after [`atleast_3d`](Tensor::atleast_3d). `D2` is the greater of `D` and 3.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.dstack.html>
     ///
@@ -113,7 +112,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         join("dstack", AnyTensor::dstack(untyped(tensors)))
     }
 
-    /// Tensors side by side, along axis 1; vectors are columns. `D2` is the greater of `D` and 2.
+    /// Concatenates tensors along axis 1; vectors are columns. `D2` is the greater of `D` and 2.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.column_stack.html>
     ///
@@ -136,7 +135,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 }
 
 impl<B: Backend, K: Kind> Tensor<B, 2, K> {
-    /// Matrices along the diagonal of one, zeros elsewhere.
+    /// Builds a block-diagonal matrix; elements outside the blocks are 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.block_diag.html>
     ///

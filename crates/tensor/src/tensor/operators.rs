@@ -1,7 +1,7 @@
-//! Operators: on values, on references, and with plain numbers on either side.
+//! Operators: on values, on references, and with scalars on either side.
 //!
-//! On the right any number will do. On the left only `i32` and `f64` are accepted, the types of literals: with more than
-//! one integer or float type there, the compiler could not tell the type of `(1 - x).exp()`.
+//! On the right any scalar type is accepted. On the left only `i32` and `f64` are accepted, the types of literals. With
+//! more than one integer or float type there, the compiler could not infer the type of `(1 - x).exp()`.
 
 use super::ok;
 use crate::{Backend, Bool, Float, Int, Number, Numeric, Tensor};
@@ -185,7 +185,7 @@ fn ok_map<B: Backend, const D: usize, K: crate::Kind>(x: Tensor<B, D, K>) -> Ten
 }
 
 impl<B: Backend, const D: usize> core::iter::Sum for Tensor<B, D, Float> {
-    /// The sum of tensors.
+    /// Sums tensors.
     ///
     /// # Panics
     /// Without tensors: the shape of the sum is not known.

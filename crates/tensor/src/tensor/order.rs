@@ -1,4 +1,4 @@
-//! Sorted elements, and those at a rank. NaN is greater than every number.
+//! Sorting and top-k. NaN is greater than every other number.
 
 mod rank;
 
@@ -8,7 +8,7 @@ use crate::{Axis, Backend, Int, Numeric, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// Elements in ascending order along an axis. NaN comes last.
+    /// Sorts in ascending order along an axis. NaN is last.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
     ///
@@ -22,7 +22,7 @@ forward! {
     /// ```
     pub fn sort(self, axis: impl Into<Axis>) -> Self;
 
-    /// Elements in descending order along an axis. NaN comes first.
+    /// Sorts in descending order along an axis. NaN is first.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
     ///
@@ -36,7 +36,7 @@ forward! {
     /// ```
     pub fn sort_descending(self, axis: impl Into<Axis>) -> Self;
 
-    /// Elements in ascending order along an axis, and where each was. Equal elements keep their order.
+    /// Sorts in ascending order along an axis, and returns the index of each element. The sort is stable.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
     ///
@@ -52,7 +52,7 @@ forward! {
     #[doc(alias = "sort")]
     pub fn sort_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// Elements in descending order along an axis, and where each was. Equal elements keep their order.
+    /// Sorts in descending order along an axis, and returns the index of each element. The sort is stable.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sort.html>
     ///
@@ -67,7 +67,7 @@ forward! {
     /// ```
     pub fn sort_descending_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// Elements in ascending order along the first axis.
+    /// Sorts in ascending order along the first axis.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.msort.html>
     ///
@@ -81,7 +81,7 @@ forward! {
     /// ```
     pub fn msort(self) -> Self;
 
-    /// The indices that sort an axis in ascending order. Equal elements keep their order.
+    /// Returns the indices that sort an axis in ascending order. The sort is stable.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.argsort.html>
     ///
@@ -95,7 +95,7 @@ forward! {
     /// ```
     pub fn argsort(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
-    /// The indices that sort an axis in descending order. Equal elements keep their order.
+    /// Returns the indices that sort an axis in descending order. The sort is stable.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.argsort.html>
     ///
@@ -109,7 +109,7 @@ forward! {
     /// ```
     pub fn argsort_descending(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
-    /// The `k` greatest elements along an axis, in descending order.
+    /// Returns the `k` greatest elements along an axis, in descending order.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
     ///
@@ -126,8 +126,8 @@ forward! {
     /// When the axis has fewer than `k` elements.
     pub fn topk(self, k: usize, axis: impl Into<Axis>) -> Self;
 
-    /// The `k` greatest elements along an axis, in descending order, and where each was; of equal ones the
-    /// first.
+    /// Returns the `k` greatest elements along an axis, in descending order, and their indices. Equal elements keep
+    /// their order.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
     ///
@@ -147,7 +147,7 @@ forward! {
     #[doc(alias = "top_k")]
     pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The indices of the `k` greatest elements along an axis, in descending order of the elements.
+    /// Returns the indices of the `k` greatest elements along an axis, in descending order of the elements.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
     ///
@@ -164,7 +164,7 @@ forward! {
     /// When the axis has fewer than `k` elements.
     pub fn argtopk(self, k: usize, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
-    /// The `k` least elements along an axis, in ascending order.
+    /// Returns the `k` least elements along an axis, in ascending order.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
     ///
@@ -181,7 +181,8 @@ forward! {
     /// When the axis has fewer than `k` elements.
     pub fn topk_smallest(self, k: usize, axis: impl Into<Axis>) -> Self;
 
-    /// The `k` least elements along an axis, in ascending order, and where each was; of equal ones the first.
+    /// Returns the `k` least elements along an axis, in ascending order, and their indices. Equal elements keep their
+    /// order.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.topk.html>
     ///

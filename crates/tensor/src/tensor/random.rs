@@ -1,4 +1,4 @@
-//! Random tensors. Methods take a [`Key`], or `None` for the next key of the device.
+//! Random tensors. Methods accept a [`Key`], or `None` for the next key of the device.
 
 use super::ok;
 use crate::random::Key;
@@ -7,7 +7,8 @@ use crate::{AnyTensor, Axis, Backend, Distribution, Float, Int, Kind, Shape, Ten
 use core::ops::Range;
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// A tensor of random numbers that are a function of the key: the same on every engine, whatever was drawn before.
+    /// Creates a tensor of random elements that depend on the key only: equal on every engine, independent of earlier
+    /// draws.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -31,7 +32,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         Tensor::from_any(ok(AnyTensor::random_with_key(ty, distribution, key, &stack)))
     }
 
-    /// The slices along an axis in random order.
+    /// Shuffles the slices along an axis.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -52,8 +53,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Int> {
-    /// Uniform integers of a range. An integer is favoured over another by less than the length of the range
-    /// times 2⁻⁶⁴. Defined as [`torch.randint`](https://docs.pytorch.org/docs/stable/generated/torch.randint.html).
+    /// Draws uniform integers from a range. The probabilities of two integers differ by a relative bias below the
+    /// length of the range times 2⁻⁶⁴. Defined as
+    /// [`torch.randint`](https://docs.pytorch.org/docs/stable/generated/torch.randint.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -64,7 +66,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
     /// ```
     ///
     /// # Panics
-    /// When the range is empty.
+    /// When the range is empty, or an integer of it does not fit the default integer dtype.
     #[track_caller]
     pub fn randint(
         shape: impl Into<Shape>,
@@ -79,7 +81,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Int> {
 }
 
 impl<B: Backend> Tensor<B, 1, Int> {
-    /// The integers from 0 up to `count` in random order; every order is as likely. Defined as
+    /// Draws a uniform random permutation of the integers `0..count`. Defined as
     /// [`torch.randperm`](https://docs.pytorch.org/docs/stable/generated/torch.randperm.html).
     ///
     /// ```
@@ -99,7 +101,7 @@ impl<B: Backend> Tensor<B, 1, Int> {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// 1 with the probability that the element is, otherwise 0. Defined as
+    /// Draws Bernoulli samples: 1 with the probability that the element states, otherwise 0. Defined as
     /// [`torch.bernoulli`](https://docs.pytorch.org/docs/stable/generated/torch.bernoulli.html).
     ///
     /// ```
@@ -111,8 +113,8 @@ forward! {
     /// ```
     pub fn bernoulli(self, key: impl Into<Option<Key>>) -> Self;
 
-    /// Poisson numbers whose rates are the elements; NaN for negative rates. See [`Distribution::Poisson`]. Defined as
-    /// [`torch.poisson`](https://docs.pytorch.org/docs/stable/generated/torch.poisson.html).
+    /// Draws Poisson samples whose rates are the elements; NaN for negative rates. See [`Distribution::Poisson`].
+    /// Defined as [`torch.poisson`](https://docs.pytorch.org/docs/stable/generated/torch.poisson.html).
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -124,7 +126,7 @@ forward! {
     /// ```
     pub fn poisson(self, key: impl Into<Option<Key>>) -> Self;
 
-    /// Gamma numbers of scale 1 whose shapes are the elements; NaN where they are not positive. See
+    /// Draws gamma samples of scale 1 whose shape parameters are the elements; NaN where they are not positive. See
     /// [`Distribution::Gamma`]. Defined as NumPy's
     /// [`standard_gamma`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.standard_gamma.html).
     ///
@@ -137,7 +139,8 @@ forward! {
     /// ```
     pub fn standard_gamma(self, key: impl Into<Option<Key>>) -> Self;
 
-    /// Shares that sum to 1 along the last axis, drawn with the elements as concentrations. Defined as NumPy's
+    /// Draws Dirichlet samples along the last axis, with the elements as concentrations; each sample sums to 1. Defined
+    /// as NumPy's
     /// [`dirichlet`](https://numpy.org/doc/stable/reference/random/generated/numpy.random.Generator.dirichlet.html).
     ///
     /// ```
@@ -155,8 +158,8 @@ forward! {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
-    /// Classes drawn by weights, `[.., classes]` to `[.., count]`, with the next key of the device. Weights need not sum to 1.
-    /// Without replacement each class comes once at most. Defined as
+    /// Draws class indices by weight, `[.., classes]` to `[.., count]`, with the next key of the device. Weights need
+    /// not sum to 1. Without replacement each class is drawn at most once. Defined as
     /// [`torch.multinomial`](https://docs.pytorch.org/docs/stable/generated/torch.multinomial.html).
     ///
     /// ```
@@ -173,15 +176,15 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Without axes or classes, or for more draws than classes without replacement.
     ///
     /// # Errors of the value
-    /// Reading the result is an error where a weight is negative, NaN or infinite, where all weights of a row are 0, or
-    /// where, without replacement, fewer than `count` of them are above 0.
+    /// Reading the result is an error where a weight is negative, NaN or infinite, or all weights of a row are 0. It is
+    /// also an error where, without replacement, fewer than `count` weights are above 0.
     #[track_caller]
     pub fn multinomial(self, count: usize, replacement: bool) -> Tensor<B, D, Int> {
         self.convert(|any| any.multinomial(count, replacement, None))
     }
 
-    /// As [`multinomial`](Tensor::multinomial), as a function of the key: the same classes on every engine, whatever was
-    /// drawn before.
+    /// Like [`multinomial`](Tensor::multinomial), with this key: equal classes on every engine, independent of earlier
+    /// draws.
     ///
     /// ```
     /// # use kiln_backends::Flex;
@@ -199,7 +202,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
         self.convert(|any| any.multinomial(count, replacement, key))
     }
 
-    /// Classes drawn by weights with replacement, `[.., classes]` to `[.., count]`: see
+    /// Draws class indices by weight with replacement, `[.., classes]` to `[.., count]`: see
     /// [`multinomial`](Tensor::multinomial).
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Many to one. Reductions along axes keep them with length 1.
+//! Reductions. Reductions along axes keep them with length 1 (PyTorch's `keepdim=True`).
 
 mod difference;
 mod extreme;
@@ -11,7 +11,7 @@ use crate::{Axis, AxisList, Backend, Bool, Float, Int, Kind, Numeric, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// The sum of all elements, of shape `[1]`; of none, 0. Integers wrap.
+    /// Computes the sum of all elements, of shape `[1]`; 0 for an empty tensor. Integers wrap.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
@@ -25,7 +25,7 @@ forward! {
     /// ```
     pub fn sum(self) -> Tensor<B, 1, K>;
 
-    /// The sum along an axis, which is kept with length 1.
+    /// Computes the sum along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
@@ -40,7 +40,7 @@ forward! {
     #[doc(alias = "sum")]
     pub fn sum_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// The sum along axes, which stay with length 1; along none, the tensor itself.
+    /// Computes the sum along axes, which are kept with length 1; without axes, returns the tensor unchanged.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
@@ -54,7 +54,7 @@ forward! {
     /// ```
     pub fn sum_dims(self, axes: impl Into<AxisList>) -> Self;
 
-    /// The sum along axes, which are removed.
+    /// Computes the sum along axes, which are removed.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.sum.html>
     ///
@@ -68,11 +68,11 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When `D2` is not the number of other axes.
+    /// When `D2` is not the number of remaining axes.
     pub fn sum_dims_squeeze<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
 
-    /// The product of all elements, of shape `[1]`; of none, 1. Integers wrap. Its gradient does not divide, so
-    /// zeros are no trouble.
+    /// Computes the product of all elements, of shape `[1]`; 1 for an empty tensor. Integers wrap. The gradient does
+    /// not divide, so it is correct for zeros too.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
@@ -86,7 +86,7 @@ forward! {
     /// ```
     pub fn prod(self) -> Tensor<B, 1, K>;
 
-    /// The product along an axis, which is kept with length 1.
+    /// Computes the product along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
@@ -100,7 +100,7 @@ forward! {
     /// ```
     pub fn prod_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// The product along axes, which stay with length 1.
+    /// Computes the product along axes, which are kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.prod.html>
     ///
@@ -114,7 +114,8 @@ forward! {
     /// ```
     pub fn prod_dims(self, axes: impl Into<AxisList>) -> Self;
 
-    /// The mean of all elements, of shape `[1]`; of none, NaN. Integers truncate (0 of none).
+    /// Computes the mean of all elements, of shape `[1]`; NaN for an empty tensor. Integers truncate, and return 0 for
+    /// an empty tensor.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///
@@ -128,7 +129,7 @@ forward! {
     /// ```
     pub fn mean(self) -> Tensor<B, 1, K>;
 
-    /// The mean along an axis, which is kept with length 1. Integers truncate.
+    /// Computes the mean along an axis, which is kept with length 1. Integers truncate.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///
@@ -142,7 +143,7 @@ forward! {
     /// ```
     pub fn mean_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// The mean along axes, which stay with length 1. Integers truncate.
+    /// Computes the mean along axes, which are kept with length 1. Integers truncate.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mean.html>
     ///
@@ -160,7 +161,7 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// The sum of all elements that are not NaN, of shape `[1]`; of none, 0. The gradient of a NaN is 0.
+    /// Computes the sum of all elements, ignoring NaN, of shape `[1]`; 0 if there are none. The gradient of a NaN is 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
     ///
@@ -174,7 +175,7 @@ forward! {
     /// ```
     pub fn nansum(self) -> Tensor<B, 1>;
 
-    /// The sum of the elements that are not NaN along an axis, which is kept with length 1.
+    /// Computes the sum along an axis, ignoring NaN; the axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nansum.html>
     ///
@@ -188,7 +189,7 @@ forward! {
     /// ```
     pub fn nansum_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// The mean of all elements that are not NaN, of shape `[1]`; of none, NaN.
+    /// Computes the mean of all elements, ignoring NaN, of shape `[1]`; NaN if there are none.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html>
     ///
@@ -202,7 +203,8 @@ forward! {
     /// ```
     pub fn nanmean(self) -> Tensor<B, 1>;
 
-    /// The mean of the elements that are not NaN along an axis, which is kept with length 1; of none, NaN.
+    /// Computes the mean along an axis, ignoring NaN; the axis is kept with length 1. NaN if there are no other
+    /// elements.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmean.html>
     ///
@@ -216,8 +218,8 @@ forward! {
     /// ```
     pub fn nanmean_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// `ln(Σ eˣ)` along an axis, which is kept with length 1. The greatest element is subtracted first, so that
-    /// nothing overflows; of none, or of -inf only, -inf, with gradients of 0.
+    /// Computes `ln(Σ eˣ)` along an axis, which is kept with length 1. The maximum is subtracted first to prevent
+    /// overflow. For an empty axis, or elements that are all -inf, the result is -inf and the gradients are 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html>
     ///
@@ -249,7 +251,7 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// Whether all elements are true, or not zero, of shape `[1]`; of none, true. NaN is not zero.
+    /// Returns whether all elements are true or nonzero, of shape `[1]`; true for an empty tensor. NaN is nonzero.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
     ///
@@ -263,7 +265,7 @@ forward! {
     /// ```
     pub fn all(self) -> Tensor<B, 1, Bool>;
 
-    /// Whether all elements along an axis are true, or not zero; the axis stays with length 1.
+    /// Returns whether all elements along an axis are true or nonzero; the axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
     ///
@@ -277,7 +279,7 @@ forward! {
     /// ```
     pub fn all_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
 
-    /// Whether all elements along axes are true, or not zero; the axes stay with length 1.
+    /// Returns whether all elements along axes are true or nonzero; the axes are kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.all.html>
     ///
@@ -291,7 +293,7 @@ forward! {
     /// ```
     pub fn all_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
 
-    /// Whether any element is true, or not zero, of shape `[1]`; of none, false. NaN is not zero.
+    /// Returns whether any element is true or nonzero, of shape `[1]`; false for an empty tensor. NaN is nonzero.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
     ///
@@ -305,7 +307,7 @@ forward! {
     /// ```
     pub fn any(self) -> Tensor<B, 1, Bool>;
 
-    /// Whether any element along an axis is true, or not zero; the axis stays with length 1.
+    /// Returns whether any element along an axis is true or nonzero; the axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
     ///
@@ -319,7 +321,7 @@ forward! {
     /// ```
     pub fn any_dim(self, axis: impl Into<Axis>) -> Tensor<B, D, Bool>;
 
-    /// Whether any element along axes is true, or not zero; the axes stay with length 1.
+    /// Returns whether any element along axes is true or nonzero; the axes are kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.any.html>
     ///
@@ -333,7 +335,7 @@ forward! {
     /// ```
     pub fn any_dims(self, axes: impl Into<AxisList>) -> Tensor<B, D, Bool>;
 
-    /// The number of elements that are true, or not zero, of shape `[1]`. NaN is not zero.
+    /// Counts the elements that are true or nonzero, of shape `[1]`. NaN is nonzero.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
     ///
@@ -347,7 +349,7 @@ forward! {
     /// ```
     pub fn count_nonzero(self) -> Tensor<B, 1, Int>;
 
-    /// The number of elements along an axis that are true, or not zero; the axis is kept with length 1.
+    /// Counts the elements along an axis that are true or nonzero; the axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.count_nonzero.html>
     ///

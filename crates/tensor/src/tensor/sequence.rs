@@ -1,4 +1,4 @@
-//! Numbers in a row, and places of ones.
+//! Ranges, triangle indices, identity matrices and one-hot encodings.
 
 use super::ok;
 use crate::tensor::forward::forward;
@@ -6,7 +6,7 @@ use crate::{AnyTensor, Axis, Backend, Float, Int, Kind, Number, Numeric, Tensor}
 use core::ops::Range;
 
 impl<B: Backend> Tensor<B, 1, Int> {
-    /// The integers of a range, `[count]`; none when it ends before it starts.
+    /// Creates a tensor of the integers of a range, `[count]`; empty when the range ends before it starts.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
     ///
@@ -17,13 +17,16 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// let device = Default::default();
     /// assert_eq!(Tensor::<Flex, 1, Int>::arange(2..5, &device).into_data().to_vec::<i32>(), [2, 3, 4]);
     /// ```
+    ///
+    /// # Panics
+    /// When an integer of the range does not fit the default integer dtype.
     #[track_caller]
     pub fn arange(range: Range<i64>, device: &B::Device) -> Self {
         Tensor::arange_step(range, 1, device)
     }
 
-    /// Every `step`th integer of a range, `[count]`. A negative step counts down from the start to after the
-    /// end.
+    /// Creates a tensor of every `step`th integer of a range, `[count]`. A negative step counts down from the start and
+    /// excludes the end.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
     ///
@@ -47,9 +50,9 @@ impl<B: Backend> Tensor<B, 1, Int> {
 }
 
 impl<B: Backend> Tensor<B, 1> {
-    /// Numbers from the start of a range, `step` apart, before its end: `ceil((end - start) / step)` of them.
-    /// Rounding may let the last one reach the end; [`linspace`](Tensor::linspace) takes the number of elements
-    /// instead.
+    /// Creates a tensor of values from the start of a range, `step` apart, before its end: `ceil((end - start) / step)`
+    /// elements. Rounding may let the last element reach the end; [`linspace`](Tensor::linspace) accepts the number of
+    /// elements instead.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.arange.html>
     ///
@@ -62,14 +65,14 @@ impl<B: Backend> Tensor<B, 1> {
     /// ```
     ///
     /// # Panics
-    /// When the step is 0, or a number is not finite.
+    /// When the step is 0, or an argument is not finite.
     #[track_caller]
     pub fn arange_float(range: Range<f64>, step: f64, device: &B::Device) -> Self {
         let stack = B::stack(device);
         Tensor::from_any(ok(AnyTensor::arange_float(range, step, Float::default_dtype(&stack), &stack)))
     }
 
-    /// `count` numbers at equal distances, the first `start` and the last `end`, `[count]`.
+    /// Creates a tensor of `count` evenly spaced values, the first `start` and the last `end`, `[count]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.linspace.html>
     ///
@@ -86,7 +89,8 @@ impl<B: Backend> Tensor<B, 1> {
         Tensor::from_any(ok(AnyTensor::linspace(start, end, count, Float::default_dtype(&stack), &stack)))
     }
 
-    /// Powers of `base`, whose exponents are [`linspace(start, end, count)`](Tensor::linspace), `[count]`.
+    /// Creates a tensor of powers of `base`, whose exponents are [`linspace(start, end, count)`](Tensor::linspace),
+    /// `[count]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logspace.html>
     ///
@@ -112,8 +116,8 @@ impl<B: Backend> Tensor<B, 1> {
 }
 
 impl<B: Backend> Tensor<B, 2, Int> {
-    /// The rows and the columns of the places on and below the diagonal `column = row + offset` of a matrix, in
-    /// row-major order, `[2, count]`.
+    /// Returns the row and column indices of the elements on and below the diagonal `column = row + offset` of a
+    /// matrix, in row-major order, `[2, count]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tril_indices.html>
     ///
@@ -129,8 +133,8 @@ impl<B: Backend> Tensor<B, 2, Int> {
         Tensor::from_any(ok(AnyTensor::tril_indices(rows, columns, offset, &B::stack(device))))
     }
 
-    /// The rows and the columns of the places on and above the diagonal `column = row + offset` of a matrix, in
-    /// row-major order, `[2, count]`.
+    /// Returns the row and column indices of the elements on and above the diagonal `column = row + offset` of a
+    /// matrix, in row-major order, `[2, count]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.triu_indices.html>
     ///
@@ -148,7 +152,7 @@ impl<B: Backend> Tensor<B, 2, Int> {
 }
 
 impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
-    /// The identity matrix of that size, `[size, size]`.
+    /// Creates the identity matrix, `[size, size]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.eye.html>
     ///
@@ -169,9 +173,9 @@ impl<B: Backend, K: Numeric> Tensor<B, 2, K> {
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// Each number as a last axis with 1 at its place and 0 elsewhere, `[.., classes]`. A number that is no integer of
-    /// `0..classes` is an error of the result, which surfaces when it is read;
-    /// [`one_hot_fill`](Tensor::one_hot_fill) returns zeros for it.
+    /// Encodes class indices as one-hot vectors along a new last axis, `[.., classes]`. A class index outside
+    /// `0..classes` is an error of the result, reported when the result is read. [`one_hot_fill`](Tensor::one_hot_fill)
+    /// returns zeros for it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.one_hot.html>
     ///
@@ -188,7 +192,7 @@ forward! {
     /// When `D2` is not `D + 1`.
     pub fn one_hot<const D2: usize>(self, classes: usize) -> Tensor<B, D2, K>;
 
-    /// Each number as a new axis `axis` with `on` at its place and `off` elsewhere. A number out of
+    /// Encodes class indices along a new axis `axis`, with `on` at the class and `off` elsewhere. A class index outside
     /// `0..classes` becomes `off` everywhere.
     ///
     /// <https://onnx.ai/onnx/operators/onnx__OneHot.html>

@@ -8,7 +8,7 @@ use crate::{Axis, Backend, Int, Tensor};
 forward! {
     impl[B: Backend] Tensor<B, 2>;
 
-    /// The covariance matrix of variables whose observations are along `axis`, `[variables, variables]`: sums
+    /// Computes the covariance matrix of variables whose observations are along `axis`, `[variables, variables]`: sums
     /// of products of deviations over `n - correction`. `torch.cov(x)` is `x.cov(1, 1.0)`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cov.html>
@@ -21,10 +21,13 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [2.0, 6.0]], &device);
     /// assert_eq!(x.cov(1, 1.0).into_data().to_vec::<f32>(), [2.0, 4.0, 4.0, 8.0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor does not have 2 axes.
     pub fn cov(self, axis: impl Into<Axis>, correction: f64) -> Self;
 
-    /// Pearson's correlation coefficients of variables whose observations are along `axis`, `[variables,
-    /// variables]`, cut to -1 and 1. NaN where a variable does not vary.
+    /// Computes Pearson's correlation coefficients of variables whose observations are along `axis`,
+    /// `[variables, variables]`, clamped to -1 and 1. NaN where a variable is constant.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.corrcoef.html>
     ///
@@ -36,9 +39,12 @@ forward! {
     /// let x = Tensor::<Flex, 2>::from_floats([[1.0, 3.0], [6.0, 2.0]], &device);
     /// assert_eq!(x.corrcoef(1).into_data().to_vec::<f32>(), [1.0, -1.0, -1.0, 1.0]);
     /// ```
+    ///
+    /// # Panics
+    /// When the tensor does not have 2 axes.
     pub fn corrcoef(self, axis: impl Into<Axis>) -> Self;
 
-    /// The distances between the rows of a matrix, each pair once: those of row 0 and 1, 0 and 2, and so on,
+    /// Computes the distances between the rows of a matrix, each pair once: rows 0 and 1, 0 and 2, and so on,
     /// `[n (n - 1) / 2]`. See [`cdist`](Tensor::cdist).
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pdist.html>
@@ -60,13 +66,13 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// The distances by the `p`-norm between all rows of two tensors, `[.., n, dim]` and `[.., m, dim]` to
-    /// `[.., n, m]`; the axes before broadcast. 0 counts the elements that differ, infinity takes the greatest
-    /// difference, and of several that are equal each gets a share of the gradient (in PyTorch all of it). Where a distance
-    /// is 0, so is its gradient.
+    /// Computes the `p`-norm distances between all rows of two tensors, `[.., n, dim]` and `[.., m, dim]` to
+    /// `[.., n, m]`; the batch axes broadcast. With `p` of 0 the distance is the number of elements that differ; with
+    /// infinity it is the greatest difference. Several equal greatest differences share the gradient (in PyTorch each
+    /// gets all of it). Where a distance is 0, its gradient is 0.
     ///
-    /// With `p` of 2 and more than 25 rows on either side, a matrix product computes the distances, as in PyTorch: fast, but
-    /// coarse where rows nearly coincide. [`cdist_with_mode`](Tensor::cdist_with_mode) chooses.
+    /// With `p` of 2 and more than 25 rows on either side, a matmul computes the distances, as in PyTorch: fast, but
+    /// less accurate where rows nearly coincide. [`cdist_with_mode`](Tensor::cdist_with_mode) selects the method.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cdist.html>
     ///
@@ -84,7 +90,7 @@ forward! {
     /// When the rows differ in length, or `p` is negative or NaN.
     pub fn cdist(self, other: Self as any, p: f64) -> Self;
 
-    /// As [`cdist`](Tensor::cdist), with a choice of how Euclidean distances are computed: PyTorch's `compute_mode`.
+    /// Like [`cdist`](Tensor::cdist), with a choice of how Euclidean distances are computed: PyTorch's `compute_mode`.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -99,9 +105,9 @@ forward! {
     /// As [`cdist`](Tensor::cdist).
     pub fn cdist_with_mode(self, other: Self as any, p: f64, mode: CdistMode) -> Self;
 
-    /// The number of elements in each of `bins` equally wide bins over a range, `[bins]`; by default over all
-    /// elements. A bin includes its lower edge, the last bin both. Elements outside and NaN are not counted;
-    /// no element is counted if NaN makes the default range NaN. No gradient.
+    /// Counts the elements in each of `bins` equally wide bins over a range, `[bins]`. The default range is from the
+    /// least to the greatest element. A bin includes its lower edge, the last bin both edges. Elements outside and NaN
+    /// are not counted; no element is counted if NaN makes the default range NaN. No gradient.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histc.html>
     ///
@@ -115,14 +121,14 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When there are no bins, or the range is none.
+    /// When `bins` is 0, or the range is invalid.
     pub fn histc(self, bins: usize, range: Option<(f64, f64)>) -> Tensor<B, 1>;
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D> {
-    /// A histogram of `bins` equally wide bins: the number of elements in each, or the sums of their weights,
-    /// `[bins]`, and the edges, `[bins + 1]`. With `density` the counts are divided by their sum and the
-    /// widths. See [`histc`](Tensor::histc).
+    /// Computes a histogram of `bins` equally wide bins: the number of elements in each, or the sums of their weights,
+    /// `[bins]`, and the edges, `[bins + 1]`. With `density` the counts are divided by their sum and the bin widths.
+    /// See [`histc`](Tensor::histc).
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histogram.html>
     ///
@@ -138,7 +144,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// ```
     ///
     /// # Panics
-    /// When there are no bins, the range is none, or weights and elements differ in number.
+    /// When `bins` is 0, the range is invalid, or the number of weights is not the number of elements.
     #[track_caller]
     pub fn histogram(
         self,
@@ -152,7 +158,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
         (Tensor::from_any(counts), Tensor::from_any(edges))
     }
 
-    /// A [`histogram`](Tensor::histogram) of the bins between edges in ascending order.
+    /// Computes a [`histogram`](Tensor::histogram) of the bins between edges in ascending order.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.histogram.html>
     ///
@@ -167,7 +173,7 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
     /// ```
     ///
     /// # Panics
-    /// With fewer than two edges, or when weights and elements differ in number.
+    /// With fewer than two edges, or when the number of weights is not the number of elements.
     #[track_caller]
     pub fn histogram_between(
         self,
@@ -181,9 +187,8 @@ impl<B: Backend, const D: usize> Tensor<B, D> {
 }
 
 impl<B: Backend> Tensor<B, 1, Int> {
-    /// How often each of the numbers 0, 1, … occurs, up to the greatest that does, but at least `min_length` of
-    /// them. Waits for the device, to read the least and the greatest number: the shape depends on them. The counting
-    /// itself runs there.
+    /// Counts the occurrences of each of the integers 0, 1, … up to the maximum, with at least `min_length` counts.
+    /// Waits for the device to read the minimum and the maximum, because the shape depends on them. The device counts.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.bincount.html>
     ///
@@ -197,14 +202,14 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// ```
     ///
     /// # Panics
-    /// When a number is negative.
+    /// When an element is negative.
     #[track_caller]
     pub fn bincount(self, min_length: usize) -> Self {
         self.map(|x| x.bincount(None, min_length))
     }
 
-    /// The sum of the weights of each of the numbers 0, 1, …; see [`bincount`](Tensor::bincount). Waits for the
-    /// device.
+    /// Computes the sum of the weights of each of the integers 0, 1, …; see [`bincount`](Tensor::bincount). Waits for
+    /// the device.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.bincount.html>
     ///
@@ -219,7 +224,7 @@ impl<B: Backend> Tensor<B, 1, Int> {
     /// ```
     ///
     /// # Panics
-    /// When a number is negative, or weights and numbers differ in number.
+    /// When an element is negative, or the number of weights is not the number of elements.
     #[track_caller]
     pub fn bincount_weighted(self, weights: Tensor<B, 1>, min_length: usize) -> Tensor<B, 1> {
         self.convert(|x| x.bincount(Some(weights.into_any()), min_length))

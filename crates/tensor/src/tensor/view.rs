@@ -1,4 +1,4 @@
-//! The same elements in another shape or order, or more than once.
+//! Reshapes, permutations, slices, repetition and padding.
 
 mod axes;
 mod repeat;

@@ -1,4 +1,4 @@
-//! Gradients against finite differences.
+//! Gradient checking by finite differences.
 
 use super::{Tree, autodiff_above, flattened, grad, unflattened};
 use crate::tensor::ok;
@@ -7,14 +7,14 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{TensorType, philox};
 
-/// How [`gradcheck`] compares. The defaults are PyTorch's.
+/// Options of [`gradcheck`]. The defaults are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradcheckOptions {
-    /// How far an element is moved to each side. Default 1e-6.
+    /// Step of the central difference. Default 1e-6.
     pub step: f64,
-    /// Allowed difference as a part of the slope. Default 1e-3.
+    /// Relative tolerance. Default 1e-3.
     pub relative: f64,
-    /// Allowed difference besides. Default 1e-5.
+    /// Absolute tolerance. Default 1e-5.
     pub absolute: f64,
 }
 
@@ -24,8 +24,8 @@ impl Default for GradcheckOptions {
     }
 }
 
-/// Compares the gradient of a function with finite differences, for every element of its float arguments: a test for
-/// functions with gradient rules of their own, such as custom ops.
+/// Compares the gradient of a function with finite differences, for every element of its float arguments. Use it to
+/// test functions with custom gradient rules, such as custom ops.
 ///
 /// It differentiates the sum of the results with fixed random weights, so that errors do not cancel.
 ///
@@ -47,7 +47,7 @@ impl Default for GradcheckOptions {
 ///
 /// # Errors
 /// When a gradient differs; the message names the tensor, the element and both numbers. When a float argument is not
-/// `f64`: differences of narrower numbers are too coarse.
+/// `f64`, because differences of lower precision are too coarse.
 pub fn gradcheck<A, T, F, const R: usize>(
     f: F,
     x: T::On<A::InnerBackend>,
@@ -75,7 +75,7 @@ where
     compare(&leaves, &gradients, &slope, options)
 }
 
-/// The function of the leaves whose slopes are the gradients.
+/// The scalar function of the leaves whose derivatives are the gradients.
 type Projected<'a> = dyn Fn(Vec<AnyTensor>) -> Result<f64> + 'a;
 
 fn compare(
@@ -116,7 +116,7 @@ fn compare(
     Ok(())
 }
 
-/// Fixed weights in 0.5 to 1.5.
+/// Returns fixed weights in 0.5 to 1.5.
 fn weights(ty: TensorType) -> Result<TensorData> {
     let weight = |index: usize| {
         let [bits, ..] = philox::block(0x6b69_6c6e, index as u64);

@@ -1,4 +1,4 @@
-//! Derivatives along a direction.
+//! Forward-mode differentiation.
 
 use super::{Tree, basis, check_alike, check_rank, flattened, unflattened, zeros_of};
 use crate::tensor::ok;
@@ -10,11 +10,11 @@ use kiln_autodiff::Forward as Layer;
 use kiln_ir::{Value, Var};
 use kiln_vmap::Vmap;
 
-/// The result of a function, and how it changes along a direction: its *Jacobian-vector product*.
+/// Computes the result of a function and its *Jacobian-vector product* with a direction (tangent).
 ///
-/// Costs two or three evaluations of the function, and no memory for a tape. The direction has the structure, shapes and
-/// dtypes of the argument; where that is of integers or truth values the direction does not matter (zeros will do). A
-/// result that does not depend on the argument, and one of integers or truth values, changes by zeros.
+/// It costs two or three evaluations of the function, without memory for a tape. The direction has the structure,
+/// shapes and dtypes of the argument; its integer and boolean tensors are ignored (pass zeros). The tangent of a result
+/// that does not depend on the argument, or is integer or boolean, is 0.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -30,8 +30,8 @@ use kiln_vmap::Vmap;
 /// ```
 ///
 /// # Panics
-/// When the direction is not of the types of the argument, or `f` returns a tensor from outside. An op without a
-/// derivative makes the change an error, which comes back when it is read.
+/// When the direction does not have the types of the argument, or `f` returns a tensor from outside. The derivative of
+/// an op without one is an error, reported when it is read.
 #[track_caller]
 #[allow(clippy::type_complexity)]
 pub fn jvp<V, T, Y, F>(
@@ -55,9 +55,9 @@ where
     (ok(unflattened(&structure, values)), ok(unflattened(&structure, changes)))
 }
 
-/// All derivatives of a tensor by a tensor, by forward mode: `[result.., argument..]`.
+/// Returns a function that computes the Jacobian by forward mode, `[result.., argument..]`.
 ///
-/// The function runs once, with all directions as a batch: better than [`jacobian`](super::jacobian) where the
+/// The function runs once, with all directions as a batch. It is faster than [`jacobian`](super::jacobian) if the
 /// argument has fewer elements than the result.
 ///
 /// ```
@@ -89,7 +89,7 @@ where
     }
 }
 
-/// The arguments, changing along directions.
+/// Returns the arguments with tangents.
 pub(super) fn moving(arguments: Vec<AnyTensor>, directions: impl Iterator<Item = Value>) -> Vec<AnyTensor> {
     let set_off = |(argument, direction): (AnyTensor, Value)| {
         let stack = argument.stack().with_forward();
@@ -103,7 +103,7 @@ pub(super) fn moving(arguments: Vec<AnyTensor>, directions: impl Iterator<Item =
     arguments.into_iter().zip(directions).map(set_off).collect()
 }
 
-/// The argument, changing along each of its elements: its direction is a batch.
+/// Returns the argument with a batch of tangents, one for each of its elements.
 pub(super) fn moving_everywhere(argument: AnyTensor) -> AnyTensor {
     let stack = argument.stack().with_forward();
     let directions = basis(argument.stack(), *argument.ty());
@@ -114,13 +114,13 @@ pub(super) fn moving_everywhere(argument: AnyTensor) -> AnyTensor {
     AnyTensor::new(stack, value)
 }
 
-/// The layer, and that of batches whose values its tangents are.
+/// Returns the layer, and the batching layer of its tangents.
 fn batching(layer: &Layer) -> Option<(&Layer, &Vmap)> {
     let tangents: &dyn Any = &**layer.tangents();
     Some((layer, tangents.downcast_ref()?))
 }
 
-/// A result below forward mode, and its change.
+/// Splits a result of forward mode into value and tangent.
 pub(super) fn parted(
     transform: &str,
     result: AnyTensor,
@@ -136,7 +136,7 @@ pub(super) fn parted(
     Ok((AnyTensor::new(below.clone(), value), AnyTensor::new(below.clone(), change)))
 }
 
-/// Checks that a result comes from inside the function.
+/// Checks that a result is from inside the function.
 fn check_result(transform: &str, result: &AnyTensor, arguments: &[AnyTensor]) -> Result<()> {
     let inside = arguments.first().map_or(result.stack(), AnyTensor::stack);
     if result.stack().same_domain(inside) && inside.outermost::<Layer>().is_some() {
@@ -147,7 +147,7 @@ fn check_result(transform: &str, result: &AnyTensor, arguments: &[AnyTensor]) ->
         .hint("bring tensors from outside in with `lift`: `x.lift(outside)`"))
 }
 
-/// How a value of a forward stack changes with each element of `x`: `[y.., x..]`, below.
+/// Returns the derivatives of a value of a forward stack by each element of `x`: `[y.., x..]`, on the stack below.
 pub(super) fn all_columns(y: &AnyTensor, value: &Value, x: &AnyTensor) -> AnyTensor {
     let (stack, ty) = (x.stack(), *x.ty());
     let below = stack.below().unwrap_or(stack);

@@ -1,14 +1,14 @@
-//! Tensors from outside, inside a transformed function.
+//! Outside tensors inside a transformed function.
 
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Error, Kind, Result, Stack, Tensor};
 use alloc::format;
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// Another tensor, from outside of a [transformed](crate::transform) function, brought to where this one is: constant in
-    /// derivatives, and the same for all examples.
+    /// Brings a tensor from outside of a [transformed](crate::transform) function to the stack of this tensor: constant
+    /// in derivatives, and the same for all examples.
     ///
-    /// It may come from any number of functions further out.
+    /// It may be from any number of enclosing functions.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -22,7 +22,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When the other tensor is on another device, or further in than this one.
+    /// When the other tensor is on another device, or on an inner stack of this one.
     #[track_caller]
     pub fn lift<B2: Backend, const D2: usize, K2: Kind>(
         &self,
@@ -33,11 +33,11 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 }
 
 impl AnyTensor {
-    /// The tensor, from outside of a [transformed](crate::transform) function, on the stack of one inside: constant in
+    /// Brings this tensor, from outside of a [transformed](crate::transform) function, to an inner stack: constant in
     /// derivatives, and the same for all examples.
     ///
     /// # Errors
-    /// When the stack is not made of this tensor's stack by layers around it.
+    /// When the stack does not consist of this tensor's stack and layers around it.
     pub fn lift_to(self, stack: &Stack) -> Result<AnyTensor> {
         if stack.is_at_or_above(self.stack()) {
             return Ok(AnyTensor::new(stack.with_device_of(self.stack()), self.into_value()));

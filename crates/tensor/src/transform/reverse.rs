@@ -1,4 +1,4 @@
-//! Derivatives by a tape.
+//! Reverse-mode differentiation.
 
 use super::{Tree, autodiff_above, basis, check_alike, check_rank, flattened, unflattened, zeros_of};
 use crate::tensor::ok;
@@ -10,10 +10,10 @@ use kiln_autodiff::{Autodiff as Layer, Gradients};
 use kiln_ir::{Engine, Value, Var};
 use kiln_vmap::Vmap;
 
-/// The gradient of a function that returns one number.
+/// Returns a function that computes the gradient of a scalar function.
 ///
-/// The gradient has the structure, shapes and dtypes of the argument. It is zero for inputs that the number
-/// does not depend on, and for integers and booleans.
+/// The gradient has the structure, shapes and dtypes of the argument. It is zero for inputs that the result does not
+/// depend on, and for integers and booleans.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -35,8 +35,8 @@ use kiln_vmap::Vmap;
 /// ```
 ///
 /// # Panics
-/// The returned function panics when `f` returns more than one element or a tensor from outside, or an op on the way
-/// has no gradient.
+/// The returned function panics when `f` returns more than one element or a tensor from outside, or an op has no
+/// gradient.
 pub fn grad<A, T, F, const R: usize>(f: F) -> impl Fn(T::On<A::InnerBackend>) -> T::On<A::InnerBackend>
 where
     A: AutodiffBackend,
@@ -46,7 +46,7 @@ where
     move |x| ok(differentiated("grad", x, |x| (f(x), ()))).1
 }
 
-/// The value and the gradient of a function that returns one number; see [`grad`].
+/// Returns a function that computes the value and the gradient of a scalar function; see [`grad`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -76,8 +76,8 @@ where
     }
 }
 
-/// The value, the gradient, and the auxiliary outputs of a function: predictions, for instance, or new statistics.
-/// Auxiliary outputs are not differentiated.
+/// Returns a function that computes the value, the gradient, and the auxiliary outputs of a function, such as
+/// predictions or new statistics. Auxiliary outputs are not differentiated.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -109,10 +109,9 @@ where
     move |x| ok(differentiated("value_and_grad_with_aux", x, &f))
 }
 
-/// The result of a function, and the function that pulls gradients of the result back to the argument: its
-/// *vector-Jacobian product*.
+/// Computes the result of a function, and returns its *vector-Jacobian product* as a function of the output gradients.
 ///
-/// It may be called any number of times; the tape is kept as long as it lives.
+/// The returned function may be called any number of times; the tape is kept as long as it lives.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -128,8 +127,8 @@ where
 /// ```
 ///
 /// # Panics
-/// When `f` returns a tensor from outside. The returned function panics when its argument is not of the types of the
-/// result, or an op on the way has no gradient.
+/// When `f` returns a tensor from outside. The returned function panics when its argument does not have the types of
+/// the result, or an op has no gradient.
 #[track_caller]
 #[allow(clippy::type_complexity)]
 pub fn vjp<A, T, Y, F>(
@@ -158,11 +157,11 @@ where
     (y, pull_back)
 }
 
-/// All derivatives of a tensor by a tensor, by reverse mode: `[result.., argument..]`.
+/// Returns a function that computes the Jacobian by reverse mode, `[result.., argument..]`.
 ///
-/// The gradients of all elements of the result are computed in one pass, as a batch: memory and time are those of
-/// as many passes as the result has elements. [`jacobian_forward`](super::jacobian_forward) goes by the elements of
-/// the argument, and is better where these are fewer.
+/// The gradients of all elements of the result are computed in one pass, as a batch. Memory and time are those of as
+/// many passes as the result has elements. [`jacobian_forward`](super::jacobian_forward) batches over the elements of
+/// the argument, and is faster if these are fewer.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -175,7 +174,7 @@ where
 /// ```
 ///
 /// # Panics
-/// The returned function panics when `J` is not `D + E`, `f` returns a tensor from outside, or an op on the way has no
+/// The returned function panics when `J` is not `D + E`, `f` returns a tensor from outside, or an op has no
 /// gradient.
 pub fn jacobian<A, F, const D: usize, const E: usize, const J: usize>(
     f: F,
@@ -192,7 +191,7 @@ where
     }
 }
 
-/// A function of one number with everything else that it returns, its value and gradient.
+/// Runs a scalar function, and returns its value, gradient and auxiliary outputs.
 #[allow(clippy::type_complexity)]
 fn differentiated<A, T, X, const R: usize>(
     transform: &str,
@@ -223,7 +222,7 @@ pub(super) fn recording<T>(arguments: &[AnyTensor], f: impl FnOnce() -> T) -> T 
     }
 }
 
-/// The arguments as starts of a tape.
+/// Returns the arguments as leaves of a tape.
 pub(super) fn started(arguments: Vec<AnyTensor>, above: &dyn Fn(&Stack) -> Stack) -> Vec<AnyTensor> {
     let start = |argument: AnyTensor| {
         let stack = above(argument.stack());
@@ -238,7 +237,7 @@ pub(super) fn started(arguments: Vec<AnyTensor>, above: &dyn Fn(&Stack) -> Stack
     arguments.into_iter().map(start).collect()
 }
 
-/// The value of a number below the tape, and its gradients.
+/// Returns the value of a scalar below the tape, and its gradients.
 pub(super) fn number_and_gradients(
     transform: &str,
     y: AnyTensor,
@@ -257,7 +256,7 @@ pub(super) fn number_and_gradients(
     Ok((value, gradients))
 }
 
-/// Checks that results come from inside the function.
+/// Checks that results are from inside the function.
 fn check_results(transform: &str, results: &[AnyTensor], arguments: &[AnyTensor]) -> Result<()> {
     let Some(inside) = arguments.first().map(AnyTensor::stack) else { return Ok(()) };
     let Some(outside) = results.iter().find(|result| !result.stack().same_domain(inside)) else {
@@ -268,7 +267,7 @@ fn check_results(transform: &str, results: &[AnyTensor], arguments: &[AnyTensor]
         .hint("bring tensors from outside in with `lift`: `x.lift(outside)`"))
 }
 
-/// The gradients of the arguments, given those of results. An error of data poisons them.
+/// Computes the gradients of the arguments from those of the results. A data error poisons them.
 fn pulled(
     results: &[AnyTensor],
     gradients: Vec<AnyTensor>,
@@ -296,7 +295,7 @@ fn pulled(
     Ok(arguments.iter().map(gradient).collect())
 }
 
-/// The gradients of each element of `y`, `[y.., x..]`.
+/// Computes the gradients of each element of `y`, `[y.., x..]`.
 fn all_rows(y: &AnyTensor, arguments: &[AnyTensor], rank: usize) -> Result<AnyTensor> {
     check_results("jacobian", core::slice::from_ref(y), arguments)?;
     let x = &arguments[0];
@@ -313,7 +312,7 @@ fn all_rows(y: &AnyTensor, arguments: &[AnyTensor], rank: usize) -> Result<AnyTe
     Ok(AnyTensor::new(below, all))
 }
 
-/// One backward pass for a batch of gradients: all share the saved tensors of the tape.
+/// Runs one backward pass for a batch of gradients, which share the saved tensors of the tape.
 fn rows(layer: &Layer, below: &Stack, y: &AnyTensor, x: &AnyTensor) -> Result<Value> {
     let batch = Vmap::new(layer.inner().clone());
     let batched = |engine: &Arc<dyn Engine>| -> Arc<dyn Engine> { Arc::new(Vmap::new(engine.clone())) };

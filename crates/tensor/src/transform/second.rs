@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 /// The backend below forward mode below a tape.
 type Outside<A> = <<A as AutodiffBackend>::InnerBackend as ForwardBackend>::InnerBackend;
 
-/// All second derivatives of a function that returns one number: `[argument.., argument..]`.
+/// Returns a function that computes the Hessian of a scalar function, `[argument.., argument..]`.
 ///
-/// One backward pass over values that change along every element of the argument at once. For few products with
-/// vectors use [`hessian_vector_product`], which never holds the matrix.
+/// It is one backward pass over values with a batch of tangents, one for each element of the argument. For a few
+/// products with vectors use [`hessian_vector_product`], which never stores the matrix.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -27,7 +27,7 @@ type Outside<A> = <<A as AutodiffBackend>::InnerBackend as ForwardBackend>::Inne
 ///
 /// # Panics
 /// The returned function panics when `J` is not `2 * D`, `f` returns more than one element or a tensor from outside, or
-/// an op on the way has no gradient.
+/// an op has no gradient.
 pub fn hessian<A, F, const D: usize, const R: usize, const J: usize>(
     f: F,
 ) -> impl Fn(Tensor<Outside<A>, D>) -> Tensor<Outside<A>, J>
@@ -47,10 +47,9 @@ where
     }
 }
 
-/// The gradient of a function that returns one number, and the product of its second derivatives with a direction: how
-/// the gradient changes along it.
+/// Computes the gradient of a scalar function, and its *Hessian-vector product* with a direction.
 ///
-/// Costs a few gradients, whatever the size of the argument.
+/// The cost is that of a few gradients, for any size of the argument.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -66,8 +65,8 @@ where
 /// ```
 ///
 /// # Panics
-/// When the direction is not of the types of the argument, `f` returns more than one element or a tensor from outside, or
-/// an op on the way has no gradient.
+/// When the direction does not have the types of the argument, `f` returns more than one element or a tensor from
+/// outside, or an op has no gradient.
 #[track_caller]
 #[allow(clippy::type_complexity)]
 pub fn hessian_vector_product<A, T, F, const R: usize>(

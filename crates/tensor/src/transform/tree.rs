@@ -1,4 +1,4 @@
-//! Tensors in tuples, arrays, vectors and maps.
+//! Pytrees: tensors in tuples, arrays, vectors and maps.
 
 use crate::tensor::mismatch;
 use crate::{AnyTensor, Backend, Error, Kind, Result, Tensor};
@@ -8,8 +8,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A pytree: tensors of one backend, alone or in tuples of up to five, arrays, vectors, maps by name, and any nesting
-/// of these. [Transformed](crate::transform) functions take and return trees. Implement it for custom structures.
+/// A pytree: a tensor, or tuples of up to five, arrays, vectors and maps of pytrees, on one backend.
+/// [Transformed](crate::transform) functions accept and return trees. Implement it for custom structures.
 pub trait Tree<B: Backend>: Clone {
     /// The same structure on another backend.
     type On<B2: Backend>: Tree<B2>;
@@ -17,15 +17,15 @@ pub trait Tree<B: Backend>: Clone {
     /// Appends the tensors in order, and returns their structure.
     fn flatten(self, leaves: &mut Vec<AnyTensor>) -> Structure;
 
-    /// The tree of that structure, of the next tensors.
+    /// Rebuilds the tree of a structure from the next tensors.
     ///
     /// # Errors
-    /// When the structure is not of this type, there are too few tensors, or one is not of the rank and kind that the type
-    /// names.
+    /// When the structure is not of this type, there are too few tensors, or a tensor has another rank or kind than the
+    /// type.
     fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self>;
 }
 
-/// How the tensors of a [`Tree`] are put together. Displays as `(tensor, {bias: tensor, weight: tensor})`.
+/// The structure of a [`Tree`]. Displays as `(tensor, {bias: tensor, weight: tensor})`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Structure {
     /// One tensor.
@@ -59,7 +59,7 @@ impl fmt::Display for Structure {
 }
 
 impl Structure {
-    /// The number of tensors.
+    /// Returns the number of tensors.
     pub(super) fn num_leaves(&self) -> usize {
         match self {
             Structure::Leaf => 1,
@@ -68,7 +68,7 @@ impl Structure {
         }
     }
 
-    /// The parts of a node of `count` of them, or any number.
+    /// Returns the children of a node, `count` of them or any number.
     fn parts(&self, count: Option<usize>) -> Result<&[Structure]> {
         match self {
             Structure::Node(parts) if count.is_none_or(|count| count == parts.len()) => Ok(parts),

@@ -1,4 +1,4 @@
-//! Batches.
+//! Vectorizing map: functions of one example as functions of a batch.
 
 use super::{Randomness, Structure, Tree, flattened, unflattened};
 use crate::tensor::ok;
@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use kiln_ir::{SliceAxis, Var};
 use kiln_vmap::Vmap;
 
-/// The function of a batch, of a function of one example.
+/// Returns a function of a batch from a function of one example.
 ///
-/// Arguments have an axis of examples in front, which `f` does not see; so have results. What `f` returns without using
-/// its argument is repeated. Nothing loops over the examples: each op of `f` becomes one op on all of them.
+/// Arguments and results have the batch axis in front; inside `f` it is hidden. A result that does not depend on the
+/// argument is repeated. There is no loop over the examples: each op of `f` becomes one op on all of them.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -27,12 +27,12 @@ use kiln_vmap::Vmap;
 /// assert_eq!(dots.into_data().to_vec::<f32>(), [12.0, 20.0]);
 /// ```
 ///
-/// Inside, reading a tensor is an error. So is [`nonzero`](kiln_ir::Op::NonZero), and every op based on it: its shape
-/// would differ between examples. An error in one example is an error of all.
+/// Inside, reading a tensor is an error. So is [`nonzero`](kiln_ir::Op::NonZero), and every op based on it, because its
+/// shape would differ between examples. An error in one example is an error of all.
 ///
 /// # Panics
-/// The returned function panics when arguments have no axis of examples or different numbers of them, structures or
-/// ranks do not fit, or `f` returns a tensor from outside.
+/// The returned function panics when arguments have no batch axis or different batch sizes, structures or ranks do not
+/// match, or `f` returns a tensor from outside.
 pub fn vmap<V, T, Y, X, Z, F>(f: F) -> impl Fn(X) -> Z
 where
     V: VmapBackend,
@@ -45,7 +45,7 @@ where
     vmap_with(VmapOptions::default(), f)
 }
 
-/// [`vmap`] with options: which axes count the examples, how many run at once, and how random numbers are drawn.
+/// Like [`vmap`], with options: the batch axes, the number of examples that run at once, and the randomness.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -64,7 +64,7 @@ where
 /// ```
 ///
 /// # Panics
-/// As [`vmap`], and when options do not fit the arguments.
+/// As [`vmap`], and when options do not match the arguments.
 pub fn vmap_with<V, T, Y, X, Z, F>(options: VmapOptions, f: F) -> impl Fn(X) -> Z
 where
     V: VmapBackend,
@@ -91,8 +91,8 @@ where
     }
 }
 
-/// How [`vmap_with`] batches. By default the first axis of all arguments and results counts the examples, all of
-/// which run at once, and random numbers differ between them.
+/// Options of [`vmap_with`]. By default the first axis of all arguments and results is the batch axis, all examples run
+/// at once, and random numbers differ between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VmapOptions {
     in_axes: Vec<Option<usize>>,
@@ -105,26 +105,27 @@ pub struct VmapOptions {
 type Example<'a> = dyn Fn(Vec<AnyTensor>) -> Result<(Vec<AnyTensor>, Structure)> + 'a;
 
 impl VmapOptions {
-    /// Which axis of each argument counts the examples: an entry for each tensor of the arguments in order, one for each
-    /// part of a tuple, array or vector (all tensors of a part alike), or one for all. `None`: the argument is the same for
-    /// all examples.
+    /// Sets the batch axis of each argument. The list has an entry for each tensor of the arguments in order, one for
+    /// each part of a tuple, array or vector (for all tensors of the part), or one for all. `None`: the argument is the
+    /// same for all examples.
     #[must_use]
     pub fn in_axes(mut self, axes: impl IntoIterator<Item = Option<usize>>) -> VmapOptions {
         self.in_axes = axes.into_iter().collect();
         self
     }
 
-    /// Which axis of each result counts the examples: an entry for each tensor of the results in order, or one for all.
+    /// Sets the batch axis of each result: an entry for each tensor of the results in order, or one for all.
     #[must_use]
     pub fn out_axes(mut self, axes: impl IntoIterator<Item = usize>) -> VmapOptions {
         self.out_axes = axes.into_iter().collect();
         self
     }
 
-    /// The greatest number of examples that run at once: less memory for more time. The last part may be smaller.
+    /// Sets the maximum number of examples that run at once, which trades time for memory. The last chunk may be
+    /// smaller.
     ///
     /// # Panics
-    /// When it is 0.
+    /// When `examples` is 0.
     #[must_use]
     #[track_caller]
     pub fn chunk_size(mut self, examples: usize) -> VmapOptions {
@@ -163,7 +164,7 @@ impl VmapOptions {
         Ok((parts.into_iter().zip(axes).map(joined).collect::<Result<_>>()?, structure))
     }
 
-    /// An entry for each tensor of the arguments.
+    /// Returns an entry for each tensor of the arguments.
     fn axes_of_arguments(
         &self,
         arguments: &[AnyTensor],
@@ -206,7 +207,7 @@ impl VmapOptions {
     }
 }
 
-/// Arguments with their axes of examples.
+/// Arguments with their batch axes.
 struct Batch<'a> {
     options: &'a VmapOptions,
     arguments: Vec<(AnyTensor, Option<usize>)>,
@@ -224,7 +225,7 @@ impl<'a> Batch<'a> {
         Ok(Batch { options, arguments: arguments.into_iter().zip(axes).collect(), examples, inside })
     }
 
-    /// The results of some of the examples.
+    /// Returns the results of a chunk of examples.
     fn part(&self, start: usize, count: usize, f: &Example<'_>) -> Result<(Vec<AnyTensor>, Structure)> {
         let mut inside = Vec::with_capacity(self.arguments.len());
         for (argument, axis) in &self.arguments {

@@ -1,4 +1,4 @@
-//! Gated linear units: one half of an axis lets the other through.
+//! Gated linear units: the second half of an axis gates the first.
 
 use super::{rectified, sigmoid};
 use crate::special::{GELU, SILU};
@@ -27,22 +27,26 @@ impl Gate {
 }
 
 impl AnyTensor {
-    /// `a sigmoid(b)` for the halves `a` and `b` of an axis. See [`activation::glu`](crate::activation::glu).
+    /// Applies GLU: `a sigmoid(b)` for the halves `a` and `b` of an axis. See
+    /// [`activation::glu`](crate::activation::glu).
     pub fn glu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("glu", Gate::Sigmoid, axis.into())
     }
 
-    /// `a relu(b)` for the halves `a` and `b` of an axis. See [`activation::reglu`](crate::activation::reglu).
+    /// Applies ReGLU: `a relu(b)` for the halves `a` and `b` of an axis. See
+    /// [`activation::reglu`](crate::activation::reglu).
     pub fn reglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("reglu", Gate::Relu, axis.into())
     }
 
-    /// `a gelu(b)` for the halves `a` and `b` of an axis. See [`activation::geglu`](crate::activation::geglu).
+    /// Applies GEGLU: `a gelu(b)` for the halves `a` and `b` of an axis. See
+    /// [`activation::geglu`](crate::activation::geglu).
     pub fn geglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("geglu", Gate::Gelu, axis.into())
     }
 
-    /// `a silu(b)` for the halves `a` and `b` of an axis. See [`activation::swiglu`](crate::activation::swiglu).
+    /// Applies SwiGLU: `a silu(b)` for the halves `a` and `b` of an axis. See
+    /// [`activation::swiglu`](crate::activation::swiglu).
     pub fn swiglu(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.gated_linear("swiglu", Gate::Silu, axis.into())
     }

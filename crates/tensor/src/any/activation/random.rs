@@ -6,7 +6,7 @@ use alloc::format;
 use kiln_ir::{Extremum, Op, TensorType, Var};
 
 impl AnyTensor {
-    /// `x` where positive, elsewhere `x` times a slope drawn from `[lower, upper)` in training, their mean otherwise.
+    /// Applies randomized leaky ReLU: slopes are drawn from `[lower, upper)` in training, and are their mean otherwise.
     /// See [`activation::rrelu`](crate::activation::rrelu).
     pub fn rrelu(self, lower: f64, upper: f64, training: bool) -> Result<AnyTensor> {
         self.check_float("rrelu")?;
@@ -23,8 +23,8 @@ impl AnyTensor {
         }))
     }
 
-    /// A sample of the categorical distribution with these unnormalised log-probabilities, relaxed so that it has a
-    /// gradient. See [`activation::gumbel_softmax`](crate::activation::gumbel_softmax).
+    /// Draws a differentiable (relaxed) sample of the categorical distribution with these unnormalised
+    /// log-probabilities. See [`activation::gumbel_softmax`](crate::activation::gumbel_softmax).
     pub fn gumbel_softmax(self, temperature: f64, hard: bool, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.check_float("gumbel_softmax")?;
         let axis = axis.into().of("gumbel_softmax", self.ty())?;
@@ -45,14 +45,14 @@ impl AnyTensor {
             let arg = Op::ArgReduce { extremum: Extremum::Max, axis, index };
             let greatest = soft.apply(arg, &[]);
             let places = Var::iota(soft.engine(), TensorType::new(soft.shape(), index), axis);
-            // The value is the choice, the gradient that of the weights: their difference to themselves is 0.
+            // The value is one-hot, the gradient that of the soft weights: their difference to themselves is 0.
             let choice = places.equal(&greatest).cast(soft.dtype());
             choice + (&soft - constant(&soft))
         }))
     }
 }
 
-/// Gumbel noise `-ln(-ln(u))` from uniform numbers in `[0, 1)`; 0 is replaced by the least that is drawn otherwise.
+/// Computes Gumbel noise `-ln(-ln(u))` from uniform numbers in `[0, 1)`; 0 is replaced by the least other number drawn.
 fn gumbel<'e>(uniform: &Var<'e>) -> Var<'e> {
     let least = 1.0 / 16_777_216.0;
     -(-uniform.max(&uniform.scalar(least)).ln()).ln()

@@ -1,30 +1,30 @@
-//! Functions that weigh the elements along an axis.
+//! Softmax and related functions along an axis.
 
 use crate::{AnyTensor, Axis, Result};
 use kiln_ir::{Op, PadAxis, SliceAxis, Var};
 
 impl AnyTensor {
-    /// `exp(x) / Σ exp(x)` along an axis. See [`activation::softmax`](crate::activation::softmax).
+    /// Applies softmax along an axis, `exp(x) / Σ exp(x)`. See [`activation::softmax`](crate::activation::softmax).
     pub fn softmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("softmax", self.ty())?;
         self.apply(&Op::Softmax { axis, log: false })
     }
 
-    /// The logarithm of [`softmax`](AnyTensor::softmax). See
-    /// [`activation::log_softmax`](crate::activation::log_softmax).
+    /// Applies log-softmax along an axis. See [`activation::log_softmax`](crate::activation::log_softmax).
     pub fn log_softmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("log_softmax", self.ty())?;
         self.apply(&Op::Softmax { axis, log: true })
     }
 
-    /// [`softmax`](AnyTensor::softmax) of `-x`. See [`activation::softmin`](crate::activation::softmin).
+    /// Applies softmin along an axis: the softmax of `-x`. See [`activation::softmin`](crate::activation::softmin).
     pub fn softmin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.check_float("softmin")?;
         let axis = axis.into().of("softmin", self.ty())?;
         self.unary(kiln_ir::Unary::Neg)?.apply(&Op::Softmax { axis, log: false })
     }
 
-    /// `exp(x) / (1 + Σ exp(x))` along an axis. See [`activation::quiet_softmax`](crate::activation::quiet_softmax).
+    /// Applies `exp(x) / (1 + Σ exp(x))` along an axis. See
+    /// [`activation::quiet_softmax`](crate::activation::quiet_softmax).
     pub fn quiet_softmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.check_float("quiet_softmax")?;
         let axis = axis.into().of("quiet_softmax", self.ty())?;
@@ -37,7 +37,7 @@ impl AnyTensor {
     }
 }
 
-/// The quotient is formed where `|x|` is at most 1; beyond, by `1 / (1 + 1 / |x|)`, which holds for infinity too.
+/// Divides directly where `|x|` is at most 1; beyond, computes `1 / (1 + 1 / |x|)`, which is correct for infinity too.
 pub(super) fn softsign<'e>(x: &Var<'e>) -> Var<'e> {
     let one = x.scalar(1.0);
     let far = one.less(&x.abs());

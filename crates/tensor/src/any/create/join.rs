@@ -1,4 +1,4 @@
-//! Several tensors as one.
+//! Concatenation and stacking.
 
 use crate::{AnyTensor, Axis, Error, Result, Stack};
 use alloc::format;
@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use kiln_ir::{Op, Operand, OperandType, PadAxis};
 
 impl AnyTensor {
-    /// Tensors one after the other along an axis; different dtypes meet in the one of [`DType::promote`](crate::DType::promote). See
-    /// [`Tensor::cat`](crate::Tensor::cat).
+    /// Concatenates tensors along an axis; different dtypes are promoted ([`DType::promote`](crate::DType::promote)).
+    /// See [`Tensor::cat`](crate::Tensor::cat).
     pub fn cat(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         AnyTensor::join("cat", tensors, axis.into())
     }
@@ -30,8 +30,8 @@ impl AnyTensor {
         first.cast(dtype)?.apply_with(&Op::Concat { axis }, rest).map_err(|error| error.in_op(op))
     }
 
-    /// Tensors of one shape along a new axis. See [`Tensor::stack`](crate::Tensor::stack); the name `stack` is that of
-    /// the engines here.
+    /// Stacks tensors of one shape along a new axis. See [`Tensor::stack`](crate::Tensor::stack); here `stack` is the
+    /// stack of engines.
     pub fn stack_tensors(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into();
         let Some(first) = tensors.first() else {
@@ -47,24 +47,24 @@ impl AnyTensor {
         AnyTensor::join("stack", parts.collect::<Result<Vec<AnyTensor>>>()?, axis)
     }
 
-    /// Tensors side by side. See [`Tensor::hstack`](crate::Tensor::hstack).
+    /// Concatenates tensors horizontally. See [`Tensor::hstack`](crate::Tensor::hstack).
     pub fn hstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         let tensors = each(tensors, AnyTensor::atleast_1d)?;
         let axis = usize::from(tensors.first().is_some_and(|tensor| tensor.rank() > 1));
         AnyTensor::join("hstack", tensors, axis.into())
     }
 
-    /// Tensors one below the other. See [`Tensor::vstack`](crate::Tensor::vstack).
+    /// Concatenates tensors vertically. See [`Tensor::vstack`](crate::Tensor::vstack).
     pub fn vstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         AnyTensor::join("vstack", each(tensors, AnyTensor::atleast_2d)?, 0.into())
     }
 
-    /// Tensors behind one another. See [`Tensor::dstack`](crate::Tensor::dstack).
+    /// Concatenates tensors along axis 2. See [`Tensor::dstack`](crate::Tensor::dstack).
     pub fn dstack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         AnyTensor::join("dstack", each(tensors, AnyTensor::atleast_3d)?, 2.into())
     }
 
-    /// Vectors as columns, beside the columns of matrices. See
+    /// Concatenates tensors along axis 1; vectors are columns. See
     /// [`Tensor::column_stack`](crate::Tensor::column_stack).
     pub fn column_stack(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         let column = |tensor: AnyTensor| match tensor.rank() {
@@ -75,7 +75,7 @@ impl AnyTensor {
         AnyTensor::join("column_stack", each(tensors, column)?, 1.into())
     }
 
-    /// Matrices along the diagonal of one, zeros elsewhere. See [`Tensor::block_diag`](crate::Tensor::block_diag).
+    /// Builds a block-diagonal matrix. See [`Tensor::block_diag`](crate::Tensor::block_diag).
     pub fn block_diag(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
         let blocks = each(tensors, AnyTensor::atleast_2d)?;
         if let Some(block) = blocks.iter().find(|block| block.rank() != 2) {
@@ -94,7 +94,7 @@ impl AnyTensor {
         AnyTensor::join("block_diag", rows.collect::<Result<Vec<AnyTensor>>>()?, 0.into())
     }
 
-    /// The identity matrix, or one that is not square. See [`Tensor::eye`](crate::Tensor::eye).
+    /// Creates an identity matrix, `[rows, columns]`. See [`Tensor::eye`](crate::Tensor::eye).
     pub fn eye(
         rows: usize,
         columns: usize,

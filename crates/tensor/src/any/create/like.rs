@@ -1,24 +1,26 @@
-//! Tensors of the type of another.
+//! Constants with the shape, dtype and stack of another tensor.
 
 use crate::{AnyTensor, Number, Result};
 
 impl AnyTensor {
-    /// A tensor like this one, filled with a number. See [`Tensor::full_like`](crate::Tensor::full_like).
+    /// Creates a tensor of the same shape and dtype, filled with a scalar. See
+    /// [`Tensor::full_like`](crate::Tensor::full_like).
     pub fn full_like(&self, x: impl Number) -> Result<AnyTensor> {
         AnyTensor::full(*self.ty(), x, self.stack())
     }
 
-    /// A tensor like this one, of zeros. See [`Tensor::zeros_like`](crate::Tensor::zeros_like).
+    /// Creates a tensor of zeros with the same shape and dtype. See [`Tensor::zeros_like`](crate::Tensor::zeros_like).
     pub fn zeros_like(&self) -> Result<AnyTensor> {
         AnyTensor::zeros(*self.ty(), self.stack())
     }
 
-    /// A tensor like this one, of ones. See [`Tensor::ones_like`](crate::Tensor::ones_like).
+    /// Creates a tensor of ones with the same shape and dtype. See [`Tensor::ones_like`](crate::Tensor::ones_like).
     pub fn ones_like(&self) -> Result<AnyTensor> {
         AnyTensor::ones(*self.ty(), self.stack())
     }
 
-    /// A tensor like this one, to be overwritten. See [`Tensor::empty_like`](crate::Tensor::empty_like).
+    /// Creates a tensor of the same shape and dtype, to be overwritten. See
+    /// [`Tensor::empty_like`](crate::Tensor::empty_like).
     pub fn empty_like(&self) -> Result<AnyTensor> {
         AnyTensor::empty(*self.ty(), self.stack())
     }

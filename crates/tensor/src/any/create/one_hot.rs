@@ -1,18 +1,18 @@
-//! Numbers as places of ones.
+//! One-hot encodings.
 
 use crate::{AnyTensor, Axis, Error, Number, Result, Shape, TensorType};
 use alloc::format;
 use kiln_ir::{Comparison, IndexUser};
 
 impl AnyTensor {
-    /// Each number as a last axis with 1 at its place and 0 elsewhere. A number that is no class is an error of the value,
-    /// which surfaces when it is read. See [`Tensor::one_hot`](crate::Tensor::one_hot).
+    /// Encodes class indices as one-hot vectors along a new last axis. A class index out of range is an error of the
+    /// value, reported when it is read. See [`Tensor::one_hot`](crate::Tensor::one_hot).
     pub fn one_hot(self, classes: usize) -> Result<AnyTensor> {
         let numbers = self.classes_below(classes)?;
         numbers.one_hot_fill(classes, 1, 0, -1)
     }
 
-    /// Each number as an axis with one number at its place and another elsewhere. See
+    /// Encodes class indices along a new axis, with `on` at the class and `off` elsewhere. See
     /// [`Tensor::one_hot_fill`](crate::Tensor::one_hot_fill).
     pub fn one_hot_fill(
         self,
@@ -26,7 +26,7 @@ impl AnyTensor {
         here.0.if_else_number(on, off)
     }
 
-    /// Whether each number is the place along a new axis, and the type of the result.
+    /// Returns whether each class index equals the index along a new axis, and the type of the result.
     fn classes_along(self, classes: usize, axis: Axis) -> Result<(AnyTensor, TensorType)> {
         if self.dtype().is_bool() {
             return Err(Error::type_error("one_hot", "needs numbers", &[self.ty().into()])
@@ -41,7 +41,7 @@ impl AnyTensor {
         let dtype = self.dtype();
         let mut along = Shape::new(&[1; crate::MAX_RANK][..rank]);
         along[axis] = classes;
-        // A narrow dtype would count the classes from 0 again.
+        // A narrow dtype would wrap the class indices.
         let numbers = self.widened()?;
         let places = AnyTensor::iota(TensorType::new(along, numbers.dtype()), axis, numbers.stack())?;
         let here = numbers.unsqueeze_dim(axis)?.compare(Comparison::Eq, places)?;
@@ -49,8 +49,8 @@ impl AnyTensor {
         Ok((here, ty))
     }
 
-    /// The same numbers, which must be classes: one out of range is an error of the value. A float that is no whole number
-    /// becomes -1, which is never a class.
+    /// Checks that the elements are class indices: an index out of range is an error of the value. A float that is not
+    /// an integer becomes -1, which is never a class.
     fn classes_below(self, classes: usize) -> Result<AnyTensor> {
         if self.dtype().is_bool() {
             return Ok(self);

@@ -1,4 +1,4 @@
-//! Numbers in a row, and places of triangles.
+//! Ranges and triangle indices.
 
 use super::super::data::check_table;
 use crate::{AnyTensor, DType, Error, Result, Scalar, Stack, TensorData, TensorType};
@@ -8,7 +8,7 @@ use core::ops::Range;
 use kiln_ir::{Binary, Comparison};
 
 impl AnyTensor {
-    /// Every `step`th integer of a range; a negative step counts down. See
+    /// Creates a tensor of every `step`th integer of a range; a negative step counts down. See
     /// [`Tensor::arange_step`](crate::Tensor::arange_step).
     pub fn arange(
         range: Range<i64>,
@@ -43,7 +43,7 @@ impl AnyTensor {
         numbers.binary_scalar(Binary::Mul, step)?.binary_scalar(Binary::Add, range.start)?.cast(dtype)
     }
 
-    /// Numbers from `range.start` by `step`, before `range.end`. See
+    /// Creates a tensor of values from `range.start`, `step` apart, before `range.end`. See
     /// [`Tensor::arange_float`](crate::Tensor::arange_float).
     pub fn arange_float(
         range: Range<f64>,
@@ -61,7 +61,8 @@ impl AnyTensor {
         numbers.binary_scalar(Binary::Mul, step)?.binary_scalar(Binary::Add, range.start)?.cast(dtype)
     }
 
-    /// `count` numbers at equal distances, from `start` to `end`. See [`Tensor::linspace`](crate::Tensor::linspace).
+    /// Creates a tensor of `count` evenly spaced values from `start` to `end`. See
+    /// [`Tensor::linspace`](crate::Tensor::linspace).
     pub fn linspace(
         start: f64,
         end: f64,
@@ -72,7 +73,7 @@ impl AnyTensor {
         AnyTensor::evenly("linspace", start, end, count, dtype, device.as_ref())?.cast(dtype)
     }
 
-    /// `count` powers of `base`, whose exponents go from `start` to `end` at equal distances. See
+    /// Creates a tensor of `count` powers of `base` with evenly spaced exponents from `start` to `end`. See
     /// [`Tensor::logspace`](crate::Tensor::logspace).
     pub fn logspace(
         start: f64,
@@ -86,7 +87,8 @@ impl AnyTensor {
         exponents.scalar_binary(base, Binary::Pow)?.cast(dtype)
     }
 
-    /// Both halves are counted from their own end, so that the last number is exactly `end`.
+    /// Creates evenly spaced values. Both halves are counted from their own end, so that the last element is exactly
+    /// `end`.
     fn evenly(
         op: &str,
         start: f64,
@@ -111,7 +113,7 @@ impl AnyTensor {
         places.compare_scalar(Comparison::Lt, (count / 2) as f64)?.if_else(from_start, from_end)
     }
 
-    /// The places on and below a diagonal of a matrix, `[2, count]`. See
+    /// Returns the row and column indices on and below a diagonal of a matrix, `[2, count]`. See
     /// [`Tensor::tril_indices`](crate::Tensor::tril_indices).
     pub fn tril_indices(
         rows: usize,
@@ -123,7 +125,7 @@ impl AnyTensor {
         places_where(rows, columns, device.as_ref(), |row, column| column - row <= i128::from(offset))
     }
 
-    /// The places on and above a diagonal of a matrix, `[2, count]`. See
+    /// Returns the row and column indices on and above a diagonal of a matrix, `[2, count]`. See
     /// [`Tensor::triu_indices`](crate::Tensor::triu_indices).
     pub fn triu_indices(
         rows: usize,
@@ -136,10 +138,10 @@ impl AnyTensor {
     }
 }
 
-/// More numbers than any memory holds.
+/// More elements than any memory holds.
 const MOST: f64 = (1u64 << 48) as f64;
 
-/// 0, 1, 2, … in the precision in which to compute numbers of a dtype.
+/// Returns 0, 1, 2, … in the precision in which the elements of a dtype are computed.
 fn counted(count: usize, dtype: DType, stack: &Stack) -> Result<AnyTensor> {
     let exact = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     AnyTensor::iota(TensorType::new([count], exact), 0, stack)

@@ -1,4 +1,4 @@
-//! Tensors of coordinates.
+//! Coordinate grids.
 
 use super::super::data::check_table;
 use crate::{AnyTensor, Axis, DType, Error, Result, Shape, Stack, TensorData, TensorType};
@@ -6,18 +6,19 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Axes, Binary, Op};
 
-/// The order of the axes of a [`meshgrid`](crate::grid::meshgrid).
+/// The axis order of a [`meshgrid`](crate::grid::meshgrid).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexing {
-    /// As matrices are indexed, `ij`: the first vector runs along the first axis.
+    /// Matrix indexing, `ij`: the first vector varies along the first axis.
     #[default]
     Matrix,
-    /// As points of the plane are, `xy`: the first vector runs along the second axis, the second along the first.
+    /// Cartesian indexing, `xy`: the first vector varies along the second axis, the second along the first.
     Cartesian,
 }
 
 impl AnyTensor {
-    /// Each vector repeated along the axes of all others. See [`grid::meshgrid`](crate::grid::meshgrid).
+    /// Creates coordinate grids: each vector is expanded along the axes of all others. See
+    /// [`grid::meshgrid`](crate::grid::meshgrid).
     pub fn meshgrid(vectors: Vec<AnyTensor>, indexing: Indexing) -> Result<Vec<AnyTensor>> {
         check_vectors("meshgrid", &vectors)?;
         let axes: Vec<usize> =
@@ -34,8 +35,8 @@ impl AnyTensor {
         vectors.into_iter().zip(&axes).map(repeated).collect()
     }
 
-    /// The grids of [`meshgrid`](AnyTensor::meshgrid) along a new axis.
-    /// See [`grid::meshgrid_stack`](crate::grid::meshgrid_stack).
+    /// Stacks the grids of [`meshgrid`](AnyTensor::meshgrid) along a new axis. See
+    /// [`grid::meshgrid_stack`](crate::grid::meshgrid_stack).
     pub fn meshgrid_stack(
         vectors: Vec<AnyTensor>,
         indexing: Indexing,
@@ -44,8 +45,8 @@ impl AnyTensor {
         stacked(AnyTensor::meshgrid(vectors, indexing)?, axis.into())
     }
 
-    /// All points whose coordinates come from the vectors, `[count, vectors]`.
-    /// See [`grid::cartesian_prod`](crate::grid::cartesian_prod).
+    /// Computes the Cartesian product of vectors, `[count, vectors]`. See
+    /// [`grid::cartesian_prod`](crate::grid::cartesian_prod).
     pub fn cartesian_prod(vectors: Vec<AnyTensor>) -> Result<AnyTensor> {
         check_vectors("cartesian_prod", &vectors)?;
         let width = vectors.len();
@@ -54,7 +55,8 @@ impl AnyTensor {
         points.reshape([count, width])
     }
 
-    /// All choices of `size` elements of a vector, `[count, size]`. See [`grid::combinations`](crate::grid::combinations).
+    /// Returns all combinations of `size` elements of a vector, `[count, size]`. See
+    /// [`grid::combinations`](crate::grid::combinations).
     pub fn combinations(self, size: usize, with_replacement: bool) -> Result<AnyTensor> {
         check_vectors("combinations", core::slice::from_ref(&self))?;
         check_table(
@@ -69,7 +71,7 @@ impl AnyTensor {
         self.apply_with(&Op::Take { axis: 0 }, [index.into_value().into()])
     }
 
-    /// The index of each element of a shape, `[shape.., axes]`.
+    /// Returns the index of each element of a shape, `[shape.., axes]`.
     /// See [`Tensor::cartesian_grid`](crate::Tensor::cartesian_grid).
     pub fn cartesian_grid(shape: impl Into<Shape>, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         let (shape, stack) = (shape.into(), device.as_ref());
@@ -81,13 +83,13 @@ impl AnyTensor {
         stacked(axes.collect::<Result<Vec<AnyTensor>>>()?, Axis::from(-1))
     }
 
-    /// The sampling grid of affine maps of pictures: maps `[batch, 2, 3]`, size `[height, width]`, to
+    /// Creates the sampling grids of affine maps of images: maps `[batch, 2, 3]`, size `[height, width]`, to
     /// `[batch, height, width, 2]`. See [`grid::affine_grid_2d`](crate::grid::affine_grid_2d).
     pub fn affine_grid_2d(self, size: [usize; 2], align_corners: bool) -> Result<AnyTensor> {
         affine_grid("affine_grid_2d", self, &size, align_corners)
     }
 
-    /// The sampling grid of affine maps of volumes: maps `[batch, 3, 4]`, size `[depth, height, width]`, to
+    /// Creates the sampling grids of affine maps of volumes: maps `[batch, 3, 4]`, size `[depth, height, width]`, to
     /// `[batch, depth, height, width, 3]`. See [`grid::affine_grid_3d`](crate::grid::affine_grid_3d).
     pub fn affine_grid_3d(self, size: [usize; 3], align_corners: bool) -> Result<AnyTensor> {
         affine_grid("affine_grid_3d", self, &size, align_corners)
@@ -119,7 +121,7 @@ fn check_vectors(op: &str, vectors: &[AnyTensor]) -> Result<()> {
     Ok(())
 }
 
-/// Tensors of one shape along a new axis.
+/// Stacks tensors of one shape along a new axis.
 fn stacked(tensors: Vec<AnyTensor>, axis: Axis) -> Result<AnyTensor> {
     let Some(first) = tensors.first() else {
         return Err(Error::type_error("stack", "needs at least one tensor", &[]));
@@ -130,11 +132,11 @@ fn stacked(tensors: Vec<AnyTensor>, axis: Axis) -> Result<AnyTensor> {
     AnyTensor::cat(parts.collect::<Result<Vec<AnyTensor>>>()?, axis)
 }
 
-/// The binomial coefficient; saturates.
+/// Returns the binomial coefficient; saturates.
 fn number_of_choices(length: usize, size: usize, with_replacement: bool) -> usize {
     let from = if with_replacement { (length + size).saturating_sub(1) } else { length };
     let step = |count: usize, place: usize| -> Option<usize> {
-        // The product of the first so many factors is a binomial coefficient itself, and so a whole number.
+        // A partial product is a binomial coefficient itself, and so an integer.
         usize::try_from(count as u128 * (from - place) as u128 / (place as u128 + 1)).ok()
     };
     if size > from {
@@ -143,7 +145,7 @@ fn number_of_choices(length: usize, size: usize, with_replacement: bool) -> usiz
     (0..size.min(from - size)).try_fold(1, step).unwrap_or(usize::MAX)
 }
 
-/// The indices of all choices in lexicographic order, one after the other.
+/// Returns the indices of all combinations in lexicographic order, concatenated.
 fn choices(length: usize, size: usize, with_replacement: bool) -> Vec<i64> {
     let mut all = Vec::new();
     let mut choice: Vec<usize> = match with_replacement {
@@ -165,7 +167,7 @@ fn choices(length: usize, size: usize, with_replacement: bool) -> Vec<i64> {
     }
 }
 
-/// Coordinates run from -1 to 1 between the centres of the outermost elements, or between their outer edges.
+/// Coordinates range from -1 to 1 between the centres of the outermost elements, or between their outer edges.
 fn affine_grid(op: &str, maps: AnyTensor, size: &[usize], align_corners: bool) -> Result<AnyTensor> {
     let axes = size.len();
     let fits = maps.rank() == 3 && maps.shape()[1..] == [axes, axes + 1];
@@ -178,7 +180,7 @@ fn affine_grid(op: &str, maps: AnyTensor, size: &[usize], align_corners: bool) -
     let points = size.iter().fold(1usize, |count, &length| count.saturating_mul(length));
     let ty = TensorType::new(size, wide(maps.dtype()));
     let mut columns = Vec::new();
-    // Coordinates come x first, and x runs along the last axis.
+    // The order of coordinates is x first, where x is the position along the last axis.
     for axis in (0..axes).rev() {
         let length = size[axis] as f64;
         let divisor = if align_corners { length - 1.0 } else { length };
@@ -196,7 +198,7 @@ fn affine_grid(op: &str, maps: AnyTensor, size: &[usize], align_corners: bool) -
     grid.reshape(core::iter::once(batch).chain(size.iter().copied()).chain([axes]).collect::<Shape>())
 }
 
-/// The dtype in which coordinates are computed: 16 bits do not tell neighbouring elements of long axes apart.
+/// Returns the dtype in which coordinates are computed: 16 bits do not distinguish adjacent elements of long axes.
 pub(super) fn wide(dtype: DType) -> DType {
     if dtype.size() < 4 { DType::F32 } else { dtype }
 }

@@ -1,4 +1,4 @@
-//! Sampling pictures and volumes at any points.
+//! Grid sampling of images and volumes.
 
 use super::coordinates::wide;
 use crate::{AnyTensor, Error, Result, Shape};
@@ -12,14 +12,14 @@ pub enum GridSampleMode {
     /// Linear along each axis (trilinear in volumes).
     #[default]
     Bilinear,
-    /// The nearest element; halfway the one with the even index.
+    /// The nearest element; halfway, the element with the even index.
     Nearest,
-    /// Cubic convolution along each axis, with `a = -0.75`
-    /// ([Keys 1981](https://doi.org/10.1109/TASSP.1981.1163711)); pictures only.
+    /// Cubic convolution along each axis, with `a = -0.75` ([Keys 1981](https://doi.org/10.1109/TASSP.1981.1163711));
+    /// images only.
     Bicubic,
 }
 
-/// The padding outside the picture.
+/// The padding mode outside the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridPadding {
     /// Zeros.
@@ -27,30 +27,30 @@ pub enum GridPadding {
     Zeros,
     /// The nearest element of the border.
     Border,
-    /// The picture reflected at its border, again and again.
+    /// Reflection at the border, repeated until inside.
     Reflection,
 }
 
-/// How [`grid_sample_2d`](crate::Tensor::grid_sample_2d) and [`grid_sample_3d`](crate::Tensor::grid_sample_3d) sample.
-/// By default: linear, zeros outside, -1 and 1 are the outer edges.
+/// Options of [`grid_sample_2d`](crate::Tensor::grid_sample_2d) and [`grid_sample_3d`](crate::Tensor::grid_sample_3d).
+/// Default: linear interpolation, zero padding, and `align_corners` false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GridSampleOptions {
     /// The interpolation between elements.
     pub mode: GridSampleMode,
-    /// The padding outside the picture.
+    /// The padding mode outside the image.
     pub padding: GridPadding,
-    /// Whether -1 and 1 are the centres of the outermost elements; otherwise they are their outer edges.
+    /// Whether -1 and 1 are the centres of the outermost elements; otherwise they are their outer edges. Default: no.
     pub align_corners: bool,
 }
 
 impl AnyTensor {
-    /// Pictures `[batch, channels, height, width]` at the points of a grid `[batch, height_out, width_out, 2]`.
+    /// Samples images `[batch, channels, height, width]` at the points of a grid `[batch, height_out, width_out, 2]`.
     /// See [`Tensor::grid_sample_2d`](crate::Tensor::grid_sample_2d).
     pub fn grid_sample_2d(self, grid: AnyTensor, options: GridSampleOptions) -> Result<AnyTensor> {
         sample("grid_sample_2d", 2, self, grid, options)
     }
 
-    /// Volumes `[batch, channels, depth, height, width]` at the points of a grid
+    /// Samples volumes `[batch, channels, depth, height, width]` at the points of a grid
     /// `[batch, depth_out, height_out, width_out, 3]`. See [`Tensor::grid_sample_3d`](crate::Tensor::grid_sample_3d).
     pub fn grid_sample_3d(self, grid: AnyTensor, options: GridSampleOptions) -> Result<AnyTensor> {
         if options.mode == GridSampleMode::Bicubic {
@@ -83,7 +83,7 @@ fn sample(
     let x = x.cast(wide(dtype))?.reshape([batch, channels, shape[2..].iter().product()])?;
     let grid = grid.cast(wide(dtype))?.reshape([batch, points, axes])?;
     let taps = (0..axes).map(|axis| {
-        // Coordinates come x first, and x runs along the last axis.
+        // The order of coordinates is x first, where x is the position along the last axis.
         let all =
             [SliceAxis::all(batch), SliceAxis::all(points), SliceAxis::range(axes - 1 - axis..axes - axis)];
         let coordinate = grid.clone().slice_axes(all.to_vec())?.reshape([batch, 1, points])?;
@@ -104,7 +104,7 @@ fn sample(
     }
 }
 
-/// One combination of taps, one per axis: the elements there times their weights.
+/// Reads one combination of taps, one per axis: the elements at their indices times their weights.
 fn read(
     x: &AnyTensor,
     taps: &[Vec<Tap>],
@@ -159,7 +159,7 @@ fn check(op: &str, axes: usize, x: &AnyTensor, grid: &AnyTensor) -> Result<()> {
     Ok(())
 }
 
-/// The elements that contribute to a point along an axis of that length.
+/// Returns the elements that contribute to a point along an axis of that length.
 fn taps(coordinate: AnyTensor, length: usize, options: GridSampleOptions) -> Result<Vec<Tap>> {
     let not_a_number = coordinate.clone().compare(Comparison::Ne, coordinate.clone())?;
     let place = in_elements(not_a_number.if_else_number(-1.0, coordinate)?, length, options.align_corners)?;
@@ -189,7 +189,7 @@ fn taps(coordinate: AnyTensor, length: usize, options: GridSampleOptions) -> Res
     }
 }
 
-/// From -1 to 1 to 0 to `length - 1`, or to -1/2 to `length - 1/2`.
+/// Maps coordinates in -1 to 1 to 0 to `length - 1`, or to -1/2 to `length - 1/2`.
 fn in_elements(coordinate: AnyTensor, length: usize, align_corners: bool) -> Result<AnyTensor> {
     let shifted = coordinate.binary_scalar(Binary::Add, 1.0)?;
     match align_corners {
@@ -201,7 +201,7 @@ fn in_elements(coordinate: AnyTensor, length: usize, align_corners: bool) -> Res
     }
 }
 
-/// Maps a place outside the picture into it, except with zero padding.
+/// Maps a position outside the image into it, except with zero padding.
 fn padded(place: AnyTensor, length: usize, options: GridSampleOptions) -> Result<AnyTensor> {
     let last = length as f64 - 1.0;
     let place = match options.padding {
@@ -213,7 +213,7 @@ fn padded(place: AnyTensor, length: usize, options: GridSampleOptions) -> Result
     place.binary_scalar(Binary::Max, 0.0)?.binary_scalar(Binary::Min, last)
 }
 
-/// Reflected at both ends of an interval until it is inside.
+/// Reflects at both ends of an interval until inside.
 fn reflected(place: AnyTensor, low: f64, high: f64) -> Result<AnyTensor> {
     let span = high - low;
     if span == 0.0 {
@@ -227,7 +227,7 @@ fn reflected(place: AnyTensor, low: f64, high: f64) -> Result<AnyTensor> {
     even.if_else(rest, back)?.binary_scalar(Binary::Add, low)
 }
 
-/// A tap whose index is in range; in the zero padding outside, its weight is 0.
+/// Returns a tap whose index is in range; in the zero padding outside, its weight is 0.
 fn bounded(index: AnyTensor, weight: Option<AnyTensor>, length: usize, padding: GridPadding) -> Result<Tap> {
     let last = length as f64 - 1.0;
     let inside = index.clone().binary_scalar(Binary::Max, 0.0)?.binary_scalar(Binary::Min, last)?;
@@ -245,7 +245,7 @@ fn bounded(index: AnyTensor, weight: Option<AnyTensor>, length: usize, padding: 
     Ok(Tap { index: inside, weight })
 }
 
-/// The weights of the elements one before, at, one and two after the whole part.
+/// Returns the weights of the elements one before, at, one and two after the integer part.
 fn cubic_weights(fraction: AnyTensor) -> Result<[AnyTensor; 4]> {
     const A: f64 = -0.75;
     // ((c3 t + c2) t + c1) t + c0.

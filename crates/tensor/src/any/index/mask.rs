@@ -1,22 +1,23 @@
-//! Masks: selection by truth values, and the elements where a mask is true.
+//! Masks: selection by booleans, and the elements where a mask is true.
 
 use crate::{AnyTensor, Error, Number, Result};
 use alloc::vec::Vec;
 use kiln_ir::{Comparison, DType, Op, infer::broadcast_shapes};
 
 impl AnyTensor {
-    /// `self` where the mask is false, `values` where it is true; broadcasts. See
+    /// Selects elements of `values` where the mask is true, and of `self` elsewhere; broadcasts. See
     /// [`Tensor::mask_where`](crate::Tensor::mask_where).
     pub fn mask_where(self, mask: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
         mask.if_else(values, self).map_err(|error| error.in_op("mask_where"))
     }
 
-    /// The number where the mask holds; broadcasts. See [`Tensor::mask_fill`](crate::Tensor::mask_fill).
+    /// Fills the elements where the mask is true with a scalar; broadcasts. See
+    /// [`Tensor::mask_fill`](crate::Tensor::mask_fill).
     pub fn mask_fill(self, mask: AnyTensor, x: impl Number) -> Result<AnyTensor> {
         mask.if_else_number(x, self).map_err(|error| error.in_op("mask_fill"))
     }
 
-    /// The elements where the mask holds, in row-major order, `[count]`. Waits for the device. See
+    /// Returns the elements where the mask is true, in row-major order, `[count]`. Waits for the device. See
     /// [`Tensor::mask_select`](crate::Tensor::mask_select).
     pub fn mask_select(self, mask: AnyTensor) -> Result<AnyTensor> {
         let (x, mask) = self.flat_beside(mask)?;
@@ -25,7 +26,7 @@ impl AnyTensor {
         x.take(0, places.reshape([count])?)
     }
 
-    /// As [`mask_select`](AnyTensor::mask_select), without blocking the thread.
+    /// Like [`mask_select`](AnyTensor::mask_select), without blocking the thread.
     pub async fn mask_select_async(self, mask: AnyTensor) -> Result<AnyTensor> {
         let (x, mask) = self.flat_beside(mask)?;
         let places = mask.argwhere_async().await?;
@@ -33,7 +34,7 @@ impl AnyTensor {
         x.take(0, places.reshape([count])?)
     }
 
-    /// Tensor and mask, broadcast together and flattened.
+    /// Broadcasts tensor and mask together, and flattens both.
     fn flat_beside(self, mask: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
         self.in_same_domain("mask_select", &mask)?;
         let types = [self.ty().into(), mask.ty().into()];
@@ -48,14 +49,14 @@ impl AnyTensor {
         Ok((self.expand(shape)?.flatten_all()?, mask.expand(shape)?.flatten_all()?))
     }
 
-    /// The positions of the elements that are true or not zero, in row-major order, `[count, rank]`. Waits for the
-    /// device. See [`Tensor::argwhere`](crate::Tensor::argwhere).
+    /// Returns the coordinates of the elements that are true or nonzero, in row-major order, `[count, rank]`. Waits for
+    /// the device. See [`Tensor::argwhere`](crate::Tensor::argwhere).
     pub fn argwhere(self) -> Result<AnyTensor> {
         let index = self.stack().int_dtype();
         self.apply(&Op::NonZero { index })
     }
 
-    /// As [`argwhere`](AnyTensor::argwhere), without blocking the thread: the host reads the elements and looks.
+    /// Like [`argwhere`](AnyTensor::argwhere), without blocking the thread: the host reads and scans the elements.
     pub async fn argwhere_async(self) -> Result<AnyTensor> {
         let (stack, shape) = (self.stack().clone(), *self.shape());
         let holds = self.cast(DType::Bool)?.into_data_async().await?.to_vec::<bool>();
@@ -69,24 +70,24 @@ impl AnyTensor {
         Ok(AnyTensor::from_data(data.convert(stack.int_dtype()), &stack))
     }
 
-    /// The positions of the elements that are true or not zero, one tensor `[count]` per axis. Waits for the device. See
-    /// [`Tensor::nonzero`](crate::Tensor::nonzero).
+    /// Returns the coordinates of the elements that are true or nonzero, one tensor `[count]` per axis. Waits for the
+    /// device. See [`Tensor::nonzero`](crate::Tensor::nonzero).
     pub fn nonzero(self) -> Result<Vec<AnyTensor>> {
         self.argwhere()?.unbind(1)
     }
 
-    /// As [`nonzero`](AnyTensor::nonzero), without blocking the thread.
+    /// Like [`nonzero`](AnyTensor::nonzero), without blocking the thread.
     pub async fn nonzero_async(self) -> Result<Vec<AnyTensor>> {
         self.argwhere_async().await?.unbind(1)
     }
 
-    /// The number of elements that are true or not zero, `[1]`. See
+    /// Counts the elements that are true or nonzero, `[1]`. See
     /// [`Tensor::count_nonzero`](crate::Tensor::count_nonzero).
     pub fn count_nonzero(self) -> Result<AnyTensor> {
         self.ones_where_nonzero()?.reduce_all(kiln_ir::Reduction::Sum)
     }
 
-    /// The number of elements along an axis that are true or not zero. See
+    /// Counts the elements along an axis that are true or nonzero. See
     /// [`Tensor::count_nonzero_dim`](crate::Tensor::count_nonzero_dim).
     pub fn count_nonzero_dim(self, axis: impl Into<crate::Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("count_nonzero_dim", self.ty())?;
@@ -98,7 +99,7 @@ impl AnyTensor {
         self.truth()?.cast(index)
     }
 
-    /// Whether each element is true or not zero.
+    /// Returns whether each element is true or nonzero.
     pub(crate) fn truth(self) -> Result<AnyTensor> {
         if self.dtype().is_bool() { Ok(self) } else { self.compare_scalar(Comparison::Ne, 0) }
     }

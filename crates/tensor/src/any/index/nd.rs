@@ -1,12 +1,11 @@
-//! Places of several axes at once.
+//! Indexing by coordinates of several axes.
 
 use crate::{AnyTensor, Error, Result, Shape};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, DType, UpdateMode};
 
 impl AnyTensor {
-    /// The elements, or slices, at places given by several coordinates. See
-    /// [`Tensor::gather_nd`](crate::Tensor::gather_nd).
+    /// Gathers elements, or slices, by coordinates. See [`Tensor::gather_nd`](crate::Tensor::gather_nd).
     pub fn gather_nd(self, places: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("gather_nd", &places)?;
         let depth = self.depth("gather_nd", &places)?;
@@ -15,7 +14,7 @@ impl AnyTensor {
         flat.take(0, places)
     }
 
-    /// Combines values, or slices, with the elements at places given by several coordinates. See
+    /// Combines values, or slices, with the elements at the given coordinates. See
     /// [`Tensor::scatter_nd`](crate::Tensor::scatter_nd).
     pub fn scatter_nd(self, places: AnyTensor, values: AnyTensor, mode: UpdateMode) -> Result<AnyTensor> {
         self.in_same_domain("scatter_nd", &places)?;
@@ -33,7 +32,7 @@ impl AnyTensor {
         self.join_first(depth)?.put(0, places, values, mode)?.reshape(shape)
     }
 
-    /// The number of coordinates of a place.
+    /// Returns the number of coordinates of a point.
     fn depth(&self, op: &str, places: &AnyTensor) -> Result<usize> {
         let wrong =
             |problem: &str| Err(Error::type_error(op, problem, &[self.ty().into(), places.ty().into()]));
@@ -57,7 +56,7 @@ impl AnyTensor {
         self.reshape(shape)
     }
 
-    /// Coordinates along the last axis as one place in row-major order; -1 where one is out of range.
+    /// Converts coordinates along the last axis to row-major indices; -1 where a coordinate is out of range.
     fn flat_places(self, lengths: &[usize]) -> Result<AnyTensor> {
         let last = self.rank() - 1;
         let shape = self.shape().without(last);
@@ -77,7 +76,7 @@ impl AnyTensor {
     }
 }
 
-/// A signed dtype that holds the coordinates, and every place of axes of these lengths.
+/// Returns a signed dtype that represents the coordinates, and every row-major index of axes of these lengths.
 fn place_dtype(coordinates: DType, lengths: &[usize]) -> DType {
     let total = lengths.iter().fold(1usize, |total, &length| total.saturating_mul(length));
     let is_narrow = coordinates.size() < 4 || coordinates == DType::I32;

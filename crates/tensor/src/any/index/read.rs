@@ -1,4 +1,4 @@
-//! Elements picked by index.
+//! Gathers: elements read by index.
 
 use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
@@ -12,7 +12,7 @@ impl AnyTensor {
         self.apply_with(&Op::Take { axis }, [index.into_value().into()])
     }
 
-    /// The slices of an axis at these places, `[count]`. See [`Tensor::select`](crate::Tensor::select).
+    /// Selects the slices of an axis at the indices, `[count]`. See [`Tensor::select`](crate::Tensor::select).
     pub fn select(self, axis: impl Into<Axis>, indices: AnyTensor) -> Result<AnyTensor> {
         if indices.rank() != 1 {
             let types = [self.ty().into(), indices.ty().into()];
@@ -22,14 +22,14 @@ impl AnyTensor {
         self.take(axis, indices).map_err(|error| error.in_op("select"))
     }
 
-    /// For each index, the element at that place of the axis. See [`Tensor::gather`](crate::Tensor::gather).
+    /// Gathers elements along an axis by index. See [`Tensor::gather`](crate::Tensor::gather).
     pub fn gather(self, axis: impl Into<Axis>, index: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("gather", &index)?;
         let axis = axis.into().of("gather", self.ty())?;
         self.beside(&index, axis)?.apply_with(&Op::Gather { axis }, [index.into_value().into()])
     }
 
-    /// The part of a tensor that is beside an index which is shorter in other axes than `axis`.
+    /// Returns the part of a tensor that an index uses which is shorter in other axes than `axis`.
     pub(super) fn beside(self, index: &AnyTensor, axis: usize) -> Result<AnyTensor> {
         if self.rank() != index.rank() {
             return Ok(self);
@@ -42,7 +42,7 @@ impl AnyTensor {
         })
     }
 
-    /// As [`gather`](AnyTensor::gather), where tensor and indices broadcast outside the axis. See
+    /// Like [`gather`](AnyTensor::gather), but tensor and indices broadcast outside the axis. See
     /// [`Tensor::take_along_dim`](crate::Tensor::take_along_dim).
     pub fn take_along_dim(self, axis: impl Into<Axis>, indices: AnyTensor) -> Result<AnyTensor> {
         let axis = axis.into().of("take_along_dim", self.ty())?;

@@ -1,11 +1,11 @@
-//! Slices combined where an index sends them.
+//! Reduction of slices by index.
 
 use super::write::ScatterReduction;
 use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
 
 impl AnyTensor {
-    /// Combines the slices of the source with the slices of an axis that the indices, `[count]`, name. See
+    /// Reduces the slices of the source into the slices of an axis that the indices, `[count]`, select. See
     /// [`Tensor::index_reduce`](crate::Tensor::index_reduce).
     pub fn index_reduce(
         self,

@@ -1,11 +1,12 @@
-//! Places in sorted tensors.
+//! Binary search in sorted tensors.
 
 use crate::{AnyTensor, Error, Result};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, Unary};
 
 impl AnyTensor {
-    /// The insertion indices of values in a sorted tensor. See [`Tensor::searchsorted`](crate::Tensor::searchsorted).
+    /// Finds the insertion indices of values in a sorted tensor. See
+    /// [`Tensor::searchsorted`](crate::Tensor::searchsorted).
     pub fn searchsorted(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
         self.in_same_domain("searchsorted", &values)?;
         let wrong = |problem: &str| {
@@ -30,7 +31,8 @@ impl AnyTensor {
         }
     }
 
-    /// The bucket of each element between sorted boundaries. See [`Tensor::bucketize`](crate::Tensor::bucketize).
+    /// Returns the bucket of each element between sorted boundaries. See
+    /// [`Tensor::bucketize`](crate::Tensor::bucketize).
     pub fn bucketize(self, boundaries: AnyTensor, right: bool) -> Result<AnyTensor> {
         if boundaries.rank() != 1 {
             let types = [self.ty().into(), boundaries.ty().into()];
@@ -40,8 +42,8 @@ impl AnyTensor {
         boundaries.searchsorted(self, right)
     }
 
-    /// Binary search along the last axis, all at once: each round adds a power of two to the places whose element still
-    /// comes before the value.
+    /// Runs a binary search along the last axis for all values at once. Each round adds a power of two to the indices
+    /// whose element is before the value.
     fn search_last(self, values: AnyTensor, right: bool) -> Result<AnyTensor> {
         let last = self.rank() - 1;
         let length = self.shape()[last];
@@ -62,7 +64,7 @@ impl AnyTensor {
         Ok(place)
     }
 
-    /// Whether elements come before values, or with `or_equal` are the same, where NaN is the greatest.
+    /// Returns whether elements are before values, or with `or_equal` equal to them, where NaN is the greatest.
     fn comes_before(self, values: AnyTensor, or_equal: bool) -> Result<AnyTensor> {
         let comparison = if or_equal { Comparison::Le } else { Comparison::Lt };
         let before = self.clone().compare(comparison, values.clone())?;

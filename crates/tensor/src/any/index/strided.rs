@@ -1,12 +1,12 @@
-//! Elements picked by strides.
+//! Elements gathered by strides.
 
 use crate::{AnyTensor, Error, Result, Shape, TensorType};
 use alloc::format;
 use kiln_ir::{DType, MAX_RANK, Var};
 
 impl AnyTensor {
-    /// The element `offset + Σ strides[i] * index[i]` of all elements in row-major order, at each index of a shape. See
-    /// [`Tensor::as_strided`](crate::Tensor::as_strided).
+    /// Gathers elements by strides: the element at each index is `offset + Σ strides[i] * index[i]` in row-major order.
+    /// See [`Tensor::as_strided`](crate::Tensor::as_strided).
     pub fn as_strided(self, shape: &[usize], strides: &[usize], offset: usize) -> Result<AnyTensor> {
         const OP: &str = "as_strided";
         let wrong = |problem| Error::type_error(OP, problem, &[self.ty().into()]);

@@ -1,4 +1,4 @@
-//! Elements written by index.
+//! Scattered writes: elements written by index or mask.
 
 use crate::{AnyTensor, Axis, Error, Number, Result, Shape};
 use alloc::format;
@@ -11,7 +11,7 @@ pub enum ScatterReduction {
     Sum,
     /// The product.
     Prod,
-    /// The arithmetic mean; of integers rounded down.
+    /// The mean; for integers rounded down.
     Mean,
     /// The maximum.
     Max,
@@ -20,8 +20,8 @@ pub enum ScatterReduction {
 }
 
 impl AnyTensor {
-    /// The reverse of [`take`](AnyTensor::take): combines each slice of the source with the slice at its index. See
-    /// [`Tensor::put`](crate::Tensor::put).
+    /// Combines each slice of the source with the slice of the axis at its index; the reverse of
+    /// [`take`](AnyTensor::take). See [`Tensor::put`](crate::Tensor::put).
     pub fn put(
         self,
         axis: impl Into<Axis>,
@@ -51,7 +51,7 @@ impl AnyTensor {
         self.put(axis, indices, values, UpdateMode::Add)
     }
 
-    /// A number in the slices of an axis at these indices, `[count]`. See
+    /// Fills the slices of an axis at the indices, `[count]`, with a scalar. See
     /// [`Tensor::index_fill`](crate::Tensor::index_fill).
     pub fn index_fill(self, axis: impl Into<Axis>, indices: AnyTensor, x: impl Number) -> Result<AnyTensor> {
         let axis = axis.into().of("index_fill", self.ty())?;
@@ -70,7 +70,7 @@ impl AnyTensor {
         self.scatter_mode(axis, indices, values, UpdateMode::Add)
     }
 
-    /// The reverse of [`gather`](AnyTensor::gather): combines each value with the element at its index. See
+    /// Combines each value with the element at its index; the reverse of [`gather`](AnyTensor::gather). See
     /// [`Tensor::scatter_mode`](crate::Tensor::scatter_mode).
     pub fn scatter_mode(
         self,
@@ -87,7 +87,7 @@ impl AnyTensor {
         let inner = self.clone().beside(&index, axis)?;
         let op = Op::Scatter { axis, mode };
         if *inner.shape() == shape {
-            // The clone above must be gone, so that a sole owner stays one.
+            // The clone above must be dropped, so that a sole owner stays one.
             drop(inner);
             return self.apply_with(&op, [index.into_value().into(), source.into_value().into()]);
         }
@@ -97,7 +97,7 @@ impl AnyTensor {
         self.apply_with(&update, [written.into_value().into()])
     }
 
-    /// The first elements of each axis, where it is longer than wanted.
+    /// Returns the first elements of each axis that is longer than in `shape`.
     fn cut_to(self, shape: Shape) -> Result<AnyTensor> {
         if self.rank() != shape.rank() || *self.shape() == shape {
             return Ok(self);
@@ -147,7 +147,7 @@ impl AnyTensor {
         }
     }
 
-    /// The tensor with the identity of the reduction in the places that the indices name.
+    /// Returns the tensor with the identity of the reduction at the indices.
     fn forgotten(self, axis: usize, indices: &AnyTensor, reduction: ScatterReduction) -> Result<AnyTensor> {
         let ty = self.ty().with_shape([]);
         let kind = match reduction {
@@ -156,13 +156,13 @@ impl AnyTensor {
             ScatterReduction::Max => kiln_ir::Reduction::Max,
             ScatterReduction::Min => kiln_ir::Reduction::Min,
         };
-        // The reduction of nothing is the identity, whatever the dtype.
+        // The reduction of no elements is the identity, in any dtype.
         let nothing = AnyTensor::zeros(ty.with_shape([0]), self.stack())?;
         let identity = nothing.reduce(kind, &[0])?.reshape([])?.expand(*indices.shape())?;
         self.scatter_mode(axis, indices.clone(), identity, UpdateMode::Set)
     }
 
-    /// Sums divided by how many elements met in each place.
+    /// Divides sums by the number of elements at each index.
     fn over_count(
         self,
         axis: usize,
@@ -184,8 +184,8 @@ impl AnyTensor {
         sum.binary(Binary::Div, count)?.binary(Binary::Sub, below)?.cast(dtype)
     }
 
-    /// The tensor of which only the elements where the mask holds are replaced, in row-major order, by those of the
-    /// source. See [`Tensor::masked_scatter`](crate::Tensor::masked_scatter).
+    /// Replaces the elements where the mask is true by those of the source, in row-major order. See
+    /// [`Tensor::masked_scatter`](crate::Tensor::masked_scatter).
     pub fn masked_scatter(self, mask: AnyTensor, source: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("masked_scatter", &mask)?;
         self.in_same_domain("masked_scatter", &source)?;
@@ -204,13 +204,13 @@ impl AnyTensor {
         let total = shape.num_elements();
         let count = mask.clone().reshape([total])?.cast(self.stack().int_dtype())?;
         let place = count.scan(kiln_ir::Reduction::Sum, 0)?.reshape(shape)?;
-        // Place 0 is where elements look that take nothing; a source that is too short is an index out of range.
+        // Elements that are not replaced read index 0; a source that is too short is an index out of range.
         let place = mask.clone().unary(Unary::Not)?.if_else_number(0, place)?;
         let flat = source.flatten_all()?.pad(&[(1, 0)], super::super::zero(self.dtype()))?;
         mask.if_else(flat.take(0, place)?, self)
     }
 
-    /// All elements in row-major order, `[count]`.
+    /// Flattens all elements in row-major order, `[count]`.
     pub(crate) fn flatten_all(self) -> Result<AnyTensor> {
         let count = self.shape().num_elements();
         self.reshape([count])

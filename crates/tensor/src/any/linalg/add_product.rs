@@ -1,10 +1,10 @@
-//! Matrix products added to a tensor.
+//! Matmuls added to a tensor.
 
 use crate::{AnyTensor, Error, Number, Result};
 use kiln_ir::{Comparison, Reduction, Scalar, Unary};
 
 impl AnyTensor {
-    /// `beta * self + alpha * a b`, `[m, k] x [k, n]`; `self` broadcasts to `[m, n]`. See
+    /// Computes `beta * self + alpha * a b`, `[m, k] x [k, n]`; `self` broadcasts to `[m, n]`. See
     /// [`linalg::addmm`](crate::linalg::addmm).
     pub fn addmm(
         self,
@@ -17,7 +17,7 @@ impl AnyTensor {
         self.plus_product("addmm", a.matmul(b), beta.scalar(), alpha.scalar())
     }
 
-    /// `beta * self + alpha * Σ aᵢ bᵢ`, `[batch, m, k] x [batch, k, n]`; `self` broadcasts to `[m, n]`. See
+    /// Computes `beta * self + alpha * Σ aᵢ bᵢ`, `[batch, m, k] x [batch, k, n]`; `self` broadcasts to `[m, n]`. See
     /// [`linalg::addbmm`](crate::linalg::addbmm).
     pub fn addbmm(
         self,
@@ -34,8 +34,8 @@ impl AnyTensor {
         self.plus_product("addbmm", product, beta.scalar(), alpha.scalar())
     }
 
-    /// `beta * self + alpha * a b` for each matrix of a batch, `[batch, m, k] x [batch, k, n]`; `self` broadcasts to
-    /// `[batch, m, n]`. See [`linalg::baddbmm`](crate::linalg::baddbmm).
+    /// Computes `beta * self + alpha * a b` for each matrix of a batch, `[batch, m, k] x [batch, k, n]`; `self`
+    /// broadcasts to `[batch, m, n]`. See [`linalg::baddbmm`](crate::linalg::baddbmm).
     pub fn baddbmm(
         self,
         a: AnyTensor,
@@ -67,17 +67,17 @@ impl AnyTensor {
                 .hint("it must have the shape of the product, or length 1 where they differ"));
             }
             let product = product.mul_scalar(alpha)?;
-            // NaN and infinity of a tensor whose factor is 0 do not count, as in BLAS.
+            // NaN and infinity of a tensor whose factor is 0 are ignored, as in BLAS.
             if beta.to_f64() == 0.0 { Ok(product) } else { self.mul_scalar(beta)?.add(product) }
         };
         add().map_err(|error| error.in_op(op))
     }
 
-    /// The slices of an axis whose norm is greater than `max_norm`, scaled down to it. See
+    /// Scales down the slices of an axis whose norm is greater than `max_norm` to that norm. See
     /// [`linalg::renorm`](crate::linalg::renorm).
     pub fn renorm(self, p: f64, axis: impl Into<crate::Axis>, max_norm: f64) -> Result<AnyTensor> {
         const OP: &str = "renorm";
-        /// Added to a norm before dividing by it, as PyTorch does.
+        /// Added to a norm before the division, as in PyTorch.
         const EPSILON: f64 = 1e-7;
         let axis = axis.into().of(OP, self.ty())?;
         self.check_float(OP)?;

@@ -1,14 +1,14 @@
-//! Norms of vectors, and functions of norms.
+//! Vector norms, and functions of norms.
 
 use super::product::sum_axis;
 use crate::{AnyTensor, Axis, AxisList, Error, Result, Shape};
 use kiln_ir::{Axes, Binary, Comparison, MAX_RANK, Op, Reduction, Unary};
 use smallvec::SmallVec;
 
-/// Which norm of a vector. Numbers convert: `2`, `0.5`, `f64::INFINITY`.
+/// A vector norm. Numbers convert to it: `2`, `0.5`, `f64::INFINITY`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Norm {
-    /// The number of elements that differ from 0.
+    /// The number of nonzero elements.
     L0,
     /// The sum of absolute values.
     L1,
@@ -42,13 +42,14 @@ impl From<i32> for Norm {
 }
 
 impl AnyTensor {
-    /// A norm along an axis, which is kept with length 1. See [`linalg::vector_norm`](crate::linalg::vector_norm).
+    /// Returns a norm along an axis, which is kept with length 1. See
+    /// [`linalg::vector_norm`](crate::linalg::vector_norm).
     pub fn vector_norm(self, norm: impl Into<Norm>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.norm_along(norm.into(), axis.into())
     }
 
-    /// A norm over several axes, which stay with length 1: that of the vector of all their elements. No axes mean all.
-    /// See [`linalg::vector_norm_dims`](crate::linalg::vector_norm_dims).
+    /// Computes a vector norm over several axes, which are kept with length 1. No axes mean all axes. See
+    /// [`linalg::vector_norm_dims`](crate::linalg::vector_norm_dims).
     pub fn vector_norm_dims(self, norm: impl Into<Norm>, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.norm_over(norm.into(), &axes.into())
     }
@@ -87,8 +88,8 @@ impl AnyTensor {
         }
     }
 
-    /// Divided by a norm along an axis, or by `epsilon` where that is greater.
-    /// See [`linalg::vector_normalize`](crate::linalg::vector_normalize).
+    /// Divides by a norm along an axis, or by `epsilon` where that is greater. See
+    /// [`linalg::vector_normalize`](crate::linalg::vector_normalize).
     pub fn vector_normalize(
         self,
         norm: impl Into<Norm>,
@@ -99,8 +100,8 @@ impl AnyTensor {
         self.binary(Binary::Div, length)
     }
 
-    /// The cosine of the angle between vectors along an axis, which is kept with length 1.
-    /// See [`linalg::cosine_similarity`](crate::linalg::cosine_similarity).
+    /// Computes the cosine similarity of vectors along an axis, which is kept with length 1. See
+    /// [`linalg::cosine_similarity`](crate::linalg::cosine_similarity).
     pub fn cosine_similarity(
         self,
         other: AnyTensor,
@@ -117,8 +118,8 @@ impl AnyTensor {
         self.vecdot(other, axis)?.binary(Binary::Div, lengths)
     }
 
-    /// The norm of the differences along the last axis, which is kept with length 1.
-    /// See [`linalg::pairwise_distance`](crate::linalg::pairwise_distance).
+    /// Computes the norm of the differences along the last axis, which is kept with length 1. See
+    /// [`linalg::pairwise_distance`](crate::linalg::pairwise_distance).
     pub fn pairwise_distance(
         self,
         other: AnyTensor,
@@ -142,14 +143,14 @@ fn extreme(x: AnyTensor, reduction: Reduction, axis: usize) -> Result<AnyTensor>
     x.unary(Unary::Abs)?.apply(&Op::Reduce { reduction, axes: Axes::one(axis) })
 }
 
-/// The square root, with gradient 0 at 0.
+/// Computes the square root, with gradient 0 at 0.
 fn root(x: AnyTensor) -> Result<AnyTensor> {
     let zero = x.clone().compare_scalar(Comparison::Eq, 0.0)?;
     let inside = zero.clone().if_else_number(1.0, x)?;
     zero.if_else_number(0.0, inside.unary(Unary::Sqrt)?)
 }
 
-/// `(Σ |x|^p)^(1/p)`, with gradient 0 where an element or the whole is 0.
+/// Computes `(Σ |x|^p)^(1/p)`, with gradient 0 where an element or the whole is 0.
 fn power_norm(x: AnyTensor, p: f64, axis: usize) -> Result<AnyTensor> {
     let at_zero = if p > 0.0 { 0.0 } else { f64::INFINITY };
     let power = |x: AnyTensor, p: f64| {

@@ -1,4 +1,4 @@
-//! Products of vectors, matrices and tensors.
+//! Vector, matrix and tensor products.
 
 use crate::{AnyTensor, Axis, AxisList, Error, Result, Shape};
 use alloc::format;
@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use kiln_ir::{Axes, Binary, MAX_RANK, Op, Reduction, SliceAxis};
 use smallvec::SmallVec;
 
-/// Which axes [`AnyTensor::tensordot`] sums over: a number `n`, the last `n` of the left and the first `n` of the right
-/// operand; or two lists of equal length, `([1, 0], [0, 1])`, whose axes pair up in order.
+/// The axes that [`AnyTensor::tensordot`] sums over. A count `n` means the last `n` axes of the left and the first `n`
+/// of the right operand. Two lists of equal length, `([1, 0], [0, 1])`, are paired in order.
 #[derive(Clone, Debug)]
 pub struct TensordotAxes(Pairs);
 
@@ -55,8 +55,7 @@ impl TensordotAxes {
 }
 
 impl AnyTensor {
-    /// The product of each element of one vector with each of another, `[m] x [n] -> [m, n]`.
-    /// See [`linalg::outer`](crate::linalg::outer).
+    /// Computes the outer product of two vectors, `[m] x [n] -> [m, n]`. See [`linalg::outer`](crate::linalg::outer).
     pub fn outer(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 {
             return Err(
@@ -66,7 +65,7 @@ impl AnyTensor {
         self.outer_dim(other, 0)
     }
 
-    /// Outer products along an axis. See [`linalg::outer_dim`](crate::linalg::outer_dim).
+    /// Computes outer products along an axis. See [`linalg::outer_dim`](crate::linalg::outer_dim).
     pub fn outer_dim(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.outer_along(other, axis.into())
     }
@@ -82,7 +81,7 @@ impl AnyTensor {
         self.reshape(a)?.binary(Binary::Mul, other.reshape(b)?)
     }
 
-    /// The sum of the products of the elements of two vectors, of shape `[1]`. See [`Tensor::dot`](crate::Tensor::dot).
+    /// Computes the dot product of two vectors, of shape `[1]`. See [`Tensor::dot`](crate::Tensor::dot).
     pub fn dot(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 || self.shape() != other.shape() {
             return Err(vectors("dot", &self, &other)
@@ -91,15 +90,16 @@ impl AnyTensor {
         self.binary(Binary::Mul, other)?.reduce_all(Reduction::Sum)
     }
 
-    /// Dot products along an axis, which is kept with length 1; the other axes broadcast.
-    /// See [`linalg::vecdot`](crate::linalg::vecdot).
+    /// Computes dot products along an axis, which is kept with length 1; the other axes broadcast. See
+    /// [`linalg::vecdot`](crate::linalg::vecdot).
     pub fn vecdot(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let product = self.binary(Binary::Mul, other).map_err(|error| error.in_op("vecdot"))?;
         let axis = axis.into().of("vecdot", product.ty())?;
         sum_axis(product, axis)
     }
 
-    /// Matrices times vectors, `[.., m, n] x [.., n] -> [.., m]`. See [`linalg::matvec`](crate::linalg::matvec).
+    /// Computes matrix-vector products, `[.., m, n] x [.., n] -> [.., m]`. See
+    /// [`linalg::matvec`](crate::linalg::matvec).
     pub fn matvec(self, vector: AnyTensor) -> Result<AnyTensor> {
         if self.rank() < 2 || vector.rank() < 1 {
             let types = [self.ty().into(), vector.ty().into()];
@@ -117,8 +117,8 @@ impl AnyTensor {
         product.reshape(shape)
     }
 
-    /// Dot products of the last axes of all pairs, `[a.., k] x [b.., k] -> [a.., b..]`.
-    /// See [`linalg::inner`](crate::linalg::inner).
+    /// Computes the inner products of the last axes of all pairs, `[a.., k] x [b.., k] -> [a.., b..]`. See
+    /// [`linalg::inner`](crate::linalg::inner).
     pub fn inner_product(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() == 0 || other.rank() == 0 {
             return self.binary(Binary::Mul, other);
@@ -126,7 +126,7 @@ impl AnyTensor {
         self.tensordot(other, ([-1], [-1]))
     }
 
-    /// Sums of products over pairs of axes. See [`linalg::tensordot`](crate::linalg::tensordot).
+    /// Contracts pairs of axes. See [`linalg::tensordot`](crate::linalg::tensordot).
     pub fn tensordot(self, other: AnyTensor, axes: impl Into<TensordotAxes>) -> Result<AnyTensor> {
         self.tensordot_over(other, &axes.into())
     }
@@ -149,14 +149,14 @@ impl AnyTensor {
         a.apply_with(&Op::MatMul, [b.into_value().into()])?.cast(dtype)?.reshape(shape)
     }
 
-    /// The Kronecker product. See [`linalg::kron`](crate::linalg::kron).
+    /// Computes the Kronecker product. See [`linalg::kron`](crate::linalg::kron).
     pub fn kron(self, other: AnyTensor) -> Result<AnyTensor> {
         let rank = self.rank().max(other.rank());
         let lengths = |shape: &Shape| -> Vec<usize> {
             core::iter::repeat_n(1, rank - shape.rank()).chain(shape.iter().copied()).collect()
         };
         let (a, b) = (lengths(self.shape()), lengths(other.shape()));
-        // Axes of length 1 need no axis of their own: [a0, 1, a1, 1] * [1, b0, 1, b1].
+        // Axes of length 1 are merged: [a0, 1, a1, 1] * [1, b0, 1, b1].
         let (mut left, mut right) = (Vec::new(), Vec::new());
         for (&m, &n) in a.iter().zip(&b) {
             if m != 1 {
@@ -177,7 +177,8 @@ impl AnyTensor {
         product.reshape(a.iter().zip(&b).map(|(m, n)| m * n).collect::<Shape>())
     }
 
-    /// Cross products along an axis of length 3; the other axes broadcast. See [`Tensor::cross`](crate::Tensor::cross).
+    /// Computes cross products along an axis of length 3; the other axes broadcast. See
+    /// [`Tensor::cross`](crate::Tensor::cross).
     pub fn cross(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.cross_along(other, axis.into())
     }
@@ -207,7 +208,8 @@ impl AnyTensor {
         first.binary(Binary::Sub, turned(&self, 2)?.binary(Binary::Mul, turned(&other, 1)?)?)
     }
 
-    /// The sum of the diagonal of the last two axes, `[.., m, n] -> [..]`. See [`linalg::trace`](crate::linalg::trace).
+    /// Computes the trace, the sum of the diagonal of the last two axes, `[.., m, n] -> [..]`. See
+    /// [`linalg::trace`](crate::linalg::trace).
     pub fn trace(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
             return Err(Error::type_error("trace", "needs at least 2 axes", &[self.ty().into()])
@@ -227,12 +229,12 @@ fn vectors(op: &str, a: &AnyTensor, b: &AnyTensor) -> Error {
     Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
 }
 
-/// The sum along an axis, which is kept with length 1.
+/// Computes the sum along an axis, which is kept with length 1.
 pub(super) fn sum_axis(tensor: AnyTensor, axis: usize) -> Result<AnyTensor> {
     tensor.apply(&Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(axis) })
 }
 
-/// The axes of the rows and those of the columns, each merged to one.
+/// Returns the axes of the rows and those of the columns, each merged to one.
 fn matrix(tensor: AnyTensor, rows: &[usize], columns: &[usize]) -> Result<AnyTensor> {
     let count = |axes: &[usize]| axes.iter().map(|&axis| tensor.shape()[axis]).product::<usize>();
     let shape = [count(rows), count(columns)];

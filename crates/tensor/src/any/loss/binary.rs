@@ -1,4 +1,4 @@
-//! Losses of independent yes-or-no decisions.
+//! Binary classification losses.
 
 use super::Reduction;
 use crate::any::formula::{log_sigmoid, sigmoid, softplus};
@@ -7,7 +7,7 @@ use alloc::format;
 use kiln_ir::{Binary, Comparison, Reduction as Combine, Shape, Var};
 
 impl AnyTensor {
-    /// The cross-entropy of probabilities `self` and targets. See
+    /// Computes the binary cross-entropy of probabilities `self` and targets. See
     /// [`loss::binary_cross_entropy`](crate::loss::binary_cross_entropy).
     pub fn binary_cross_entropy_loss(
         self,
@@ -21,7 +21,7 @@ impl AnyTensor {
         reduction.of(losses.weighted("binary_cross_entropy", weight)?)
     }
 
-    /// The cross-entropy of logits `self` and targets. See
+    /// Computes the binary cross-entropy of logits `self` and targets. See
     /// [`loss::binary_cross_entropy_with_logits`](crate::loss::binary_cross_entropy_with_logits).
     pub fn binary_cross_entropy_with_logits_loss(
         self,
@@ -44,7 +44,7 @@ impl AnyTensor {
         reduction.of(losses.weighted(OP, weight)?)
     }
 
-    /// The binary cross-entropy of logits in which easy decisions count less. See
+    /// Computes the focal loss, a binary cross-entropy of logits with less weight for easy examples. See
     /// [`loss::sigmoid_focal`](crate::loss::sigmoid_focal).
     pub fn sigmoid_focal_loss(
         self,
@@ -59,7 +59,7 @@ impl AnyTensor {
                 .hint("use a number from 0 up"));
         }
         self.compared("sigmoid_focal", target, reduction, |x, t| {
-            // 1 minus the probability of the right answer.
+            // 1 minus the probability of the target.
             let wrong = sigmoid(&x) * (1.0 - &t) + sigmoid(&-&x) * &t;
             let losses = logit_losses(&x, &t, None);
             let losses = if gamma == 0.0 { losses } else { losses * wrong.pow(&wrong.scalar(gamma)) };
@@ -70,7 +70,7 @@ impl AnyTensor {
         })
     }
 
-    /// One minus the overlap of two sets, per example. See [`loss::dice`](crate::loss::dice).
+    /// Computes the Dice loss, 1 minus the overlap of two sets, per example. See [`loss::dice`](crate::loss::dice).
     pub fn dice_loss(self, target: AnyTensor, smooth: f64, reduction: Reduction) -> Result<AnyTensor> {
         self.check_rank("dice", 1, "[batch, ..]")?;
         let axes: alloc::vec::Vec<usize> = (1..self.rank()).collect();
@@ -83,12 +83,12 @@ impl AnyTensor {
         reduction.of(losses)
     }
 
-    /// `ln(1 + exp(-target x))`. See [`loss::soft_margin`](crate::loss::soft_margin).
+    /// Computes the logistic loss `ln(1 + exp(-target x))`. See [`loss::soft_margin`](crate::loss::soft_margin).
     pub fn soft_margin_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("soft_margin", target, reduction, |x, t| softplus(&-(x * t)))
     }
 
-    /// The binary cross-entropy of logits, averaged over the last axis. See
+    /// Computes the binary cross-entropy of logits, averaged over the last axis. See
     /// [`loss::multilabel_soft_margin`](crate::loss::multilabel_soft_margin).
     pub fn multilabel_soft_margin_loss(
         self,
@@ -116,7 +116,7 @@ impl AnyTensor {
         self.binary(Binary::Mul, weight)
     }
 
-    /// An error unless the other broadcasts to this shape.
+    /// Returns an error unless the weight broadcasts to this shape.
     pub(super) fn check_fits(&self, op: &str, weight: &AnyTensor) -> Result<()> {
         let both: Option<Shape> = kiln_ir::infer::broadcast_shapes(self.shape(), weight.shape());
         if both == Some(*self.shape()) {
@@ -126,13 +126,13 @@ impl AnyTensor {
     }
 }
 
-/// `max(ln(x), -100)`, as PyTorch holds it; the gradient is 0 where that applies.
+/// Computes `max(ln(x), -100)`, as PyTorch clamps it; the gradient is 0 where it is clamped.
 fn held_ln<'e>(x: &Var<'e>) -> Var<'e> {
     let low = x.compare(Comparison::Le, &x.scalar(libm::exp(-100.0)));
     low.select(&x.scalar(-100.0), &low.select(&x.scalar(1.0), x).ln())
 }
 
-/// `(1 - t) x + (1 + (p - 1) t) softplus(-x)`.
+/// Computes `(1 - t) x + (1 + (p - 1) t) softplus(-x)`.
 fn logit_losses<'e>(x: &Var<'e>, t: &Var<'e>, pos_weight: Option<&Var<'e>>) -> Var<'e> {
     let rest = softplus(&-x);
     let rest = match pos_weight {

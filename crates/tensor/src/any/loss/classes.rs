@@ -1,27 +1,28 @@
-//! Losses of a choice among classes.
+//! Classification losses.
 
 use super::Reduction;
 use crate::{AnyTensor, Result};
 use alloc::format;
 use kiln_ir::{IndexUser, Op, Shape, Var};
 
-/// How classes and targets count in [`cross_entropy`](crate::loss::cross_entropy) and [`nll`](crate::loss::nll).
+/// Options of [`cross_entropy`](crate::loss::cross_entropy) and [`nll`](crate::loss::nll).
 #[derive(Clone, Debug, Default)]
 pub struct ClassOptions {
     /// The weight of each class, `[classes]`. Default (`None`): 1.
     pub weight: Option<AnyTensor>,
-    /// Targets with this number do not count. Default (`None`): all count.
+    /// The class index of targets to ignore. Default (`None`): no target is ignored.
     pub ignore_index: Option<i64>,
-    /// The share of the target that is spread over all classes, from 0 to 1; of `cross_entropy` alone. Default: 0.
+    /// The share of the target distribution that is spread over all classes, from 0 to 1; `cross_entropy` only.
+    /// Default: 0.
     pub label_smoothing: f64,
-    /// How the losses of the targets become one. The mean divides by the weights of the targets that count.
-    /// Default: their mean.
+    /// The reduction of the losses. The mean divides by the sum of the weights of the targets that are not ignored.
+    /// Default: the mean.
     pub reduction: Reduction,
 }
 
 impl AnyTensor {
-    /// The cross-entropy of logits `[batch, classes, space..]` and targets: integers `[batch, space..]`, or
-    /// probabilities with the shape of the logits. See [`loss::cross_entropy`](crate::loss::cross_entropy).
+    /// Computes the cross-entropy of logits `[batch, classes, space..]` and targets: class indices `[batch, space..]`,
+    /// or probabilities with the shape of the logits. See [`loss::cross_entropy`](crate::loss::cross_entropy).
     pub fn cross_entropy_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
         const OP: &str = "cross_entropy";
         self.check_classes(OP, options)?;
@@ -37,8 +38,8 @@ impl AnyTensor {
         self.log_softmax(1)?.class_losses(target, IndexUser::CrossEntropy, options)
     }
 
-    /// The negative log-likelihood of targets `[batch, space..]`, given log-probabilities `[batch, classes, space..]`.
-    /// See [`loss::nll`](crate::loss::nll).
+    /// Computes the negative log-likelihood of targets `[batch, space..]`, given log-probabilities
+    /// `[batch, classes, space..]`. See [`loss::nll`](crate::loss::nll).
     pub fn nll_loss(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
         self.check_classes("nll", options)?;
         self.check_targets("nll", &target)?;
@@ -70,7 +71,7 @@ impl AnyTensor {
             .hint("targets are integers, with the axes of the logits but for the classes"))
     }
 
-    /// Of log-probabilities.
+    /// Computes the losses from log-probabilities.
     fn class_losses(self, target: AnyTensor, user: IndexUser, options: &ClassOptions) -> Result<AnyTensor> {
         let ignored = match options.ignore_index {
             Some(index) => Some(target.clone().compare_scalar(kiln_ir::Comparison::Eq, index)?),
@@ -108,7 +109,7 @@ impl AnyTensor {
         Reduction::Sum.of(losses)?.binary(kiln_ir::Binary::Div, counted)
     }
 
-    /// The loss of each target, `[batch, space..]`; `weights` are those of the target classes.
+    /// Returns the loss of each target, `[batch, space..]`; `weights` are those of the target classes.
     fn target_losses(
         self,
         target: AnyTensor,
@@ -161,7 +162,7 @@ impl AnyTensor {
     }
 }
 
-/// `log * share`, where nothing of an impossible class is 0.
+/// Computes `log * share`, where 0 times the logarithm of an impossible class is 0.
 fn product<'e>(log: &Var<'e>, share: &Var<'e>) -> Var<'e> {
     let none = share.equal(&share.scalar(0.0)).and(&log.equal(&log.scalar(f64::NEG_INFINITY)));
     none.select(&log.scalar(0.0), log) * share

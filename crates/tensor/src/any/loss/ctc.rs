@@ -13,11 +13,11 @@ use kiln_ir::{Binary, DType, PadAxis, SliceAxis, TensorType, Var};
 pub struct CtcOptions {
     /// The blank class, which stands for no label. Default: 0.
     pub blank: usize,
-    /// Whether the loss of a target that has no alignment, because it is too long, is 0 rather than infinite, with
-    /// gradient 0 either way. Default: no.
+    /// Whether the loss of a target without alignment, because it is too long, is 0 rather than infinite; the gradient
+    /// is 0 either way. Default: no.
     pub zero_infinity: bool,
-    /// How the losses of the examples become one. The mean divides each loss by the length of its target (at least 1)
-    /// first, as PyTorch's does. Default: their mean.
+    /// The reduction of the losses. The mean divides each loss by the length of its target (at least 1) first, as in
+    /// PyTorch. Default: the mean.
     pub reduction: Reduction,
 }
 
@@ -25,11 +25,11 @@ pub struct CtcOptions {
 const IMPOSSIBLE: f64 = -1e30;
 
 impl AnyTensor {
-    /// The negative logarithm of the probability of the targets, given log-probabilities `[time, batch, classes]`.
-    /// Targets are `[batch, length]`, where elements beyond an example's length are ignored, or all examples one after
-    /// the other, `[sum of lengths]`; both kinds of lengths are `[batch]`. See [`loss::ctc`](crate::loss::ctc).
+    /// Computes the CTC loss of targets, given log-probabilities `[time, batch, classes]`. Targets are
+    /// `[batch, length]`, where elements beyond an example's length are ignored, or concatenated, `[sum of lengths]`;
+    /// both kinds of lengths are `[batch]`. See [`loss::ctc`](crate::loss::ctc).
     ///
-    /// Waits for the device with targets one after the other, to read their lengths.
+    /// Concatenated targets wait for the device, to read their lengths.
     pub fn ctc_loss(
         self,
         targets: AnyTensor,
@@ -65,7 +65,7 @@ impl AnyTensor {
                     .hint("targets are [batch, length], or one after the other"));
             }
         };
-        // 16 bits do not hold a sum over time.
+        // 16 bits cannot represent a sum over time.
         let (dtype, wide) = (self.dtype(), self.dtype().accumulator());
         let index = targets.dtype();
         let lengths = [input_lengths.cast(index)?, target_lengths.clone().cast(index)?];
@@ -88,7 +88,7 @@ impl AnyTensor {
         options.reduction.of(losses)?.cast(dtype)
     }
 
-    /// Targets one after the other as rows of equal length. Waits for the device.
+    /// Splits concatenated targets into rows of equal length. Waits for the device.
     fn padded(self, lengths: &AnyTensor) -> Result<AnyTensor> {
         let lengths: Vec<usize> =
             lengths.to_data()?.to_vec::<i64>().iter().map(|&len| len.max(0) as usize).collect();
@@ -115,11 +115,11 @@ impl AnyTensor {
     }
 }
 
-/// The logarithm of the sum over all alignments, `[batch]`.
+/// Computes the logarithm of the sum over all alignments, `[batch]`.
 ///
-/// The states of an example are its labels with a blank before, between and after them: `2 length + 1` of them. In each
-/// step a state is entered from itself, from the one before, or from the one before that, if that skips a blank between
-/// different labels.
+/// The states of an example are its labels with a blank before, between and after them: `2 length + 1` states. In each
+/// step a state is reached from itself, from the state before, or from the one before that if this skips a blank
+/// between different labels.
 fn alignments<'e>(
     log: &Var<'e>,
     targets: &Var<'e>,
@@ -157,7 +157,7 @@ fn alignments<'e>(
     log_sum(&[after, last]).reshape([batch])
 }
 
-/// The class of each state, `[batch, states]`; beyond an example's length blanks.
+/// Computes the class of each state, `[batch, states]`; beyond an example's length blanks.
 fn state_labels<'e>(targets: &Var<'e>, lengths: &Var<'e>, blank: usize) -> Var<'e> {
     let (batch, longest) = (targets.shape()[0], targets.shape()[1]);
     let place = Var::iota(targets.engine(), TensorType::new([1, longest], targets.dtype()), 1);
@@ -171,7 +171,7 @@ fn state_labels<'e>(targets: &Var<'e>, lengths: &Var<'e>, blank: usize) -> Var<'
     labels.pad(pads, blank)
 }
 
-/// The log-probability of skipping a blank: 0 between different labels, impossible elsewhere.
+/// Computes the log-probability of skipping a blank: 0 between different labels, impossible elsewhere.
 fn skips<'e>(labels: &Var<'e>, blank: usize, dtype: DType) -> Var<'e> {
     let blank = labels.scalar(blank);
     let before = shifted(labels, 2, blank.clone());
@@ -180,7 +180,7 @@ fn skips<'e>(labels: &Var<'e>, blank: usize, dtype: DType) -> Var<'e> {
     allowed.select(&zeros, &zeros.scalar(IMPOSSIBLE))
 }
 
-/// Each state takes the place of the one `by` after it.
+/// Replaces each state by the one `by` before it in the list of states.
 fn shifted<'e>(x: &Var<'e>, by: usize, fill: Var<'e>) -> Var<'e> {
     let len = x.shape()[1];
     let pads = alloc::vec![PadAxis::default(), PadAxis::new(by, 0)];
@@ -195,7 +195,7 @@ fn enter<'e>(alpha: &Var<'e>, skips: &Var<'e>) -> Var<'e> {
     log_sum(&[alpha.clone(), before, skipped])
 }
 
-/// `ln Σ exp(x)`; the greatest is taken out, which changes no derivative.
+/// Computes `ln Σ exp(x)`; the maximum is subtracted, which changes no derivative.
 fn log_sum<'e>(terms: &[Var<'e>]) -> Var<'e> {
     let greatest = terms[1..].iter().fold(constant(&terms[0]), |most, term| most.max(&constant(term)));
     let sum =

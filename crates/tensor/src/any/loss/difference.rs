@@ -1,4 +1,4 @@
-//! Losses of the difference between prediction and target.
+//! Regression losses.
 
 use super::Reduction;
 use crate::{AnyTensor, Result};
@@ -6,17 +6,18 @@ use alloc::format;
 use kiln_ir::Var;
 
 impl AnyTensor {
-    /// `(x - target)²`. See [`loss::mse`](crate::loss::mse).
+    /// Computes the squared error, `(x - target)²`. See [`loss::mse`](crate::loss::mse).
     pub fn mse_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("mse", target, reduction, |x, t| (x - t).square())
     }
 
-    /// `|x - target|`. See [`loss::l1`](crate::loss::l1).
+    /// Computes the absolute error, `|x - target|`. See [`loss::l1`](crate::loss::l1).
     pub fn l1_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("l1", target, reduction, |x, t| (x - t).abs())
     }
 
-    /// A parabola below `beta`, a line above. See [`loss::smooth_l1`](crate::loss::smooth_l1).
+    /// Computes the smooth L1 loss: quadratic below `beta`, linear above. See
+    /// [`loss::smooth_l1`](crate::loss::smooth_l1).
     pub fn smooth_l1_loss(self, target: AnyTensor, beta: f64, reduction: Reduction) -> Result<AnyTensor> {
         if beta.is_nan() || beta < 0.0 {
             return Err(self.wrong("smooth_l1", format!("beta is {beta}")).hint("use a number from 0 up"));
@@ -27,7 +28,7 @@ impl AnyTensor {
         self.compared("smooth_l1", target, reduction, |x, t| bend(x - t, beta) / beta)
     }
 
-    /// A parabola up to `delta`, a line above. See [`loss::huber`](crate::loss::huber).
+    /// Computes the Huber loss: quadratic up to `delta`, linear above. See [`loss::huber`](crate::loss::huber).
     pub fn huber_loss(self, target: AnyTensor, delta: f64, reduction: Reduction) -> Result<AnyTensor> {
         if delta.is_nan() || delta <= 0.0 {
             return Err(self.wrong("huber", format!("delta is {delta}")).hint("use a number above 0"));
@@ -36,7 +37,7 @@ impl AnyTensor {
     }
 }
 
-/// `d² / 2` where `|d|` is at most `limit`, `limit (|d| - limit / 2)` beyond, without a square that overflows.
+/// Computes `d² / 2` where `|d|` is at most `limit`, `limit (|d| - limit / 2)` beyond, without overflow of the square.
 fn bend<'e>(difference: Var<'e>, limit: f64) -> Var<'e> {
     let distance = difference.abs();
     let near = distance.min(&distance.scalar(limit));

@@ -1,4 +1,4 @@
-//! Losses that place vectors near to and far from each other.
+//! Losses of embeddings: cosine, triplet and contrastive.
 
 use super::Reduction;
 use crate::any::formula::at_least_zero;
@@ -6,19 +6,19 @@ use crate::{AnyTensor, Result};
 use alloc::format;
 use kiln_ir::{Op, Reduction as Combine, TensorType, Var};
 
-/// How [`triplet_margin`](crate::loss::triplet_margin) measures.
+/// Options of [`triplet_margin`](crate::loss::triplet_margin).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TripletOptions {
-    /// How much farther the negative must be than the positive. Default: 1.
+    /// The minimum difference between the negative and the positive distance. Default: 1.
     pub margin: f64,
-    /// The norm of the difference: `(Σ |d|^p)^(1/p)`, or the greatest for infinity. Default: 2.
+    /// The norm of the difference: `(Σ |d|^p)^(1/p)`, or the maximum for infinity. Default: 2.
     pub p: f64,
-    /// Added to the differences, so that the norm of none has a gradient. Default: 1e-6.
+    /// Added to the differences, so that the norm of equal vectors has a gradient. Default: 1e-6.
     pub epsilon: f64,
-    /// Whether the distance from the positive to the negative counts where it is the lesser
-    /// ([Balntas et al. 2016](https://bmva-archive.org.uk/bmvc/2016/papers/paper119/index.html)). Default: no.
+    /// Whether the distance from the positive to the negative is used where it is the lesser ([Balntas et al.
+    /// 2016](https://bmva-archive.org.uk/bmvc/2016/papers/paper119/index.html)). Default: no.
     pub swap: bool,
-    /// How the losses of the triplets become one. Default: their mean.
+    /// The reduction of the losses. Default: the mean.
     pub reduction: Reduction,
 }
 
@@ -29,8 +29,8 @@ impl Default for TripletOptions {
 }
 
 impl AnyTensor {
-    /// One minus the cosine where the target is 1, the cosine above a margin where it is -1; vectors are along the last
-    /// axis. See [`loss::cosine_embedding`](crate::loss::cosine_embedding).
+    /// Computes the cosine embedding loss: 1 minus the cosine where the target is 1, the cosine above a margin where it
+    /// is -1. Vectors are along the last axis. See [`loss::cosine_embedding`](crate::loss::cosine_embedding).
     pub fn cosine_embedding_loss(
         self,
         other: AnyTensor,
@@ -61,7 +61,7 @@ impl AnyTensor {
         reduction.of(losses)
     }
 
-    /// `max(0, d(self, positive) - d(self, negative) + margin)` with the distance of a norm. See
+    /// Computes the triplet margin loss, `max(0, d(self, positive) - d(self, negative) + margin)`. See
     /// [`loss::triplet_margin`](crate::loss::triplet_margin).
     pub fn triplet_margin_loss(
         self,
@@ -85,7 +85,7 @@ impl AnyTensor {
         self.triplet_margin_loss_with(positive, negative, distance, margin, swap, reduction)
     }
 
-    /// As [`triplet_margin_loss`](AnyTensor::triplet_margin_loss), with any distance. See
+    /// Computes the [`triplet_margin_loss`](AnyTensor::triplet_margin_loss) with any distance. See
     /// [`loss::triplet_margin_with`](crate::loss::triplet_margin_with).
     pub fn triplet_margin_loss_with(
         self,
@@ -104,7 +104,7 @@ impl AnyTensor {
         reduction.of(near.expression_with([far], |near, [far]| at_least_zero(&(near - far + margin))))
     }
 
-    /// The cross-entropy of finding, among all keys, the one of the same row, by cosine; both are `[batch, dim]`. See
+    /// Computes the InfoNCE contrastive loss; queries and keys are `[batch, dim]`. See
     /// [`loss::info_nce`](crate::loss::info_nce).
     pub fn info_nce_loss(self, keys: AnyTensor, temperature: f64, reduction: Reduction) -> Result<AnyTensor> {
         const OP: &str = "info_nce";
@@ -130,12 +130,12 @@ impl AnyTensor {
     }
 }
 
-/// Along the last axis, with PyTorch's constant, so that zeros have a cosine.
+/// Computes the squared norm along the last axis, plus PyTorch's constant, so that zero vectors have a cosine.
 fn squared_length<'e>(x: &Var<'e>) -> Var<'e> {
     x.square().sum(&[x.rank() - 1]) + 1e-12
 }
 
-/// `(Σ |x|^p)^(1/p)` along the last axis, which is kept with length 1; the gradient of nothing is 0.
+/// Computes `(Σ |x|^p)^(1/p)` along the last axis, which is kept with length 1; the gradient of a zero vector is 0.
 fn norm<'e>(x: &Var<'e>, p: f64) -> Var<'e> {
     let axes = [x.rank() - 1];
     if p == f64::INFINITY {

@@ -1,4 +1,4 @@
-//! Negative log-likelihoods of distributions other than the categorical, and divergence.
+//! Negative log-likelihoods of distributions other than the categorical, and the Kullback-Leibler divergence.
 
 use super::Reduction;
 use crate::any::formula::constant;
@@ -8,8 +8,8 @@ use core::f64::consts::PI;
 use kiln_ir::{Comparison, Var};
 
 impl AnyTensor {
-    /// The divergence of log-probabilities `self` from probabilities (or their logarithms). See
-    /// [`loss::kl_div`](crate::loss::kl_div).
+    /// Computes the Kullback-Leibler divergence of log-probabilities `self` from probabilities (or their logarithms).
+    /// See [`loss::kl_div`](crate::loss::kl_div).
     pub fn kl_div_loss(self, target: AnyTensor, log_target: bool, reduction: Reduction) -> Result<AnyTensor> {
         self.compared("kl_div", target, reduction, |x, t| {
             let nothing = if log_target { f64::NEG_INFINITY } else { 0.0 };
@@ -21,7 +21,7 @@ impl AnyTensor {
         })
     }
 
-    /// The negative log-likelihood of counts. See [`loss::poisson_nll`](crate::loss::poisson_nll).
+    /// Computes the Poisson negative log-likelihood of counts. See [`loss::poisson_nll`](crate::loss::poisson_nll).
     pub fn poisson_nll_loss(
         self,
         target: AnyTensor,
@@ -36,7 +36,7 @@ impl AnyTensor {
         })
     }
 
-    /// The negative log-likelihood of a normal distribution with mean `self`. See
+    /// Computes the negative log-likelihood of a normal distribution with mean `self`. See
     /// [`loss::gaussian_nll`](crate::loss::gaussian_nll).
     pub fn gaussian_nll_loss(
         self,
@@ -60,7 +60,7 @@ impl AnyTensor {
                 .hint("use a number above 0"));
         }
         let losses = self.expression_with([target, variance], |x, [t, variance]| {
-            // The value is cut, the gradient is not, so that a variance can grow out of it.
+            // The value is clamped, the gradient is not, so that a variance can increase again.
             let small = variance.less(&variance.scalar(epsilon));
             let raised = (&variance - constant(&variance)) + epsilon;
             let variance = small.select(&raised, &variance);
@@ -71,7 +71,7 @@ impl AnyTensor {
     }
 }
 
-/// Stirling's approximation of `ln(t!)` for `t` above 1, 0 elsewhere.
+/// Computes Stirling's approximation of `ln(t!)` for `t` above 1, 0 elsewhere.
 fn stirling<'e>(t: &Var<'e>) -> Var<'e> {
     let small = t.compare(Comparison::Le, &t.scalar(1.0));
     let held = small.select(&t.scalar(2.0), t);

@@ -1,4 +1,4 @@
-//! Losses that vanish beyond a margin.
+//! Margin losses.
 
 use super::Reduction;
 use crate::any::formula::at_least_zero;
@@ -7,7 +7,8 @@ use alloc::format;
 use kiln_ir::{DType, Reduction as Combine, TensorType, Var};
 
 impl AnyTensor {
-    /// `max(0, margin - target (self - other))`. See [`loss::margin_ranking`](crate::loss::margin_ranking).
+    /// Computes the margin ranking loss, `max(0, margin - target (self - other))`. See
+    /// [`loss::margin_ranking`](crate::loss::margin_ranking).
     pub fn margin_ranking_loss(
         self,
         other: AnyTensor,
@@ -23,7 +24,7 @@ impl AnyTensor {
         reduction.of(losses)
     }
 
-    /// `x` where the target is 1, `max(0, margin - x)` where it is -1. See
+    /// Computes the hinge embedding loss: `x` where the target is 1, `max(0, margin - x)` where it is -1. See
     /// [`loss::hinge_embedding`](crate::loss::hinge_embedding).
     pub fn hinge_embedding_loss(
         self,
@@ -34,12 +35,12 @@ impl AnyTensor {
         self.compared("hinge_embedding", target, reduction, |x, t| {
             let apart = at_least_zero(&(margin - &x));
             let (one, minus) = (t.equal(&t.scalar(1.0)), t.equal(&t.scalar(-1.0)));
-            // As PyTorch has it, a target that is neither counts both.
+            // As in PyTorch, a target that is neither 1 nor -1 adds both terms.
             one.select(&x.scalar(0.0), &apart) + minus.select(&x.scalar(0.0), &x)
         })
     }
 
-    /// The hinge of every wrong class against the right one, `[batch, classes]` and `[batch]`. See
+    /// Computes the multi-class margin loss; scores are `[batch, classes]`, targets `[batch]`. See
     /// [`loss::multi_margin`](crate::loss::multi_margin).
     pub fn multi_margin_loss(
         self,
@@ -83,9 +84,8 @@ impl AnyTensor {
         reduction.of(sums.weighted(OP, weights)?)
     }
 
-    /// The hinge of every absent class against every present one; both are `[batch, classes]` or `[classes]`, the
-    /// targets list class numbers up to the first -1. See
-    /// [`loss::multilabel_margin`](crate::loss::multilabel_margin).
+    /// Computes the multi-label margin loss. Both operands are `[batch, classes]` or `[classes]`; the targets list
+    /// class indices up to the first -1. See [`loss::multilabel_margin`](crate::loss::multilabel_margin).
     pub fn multilabel_margin_loss(self, target: AnyTensor, reduction: Reduction) -> Result<AnyTensor> {
         const OP: &str = "multilabel_margin";
         self.check_float(OP)?;
@@ -107,10 +107,10 @@ impl AnyTensor {
     }
 }
 
-/// Of `[batch, classes]`: the hinge of each absent class (last axis) against each entry of the list (axis 1).
+/// Computes the hinge of each absent class (last axis) against each entry of the list (axis 1), for `[batch, classes]`.
 fn label_hinges<'e>(x: &Var<'e>, target: &Var<'e>) -> Var<'e> {
     let (batch, classes) = (x.shape()[0], x.shape()[1]);
-    // An entry counts if no entry up to it is negative.
+    // An entry is valid if no entry up to it is negative.
     let named = target.scalar(0).compare(kiln_ir::Comparison::Le, target).cast(DType::I32);
     let listed = named.scan(Combine::Min, 1, false, false).equal(&named.scalar(1));
     let index = listed.select(target, &target.scalar(0));
@@ -124,7 +124,7 @@ fn label_hinges<'e>(x: &Var<'e>, target: &Var<'e>) -> Var<'e> {
     counts.select(&hinges, &hinges.scalar(0.0))
 }
 
-/// `max(x, 0)` with gradient 0 at 0.
+/// Computes `max(x, 0)` with gradient 0 at 0.
 fn hinge<'e>(x: &Var<'e>) -> Var<'e> {
     x.max(&x.scalar(0.0))
 }

@@ -1,4 +1,5 @@
-//! Pooling into a given number of parts: part `i` of `n` covers `floor(i length / n) .. ceil((i + 1) length / n)`.
+//! Adaptive pooling into a given number of parts: part `i` of `n` covers
+//! `floor(i length / n) .. ceil((i + 1) length / n)`.
 
 use super::super::data::check_table;
 use super::check_entries;
@@ -9,7 +10,7 @@ use alloc::vec::Vec;
 use kiln_ir::{DType, Op, PoolKind, PoolSpec, Var};
 
 impl AnyTensor {
-    /// The mean of each part of the spatial dimensions of `[batch, channels, space..]`. See
+    /// Computes the mean of each part of the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::adaptive_avg_pool2d`](crate::module::adaptive_avg_pool2d).
     pub fn adaptive_avg_pool(self, size: &[usize]) -> Result<AnyTensor> {
         let op = "adaptive_avg_pool";
@@ -24,7 +25,8 @@ impl AnyTensor {
         (0..size.len()).try_fold(self, |any, axis| any.average_of_parts(axis + 2, size[axis]))
     }
 
-    /// The parts of one axis differ in length: each is read at the length of the longest, and surplus elements count 0.
+    /// Averages the parts of one axis, which differ in length: each is read at the length of the longest, and surplus
+    /// elements are counted as 0.
     fn average_of_parts(self, axis: usize, parts: usize) -> Result<AnyTensor> {
         let parts = Parts::new(self.shape()[axis], parts);
         let shape = *self.shape();
@@ -54,8 +56,8 @@ impl AnyTensor {
         Ok(y)
     }
 
-    /// The greatest of each part of the spatial dimensions of `[batch, channels, space..]`, and its position: row-major
-    /// indices into the spatial dimensions. See
+    /// Computes the maximum of each part of the spatial dimensions of `[batch, channels, space..]`, and its position:
+    /// row-major indices into the spatial dimensions. See
     /// [`module::adaptive_max_pool2d_with_indices`](crate::module::adaptive_max_pool2d_with_indices).
     pub fn adaptive_max_pool_with_indices(self, size: &[usize]) -> Result<(AnyTensor, AnyTensor)> {
         let op = "adaptive_max_pool";
@@ -83,7 +85,7 @@ impl AnyTensor {
         Ok((y, indices))
     }
 
-    /// As [`adaptive_max_pool_with_indices`](AnyTensor::adaptive_max_pool_with_indices), without indices. See
+    /// Like [`adaptive_max_pool_with_indices`](AnyTensor::adaptive_max_pool_with_indices), without indices. See
     /// [`module::adaptive_max_pool2d`](crate::module::adaptive_max_pool2d).
     pub fn adaptive_max_pool(self, size: &[usize]) -> Result<AnyTensor> {
         Ok(self.adaptive_max_pool_with_indices(size)?.0)
@@ -127,13 +129,13 @@ impl Parts {
         places.map(|(start, end, i)| f(start, end, i)).collect()
     }
 
-    /// The indices to read, `[parts, longest]`; shorter parts repeat their last index.
+    /// Returns the indices to read, `[parts, longest]`; shorter parts repeat their last index.
     fn index(&self) -> Result<TensorData> {
         let places = self.of_each(|start, end, i| (start + i).min(end - 1) as i64);
         Ok(TensorData::new(places, [self.ranges.len(), self.longest])?.convert(DType::I32))
     }
 
-    /// The mask of the places of [`index`](Parts::index) inside their part.
+    /// Returns the mask of the entries of [`index`](Parts::index) that are inside their part.
     fn inside(&self) -> Result<TensorData> {
         TensorData::new(self.of_each(|start, end, i| start + i < end), [self.ranges.len(), self.longest])
     }
@@ -144,10 +146,11 @@ impl Parts {
     }
 }
 
-/// `[batch, channels, parts.., elements]`: each spatial dimension becomes its parts and their elements, which join at the end.
+/// Splits `x` into `[batch, channels, parts.., elements]`: each spatial dimension becomes its parts and their elements.
+/// The elements are merged into the last axis.
 fn parts_of<'e>(x: &Var<'e>, index: &[Var<'e>]) -> Var<'e> {
     let axes = index.len();
-    // Axis `a` of space stands at `2 + 2 a` once those before it are two.
+    // Spatial dimension `a` is axis `2 + 2 a` once those before it are split.
     let read = index.iter().enumerate().fold(x.clone(), |x, (a, index)| x.take(2 + 2 * a, index));
     let order: Vec<usize> =
         [0, 1].into_iter().chain((0..axes).map(|a| 2 + 2 * a)).chain((0..axes).map(|a| 3 + 2 * a)).collect();

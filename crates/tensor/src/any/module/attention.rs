@@ -4,21 +4,21 @@ use crate::{AnyTensor, Result, Shape, Stack, TensorType};
 use alloc::format;
 use kiln_ir::{AttentionSpec, DType, Op, Operand, Real, Var};
 
-/// Which keys a query sees in [`attention`](crate::module::attention), apart from a mask.
+/// Causal masking of [`attention`](crate::module::attention).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Causal {
-    /// All of them.
+    /// No causal mask.
     #[default]
     No,
-    /// Query `i` sees keys `0..=i`: the first query stands beside the first key, as PyTorch's `is_causal` has it.
+    /// Query `i` attends to keys `0..=i`: the first query is aligned with the first key, as with PyTorch's `is_causal`.
     First,
-    /// Query `i` of `q` sees keys `0..=i + k - q` of `k`: the last query stands beside the last key, as when queries
-    /// continue keys from a cache.
+    /// Query `i` of `q` attends to keys `0..=i + k - q` of `k`: the last query is aligned with the last key, as for a
+    /// key/value cache.
     Last,
 }
 
 impl Causal {
-    /// Query `i` sees key `j` only where `j <= i + offset`.
+    /// Returns the offset: query `i` attends to key `j` only where `j <= i + offset`.
     fn offset(self, queries: usize, keys: usize) -> Option<i64> {
         match self {
             Causal::No => None,
@@ -28,20 +28,20 @@ impl Causal {
     }
 }
 
-/// The attributes of [`attention`](crate::module::attention).
+/// Options of [`attention`](crate::module::attention).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionOptions {
-    /// The factor of the scores. Default (`None`): `1 / sqrt(dim)`.
+    /// The scale of the scores. Default (`None`): `1 / sqrt(dim)`.
     pub scale: Option<f64>,
-    /// Which keys a query sees. Default: all.
+    /// The causal mask. Default: none.
     pub causal: Causal,
 }
 
 impl AnyTensor {
-    /// Scaled dot-product attention: `self` are queries `[batch, heads, queries, dim]`, keys `[batch, kv_heads, keys, dim]`,
-    /// values `[batch, kv_heads, keys, dim_v]`; the result is `[batch, heads, queries, dim_v]`. The mask broadcasts to
-    /// `[batch, heads, queries, keys]`; it is `bool` (true: visible) or is added to the scores. See
-    /// [`module::attention`](crate::module::attention).
+    /// Computes scaled dot-product attention: `self` are queries `[batch, heads, queries, dim]`, keys
+    /// `[batch, kv_heads, keys, dim]`, values `[batch, kv_heads, keys, dim_v]`. The result is
+    /// `[batch, heads, queries, dim_v]`. The mask broadcasts to `[batch, heads, queries, keys]`; it is `bool` (true:
+    /// attend) or is added to the scores. See [`module::attention`](crate::module::attention).
     pub fn attention(
         self,
         keys: AnyTensor,
@@ -75,7 +75,7 @@ impl AnyTensor {
         self.apply_with(&Op::Attention(spec), rest.map(|any| Operand::from(any.into_value())))
     }
 
-    /// True where a query sees a key, `bool[queries, keys]`. See
+    /// Creates a causal mask, `bool[queries, keys]`, true where a query attends to a key. See
     /// [`module::causal_mask`](crate::module::causal_mask).
     pub fn causal_mask(
         queries: usize,
@@ -93,7 +93,7 @@ impl AnyTensor {
         key.compare(kiln_ir::Comparison::Le, last)
     }
 
-    /// True before each length, `bool[batch, longest]`, for lengths `[batch]`. See
+    /// Creates a padding mask, `bool[batch, longest]`, true before each length, from lengths `[batch]`. See
     /// [`module::padding_mask`](crate::module::padding_mask).
     pub fn padding_mask(self, longest: usize) -> Result<AnyTensor> {
         const OP: &str = "padding_mask";

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Binary, ConvPass, ConvSpec, Op, PadAxis};
 
 impl AnyTensor {
-    /// Convolution over `n` spatial dimensions: `self` is `[batch, channels_in, space..]`, weight
+    /// Computes a convolution over `n` spatial dimensions: `self` is `[batch, channels_in, space..]`, weight
     /// `[channels_out, channels_in / groups, kernel..]`, bias `[channels_out]`. See
     /// [`module::conv2d`](crate::module::conv2d).
     pub fn conv(self, weight: AnyTensor, bias: Option<AnyTensor>, spec: &ConvSpec) -> Result<AnyTensor> {
@@ -17,9 +17,9 @@ impl AnyTensor {
         y.by_channel("conv", Binary::Add, bias)
     }
 
-    /// The gradient of [`conv`](AnyTensor::conv) for its input, used as a layer: `self` is
-    /// `[batch, channels_in, space..]`, weight `[channels_in, channels_out / groups, kernel..]`, bias `[channels_out]`;
-    /// `output_padding` adds to the end of each spatial dimension of the result. See
+    /// Computes a transposed convolution, the gradient of [`conv`](AnyTensor::conv) for its input: `self` is
+    /// `[batch, channels_in, space..]`, weight `[channels_in, channels_out / groups, kernel..]`, bias `[channels_out]`.
+    /// `output_padding` is added to the end of each spatial dimension of the result. See
     /// [`module::conv_transpose2d`](crate::module::conv_transpose2d).
     pub fn conv_transpose(
         self,
@@ -41,8 +41,8 @@ impl AnyTensor {
         self.transposed(weight, spec.clone(), output_padding.to_vec())?.by_channel(OP, Binary::Add, bias)
     }
 
-    /// Output padding first takes back what the padding after an axis took off. The rest of it is zeros: no element
-    /// of the input reaches there.
+    /// Computes the transposed convolution. Output padding first undoes the padding after an axis. The rest of it is
+    /// zeros: no element of the input reaches it.
     fn transposed(
         self,
         weight: AnyTensor,
@@ -77,8 +77,8 @@ impl AnyTensor {
         size.collect()
     }
 
-    /// The gradient of [`conv`](AnyTensor::conv) for its input, given that of its result, `self`; `size` are the lengths
-    /// of the spatial dimensions of the input. See
+    /// Computes the gradient of [`conv`](AnyTensor::conv) for its input from the output gradient, `self`; `size` are
+    /// the lengths of the spatial dimensions of the input. See
     /// [`module::conv2d_input_gradient`](crate::module::conv2d_input_gradient).
     pub fn conv_input_gradient(
         self,
@@ -91,8 +91,8 @@ impl AnyTensor {
         self.apply_with(&op, [weight.into_value().into()])
     }
 
-    /// The gradient of [`conv`](AnyTensor::conv) for its weight, given the input, `self`, and the gradient of its result;
-    /// `kernel` are the lengths of the spatial dimensions of the weight. See
+    /// Computes the gradient of [`conv`](AnyTensor::conv) for its weight from the input, `self`, and the output
+    /// gradient; `kernel` are the lengths of the spatial dimensions of the weight. See
     /// [`module::conv2d_weight_gradient`](crate::module::conv2d_weight_gradient).
     pub fn conv_weight_gradient(
         self,

@@ -1,22 +1,22 @@
-//! Deformable convolution: each element of a window is read where an offset moves it.
+//! Deformable convolution: each element of a window is read at an offset.
 
 use crate::{AnyTensor, Result, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, DType, Var};
 
-/// The attributes of [`deform_conv2d`](crate::module::deform_conv2d).
+/// Options of [`deform_conv2d`](crate::module::deform_conv2d).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeformConvSpec {
-    /// Distance between neighbouring positions of the kernel. Default: 1.
+    /// The stride: elements from one window to the next. Default: 1.
     pub stride: [usize; 2],
-    /// Zeros before and after each axis. Default: 0.
+    /// Zeros before and after each spatial dimension. Default: 0.
     pub padding: [usize; 2],
-    /// Distance between neighbouring elements of the kernel. Default: 1.
+    /// The dilation: distance between adjacent kernel elements. Default: 1.
     pub dilation: [usize; 2],
-    /// Into how many independent groups the channels are split. Default: 1.
+    /// The number of groups of channels that are convolved separately. Default: 1.
     pub groups: usize,
-    /// Into how many groups with offsets of their own the input channels are split. Default: 1.
+    /// The number of groups of input channels with separate offsets. Default: 1.
     pub offset_groups: usize,
 }
 
@@ -48,9 +48,10 @@ impl Lengths {
 }
 
 impl AnyTensor {
-    /// Deformable convolution: `self` is `[batch, channels_in, height, width]`, weight
-    /// `[channels_out, channels_in / groups, kernel..]`, offsets `[batch, offset_groups kernel.. 2, out_height, out_width]`,
-    /// the mask, if any, `[batch, offset_groups kernel.., out_height, out_width]`, bias `[channels_out]`. See
+    /// Computes a deformable convolution: `self` is `[batch, channels_in, height, width]`, weight
+    /// `[channels_out, channels_in / groups, kernel..]`, bias `[channels_out]`. Offsets are
+    /// `[batch, offset_groups kernel.. 2, out_height, out_width]`, the mask, if any,
+    /// `[batch, offset_groups kernel.., out_height, out_width]`. See
     /// [`module::deform_conv2d`](crate::module::deform_conv2d).
     pub fn deform_conv2d(
         self,
@@ -139,7 +140,7 @@ impl AnyTensor {
     }
 }
 
-/// The position along an axis of each tap of each place without offsets, `[1, 1, taps, places]`.
+/// Returns the position along an axis of each tap of each window without offsets, `[1, 1, taps, places]`.
 fn grid<'e>(x: &Var<'e>, spec: &DeformConvSpec, lengths: Lengths, axis: usize) -> Var<'e> {
     let (dtype, engine) = (x.dtype(), x.engine());
     let along = |[rows, columns]: [usize; 2], step: usize| {
@@ -151,7 +152,7 @@ fn grid<'e>(x: &Var<'e>, spec: &DeformConvSpec, lengths: Lengths, axis: usize) -
     taps + places - x.scalar(spec.padding[axis] as f64)
 }
 
-/// The image between its elements, bilinearly and with zeros around: `[batch, groups, channels of one, taps, places]`.
+/// Samples the image by bilinear interpolation with zeros around: `[batch, groups, channels of one, taps, places]`.
 fn sampled<'e>(x: &Var<'e>, places: [Var<'e>; 2], lengths: Lengths, groups: usize) -> Var<'e> {
     let Lengths { batch, channels, input, .. } = lengths;
     let (depth, count) = (channels / groups, lengths.taps() * lengths.places());
@@ -174,7 +175,7 @@ fn sampled<'e>(x: &Var<'e>, places: [Var<'e>; 2], lengths: Lengths, groups: usiz
     sum.map_or_else(|| x.clone(), |sum| sum.reshape(shape))
 }
 
-/// One of the two elements beside a place, as a whole number, and how much of it counts.
+/// One of the two elements beside a position, as an integer, and its weight.
 struct Side<'e> {
     index: Var<'e>,
     weight: Var<'e>,
@@ -182,7 +183,7 @@ struct Side<'e> {
 
 fn both_sides<'e>(place: &Var<'e>, length: usize) -> [Side<'e>; 2] {
     let end = length as f64;
-    // Beyond one element outside there is nothing to see; infinity has no fraction.
+    // Beyond one element outside all weights are 0; infinity has no fraction.
     let place = place.max(&place.scalar(-1.0)).min(&place.scalar(end));
     let low = place.floor();
     let high = &low + 1.0;

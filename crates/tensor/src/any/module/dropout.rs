@@ -7,14 +7,14 @@ use alloc::format;
 const ALPHA: f64 = 1.758_099_340_847_376_7;
 
 impl AnyTensor {
-    /// In training, zeros with this probability, the rest divided by its complement. See
-    /// [`module::dropout`](crate::module::dropout).
+    /// Applies dropout: in training, elements become 0 with this probability, and the others are divided by
+    /// `1 - probability`. See [`module::dropout`](crate::module::dropout).
     pub fn dropout(self, probability: f64, training: bool) -> Result<AnyTensor> {
         let shape = *self.shape();
         self.dropped("dropout", probability, training, shape)
     }
 
-    /// As [`dropout`](AnyTensor::dropout), for whole channels of `[batch, channels, ..]`. See
+    /// Applies [`dropout`](AnyTensor::dropout) to whole channels of `[batch, channels, ..]`. See
     /// [`module::dropout2d`](crate::module::dropout2d).
     pub fn dropout_channels(self, probability: f64, training: bool) -> Result<AnyTensor> {
         self.check_rank("dropout_channels", 2, "[batch, channels, ..]")?;
@@ -23,7 +23,7 @@ impl AnyTensor {
         self.dropped("dropout_channels", probability, training, shape)
     }
 
-    /// Dropout that keeps mean and variance behind SELU. See
+    /// Applies alpha dropout, which keeps mean and variance after SELU. See
     /// [`module::alpha_dropout`](crate::module::alpha_dropout).
     pub fn alpha_dropout(self, probability: f64, training: bool) -> Result<AnyTensor> {
         self.check_probability("alpha_dropout", probability)?;

@@ -1,28 +1,28 @@
-//! Rows of a table.
+//! Embedding lookups.
 
 use crate::{AnyTensor, Result, TensorType};
 use kiln_ir::{Binary, Comparison, DType, Reduction, UpdateMode, Var};
 
-/// How [`embedding_bag`](crate::module::embedding_bag) joins the rows of a bag.
+/// The reduction of the rows of a bag in [`embedding_bag`](crate::module::embedding_bag).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BagMode {
-    /// Their sum.
+    /// The sum.
     Sum,
-    /// Their mean.
+    /// The mean.
     #[default]
     Mean,
-    /// The greatest of each column.
+    /// The maximum of each column.
     Max,
 }
 
-/// The options of [`embedding_with`](crate::module::embedding_with), named as in PyTorch.
+/// Options of [`embedding_with`](crate::module::embedding_with), named as in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EmbeddingOptions {
-    /// A row whose gradient is 0. Default: none.
+    /// The padding index: a row whose gradient is 0. Default: none.
     pub padding_idx: Option<usize>,
-    /// Rows of a greater norm are scaled down to this one. Default: none.
+    /// The maximum norm: rows of a greater norm are scaled down to it. Default: none.
     pub max_norm: Option<f64>,
-    /// The `p` of that norm, `(Σ |x|^p)^(1/p)`. Default: 2.
+    /// The `p` of the norm `(Σ |x|^p)^(1/p)`. Default: 2.
     pub norm_type: f64,
 }
 
@@ -33,7 +33,7 @@ impl Default for EmbeddingOptions {
 }
 
 impl AnyTensor {
-    /// Rows of the table `self`, `[vocabulary, dim]`: indices of any shape give `[indices.., dim]`. See
+    /// Looks up rows of the table `self`, `[vocabulary, dim]`: indices of any shape return `[indices.., dim]`. See
     /// [`module::embedding`](crate::module::embedding).
     pub fn embedding(self, indices: AnyTensor) -> Result<AnyTensor> {
         self.check_rank_is("embedding", 2, "[vocabulary, dim]")?;
@@ -42,7 +42,7 @@ impl AnyTensor {
         self.take(0, indices)
     }
 
-    /// As [`embedding`](AnyTensor::embedding), with a row that gets no gradient and a bound on norms. See
+    /// Like [`embedding`](AnyTensor::embedding), with a padding row without gradient and a maximum norm. See
     /// [`module::embedding_with`](crate::module::embedding_with).
     pub fn embedding_with(self, indices: AnyTensor, options: &EmbeddingOptions) -> Result<AnyTensor> {
         const OP: &str = "embedding";
@@ -66,9 +66,8 @@ impl AnyTensor {
         is_padding.if_else(rows.clone().detach(), rows)
     }
 
-    /// The rows of each bag of indices joined, `[bags, dim]`: bags are the rows of indices `[bags, length]`, each row
-    /// times a weight of the same shape if there are any. See
-    /// [`module::embedding_bag`](crate::module::embedding_bag).
+    /// Looks up and reduces the rows of each bag, `[bags, dim]`. Bags are the rows of indices `[bags, length]`;
+    /// weights, if any, have the same shape. See [`module::embedding_bag`](crate::module::embedding_bag).
     pub fn embedding_bag(
         self,
         indices: AnyTensor,
@@ -81,7 +80,7 @@ impl AnyTensor {
         indices.check_rank_is(OP, 2, "[bags, length]")?;
         let (bags, length, dim) = (indices.shape()[0], indices.shape()[1], self.shape()[1]);
         let rows = self.embedding(indices)?.weigh_rows(weights, &[bags, length], mode)?;
-        // An empty bag has neither mean nor maximum: it gives zeros.
+        // An empty bag has neither mean nor maximum: it returns zeros.
         let mode = if length == 0 { BagMode::Sum } else { mode };
         let joined = match mode {
             BagMode::Sum => rows.reduce(Reduction::Sum, &[1])?,
@@ -91,9 +90,8 @@ impl AnyTensor {
         joined.reshape([bags, dim])
     }
 
-    /// As [`embedding_bag`](AnyTensor::embedding_bag), with indices one bag after the other, `[count]`, and the place where
-    /// each bag begins, `[bags]`, ascending from 0. See
-    /// [`module::embedding_bag_offsets`](crate::module::embedding_bag_offsets).
+    /// Like [`embedding_bag`](AnyTensor::embedding_bag), for concatenated bags, `[count]`, and the start of each bag,
+    /// `[bags]`, ascending from 0. See [`module::embedding_bag_offsets`](crate::module::embedding_bag_offsets).
     pub fn embedding_bag_offsets(
         self,
         indices: AnyTensor,
@@ -146,12 +144,12 @@ impl AnyTensor {
     }
 }
 
-/// The number of the bag of each index: the count of bags that begin up to it, minus one.
+/// Returns the bag of each index: the number of bags that start at or before it, minus one.
 fn bag_of_each(offsets: AnyTensor, count: usize) -> Result<AnyTensor> {
     let offsets = offsets.cast(DType::I32)?;
     Ok(offsets.expression(|offsets| {
         let engine = offsets.engine();
-        // One place more, for bags that begin behind the last index.
+        // One entry more, for bags that start after the last index.
         let begun = Var::zeros(engine, TensorType::new([count + 1], DType::I32));
         let one = Var::full(engine, offsets.ty(), 1);
         let begun = begun.put(0, UpdateMode::Add, &offsets, &one);

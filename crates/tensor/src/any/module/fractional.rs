@@ -1,12 +1,12 @@
-//! Pooling over windows at random places.
+//! Fractional max pooling: windows at random positions.
 
 use crate::{AnyTensor, Distribution, Result, Shape, TensorType};
 use alloc::format;
 use kiln_ir::{Comparison, DType, Reduction, Var};
 
 impl AnyTensor {
-    /// The greatest element of windows at random places over the spatial dimensions of `[batch, channels, space..]`. See
-    /// [`module::fractional_max_pool2d`](crate::module::fractional_max_pool2d).
+    /// Computes the maximum of windows at random positions over the spatial dimensions of `[batch, channels, space..]`.
+    /// See [`module::fractional_max_pool2d`](crate::module::fractional_max_pool2d).
     pub fn fractional_max_pool(
         self,
         window: &[usize],
@@ -53,7 +53,7 @@ impl AnyTensor {
         })
     }
 
-    /// The greatest of windows along one axis, which begin where `sample`, `[batch, channels, 1]`, sends them.
+    /// Computes the maximum of windows along one axis, whose starts depend on `sample`, `[batch, channels, 1]`.
     fn pool_at_starts(self, axis: usize, window: usize, size: usize, sample: AnyTensor) -> Result<AnyTensor> {
         let length = self.shape()[axis];
         let places = sample.cast(DType::F32)?.expression(|sample| places(&sample, length, window, size));
@@ -77,8 +77,8 @@ impl AnyTensor {
     }
 }
 
-/// The positions of the elements of all windows, `[batch, channels, size * window]`: window `i` of `n` begins at
-/// `⌊(i + u) α⌋ - ⌊u α⌋` with `α = (length - window) / (n - 1)`, and the last one ends with the axis.
+/// Returns the positions of the elements of all windows, `[batch, channels, size * window]`: window `i` of `n` starts
+/// at `⌊(i + u) α⌋ - ⌊u α⌋` with `α = (length - window) / (n - 1)`, and the last window ends with the axis.
 fn places<'e>(sample: &Var<'e>, length: usize, window: usize, size: usize) -> Var<'e> {
     let [batch, channels] = [sample.shape()[0], sample.shape()[1]];
     let starts = TensorType::new([batch, channels, size], DType::F32);

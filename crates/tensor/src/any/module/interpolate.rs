@@ -1,4 +1,4 @@
-//! Resizing: each spatial dimension after the other, each element a weighted sum of a few along the axis.
+//! Resizing: one spatial dimension after the other, each element a weighted sum of a few samples along the axis.
 
 use super::super::data::check_table;
 use super::check_entries;
@@ -7,51 +7,51 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{DType, Op, ResizeMode};
 
-/// How [`interpolate`](crate::module::interpolate) finds values between samples.
+/// The interpolation mode of [`interpolate`](crate::module::interpolate).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InterpolateMode {
-    /// The sample at `floor(i in / out)`, as OpenCV's and PyTorch's `nearest`.
+    /// Nearest neighbour: the sample at `floor(i in / out)`, as OpenCV's and PyTorch's `nearest`.
     #[default]
     Nearest,
-    /// The sample at `floor((i + 1/2) in / out)`, as Pillow's nearest and PyTorch's `nearest-exact`.
+    /// Nearest neighbour: the sample at `floor((i + 1/2) in / out)`, as Pillow's nearest and PyTorch's `nearest-exact`.
     NearestExact,
     /// Linear along each axis: `linear`, `bilinear`, `trilinear`.
     Linear,
     /// Cubic convolution along each axis, with `a = -0.75`: `bicubic`
     /// ([Keys 1981](https://doi.org/10.1109/TASSP.1981.1163711)).
     Cubic,
-    /// The mean of the part that an element covers: `area`, which is
+    /// The mean of the part that an element covers: `area`, equal to
     /// [`adaptive_avg_pool2d`](crate::module::adaptive_avg_pool2d).
     Area,
 }
 
-/// The attributes of [`interpolate`](crate::module::interpolate).
+/// Options of [`interpolate`](crate::module::interpolate).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterpolateOptions {
-    /// How values between samples are found. Default: nearest.
+    /// The interpolation mode. Default: nearest.
     pub mode: InterpolateMode,
-    /// Whether first and last samples of both grids coincide, otherwise their outer edges do; of `Linear` and `Cubic`
-    /// alone. Default: no.
+    /// Whether first and last samples of both grids coincide, otherwise their outer edges do; `Linear` and `Cubic`
+    /// only. Default: no.
     pub align_corners: bool,
-    /// Whether a smaller result is a weighted mean over all that an element covers, as Pillow resizes; of `Linear` and
-    /// `Cubic` alone, the latter with `a = -0.5` then. Default: no.
+    /// Whether downsampling averages over all that an element covers, as Pillow does; `Linear` and `Cubic` only, the
+    /// latter with `a = -0.5` then. Default: no.
     pub antialias: bool,
 }
 
 impl InterpolateOptions {
-    /// This mode with the defaults.
+    /// Returns this mode with the default options.
     pub fn new(mode: InterpolateMode) -> InterpolateOptions {
         InterpolateOptions { mode, ..InterpolateOptions::default() }
     }
 }
 
-/// The result's lengths of [`interpolate`](crate::module::interpolate): themselves, or as factors.
+/// The output size of [`interpolate`](crate::module::interpolate): lengths or scale factors.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InterpolateSize {
     /// The lengths, one for each spatial dimension.
     Sizes(Vec<usize>),
-    /// Factors of the lengths, rounded down. The steps between samples follow from the factors as given, not from the rounded
-    /// lengths.
+    /// Scale factors of the lengths, rounded down. The steps between samples are computed from the given factors, not
+    /// from the rounded lengths.
     Factors(Vec<f64>),
 }
 
@@ -137,7 +137,7 @@ impl AnyTensor {
         steps.enumerate().try_fold(self, |any, (axis, grid)| any.along_axis(axis + 2, &grid))
     }
 
-    /// By the op, which knows sizes.
+    /// Resizes by the op, which accepts sizes.
     fn resized(self, size: Vec<usize>, options: InterpolateOptions) -> Result<AnyTensor> {
         let mode = match options.mode {
             InterpolateMode::Nearest | InterpolateMode::NearestExact | InterpolateMode::Area => {
@@ -178,7 +178,7 @@ impl AnyTensor {
         let weights = TensorData::new(weights, beside)?.convert(read.dtype());
         let weights = AnyTensor::from_data(weights, read.stack());
         Ok(read.expression_with([weights], |read, [weights]| {
-            // Samples of weight 0 are masked: an infinite one would give NaN.
+            // Samples of weight 0 are masked: an infinite sample would produce NaN.
             let counts =
                 weights.compare(kiln_ir::Comparison::Ne, &weights.scalar(0.0)).broadcast(read.shape());
             let read = counts.select(&read, &read.scalar(0.0));
@@ -196,7 +196,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// The samples that make up each result, with their weights.
+    /// Returns the samples of each result, with their weights.
     fn taps(&self) -> Vec<Vec<(usize, f64)>> {
         (0..self.to).map(|i| self.taps_of(i as f64)).collect()
     }
@@ -230,12 +230,12 @@ impl Grid {
         }
     }
 
-    /// The position of a result among the samples.
+    /// Returns the position of a result among the samples.
     fn place(&self, i: f64) -> f64 {
         if self.options.align_corners { i * self.step } else { (i + 0.5) * self.step - 0.5 }
     }
 
-    /// All samples within the reach of a filter, which grows with the step.
+    /// Returns all samples within the reach of a filter, which grows with the step.
     fn filtered(&self, i: f64, reach: f64, filter: impl Fn(f64) -> f64) -> Vec<(usize, f64)> {
         let stretch = self.step.max(1.0);
         let (reach, center) = (reach * stretch, self.step * (i + 0.5));
@@ -254,7 +254,7 @@ fn triangle(x: f64) -> f64 {
     (1.0 - x.abs()).max(0.0)
 }
 
-/// The kernel of cubic convolution.
+/// Returns the kernel of cubic convolution.
 fn cubic(x: f64, a: f64) -> f64 {
     let x = x.abs();
     if x < 1.0 {

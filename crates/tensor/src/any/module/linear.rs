@@ -1,17 +1,17 @@
-//! Linear maps.
+//! Linear layers.
 
 use crate::{AnyTensor, Result};
 use alloc::format;
 use kiln_ir::Binary;
 
 impl AnyTensor {
-    /// `x · weightᵀ + bias`: `self` is `[.., in]`, weight `[out, in]`, bias `[out]`. See
+    /// Applies a linear layer, `x · weightᵀ + bias`: `self` is `[.., in]`, weight `[out, in]`, bias `[out]`. See
     /// [`module::linear`](crate::module::linear).
     pub fn linear(self, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
         self.linear_by(AnyTensor::matmul, weight, bias)
     }
 
-    /// The same by way of 8-bit floats. See [`float8::linear`](crate::float8::linear).
+    /// Applies a linear layer in 8-bit floats. See [`float8::linear`](crate::float8::linear).
     pub fn linear_float8(self, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
         self.linear_by(AnyTensor::matmul_float8, weight, bias)
     }
@@ -36,7 +36,7 @@ impl AnyTensor {
                 .unlike("linear", problem, &weight)
                 .hint(format!("the weight is [out, in]: it takes {input} inputs")));
         }
-        // One product over all rows: leading axes join into one.
+        // One matmul over all rows: leading axes are merged.
         let last = shape.rank() - 1;
         let rows: usize = shape[..last].iter().product();
         let y = product(self.reshape([rows, input])?, weight.swap_dims(0, 1)?)?;
@@ -47,8 +47,8 @@ impl AnyTensor {
         y.reshape(shape.with(last, output))
     }
 
-    /// `aᵀ W_o b + bias_o` for each output: `self` is `[.., in1]`, `other` `[.., in2]`, weight `[out, in1, in2]`. See
-    /// [`module::bilinear`](crate::module::bilinear).
+    /// Applies a bilinear layer, `aᵀ W_o b + bias_o` for each output: `self` is `[.., in1]`, `other` `[.., in2]`,
+    /// weight `[out, in1, in2]`. See [`module::bilinear`](crate::module::bilinear).
     pub fn bilinear(self, other: AnyTensor, weight: AnyTensor, bias: Option<AnyTensor>) -> Result<AnyTensor> {
         const OP: &str = "bilinear";
         self.check_float(OP)?;

@@ -1,18 +1,19 @@
-//! Normalisation.
+//! Normalisation layers.
 
 use crate::{AnyTensor, Result, Shape};
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, NormKind, Op, Operand, PadAxis, Real};
 
-/// How [`batch_norm`](crate::module::batch_norm) treats statistics.
+/// Options of [`batch_norm`](crate::module::batch_norm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormOptions {
-    /// Whether the statistics of the batch normalise, and move the running ones; otherwise the running ones normalise.
+    /// Whether to normalise by the statistics of the batch and update the running statistics; otherwise the running
+    /// statistics normalise.
     pub training: bool,
-    /// The share of the batch in the new running statistics. Default: 0.1.
+    /// The weight of the batch in the new running statistics. Default: 0.1.
     pub momentum: f64,
-    /// Added to the variance. Default: 1e-5.
+    /// Added to the variance for numerical stability. Default: 1e-5.
     pub epsilon: f64,
 }
 
@@ -27,27 +28,27 @@ impl Default for BatchNormOptions {
 pub struct BatchStatistics {
     mean: AnyTensor,
     variance: AnyTensor,
-    /// Elements per channel.
+    /// The number of elements per channel.
     count: usize,
 }
 
 impl BatchStatistics {
-    /// The same without a tape.
+    /// Returns the statistics without a tape.
     #[must_use]
     pub fn detach(self) -> BatchStatistics {
         BatchStatistics { mean: self.mean.detach(), variance: self.variance.detach(), ..self }
     }
 
-    /// The same as constants of every layer of differentiation.
+    /// Returns the statistics as constants in every layer of differentiation.
     fn constant(self) -> BatchStatistics {
         BatchStatistics { mean: self.mean.constant(), variance: self.variance.constant(), ..self }
     }
 
-    /// Running mean and variance, `[channels]`, moved towards those of the batch: `(1 - momentum) running + momentum batch`,
-    /// with the unbiased variance.
+    /// Updates running mean and variance, `[channels]`: `(1 - momentum) running + momentum batch`, with the unbiased
+    /// variance of the batch.
     ///
     /// # Errors
-    /// When their shape is not `[channels]`.
+    /// When the shape of a running statistic is not `[channels]`.
     pub fn moved(self, running: (AnyTensor, AnyTensor), momentum: f64) -> Result<(AnyTensor, AnyTensor)> {
         let unbiased = self.variance.mul_scalar(self.count as f64 / (self.count - 1) as f64)?;
         let blend = |old: AnyTensor, new: AnyTensor| -> Result<AnyTensor> {
@@ -61,8 +62,8 @@ impl BatchStatistics {
 }
 
 impl AnyTensor {
-    /// Normalises the last `axes` axes to mean 0 and variance 1, then scales and shifts; weight and bias have the shape of
-    /// these axes. See [`module::layer_norm`](crate::module::layer_norm).
+    /// Applies layer normalisation: normalises the last `axes` axes to mean 0 and variance 1, then scales and shifts.
+    /// Weight and bias have the shape of these axes. See [`module::layer_norm`](crate::module::layer_norm).
     pub fn layer_norm(
         self,
         axes: usize,
@@ -73,8 +74,8 @@ impl AnyTensor {
         self.normalized("layer_norm", NormKind::Layer, axes, [weight, bias], epsilon)
     }
 
-    /// Divides the last `axes` axes by the root of their mean square, then scales; the weight has the shape of these axes.
-    /// See [`module::rms_norm`](crate::module::rms_norm).
+    /// Applies RMS normalisation: divides the last `axes` axes by the root of their mean square, then scales. The
+    /// weight has the shape of these axes. See [`module::rms_norm`](crate::module::rms_norm).
     pub fn rms_norm(self, axes: usize, weight: Option<AnyTensor>, epsilon: f64) -> Result<AnyTensor> {
         self.normalized("rms_norm", NormKind::Rms, axes, [weight, None], epsilon)
     }
@@ -90,7 +91,7 @@ impl AnyTensor {
         for other in [&weight, &bias].into_iter().flatten() {
             self.in_same_domain(op, other)?;
         }
-        // A bias without a weight: the op takes them in order, so the weight is ones.
+        // A bias without a weight: the op's operands have a fixed order, so the weight is ones.
         let weight = match (weight, &bias) {
             (None, Some(bias)) => Some(AnyTensor::ones(*bias.ty(), bias.stack())?),
             (weight, _) => weight,
@@ -101,8 +102,8 @@ impl AnyTensor {
         self.apply_with(&op, operands)
     }
 
-    /// Normalises each group of channels of each example of `[batch, channels, ..]`, then scales and shifts each channel.
-    /// See [`module::group_norm`](crate::module::group_norm).
+    /// Applies group normalisation: normalises each group of channels of each example of `[batch, channels, ..]`, then
+    /// scales and shifts each channel. See [`module::group_norm`](crate::module::group_norm).
     pub fn group_norm(
         self,
         groups: usize,
@@ -123,8 +124,8 @@ impl AnyTensor {
         normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)
     }
 
-    /// Normalises each channel of each example of `[batch, channels, space..]`, then scales and shifts it. See
-    /// [`module::instance_norm`](crate::module::instance_norm).
+    /// Applies instance normalisation: normalises each channel of each example of `[batch, channels, space..]`, then
+    /// scales and shifts it. See [`module::instance_norm`](crate::module::instance_norm).
     pub fn instance_norm(
         self,
         weight: Option<AnyTensor>,
@@ -139,9 +140,9 @@ impl AnyTensor {
         self.group_norm(groups, weight, bias, epsilon)
     }
 
-    /// Normalises each channel of `[batch, channels, ..]` over all examples, then scales and shifts it; also returns the new
-    /// running mean and (unbiased) variance, `[channels]`, if there are running ones. See
-    /// [`module::batch_norm`](crate::module::batch_norm).
+    /// Applies batch normalisation: normalises each channel of `[batch, channels, ..]` over all examples, then scales
+    /// and shifts it. Also returns the new running mean and (unbiased) variance, `[channels]`, if there are running
+    /// statistics. See [`module::batch_norm`](crate::module::batch_norm).
     pub fn batch_norm(
         self,
         running: Option<(AnyTensor, AnyTensor)>,
@@ -175,8 +176,8 @@ impl AnyTensor {
         Ok((centred.scaled(wide, weight, bias, options.epsilon, like)?, Some((mean, variance))))
     }
 
-    /// [`batch_norm`](AnyTensor::batch_norm) in training, for a caller that keeps the running statistics: `seen` receives
-    /// those of the batch.
+    /// Applies [`batch_norm`](AnyTensor::batch_norm) in training, for a caller that keeps the running statistics:
+    /// `seen` receives the statistics of the batch.
     ///
     /// # Errors
     /// As [`batch_norm`](AnyTensor::batch_norm), and the error of `seen`.
@@ -205,13 +206,13 @@ impl AnyTensor {
         centred.scaled(variance, weight, bias, epsilon, like)
     }
 
-    /// The tensor itself, where its precision decides that of a result. Elsewhere none, since engines overwrite an operand
-    /// that has no other owner.
+    /// Returns the tensor itself if its precision determines that of a result, otherwise `None`, since engines
+    /// overwrite an operand that has no other owner.
     fn held(&self) -> Option<AnyTensor> {
         self.stack().engine().mixes_precision().then(|| self.clone())
     }
 
-    /// `self / √(variance + ε) * weight + bias`, in the precision of `like`.
+    /// Computes `self / √(variance + ε) * weight + bias`, in the precision of `like`.
     fn scaled(
         self,
         variance: AnyTensor,
@@ -226,8 +227,8 @@ impl AnyTensor {
         if let Some(like) = &like { y.match_precision(like) } else { Ok(y) }
     }
 
-    /// `x / (k + alpha mean(x²))^beta`, the mean over `size` neighbouring channels. See
-    /// [`module::local_response_norm`](crate::module::local_response_norm).
+    /// Applies local response normalisation, `x / (k + alpha mean(x²))^beta`, where the mean is over `size` adjacent
+    /// channels. See [`module::local_response_norm`](crate::module::local_response_norm).
     pub fn local_response_norm(self, size: usize, alpha: f64, beta: f64, k: f64) -> Result<AnyTensor> {
         const OP: &str = "local_response_norm";
         self.check_float(OP)?;

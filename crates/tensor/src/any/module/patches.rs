@@ -1,12 +1,12 @@
-//! Windows of images as columns, and back.
+//! Windows of images as columns (im2col), and back (col2im).
 
 use crate::{AnyTensor, Result, TensorType};
 use alloc::format;
 use kiln_ir::{ConvPass, ConvSpec, Op, PadAxis, Var};
 
 impl AnyTensor {
-    /// The windows of `[batch, channels, height, width]` as columns, `[batch, channels kernel.., windows]` (im2col); the
-    /// groups of `spec` do not matter. See [`module::unfold4d`](crate::module::unfold4d).
+    /// Extracts the windows of `[batch, channels, height, width]` as columns, `[batch, channels kernel.., windows]`
+    /// (im2col); the groups of `spec` are ignored. See [`module::unfold4d`](crate::module::unfold4d).
     pub fn unfold4d(self, kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         let windows = self.window_counts("unfold4d", kernel, spec)?;
         let (batch, channels) = (self.shape()[0], self.shape()[1]);
@@ -19,15 +19,15 @@ impl AnyTensor {
         ])
     }
 
-    /// `[batch, channels, windows, windows, kernel, kernel]`.
+    /// Returns all windows, `[batch, channels, windows, windows, kernel, kernel]`.
     fn windows4d(self, [height, width]: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         let rows = Op::Windows { axis: 2, size: height, step: spec.stride[0], dilation: spec.dilation[0] };
         let columns = Op::Windows { axis: 3, size: width, step: spec.stride[1], dilation: spec.dilation[1] };
         self.apply(&rows)?.apply(&columns)
     }
 
-    /// Adds up columns `[batch, channels kernel.., windows]` into `[batch, channels, height, width]` at the positions
-    /// of their windows (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See
+    /// Sums columns `[batch, channels kernel.., windows]` into `[batch, channels, height, width]` at the positions of
+    /// their windows (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See
     /// [`module::fold4d`](crate::module::fold4d).
     pub fn fold4d(self, size: [usize; 2], kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         const OP: &str = "fold4d";
@@ -54,7 +54,7 @@ impl AnyTensor {
         if channels == 0 || batch == 0 {
             return Ok(image);
         }
-        // Each channel is the gradient of a convolution whose kernels pick one element each.
+        // Each channel is the gradient of a convolution whose kernels select one element each.
         let spec = ConvSpec { groups: channels, ..spec.clone() };
         let columns = self.reshape([batch, rows, windows[0], windows[1]])?;
         let pass = ConvPass::Input { size: size.to_vec() };
@@ -68,7 +68,7 @@ impl AnyTensor {
         }))
     }
 
-    /// The number of windows along each axis.
+    /// Returns the number of windows along each axis.
     fn window_counts(&self, op: &str, kernel: [usize; 2], spec: &ConvSpec) -> Result<[usize; 2]> {
         self.check_rank_is(op, 4, "[batch, channels, height, width]")?;
         let entries = [spec.stride.len(), spec.padding.len(), spec.dilation.len()];

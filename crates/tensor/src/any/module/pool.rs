@@ -1,4 +1,4 @@
-//! Pooling over windows.
+//! Pooling.
 
 use super::check_entries;
 use crate::{AnyTensor, Result, Shape, TensorType};
@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{Binary, Op, PadAxis, PoolKind, PoolSpec, Pooling, Reduction, UpdateMode, Var};
 
-/// The attributes of the op on the spatial dimensions of `x`.
+/// Returns the attributes of the op on the spatial dimensions of `x`.
 fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<PoolSpec> {
     x.check_rank(op, 3, "[batch, channels, space..]")?;
     let lengths = &x.shape()[2..];
@@ -18,15 +18,15 @@ fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<Po
 }
 
 impl AnyTensor {
-    /// The greatest element of each window over the spatial dimensions of `[batch, channels, space..]`. See
+    /// Computes the maximum of each window over the spatial dimensions of `[batch, channels, space..]`. See
     /// [`module::max_pool2d`](crate::module::max_pool2d).
     pub fn max_pool(self, pooling: &Pooling) -> Result<AnyTensor> {
         let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.apply(&Op::Pool(spec))
     }
 
-    /// As [`max_pool`](AnyTensor::max_pool), and the position of each maximum: row-major indices into the spatial
-    /// dimensions. See [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
+    /// Like [`max_pool`](AnyTensor::max_pool), and returns the position of each maximum: row-major indices into the
+    /// spatial dimensions. See [`module::max_pool2d_with_indices`](crate::module::max_pool2d_with_indices).
     pub fn max_pool_with_indices(self, pooling: &Pooling) -> Result<(AnyTensor, AnyTensor)> {
         let spec = spec(pooling, "max_pool", PoolKind::Max, &self)?;
         self.check_places("max_pool", self.shape()[2..].iter().product())?;
@@ -42,8 +42,8 @@ impl AnyTensor {
         Ok((y, indices))
     }
 
-    /// The gradient of [`max_pool`](AnyTensor::max_pool) for its operand `x`, given that of its result, `self`: each
-    /// goes to the first greatest element of its window. See
+    /// Computes the gradient of [`max_pool`](AnyTensor::max_pool) for its operand `x` from the output gradient, `self`:
+    /// each element flows to the first maximum of its window. See
     /// [`module::max_pool2d_gradient`](crate::module::max_pool2d_gradient).
     pub fn max_pool_gradient(self, x: AnyTensor, pooling: &Pooling) -> Result<AnyTensor> {
         self.in_same_domain("max_pool", &x)?;
@@ -52,8 +52,8 @@ impl AnyTensor {
         self.apply_with(&Op::PoolGrad { spec, size }, [x.into_value().into()])
     }
 
-    /// Puts elements of `[batch, channels, space..]` back to where indices say that they were in axes of these lengths,
-    /// zeros elsewhere. See [`module::max_unpool2d`](crate::module::max_unpool2d).
+    /// Scatters elements of `[batch, channels, space..]` to the indices of max pooling, in spatial dimensions of these
+    /// lengths, with zeros elsewhere. See [`module::max_unpool2d`](crate::module::max_unpool2d).
     pub fn max_unpool(self, indices: AnyTensor, size: &[usize]) -> Result<AnyTensor> {
         const OP: &str = "max_unpool";
         self.check_rank(OP, 3, "[batch, channels, space..]")?;
@@ -73,15 +73,15 @@ impl AnyTensor {
         y.reshape([batch, channels].iter().chain(size).copied().collect::<Shape>())
     }
 
-    /// The mean of each window over the spatial dimensions of `[batch, channels, space..]`; `include_padding` says whether
-    /// padding counts in the divisor. See [`module::avg_pool2d`](crate::module::avg_pool2d).
+    /// Computes the mean of each window over the spatial dimensions of `[batch, channels, space..]`; `include_padding`
+    /// counts padding in the divisor. See [`module::avg_pool2d`](crate::module::avg_pool2d).
     pub fn avg_pool(self, pooling: &Pooling, include_padding: bool) -> Result<AnyTensor> {
         let spec = spec(pooling, "avg_pool", PoolKind::Average { include_padding }, &self)?;
         self.apply(&Op::Pool(spec))
     }
 
-    /// The sum of each window over the spatial dimensions of `[batch, channels, space..]`, divided by one number. See
-    /// [`module::avg_pool2d_with_divisor`](crate::module::avg_pool2d_with_divisor).
+    /// Computes the sum of each window over the spatial dimensions of `[batch, channels, space..]`, divided by
+    /// `divisor`. See [`module::avg_pool2d_with_divisor`](crate::module::avg_pool2d_with_divisor).
     pub fn avg_pool_with_divisor(self, pooling: &Pooling, divisor: usize) -> Result<AnyTensor> {
         const OP: &str = "avg_pool";
         if divisor == 0 {
@@ -105,8 +105,8 @@ impl AnyTensor {
         sums.div_scalar(divisor)
     }
 
-    /// The gradient of [`avg_pool`](AnyTensor::avg_pool) for its operand, of this type of shape, given that of its result,
-    /// `self`. See [`module::avg_pool2d_gradient`](crate::module::avg_pool2d_gradient).
+    /// Computes the gradient of [`avg_pool`](AnyTensor::avg_pool) for its operand, with spatial dimensions `size`, from
+    /// the output gradient, `self`. See [`module::avg_pool2d_gradient`](crate::module::avg_pool2d_gradient).
     pub fn avg_pool_gradient(
         self,
         size: &[usize],
@@ -122,7 +122,8 @@ impl AnyTensor {
         self.apply(&Op::PoolGrad { spec, size: size.to_vec() })
     }
 
-    /// `(Σ x^p)^(1/p)` of each window. See [`module::lp_pool2d`](crate::module::lp_pool2d).
+    /// Computes power-average pooling, `(Σ x^p)^(1/p)` of each window. See
+    /// [`module::lp_pool2d`](crate::module::lp_pool2d).
     pub fn lp_pool(self, p: f64, pooling: &Pooling) -> Result<AnyTensor> {
         const OP: &str = "lp_pool";
         self.check_float(OP)?;
@@ -135,7 +136,7 @@ impl AnyTensor {
         let means = self.binary_scalar(Binary::Pow, p)?.avg_pool(pooling, true)?;
         Ok(means.expression(|mean| {
             let sum = mean * elements;
-            // The root of nothing has no gradient; it is 0 here.
+            // The root at 0 has no gradient; it is 0 here.
             let none = sum.compare(kiln_ir::Comparison::Le, &sum.scalar(0.0));
             let held = none.select(&sum.scalar(1.0), &sum);
             none.select(&sum.scalar(0.0), &held.pow(&held.scalar(1.0 / p)))
@@ -143,7 +144,7 @@ impl AnyTensor {
     }
 }
 
-/// Row-major indices of the spatial dimensions, `[1, 1, space..]`.
+/// Returns the row-major indices of the spatial dimensions, `[1, 1, space..]`.
 pub(super) fn places_of<'e>(x: &Var<'e>, index: kiln_ir::DType) -> Var<'e> {
     let space: Vec<usize> = x.shape()[2..].to_vec();
     let count: usize = space.iter().product();
@@ -151,7 +152,7 @@ pub(super) fn places_of<'e>(x: &Var<'e>, index: kiln_ir::DType) -> Var<'e> {
     Var::iota(x.engine(), TensorType::new([count], index), 0).reshape(shape)
 }
 
-/// The windows of a padded tensor, `[batch, channels, windows.., elements]`.
+/// Returns the windows of a padded tensor, `[batch, channels, windows.., elements]`.
 fn windows<'e>(x: &Var<'e>, spec: &PoolSpec, padding: &Var<'e>) -> Var<'e> {
     let axes = spec.window.len();
     let around = |axis: usize| PadAxis::new(spec.padding[axis].0, spec.padding[axis].1 + spec.overhang[axis]);
@@ -165,8 +166,8 @@ fn windows<'e>(x: &Var<'e>, spec: &PoolSpec, padding: &Var<'e>) -> Var<'e> {
     windows.reshape(shape[..axes + 2].iter().copied().chain([elements]).collect::<Shape>())
 }
 
-/// Along the last axis, which is removed: the least place among those of the greatest value (NaN before all), `outside`
-/// not being one.
+/// Returns the least position of the maximum along the last axis, which is removed; NaN is the maximum, and `outside`
+/// is ignored.
 pub(super) fn first_greatest<'e>(values: &Var<'e>, places: &Var<'e>, outside: &Var<'e>) -> Var<'e> {
     let last = values.rank() - 1;
     let greatest = values.equal(&values.reduce(Reduction::Max, &[last]));

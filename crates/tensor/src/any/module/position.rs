@@ -1,4 +1,4 @@
-//! Positions of a sequence: rotary and sinusoidal.
+//! Positional encodings: rotary and sinusoidal.
 
 use super::super::data::check_table;
 use crate::{AnyTensor, DType, Error, Result, Stack, TensorData};
@@ -6,19 +6,20 @@ use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{SliceAxis, Var};
 
-/// Which two numbers of a vector [`rotary_embedding`](crate::module::rotary_embedding) turns together.
+/// The pairs of elements that [`rotary_embedding`](crate::module::rotary_embedding) rotates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RotaryLayout {
-    /// `i` and `i + dim / 2`, as LLaMA and GPT-NeoX store them.
+    /// Elements `i` and `i + dim / 2`, as in LLaMA and GPT-NeoX.
     #[default]
     Halves,
-    /// `2 i` and `2 i + 1`, as in the paper.
+    /// Elements `2 i` and `2 i + 1`, as in the paper.
     Interleaved,
 }
 
 impl AnyTensor {
-    /// Turns pairs of numbers of `[.., length, dim]` by angles given as cosines and sines, which are `[length, dim / 2]` or
-    /// broadcast to `[.., length, dim / 2]`. See [`module::rotary_embedding`](crate::module::rotary_embedding).
+    /// Applies rotary position embeddings: rotates pairs of elements of `[.., length, dim]`. Cosines and sines of the
+    /// angles are `[length, dim / 2]` or broadcast to `[.., length, dim / 2]`. See
+    /// [`module::rotary_embedding`](crate::module::rotary_embedding).
     pub fn rotary_embedding(self, cos: AnyTensor, sin: AnyTensor, layout: RotaryLayout) -> Result<AnyTensor> {
         const OP: &str = "rotary_embedding";
         self.check_float(OP)?;
@@ -56,7 +57,7 @@ impl AnyTensor {
         }))
     }
 
-    /// Cosines and sines of the angles `position base^(-2i / dim)` for `length` positions from `start`, each
+    /// Returns cosines and sines of the angles `position base^(-2i / dim)` for `length` positions from `start`, each
     /// `[length, dim / 2]`. See [`module::rotary_angles`](crate::module::rotary_angles).
     pub fn rotary_angles(
         start: usize,
@@ -75,8 +76,8 @@ impl AnyTensor {
         Ok((table(libm::cos)?, table(libm::sin)?))
     }
 
-    /// `sin(position base^(-2i / dim))` in the even and the cosine in the odd columns of `[length, dim]`. See
-    /// [`module::sinusoidal_positions`](crate::module::sinusoidal_positions).
+    /// Returns sinusoidal positional encodings, `[length, dim]`: `sin(position base^(-2i / dim))` in the even and the
+    /// cosine in the odd columns. See [`module::sinusoidal_positions`](crate::module::sinusoidal_positions).
     pub fn sinusoidal_positions(
         length: usize,
         dim: usize,
@@ -91,7 +92,7 @@ impl AnyTensor {
     }
 }
 
-/// Row by row. In `f64`: the angle of a late position has lost its fraction in 32 bits.
+/// Returns the angles row by row, in `f64`: 32 bits cannot represent the fraction of a late position's angle.
 fn angles(start: usize, length: usize, dim: usize, base: f64) -> impl Iterator<Item = f64> {
     let rates: Vec<f64> = (0..dim / 2).map(|i| libm::pow(base, -2.0 * i as f64 / dim as f64)).collect();
     (start..start.saturating_add(length))

@@ -1,11 +1,11 @@
-//! Elements that move between channels and space.
+//! Pixel shuffle and channel shuffle.
 
 use crate::{AnyTensor, Result, Shape};
 use alloc::format;
 
 impl AnyTensor {
-    /// `[.., channels factor², height, width]` to `[.., channels, height factor, width factor]`. See
-    /// [`module::pixel_shuffle`](crate::module::pixel_shuffle).
+    /// Rearranges channels into spatial dimensions: `[.., channels factor², height, width]` to
+    /// `[.., channels, height factor, width factor]`. See [`module::pixel_shuffle`](crate::module::pixel_shuffle).
     pub fn pixel_shuffle(self, factor: usize) -> Result<AnyTensor> {
         const OP: &str = "pixel_shuffle";
         let (before, [channels, height, width]) = self.image(OP)?;
@@ -18,7 +18,7 @@ impl AnyTensor {
         parts.permute([0, 1, 4, 2, 5, 3])?.reshape(to)
     }
 
-    /// The reverse of [`pixel_shuffle`](AnyTensor::pixel_shuffle). See
+    /// Rearranges spatial dimensions into channels, the reverse of [`pixel_shuffle`](AnyTensor::pixel_shuffle). See
     /// [`module::pixel_unshuffle`](crate::module::pixel_unshuffle).
     pub fn pixel_unshuffle(self, factor: usize) -> Result<AnyTensor> {
         const OP: &str = "pixel_unshuffle";
@@ -32,7 +32,7 @@ impl AnyTensor {
         parts.permute([0, 1, 3, 5, 2, 4])?.reshape(to)
     }
 
-    /// Channels (axis 1) `g n + i` of `groups` groups move to `i groups + g`. See
+    /// Shuffles channels (axis 1): channel `g n + i` of `groups` groups of `n` moves to index `i groups + g`. See
     /// [`module::channel_shuffle`](crate::module::channel_shuffle).
     pub fn channel_shuffle(self, groups: usize) -> Result<AnyTensor> {
         const OP: &str = "channel_shuffle";
@@ -54,7 +54,7 @@ impl AnyTensor {
     }
 }
 
-/// The axes before an image.
+/// The axes before height and width.
 struct Before {
     shape: Shape,
     axes: usize,

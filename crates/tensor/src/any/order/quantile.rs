@@ -15,14 +15,15 @@ pub enum Interpolation {
     Lower,
     /// The higher element.
     Higher,
-    /// The nearest element; halfway, the one with the even rank.
+    /// The nearest element; halfway, the element with the even rank.
     Nearest,
     /// The mean of both.
     Midpoint,
 }
 
 impl AnyTensor {
-    /// Quantiles along an axis, which gets one place for each. See [`Tensor::quantile`](crate::Tensor::quantile).
+    /// Computes quantiles along an axis, whose length becomes the number of quantiles. See
+    /// [`Tensor::quantile`](crate::Tensor::quantile).
     pub fn quantile(
         self,
         q: &[f64],
@@ -33,8 +34,7 @@ impl AnyTensor {
         self.quantiles("quantile", q, axis, interpolation, false)
     }
 
-    /// Quantiles of the elements that are not NaN along an axis, which gets one place for each. See
-    /// [`Tensor::nanquantile`](crate::Tensor::nanquantile).
+    /// Computes quantiles along an axis, ignoring NaN. See [`Tensor::nanquantile`](crate::Tensor::nanquantile).
     pub fn nanquantile(
         self,
         q: &[f64],
@@ -84,12 +84,12 @@ impl AnyTensor {
         incomplete.if_else_number(f64::NAN, value)
     }
 
-    /// The fractional ranks of quantiles: `q * (n - 1)`.
+    /// Returns the fractional ranks of quantiles: `q * (n - 1)`.
     fn ranks(&self, q: &[f64], axis: usize, numbers: Option<&AnyTensor>) -> Result<AnyTensor> {
         let shape = self.shape().with(axis, q.len());
         let mut along = crate::Shape::new(&[1; crate::MAX_RANK][..shape.rank()]);
         along[axis] = q.len();
-        // The accumulator's precision: a 16-bit float has no ranks above 2048.
+        // The accumulator's precision: a 16-bit float cannot represent ranks above 2048.
         let dtype = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
         let host = |values: Vec<f64>| -> Result<AnyTensor> {
             let data = TensorData::new(values, along)?.convert(dtype);
@@ -107,7 +107,8 @@ impl AnyTensor {
         }
     }
 
-    /// Between the elements below and above a rank, by a weight made of the distance from the one below.
+    /// Interpolates between the elements below and above a rank, by a weight computed from the distance to the one
+    /// below.
     fn around_rank(
         self,
         axis: usize,
@@ -125,7 +126,7 @@ impl AnyTensor {
         self.gather(axis, rank.cast(index)?)
     }
 
-    /// `self + (high - self) * weight`; exactly `self` where both are equal, so that equal infinities stay.
+    /// Computes `self + (high - self) * weight`; exactly `self` where both are equal, so that equal infinities stay.
     fn between(self, high: AnyTensor, weight: AnyTensor) -> Result<AnyTensor> {
         let same = self.clone().compare(Comparison::Eq, high.clone())?;
         let weight = weight.cast(self.dtype())?;

@@ -1,11 +1,11 @@
-//! The element at a rank, and the most frequent one.
+//! Order statistics: kth value, median and mode.
 
 use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, Extremum, Reduction, SliceAxis};
 
 impl AnyTensor {
-    /// The `k`th least element along an axis, counted from 1, and where it is. See
+    /// Returns the `k`th least element along an axis, counted from 1, and its index. See
     /// [`Tensor::kthvalue`](crate::Tensor::kthvalue).
     pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         let axis = axis.into().of("kthvalue", self.ty())?;
@@ -21,24 +21,23 @@ impl AnyTensor {
         Ok((values.slice_axis(axis, last)?, index.slice_axis(axis, last)?))
     }
 
-    /// The median along an axis. See [`Tensor::median`](crate::Tensor::median).
+    /// Returns the median along an axis. See [`Tensor::median`](crate::Tensor::median).
     pub fn median(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.middle("median", axis.into(), Missing::Spreads)?.0)
     }
 
-    /// The median along an axis, and where it is. See
+    /// Returns the median along an axis, and its index. See
     /// [`Tensor::median_with_indices`](crate::Tensor::median_with_indices).
     pub fn median_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.middle("median_with_indices", axis.into(), Missing::Spreads)
     }
 
-    /// The median of the elements that are not NaN along an axis. See
-    /// [`Tensor::nanmedian`](crate::Tensor::nanmedian).
+    /// Computes the median along an axis, ignoring NaN. See [`Tensor::nanmedian`](crate::Tensor::nanmedian).
     pub fn nanmedian(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.middle("nanmedian", axis.into(), Missing::Skipped)?.0)
     }
 
-    /// The median of the elements that are not NaN along an axis, and where it is. See
+    /// Computes the median along an axis, ignoring NaN, and its index. See
     /// [`Tensor::nanmedian_with_indices`](crate::Tensor::nanmedian_with_indices).
     pub fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.middle("nanmedian_with_indices", axis.into(), Missing::Skipped)
@@ -53,7 +52,7 @@ impl AnyTensor {
         }
         let numbers = self.count_numbers(axis)?;
         let (values, index) = self.sort_with_indices(axis)?;
-        // NaN is sorted to the end, so the first one is where the numbers end.
+        // NaN is sorted to the end, so the index of the first NaN is the number of other elements.
         let place = match missing {
             Missing::Skipped => {
                 let middle = numbers.binary_scalar(Binary::Sub, 1)?.binary_scalar(Binary::Div, 2)?;
@@ -67,13 +66,13 @@ impl AnyTensor {
         Ok((values.gather(axis, place.clone())?, index.gather(axis, place)?))
     }
 
-    /// The number of elements along an axis that are not NaN.
+    /// Counts the elements along an axis that are not NaN.
     pub(super) fn count_numbers(&self, axis: usize) -> Result<AnyTensor> {
         let numbers = self.clone().compare(Comparison::Eq, self.clone())?;
         numbers.cast(self.stack().int_dtype())?.reduce(Reduction::Sum, &[axis])
     }
 
-    /// An error where an axis is empty while the result is not.
+    /// Returns an error if an axis is empty while the result is not.
     pub(super) fn not_empty(&self, op: &str, axis: usize) -> Result<()> {
         if self.shape()[axis] == 0 {
             let problem = format!("axis {axis} is empty");
@@ -82,7 +81,7 @@ impl AnyTensor {
         Ok(())
     }
 
-    /// The most frequent element along an axis, and where it is. See [`Tensor::mode`](crate::Tensor::mode).
+    /// Returns the most frequent element along an axis, and its index. See [`Tensor::mode`](crate::Tensor::mode).
     pub fn mode(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         let axis = axis.into().of("mode", self.ty())?;
         self.not_empty("mode", axis)?;
@@ -96,7 +95,7 @@ impl AnyTensor {
         Ok((values.gather(axis, longest.clone())?, index.gather(axis, longest)?))
     }
 
-    /// The mask of elements that differ from the previous one along an axis; the first counts as different.
+    /// Returns the mask of elements that differ from the previous one along an axis; the first counts as different.
     pub(crate) fn run_starts(self, axis: usize) -> Result<AnyTensor> {
         let length = self.shape()[axis];
         let first = AnyTensor::ones(
@@ -114,6 +113,6 @@ impl AnyTensor {
 enum Missing {
     /// The median is NaN.
     Spreads,
-    /// It is left out.
+    /// NaN is ignored.
     Skipped,
 }

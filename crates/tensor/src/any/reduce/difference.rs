@@ -1,4 +1,4 @@
-//! Differences of neighbours, and areas under samples.
+//! Finite differences and trapezoidal integration.
 
 use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
@@ -6,15 +6,15 @@ use alloc::vec::Vec;
 use kiln_ir::{Binary, Comparison, Reduction};
 
 impl AnyTensor {
-    /// The `n`th differences of neighbours along an axis. See [`Tensor::diff`](crate::Tensor::diff).
+    /// Computes the `n`th finite difference along an axis. See [`Tensor::diff`](crate::Tensor::diff).
     pub fn diff(self, n: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("diff", self.ty())?;
-        // Once nothing is left, nothing changes any more.
+        // After as many rounds as its length the axis is empty and remains so.
         let rounds = n.min(self.shape()[axis]);
         let mut rest = self;
         for _ in 0..rounds {
             let length = rest.shape()[axis].saturating_sub(1);
-            // Without elements nothing is left to differ.
+            // An empty axis has no differences.
             let later = rest.clone().narrow(axis, rest.shape()[axis].min(1), length)?;
             let earlier = rest.narrow(axis, 0, length)?;
             rest = match later.dtype().is_bool() {
@@ -25,7 +25,7 @@ impl AnyTensor {
         Ok(rest)
     }
 
-    /// As [`diff`](AnyTensor::diff), with more elements before and after. See
+    /// Like [`diff`](AnyTensor::diff), with tensors prepended and appended first. See
     /// [`Tensor::diff_with`](crate::Tensor::diff_with).
     pub fn diff_with(
         self,
@@ -39,33 +39,34 @@ impl AnyTensor {
         AnyTensor::cat(parts, axis)?.diff(n, axis)
     }
 
-    /// The area under samples at a distance, by trapezoids. See [`Tensor::trapezoid`](crate::Tensor::trapezoid).
+    /// Integrates evenly spaced samples by the trapezoidal rule. See [`Tensor::trapezoid`](crate::Tensor::trapezoid).
     pub fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("trapezoid", self.ty())?;
         self.trapezoids("trapezoid", axis)?.reduce(Reduction::Sum, &[axis])?.binary_scalar(Binary::Mul, dx)
     }
 
-    /// The area under samples at places, by trapezoids. See [`Tensor::trapezoid_at`](crate::Tensor::trapezoid_at).
+    /// Integrates samples at positions by the trapezoidal rule. See
+    /// [`Tensor::trapezoid_at`](crate::Tensor::trapezoid_at).
     pub fn trapezoid_at(self, x: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("trapezoid_at", self.ty())?;
         self.trapezoids_at("trapezoid_at", x, axis)?.reduce(Reduction::Sum, &[axis])
     }
 
-    /// The running area under samples at a distance. See
+    /// Computes the cumulative integral of evenly spaced samples. See
     /// [`Tensor::cumulative_trapezoid`](crate::Tensor::cumulative_trapezoid).
     pub fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("cumulative_trapezoid", self.ty())?;
         self.trapezoids("cumulative_trapezoid", axis)?.cumsum(axis)?.binary_scalar(Binary::Mul, dx)
     }
 
-    /// The running area under samples at places. See
+    /// Computes the cumulative integral of samples at positions. See
     /// [`Tensor::cumulative_trapezoid_at`](crate::Tensor::cumulative_trapezoid_at).
     pub fn cumulative_trapezoid_at(self, x: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("cumulative_trapezoid_at", self.ty())?;
         self.trapezoids_at("cumulative_trapezoid_at", x, axis)?.cumsum(axis)
     }
 
-    /// The means of neighbours along an axis.
+    /// Returns the means of adjacent elements along an axis.
     fn trapezoids(self, op: &str, axis: usize) -> Result<AnyTensor> {
         if !self.dtype().is_float() {
             return Err(Error::type_error(op, "needs floats", &[self.ty().into()])
@@ -77,7 +78,8 @@ impl AnyTensor {
         earlier.binary(Binary::Add, later)?.binary_scalar(Binary::Mul, 0.5)
     }
 
-    /// The areas between neighbours; the places are a vector along the axis, or broadcast to the samples.
+    /// Returns the areas between adjacent samples; the positions are a vector along the axis, or broadcast to the
+    /// samples.
     fn trapezoids_at(self, op: &str, x: AnyTensor, axis: usize) -> Result<AnyTensor> {
         let shape = *self.shape();
         let x = match (x.rank(), x.shape().first()) {

@@ -1,52 +1,53 @@
-//! The least and the greatest.
+//! Minima and maxima, and their indices.
 
 use crate::{AnyTensor, Axis, AxisList, Result};
 use kiln_ir::{Extremum, Op, Reduction, Unary};
 
 impl AnyTensor {
-    /// The greatest of all elements, of shape `[1]`. See [`Tensor::max`](crate::Tensor::max).
+    /// Computes the maximum of all elements, of shape `[1]`. See [`Tensor::max`](crate::Tensor::max).
     pub fn max(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Max)
     }
 
-    /// The greatest along an axis. See [`Tensor::max_dim`](crate::Tensor::max_dim).
+    /// Computes the maximum along an axis. See [`Tensor::max_dim`](crate::Tensor::max_dim).
     pub fn max_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("max_dim", Reduction::Max, axis.into())
     }
 
-    /// The greatest along axes. See [`Tensor::max_dims`](crate::Tensor::max_dims).
+    /// Computes the maximum along axes. See [`Tensor::max_dims`](crate::Tensor::max_dims).
     pub fn max_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("max_dims", Reduction::Max, &axes.into())
     }
 
-    /// The least of all elements, of shape `[1]`. See [`Tensor::min`](crate::Tensor::min).
+    /// Computes the minimum of all elements, of shape `[1]`. See [`Tensor::min`](crate::Tensor::min).
     pub fn min(self) -> Result<AnyTensor> {
         self.reduce_all(Reduction::Min)
     }
 
-    /// The least along an axis. See [`Tensor::min_dim`](crate::Tensor::min_dim).
+    /// Computes the minimum along an axis. See [`Tensor::min_dim`](crate::Tensor::min_dim).
     pub fn min_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("min_dim", Reduction::Min, axis.into())
     }
 
-    /// The least along axes. See [`Tensor::min_dims`](crate::Tensor::min_dims).
+    /// Computes the minimum along axes. See [`Tensor::min_dims`](crate::Tensor::min_dims).
     pub fn min_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("min_dims", Reduction::Min, &axes.into())
     }
 
-    /// The greatest absolute value of all elements, of shape `[1]`. See [`Tensor::max_abs`](crate::Tensor::max_abs).
+    /// Computes the maximum absolute value of all elements, of shape `[1]`. See
+    /// [`Tensor::max_abs`](crate::Tensor::max_abs).
     pub fn max_abs(self) -> Result<AnyTensor> {
         let axes = self.all_axes();
         self.max_abs_over(&axes)?.reshape([1])
     }
 
-    /// The greatest absolute value along an axis. See [`Tensor::max_abs_dim`](crate::Tensor::max_abs_dim).
+    /// Computes the maximum absolute value along an axis. See [`Tensor::max_abs_dim`](crate::Tensor::max_abs_dim).
     pub fn max_abs_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("max_abs_dim", self.ty())?;
         self.max_abs_over(&[axis])
     }
 
-    /// The greatest absolute value along axes. See [`Tensor::max_abs_dims`](crate::Tensor::max_abs_dims).
+    /// Computes the maximum absolute value along axes. See [`Tensor::max_abs_dims`](crate::Tensor::max_abs_dims).
     pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().sorted_of("max_abs_dims", self.ty())?;
         self.max_abs_over(&axes)
@@ -59,13 +60,13 @@ impl AnyTensor {
         if is_of_nothing { greatest.zeros_like() } else { Ok(greatest) }
     }
 
-    /// The least and the greatest along an axis. See [`Tensor::aminmax`](crate::Tensor::aminmax).
+    /// Computes the minimum and the maximum along an axis. See [`Tensor::aminmax`](crate::Tensor::aminmax).
     pub fn aminmax(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         let axis = axis.into().of("aminmax", self.ty())?;
         Ok((self.clone().min_dim(axis)?, self.max_dim(axis)?))
     }
 
-    /// The index of the extreme element along an axis.
+    /// Returns the index of the minimum or maximum along an axis.
     pub fn arg_reduce(self, extremum: Extremum, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let index = self.stack().int_dtype();
         let name = match extremum {
@@ -76,23 +77,23 @@ impl AnyTensor {
         self.apply(&Op::ArgReduce { extremum, axis, index })
     }
 
-    /// The index of the maximum along an axis (argmax). See [`Tensor::argmax`](crate::Tensor::argmax).
+    /// Returns the index of the maximum along an axis (argmax). See [`Tensor::argmax`](crate::Tensor::argmax).
     pub fn argmax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.arg_reduce(Extremum::Max, axis)
     }
 
-    /// The index of the minimum along an axis (argmin). See [`Tensor::argmin`](crate::Tensor::argmin).
+    /// Returns the index of the minimum along an axis (argmin). See [`Tensor::argmin`](crate::Tensor::argmin).
     pub fn argmin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.arg_reduce(Extremum::Min, axis)
     }
 
-    /// The greatest along an axis and where it is. See
+    /// Computes the maximum along an axis, and its index. See
     /// [`Tensor::max_dim_with_indices`](crate::Tensor::max_dim_with_indices).
     pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.extreme_with_indices(Extremum::Max, axis.into())
     }
 
-    /// The least along an axis and where it is. See
+    /// Computes the minimum along an axis, and its index. See
     /// [`Tensor::min_dim_with_indices`](crate::Tensor::min_dim_with_indices).
     pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.extreme_with_indices(Extremum::Min, axis.into())

@@ -1,10 +1,11 @@
-//! Sums of exponentials, as logarithms.
+//! Log-sum-exp, and its cumulative form.
 
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use kiln_ir::{Binary, Comparison, Op, Reduction, SliceAxis, Unary};
 
 impl AnyTensor {
-    /// The logarithm of the sum of exponentials along an axis. See [`Tensor::logsumexp`](crate::Tensor::logsumexp).
+    /// Computes the logarithm of the sum of exponentials along an axis. See
+    /// [`Tensor::logsumexp`](crate::Tensor::logsumexp).
     pub fn logsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logsumexp", self.ty())?;
         self.needs_floats("logsumexp")?;
@@ -41,12 +42,12 @@ impl AnyTensor {
             .hint("convert it first: `float()`, or `cast` to a float dtype"))
     }
 
-    /// The logarithm of the running sum of exponentials along an axis. See
+    /// Computes the logarithm of the cumulative sum of exponentials along an axis. See
     /// [`Tensor::logcumsumexp`](crate::Tensor::logcumsumexp).
     pub fn logcumsumexp(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("logcumsumexp", self.ty())?;
         self.needs_floats("logcumsumexp")?;
-        // By doubling: after each round an element covers twice as many before it, each pair of sums with its own shift.
+        // By doubling: after each round an element covers twice as many before it; each pair of sums has its own shift.
         let length = self.shape()[axis];
         let dtype = self.dtype();
         let mut sum = self.widened()?;
@@ -61,7 +62,7 @@ impl AnyTensor {
         sum.cast(dtype)
     }
 
-    /// `ln(e^a + e^b)`, with gradients also where one or both are infinite.
+    /// Computes `ln(e^a + e^b)`, with gradients also where one or both are infinite.
     fn log_add_exp(self, other: AnyTensor) -> Result<AnyTensor> {
         let high = self.clone().binary(Binary::Max, other.clone())?;
         let low = self.binary(Binary::Min, other)?;

@@ -1,10 +1,10 @@
-//! Running reductions.
+//! Cumulative reductions.
 
 use crate::{AnyTensor, Axis, Result};
 use kiln_ir::{Binary, Comparison, Op, Reduction};
 
 impl AnyTensor {
-    /// Running reduction along an axis.
+    /// Computes a cumulative reduction along an axis.
     pub fn scan(self, reduction: Reduction, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let name = match reduction {
             Reduction::Sum => "cumsum",
@@ -16,33 +16,33 @@ impl AnyTensor {
         self.apply(&Op::Scan { reduction, axis, reverse: false, exclusive: false })
     }
 
-    /// The running sum along an axis. See [`Tensor::cumsum`](crate::Tensor::cumsum).
+    /// Computes the cumulative sum along an axis. See [`Tensor::cumsum`](crate::Tensor::cumsum).
     pub fn cumsum(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.scan(Reduction::Sum, axis)
     }
 
-    /// The running product along an axis. See [`Tensor::cumprod`](crate::Tensor::cumprod).
+    /// Computes the cumulative product along an axis. See [`Tensor::cumprod`](crate::Tensor::cumprod).
     pub fn cumprod(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.scan(Reduction::Prod, axis)
     }
 
-    /// The running maximum along an axis. See [`Tensor::cummax`](crate::Tensor::cummax).
+    /// Computes the cumulative maximum along an axis. See [`Tensor::cummax`](crate::Tensor::cummax).
     pub fn cummax(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.scan(Reduction::Max, axis)
     }
 
-    /// The running minimum along an axis. See [`Tensor::cummin`](crate::Tensor::cummin).
+    /// Computes the cumulative minimum along an axis. See [`Tensor::cummin`](crate::Tensor::cummin).
     pub fn cummin(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.scan(Reduction::Min, axis)
     }
 
-    /// The running maximum along an axis, and where each was found. See
+    /// Computes the cumulative maximum along an axis, and its index. See
     /// [`Tensor::cummax_with_indices`](crate::Tensor::cummax_with_indices).
     pub fn cummax_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.scan_with_indices(Reduction::Max, axis.into())
     }
 
-    /// The running minimum along an axis, and where each was found. See
+    /// Computes the cumulative minimum along an axis, and its index. See
     /// [`Tensor::cummin_with_indices`](crate::Tensor::cummin_with_indices).
     pub fn cummin_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.scan_with_indices(Reduction::Min, axis.into())
@@ -53,7 +53,7 @@ impl AnyTensor {
         let axis = axis.of(name, self.ty())?;
         self.check_places(name, self.shape()[axis])?;
         let values = self.clone().scan(reduction, axis)?;
-        // An element sets the extreme where it equals it. The last that did is the one; NaN sets it too.
+        // An element sets the extreme where it equals it; NaN sets it too. The last such element is the result.
         let mut sets = self.clone().compare(Comparison::Eq, values.clone())?;
         if self.dtype().is_float() {
             sets = sets.binary(Binary::Or, self.nan_places("scan")?)?;

@@ -5,20 +5,21 @@ use crate::{AnyTensor, Error, Result};
 use alloc::vec::Vec;
 use kiln_ir::{Op, PadAxis, SliceAxis};
 
-/// Which part of a convolution is kept.
+/// The part of a convolution that is returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConvolveMode {
-    /// All places where the signals overlap: `n + m - 1`.
+    /// All positions where the signals overlap: `n + m - 1`.
     #[default]
     Full,
-    /// The middle, as long as the first signal.
+    /// The middle part, as long as the first signal.
     Same,
     /// Positions where the shorter signal overlaps the longer one completely: `|n - m| + 1`.
     Valid,
 }
 
 impl AnyTensor {
-    /// The convolution of signals along the last axis, by sums of products. See [`signal::convolve`](crate::signal::convolve).
+    /// Computes the direct convolution of signals along the last axis. See
+    /// [`signal::convolve`](crate::signal::convolve).
     pub fn convolve(self, other: AnyTensor, mode: ConvolveMode) -> Result<AnyTensor> {
         let (n, m) = lengths("convolve", &self, &other)?;
         let (rank, size) = (self.rank(), m);
@@ -32,7 +33,7 @@ impl AnyTensor {
         kept(full, n, m, mode)
     }
 
-    /// As [`convolve`](AnyTensor::convolve), by Fourier transforms. See
+    /// Computes the [`convolve`](AnyTensor::convolve) of signals by Fourier transforms. See
     /// [`signal::fftconvolve`](crate::signal::fftconvolve).
     pub fn fftconvolve(self, other: AnyTensor, mode: ConvolveMode) -> Result<AnyTensor> {
         let (n, m) = lengths("fftconvolve", &self, &other)?;

@@ -8,28 +8,28 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use kiln_ir::{Axes, Binary, Op, PadAxis, SliceAxis, UpdateMode};
 
-/// How [`stft`](crate::signal::stft) and [`istft`](crate::signal::istft) cut a signal into frames.
+/// Options of [`stft`](crate::signal::stft) and [`istft`](crate::signal::istft): the frames of a signal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StftOptions {
-    /// Points of each transform.
+    /// The number of points of each transform (PyTorch's `n_fft`).
     pub points: usize,
-    /// Elements from the start of one frame to that of the next. By default a quarter of the points.
+    /// The hop length: elements from the start of one frame to the next. Default: a quarter of the points.
     pub hop: usize,
-    /// Elements of the window, in the middle of the points. By default all.
+    /// The length of the window, centred in the points. Default: all points.
     pub window_length: usize,
-    /// Whether frame `i` has its middle at `i * hop`, for which the signal is padded by half the points; otherwise it starts
-    /// there. By default yes.
+    /// Whether frame `i` is centred at `i * hop`, with the signal padded by half the points; otherwise it starts there.
+    /// Default: yes.
     pub center: bool,
     /// The padding of the signal. Default: reflection.
     pub pad: PadMode,
-    /// Whether spectra are divided by the square root of the points. By default not.
+    /// Whether spectra are divided by the square root of the points. Default: no.
     pub normalized: bool,
-    /// Whether only the first half of the spectra is kept, of which the second is the mirror image. By default yes.
+    /// Whether only the first half of the Hermitian spectra is returned. Default: yes.
     pub onesided: bool,
 }
 
 impl StftOptions {
-    /// The defaults for transforms of a given number of points.
+    /// Returns the default options for transforms of `points` points.
     pub fn new(points: usize) -> StftOptions {
         StftOptions {
             points,
@@ -77,7 +77,7 @@ impl StftOptions {
         if self.normalized { libm::sqrt(self.points as f64) } else { 1.0 }
     }
 
-    /// The window with zeros on both sides to fill the points, `[points]`.
+    /// Returns the window with zeros on both sides to fill the points, `[points]`.
     fn full_window(&self, window: Option<AnyTensor>, like: &AnyTensor) -> Result<AnyTensor> {
         let window = match window {
             Some(window) => window,
@@ -90,8 +90,8 @@ impl StftOptions {
 }
 
 impl AnyTensor {
-    /// Fourier transforms of overlapping pieces of signals, `[.., length] -> [.., bins, frames]`.
-    /// See [`signal::stft`](crate::signal::stft).
+    /// Computes short-time Fourier transforms of signals, `[.., length] -> [.., bins, frames]`. See
+    /// [`signal::stft`](crate::signal::stft).
     pub fn stft(self, window: Option<AnyTensor>, options: &StftOptions) -> Result<AnyComplex> {
         options.check("stft", &self, window.as_ref())?;
         let Some((&length, outer)) = self.shape().split_last() else {
@@ -125,8 +125,8 @@ impl AnyTensor {
 }
 
 impl AnyComplex {
-    /// Signals from their short-time Fourier transforms, `[.., bins, frames] -> [.., length]`. Waits for the device, to see
-    /// whether the window is fit. See [`signal::istft`](crate::signal::istft).
+    /// Computes the inverse short-time Fourier transform, `[.., bins, frames] -> [.., length]`. Waits for the device,
+    /// to check the window. See [`signal::istft`](crate::signal::istft).
     pub fn istft(
         self,
         window: Option<AnyTensor>,
@@ -169,7 +169,7 @@ impl AnyComplex {
     }
 }
 
-/// Pieces `[batch, frames, points]` added up where they overlap, `[batch, whole]`.
+/// Sums frames `[batch, frames, points]` at their positions, `[batch, whole]` (overlap-add).
 fn added(pieces: AnyTensor, hop: usize, whole: usize) -> Result<AnyTensor> {
     let shape = *pieces.shape();
     let places = (0..shape[1]).flat_map(|frame| (0..shape[2]).map(move |point| (frame * hop + point) as i64));
@@ -179,7 +179,7 @@ fn added(pieces: AnyTensor, hop: usize, whole: usize) -> Result<AnyTensor> {
     base.put(1, index, pieces, UpdateMode::Add)
 }
 
-/// Checks that a nonzero part of a window covers every kept element: the others are lost.
+/// Checks that a nonzero part of a window covers every kept element, because other elements are lost.
 fn check_cover(
     window: &AnyTensor,
     frames: usize,

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::f64::consts::PI;
 
-/// A window function: weights that fade a piece of a signal out at its ends. With `N` weights and `t = i / (N - 1)`:
+/// A window function: weights that taper a frame of a signal at its ends. With `N` weights and `t = i / (N - 1)`:
 #[derive(Clone, Debug, PartialEq)]
 pub enum Window {
     /// `sin²(πt)`.
@@ -19,7 +19,7 @@ pub enum Window {
     Bartlett,
     /// `I₀(β √(1 - (2t - 1)²)) / I₀(β)`, with the modified Bessel function of order 0.
     Kaiser {
-        /// How narrow the window is.
+        /// The shape parameter β; a greater value has a narrower window.
         beta: f64,
     },
     /// `sin(π (i + 1/2) / N)`.
@@ -33,21 +33,22 @@ pub enum Window {
     GeneralCosine(Vec<f64>),
     /// `α - (1 - α) cos(2πt)`.
     GeneralHamming {
-        /// The constant part α.
+        /// The constant term α.
         alpha: f64,
     },
-    /// Flat, with the halves of a Hann window of `α (N - 1)` elements at both ends.
+    /// A flat window, with the halves of a Hann window of `α (N - 1)` elements at both ends.
     Tukey {
-        /// The part that is not flat: 0 gives ones, 1 a Hann window.
+        /// The fraction that is tapered: with 0 the weights are 1, with 1 it is a Hann window.
         alpha: f64,
     },
 }
 
 impl AnyTensor {
-    /// The weights of a window, `[size]`, in the default float dtype. See [`signal::window`](crate::signal::window).
+    /// Returns the weights of a window, `[size]`, in the default float dtype. See
+    /// [`signal::window`](crate::signal::window).
     ///
     /// # Errors
-    /// When a parameter is not finite, or a deviation not positive.
+    /// When a parameter is not finite, or a standard deviation is not positive.
     pub fn window(
         window: &Window,
         size: usize,
@@ -83,7 +84,7 @@ impl Window {
         ))
     }
 
-    /// A periodic window is the first `size` weights of the symmetric one that is longer by one.
+    /// Returns the weights. A periodic window is the first `size` weights of the symmetric window of length `size + 1`.
     fn weights(&self, size: usize, periodic: bool) -> Vec<f64> {
         let whole = if periodic { size + 1 } else { size };
         (0..size).map(|i| if size == 1 { 1.0 } else { self.weight(i as f64, whole as f64) }).collect()
@@ -128,9 +129,10 @@ fn tukey(t: f64, alpha: f64) -> f64 {
     0.5 - 0.5 * libm::cos(2.0 * PI * from_end / alpha.min(1.0))
 }
 
-/// `e^(-x) I₀(x)` for the modified Bessel function of order 0 and `x >= 0`, which does not overflow: by its power series
-/// `Σ ((x/2)^k / k!)²` (<https://dlmf.nist.gov/10.25.E2>), whose terms are all positive, and for large `x` by its asymptotic
-/// expansion (<https://dlmf.nist.gov/10.40.E1>), whose terms shrink below rounding before they grow again.
+/// Computes `e^(-x) I₀(x)` for the modified Bessel function of order 0 and `x >= 0`, without overflow. For small `x` it
+/// is the power series `Σ ((x/2)^k / k!)²` (<https://dlmf.nist.gov/10.25.E2>), whose terms are all positive. For large
+/// `x` it is the asymptotic expansion (<https://dlmf.nist.gov/10.40.E1>), whose terms fall below the rounding error
+/// before they grow again.
 fn scaled_bessel_i0(x: f64) -> f64 {
     let large = x > 30.0;
     let (mut term, mut sum, mut k) = (1.0f64, 1.0f64, 1.0f64);

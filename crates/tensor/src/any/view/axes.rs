@@ -1,4 +1,4 @@
-//! Axes in another order, and elements in another order along them.
+//! Transposition, permutation, flips and rolls.
 
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use alloc::format;
@@ -7,13 +7,13 @@ use kiln_ir::{Axes, MAX_RANK, Op, SliceAxis};
 use smallvec::SmallVec;
 
 impl AnyTensor {
-    /// Axes in another order. See [`Tensor::permute`](crate::Tensor::permute).
+    /// Permutes the axes. See [`Tensor::permute`](crate::Tensor::permute).
     pub fn permute(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("permute", self.ty())?;
         self.apply(&Op::Permute(Axes::new(&axes)))
     }
 
-    /// Exchanges two axes. See [`Tensor::swap_dims`](crate::Tensor::swap_dims).
+    /// Swaps two axes. See [`Tensor::swap_dims`](crate::Tensor::swap_dims).
     pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
         let (a, b) = (a.into().of("swap_dims", self.ty())?, b.into().of("swap_dims", self.ty())?);
         let mut axes: SmallVec<[usize; MAX_RANK]> = (0..self.rank()).collect();
@@ -21,7 +21,7 @@ impl AnyTensor {
         self.apply(&Op::Permute(Axes::new(&axes)))
     }
 
-    /// Exchanges the last two axes. See [`Tensor::transpose`](crate::Tensor::transpose).
+    /// Transposes the last two axes. See [`Tensor::transpose`](crate::Tensor::transpose).
     pub fn transpose(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
             return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()])
@@ -30,7 +30,7 @@ impl AnyTensor {
         self.swap_dims(-2, -1)
     }
 
-    /// Moves axes to other places. See [`Tensor::movedim`](crate::Tensor::movedim).
+    /// Moves axes to other positions. See [`Tensor::movedim`](crate::Tensor::movedim).
     pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Result<AnyTensor> {
         self.move_axes(&from.into(), &to.into())
     }
@@ -51,7 +51,7 @@ impl AnyTensor {
         self.apply(&Op::Permute(Axes::new(&axes)))
     }
 
-    /// Elements of some axes in reverse order. See [`Tensor::flip`](crate::Tensor::flip).
+    /// Reverses the order of the elements along axes. See [`Tensor::flip`](crate::Tensor::flip).
     pub fn flip(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("flip", self.ty())?;
         let range = |(axis, &len): (usize, &usize)| match axes.contains(&axis) {
@@ -62,17 +62,17 @@ impl AnyTensor {
         self.slice_axes(slices)
     }
 
-    /// Columns in reverse order. See [`Tensor::fliplr`](crate::Tensor::fliplr).
+    /// Reverses the order of the columns. See [`Tensor::fliplr`](crate::Tensor::fliplr).
     pub fn fliplr(self) -> Result<AnyTensor> {
         self.flip(1)
     }
 
-    /// Rows in reverse order. See [`Tensor::flipud`](crate::Tensor::flipud).
+    /// Reverses the order of the rows. See [`Tensor::flipud`](crate::Tensor::flipud).
     pub fn flipud(self) -> Result<AnyTensor> {
         self.flip(0)
     }
 
-    /// Turned by a multiple of 90 degrees in the plane of two axes. See [`Tensor::rot90`](crate::Tensor::rot90).
+    /// Rotates by a multiple of 90 degrees in the plane of two axes. See [`Tensor::rot90`](crate::Tensor::rot90).
     pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("rot90", self.ty())?;
         let [a, b] = axes[..] else {
@@ -88,7 +88,7 @@ impl AnyTensor {
         }
     }
 
-    /// Elements moved along axes, around the end. See [`Tensor::roll`](crate::Tensor::roll).
+    /// Shifts elements cyclically along axes. See [`Tensor::roll`](crate::Tensor::roll).
     pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("roll", self.ty())?;
         if axes.len() != shifts.len() {
@@ -100,7 +100,7 @@ impl AnyTensor {
         axes.iter().zip(shifts).try_fold(self, |any, (&axis, &shift)| any.roll_axis(shift, axis))
     }
 
-    /// Elements moved along one axis, around the end. See [`Tensor::roll_dim`](crate::Tensor::roll_dim).
+    /// Shifts elements cyclically along one axis. See [`Tensor::roll_dim`](crate::Tensor::roll_dim).
     pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("roll_dim", self.ty())?;
         self.roll_axis(shift, axis)

@@ -8,14 +8,15 @@ use kiln_ir::{Op, Operand, PadAxis, SliceAxis};
 /// The padding mode of [`pad`](crate::Tensor::pad). Numbers convert to [`Constant`](PadMode::Constant).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PadMode {
-    /// This number.
+    /// A constant.
     Constant(Scalar),
-    /// The elements mirrored at the first and the last, which are not repeated: `c b | a b c | b a`. At most one less
-    /// than the axis has.
+    /// Reflection at the first and the last element, which are not repeated: `c b | a b c | b a`. At most the length of
+    /// the axis minus 1.
     Reflect,
-    /// The first and the last element again: `a a | a b c | c c`. The axis may not be empty.
+    /// Repetition of the first and the last element (PyTorch's `replicate`): `a a | a b c | c c`. The axis may not be
+    /// empty.
     Edge,
-    /// The elements from the other end: `b c | a b c | a b`. At most as many as the axis has.
+    /// Elements from the other end: `b c | a b c | a b`. At most the length of the axis.
     Circular,
 }
 
@@ -26,7 +27,7 @@ impl<N: Number> From<N> for PadMode {
 }
 
 impl AnyTensor {
-    /// Puts a number before, after and between the elements of each axis.
+    /// Pads with a constant before, after and between the elements of each axis.
     pub fn pad_axes(self, pads: Vec<PadAxis>, x: impl Number) -> Result<AnyTensor> {
         self.apply_with(&Op::Pad(pads), [Operand::Scalar(x.scalar())])
     }
@@ -37,7 +38,7 @@ impl AnyTensor {
         self.pad_with(pads, mode.into())
     }
 
-    /// As [`pad`](AnyTensor::pad), where a negative width takes elements away: `-1` crops one. See
+    /// Like [`pad`](AnyTensor::pad), where a negative width removes elements: `-1` crops one. See
     /// [`Tensor::pad_signed`](crate::Tensor::pad_signed).
     pub fn pad_signed(self, pads: &[(isize, isize)], mode: impl Into<PadMode>) -> Result<AnyTensor> {
         self.pad_or_crop(pads, mode.into())
@@ -55,7 +56,7 @@ impl AnyTensor {
         }
     }
 
-    /// Without the elements that negative widths take away.
+    /// Removes the elements of negative widths.
     fn cropped(self, pads: &[(isize, isize)]) -> Result<AnyTensor> {
         let first = self.axes_before(pads.len())?;
         let mut cropped = self;
@@ -77,7 +78,7 @@ impl AnyTensor {
         Ok(cropped)
     }
 
-    /// The number of axes before the padded ones, for a number of pairs.
+    /// Returns the number of axes before the padded ones, for a number of pairs.
     fn axes_before(&self, pairs: usize) -> Result<usize> {
         self.rank().checked_sub(pairs).ok_or_else(|| {
             let problem = format!("{pairs} pairs for {} axes", self.rank());

@@ -1,4 +1,4 @@
-//! Elements more than once.
+//! Repetition.
 
 use super::super::data::check_table;
 use crate::{AnyTensor, Axis, Error, Result, TensorData};
@@ -6,8 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 impl AnyTensor {
-    /// The tensor repeated along each axis by the given numbers of times. See
-    /// [`Tensor::repeat`](crate::Tensor::repeat).
+    /// Repeats the tensor along each axis by the given counts. See [`Tensor::repeat`](crate::Tensor::repeat).
     pub fn repeat(self, times: &[usize]) -> Result<AnyTensor> {
         if times.len() != self.rank() {
             let problem = format!("{} counts for {} axes", times.len(), self.rank());
@@ -17,14 +16,14 @@ impl AnyTensor {
         times.iter().enumerate().try_fold(self, |any, (axis, &times)| any.repeat_dim(axis, times))
     }
 
-    /// The tensor repeated along one axis. See [`Tensor::repeat_dim`](crate::Tensor::repeat_dim).
+    /// Repeats the tensor along one axis. See [`Tensor::repeat_dim`](crate::Tensor::repeat_dim).
     pub fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Result<AnyTensor> {
         let axis = axis.into().of("repeat_dim", self.ty())?;
         self.repeat_axis(axis, axis, times)
     }
 
-    /// Repeats an axis, with the copies at `place`: before the axis they follow one another, after it each element is
-    /// followed by its own.
+    /// Repeats an axis, with the copies at axis `place`: before the axis the whole axis repeats, after it each element
+    /// repeats.
     fn repeat_axis(self, axis: usize, place: usize, times: usize) -> Result<AnyTensor> {
         if times == 1 {
             return Ok(self);
@@ -38,7 +37,7 @@ impl AnyTensor {
         copies.reshape(shape.with(axis, shape[axis].saturating_mul(times)))
     }
 
-    /// The tensor repeated; counts are of the last axes, and more counts than axes add axes in front. See
+    /// Repeats the tensor; counts are of the last axes, and more counts than axes add axes in front. See
     /// [`Tensor::tile`](crate::Tensor::tile).
     pub fn tile(self, times: &[usize]) -> Result<AnyTensor> {
         let rank = self.rank().max(times.len());
@@ -47,14 +46,14 @@ impl AnyTensor {
         times.iter().enumerate().try_fold(any, |any, (place, &times)| any.repeat_dim(first + place, times))
     }
 
-    /// Each slice of an axis repeated in its place. See
+    /// Repeats each slice of an axis, copies adjacent. See
     /// [`Tensor::repeat_interleave`](crate::Tensor::repeat_interleave).
     pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("repeat_interleave", self.ty())?;
         self.repeat_axis(axis, axis + 1, times)
     }
 
-    /// Each slice of an axis repeated in its place, as often as a tensor of integers says. Waits for the device. See
+    /// Repeats each slice of an axis as often as an integer tensor states. Waits for the device. See
     /// [`Tensor::repeat_interleave_each`](crate::Tensor::repeat_interleave_each).
     pub fn repeat_interleave_each(self, times: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("repeat_interleave_each", self.ty())?;
@@ -78,7 +77,7 @@ impl AnyTensor {
         self.take(axis, index)
     }
 
-    /// Integers of the host, in the integer dtype of this tensor's stack, `[count]`.
+    /// Creates an index tensor of host integers, in the integer dtype of this tensor's stack, `[count]`.
     pub(crate) fn host_index(&self, places: Vec<i64>) -> AnyTensor {
         let data = TensorData::from(places).convert(self.stack().int_dtype());
         AnyTensor::from_data(data, self.stack())

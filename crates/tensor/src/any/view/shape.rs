@@ -1,4 +1,4 @@
-//! Another shape of the same elements.
+//! Reshapes: the same elements in another shape.
 
 use crate::{AnyTensor, Axis, AxisList, Error, MAX_RANK, Result, Shape};
 use alloc::format;
@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use kiln_ir::{Op, OperandType, infer::broadcast_shapes};
 
 impl AnyTensor {
-    /// Another shape, whose lengths are given outright. See [`Tensor::reshape`](crate::Tensor::reshape).
+    /// Reshapes the tensor. See [`Tensor::reshape`](crate::Tensor::reshape).
     pub fn reshape(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
         let shape = shape.into();
         if *self.shape() == shape { Ok(self) } else { self.apply(&Op::Reshape(shape)) }
     }
 
-    /// Another shape, in which one length may be -1 and is computed, and 0 keeps the length of the same axis. See
+    /// Reshapes the tensor; one length may be -1 and is inferred, and 0 keeps the length of the same axis. See
     /// [`Tensor::reshape`](crate::Tensor::reshape).
     pub fn reshape_lengths(self, lengths: &[i64]) -> Result<AnyTensor> {
         self.fits_rank("reshape", lengths.len())?;
@@ -20,8 +20,8 @@ impl AnyTensor {
         self.reshape(shape)
     }
 
-    /// Joins neighbouring axes, `start..=end`, into one. See [`Tensor::flatten`](crate::Tensor::flatten). A tensor without
-    /// axes becomes one with a single element.
+    /// Flattens the axes `start..=end` into one. A rank-0 tensor becomes a vector of one element. See
+    /// [`Tensor::flatten`](crate::Tensor::flatten).
     pub fn flatten(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Result<AnyTensor> {
         self.flatten_axes(start.into(), end.into())
     }
@@ -42,7 +42,7 @@ impl AnyTensor {
         self.reshape(lengths.collect::<Shape>())
     }
 
-    /// Takes an axis apart. See [`Tensor::unflatten`](crate::Tensor::unflatten).
+    /// Splits an axis into several. See [`Tensor::unflatten`](crate::Tensor::unflatten).
     pub fn unflatten(self, axis: impl Into<Axis>, lengths: &[i64]) -> Result<AnyTensor> {
         let axis = axis.into().of("unflatten", self.ty())?;
         let shape = *self.shape();
@@ -87,7 +87,7 @@ impl AnyTensor {
         self.reshape(rest.collect::<Shape>())
     }
 
-    /// Adds axes of length 1 in front, up to `rank` of them in all. See [`Tensor::unsqueeze`](crate::Tensor::unsqueeze).
+    /// Inserts axes of length 1 in front, up to rank `rank`. See [`Tensor::unsqueeze`](crate::Tensor::unsqueeze).
     pub fn unsqueeze(self, rank: usize) -> Result<AnyTensor> {
         self.fits_rank("unsqueeze", rank)?;
         let Some(more) = rank.checked_sub(self.rank()) else {
@@ -99,13 +99,13 @@ impl AnyTensor {
         self.reshape(shape)
     }
 
-    /// Adds an axis of length 1 at this place of the result. See
+    /// Inserts an axis of length 1, which is axis `axis` of the result. See
     /// [`Tensor::unsqueeze_dim`](crate::Tensor::unsqueeze_dim).
     pub fn unsqueeze_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.with_axes("unsqueeze_dim", &AxisList::of_one(axis.into()))
     }
 
-    /// Adds axes of length 1 at these places of the result. See
+    /// Inserts axes of length 1, which are these axes of the result. See
     /// [`Tensor::unsqueeze_dims`](crate::Tensor::unsqueeze_dims).
     pub fn unsqueeze_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.with_axes("unsqueeze_dims", &axes.into())
@@ -114,7 +114,7 @@ impl AnyTensor {
     fn with_axes(self, op: &str, axes: &AxisList) -> Result<AnyTensor> {
         let rank = self.rank() + axes.len();
         self.fits_rank(op, rank)?;
-        // The places refer to the result, so they are checked against its axes.
+        // The axes are those of the result, so they are checked against its rank.
         let result = self.ty().with_shape(Shape::new(&[1; MAX_RANK][..rank]));
         let places = axes.of(op, &result).map_err(|_| {
             let problem = format!("the new axes are no distinct places among the {rank} of the result");
@@ -127,8 +127,7 @@ impl AnyTensor {
         self.reshape(shape)
     }
 
-    /// Repeats axes of length 1 and adds axes in front, without copying. See
-    /// [`Tensor::expand`](crate::Tensor::expand).
+    /// Expands axes of length 1 and adds axes in front, without copying. See [`Tensor::expand`](crate::Tensor::expand).
     pub fn expand(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
         let shape = shape.into();
         if *self.shape() == shape {
@@ -137,7 +136,7 @@ impl AnyTensor {
         self.apply(&Op::Broadcast(shape)).map_err(|error| error.in_op("expand"))
     }
 
-    /// As [`expand`](AnyTensor::expand), with -1 for lengths that stay.
+    /// Like [`expand`](AnyTensor::expand), where -1 keeps a length.
     pub fn expand_lengths(self, lengths: &[i64]) -> Result<AnyTensor> {
         self.fits_rank("expand", lengths.len())?;
         let added = lengths.len().saturating_sub(self.rank());
@@ -155,8 +154,7 @@ impl AnyTensor {
         self.expand(shape)
     }
 
-    /// All tensors repeated to the one shape to which they broadcast. See
-    /// [`Tensor::broadcast_tensors`](crate::Tensor::broadcast_tensors).
+    /// Broadcasts all tensors to one shape. See [`Tensor::broadcast_tensors`](crate::Tensor::broadcast_tensors).
     pub fn broadcast_tensors(tensors: Vec<AnyTensor>) -> Result<Vec<AnyTensor>> {
         let mut shape = Shape::default();
         for tensor in &tensors {
@@ -172,19 +170,19 @@ impl AnyTensor {
         tensors.into_iter().map(|tensor| tensor.expand(shape)).collect()
     }
 
-    /// The tensor with at least one axis. See [`Tensor::atleast_1d`](crate::Tensor::atleast_1d).
+    /// Returns the tensor with at least one axis. See [`Tensor::atleast_1d`](crate::Tensor::atleast_1d).
     pub fn atleast_1d(self) -> Result<AnyTensor> {
         let rank = self.rank().max(1);
         self.unsqueeze(rank)
     }
 
-    /// The tensor with at least two axes. See [`Tensor::atleast_2d`](crate::Tensor::atleast_2d).
+    /// Returns the tensor with at least two axes. See [`Tensor::atleast_2d`](crate::Tensor::atleast_2d).
     pub fn atleast_2d(self) -> Result<AnyTensor> {
         let rank = self.rank().max(2);
         self.unsqueeze(rank)
     }
 
-    /// The tensor with at least three axes. See [`Tensor::atleast_3d`](crate::Tensor::atleast_3d).
+    /// Returns the tensor with at least three axes. See [`Tensor::atleast_3d`](crate::Tensor::atleast_3d).
     pub fn atleast_3d(self) -> Result<AnyTensor> {
         match self.rank() {
             // A matrix is an image with one channel.
@@ -194,7 +192,7 @@ impl AnyTensor {
         }
     }
 
-    /// An error if the number of axes is beyond the maximum rank.
+    /// Returns an error if `rank` is above the maximum rank.
     pub(crate) fn fits_rank(&self, op: &str, rank: usize) -> Result<()> {
         if rank <= MAX_RANK {
             return Ok(());
@@ -211,7 +209,7 @@ fn resolve_reshape(any: &AnyTensor, lengths: &[i64]) -> Result<Shape> {
     resolve_lengths("reshape", any, total, keep, lengths)
 }
 
-/// The lengths that `total` elements take; `keep` has the lengths that a 0 stands for.
+/// Resolves -1 and 0 in the lengths of `total` elements; `keep` has the lengths that a 0 keeps.
 fn resolve_lengths(
     op: &str,
     any: &AnyTensor,

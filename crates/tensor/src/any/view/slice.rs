@@ -1,4 +1,4 @@
-//! Ranges of axes: read and replaced.
+//! Slices: read and replaced.
 
 use crate::{AnyTensor, Axis, Error, Number, Result, SliceArg, SliceArgs};
 use alloc::format;
@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use kiln_ir::{Op, SliceAxis, UpdateMode};
 
 impl AnyTensor {
-    /// A strided range of each axis, already resolved.
+    /// Slices each axis by a strided range that is already resolved.
     pub fn slice_axes(self, slices: Vec<SliceAxis>) -> Result<AnyTensor> {
         self.apply(&Op::Slice(slices))
     }
 
-    /// A strided range of one axis, already resolved.
+    /// Slices one axis by a strided range that is already resolved.
     pub fn slice_axis(self, axis: impl Into<Axis>, slice: SliceAxis) -> Result<AnyTensor> {
         let axis = axis.into().of("slice", self.ty())?;
         let mut slices: Vec<SliceAxis> = self.shape().iter().map(|&len| SliceAxis::all(len)).collect();
@@ -19,7 +19,7 @@ impl AnyTensor {
         self.slice_axes(slices)
     }
 
-    /// A range of each axis; fewer ranges than axes leave the last axes whole. See
+    /// Slices each axis by a range; with fewer ranges than axes, the remaining axes are whole. See
     /// [`Tensor::slice`](crate::Tensor::slice).
     pub fn slice(self, ranges: impl SliceArgs) -> Result<AnyTensor> {
         let slices = self.resolve_slices("slice", ranges.ranges().as_ref())?;
@@ -37,15 +37,14 @@ impl AnyTensor {
         shape.iter().enumerate().map(|(axis, &length)| range(axis).resolve(axis, length)).collect()
     }
 
-    /// A range of one axis. See [`Tensor::slice_dim`](crate::Tensor::slice_dim).
+    /// Slices one axis by a range. See [`Tensor::slice_dim`](crate::Tensor::slice_dim).
     pub fn slice_dim(self, axis: impl Into<Axis>, range: impl Into<SliceArg>) -> Result<AnyTensor> {
         let axis = axis.into().of("slice_dim", self.ty())?;
         let slice = range.into().resolve(axis, self.shape()[axis])?;
         self.slice_axis(axis, slice)
     }
 
-    /// The tensor with a range of it replaced; the values broadcast. See
-    /// [`Tensor::slice_assign`](crate::Tensor::slice_assign).
+    /// Replaces a slice; the values broadcast to it. See [`Tensor::slice_assign`](crate::Tensor::slice_assign).
     pub fn slice_assign(self, ranges: impl SliceArgs, values: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("slice_assign", &values)?;
         let slices = self.resolve_slices("slice_assign", ranges.ranges().as_ref())?;
@@ -61,19 +60,20 @@ impl AnyTensor {
         self.apply_with(&Op::SliceUpdate { slices, mode: UpdateMode::Set }, [values.into_value().into()])
     }
 
-    /// The tensor with a number in a range of it. See [`Tensor::slice_fill`](crate::Tensor::slice_fill).
+    /// Fills a slice with a scalar. See [`Tensor::slice_fill`](crate::Tensor::slice_fill).
     pub fn slice_fill(self, ranges: impl SliceArgs, x: impl Number) -> Result<AnyTensor> {
         let value = AnyTensor::full(self.ty().with_shape([]), x, self.stack())?;
         self.slice_assign(ranges, value)
     }
 
-    /// `length` elements of an axis, from `start`. See [`Tensor::narrow`](crate::Tensor::narrow).
+    /// Returns `length` elements of an axis, from `start`. See [`Tensor::narrow`](crate::Tensor::narrow).
     pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Result<AnyTensor> {
         let part = self.slice_axis(axis, SliceAxis { start, len: length, step: 1 });
         part.map_err(|error| error.in_op("narrow"))
     }
 
-    /// The slice at one index of an axis, which is removed. See [`Tensor::select_dim`](crate::Tensor::select_dim).
+    /// Selects the slice at one index of an axis, which is removed. See
+    /// [`Tensor::select_dim`](crate::Tensor::select_dim).
     pub fn select_dim(self, axis: impl Into<Axis>, index: i64) -> Result<AnyTensor> {
         let axis = axis.into().of("select_dim", self.ty())?;
         let length = self.shape()[axis];
@@ -86,7 +86,7 @@ impl AnyTensor {
         self.narrow(axis, place as usize, 1)?.without_axes("select_dim", &[axis])
     }
 
-    /// Sliding windows along an axis, as a last axis. See [`Tensor::unfold`](crate::Tensor::unfold).
+    /// Extracts sliding windows along an axis, as a new last axis. See [`Tensor::unfold`](crate::Tensor::unfold).
     pub fn unfold(self, axis: impl Into<Axis>, size: usize, step: usize) -> Result<AnyTensor> {
         let axis = axis.into().of("unfold", self.ty())?;
         self.apply(&Op::Windows { axis, size, step, dilation: 1 })

@@ -1,14 +1,14 @@
-//! An axis in parts.
+//! Splits of an axis.
 
 use crate::{AnyTensor, Axis, Error, Result};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// The greatest number of parts of an axis that has fewer elements, so that some are empty.
+/// The maximum number of parts of an axis that has fewer elements, so that some are empty.
 const MOST_EMPTY_PARTS: usize = 1 << 16;
 
 impl AnyTensor {
-    /// An axis in parts of one length; the last may be shorter. See [`Tensor::split`](crate::Tensor::split).
+    /// Splits an axis into parts of one length; the last may be shorter. See [`Tensor::split`](crate::Tensor::split).
     pub fn split(self, length: usize, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("split", self.ty())?;
         if length == 0 {
@@ -26,7 +26,7 @@ impl AnyTensor {
         (0..total).step_by(length).map(part).collect()
     }
 
-    /// An axis in parts of these lengths. See [`Tensor::split_with_sizes`](crate::Tensor::split_with_sizes).
+    /// Splits an axis into parts of these lengths. See [`Tensor::split_with_sizes`](crate::Tensor::split_with_sizes).
     pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("split_with_sizes", self.ty())?;
         let total = self.shape()[axis];
@@ -44,7 +44,7 @@ impl AnyTensor {
         lengths.iter().map(part).collect()
     }
 
-    /// An axis in at most `count` parts of equal length; the last may be shorter. See
+    /// Splits an axis into at most `count` parts of equal length; the last may be shorter. See
     /// [`Tensor::chunk`](crate::Tensor::chunk).
     pub fn chunk(self, count: usize, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("chunk", self.ty())?;
@@ -55,7 +55,7 @@ impl AnyTensor {
         self.split_axis(length, axis)
     }
 
-    /// An axis in exactly `count` parts, whose lengths differ by at most 1. See
+    /// Splits an axis into exactly `count` parts, whose lengths differ by at most 1. See
     /// [`Tensor::tensor_split`](crate::Tensor::tensor_split).
     pub fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("tensor_split", self.ty())?;
@@ -72,7 +72,7 @@ impl AnyTensor {
         self.split_with_sizes(&lengths, axis)
     }
 
-    /// An axis cut before these places. See [`Tensor::tensor_split_at`](crate::Tensor::tensor_split_at).
+    /// Splits an axis before each of these indices. See [`Tensor::tensor_split_at`](crate::Tensor::tensor_split_at).
     pub fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("tensor_split_at", self.ty())?;
         let total = self.shape()[axis] as i64;
@@ -85,7 +85,7 @@ impl AnyTensor {
         starts.zip(ends).map(part).collect()
     }
 
-    /// The slices of an axis, without it. See [`Tensor::unbind`](crate::Tensor::unbind).
+    /// Returns the slices of an axis, which is removed. See [`Tensor::unbind`](crate::Tensor::unbind).
     pub fn unbind(self, axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("unbind", self.ty())?;
         let part = |place| self.clone().narrow(axis, place, 1)?.without_axes("unbind", &[axis]);

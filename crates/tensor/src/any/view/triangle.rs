@@ -1,40 +1,43 @@
-//! Triangles and diagonals.
+//! Triangular matrices and diagonals.
 
 use crate::{AnyTensor, Axis, Error, Result, Scalar, Shape, Stack, TensorType};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, PadAxis};
 
 impl AnyTensor {
-    /// Zeros above a diagonal of the last two axes. See [`Tensor::tril`](crate::Tensor::tril).
+    /// Returns the lower triangle of the last two axes, with zeros above. See [`Tensor::tril`](crate::Tensor::tril).
     pub fn tril(self, offset: i64) -> Result<AnyTensor> {
         let mask = AnyTensor::of_diagonal("tril", *self.shape(), offset, Side::Above, self.stack())?;
         let zero = zero(self.dtype());
         mask.if_else_number(zero, self)
     }
 
-    /// Zeros below a diagonal of the last two axes. See [`Tensor::triu`](crate::Tensor::triu).
+    /// Returns the upper triangle of the last two axes, with zeros below. See [`Tensor::triu`](crate::Tensor::triu).
     pub fn triu(self, offset: i64) -> Result<AnyTensor> {
         let mask = AnyTensor::of_diagonal("triu", *self.shape(), offset, Side::Below, self.stack())?;
         let zero = zero(self.dtype());
         mask.if_else_number(zero, self)
     }
 
-    /// True on and below a diagonal of the last two axes. See [`Tensor::tril_mask`](crate::Tensor::tril_mask).
+    /// Creates a mask that is true on and below a diagonal of the last two axes. See
+    /// [`Tensor::tril_mask`](crate::Tensor::tril_mask).
     pub fn tril_mask(shape: impl Into<Shape>, offset: i64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::of_diagonal("tril_mask", shape.into(), offset, Side::OnOrBelow, device.as_ref())
     }
 
-    /// True on and above a diagonal of the last two axes. See [`Tensor::triu_mask`](crate::Tensor::triu_mask).
+    /// Creates a mask that is true on and above a diagonal of the last two axes. See
+    /// [`Tensor::triu_mask`](crate::Tensor::triu_mask).
     pub fn triu_mask(shape: impl Into<Shape>, offset: i64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::of_diagonal("triu_mask", shape.into(), offset, Side::OnOrAbove, device.as_ref())
     }
 
-    /// True on a diagonal of the last two axes. See [`Tensor::diag_mask`](crate::Tensor::diag_mask).
+    /// Creates a mask that is true on a diagonal of the last two axes. See
+    /// [`Tensor::diag_mask`](crate::Tensor::diag_mask).
     pub fn diag_mask(shape: impl Into<Shape>, offset: i64, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         AnyTensor::of_diagonal("diag_mask", shape.into(), offset, Side::On, device.as_ref())
     }
 
-    /// The side of the diagonal `column = row + offset` of each element of the last two axes, `[rows, columns]`
+    /// Returns the side of the diagonal `column = row + offset` of each element of the last two axes, `[rows, columns]`
     /// repeated to the shape.
     fn of_diagonal(op: &str, shape: Shape, offset: i64, side: Side, stack: &Stack) -> Result<AnyTensor> {
         let Some(first) = shape.rank().checked_sub(2) else {
@@ -57,7 +60,8 @@ impl AnyTensor {
         mask?.expand(shape)
     }
 
-    /// A diagonal of the plane of two axes, as a last axis. See [`Tensor::diagonal`](crate::Tensor::diagonal).
+    /// Returns a diagonal of the plane of two axes, as a new last axis. See
+    /// [`Tensor::diagonal`](crate::Tensor::diagonal).
     pub fn diagonal(self, offset: i64, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
         self.diagonal_of(offset, a.into(), b.into())
     }
@@ -80,7 +84,7 @@ impl AnyTensor {
         square.gather(last, places)?.reshape(shape.without(last))
     }
 
-    /// The last axis as a diagonal of a plane of two new axes. See
+    /// Embeds the last axis as a diagonal of a plane of two new axes. See
     /// [`Tensor::diag_embed`](crate::Tensor::diag_embed).
     pub fn diag_embed(self, offset: i64, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
         self.diagonal_to(offset, a.into(), b.into())
@@ -104,7 +108,7 @@ impl AnyTensor {
         off.if_else_number(zero, rows)?.movedim([-2, -1], crate::AxisList::of_two(a, b))
     }
 
-    /// A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector. See
+    /// Returns a matrix with the vector as a diagonal, or the diagonal of a matrix as a vector. See
     /// [`Tensor::diag`](crate::Tensor::diag).
     pub fn diag(self, offset: i64) -> Result<AnyTensor> {
         match self.rank() {
@@ -116,7 +120,7 @@ impl AnyTensor {
     }
 }
 
-/// Places of a matrix beside a diagonal.
+/// The positions of a matrix relative to a diagonal.
 #[derive(Clone, Copy)]
 enum Side {
     On,
@@ -126,7 +130,7 @@ enum Side {
     Below,
 }
 
-/// Zero, or `false`.
+/// Returns zero, or `false`.
 pub(crate) fn zero(dtype: crate::DType) -> Scalar {
     if dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) }
 }

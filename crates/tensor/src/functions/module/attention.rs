@@ -1,24 +1,24 @@
-//! Attention, its masks, and positions.
+//! Attention, attention masks and positional encodings.
 
 use crate::any::{AttentionOptions, Causal, RotaryLayout};
 use crate::tensor::ok;
 use crate::{AnyTensor, Backend, Bool, Int, Tensor};
 
-/// A mask of attention, `[batch, heads, queries, keys]`; axes of length 1 repeat.
+/// A mask of attention, `[batch, heads, queries, keys]`; axes of length 1 broadcast.
 #[derive(Clone, Debug)]
 pub enum AttentionMask<B: Backend> {
-    /// True where a query sees a key.
+    /// True where a query attends to a key.
     Visible(Tensor<B, 4, Bool>),
     /// Added to the scores.
     Additive(Tensor<B, 4>),
 }
 
-/// Scaled dot-product attention: `q` is `[batch, heads, queries, dim]`, `k` `[batch, kv_heads, keys, dim]`, `v`
-/// `[batch, kv_heads, keys, dim_v]`; the result is `[batch, heads, queries, dim_v]`. `heads` is a multiple of
-/// `kv_heads`, each of which serves as many neighbouring heads
-/// ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). A query that sees no key gives zeros.
+/// Computes scaled dot-product attention ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). `q` is
+/// `[batch, heads, queries, dim]`, `k` `[batch, kv_heads, keys, dim]` and `v` `[batch, kv_heads, keys, dim_v]`; the
+/// result is `[batch, heads, queries, dim_v]`. `heads` is a multiple of `kv_heads`: adjacent query heads share a
+/// key/value head (grouped-query attention). A fully masked query returns zeros.
 ///
-/// With as many queries as keys both [`Causal`] alignments are the same.
+/// With as many queries as keys both [`Causal`] alignments are equal.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -37,6 +37,9 @@ pub enum AttentionMask<B: Backend> {
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+///
+/// # Panics
+/// When the shapes are incompatible, or `heads` is not a multiple of `kv_heads`.
 #[doc(alias = "scaled_dot_product_attention")]
 #[track_caller]
 pub fn attention<B: Backend>(
@@ -53,7 +56,7 @@ pub fn attention<B: Backend>(
     q.map(|any| any.attention(k.into_any(), v.into_any(), mask, options))
 }
 
-/// True where a query sees a key, `[queries, keys]`, for [`AttentionMask::Visible`].
+/// Creates a causal mask, `[queries, keys]`, true where a query attends to a key, for [`AttentionMask::Visible`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -73,7 +76,7 @@ pub fn causal_mask<B: Backend>(
     Tensor::from_any(ok(AnyTensor::causal_mask(queries, keys, causal, &B::stack(device))))
 }
 
-/// True before the length of each example, `[batch, longest]`, for lengths `[batch]`.
+/// Creates a padding mask, `[batch, longest]`, true before the length of each example, from lengths `[batch]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -88,9 +91,9 @@ pub fn padding_mask<B: Backend>(lengths: Tensor<B, 1, Int>, longest: usize) -> T
     lengths.convert(|any| any.padding_mask(longest))
 }
 
-/// Turns pairs of numbers of `[.., length, dim]` by an angle for each position and pair
-/// ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): `(a, b)` becomes `(a cos - b sin, a sin + b cos)`. Cosines and
-/// sines are `[length, dim / 2]`, as [`rotary_angles`] makes them. [`RotaryLayout`] selects the pairs of numbers.
+/// Applies rotary position embeddings ([Su et al. 2021](https://arxiv.org/abs/2104.09864)) to `[.., length, dim]`. Each
+/// pair of elements is rotated by an angle of its position and pair: `(a, b)` becomes `(a cos - b sin, a sin + b cos)`.
+/// Cosines and sines are `[length, dim / 2]`, as [`rotary_angles`] returns them. [`RotaryLayout`] selects the pairs.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -105,7 +108,7 @@ pub fn padding_mask<B: Backend>(lengths: Tensor<B, 1, Int>, longest: usize) -> T
 /// ```
 ///
 /// # Panics
-/// When `dim` is odd, or the angles do not fit.
+/// When `dim` is odd, or the shape of the angles differs.
 #[track_caller]
 pub fn rotary_embedding<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -116,11 +119,11 @@ pub fn rotary_embedding<B: Backend, const D: usize>(
     x.map(|any| any.rotary_embedding(cos.into_any(), sin.into_any(), layout))
 }
 
-/// Cosines and sines of the angles `position base^(-2 i / dim)` of `length` positions from `start`, each
+/// Returns cosines and sines of the angles `position base^(-2 i / dim)` of `length` positions from `start`, each
 /// `[length, dim / 2]`, for [`rotary_embedding`]. The base of the paper is 10,000. Computed in 64 bits.
 ///
 /// # Panics
-/// When `dim` is odd, or the dtype is no float.
+/// When `dim` is odd, or the dtype is not a float dtype.
 #[track_caller]
 pub fn rotary_angles<B: Backend>(
     start: usize,
@@ -134,8 +137,9 @@ pub fn rotary_angles<B: Backend>(
     (Tensor::from_any(cos), Tensor::from_any(sin))
 }
 
-/// `sin(position base^(-2 i / dim))` in column `2 i` and its cosine in column `2 i + 1` of `[length, dim]`
-/// ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), whose base is 10,000). Computed in 64 bits.
+/// Returns sinusoidal positional encodings, `[length, dim]`: `sin(position base^(-2 i / dim))` in column `2 i` and its
+/// cosine in column `2 i + 1` ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), whose base is 10,000). Computed
+/// in 64 bits.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -146,7 +150,7 @@ pub fn rotary_angles<B: Backend>(
 /// ```
 ///
 /// # Panics
-/// When `dim` is odd, or the dtype is no float.
+/// When `dim` is odd, or the dtype is not a float dtype.
 #[track_caller]
 pub fn sinusoidal_positions<B: Backend>(
     length: usize,

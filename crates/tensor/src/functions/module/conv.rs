@@ -60,11 +60,11 @@ macro_rules! convolutions {
 }
 
 convolutions! {
-    /// Convolution over one axis: `x` is `[batch, channels_in, length]`, weight
+    /// Computes a 1D convolution: `x` is `[batch, channels_in, length]`, weight
     /// `[channels_out, channels_in / groups, kernel]`, bias `[channels_out]`
     /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv1d.html)).
     conv1d conv_transpose1d conv1d_input_gradient conv1d_weight_gradient 1 3;
-    /// Convolution over two axes: `x` is `[batch, channels_in, height, width]`, weight
+    /// Computes a 2D convolution: `x` is `[batch, channels_in, height, width]`, weight
     /// `[channels_out, channels_in / groups, kernel_height, kernel_width]`, bias `[channels_out]`
     /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv2d.html)).
     ///
@@ -78,19 +78,19 @@ convolutions! {
     /// assert_eq!(y.into_data().to_vec::<f32>(), [-1.0, -1.0]);
     /// ```
     conv2d conv_transpose2d conv2d_input_gradient conv2d_weight_gradient 2 4;
-    /// Convolution over three axes: `x` is `[batch, channels_in, depth, height, width]`, weight
+    /// Computes a 3D convolution: `x` is `[batch, channels_in, depth, height, width]`, weight
     /// `[channels_out, channels_in / groups, kernel_depth, kernel_height, kernel_width]`, bias `[channels_out]`
     /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv3d.html)).
     conv3d conv_transpose3d conv3d_input_gradient conv3d_weight_gradient 3 5;
 }
 
-/// Convolution whose window elements are read where offsets move them, between elements bilinearly and with zeros around
-/// ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)), times a mask if there is one
+/// Computes a deformable 2D convolution ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)): each kernel element
+/// reads the input at an offset, by bilinear interpolation and with zeros outside. A mask multiplies the elements read
 /// ([Zhu et al. 2018](https://arxiv.org/abs/1811.11168)).
 ///
-/// `x` is `[batch, channels_in, height, width]`, weight `[channels_out, channels_in / groups, kernel..]`, offsets are
-/// `[batch, 2 offset_groups kernel.., out_height, out_width]` with the vertical before the horizontal one of each element,
-/// the mask is `[batch, offset_groups kernel.., out_height, out_width]`, bias `[channels_out]`.
+/// `x` is `[batch, channels_in, height, width]`, weight `[channels_out, channels_in / groups, kernel..]`, bias
+/// `[channels_out]`. Offsets are `[batch, 2 offset_groups kernel.., out_height, out_width]`, the vertical offset of
+/// each kernel element before the horizontal one. The mask is `[batch, offset_groups kernel.., out_height, out_width]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -106,6 +106,9 @@ convolutions! {
 /// ```
 ///
 /// [torchvision](https://docs.pytorch.org/vision/stable/generated/torchvision.ops.deform_conv2d.html)
+///
+/// # Panics
+/// When the shapes are incompatible, or the channels do not divide into the groups.
 #[track_caller]
 pub fn deform_conv2d<B: Backend>(
     x: Tensor<B, 4>,
@@ -119,8 +122,8 @@ pub fn deform_conv2d<B: Backend>(
     x.map(|any| any.deform_conv2d(offset.into_any(), weight.into_any(), mask, bias, spec))
 }
 
-/// The windows of `[batch, channels, height, width]` as columns (im2col): `[batch, channels kernel.., windows]`. The groups
-/// of the options do not matter.
+/// Extracts the windows of `[batch, channels, height, width]` as columns (im2col):
+/// `[batch, channels kernel.., windows]`. The groups of the options are ignored.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -132,6 +135,9 @@ pub fn deform_conv2d<B: Backend>(
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.unfold.html)
+///
+/// # Panics
+/// When no window fits, or a stride, a dilation or a length of the kernel is 0.
 #[doc(alias = "unfold")]
 #[doc(alias = "im2col")]
 #[track_caller]
@@ -139,8 +145,8 @@ pub fn unfold4d<B: Backend>(x: Tensor<B, 4>, kernel: [usize; 2], options: &ConvO
     x.convert(|any| any.unfold4d(kernel, &options.spec()))
 }
 
-/// Adds up columns `[batch, channels kernel.., windows]` at the positions of their windows in
-/// `[batch, channels, size..]` (col2im): the transpose of [`unfold4d`].
+/// Sums columns `[batch, channels kernel.., windows]` at the positions of their windows in `[batch, channels, size..]`
+/// (col2im): the transpose of [`unfold4d`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -152,6 +158,9 @@ pub fn unfold4d<B: Backend>(x: Tensor<B, 4>, kernel: [usize; 2], options: &ConvO
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fold.html)
+///
+/// # Panics
+/// When the columns do not match size, kernel, stride and padding.
 #[doc(alias = "fold")]
 #[track_caller]
 pub fn fold4d<B: Backend>(

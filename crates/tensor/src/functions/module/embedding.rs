@@ -1,10 +1,11 @@
-//! Rows of a table.
+//! Embedding lookups.
 
 use crate::any::{BagMode, EmbeddingOptions};
 use crate::{Backend, Int, Tensor};
 
-/// Rows of a table: weights are `[vocabulary, dim]`, indices `[batch, length]`, and the result `[batch, length, dim]`, or
-/// with indices of any other rank `[indices.., dim]`. An index out of range is an error of the result.
+/// Looks up rows of an embedding table: weights are `[vocabulary, dim]`, indices `[batch, length]`, and the result
+/// `[batch, length, dim]`. With indices of another rank the result is `[indices.., dim]`. An index out of range is an
+/// error of the result.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -22,9 +23,9 @@ pub fn embedding<B: Backend, I: Indices<B>>(weights: Tensor<B, 2>, indices: I) -
     indices.rows_of(weights)
 }
 
-/// As [`embedding`], with a row that gets no gradient, and rows of a norm above a bound scaled down to it. PyTorch writes
-/// such rows back into the table; here the table stays, and the gradient is that of the rows written back, the same as
-/// PyTorch's.
+/// Like [`embedding`], with options: a padding row without gradient, and a maximum norm to which rows are scaled down.
+/// PyTorch writes the scaled rows back into the table. Here the table does not change; the gradient is that of the
+/// scaled rows, as in PyTorch.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -40,7 +41,7 @@ pub fn embedding<B: Backend, I: Indices<B>>(weights: Tensor<B, 2>, indices: I) -
 /// ```
 ///
 /// # Panics
-/// When the row without gradient is not in the table.
+/// When the padding index is not in the table.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding.html)
 #[track_caller]
@@ -52,15 +53,15 @@ pub fn embedding_with<B: Backend, I: Indices<B>>(
     indices.rows_with(weights, options)
 }
 
-/// Integers that pick rows in [`embedding`]: tensors of 1 to 5 axes.
+/// Integer indices of [`embedding`]: tensors of rank 1 to 5.
 pub trait Indices<B: Backend> {
-    /// The tensor with one axis more.
+    /// The float tensor type with one axis more.
     type Rows;
 
-    /// The rows of a table.
+    /// Looks up the rows of a table.
     fn rows_of(self, table: Tensor<B, 2>) -> Self::Rows;
 
-    /// The rows of a table, with options.
+    /// Looks up the rows of a table, with options.
     fn rows_with(self, table: Tensor<B, 2>, options: &EmbeddingOptions) -> Self::Rows;
 }
 
@@ -84,8 +85,8 @@ macro_rules! indices {
 
 indices! { 1 2; 2 3; 3 4; 4 5; 5 6; }
 
-/// The rows of each bag joined: indices are `[bags, length]`, the result `[bags, dim]`. With [`BagMode::Sum`] each row may
-/// have a weight, `[bags, length]`. An empty bag gives zeros.
+/// Looks up and reduces the rows of each bag: indices are `[bags, length]`, the result `[bags, dim]`. With
+/// [`BagMode::Sum`] each row may have a weight, `[bags, length]`. An empty bag returns zeros.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -99,7 +100,7 @@ indices! { 1 2; 2 3; 3 4; 4 5; 5 6; }
 /// ```
 ///
 /// # Panics
-/// With weights in another mode than the sum.
+/// With weights and a mode other than [`BagMode::Sum`].
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
 #[track_caller]
@@ -112,8 +113,8 @@ pub fn embedding_bag<B: Backend>(
     table.map(|any| any.embedding_bag(indices.into_any(), weights.map(Tensor::into_any), mode))
 }
 
-/// As [`embedding_bag`], for bags of different lengths: indices are `[count]`, one bag after the other, and offsets, `[bags]`,
-/// ascending from 0, say where each begins. Weights are `[count]`.
+/// Like [`embedding_bag`], for bags of different lengths: indices are `[count]`, the concatenated bags. Offsets,
+/// `[bags]`, are the start of each bag, ascending from 0. Weights are `[count]`.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -128,7 +129,7 @@ pub fn embedding_bag<B: Backend>(
 /// ```
 ///
 /// # Panics
-/// With weights in another mode than the sum.
+/// With weights and a mode other than [`BagMode::Sum`].
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.embedding_bag.html)
 #[track_caller]

@@ -1,9 +1,9 @@
-//! Resizing, and elements that move between channels and space.
+//! Resizing, pixel shuffle and channel shuffle.
 
 use crate::any::{InterpolateOptions, InterpolateSize};
 use crate::{Backend, Tensor};
 
-/// Resizes the spatial dimensions of `[batch, channels, space..]`, one to three of them, to lengths or by factors.
+/// Resizes the one to three spatial dimensions of `[batch, channels, space..]` to lengths or by factors.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -19,11 +19,11 @@ use crate::{Backend, Tensor};
 /// ```
 ///
 /// # Panics
-/// When an axis is empty or would be, in mode `Area` too, of which PyTorch's gives a tensor without elements; when a factor
-/// is not positive, or an option belongs to another mode.
+/// When an input or output length is 0, in mode `Area` too, where PyTorch returns a tensor without elements. When a
+/// factor is not positive, or an option belongs to another mode.
 ///
-/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html), of which it has every
-/// mode, factors with `recompute_scale_factor=False`.
+/// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.interpolate.html): every mode, and
+/// factors with `recompute_scale_factor=False`.
 #[track_caller]
 pub fn interpolate<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -33,7 +33,7 @@ pub fn interpolate<B: Backend, const D: usize>(
     x.map(|any| any.interpolate(size, options))
 }
 
-/// Moves channels into space: `[.., channels factor², height, width]` to
+/// Rearranges channels into spatial dimensions: `[.., channels factor², height, width]` to
 /// `[.., channels, height factor, width factor]` ([Shi et al. 2016](https://arxiv.org/abs/1609.05158)).
 ///
 /// ```
@@ -47,7 +47,7 @@ pub fn interpolate<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When the channels do not divide.
+/// When the number of channels is not a multiple of `factor²`.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pixel_shuffle.html)
 #[track_caller]
@@ -55,10 +55,10 @@ pub fn pixel_shuffle<B: Backend, const D: usize>(x: Tensor<B, D>, factor: usize)
     x.map(|any| any.pixel_shuffle(factor))
 }
 
-/// Moves space into channels: the reverse of [`pixel_shuffle`].
+/// Rearranges spatial dimensions into channels: the reverse of [`pixel_shuffle`].
 ///
 /// # Panics
-/// When height or width do not divide.
+/// When height or width is not a multiple of `factor`.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pixel_unshuffle.html)
 #[track_caller]
@@ -66,8 +66,8 @@ pub fn pixel_unshuffle<B: Backend, const D: usize>(x: Tensor<B, D>, factor: usiz
     x.map(|any| any.pixel_unshuffle(factor))
 }
 
-/// Mixes the channels (axis 1) of `groups` groups: channel `i` of group `g` moves to place `i groups + g`
-/// ([Zhang et al. 2017](https://arxiv.org/abs/1707.01083)).
+/// Shuffles the channels (axis 1) of `groups` groups: channel `i` of group `g` moves to index `i groups + g` ([Zhang et
+/// al. 2017](https://arxiv.org/abs/1707.01083)).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -78,7 +78,7 @@ pub fn pixel_unshuffle<B: Backend, const D: usize>(x: Tensor<B, D>, factor: usiz
 /// ```
 ///
 /// # Panics
-/// When the channels do not divide into the groups.
+/// When the number of channels is not a multiple of `groups`.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.ChannelShuffle.html)
 #[track_caller]

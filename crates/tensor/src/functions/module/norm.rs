@@ -1,11 +1,12 @@
-//! Normalisation.
+//! Normalisation layers.
 
 use crate::any::BatchNormOptions;
 use crate::tensor::ok;
 use crate::{Backend, Tensor};
 
-/// Normalises the last axis to mean 0 and variance 1, then scales and shifts; weight and bias are `[dim]`
-/// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)). `AnyTensor::layer_norm` normalises several trailing axes.
+/// Applies layer normalisation ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)): normalises the last axis to mean 0
+/// and variance 1, then scales and shifts. Weight and bias are `[dim]`. `AnyTensor::layer_norm` normalises several
+/// trailing axes.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -17,6 +18,9 @@ use crate::{Backend, Tensor};
 /// ```
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.layer_norm.html)
+///
+/// # Panics
+/// When weight or bias is not `[dim]`.
 #[track_caller]
 pub fn layer_norm<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -27,11 +31,14 @@ pub fn layer_norm<B: Backend, const D: usize>(
     x.map(|any| any.layer_norm(1, weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
 }
 
-/// Divides the last axis by the root of its mean square, then scales; the weight is `[dim]`
-/// ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)). `AnyTensor::rms_norm` normalises several trailing
+/// Applies RMS normalisation ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)): divides the last axis by
+/// the root of its mean square, then scales. The weight is `[dim]`. `AnyTensor::rms_norm` normalises several trailing
 /// axes.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html)
+///
+/// # Panics
+/// When the weight is not `[dim]`.
 #[track_caller]
 pub fn rms_norm<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -41,12 +48,12 @@ pub fn rms_norm<B: Backend, const D: usize>(
     x.map(|any| any.rms_norm(1, weight.map(Tensor::into_any), epsilon))
 }
 
-/// Normalises each of `groups` groups of channels of each example of `[batch, channels, ..]` to mean 0 and variance 1, then
-/// scales and shifts each channel; weight and bias are `[channels]`
-/// ([Wu and He 2018](https://arxiv.org/abs/1803.08494)).
+/// Applies group normalisation ([Wu and He 2018](https://arxiv.org/abs/1803.08494)): normalises each of `groups` groups
+/// of channels of each example of `[batch, channels, ..]` to mean 0 and variance 1, then scales and shifts each
+/// channel. Weight and bias are `[channels]`.
 ///
 /// # Panics
-/// When the channels do not divide into the groups.
+/// When the number of channels is not a multiple of `groups`.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.group_norm.html)
 #[track_caller]
@@ -60,10 +67,13 @@ pub fn group_norm<B: Backend, const D: usize>(
     x.map(|any| any.group_norm(groups, weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
 }
 
-/// Normalises each channel of each example of `[batch, channels, space..]`, then scales and shifts it; weight and bias are
-/// `[channels]` ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)).
+/// Applies instance normalisation ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)): normalises each channel of
+/// each example of `[batch, channels, space..]`, then scales and shifts it. Weight and bias are `[channels]`.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.instance_norm.html)
+///
+/// # Panics
+/// With fewer than three axes, or when weight or bias is not `[channels]`.
 #[track_caller]
 pub fn instance_norm<B: Backend, const D: usize>(
     x: Tensor<B, D>,
@@ -74,12 +84,12 @@ pub fn instance_norm<B: Backend, const D: usize>(
     x.map(|any| any.instance_norm(weight.map(Tensor::into_any), bias.map(Tensor::into_any), epsilon))
 }
 
-/// Normalises each channel of `[batch, channels, ..]` over all examples, then scales and shifts it
-/// ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)); weight, bias and statistics are `[channels]`.
+/// Applies batch normalisation ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)): normalises each channel of
+/// `[batch, channels, ..]` over all examples, then scales and shifts it. Weight, bias and statistics are `[channels]`.
 ///
-/// In training by mean and variance of the batch, with gradients through both, and the new running statistics are returned:
-/// `momentum` of the batch's (its variance unbiased) and the rest of the old ones'. Otherwise by the running ones, which
-/// come back as they are.
+/// In training, it normalises by mean and variance of the batch, with gradients through both. It returns the new
+/// running statistics: `momentum` of the batch's (its variance unbiased), plus `1 - momentum` of the old ones.
+/// Otherwise it normalises by the running statistics and returns them unchanged.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -95,7 +105,7 @@ pub fn instance_norm<B: Backend, const D: usize>(
 /// ```
 ///
 /// # Panics
-/// When training on a single element per channel, or not training without statistics.
+/// When training on a single element per channel, or not training without running statistics.
 ///
 /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.batch_norm.html)
 #[track_caller]
@@ -114,10 +124,9 @@ pub fn batch_norm<B: Backend, const D: usize>(
     (Tensor::from_any(y), running)
 }
 
-/// The same numbers in the storage precision of `like`: a mixed-precision layer (`Autocast`) stores them in 16 bits if
-/// it stores `like` in 16 bits. This halves the memory of a tensor computed in `f32` from 16-bit inputs and read by
-/// 16-bit ops. Without such a layer, and for dtypes other than `f32`, it is `x` itself. The gradient passes to `x`
-/// unchanged.
+/// Stores `x` in the precision of `like`: a mixed-precision layer (`Autocast`) stores it in 16 bits if it stores `like`
+/// in 16 bits. This halves the memory of a tensor computed in `f32` from 16-bit inputs and read by 16-bit ops. Without
+/// such a layer, and for dtypes other than `f32`, it returns `x` unchanged. The gradient passes to `x` unchanged.
 ///
 /// ```
 /// use kiln_backends::{Autocast, Flex};
@@ -140,8 +149,8 @@ pub fn match_precision<B: Backend, const D: usize, const D2: usize>(
     x.map(|any| any.match_precision(like.as_any()))
 }
 
-/// The variance (of all, not a sample) along the axes of which `mean` has one element; `mean` must be the mean of `x`. The gradient
-/// takes that for granted: it goes to `x` alone.
+/// Computes the biased variance around a known mean, along the axes where `mean` has length 1. `mean` must be the mean
+/// of `x`: the gradient relies on it and flows to `x` only.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -153,15 +162,16 @@ pub fn match_precision<B: Backend, const D: usize, const D2: usize>(
 /// ```
 ///
 /// # Panics
-/// When the mean has other axes, where its length is neither that of `x` nor 1.
+/// When a length of the mean is neither that of `x` nor 1.
 #[track_caller]
 pub fn variance_about<B: Backend, const D: usize>(x: Tensor<B, D>, mean: Tensor<B, D>) -> Tensor<B, D> {
     x.map(|any| any.variance_about(mean.into_any()))
 }
 
-/// `x / (k + alpha mean(x²))^beta`, the mean over `size` channels around each, zeros beyond the ends
-/// ([Krizhevsky et al. 2012](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html)).
-/// PyTorch's defaults are `alpha` 1e-4, `beta` 0.75 and `k` 1.
+/// Applies local response normalisation, `x / (k + alpha mean(x²))^beta`, where the mean is over `size` adjacent
+/// channels, zeros beyond the ends ([Krizhevsky et al.
+/// 2012](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html)). PyTorch's defaults
+/// are `alpha` 1e-4, `beta` 0.75 and `k` 1.
 ///
 /// # Panics
 /// When the size is 0.

@@ -7,9 +7,9 @@ use kiln_ir::PoolOptions;
 macro_rules! poolings {
     ($($axes:literal $rank:literal $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
        $average_gradient:ident $divisor:ident $fractional:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
-        /// The greatest element of each window over the last axes of `[batch, channels, space..]`; NaN is greatest. The gradient
-        /// flows to the first of equals, of several NaN too, where PyTorch's flows to the last NaN
-        /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
+        /// Computes the maximum of each window over the spatial dimensions of `[batch, channels, space..]`; NaN is the
+        /// maximum. The gradient flows to the first of equal maxima, and of several NaN, where PyTorch's flows to the
+        /// last NaN ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
         #[track_caller]
         pub fn $max<B: Backend>(x: Tensor<B, $rank>, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {
             x.map(|any| any.max_pool(&options.pooling()))
@@ -38,7 +38,8 @@ macro_rules! poolings {
         }
 
         #[doc = concat!("Puts elements back to where the indices of [`", stringify!($indices), "`] say that they were, zeros")]
-        /// elsewhere; `size` are the lengths of the spatial dimensions of the result. Of elements that meet, the last stays
+        /// elsewhere; `size` are the lengths of the spatial dimensions of the result. Of duplicate indices, the last
+        /// element is stored
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool2d.html)).
         #[track_caller]
         pub fn $unpool<B: Backend>(
@@ -49,8 +50,8 @@ macro_rules! poolings {
             x.map(|any| any.max_unpool(indices.into_any(), &size))
         }
 
-        /// The mean of each window over the last axes of `[batch, channels, space..]`; `include_padding` counts padding
-        /// in the divisor
+        /// Computes the mean of each window over the spatial dimensions of `[batch, channels, space..]`;
+        /// `include_padding` counts padding in the divisor
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.avg_pool2d.html)).
         #[track_caller]
         pub fn $average<B: Backend>(
@@ -88,14 +89,15 @@ macro_rules! poolings {
             x.map(|any| any.avg_pool_with_divisor(&options.pooling(), divisor))
         }
 
-        /// The greatest element of windows at random places over the last axes of `[batch, channels, space..]`: `size`
-        /// windows of `window` elements along each axis, which cover it. `samples`, `[batch, channels, axes]` of numbers in
-        /// `0..1`, give their positions, in the order of the axes (PyTorch's function for two axes takes the last axis
-        /// first); by default they are drawn from the device's key ([Graham 2014](https://arxiv.org/abs/1412.6071),
+        /// Computes fractional max pooling: the maximum of windows at random positions over the spatial dimensions of
+        /// `[batch, channels, space..]`. `size` windows of `window` elements cover each spatial dimension. `samples`,
+        /// `[batch, channels, axes]` in `0..1`, determine their positions, in the order of the axes (PyTorch's function
+        /// for two axes has the last axis first). By default they are drawn with the device's next key ([Graham
+        /// 2014](https://arxiv.org/abs/1412.6071),
         /// [PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.fractional_max_pool2d.html)).
         ///
         /// # Panics
-        /// When a window and the other parts do not fit into an axis, or `samples` have another shape.
+        /// When the windows do not fit into an axis, or `samples` has another shape.
         #[track_caller]
         pub fn $fractional<B: Backend>(
             x: Tensor<B, $rank>,
@@ -106,19 +108,21 @@ macro_rules! poolings {
             x.map(|any| any.fractional_max_pool(&window, &size, samples.map(Tensor::into_any)))
         }
 
-        /// `(Σ x^p)^(1/p)` of each window over the last axes of `[batch, channels, space..]`; where the sum is 0, so is the
-        /// gradient. A window over the end counts as a whole one of the same mean, as in PyTorch
+        /// Computes the power-average pooling `(Σ x^p)^(1/p)` of each window over the spatial dimensions of
+        /// `[batch, channels, space..]`. Where the sum is 0, its gradient is 0. A window that extends beyond the end is
+        /// scaled to a whole window of the same mean, as in PyTorch
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.lp_pool2d.html)).
         ///
         /// # Panics
-        /// When `p` is not a positive number.
+        /// When `p` is not positive and finite.
         #[track_caller]
         pub fn $lp<B: Backend>(x: Tensor<B, $rank>, p: f64, options: &PoolOptions<$axes>) -> Tensor<B, $rank> {
             x.map(|any| any.lp_pool(p, &options.pooling()))
         }
 
-        /// The mean of windows that split the last axes of `[batch, channels, space..]` into the given number of parts;
-        /// part `i` of `n` covers `floor(i length / n) .. ceil((i + 1) length / n)`
+        /// Computes adaptive average pooling: the mean of windows that split the spatial dimensions of
+        /// `[batch, channels, space..]` into `size` parts. Part `i` of `n` covers
+        /// `floor(i length / n) .. ceil((i + 1) length / n)`
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_avg_pool2d.html)).
         #[track_caller]
         pub fn $adaptive<B: Backend>(x: Tensor<B, $rank>, size: [usize; $axes]) -> Tensor<B, $rank> {

@@ -1,4 +1,4 @@
-//! Places in sorted tensors, and members of sets.
+//! Binary search in sorted tensors, membership and distinct elements.
 
 use super::super::forward::Typed;
 use crate::tensor::forward::forward;
@@ -7,9 +7,10 @@ use crate::{Axis, Backend, Bool, Int, Numeric, Tensor, UniqueAny};
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// The insertion indices of values in this tensor, which is sorted in ascending order along its last axis:
-    /// before equal elements, or with `right` after them. NaN is the greatest. The other axes agree: `[.., n]` and
-    /// `[.., m]` to `[.., m]`. For one sorted vector and values of any shape see [`bucketize`](Tensor::bucketize).
+    /// Finds the insertion indices of values in this tensor, which is sorted in ascending order along its last axis:
+    /// before equal elements, or after them with `right`. NaN is the greatest. The axes before the last are equal:
+    /// `[.., n]` and `[.., m]` return `[.., m]`. For one sorted vector and values of any shape see
+    /// [`bucketize`](Tensor::bucketize).
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.searchsorted.html>
     ///
@@ -25,11 +26,11 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the other axes differ.
+    /// When the axes before the last differ.
     pub fn searchsorted(self, values: Self as any, right: bool) -> Tensor<B, D, Int>;
 
-    /// The bucket of each element between boundaries in ascending order: `boundaries[i - 1] < x <=
-    /// boundaries[i]` for bucket `i`, or with `right` `boundaries[i - 1] <= x < boundaries[i]`.
+    /// Returns the bucket of each element between boundaries in ascending order. Bucket `i` holds
+    /// `boundaries[i - 1] < x <= boundaries[i]`, or with `right` `boundaries[i - 1] <= x < boundaries[i]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.bucketize.html>
     ///
@@ -44,7 +45,7 @@ forward! {
     /// ```
     pub fn bucketize(self, boundaries: Tensor<B, 1, K> as any, right: bool) -> Tensor<B, D, Int>;
 
-    /// Whether each element is among others. NaN is not.
+    /// Returns whether each element is in `others`; false for NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.isin.html>
     ///
@@ -59,8 +60,8 @@ forward! {
     /// ```
     pub fn isin<const D2: usize>(self, others: Tensor<B, D2, K> as any) -> Tensor<B, D, Bool>;
 
-    /// The distinct elements in ascending order, `[count]`. Each NaN is distinct. Waits for the device: the
-    /// shape depends on the data. The gradient flows to the first of equal elements.
+    /// Returns the distinct elements in ascending order, `[count]`. Each NaN is distinct. Waits for the device, because
+    /// the shape depends on the data. The gradient flows to the first of equal elements.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique.html>
     ///
@@ -72,10 +73,13 @@ forward! {
     /// let x = Tensor::<Flex, 1, Int>::from_ints([3, 1, 3], &device);
     /// assert_eq!(x.unique().into_data().to_vec::<i32>(), [1, 3]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     pub fn unique(self) -> Tensor<B, 1, K>;
 
-    /// The distinct elements in ascending order, the place of each element among them, and how often each
-    /// occurs. Waits for the device: the shape depends on the data.
+    /// Returns the distinct elements in ascending order, the index of each element among them, and their counts. Waits
+    /// for the device, because the shape depends on the data.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique.html>
     ///
@@ -89,10 +93,13 @@ forward! {
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [1, 2]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     pub fn unique_with_counts(self) -> Unique<B, 1, D, K>;
 
-    /// The distinct slices along an axis in lexicographic order, the place of each slice among them, and how
-    /// often each occurs. Waits for the device: the shape depends on the data.
+    /// Returns the distinct slices along an axis in lexicographic order, the index of each slice among them, and their
+    /// counts. Waits for the device, because the shape depends on the data.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique.html>
     ///
@@ -106,10 +113,14 @@ forward! {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [0, 2, 3, 1]);
     /// assert_eq!(unique.inverse.into_data().to_vec::<i32>(), [1, 0, 1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the axis is out of range, or the computation of the elements failed.
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 
-    /// The elements, in row-major order, without consecutive duplicates; the index of each element in the result,
-    /// and the length of each run. Waits for the device: the shape depends on the data.
+    /// Removes consecutive duplicates among the elements in row-major order. Returns the remaining elements, the index
+    /// of each element among them, and the length of each run. Waits for the device, because the shape depends on the
+    /// data.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique_consecutive.html>
     ///
@@ -123,10 +134,13 @@ forward! {
     /// assert_eq!(unique.values.into_data().to_vec::<i32>(), [3, 1, 3]);
     /// assert_eq!(unique.counts.into_data().to_vec::<i32>(), [2, 1, 1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the computation of the elements failed.
     pub fn unique_consecutive(self) -> Unique<B, 1, D, K>;
 
-    /// The slices along an axis without consecutive duplicates; the index of each slice in the result, and the
-    /// length of each run. Waits for the device: the shape depends on the data.
+    /// Removes consecutive duplicate slices along an axis. Returns the remaining slices, the index of each slice among
+    /// them, and the length of each run. Waits for the device, because the shape depends on the data.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unique_consecutive.html>
     ///
@@ -138,6 +152,9 @@ forward! {
     /// let x = Tensor::<Flex, 2, Int>::from_ints([[3, 1], [3, 1], [0, 2]], &device);
     /// assert_eq!(x.unique_consecutive_dim(0).counts.into_data().to_vec::<i32>(), [2, 1]);
     /// ```
+    ///
+    /// # Panics
+    /// When the axis is out of range, or the computation of the elements failed.
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
 }
 

@@ -1,4 +1,4 @@
-//! Elements written by index.
+//! Scattered writes: elements written by index or mask.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Bool, Int, Kind, Number, Numeric, ScatterReduction, Tensor, UpdateMode};
@@ -6,9 +6,9 @@ use crate::{Axis, Backend, Bool, Int, Kind, Number, Numeric, ScatterReduction, T
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// The reverse of [`take`](Tensor::take): combines each slice of the values with the slice at its index.
-    /// With [`UpdateMode::Set`] the last of several values for one place wins. An index out of range, also a
-    /// negative one, is an error of the result.
+    /// Combines each slice of the values with the slice of the axis at its index; the reverse of
+    /// [`take`](Tensor::take). With [`UpdateMode::Set`] and duplicate indices, the last value is stored. An index that
+    /// is negative or out of range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_copy_.html>
     ///
@@ -35,8 +35,8 @@ forward! {
         mode: UpdateMode,
     ) -> Self;
 
-    /// The tensor with a number in the slices of an axis at these indices. An index out of range, also a
-    /// negative one, is an error of the result.
+    /// Fills the slices of an axis at the indices with a scalar. An index that is negative or out of range is an error
+    /// of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_fill_.html>
     ///
@@ -51,10 +51,10 @@ forward! {
     /// ```
     pub fn index_fill(self, axis: impl Into<Axis>, indices: Tensor<B, 1, Int> as any, x: impl Number) -> Self;
 
-    /// The reverse of [`gather`](Tensor::gather): combines each value with the element at its index,
-    /// `x[i, index[i, j]]` with `values[i, j]` for axis 1. With [`UpdateMode::Set`] the last of several values for
-    /// one place wins. Indices may be shorter than the tensor in other axes, and than the values in all. An index out
-    /// of range, also a negative one, is an error of the result.
+    /// Combines each value with the element at its index, the reverse of [`gather`](Tensor::gather):
+    /// `x[i, index[i, j]]` with `values[i, j]` for axis 1. With [`UpdateMode::Set`] and duplicate indices, the last
+    /// value is stored. Indices may be shorter than the tensor in other axes, and than the values in all axes. An index
+    /// that is negative or out of range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter.html>
     ///
@@ -79,8 +79,8 @@ forward! {
         mode: UpdateMode,
     ) -> Self;
 
-    /// The tensor of which the elements where the mask holds are replaced, in row-major order, by the first
-    /// elements of the source. The mask broadcasts. A source with too few elements is an error of the result.
+    /// Replaces the elements where the mask is true by the first elements of the source, in row-major order. The mask
+    /// broadcasts. A source with too few elements is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.masked_scatter_.html>
     ///
@@ -99,8 +99,8 @@ forward! {
     /// When the mask does not broadcast to the tensor.
     pub fn masked_scatter(self, mask: Tensor<B, D, Bool> as any, source: Self as any) -> Self;
 
-    /// The reverse of [`gather_nd`](Tensor::gather_nd): combines values, or slices, with the elements at places
-    /// given by several coordinates. An index out of range, also a negative one, is an error of the result.
+    /// Combines values, or slices, with the elements at the given coordinates; the reverse of
+    /// [`gather_nd`](Tensor::gather_nd). An index that is negative or out of range is an error of the result.
     ///
     /// <https://onnx.ai/onnx/operators/onnx__ScatterND.html>
     ///
@@ -128,9 +128,9 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// Adds each value at its index along the axis; the reverse of [`gather`](Tensor::gather). See
-    /// [`scatter_mode`](Tensor::scatter_mode) for other ways to combine. An index out of range, also a negative
-    /// one, is an error of the result.
+    /// Adds each value at its index along the axis; the reverse of [`gather`](Tensor::gather).
+    /// [`scatter_mode`](Tensor::scatter_mode) has other update modes. An index that is negative or out of range is an
+    /// error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter_add.html>
     ///
@@ -151,9 +151,9 @@ forward! {
     pub fn scatter(self, axis: impl Into<Axis>, indices: Tensor<B, D, Int> as any, values: Self as any) -> Self;
 
     /// Reduces the values with the same index, and, with `include_self`, the previous element. Elements that no index
-    /// selects do not change. Equal least or greatest elements share the gradient; without `include_self` PyTorch
-    /// also gives a share to the tensor's own element, if it is equal, and loses it. An index out of range, also a negative one,
-    /// is an error of the result.
+    /// selects do not change. Equal minima or maxima share the gradient. Without `include_self`, PyTorch also assigns a
+    /// share to the tensor's own element if it is equal, and loses that share. An index that is negative or out of
+    /// range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.scatter_reduce.html>
     ///
@@ -181,7 +181,7 @@ forward! {
 
     /// Reduces the slices of the source into the slices of an axis that the indices, `[count]`, select. With
     /// `include_self` the reduction includes the previous slice. Unselected slices do not change. The source has one
-    /// slice for each index. An index out of range is an error of the result.
+    /// slice for each index. An index that is negative or out of range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_reduce_.html>
     ///
@@ -207,8 +207,8 @@ forward! {
         include_self: bool,
     ) -> Self;
 
-    /// Adds each slice of the values at its index along the axis; the reverse of [`select`](Tensor::select). An
-    /// index out of range, also a negative one, is an error of the result.
+    /// Adds each slice of the values at its index along the axis; the reverse of [`select`](Tensor::select). An index
+    /// that is negative or out of range is an error of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.index_add.html>
     ///

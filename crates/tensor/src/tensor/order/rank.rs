@@ -1,4 +1,4 @@
-//! The elements at a rank, and the most frequent one.
+//! Order statistics: kth value, median, mode and quantiles.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
@@ -6,8 +6,8 @@ use crate::{Axis, Backend, Int, Interpolation, Numeric, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// The `k`th least element along an axis, counted from 1, and where it is; of equal ones the first. The
-    /// axis stays with length 1.
+    /// Returns the `k`th least element along an axis, counted from 1, and its index (the first of equal elements). The
+    /// axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.kthvalue.html>
     ///
@@ -26,8 +26,8 @@ forward! {
     /// When `k` is 0 or greater than the length of the axis.
     pub fn kthvalue(self, k: usize, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The median along an axis, which is kept with length 1: the lower of the two in the middle where their
-    /// number is even. NaN if there is one.
+    /// Computes the median along an axis, which is kept with length 1: the lower of the two middle elements if their
+    /// count is even. NaN if an element is NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
     ///
@@ -44,7 +44,7 @@ forward! {
     /// When the axis is empty.
     pub fn median(self, axis: impl Into<Axis>) -> Self;
 
-    /// The [`median`](Tensor::median) along an axis, and its index. The gradient flows to that element.
+    /// Returns the [`median`](Tensor::median) along an axis, and its index. The gradient flows to that element.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.median.html>
     ///
@@ -62,8 +62,7 @@ forward! {
     /// When the axis is empty.
     pub fn median_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The median of the elements that are not NaN along an axis, which is kept with length 1; NaN if there is no
-    /// other.
+    /// Computes the median along an axis, ignoring NaN; the axis is kept with length 1. NaN if all elements are NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmedian.html>
     ///
@@ -80,7 +79,7 @@ forward! {
     /// When the axis is empty.
     pub fn nanmedian(self, axis: impl Into<Axis>) -> Self;
 
-    /// The median of the elements that are not NaN along an axis, and where it is.
+    /// Computes the median along an axis, ignoring NaN, and its index.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanmedian.html>
     ///
@@ -98,8 +97,8 @@ forward! {
     /// When the axis is empty.
     pub fn nanmedian_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The most frequent element along an axis, the least of those as frequent, and where it is last; the axis
-    /// stays with length 1. Each NaN is a value of its own.
+    /// Returns the most frequent element along an axis, and the index of its last occurrence; the axis is kept with
+    /// length 1. Of equally frequent elements it returns the least. Each NaN is a value of its own.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.mode.html>
     ///
@@ -122,8 +121,8 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// Quantiles along an axis, whose length becomes the number of quantiles: the elements at the ranks `q * (n - 1)`
-    /// in ascending order. A fractional rank uses the [`Interpolation`]. NaN if an element is NaN.
+    /// Computes quantiles along an axis, whose length becomes the number of quantiles: the elements at the ranks
+    /// `q * (n - 1)` in ascending order. A fractional rank uses the [`Interpolation`]. NaN if an element is NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.quantile.html>
     ///
@@ -140,7 +139,7 @@ forward! {
     /// When a quantile is not between 0 and 1, or the axis is empty.
     pub fn quantile(self, q: &[f64], axis: impl Into<Axis>, interpolation: Interpolation) -> Self;
 
-    /// As [`quantile`](Tensor::quantile), of the elements that are not NaN; NaN if there are none.
+    /// Like [`quantile`](Tensor::quantile), ignoring NaN; NaN if all elements are NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nanquantile.html>
     ///

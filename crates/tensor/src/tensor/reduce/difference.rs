@@ -1,11 +1,11 @@
-//! Differences of neighbours, and areas under samples.
+//! Finite differences and trapezoidal integration.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Numeric, Tensor};
 
 impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
-    /// The differences of neighbours along an axis, taken `n` times: each time it is shorter by 1, until
-    /// it is empty.
+    /// Computes the `n`th finite difference along an axis: differences of adjacent elements, taken `n` times. Each time
+    /// the axis is shorter by 1, until it is empty.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diff.html>
     ///
@@ -23,7 +23,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
         self.map(|x| x.diff(n, axis))
     }
 
-    /// As [`diff`](Tensor::diff), of the tensor with more elements before and after it along the axis.
+    /// Like [`diff`](Tensor::diff), with tensors prepended and appended along the axis first.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diff.html>
     ///
@@ -55,7 +55,7 @@ impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// The area under samples `dx` apart along an axis, which is kept with length 1, by the trapezoidal rule.
+    /// Integrates samples `dx` apart along an axis, which is kept with length 1, by the trapezoidal rule.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
     ///
@@ -69,8 +69,8 @@ forward! {
     /// ```
     pub fn trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
 
-    /// The area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis, which stays
-    /// with length 1.
+    /// Integrates samples at the positions `x`, `[n]` or broadcast to the samples, by the trapezoidal rule along an
+    /// axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.trapezoid.html>
     ///
@@ -85,10 +85,10 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the places do not fit the samples.
+    /// When the positions do not broadcast to the samples.
     pub fn trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
 
-    /// The running area under samples `dx` apart along an axis, which is shorter by 1.
+    /// Computes the cumulative trapezoidal integral of samples `dx` apart along an axis, which becomes shorter by 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cumulative_trapezoid.html>
     ///
@@ -102,8 +102,8 @@ forward! {
     /// ```
     pub fn cumulative_trapezoid(self, dx: f64, axis: impl Into<Axis>) -> Self;
 
-    /// The running area under samples at the places `x`, `[n]` or broadcast to the samples, along an axis,
-    /// which is shorter by 1.
+    /// Computes the cumulative trapezoidal integral of samples at the positions `x`, `[n]` or broadcast to the samples,
+    /// along an axis, which becomes shorter by 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cumulative_trapezoid.html>
     ///
@@ -118,6 +118,6 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the places do not fit the samples.
+    /// When the positions do not broadcast to the samples.
     pub fn cumulative_trapezoid_at<const D2: usize>(self, x: Tensor<B, D2> as any, axis: impl Into<Axis>) -> Self;
 }

@@ -1,4 +1,4 @@
-//! The least and the greatest.
+//! Minima and maxima, and their indices.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, AxisList, Backend, Int, Numeric, Tensor};
@@ -6,8 +6,8 @@ use crate::{Axis, AxisList, Backend, Int, Numeric, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// The greatest of all elements, of shape `[1]`; of none, -inf, or the least integer. NaN if there is one.
-    /// Equal elements share the gradient.
+    /// Computes the maximum of all elements, of shape `[1]`; NaN if an element is NaN. An empty tensor returns -inf, or
+    /// the least integer. Equal elements share the gradient.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
     ///
@@ -21,8 +21,9 @@ forward! {
     /// ```
     pub fn max(self) -> Tensor<B, 1, K>;
 
-    /// The maximum along an axis, which is kept with length 1. NaN if there is one. Equal elements share the
-    /// gradient, and so do several NaN (PyTorch's `amax` gives NaN to all elements then); of [`max_dim_with_indices`](Tensor::max_dim_with_indices) the one that was found gets it.
+    /// Computes the maximum along an axis, which is kept with length 1. NaN if an element is NaN. Equal maxima, and
+    /// several NaN, share the gradient (PyTorch's `amax` assigns NaN to all elements in the second case). With
+    /// [`max_dim_with_indices`](Tensor::max_dim_with_indices) the gradient flows to the returned index only.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
     ///
@@ -36,7 +37,7 @@ forward! {
     /// ```
     pub fn max_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// The greatest along axes, which stay with length 1. NaN if there is one.
+    /// Computes the maximum along axes, which are kept with length 1. NaN if an element is NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amax.html>
     ///
@@ -51,7 +52,7 @@ forward! {
     #[doc(alias = "amax")]
     pub fn max_dims(self, axes: impl Into<AxisList>) -> Self;
 
-    /// The greatest along an axis and where it is, the first among equals; the axis stays with length 1.
+    /// Computes the maximum along an axis, and its index (the first of equal elements); the axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.max.html>
     ///
@@ -66,12 +67,12 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
+    /// When the axis is empty, or too long for `i32` indices: 2³¹ elements.
     #[doc(alias = "max")]
     pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The index of the maximum along an axis, the first among equals; a NaN counts as the greatest. The axis
-    /// stays with length 1.
+    /// Returns the index of the maximum along an axis, the first of equal elements; NaN is the maximum. The axis is
+    /// kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.argmax.html>
     ///
@@ -85,11 +86,11 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
+    /// When the axis is empty, or too long for `i32` indices: 2³¹ elements.
     pub fn argmax(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
-    /// The least of all elements, of shape `[1]`; of none, inf, or the greatest integer. NaN if there is one.
-    /// Equal elements share the gradient.
+    /// Computes the minimum of all elements, of shape `[1]`; NaN if an element is NaN. An empty tensor returns inf, or
+    /// the greatest integer. Equal elements share the gradient.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
     ///
@@ -103,8 +104,9 @@ forward! {
     /// ```
     pub fn min(self) -> Tensor<B, 1, K>;
 
-    /// The minimum along an axis, which is kept with length 1. NaN if there is one. Equal elements share the
-    /// gradient, and so do several NaN (PyTorch's `amin` gives NaN to all elements then); of [`min_dim_with_indices`](Tensor::min_dim_with_indices) the one that was found gets it.
+    /// Computes the minimum along an axis, which is kept with length 1. NaN if an element is NaN. Equal minima, and
+    /// several NaN, share the gradient (PyTorch's `amin` assigns NaN to all elements in the second case). With
+    /// [`min_dim_with_indices`](Tensor::min_dim_with_indices) the gradient flows to the returned index only.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
     ///
@@ -118,7 +120,7 @@ forward! {
     /// ```
     pub fn min_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// The least along axes, which stay with length 1. NaN if there is one.
+    /// Computes the minimum along axes, which are kept with length 1. NaN if an element is NaN.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.amin.html>
     ///
@@ -133,7 +135,7 @@ forward! {
     #[doc(alias = "amin")]
     pub fn min_dims(self, axes: impl Into<AxisList>) -> Self;
 
-    /// The least along an axis and where it is, the first among equals; the axis stays with length 1.
+    /// Computes the minimum along an axis, and its index (the first of equal elements); the axis is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.min.html>
     ///
@@ -148,12 +150,12 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
+    /// When the axis is empty, or too long for `i32` indices: 2³¹ elements.
     #[doc(alias = "min")]
     pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The index of the minimum along an axis, the first among equals; a NaN counts as the least. The axis stays with
-    /// length 1.
+    /// Returns the index of the minimum along an axis, the first of equal elements; NaN is the minimum. The axis is
+    /// kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.argmin.html>
     ///
@@ -167,10 +169,10 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axis is empty, or longer than indices can say: 2³¹ elements in `i32`.
+    /// When the axis is empty, or too long for `i32` indices: 2³¹ elements.
     pub fn argmin(self, axis: impl Into<Axis>) -> Tensor<B, D, Int>;
 
-    /// The greatest absolute value of all elements, of shape `[1]`; 0 of none.
+    /// Computes the maximum absolute value of all elements, of shape `[1]`; 0 for an empty tensor.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -182,7 +184,7 @@ forward! {
     /// ```
     pub fn max_abs(self) -> Tensor<B, 1, K>;
 
-    /// The greatest absolute value along an axis, which is kept with length 1; 0 of none.
+    /// Computes the maximum absolute value along an axis, which is kept with length 1; 0 for an empty axis.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -194,7 +196,7 @@ forward! {
     /// ```
     pub fn max_abs_dim(self, axis: impl Into<Axis>) -> Self;
 
-    /// The greatest absolute value along axes, which stay with length 1; 0 of none.
+    /// Computes the maximum absolute value along axes, which are kept with length 1; 0 for empty axes.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -206,7 +208,7 @@ forward! {
     /// ```
     pub fn max_abs_dims(self, axes: impl Into<AxisList>) -> Self;
 
-    /// The minimum and the maximum along an axis, which is kept with length 1.
+    /// Computes the minimum and the maximum along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.aminmax.html>
     ///

@@ -6,11 +6,11 @@ use crate::{Axis, AxisList, Backend, Tensor};
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// The variance along an axis, which is kept with length 1: squared deviations from the mean over `n - 1`.
-    /// NaN of fewer than two elements.
+    /// Computes the variance along an axis, which is kept with length 1: squared deviations from the mean over `n - 1`.
+    /// NaN for fewer than two elements.
     ///
-    /// Exact to rounding for numbers far from 0 too, in `f32` for 16 bits: the corrected two-pass algorithm over scaled
-    /// numbers. Overflows only where the result does.
+    /// It uses the corrected two-pass algorithm on scaled elements, in `f32` for 16-bit dtypes. The result is exact to
+    /// rounding also for elements far from 0, and overflows only where the exact result does.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
@@ -24,7 +24,7 @@ forward! {
     /// ```
     pub fn var(self, axis: impl Into<Axis>) -> Self;
 
-    /// The biased variance along an axis, which is kept with length 1: squared deviations over `n`.
+    /// Computes the biased variance along an axis, which is kept with length 1: squared deviations over `n`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
@@ -39,8 +39,8 @@ forward! {
     #[doc(alias = "var")]
     pub fn var_bias(self, axis: impl Into<Axis>) -> Self;
 
-    /// The variance along axes, which stay with length 1: squared deviations over `n - correction`, where `n`
-    /// is the number of elements along all of them.
+    /// Computes the variance along axes, which are kept with length 1: squared deviations over `n - correction`, where
+    /// `n` is the number of elements along all of them.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var.html>
     ///
@@ -54,7 +54,7 @@ forward! {
     /// ```
     pub fn var_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
-    /// The variance, over `n - 1`, and the mean along an axis, which is kept with length 1.
+    /// Computes the variance, over `n - 1`, and the mean along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
     ///
@@ -69,7 +69,7 @@ forward! {
     /// ```
     pub fn var_mean(self, axis: impl Into<Axis>) -> (Self, Self);
 
-    /// The biased variance, over `n`, and the mean along an axis, which is kept with length 1.
+    /// Computes the biased variance, over `n`, and the mean along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.var_mean.html>
     ///
@@ -84,8 +84,8 @@ forward! {
     /// ```
     pub fn var_mean_bias(self, axis: impl Into<Axis>) -> (Self, Self);
 
-    /// The standard deviation along an axis, which is kept with length 1: the root of [`var`](Tensor::var). Where
-    /// it is 0, so is its gradient.
+    /// Computes the standard deviation along an axis, which is kept with length 1: the square root of
+    /// [`var`](Tensor::var). Where it is 0, its gradient is 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std.html>
     ///
@@ -99,8 +99,8 @@ forward! {
     /// ```
     pub fn std(self, axis: impl Into<Axis>) -> Self;
 
-    /// The standard deviation along axes, which stay with length 1: the root of [`var_dims`](Tensor::var_dims).
-    /// Where it is 0, so is its gradient.
+    /// Computes the standard deviation along axes, which are kept with length 1: the square root of
+    /// [`var_dims`](Tensor::var_dims). Where it is 0, its gradient is 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std.html>
     ///
@@ -114,7 +114,7 @@ forward! {
     /// ```
     pub fn std_dims(self, axes: impl Into<AxisList>, correction: f64) -> Self;
 
-    /// The standard deviation, over `n - 1`, and the mean along an axis, which is kept with length 1.
+    /// Computes the standard deviation, over `n - 1`, and the mean along an axis, which is kept with length 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.std_mean.html>
     ///

@@ -1,4 +1,4 @@
-//! Running reductions.
+//! Cumulative sums, products, minima and maxima.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Numeric, Tensor};
@@ -6,8 +6,8 @@ use crate::{Axis, Backend, Int, Numeric, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
 
-    /// The running sum along an axis. Integers keep their dtype and wrap, 8 bits too; PyTorch sums integers in `i64`, as
-    /// does `x.cast(DType::I64).cumsum(axis)`.
+    /// Computes the cumulative sum along an axis. Integers keep their dtype and wrap, 8 bits too. PyTorch sums integers
+    /// in `i64`, as does `x.cast(DType::I64).cumsum(axis)`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cumsum.html>
     ///
@@ -21,7 +21,8 @@ forward! {
     /// ```
     pub fn cumsum(self, axis: impl Into<Axis>) -> Self;
 
-    /// The running product along an axis. Integers wrap. Its gradient does not divide, so zeros are no trouble.
+    /// Computes the cumulative product along an axis. Integers wrap. The gradient does not divide, so it is correct for
+    /// zeros too.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cumprod.html>
     ///
@@ -35,8 +36,8 @@ forward! {
     /// ```
     pub fn cumprod(self, axis: impl Into<Axis>) -> Self;
 
-    /// The running maximum along an axis; NaN from the first one on. The gradient flows to the latest element
-    /// that set it.
+    /// Computes the cumulative maximum along an axis; NaN from the first NaN on. The gradient flows to the latest
+    /// element that set the maximum.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cummax.html>
     ///
@@ -50,8 +51,8 @@ forward! {
     /// ```
     pub fn cummax(self, axis: impl Into<Axis>) -> Self;
 
-    /// The running minimum along an axis; NaN from the first one on. The gradient flows to the latest element
-    /// that set it.
+    /// Computes the cumulative minimum along an axis; NaN from the first NaN on. The gradient flows to the latest
+    /// element that set the minimum.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cummin.html>
     ///
@@ -65,7 +66,7 @@ forward! {
     /// ```
     pub fn cummin(self, axis: impl Into<Axis>) -> Self;
 
-    /// The running maximum along an axis, and the place of the latest element that set it.
+    /// Computes the cumulative maximum along an axis, and the index of the latest element that set it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cummax.html>
     ///
@@ -80,7 +81,7 @@ forward! {
     /// ```
     pub fn cummax_with_indices(self, axis: impl Into<Axis>) -> (Self, Tensor<B, D, Int>);
 
-    /// The running minimum along an axis, and the place of the latest element that set it.
+    /// Computes the cumulative minimum along an axis, and the index of the latest element that set it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.cummin.html>
     ///
@@ -99,8 +100,8 @@ forward! {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D>;
 
-    /// The logarithm of the running sum of exponentials along an axis. Neighbouring sums are joined pairwise,
-    /// each pair scaled by its greater one, so that neither great nor small elements are lost.
+    /// Computes the logarithm of the cumulative sum of exponentials along an axis. Adjacent sums are combined pairwise,
+    /// and each pair is scaled by its maximum, which prevents overflow and underflow.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logcumsumexp.html>
     ///

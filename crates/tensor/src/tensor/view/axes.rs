@@ -1,4 +1,4 @@
-//! Axes in another order, and elements in another order along them.
+//! Transposition, permutation, flips and rolls.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, AxisList, Backend, Kind, Tensor};
@@ -6,7 +6,7 @@ use crate::{Axis, AxisList, Backend, Kind, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// Exchanges the last two axes. A view.
+    /// Transposes the last two axes. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.mT.html>
     ///
@@ -25,13 +25,13 @@ forward! {
     #[doc(alias = "matrix_transpose")]
     pub fn transpose(self) -> Self;
 
-    /// Exchanges the last two axes: [`transpose`](Tensor::transpose).
+    /// Alias of [`transpose`](Tensor::transpose).
     ///
     /// # Panics
     /// With fewer than two axes.
     pub fn t(self) -> Self = transpose;
 
-    /// Exchanges two axes. A view.
+    /// Swaps two axes. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.swapaxes.html>
     ///
@@ -47,7 +47,7 @@ forward! {
     #[doc(alias = "transpose")]
     pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Self;
 
-    /// Axes in another order: axis `i` of the result is axis `axes[i]`. A view.
+    /// Permutes the axes: axis `i` of the result is axis `axes[i]`. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.permute.html>
     ///
@@ -61,11 +61,11 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When an axis is missing or named twice.
+    /// When an axis is missing or repeated.
     #[doc(alias = "transpose")]
     pub fn permute(self, axes: impl Into<AxisList>) -> Self;
 
-    /// Moves one axis or several to other places; the others keep their order. A view.
+    /// Moves axes to other positions; the others keep their order. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.movedim.html>
     ///
@@ -80,11 +80,11 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When an axis is named twice, or there are more axes than places.
+    /// When an axis is out of range or repeated, or the lists differ in length.
     #[doc(alias = "moveaxis")]
     pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Self;
 
-    /// Elements of these axes in reverse order.
+    /// Reverses the order of the elements along these axes.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.flip.html>
     ///
@@ -98,7 +98,7 @@ forward! {
     /// ```
     pub fn flip(self, axes: impl Into<AxisList>) -> Self;
 
-    /// Columns, axis 1, in reverse order.
+    /// Reverses the order of the columns, axis 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.fliplr.html>
     ///
@@ -115,7 +115,7 @@ forward! {
     /// With fewer than two axes.
     pub fn fliplr(self) -> Self;
 
-    /// Rows, axis 0, in reverse order.
+    /// Reverses the order of the rows, axis 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.flipud.html>
     ///
@@ -129,7 +129,7 @@ forward! {
     /// ```
     pub fn flipud(self) -> Self;
 
-    /// Turned `times` times by 90 degrees in the plane of two axes, from the first towards the second.
+    /// Rotates `times` times by 90 degrees in the plane of two axes, from the first towards the second.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.rot90.html>
     ///
@@ -146,7 +146,7 @@ forward! {
     /// When there are not two distinct axes.
     pub fn rot90(self, times: i64, axes: impl Into<AxisList>) -> Self;
 
-    /// Elements shifted along axes by one shift each; elements that leave at the end wrap around to the start.
+    /// Shifts elements cyclically along axes, by one shift each.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.roll.html>
     ///
@@ -163,7 +163,7 @@ forward! {
     /// When there are not as many shifts as axes.
     pub fn roll(self, shifts: &[i64], axes: impl Into<AxisList>) -> Self;
 
-    /// Elements shifted along an axis; elements that leave at the end wrap around to the start.
+    /// Shifts elements cyclically along an axis.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.roll.html>
     ///

@@ -4,7 +4,7 @@ use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Int, Kind, PadMode, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The tensor repeated along each axis by the given numbers of times.
+    /// Repeats the tensor along each axis by the given counts.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.repeat.html>
     ///
@@ -26,7 +26,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// The tensor repeated along one axis.
+    /// Repeats the tensor along one axis.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.repeat.html>
     ///
@@ -40,8 +40,8 @@ forward! {
     /// ```
     pub fn repeat_dim(self, axis: impl Into<Axis>, times: usize) -> Self;
 
-    /// The tensor repeated. Counts are of the last axes; where there are more counts than axes, axes are added
-    /// in front: `D2` is the greater of both.
+    /// Repeats the tensor. The counts are of the last axes. If there are more counts than axes, axes are added in
+    /// front: `D2` is the greater of both.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tile.html>
     ///
@@ -58,7 +58,7 @@ forward! {
     /// When `D2` does not match.
     pub fn tile<const D2: usize>(self, times: &[usize]) -> Tensor<B, D2, K>;
 
-    /// Each slice of an axis followed by its copies.
+    /// Repeats each slice of an axis `times` times, copies adjacent.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html>
     ///
@@ -73,8 +73,8 @@ forward! {
     #[doc(alias = "repeat")]
     pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Self;
 
-    /// Repeats each slice of an axis by the integer at its index. Waits for the device: the shape depends on the
-    /// integers.
+    /// Repeats each slice of an axis as often as the integer at its index. Waits for the device, because the shape
+    /// depends on the integers.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html>
     ///
@@ -94,8 +94,8 @@ forward! {
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// Pads each axis by `(before, after)` elements. A number pads with that constant; see [`PadMode`] for other
-    /// modes.
+    /// Pads each axis by `(before, after)` elements. A scalar as the mode pads with that constant; see [`PadMode`] for
+    /// other modes.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html>
     ///
@@ -118,7 +118,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.map(|x| x.pad(&pads, mode))
     }
 
-    /// As [`pad`](Tensor::pad), where a negative width takes elements away. Axes are padded first, then cropped; with
+    /// Like [`pad`](Tensor::pad), where a negative width removes elements. Axes are padded first, then cropped; with
     /// [`PadMode::Circular`] they are cropped first, as in PyTorch.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pad.html>
@@ -132,7 +132,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When an axis has fewer elements than are taken away, or too few for the mode.
+    /// When an axis has fewer elements than are removed, or too few for the mode.
     #[track_caller]
     pub fn pad_signed(self, pads: [(isize, isize); D], mode: impl Into<PadMode>) -> Self {
         self.map(|x| x.pad_signed(&pads, mode))

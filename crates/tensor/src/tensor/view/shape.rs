@@ -1,4 +1,4 @@
-//! Another shape of the same elements.
+//! Reshapes: the same elements in another shape.
 
 use super::super::ok;
 use crate::tensor::forward::forward;
@@ -6,8 +6,8 @@ use crate::{AnyTensor, Axis, AxisList, Backend, Kind, Shape, Tensor};
 use alloc::vec::Vec;
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The elements in row-major order, in another shape. One length may be -1 and is computed from the others;
-    /// 0 keeps the length of the same axis, unless the tensor is empty.
+    /// Reshapes the tensor; the elements keep their row-major order. One length may be -1 and is inferred; 0 keeps the
+    /// length of the same axis, unless the tensor is empty.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.reshape.html>
     ///
@@ -22,7 +22,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When the lengths do not multiply to the number of elements.
+    /// When the product of the lengths is not the number of elements.
     #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape<const D2: usize>(self, shape: impl ReshapeArgs<D2>) -> Tensor<B, D2, K> {
@@ -30,8 +30,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.convert(|x| x.reshape_lengths(&lengths))
     }
 
-    /// The element `offset + Σ strides[i] * index[i]` of all elements in row-major order, at each index of a shape.
-    /// Elements may repeat: their gradients add up. The result is a copy; strides count elements of this tensor in
+    /// Gathers elements by strides: the element at each index is `offset + Σ strides[i] * index[i]` in row-major order.
+    /// Elements may repeat: their gradients add up. The result is a copy. Strides count elements of this tensor in
     /// row-major order, whatever its memory layout.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.as_strided.html>
@@ -46,7 +46,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When an index reaches beyond the elements.
+    /// When an index is beyond the last element.
     #[track_caller]
     pub fn as_strided<const D2: usize>(
         self,
@@ -61,7 +61,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// Joins the axes `start..=end` into one.
+    /// Flattens the axes `start..=end` into one.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.flatten.html>
     ///
@@ -75,11 +75,11 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axes are out of range, or `D2` does not match.
+    /// When an axis is out of range, `start` is after `end`, or `D2` does not match.
     #[doc(alias = "ravel")]
     pub fn flatten<const D2: usize>(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor<B, D2, K>;
 
-    /// Takes an axis apart into axes of these lengths, of which one may be -1 and is computed.
+    /// Splits an axis into axes of these lengths, one of which may be -1 and is inferred.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unflatten.html>
     ///
@@ -93,7 +93,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the lengths do not multiply to that of the axis, or `D2` does not match.
+    /// When the product of the lengths is not that of the axis, or `D2` does not match.
     pub fn unflatten<const D2: usize>(self, axis: impl Into<Axis>, lengths: &[i64]) -> Tensor<B, D2, K>;
 
     /// Removes all axes of length 1.
@@ -110,7 +110,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axes of length 1 are not `D - D2`.
+    /// When the number of axes of length 1 is not `D - D2`.
     pub fn squeeze<const D2: usize>(self) -> Tensor<B, D2, K>;
 
     /// Removes one axis of length 1.
@@ -127,7 +127,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axis is longer, or `D2` is not `D - 1`.
+    /// When the axis is not of length 1, or `D2` is not `D - 1`.
     pub fn squeeze_dim<const D2: usize>(self, axis: impl Into<Axis>) -> Tensor<B, D2, K>;
 
     /// Removes several axes of length 1.
@@ -144,12 +144,12 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When one of the axes is longer, or `D2` does not match.
+    /// When one of the axes is not of length 1, or `D2` does not match.
     pub fn squeeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K>;
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// Adds axes of length 1 in front.
+    /// Inserts axes of length 1 in front.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -167,7 +167,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.convert(|x| x.unsqueeze(D2))
     }
 
-    /// Adds an axis of length 1, which will be axis `axis` of the result.
+    /// Inserts an axis of length 1, which is axis `axis` of the result.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unsqueeze.html>
     ///
@@ -190,7 +190,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.ranked("unsqueeze_dim", |x| x.unsqueeze_dim(axis))
     }
 
-    /// Adds axes of length 1, which will be these axes of the result.
+    /// Inserts axes of length 1, which are these axes of the result.
     ///
     /// <https://numpy.org/doc/stable/reference/generated/numpy.expand_dims.html>
     ///
@@ -204,14 +204,13 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When axes are out of range or named twice, or `D2` does not match.
+    /// When axes are out of range or repeated, or `D2` does not match.
     #[track_caller]
     pub fn unsqueeze_dims<const D2: usize>(self, axes: impl Into<AxisList>) -> Tensor<B, D2, K> {
         self.ranked("unsqueeze_dims", |x| x.unsqueeze_dims(axes))
     }
 
-    /// Repeats axes of length 1 to this shape, and adds axes in front; -1 keeps a length. A view: nothing is
-    /// copied.
+    /// Expands axes of length 1 to this shape, and adds axes in front; -1 keeps a length. A view, without a copy.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.expand.html>
     ///
@@ -225,7 +224,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// ```
     ///
     /// # Panics
-    /// When the lengths are neither equal nor 1.
+    /// When a length is neither equal nor 1.
     #[doc(alias = "broadcast_to")]
     #[track_caller]
     pub fn expand<const D2: usize>(self, shape: impl ReshapeArgs<D2>) -> Tensor<B, D2, K> {
@@ -233,7 +232,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.convert(|x| x.expand_lengths(&lengths))
     }
 
-    /// All tensors repeated to the one shape to which they broadcast by NumPy's rule.
+    /// Broadcasts all tensors to one shape by NumPy's rule.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.broadcast_tensors.html>
     ///
@@ -260,7 +259,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// The tensor with at least one axis: `D2` is the greater of `D` and 1.
+    /// Returns the tensor with at least one axis: `D2` is the greater of `D` and 1.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.atleast_1d.html>
     ///
@@ -277,7 +276,7 @@ forward! {
     /// When `D2` does not match.
     pub fn atleast_1d<const D2: usize>(self) -> Tensor<B, D2, K>;
 
-    /// The tensor with at least two axes, new ones in front: `D2` is the greater of `D` and 2.
+    /// Returns the tensor with at least two axes, new ones in front: `D2` is the greater of `D` and 2.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.atleast_2d.html>
     ///
@@ -294,7 +293,7 @@ forward! {
     /// When `D2` does not match.
     pub fn atleast_2d<const D2: usize>(self) -> Tensor<B, D2, K>;
 
-    /// The tensor with at least three axes: a vector becomes `[1, n, 1]`, a matrix `[rows, columns, 1]`. `D2`
+    /// Returns the tensor with at least three axes: a vector becomes `[1, n, 1]`, a matrix `[rows, columns, 1]`. `D2`
     /// is the greater of `D` and 3.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.atleast_3d.html>
@@ -315,10 +314,10 @@ forward! {
 
 /// The shape argument of [`Tensor::reshape`] and [`Tensor::expand`]: an array of lengths or a [`Shape`].
 pub trait ReshapeArgs<const D: usize> {
-    /// The lengths; -1 for one to be computed or kept, 0 for one to be kept.
+    /// Returns the lengths; -1 is inferred (reshape) or kept (expand), 0 is kept.
     ///
     /// # Panics
-    /// When a length is above `i64::MAX`, or a shape has another number of axes.
+    /// When a length is above `i64::MAX`, or a shape has another rank.
     fn into_lengths(self) -> [i64; D];
 }
 
@@ -351,10 +350,10 @@ impl<const D: usize> ReshapeArgs<D> for Shape {
     }
 }
 
-/// A length as a signed number.
+/// Converts a length to `i64`.
 ///
 /// # Panics
-/// When it is too large for one: it would be read as -1 or another number below 0.
+/// When it overflows `i64`: it would be read as -1 or another negative number.
 #[track_caller]
 fn length_of(length: impl TryInto<i64> + Copy + core::fmt::Display) -> i64 {
     length.try_into().unwrap_or_else(|_| {

@@ -1,15 +1,15 @@
-//! Ranges of axes: read and replaced.
+//! Slices: read and replaced.
 
 use crate::tensor::forward::forward;
 use crate::{Axis, Backend, Kind, Number, SliceArg, SliceArgs, Tensor};
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// A range of each axis, as a bare range of the first axis, an array, or [`s!`](crate::s) for steps and ranges of different
-    /// types; fewer ranges than axes leave the last axes whole.
+    /// Slices each axis by a range. The argument is a range of the first axis, an array, or [`s!`](crate::s) for steps
+    /// and ranges of different types. With fewer ranges than axes, the remaining axes are whole.
     ///
-    /// Negative ends count from the end of the axis, and ends beyond it are cut to it, as in NumPy. A single
-    /// index keeps its axis with length 1. A negative step walks the range from its last element back:
-    /// `1..3;-1` has elements 2 and 1, NumPy's `x[1:3][::-1]`. A view.
+    /// A view. Negative ends count from the end of the axis, and ends beyond it are clamped to it, as in NumPy. A
+    /// single index keeps its axis with length 1. A negative step visits the range from its last element to its first:
+    /// `1..3;-1` has elements 2 and 1, NumPy's `x[1:3][::-1]`.
     ///
     /// <https://numpy.org/doc/stable/user/basics.indexing.html#slicing-and-striding>
     ///
@@ -33,7 +33,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.map(|x| x.slice(ranges))
     }
 
-    /// A range of one axis. A view.
+    /// Slices one axis by a range. A view.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -51,7 +51,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.map(|x| x.slice_dim(axis, range))
     }
 
-    /// The tensor with a range of it replaced; the values broadcast to the range.
+    /// Replaces a slice; the values broadcast to it.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.slice_scatter.html>
     ///
@@ -74,7 +74,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.map(|x| x.slice_assign(ranges, values.into_any()))
     }
 
-    /// The tensor with a number in a range of it.
+    /// Fills a slice with a scalar.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -93,7 +93,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// `length` elements of an axis, from `start`. A view.
+    /// Returns `length` elements of an axis, from `start`. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.narrow.html>
     ///
@@ -107,10 +107,10 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the elements leave the axis.
+    /// When `start + length` is beyond the axis.
     pub fn narrow(self, axis: impl Into<Axis>, start: usize, length: usize) -> Self;
 
-    /// The slice at one index of an axis, which is removed; a negative index counts from the end. A view.
+    /// Selects the slice at one index of an axis, which is removed; a negative index counts from the end. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.select.html>
     ///
@@ -128,8 +128,8 @@ forward! {
     #[doc(alias = "select")]
     pub fn select_dim<const D2: usize>(self, axis: impl Into<Axis>, index: i64) -> Tensor<B, D2, K>;
 
-    /// Windows of `size` elements along an axis, each `step` after the one before. The axis becomes the number
-    /// of windows, `(length - size) / step + 1`, and their elements are a new last axis. A view.
+    /// Extracts sliding windows of `size` elements along an axis, `step` elements apart. The axis becomes the number of
+    /// windows, `(length - size) / step + 1`, and their elements are a new last axis. A view.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.unfold.html>
     ///
@@ -143,6 +143,6 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When a window does not fit, or `D2` is not `D + 1`.
+    /// When `size` or `step` is 0, `size` is greater than the length of the axis, or `D2` is not `D + 1`.
     pub fn unfold<const D2: usize>(self, axis: impl Into<Axis>, size: usize, step: usize) -> Tensor<B, D2, K>;
 }

@@ -1,4 +1,4 @@
-//! An axis in parts. All parts are views.
+//! Splits of an axis. All parts are views.
 
 use super::super::ok;
 use crate::tensor::forward::forward;
@@ -45,8 +45,8 @@ forward! {
     #[doc(alias = "split")]
     pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Vec<Self>;
 
-    /// Splits an axis into `count` parts of equal length, the last of which may be shorter; fewer than `count`
-    /// when the axis is too short. An empty axis is one part, where PyTorch returns `count` empty ones.
+    /// Splits an axis into at most `count` parts of equal length, the last of which may be shorter; fewer than `count`
+    /// when the axis is too short. An empty axis is one part, where PyTorch returns `count` empty parts.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.chunk.html>
     ///
@@ -63,8 +63,8 @@ forward! {
     /// When the count is 0 or the axis is out of range.
     pub fn chunk(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
-    /// Splits an axis into exactly `count` parts; the first of them are longer by 1 where the count does not
-    /// divide the length.
+    /// Splits an axis into exactly `count` parts; the first parts are longer by 1 where `count` does not divide the
+    /// length.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tensor_split.html>
     ///
@@ -83,8 +83,8 @@ forward! {
     /// When the count is 0 or the axis is out of range.
     pub fn tensor_split(self, count: usize, axis: impl Into<Axis>) -> Vec<Self>;
 
-    /// Splits an axis before each of these places. Negative places count from the end; places beyond the end
-    /// return empty parts.
+    /// Splits an axis before each of these indices. Negative indices count from the end; indices beyond the end return
+    /// empty parts.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tensor_split.html>
     ///
@@ -104,7 +104,7 @@ forward! {
     #[doc(alias = "array_split")]
     pub fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Vec<Self>;
 
-    /// The slices of an axis, without it.
+    /// Returns the slices of an axis, which is removed.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.unbind.html>
     ///
@@ -124,7 +124,7 @@ forward! {
 }
 
 impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
-    /// The slices of an axis one after the other, each with the axis of length 1.
+    /// Iterates over the slices of an axis, each with the axis of length 1.
     ///
     /// ```
     /// use kiln_backends::Flex;

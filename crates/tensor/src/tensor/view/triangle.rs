@@ -1,4 +1,4 @@
-//! Triangles and diagonals.
+//! Triangular matrices and diagonals.
 
 use super::super::ok;
 use crate::tensor::forward::forward;
@@ -7,7 +7,8 @@ use crate::{AnyTensor, Axis, Backend, Bool, Kind, Shape, Tensor};
 forward! {
     impl[B: Backend, const D: usize, K: Kind] Tensor<B, D, K>;
 
-    /// Zeros above the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
+    /// Returns the lower triangle: zeros above the diagonal `column = row + offset` of the last two axes,
+    /// `[.., rows, columns]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.tril.html>
     ///
@@ -24,7 +25,8 @@ forward! {
     /// With fewer than two axes.
     pub fn tril(self, offset: i64) -> Self;
 
-    /// Zeros below the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
+    /// Returns the upper triangle: zeros below the diagonal `column = row + offset` of the last two axes,
+    /// `[.., rows, columns]`.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.triu.html>
     ///
@@ -41,8 +43,8 @@ forward! {
     /// With fewer than two axes.
     pub fn triu(self, offset: i64) -> Self;
 
-    /// The diagonal of the matrices of axes `a` (rows) and `b` (columns). Both are removed; the diagonal is the last
-    /// axis of the result. An offset above 0 selects a diagonal above the main one.
+    /// Returns the diagonal of the matrices of axes `a` (rows) and `b` (columns). Both are removed; the diagonal is the
+    /// last axis of the result. An offset above 0 selects a diagonal above the main one.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diagonal.html>
     ///
@@ -57,7 +59,7 @@ forward! {
     /// ```
     ///
     /// # Panics
-    /// When the axes are the same, or `D2` is not `D - 1`.
+    /// When `a` and `b` are the same axis, or `D2` is not `D - 1`.
     pub fn diagonal<const D2: usize>(
         self,
         offset: i64,
@@ -65,7 +67,7 @@ forward! {
         b: impl Into<Axis>,
     ) -> Tensor<B, D2, K>;
 
-    /// The last axis as a diagonal of square matrices, whose rows and columns are axes `a` and `b` of the
+    /// Embeds the last axis as a diagonal of square matrices, whose rows and columns are axes `a` and `b` of the
     /// result; zeros elsewhere.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diag_embed.html>
@@ -88,7 +90,7 @@ forward! {
         b: impl Into<Axis>,
     ) -> Tensor<B, D2, K>;
 
-    /// A vector as a diagonal of a square matrix, or a diagonal of a matrix as a vector.
+    /// Returns a matrix with the vector as a diagonal, or a diagonal of a matrix as a vector.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.diag.html>
     ///
@@ -107,7 +109,8 @@ forward! {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
-    /// True on and below the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
+    /// Creates a mask that is true on and below the diagonal `column = row + offset` of the last two axes,
+    /// `[.., rows, columns]`.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -125,7 +128,8 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
         Tensor::from_any(ok(AnyTensor::tril_mask(shape, offset, &B::stack(device))))
     }
 
-    /// True on and above the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
+    /// Creates a mask that is true on and above the diagonal `column = row + offset` of the last two axes,
+    /// `[.., rows, columns]`.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -143,7 +147,7 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
         Tensor::from_any(ok(AnyTensor::triu_mask(shape, offset, &B::stack(device))))
     }
 
-    /// True on the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
+    /// Creates a mask that is true on the diagonal `column = row + offset` of the last two axes, `[.., rows, columns]`.
     ///
     /// ```
     /// use kiln_backends::Flex;
