@@ -1,0 +1,48 @@
+//! Backends and devices: the engines and layers that tensors run on.
+//!
+//! | backend | stack of engines | device |
+//! |---|---|---|
+//! | [`Cpu`] | fusion over the CPU engine | [`CpuDevice`] |
+//! | [`Flex`] | the CPU engine | [`FlexDevice`] |
+//! | [`NdArray`] | the CPU engine, under Burn's older name | [`NdArrayDevice`] |
+//! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
+//! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
+//! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
+//! | [`Dyn`] | that of the device | [`Device`] |
+//!
+//! ```
+//! use kiln_backends::{Cpu, Device, Dyn};
+//! use kiln_tensor::{Autodiff, Tensor};
+//!
+//! let x = Tensor::<Autodiff<Cpu>, 1>::from_floats([1.0, 2.0], &Default::default());
+//! let y = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &Device::cpu().autodiff());
+//! assert_eq!((x * 2).into_data(), (y * 2).into_data());
+//! ```
+//!
+//! Engines and layers from other crates become backends in the same way:
+//! [`Stack::opened`](kiln_tensor::Stack::opened) opens a stack once, [`Stack::layered`](kiln_tensor::Stack::layered)
+//! adds a layer, and a [`Device`] is created from any stack.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod autocast;
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device;
+mod element;
+mod fusion;
+
+pub use autocast::{Autocast, AutocastFloat, with_autocast};
+pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
+#[cfg(feature = "cuda")]
+pub use cuda::{Cuda, CudaDevice};
+pub use device::{Device, Dyn};
+pub use element::{FloatElement, IntElement};
+pub use fusion::{Fusion, with_fusion};
+pub use kiln_autocast::LowPrecision;
+#[cfg(feature = "std")]
+pub use kiln_cpu::MappedFile;

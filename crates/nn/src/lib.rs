@@ -1,0 +1,93 @@
+//! Neural networks: the module trait, layers, initialisers and losses.
+//!
+//! A network is a struct that derives [`Module`](macro@Module). Its fields are layers. Its `forward` method may have
+//! any signature:
+//!
+//! ```
+//! use kiln_backends::Flex;
+//! use kiln_nn::{Linear, LinearConfig, Module, Relu};
+//! use kiln_tensor::{Backend, Tensor};
+//!
+//! #[derive(Debug, Module)]
+//! struct Net<B: Backend> {
+//!     first: Linear<B>,
+//!     activation: Relu,
+//!     second: Linear<B>,
+//! }
+//!
+//! impl<B: Backend> Net<B> {
+//!     fn new(device: &B::Device) -> Self {
+//!         Net {
+//!             first: LinearConfig::new(4, 8).init(device),
+//!             activation: Relu::new(),
+//!             second: LinearConfig::new(8, 2).with_bias(false).init(device),
+//!         }
+//!     }
+//!
+//!     fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+//!         self.second.forward(self.activation.forward(self.first.forward(x)))
+//!     }
+//! }
+//!
+//! let device = Default::default();
+//! let net = Net::<Flex>::new(&device);
+//! assert_eq!(net.forward(Tensor::ones([3, 4], &device)).dims(), [3, 2]);
+//! assert_eq!(net.num_parameters(), 4 * 8 + 8 + 8 * 2);
+//! let names: Vec<String> = net.named_parameters().into_iter().map(|(name, _)| name).collect();
+//! assert_eq!(names, ["first.weight", "first.bias", "second.weight"]);
+//! println!("{net}"); // a table of its layers
+//! ```
+//!
+//! * [`Module`] is the object-safe traversal over parameters with dotted names. [`AutodiffModule::valid`] returns the
+//!   copy for inference, and [`GradientsParams`] holds the gradients of a module. [`with_parameters`] makes a module a
+//!   function of its parameters, for `grad`, `vmap` and the other transforms.
+//! * Each layer has a configuration, derived with [`Config`](macro@Config), with PyTorch's defaults:
+//!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
+//!   layouts.
+//! * The default backend of layers is chosen at run time: `Linear` is `Linear<Dyn>`.
+//! * Training mode (dropout, the statistics of batch normalisation) follows the backend: it is on with automatic
+//!   differentiation, and off on the inner backend, to which [`AutodiffModule::valid`] moves the module.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+// Lets the derives refer to this crate as `kiln_nn` here too.
+extern crate self as kiln_nn;
+
+pub mod config;
+mod initializer;
+mod layer;
+pub mod loss;
+pub mod module;
+
+/// Convolution layers and their configurations.
+pub mod conv {
+    pub use crate::layer::{
+        Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, ConvTranspose1d,
+        ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig, ConvTranspose3d,
+        ConvTranspose3dConfig,
+    };
+}
+
+/// Pooling layers and their configurations.
+pub mod pool {
+    pub use crate::layer::{
+        AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, AvgPool1d,
+        AvgPool1dConfig, AvgPool2d, AvgPool2dConfig, MaxPool1d, MaxPool1dConfig, MaxPool2d, MaxPool2dConfig,
+    };
+}
+
+pub use config::{Config, ConfigError};
+pub use initializer::Initializer;
+pub use kiln_macros::{Config, Module};
+#[doc(hidden)]
+pub use kiln_tensor as tensor;
+pub use layer::*;
+pub use module::{
+    AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, ModuleOn, NamedTensors, Param,
+    ParamId, Parameter, ParameterRole, Path, RunningState, Visitor, VisitorMut, buffers,
+    trainable_parameters, with_parameters,
+};
+#[doc(hidden)]
+pub use serde;

@@ -1,0 +1,70 @@
+//! Optimizers, gradient clipping, loss scaling and learning-rate schedules.
+//!
+//! An [`Optimizer`] receives a model and its gradients, and returns the updated model:
+//!
+//! ```
+//! use kiln_backends::Flex;
+//! use kiln_nn::{GradientsParams, Module, Param};
+//! use kiln_optim::{AdamConfig, Optimizer};
+//! use kiln_tensor::{Autodiff, Backend, Tensor};
+//!
+//! type B = Autodiff<Flex>;
+//!
+//! #[derive(Debug, Module)]
+//! struct Line<B: Backend> {
+//!     slope: Param<Tensor<B, 1>>,
+//! }
+//!
+//! let device = Default::default();
+//! let mut model = Line::<B> { slope: Param::from_tensor(Tensor::from_floats([0.0], &device)) };
+//! let mut optimizer = AdamConfig::new().init();
+//! let (x, y) = (Tensor::<B, 1>::from_floats([1.0, 2.0], &device), Tensor::from_floats([3.0, 6.0], &device));
+//! for _ in 0..200 {
+//!     let loss = (x.clone() * model.slope.val() - y.clone()).square().mean();
+//!     let gradients = GradientsParams::from_grads(loss.backward(), &model);
+//!     model = optimizer.step(0.1, model, gradients);
+//! }
+//! assert!((model.slope.val().into_scalar::<f32>() - 3.0).abs() < 0.05);
+//! # Ok::<(), kiln_optim::OptimError>(())
+//! ```
+//!
+//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`] for one
+//!   parameter; [`PerParameter`] applies it to a module. A custom optimizer implements only `UpdateRule`.
+//! * [`ParameterGroup`]s set the learning rate and weight decay of some parameters.
+//! * [`GradientsAccumulator`] adds the gradients of several batches.
+//! * [`GradientClipping`] clips gradients in the optimizer; [`clip_grad_norm`] is the free function.
+//! * [`LossScaler`] prevents underflow of 16-bit gradients.
+//! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
+//! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, steps.
+//!
+//! Updates run below automatic differentiation and in place. The new value of a parameter reuses the memory of the old
+//! one, unless the tensor has another owner, such as a loss that was not dropped.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod accumulate;
+mod adam;
+mod clip;
+mod error;
+mod group;
+mod guard;
+pub mod lr_scheduler;
+mod optimizer;
+mod scaler;
+mod sgd;
+mod state;
+
+pub use accumulate::GradientsAccumulator;
+pub use adam::{Adam, AdamConfig, AdamRule, AdamW, AdamWConfig};
+pub use clip::{GradientClipping, Norm, clip_grad_norm, clip_grad_norm_with, clip_grad_value, grad_norm};
+pub use error::{OptimError, Result};
+pub use group::{ParameterGroup, StepOptions};
+pub use kiln_nn::GradientsParams;
+pub use lr_scheduler::LearningRate;
+pub use optimizer::{Optimizer, PerParameter, Update, UpdateRule};
+pub use scaler::{LossScaler, LossScalerConfig, LossScalerState};
+pub use sgd::{Sgd, SgdConfig, SgdRule};
+pub use state::{OptimizerState, ParameterState};
