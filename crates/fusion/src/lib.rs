@@ -3,8 +3,8 @@
 //! [`Fusion`] is a layer: an [`Engine`](kiln_ir::Engine) around another. It returns lazy values from every op at once.
 //! When one of them is read, the recorded ops run, in this order:
 //!
-//! 1. The recording's structure (ops, operand wiring, types, and liveness, but not the numbers, which may change from
-//!    step to step) is looked up in the plan cache. A training step after the first finds its plan.
+//! 1. The recording's structure is looked up in the plan cache: ops, operand wiring, types and liveness. Plain numbers
+//! may change from step to step, so they are not part of it. A training step after the first finds its plan.
 //! 2. On a miss, the layer makes a [plan](Plan). Dead ops are removed, neighbours that one kernel can run become one
 //!    [`Op::Fused`](kiln_ir::Op::Fused), and each value is passed on by value at its last use, so that the engine below
 //!    overwrites or frees its memory.
@@ -14,8 +14,8 @@
 //! Liveness is determined when the plan is looked up: a value that was dropped before is never stored. A recording that
 //! begins like the previous ones is only compared with their plan op by op, and stored from the first difference.
 //!
-//! Plans depend on the facts of the engine's [`Machine`](kiln_ir::Machine): how long rows may be, for instance, and how many
-//! tensors a kernel binds.
+//! Plans depend on the facts of the engine's [`Machine`](kiln_ir::Machine), such as the longest row that a kernel keeps
+//! in registers or cache and the number of tensors that a kernel binds.
 //!
 //! An engine that computes asynchronously ([`Machine::asynchronous`](kiln_ir::Machine::asynchronous)) gets speculative
 //! execution of a predicted plan. A recording that begins like the previous ones then runs while the rest is recorded,
