@@ -200,8 +200,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Queues Fourier transforms by the vendor's library, which [supports](Driver::fourier_workspace) them.
     ///
+    /// # Safety
     /// The tensors must hold the elements of all lines, and the workspace as many bytes as
-    /// [`fourier_workspace`](Driver::fourier_workspace) returns.
     /// [`fourier_workspace`](Driver::fourier_workspace) returns.
     ///
     /// # Errors
