@@ -45,7 +45,7 @@ pub struct Gpu<D: Driver> {
 /// Ops that the expanding layer handles.
 const LEFT_OUT: &[OpKind] = &[
     OpKind::LogSumExp,
-    // Engines do not connect devices.
+    // Connections between devices are not the engine's.
     OpKind::Collective,
     OpKind::Custom,
 ];
