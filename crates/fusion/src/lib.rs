@@ -4,7 +4,7 @@
 //! When one of them is read, the recorded ops run, in this order:
 //!
 //! 1. The recording's structure is looked up in the plan cache: ops, operand wiring, types and liveness. Plain numbers
-//! may change from step to step, so they are not part of it. A training step after the first finds its plan.
+//!    may change from step to step, so they are not part of it. A training step after the first finds its plan.
 //! 2. On a miss, the layer makes a [plan](Plan). Dead ops are removed, neighbours that one kernel can run become one
 //!    [`Op::Fused`](kiln_ir::Op::Fused), and each value is passed on by value at its last use, so that the engine below
 //!    overwrites or frees its memory.

@@ -6,10 +6,10 @@
 //! * **Memory** is [pooled](MemoryConfig): the queue is in order, so a block may be reused as soon as no tensor holds
 //!   it. A training step after the first allocates nothing from the system.
 //! * **Tensors** are a block and a [`Layout`](kiln_ir::Layout): reshape, permute, broadcast, slice and windows only
-//! change the layout.
+//!   change the layout.
 //! * **Kernels** are those of [`kiln_kernel`]. A fused region, or an op that has a form there, is printed as C++ for
-//! its dtypes and strides and compiled for the device. Compiled kernels are cached in memory and on disk
-//! (`KILN_CACHE_DIR`).
+//!   its dtypes and strides and compiled for the device. Compiled kernels are cached in memory and on disk
+//!   (`KILN_CACHE_DIR`).
 //! * **Matmuls** use the vendor's library, with a bias and an activation as its epilogue where nothing else follows
 //!   (`KILN_EPILOGUES=off` disables epilogues).
 //! * **Fourier transforms** whose lines fit shared memory are kernels, which store real and imaginary parts separately.

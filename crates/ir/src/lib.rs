@@ -1,4 +1,4 @@
-//! The contract that every part of Kiln shares: one list of operations, as data.
+//! The intermediate representation (IR) that every part of Kiln shares: one list of operations, as data.
 //!
 //! An operation is a value of [`Op`]. It holds attributes only, never a tensor. Operands and results are each a
 //! [`Value`]: a [`TensorType`] (shape and dtype) plus a payload that only its engine understands. A machine is
@@ -7,15 +7,14 @@
 //! A tour, in the order in which a program meets it:
 //!
 //! * [`infer`](mod@infer) checks an op against its operands and computes the types of its results, before anything runs.
-//! * [`Engine::execute`] runs it. [`Engine::supports`] says which ops an engine runs natively; [`Expand`] wraps an engine and
-//!   rewrites all others in simpler ops by [`expand`]. It also runs custom ops, and groups of one member.
-//! * [`vjp`](mod@vjp) holds every rule of differentiation, written in ops, so gradients can be differentiated again.
+//! * [`Engine::execute`] runs it. [`Engine::supports`] reports the ops that an engine runs natively. [`Expand`] wraps
+//!   an engine and decomposes all others by [`expand`]. It also runs custom ops, and collectives of one member.
+//! * [`vjp`](mod@vjp) contains every rule of differentiation, written in ops, so gradients can be differentiated again.
 //! * [`Program`] is a list of ops as data: [`Recorder`] captures one, [`text`] prints and parses it,
-//!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes,
-//!   [`reuse`](mod@reuse) says which operand a result may overwrite.
+//!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes, and [`reuse`](mod@reuse)
+//!   decides which operand a result may overwrite.
 //!
-//! The rules of differentiation and the expansions are written with [`Var`], which makes an expression of
-//! ops read as arithmetic:
+//! Gradient rules and expansions are written with [`Var`], which overloads the arithmetic operators:
 //!
 //! ```
 //! use kiln_ir::{DType, Recorder, TensorType};
@@ -73,7 +72,7 @@ pub mod verify;
 pub mod vjp;
 mod within;
 
-/// The crate of the arrays that [`TensorData`] converts from and to.
+/// The crate whose arrays [`TensorData`] converts from and to.
 #[cfg(feature = "ndarray")]
 pub use ::ndarray;
 pub use builder::Var;

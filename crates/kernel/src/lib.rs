@@ -7,15 +7,15 @@
 //! A tour, from a program of ops to executable code:
 //!
 //! * [`Nest`] finds the loops of a region: it takes ops one by one, and matches their axes by splitting both sides
-//! until they agree. An op whose axes do not match is refused and leaves the nest unchanged, which tells a fusion layer
-//! where a region ends. Padded and concatenated operands are read in place: the load is guarded by a test of the index
-//! ([`Compute::LoadWhere`]).
+//!   until they agree. An op whose axes do not match is refused and leaves the nest unchanged, which tells a fusion layer
+//!   where a region ends. Padded and concatenated operands are read in place: the load is guarded by a test of the index
+//!   ([`Compute::LoadWhere`]).
 //! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given the layouts of the operands. Adjacent
-//! axes are merged if the strides of all parameters allow it.
+//!   axes are merged if the strides of all parameters allow it.
 //! * [`verify()`] checks the invariants of kernels, [`interpret()`] defines their semantics, [`Kernel::cost`] counts,
 //!   and [`text`] prints and parses them.
 //! * [`match_epilogue`] and [`match_quantized_matmul`] find the region patterns for which engines have one kernel; the
-//! planner stores them as the region's [`Pattern`](kiln_ir::Pattern).
+//!   planner stores them as the region's [`Pattern`](kiln_ir::Pattern).
 //! * [`GpuSchedule`] and [`TileSchedule`] map the axes to a machine. [`print`](mod@print) writes C++ for CUDA and HIP,
 //!   and WGSL; the CPU engine's tile machine runs kernels without a compiler.
 #![no_std]
