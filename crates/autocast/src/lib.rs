@@ -1,10 +1,10 @@
 //! Mixed precision: contractions run in 16 bits, numerically sensitive ops in `f32`.
 //!
-//! [`Autocast`] is an [`Engine`](kiln_ir::Engine) around another one. Above it every tensor keeps the dtype that the
-//! program sees: an `f32` tensor stays `f32`, parameters too, so that optimizers update weights in full precision.
-//! Below it the result of a matrix product is a value of 16 bits, and it stays one as long as the ops that follow
-//! allow. An op on such values runs in 16 bits; one that needs `f32` casts them first, and so does reading. Tensors of
-//! any other dtype (`f64`, integers, and `bf16` or `f16` that a program chose itself) pass through untouched.
+//! [`Autocast`] is an [`Engine`](kiln_ir::Engine) around another one. Above it every tensor has its visible dtype: an
+//! `f32` tensor stays `f32`, including parameters, so that optimizers update weights in full precision. Below it the
+//! result of a matmul is a 16-bit value, and it stays in 16 bits as long as the following ops allow. An op on such
+//! values runs in 16 bits. An op that needs `f32` casts them first, and so does reading. Tensors of any other dtype
+//! (`f64`, integers, and `bf16` or `f16` that a program chose itself) are forwarded unchanged.
 //!
 //! ```
 //! use kiln_autocast::{Autocast, LowPrecision};
@@ -23,33 +23,34 @@
 //! # Ok::<(), kiln_ir::Error>(())
 //! ```
 //!
-//! # Which op runs in which precision
+//! # Precision of each op
 //!
-//! [`precision`] is the table; the classes are [`Precision`]'s. It follows
-//! [PyTorch's lists for CUDA](https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior):
+//! [`precision`] is the table; [`Precision`] lists the classes. It follows [PyTorch's lists for
+//! CUDA](https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior):
 //!
-//! | in 16 bits | in `f32` | as the operands are held, the widest counts |
+//! | in 16 bits | in `f32` | in the widest precision of the operands |
 //! |---|---|---|
-//! | matrix product, convolution and its gradients, attention and its gradients | sums, products and their scans; softmax, norms; `exp`, `expm1`, `ln`, `log1p`, `recip`, `rsqrt`, `tan`, `pow`; Fourier transforms; writes by index that add or multiply; quantising; collectives; custom ops | everything else: arithmetic, comparisons, selection, `tanh`, `erf`, views, least and greatest, sorting, reads by index, pooling, resizing |
+//! | matmul, convolution and its gradients, attention and its gradients | sums, products and their scans; softmax, norms; `exp`, `expm1`, `ln`, `log1p`, `recip`, `rsqrt`, `tan`, `pow`; Fourier transforms; indexed writes that add or multiply; quantization; collectives; custom ops | everything else: arithmetic, comparisons, selection, `tanh`, `erf`, views, minimum and maximum, sorting, indexed reads, pooling, resizing |
 //!
-//! Losses, norms and statistics made of these ops are `f32` because their sums and logarithms are.
+//! Losses, norms and statistics composed of these ops are `f32` because their sums and logarithms are.
 //!
-//! * A plain number beside tensors of 16 bits keeps its own precision: where 16 bits do not hold it, the op is computed in
-//!   `f32` and rounded once. If it is outside of their range (`-1e9` beside `f16`), or the op is `min` or `max`, whose result
+//! * A plain number with 16-bit tensors keeps its own precision. If 16 bits cannot represent it, the op is computed in
+//!   `f32` and rounded once. If it is out of their range (`-1e9` with `f16`), or the op is `min` or `max`, whose result
 //!   may be the number, the result stays `f32`.
 //! * [`cast`](kiln_ir::Op::Cast) returns exactly the requested dtype, even `f32`.
-//! * Products of [8-bit floats](kiln_ir::Op::MatMulFloat8) that the program sees as `f32` are held in 16 bits.
-//! * A custom op that is a [name for others](kiln_ir::CustomOp::is_expression) runs as these, each by its own rule. The
-//!   results of one that [matches the precision](kiln_ir::CustomOp::match_precision) of an operand are in 16 bits where
-//!   that operand is: batch normalisation, which computes in `f32`, between two convolutions.
-//! * The cast of a value to 16 bits is made once and cached with the value. A parameter is cast once in each step, and
-//!   the cast is freed when the optimizer replaces the parameter. Casts to `f32` are not cached: a fusion layer below
-//!   this one makes them part of the ops that read them.
-//! * The tape of a layer of automatic differentiation above keeps of an operand of a product only the 16 bits that the
-//!   gradient reads ([`Engine::saved_for_backward`](kiln_ir::Engine::saved_for_backward)), and gradients of its leaves are brought to `f32`
+//! * Matmuls of [8-bit floats](kiln_ir::Op::MatMulFloat8) whose result the program sees as `f32` are stored in 16 bits.
+//! * A custom op that is an [expression](kiln_ir::CustomOp::is_expression) runs as the ops of its expansion, each by
+//!   its own rule. If the op [matches the precision](kiln_ir::CustomOp::match_precision) of an operand, its results are
+//!   in 16 bits if that operand is. An example is batch normalization, which computes in `f32`, between two
+//!   convolutions.
+//! * The cast of a value to 16 bits is cached with the value. A parameter is cast once in each step, and the cast is
+//!   freed when the optimizer replaces the parameter. Casts to `f32` are not cached: a fusion layer below this one
+//!   fuses them into the ops that read them.
+//! * An autodiff layer above saves only the 16-bit copy of a matmul's operand, which the gradient reads
+//!   ([`Engine::saved_for_backward`](kiln_ir::Engine::saved_for_backward)). Gradients of its leaves are cast to `f32`
 //!   ([`Engine::mixes_precision`](kiln_ir::Engine::mixes_precision)).
 //!
-//! Order of layers: automatic differentiation above, fusion below. In `f16` gradients may vanish: scale the loss
+//! Order of layers: automatic differentiation above, fusion below. In `f16` gradients may underflow: scale the loss
 //! (`LossScaler` in `kiln-optim`).
 //!
 //! The crate is `no_std` (with `alloc`) and free of `unsafe`.

@@ -1,23 +1,23 @@
 //! Automatic differentiation, as layers around any engine: reverse mode ([`Autodiff`]) and forward mode ([`Forward`]).
 //!
-//! [`Autodiff`] is an [`Engine`](kiln_ir::Engine) that wraps another one. Values that need no gradient are the inner
-//! engine's own and pass through untouched. [`Autodiff::require_grad`] makes a *leaf*; the results of float ops on
-//! tracked values are tracked too: each carries a node with the op, its parents, and the values that the op's
-//! rule of differentiation ([`kiln_ir::vjp`](mod@kiln_ir::vjp)) will read. The tape is this graph of nodes. It is
-//! owned by the values and freed with them; there is no global state.
+//! [`Autodiff`] is an [`Engine`](kiln_ir::Engine) that wraps another one. Values without a gradient are the inner
+//! engine's own and are forwarded unchanged. [`Autodiff::require_grad`] creates a *leaf*. Results of float ops on
+//! tracked values are tracked too: each has a node with the op, its parents, and the saved tensors that the op's
+//! gradient rule ([`kiln_ir::vjp`](mod@kiln_ir::vjp)) reads. The tape is this graph of nodes. It is owned by the values
+//! and freed with them; there is no global state.
 //!
-//! * [`Autodiff::backward`] walks the graph from the newest node to the oldest and returns [`Gradients`];
+//! * [`Autodiff::backward`] traverses the graph from the newest node to the oldest and returns [`Gradients`];
 //!   [`Autodiff::backward_owned`] frees the tape on the way.
-//! * [`Checkpointing`] trades memory for time on its own, [`Autodiff::checkpoint`] for a chosen block.
-//! * [`Autodiff::no_grad`] pauses the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.
-//! * A tracked value that moves to an engine under another layer ([`Engine::import`](kiln_ir::Engine::import)) stays tracked: a node
-//!   of its own leads from the tape of the new layer to that of the old one. A backward pass computes the gradients of each
-//!   part of the tape on the engine that recorded it, and moves them where the values moved; the gradient of a leaf is a value of
-//!   the leaf's inner engine.
-//! * [`Forward`] carries directional derivatives beside the values, without a tape.
+//! * [`Checkpointing`] trades time for memory automatically, [`Autodiff::checkpoint`] for a chosen block.
+//! * [`Autodiff::no_grad`] disables the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.
+//! * A tracked value that moves to an engine under another layer ([`Engine::import`](kiln_ir::Engine::import)) stays
+//!   tracked: a transfer node connects the tape of the new layer to that of the old one. A backward pass computes the
+//!   gradients of each part of the tape on the engine that recorded it, and transfers them where the values were
+//!   transferred. The gradient of a leaf is a value of the leaf's inner engine.
+//! * [`Forward`] computes directional derivatives along with the values, without a tape.
 //!
-//! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: derivatives
-//! of any order come from stacking layers.
+//! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: stacked layers
+//! compute derivatives of any order.
 //!
 //! ```
 //! use kiln_autodiff::{Autodiff, Checkpointing};

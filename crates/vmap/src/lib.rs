@@ -1,15 +1,15 @@
-//! Batching: a function written for one example runs on many at once.
+//! Automatic vectorization (vmap): a function written for one example runs on a batch.
 //!
-//! [`Vmap`] is an [`Engine`](kiln_ir::Engine) around another one. A *batched* value stands for one example: it has the
-//! type of one example, and holds a value of the inner engine with a batch axis in front. Each op has a batching rule:
-//! one op (or few ops) on all examples at once. Only a custom op without expansion and random numbers with a key for
-//! each example loop over the examples. Values that are the same for all examples are the inner engine's own, and
-//! computing with them has no overhead.
+//! [`Vmap`] is an [`Engine`](kiln_ir::Engine) around another one. A *batched* value represents one example: it has the
+//! type of one example, and wraps a value of the inner engine with a leading batch axis. Each op has a batching rule:
+//! one op (or few ops) on all examples at once. Only two cases loop over the examples: a custom op without expansion,
+//! and random numbers with a key for each example. Values that are shared by all examples are the inner engine's own,
+//! and computing with them has no overhead.
 //!
 //! * [`Vmap::batch`] and [`Vmap::unbatch`] enter and leave the batch. [`Vmap::scope`] sets the number of examples for
 //!   random ops, which have no operand to infer it from.
-//! * Layers nest: with [`Vmap`] around `Vmap` for two batches, below automatic differentiation for gradients of each
-//!   example, above it for the gradient of a batch.
+//! * Layers nest: `Vmap` around `Vmap` has two batch axes; below automatic differentiation it computes per-example
+//!   gradients, above it the gradient of a batch.
 //!
 //! ```
 //! use kiln_ir::{Engine, Var, block_on};
@@ -27,11 +27,11 @@
 //! # Ok::<(), kiln_ir::Error>(())
 //! ```
 //!
-//! Three operations have no rule: [`NonZero`](kiln_ir::Op::NonZero), whose shape would differ between examples, sending
-//! a batched value to another member of a group, and reading a batched value. Each returns an error that says so.
+//! Three operations have no rule and return an error: [`NonZero`](kiln_ir::Op::NonZero), whose shape would differ
+//! between examples, sending a batched value to another member of a group, and reading a batched value.
 //!
-//! The idea is that of [JAX's `vmap`](https://docs.jax.dev/en/latest/automatic-vectorization.html). The crate is `no_std`
-//! (with `alloc`) and free of `unsafe`.
+//! The design follows [JAX's `vmap`](https://docs.jax.dev/en/latest/automatic-vectorization.html). The crate is
+//! `no_std` (with `alloc`) and free of `unsafe`.
 #![no_std]
 #![forbid(unsafe_code)]
 
