@@ -1,7 +1,7 @@
-//! The process's pool of freed blocks, kept for later allocations.
+//! The process-wide pool of freed blocks, cached for later allocations.
 //!
-//! Small blocks pass through a cache of each thread ([`thread`](super::thread)); behind it, and for larger ones, one lock.
-//! System calls are made outside it.
+//! Small blocks go through a per-thread cache ([`thread`](super::thread)). One lock guards the pool behind it, which
+//! also serves larger blocks directly. System calls are made without the lock.
 
 use super::block::Block;
 use super::class::Class;
@@ -11,22 +11,23 @@ use alloc::vec::Vec;
 use kiln_ir::MemoryUse;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many classes larger a block may be than asked for: up to a quarter; and where the pool is full, up to twice.
+/// The number of classes by which a reused block may exceed the request: up to a quarter; if the pool is full, up to
+/// twice the size.
 const CLOSE: usize = 2;
 const WIDE: usize = 8;
 
-/// Bytes that may be cached in any case, besides a quarter of the peak. Small programs so keep all their blocks.
+/// Bytes that may be cached in addition to a quarter of the peak, so that small programs keep all their blocks.
 const SLACK: usize = 32 << 20;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
 pub(super) struct Pool {
-    /// For each class, the blocks that are kept, the one freed last at the end.
+    /// For each class, the cached blocks, the most recently freed last.
     kept: [VecDeque<Kept>; Class::COUNT],
-    /// Counts frees: the timestamp that finds the oldest block.
+    /// Counts frees: the timestamp for finding the least recently freed block.
     clock: u64,
     kept_bytes: usize,
-    /// Without the counts that threads have not reported yet, and so possibly negative.
+    /// Excludes counts that threads have not reported yet, and may therefore be negative.
     live_bytes: isize,
     peak_bytes: usize,
     system_allocations: u64,
@@ -42,24 +43,24 @@ struct Kept {
 /// The limit on cached bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// Live and kept ones together stay below the peak of live ones, a quarter of that, and [`SLACK`].
+    /// Live and cached bytes together stay below the peak of live bytes, a quarter of that, and [`SLACK`].
     Peak,
-    /// The number in `KILN_CPU_POOL_BYTES`.
+    /// The limit in `KILN_CPU_POOL_BYTES`.
     Bytes(usize),
 }
 
 impl Limit {
-    /// The value of the environment variable; the default where it is not set.
+    /// The limit from the environment variable, or the default if it is not set.
     ///
     /// # Panics
-    /// When the variable holds no number. [`check_settings`] finds that out before the first buffer.
+    /// When the variable is not a number. [`check_settings`] reports that before the first buffer.
     fn from_environment() -> Limit {
         let parse = |text: &str| text.parse().ok();
         kiln_ir::setting("KILN_CPU_POOL_BYTES", "a number of bytes", parse).map_or(Limit::Peak, Limit::Bytes)
     }
 }
 
-/// Reads the settings of the pool once, where a panic about them harms nothing.
+/// Parses the settings of the pool once, where a panic about them does no harm.
 pub(super) fn check_settings() {
     static CHECKED: std::sync::Once = std::sync::Once::new();
     if !CHECKED.is_completed() {
@@ -68,7 +69,7 @@ pub(super) fn check_settings() {
     }
 }
 
-/// A block with room for a class: a kept one, or a new one from the system. `None` where there is not enough memory.
+/// Allocates a block of a class: a cached one, or a new one from the system. `None` if out of memory.
 pub(super) fn take(class: Class) -> Option<Block> {
     let mut pool = lock();
     if let Some(block) = pool.reuse(class, CLOSE) {
@@ -88,7 +89,7 @@ pub(super) fn take(class: Class) -> Option<Block> {
     let block = match Block::new(class) {
         Some(block) => block,
         None => {
-            // Cached blocks may hold the missing memory.
+            // Trimming may free the missing memory.
             trim();
             Block::new(class)?
         }
@@ -97,7 +98,7 @@ pub(super) fn take(class: Class) -> Option<Block> {
     Some(block)
 }
 
-/// Keeps a block that was handed out.
+/// Returns an allocated block to the pool.
 pub(super) fn put(block: Block) {
     let mut pool = lock();
     pool.live_bytes -= block.class().bytes() as isize;
@@ -107,7 +108,7 @@ pub(super) fn put(block: Block) {
     drop(oldest);
 }
 
-/// Up to `most` kept blocks of exactly this class, for a thread's cache.
+/// Takes up to `most` cached blocks of exactly this class, for a thread's cache.
 pub(super) fn take_kept(class: Class, most: usize, mut found: impl FnMut(Block)) {
     let mut pool = lock();
     for _ in 0..most {
@@ -117,7 +118,7 @@ pub(super) fn take_kept(class: Class, most: usize, mut found: impl FnMut(Block))
     }
 }
 
-/// Keeps blocks from a thread's cache.
+/// Returns blocks from a thread's cache.
 pub(super) fn put_kept(blocks: impl Iterator<Item = Block>) {
     let mut pool = lock();
     blocks.for_each(|block| pool.keep(block));
@@ -126,7 +127,7 @@ pub(super) fn put_kept(blocks: impl Iterator<Item = Block>) {
     drop(oldest);
 }
 
-/// Notes bytes that a thread handed out (or took back, where negative).
+/// Reports bytes that a thread allocated; negative for freed bytes.
 pub(super) fn report(live: isize, system_allocations: u64, reuses: u64) {
     let mut pool = lock();
     pool.live_bytes += live;
@@ -135,7 +136,7 @@ pub(super) fn report(live: isize, system_allocations: u64, reuses: u64) {
     pool.note_peak();
 }
 
-/// Gives everything kept back to the system; other threads' caches follow when those threads next use them.
+/// Frees all cached blocks. Other threads' caches follow at their next use.
 pub(super) fn trim() {
     thread::trim();
     let mut pool = lock();
@@ -166,7 +167,7 @@ pub(super) fn reset_peak() {
 }
 
 fn lock() -> MutexGuard<'static, Pool> {
-    // Nothing panics while the lock is held, but for a failed allocation of a list's memory, which leaves it whole.
+    // Only a failed allocation of a list's memory panics while the lock is held, and it leaves the list intact.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -184,7 +185,7 @@ impl Pool {
         }
     }
 
-    /// The block freed last of the class, or of one of the `further` next larger ones.
+    /// The most recently freed block of the class, or of one of the `further` next larger classes.
     fn reuse(&mut self, class: Class, further: usize) -> Option<Block> {
         let classes = class.index()..(class.index() + further + 1).min(Class::COUNT);
         let kept = self.kept[classes].iter_mut().find_map(VecDeque::pop_back)?;
@@ -213,7 +214,7 @@ impl Pool {
         self.kept[index].push_back(Kept { block, freed: self.clock });
     }
 
-    /// How many kept bytes are too many once `more` have become live.
+    /// The cached bytes above the limit after `more` bytes become live.
     fn excess(&mut self, more: usize) -> usize {
         let live = (self.live_bytes.max(0) as usize).saturating_add(more);
         let allowed = match *self.limit.get_or_insert_with(Limit::from_environment) {
@@ -226,8 +227,8 @@ impl Pool {
         self.kept_bytes.saturating_sub(allowed)
     }
 
-    /// Removes the least recently freed blocks until the limit holds again with `more` live bytes. The caller drops
-    /// them outside the lock.
+    /// Removes the least recently freed blocks until the limit holds with `more` live bytes. The caller drops them
+    /// outside the lock.
     fn make_room(&mut self, more: usize) -> Vec<Block> {
         let mut out = Vec::new();
         while self.excess(more) > 0 {
@@ -249,7 +250,7 @@ mod tests {
         Class::of(len).unwrap()
     }
 
-    /// A pool of its own, beside the process's.
+    /// A separate pool for tests.
     fn pool(limit: Limit) -> Pool {
         Pool { limit: Some(limit), ..Pool::new() }
     }
@@ -310,7 +311,7 @@ mod tests {
         assert_eq!(pool.excess(0), 0);
         pool.kept_bytes += 4096;
         assert_eq!(pool.excess(0), 4096);
-        // A new peak allows more.
+        // A new peak raises the limit.
         assert_eq!(pool.excess(4 * 4096), 0);
         pool.kept_bytes = 0;
     }
