@@ -1,16 +1,16 @@
-//! Kiln's eager engine for the processor.
+//! The eager CPU engine.
 //!
-//! [`Cpu`] is an [`Engine`](kiln_ir::Engine) with one arm per op; ops run natively and at once.
-//! [`Expand`](kiln_ir::Expand) around it runs custom ops. The sources of its speed:
+//! [`Cpu`] is an [`Engine`](kiln_ir::Engine) with one match arm per op. Ops run natively and immediately;
+//! [`Expand`](kiln_ir::Expand) around it runs custom ops. The main optimizations:
 //!
 //! * A tensor is a buffer and a layout: shape, strides, offset. Reshape, permute, broadcast, slice and windows only
-//!   write another layout.
-//! * An operand without other owners is overwritten: results reuse its memory.
-//! * Kernels are plain loops compiled for several instruction sets, chosen when the engine is made.
+//!   change the layout.
+//! * Results reuse the memory of operands without other owners (in-place execution).
+//! * Kernels are plain loops compiled for several instruction sets, selected when the engine is created.
 //! * A caching allocator reuses freed buffers: fresh memory costs a page fault for every few kilobytes, which takes as
 //!   long as writing them ([`Memory`](kiln_ir::Memory) reports and trims the cache).
 //! * Large tensors are split between a fixed number of threads; small ones never are. The split does not depend on the
-//!   number of threads, and so neither do results.
+//!   number of threads, so results do not either.
 //!
 //! ```
 //! use kiln_cpu::Cpu;
@@ -22,11 +22,11 @@
 //! assert_eq!(block_on(y).unwrap().into_vec::<f32>().unwrap(), [3.0, 5.0, 7.0]);
 //! ```
 //!
-//! Without the feature `threads` the crate runs on the caller's thread, and without `std` it needs an allocator only;
-//! vector instructions are then those the target always has.
+//! Without the feature `threads` the crate runs on the caller's thread, and without `std` it needs only an allocator;
+//! vector instructions are then those of the target's baseline.
 //!
-//! `KILN_NUM_THREADS` sets the number of shared threads; `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
-//! instruction set, for tests; `KILN_CPU_POOL_BYTES` bounds the bytes that are kept after they are freed.
+//! `KILN_NUM_THREADS` sets the number of shared threads. `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
+//! instruction set, for tests. `KILN_CPU_POOL_BYTES` limits the cached bytes of freed memory.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
