@@ -10,10 +10,10 @@
 //!   [`Autodiff::backward_owned`] frees the tape on the way.
 //! * [`Checkpointing`] trades time for memory automatically, [`Autodiff::checkpoint`] for a chosen block.
 //! * [`Autodiff::no_grad`] disables the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.
-//! * A tracked value that moves to an engine under another layer ([`Engine::import`](kiln_ir::Engine::import)) stays
-//!   tracked: a transfer node connects the tape of the new layer to that of the old one. A backward pass computes the
-//!   gradients of each part of the tape on the engine that recorded it, and transfers them where the values were
-//!   transferred. The gradient of a leaf is a value of the leaf's inner engine.
+//! * A tracked value that moves to an engine under another layer stays tracked
+//!   ([`Engine::import`](kiln_ir::Engine::import)). A transfer node connects the tape of the new layer to that of the
+//!   old one. A backward pass computes the gradients of each part of the tape on the engine that recorded it, and
+//!   transfers them where the values were transferred. The gradient of a leaf is a value of the leaf's inner engine.
 //! * [`Forward`] computes directional derivatives along with the values, without a tape.
 //!
 //! Gradients are values of the inner engine. If that is another [`Autodiff`], they are tracked there: stacked layers

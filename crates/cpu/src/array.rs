@@ -90,7 +90,7 @@ impl Array {
     /// As [`as_ptr`](Array::as_ptr), mutable: only for a fresh or unique buffer.
     #[inline]
     pub(crate) fn as_mut_ptr<T>(&self) -> *mut T {
-        // The offset lies within the buffer, so the product cannot overflow.
+        // The offset is within the buffer, so the product cannot overflow.
         self.buffer.as_ptr().wrapping_add(self.layout.offset * size_of::<T>()).cast()
     }
 
@@ -107,7 +107,7 @@ impl Array {
     #[inline]
     pub(crate) fn data<T: Element>(&self) -> &[T] {
         assert!(self.is_contiguous(), "[cpu] a kernel for contiguous data met strides");
-        // SAFETY: contiguous elements from the first on lie within the buffer, and were written by the op that
+        // SAFETY: contiguous elements from the first on are within the buffer, and were written by the op that
         // made the array.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.num_elements()) }
     }

@@ -21,7 +21,7 @@ unsafe impl Send for CudaGraph {}
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        // SAFETY: it was instantiated once. Launched work completes all the same.
+        // SAFETY: it was instantiated once. Work that is already launched still completes.
         let destroyed =
             self.context.enter().and_then(|()| unsafe { result::graph::exec_destroy(self.executable) });
         // A lost device has no graphs left.

@@ -5,8 +5,8 @@
 //!
 //! 1. The recording's structure is looked up in the plan cache: ops, operand wiring, types and liveness. Plain numbers
 //!    may change from step to step, so they are not part of it. A training step after the first finds its plan.
-//! 2. On a miss, the layer makes a [plan](Plan). Dead ops are removed, neighbours that one kernel can run become one
-//!    [`Op::Fused`](kiln_ir::Op::Fused), and each value is passed on by value at its last use, so that the engine below
+//! 2. On a miss, the layer makes a [plan](Plan). Dead ops are removed, and neighbours that one kernel can run become
+//!    one [`Op::Fused`](kiln_ir::Op::Fused). Each value is passed on by value at its last use, so that the engine below
 //!    overwrites or frees its memory.
 //! 3. The plan runs on the engine below. A fused region holds a program that defines its semantics: an engine that does
 //!    not compile regions runs the program op by op.

@@ -25,7 +25,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// [`lift`](Engine::lift) and [`rewrap`](Engine::rewrap). A device's engine has no engine below. Its defaults are those
 /// of a synchronous engine.
 pub trait Engine: Any + Send + Sync {
-    /// The engine's name, its machine, and the sets behind [`supports`](Engine::supports).
+    /// The engine's name, its machine, and the sets of supported dtypes and ops (see [`supports`](Engine::supports)).
     fn caps(&self) -> &Caps;
 
     /// Runs one op, or queues it; never waits for a device. Operands are passed by value: an operand without aliases
@@ -70,7 +70,7 @@ pub trait Engine: Any + Send + Sync {
     /// [`Caps::dtypes`]. This method adds the supported cases:
     ///
     /// ```
-    /// # use kiln_ir::{Caps, DType, DTypeSet, Machine, Op, OpKind, OperandType, OpSet};
+    /// // Matmuls, but not of `i8`.
     /// // Products, but not of `i8`.
     /// # let (name, machine) = ("example".to_string(), Machine::processor());
     /// let native = OpSet::ALL.without(&[OpKind::MatMul]);

@@ -34,8 +34,8 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     /// The dtypes that fused kernels compute with. The engine may run single ops on others.
     pub dtypes: DTypeSet,
-    /// The maximum length, in elements, of a row that stays in fast memory while it is combined with its own
-    /// reductions: in a core's cache, or in the registers of a workgroup.
+    /// The maximum length, in elements, of a row that stays in fast memory (a core's cache, or the registers of a
+    /// workgroup) while it is combined with its own reductions.
     pub row_elements: usize,
     /// The maximum number of operations of one fused kernel.
     pub kernel_ops: usize,

@@ -269,13 +269,12 @@ pub enum Op {
         /// Added to the variance or mean square.
         epsilon: Real,
     },
-    /// `(q, k, v)` or `(q, k, v, mask) -> (y, lse)`: scaled dot-product attention. `q` is
-    /// `[batch, heads, queries, dim]`, `k` `[batch, kv_heads, keys, dim]`, `v` `[batch, kv_heads, keys, dim_v]`;
-    /// `heads` is a multiple of `kv_heads` (grouped queries). The mask, of shape `[batch, heads, queries, keys]`
-    /// (axes of length 1 repeat), is `bool` (true: visible) or is added to the scores. `y` is
-    /// `[batch, heads, queries, dim_v]`; `lse` is the logarithm of the sum of exponentials of each query's scores,
-    /// `[batch, heads, queries]`, in the accumulator dtype. A query that sees no key gives zeros and `-inf`. An infinity
-    /// or a NaN in a key or value that a query does not see may still give NaN.
+    /// `(q, k, v)` or `(q, k, v, mask) -> (y, lse)`: scaled dot-product attention. `q` is `[batch, heads, queries,
+    /// dim]`, `k` `[batch, kv_heads, keys, dim]`, `v` `[batch, kv_heads, keys, dim_v]`; `heads` is a multiple of
+    /// `kv_heads` (grouped-query attention). The mask, of shape `[batch, heads, queries, keys]` (axes of length 1
+    /// broadcast), is `bool` (true: visible) or is added to the scores. `y` is `[batch, heads, queries, dim_v]`. `lse`
+    /// is the log-sum-exp of each query's scores, `[batch, heads, queries]`, in the accumulator dtype. A fully masked
+    /// query returns zeros and `-inf`. An infinity or a NaN in a masked key or value may still cause a NaN.
     Attention(AttentionSpec),
     /// `(grad, q, k, v, y, lse)` or with `mask` last, `-> (q, k, v)`: the gradients of [`Op::Attention`].
     AttentionGrad(AttentionSpec),

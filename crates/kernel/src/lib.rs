@@ -7,8 +7,8 @@
 //! A tour, from a program of ops to executable code:
 //!
 //! * [`Nest`] finds the loops of a region: it takes ops one by one, and matches their axes by splitting both sides
-//!   until they agree. An op whose axes do not match is refused and leaves the nest unchanged, which tells a fusion layer
-//!   where a region ends. Padded and concatenated operands are read in place: the load is guarded by a test of the index
+//!   until they agree. An op whose axes do not match is refused and leaves the nest unchanged: a fusion layer then ends
+//!   the region. Padded and concatenated operands are read in place: the load is guarded by a test of the index
 //!   ([`Compute::LoadWhere`]).
 //! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given the layouts of the operands. Adjacent
 //!   axes are merged if the strides of all parameters allow it.

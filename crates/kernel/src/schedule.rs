@@ -1,6 +1,6 @@
 //! GPU schedules: block size, vector width, unrolling and split reductions of a kernel.
 //!
-//! A schedule is data beside the kernel: the same kernel runs with any schedule that [suits](GpuSchedule::suits) it,
+//! A schedule is separate from the kernel: the same kernel runs with any schedule that [suits](GpuSchedule::suits) it,
 //! and the printed text depends only on the kernel and the schedule. Schedules are chosen by the kernel and the
 //! magnitude of the extents, never by timing.
 

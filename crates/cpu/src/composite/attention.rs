@@ -19,7 +19,7 @@ use kernel::{Product, Rescale, Score, Seen, Weigh};
 use kiln_ir::{AttentionSpec, Result, TensorType};
 use problem::{Block, KEYS, Problem, QUERIES, one_after_another, turn_back};
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// Computes attention and the log-sum-exp of its scores.

@@ -19,7 +19,7 @@ use kiln_ir::{DType, FftKind, Result, TensorType};
 use plan::{Plan, halves, root, roots};
 use smallvec::SmallVec;
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 13;
 
 /// The maximum scratch memory for one block of lines: it fits the L2 cache.

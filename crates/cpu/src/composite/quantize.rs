@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use kiln_ir::{Element, Result, TensorType};
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 14;
 
 /// Integer types of quantized elements.

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{ResizeMode, Result, TensorType};
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 14;
 
 /// Resizes the last `size.len()` axes.

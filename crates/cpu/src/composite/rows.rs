@@ -9,7 +9,7 @@ use crate::copy::{Shared, stream};
 use crate::isa::{Level, Widest, multiversion};
 use kiln_ir::{NormKind, Result, TensorType};
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 13;
 
 /// The number of partial sums per row: sums are vectorized and accurate.

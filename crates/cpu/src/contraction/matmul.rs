@@ -30,7 +30,7 @@ use kiln_ir::{Result, TensorType};
 use output::Output;
 use pack::PackRows;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// The sizes and strides of a batched matmul with a contiguous result.

@@ -13,7 +13,7 @@ use gradient::{Greatest, Shares};
 use kiln_ir::{DType, Element, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
 use smallvec::smallvec;
 
-/// Elements of windows worth waking another thread for.
+/// The minimum window elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 15;
 
 /// An element type that pooling compares and adds.

@@ -11,7 +11,7 @@ use crate::walk::Walk;
 use kiln_ir::{Operands, Result, Shape, Values};
 use smallvec::smallvec;
 
-/// Bytes copied before another thread is worth waking.
+/// The minimum copied bytes per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 17;
 
 /// Bytes of a block that are prefetched; beyond them the hardware prefetcher follows.

@@ -1,8 +1,8 @@
 //! Worker threads that help the caller.
 //!
 //! Kernels of a training step take 10 to 100 µs, and waking a sleeping thread takes about as long. An idle thread
-//! therefore spins for a while before it sleeps, and the caller never waits for help: it takes parts itself, and
-//! workers that arrive in time take the others.
+//! therefore spins for a while before it sleeps. The caller never waits for help: it takes parts itself, and workers
+//! that arrive in time take the others.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -4,10 +4,9 @@ use super::split::{is_anchor, slot as slot_in};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Instruction, Op, Program, ProgramOperand, QuantizedMatMul, Shape, TensorType};
 
-/// Rewrites the program so that the matmul reads integers: its operands are then the left factor, the integers, the
-/// scales and, if there are any, the zero points as `f32`. `None` if the kernel does not support them: integers of
-/// other than 8 bits, floats other than `f32`, blocks that are not blocks of the matmul's factor, or a matmul that is
-/// not the last [anchor op](is_anchor).
+/// Rewrites the program so that the matmul reads integers. Its operands are then the left factor, the integers, the
+/// scales and, if there are any, the zero points as `f32`. `None` if the kernel does not support them. It supports only
+/// 8-bit integers, `f32`, blocks of the matmul's factor, and a matmul that is the last [anchor op](is_anchor).
 pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Option<Program> {
     let inputs = program.inputs.len();
     let types = program.slot_types();

@@ -40,9 +40,9 @@ fn padded((pad, &length): (&PadAxis, &usize)) -> usize {
     pad.low + pad.high + length + pad.interior * length.saturating_sub(1)
 }
 
-/// Fills the result outside of the range that `pads` leaves for `inside` with the element of that many bytes at `word`:
-/// before and after it along each axis, within its range along the previous axes. With interior padding, fills
-/// everything.
+/// Fills the result outside of the range that `pads` leaves for `inside`, with the element of that many bytes at
+/// `word`. Along each axis it fills before and after the range, within the range of the previous axes. With interior
+/// padding, it fills everything.
 ///
 /// # Safety
 /// Nothing else accesses the result.

@@ -1,4 +1,4 @@
-//! The submit thread: hands queued runs to the device in order. A thread that waits for a run submits it itself.
+//! The submit thread: submits queued runs to the device in order. A thread that waits for a run submits it itself.
 
 use super::run::{Counters, Run, Runner};
 use crate::driver::{Driver, Step};

@@ -18,8 +18,8 @@ use alloc::vec::Vec;
 /// Every stack has it around the engine of its device ([`expanding`]), so engines need neither of these:
 ///
 /// * **Custom ops** run by the first of these that exists: a [registered kernel](Expand::register_kernel), the engine
-///   if it supports them, their [equivalent](crate::CustomOp::equivalent), their [expansion](crate::CustomOp::expand), or
-///   their [evaluation](crate::CustomOp::evaluate) on the host.
+///   if it supports them, their [equivalent](crate::CustomOp::equivalent), their
+///   [expansion](crate::CustomOp::expand), or their [evaluation](crate::CustomOp::evaluate) on the host.
 /// * **Collectives** of a single-member group return their operand. Those of larger groups need an engine that supports
 ///   them.
 /// * **Fused regions** that the engine does not support as a whole run op by op.

@@ -14,7 +14,7 @@ const UNITS: usize = 16;
 /// The maximum number of parts of the queries or keys of one head; each part has its own gradient buffers.
 const GREATEST_CUT: usize = 8;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// Gradient elements that one task adds up.
@@ -129,8 +129,8 @@ struct Backward<'a, T> {
     cuts: Cuts,
 }
 
-/// The scratch memory of a task: blocks of queries and of output gradients, both plain and transposed; tiles of scores
-/// and of their gradients; transposed gradients of queries; gradients of all keys and values of the task.
+/// The scratch memory of a task: blocks of queries and of output gradients, both plain and transposed. Also tiles of
+/// scores and of their gradients, transposed gradients of queries, and gradients of all keys and values of the task.
 struct Room<T> {
     turned: [*mut T; 2],
     straight: [*mut T; 2],

@@ -73,7 +73,7 @@ impl<T: Float> Product<T> {
     /// Computes some rows and vectors of the result in registers.
     ///
     /// # Safety
-    /// The matrices have the sizes, and nothing else uses the result; rows and columns lie in it.
+    /// The matrices have the sizes, and nothing else uses the result; rows and columns are within it.
     #[inline(always)]
     unsafe fn block<S: Simd<T>, const ROWS: usize, const VECTORS: usize>(&self, row: usize, column: usize) {
         let [_, depth, _] = self.sizes;

@@ -33,10 +33,10 @@ const PARTIAL: usize = 1 << 22;
 /// of a few channels stay in the L1 cache.
 const POSITIONS: usize = 1536;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Elements copied before another thread is worth waking.
+/// The minimum copied elements per task: fewer are not worth waking a thread.
 const COPIED: usize = 1 << 15;
 
 /// The weight pass from `x`, the source of `flat`, and `y`, contiguous; the result is

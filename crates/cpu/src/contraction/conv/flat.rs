@@ -13,7 +13,7 @@ use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// Bytes of weights that stay in the L2 cache while strips are computed.
@@ -22,7 +22,7 @@ const WEIGHTS: usize = 1 << 18;
 /// Bytes of a source that one thread copies for itself.
 const OWN: usize = 1 << 18;
 
-/// Elements copied before another thread is worth waking.
+/// The minimum copied elements per task: fewer are not worth waking a thread.
 const COPIED: usize = 1 << 15;
 
 /// The maximum number of lanes.

@@ -18,7 +18,7 @@ const POSITIONS: usize = 192;
 /// Steps per block, whose weights stay in the L1 cache.
 const STEPS: usize = 96;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// Elements of the weight per packing task.

@@ -1,9 +1,9 @@
 //! Convolution as sums over taps: the mapping from elements of a padded source to elements of a result.
 //!
-//! Every map from a source to a grid is `out[p] = Σ_k weight[k] · source[base[p] + offset[k]]`, where `p` runs over
-//! the positions of the grid and `k` over the channels of the source and the kernel's taps. The forward pass is one
-//! such map. The input pass is one per *phase*: with stride `s`, the positions of `x` that leave the same remainder
-//! modulo `s` meet the same taps, and among themselves form a convolution of stride 1 over `y`.
+//! Every map from a source to a grid is `out[p] = Σ_k weight[k] · source[base[p] + offset[k]]`. Here `p` iterates over
+//! the positions of the grid, and `k` over the channels of the source and the kernel's taps. The forward pass is one
+//! such map. The input pass is one per *phase*: with stride `s`, the positions of `x` with the same remainder modulo
+//! `s` use the same taps. Each phase is a convolution of stride 1 over `y`.
 
 use alloc::vec;
 use alloc::vec::Vec;

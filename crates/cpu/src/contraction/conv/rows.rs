@@ -8,7 +8,7 @@ use crate::contraction::simd::{Float, Kernel, Simd};
 use crate::copy::Shared;
 use alloc::vec::Vec;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 16;
 
 /// The maximum number of elements of a row that are summed at once: four vectors of the widest unit.

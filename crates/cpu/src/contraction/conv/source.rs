@@ -10,7 +10,7 @@ use crate::threads::Pool;
 /// Elements that kernels may read past the end of a padded source, so that rows need no tails.
 pub(super) const SLACK: usize = 64;
 
-/// Elements copied before another thread is worth waking.
+/// The minimum copied elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 15;
 
 /// `[batch, channels, padded space..]`: the operand itself if it already has this layout, else a padded copy.

@@ -32,7 +32,7 @@ const PARTIAL: usize = 1 << 23;
 /// Positions per block: enough to amortize reading and writing the sums, and few enough for the L2 cache.
 const POSITIONS: usize = 384;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// The weight pass from `x`, the source, and `y`, contiguous.

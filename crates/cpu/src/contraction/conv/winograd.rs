@@ -1,6 +1,6 @@
-//! Winograd convolution: 3 × 3 kernels with stride 1 by F(2 × 2, 3 × 3) of Lavin and Gray (*Fast Algorithms for
-//! Convolutional Neural Networks*, 2015, <https://arxiv.org/abs/1509.09308>): 16 multiplications for four sums instead
-//! of 36.
+//! Winograd convolution: 3 × 3 kernels with stride 1 by F(2 × 2, 3 × 3). It needs 16 multiplications for four sums
+//! instead of 36 (Lavin and Gray, *Fast Algorithms for Convolutional Neural Networks*, 2015,
+//! <https://arxiv.org/abs/1509.09308>).
 //!
 //! The source is split into tiles of 4 × 4 that overlap by two. Tiles and kernels are transformed. Their products are
 //! summed over the channels, as 16 matmuls, and the sums are transformed back to 2 × 2 elements of the result. The
@@ -30,7 +30,7 @@ const TILE: usize = 16;
 /// Channels of the result whose products stay in the L1 cache.
 const ROWS: usize = 8;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// The number of tile blocks from which the thread that transforms a block also multiplies it.

@@ -17,7 +17,7 @@ use unit::{Form, Unit, Work, dispatch, form, width};
 const ROWS: usize = 48;
 const PANELS: usize = 8;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 20;
 
 /// `c = a · b` for contiguous row-major matrices, `[m, k] x [k, n] -> [m, n]`; sums wrap. Elements are `i8` if

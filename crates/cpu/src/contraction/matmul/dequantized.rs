@@ -53,7 +53,7 @@ pub(crate) struct Nibbles {
 /// The maximum number of rows for which weights are converted in registers.
 const MAX_NARROW_ROWS: usize = 8;
 
-/// Weights that are worth waking another thread for.
+/// The minimum weights per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 17;
 
 /// Columns of the result per step: their sums and converted weights stay in the L1 cache.

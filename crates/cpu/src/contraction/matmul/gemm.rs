@@ -124,7 +124,7 @@ const MAX_PACKED_DEPTH: usize = 1 << 15;
 /// The minimum number of rows for which panels are reused often enough to be packed.
 const MIN_PACKED_ROWS: usize = 40;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 19;
 
 impl<'a, T: Float> Gemm<'a, T> {

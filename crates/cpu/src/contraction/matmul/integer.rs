@@ -7,7 +7,7 @@ use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
 use kiln_ir::{DType, Element, Result, TensorType};
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 17;
 
 /// The minimum number of rows for which panels of 8-bit integers are reused often enough to be packed.

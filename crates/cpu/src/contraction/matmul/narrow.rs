@@ -21,7 +21,7 @@ const MAX_DOT_ROWS: usize = 24;
 /// The size in bytes below which the larger operand stays in cache, and tiles are faster.
 const LARGE: usize = 256 << 10;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// Elements per task of an epilogue.

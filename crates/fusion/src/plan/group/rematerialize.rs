@@ -121,7 +121,7 @@ impl Finder<'_> {
     fn takes(&self, value: ValueNumber, chosen: &mut Rematerialization<'_>) -> bool {
         let Some(Chain { entries, mut from }) = self.chain(chosen, value) else { return false };
         let computed: usize = entries.iter().map(|&entry| cost(&self.graph.entry(entry).op)).sum();
-        // Rows and columns are negligible beside a whole tensor.
+        // Rows and columns are negligible compared with a whole tensor.
         let size = self.graph.types[value as usize].num_elements();
         from.retain(|from| {
             !chosen.loaded.contains(from) && self.graph.types[*from as usize].num_elements() * 2 > size
