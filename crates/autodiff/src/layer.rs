@@ -142,8 +142,8 @@ impl Autodiff {
     /// [`pull_back_around`](Autodiff::pull_back_around) for such gradients.
     ///
     /// # Errors
-    /// When a gradient is of another type than its result, an op on the path has no gradient, or gradients of a layer
-    /// around the inner engine would move to another engine; or the error of a poisoned result.
+    /// When a gradient is of another type than its result, or an op on the path has no gradient. When gradients of a
+    /// layer around the inner engine would move to another engine. Also the error of a poisoned result.
     pub fn pull_back(&self, engine: &dyn Engine, results: Vec<(Value, Value)>) -> Result<Gradients> {
         self.pull(Pass::new(self, engine, None), engine, results)
     }

@@ -70,8 +70,8 @@ pub trait Engine: Any + Send + Sync {
     /// [`Caps::dtypes`]. This method adds the supported cases:
     ///
     /// ```
+    /// # use kiln_ir::{Caps, DType, DTypeSet, Machine, Op, OpKind, OperandType, OpSet};
     /// // Matmuls, but not of `i8`.
-    /// // Products, but not of `i8`.
     /// # let (name, machine) = ("example".to_string(), Machine::processor());
     /// let native = OpSet::ALL.without(&[OpKind::MatMul]);
     /// let caps = Caps { name, dtypes: DTypeSet::ALL, native, machine };
