@@ -291,7 +291,7 @@ pub enum Op {
     /// `(re, im) -> (re, im)`, `(x) -> (re, im)` or `(re, im) -> (x)`: the discrete Fourier transform along `axis`, without a
     /// scaling factor: `Y[k] = Σ x[n] exp(∓2πi k n / N)`, minus forward, plus inverse. Any number of points.
     Fft {
-        /// Which side is real, and the other half a spectrum.
+        /// Complex to complex, real to half a spectrum, or half a spectrum to real.
         kind: FftKind,
         /// The transformed axis.
         axis: usize,

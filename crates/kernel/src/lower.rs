@@ -68,7 +68,7 @@ impl Check {
     }
 }
 
-/// Why a region has no kernel.
+/// The reason why a region has no kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotLowered {
     /// An output cannot be stored: it is a view, or lacks axes of the index space.

@@ -142,7 +142,7 @@ pub(crate) enum Origin {
     Prologue,
 }
 
-/// Why an op cannot join a region.
+/// The reason why an op cannot join a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The op has no kernel form.

@@ -64,7 +64,7 @@ fn turned(original: &Structure) -> Rewritten {
     out
 }
 
-/// How an entry is rewritten.
+/// The rewrite of an entry.
 #[derive(Clone, Copy, PartialEq)]
 enum Turned {
     No,
