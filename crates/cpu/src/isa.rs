@@ -98,9 +98,10 @@ impl Widest {
     }
 }
 
-/// Defines functions that are compiled once per [`Level`] up to a [`Widest`]: `fn name[generics]<names> in { widest }
-/// (arguments) -> result { body }` becomes `fn name(level, arguments)`. The body and everything it calls must be
-/// `#[inline(always)]` to be compiled for the level's instructions; plain loops in it are vectorized for them.
+/// Defines functions that are compiled once per [`Level`] up to a [`Widest`]:
+/// `fn name[generics]<names> in { widest } (arguments) -> result { body }` becomes `fn name(level, arguments)`. The
+/// body and everything it calls must be `#[inline(always)]` to be compiled for the level's instructions; plain loops in
+/// it are vectorized for them.
 macro_rules! multiversion {
     ($(
         $(#[$meta:meta])*

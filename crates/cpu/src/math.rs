@@ -146,8 +146,8 @@ pub(crate) const ERFCX: [f32; 13] = [
     3.861_849e-6,
 ];
 
-/// `(1 + 2 a) erfcx(a)` for `a >= 0` is a polynomial in `(a - 3) / (a + 3)`; for negative arguments the result is `2
-/// exp(a²) - erfcx(a)`.
+/// `(1 + 2 a) erfcx(a)` for `a >= 0` is a polynomial in `(a - 3) / (a + 3)`; for negative arguments the result is
+/// `2 exp(a²) - erfcx(a)`.
 #[inline(always)]
 pub(crate) fn erfcx(x: f32) -> f32 {
     let magnitude = x.abs();

@@ -1,7 +1,7 @@
 //! Matmuls by cuBLASLt.
 //!
-//! The library is column-major: a row-major `[m, n]` matrix here is a column-major `[n, m]` matrix there. Computing `cᵀ
-//! = bᵀ aᵀ` therefore needs no transpose. A bias along our columns is one along its rows, as it expects.
+//! The library is column-major: a row-major `[m, n]` matrix here is a column-major `[n, m]` matrix there. Computing
+//! `cᵀ = bᵀ aᵀ` therefore needs no transpose. A bias along our columns is one along its rows, as it expects.
 
 mod nan;
 mod operation;

@@ -29,8 +29,9 @@ pub struct Error(Box<ErrorKind>);
 
 /// The kinds of [`Error`].
 ///
-/// Serialized, a kind is a lower-case tag around its fields: `{"value": {"op": "take", "problem": "...", "hint":
-/// null}}`. Deserialization skips unknown fields, and a missing hint is none.
+/// Serialized, a kind is a lower-case tag around its fields:
+/// `{"value": {"op": "take", "problem": "...", "hint": null}}`. Deserialization skips unknown fields, and a missing
+/// hint is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorKind {

@@ -226,9 +226,9 @@ pub enum Op {
         dtype: DType,
     },
     /// A convolution (cross-correlation), or one of its gradients, which are closed under differentiation. `x` is
-    /// `[batch, channels_in, space..]`, `w` is `[channels_out, channels_in / groups, kernel..]`, `y` is `[batch,
-    /// channels_out, space..]`: forward `(x, w) -> y`, input `(y, w) -> x` (transposed convolution), weight `(x, y) ->
-    /// w`. A product of padding with an infinity or a NaN is either skipped or NaN.
+    /// `[batch, channels_in, space..]`, `w` is `[channels_out, channels_in / groups, kernel..]`, `y` is
+    /// `[batch, channels_out, space..]`: forward `(x, w) -> y`, input `(y, w) -> x` (transposed convolution), weight
+    /// `(x, y) -> w`. A product of padding with an infinity or a NaN is either skipped or NaN.
     Conv {
         /// Strides, padding, dilation and groups.
         spec: ConvSpec,
@@ -269,12 +269,13 @@ pub enum Op {
         /// Added to the variance or mean square.
         epsilon: Real,
     },
-    /// `(q, k, v)` or `(q, k, v, mask) -> (y, lse)`: scaled dot-product attention. `q` is `[batch, heads, queries,
-    /// dim]`, `k` `[batch, kv_heads, keys, dim]`, `v` `[batch, kv_heads, keys, dim_v]`; `heads` is a multiple of
-    /// `kv_heads` (grouped-query attention). The mask, of shape `[batch, heads, queries, keys]` (axes of length 1
-    /// broadcast), is `bool` (true: visible) or is added to the scores. `y` is `[batch, heads, queries, dim_v]`. `lse`
-    /// is the log-sum-exp of each query's scores, `[batch, heads, queries]`, in the accumulator dtype. A fully masked
-    /// query returns zeros and `-inf`. An infinity or a NaN in a masked key or value may still cause a NaN.
+    /// `(q, k, v)` or `(q, k, v, mask) -> (y, lse)`: scaled dot-product attention. `q` is
+    /// `[batch, heads, queries, dim]`, `k` `[batch, kv_heads, keys, dim]`, `v` `[batch, kv_heads, keys, dim_v]`;
+    /// `heads` is a multiple of `kv_heads` (grouped-query attention). The mask, of shape
+    /// `[batch, heads, queries, keys]` (axes of length 1 broadcast), is `bool` (true: visible) or is added to the
+    /// scores. `y` is `[batch, heads, queries, dim_v]`. `lse` is the log-sum-exp of each query's scores,
+    /// `[batch, heads, queries]`, in the accumulator dtype. A fully masked query returns zeros and `-inf`. An infinity
+    /// or a NaN in a masked key or value may still cause a NaN.
     Attention(AttentionSpec),
     /// `(grad, q, k, v, y, lse)` or with `mask` last, `-> (q, k, v)`: the gradients of [`Op::Attention`].
     AttentionGrad(AttentionSpec),

@@ -22,8 +22,8 @@ pub struct GpuSchedule {
     /// Threads that share a row, or a column of a [`KernelKind::ColReduce`]: a power of two up to `block`. A block
     /// processes `block / row_threads` rows or vectors of columns at a time.
     pub row_threads: u32,
-    /// Elements of a row that each thread keeps in registers, a multiple of `vector`. Rows of up to `row_threads *
-    /// resident` elements are read once. 0: rows are read again in each pass.
+    /// Elements of a row that each thread keeps in registers, a multiple of `vector`. Rows of up to
+    /// `row_threads * resident` elements are read once. 0: rows are read again in each pass.
     pub resident: u32,
     /// Blocks that share a row, or a column of a [`KernelKind::ColReduce`]. If more than 1, a second pass combines
     /// their totals. A kernel [with columns](Kernel::has_columns) always has a second pass: there it is the number of

@@ -236,8 +236,9 @@ fn by_winograd<T: Float>(
         && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr()) }
 }
 
-/// Transposes the channel axes of the weight and selects some of its taps: from `[groups, channels_in, channels_out,
-/// taps]` to `[groups, channels_out, channels_in, chosen taps]`, with the channels of the input pass.
+/// Transposes the channel axes of the weight and selects some of its taps: from
+/// `[groups, channels_in, channels_out, taps]` to `[groups, channels_out, channels_in, chosen taps]`, with the channels
+/// of the input pass.
 ///
 /// # Safety
 /// The weight has that size.

@@ -3,8 +3,8 @@
 use crate::{AttentionSpec, Comparison, Reduction, Shape, TensorType, Var};
 use alloc::vec::Vec;
 
-/// The sizes of the operands. The queries of heads that share keys are stacked: `[batch, kv_heads, heads / kv_heads *
-/// queries, _]`.
+/// The sizes of the operands. The queries of heads that share keys are stacked:
+/// `[batch, kv_heads, heads / kv_heads * queries, _]`.
 struct Heads {
     batch: usize,
     heads: usize,

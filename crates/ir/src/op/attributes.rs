@@ -446,8 +446,8 @@ pub(crate) fn greatest(dtype: DType) -> crate::Scalar {
 
 impl Comparison {
     /// Rewrites a comparison so that the dtype can represent the number, with the same result for every element of
-    /// `dtype`. A number outside an integer dtype's range becomes the nearest bound: on `u8`, `x < 300` becomes `x <=
-    /// 255`, and `x == 300` becomes `x < 0`. Otherwise both are unchanged. `number_first`: the number is the left
+    /// `dtype`. A number outside an integer dtype's range becomes the nearest bound: on `u8`, `x < 300` becomes
+    /// `x <= 255`, and `x == 300` becomes `x < 0`. Otherwise both are unchanged. `number_first`: the number is the left
     /// operand.
     ///
     /// ```

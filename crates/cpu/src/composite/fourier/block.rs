@@ -266,8 +266,9 @@ unsafe fn split<T: Float, S: Simd<T>>(real: &Real<'_, T>, z: *mut T) {
     }
 }
 
-/// The inverse of [`split`], for a positive exponent: `Z[k] = X[k] + conj(X[half - k]) + i conj(w[k]) (X[k] -
-/// conj(X[half - k]))`, in reverse order, so that a transform with a negative exponent follows.
+/// The inverse of [`split`], for a positive exponent:
+/// `Z[k] = X[k] + conj(X[half - k]) + i conj(w[k]) (X[k] - conj(X[half - k]))`, in reverse order, so that a transform
+/// with a negative exponent follows.
 ///
 /// # Safety
 /// As [`split`].

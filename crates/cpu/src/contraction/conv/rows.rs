@@ -140,8 +140,8 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// Dot products of one channel of the result's gradient with the steps of one image: `sums[k] += Σ_p y[p] ·
-/// source[base[p] + steps[k]]`.
+/// Dot products of one channel of the result's gradient with the steps of one image:
+/// `sums[k] += Σ_p y[p] · source[base[p] + steps[k]]`.
 pub(super) struct Dots<'a, T> {
     pub(super) source: *const T,
     pub(super) steps: &'a [usize],

@@ -36,8 +36,8 @@ const GRAIN: usize = 1 << 18;
 /// The number of tile blocks from which the thread that transforms a block also multiplies it.
 const BLOCKS: usize = 12;
 
-/// The layout of the kernels: the element for a result channel, a source channel and a tap is at `out * o + inner * c +
-/// tap`, or with reversed taps.
+/// The layout of the kernels: the element for a result channel, a source channel and a tap is at
+/// `out * o + inner * c + tap`, or with reversed taps.
 #[derive(Clone, Copy)]
 pub(super) struct Kernels<T> {
     pub(super) start: Shared<T>,
