@@ -1,13 +1,13 @@
-//! Values as the layer holds them.
+//! The storage of values in 16 bits or `f32`.
 
 use kiln_ir::{DType, LayerId, TensorType, Value, Wrapped};
 use spin::Once;
 
 /// The payload of a value that the program sees as `f32`, in a [`Wrapped`]: values of the inner engine.
 pub(crate) enum Form {
-    /// In 16 bits alone.
+    /// Stored in 16 bits only.
     Low(Value),
-    /// In `f32`, and in 16 bits too once that was asked for.
+    /// Stored in `f32`, and also in 16 bits after the first use in 16 bits.
     Full { full: Value, low: Once<Value> },
 }
 
@@ -45,13 +45,13 @@ impl Form {
         }
     }
 
-    /// The form of a value that `layer` holds. Any other value is the inner engine's own.
+    /// The form of a value that `layer` wraps; `None` for a value of the inner engine.
     pub(crate) fn of(value: &Value, layer: LayerId) -> Option<&Form> {
         Wrapped::of(value, layer)
     }
 
-    /// Moves the form out of the only clone of a value that `layer` holds, so that the inner engine may overwrite the inner
-    /// value.
+    /// Moves the form out of a value that `layer` wraps, if there are no other clones, so that the inner engine may
+    /// overwrite the inner value.
     pub(crate) fn take(value: &mut Value, layer: LayerId) -> Option<Form> {
         Wrapped::take(value, layer)
     }

@@ -1,4 +1,4 @@
-//! The layer.
+//! The mixed-precision layer.
 
 use crate::held::Form;
 use crate::policy::{Precision, lowered, narrows, precision};
@@ -10,20 +10,19 @@ use kiln_ir::{
     Scalar, TensorData, TensorType, Value, Values, expand_values, infer, poisoned,
 };
 
-/// An engine that runs ops in 16 bits where that does no harm, around the engine that runs them.
+/// A layer that runs ops in 16 bits where they are not numerically sensitive, around the engine that runs them.
 ///
-/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share their
-/// values.
+/// Cheap to clone and thread-safe; two layers around the same inner engine share their values.
 #[derive(Clone)]
 pub struct Autocast {
     inner: Arc<dyn Engine>,
     precision: LowPrecision,
 }
 
-/// The dtype of 16 bits.
+/// The 16-bit dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LowPrecision {
-    /// bfloat16: the range of `f32` with 8 significant bits. Training needs nothing else.
+    /// bfloat16: the range of `f32` with 8 significant bits. Training needs no loss scaling.
     #[default]
     BF16,
     /// IEEE 754 half precision: 11 significant bits, from 6e-5 to 65504. Training needs a scaled loss.
@@ -39,7 +38,7 @@ impl LowPrecision {
         }
     }
 
-    /// The least normal and the greatest finite number.
+    /// The smallest normal and the greatest finite number.
     const fn range(self) -> (f64, f64) {
         match self {
             LowPrecision::BF16 => (f32::MIN_POSITIVE as f64, half::bf16::MAX.to_f64_const()),
@@ -48,22 +47,21 @@ impl LowPrecision {
     }
 }
 
-/// The effect of a plain number on an op on 16-bit tensors.
+/// The effect of a plain number on an op with 16-bit tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Number {
-    /// Nothing: 16 bits hold it.
+    /// None: 16 bits represent it exactly.
     Exact,
-    /// The op is computed in `f32` and rounded.
+    /// The op is computed in `f32`, and the result rounded.
     Rounded,
-    /// The op runs in `f32`, and so is the result.
+    /// The op runs in `f32`, and the result stays `f32`.
     Full,
 }
 
 impl Autocast {
-    /// A layer around an engine.
+    /// Creates a layer around an engine.
     ///
-    /// On an engine that does not compute with the dtype, the results of ops that should run in it are poisoned with an error
-    /// that says so.
+    /// If the engine does not support the dtype, the results of ops that should run in it are poisoned.
     pub fn new(inner: Arc<dyn Engine>, precision: LowPrecision) -> Autocast {
         Autocast { inner, precision }
     }
@@ -73,27 +71,27 @@ impl Autocast {
         &self.inner
     }
 
-    /// The dtype of 16 bits.
+    /// The 16-bit dtype.
     pub fn precision(&self) -> LowPrecision {
         self.precision
     }
 
-    /// The dtype in which the elements are in memory, now.
+    /// The dtype in which the elements are currently stored.
     pub fn held_dtype(&self, value: &Value) -> DType {
         self.inner_value(value).dtype()
     }
 
-    /// The inner engine's value, in the dtype in which it is held.
+    /// The inner engine's value, in its storage dtype.
     pub fn inner_value(&self, value: &Value) -> Value {
         Form::of(value, self.id()).map_or(value, Form::value).clone()
     }
 
-    /// A value of the inner engine as a value of this layer.
+    /// Wraps a value of the inner engine.
     pub fn from_inner(&self, value: Value) -> Value {
         value
     }
 
-    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    /// The identity of the layer, by the engine below: two layers around one engine are the same.
     fn id(&self) -> LayerId {
         LayerId::around(&*self.inner)
     }
@@ -142,7 +140,7 @@ impl Autocast {
         self.inner.execute(op, widened, results)
     }
 
-    /// Runs an op in the widest precision in which an operand is held.
+    /// Runs an op in the widest precision in which an operand is stored.
     fn run_widest(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         if !self.are_low(&inputs) {
             return self.run_full(op, inputs, results);
@@ -169,18 +167,18 @@ impl Autocast {
         self.wrap(values, results)
     }
 
-    /// Whether there are operands that the program sees as `f32`, and all of them are held in 16 bits.
+    /// Whether there are operands that the program sees as `f32`, and all of them are stored in 16 bits.
     fn are_low(&self, inputs: &Operands) -> bool {
         let mut seen = inputs.iter().filter_map(Operand::value).filter(|value| is_seen(value)).peekable();
         seen.peek().is_some() && seen.all(|value| self.is_low(value))
     }
 
-    /// Whether a value that the program sees as `f32` is held in 16 bits alone.
+    /// Whether a value that the program sees as `f32` is stored only in 16 bits.
     fn is_low(&self, value: &Value) -> bool {
         matches!(Form::of(value, self.id()), Some(Form::Low(_)))
     }
 
-    /// A value that the program sees as `f32`, held in 16 bits alone.
+    /// Narrows a value that the program sees as `f32` to 16 bits.
     fn narrow(&self, value: Value) -> Value {
         Form::wrap(self.id(), self.low(value), DType::F32)
     }
@@ -226,7 +224,7 @@ impl Autocast {
         wrapped
     }
 
-    /// The form of a value; one of the inner engine's own is its own.
+    /// The form of a value; a value of the inner engine becomes a new form.
     fn open(&self, mut value: Value) -> Form {
         if let Some(form) = Form::take(&mut value, self.id()) {
             return form;
@@ -235,9 +233,9 @@ impl Autocast {
     }
 }
 
-/// Casts.
+/// Casts between 16 bits and `f32`.
 impl Autocast {
-    /// The inner engine's value in 16 bits, of a value that the program sees as `f32`. A cast is made once for each value.
+    /// The inner engine's 16-bit value of a value that the program sees as `f32`. Each value is cast once.
     fn low(&self, mut value: Value) -> Value {
         match Form::take(&mut value, self.id()) {
             Some(Form::Low(low)) => return low,
@@ -250,7 +248,8 @@ impl Autocast {
             Some(Form::Low(low)) => low.clone(),
             Some(Form::Full { full, low }) => match low.get() {
                 Some(low) => low.clone(),
-                // Two threads that reach this point at once both cast; neither waits for the other within an engine.
+                // Two threads that reach this point at the same time both cast; neither blocks the other within an
+                // engine.
                 None => low
                     .call_once({
                         let rounded = self.rounded(full.clone());
@@ -335,12 +334,12 @@ impl Engine for Autocast {
         self.full(value)
     }
 
-    /// Parameters are written: held by the layer, so that they are cast once.
+    /// Parameters are lifted: the layer wraps them, so that they are cast once.
     fn lift(&self, value: Value) -> Value {
         if is_seen(&value) { Form::wrap(self.id(), value, DType::F32) } else { value }
     }
 
-    /// Seen in the dtype of `like`.
+    /// With the visible dtype of `like`.
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match Form::of(like, self.id()) {
             Some(form) if form.value().same(&value) => like.clone(),
@@ -356,7 +355,7 @@ impl Engine for Autocast {
         self.rewrap(&value, self.inner.saved_for_backward(op, place, &self.inner_value(&value)))
     }
 
-    /// Of the value as it is held: bringing it to full precision would compute.
+    /// The outcome of the stored value: casting it to full precision would compute.
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
         self.inner.outcome(&self.inner_value(value))
     }
@@ -370,7 +369,7 @@ impl Engine for Autocast {
     }
 }
 
-/// Whether the program sees the value as `f32`, so that the layer may hold it in fewer bits.
+/// Whether the program sees the value as `f32`, so that the layer may store it in fewer bits.
 fn is_seen(value: &Value) -> bool {
     value.dtype() == DType::F32
 }

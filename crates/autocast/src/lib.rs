@@ -23,10 +23,10 @@
 //! # Ok::<(), kiln_ir::Error>(())
 //! ```
 //!
-//! # Which op runs in which precision
+//! # Precision of each op
 //!
-//! [`precision`] is the table; the classes are [`Precision`]'s. It follows
-//! [PyTorch's lists for CUDA](https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior):
+//! [`precision`] is the table; [`Precision`] lists the classes. It follows [PyTorch's lists for
+//! CUDA](https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior):
 //!
 //! | in 16 bits | in `f32` | in the widest stored dtype of the operands |
 //! |---|---|---|

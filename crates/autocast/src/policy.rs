@@ -1,10 +1,11 @@
-//! Which op runs in which precision.
+//! The precision of each op.
 
 use alloc::borrow::Cow;
 pub use kiln_ir::Precision;
 use kiln_ir::{DType, Op, Reduction, UpdateMode};
 
-/// The precision of an op, by its row of [`OPS`](kiln_ir::OPS) and its attributes. The [crate](crate) has it as text.
+/// The precision of an op, by its row of [`OPS`](kiln_ir::OPS) and its attributes. The [crate documentation](crate) has
+/// the table.
 ///
 /// ```
 /// use kiln_autocast::{Precision, precision};
@@ -65,7 +66,7 @@ pub fn precision(op: &Op) -> Precision {
     }
 }
 
-/// The least and the greatest are elements themselves, so that nothing is rounded.
+/// Minimum and maximum are elements themselves, so nothing is rounded.
 fn reduced(reduction: Reduction) -> Precision {
     match reduction {
         Reduction::Sum | Reduction::Prod => Precision::Full,
@@ -73,7 +74,7 @@ fn reduced(reduction: Reduction) -> Precision {
     }
 }
 
-/// An index may occur many times, so that writes with `Add` and `Mul` accumulate.
+/// Indices may repeat, so writes with `Add` and `Mul` accumulate.
 fn written(mode: UpdateMode) -> Precision {
     match mode {
         UpdateMode::Add | UpdateMode::Mul => Precision::Full,
@@ -81,15 +82,15 @@ fn written(mode: UpdateMode) -> Precision {
     }
 }
 
-/// Whether an op of [`Precision::Low`] reads this operand in 16 bits. The log-sum-exp of attention is one of
-/// the accumulators, which stay `f32`, and so do scales of 8-bit floats.
+/// Whether an op of [`Precision::Low`] reads this operand in 16 bits. The log-sum-exp of attention and the scales of
+/// 8-bit floats stay `f32`, like accumulators.
 pub(crate) fn narrows(op: &Op, place: usize) -> bool {
     const LOG_SUM_EXP: usize = 5;
     let is_sum = matches!(op, Op::AttentionGrad(_)) && place == LOG_SUM_EXP;
     !is_sum && !matches!(op, Op::MatMulFloat8 { .. })
 }
 
-/// An op of [`Precision::Low`] as it runs in 16 bits: one that names the dtype of its result names another.
+/// An op of [`Precision::Low`] in its 16-bit form: a result dtype among its attributes becomes `dtype`.
 pub(crate) fn lowered(op: &Op, dtype: DType) -> Cow<'_, Op> {
     if let &Op::MatMulFloat8 { formats, dtype: DType::F32 } = op {
         Cow::Owned(Op::MatMulFloat8 { formats, dtype })

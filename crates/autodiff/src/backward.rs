@@ -13,23 +13,23 @@ use alloc::vec::Vec;
 use kiln_ir::{Engine, Error, GradientSum, LayerId, Op, Result, TensorType, Value, Var, vjp};
 use smallvec::SmallVec;
 
-/// One walk over the tape.
+/// One backward pass over the tape.
 ///
 /// A queue holds the pending nodes by id. The newest runs first, so that all gradients of a node are complete by then.
 pub(crate) struct Pass<'a> {
-    /// The parts of the tape that the pass has reached, the starting one first.
+    /// The reached segments of the tape, the starting one first.
     segments: Vec<TapeSegment<'a>>,
-    /// Makes the engine of other segments from the one below their layer; without it that one itself.
+    /// Creates the engine of a segment's gradients from the engine below its layer. `None`: the engine below.
     around: Option<&'a Around<'a>>,
     waiting: BTreeMap<NodeId, Waiting>,
     gradients: Gradients,
     recomputed: Recomputed,
 }
 
-/// Makes a layer around an engine, for [`Autodiff::pull_back_around`].
+/// Wraps an engine in a layer, for [`Autodiff::pull_back_around`].
 pub type Around<'a> = dyn Fn(&Arc<dyn Engine>) -> Arc<dyn Engine> + 'a;
 
-/// A part of the tape: the layer that recorded it, and the engine that computes its gradients.
+/// A segment of the tape: the layer that recorded it, and the engine that computes its gradients.
 #[derive(Clone)]
 enum TapeSegment<'a> {
     Start { layer: &'a Autodiff, engine: &'a dyn Engine },
@@ -38,9 +38,9 @@ enum TapeSegment<'a> {
 
 struct Waiting {
     node: Arc<Node>,
-    /// The number of the segment to which it belongs.
+    /// The index of its segment.
     segment: usize,
-    /// The gradient of each result, so far.
+    /// The accumulated gradient of each result.
     sums: SmallVec<[GradientSum; 1]>,
 }
 
@@ -61,14 +61,14 @@ impl TapeSegment<'_> {
         }
     }
 
-    /// Whether gradients are values of the engine below the layer, and not of another around it.
+    /// Whether gradients are values of the engine below the layer, not of another layer around it.
     fn is_plain(&self) -> bool {
         LayerId::around(self.engine()) == self.layer().id()
     }
 }
 
 impl<'a> Pass<'a> {
-    /// The number of the segment where the pass starts.
+    /// The index of the segment where the pass starts.
     pub(crate) const START: usize = 0;
 
     pub(crate) fn new(
@@ -85,7 +85,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds to the gradient of one result of a node of a segment.
+    /// Accumulates the gradient of one result of a node.
     pub(crate) fn push(&mut self, segment: usize, edge: Edge, gradient: Value) {
         let at = self.segments[segment].clone();
         self.sum(segment, &edge).add(at.engine(), gradient);
@@ -119,7 +119,7 @@ impl<'a> Pass<'a> {
         Ok(self.gradients)
     }
 
-    /// Sends the gradients of an op's results on to its operands.
+    /// Propagates the gradients of an op's results to its operands.
     fn step(&mut self, segment: usize, recorded: Recorded, parents: Parents, sums: Sums) -> Result<()> {
         let at = self.segments[segment].clone();
         let engine = at.engine();
@@ -156,7 +156,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Recomputes a checkpointed block and continues inside it: its nodes are newer than all pending nodes.
+    /// Recomputes a checkpointed block and continues inside it; its nodes are newer than all pending nodes.
     fn enter(&mut self, segment: usize, block: Block, parents: Parents, sums: Sums) -> Result<()> {
         let at = self.segments[segment].clone();
         let results = block.rerun(at.layer(), parents)?;
@@ -168,7 +168,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Sends the gradient of a value that moved between engines back to the one from which it came.
+    /// Propagates the gradient of a value that moved between engines to the original value.
     fn cross(&mut self, segment: usize, source: Autodiff, parents: Parents, sums: Sums) -> Result<()> {
         let target = self.segment_of(source)?;
         for (edge, gradient) in parents.into_iter().flatten().zip(sums.into_iter().flatten()) {
@@ -179,7 +179,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The number of the segment of the nodes that a layer recorded.
+    /// The index of the segment of the nodes that a layer recorded.
     fn segment_of(&mut self, layer: Autodiff) -> Result<usize> {
         if let Some(known) = self.segments.iter().position(|segment| segment.layer().id() == layer.id()) {
             return Ok(known);
@@ -211,7 +211,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The gradient of a leaf in the precision of its dtype: optimizers compute with it.
+/// The gradient of a leaf in the precision of its dtype, as optimizers require.
 fn full(engine: &dyn Engine, gradient: Value) -> Value {
     if !engine.mixes_precision() {
         return gradient;
@@ -232,7 +232,7 @@ impl Kept {
     }
 }
 
-/// The root of a pass and its seed, checked.
+/// Checks the seed of a pass; ones by default.
 pub(crate) fn seed(engine: &dyn Engine, ty: TensorType, seed: Option<Value>) -> Result<Value> {
     match seed {
         None => Ok(Var::full(engine, ty, 1.0).into_value()),

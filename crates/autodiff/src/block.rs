@@ -8,14 +8,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{Error, Result, TensorType, Value};
 
-/// The function of a block: values of the layer in, values of the layer out.
+/// The function of a block, on values of the layer.
 pub type BlockFn = Arc<dyn Fn(Vec<Value>) -> Vec<Value> + Send + Sync>;
 
-/// A recorded block: enough to run it again.
+/// A recorded block, which can be run again.
 #[derive(Clone)]
 pub(crate) struct Block {
     run: BlockFn,
-    /// The inner values of the inputs; where they came from stands in the node's parents.
+    /// The inner values of the inputs; the node's parents hold their edges.
     inputs: Vec<Value>,
     pub(crate) outputs: Vec<TensorType>,
 }
@@ -51,10 +51,10 @@ impl Block {
         results.into_iter().enumerate().map(wrap).collect()
     }
 
-    /// Runs the block again, recording it this time.
+    /// Runs the block again, this time recording its ops.
     ///
     /// # Errors
-    /// When it returns something of another type than the first time.
+    /// When it returns values of other types than the first time.
     pub(crate) fn rerun(self, layer: &Autodiff, parents: Parents) -> Result<Vec<Value>> {
         let wrap = |(inner, edge): (Value, Option<Edge>)| match edge {
             Some(edge) => Tracked::wrap(layer.id(), Parts { inner, edge, recompute: None }, true),

@@ -1,4 +1,4 @@
-//! Forward mode: values that carry a tangent.
+//! Forward mode: values with a tangent.
 
 mod call;
 mod derive;
@@ -13,17 +13,16 @@ use kiln_ir::{
     Values, Wrapped, imported_from,
 };
 
-/// An engine that computes *directional derivatives* (Jacobian-vector products) beside the values, around the engine
-/// that runs the ops.
+/// A layer that computes *directional derivatives* (Jacobian-vector products) along with the values.
 ///
-/// A [dual](Forward::dual) value carries a *tangent*: a value of the inner engine, of the same type, with the
-/// directional derivative of the value. Every float op on duals returns duals: with `J` the derivative of the op by its
-/// operands, the tangent of the result is `J` times the tangents of the operands. Values without a tangent are the
-/// inner engine's own.
+/// A [dual](Forward::dual) value has a *tangent*: a value of the inner engine, of the same type, that holds the
+/// directional derivative. Every float op on duals returns duals: with `J` the derivative of the op by its operands,
+/// the tangent of the result is `J` times the tangents of the operands. Values without a tangent are the inner engine's
+/// own.
 ///
-/// One forward pass costs about two or three evaluations and no memory for a tape, and differentiates any number of
-/// results by one direction; [`Autodiff`](crate::Autodiff) differentiates one result by any number of operands.
-/// The two nest in either order: the product of a Hessian with a vector is forward over reverse.
+/// One forward pass costs about two or three evaluations and needs no memory for a tape. It differentiates any number
+/// of results along one direction; [`Autodiff`](crate::Autodiff) differentiates one result by any number of operands.
+/// The two nest in either order: a Hessian-vector product is forward over reverse.
 ///
 /// ```
 /// use kiln_autodiff::Forward;
@@ -42,8 +41,7 @@ use kiln_ir::{
 /// # Ok::<(), kiln_ir::Error>(())
 /// ```
 ///
-/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share their
-/// values.
+/// Cheap to clone and thread-safe; two layers around the same inner engine share their values.
 #[derive(Clone)]
 pub struct Forward {
     inner: Arc<dyn Engine>,
@@ -52,7 +50,7 @@ pub struct Forward {
     derived: Arc<Cache>,
 }
 
-/// The payload of a value with a tangent, in a [`Wrapped`]: a value of the inner engine and its tangent, of the same type.
+/// The payload of a dual value, in a [`Wrapped`]: a value of the inner engine and its tangent, of the same type.
 #[derive(Clone)]
 struct Dual {
     primal: Value,
@@ -60,14 +58,13 @@ struct Dual {
 }
 
 impl Forward {
-    /// A layer around an engine.
+    /// Creates a layer around an engine.
     pub fn new(inner: Arc<dyn Engine>) -> Forward {
         Forward { tangents: inner.clone(), inner, derived: Arc::new(Cache::default()) }
     }
 
-    /// A layer around an engine whose tangents are values of another one, to whose values those of the inner engine
-    /// belong: with a layer of batches around the inner engine, a value changes along many directions at once, and is
-    /// itself computed once.
+    /// Creates a layer around an engine, with another engine for tangents, which must accept values of the inner
+    /// engine. With a vmap layer around the inner engine, one evaluation carries tangents for many directions.
     pub fn with_tangents_on(inner: Arc<dyn Engine>, tangents: Arc<dyn Engine>) -> Forward {
         Forward { inner, tangents, derived: Arc::new(Cache::default()) }
     }
@@ -77,16 +74,15 @@ impl Forward {
         &self.inner
     }
 
-    /// The engine of tangents, which is the one below unless said otherwise.
+    /// The engine of tangents; the inner engine by default.
     pub fn tangents(&self) -> &Arc<dyn Engine> {
         &self.tangents
     }
 
-    /// The same data, changing along `tangent`, a value of the engine of tangents: the inner one, unless said
-    /// otherwise. A tangent that `value` carried before is
-    /// replaced.
+    /// Creates a dual value: the same data with `tangent`, a value of the engine of tangents. A previous tangent of
+    /// `value` is replaced.
     ///
-    /// Tangents are of floats and have the type of the value: otherwise the result is poisoned.
+    /// Tangents are floats and have the type of the value; otherwise the result is poisoned.
     pub fn dual(&self, value: Value, tangent: Value) -> Value {
         let primal = self.primal(&value);
         if primal.error().is_some() {
@@ -117,12 +113,12 @@ impl Forward {
         Some(self.dual_of(value)?.tangent.clone())
     }
 
-    /// A value of the inner engine as a value of this layer that does not change.
+    /// A value of the inner engine as a constant of this layer.
     pub fn from_inner(&self, value: Value) -> Value {
         value
     }
 
-    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    /// The identity of the layer, by the engine below: two layers around one engine are the same.
     fn id(&self) -> LayerId {
         LayerId::around(&*self.inner)
     }
@@ -136,7 +132,7 @@ impl Forward {
         Wrapped::wrap(self.id(), ty, Dual { primal, tangent })
     }
 
-    /// The value and its tangent. The only clone is moved out of, so that the inner engine may overwrite both.
+    /// The value and its tangent, moved out if there are no other clones, so that the inner engine may overwrite both.
     fn open(&self, value: Value) -> (Value, Option<Value>) {
         match Wrapped::open(value, self.id()) {
             Ok(Dual { primal, tangent }) => (primal, Some(tangent)),
@@ -177,7 +173,7 @@ impl Engine for Forward {
         self.open(value).0
     }
 
-    /// A value that another layer of forward mode changes brings its tangent along.
+    /// Imports a value. A dual of another forward-mode layer keeps its tangent.
     fn import(&self, from: &dyn Engine, value: Value) -> Value {
         let (source, value) = match imported_from::<Forward>(&*self.inner, from, value) {
             Ok(found) => found,
@@ -196,7 +192,7 @@ impl Engine for Forward {
         }
     }
 
-    /// Changing as `like` does.
+    /// Keeps the tangent of `like`.
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match self.dual_of(like) {
             Some(dual) if dual.primal.same(&value) => like.clone(),

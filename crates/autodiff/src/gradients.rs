@@ -6,8 +6,7 @@ use alloc::collections::BTreeMap;
 use kiln_ir::{Binary, Engine, Op, Value};
 use smallvec::smallvec;
 
-/// Gradients of leaves by [`NodeId`]: values of the inner engine of the layer to which the leaf belongs. May be sent between
-/// threads.
+/// Gradients of leaves by [`NodeId`]: values of the inner engine of the leaf's layer. `Send` between threads.
 #[derive(Clone, Debug, Default)]
 pub struct Gradients {
     values: BTreeMap<NodeId, Value>,
@@ -19,32 +18,32 @@ impl Gradients {
         Gradients::default()
     }
 
-    /// The gradient of a leaf; `None` if the value is no leaf or did not matter.
+    /// The gradient of a leaf; `None` if the value is no leaf or has no effect on the root.
     pub fn get(&self, leaf: &Value) -> Option<Value> {
         self.get_id(id_of(leaf)?)
     }
 
-    /// The gradient of the leaf of that id.
+    /// The gradient of the leaf with that id.
     pub fn get_id(&self, id: NodeId) -> Option<Value> {
         self.values.get(&id).cloned()
     }
 
-    /// The gradient of a leaf, taken out.
+    /// Removes and returns the gradient of a leaf.
     pub fn take(&mut self, leaf: &Value) -> Option<Value> {
         self.remove(id_of(leaf)?)
     }
 
-    /// The gradient of the leaf of that id, taken out.
+    /// Removes and returns the gradient of the leaf with that id.
     pub fn remove(&mut self, id: NodeId) -> Option<Value> {
         self.values.remove(&id)
     }
 
-    /// Sets the gradient of the leaf of that id; returns the previous one.
+    /// Sets the gradient of the leaf with that id; returns the previous one.
     pub fn insert(&mut self, id: NodeId, gradient: Value) -> Option<Value> {
         self.values.insert(id, gradient)
     }
 
-    /// Adds to the gradient of the leaf of that id, on the engine that computed both.
+    /// Accumulates into the gradient of the leaf with that id, on the engine that computed both.
     pub fn accumulate(&mut self, engine: &dyn Engine, id: NodeId, gradient: Value) {
         let sum = match self.values.remove(&id) {
             Some(present) => add(engine, present, gradient),
@@ -53,7 +52,7 @@ impl Gradients {
         self.values.insert(id, sum);
     }
 
-    /// Adds all gradients of another pass, on the engine that computed both: for leaves of one engine.
+    /// Accumulates all gradients of another pass, on the engine that computed both; all leaves must be of that engine.
     pub fn merge(&mut self, engine: &dyn Engine, other: Gradients) {
         for (id, gradient) in other.values {
             self.accumulate(engine, id, gradient);
@@ -81,7 +80,7 @@ impl Gradients {
     }
 }
 
-/// Sums two gradients of the same type. Overwrites operands that have no other owner.
+/// Sums two gradients of the same type. Overwrites operands without aliases.
 pub(crate) fn add(engine: &dyn Engine, a: Value, b: Value) -> Value {
     let ty = *a.ty();
     engine.execute(&Op::Binary(Binary::Add), smallvec![a.into(), b.into()], &[ty]).remove(0)

@@ -16,28 +16,27 @@ use kiln_ir::{
 };
 use smallvec::SmallVec;
 
-/// An engine that records ops on a tape, around the engine that runs them.
+/// A layer that records ops on a tape, around the engine that runs them.
 ///
-/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share
-/// their values.
+/// Cheap to clone and thread-safe; two layers around the same inner engine share their values.
 #[derive(Clone)]
 pub struct Autodiff {
     inner: Dispatch,
     checkpointing: Checkpointing,
 }
 
-/// Which saved values the tape keeps, and which it recomputes.
+/// Activation checkpointing: the saved tensors that the tape keeps or recomputes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checkpointing {
-    /// Keeps all of them: the fastest.
+    /// Keeps all saved tensors: the fastest.
     #[default]
     None,
-    /// Recomputes values that cheap, memory-bound ops can compute from other saved values.
+    /// Recomputes saved tensors that cheap, memory-bound ops can compute from other saved tensors.
     Balanced,
 }
 
 impl Autodiff {
-    /// A layer around an engine.
+    /// Creates a layer around an engine.
     pub fn new(inner: Arc<dyn Engine>, checkpointing: Checkpointing) -> Autodiff {
         Autodiff { inner: Dispatch::new(inner), checkpointing }
     }
@@ -47,14 +46,14 @@ impl Autodiff {
         self.inner.engine()
     }
 
-    /// How saved values are kept.
+    /// The checkpointing mode.
     pub fn checkpointing(&self) -> Checkpointing {
         self.checkpointing
     }
 
-    /// Detaches a value and makes it a leaf: the same data with its own gradient. The history of `value` is cut off.
+    /// Detaches a value and makes it a leaf: the same data with its own gradient, without the history of `value`.
     ///
-    /// Gradients are of floats only: for any other dtype the result is poisoned.
+    /// Only floats have gradients: for any other dtype the result is poisoned.
     pub fn require_grad(&self, value: Value) -> Value {
         let value = self.detach(value);
         if value.error().is_some() {
@@ -74,12 +73,12 @@ impl Autodiff {
         Tracked::of(value, self.id()).is_some()
     }
 
-    /// The id by which [`Gradients`] knows a leaf; `None` for any other value.
+    /// The id of a leaf in [`Gradients`]; `None` for any other value.
     pub fn leaf_id(&self, value: &Value) -> Option<NodeId> {
         Tracked::of(value, self.id())?.leaf()
     }
 
-    /// The same data, untracked.
+    /// Detaches a value: the same data, untracked.
     pub fn detach(&self, value: Value) -> Value {
         Tracked::strip(value, self.id())
     }
@@ -97,20 +96,20 @@ impl Autodiff {
         value
     }
 
-    /// The gradients of all leaves that `root` depends on. The tape stays, so that it can be walked again.
+    /// Computes the gradients of all leaves that `root` depends on. Keeps the tape, so that it can be traversed again.
     ///
-    /// `seed`, a value of the inner engine, is the gradient of the root; ones by default, which differentiates
-    /// the sum of its elements.
+    /// `seed`, a value of the inner engine, is the gradient of the root; ones by default, which differentiates the sum
+    /// of its elements.
     ///
     /// # Errors
-    /// When the root is not tracked, the seed is of another type, or an op on the way has no gradient; or the
-    /// error of a poisoned root.
+    /// When the root is not tracked, the seed is of another type, or an op on the path has no gradient; or the error of
+    /// a poisoned root.
     pub fn backward(&self, root: &Value, seed: Option<Value>) -> Result<Gradients> {
         self.walk(root.clone(), seed)
     }
 
-    /// As [`backward`](Autodiff::backward), but consumes the root: frees parts of the tape that have no other owner as
-    /// soon as they are done.
+    /// As [`backward`](Autodiff::backward), but consumes the root: frees parts of the tape without other owners as soon
+    /// as they are processed.
     ///
     /// # Errors
     /// As [`backward`](Autodiff::backward).
@@ -135,25 +134,25 @@ impl Autodiff {
         pass.run()
     }
 
-    /// The gradients of all leaves that several results depend on, given the gradient of each. Results that depend on no
-    /// leaf are left out.
+    /// Computes the gradients of all leaves that several results depend on, given the gradient of each (VJP). Results
+    /// that depend on no leaf are ignored.
     ///
-    /// `engine` computes the gradients. It is the inner engine, or a layer around it to whose values those of the inner
-    /// engine belong: gradients with a batch, given by such a layer, are carried through one pass for all. Where values moved
-    /// between engines on the way, use [`pull_back_around`](Autodiff::pull_back_around) for such gradients.
+    /// `engine` computes the gradients. It is the inner engine, or a layer around it that accepts its values. With a
+    /// vmap layer, one pass carries a batch of gradients. If values moved between engines, use
+    /// [`pull_back_around`](Autodiff::pull_back_around) for such gradients.
     ///
     /// # Errors
-    /// When a gradient is of another type than its result, an op on the way has no gradient, or gradients of a layer
-    /// around the inner engine would go to another one; or the error of a poisoned result.
+    /// When a gradient is of another type than its result, or an op on the path has no gradient. When gradients of a
+    /// layer around the inner engine would move to another engine. Also the error of a poisoned result.
     pub fn pull_back(&self, engine: &dyn Engine, results: Vec<(Value, Value)>) -> Result<Gradients> {
         self.pull(Pass::new(self, engine, None), engine, results)
     }
 
-    /// As [`pull_back`](Autodiff::pull_back) with a layer around the inner engine, which `around` makes. Where values moved
-    /// between engines on the way, it makes such a layer around each of these.
+    /// As [`pull_back`](Autodiff::pull_back) with a layer around the inner engine, which `around` creates. If values
+    /// moved between engines, it creates such a layer around each of these engines.
     ///
     /// # Errors
-    /// When a gradient is of another type than its result, or an op on the way has no gradient; or the error of a
+    /// When a gradient is of another type than its result, or an op on the path has no gradient; or the error of a
     /// poisoned result.
     pub fn pull_back_around(&self, around: &Around<'_>, results: Vec<(Value, Value)>) -> Result<Gradients> {
         let engine = around(self.inner());
@@ -180,19 +179,19 @@ impl Autodiff {
     /// Runs a block with checkpointing: discards its intermediates and recomputes them in the backward pass, trading
     /// time for memory.
     ///
-    /// Tracked values that the function captures get their gradients too. The function must do the same each time
-    /// it is called; random keys belong outside. During the first run the inside is held until it returns.
+    /// Tracked values that the function captures get their gradients too. The function must be deterministic: create
+    /// random keys outside of it. During the first run, its intermediates are held until it returns.
     pub fn checkpoint(&self, inputs: Vec<Value>, run: BlockFn) -> Vec<Value> {
         Block::record(self, inputs, run)
     }
 
-    /// Runs `body` with the recording of this layer paused on this thread: all results are untracked.
+    /// Runs `body` with recording of this layer disabled on this thread: all results are untracked.
     #[cfg(feature = "std")]
     pub fn no_grad<T>(&self, body: impl FnOnce() -> T) -> T {
         crate::pause::scoped(Some(self.id()), false, body)
     }
 
-    /// Runs `body` with the recording of this layer on, in every scope of this thread.
+    /// Runs `body` with recording of this layer enabled, in every scope of this thread.
     pub fn recording<T>(&self, body: impl FnOnce() -> T) -> T {
         #[cfg(feature = "std")]
         return crate::pause::scoped(Some(self.id()), true, body);
@@ -200,7 +199,7 @@ impl Autodiff {
         return body();
     }
 
-    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    /// The identity of the layer, by the engine below: two layers around one engine are the same.
     #[inline]
     pub(crate) fn id(&self) -> LayerId {
         LayerId::around(&**self.inner())
@@ -289,8 +288,8 @@ impl Engine for Autodiff {
         self.detach(value)
     }
 
-    /// Imports a value. If another autodiff layer tracks it, this layer tracks it too: its gradient flows back to its
-    /// engine. In a scope without recording, of either layer, imports only the data.
+    /// Imports a value. If another autodiff layer tracks it, this layer tracks it too, and its gradient is transferred
+    /// back to its engine. In a scope without recording, of either layer, imports only the data.
     fn import(&self, from: &dyn Engine, value: Value) -> Value {
         match imported_from::<Autodiff>(&**self.inner(), from, value) {
             Ok((source, value)) => transfer(self, source, value),
@@ -298,7 +297,7 @@ impl Engine for Autodiff {
         }
     }
 
-    /// Tracked where `like` is, by the same node.
+    /// Tracked by the node of `like`, if `like` is tracked.
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match Tracked::of(like, self.id()) {
             Some(tracked) if tracked.parts.inner.same(&value) => like.clone(),
@@ -311,7 +310,7 @@ impl Engine for Autodiff {
     }
 }
 
-/// One op while it is recorded.
+/// An op being recorded.
 struct Recording<'a> {
     layer: &'a Autodiff,
     saved: Saved,
@@ -320,16 +319,16 @@ struct Recording<'a> {
     recompute: Option<RecomputeBuilder>,
 }
 
-/// A [`Recompute`] while its inputs are gathered.
+/// A [`Recompute`] under construction.
 #[derive(Default)]
 struct RecomputeBuilder {
     inputs: SmallVec<[RecomputeInput; 2]>,
-    /// The bytes of inputs that nothing else keeps.
+    /// The bytes of inputs that nothing else keeps alive.
     extra: usize,
 }
 
 impl Recording<'_> {
-    /// Records an operand, and replaces it by the value for the inner engine.
+    /// Records an operand, and replaces it by its inner value.
     #[inline]
     fn add(&mut self, op: &Op, operand: &mut Operand) {
         let place = self.kept.len();
@@ -371,7 +370,7 @@ impl Recording<'_> {
         *operand = inner.into();
     }
 
-    /// Taken by reference: moving it costs a part of a small op's time.
+    /// Takes the op by reference: a move is measurable for small ops.
     #[inline]
     fn run(&mut self, op: &Op, operands: Operands, results: &[TensorType]) -> Values {
         let layer = self.layer;
@@ -398,7 +397,7 @@ impl Recording<'_> {
                 continue;
             }
             let is_kept = recompute.is_none() && saved.output(place);
-            // The last result takes the node over: counting owners is a large part of a small op's time.
+            // The last result takes over the node, since reference counting is a large part of a small op's time.
             let owner = if place == last { node.take() } else { node.clone() };
             let Some(node) = owner else { continue };
             let edge = Edge { node, output: place as u32 };

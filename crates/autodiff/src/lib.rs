@@ -6,7 +6,7 @@
 //! ([`kiln_ir::vjp`](mod@kiln_ir::vjp)). The tape is this graph of nodes. It is owned by the values and freed with
 //! them; there is no global state.
 //!
-//! * [`Autodiff::backward`] walks the graph from the newest node to the oldest and returns [`Gradients`];
+//! * [`Autodiff::backward`] traverses the graph from the newest node to the oldest and returns [`Gradients`];
 //!   [`Autodiff::backward_owned`] frees the tape on the way.
 //! * [`Checkpointing`] is automatic activation checkpointing, [`Autodiff::checkpoint`] checkpoints a block.
 //! * [`Autodiff::no_grad`] pauses the recording of a layer on one thread, [`no_grad`](fn@no_grad) that of all layers.

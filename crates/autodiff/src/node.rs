@@ -10,7 +10,7 @@ use core::mem;
 use kiln_ir::{DType, Op, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
-/// Tells nodes of the tape apart, in all threads and layers of the process. Later nodes have greater ids.
+/// The id of a tape node, unique among all threads and layers of the process. Later nodes have greater ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u64);
 
@@ -41,7 +41,7 @@ pub(crate) enum NodeKind {
     Transfer(Autodiff),
 }
 
-/// A recorded op with the saved operands and results of its gradient rule.
+/// A recorded op with the saved tensors of its gradient rule.
 #[derive(Clone)]
 pub(crate) struct Recorded {
     pub(crate) op: Op,
@@ -53,21 +53,21 @@ pub(crate) struct Recorded {
 #[derive(Clone)]
 pub(crate) enum Kept {
     Scalar(Scalar),
-    /// Its rule asks for the type alone.
+    /// The gradient rule reads only its type.
     Type(PackedType),
     Value(Value),
-    /// It is recomputed on demand.
+    /// Recomputed on demand.
     Recompute(Arc<Recompute>),
 }
 
-/// A tensor's type in little space: tapes hold many.
+/// A tensor's type in compact form: tapes hold many.
 #[derive(Clone)]
 pub(crate) enum PackedType {
     Small { dtype: DType, rank: u8, lengths: [u32; MAX_PACKED] },
     Large(Box<TensorType>),
 }
 
-/// The greatest rank that is packed.
+/// The maximum rank of the packed form.
 const MAX_PACKED: usize = 4;
 
 impl PackedType {
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// The contents: moved out when this is the only owner, otherwise shared.
+    /// The contents: moved out if this is the only owner, otherwise shared.
     pub(crate) fn open(node: Arc<Node>) -> (NodeId, Parents, NodeKind) {
         match Arc::try_unwrap(node) {
             Ok(mut node) => {
@@ -122,7 +122,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// A tape can be hundreds of thousands of nodes deep: parents are freed in a loop, not by recursion.
+    /// A tape can be hundreds of thousands of nodes deep, so parents are freed in a loop, not by recursion.
     fn drop(&mut self) {
         let mut doomed: Vec<Parents> = Vec::new();
         release(&mut self.parents, &mut doomed);
@@ -130,7 +130,7 @@ impl Drop for Node {
             release(&mut parents, &mut doomed);
         }
 
-        /// Releases parents. Returns the parents of nodes without another owner in `doomed`, for the caller to release.
+        /// Releases parents. Appends the parents of nodes without another owner to `doomed`, for the caller to release.
         fn release(parents: &mut Parents, doomed: &mut Vec<Parents>) {
             for edge in parents.iter_mut() {
                 if let Some(mut node) = edge.take().and_then(|edge| Arc::into_inner(edge.node))

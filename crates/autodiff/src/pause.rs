@@ -1,4 +1,4 @@
-//! `no_grad`: which layers record on this thread.
+//! `no_grad`: the layers that record on this thread.
 
 use core::cell::RefCell;
 use kiln_ir::LayerId;
@@ -11,9 +11,9 @@ std::thread_local! {
 }
 
 struct Scope {
-    /// `None`: all of them.
+    /// The layers of the scope; `None` for all.
     layers: Option<SmallVec<[LayerId; 2]>>,
-    /// Whether they record.
+    /// Whether the layers record.
     recording: bool,
 }
 
@@ -30,8 +30,8 @@ pub(crate) fn records(layer: LayerId) -> bool {
     })
 }
 
-/// Notes that a value moves from one layer to another: in a scope in which the one records, the other does too from here on, so
-/// that a function which moves its argument is differentiated as a whole.
+/// Follows a value from one layer to another: in a scope in which the source layer records, the target layer records
+/// too from here on. A function that moves its argument is then differentiated as a whole.
 pub(crate) fn follow(source: LayerId, target: LayerId) {
     SCOPES.with_borrow_mut(|scopes| {
         let scope = scopes.iter_mut().rev().find(|scope| scope.is_of(source));
@@ -43,8 +43,8 @@ pub(crate) fn follow(source: LayerId, target: LayerId) {
     });
 }
 
-/// Runs `body` while no layer of automatic differentiation records on this thread: results have no tape. A
-/// transformation that `body` calls, such as a gradient, records for itself all the same.
+/// Runs `body` with recording disabled for all autodiff layers on this thread: results have no tape. A transformation
+/// inside `body`, such as a gradient, still records.
 ///
 /// ```
 /// use kiln_autodiff::{Autodiff, no_grad};
@@ -62,7 +62,7 @@ pub fn no_grad<T>(body: impl FnOnce() -> T) -> T {
     scoped(None, false, body)
 }
 
-/// Runs `body` while the layer (`None`: every one) does or does not record on this thread.
+/// Runs `body` with recording of the layer (`None`: all layers) enabled or disabled on this thread.
 pub(crate) fn scoped<T>(layer: Option<LayerId>, recording: bool, body: impl FnOnce() -> T) -> T {
     struct Leave;
     impl Drop for Leave {

@@ -5,16 +5,17 @@ use alloc::sync::Arc;
 use kiln_ir::{CHEAP, Engine, Op, Operand, Operands, TensorType, Value};
 use smallvec::SmallVec;
 
-/// The longest chain of recomputed ops. Deeper values are saved, which bounds the work and the stack depth of recomputation.
+/// The maximum length of a chain of recomputed ops. Deeper values are saved, which bounds the work and the stack depth
+/// of recomputation.
 const MAX_DEPTH: u32 = 16;
 
-/// An op to run again in the backward pass, on saved or recomputed inputs.
+/// An op that the backward pass runs again, on saved or recomputed inputs.
 pub(crate) struct Recompute {
     op: Op,
     inputs: SmallVec<[RecomputeInput; 2]>,
     pub(crate) ty: TensorType,
     depth: u32,
-    /// Bytes that stay in memory only for this recomputation.
+    /// Bytes that are kept alive only for this recomputation.
     cost: usize,
 }
 
@@ -25,8 +26,8 @@ pub(crate) enum RecomputeInput {
 }
 
 impl Recompute {
-    /// The recomputation of the only result of an op. `extra`: bytes of inputs that would otherwise be freed. `None` where
-    /// recomputation would not save memory, or costs too much.
+    /// The recomputation of the only result of an op. `extra`: bytes of inputs that would otherwise be freed. `None` if
+    /// recomputation would not save memory, or is too expensive.
     pub(crate) fn new(
         op: &Op,
         inputs: SmallVec<[RecomputeInput; 2]>,
@@ -79,7 +80,7 @@ impl Recomputed {
         };
         let inputs: Operands = recompute.inputs.iter().map(operand).collect();
         let value = engine.execute(&recompute.op, inputs, &[recompute.ty]).remove(0);
-        // Every owner but the one asking is a possible later use.
+        // Every owner except the caller is a possible later use.
         let uses = Arc::strong_count(recompute) - 1;
         if uses > 0 {
             self.values.insert(key, Entry { value: value.clone(), uses, _recompute: recompute.clone() });
@@ -88,7 +89,7 @@ impl Recomputed {
     }
 }
 
-/// Whether an op is bound by memory, so that running it again costs little more than reading its result would.
+/// Whether an op is memory-bound, so that recomputing its result costs little more than reading it.
 pub(crate) fn is_cheap(op: &Op) -> bool {
     if let Op::Custom(custom) = op { custom.is_cheap() } else { op.is(CHEAP) }
 }

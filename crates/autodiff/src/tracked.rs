@@ -1,4 +1,4 @@
-//! Tracked values: a tensor with its edge of the tape.
+//! Tracked values: a tensor with its edge in the tape.
 
 use crate::node::{Edge, NodeId, NodeKind};
 use crate::recompute::Recompute;
@@ -9,7 +9,7 @@ use kiln_ir::{LayerId, Value, Wrapped};
 /// The payload of a tracked value, in a [`Wrapped`]. Untracked values are the inner engine's own and have no such payload.
 pub(crate) struct Tracked {
     pub(crate) parts: Parts,
-    /// Whether the value stays in memory anyway.
+    /// Whether the value is kept alive anyway.
     kept: AtomicBool,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Parts {
     /// The inner engine's value.
     pub(crate) inner: Value,
     pub(crate) edge: Edge,
-    /// How to compute the value again, where that is cheap.
+    /// The recomputation of the value, if it is cheap.
     pub(crate) recompute: Option<Arc<Recompute>>,
 }
 
@@ -41,18 +41,18 @@ impl Tracked {
         matches!(node.kind, NodeKind::Leaf).then_some(node.id)
     }
 
-    /// Whether the value stays in memory anyway.
+    /// Whether the value is kept alive anyway.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Notes that the value stays in memory.
+    /// Marks the value as kept alive.
     pub(crate) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Takes apart a value that `layer` tracks; the value comes back as it is if it does not. The only clone is
-    /// moved out of, so that the inner engine may overwrite the inner value.
+    /// The parts of a value that `layer` tracks, moved out if there are no other clones, so that the inner engine may
+    /// overwrite the inner value. Returns any other value unchanged.
     #[inline]
     pub(crate) fn open(mut value: Value, layer: LayerId) -> Result<Parts, Value> {
         if let Some(tracked) = Wrapped::<Tracked>::take(&mut value, layer) {
@@ -64,7 +64,7 @@ impl Tracked {
         }
     }
 
-    /// The inner value of a value that `layer` tracks; any other value as it is.
+    /// The inner value of a value that `layer` tracks; any other value unchanged.
     pub(crate) fn strip(value: Value, layer: LayerId) -> Value {
         match Tracked::open(value, layer) {
             Ok(parts) => parts.inner,
@@ -72,7 +72,7 @@ impl Tracked {
         }
     }
 
-    /// The leaf that a value is, of whichever layer.
+    /// The id of a leaf of any layer.
     pub(crate) fn leaf_of(value: &Value) -> Option<NodeId> {
         Wrapped::<Tracked>::of_any(value)?.leaf()
     }

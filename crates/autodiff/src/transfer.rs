@@ -1,12 +1,12 @@
-//! The gradient of `to_device`: values that move from one engine to another.
+//! The gradient of `to_device`: transfer nodes between engines.
 
 use crate::layer::Autodiff;
 use crate::node::{Edge, Node, NodeKind, Parents};
 use crate::tracked::{Parts, Tracked};
 use kiln_ir::Value;
 
-/// A value of `source` as one of `target`. A tracked value stays so: its node leads to the tape of `source`, and a backward
-/// pass takes the gradient back to the engine below that.
+/// Converts a value of `source` to a value of `target`. A tracked value stays tracked: its node refers to the tape of
+/// `source`, and a backward pass transfers the gradient back to the engine below `source`.
 pub(crate) fn transfer(target: &Autodiff, source: &Autodiff, value: Value) -> Value {
     if source.id() == target.id() {
         return value;

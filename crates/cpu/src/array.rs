@@ -12,7 +12,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// A contiguous array of that type, its elements not yet written.
+    /// An uninitialized contiguous array of that type.
     ///
     /// # Errors
     /// When there is not enough memory.
@@ -32,7 +32,7 @@ impl Array {
         Ok(array)
     }
 
-    /// The array in a value.
+    /// The array of a value.
     ///
     /// # Errors
     /// The error of a poisoned value; an error for a value of another engine.
@@ -44,13 +44,13 @@ impl Array {
         }
     }
 
-    /// The array as a value of that type.
+    /// Wraps the array in a value of that type.
     #[inline]
     pub(crate) fn into_value(self, ty: TensorType) -> Value {
         Value::new(ty, self)
     }
 
-    /// As [`is_reusable`], for a contiguous array and the value that it is of.
+    /// As [`is_reusable`], for a contiguous array and its value.
     #[inline]
     pub(crate) fn is_reusable_in(&self, value: &Value) -> bool {
         if !value.is_unique() {
@@ -81,20 +81,20 @@ impl Array {
         self.layout.is_contiguous()
     }
 
-    /// The address of the element at index 0 of every axis; `T` must have the size of the dtype.
+    /// The pointer to the element at index 0 of every axis; `T` must have the size of the dtype.
     #[inline]
     pub(crate) fn as_ptr<T>(&self) -> *const T {
         self.as_mut_ptr::<T>().cast_const()
     }
 
-    /// The same, for writing: only into a fresh buffer or a unique one.
+    /// As [`as_ptr`](Array::as_ptr), mutable: only for a fresh or unique buffer.
     #[inline]
     pub(crate) fn as_mut_ptr<T>(&self) -> *mut T {
-        // The offset lies within the buffer, so the product cannot overflow.
+        // The offset is within the buffer, so the product cannot overflow.
         self.buffer.as_ptr().wrapping_add(self.layout.offset * size_of::<T>()).cast()
     }
 
-    /// The same as bytes, for elements of that many bytes.
+    /// The same pointer as bytes, for elements of that size.
     #[inline]
     pub(crate) fn address(&self, size: usize) -> *mut u8 {
         self.buffer.as_ptr().wrapping_add(self.layout.offset * size)
@@ -107,7 +107,7 @@ impl Array {
     #[inline]
     pub(crate) fn data<T: Element>(&self) -> &[T] {
         assert!(self.is_contiguous(), "[cpu] a kernel for contiguous data met strides");
-        // SAFETY: contiguous elements from the first on lie within the buffer, and were written by the op that
+        // SAFETY: contiguous elements from the first on are within the buffer, and were written by the op that
         // made the array.
         unsafe { core::slice::from_raw_parts(self.as_ptr(), self.num_elements()) }
     }
@@ -122,8 +122,8 @@ fn not_an_array(value: &Value) -> Error {
     }
 }
 
-/// Whether a result may take over the buffer of an operand: the value and its buffer have no other owner, and its
-/// elements fill the whole buffer.
+/// In-place check: whether a result may reuse the buffer of an operand. Value and buffer must have no other owner, and
+/// the elements must fill the whole buffer.
 #[inline]
 pub(crate) fn is_reusable(value: &Value) -> bool {
     value.payload::<Array>().is_some_and(|array| array.is_contiguous() && array.is_reusable_in(value))

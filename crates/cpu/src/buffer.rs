@@ -1,8 +1,8 @@
-//! Memory: one block for a reference count and the bytes behind it.
+//! Memory buffers: reference count and data in one block.
 //!
-//! A caching allocator: blocks come from a pool shared by the whole process ([`pool`]), since buffers outlive the
-//! engine and the thread that made them. Freed blocks are kept for the next buffers of about their size. Fresh memory
-//! costs a page fault for every 4 KiB, which takes as long as a kernel takes to write them.
+//! A caching allocator: blocks come from a process-wide pool ([`pool`]), since buffers outlive the engine and the
+//! thread that created them. Freed blocks are cached for later buffers of similar size. Fresh memory costs a page fault
+//! for every 4 KiB, which takes as long as a kernel takes to write them.
 
 mod block;
 mod class;
@@ -22,13 +22,14 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering, fence};
 use kiln_ir::{DType, Element, Elements, Error, MemoryConfig, MemoryUse, Result, SharedBytes};
 
-/// The bytes in front of the data, which starts on a cache line.
+/// Header bytes before the data, which starts on a cache line.
 const HEADER: usize = 64;
 
-/// Shared memory: its own, in one block with the reference count; that of a `Vec` taken over; or others'.
+/// A shared buffer. The data is stored in one block with the reference count, or belongs to a `Vec`, or to other
+/// owners.
 ///
-/// Clones share. Writing needs a buffer that nothing else reads: a fresh one, or one that
-/// [is unique](Buffer::is_unique).
+/// Clones share the data. Writing needs a buffer without other readers: a fresh one, or one that [is
+/// unique](Buffer::is_unique).
 pub(crate) struct Buffer(NonNull<Header>);
 
 struct Header {
@@ -39,14 +40,14 @@ struct Header {
 }
 
 enum Storage {
-    /// The data follows the header, in a small block of this class, which its address tells.
+    /// The data follows the header, in a small block of this size class; the block is identified by its address.
     #[cfg(feature = "std")]
     Small(Class),
-    /// The data follows the header, in the same block.
+    /// The data follows the header in the same block.
     Inline(Block),
-    /// The data is that of a vector.
+    /// The data belongs to a vector.
     Elements(Elements),
-    /// The data belongs to others, who may read it too.
+    /// The data belongs to other owners, who may read it too.
     Shared(SharedBytes),
 }
 
@@ -57,17 +58,17 @@ unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
-/// Reads the settings of the memory pool.
+/// Parses the settings of the memory pool.
 ///
 /// # Panics
-/// When one of them makes no sense.
+/// When a setting is invalid.
 pub(crate) fn check_settings() {
     #[cfg(feature = "std")]
     pool::check_settings();
 }
 
 impl Buffer {
-    /// A buffer of that many bytes, not initialised.
+    /// Allocates an uninitialized buffer of that many bytes.
     ///
     /// # Errors
     /// When there is not enough memory.
@@ -85,7 +86,7 @@ impl Buffer {
         Ok(unsafe { Buffer::headed(block.start(), len, Storage::Inline(block)) })
     }
 
-    /// Writes a header in front of that many bytes of the same block.
+    /// Writes a header before that many bytes of the same block.
     ///
     /// # Safety
     /// The block has room for both, is aligned for the header, and nothing uses it.
@@ -100,7 +101,7 @@ impl Buffer {
         Buffer(header)
     }
 
-    /// Takes a vector over, without copying.
+    /// Takes over a vector without copying.
     ///
     /// # Errors
     /// When there is not enough memory for the header.
@@ -111,7 +112,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Wraps memory with other owners, without copying; `None` where `suits` refuses it. Such a buffer is never
+    /// Wraps memory with other owners, without copying; `None` if `suits` rejects it. Such a buffer is never
     /// [unique](Buffer::is_unique).
     ///
     /// # Errors
@@ -121,7 +122,7 @@ impl Buffer {
         suits: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Option<Buffer>> {
         let bytes = bytes.clone();
-        // Asked once: the slice is borrowed from the owner for as long as the storage holds a share in it.
+        // Called once: the slice is borrowed from the owner, which the storage keeps alive.
         let slice = bytes.as_slice();
         if !suits(slice) {
             return Ok(None);
@@ -130,7 +131,7 @@ impl Buffer {
         Buffer::over(data, len, Storage::Shared(bytes)).map(Some)
     }
 
-    /// A header for data elsewhere.
+    /// Allocates a header for data elsewhere.
     fn over(data: NonNull<u8>, len: usize, storage: Storage) -> Result<Buffer> {
         let layout = Layout::new::<Header>();
         // SAFETY: the size is not zero.
@@ -141,7 +142,7 @@ impl Buffer {
         Ok(Buffer(header))
     }
 
-    /// The first byte. Writing through it needs a buffer that nothing else reads.
+    /// The pointer to the first byte. Writing through it needs a buffer without other readers.
     #[inline]
     pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.header().data.as_ptr()
@@ -160,8 +161,7 @@ impl Buffer {
         !matches!(header.storage, Storage::Shared(_)) && header.count.load(Ordering::Acquire) == 1
     }
 
-    /// The vector that was taken over, if this is the only clone and its elements are of that dtype; an empty one is
-    /// left behind.
+    /// Takes the vector out, if this is the only clone and its elements have that dtype; leaves an empty one.
     pub(crate) fn take_elements(&mut self, dtype: DType) -> Option<Elements> {
         if !self.is_unique() {
             return None;
@@ -187,18 +187,17 @@ impl Buffer {
     }
 }
 
-/// Large memory without a count, all 0 at first, in huge pages where the system has them. It comes from the system and goes back
-/// there.
+/// Large zeroed memory without a reference count, in huge pages if the system supports them. It bypasses the pool.
 #[cfg(feature = "std")]
 pub(crate) struct Pages(Block);
 
 #[cfg(feature = "std")]
-// SAFETY: a shared reference tells the size alone.
+// SAFETY: a shared reference only reads the size.
 unsafe impl Sync for Pages {}
 
 #[cfg(feature = "std")]
 impl Pages {
-    /// At least so many bytes; `None` where that is less than a huge page, or there is not enough memory.
+    /// Allocates at least that many bytes; `None` for less than a huge page, or if out of memory.
     pub(crate) fn new(bytes: usize) -> Option<Pages> {
         let class = Class::of(bytes)?;
         Block::is_large(class).then(|| Block::mapped(class)).flatten().map(Pages)
@@ -248,7 +247,7 @@ unsafe fn free(header: NonNull<Header>) {
     unsafe { free_large(header) }
 }
 
-/// As [`free`], for all buffers but those in small blocks.
+/// As [`free`], for all buffers except those in small blocks.
 ///
 /// # Safety
 /// As [`free`].
@@ -274,7 +273,7 @@ unsafe fn free_large(header: NonNull<Header>) {
     }
 }
 
-/// The address and the number of bytes of a vector's elements.
+/// The pointer and the number of bytes of a vector's elements.
 fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
     fn parts<E: Element>(vec: &mut alloc::vec::Vec<E>) -> (NonNull<u8>, usize) {
         let len = size_of_val(vec.as_slice());
@@ -304,7 +303,7 @@ fn out_of_memory(bytes: usize) -> Error {
         .hint("free tensors, make batches smaller, or raise the limit of `MemoryConfig`")
 }
 
-/// Counts bytes that became live without a block (or no longer are, where negative).
+/// Adds to the live bytes that are not in a block; negative to subtract.
 fn note(live: isize) {
     #[cfg(feature = "std")]
     thread::note(live);

@@ -1,4 +1,4 @@
-//! The named composites: softmax, norms, attention, resizing, Fourier transforms, quantisation.
+//! The named composites: softmax, norms, attention, resizing, Fourier transforms, quantization.
 
 mod attention;
 mod fourier;
@@ -15,7 +15,7 @@ use kiln_ir::{
 };
 use smallvec::{SmallVec, smallvec};
 
-/// Calls the generic function for the width of the dtype; 16-bit floats run the op in `f32`.
+/// Calls the generic function for the dtype's width; 16-bit floats are computed in `f32`.
 macro_rules! by_width {
     ($cpu:ident, $op:expr, $inputs:ident, $results:ident, $dtype:expr, |$float:ident| $body:expr) => {{
         let op = $op;
@@ -164,7 +164,7 @@ pub(crate) fn dequantize(cpu: &Cpu, inputs: Operands, results: &[TensorType]) ->
     Ok(smallvec![output.into_value(ty)])
 }
 
-/// An operand that may be left out at the end of the list.
+/// An optional trailing operand.
 fn optional(inputs: &Operands, place: usize) -> Result<Option<(&Array, &TensorType)>> {
     if place < inputs.len() { tensor(inputs, place).map(Some) } else { Ok(None) }
 }

@@ -1,7 +1,7 @@
-//! Matrix products, convolution and pooling.
+//! Matmul, convolution and pooling.
 //!
-//! Everything computes in `f32` or `f64`. 16-bit floats are converted to `f32`: by matrix products as they are read, by
-//! the others as whole operands, and the result back.
+//! Everything computes in `f32` or `f64`. 16-bit floats are converted to `f32`: matmuls convert as they read, other ops
+//! convert whole operands and the result.
 
 pub(crate) mod conv;
 pub(crate) mod matmul;
@@ -40,7 +40,7 @@ pub(crate) fn matmul(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Res
     Ok(smallvec![output.into_value(ty)])
 }
 
-/// The product of an array of `f32` and quantised weights: integers of that dtype, scales and zeros of blocks of them.
+/// The matmul of an `f32` array and quantized weights: integers of that dtype, with scales and zero points per block.
 ///
 /// # Errors
 /// When there is not enough memory.
@@ -92,7 +92,7 @@ pub(crate) fn pool_grad(
     pool::backward(cpu, spec, size, inputs, results)
 }
 
-/// How wide the floats are with which a kernel computes.
+/// The float width of a kernel's arithmetic.
 pub(crate) enum Width {
     /// `f64`.
     Double,
@@ -103,7 +103,7 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// The width of a dtype, which inference has found to be a float.
+    /// The width of a dtype that inference has checked to be a float.
     pub(crate) fn of(dtype: DType, op: &str) -> Result<Width> {
         match dtype {
             DType::F64 => Ok(Width::Double),
@@ -122,7 +122,7 @@ impl Width {
     }
 }
 
-/// A dtype that inference does not let through.
+/// The error for a dtype that inference rejects.
 #[cold]
 pub(crate) fn no_number(op: &str) -> Error {
     Error::unsupported("cpu", alloc::format!("{op} does not take operands of this dtype"))

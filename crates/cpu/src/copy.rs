@@ -10,14 +10,15 @@ use crate::walk::Walk;
 use kiln_ir::{Result, TensorType};
 use transpose::{Plane, Turn};
 
-/// Bytes copied before another thread is worth waking.
+/// Bytes copied per task.
 const GRAIN: usize = 1 << 17;
 
-/// The side of the square blocks in which transposed data is copied: both sides' lines stay in the first cache.
+/// The side length of the square blocks in which transposed data is copied: the cache lines of both sides stay in the
+/// L1 cache.
 const BLOCK: usize = 32;
 
 impl Cpu {
-    /// The same elements in row-major order without gaps: the array itself where it is so already, a copy otherwise.
+    /// A contiguous array of the elements, row-major; copied only if needed.
     ///
     /// # Errors
     /// When there is not enough memory.
@@ -72,7 +73,7 @@ pub(crate) unsafe fn copy(
     }
 }
 
-/// A pointer that may go to other threads: parts of a walk touch different elements.
+/// A pointer that may be sent to other threads: parts of a walk access different elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(*mut T);
 
@@ -178,7 +179,7 @@ pub(crate) unsafe fn copy_row<T: Copy>(length: usize, source: *const T, target: 
     }
 }
 
-/// Copies in square blocks where the source runs along another axis (`across`) than the target (`along`).
+/// Copies in square blocks if the source is contiguous along another axis (`across`) than the target (`along`).
 ///
 /// # Safety
 /// As [`copy`].

@@ -1,4 +1,4 @@
-//! Unary, Binary, Compare, Select and Cast: one loop over flat stretches, whatever the operands' strides.
+//! Unary, Binary, Compare, Select and Cast: one loop over contiguous tiles, for operands with any strides.
 
 use crate::Cpu;
 use crate::array::{Array, is_reusable};
@@ -15,17 +15,16 @@ use kiln_ir::{
 };
 use smallvec::smallvec;
 
-/// Elements per tile: strided operands are gathered, and overwritten ones set aside, in stretches that stay in the
-/// first cache.
+/// Elements per tile. Strided operands are gathered, and overwritten ones copied, in tiles that stay in the L1 cache.
 const TILE: usize = 512;
 
-/// A stretch of an operand.
+/// A tile of an operand.
 type Tile = [MaybeUninit<u64>; TILE];
 
-/// Elements worth a thread of their own, for functions as cheap as an addition and as costly as a logarithm.
+/// The minimum elements per task: for functions as cheap as an addition, and as expensive as a logarithm.
 const CHEAP: usize = 1 << 15;
 const COSTLY: usize = 1 << 13;
-/// For functions that call into the mathematical library once per element.
+/// The minimum elements per task of functions that call into the math library for each element.
 const CALLING: usize = 1 << 11;
 
 pub(crate) fn unary(cpu: &Cpu, function: Unary, inputs: Operands, results: &[TensorType]) -> Result<Values> {
@@ -34,7 +33,7 @@ pub(crate) fn unary(cpu: &Cpu, function: Unary, inputs: Operands, results: &[Ten
     let function_loop = kernels::unary(function, widths.computed);
     let grain = grain(function.info(), dtype);
     apply(cpu, inputs, &results[0], [dtype], grain, |x, y, n| {
-        // SAFETY: `apply` passes stretches of `n` elements that do not overlap.
+        // SAFETY: `apply` passes ranges of `n` elements that do not overlap.
         widths.run(cpu.level, x, y, n, |[x], y, n| unsafe { function_loop(cpu.level, x, y, n) });
     })
 }
@@ -47,7 +46,7 @@ pub(crate) fn binary(
 ) -> Result<Values> {
     let dtype = results[0].dtype;
     if function == Binary::Pow && dtype.is_float() && is_number(&inputs[1], 2.0) {
-        // The most frequent power by far, and exactly rounded either way.
+        // By far the most frequent power, and exactly rounded either way.
         return unary_square(cpu, inputs.remove(0), results);
     }
     let widths = Widths::of(dtype, dtype);
@@ -76,7 +75,7 @@ fn unary_square(cpu: &Cpu, x: Operand, results: &[TensorType]) -> Result<Values>
     })
 }
 
-/// Elements worth a thread of their own.
+/// The minimum elements per task of a function.
 fn grain(function: &FunctionInfo, dtype: DType) -> usize {
     match function.effort {
         Effort::Arithmetic | Effort::Division => CHEAP,
@@ -121,7 +120,7 @@ pub(crate) fn select(cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Res
     })
 }
 
-/// Whether a condition holds everywhere, or nowhere.
+/// Whether a condition is true everywhere or false everywhere; `None` if mixed.
 #[cold]
 fn holds(cpu: &Cpu, condition: &Value) -> Option<bool> {
     let array = cpu.contiguous(Array::of(condition).ok()?, condition.ty()).ok()?;
@@ -148,8 +147,8 @@ pub(crate) fn cast(cpu: &Cpu, mut inputs: Operands, results: &[TensorType]) -> R
     }
 }
 
-/// The dtype in which a function is computed, and the loops that convert operands to it and results from it where that
-/// is not their own.
+/// The dtype in which a function is computed, and the loops that convert operands to it and results from it, if it is
+/// not their own.
 #[derive(Clone, Copy)]
 struct Widths {
     computed: DType,
@@ -170,7 +169,7 @@ impl Widths {
         }
     }
 
-    /// Calls `call`, stretch by stretch where operands are converted.
+    /// Calls `call`, tile by tile if operands are converted.
     #[inline]
     fn run<const N: usize>(
         self,
@@ -187,8 +186,7 @@ impl Widths {
     }
 }
 
-/// Operands of 2 bytes are widened to 4, and results narrowed again where there is a loop for that; they have 1 byte
-/// otherwise.
+/// Widens operands of 2 bytes to 4. Results are narrowed again if there is a loop for that; otherwise they have 1 byte.
 fn run_widened<const N: usize>(
     level: Level,
     (widen, narrow): (Loop1, Option<Loop1>),
@@ -205,14 +203,14 @@ fn run_widened<const N: usize>(
         let mut wide = [core::ptr::null(); N];
         for place in 0..N {
             let tile = tiles[place].as_mut_ptr().cast::<u8>();
-            // SAFETY: a stretch of the operand; the tile has room for `TILE` elements.
+            // SAFETY: a range of the operand; the tile has room for `TILE` elements.
             unsafe { widen(level, x[place].add(2 * start), tile, len) };
             wide[place] = tile.cast_const();
         }
         match narrow {
             Some(narrow) => {
                 call(wide, result, len);
-                // SAFETY: `call` has written the tile; a stretch of the result.
+                // SAFETY: `call` has written the tile; a range of the result.
                 unsafe { narrow(level, result, y.add(2 * start), len) };
             }
             None => call(wide, y.wrapping_add(start), len),
@@ -220,7 +218,7 @@ fn run_widened<const N: usize>(
     }
 }
 
-/// Converts stretch by stretch through 8-byte elements.
+/// Converts tile by tile through 8-byte elements.
 fn convert_through(
     cpu: &Cpu,
     (widen, from): (Loop1, usize),
@@ -241,11 +239,11 @@ fn convert_through(
     }
 }
 
-/// Where the elements of one operand come from.
+/// The source of an operand's elements.
 enum Source {
-    /// A stretch of memory in the result's order.
+    /// Contiguous memory in the order of the result.
     Flat(*const u8),
-    /// The same, and the result is written there.
+    /// Contiguous memory in the order of the result, which overwrites it.
     Overwritten(*const u8),
     Strided(*const u8, Walk<1>),
     Number([u8; 8]),
@@ -254,10 +252,10 @@ enum Source {
 // SAFETY: sources are only read, except `Overwritten` ones, of which each thread has its own part.
 unsafe impl Sync for Source {}
 
-/// Runs a function of `N` operands of these dtypes, element by element. `call` gets the addresses of `N` stretches and
-/// one of the result, and the number of elements; none overlaps the result's.
+/// Applies a function of `N` operands of these dtypes elementwise. `call` receives the pointers to `N` contiguous
+/// ranges and to one of the result, and the number of elements; none overlaps the result's.
 ///
-/// The result reuses the memory of an operand without other owners.
+/// The result reuses the memory of an operand without other owners (in-place).
 #[inline]
 fn apply<const N: usize>(
     cpu: &Cpu,
@@ -308,7 +306,7 @@ fn apply_any<const N: usize>(
     overwritten(&mut inputs[place], ty)
 }
 
-/// The operand that was overwritten, as the result.
+/// The overwritten operand as the result.
 #[inline]
 fn overwritten(operand: &mut Operand, ty: &TensorType) -> Result<Values> {
     let Operand::Value(value) = core::mem::replace(operand, Operand::Scalar(Scalar::Bool(false))) else {
@@ -321,20 +319,20 @@ fn overwritten(operand: &mut Operand, ty: &TensorType) -> Result<Values> {
     Ok(smallvec![Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(*ty)])
 }
 
-/// Operands of at most a tile of elements, either numbers or contiguous tensors: the common case of small eager ops.
-/// The time of such an op is instruction overhead, so each operand is inspected once.
+/// Operands of at most a tile of elements, either plain numbers or contiguous tensors: the common case of small eager
+/// ops. The time of such an op is instruction overhead, so each operand is inspected once.
 struct Few<const N: usize> {
-    /// The addresses of tensors; `null` for numbers.
+    /// The pointers to tensors; `null` for plain numbers.
     stretches: [*const u8; N],
-    /// The operand whose memory the result takes; `N` if there is none.
+    /// The operand whose memory the result reuses; `N` if there is none.
     reused: usize,
 }
 
-/// Elements for which a tile takes a line or two of the first cache.
+/// The tile length for which a tile takes one or two cache lines.
 const LEAST: usize = 16;
 
 impl<const N: usize> Few<N> {
-    /// `None` where an operand is strided, poisoned, or of another engine.
+    /// Collects the operands; `None` if one is strided, poisoned, or of another engine.
     #[inline]
     fn gather(inputs: &[Operand], ty: &TensorType, dtypes: [DType; N]) -> Option<Few<N>> {
         let inputs: &[Operand; N] = inputs.try_into().ok()?;
@@ -372,7 +370,7 @@ impl<const N: usize> Few<N> {
         Ok(Values::from_buf([Value::new(*ty, Array { buffer, layout: Layout::contiguous(ty.shape) })]))
     }
 
-    /// Numbers become stretches, and the operand that is overwritten is set aside.
+    /// Computes the result. Plain numbers are broadcast to tiles, and the overwritten operand is copied first.
     #[inline]
     fn write<const LEN: usize>(
         mut self,
@@ -399,10 +397,10 @@ impl<const N: usize> Few<N> {
     }
 }
 
-/// Copies, without a call for the few bytes of a single number.
+/// Copies bytes, without a call for the few bytes of a single number.
 ///
 /// # Safety
-/// So many bytes may be read and written, and do not overlap.
+/// That many bytes may be read and written, and do not overlap.
 #[inline(always)]
 unsafe fn set_aside(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: as the caller promises.
@@ -415,7 +413,7 @@ unsafe fn set_aside(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Writes a result of operands of any size and strides. The target names the operand that it overwrites, if any.
+/// Computes a result from operands of any size and strides. The target names the operand that it overwrites, if any.
 fn write_any<const N: usize>(
     cpu: &Cpu,
     inputs: &Operands,
@@ -460,7 +458,8 @@ fn source(
     Ok(Source::Strided(first, walk))
 }
 
-/// Whether reading in row-major order would fetch a cache line for almost every element, where a blocked copy would not.
+/// Whether reading in row-major order would fetch a cache line for almost every element, where a blocked copy would
+/// not.
 fn is_scattered(walk: &Walk<1>, ty: &TensorType) -> bool {
     const LARGE: usize = 1 << 14;
     let Some(last) = walk.rank.checked_sub(1) else { return false };
@@ -517,7 +516,7 @@ fn run<const N: usize>(
                     Source::Flat(pointer) => pointer.wrapping_add(start * sizes[i]),
                     Source::Overwritten(pointer) => {
                         let from = pointer.wrapping_add(start * sizes[i]);
-                        // SAFETY: a stretch of the operand, set aside before the result is written over it.
+                        // SAFETY: a range of the operand, copied before the result overwrites it.
                         unsafe { tile.copy_from_nonoverlapping(from, len * sizes[i]) };
                         tile.cast_const()
                     }
@@ -550,7 +549,7 @@ fn fill(tile: &mut [MaybeUninit<u64>], bytes: [u8; 8], size: usize, n: usize) {
     tile[..(n * size).div_ceil(8)].fill(MaybeUninit::new(repeated));
 }
 
-/// Copies the next `n` elements of a walk, of `size` bytes each, and moves the place on.
+/// Copies the next `n` elements of a walk, of `size` bytes each, and advances the cursor.
 ///
 /// # Safety
 /// The walk has that many elements left and stays within its memory; `to` has room for them.

@@ -1,4 +1,4 @@
-//! The engine: one arm per op.
+//! The CPU engine: one match arm per op.
 
 use crate::array::Array;
 use crate::buffer::{self, Buffer};
@@ -11,11 +11,11 @@ use kiln_ir::{
     Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
 };
 
-/// The eager engine for the processor: every op runs when it is executed, on the caller's thread and, for large
-/// tensors, on a fixed number of others. Cheap to make; engines share one pool of threads unless told otherwise.
+/// The eager engine for the processor. Every op runs immediately, on the caller's thread and, for large tensors, on a
+/// fixed number of other threads. Cheap to create; engines share one thread pool by default.
 ///
-/// It runs ops natively on every dtype. Custom ops, collectives of one member and products of 8-bit floats are left to
-/// [`Expand`](kiln_ir::Expand), which every stack puts around it.
+/// It runs ops natively on every dtype. [`Expand`](kiln_ir::Expand), which every stack puts around it, handles custom
+/// ops, collectives of one member and matmuls of 8-bit floats.
 pub struct Cpu {
     caps: Caps,
     pub(crate) pool: Pool,
@@ -23,7 +23,7 @@ pub struct Cpu {
     pub(crate) plans: tile::Cache,
 }
 
-/// The ops that are left to the layer that expands.
+/// The ops left to the expanding layer.
 const LEFT_OUT: &[OpKind] = &[
     OpKind::LogSumExp,
     // A layer that fuses decodes 8-bit floats in the kernels beside the product.
@@ -33,21 +33,21 @@ const LEFT_OUT: &[OpKind] = &[
 ];
 
 impl Cpu {
-    /// An engine on the process's shared threads: as many as `KILN_NUM_THREADS` says, or as the process may run at once.
+    /// Creates an engine on the process-wide threads: `KILN_NUM_THREADS` of them, or as many as the process may run at
+    /// once.
     ///
     /// # Panics
-    /// When `KILN_NUM_THREADS`, `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES` is set to something else than it
-    /// [accepts](crate).
+    /// When `KILN_NUM_THREADS`, `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES` has a value that is not [accepted](crate).
     pub fn new() -> Cpu {
         Cpu::with_pool(Pool::shared())
     }
 
-    /// An engine on that many threads of its own. With 1 (and at most 1 without the feature `threads`) everything
-    /// runs on the caller's thread.
+    /// Creates an engine with that many threads of its own. With 1, and always without the feature
+    /// `threads`, everything runs on the caller's thread.
     ///
     /// # Panics
-    /// With 0 threads or more than [`MAX_THREADS`](crate::MAX_THREADS), or when `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES` is
-    /// set to something else than it [accepts](crate).
+    /// With 0 threads or more than [`MAX_THREADS`](crate::MAX_THREADS), or when `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES`
+    /// has a value that is not [accepted](crate).
     #[track_caller]
     pub fn with_threads(threads: usize) -> Cpu {
         Cpu::with_pool(Pool::new(threads))
@@ -62,7 +62,7 @@ impl Cpu {
     }
 
     /// The same engine with kernels for one instruction set, named as in `KILN_CPU_ISA`: `scalar`, `avx2` or `avx512`.
-    /// `None` for other names and where this processor lacks the instructions.
+    /// `None` for other names, and if this processor lacks the instructions.
     ///
     /// ```
     /// let plain = kiln_cpu::Cpu::with_threads(1).with_instructions("scalar");
@@ -78,8 +78,8 @@ impl Cpu {
         self.pool.threads()
     }
 
-    /// The number of fused regions that the engine has compiled and keeps, each for the layouts that its operands had. It
-    /// is bounded: regions that have not been used for the longest time are dropped.
+    /// The number of compiled fused regions in the cache, one for each set of operand layouts. The cache is bounded:
+    /// the least recently used regions are dropped.
     ///
     /// ```
     /// assert_eq!(kiln_cpu::Cpu::with_threads(1).compiled_regions(), 0);
@@ -88,7 +88,7 @@ impl Cpu {
         self.plans.compiled()
     }
 
-    /// Runs an op on operands without poison, for results of the inferred types.
+    /// Runs an op on operands without poison; `results` are the inferred types.
     #[inline(never)]
     pub(crate) fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match op {
@@ -156,7 +156,7 @@ impl Cpu {
     fn read_now(&self, mut value: Value) -> Result<TensorData> {
         let ty = *value.ty();
         let array = match value.payload_mut::<Array>() {
-            // The value dies here: taking its buffer lets a vector come back without a copy.
+            // The value is dropped here: taking its buffer returns a vector without a copy.
             Some(array) => core::mem::replace(
                 array,
                 Array { buffer: Buffer::uninit(0)?, layout: Layout::contiguous([0].into()) },
@@ -170,7 +170,7 @@ impl Cpu {
         {
             return TensorData::from_elements(elements, ty.shape);
         }
-        // SAFETY: a contiguous array holds all its elements.
+        // SAFETY: a contiguous array contains all its elements.
         let bytes = unsafe { core::slice::from_raw_parts(array.address(ty.dtype.size()), ty.num_bytes()) };
         TensorData::from_bytes(bytes, ty)
     }
@@ -188,8 +188,8 @@ impl Engine for Cpu {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        // The most frequent ops find poison when they look for their operands' memory, and go past the large function
-        // that all others go through.
+        // The most frequent ops detect poison when they read their operands' payload, and bypass the large function of
+        // all other ops.
         let found = if let Op::Binary(function) = op {
             elementwise::binary(self, *function, inputs, results)
         } else if let Op::Unary(function) = op {
@@ -197,7 +197,7 @@ impl Engine for Cpu {
         } else if !op.stops_poison()
             && let Some(error) = poison_of(&inputs)
         {
-            // A poisoned input of a region poisons only results that depend on it.
+            // A poisoned input of a region poisons only the results that depend on it.
             if let Op::Fused(region) = op {
                 return region.program().run_region(self, inputs);
             }
@@ -235,7 +235,7 @@ impl Engine for Cpu {
     }
 }
 
-/// Whether a kernel may read the bytes as elements of a type in place. Those of `bool` may differ from 0 and 1, and are
+/// Whether a kernel may read the bytes as elements of a type in place. Bytes of `bool` may differ from 0 and 1, and are
 /// normalized by a copy.
 fn reads_in_place(bytes: &[u8], ty: &TensorType) -> bool {
     let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));

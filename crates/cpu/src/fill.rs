@@ -1,4 +1,4 @@
-//! Full, Iota and Random: tensors from nothing.
+//! Full, Iota and Random: tensor creation.
 
 use crate::Cpu;
 use crate::array::Array;
@@ -10,10 +10,10 @@ use half::{bf16, f16};
 use kiln_ir::{DType, Element, Operand, Operands, RandomKind, Result, TensorType, Values, philox};
 use smallvec::smallvec;
 
-/// Elements worth a thread of their own, when they are only written.
+/// The minimum elements per task that are only written.
 const GRAIN: usize = 1 << 16;
 
-/// Words of random numbers made at a time; a multiple of four times the number of lanes.
+/// Random words generated at a time; a multiple of four times the number of lanes.
 const WORDS: usize = 256;
 
 pub(crate) fn full(cpu: &Cpu, ty: &TensorType, inputs: &Operands) -> Result<Values> {
@@ -40,10 +40,10 @@ pub(crate) fn full(cpu: &Cpu, ty: &TensorType, inputs: &Operands) -> Result<Valu
     Ok(smallvec![result.into_value(*ty)])
 }
 
-/// A part of a fresh buffer, for writing.
+/// A mutable part of a fresh buffer.
 ///
 /// # Safety
-/// The range lies within the buffer, has no other user, and is written before it is read. Any bits are a `T`.
+/// The range is within the buffer, has no other user, and is written before it is read. Any bits are a valid `T`.
 unsafe fn stretch<'a, T>(target: Shared<u8>, range: core::ops::Range<usize>) -> &'a mut [T] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts_mut(target.get().cast::<T>().add(range.start), range.len()) }
@@ -115,7 +115,7 @@ multiversion! {
     }
 }
 
-/// A stream of random numbers and where they go.
+/// A stream of random words, and its destination.
 struct Source<'a> {
     cpu: &'a Cpu,
     key: u64,
@@ -133,7 +133,7 @@ impl Source<'_> {
         });
     }
 
-    /// One element per two words, the low one first.
+    /// One element per two words, the low word first.
     fn pairs<T>(&self, map: impl Fn(u64) -> T + Sync) {
         self.groups(WORDS / 2, 1 << 12, |words, part: &mut [T]| {
             for (element, pair) in part.iter_mut().zip(words.as_chunks::<2>().0) {
@@ -142,7 +142,7 @@ impl Source<'_> {
         });
     }
 
-    /// Two elements per two words, by the Box–Muller transform.
+    /// Two elements per two words, by the Box-Muller transform.
     fn normal<T: Element>(&self) {
         self.groups(WORDS, 1 << 10, |words, part: &mut [T]| {
             for (pair, words) in part.chunks_mut(2).zip(words.as_chunks::<2>().0) {
@@ -157,8 +157,8 @@ impl Source<'_> {
         });
     }
 
-    /// Calls `make` with the next [`WORDS`] words and the part of the result, of up to `group` elements, that they
-    /// make; `grain` elements are worth a thread.
+    /// Calls `make` with the next [`WORDS`] words and the part of the result that they fill, of up to `group` elements.
+    /// `grain`: the minimum elements per task.
     fn groups<T>(&self, group: usize, grain: usize, make: impl Fn(&[u32; WORDS], &mut [T]) + Sync) {
         let blocks = WORDS as u64 / 4;
         self.cpu.pool.parallel_for(self.n.div_ceil(group), grain / group, |range| {

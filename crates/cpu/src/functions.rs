@@ -1,4 +1,4 @@
-//! The functions of one element, and their loops; each elementary function has a row with its values.
+//! Elementary functions and their loops; each has a table row with its implementations.
 
 use crate::isa::Widest;
 use crate::kernels::{self, Loop1, Map1, loop_angle, loop1};
@@ -8,7 +8,7 @@ use crate::math::vector::Single;
 use crate::math::{self, single};
 use kiln_ir::Unary;
 
-/// Calls the standard library's function where there is one, otherwise that of `libm`.
+/// Calls the standard library's function if there is one, otherwise that of `libm`.
 macro_rules! float_function {
     ($x:expr, $std:ident, $libm:ident $(, $other:expr)?) => {{
         #[cfg(feature = "std")]
@@ -27,7 +27,7 @@ macro_rules! functions {
         bits: $($bits:ident)*;
         $($function:ident $method:ident $form:ident |$x:ident| $double:expr;)*
     ) => {
-        /// The elementary functions.
+        /// The elementary functions of an element type.
         pub(crate) trait Elementary: Lane {
             $(fn $method(self) -> Self;)*
         }
@@ -108,10 +108,10 @@ macro_rules! functions {
     (@loop angle $function:ident) => { loop_angle::<$function> };
 }
 
-// First the functions that take an instruction or two, by the dtypes that they take. Then a row for each elementary function: its
-// name in `math` for `f32`, the form of its `f32` loop, and its value of `f64`. Forms: `vector` has a function of that name in
-// `math::single`; so has `angle`, which is exact for large angles through `f64`; `scalar` is the function in `math` for each
-// element.
+// First the functions of one or two instructions, by their dtypes. Then a row for each elementary function: its name in
+// `math` for `f32`, the form of its `f32` loop, and its `f64` implementation. Forms: `vector` has a function of that
+// name in `math::single`; so has `angle`, which reduces large angles exactly in `f64`; `scalar` calls the function in
+// `math` for each element.
 functions! {
     numbers: Neg Abs Sign;
     floats: Recip Sqrt Rsqrt Floor Ceil Round Trunc;

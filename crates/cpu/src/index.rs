@@ -1,6 +1,6 @@
-//! Elements by index.
+//! Indexed reads and writes.
 //!
-//! Every index is checked before anything is written, so that a wrong one leaves the operands as they are.
+//! Every index is checked before anything is written, so that an invalid one leaves the operands unchanged.
 
 mod elements;
 mod find;
@@ -24,16 +24,16 @@ use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering};
 use kiln_ir::{DType, Element, Error, IndexUser, Operands, Result, Shape, Values};
 
-/// Indices checked before another thread is worth waking.
+/// The minimum checked indices per task.
 const GRAIN: usize = 1 << 15;
 
-/// Who reads indices, for messages: the op, and the axis of that length into which they point.
+/// The reader of indices, for messages: the op, and the length of the indexed axis.
 struct Reader<'a> {
     by: By<'a>,
     length: usize,
 }
 
-/// The reader of an index, which errors name.
+/// The reader of an index that errors name.
 #[derive(Clone, Copy)]
 enum By<'a> {
     /// An op, along an axis.
@@ -43,10 +43,10 @@ enum By<'a> {
 }
 
 impl Reader<'_> {
-    /// The indices in the operand at a place, in row-major order; all of them below the length.
+    /// The indices in an operand, in row-major order; all of them below the length.
     ///
     /// # Errors
-    /// At the first index that is not.
+    /// At the first index that is out of range.
     fn indices(&self, cpu: &Cpu, inputs: &Operands, place: usize) -> Result<Vec<usize>> {
         let (array, ty) = tensor(inputs, place)?;
         let array = cpu.contiguous(array, ty)?;
@@ -65,7 +65,7 @@ impl Reader<'_> {
         }
     }
 
-    /// As [`indices`](Self::indices), left where they are. `None` where the length does not fit a `u32`.
+    /// As [`indices`](Self::indices), without a copy. `None` if the length exceeds a `u32`.
     fn places(&self, cpu: &Cpu, inputs: &Operands, place: usize) -> Result<Option<Places>> {
         if u32::try_from(self.length).is_err() {
             return Ok(None);
@@ -150,13 +150,13 @@ impl Reader<'_> {
     }
 }
 
-/// The index, all of which is below the length.
+/// Checks that all entries of an index are below the length; returns it.
 pub(crate) fn check(cpu: &Cpu, length: usize, user: IndexUser, inputs: Operands) -> Result<Values> {
     Reader { by: By::User(user), length }.indices(cpu, &inputs, 0)?;
     Ok(inputs.into_iter().filter_map(|operand| operand.value().cloned()).collect())
 }
 
-/// The index along each axis of the element at a place in row-major order.
+/// The row-major coordinates of an element number.
 fn position(shape: &Shape, mut place: usize) -> Shape {
     let mut position = *shape;
     for axis in (0..shape.rank()).rev() {
@@ -166,10 +166,10 @@ fn position(shape: &Shape, mut place: usize) -> Shape {
     position
 }
 
-/// Writes an index as an integer of `size` bytes, wrapping where it is too great.
+/// Stores an index as an integer of `size` bytes, wrapping if it is too large.
 ///
 /// # Safety
-/// Such an integer lies `offset` integers from `target`, and nothing else accesses it.
+/// Such an integer is `offset` integers from `target`, and nothing else accesses it.
 #[inline(always)]
 pub(crate) unsafe fn store_index(target: *mut u8, size: usize, offset: isize, index: usize) {
     // SAFETY: as the caller promises.

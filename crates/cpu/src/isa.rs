@@ -1,8 +1,8 @@
-//! Which vector instructions kernels are compiled for, and which of those this processor has.
+//! Instruction sets: those for which kernels are compiled, and those that this processor has.
 
-/// A set of instructions for which every kernel exists.
+/// An instruction set for which every kernel exists.
 ///
-/// On other processors than x86-64 there is one: the target's baseline (NEON on AArch64).
+/// On other processors than x86-64 there is only the target's baseline (NEON on AArch64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// The target's baseline instructions.
@@ -10,17 +10,17 @@ pub(crate) enum Level {
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, BW, DQ and VL besides.
+    /// AVX-512 F, BW, DQ and VL in addition.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Level {
-    /// The best level of this processor, or the one that `KILN_CPU_ISA` names (`scalar`, `avx2`, `avx512`) where the
-    /// processor has it.
+    /// The best level of this processor, or the level that `KILN_CPU_ISA` names (`scalar`, `avx2`, `avx512`) if the
+    /// processor supports it.
     ///
     /// # Panics
-    /// When the variable names no level of this kind of processor.
+    /// When the variable names no level of this processor architecture.
     pub(crate) fn detect() -> Level {
         let best = Level::of_processor();
         #[cfg(feature = "std")]
@@ -35,7 +35,7 @@ impl Level {
     const NAMES: &str =
         if cfg!(target_arch = "x86_64") { "`scalar`, `avx2` or `avx512`" } else { "`scalar`" };
 
-    /// The level of that name, as `KILN_CPU_ISA` has it.
+    /// Parses the name of a level, as in `KILN_CPU_ISA`.
     pub(crate) fn from_name(name: &str) -> Option<Level> {
         match name {
             "scalar" => Some(Level::Baseline),
@@ -76,12 +76,12 @@ impl Level {
     }
 }
 
-/// The highest level for which a kernel has code of its own; processors beyond it run that.
+/// The highest level with separate code for a kernel; processors beyond it run that code.
 #[derive(Clone, Copy)]
 pub(crate) enum Widest {
-    /// Loops that call a function per element: no vector instructions would help.
+    /// Loops that call a function per element: vector instructions would not help.
     Baseline,
-    /// Loops over integers and 16-bit floats, bound by memory rather than by arithmetic.
+    /// Loops over integers and 16-bit floats: memory-bound.
     Avx2,
     /// Loops that compute in `f32` and `f64`.
     Avx512,
@@ -98,9 +98,10 @@ impl Widest {
     }
 }
 
-/// Defines functions that exist once per [`Level`] up to a [`Widest`]: `fn name[generics]<names> in { widest }
-/// (arguments) -> result { body }` becomes `fn name(level, arguments)`. The body and everything it calls must be `#[inline(always)]` to be compiled for the
-/// level's instructions; plain loops in it are vectorised for them.
+/// Defines functions that are compiled once per [`Level`] up to a [`Widest`]:
+/// `fn name[generics]<names> in { widest } (arguments) -> result { body }` becomes `fn name(level, arguments)`. The
+/// body and everything it calls must be `#[inline(always)]` to be compiled for the level's instructions; plain loops in
+/// it are vectorized for them.
 macro_rules! multiversion {
     ($(
         $(#[$meta:meta])*

@@ -1,7 +1,7 @@
-//! Functions per element over contiguous stretches: one loop per function and dtype, found by tables.
+//! Elementwise functions over contiguous ranges: one loop per function and dtype, in tables.
 //!
-//! A loop reads stretches and writes one that overlaps none of them. The caller handles strides, scalars and in-place
-//! results.
+//! A loop reads contiguous operands and writes a result that overlaps none of them. The caller handles strides, scalars
+//! and in-place results.
 
 use crate::functions;
 use crate::isa::{Level, Widest, multiversion};
@@ -16,13 +16,13 @@ use kiln_ir::{Binary, Comparison, DType, Element, Unary};
 /// `(level, x, y, n)`: writes `n` elements at `y` from `n` at `x`.
 ///
 /// # Safety
-/// Of the loop's dtypes, `n` elements may be read and written; they do not overlap.
+/// `n` elements of the loop's dtypes may be read and written; they do not overlap.
 pub(crate) type Loop1 = unsafe fn(Level, *const u8, *mut u8, usize);
 
-/// `(level, a, b, y, n)`: as [`Loop1`], of two.
+/// `(level, a, b, y, n)`: as [`Loop1`], with two operands.
 pub(crate) type Loop2 = unsafe fn(Level, *const u8, *const u8, *mut u8, usize);
 
-/// `(level, condition, a, b, y, n)`: as [`Loop1`], of three.
+/// `(level, condition, a, b, y, n)`: as [`Loop1`], with three operands.
 pub(crate) type Loop3 = unsafe fn(Level, *const u8, *const u8, *const u8, *mut u8, usize);
 
 /// A function of one element.
@@ -50,12 +50,12 @@ multiversion! {
         }
     }
 
-    /// Whether no magnitude is above a bound; NaN has none.
+    /// Whether no magnitude exceeds a bound; NaN has none.
     fn all_within[]<> in { Widest::Avx512 } (x: &[f32], bound: f32) -> bool {
         x.iter().fold(0, |count, x| count + (x.abs() > bound) as u32) == 0
     }
 
-    // `if` becomes a choice between two addresses, element by element.
+    // `if` selects between two addresses for each element.
     fn each_select[T: Copy]<T> in { Widest::Avx2 } (condition: &[u8], a: &[T], b: &[T], y: &mut [MaybeUninit<T>]) {
         for (((y, c), a), b) in y.iter_mut().zip(condition).zip(a).zip(b) {
             y.write(select_unpredictable(*c != 0, *a, *b));
@@ -104,7 +104,7 @@ unsafe fn loop_select<T: Copy>(
     each_select::<T>(level, condition, a, b, y);
 }
 
-/// Functions of angles of `f32`, which are reduced exactly in `f64` where the vectors' own way does not reach.
+/// Trigonometric functions of `f32`. Angles beyond the range of the vectorized reduction are reduced exactly in `f64`.
 pub(crate) unsafe fn loop_angle<F: Vector1 + Map1<f64, f64>>(
     level: Level,
     x: *const u8,
@@ -192,7 +192,7 @@ comparisons! {
     LessEqual |a, b| Lane::le(a, b);
 }
 
-/// Loops between a dtype and `f32`, for 16-bit floats: functions of those are computed in `f32`.
+/// The loops that convert a 16-bit float dtype to `f32` and back; its functions are computed in `f32`.
 pub(crate) fn half_loops(dtype: DType) -> Option<(Loop1, Loop1)> {
     match dtype {
         DType::F16 => Some((loop1::<f16, f32, Convert>, loop1::<f32, f16, Convert>)),
@@ -211,7 +211,7 @@ pub(crate) fn half_loops(dtype: DType) -> Option<(Loop1, Loop1)> {
     }
 }
 
-/// The loop of a function of one element; not of 16-bit floats, see [`half_loops`].
+/// The loop of a unary function; not for 16-bit floats, see [`half_loops`].
 pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
     match dtype {
         DType::F64 => functions::double(function),
@@ -229,7 +229,7 @@ pub(crate) fn unary(function: Unary, dtype: DType) -> Loop1 {
     }
 }
 
-/// The loop of a function of two elements; not of 16-bit floats, see [`half_loops`].
+/// The loop of a binary function; not for 16-bit floats, see [`half_loops`].
 pub(crate) fn binary(function: Binary, dtype: DType) -> Loop2 {
     match dtype {
         DType::F32 if function == Binary::Pow => math::loops::loop2::<Pow>,
@@ -265,7 +265,7 @@ fn binary_float<T: FloatLane>(function: Binary) -> Loop2 {
     }
 }
 
-/// Sign-independent functions share the code of the unsigned type `U` of the same width.
+/// Functions that do not depend on the sign share the code of the unsigned type `U` of the same width.
 fn binary_int<T: Bits, U: Bits>(function: Binary) -> Loop2 {
     match function {
         Binary::Add => loop2::<U, U, Add>,
@@ -285,9 +285,9 @@ fn binary_int<T: Bits, U: Bits>(function: Binary) -> Loop2 {
     }
 }
 
-/// The loop of a comparison; the result is `bool`. Not of 16-bit floats, see [`half_loops`].
+/// The loop of a comparison; the result is `bool`. Not for 16-bit floats, see [`half_loops`].
 pub(crate) fn compare(comparison: Comparison, dtype: DType) -> Loop2 {
-    // Whether integers are equal does not depend on the sign: `U` is the unsigned type of the same width.
+    // Integer equality does not depend on the sign: `U` is the unsigned type of the same width.
     fn of<T: Lane, U: Lane>(comparison: Comparison) -> Loop2 {
         match comparison {
             Comparison::Eq => loop2::<U, u8, Equal>,
@@ -335,16 +335,16 @@ pub(crate) fn copy(size: usize) -> Loop1 {
     }
 }
 
-/// How to convert between dtypes.
+/// The conversion between two dtypes.
 #[derive(Clone, Copy)]
 pub(crate) enum Conversion {
-    /// By one loop.
+    /// One loop.
     Direct(Loop1),
-    /// By one loop to 8-byte elements (`f64`, or the low 64 bits of an integer) and another from there.
+    /// One loop to 8-byte elements (`f64`, or the low 64 bits of an integer), and another from there.
     Through(Loop1, Loop1),
 }
 
-/// How to convert from one dtype to another.
+/// The conversion from one dtype to another.
 pub(crate) fn conversion(from: DType, to: DType) -> Conversion {
     match direct(from, to) {
         Some(function) => Conversion::Direct(function),
@@ -355,7 +355,7 @@ pub(crate) fn conversion(from: DType, to: DType) -> Conversion {
     }
 }
 
-/// Loops for the pairs that programs use most.
+/// Direct loops for the most frequent pairs of dtypes.
 fn direct(from: DType, to: DType) -> Option<Loop1> {
     Some(match (from, to) {
         (DType::F32, DType::F64) => loop1::<f32, f64, Convert>,
@@ -410,13 +410,13 @@ macro_rules! through {
 }
 
 through!(f64, widening_f64, narrowing_f64, [F64: f64, F32: f32, F16: f16, BF16: bf16]);
-// Between integers; floats never go this way, and stand here for completeness only.
+// Between integers; the rows of floats are never used and complete the table.
 through!(i64, widening_i64, narrowing_i64, [F64: f64, F32: f64, F16: f64, BF16: f64]);
 
 /// Conversion as [`Op::Cast`](kiln_ir::Op::Cast) defines it; `bool` counts as `u8`.
 pub(crate) struct Convert;
 
-/// Whether an element differs from 0.
+/// Whether an element is nonzero.
 struct IsTrue;
 
 impl<T: Lane> Map1<T, u8> for IsTrue {
@@ -481,7 +481,7 @@ macro_rules! convert_narrow {
         impl Map1<f64, $ty> for Convert {
             const WIDEST: Widest = Widest::Baseline;
             fn map(x: f64) -> $ty {
-                // The inherent `from_f64` rounds to `f32` on the way, and so twice.
+                // The inherent `from_f64` rounds to `f32` first, and therefore twice.
                 <$ty as Element>::from_f64(x)
             }
         }

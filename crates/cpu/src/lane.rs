@@ -1,4 +1,4 @@
-//! The arithmetic of each dtype, as the ops define it.
+//! The element arithmetic of each dtype, as the ops define it.
 
 use crate::functions::{Elementary, float_function};
 use crate::isa::Widest;
@@ -7,9 +7,9 @@ use crate::narrow::Narrow;
 use half::{bf16, f16};
 use kiln_ir::Element;
 
-/// Functions of two elements and comparisons, for all number types. `u8` also stands for `bool` in comparisons.
+/// Binary functions and comparisons of all element types. `u8` also represents `bool` in comparisons.
 pub(crate) trait Lane: Element {
-    /// Of loops over such elements.
+    /// The widest instruction set for loops over such elements.
     const WIDEST: Widest;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -17,9 +17,9 @@ pub(crate) trait Lane: Element {
     fn div(self, other: Self) -> Self;
     fn rem(self, other: Self) -> Self;
     fn pow(self, other: Self) -> Self;
-    /// NaN if either is.
+    /// The minimum; NaN if either is NaN.
     fn min(self, other: Self) -> Self;
-    /// NaN if either is.
+    /// The maximum; NaN if either is NaN.
     fn max(self, other: Self) -> Self;
     fn eq(self, other: Self) -> bool;
     fn lt(self, other: Self) -> bool;
@@ -27,7 +27,7 @@ pub(crate) trait Lane: Element {
     fn neg(self) -> Self;
     fn abs(self) -> Self;
     fn sign(self) -> Self;
-    /// Not equal to itself.
+    /// Whether the element is NaN (not equal to itself).
     fn is_nan(self) -> bool;
 }
 
@@ -335,7 +335,7 @@ macro_rules! int_lane {
             }
             #[inline(always)]
             fn shl(self, other: Self) -> Self {
-                // A negative amount is a great one without its sign.
+                // As unsigned, a negative amount is a large one.
                 let amount = other as $unsigned;
                 let shifted = self.wrapping_shl(amount as u32);
                 if amount < <$ty>::BITS as $unsigned { shifted } else { 0 }

@@ -22,8 +22,8 @@
 //! assert_eq!(block_on(y).unwrap().into_vec::<f32>().unwrap(), [3.0, 5.0, 7.0]);
 //! ```
 //!
-//! Without the feature `threads` the crate runs on the caller's thread, and without `std` it needs an allocator only;
-//! vector instructions are then those the target always has.
+//! Without the feature `threads` the crate runs on the caller's thread, and without `std` it needs only an allocator;
+//! vector instructions are then those of the target's baseline.
 //!
 //! `KILN_NUM_THREADS` sets the number of shared threads; `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
 //! instruction set, for tests; `KILN_CPU_POOL_BYTES` limits the cached bytes of freed memory.

@@ -1,28 +1,27 @@
-//! Files in memory.
+//! Memory-mapped files.
 
 use memmap2::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
 
-/// A file as bytes in memory, which the system reads when they are first used. Tensors over it
-/// ([`write_shared`](kiln_ir::Engine::write_shared)) take no memory of their own, and loading them takes no time.
+/// A memory-mapped file as bytes, which the system reads at their first use. Tensors over it
+/// ([`write_shared`](kiln_ir::Engine::write_shared)) need no memory of their own, and are created without reading.
 ///
-/// Kiln never writes to the file: the mapping is private and cannot be written, and no op takes its memory over.
+/// Kiln never writes to the file: the mapping is private and read-only, and no op reuses its memory in place.
 ///
 /// # Files that change
-/// As everywhere with mapped files, the file must not change while it is in use. If another program writes it in place,
-/// the bytes may change under the tensors. If it becomes shorter, the system ends the process that reads past its new
-/// end (`SIGBUS`). Replacing it by renaming another over it, as Kiln does when it saves, and deleting it are harmless:
-/// the mapping stays valid.
+/// The file must not change while it is mapped. If another program writes it in place, the bytes may change under the
+/// tensors. If it becomes shorter, the system kills the process that reads past its new end (`SIGBUS`). Replacing it by
+/// renaming another file over it, as Kiln does when it saves, and deleting it are harmless: the mapping stays valid.
 #[derive(Debug)]
 pub struct MappedFile(Mmap);
 
 impl MappedFile {
-    /// The first `len` bytes of an open file.
+    /// Maps the first `len` bytes of an open file.
     ///
     /// # Errors
-    /// When the file is shorter, `len` is 0, or the file cannot be mapped: on systems that cannot, for instance, or where
-    /// it is no ordinary file.
+    /// When the file is shorter, `len` is 0, or the file cannot be mapped, for example because the system does not
+    /// support it or it is no regular file.
     ///
     /// ```
     /// use kiln_cpu::MappedFile;
@@ -50,8 +49,8 @@ impl MappedFile {
         Ok(MappedFile(mapping))
     }
 
-    /// Has the system read these bytes now, and map them in one go rather than a few pages at a time as they are used.
-    /// Only a hint: where the system cannot, nothing happens.
+    /// Requests that the system reads these bytes now, and maps them at once rather than a few pages at a time at their
+    /// first use. Only a hint: it does nothing if the system does not support it.
     pub fn prefetch(&self, bytes: core::ops::Range<usize>) {
         #[cfg(target_os = "linux")]
         if bytes.start < bytes.end && bytes.end <= self.0.len() {

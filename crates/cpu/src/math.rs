@@ -1,9 +1,9 @@
-//! Elementary functions of `f32`, without branches and calls, so that loops over them are vectorised.
+//! Elementary functions of `f32` without branches and calls, so that loops over them are vectorized.
 //!
-//! Each reduces its argument to a short interval and evaluates a polynomial there, fitted by the Remez algorithm
-//! for the least relative error of the result. Errors are below 1.5 units in the last place (3 for `tan`, 4.5 for `erfcx`). No step is fused:
-//! these run where the target always has vectors. Where the processor has AVX2 with FMA or AVX-512, [`loops`] run those of
-//! [`single`] instead, which may differ in the last place.
+//! Each function reduces its argument to a short interval and evaluates a polynomial there, fitted by the Remez
+//! algorithm for the least relative error of the result. Errors are below 1.5 ulp (3 for `tan`, 4.5 for `erfcx`). No
+//! step uses FMA: these functions run where only the target's baseline vectors are available. On processors with AVX2
+//! and FMA, or with AVX-512, [`loops`] run those of [`single`] instead, which may differ in the last place.
 
 pub(crate) mod loops;
 pub(crate) mod single;
@@ -15,14 +15,14 @@ mod x86;
 use crate::functions::Elementary;
 use core::f32::consts::{FRAC_PI_2, FRAC_PI_4, LOG2_E, PI, SQRT_2};
 
-/// Adding and subtracting this rounds to a whole number: 1.5 · 2²³.
+/// Adding and subtracting this rounds to an integer: 1.5 · 2²³.
 const ROUND: f32 = 12_582_912.0;
 
-/// ln 2 in two parts; the first has so few bits that its product with a small whole number is exact.
+/// ln 2 in two parts; the first has so few bits that its product with a small integer is exact.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
-/// Above this magnitude [`reduce_angle`] is not exact enough.
+/// The magnitude up to which [`reduce_angle`] is accurate.
 pub(crate) const GREATEST_ANGLE: f32 = 524_288.0;
 
 /// `2^n` for `-126 <= n <= 127`.
@@ -45,7 +45,7 @@ fn polynomial<const N: usize>(x: f32, c: [f32; N]) -> f32 {
 
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
-    // A NaN passes.
+    // A NaN propagates.
     let x = if x < low { low } else { x };
     if x > high { high } else { x }
 }
@@ -63,7 +63,7 @@ fn exp_parts(x: f32) -> (i32, f32) {
 
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    // Beyond, the result is 0 or infinite all the same.
+    // Beyond these bounds, the result is 0 or infinite anyway.
     let (n, fraction) = exp_parts(clamp(x, -104.0, 89.0));
     let half = n >> 1;
     (1.0 + fraction) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
@@ -76,7 +76,7 @@ pub(crate) fn expm1(x: f32) -> f32 {
     let scale = power_of_two(n.clamp(-126, 127));
     let near = fraction * scale + (scale - 1.0);
     let result = if clamped > 40.0 { exp(clamped) } else { near };
-    // Keeps the sign of zero, and numbers whose square underflows.
+    // Preserves the sign of zero, and numbers whose square underflows.
     if x.abs() < 1e-20 { x } else { result }
 }
 
@@ -86,7 +86,7 @@ fn ln_finite(x: f32) -> f32 {
     let tiny = x < f32::MIN_POSITIVE;
     let x = if tiny { x * 8_388_608.0 } else { x };
     let lowered = if tiny { 23 } else { 0 };
-    // The exponent that leaves a mantissa between √½ and √2.
+    // The exponent whose mantissa is between √½ and √2.
     let bits = x.to_bits().wrapping_add(0x3f80_0000 - (SQRT_2 * 0.5).to_bits());
     let e = (bits >> 23) as i32 - 127 - lowered;
     let m = f32::from_bits((bits & 0x007f_ffff).wrapping_add((SQRT_2 * 0.5).to_bits()));
@@ -129,7 +129,7 @@ pub(crate) fn log1p(x: f32) -> f32 {
     if u >= 0.0 { y } else { f32::NAN }
 }
 
-/// Coefficients of the polynomial of [`erfcx`], from the constant on.
+/// The coefficients of the polynomial of [`erfcx`], from the constant term on.
 pub(crate) const ERFCX: [f32; 13] = [
     1.253_008,
     -0.135_621_07,
@@ -146,7 +146,8 @@ pub(crate) const ERFCX: [f32; 13] = [
     3.861_849e-6,
 ];
 
-/// `(1 + 2 a) erfcx(a)` of `a >= 0` is a polynomial in `(a - 3) / (a + 3)`; below 0 it is `2 exp(a²) - erfcx(a)`.
+/// `(1 + 2 a) erfcx(a)` for `a >= 0` is a polynomial in `(a - 3) / (a + 3)`; for negative arguments the result is
+/// `2 exp(a²) - erfcx(a)`.
 #[inline(always)]
 pub(crate) fn erfcx(x: f32) -> f32 {
     let magnitude = x.abs();
@@ -162,7 +163,7 @@ pub(crate) fn erfcx(x: f32) -> f32 {
     if x < 0.0 { negative } else { positive }
 }
 
-/// [`erfcx`] of `f64`.
+/// [`erfcx`] in `f64`.
 pub(crate) fn erfcx_double(x: f64) -> f64 {
     const C: [f64; 26] = [
         1.253_008_058_269_729_6,
@@ -233,7 +234,7 @@ pub(crate) fn erf(x: f32) -> f32 {
         7.853_858e-5,
     ];
     let small = x + x * polynomial(square, near);
-    // The logarithm of the complement.
+    // The logarithm of the complement of the result.
     let far = [
         0.000_201_521_15,
         -1.129_646_7,
@@ -250,12 +251,12 @@ pub(crate) fn erf(x: f32) -> f32 {
     if x.is_nan() { x } else { result }
 }
 
-/// The multiple of π/2 next to an angle, and the rest. Exact to rounding up to [`GREATEST_ANGLE`].
+/// The nearest multiple of π/2 to an angle, and the remainder. Accurate to rounding up to [`GREATEST_ANGLE`].
 #[inline(always)]
 fn reduce_angle(x: f32) -> (u32, f32) {
     /// 1.5 · 2⁵².
     const ROUND: f64 = 6_755_399_441_055_744.0;
-    // π/2 in two parts; products of the first with numbers of up to 20 bits are exact.
+    // π/2 in two parts; products of the first with integers of up to 20 bits are exact.
     const HIGH: f64 = 1.570_796_326_734_125_6;
     const LOW: f64 = 6.077_100_506_506_192e-11;
     let wide = f64::from(x);
@@ -276,7 +277,7 @@ fn sin_cos_reduced(r: f32) -> (f32, f32) {
     (sin, cos)
 }
 
-/// Up to [`GREATEST_ANGLE`].
+/// Accurate up to [`GREATEST_ANGLE`].
 #[inline(always)]
 pub(crate) fn sin(x: f32) -> f32 {
     let (n, r) = reduce_angle(x);
@@ -286,7 +287,7 @@ pub(crate) fn sin(x: f32) -> f32 {
     if x == 0.0 { x } else { y }
 }
 
-/// Up to [`GREATEST_ANGLE`].
+/// Accurate up to [`GREATEST_ANGLE`].
 #[inline(always)]
 pub(crate) fn cos(x: f32) -> f32 {
     let (n, r) = reduce_angle(x);
@@ -295,7 +296,7 @@ pub(crate) fn cos(x: f32) -> f32 {
     f32::from_bits(y.to_bits() ^ ((n.wrapping_add(1) & 2) << 30))
 }
 
-/// Up to [`GREATEST_ANGLE`].
+/// Accurate up to [`GREATEST_ANGLE`].
 #[inline(always)]
 pub(crate) fn tan(x: f32) -> f32 {
     let (n, r) = reduce_angle(x);

@@ -1,7 +1,7 @@
-//! Conversions between 16-bit floats and `f32` without branches, so that loops over them are vectorised.
+//! Branch-free conversions between 16-bit floats and `f32`, so that loops over them are vectorized.
 //!
-//! A number that is widened and narrowed again keeps its bits, those of a NaN too: kernels that only move 16-bit
-//! floats pass them through `f32`.
+//! Widening and narrowing preserves the bits of a number, including a NaN's: kernels that only move 16-bit floats pass
+//! them through `f32`.
 
 use half::{bf16, f16};
 
@@ -9,7 +9,7 @@ use half::{bf16, f16};
 pub(crate) trait Narrow: Copy {
     fn widen(self) -> f32;
 
-    /// The nearest, ties to even.
+    /// Rounds to nearest, ties to even.
     fn narrow(x: f32) -> Self;
 }
 
@@ -24,7 +24,7 @@ impl Narrow for bf16 {
         let bits = x.to_bits();
         let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
         let nan = bits >> 16;
-        // Without a bit left in the fraction it would be an infinity.
+        // With an empty fraction it would be an infinity.
         let nan = if nan & 0x7f == 0 { nan | 0x40 } else { nan };
         bf16::from_bits(if x.is_nan() { nan } else { rounded } as u16)
     }
@@ -39,7 +39,7 @@ impl Narrow for f16 {
         let exponent = magnitude & 0x0f80_0000;
         let normal = magnitude + ((127 - 15) << 23);
         let special = magnitude + ((255 - 31) << 23);
-        // 2⁻¹⁴ plus the subnormal's bits, less 2⁻¹⁴.
+        // 2⁻¹⁴ plus the subnormal's bits, minus 2⁻¹⁴.
         let subnormal = (f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23)).to_bits();
         let wide = if exponent == 0x0f80_0000 { special } else { normal };
         let wide = if exponent == 0 { subnormal } else { wide };
@@ -57,7 +57,7 @@ impl Narrow for f16 {
         let finite = if magnitude < (113 << 23) { subnormal } else { normal };
         let narrow = if magnitude >= (143 << 23) { 0x7c00 } else { finite };
         let fraction = (magnitude >> 13) & 0x3ff;
-        // Without a bit left in the fraction it would be an infinity.
+        // With an empty fraction it would be an infinity.
         let nan = 0x7c00 | if fraction == 0 { 0x200 } else { fraction };
         let narrow = if magnitude > 0x7f80_0000 { nan } else { narrow };
         f16::from_bits((narrow | sign) as u16)

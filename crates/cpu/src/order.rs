@@ -1,6 +1,7 @@
-//! Extremes, running reductions and order.
+//! Argmin and argmax, scans, and sorting.
 //!
-//! Numbers compare by keys: unsigned integers in the order of the elements, with NaN above all and both zeros alike.
+//! Elements are compared by keys: unsigned integers in the order of the elements, with NaN greatest and both zeros
+//! equal.
 
 mod extreme;
 mod key;

@@ -1,9 +1,9 @@
-//! Reduce: many to one.
+//! Reductions.
 //!
-//! Where the nearest elements are combined with each other, a result is made of *runs* of neighbours; where they
-//! belong to different results, whole rows are added to a row of accumulators. Both ways combine short blocks in vectors
-//! of the dtype (`f32` for narrower floats) and the blocks in `f64`, always cut at the same places: results are
-//! accurate, and the same for any number of threads.
+//! If the contiguous elements belong to one result, it is computed from *runs* of neighbours. If they belong to
+//! different results, whole rows are added to a row of accumulators. Both ways combine short blocks in vectors of the
+//! dtype (`f32` for narrower floats) and the blocks in `f64`, with fixed boundaries. Results are therefore accurate,
+//! and the same for any number of threads.
 
 use crate::Cpu;
 use crate::array::Array;
@@ -23,26 +23,26 @@ use smallvec::smallvec;
 /// Elements combined side by side.
 const LANES: usize = 32;
 
-/// Elements combined before their sum goes to the total.
+/// Elements combined before their sum is added to the total.
 const BLOCK: usize = 1024;
 
-/// Elements of a run that one thread combines.
+/// Elements of a run per task.
 const CHUNK: usize = 1 << 15;
 
-/// Rows added up before their sums go to the totals.
+/// Rows added up before their sums are added to the totals.
 const ROWS: usize = 32;
 
-/// Rows added up in one pass over their accumulators.
+/// Rows added in one pass over their accumulators.
 const SIDE: usize = 8;
 
-/// Bytes of the accumulators of columns that are added up side by side: as long as possible, since rows lie far apart, and no
-/// more than the first cache holds beside the rows.
+/// Bytes of the accumulators of columns that are added side by side: as many as the L1 cache holds beside the rows,
+/// since rows are far apart.
 const ACCUMULATORS: usize = 16 << 10;
 
-/// Into how many tasks a reduction of columns is cut at least, as far as there is work.
+/// The minimum number of tasks of a column reduction, if there is enough work.
 const COLUMN_TASKS: usize = 32;
 
-/// Columns whose shares one task merges.
+/// Columns per task that merges shares.
 const MERGED: usize = 256;
 
 /// A reduction of elements of type `T`.
@@ -60,13 +60,13 @@ pub(crate) trait Reducer<T>: 'static {
     fn finish(total: Self::Total) -> T;
 }
 
-/// Their sum.
+/// The sum.
 pub(crate) struct Sum;
-/// Their product.
+/// The product.
 pub(crate) struct Product;
-/// The least; NaN if any is.
+/// The minimum; NaN if any element is NaN.
 pub(crate) struct Least;
-/// The greatest; NaN if any is.
+/// The maximum; NaN if any element is NaN.
 pub(crate) struct Greatest;
 
 macro_rules! reducer {
@@ -110,7 +110,7 @@ macro_rules! reducer {
 macro_rules! float_reducers {
     ($($ty:ty, $lane:ty, |$x:ident| $load:expr, |$y:ident| $finish:expr;)*) => {$(
         reducer!(Sum $ty, $lane, f64, 0.0, add, |$x| $load, |$y| $finish);
-        // Products leave the range of narrow lanes long before the result does.
+        // Products exceed the range of narrow lanes long before the result does.
         reducer!(Product $ty, f64, f64, 1.0, mul, |$x| f64::from($load), |$y| $finish);
         reducer!(Least $ty, $lane, f64, <$lane>::INFINITY, min, |$x| $load, |$y| $finish);
         reducer!(Greatest $ty, $lane, f64, <$lane>::NEG_INFINITY, max, |$x| $load, |$y| $finish);
@@ -166,12 +166,12 @@ pub(crate) fn reduce(
     Ok(smallvec![result.into_value(*ty)])
 }
 
-/// One reduction, with the axes that stay and those that go told apart.
+/// A reduction, with its kept and reduced axes.
 struct Job<'a> {
     cpu: &'a Cpu,
-    /// Over the results, in their order.
+    /// The walk over the results, in their order.
     kept: Walk<1>,
-    /// Over the elements of one result, the nearest innermost.
+    /// The walk over the elements of one result, the smallest stride innermost.
     reduced: Walk<1>,
     source: Shared<u8>,
     target: Shared<u8>,
@@ -219,7 +219,7 @@ impl<'a> Job<'a> {
         if across { self.columns::<T, R>() } else { self.runs::<T, R>() }
     }
 
-    /// Each result from runs of its elements.
+    /// Computes each result from runs of its elements.
     #[inline(never)]
     fn runs<T: Lane, R: Reducer<T>>(&self) {
         let mut outer = self.reduced;
@@ -278,7 +278,7 @@ impl<'a> Job<'a> {
         totals.into_iter().fold(R::empty(), R::merge)
     }
 
-    /// Rows of neighbours that belong to different results, added up side by side.
+    /// Adds rows whose neighbouring elements belong to different results.
     #[inline(never)]
     fn columns<T: Lane, R: Reducer<T>>(&self) {
         let plan = ColumnPlan::new(self.kept, self.reduced, size_of::<R::Lane>());
@@ -339,29 +339,29 @@ impl<'a> Job<'a> {
     }
 }
 
-/// How rows of columns are cut into tasks, which depends on shapes alone: blocks of columns, and where these are few, shares of
-/// the rows.
+/// The split of a column reduction into tasks, which depends on shapes alone: blocks of columns and, if these are few,
+/// shares of the rows.
 struct ColumnPlan {
-    /// The kept axes but the last.
+    /// The kept axes except the last.
     outer: Walk<1>,
-    /// The last: its columns, and their distance.
+    /// The last kept axis: the number of columns, and their stride.
     width: usize,
     step: isize,
-    /// The reduced axes but the innermost.
+    /// The reduced axes except the innermost.
     groups: Walk<1>,
-    /// The innermost: its rows, and their distance.
+    /// The innermost reduced axis: the number of rows, and their stride.
     rows: usize,
     stride: isize,
-    /// The most columns of a block.
+    /// The maximum columns per block.
     most: usize,
-    /// Stretches of up to [`ROWS`] rows in a share, and shares.
+    /// Groups of up to [`ROWS`] rows per share, and the number of shares.
     share: usize,
     shares: usize,
 }
 
-/// Neighbouring columns.
+/// Adjacent columns.
 struct ColumnBlock {
-    /// Of the first, in the operand, and in the results.
+    /// The offset of the first column, in the operand, and in the results.
     offset: isize,
     result: usize,
     len: usize,
@@ -394,7 +394,7 @@ impl ColumnPlan {
         }
     }
 
-    /// The stretches of rows of a share: where each starts, and its rows.
+    /// The groups of rows of a share: their offsets, and numbers of rows.
     fn rows_of(&self, share: usize) -> impl Iterator<Item = (isize, usize)> {
         let per_group = self.rows.div_ceil(ROWS);
         let end = ((share + 1) * self.share).min(self.groups.num_elements() * per_group);
@@ -442,7 +442,7 @@ unsafe fn short_run<T: Lane, R: Reducer<T>>(
     total
 }
 
-/// A stretch of rows: `count` of them, `stride` elements apart, of `columns` elements, `step` (1 or -1) apart.
+/// A group of rows: `count` of them with stride `stride`, of `columns` elements with stride `step` (1 or -1).
 #[derive(Clone, Copy)]
 struct Rows {
     count: usize,
@@ -475,8 +475,8 @@ pub(crate) fn combine_run<T: Lane, R: Reducer<T>>(x: &[T]) -> R::Total {
     total
 }
 
-/// All lanes combined. A call of its own: inlined, its last steps on two lanes each would make the compiler keep the loop before
-/// it in vectors of two.
+/// Combines all lanes. Not inlined: its last steps on two lanes each would otherwise make the compiler keep the loop
+/// before it in vectors of two.
 #[inline(never)]
 fn across<T, R: Reducer<T>>(lanes: &[R::Lane; LANES]) -> R::Lane {
     let mut lanes = *lanes;
@@ -496,7 +496,7 @@ multiversion! {
         combine_run::<T, R>(x)
     }
 
-    /// Combines each column of rows, and joins it to its total.
+    /// Combines each column of rows, and merges it with its total.
     fn combine_rows[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (
         x: Shared<T>,
         rows: Rows,
@@ -531,7 +531,8 @@ multiversion! {
     }
 }
 
-/// Combines each column of rows, up to [`ROWS`] of them, and joins it to its total. The lanes are room for as many columns or more.
+/// Combines each column of up to [`ROWS`] rows, and merges it with its total. `lanes` is scratch memory for at least as
+/// many columns.
 ///
 /// # Safety
 /// The rows may be read.
@@ -547,7 +548,7 @@ unsafe fn add_rows<T: Lane, R: Reducer<T>>(
     if rows.step == 1 {
         return combine_rows::<T, R>(level, x, rows, lanes, totals);
     }
-    // Flipped: the columns are met from the last to the first.
+    // Flipped: the columns are processed from the last to the first.
     let last = Shared::new(x.get().wrapping_offset((rows.columns as isize - 1) * rows.step));
     totals.reverse();
     combine_rows::<T, R>(level, last, Rows { step: 1, ..rows }, lanes, totals);

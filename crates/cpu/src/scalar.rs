@@ -1,4 +1,4 @@
-//! Plain numbers as elements, and code for each dtype.
+//! Plain numbers as elements, and dispatch over dtypes.
 
 use kiln_ir::{DType, Element, Scalar};
 
@@ -99,7 +99,7 @@ macro_rules! with_size {
 }
 pub(crate) use with_size;
 
-/// The bytes of the number as an element of a dtype, followed by zeros.
+/// The number as an element of a dtype, in bytes, followed by zeros.
 #[inline]
 pub(crate) fn scalar_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     fn bytes<T: Element>(scalar: Scalar) -> [u8; 8] {

@@ -1,4 +1,4 @@
-//! Sharing work between threads.
+//! Multithreading: the thread pool of an engine.
 
 #[cfg(feature = "threads")]
 mod team;
@@ -7,7 +7,8 @@ use core::ops::Range;
 
 /// A fixed number of threads, or just the caller's.
 ///
-/// Kernels say how the work may be split, never who does it: results do not depend on the number of threads.
+/// Kernels define how the work may be split, and never depend on which thread runs a part: results do not depend on the
+/// number of threads.
 #[derive(Clone)]
 pub(crate) struct Pool {
     threads: usize,
@@ -27,7 +28,7 @@ impl Pool {
         Pool::new(1)
     }
 
-    /// A pool of its own with that many threads, the caller's among them (always 1 without the feature `threads`).
+    /// A separate pool with that many threads, including the caller's (always 1 without the feature `threads`).
     ///
     /// # Panics
     /// With 0 threads, or more than [`MAX_THREADS`].
@@ -40,7 +41,7 @@ impl Pool {
         #[cfg(feature = "threads")]
         {
             let team = (threads > 1).then(|| team::Team::new(threads - 1)).flatten();
-            // Where the system gives no threads, the caller's does all the work.
+            // If the system creates no threads, the caller's thread does all the work.
             Pool { threads: if team.is_some() { threads } else { 1 }, team: team.map(std::sync::Arc::new) }
         }
         #[cfg(not(feature = "threads"))]
@@ -49,22 +50,23 @@ impl Pool {
         }
     }
 
-    /// How many threads share the work.
+    /// The number of threads that share the work.
     pub(crate) fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Calls `body` with parts of `0..n`, each of at least `grain` (but for the last), together covering it once. In
-    /// parallel where there are threads and more than `grain`; on the caller's thread otherwise, and always when
-    /// the caller belongs to another pool, whose threads are busy already.
+    /// Calls `body` with parts of `0..n`, each of at least `grain` (except the last), which together cover it once. It
+    /// runs in parallel if there are threads and more than `grain`. Otherwise, and if the caller belongs to another
+    /// pool, whose threads are busy already, it runs on the caller's thread.
     ///
-    /// Choose `grain` so that it takes about 20 µs: 16,384 additions in cache, for instance.
+    /// Choose `grain` so that a part takes about 20 µs: 16,384 additions in cache, for instance.
     #[inline]
     pub(crate) fn parallel_for(&self, n: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
         self.run(n, grain, &body);
     }
 
-    /// As [`parallel_for`](Self::parallel_for), with one copy of the code for a body's two callers.
+    /// As [`parallel_for`](Self::parallel_for), with dynamic dispatch: the code is compiled once for both callers of a
+    /// body.
     fn run(&self, n: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
         if self.threads > 1 && n > grain {
             self.split(n, grain, body);
@@ -81,14 +83,14 @@ impl Pool {
     #[cfg(feature = "threads")]
     fn split(&self, n: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
         let Some(team) = self.team.as_deref() else { return body(0..n) };
-        // A few parts per thread even out threads that are interrupted.
+        // A few parts per thread balance threads that are interrupted.
         let parts = (n / grain.max(1)).clamp(1, self.threads * 4);
         let part = n.div_ceil(parts);
         team.run(n.div_ceil(part), &|i| body(i * part..((i + 1) * part).min(n)));
     }
 }
 
-/// The greatest number of threads of one engine. More than a system gives would end the process.
+/// The maximum number of threads of one engine. More than the system supports would abort the process.
 pub const MAX_THREADS: usize = 1024;
 
 #[cfg(feature = "threads")]

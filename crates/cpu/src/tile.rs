@@ -1,17 +1,16 @@
-//! The tile machine: fused regions as lists of steps over tiles that stay in the first cache.
+//! The tile machine: an interpreter of fused regions as lists of steps over tiles that stay in the L1 cache.
 //!
-//! A [kernel](kiln_kernel::Kernel) describes one loop nest. The [compiler](compile) cuts its index space into tiles of
-//! some hundred elements ([`layout`]) and turns each scalar instruction into a step over a tile: a loop found in the
+//! A [kernel](kiln_kernel::Kernel) describes one loop nest. The [compiler](compile) splits its index space into tiles
+//! of some hundred elements ([`layout`]). It turns each scalar instruction into a step over a tile: a loop from the
 //! tables of [`kernels`](crate::kernels), compiled for the processor's vectors, with the addresses of its operands.
 //! Steps read contiguous operands and write results in place; only other operands are copied into a register first
-//! ([`space`]). Registers are as long as a tile, and share memory once their values are no longer needed
-//! ([`registers`]).
+//! ([`space`]). Registers are as long as a tile, and share memory after the last use of their values ([`registers`]).
 //!
-//! Values that do not change along a row are computed once per row, those that do not change at all once per launch.
-//! Reductions ([`fold`]) cut the steps into stages: softmax has three, with the row in cache all the while.
+//! Values that are constant along a row are computed once per row, and uniform values once per launch. Reductions
+//! ([`fold`]) split the steps into stages: softmax has three, with the row in cache all the time.
 //!
-//! [`run`] orders the tiles: any order for maps, row by row, part by part of a few long rows, or down the columns. How work
-//! is cut depends on the shapes alone, and so results do not depend on the number of threads.
+//! [`run`] orders the tiles: in any order for maps, row by row, part by part of a few long rows, or down the columns.
+//! The split depends on the shapes alone, so results do not depend on the number of threads.
 
 mod cache;
 mod code;

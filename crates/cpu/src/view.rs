@@ -1,4 +1,4 @@
-//! The same elements elsewhere: views where strides allow, copies where not.
+//! Views where strides allow, otherwise copies.
 
 mod join;
 
@@ -53,7 +53,7 @@ pub(crate) fn windows(
     view(inputs, |layout| layout.windows(axis, size, step, dilation))
 }
 
-/// Both dtypes have the same size and take any bits, so the layout stays.
+/// Both dtypes have the same size and any bits are valid, so the layout stays.
 pub(crate) fn bitcast(dtype: DType, inputs: Operands) -> Result<Values> {
     let value = only(inputs)?;
     let layout = Array::of(&value)?.layout;
@@ -77,7 +77,7 @@ fn view(inputs: Operands, relaid: impl FnOnce(&Layout) -> Layout) -> Result<Valu
     viewed(value, layout, dtype)
 }
 
-/// The value's buffer under another layout and dtype: the same value if it has no other owner and its type stays.
+/// The value's buffer under another layout and dtype; the same value if it has no other owner and the type stays.
 fn viewed(mut value: Value, layout: Layout, dtype: DType) -> Result<Values> {
     let ty = TensorType { shape: layout.shape, dtype };
     if *value.ty() == ty

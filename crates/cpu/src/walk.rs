@@ -1,14 +1,14 @@
-//! Walking over the elements of several strided arrays of one shape at once.
+//! Iteration over the elements of several strided arrays of one shape.
 
 use kiln_ir::MAX_RANK;
 
-/// The loops over a shape, with one stride per operand and axis. Axes of length 1 are dropped and neighbours merged
-/// where all strides agree, so that most walks have one or two axes.
+/// The loops over a shape, with one stride per operand and axis. Axes of length 1 are dropped and adjacent axes merged
+/// where all strides allow, so that most walks have one or two axes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk<const N: usize> {
     pub(crate) rank: usize,
     pub(crate) lengths: [usize; MAX_RANK],
-    /// Per axis, per operand; in elements.
+    /// The strides in elements, per axis and operand.
     pub(crate) strides: [[isize; N]; MAX_RANK],
 }
 
@@ -22,7 +22,7 @@ impl<const N: usize> Walk<N> {
         walk
     }
 
-    /// The same elements, with the axis of the greatest stride of operand `by` outermost.
+    /// The same elements, with the axes in descending order of the strides of operand `by`.
     pub(crate) fn ordered(&self, by: usize) -> Walk<N> {
         let mut order: [usize; MAX_RANK] = core::array::from_fn(|axis| axis);
         order[..self.rank].sort_by_key(|&axis| core::cmp::Reverse(self.strides[axis][by].unsigned_abs()));
@@ -51,7 +51,7 @@ impl<const N: usize> Walk<N> {
         self.rank += 1;
     }
 
-    /// Takes an axis out: its length and strides.
+    /// Removes an axis: returns its length and strides.
     pub(crate) fn remove(&mut self, axis: usize) -> (usize, [isize; N]) {
         let taken = (self.lengths[axis], self.strides[axis]);
         self.lengths.copy_within(axis + 1..self.rank, axis);
@@ -64,7 +64,7 @@ impl<const N: usize> Walk<N> {
         self.lengths[..self.rank].iter().product()
     }
 
-    /// Where element number `start` lies in the first operand.
+    /// The offset of element number `start` in the first operand.
     #[inline]
     pub(crate) fn offset(&self, start: usize) -> isize {
         let (mut offset, mut rest) = (0, start);
@@ -79,7 +79,7 @@ impl<const N: usize> Walk<N> {
         offset
     }
 
-    /// The place of element number `start`, in row-major order.
+    /// The cursor at element number `start`, in row-major order.
     pub(crate) fn at(&self, start: usize) -> Cursor<N> {
         let mut place = Cursor { index: [0; MAX_RANK], offsets: [0; N] };
         let mut rest = start;
@@ -98,25 +98,25 @@ impl<const N: usize> Walk<N> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<const N: usize> {
     index: [usize; MAX_RANK],
-    /// Where the element lies in each operand, relative to its first.
+    /// The offset of the element in each operand, relative to its first element.
     pub(crate) offsets: [isize; N],
 }
 
 impl<const N: usize> Default for Cursor<N> {
-    /// The first element.
+    /// The cursor at the first element.
     fn default() -> Cursor<N> {
         Cursor { index: [0; MAX_RANK], offsets: [0; N] }
     }
 }
 
 impl<const N: usize> Cursor<N> {
-    /// The position along an axis of the walk.
+    /// The index along an axis of the walk.
     #[inline]
     pub(crate) fn along(&self, axis: usize) -> usize {
         self.index[axis]
     }
 
-    /// Moves `steps` along the innermost axis, which must not go past its end, and from there on to the next row.
+    /// Moves `steps` along the innermost axis, not past its end; at the end it continues with the next row.
     #[inline]
     pub(crate) fn advance(&mut self, walk: &Walk<N>, steps: usize) {
         let Some(mut axis) = walk.rank.checked_sub(1) else { return };

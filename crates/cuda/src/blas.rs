@@ -1,7 +1,7 @@
-//! Products of matrices by cuBLASLt.
+//! Matmuls by cuBLASLt.
 //!
-//! The library is column-major: a row-major `[m, n]` matrix here is a column-major `[n, m]` matrix there. Asking for
-//! `cᵀ = bᵀ aᵀ` so needs no transpose. A bias along our columns is one along its rows, as it expects.
+//! The library is column-major: a row-major `[m, n]` matrix here is a column-major `[n, m]` matrix there. Computing
+//! `cᵀ = bᵀ aᵀ` therefore needs no transpose. A bias along our columns is one along its rows, as it expects.
 
 mod nan;
 mod operation;
@@ -25,10 +25,11 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 /// The workspace of matmuls: the size that the library recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
-/// How many of the library's proposals are tried.
+/// The maximum number of algorithms that are timed.
 const PROPOSALS: usize = 8;
 
-/// Products of fewer multiply-adds than this take the library's first proposal: trying others would cost more than it gains.
+/// Matmuls with fewer multiply-adds use the first algorithm of the heuristic: timing others would cost more than it
+/// saves.
 const LEAST_TRIED: f64 = 1e6;
 
 static TF32: LazyLock<AtomicBool> = LazyLock::new(|| AtomicBool::new(kiln_ir::switch("KILN_TF32", false)));
@@ -77,19 +78,19 @@ unsafe impl Sync for Blas {}
 struct Key {
     sizes: [usize; 4],
     dtypes: [DType; 2],
-    /// Of factors that are 8-bit floats.
+    /// The formats of 8-bit float factors.
     formats: Option<[Float8; 2]>,
     factors: [(bool, usize, usize); 2],
-    /// The power of 2 that all addresses are multiples of, up to 256.
+    /// The power of 2 that divides all addresses, at most 256.
     alignment: u32,
     tf32: bool,
     reduced_sums: bool,
     epilogue: EpilogueForm,
 }
 
-/// How the library computes products.
+/// A plan: descriptors and algorithms of a matmul.
 struct Plan {
-    /// With the bias and the scales of the products for which the plan was made.
+    /// With the bias and the scales of the matmul for which the plan was made.
     operation: Descriptor,
     types: Types,
     /// Of the library's first and second factor, and of the result.
@@ -100,18 +101,18 @@ struct Plan {
     fastest: OnceLock<usize>,
 }
 
-/// A call of the library, but for its algorithm.
+/// A call of the library, except for its algorithm.
 struct Call<'a> {
     plan: &'a Plan,
     operation: &'a Descriptor,
-    /// Of both factors and the result.
+    /// The addresses of both factors and the result.
     addresses: [u64; 3],
     workspace: u64,
-    /// By which products are scaled.
+    /// The scale of the result (alpha).
     factor: f64,
 }
 
-// SAFETY: plans are only read once they are made.
+// SAFETY: finished plans are only read.
 unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
@@ -146,16 +147,16 @@ impl Drop for Preference {
 
 impl Drop for Blas {
     fn drop(&mut self) {
-        // SAFETY: the handle was created once; no product is queued any more when the device goes.
+        // SAFETY: the handle was created once; no matmul is queued when the device is closed.
         let destroyed = unsafe { result::destroy_handle(self.handle) };
         debug_assert!(destroyed.is_ok(), "[cuda] {destroyed:?}");
     }
 }
 
 impl Blas {
-    /// The library for the current context.
+    /// Creates the library handle for the current context.
     pub(crate) fn new(device: &str) -> Result<Blas> {
-        // A setting that makes no sense is found out here, not on the thread that gives products to the device.
+        // An invalid setting must panic here, not on the submit thread.
         LazyLock::force(&TF32);
         LazyLock::force(&REDUCED_SUMS);
         LazyLock::force(&AUTOTUNE);
@@ -163,12 +164,12 @@ impl Blas {
         Ok(Blas { handle, plans: Mutex::default(), workspace: OnceLock::new() })
     }
 
-    /// Whether the library has products like these.
+    /// Whether the library supports these matmuls.
     pub(crate) fn multiplies(&self, products: &Products<CudaMemory>, driver: &CudaDriver) -> bool {
         self.plan(products, driver).is_some()
     }
 
-    /// Queues products.
+    /// Queues matmuls.
     ///
     /// # Safety
     /// As [`Driver::multiply`].
@@ -183,7 +184,7 @@ impl Blas {
             .plan(products, driver)
             .ok_or_else(|| Error::unsupported(device, "the library has no product of these matrices"))?;
         let failed = |error: CublasError| error.on(device, "multiplying matrices");
-        // Descriptors hold addresses of all but matrices.
+        // Descriptors contain the addresses of bias and scales.
         let has_own = products.epilogue.bias.is_some() || products.float8.is_some();
         let own = has_own.then(|| operation(plan.types, products)).transpose().map_err(failed)?;
         let call = Call {
@@ -194,11 +195,11 @@ impl Blas {
             factor: 1.0,
         };
         let queue = |proposal: usize, stream: CUstream| {
-            // SAFETY: the plan was made for these sizes, and the caller vouches for the memory.
+            // SAFETY: the plan was made for these sizes, and the caller guarantees the memory.
             unsafe { self.queue(&call, &plan.proposals[proposal], stream) }
         };
         let (stream, proposal) = match to {
-            // Each trial gives the whole result: nothing is lost if this one turns out to be the fastest.
+            // Each trial computes the whole result, so no work is lost if it is the fastest.
             Target::Device(stream) => {
                 let try_all = || fastest(&plan, &key, stream, &|proposal| queue(proposal, stream));
                 (stream, *plan.fastest.get_or_init(try_all))
@@ -208,10 +209,10 @@ impl Blas {
         queue(proposal, stream).map_err(failed)
     }
 
-    /// Queues products by one of the plan's proposals.
+    /// Queues matmuls by one of the plan's algorithms.
     ///
     /// # Safety
-    /// The plan must have been made for products of which the addresses are.
+    /// The plan must have been made for the matmul with these addresses.
     unsafe fn queue(
         &self,
         call: &Call<'_>,
@@ -256,11 +257,11 @@ impl Blas {
         Ok(workspace.map_err(Clone::clone)?.address())
     }
 
-    /// Drops the first proposals of a plan while the library refuses to run them. Some are only refused at launch, so
-    /// each is captured into a graph that is discarded.
+    /// Drops the first algorithms of a plan while the library rejects them. Some are only rejected at launch, so each
+    /// is captured into a graph that is discarded.
     ///
     /// # Errors
-    /// When memory is short, or the device failed.
+    /// When the device is out of memory, or failed.
     fn skip_refused(
         &self,
         plan: &mut Plan,
@@ -271,7 +272,7 @@ impl Blas {
         let (operation, addresses) = (&plan.operation, addresses(products));
         let call = Call { plan, operation, addresses, workspace, factor: 1.0 };
         let takes = |algorithm| {
-            // SAFETY: nothing of it runs.
+            // SAFETY: the captured work never runs.
             let queue = |stream: CUstream| unsafe { self.queue(&call, algorithm, stream) };
             graph::takes(driver, |stream| queue(stream).is_ok())
         };
@@ -284,7 +285,7 @@ impl Blas {
         let types = Types::of(products)?;
         let key = Key::of(products, types);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        // A kernel computes products for which the library has no algorithm.
+        // A kernel computes matmuls for which the library has no algorithm.
         let make = || {
             let mut plan = Plan::new(self.handle, &key, types, products).ok()?;
             self.keep_nan(&mut plan, products, driver).ok()?;
@@ -296,12 +297,12 @@ impl Blas {
     }
 }
 
-/// Where products go.
+/// The destination of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
-    /// To the device: they are done, and proposals may be tried.
+    /// The device: the call runs, and algorithms may be timed.
     Device(CUstream),
-    /// Into a graph: nothing runs.
+    /// A graph capture: nothing runs.
     Graph(CUstream),
 }
 
@@ -325,13 +326,13 @@ impl Key {
     }
 }
 
-/// Of both factors and the result.
+/// The addresses of both factors and the result.
 fn addresses(products: &Products<CudaMemory>) -> [u64; 3] {
     let [a, b] = &products.factors;
     [&a.at, &b.at, &products.to].map(address)
 }
 
-/// The fastest of a plan's proposals, by running them. One that fails is not chosen, unless all do.
+/// Times the plan's algorithms; returns the fastest. An algorithm that fails is not chosen, unless all fail.
 fn fastest(
     plan: &Plan,
     key: &Key,
@@ -345,10 +346,10 @@ fn fastest(
     stopwatch::fastest(plan.proposals.len(), stream, &|proposal| queue(proposal).is_ok())
 }
 
-/// The library's names of dtypes.
+/// The library's dtypes of a matmul.
 #[derive(Clone, Copy)]
 struct Types {
-    /// Of the factors.
+    /// The dtypes of the factors.
     elements: [sys::cudaDataType; 2],
     result: sys::cudaDataType,
     compute: sys::cublasComputeType_t,
@@ -376,7 +377,7 @@ impl Types {
         Some(Types { elements: [element; 2], result: element, compute, scale })
     }
 
-    /// The library has no products of two factors in E5M2.
+    /// The library does not support two factors in E5M2.
     fn of_float8(formats: [Float8; 2], result: DType) -> Option<Types> {
         use sys::cudaDataType_t as Data;
         let elements = formats.map(|format| match format {
@@ -390,7 +391,7 @@ impl Types {
     }
 }
 
-/// The library's name of a dtype; `None` for one that it does not multiply.
+/// The library's name of a dtype; `None` if it does not support matmuls of it.
 fn element(dtype: DType) -> Option<sys::cudaDataType> {
     use sys::cudaDataType_t as Data;
     match dtype {
@@ -435,7 +436,7 @@ impl Plan {
     }
 }
 
-/// How the library would compute products, the likeliest to be fast first. There is at least one.
+/// The algorithms that the library's heuristic proposes, likely fastest first; at least one.
 fn proposals(
     handle: sys::cublasLtHandle_t,
     operation: &Descriptor,
@@ -444,7 +445,7 @@ fn proposals(
 ) -> core::result::Result<Vec<sys::cublasLtMatmulAlgo_t>, CublasError> {
     let mut found = [core::mem::MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit(); PROPOSALS];
     let mut count = 0;
-    // SAFETY: all of them are alive, and there is room for as many results as are asked for.
+    // SAFETY: all descriptors are alive, and there is room for the requested number of results.
     unsafe {
         sys::cublasLtMatmulAlgoGetHeuristic(
             handle,
@@ -461,7 +462,7 @@ fn proposals(
         .result()?;
     }
     let count = usize::try_from(count).unwrap_or(0).min(PROPOSALS);
-    // SAFETY: the library wrote as many.
+    // SAFETY: the library initialized the first `count` results.
     let found = found[..count].iter().map(|proposal| unsafe { proposal.assume_init_ref() });
     let usable = found.filter(|proposal| proposal.state.result().is_ok());
     let list: Vec<sys::cublasLtMatmulAlgo_t> = usable.map(|proposal| proposal.algo).collect();
@@ -483,7 +484,7 @@ fn layout(
         Layout(result::create_matrix_layout(element, rows as u64, columns as u64, leading_dim as i64)?);
     if count > 1 {
         let (count, step) = (count as i32, step as i64);
-        // SAFETY: the layout is alive, and the values of the attributes' sizes.
+        // SAFETY: the layout is alive, and the values have the sizes of the attributes.
         unsafe {
             result::set_matrix_layout_attribute(
                 layout.0,
@@ -514,7 +515,7 @@ fn preference(key: &Key) -> core::result::Result<Preference, CublasError> {
     } else {
         Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
     } as u32;
-    // SAFETY: the preference is alive, and the values of the attributes' sizes.
+    // SAFETY: the preference is alive, and the values have the sizes of the attributes.
     unsafe {
         result::set_matmul_pref_attribute(
             preference.0,

@@ -1,11 +1,11 @@
-//! Compiling kernels by NVRTC.
+//! Kernel compilation by NVRTC.
 
 use crate::failure::Failure;
 use cudarc::nvrtc::{result, sys};
 use kiln_ir::{Error, Result};
 use std::ffi::{CString, c_char};
 
-/// A program of the compiler's; dropping it frees it.
+/// An NVRTC program; freed on drop.
 struct Program(sys::nvrtcProgram);
 
 impl Drop for Program {
@@ -24,14 +24,14 @@ pub(crate) fn version() -> (i32, i32) {
     if asked == sys::nvrtcResult::NVRTC_SUCCESS { (major, minor) } else { (0, 0) }
 }
 
-/// The first version that can leave out declarations which no kernel of ours uses: textures, the runtime's functions,
-/// dynamic parallelism. Parsing them takes longer than compiling most kernels.
+/// The first version with `--minimal`, which omits declarations that our kernels do not use: textures, the runtime's
+/// functions, dynamic parallelism. Parsing them takes longer than compiling most kernels.
 const KNOWS_MINIMAL: (i32, i32) = (12, 4);
 
-/// The machine code of a source for an architecture such as `sm_90`.
+/// Compiles a source to machine code for an architecture such as `sm_90`.
 ///
-/// Products are rounded before they are added, as they are by the ops that a kernel is made of: a number that two kernels compute
-/// is the same in both. Sources that want them added in one step call `fma`.
+/// Multiply-add is not contracted to `fma` (`--fmad=false`): products are rounded as by the separate ops, so that two
+/// kernels compute bitwise equal values. Sources call `fma` explicitly where they need it.
 pub(crate) fn compile(source: &str, architecture: &str, device: &str) -> Result<Vec<u8>> {
     let text =
         CString::new(source).map_err(|_| Error::device(device, "a kernel's source holds a zero byte"))?;
@@ -60,7 +60,7 @@ fn binary(program: &Program) -> core::result::Result<Vec<u8>, result::NvrtcError
     // SAFETY: the program is alive and compiled.
     unsafe { sys::nvrtcGetCUBINSize(program.0, &mut len).result()? };
     let mut bytes = vec![0u8; len];
-    // SAFETY: there is room for as many bytes as the compiler says.
+    // SAFETY: there is room for the number of bytes that the compiler returned.
     unsafe { sys::nvrtcGetCUBIN(program.0, bytes.as_mut_ptr().cast::<c_char>()).result()? };
     Ok(bytes)
 }

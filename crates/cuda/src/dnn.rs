@@ -21,16 +21,16 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most memory that a plan may use besides the tensors.
+/// The maximum workspace of a plan in bytes.
 const MOST_WORKSPACE: usize = 1 << 30;
 
-/// Of a convolution, whose plans are made in microseconds.
+/// The maximum number of plans of a convolution, which are created in microseconds.
 const CONVOLUTION_PLANS: usize = 8;
 
-/// Of an attention, for each of which a kernel is compiled.
+/// The maximum number of plans of an attention, each of which compiles a kernel.
 const ATTENTION_PLANS: usize = 2;
 
-/// The cache key of plans; for a convolution also whether TF32 is allowed.
+/// The cache key of plans; for a convolution it includes whether TF32 is allowed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Task {
     Convolution(Box<Convolution>, bool),
@@ -41,7 +41,7 @@ type Plans = HashMap<Task, core::result::Result<Arc<Prepared>, Refusal>>;
 
 /// The cuDNN handle with its cached plans.
 pub(crate) struct Dnn {
-    /// Only one thread may use it at a time.
+    /// Only one thread may use the handle at a time.
     handle: Mutex<Handle>,
     version: usize,
     plans: Mutex<Plans>,
@@ -56,22 +56,22 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: it was created once and is destroyed once.
         let destroyed = unsafe { result::destroy_handle(self.0) };
-        // A device that was lost has destroyed it.
+        // A lost device has already destroyed it.
         let _ = destroyed;
     }
 }
 
-/// Where the tensors of a task lie.
+/// The addresses of a task's tensors and workspace.
 pub(crate) struct Addresses<'a> {
     pub(crate) tensors: &'a [CUdeviceptr],
     pub(crate) workspace: CUdeviceptr,
 }
 
 impl Dnn {
-    /// The library for the current context.
+    /// Creates the library handle for the current context.
     ///
     /// # Errors
-    /// When it is missing, or of a version that this crate does not know.
+    /// When the library is missing, or of a version that this crate does not support.
     pub(crate) fn open(device: &str) -> Result<Dnn> {
         library::load(library::DNN, device)?;
         let version = result::get_version();
@@ -84,12 +84,12 @@ impl Dnn {
         Ok(Dnn { handle: Mutex::new(handle), version, plans: Mutex::default() })
     }
 
-    /// The bytes that a convolution needs besides; `None` where the library has no algorithm for it.
+    /// The workspace of a convolution in bytes; `None` if the library has no algorithm for it.
     pub(crate) fn workspace(&self, convolution: &Convolution) -> Option<usize> {
         Some(self.plan(Task::Convolution(Box::new(convolution.clone()), tf32())).ok()?.workspace)
     }
 
-    /// The bytes that an attention needs besides; `None` where the library has no algorithm for it.
+    /// The workspace of an attention in bytes; `None` if the library has no algorithm for it.
     pub(crate) fn attention_workspace(&self, attention: &Attention) -> Option<usize> {
         Some(self.plan(Task::Attention(attention.clone())).ok()?.workspace)
     }
@@ -138,16 +138,16 @@ impl Dnn {
         // SAFETY: the stream is alive.
         let set = unsafe { result::set_stream(handle.0, stream.cast()) };
         set.map_err(|error| Refusal(format!("setting the stream: {error:?}")))?;
-        // SAFETY: the plans were made for these sizes, and the caller vouches for the memory.
+        // SAFETY: the plans were made for these sizes, and the caller guarantees the memory.
         let queue = |plan: usize| unsafe { prepared.queue(plan, &handle, &arguments, workspace) };
         let plan = match to {
-            // Each trial gives the whole result: nothing is lost if this one turns out to be the fastest.
+            // Each trial computes the whole result, so no work is lost if it is the fastest.
             Target::Device(stream) => *prepared.fastest.get_or_init(|| fastest(&prepared, stream, &queue)),
             Target::Graph(_) => prepared.fastest.get().copied().unwrap_or(0),
         };
         queue(plan).or_else(|refusal| {
             let mut others = (0..prepared.plans()).filter(|&other| other != plan);
-            // A capture that failed holds part of that plan.
+            // A failed capture contains a part of that plan, so other plans are tried only on the device.
             let retried = matches!(to, Target::Device(_)) && others.any(|other| queue(other).is_ok());
             if retried { Ok(()) } else { Err(refusal) }
         })
@@ -159,7 +159,7 @@ impl Dnn {
             return plan.clone();
         }
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        // Problems that the library refuses use a fallback.
+        // Problems that the library rejects use a fallback.
         let plan = prepare(&task, self.version, Machine::Here(&handle)).map(Arc::new);
         plans.insert(task, plan.clone());
         plan
@@ -172,7 +172,7 @@ fn prepare(task: &Task, version: usize, machine: Machine<'_>) -> Outcome<Prepare
         Task::Convolution(convolution, tf32) => {
             let bounds =
                 Bounds { most_plans: CONVOLUTION_PLANS, most_workspace: MOST_WORKSPACE, repeatable: true };
-            // Of floats of 32 bits, these round the factors.
+            // For `f32`, these notes mean that the factors are rounded.
             let rounding =
                 [Note::CUDNN_NUMERICAL_NOTE_TENSOR_CORE, Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS];
             let exact = convolution.dtype == DType::F32 && !tf32;
@@ -188,7 +188,7 @@ fn prepare(task: &Task, version: usize, machine: Machine<'_>) -> Outcome<Prepare
     }
 }
 
-/// The fastest of the plans, by running them. One that fails is not chosen, unless all do.
+/// Times the plans; returns the fastest. A plan that fails is not chosen, unless all fail.
 fn fastest(prepared: &Prepared, stream: CUstream, queue: &dyn Fn(usize) -> Outcome<()>) -> usize {
     if prepared.plans() < 2 || !autotune() {
         return 0;

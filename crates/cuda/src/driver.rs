@@ -1,4 +1,4 @@
-//! One device: its context, its queue, its memory.
+//! The driver of one device: its context, stream and memory.
 
 use crate::blas::{Blas, Target, reduced_sums, tf32};
 use crate::dnn::{Addresses, Dnn};
@@ -22,12 +22,12 @@ use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// NVIDIA's driver for one device.
+/// The CUDA driver of one device.
 pub struct CudaDriver {
     info: DeviceInfo,
-    /// Opened by the first convolution, and closed before the context is left.
+    /// Opened by the first convolution or attention, and closed before the context is released.
     dnn: OnceLock<Result<Dnn>>,
-    /// The same, by the first Fourier transform.
+    /// Opened by the first Fourier transform, and closed before the context is released.
     fft: OnceLock<Result<Fft>>,
     pub(crate) context: Arc<Context>,
     pub(crate) stream: sys::CUstream,
@@ -36,9 +36,9 @@ pub struct CudaDriver {
     /// A second capture stream, for testing whether libraries accept a call while the first may be in use.
     pub(crate) trials: Mutex<Stream>,
     architecture: String,
-    /// Whether its cores multiply 8-bit floats.
+    /// Whether its tensor cores support 8-bit floats.
     float8: bool,
-    /// Whether a kernel of a graph may begin before the one before it has ended.
+    /// Whether kernels of a graph may overlap (programmatic dependent launch).
     pub(crate) overlaps: bool,
     pub(crate) blas: Blas,
     staging: Mutex<Staging>,
@@ -50,12 +50,12 @@ pub struct CudaDriver {
 /// A CUDA stream.
 pub(crate) struct Stream(pub(crate) sys::CUstream);
 
-// SAFETY: CUDA's contexts and streams may be used from any thread; each call makes the context the thread's own first.
+// SAFETY: CUDA's contexts and streams may be used from any thread; each call first makes the context current.
 unsafe impl Send for CudaDriver {}
 // SAFETY: as above; calls from several threads at once are queued by CUDA.
 unsafe impl Sync for CudaDriver {}
 
-/// The context of a device, which everything on it shares.
+/// The primary context of a device, which all its users share.
 pub(crate) struct Context {
     device: sys::CUdevice,
     pub(crate) handle: sys::CUcontext,
@@ -66,7 +66,7 @@ unsafe impl Send for Context {}
 // SAFETY: as for `CudaDriver`.
 unsafe impl Sync for Context {}
 
-/// A block of the device's memory.
+/// A block of device memory.
 pub struct CudaMemory {
     address: sys::CUdeviceptr,
     len: usize,
@@ -76,7 +76,7 @@ pub struct CudaMemory {
 /// A loaded entry point.
 pub struct CudaFunction {
     pub(crate) handle: sys::CUfunction,
-    /// Held: the handle is one of its.
+    /// Keeps the module loaded, to which the handle belongs.
     _module: Arc<Module>,
 }
 
@@ -97,7 +97,7 @@ unsafe impl Send for CudaFunction {}
 unsafe impl Sync for CudaFunction {}
 
 impl Context {
-    /// Makes it the context of the calling thread.
+    /// Makes the context current on the calling thread.
     pub(crate) fn enter(&self) -> core::result::Result<(), DriverError> {
         thread_local! {
             static CURRENT: Cell<usize> = const { Cell::new(0) };
@@ -114,7 +114,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: it was retained once; nothing of it is left.
+        // SAFETY: it was retained once; no object of it is left.
         let released = unsafe { result::primary_ctx::release(self.device) };
         debug_assert!(released.is_ok(), "[cuda] {released:?}");
     }
@@ -124,42 +124,42 @@ impl Drop for CudaMemory {
     fn drop(&mut self) {
         // SAFETY: the address came from `malloc_sync` and is freed once; the call waits for work that uses it.
         let freed = self.context.enter().and_then(|()| unsafe { result::free_sync(self.address) });
-        // A device that was lost has no memory left to free.
+        // A lost device has no memory left to free.
         let _ = freed;
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the functions of the module hold it, so that none is left, and it is unloaded once.
+        // SAFETY: the module's functions hold it, so none is left, and it is unloaded once.
         let unloaded = self.context.enter().and_then(|()| unsafe { result::module::unload(self.handle) });
-        // A device that was lost has unloaded it.
+        // A lost device has already unloaded it.
         let _ = unloaded;
     }
 }
 
 impl Drop for CudaDriver {
     fn drop(&mut self) {
-        // Its slots are freed in their context.
+        // The slots are freed in their context.
         let entered = self.context.enter();
         let _ = (entered, std::mem::take(&mut self.staging));
         let [capture, trials] = [&mut self.capture, &mut self.trials]
             .map(|stream| stream.get_mut().map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0));
         for stream in [self.stream, capture, trials] {
-            // SAFETY: the stream was made by `open`, and nothing uses it any more.
+            // SAFETY: the stream was created by `open`, and nothing uses it any more.
             let destroyed = self.context.enter().and_then(|()| unsafe { result::stream::destroy(stream) });
             let _ = destroyed;
         }
     }
 }
 
-/// The architecture from which cores multiply 8-bit floats.
+/// The first compute capability whose tensor cores support 8-bit floats.
 const FLOAT8: (i32, i32) = (8, 9);
 
-/// The architecture and the driver's version from which kernels may overlap.
+/// The first compute capability and driver version with overlapping kernels (programmatic dependent launch).
 const OVERLAPS: (i32, i32) = (9, 12030);
 
-/// How many devices there are.
+/// The number of devices.
 pub(crate) fn count() -> Result<usize> {
     library::load(library::DRIVER, "cuda")?;
     let failed = |error: DriverError| error.on("cuda", "starting CUDA");
@@ -202,7 +202,7 @@ impl CudaDriver {
         let mut version = 0;
         // SAFETY: the version is written before the call returns.
         unsafe { sys::cuDriverGetVersion(&mut version).result()? };
-        // Some architectures have instructions of their own.
+        // Architecture-specific instructions need the suffix `a`.
         let architecture = format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" });
         let (compiler_major, compiler_minor) = compile::version();
         let info = DeviceInfo {
@@ -245,7 +245,7 @@ impl CudaDriver {
 
     fn module(&self, binary: &[u8]) -> Result<Arc<Module>> {
         self.enter()?;
-        // SAFETY: the binary is whole: the compiler made it, or it was kept with the source it was made from.
+        // SAFETY: the binary is complete: the compiler made it, or the disk cache returned it with its source.
         let module = unsafe { result::module::load_data(binary.as_ptr().cast::<c_void>()) };
         let handle = self.done("loading a kernel", module)?;
         Ok(Arc::new(Module { handle, context: self.context.clone() }))
@@ -293,13 +293,13 @@ impl CudaDriver {
         unsafe { self.fft()?.transform(&transform.fourier, tensors, workspace, to, &self.info.name) }
     }
 
-    /// The library for Fourier transforms, in the device's context.
+    /// The cuFFT handle, in the device's context.
     fn fft(&self) -> Result<&Fft> {
         self.enter()?;
         self.fft.get_or_init(|| Fft::open(&self.info.name)).as_ref().map_err(Clone::clone)
     }
 
-    /// The library for convolutions, in the device's context.
+    /// The cuDNN handle, in the device's context.
     fn dnn(&self) -> Result<&Dnn> {
         self.enter()?;
         self.dnn.get_or_init(|| Dnn::open(&self.info.name)).as_ref().map_err(Clone::clone)
@@ -314,7 +314,7 @@ pub(crate) fn address(place: &DevicePtr<CudaMemory>) -> sys::CUdeviceptr {
     place.memory.address + place.offset as u64
 }
 
-/// Arguments as CUDA takes them: the address of each.
+/// The kernel arguments as an array of pointers, as CUDA takes them.
 pub(crate) fn with_arguments<R>(
     arguments: &[Argument<CudaMemory>],
     body: impl FnOnce(&mut [*mut c_void]) -> R,
@@ -449,7 +449,7 @@ impl Driver for CudaDriver {
     }
 
     fn attention_workspace(&self, attention: &Attention) -> Result<Option<usize>> {
-        // Without the library kernels of our own compute it.
+        // Without the library, our own kernels compute it.
         Ok(self.dnn().ok().and_then(|dnn| dnn.attention_workspace(attention)))
     }
 
@@ -459,7 +459,7 @@ impl Driver for CudaDriver {
     }
 
     fn fourier_workspace(&self, fourier: &Fourier) -> Result<Option<usize>> {
-        // Without the library kernels of our own compute it.
+        // Without the library, our own kernels compute it.
         Ok(self.fft().ok().and_then(|fft| fft.workspace(fourier)))
     }
 
@@ -469,11 +469,11 @@ impl Driver for CudaDriver {
     }
 
     fn start_laps(&self) -> Result<()> {
-        /// Bytes that are written so often: about half a millisecond, in which some hundred steps are queued.
+        /// The bytes and the number of fills: about half a millisecond, enough to queue some hundred steps.
         const FILLED: (usize, usize) = (128 << 20, 16);
         let filler = self.filler.get_or_init(|| self.allocate(FILLED.0)).as_ref().map_err(Clone::clone)?;
         for _ in 0..FILLED.1 {
-            // SAFETY: the block has so many bytes.
+            // SAFETY: the block has that many bytes.
             let filled = unsafe { result::memset_d8_async(filler.address, 0, FILLED.0, self.stream) };
             self.done("setting memory", filled)?;
         }

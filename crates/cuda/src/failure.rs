@@ -1,4 +1,4 @@
-//! Errors of CUDA's libraries as errors of the engine.
+//! Conversion of CUDA library errors to engine errors.
 
 use crate::dnn::Refusal;
 use cudarc::cublaslt::result::CublasError;
@@ -9,7 +9,7 @@ use cudarc::driver::sys::CUresult;
 use cudarc::nvrtc::result::NvrtcError;
 use kiln_ir::Error;
 
-/// An error code with its description.
+/// An error code of a CUDA library.
 pub(crate) trait Failure {
     fn describe(&self, what: &str) -> (String, Option<&'static str>);
 

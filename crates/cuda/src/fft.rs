@@ -12,20 +12,20 @@ use std::collections::HashMap;
 use std::ffi::c_longlong;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Plans hold memory of the device, and graphs refer to it: none is destroyed before the library is closed, and transforms beyond
-/// so many get none.
+/// The maximum number of plans; further transforms use no library. Plans own device memory, and graphs refer to it, so
+/// no plan is destroyed before the library is closed.
 const MOST_PLANS: usize = 256;
 
 type Outcome<T> = core::result::Result<T, CufftError>;
 
-/// The library, with the plans it made.
+/// The cuFFT library with its cached plans.
 #[derive(Default)]
 pub(crate) struct Fft {
     plans: Mutex<HashMap<Fourier, Option<Arc<Plan>>>>,
 }
 
 struct Plan {
-    /// Only one thread may use it at a time.
+    /// Only one thread may use the handle at a time.
     handle: Mutex<sys::cufftHandle>,
     workspace: usize,
 }
@@ -35,27 +35,27 @@ impl Drop for Plan {
         let handle = *self.handle.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: it was created once and is destroyed once.
         let destroyed = unsafe { result::destroy(handle) };
-        // A device that was lost has destroyed it.
+        // A lost device has already destroyed it.
         let _ = destroyed;
     }
 }
 
 impl Fft {
-    /// The library for the current context.
+    /// Creates the library handle for the current context.
     ///
     /// # Errors
-    /// When it is missing.
+    /// When the library is missing.
     pub(crate) fn open(device: &str) -> Result<Fft> {
         library::load(library::FFT, device)?;
         Ok(Fft::default())
     }
 
-    /// The bytes that transforms need besides; `None` where the library has no plan for them.
+    /// The workspace of transforms in bytes; `None` if the library has no plan for them.
     pub(crate) fn workspace(&self, fourier: &Fourier) -> Option<usize> {
         Some(self.plan(fourier)?.workspace)
     }
 
-    /// Queues transforms of complex numbers at one address into another.
+    /// Queues transforms of interleaved complex lines from one address to another.
     ///
     /// # Safety
     /// As [`Driver::transform`](kiln_gpu::Driver::transform).
@@ -71,7 +71,7 @@ impl Fft {
         let queued = plan.and_then(|plan| {
             let handle = plan.handle.lock().unwrap_or_else(PoisonError::into_inner);
             let (Target::Device(stream) | Target::Graph(stream)) = to;
-            // SAFETY: the stream is alive, the plan was made for these sizes, and the caller vouches for the memory.
+            // SAFETY: the stream is alive, the plan was made for these sizes, and the caller guarantees the memory.
             unsafe {
                 result::set_stream(*handle, stream.cast())?;
                 result::set_work_area(*handle, workspace as *mut _)?;
@@ -89,7 +89,7 @@ impl Fft {
         if plans.len() >= MOST_PLANS {
             return None;
         }
-        // Transforms that the library refuses use a fallback.
+        // Transforms that the library rejects use a fallback.
         let plan = Plan::new(fourier).ok().map(Arc::new);
         plans.insert(*fourier, plan.clone());
         plan
@@ -116,7 +116,7 @@ impl Plan {
         let handle = result::create()?;
         let mut plan = Plan { handle: Mutex::new(handle), workspace: 0 };
         let (mut from_length, mut to_length) = (from, to);
-        // SAFETY: the plan is fresh, and the lengths are read before the call returns.
+        // SAFETY: the plan is new, and the lengths are read before the call returns.
         unsafe {
             result::set_auto_allocation(handle, false)?;
             plan.workspace = result::make_plan_many64(
@@ -138,7 +138,7 @@ impl Plan {
 }
 
 /// # Safety
-/// The plan must be the transform's, with a stream and a workspace; the memory must be as large as both sides.
+/// The plan must be made for the transform, with a stream and a workspace; the memory must be as large as both sides.
 unsafe fn execute(fourier: &Fourier, plan: sys::cufftHandle, [from, to]: [CUdeviceptr; 2]) -> Outcome<()> {
     let single = fourier.dtype == DType::F32;
     // SAFETY: as the caller says.
@@ -158,7 +158,7 @@ unsafe fn execute(fourier: &Fourier, plan: sys::cufftHandle, [from, to]: [CUdevi
     }
 }
 
-/// The sign of the exponent, as the library takes it.
+/// The library's constant for the sign of the exponent.
 fn direction(inverse: bool) -> i32 {
     if inverse { 1 } else { -1 }
 }

@@ -1,4 +1,4 @@
-//! Steps that are queued together, as a graph of CUDA's: a chain, since all work of a device is done in order.
+//! CUDA graphs of queued steps: a chain, since all work of a device is in order.
 
 use crate::blas::Target;
 use crate::driver::{Context, CudaDriver, Stream, address, with_arguments};
@@ -7,24 +7,24 @@ use cudarc::driver::sys::{self, CUstreamCaptureMode};
 use kiln_gpu::driver::Step;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A graph that can be queued.
+/// An executable CUDA graph.
 pub struct CudaGraph {
     definition: Definition,
     executable: sys::CUgraphExec,
-    /// One for each step.
+    /// One node for each step.
     nodes: Vec<sys::CUgraphNode>,
     context: Arc<Context>,
 }
 
-// SAFETY: CUDA's graphs may be used from any thread, by one at a time, which `&mut` sees to.
+// SAFETY: CUDA's graphs may be used from any thread, by one at a time, which `&mut` ensures.
 unsafe impl Send for CudaGraph {}
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        // SAFETY: it was instantiated once. Launched work completes all the same.
+        // SAFETY: it was instantiated once. Work that is already launched still completes.
         let destroyed =
             self.context.enter().and_then(|()| unsafe { result::graph::exec_destroy(self.executable) });
-        // A device that was lost has no graphs left.
+        // A lost device has no graphs left.
         let _ = destroyed;
     }
 }
@@ -56,11 +56,11 @@ impl CudaGraph {
             let before = place
                 .checked_sub(1)
                 .map(|before| (&nodes[before], may_overlap(driver, &steps[before], step)));
-            // SAFETY: as the caller says; the node before is of this graph.
+            // SAFETY: as the caller says; the previous node is in this graph.
             let node = unsafe { add(driver, &definition, before, step)? };
             nodes.push(node);
         }
-        // SAFETY: the graph is whole.
+        // SAFETY: the graph is complete.
         let executable =
             unsafe { result::graph::instantiate(definition.0, sys::CUgraphInstantiate_flags_enum(0))? };
         Ok(CudaGraph { definition, executable, nodes, context: driver.context.clone() })
@@ -78,12 +78,12 @@ impl CudaGraph {
         let (executable, node) = (self.executable, self.nodes[place]);
         match step {
             Step::Launch { .. } => with_kernel(driver, step, |kernel| {
-                // SAFETY: the node is a kernel's, and its function the same; arguments are copied before the call returns.
+                // SAFETY: the node is a kernel node of the same function; arguments are copied before the call returns.
                 unsafe { sys::cuGraphExecKernelNodeSetParams_v2(executable, node, kernel).result() }
             }),
             Step::Fill { .. } => {
                 let fill = fill(step);
-                // SAFETY: the node is one that sets memory.
+                // SAFETY: the node is a memset node.
                 unsafe {
                     sys::cuGraphExecMemsetNodeSetParams(executable, node, &fill, driver.context.handle)
                         .result()
@@ -92,7 +92,7 @@ impl CudaGraph {
             Step::Multiply(_) | Step::Convolve(_) | Step::Attend(_) | Step::Transform(_) => {
                 // SAFETY: as the caller says.
                 let part = unsafe { capture(driver, step)? };
-                // SAFETY: the node is a graph's, and CUDA checks that this one has the same nodes.
+                // SAFETY: the node is a child graph node, and CUDA checks that the new graph has the same nodes.
                 unsafe { sys::cuGraphExecChildGraphNodeSetParams(executable, node, part.0).result() }
             }
         }
@@ -108,15 +108,15 @@ impl CudaGraph {
     }
 }
 
-/// Whether a step may begin before the one right before it has ended: both are kernels of ours, which wait themselves.
+/// Whether a step may begin before the previous one has ended: both are our kernels, which wait for it themselves.
 fn may_overlap(driver: &CudaDriver, before: &Step<CudaDriver>, step: &Step<CudaDriver>) -> bool {
     driver.overlaps && matches!((before, step), (Step::Launch { .. }, Step::Launch { .. }))
 }
 
-/// Adds a step behind the last, before whose end it may begin if `last` says so.
+/// Adds a step after the last one; with `last`, it may begin before that one has ended.
 ///
 /// # Safety
-/// The step's arguments must be those that it takes.
+/// The step's arguments must match its function.
 unsafe fn add(
     driver: &CudaDriver,
     graph: &Definition,
@@ -129,7 +129,7 @@ unsafe fn add(
         (whole.map_or(core::ptr::null(), core::ptr::from_ref), usize::from(whole.is_some()));
     match step {
         Step::Launch { .. } => with_kernel(driver, step, |kernel| {
-            // SAFETY: the graph and the node before are alive; arguments are copied before the call returns.
+            // SAFETY: the graph and the previous node are alive; arguments are copied before the call returns.
             unsafe { sys::cuGraphAddKernelNode_v2(&mut node, graph.0, before, count, kernel).result() }
         })?,
         Step::Fill { .. } => {
@@ -160,7 +160,7 @@ unsafe fn add(
     Ok(node)
 }
 
-/// A kernel as nodes take it.
+/// The parameters of a kernel node.
 fn with_kernel(
     driver: &CudaDriver,
     step: &Step<CudaDriver>,
@@ -201,7 +201,7 @@ fn misused() -> DriverError {
     DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
-/// Whether a library accepts a call, tested by capture. Nothing runs.
+/// Whether a library accepts a call, tested by graph capture. Nothing runs.
 pub(crate) fn takes(driver: &CudaDriver, queue: impl FnOnce(sys::CUstream) -> bool) -> bool {
     // SAFETY: the captured graph is never replayed.
     driver.context.enter().is_ok() && unsafe { captured(&driver.trials, queue) }.is_ok()
@@ -229,11 +229,11 @@ unsafe fn capture(driver: &CudaDriver, step: &Step<CudaDriver>) -> Outcome<Defin
 /// Captures the work that `queue` submits to a stream as a graph.
 ///
 /// # Safety
-/// The caller that replays the graph must uphold the safety conditions of the captured work.
+/// Replaying the graph must uphold the safety conditions of the captured work.
 unsafe fn captured(stream: &Mutex<Stream>, queue: impl FnOnce(sys::CUstream) -> bool) -> Outcome<Definition> {
-    // One capture at a time: the stream is for captures alone.
+    // One capture at a time: the stream is used for captures only.
     let stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the stream is alive. The library may load a kernel on the way, which the other modes forbid.
+    // SAFETY: the stream is alive. The library may load a kernel during capture, which the other modes forbid.
     unsafe {
         result::stream::begin_capture(stream.0, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
     }

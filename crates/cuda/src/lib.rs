@@ -1,10 +1,10 @@
-//! Kiln's engine for NVIDIA GPUs.
+//! The engine for NVIDIA GPUs.
 //!
-//! The engine is [`kiln_gpu`]'s; this crate implements its [driver](CudaDriver): memory and streams by the CUDA driver
-//! API, kernels compiled by NVRTC for the device's architecture, matmuls by cuBLASLt, convolutions and attention by
-//! cuDNN, long Fourier transforms by cuFFT. All libraries are loaded at run time, so a program builds on a machine
+//! The engine is that of [`kiln_gpu`]; this crate implements its [driver](CudaDriver). Memory and streams use the CUDA
+//! driver API, NVRTC compiles kernels for the device's architecture, cuBLASLt runs matmuls, cuDNN convolutions and
+//! attention, and cuFFT long Fourier transforms. All libraries are loaded at run time, so a program builds on a machine
 //! without CUDA. On a machine without a GPU [`open`] returns an error that names the missing library and the searched
-//! places. No toolkit is needed, only the driver and these libraries, which PyTorch's packages contain too. Without
+//! places. No toolkit is needed, only the driver and these libraries, which PyTorch's packages also contain. Without
 //! cuDNN, convolutions expand and attention uses Kiln's own kernels; without cuFFT, so do all Fourier transforms.
 //!
 //! ```no_run
@@ -114,7 +114,7 @@ pub fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
     compile::compile(source, architecture, "cuda")
 }
 
-/// The number of GPUs; 0 where CUDA is missing.
+/// The number of GPUs; 0 without CUDA.
 pub fn count() -> usize {
     driver::count().unwrap_or(0)
 }

@@ -1,7 +1,7 @@
-//! Finding CUDA's libraries at run time.
+//! Discovery and loading of CUDA's libraries at run time.
 //!
 //! The loader finds libraries on its path by name. Libraries elsewhere, in a toolkit's folder or in Python packages,
-//! are loaded from there first. Asked by name after that, the loader returns the library that is already loaded.
+//! are loaded from there first. A later request by name then returns the library that is already loaded.
 
 use kiln_ir::{Error, Result};
 use libloading::Library;
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// A library of CUDA's, by the middle of its file name.
+/// A CUDA library, by the middle of its file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) name: &'static str,
@@ -17,25 +17,25 @@ pub(crate) struct Name {
     pub(crate) from: &'static str,
 }
 
-/// CUDA's driver.
+/// The CUDA driver.
 pub(crate) const DRIVER: Name = Name { name: "cuda", from: "NVIDIA's driver" };
-/// The compiler.
+/// The compiler: NVRTC.
 pub(crate) const COMPILER: Name =
     Name { name: "nvrtc", from: "the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`" };
-/// Linear algebra.
+/// Linear algebra: cuBLASLt.
 pub(crate) const BLAS: Name =
     Name { name: "cublasLt", from: "the CUDA toolkit, or `pip install nvidia-cublas`" };
-/// Convolutions and attention.
+/// Convolutions and attention: cuDNN.
 pub(crate) const DNN: Name =
     Name { name: "cudnn", from: "NVIDIA's cuDNN, or `pip install nvidia-cudnn-cu13`" };
 
-/// Fourier transforms.
+/// Fourier transforms: cuFFT.
 pub(crate) const FFT: Name = Name { name: "cufft", from: "the CUDA toolkit, or `pip install nvidia-cufft`" };
 
-/// Loads a library for good, so that it is found by name.
+/// Loads a library permanently, so that it is found by name.
 ///
 /// # Errors
-/// When it is nowhere; the error says where it was looked for.
+/// When the library is not found; the error lists the searched places.
 pub(crate) fn load(library: Name, device: &str) -> Result<()> {
     static LOADED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -50,7 +50,7 @@ pub(crate) fn load(library: Name, device: &str) -> Result<()> {
     for place in places().filter(|place| place.parent() == Some(Path::new("")) || place.is_file()) {
         // SAFETY: these are NVIDIA's libraries, whose initialisers may run at any time.
         if let Ok(found) = unsafe { Library::new(&place) } {
-            // It stays for as long as the process.
+            // The library stays loaded until the process ends.
             core::mem::forget(found);
             loaded.push(library.name);
             return Ok(());
@@ -67,7 +67,7 @@ pub(crate) fn load(library: Name, device: &str) -> Result<()> {
     Err(Error::device(device, problem).hint(hint))
 }
 
-/// The names that its file may have: the versions that this crate knows how to call.
+/// The possible file names: those of the versions that this crate supports.
 fn files(name: &str) -> Vec<String> {
     if cfg!(windows) {
         return match name {
@@ -82,13 +82,13 @@ fn files(name: &str) -> Vec<String> {
     match name {
         "cuda" => vec!["libcuda.so.1".to_owned(), "libcuda.so".to_owned()],
         "cudnn" => vec!["libcudnn.so.9".to_owned(), "libcudnn.so".to_owned()],
-        // CUDA 13 has version 12, CUDA 12 has 11.
+        // CUDA 13 contains version 12, CUDA 12 version 11.
         "cufft" => ["", ".12", ".11"].map(|version| format!("lib{name}.so{version}")).into(),
         _ => ["", ".13", ".12"].map(|version| format!("lib{name}.so{version}")).into(),
     }
 }
 
-/// Where toolkits and packages put libraries.
+/// The folders where toolkits and packages install libraries.
 fn folders() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut folders = Vec::new();
@@ -96,7 +96,7 @@ fn folders() -> Vec<PathBuf> {
         folders.extend(["lib64", "lib", "bin"].map(|folder| toolkit.join(folder)));
     }
     folders.push("/usr/local/cuda/lib64".into());
-    // Where Python is, and its packages beside it.
+    // Python's folder, and its packages next to it.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let pythons = std::env::split_paths(&path).filter(|folder| folder.join("python3").is_file());
     let beside = pythons.filter_map(|folder| Some(folder.parent()?.to_owned()));

@@ -1,40 +1,40 @@
-//! Copies between the host and the device by way of pinned memory, which the device reads and writes by itself.
+//! Copies between host and device through pinned memory, which the device accesses by DMA.
 
 use cudarc::driver::result::{self, DriverError, event};
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUevent_flags, CUstream};
 use std::ffi::c_void;
 
-/// Bytes of a slot.
+/// Bytes per slot.
 const SLOT: usize = 4 << 20;
 
-/// Slots: while the device copies some, the host fills or empties others.
+/// The number of slots: while the device copies some, the host fills or empties others.
 const SLOTS: usize = 4;
 
-/// Writes of so few bytes are kept by the driver itself until the device has copied them.
+/// The driver itself buffers writes of up to this many bytes until the device has copied them.
 const SMALL: usize = 64 << 10;
 
-/// Pinned memory of one queue.
+/// The pinned memory of one queue.
 #[derive(Default)]
 pub(crate) struct Staging {
     slots: Vec<Slot>,
     next: usize,
-    /// Whether the system has no more pinned memory; copies then take the driver's own way.
+    /// Whether the system has no more pinned memory; copies then use pageable memory.
     is_short: bool,
 }
 
 struct Slot {
     memory: *mut c_void,
-    /// When the device has copied it.
+    /// Recorded after the device's copy.
     copied: CUevent,
 }
 
-// SAFETY: the memory is the slot's alone, and CUDA's events may be used from any thread.
+// SAFETY: the slot owns the memory, and CUDA's events may be used from any thread.
 unsafe impl Send for Slot {}
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // SAFETY: the copies of the slot are waited for before it is freed, once; so is its event. A device that was lost copies
-        // nothing any more, and has freed both.
+        // SAFETY: the slot waits for its copies before it frees memory and event, once each. A lost device copies
+        // nothing any more, and has already freed both.
         unsafe {
             let _ = event::synchronize(self.copied);
             let _ = event::destroy(self.copied);
@@ -57,12 +57,12 @@ impl Slot {
         }
     }
 
-    /// Its first bytes, once the device has copied them.
+    /// Its first bytes, after the device has copied them.
     fn bytes(&mut self, len: usize) -> Result<&mut [u8], DriverError> {
         assert!(len <= SLOT, "a slot holds {SLOT} bytes, not {len}");
         // SAFETY: the event is alive.
         unsafe { event::synchronize(self.copied)? };
-        // SAFETY: there are so many bytes, which nothing else uses: the device is done with them.
+        // SAFETY: there are that many bytes, which nothing else uses: the device has finished with them.
         Ok(unsafe { core::slice::from_raw_parts_mut(self.memory.cast::<u8>(), len) })
     }
 }
@@ -71,7 +71,7 @@ impl Staging {
     /// Queues a copy to the device. The bytes may be dropped at once.
     ///
     /// # Safety
-    /// There must be so many bytes at the address, and the context must be the thread's own.
+    /// There must be that many bytes at the address, and the context must be current.
     pub(crate) unsafe fn write(
         &mut self,
         to: CUdeviceptr,
@@ -79,14 +79,14 @@ impl Staging {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         if bytes.len() <= SMALL || !self.is_ready() {
-            // SAFETY: as the caller says. Memory that is not pinned is read before the call returns.
+            // SAFETY: as the caller says. Pageable memory is read before the call returns.
             return unsafe { result::memcpy_htod_async(to, bytes, stream) };
         }
         for (number, part) in bytes.chunks(SLOT).enumerate() {
             let slot = self.next();
             let staged = slot.bytes(part.len())?;
             staged.copy_from_slice(part);
-            // SAFETY: the part lies within the caller's range, and the slot is left alone until the event.
+            // SAFETY: the part is within the caller's range, and the slot is unused until the event.
             unsafe {
                 result::memcpy_htod_async(to + (number * SLOT) as u64, staged, stream)?;
                 event::record(slot.copied, stream)?;
@@ -95,7 +95,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Copies from the device, once everything before in the queue is done.
+    /// Copies from the device, after all earlier work of the queue.
     ///
     /// # Safety
     /// As for [`write`](Staging::write).
@@ -106,7 +106,7 @@ impl Staging {
         stream: CUstream,
     ) -> Result<(), DriverError> {
         if bytes.len() <= SMALL || !self.is_ready() {
-            // SAFETY: as the caller says, and the bytes are waited for while they are borrowed.
+            // SAFETY: as the caller says, and the bytes stay borrowed until the copy is complete.
             return unsafe {
                 result::memcpy_dtoh_async(bytes, from, stream)
                     .and_then(|()| result::stream::synchronize(stream))
@@ -115,14 +115,14 @@ impl Staging {
         let mut parts = bytes.chunks_mut(SLOT).enumerate();
         let mut ahead = Vec::with_capacity(SLOTS);
         loop {
-            // As many parts are on their way as there are slots.
+            // As many parts are in flight as there are slots.
             while ahead.len() < SLOTS
                 && let Some((number, part)) = parts.next()
             {
                 let place = self.next;
                 let slot = self.next();
                 let staged = slot.bytes(part.len())?;
-                // SAFETY: the part lies within the caller's range, and the slot is left alone until the event.
+                // SAFETY: the part is within the caller's range, and the slot is unused until the event.
                 unsafe {
                     result::memcpy_dtoh_async(staged, from + (number * SLOT) as u64, stream)?;
                     event::record(slot.copied, stream)?;
@@ -143,7 +143,7 @@ impl Staging {
         &mut self.slots[place]
     }
 
-    /// Whether there are slots, which the first copy makes.
+    /// Whether there are slots, which the first copy allocates.
     fn is_ready(&mut self) -> bool {
         while !self.is_short && self.slots.len() < SLOTS {
             match Slot::new() {

@@ -1,9 +1,9 @@
-//! How long work takes on the device.
+//! Timing of work on the device.
 
 use cudarc::driver::result::{DriverError, event};
 use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream};
 
-/// Two points of a queue between which time is taken.
+/// A pair of events around the timed work.
 struct Stopwatch {
     start: CUevent,
     end: CUevent,
@@ -14,7 +14,7 @@ impl Drop for Stopwatch {
         for point in [self.start, self.end] {
             // SAFETY: it was created once and is destroyed once.
             let destroyed = unsafe { event::destroy(point) };
-            // A device that was lost has destroyed it.
+            // A lost device has already destroyed it.
             let _ = destroyed;
         }
     }
@@ -34,7 +34,7 @@ impl Stopwatch {
         }
     }
 
-    /// Times the work that `queue` submits, in milliseconds; `None` where it or the device fails. Waits for the device.
+    /// Times the work that `queue` submits, in milliseconds; `None` if it or the device fails. Waits for the device.
     fn time(&self, stream: CUstream, queue: impl FnOnce() -> bool) -> Option<f32> {
         // SAFETY: both events are alive, and recorded in one queue.
         unsafe {
@@ -49,11 +49,11 @@ impl Stopwatch {
     }
 }
 
-/// How often each of several ways is timed.
+/// The number of timings of each alternative.
 const TRIALS: usize = 3;
 
-/// The number of the fastest of so many ways to do the same work, by doing it. One that fails is not chosen, unless all do; the first
-/// is where times cannot be taken.
+/// Runs several alternatives for the same work and returns the index of the fastest. An alternative that fails is not
+/// chosen, unless all fail. Returns the first if times are not available.
 pub(crate) fn fastest(ways: usize, stream: CUstream, queue: &dyn Fn(usize) -> bool) -> usize {
     let Ok(stopwatch) = Stopwatch::new() else { return 0 };
     let time = |way: usize| {
@@ -69,7 +69,7 @@ pub(crate) fn fastest(ways: usize, stream: CUstream, queue: &dyn Fn(usize) -> bo
     times.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(way, _)| way)
 }
 
-/// The ends of steps that follow each other.
+/// The events after successive steps.
 #[derive(Default)]
 pub(crate) struct Laps {
     points: Vec<CUevent>,
@@ -84,7 +84,7 @@ impl Drop for Laps {
         for &point in &self.points {
             // SAFETY: it was created once and is destroyed once.
             let destroyed = unsafe { event::destroy(point) };
-            // A device that was lost has destroyed it.
+            // A lost device has already destroyed it.
             let _ = destroyed;
         }
     }
@@ -96,7 +96,7 @@ impl Laps {
         self.lap(stream)
     }
 
-    /// The end of one, and the start of the next.
+    /// Ends one lap and starts the next.
     pub(crate) fn lap(&mut self, stream: CUstream) -> Result<(), DriverError> {
         if self.used == self.points.len() {
             self.points.push(event::create(CUevent_flags::CU_EVENT_DEFAULT)?);
@@ -107,14 +107,14 @@ impl Laps {
         Ok(())
     }
 
-    /// Milliseconds of each. Waits for the device.
+    /// Milliseconds of each lap. Waits for the device.
     pub(crate) fn times(&self) -> Result<Vec<f64>, DriverError> {
         let points = &self.points[..self.used];
         if let Some(&last) = points.last() {
             // SAFETY: the event was recorded.
             unsafe { event::synchronize(last)? };
         }
-        // SAFETY: both were recorded in one queue, and are over.
+        // SAFETY: both events were recorded in one stream, and are complete.
         let time = |pair: &[CUevent]| unsafe { event::elapsed(pair[0], pair[1]) };
         points.windows(2).map(|pair| time(pair).map(f64::from)).collect()
     }

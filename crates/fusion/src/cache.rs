@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use kiln_ir::{FxHasher, Program};
 
-/// The greatest size of the plan cache; the least recently used plan is evicted. A step of some 1,500 ops takes about
-/// 0.8 MiB for each set of shapes.
+/// The size limit of the plan cache in bytes; the least recently used plan is evicted. A training step of some 1,500
+/// ops takes about 0.8 MiB for each set of shapes.
 const MOST_PLAN_BYTES: usize = 256 << 20;
 
-/// The memory that templates take at most, each with its plan.
+/// The size limit of templates in bytes, each counted with its plan.
 const MOST_TEMPLATE_BYTES: usize = 128 << 20;
 
-/// The plans of structures, and templates for structures of other lengths.
+/// The plan cache: plans by exact structure, and templates for structures of other lengths.
 pub(crate) struct Plans {
     plans: Recent<Arc<Plan>>,
     templates: Recent<Arc<Template>>,
@@ -27,22 +27,22 @@ impl Default for Plans {
 }
 
 impl Plans {
-    /// The plan of exactly this structure.
+    /// The plan of an equal structure.
     pub(crate) fn find(&mut self, hash: u64, structure: &Structure) -> Option<Arc<Plan>> {
         self.plans.find(hash, |plan| plan.structure == *structure)
     }
 
-    /// Notes that a plan is used.
+    /// Marks a plan as recently used.
     pub(crate) fn touch(&mut self, plan: &Arc<Plan>) {
         self.plans.find(plan.hash, |other| Arc::ptr_eq(other, plan));
     }
 
-    /// Keeps a plan, by the hash that it has.
+    /// Adds a plan under its hash.
     pub(crate) fn add(&mut self, plan: Arc<Plan>) {
         self.plans.add(plan.hash, plan.bytes(), plan);
     }
 
-    /// The templates that may fit a structure of that likeness: hardly ever more than one.
+    /// The templates with this likeness hash, seldom more than one.
     pub(crate) fn templates(&mut self, likeness: u64) -> Vec<Arc<Template>> {
         self.templates.all(likeness)
     }
@@ -51,7 +51,7 @@ impl Plans {
         self.templates.add(template.hash(), template.bytes(), template);
     }
 
-    /// The bytes that plans and templates take.
+    /// The total size of plans and templates in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.plans.bytes + self.templates.bytes
     }
@@ -60,7 +60,7 @@ impl Plans {
 /// An LRU cache by hash with a limit in bytes. The newest entry is never evicted, however large it is.
 struct Recent<T> {
     by_hash: BTreeMap<u64, Vec<Kept<T>>>,
-    /// The hashes of all, by the time of the last use.
+    /// The hashes of all entries, by the time of their last use.
     by_use: BTreeMap<u64, u64>,
     bytes: usize,
     most: usize,
@@ -78,7 +78,7 @@ impl<T: Clone> Recent<T> {
         Recent { by_hash: BTreeMap::new(), by_use: BTreeMap::new(), bytes: 0, most, clock: 0 }
     }
 
-    /// One of that hash, which is used now.
+    /// Finds an entry by hash and predicate, and marks it as used.
     fn find(&mut self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let kept = self.by_hash.get_mut(&hash)?.iter_mut().find(|kept| is_it(&kept.what))?;
         self.by_use.remove(&kept.used);
@@ -88,7 +88,7 @@ impl<T: Clone> Recent<T> {
         Some(kept.what.clone())
     }
 
-    /// All of that hash, which are used now.
+    /// All entries with a hash; marks them as used.
     fn all(&mut self, hash: u64) -> Vec<T> {
         let Some(same) = self.by_hash.get_mut(&hash) else { return Vec::new() };
         for kept in same.iter_mut() {
@@ -127,12 +127,12 @@ impl<T: Clone> Recent<T> {
 #[derive(Default)]
 pub(crate) struct Programs {
     by_hash: BTreeMap<u64, Vec<Weak<Program>>>,
-    /// The number of entries at which expired ones are removed.
+    /// The number of entries at which expired entries are removed.
     bound: usize,
 }
 
 impl Programs {
-    /// The same program, as it was seen first.
+    /// The canonical instance of a program: the first equal one.
     pub(crate) fn shared(&mut self, program: &Arc<Program>) -> Arc<Program> {
         let mut hasher = FxHasher::default();
         program.hash(&mut hasher);
@@ -145,9 +145,9 @@ impl Programs {
         program.clone()
     }
 
-    /// Removes expired entries, if there are many.
+    /// Removes expired entries if the bound is reached.
     fn forget(&mut self) {
-        /// As many are worth looking through.
+        /// The minimum bound: fewer entries are not worth a sweep.
         const LEAST: usize = 256;
         if self.by_hash.len() <= self.bound.max(LEAST) {
             return;

@@ -1,4 +1,4 @@
-//! `KILN_FUSION=check`: every region also runs op by op.
+//! `KILN_FUSION=check`: every region also runs op by op, and the results are compared.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use kiln_ir::{
     Value, Values, block_on, poisoned,
 };
 
-/// Runs a region, and its program op by op; poisons the results where they differ.
+/// Runs a region both fused and op by op; poisons the results where they differ.
 pub(crate) fn run(engine: &dyn Engine, op: &Op, operands: Operands, results: &[TensorType]) -> Values {
     let Op::Fused(fused) = op else { return engine.execute(op, operands, results) };
     let values = engine.execute(op, operands.clone(), results);
@@ -18,12 +18,12 @@ pub(crate) fn run(engine: &dyn Engine, op: &Op, operands: Operands, results: &[T
             let error = located(engine, fused.program(), &operands, place);
             poisoned(results, &error)
         }
-        // Both ways fail, or a value cannot be read: the program sees the region's own error.
+        // Both runs fail, or a value cannot be read: the program gets the region's own error.
         Err(_) => values,
     }
 }
 
-/// The first result that differs.
+/// The index of the first result that differs.
 fn first_difference(engine: &dyn Engine, values: &Values, expected: &Values) -> Result<Option<usize>> {
     for (place, (value, expected)) in values.iter().zip(expected).enumerate() {
         if !agree(&read(engine, value)?, &read(engine, expected)?) {
@@ -37,7 +37,8 @@ fn read(engine: &dyn Engine, value: &Value) -> Result<TensorData> {
     block_on(engine.read(value.clone()))
 }
 
-/// The error for a region of which a result differs: it names the first op that does, when the region is cut after it.
+/// The error for a region with a differing result. It names the first op whose value differs when the region is cut
+/// after it.
 fn located(engine: &dyn Engine, program: &Program, operands: &Operands, place: usize) -> Error {
     for number in 0..program.instructions.len() {
         let Some(cut) = cut_after(program, number) else { continue };
@@ -72,8 +73,8 @@ fn cut_after(program: &Program, number: usize) -> Option<Program> {
     })
 }
 
-/// Whether two tensors agree up to the effects of another order of additions and of 16-bit floats that are not rounded
-/// in between.
+/// Whether two tensors agree within the tolerance for a different summation order and for unrounded 16-bit
+/// intermediates.
 fn agree(a: &TensorData, b: &TensorData) -> bool {
     if a.ty() != b.ty() {
         return false;

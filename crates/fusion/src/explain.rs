@@ -22,7 +22,8 @@ pub(crate) fn explain(value: &Value) -> String {
 }
 
 impl Plan {
-    /// The steps that lead to a result of the recording, with the ops of each region and the reasons why it ends.
+    /// Describes the steps that lead to a result of the recording, with the ops of each region and the reasons why it
+    /// ends.
     pub(crate) fn explain(&self, result: usize) -> String {
         if let Some(full) = self.full() {
             return full.explain(result);
@@ -36,8 +37,8 @@ impl Plan {
         text
     }
 
-    /// All steps, with the ops of each region and the reasons why it ends. Values are numbered: first the externals,
-    /// then the results of steps in order.
+    /// Describes all steps, with the ops of each region and the reasons why it ends. Values are numbered: externals
+    /// first, then the results of steps in order.
     ///
     /// ```
     /// use kiln_fusion::Plan;
@@ -59,17 +60,17 @@ impl Plan {
         text + &self.describe_steps()
     }
 
-    /// One step, as [`describe_all`](Plan::describe_all) has it.
+    /// Describes one step, in the format of [`describe_all`](Plan::describe_all).
     ///
     /// # Panics
-    /// When there is no step of that number.
+    /// When the plan has no step of that index.
     pub fn describe_step(&self, number: usize) -> String {
         let mut text = String::new();
         self.describe(number, &mut text);
         text
     }
 
-    /// All steps.
+    /// Describes all steps, one per line.
     pub(crate) fn describe_steps(&self) -> String {
         let mut text = String::new();
         (0..self.steps().len()).for_each(|number| self.describe(number, &mut text));
@@ -126,7 +127,7 @@ impl Plan {
     }
 }
 
-/// The name of the kernel that the engine has for a whole region.
+/// The display name of a region's pattern.
 fn form(pattern: &Pattern) -> String {
     match pattern {
         Pattern::Loop => "kernel".to_string(),
@@ -139,7 +140,7 @@ fn form(pattern: &Pattern) -> String {
     }
 }
 
-/// The ops of a region that compute something; one that runs several times in a row is named once.
+/// The names of a region's ops that compute something. An op that occurs several times in a row is listed once.
 fn named(program: &Program) -> String {
     let ops = program.instructions.iter().filter(|instruction| !instruction.op.is_view());
     let mut names: Vec<(&str, usize)> = Vec::new();

@@ -1,11 +1,12 @@
 //! Speculative execution: a predicted plan's first steps run while the program still records ops.
 //!
-//! The layer predicts the plan of a recording from its first ops, where all earlier recordings with that start had one plan. Further
-//! ops are only compared with the predicted plan, and recorded from the first difference on.
+//! The layer predicts the plan of a recording from its first ops, if all earlier recordings with that start had one
+//! plan. Further ops are only compared with the predicted plan, and recorded from the first difference on.
 //!
-//! A device idles from the moment a program reads a step's loss until the next step is recorded. Asynchronous engines get the plan's
-//! steps as soon as their ops are recorded. When the recording ends, the prediction is verified against the ops and the live values;
-//! on a misprediction the results are dropped. Speculative steps never overwrite an operand, and their results are invisible until then.
+//! A device idles from the moment a program reads a step's loss until the next step is recorded. An asynchronous engine
+//! therefore receives the plan's steps as soon as their ops are recorded. When the recording ends, the prediction is
+//! verified against the ops and the live values. On a misprediction the results are dropped. Speculative steps never
+//! overwrite an operand, and their results are invisible until the verification.
 
 use crate::layer::Shared;
 use crate::plan::{Plan, Progress, Structure};
@@ -20,17 +21,17 @@ use kiln_ir::{Op, Scalar, TensorType};
 /// The number of entries that identify the beginning of a recording.
 pub(crate) const PREFIX: usize = 16;
 
-/// The least number of steps for which switching from recording to running is worthwhile.
+/// The minimum number of ready steps for which switching from recording to running is worthwhile.
 const LEAST_STEPS: usize = 4;
 
-/// The least memory, in bytes, that is worth keeping for a step which overwrites it.
+/// Speculative execution stops before a step that could overwrite an operand of at least this many bytes.
 const LEAST_OVERWRITTEN: usize = 1 << 20;
 
-/// The number of successive equal plans of recordings with one beginning before the plan is predicted: at first, and at
-/// most. It doubles on each misprediction.
+/// The number of successive equal plans of recordings with one beginning before the plan is predicted: initial and
+/// maximum. It doubles on each misprediction.
 const AGREED: [u32; 2] = [2, 64];
 
-/// The number of beginnings kept, of some 100 bytes each. Above it, those of freed plans are dropped, or all.
+/// The maximum number of beginnings, about 100 bytes each. Beyond it, those of freed plans are dropped, or all.
 const MOST_BEGINNINGS: usize = 1 << 14;
 
 /// The predicted plan of a recording.
@@ -40,11 +41,11 @@ pub(crate) enum Expected {
     Anything,
     /// The predicted plan, which matches all entries so far.
     Plan(Box<HeadStart>),
-    /// The prediction was wrong: this number of steps ran in vain.
+    /// The prediction was wrong; the number of steps that ran for nothing.
     Other(usize),
 }
 
-/// A predicted plan that runs while it is recorded once more.
+/// The progress of a predicted plan while the recording is compared with it.
 pub(crate) struct HeadStart {
     plan: Arc<Plan>,
     progress: Progress,
@@ -54,17 +55,17 @@ pub(crate) struct HeadStart {
     entries: usize,
     /// The number of recorded externals, whose types match the plan.
     externals: usize,
-    /// The end of the steps that may run early.
+    /// The step at which speculative execution ends.
     end: usize,
 }
 
-/// Steps that run early, while nothing is locked.
+/// Speculative steps in execution, while no lock on the recording is held.
 pub(crate) struct EarlyRun {
     plan: Arc<Plan>,
     progress: Progress,
     numbers: Vec<Scalar>,
     end: usize,
-    /// The first result of the recording.
+    /// The index of the recording's first result.
     first: u64,
 }
 
@@ -75,7 +76,7 @@ impl EarlyRun {
 }
 
 impl Recording {
-    /// The steps that are recorded of a plan which is not yet, with all they use.
+    /// Takes the ready steps of the predicted plan, with everything they use.
     pub(crate) fn early(&mut self) -> Option<EarlyRun> {
         let Recording { expected: Expected::Plan(start), first, .. } = self else { return None };
         start.numbers.extend(&self.numbers[start.numbers.len()..]);
@@ -84,7 +85,7 @@ impl Recording {
         Some(EarlyRun { plan: start.plan.clone(), progress, numbers, end, first: *first })
     }
 
-    /// Puts the progress of the plan back. Meanwhile, another thread may have recorded an op that does not match the
+    /// Returns the progress to the recording. Meanwhile, another thread may have recorded an op that does not match the
     /// plan.
     pub(crate) fn ran(&mut self, run: EarlyRun) {
         if self.first != run.first {
@@ -198,14 +199,14 @@ impl HeadStart {
         last < self.end && self.plan.is_recorded(last, self.entries)
     }
 
-    /// Moves the recorded externals into the plan's progress. Returns the end of the steps whose inputs are all there.
+    /// Moves the recorded externals into the plan's progress. Returns the first step whose inputs are incomplete.
     fn provide(&mut self, externals: &[External]) -> usize {
         let recorded = (self.progress.next..self.end).take_while(|&s| self.plan.is_recorded(s, self.entries));
         let to = self.progress.next + recorded.count();
         let input = |place: usize| externals.get(place)?.ready();
         let provided = self.plan.provide(&mut self.progress, to, self.numbers.len(), input);
         if provided < to {
-            // The preceding unit of work computes the missing input, and it runs when this one has ended.
+            // The preceding unit of work computes the missing input, and runs only when this unit has ended.
             self.end = provided;
         }
         provided

@@ -20,7 +20,7 @@ use kiln_ir::{
     TensorData, TensorType, Value, Values, expand_values, poison_of, poisoned,
 };
 
-/// An engine that records ops and runs them together, around the engine that runs them.
+/// An engine that records ops lazily and runs them as fused plans on the engine below.
 ///
 /// Cheap to clone; clones share queues and plans. See the [crate](crate) for how it works.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub struct Fusion {
 /// The state that the queues and the clones of the layer share.
 pub(crate) struct Shared {
     pub(crate) inner: Arc<dyn Engine>,
-    /// The ops that the device's engine runs natively. [`Expand`] below claims to run every op.
+    /// The ops that the device's engine runs natively. [`Expand`] below reports every op as native.
     native: OpSet,
     /// The planner's limits for the machine and these ops.
     pub(crate) limits: Limits,
@@ -50,23 +50,23 @@ pub(crate) struct Shared {
 pub struct Statistics {
     /// Ops that were recorded.
     pub ops_recorded: u64,
-    /// Plans that were made.
+    /// Plans made on a cache miss, including derived plans.
     pub plans_made: u64,
     /// Plans that were derived from plans for other dim lengths.
     pub plans_derived: u64,
-    /// Plans that were found.
+    /// Plans found in the cache or confirmed from a prediction.
     pub plans_found: u64,
-    /// The bytes of the cached plans.
+    /// The size of the cached plans in bytes.
     pub plan_bytes: u64,
-    /// Steps of plans that ran: ops and regions given to the engine below, views included.
+    /// Executed steps of plans: single ops and fused regions, views included.
     pub steps_run: u64,
     /// Fused regions among them.
     pub regions_run: u64,
-    /// Ops that ran as part of regions, those included that a kernel only looks through or makes again.
+    /// Ops that ran as part of regions, including views that a kernel folds and recomputed constants.
     pub ops_fused: u64,
-    /// Steps that ran while the rest of their plan was recorded, and were of it.
+    /// Steps that ran speculatively, of correctly predicted plans.
     pub steps_early: u64,
-    /// Steps that ran early for a predicted plan that was wrong: their work was wasted.
+    /// Steps that ran speculatively for mispredicted plans: their work was wasted.
     pub steps_lost: u64,
 }
 
@@ -84,12 +84,12 @@ pub(crate) struct Counters {
 }
 
 impl Fusion {
-    /// A layer around an engine, in the mode that the environment sets.
+    /// Creates a layer around an engine, in the mode that the environment selects.
     pub fn new(inner: Arc<dyn Engine>) -> Fusion {
         Fusion::with_mode(inner, Mode::from_environment())
     }
 
-    /// A layer around an engine, in that mode.
+    /// Creates a layer around an engine, in the given mode.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
         let native = native_engine(&inner).caps().native.intersection(inner.caps().native);
         let shared = Shared {
@@ -143,7 +143,7 @@ impl Fusion {
         crate::explain::explain(value)
     }
 
-    /// Runs everything that this thread recorded.
+    /// Runs all pending ops of this thread.
     pub fn flush(&self) {
         self.queue().flush();
     }
@@ -176,8 +176,8 @@ impl Fusion {
         }
     }
 
-    /// Records the ops of an op's expansion: for a custom op that is [a name](kiln_ir::CustomOp::is_expression) for
-    /// them, or an op that would be expanded below. `None` for any other op.
+    /// Records the ops of an op's expansion if the op is a [custom op that is only an
+    /// expression](kiln_ir::CustomOp::is_expression), or if the layer below would expand it. `None` for any other op.
     #[inline]
     fn expression(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
         if self.shared.native.contains(op.kind()) && !matches!(op, Op::Custom(_)) {
@@ -210,7 +210,7 @@ impl Fusion {
     }
 }
 
-/// The engine that runs ops natively: the one that expands them is looked through.
+/// The engine that runs ops natively: the engine inside [`Expand`], if there is one.
 fn native_engine(inner: &Arc<dyn Engine>) -> &dyn Engine {
     inner.find::<Expand>().map_or(&**inner, |layer| &**layer.inner())
 }
@@ -225,14 +225,14 @@ fn runs_at_once(op: &Op) -> bool {
 }
 
 impl Shared {
-    /// A plan that is used again.
+    /// Marks a plan as recently used and counts the cache hit.
     pub(crate) fn found(&self, plan: Arc<Plan>) -> Arc<Plan> {
         self.plans.lock().touch(&plan);
         self.counters.plans_found.fetch_add(1, Ordering::Relaxed);
         plan
     }
 
-    /// The plan of that structure: found, or made.
+    /// The plan of a structure: cached, or newly made.
     pub(crate) fn plan(&self, hash: u64, structure: Structure) -> Arc<Plan> {
         let known = self.plans.lock().find(hash, &structure);
         if let Some(plan) = known {
@@ -242,7 +242,7 @@ impl Shared {
         self.make(hash, Draft::new(structure, self.limits))
     }
 
-    /// A cached plan: derived from one for other lengths, or made from the recording alone.
+    /// Makes the plan of a recording and caches it: derived from a template for other lengths, or planned from scratch.
     fn make(&self, hash: u64, mut draft: Draft) -> Arc<Plan> {
         let templates =
             draft.likeness().map_or_else(Vec::new, |likeness| self.plans.lock().templates(likeness));
@@ -348,7 +348,7 @@ impl Engine for Fusion {
         Box::pin(async { self.shared.inner.sync().await })
     }
 
-    /// Of a value that the engine below made without being asked to run an op here, that engine knows best.
+    /// Explains a value of this layer. A value that the layer did not record is explained by the engine below.
     fn explain(&self, value: &Value) -> Option<String> {
         let below = if Lazy::of(value).is_none() { self.shared.inner.explain(value) } else { None };
         Some(below.unwrap_or_else(|| Fusion::explain(self, value)))

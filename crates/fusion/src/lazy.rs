@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use kiln_ir::{TensorType, Value};
 use spin::Once;
 
-/// The payload of the layer's values.
+/// The payload of the layer's values: a reference to a lazily computed result.
 pub(crate) struct Lazy(pub(crate) Arc<Cell>);
 
 /// A result of a recorded op.
@@ -17,9 +17,9 @@ pub(crate) struct Cell {
     pub(crate) ready: Once<Value>,
     /// The queue of the pending op.
     pub(crate) queue: Arc<Queue>,
-    /// The number of the result, counted from the queue's first.
+    /// The index of the result among all results of the queue.
     pub(crate) number: u64,
-    /// The plan that made the value, and the number of the result in it.
+    /// The plan that computed the value, and the index of the result in it.
     pub(crate) origin: Once<(Arc<Plan>, usize)>,
 }
 
@@ -28,7 +28,7 @@ impl Cell {
         Cell { ready: Once::new(), queue, number, origin: Once::new() }
     }
 
-    /// The value, by running the queue if need be.
+    /// The computed value; runs the queue if it is pending.
     pub(crate) fn force(&self) -> &Value {
         if let Some(value) = self.ready.get() {
             return value;
@@ -48,7 +48,7 @@ impl Lazy {
     }
 }
 
-/// The engine's value in a cell: the only clone, if the cell has no other owner.
+/// The engine's value of a cell; without aliases if the cell has no other owner.
 pub(crate) fn take(cell: Arc<Cell>) -> Value {
     cell.force();
     match Arc::try_unwrap(cell) {
@@ -57,7 +57,7 @@ pub(crate) fn take(cell: Arc<Cell>) -> Value {
     }
 }
 
-/// The engine's value of a value of the layer: the only clone, if this one is.
+/// Converts a value of the layer to the engine's value; without aliases if this is the only clone.
 pub(crate) fn into_inner(mut value: Value) -> Value {
     let Some(cell) = Lazy::of(&value).cloned() else { return value };
     if value.payload_mut::<Lazy>().is_some() {

@@ -3,10 +3,10 @@
 //! [`Fusion`] is a layer: an [`Engine`](kiln_ir::Engine) around another. It returns lazy values from every op at once.
 //! When one of them is read, the recorded ops run, in this order:
 //!
-//! 1. The recording's structure (ops, operand wiring, types, and liveness, but not the numbers, which may change from
-//!    step to step) is looked up in the plan cache. A training step after the first finds its plan.
-//! 2. On a miss, the layer makes a [plan](Plan). Dead ops are removed, neighbours that one kernel can run become one
-//!    [`Op::Fused`](kiln_ir::Op::Fused), and each value is passed on by value at its last use, so that the engine below
+//! 1. The recording's structure is looked up in the plan cache: ops, operand wiring, types and liveness. Plain numbers
+//!    may change from step to step, so they are not part of it. A training step after the first finds its plan.
+//! 2. On a miss, the layer makes a [plan](Plan). Dead ops are removed, and neighbours that one kernel can run become
+//!    one [`Op::Fused`](kiln_ir::Op::Fused). Each value is passed on by value at its last use, so that the engine below
 //!    overwrites or frees its memory.
 //! 3. The plan runs on the engine below. A fused region holds a program that defines its semantics: an engine that does
 //!    not compile regions runs the program op by op.

@@ -3,47 +3,47 @@
 use kiln_ir::{DTypeSet, Machine, OpKind, OpSet, Products, Role};
 use kiln_kernel::Nest;
 
-/// The threads of a workgroup that iterates over rows and keeps totals of their columns. Machines with smaller
-/// workgroups have no such kernels.
+/// Threads per block of a row kernel that accumulates column totals. Machines with smaller blocks have no such kernels.
 pub(crate) const COLUMN_THREADS: usize = 1024;
 
-/// Most tensors that a kernel reads on any machine: each needs an address register, and hardware has few.
+/// The maximum number of tensors that a kernel reads on any machine: each input needs an address register.
 const INPUTS: usize = 32;
 
-/// The inputs of planning besides the recording.
+/// The planner's limits: with the recording, the only inputs of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Whether elementwise ops on the result of a matrix product or convolution run with it, before the result is stored.
+    /// Whether elementwise ops on the result of a matmul or convolution run in its epilogue.
     pub(crate) continue_products: bool,
-    /// Whether a bias and an activation that alone follow a matrix product run with it.
+    /// Whether a bias and an activation run in a matmul's epilogue if nothing else follows the matmul.
     pub(crate) finish_products: bool,
-    /// Elements of the longest row that a kernel combines with its own reductions, unless there are many.
+    /// The maximum row length, in elements, of a kernel that combines rows with their own reductions.
+    /// [`many_rows`](Limits::many_rows) lifts it.
     pub(crate) resident_row: usize,
     /// Whether such rows must be contiguous.
     pub(crate) whole_rows: bool,
-    /// With this many rows, longer rows keep the whole machine busy all the same.
+    /// The number of rows from which longer rows still occupy the whole machine.
     pub(crate) many_rows: usize,
-    /// Whether reductions over many rows join the kernel that iterates over these rows.
+    /// Whether column reductions fuse into the kernel that iterates over the rows.
     pub(crate) columns: bool,
-    /// Bytes of operands that only recorded ops hold at which the recording runs.
+    /// The bytes of operands kept alive by pending ops alone at which the recording runs.
     pub(crate) kept_bytes: usize,
-    /// Whether values are selected past their poison without being stored for [`Op::Recover`](kiln_ir::Op::Recover).
+    /// Whether [`Op::Recover`](kiln_ir::Op::Recover) may select past the poison of values that were never stored.
     pub(crate) selects_past_poison: bool,
-    /// Whether steps of a likely plan run before all of it is recorded.
+    /// Whether predicted plans execute speculatively.
     pub(crate) head_start: bool,
-    /// Most operations of a kernel. Its loads count too, but equal operations count once.
+    /// The maximum number of operations of a kernel. Loads count; equal operations count once.
     pub(crate) kernel_ops: usize,
-    /// Most tensors that a kernel reads.
+    /// The maximum number of tensors that a kernel reads.
     pub(crate) inputs: usize,
-    /// Most tensors that a kernel reads and writes.
+    /// The maximum number of tensors that a kernel reads or writes (buffer bindings).
     pub(crate) bindings: Option<usize>,
     /// The dtypes that kernels compute with.
     pub(crate) dtypes: DTypeSet,
-    /// The ops that a region may hold; none where the engine runs no regions.
+    /// The ops that a region may contain; none if the engine runs no regions.
     pub(crate) kinds: OpSet,
 }
 
-/// The ops that every region may hold: kernels look through views, make constants again, and cast operands.
+/// The ops that every region may contain: kernels fold views, recompute constants, and cast operands.
 const ANY_REGION: OpSet = OpSet::of_role(Role::View)
     .union(OpSet::of_role(Role::Constant))
     .union(OpSet::of(&[OpKind::Fused, OpKind::Cast]));
@@ -56,11 +56,12 @@ impl Limits {
         Limits { kinds, finish_products: limits.finish_products && kinds.contains(OpKind::MatMul), ..limits }
     }
 
-    /// The limits of a machine whose engine runs every op. [`Machine::threads`] is no part of them: plans are the same for every number of threads.
+    /// The limits of a machine whose engine runs every op. They do not depend on [`Machine::threads`], so plans are the
+    /// same for every number of threads.
     pub(crate) fn of(machine: &Machine) -> Limits {
-        /// Least number of bytes that recorded ops may keep.
+        /// The minimum of the limit on bytes kept by pending ops.
         const KEPT_BYTES: u64 = 512 << 20;
-        // Threads in lockstep read memory in long pieces, and a row belongs to one workgroup.
+        // Threads in lockstep need coalesced memory access, and a row belongs to one block.
         let lockstep = machine.subgroup > 1;
         let (library, epilogues) = match machine.products {
             Products::Kernels => (false, false),
@@ -69,8 +70,8 @@ impl Limits {
         let kept_bytes = machine.memory_bytes.map_or(0, |bytes| bytes / 16).max(KEPT_BYTES);
         Limits {
             continue_products: !library,
-            // No machine has both such a library and few bindings: tensors that it moves between kernels are not
-            // counted.
+            // No machine has both such a library and few bindings, so the tensors moved between kernels are not counted
+            // against bindings.
             finish_products: epilogues && machine.bindings.is_none(),
             resident_row: machine.row_elements,
             whole_rows: lockstep,
@@ -80,7 +81,7 @@ impl Limits {
             selects_past_poison: machine.host_errors,
             head_start: machine.asynchronous,
             kernel_ops: machine.kernel_ops.min(Nest::MAX_VALUES),
-            // One binding is that of a result.
+            // One binding is reserved for a result.
             inputs: machine.bindings.map_or(INPUTS, |most| most.saturating_sub(1).min(INPUTS)),
             bindings: machine.bindings,
             dtypes: machine.dtypes,

@@ -1,4 +1,4 @@
-//! A mutex that ignores poisoning, and a reentrant lock. Neither guards data that a panic could leave half changed.
+//! A mutex that ignores poisoning, and a reentrant lock. Neither guards data that a panic could leave inconsistent.
 
 #[cfg(feature = "std")]
 pub(crate) use threaded::{Mutex, ReentrantLock};
@@ -30,12 +30,12 @@ mod threaded {
     /// Holds the lock until it is dropped.
     pub(crate) struct ReentrantGuard<'a> {
         lock: &'a ReentrantLock,
-        /// `None` where the thread held the lock already.
+        /// `None` if the thread already held the lock.
         outer: Option<MutexGuard<'a, ()>>,
     }
 
     impl ReentrantLock {
-        /// Takes the lock, and blocks while another thread holds it.
+        /// Acquires the lock; blocks while another thread holds it.
         pub(crate) fn lock(&self) -> ReentrantGuard<'_> {
             let here = std::thread::current().id();
             if *self.holder.lock() == Some(here) {
@@ -67,7 +67,7 @@ mod alone {
         }
     }
 
-    /// Without threads the lock is always free.
+    /// On targets without threads the lock is always free.
     #[derive(Debug, Default)]
     pub(crate) struct ReentrantLock;
 

@@ -46,9 +46,9 @@ pub struct Plan {
     num_slots: usize,
     /// `(result, slot)` of every live value.
     pub(crate) outputs: Vec<(usize, usize)>,
-    /// The machine's limits, if the plan was derived from one for other lengths: it then has no notes.
+    /// The machine's limits, if the plan was derived from one for other lengths. Such a plan has no notes.
     derived: Option<Limits>,
-    /// The hash of its structure, if it is cached.
+    /// The hash of its structure, if the plan is cached.
     pub(crate) hash: u64,
 }
 
@@ -57,11 +57,11 @@ pub struct Plan {
 pub(crate) struct Progress {
     /// The next step.
     pub(crate) next: usize,
-    /// Values that later steps use, or that are live.
+    /// Values that later steps use or that are live.
     slots: Vec<Option<Value>>,
 }
 
-/// One op, or one region, for the engine below.
+/// One op or one fused region that the engine below executes.
 #[derive(Debug)]
 pub struct Step {
     /// The op that runs.
@@ -70,25 +70,25 @@ pub struct Step {
     pub(crate) results: Vec<TensorType>,
     /// The slot of the first result.
     pub(crate) first: usize,
-    /// Which results are used, by steps or outside of the plan.
+    /// For each result, whether it is used by other steps or live.
     pub(crate) used: Vec<bool>,
-    /// The reasons why adjacent ops are not part of it.
+    /// The reasons why adjacent ops are not part of the step.
     pub(crate) notes: Vec<String>,
 }
 
 /// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// An op by itself.
+    /// A single op.
     Op,
-    /// Several ops as one.
+    /// A fused region.
     Region,
 }
 
 /// An operand of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// A value: externals come first, then results of steps. Its last use moves it.
+    /// A value slot: externals first, then results of steps. The last use moves the value.
     Slot { slot: usize, last: bool },
     /// A plain number of the recording.
     Number(u32),
@@ -97,17 +97,18 @@ pub(crate) enum Reference {
 }
 
 impl Plan {
-    /// A plan for a machine with these limits.
+    /// Plans a recording for a machine with these limits.
     pub(crate) fn new(structure: Structure, limits: Limits) -> Plan {
         Draft::new(structure, limits).plan().0
     }
 
-    /// The same plan with its notes, made from the recording alone; `None` where this one has them.
+    /// The same plan with notes, planned from scratch; `None` if this plan has its notes.
     pub(crate) fn full(&self) -> Option<Plan> {
         self.derived.map(|limits| Plan::new(self.structure.clone(), limits))
     }
 
-    /// The bytes of the plan. Programs that its steps share count once; programs that plans share count for each.
+    /// The size of the plan in bytes. Programs that its steps share count once; programs that plans share count for
+    /// each.
     pub(crate) fn bytes(&self) -> usize {
         let mut programs: BTreeMap<usize, usize> = BTreeMap::new();
         let mut bytes = size_of::<Plan>() + self.structure.bytes();
@@ -127,7 +128,7 @@ impl Plan {
         bytes + programs.values().sum::<usize>()
     }
 
-    /// Replaces the programs of its regions by equal ones that are known already.
+    /// Replaces the programs of its regions by their interned instances.
     pub(crate) fn share(&mut self, programs: &mut Programs) {
         for step in &mut self.steps {
             if let Op::Fused(region) = &mut step.op {
@@ -142,7 +143,7 @@ impl Plan {
     }
 
     /// The plan of a program for a [processor](Machine::processor), for inspection. The program's outputs are live.
-    /// Numbers are numbers of the plan.
+    /// Plain numbers of the program become plain numbers of the plan.
     pub fn of_program(program: &Program) -> Plan {
         Plan::for_machine(program, &Machine::processor())
     }
@@ -169,12 +170,12 @@ impl Plan {
         &self.steps
     }
 
-    /// The plan before its first step.
+    /// The progress before the first step.
     pub(crate) fn begin(&self) -> Progress {
         Progress { next: 0, slots: alloc::vec![None; self.num_slots] }
     }
 
-    /// Runs the remaining steps. Returns the values of all live results, with their numbers.
+    /// Runs the remaining steps. Returns the values of all live results, with their indices.
     pub(crate) fn finish(
         &self,
         shared: &Shared,
@@ -234,7 +235,7 @@ impl Plan {
     pub(crate) fn run_early(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
         let (first, inputs) = (progress.next, self.structure.externals.len());
         self.advance(shared, progress, end, numbers);
-        // One step more may have been provided in part.
+        // The next step may also have been provided with some of its operands.
         for operand in self.steps.iter().take(end + 1).skip(first).flat_map(|step| &step.operands) {
             if let Reference::Slot { slot, .. } = *operand
                 && slot < inputs
@@ -252,7 +253,7 @@ impl Plan {
         found.unwrap_or(self.steps.len())
     }
 
-    /// Runs the next steps, up to the step `end`. Their operands are computed.
+    /// Runs the next steps, up to the step `end`. Their operands must be computed.
     fn advance(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
         let steps = &self.steps[progress.next..end];
         let slots = &mut progress.slots;
@@ -280,8 +281,8 @@ impl Plan {
         shared.counters.ops_fused.fetch_add(fused, Ordering::Relaxed);
     }
 
-    /// The peak number of bytes of values that the plan makes, when each is freed after its last use and views cost
-    /// nothing. It measures the order of the steps.
+    /// The peak bytes of values computed by the plan, if each is freed after its last use and views cost nothing. It
+    /// measures the order of the steps.
     pub fn peak_bytes(&self) -> usize {
         let mut held = alloc::vec![0usize; self.num_slots];
         let (mut now, mut peak) = (0usize, 0usize);
@@ -314,7 +315,7 @@ impl Step {
         if matches!(self.op, Op::Fused(_)) { StepKind::Region } else { StepKind::Op }
     }
 
-    /// The op that the engine below runs.
+    /// The op that the engine below executes.
     pub fn op(&self) -> &Op {
         &self.op
     }
@@ -324,12 +325,12 @@ impl Step {
         &self.results
     }
 
-    /// The reasons why adjacent ops are not part of it, one sentence each.
+    /// The reasons why adjacent ops are not part of the step, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Which operands are plain numbers.
+    /// For each operand, whether it is a plain number.
     pub fn numbers(&self) -> Vec<bool> {
         let is_number =
             |operand: &Reference| matches!(operand, Reference::Number(_) | Reference::Constant(_));
@@ -370,7 +371,7 @@ fn program_bytes(program: &Program) -> usize {
 }
 
 impl Structure {
-    /// The bytes that it takes.
+    /// The size of the structure in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let spilled: usize = self
             .entries
@@ -384,14 +385,14 @@ impl Structure {
             + self.alive.len()
     }
 
-    /// The entry that makes each result.
+    /// The entry that produces each result.
     fn makers(&self) -> Vec<usize> {
         let entries = self.entries.iter().enumerate();
         entries.flat_map(|(number, entry)| entry.results.iter().map(move |_| number)).collect()
     }
 }
 
-/// For each rewritten entry, the number of recorded entries that it needs.
+/// For each rewritten entry, the number of recorded entries that must exist before it can run.
 fn needed_entries(original: &Structure, better: &Structure, originals: &[Option<usize>]) -> Vec<usize> {
     let makers = original.makers();
     let mut originals = originals.iter();

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Error, Op, Operand, Operands, TensorType, Value, Values};
 use smallvec::SmallVec;
 
-/// The number of pending ops that makes them run: a program that never reads must not grow without bound.
+/// The maximum number of pending ops; reaching it runs them. It bounds the memory of a program that never reads.
 const MAX_ENTRIES: usize = 4096;
 
 pub(crate) struct Queue {
@@ -23,9 +23,9 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Waiting {
     recording: Recording,
-    /// The unit of work that ended last, while it waits for the one after it.
+    /// The unit of work that ended last. It stays pending until the next one ends.
     ended: Recording,
-    /// The bytes of externals at which the next count of kept bytes is worthwhile.
+    /// The external bytes at which kept bytes are counted next.
     counted_from: usize,
 }
 
@@ -70,7 +70,7 @@ impl Queue {
         values
     }
 
-    /// Runs the steps that are recorded of a plan which is not yet.
+    /// Runs the recorded steps of a predicted plan while the rest is still being recorded.
     fn run_early(&self) {
         let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
@@ -81,7 +81,7 @@ impl Queue {
         self.waiting.lock().recording.ran(run);
     }
 
-    /// Runs the queues of other threads that hold operands.
+    /// Runs the queues of other threads that own pending operands.
     fn settle(self: &Arc<Queue>, inputs: &Operands) {
         for value in inputs.iter().filter_map(Operand::value) {
             if let Some(cell) = Lazy::of(value)
@@ -98,7 +98,8 @@ impl Queue {
         values.filter_map(Lazy::of).any(|cell| cell.number < first && !cell.ready.is_completed())
     }
 
-    /// Marks the end of a unit of work, and runs the unit before it: the program has dropped its intermediates by then.
+    /// Marks the end of a unit of work, and runs the previous unit, whose intermediates the program has dropped by
+    /// then.
     pub(crate) fn submit(&self) {
         let _running = self.running.lock();
         let mut waiting = self.waiting.lock();
@@ -147,7 +148,7 @@ impl Queue {
         if !std::thread::panicking() {
             return self.flush();
         }
-        // A second panic would end the process: values get an error instead.
+        // A second panic would abort the process, so values get an error instead.
         let mut waiting = self.waiting.lock();
         let (older, newer) = (core::mem::take(&mut waiting.ended), waiting.recording.take());
         drop(waiting);
@@ -182,12 +183,12 @@ impl Queue {
 }
 
 impl Waiting {
-    /// The number of the first result that waits.
+    /// The index of the first pending result.
     fn first(&self) -> u64 {
         if self.ended.is_empty() { self.recording.first } else { self.ended.first }
     }
 
-    /// Whether the pending ops should run: they do once they alone keep `most_kept` bytes alive.
+    /// Whether the pending ops should run: they alone keep at least `most_kept` bytes alive.
     fn is_full(&mut self, most_kept: usize) -> bool {
         let both = [&self.ended, &self.recording];
         if both.iter().map(|recording| recording.len()).sum::<usize>() >= MAX_ENTRIES {
@@ -198,8 +199,8 @@ impl Waiting {
         if bytes < self.counted_from.max(most_kept) {
             return false;
         }
-        // Counting visits every external. The next count waits until enough bytes can have arrived, in proportion to
-        // the current bytes, so that all counts together take little more time than the last.
+        // Counting visits every external. The next count is due when the external bytes have grown by at least a
+        // sixteenth, so the time of all counts together is proportional to that of the last.
         let kept: usize = both.iter().map(|recording| recording.kept_bytes()).sum();
         let missing = most_kept.saturating_sub(kept);
         self.counted_from = bytes.saturating_add(missing.max(most_kept / 16).max(bytes / 16));
@@ -207,8 +208,8 @@ impl Waiting {
     }
 }
 
-/// Cells of ops that are running. If the run does not finish, the remaining cells get an error, so that no reader waits
-/// forever.
+/// Cells of ops that are running. If the run does not finish, the remaining cells get an error, so that no reader
+/// blocks forever.
 struct Unfinished(Vec<Arc<Cell>>);
 
 impl Drop for Unfinished {
@@ -232,7 +233,7 @@ fn source(recording: &mut Recording, operand: Operand) -> Source {
         Operand::Value(value) => value,
     };
     let Some(cell) = Lazy::of(&value) else { return recording.value(value) };
-    // The unit before has computed its values when this one runs.
+    // The previous unit has computed its values by the time this unit runs.
     if cell.ready.is_completed() || cell.number < recording.first {
         let (cell, ty) = (cell.clone(), *value.ty());
         drop(value);

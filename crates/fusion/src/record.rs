@@ -1,4 +1,4 @@
-//! The recording: ops and the sources of their operands.
+//! The recording: pending ops and the sources of their operands.
 
 use crate::head_start::{Expected, PREFIX};
 use crate::lazy::{Cell, take};
@@ -10,7 +10,7 @@ use core::hash::{Hash, Hasher};
 use kiln_ir::{FxHasher, Op, Scalar, TensorType, Value};
 use smallvec::SmallVec;
 
-/// Ops that wait to run.
+/// Pending ops in program order.
 #[derive(Default)]
 pub(crate) struct Recording {
     /// All entries, except for the ones that match the expected plan.
@@ -19,15 +19,15 @@ pub(crate) struct Recording {
     pub(crate) cells: Vec<Arc<Cell>>,
     pub(crate) externals: Vec<External>,
     pub(crate) numbers: Vec<Scalar>,
-    /// The hashes of the entries above, and of the types of externals.
+    /// The running hashes of the entries and of the types of externals.
     hashes: [u64; 2],
-    /// The number of the first result, counted from the queue's first.
+    /// The index of the first result among all results of the queue.
     pub(crate) first: u64,
-    /// Addresses of externals, so that one value is one input.
+    /// Addresses of externals, which deduplicate inputs.
     seen: BTreeMap<usize, u32>,
-    /// The bytes of externals.
+    /// The total size of externals in bytes.
     pub(crate) external_bytes: usize,
-    /// The hash of the first entries, once there are enough of them to predict the plan.
+    /// The hash of the first entries, once there are enough entries to predict a plan.
     pub(crate) beginning: Option<u64>,
     pub(crate) expected: Expected,
 }
@@ -43,17 +43,17 @@ pub(crate) struct Entry {
 /// The source of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
-    /// A value that was there before.
+    /// A value from outside the recording.
     External(u32),
-    /// A result of an entry, numbered through all entries.
+    /// A result of this recording, by its index among all results.
     Result(u32),
-    /// A plain number that may be another one the next time: its place is part of the structure.
+    /// A plain number that may change between recordings; only its position is part of the structure.
     Number(u32),
-    /// A plain number that is part of the structure.
+    /// A plain number that is part of the structure (a constant).
     Constant(Scalar),
 }
 
-/// A value that was there before: of the engine below, or computed by an earlier plan.
+/// A value from outside the recording: a value of the engine below, or a result of an earlier recording.
 pub(crate) struct External {
     pub(crate) ty: TensorType,
     held: Held,
@@ -65,7 +65,7 @@ enum Held {
 }
 
 impl External {
-    /// The value; the only clone if it has no other owner.
+    /// Converts to the engine's value; without aliases if it has no other owner.
     pub(crate) fn into_value(self) -> Value {
         match self.held {
             Held::Value(value) => value,
@@ -73,7 +73,7 @@ impl External {
         }
     }
 
-    /// The value, if it is computed.
+    /// The engine's value, if it is computed.
     pub(crate) fn ready(&self) -> Option<Value> {
         match &self.held {
             Held::Value(value) => Some(value.clone()),
@@ -81,7 +81,7 @@ impl External {
         }
     }
 
-    /// Whether the recording alone keeps it alive.
+    /// Whether only the recording keeps the value alive.
     pub(crate) fn is_kept_here(&self) -> bool {
         match &self.held {
             Held::Value(value) => value.is_unique(),
@@ -103,7 +103,7 @@ impl Recording {
         self.entries.is_empty()
     }
 
-    /// Adds an op whose operands are known; the cells of its results come next.
+    /// Appends an op with resolved operands; the caller appends the cells of its results.
     pub(crate) fn add(&mut self, op: &Op, operands: SmallVec<[Source; 3]>, results: &[TensorType]) {
         if let Expected::Plan(start) = &mut self.expected {
             if start.goes_on((op, &operands, results), &self.externals) {
@@ -117,7 +117,7 @@ impl Recording {
         }
     }
 
-    /// Writes down the entries that only the expected plan has, of which the recording is not.
+    /// Materializes the entries that match the expected plan and were not stored.
     fn write_out(&mut self) {
         let Expected::Plan(start) = &self.expected else { return };
         let (plan, entries) = (start.plan().clone(), start.entries());
@@ -139,12 +139,12 @@ impl Recording {
         Source::Number((self.numbers.len() - 1) as u32)
     }
 
-    /// A value of the engine below.
+    /// The source for a value of the engine below.
     pub(crate) fn value(&mut self, value: Value) -> Source {
         self.external(value.address(), *value.ty(), || Held::Value(value))
     }
 
-    /// A value that an earlier plan computed, or will have computed.
+    /// The source for a result of an earlier recording, computed or still running.
     pub(crate) fn ready(&mut self, cell: Arc<Cell>, ty: TensorType) -> Source {
         self.external(Arc::as_ptr(&cell).addr(), ty, || Held::Cell(cell))
     }
@@ -168,7 +168,7 @@ impl Recording {
         kept.map(|external| external.ty.num_bytes()).sum()
     }
 
-    /// Which results are live.
+    /// The liveness of each result.
     pub(crate) fn alive(&self) -> Vec<bool> {
         self.cells.iter().map(|cell| Arc::strong_count(cell) > 1).collect()
     }
@@ -187,7 +187,7 @@ impl Recording {
         (is_whole && alive == planned).then(|| start.plan())
     }
 
-    /// The structure, of which entries are taken out, with its hash.
+    /// Moves out the entries as a plan-cache structure, with its hash.
     pub(crate) fn structure(&mut self, alive: Vec<bool>) -> (u64, Structure) {
         self.write_out();
         let mut hasher = FxHasher::new(self.hash());
@@ -197,7 +197,7 @@ impl Recording {
         (hasher.finish(), structure)
     }
 
-    /// Takes the recording out; the results of the next one continue its numbering.
+    /// Moves out the recording; the next recording continues the numbering of results.
     pub(crate) fn take(&mut self) -> Recording {
         let first = self.first + self.cells.len() as u64;
         core::mem::replace(self, Recording { first, ..Recording::default() })

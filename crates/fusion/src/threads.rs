@@ -6,12 +6,12 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// The queues of a layer, one for each thread that records. Only the layer's handles own them, and values that wait: an engine
-/// is dropped with its last handle, on whichever threads it was used.
+/// The queues of a layer, one per recording thread. Only the layer's handles and pending values own them. An engine is
+/// therefore dropped with its last handle, on whichever threads it was used.
 #[derive(Default)]
 pub(crate) struct ThreadQueues(Mutex<Vec<Arc<Queue>>>);
 
-/// The queue of a layer, as its thread knows it. Taken from the layer when the thread ends.
+/// A thread-local reference to a layer's queue. The queue is removed from the layer when the thread ends.
 struct Entry {
     layer: Weak<ThreadQueues>,
     queue: Weak<Queue>,
@@ -22,7 +22,7 @@ std::thread_local! {
 }
 
 impl ThreadQueues {
-    /// This thread's queue; `make` makes the first.
+    /// This thread's queue; `make` creates it on first use.
     pub(crate) fn of_this_thread(self: &Arc<ThreadQueues>, make: impl Fn() -> Arc<Queue>) -> Arc<Queue> {
         let known = ENTRIES.try_with(|entries| {
             let entries = entries.borrow();
@@ -31,7 +31,7 @@ impl ThreadQueues {
         match known {
             Ok(Some(queue)) => queue,
             Ok(None) => self.add(make()),
-            // While the thread ends, its list is already destroyed.
+            // While the thread ends, its thread-local list is already destroyed.
             Err(_) => make(),
         }
     }
@@ -50,7 +50,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let (Some(layer), Some(queue)) = (self.layer.upgrade(), self.queue.upgrade()) else { return };
         layer.0.lock().retain(|other| !Arc::ptr_eq(other, &queue));
-        // Other threads run the values that they read: engines free the thread's memory from here on.
+        // Readers on other threads run the remaining ops. Engines free this thread's memory after this point.
         queue.drop_unread();
     }
 }

@@ -6,7 +6,7 @@ use crate::suspicion::Suspicions;
 use kiln_ir::{Error, Layout, Operand, Result, TensorType, Value};
 use std::sync::Arc;
 
-/// The payload of the engine's values. Clones share the memory.
+/// The payload of the engine's values: a strided view of a memory block. Clones share the memory.
 pub(crate) struct Array<D: Driver> {
     pub(crate) block: Arc<Block<D>>,
     pub(crate) layout: Layout,
@@ -36,18 +36,18 @@ impl<D: Driver> Array<D> {
         Value::new(ty, self)
     }
 
-    /// The element at index 0 of every axis, for elements of that many bytes.
+    /// The device pointer of the element at index 0 of every axis; `size` is the element size in bytes.
     pub(crate) fn at(&self, size: usize) -> DevicePtr<D::Memory> {
         self.block.at(self.layout.offset * size)
     }
 
-    /// The same memory seen in another way.
+    /// The same memory under another layout.
     pub(crate) fn with_layout(&self, layout: Layout) -> Array<D> {
         Array { layout, ..self.clone() }
     }
 }
 
-/// All that is suspected of operands.
+/// The union of the operands' deferred bounds-check flags.
 pub(crate) fn suspicions<'a, D: Driver>(inputs: impl IntoIterator<Item = &'a Operand>) -> Suspicions<D> {
     let mut all = Suspicions::<D>::new();
     for value in inputs.into_iter().filter_map(Operand::value) {

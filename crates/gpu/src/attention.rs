@@ -1,5 +1,5 @@
-//! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which take any sizes, layouts and masks.
-//! Neither has the scores in memory.
+//! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which support all sizes, layouts and
+//! masks. Neither stores the scores in memory.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -14,27 +14,28 @@ use std::sync::Arc;
 
 const SOURCE: &str = include_str!("native/attention.cu");
 
-/// The operands of the gradients: of the output, queries, keys, values, output, log-sum-exp.
+/// The index of the log-sum-exp among the operands of the gradients: output gradient, queries, keys, values, output,
+/// log-sum-exp.
 const LOG_SUM_EXP: usize = 5;
 
-/// The most columns that kernels of our own take: those of a row are in registers.
+/// The maximum head dim of our kernels, which hold a row in registers.
 const MOST_COLUMNS: usize = 1024;
 
-/// Keys that are worth a part of their own, where there are few queries.
+/// The minimum number of keys per part where few queries split the keys.
 const LEAST_KEYS: usize = 32;
 
-/// Rows of a block of the kernel for few queries, the most rows that are few, and the most parts of their keys.
+/// Split-key attention for few queries: rows per block, the maximum number of rows, and the maximum number of parts.
 const FEW: usize = 8;
 const MOST_FEW: usize = 32;
 const MOST_SPLITS: usize = 64;
 
-/// Queries with which a mask is worth being rewritten for the library.
+/// The minimum number of queries for which rewriting a mask for the library is worthwhile.
 const LEAST_MASKED: usize = 16;
 
 /// The score of a masked key in library calls: below any real score, but finite, since `-inf - -inf` is NaN.
 const HIDDEN: &str = "-1e30";
 
-/// Rows and columns of a tile for each of the 16 that go with one thread.
+/// Rows and columns of a tile per thread, along each side of a 16 × 16 block.
 #[derive(Clone, Copy)]
 struct Tile {
     tall: usize,
@@ -42,7 +43,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// For kernels that have none.
+    /// For kernels without tiles.
     const ANY: Tile = Tile { tall: 1, wide: 1 };
 }
 
@@ -54,12 +55,12 @@ struct Call<D: Driver> {
     spec: AttentionSpec,
     sizes: Sizes,
     dtype: DType,
-    /// Those before the mask.
+    /// The operands before the mask.
     given: Typed<D>,
     mask: Option<(Array<D>, TensorType)>,
 }
 
-/// The sizes of an attention.
+/// The sizes of an attention problem.
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: usize,
@@ -116,7 +117,7 @@ impl<D: Driver> Gpu<D> {
         self.expanded(op, inputs, results)
     }
 
-    /// `None` where the library does not compute it.
+    /// Attention by the vendor's library; `None` if the library does not support it.
     fn attention_by_library(
         &self,
         call: &Call<D>,
@@ -176,7 +177,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Some(found))
     }
 
-    /// The additive bias that replaces the mask.
+    /// Computes the additive bias that replaces the mask in library calls.
     fn attention_bias(&self, call: &Call<D>) -> Result<Option<Block<D>>> {
         let Some((mask, ty)) = &call.mask else { return Ok(None) };
         let total = ty.num_elements();
@@ -190,7 +191,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Some(bias))
     }
 
-    /// Makes rows whose keys were all hidden zeros.
+    /// Zeroes the output rows whose keys are all masked.
     fn blind(&self, call: &Call<D>, found: &[Array<D>]) -> Result<()> {
         let Sizes { batch, heads, queries, .. } = call.sizes;
         let native = call.native("kiln_attention_blind", 6, Tile::ANY).name("HIDDEN", HIDDEN);
@@ -201,7 +202,7 @@ impl<D: Driver> Gpu<D> {
         self.native(native, batch * heads * queries, arguments)
     }
 
-    /// Log-sum-exps by which such rows have no weights.
+    /// Returns log-sum-exps under which fully masked rows get zero weights.
     fn sighted(&self, call: &Call<D>, lse: &Array<D>) -> Result<Array<D>> {
         let wide = call.dtype.accumulator();
         let sighted = self.uninit(&TensorType { shape: lse.layout.shape, dtype: wide })?;
@@ -277,7 +278,7 @@ impl<D: Driver> Gpu<D> {
         Ok(found)
     }
 
-    /// By one kernel, which is made for as many rows as one token has.
+    /// Split-key attention for few queries by one kernel, as for the rows of one decoded token.
     fn attention_of_few(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
         let Sizes { batch, kv_heads, queries, keys, dim, .. } = call.sizes;
         let (wide, vector) = (call.dtype.accumulator(), ALIGNMENT / call.dtype.size());
@@ -308,7 +309,7 @@ impl<D: Driver> Gpu<D> {
         Ok(found)
     }
 
-    /// Memory for so many rows of results and for their log-sum-exps.
+    /// Scratch memory for `lines` rows of partial results and for their log-sum-exps.
     fn attention_parts(&self, call: &Call<D>, lines: usize) -> Result<[Block<D>; 2]> {
         let size = call.dtype.accumulator().size();
         Ok([self.block(lines * call.sizes.dim_v * size)?, self.block(lines * size)?])
@@ -348,13 +349,14 @@ impl<D: Driver> Gpu<D> {
             self.native_blocks(native, batch * kv_heads * rows.div_ceil(16 * tile.tall), arguments)
         };
         gradients(call.native("kiln_attention_queries", 3, tile), tile, rows, &found[..1])?;
-        // The sums of two results are in registers.
+        // The threads accumulate two results in registers.
         let tile = call.sizes.tile(wide, keys, 2);
         gradients(call.native("kiln_attention_keys", 4, tile), tile, keys, &found[1..])?;
         Ok(found)
     }
 
-    /// A fresh array of `[batch, heads, rows, columns]`, its heads inside of the rows where those of `like` are.
+    /// An uninitialized array `[batch, heads, rows, columns]` in the memory order of `like`: heads interleaved in each
+    /// row if they are there.
     fn uninit_like(&self, ty: &TensorType, like: &Layout) -> Result<Array<D>> {
         let mut result = self.uninit(ty)?;
         let steps = like.strides();
@@ -372,7 +374,7 @@ impl Sizes {
         self.heads / self.kv_heads
     }
 
-    /// Whether there is anything to compute, and kernels can count it.
+    /// Whether all sizes are positive and within the limits of the kernels, which count rows in `i32`.
     fn is_for_kernels(&self) -> bool {
         let Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v } = *self;
         let none = [batch, heads, kv_heads, queries, keys, dim, dim_v].contains(&0);
@@ -380,7 +382,7 @@ impl Sizes {
         !none && dim.max(dim_v) <= MOST_COLUMNS && counts(keys) && counts(self.group() * queries)
     }
 
-    /// The tile for so many rows, whose threads add up so many results.
+    /// The tile for a number of rows, with `results` accumulators per element.
     fn tile(&self, wide: DType, rows: usize, results: usize) -> Tile {
         let columns = self.dim.max(self.dim_v).next_multiple_of(64) * results;
         let most = if wide == DType::F64 { 2 } else { 4 };
@@ -412,7 +414,7 @@ impl<D: Driver> Call<D> {
             .dtype("T", self.dtype)
     }
 
-    /// Whether the kernel for few queries takes it: threads read 16 bytes at a time.
+    /// Whether the kernel for few queries supports it: its threads read 16 bytes at a time.
     fn is_of_few(&self) -> bool {
         let Sizes { queries, dim, dim_v, .. } = self.sizes;
         let vector = ALIGNMENT / self.dtype.size();
@@ -424,7 +426,7 @@ impl<D: Driver> Call<D> {
         whole && self.sizes.group() * queries <= MOST_FEW && dense(q) && lies
     }
 
-    /// Of anything where there is no mask: it is not read.
+    /// The mask as an argument. Without a mask it is any pointer, which the kernel does not read.
     fn mask_place(&self) -> Argument<D::Memory> {
         match &self.mask {
             Some((mask, ty)) => mask.place(ty.dtype),
@@ -432,7 +434,7 @@ impl<D: Driver> Call<D> {
         }
     }
 
-    /// 0 along axes that repeat.
+    /// The strides of the mask; 0 along broadcast axes.
     fn mask_steps(&self) -> [isize; 4] {
         let mut steps = [0; 4];
         if let Some((mask, _)) = &self.mask {
@@ -447,7 +449,7 @@ impl<D: Driver> Call<D> {
     fn push_sizes(&self, arguments: &mut Arguments<D::Memory>) {
         let Sizes { heads, kv_heads, queries, keys, .. } = self.sizes;
         arguments.extend([heads, kv_heads, queries, keys].map(length));
-        // Beyond these bounds nothing changes.
+        // Larger offsets have the same effect.
         let offset = self.spec.causal.unwrap_or(i64::MAX).clamp(-(queries as i64), keys as i64);
         arguments.push(Argument::Word(offset.to_le_bytes()));
         let scale = self.spec.scale.0;
@@ -465,7 +467,7 @@ fn push_steps<M: 'static>(arguments: &mut Arguments<M>, steps: &[isize]) {
     arguments.extend(steps.iter().map(|&step| Argument::Word((step as i64).to_le_bytes())));
 }
 
-/// Whether rows have no gaps and begin where libraries want them, each at a place of its own.
+/// Whether rows are contiguous and aligned, and no stride is 0, as libraries require.
 fn aligned<D: Driver>(array: &Array<D>, dtype: DType) -> bool {
     let layout = &array.layout;
     let whole = |elements: usize| (elements * dtype.size()).is_multiple_of(ALIGNMENT);
@@ -479,7 +481,7 @@ fn aligned<D: Driver>(array: &Array<D>, dtype: DType) -> bool {
             .all(|(_, &step)| usize::try_from(step).is_ok_and(|step| step > 0 && whole(step)))
 }
 
-/// Elements from one batch, head and row to the next; of axes with one place, as if there were no gaps.
+/// The strides of batch, head and row. Axes of length 1 get contiguous strides.
 fn steps_of(layout: &Layout) -> [usize; 3] {
     let mut steps = [0; 3];
     let mut inside = layout.shape[3];

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A source that holds others.
+/// Several kernel sources in one translation unit.
 pub(crate) struct Bundle {
-    /// One translation unit.
+    /// The text of the translation unit.
     pub(crate) text: String,
-    /// For each bundled source, its entry points with their names in the bundle.
+    /// For each source, its entry points with their names in the bundle.
     pub(crate) entries: Vec<Vec<(String, String)>>,
 }
 
 impl Bundle {
-    /// Each source in a namespace of its own. Its entry points get names of their own, and its macros end with it.
+    /// Bundles sources. Each gets a namespace, unique entry points, and `#undef`s of its macros at the end.
     pub(crate) fn of(sources: &[Arc<str>]) -> Bundle {
         let (mut text, mut entries) = (String::new(), Vec::new());
         for (number, source) in sources.iter().enumerate() {
@@ -36,7 +36,7 @@ impl Bundle {
     }
 }
 
-/// The names of all entry points, also of those that the source's macros leave out.
+/// The names of all entry points, including those that the source's macros disable.
 pub(crate) fn entry_points(source: &str) -> BTreeSet<&str> {
     let name = |(at, head): (usize, &str)| {
         let rest = source[at + head.len()..].trim_start();
@@ -49,12 +49,12 @@ pub(crate) fn entry_points(source: &str) -> BTreeSet<&str> {
     source.match_indices("__global__ void").filter_map(name).collect()
 }
 
-/// The names of the macros that it defines.
+/// The names of the macros that a source defines.
 fn macros(source: &str) -> impl Iterator<Item = &str> {
     source.lines().filter_map(|line| identifier(line.trim_start().strip_prefix("#define")?.trim_start()))
 }
 
-/// The identifier that a text begins with.
+/// The identifier at the start of a text.
 fn identifier(text: &str) -> Option<&str> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     (end > 0).then(|| &text[..end])

@@ -15,18 +15,18 @@ use std::sync::Arc;
 
 const TRANSPOSE: &str = include_str!("native/transpose.cu");
 
-/// Rows and columns of a tile of it.
+/// The tile size of the channel transposition kernel: rows and columns.
 const TRANSPOSE_TILE: usize = 64;
 
-/// Elements of 16 bits that are moved at once.
+/// The number of 16-bit elements in 16 bytes, which threads move at once.
 pub(crate) const EIGHT: usize = 8;
 
 impl<D: Driver> Gpu<D> {
-    /// Whether convolutions run by the vendor's library. Without it they are made of simpler ops, which run on the device too,
-    /// but many times slower.
+    /// Whether convolutions run by the vendor's library. Without it they are expanded into simpler ops, which also run
+    /// on the device, but many times slower.
     ///
     /// # Errors
-    /// Why not: which library is missing, and where it was looked for.
+    /// When the library is missing: its name, and the searched places.
     pub fn convolution_library(&self) -> Result<()> {
         self.driver.convolutions()
     }
@@ -93,7 +93,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(results[0])])
     }
 
-    /// A fresh array without gaps, row-major or with its channels, axis 1, innermost.
+    /// An uninitialized contiguous array, row-major or channels-last (axis 1 innermost).
     pub(crate) fn uninit_channels(&self, ty: &TensorType, last: bool) -> Result<Array<D>> {
         if !last {
             return self.uninit(ty);
@@ -104,7 +104,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Array { layout, ..self.uninit(ty)? })
     }
 
-    /// An operand without gaps, its channels where the convolution wants them: as they lie, if they were computed that way.
+    /// A contiguous operand with its channels in the requested place. It is not copied if it already has that layout.
     fn channels_in_order(
         &self,
         inputs: &Operands,
@@ -123,7 +123,8 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// An operand whose channels lie before its space, transposed as whole matrices; `None` where its sizes do not allow that.
+    /// Transposes a channels-first operand to channels-last, one matrix per example; `None` if its sizes do not allow
+    /// that.
     fn channels_transposed(
         &self,
         array: &Array<D>,
@@ -144,7 +145,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Some(Array { suspicions: array.suspicions.clone(), ..fresh }))
     }
 
-    /// Where sides have different padding, the operand has it instead of the convolution.
+    /// Where the two sides of an axis have different padding, pads the operand instead of the convolution.
     fn conv_padded(
         &self,
         spec: &ConvSpec,
@@ -185,13 +186,13 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// The only result of an op that has one.
+/// The result of an op with one result.
 pub(crate) fn first(mut values: Values) -> Operand {
     let value: Value = values.remove(0);
     Operand::Value(value)
 }
 
-/// The order of axes that puts channels innermost.
+/// The permutation to channels-last.
 pub(crate) fn channels_last(rank: usize) -> Axes {
     Axes::new(&[0].into_iter().chain(2..rank).chain([1]).collect::<Vec<_>>())
 }
@@ -203,7 +204,7 @@ fn convolution(
     results: &[TensorType],
     channels_last: bool,
 ) -> Result<Convolution> {
-    // Libraries have two spatial dimensions at least.
+    // Libraries require at least two spatial dimensions.
     let shape = |shape: Shape| -> Shape {
         let one = (shape.rank() == 3).then_some(1);
         shape[..2].iter().copied().chain(one).chain(shape[2..].iter().copied()).collect()

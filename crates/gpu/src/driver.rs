@@ -42,7 +42,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The size of a block in bytes.
     fn size(&self, memory: &Self::Memory) -> usize;
 
-    /// Copies bytes to the device. Work queued before still reads the old ones.
+    /// Copies bytes to the device. Work queued before reads the old bytes.
     ///
     /// # Errors
     /// When the device failed.
@@ -51,10 +51,10 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Copies bytes from the device, once everything queued before is done.
     ///
     /// # Errors
-    /// When the device failed, then or with anything queued before.
+    /// When the device failed, in this copy or in work queued before.
     fn read(&self, from: &DevicePtr<Self::Memory>, bytes: &mut [u8]) -> Result<()>;
 
-    /// Sets bytes on the device.
+    /// Fills bytes on the device with one value.
     ///
     /// # Errors
     /// When the device failed.
@@ -103,15 +103,15 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Whether the vendor's library supports these matmuls with their epilogue.
     fn multiplies(&self, products: &Products<Self::Memory>) -> bool;
 
-    /// A number that identifies the settings which change the results of steps.
+    /// A number that identifies the settings which change the results of steps, such as TF32.
     fn settings(&self) -> u64 {
         0
     }
 
-    /// Queues matmuls in the vendor's library, if it [has](Driver::multiplies) them.
+    /// Queues matmuls in the vendor's library, if it [supports](Driver::multiplies) them.
     ///
     /// # Safety
-    /// All elements that the products read and write must be within the memory.
+    /// All elements that the matmuls read and write must be within the memory.
     ///
     /// # Errors
     /// When the device failed.
@@ -148,7 +148,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(Error::unsupported(&self.info().name, "has no library for convolutions"))
     }
 
-    /// The workspace of a convolution by the vendor's library, in bytes; `None` where it has no algorithm for this one.
+    /// The workspace of a convolution by the vendor's library, in bytes; `None` if the library has no algorithm for it.
     ///
     /// # Errors
     /// When the library fails.
@@ -168,8 +168,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         self.convolutions()
     }
 
-    /// The workspace of an attention by the vendor's library, in bytes; `None` where it has no algorithm for this one,
-    /// or is missing.
+    /// The workspace of an attention by the vendor's library, in bytes; `None` if the library is missing or has no
+    /// algorithm for it.
     ///
     /// # Errors
     /// When the device failed.
@@ -189,8 +189,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Err(Error::unsupported(&self.info().name, "has no library for attention"))
     }
 
-    /// The workspace of Fourier transforms by the vendor's library, in bytes; `None` where it does not support them, or
-    /// is missing.
+    /// The workspace of Fourier transforms by the vendor's library, in bytes; `None` if the library is missing or does
+    /// not support them.
     ///
     /// # Errors
     /// When the device failed.
@@ -201,7 +201,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Queues Fourier transforms by the vendor's library, which [supports](Driver::fourier_workspace) them.
     ///
     /// # Safety
-    /// The tensors must hold the numbers of all lines, and the workspace as many bytes as
+    /// The tensors must hold the elements of all lines, and the workspace as many bytes as
     /// [`fourier_workspace`](Driver::fourier_workspace) returns.
     ///
     /// # Errors
@@ -227,7 +227,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Milliseconds of each lap since the start. Waits for the device; empty where it has no clock.
+    /// Milliseconds of each lap since the start. Waits for the device; empty if it has no clock.
     ///
     /// # Errors
     /// When the device failed.
@@ -235,7 +235,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Waits until everything queued is done.
+    /// Waits until all queued work is done.
     ///
     /// # Errors
     /// When anything queued failed.
@@ -276,7 +276,7 @@ pub struct DevicePtr<M> {
     pub offset: usize,
 }
 
-// Derived, this would ask the same of `M`.
+// A derived impl would require `M: Clone`.
 impl<M> Clone for DevicePtr<M> {
     fn clone(&self) -> Self {
         DevicePtr { memory: self.memory.clone(), offset: self.offset }
@@ -358,7 +358,7 @@ pub struct Products<M> {
     pub result: DType,
     /// Formats and scales of `a` and `b` if they are 8-bit floats.
     pub float8: Option<Float8Factors<M>>,
-    /// The factors.
+    /// The left and right factors.
     pub factors: [Matrices<M>; 2],
     /// The first element of the results, row-major without gaps.
     pub to: DevicePtr<M>,
@@ -374,7 +374,7 @@ pub struct Float8Factors<M> {
     pub scales: [DevicePtr<M>; 2],
 }
 
-/// The factors of batched matrix products in memory.
+/// The left or right factors of batched matmuls in memory.
 pub struct Matrices<M> {
     /// The first element of the first matrix.
     pub at: DevicePtr<M>,

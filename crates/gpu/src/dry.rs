@@ -53,7 +53,7 @@ impl DeviceInfo {
 }
 
 impl DryDriver {
-    /// A driver for a device of that kind, with a compiler for its kernels.
+    /// Creates a driver for a device of that kind, with a compiler for its kernels.
     pub fn new(
         info: DeviceInfo,
         compile: impl Fn(&str) -> Result<Vec<u8>> + Send + Sync + 'static,
@@ -68,14 +68,14 @@ impl DryDriver {
         }
     }
 
-    /// The same for a device with libraries for matmuls and convolutions and with graph replay: an engine then issues
-    /// the same steps as on a real one.
+    /// Reports libraries for matmuls and convolutions, and graph replay. An engine then issues the same steps as on a
+    /// real device.
     #[must_use]
     pub fn with_libraries(self) -> DryDriver {
         DryDriver { has_libraries: true, ..self }
     }
 
-    /// How many kernels would have run.
+    /// The number of kernel launches so far.
     pub fn launches(&self) -> u64 {
         self.launches.load(Ordering::Relaxed)
     }
@@ -133,7 +133,7 @@ impl Driver for DryDriver {
         self.has_libraries
     }
 
-    /// Without a library products are kernels too.
+    /// Without a library, matmuls are kernels too.
     fn multiplies(&self, products: &Products<DryMemory>) -> bool {
         let is_float = products.dtype.is_float() && products.dtype == products.result;
         self.has_libraries && (is_float || products.float8.is_some())

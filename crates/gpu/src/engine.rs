@@ -42,7 +42,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) prefers_fourier_kernels: bool,
 }
 
-/// The ops left to the expanding layer.
+/// Ops that the expanding layer handles.
 const LEFT_OUT: &[OpKind] = &[
     OpKind::LogSumExp,
     // Connections between devices are not the engine's.
@@ -51,10 +51,10 @@ const LEFT_OUT: &[OpKind] = &[
 ];
 
 impl<D: Driver> Gpu<D> {
-    /// The engine over a driver.
+    /// Creates the engine over a driver.
     pub fn new(driver: D, memory: MemoryConfig) -> Gpu<D> {
         let driver = Arc::new(driver);
-        // A fusion layer then sees the ops of the matmul's expansion.
+        // A fusion layer then records the ops of the matmul's expansion.
         let lacks: &[OpKind] = if driver.has_float8() { &[] } else { &[OpKind::MatMulFloat8] };
         let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
         let info = driver.info();
@@ -80,8 +80,8 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Compiles kernel sources ahead of their first use, in parallel, which takes a fraction of the time. A source that
-    /// does not compile is reported at its first use. A [driver without a device](crate::DryDriver) of the same
-    /// [`DeviceInfo`](crate::DeviceInfo) collects the sources that some work will need.
+    /// does not compile is reported at its first use. A [driver without a device](crate::DryDriver) with the same
+    /// [`DeviceInfo`](crate::DeviceInfo) collects the sources that a program will need.
     pub fn prepare(&self, sources: &[Arc<str>]) {
         self.kernels.prepare(sources);
     }
@@ -100,7 +100,7 @@ impl<D: Driver> Gpu<D> {
     /// clock. `KILN_PROFILE=on` in the environment enables it from the start, and prints a [table](crate::table) at
     /// each synchronization.
     pub fn trace(&self, on: bool) {
-        // A failure is that of the next who reads.
+        // The next read reports a failure.
         let _ = self.queue.drain();
         self.queue.trace.switch(on);
     }
@@ -167,7 +167,7 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// A region as one kernel, or op by op.
+    /// Runs a region as one kernel, or op by op if there is no kernel for it.
     pub(crate) fn kernel_or_ops(
         &self,
         program: &Arc<Program>,
@@ -180,7 +180,7 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// By a kernel of its own, or made of simpler ops.
+    /// Runs an op by a generated kernel, or expands it into simpler ops.
     pub(crate) fn computed(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         if results.iter().all(|ty| ty.num_elements() == 0) {
             let all = suspicions::<D>(&inputs);
@@ -238,7 +238,8 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// The facts of a device. `KILN_EPILOGUES` and `KILN_HEAD_START` in the environment may deny two of them.
+/// The machine description of a device. `KILN_EPILOGUES` and `KILN_HEAD_START` in the environment can disable two of
+/// its facts.
 fn machine(info: &DeviceInfo) -> Machine {
     Machine {
         threads: info.multiprocessors * info.multiprocessor_threads,
@@ -248,17 +249,17 @@ fn machine(info: &DeviceInfo) -> Machine {
         bindings: None,
         memory_bytes: Some(info.memory as u64),
         dtypes: DTypeSet::ALL,
-        // A row belongs to one block, whose registers hold no more.
+        // A row belongs to one block, and its registers hold no more.
         row_elements: 1 << 14,
         kernel_ops: Nest::MAX_VALUES,
         products: Products::Library { epilogues: kiln_ir::switch("KILN_EPILOGUES", true) },
         asynchronous: kiln_ir::switch("KILN_HEAD_START", true),
-        // Kernels find errors while the program goes on.
+        // Kernels find errors while the program continues.
         host_errors: false,
     }
 }
 
-/// A value with these flags added: an expansion need not use all operands.
+/// A value with these flags added: an expansion may not use all operands.
 fn suspected<D: Driver>(value: Value, all: &Suspicions<D>) -> Result<Value> {
     if all.is_empty() || value.error().is_some() {
         return Ok(value);
@@ -269,7 +270,7 @@ fn suspected<D: Driver>(value: Value, all: &Suspicions<D>) -> Result<Value> {
 }
 
 impl<D: Driver> Array<D> {
-    /// Its first element, as an argument.
+    /// The pointer to its first element, as an argument.
     pub(crate) fn place(&self, dtype: DType) -> Argument<D::Memory> {
         Argument::Pointer(self.at(dtype.size()))
     }
@@ -284,7 +285,7 @@ impl<D: Driver> Engine for Gpu<D> {
         let _running = self.pages.run();
         let found = match poison_of(&inputs) {
             Some(error) if !op.stops_poison() => {
-                // A poisoned input of a region poisons only results that depend on it.
+                // A poisoned input of a region poisons only the results that depend on it.
                 if let Op::Fused(region) = op {
                     return region.program().run_region(self, inputs);
                 }

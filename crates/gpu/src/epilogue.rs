@@ -13,24 +13,24 @@ use smallvec::smallvec;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Programs that are kept at most; when there are more, all are dropped and made again.
+/// The maximum number of cached programs; beyond it all are dropped and derived again.
 const MOST: usize = 1 << 14;
 
-/// The programs after the matmuls of regions, by the addresses of the regions' programs.
+/// The cache of programs after the matmuls of regions, by the addresses of the regions' programs.
 #[derive(Default)]
 pub(crate) struct EpilogueCache(Mutex<HashMap<usize, CacheEntry, FxBuildHasher>>);
 
 /// An entry of [`EpilogueCache`].
 struct CacheEntry {
-    /// Held, so that no other program gets its address.
+    /// Keeps the address from being reused by another program.
     _program: Arc<Program>,
     rest: Arc<Rest>,
 }
 
-/// The ops of a region after its matmul.
+/// The ops of a region after its matmul, as a program.
 struct Rest {
     program: Arc<Program>,
-    /// The region inputs of these ops.
+    /// The region inputs that these ops read.
     taken: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Rest {
         let first = product_type(region, epilogue);
         let inputs: Vec<TensorType> =
             core::iter::once(first).chain(taken.iter().map(|&input| region.inputs[input])).collect();
-        // Where each slot is now: the product is the first input.
+        // The new slot of each value; the matmul's result is the first input.
         let mut next = inputs.len();
         let mut places: Vec<usize> = (0..count)
             .map(|slot| taken.iter().position(|&input| input == slot).map_or(0, |place| place + 1))
@@ -88,13 +88,13 @@ impl Rest {
     }
 }
 
-/// The type of the product; each instruction of such a region has one result.
+/// The type of the matmul's result; each instruction of such a region has one result.
 fn product_type(region: &Program, epilogue: &Epilogue) -> TensorType {
     region.instructions[epilogue.product - region.inputs.len()].results[0]
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A region: by the vendor's library, as one kernel, or op by op.
+    /// Runs a region by the vendor's library, as one kernel, or op by op.
     pub(crate) fn fused(&self, fused: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let as_recorded =
             |(operand, ty): (&Operand, &TensorType)| operand.value().is_none_or(|value| value.ty() == ty);
@@ -111,7 +111,8 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// By the vendor's library; `None` where it does not do that, or a kernel is faster.
+    /// Runs a region by the library's matmul with epilogue; `None` if the library does not support it, or a kernel is
+    /// faster.
     fn finish(
         &self,
         fused: &FusedOp,
@@ -139,7 +140,7 @@ impl<D: Driver> Gpu<D> {
         if Self::is_slim(&products) {
             return Ok(None);
         }
-        // Held until the step that reads it is queued.
+        // The row must stay allocated until the step that reads it is queued.
         let row = bias.map(|bias| self.row(bias, product.dtype)).transpose()?;
         let bias = row.as_ref().map(|row| row.at(product.dtype.size()));
         products.epilogue = driver::Epilogue { bias, activation: *activation };
@@ -150,7 +151,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Some(smallvec![array.into_value(results[0])]))
     }
 
-    /// The product, and then the rest.
+    /// Runs the matmul, and then the remaining ops as a kernel.
     fn run_apart(
         &self,
         fused: &FusedOp,
@@ -167,7 +168,7 @@ impl<D: Driver> Gpu<D> {
         self.kernel_or_ops(&rest.program, operands, results)
     }
 
-    /// The first row of a broadcast bias, in that dtype.
+    /// The first row of a broadcast bias, cast to the dtype.
     fn row(&self, bias: &Value, dtype: DType) -> Result<Array<D>> {
         let array = Array::<D>::of(bias)?;
         if bias.dtype() == dtype {
@@ -182,7 +183,7 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// Whether a tensor is one row that is seen many times, without gaps; one of that dtype must begin where a library may read it.
+/// Whether a tensor is one contiguous row, broadcast. A row of the given dtype must also be aligned for libraries.
 fn is_row<D: Driver>(bias: &Value, dtype: DType) -> Result<bool> {
     let layout = &Array::<D>::of(bias)?.layout;
     let last = layout.rank() - 1;

@@ -1,4 +1,4 @@
-//! 8-bit float matmuls: by the vendor's BLAS where it takes the layout, else by expansion.
+//! 8-bit float matmuls: by the vendor's BLAS if it supports the layout, else by expansion.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -30,7 +30,8 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// Rows of factors are multiples of 16 bytes for the library: others are padded, by zeros, which add nothing.
+    /// Matmul by the library. It requires rows that are multiples of 16 bytes; other factors are zero-padded, which
+    /// does not change sums.
     fn by_library(&self, formats: [Float8; 2], inputs: &Operands, ty: TensorType) -> Result<Option<Value>> {
         let vars: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
         let (rank, columns) = (ty.rank(), ty.shape[ty.rank() - 1]);
@@ -49,7 +50,8 @@ impl<D: Driver> Gpu<D> {
         let whole = TensorType { shape: ty.shape.with(rank - 1, columns + wide), ..ty };
         let result = self.uninit(&whole)?;
         let Some(mut products) = self.products(&mut factors, &whole, &result)? else { return Ok(None) };
-        // One out of many may lie anywhere, which the library only finds out when the product runs.
+        // A scale that is one element of a larger tensor may be misaligned. The library would only fail when the matmul
+        // runs.
         let scale = |place: usize| self.contiguous_aligned(tensor::<D>(inputs, place)?.0, DType::F32);
         let scales = [scale(2)?, scale(3)?];
         let places = scales.each_ref().map(|scale| scale.at(DType::F32.size()));
@@ -65,7 +67,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Some(Var::new(self, product).slice_axis(rank - 1, narrow).into_value()))
     }
 
-    /// The value, copied unless the reduced axis is contiguous, as the library requires for both factors.
+    /// Returns the value with a contiguous reduced axis, copied if needed; the library requires that of both factors.
     fn inner_contiguous(&self, value: Value, transposed: bool) -> Result<Value> {
         let array = Array::<D>::of(&value)?;
         let whole = |elements: usize| elements.is_multiple_of(ALIGNMENT);
@@ -87,7 +89,7 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// Zeros behind the last elements of the last two axes.
+/// Zero-pads the ends of the last two axes.
 fn padded<'e>(x: &Var<'e>, high: [usize; 2]) -> Var<'e> {
     let mut pads = vec![PadAxis::default(); x.rank() - 2];
     pads.extend(high.map(|high| PadAxis::new(0, high)));

@@ -16,22 +16,22 @@ mod library;
 
 const SOURCE: &str = include_str!("native/fft.cu");
 
-/// Complex numbers of `f32` that a block holds in shared memory.
+/// Complex `f32` elements that a block holds in shared memory.
 const BLOCK: usize = 2048;
 
-/// The most lines of a block.
+/// The maximum number of lines per block.
 const MOST_LINES: usize = 64;
 
-/// The most roots of a list that is kept, and how many lists.
+/// The maximum length of a cached list of roots, and the maximum number of lists.
 const MOST_KEPT: (usize, usize) = (1 << 16, 64);
 
-/// The greatest prime factor of a length that needs no convolution.
+/// The greatest prime factor of a length that is transformed by radix passes. Other lengths use Bluestein's algorithm.
 const GREATEST_RADIX: usize = 31;
 
-/// Roots of unity on the device, which transforms of the same number of points share.
+/// The cache of roots of unity on the device, shared by transforms of equal length.
 pub(crate) struct Roots<D: Driver>(Mutex<Lists<D>>);
 
-/// By dtype, how many there are, and of how many points.
+/// Root lists by dtype, count, and number of points.
 type Lists<D> = HashMap<(DType, usize, usize), Arc<Block<D>>>;
 
 impl<D: Driver> Default for Roots<D> {
@@ -49,7 +49,7 @@ enum Form {
     ToReal = 2,
 }
 
-/// Lines of complex numbers without gaps.
+/// A batch of contiguous complex lines.
 #[derive(Clone, Copy)]
 struct Lines {
     dtype: DType,
@@ -57,20 +57,21 @@ struct Lines {
     length: usize,
 }
 
-/// Where both parts of complex numbers are.
+/// Pointers to the real and the imaginary parts.
 struct Parts<D: Driver> {
     re: DevicePtr<D::Memory>,
     im: DevicePtr<D::Memory>,
 }
 
 impl<D: Driver> Parts<D> {
-    /// Exchanged on both sides of a transform, the sign of its exponent is the other.
+    /// Exchanges real and imaginary parts. Done on both sides of a transform, this flips the sign of its exponent.
     fn exchanged(&self) -> Parts<D> {
         Parts { re: self.im.clone(), im: self.re.clone() }
     }
 }
 
-/// The strides of a kernel's lines: `inner` lines are adjacent, the next group is `jump` elements on.
+/// The strides of a kernel's lines. `inner` lines are adjacent; the next group of lines is `jump` elements on; `step`
+/// is the element stride.
 #[derive(Clone, Copy)]
 struct LineLayout {
     inner: usize,
@@ -95,13 +96,13 @@ enum Map {
     Turn = 11,
 }
 
-/// Real lines as complex ones.
+/// Real lines stored as complex lines.
 #[derive(Clone, Copy)]
 struct Packed {
     points: usize,
     length: usize,
     is_even: bool,
-    /// Whether the sign in the exponent is minus from real numbers, and plus to them.
+    /// Whether the exponent has the usual sign: minus from real, plus to real.
     usual: bool,
 }
 
@@ -111,12 +112,12 @@ impl Packed {
         Packed { points, length: if is_even { points / 2 } else { points }, is_even, usual }
     }
 
-    /// Of imaginary parts of the spectrum.
+    /// The factor of the spectrum's imaginary parts, as source text.
     fn sign(&self) -> &'static str {
         if self.usual { "((T)1)" } else { "((T)-1)" }
     }
 
-    /// Whether blocks hold such lines in shared memory.
+    /// Whether a block can hold such lines in shared memory.
     fn fits(&self, dtype: DType) -> bool {
         self.length <= capacity(dtype) && is_smooth(self.length)
     }
@@ -172,7 +173,7 @@ impl<D: Driver> Gpu<D> {
         Ok(values.collect())
     }
 
-    /// In `f32`.
+    /// Transforms 16-bit floats in `f32`.
     fn fourier_of_16_bits(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let cast = |value: Value, dtype: DType| {
             let ty = value.ty().with_dtype(dtype);
@@ -185,7 +186,7 @@ impl<D: Driver> Gpu<D> {
         Ok(found.into_iter().zip(results).map(|(value, ty)| cast(value, ty.dtype)).collect())
     }
 
-    /// Transforms with a minus in the exponent.
+    /// Complex transforms with a negative exponent.
     fn complex(&self, lines: Lines, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let Lines { dtype, count, length: points } = lines;
         if !is_smooth(points) {
@@ -196,7 +197,8 @@ impl<D: Driver> Gpu<D> {
         if points <= capacity {
             return self.transform_lines(lines, from, to, None, [along, along], None);
         }
-        // Point `a columns + b` is at row `a` and column `b`; frequency `c + d rows` at row `c` and column `d`.
+        // The four-step algorithm: point `a * columns + b` is at row `a`, column `b`; frequency `c + d * rows` at row
+        // `c`, column `d`.
         let divisors = (1..=capacity).filter(|&divisor| points.is_multiple_of(divisor));
         let rows = divisors.min_by_key(|&rows| (rows * rows).abs_diff(points)).unwrap_or(1);
         let columns = points / rows;
@@ -217,7 +219,7 @@ impl<D: Driver> Gpu<D> {
         self.map(Map::Turn, second, turned, [&last, &last, to], &twist, count * points)
     }
 
-    /// Roots of unity, `count` of the first.
+    /// The first `count` roots of unity of order `points`.
     fn roots(&self, dtype: DType, count: usize, points: usize) -> Result<Arc<Block<D>>> {
         let kept = || self.fourier_roots.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(block) = kept().get(&(dtype, count, points)) {
@@ -235,7 +237,7 @@ impl<D: Driver> Gpu<D> {
         Ok(block)
     }
 
-    /// Memory for complex lines.
+    /// Scratch memory for complex lines.
     fn room(&self, lines: Lines) -> Result<(Block<D>, Parts<D>)> {
         let bytes = lines.count.saturating_mul(lines.length).saturating_mul(lines.dtype.size());
         let block = self.block(bytes.saturating_mul(2))?;
@@ -258,7 +260,7 @@ impl<D: Driver> Gpu<D> {
         let plain = Packed { points, length: points, is_even: false, usual: true };
         let (form, packed) = packed.unwrap_or((Form::Complex, plain));
         let roots = self.roots(dtype, packed.points, packed.points)?;
-        // Of a line of one element there is no pass that could read it.
+        // A line of one element has no pass that could load it.
         let is_in_order = points > 1 && (form == Form::FromReal || form == Form::Complex && source.step == 1);
         let native = Native::new(SOURCE, "kiln_fft")
             .name("KILN_LINES", "")
@@ -335,8 +337,8 @@ impl<D: Driver> Gpu<D> {
         self.map(Map::Unpack, complex, packed, [&after, &after, to], &roots, total)
     }
 
-    /// `Y[k] = c[k] Σ (x[n] c[n]) conj(c[k - n])` with the chirp `c[k] = exp(-πi k² / points)`
-    /// ([Bluestein 1970](https://doi.org/10.1109/TAU.1970.1162132)): a convolution of a length that is a power of two.
+    /// Bluestein's algorithm: `Y[k] = c[k] Σ (x[n] c[n]) conj(c[k - n])` with the chirp `c[k] = exp(-πi k² / points)`
+    /// ([Bluestein 1970](https://doi.org/10.1109/TAU.1970.1162132)), a convolution whose length is a power of two.
     fn by_convolution(&self, lines: Lines, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let points = lines.length;
         let size = (2 * points - 1).next_power_of_two();
@@ -358,7 +360,8 @@ impl<D: Driver> Gpu<D> {
         self.map(Map::Cut, padded, chirp, [&after, &after, to], &roots, lines.count * points)
     }
 
-    /// Runs the elementwise pre- or post-processing of a transform for `total` elements: from two tensors into a third.
+    /// Runs the elementwise pre- or post-processing of a transform for `total` elements: reads two tensors, writes a
+    /// third.
     fn map(
         &self,
         map: Map,
@@ -382,12 +385,12 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// The longest lines that blocks hold in shared memory.
+/// The maximum line length that fits the shared memory of a block.
 fn capacity(dtype: DType) -> usize {
     BLOCK * DType::F32.size() / dtype.size()
 }
 
-/// Whether a length has no prime factor that is too great.
+/// Whether all prime factors of a length have radix passes.
 fn is_smooth(length: usize) -> bool {
     let mut rest = length;
     for prime in 2..=GREATEST_RADIX {
@@ -398,7 +401,7 @@ fn is_smooth(length: usize) -> bool {
     rest == 1
 }
 
-/// The passes of a length, as the source writes them.
+/// The radix passes of a length, as source text.
 fn passes(length: usize) -> String {
     let (mut left, mut done) = (length, 1);
     let mut text = String::new();

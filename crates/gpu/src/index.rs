@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 pub(crate) const SOURCE: &str = include_str!("native/index.cu");
 
-/// The most places whose sums a block keeps in shared memory.
+/// The maximum indexed length whose sums a block accumulates in shared memory.
 const MOST_SUMS: usize = 4096;
 
-/// Fewer blocks with sums of their own would leave a device idle, and more have nothing to do.
+/// Limits on the number of blocks with their own sums: fewer leave a device idle, more do not run faster.
 const FEWEST_BLOCKS: usize = 32;
 const MOST_BLOCKS: usize = 512;
 
-/// The axes before, along and after the one that an index points into.
+/// The extents of the axes before, along and after the indexed axis.
 pub(crate) struct Sides {
     pub(crate) before: usize,
     pub(crate) length: usize,
@@ -35,7 +35,7 @@ impl Sides {
     }
 }
 
-/// Whether an index is one list for all places, or has an entry for each element.
+/// Whether an index is one list for all positions, or has an entry for each element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entries {
     /// [`Op::Take`] and [`Op::Put`].
@@ -52,7 +52,7 @@ impl Entries {
         }
     }
 
-    /// Where the winner among entries that point to one place is written down.
+    /// The position where the winner among entries with equal targets is recorded, as source text.
     fn winner(self) -> &'static str {
         match self {
             Entries::List => "at",
@@ -223,7 +223,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![self.cast(&Operand::Value(value), ty.dtype)?])
     }
 
-    /// Looks at the entries of a contiguous index, where no element moves on the way.
+    /// Checks the entries of a contiguous index without moving elements.
     pub(crate) fn check_index(
         &self,
         (index, ty): (&Array<D>, &TensorType),
@@ -237,7 +237,7 @@ impl<D: Driver> Gpu<D> {
         self.native(native, total, arguments)
     }
 
-    /// An operand as a tensor of another dtype.
+    /// Casts an operand to another dtype.
     pub(crate) fn cast(&self, operand: &Operand, dtype: DType) -> Result<Value> {
         let Operand::Value(value) = operand else {
             return Err(Error::unsupported("gpu", "a tensor operand is missing"));
@@ -247,7 +247,7 @@ impl<D: Driver> Gpu<D> {
         Ok(values.remove(0))
     }
 
-    /// A contiguous array of an operand's elements without aliases.
+    /// A contiguous array of an operand's elements without aliases: its own memory if possible, else a copy.
     pub(crate) fn owned(&self, operand: Operand, ty: TensorType) -> Result<Array<D>> {
         let Operand::Value(mut value) = operand else {
             return Err(Error::unsupported("gpu", "a tensor operand is missing"));
@@ -266,16 +266,16 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// Blocks that add up in shared memory before they add to the tensor, where that costs less. `None` where each entry is added to
-/// the tensor at once.
+/// The number of blocks that accumulate in shared memory before they add to the tensor, if that is cheaper. `None` if
+/// each entry is added to the tensor directly.
 fn blocks_of_sums(mode: UpdateMode, sides: &Sides, total: usize) -> Option<usize> {
     let is_small = sides.before * sides.after == 1 && (1..=MOST_SUMS).contains(&sides.length);
-    // Each block adds as many sums to the tensor as there are places.
+    // Each block adds one sum per indexed position to the tensor.
     let blocks = total / (4 * sides.length.max(1));
     (mode == UpdateMode::Add && is_small && blocks >= FEWEST_BLOCKS).then_some(blocks.min(MOST_BLOCKS))
 }
 
-/// The dtype in which elements are combined: one of four or eight bytes, which devices change as a whole.
+/// The dtype in which elements are combined: 4 or 8 bytes wide, for which devices have atomics.
 pub(crate) fn combined_in(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
@@ -290,7 +290,7 @@ fn combining(native: Native, mode: UpdateMode, dtype: DType) -> Native {
     let word = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
     let native = native.name("A", ty).name("WORD", kiln_kernel::print::held_type(word));
     match mode {
-        // Signed sums wrap as unsigned ones do.
+        // Signed sums wrap like unsigned ones.
         UpdateMode::Add if dtype.is_float() || dtype == DType::I32 || !dtype.is_signed_int() => {
             native.name("ATOMIC_ADD", "")
         }

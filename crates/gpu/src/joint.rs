@@ -1,5 +1,5 @@
-//! Horizontal fusion: consecutive launches of one elementwise kernel over different tensors become one launch, as the updates
-//! of an optimizer's parameters do.
+//! Horizontal fusion: consecutive launches of one elementwise kernel over different tensors become one launch. The
+//! parameter updates of an optimizer are the typical case.
 
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Driver, Grid, Step};
@@ -9,13 +9,13 @@ use kiln_kernel::{GpuSchedule, Kernel, KernelKind, ParamKind};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
-/// Launches in a row that are worth a kernel of their own.
+/// The minimum number of consecutive launches that are joined.
 pub(crate) const LEAST: usize = 4;
 
-/// Launches that one kernel joins at most.
+/// The maximum number of launches that one kernel joins.
 pub(crate) const MOST: usize = 16;
 
-/// Bytes for a joined kernel's arguments: the limit of all devices, without the first-block numbers.
+/// The limit on a joined kernel's argument bytes: the limit of all devices, without the first-block numbers.
 const BYTES: usize = 4096 - MOST * size_of::<u64>();
 
 /// A kernel that joins several launches of a map (horizontal fusion).
@@ -26,16 +26,16 @@ pub(crate) struct Joint<D: Driver> {
     writes: SmallVec<[bool; 16]>,
     /// The number of argument sets of the joined kernel.
     sets: usize,
-    /// The joined kernel, made when it is wanted first; `None` if it does not compile.
+    /// The joined kernel, compiled at its first use; `None` if it does not compile.
     joined: OnceLock<Option<Arc<D::Function>>>,
     make: Make<D>,
 }
 
-/// Compiles a joined kernel for so many sets.
+/// Compiles a joined kernel for a number of argument sets.
 type Make<D> = Box<dyn Fn(usize) -> Option<Arc<<D as Driver>::Function>> + Send + Sync>;
 
 impl<D: Driver> Joint<D> {
-    /// Of a kernel that is launched once, and takes these arguments; `None` where it cannot be joined.
+    /// The horizontal fusion of a kernel with these arguments and one launch; `None` if it cannot be joined.
     pub(crate) fn of(
         gpu: &Gpu<D>,
         (kernel, schedule): (&Arc<Kernel>, GpuSchedule),
@@ -62,7 +62,7 @@ impl<D: Driver> Joint<D> {
         Joint::new(function.clone(), writes, make)
     }
 
-    /// `None` where the arguments of too few launches would fit.
+    /// Creates the joint; `None` if the argument space holds too few sets.
     pub(crate) fn new(
         function: Arc<D::Function>,
         writes: SmallVec<[bool; 16]>,
@@ -73,8 +73,8 @@ impl<D: Driver> Joint<D> {
         (sets >= LEAST).then_some(joint)
     }
 
-    /// Whether a step can run concurrently with these launches of the joint. It must be a launch of the same function,
-    /// there must be room for it, and there must be no read-write or write-write conflict.
+    /// Whether a step can run concurrently with these launches of the joint. It must be a launch of the same function.
+    /// There must be room for it, and no read-write or write-write conflict.
     pub(crate) fn takes(&self, before: &[Step<D>], step: &Step<D>) -> bool {
         let Step::Launch { function, arguments, .. } = step else { return false };
         let meets = |earlier: &Step<D>| match earlier {
@@ -98,7 +98,7 @@ impl<D: Driver> Joint<D> {
         })
     }
 
-    /// Launches that it takes as one; as they were where there is no kernel for it.
+    /// Joins launches into one step. Returns the launches if the joined kernel does not compile.
     pub(crate) fn join(&self, steps: Vec<Step<D>>) -> Result<Step<D>, Vec<Step<D>>> {
         let Some(function) = self.joined.get_or_init(|| (self.make)(self.sets)) else { return Err(steps) };
         let mut joined = Arguments::<D::Memory>::new();
@@ -111,7 +111,7 @@ impl<D: Driver> Joint<D> {
                 joined.extend(arguments);
             }
         }
-        // Unused sets begin after the last block, so their arguments do not matter.
+        // Unused sets begin after the last block, so their arguments have no effect.
         let first: Arguments<D::Memory> = joined[..self.writes.len()].iter().cloned().collect();
         for _ in firsts.len()..self.sets {
             firsts.push(grid.blocks);

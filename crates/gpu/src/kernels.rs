@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A kernel that is compiled once: the first who asks compiles, all others wait for that.
+/// A kernel that is compiled once: the first caller compiles, other threads wait for the result.
 type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 
-/// By source and entry point.
+/// Kernels by source and entry point.
 type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>, FxBuildHasher>;
 
 /// The maximum number of sources compiled together, which amortizes the compiler's startup.
 const TOGETHER: usize = 16;
 
-/// Kernels written by hand.
+/// Hand-written kernels by key.
 type Natives<F> = HashMap<NativeKey, Arc<F>, FxBuildHasher>;
 
-/// The kernels of one device.
+/// The kernel cache of one device.
 pub(crate) struct Kernels<D: Driver> {
     driver: Arc<D>,
     loaded: Mutex<Loaded<D::Function>>,
@@ -48,10 +48,10 @@ impl<D: Driver> Kernels<D> {
         }
     }
 
-    /// The entry point of a source.
+    /// Returns the entry point of a source, compiled on a cache miss.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the source does not compile.
     pub(crate) fn function(&self, source: &Arc<str>, entry: &'static str) -> Result<Arc<D::Function>> {
         let slot = self.slot(source, entry.into());
         if slot.get().is_none() {
@@ -60,10 +60,10 @@ impl<D: Driver> Kernels<D> {
         slot.get_or_init(|| self.make(source, entry).map(Arc::new)).clone()
     }
 
-    /// The entry point of a source that is written by hand, which is only put together if it is not known.
+    /// Returns the entry point of a hand-written source, which is only generated on a cache miss.
     ///
     /// # Errors
-    /// When it does not compile.
+    /// When the source does not compile.
     pub(crate) fn native(
         &self,
         known: NativeKey,
@@ -78,8 +78,8 @@ impl<D: Driver> Kernels<D> {
         Ok(function)
     }
 
-    /// Compiles sources before they are needed, several at a time. Those that are known stay as they are; those that do not
-    /// compile are left for when they are needed, and then say why. Nothing of it is kept on disk.
+    /// Compiles sources ahead of their first use, several per translation unit. Cached sources are skipped. Sources
+    /// that do not compile are left to their first use, which reports the error. Nothing is stored on disk.
     pub(crate) fn prepare(&self, sources: &[Arc<str>]) {
         let claims = sources.iter().filter_map(|source| self.preparing.claim(source));
         let claims: Vec<Claim<'_>> = claims.filter(|claim| !self.is_known(&claim.source)).collect();
@@ -112,7 +112,7 @@ impl<D: Driver> Kernels<D> {
         let places = sources.iter().zip(&bundle.entries).flat_map(of_source);
         for ((source, (entry, _)), function) in places.zip(functions) {
             if let Some(function) = function {
-                // It may have been asked for before it was claimed.
+                // The slot may have been requested before it was claimed.
                 let _ = self.slot(source, entry.clone().into()).set(Ok(Arc::new(function)));
             }
         }
@@ -123,7 +123,7 @@ impl<D: Driver> Kernels<D> {
         loaded.entry((source.clone(), entry)).or_default().clone()
     }
 
-    /// How many sources were compiled, rather than found on disk.
+    /// The number of compiled sources, without those found on disk.
     pub(crate) fn compiled(&self) -> u64 {
         self.compiled.load(Ordering::Relaxed)
     }
@@ -144,21 +144,21 @@ impl<D: Driver> Kernels<D> {
     }
 }
 
-/// Sources that some thread compiles together with others. Who needs one meanwhile waits.
+/// Sources that some thread compiles in a bundle. Other threads that need one wait.
 #[derive(Default)]
 struct Preparing {
     sources: Mutex<HashSet<Arc<str>>>,
     ended: Condvar,
 }
 
-/// A source that is being prepared, until this is dropped.
+/// Marks a source as being prepared, until dropped.
 struct Claim<'a> {
     preparing: &'a Preparing,
     source: Arc<str>,
 }
 
 impl Preparing {
-    /// Nothing where somebody has it already.
+    /// Claims a source; `None` if another thread compiles it already.
     fn claim(&self, source: &Arc<str>) -> Option<Claim<'_>> {
         let is_new = self.lock().insert(source.clone());
         is_new.then(|| Claim { preparing: self, source: source.clone() })
@@ -182,17 +182,17 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Binaries in files, each with the source it was made from: a source of the same hash is told apart.
+/// The disk cache: binaries in files, each with its source, so that hash collisions are detected.
 struct Disk {
     folder: PathBuf,
 }
 
-/// Longer files are none of ours.
+/// Longer files are ignored: the cache does not write such files.
 const LONGEST: u64 = 64 << 20;
 
 impl Disk {
-    /// The folder for a target: under `KILN_CACHE_DIR`, or where the system keeps caches. Nothing is kept where that is
-    /// empty, or no folder can be made.
+    /// Opens the folder for a target: under `KILN_CACHE_DIR`, or in the system's cache directory. Nothing is cached if
+    /// the variable is empty, or if no folder can be created.
     fn open(target: &str) -> Option<Disk> {
         let asked = std::env::var_os("KILN_CACHE_DIR");
         let root = match &asked {
@@ -204,7 +204,7 @@ impl Disk {
         match fs::create_dir_all(&folder) {
             Ok(()) => Some(Disk { folder }),
             Err(error) => {
-                // A folder that was asked for; that of the system need not be there.
+                // Only a folder that the user requested must exist; the system's cache directory need not.
                 if asked.is_some() {
                     eprintln!("[settings] KILN_CACHE_DIR keeps no kernels: {}: {error}", folder.display());
                 }
@@ -231,19 +231,19 @@ impl Disk {
         (whole && kept == source.as_bytes()).then(|| binary.to_vec())
     }
 
-    /// A failure, such as a full disk, only means that the kernel is compiled again next time.
+    /// Stores a binary. A failure, such as a full disk, only means that the kernel is compiled again next time.
     fn keep(&self, source: &str, binary: &[u8]) {
         // A compiler that only records sources returns an empty binary.
         if binary.is_empty() {
             return;
         }
-        // Random: process numbers repeat in containers, which may share the folder.
+        // Random, because process ids repeat in containers, which may share the folder.
         let random = RandomState::new().build_hasher().finish();
         let temporary = self.folder.join(format!("{random:016x}.new"));
         let written =
             write(&temporary, source, binary).and_then(|()| fs::rename(&temporary, self.path(source)));
         if written.is_err() {
-            // It may not be there at all.
+            // The file may not exist.
             let _ = fs::remove_file(&temporary);
         }
     }
@@ -261,7 +261,8 @@ fn word(bytes: &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
-/// The same in every run of programs built by one compiler; another only compiles again.
+/// A hash that is stable between runs of programs built by one compiler. With another compiler, kernels are only
+/// compiled again.
 fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -288,11 +289,11 @@ mod tests {
         Disk { folder }
     }
 
-    /// Sources of two entry points, and of one.
+    /// Sources with two entry points, and with one.
     const SOURCES: [&str; 2] =
         ["__global__ void f() {} __global__ void g() {}", "extern \"C\" __global__ void f(int x) {}"];
 
-    /// Kernels that nothing is kept of on disk, and how often they were compiled.
+    /// A kernel cache without a disk, and the counter of its compilations.
     fn kernels(
         compile: impl Fn(&str) -> Result<Vec<u8>> + Send + Sync + 'static,
     ) -> (Kernels<DryDriver>, Arc<AtomicU64>) {
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(disk.find("two"), None);
         disk.keep("two", &[]);
         assert_eq!(disk.find("two"), None);
-        // As if both had one hash.
+        // Simulates a hash collision.
         fs::rename(disk.path("one"), disk.path("two")).unwrap();
         assert_eq!(disk.find("two"), None);
         fs::remove_dir_all(&disk.folder).unwrap();

@@ -32,7 +32,7 @@ mod array;
 mod attention;
 mod bundle;
 mod convolve;
-// Launching is unsafe: the device reads and writes where it is told.
+// Launching is unsafe: kernels access the memory that their arguments point to.
 #[allow(unsafe_code)]
 pub mod driver;
 #[allow(unsafe_code)]

@@ -7,13 +7,13 @@ use crate::view::tensor;
 use kiln_ir::{DType, Layout, Op, Operand, Operands, Result, TensorType, Value, Values};
 use smallvec::smallvec;
 
-/// The layout of an operand's matrices as BLAS takes it: transposed or not, leading dimension, batch stride.
+/// The BLAS layout of an operand's matrices: transposition, leading dimension, batch stride.
 #[derive(Clone, Copy)]
 pub(crate) struct MatrixLayout {
     pub(crate) transposed: bool,
-    /// Elements from one row to the next; from one column to the next where `transposed`.
+    /// Elements from one row to the next; from one column to the next if `transposed`.
     pub(crate) leading_dim: usize,
-    /// The batch stride in elements; 0 where all matrices are the same.
+    /// The batch stride in elements; 0 if all matrices are the same.
     pub(crate) step: usize,
 }
 
@@ -34,8 +34,8 @@ impl<D: Driver> Gpu<D> {
         self.computed(&Op::MatMul, inputs, results)
     }
 
-    /// The product of two factors as libraries are asked for it, of that type and into that memory; `None` where factors are no
-    /// tensors. Those that libraries could not read become copies, which must be kept until the product is queued.
+    /// The library call for the matmul of two factors, of that type and into that memory; `None` if a factor is no
+    /// tensor. Factors that libraries could not read are copied; the copies must live until the matmul is queued.
     pub(crate) fn products(
         &self,
         factors: &mut [Operand; 2],
@@ -85,7 +85,7 @@ impl MatrixLayout {
         Matrices { at: array.at(dtype.size()), transposed, leading_dim, step }
     }
 
-    /// `None` where rows or columns have gaps, or matrices do not follow each other at one distance.
+    /// The BLAS layout of a strided layout; `None` if both rows and columns have gaps, or if batch strides differ.
     pub(crate) fn of(layout: &Layout) -> Option<MatrixLayout> {
         let rank = layout.rank();
         let (shape, strides) = (&layout.shape, layout.strides());
@@ -105,7 +105,7 @@ impl MatrixLayout {
         } else {
             return None;
         };
-        // The axes before, seen as one.
+        // Merges the batch axes into one.
         let mut merged: Option<(usize, isize)> = None;
         for axis in (0..rank - 2).rev().filter(|&axis| shape[axis] != 1) {
             merged = match merged {

@@ -1,8 +1,8 @@
 //! The caching allocator of device memory.
 //!
 //! All work of a device is in order, so a block may be reused as soon as no tensor holds it: its readers were queued
-//! before. Of the free blocks, the one created first is taken. Repeated steps so reuse the same blocks in any order of
-//! frees, and their graphs need no new addresses.
+//! before. The free block that was created first is reused first. Repeated steps therefore reuse the same blocks in any
+//! order of frees, and their graphs need no new addresses.
 
 use crate::driver::{DevicePtr, Driver};
 use kiln_ir::{CacheStrategy, Error, MemoryConfig, MemoryUse, Result};
@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Blocks are multiples of this.
 const UNIT: usize = 512;
 
-/// The memory of one device.
+/// The caching allocator of one device.
 pub(crate) struct Pool<D: Driver> {
     driver: Arc<D>,
     state: Mutex<State<D::Memory>>,
 }
 
 struct State<M> {
-    /// By length and number.
+    /// Free blocks by length and creation number.
     free: BTreeMap<(usize, u64), Arc<M>>,
     usage: MemoryUse,
     config: MemoryConfig,
@@ -27,10 +27,10 @@ struct State<M> {
 
 /// Memory of a live block; dropping it returns it to the pool.
 pub(crate) struct Block<D: Driver> {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     memory: Option<Arc<D::Memory>>,
     len: usize,
-    /// How many were made before.
+    /// The number of blocks created before.
     number: u64,
     pool: Arc<Pool<D>>,
 }
@@ -41,7 +41,7 @@ impl<D: Driver> Pool<D> {
         Arc::new(Pool { driver, state: Mutex::new(state) })
     }
 
-    /// A block of at least that many bytes.
+    /// Allocates a block of at least that many bytes.
     ///
     /// # Errors
     /// When the device is out of memory, or the configured limit is reached.
@@ -99,11 +99,11 @@ impl<D: Driver> Pool<D> {
             state.usage.cached_bytes = 0;
             core::mem::take(&mut state.free)
         });
-        // Outside of the lock: the driver waits.
+        // Dropped outside of the lock, since the driver waits.
         drop(kept);
     }
 
-    /// Whether no tensor holds the block of this memory any more: it may be reused.
+    /// Whether no tensor holds the block of this memory, so that it may be reused.
     pub(crate) fn is_free(&self, memory: &Arc<D::Memory>) -> bool {
         self.with(|state| state.free.values().any(|free| Arc::ptr_eq(free, memory)))
     }
@@ -159,7 +159,7 @@ impl<M> State<M> {
     }
 }
 
-/// Updates the counts when tensors hold more bytes.
+/// Updates the statistics when tensors hold more bytes.
 trait Hold {
     fn hold(&mut self, bytes: usize);
 }
@@ -172,14 +172,14 @@ impl Hold for MemoryUse {
 }
 
 impl<D: Driver> Block<D> {
-    /// The place that many bytes from the start.
+    /// The device pointer at a byte offset.
     pub(crate) fn at(&self, offset: usize) -> DevicePtr<D::Memory> {
         debug_assert!(offset <= self.len, "[gpu] a place outside of its block");
         let memory = self.memory.as_ref().expect("a block has its memory until it is dropped");
         DevicePtr { memory: memory.clone(), offset }
     }
 
-    /// How many blocks were made before it.
+    /// The number of blocks created before it.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -193,7 +193,7 @@ impl<D: Driver> Drop for Block<D> {
     }
 }
 
-/// The block size for that many bytes: one of eight sizes between powers of two. Less than an eighth is lost, and
+/// The size class for that many bytes: one of eight sizes between powers of two. Less than an eighth is wasted, and
 /// allocations of similar size share blocks.
 fn class(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1).checked_next_multiple_of(UNIT)?;

@@ -7,22 +7,22 @@ use kiln_ir::{
 
 /// An engine for a missing device: every value is poisoned with the reason, which a read returns.
 ///
-/// A program that names the device thus starts and builds its model; the first element that it reads is the error.
+/// A program that names the device thus starts and builds its model; reading its first element returns the error.
 pub struct Missing {
     caps: Caps,
     error: Error,
 }
 
 impl Missing {
-    /// The engine in place of the device called `name`, which is missing because of `error`.
+    /// Creates the engine in place of the device called `name`, which is missing because of `error`.
     pub fn new(name: &str, error: Error) -> Missing {
         let (dtypes, native) = (DTypeSet::ALL, OpSet::ALL);
-        // No device keeps an error to itself: all are known at once.
+        // A missing device finds errors on the host.
         let caps = Caps { name: name.to_owned(), dtypes, native, machine: Machine::processor() };
         Missing { caps, error }
     }
 
-    /// Why the device is missing.
+    /// The reason why the device is missing.
     pub fn error(&self) -> &Error {
         &self.error
     }
@@ -34,7 +34,7 @@ impl Engine for Missing {
     }
 
     fn execute(&self, _: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        // An operand may come with an error of its own, which is nearer to the mistake.
+        // An operand may have its own error, which is closer to the cause.
         poisoned(results, &poison_of(&inputs).unwrap_or_else(|| self.error.clone()))
     }
 

@@ -12,16 +12,16 @@ use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Threads of a block.
+/// Threads per block.
 pub(crate) const THREADS: u32 = 256;
 
-/// The fewest threads of a block.
+/// The minimum number of threads per block.
 const FEWEST_THREADS: u32 = 64;
 
-/// The most blocks: their threads take several points each where there are more.
+/// The maximum number of blocks; their threads loop over several points if there are more.
 const MOST_BLOCKS: usize = 1 << 16;
 
-/// A source with the definitions of its names.
+/// A source with its macro definitions.
 pub(crate) struct Native {
     source: &'static str,
     known: NativeKey,
@@ -32,11 +32,11 @@ pub(crate) struct Native {
 pub(crate) struct NativeKey {
     pub(crate) entry: &'static str,
     names: SmallVec<[(&'static str, Meaning); 8]>,
-    /// Names of dtypes, and whether elements are only copied.
+    /// Macro names of dtypes, and whether elements are only copied.
     dtypes: SmallVec<[(&'static str, DType, bool); 3]>,
 }
 
-/// The definition of a name in a source.
+/// The value of a macro.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) enum Meaning {
     Number(usize),
@@ -68,7 +68,7 @@ impl From<String> for Meaning {
 }
 
 impl Hash for NativeKey {
-    /// Names are left out: those of one entry point hardly differ.
+    /// Macro names are not hashed: those of one entry point hardly differ.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.entry.hash(state);
         self.names.iter().for_each(|(_, meaning)| meaning.hash(state));
@@ -81,20 +81,20 @@ impl Native {
         Native { source, known: NativeKey { entry, names: SmallVec::new(), dtypes: SmallVec::new() } }
     }
 
-    /// Defines a name of the source.
+    /// Defines a macro of the source.
     pub(crate) fn name(mut self, name: &'static str, meaning: impl Into<Meaning>) -> Native {
         self.known.names.push((name, meaning.into()));
         self
     }
 
-    /// `name` for elements of a dtype in memory, `name_VALUE` as they are computed with, and `name_READ` and `name_WRITTEN`
-    /// between the two.
+    /// Defines `name` as the dtype in memory, `name_VALUE` as the dtype of arithmetic, and `name_READ` and
+    /// `name_WRITTEN` as the conversions between the two.
     pub(crate) fn dtype(mut self, name: &'static str, dtype: DType) -> Native {
         self.known.dtypes.push((name, dtype, false));
         self
     }
 
-    /// `name` for elements of so many bytes, as they are copied.
+    /// Defines `name` as an unsigned type of the dtype's size, for copies.
     pub(crate) fn size(mut self, name: &'static str, dtype: DType) -> Native {
         self.known.dtypes.push((name, bits(dtype), true));
         self
@@ -102,7 +102,7 @@ impl Native {
 }
 
 impl NativeKey {
-    /// All names, as the source's first lines.
+    /// All macro definitions, as the source's first lines.
     fn written(&self) -> String {
         let mut all = String::new();
         for (name, meaning) in &self.names {
@@ -124,7 +124,7 @@ impl NativeKey {
     }
 }
 
-/// Adds the definition of a name to the lines of a source.
+/// Appends a macro definition to the lines of a source.
 fn define(lines: &mut String, name: &str, meaning: &str) {
     for part in ["#define ", name, " ", meaning, "\n"] {
         lines.push_str(part);
@@ -132,7 +132,7 @@ fn define(lines: &mut String, name: &str, meaning: &str) {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Queues a native kernel whose threads take one point after another, for so many points.
+    /// Queues a native kernel with a grid-stride loop over `points` points.
     pub(crate) fn native(
         &self,
         native: Native,
@@ -147,7 +147,7 @@ impl<D: Driver> Gpu<D> {
         self.launch(&self.loaded(native)?, grid, arguments, || label(entry))
     }
 
-    /// Queues a native kernel for so many blocks of 256 threads, which it was written for.
+    /// Queues a native kernel with a number of blocks of 256 threads, the block size that its source assumes.
     pub(crate) fn native_blocks(
         &self,
         native: Native,
@@ -174,7 +174,7 @@ fn label(entry: &str) -> Label {
     Label { name: entry.to_owned(), read: 0, written: 0 }
 }
 
-/// Blocks for so many points: smaller ones where there would be fewer than multiprocessors.
+/// The grid for a number of points: smaller blocks if there would be fewer blocks than multiprocessors.
 fn grid(points: usize, multiprocessors: usize) -> Grid {
     let mut threads = THREADS;
     while threads > FEWEST_THREADS && points.div_ceil(threads as usize) < multiprocessors {
@@ -183,7 +183,7 @@ fn grid(points: usize, multiprocessors: usize) -> Grid {
     Grid { blocks: points.div_ceil(threads as usize).min(MOST_BLOCKS), threads }
 }
 
-/// A length as kernels take it.
+/// A length as a kernel argument.
 pub(crate) fn length<M>(length: usize) -> Argument<M> {
     Argument::Word((length as u64).to_le_bytes())
 }
@@ -192,7 +192,7 @@ pub(crate) fn length<M>(length: usize) -> Argument<M> {
 mod tests {
     use super::*;
 
-    /// Devices begin kernels before the one before has ended.
+    /// With programmatic dependent launch, a kernel may begin before the previous one has ended.
     #[test]
     fn every_kernel_waits_for_the_one_before() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/native");

@@ -15,7 +15,7 @@ use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/order.cu");
 
-/// Lines of which the extreme elements are searched.
+/// The parameters of an argmin or argmax search over lines.
 struct Search<'a, D: Driver> {
     extremum: Extremum,
     x: &'a Array<D>,
@@ -25,14 +25,14 @@ struct Search<'a, D: Driver> {
 }
 
 impl<D: Driver> Search<'_, D> {
-    /// Whether neighbouring elements are of different lines, so that a thread goes through a line alone.
+    /// Whether neighbouring elements belong to different lines, so that one thread searches a line.
     fn columns(&self) -> bool {
         self.sides.after >= 32
     }
 }
 
 impl<D: Driver> Gpu<D> {
-    /// [`Op::ArgReduce`]. Few and long lines are split: parts are searched first, then the partial results.
+    /// [`Op::ArgReduce`]. Long lines are split if they are few: parts are searched first, then the partial results.
     pub(crate) fn arg_reduce(
         &self,
         extremum: Extremum,
@@ -66,7 +66,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
     }
 
-    /// Searches parts of all lines, or of the places that are given for each.
+    /// Searches parts of all lines, or of the given candidate positions of each line.
     fn search(
         &self,
         search: &Search<'_, D>,
@@ -75,7 +75,7 @@ impl<D: Driver> Gpu<D> {
         [count, parts]: [usize; 2],
     ) -> Result<()> {
         let dtype = search.dtype;
-        // Lanes exchange words of at least four bytes.
+        // Warp shuffles exchange words of at least four bytes.
         let wide = if dtype.size() < 4 && !dtype.is_float() { "int" } else { held_type(dtype) };
         let greatest = match search.extremum {
             Extremum::Max => "true",
@@ -109,7 +109,7 @@ impl<D: Driver> Gpu<D> {
         self.native(native, if search.columns() { units } else { units.saturating_mul(32) }, arguments)
     }
 
-    /// The one op that waits: how many positions there are, only the device knows.
+    /// [`Op::NonZero`]: the only op that waits for the device, since only the device knows the length of the result.
     pub(crate) fn nonzero(&self, index: DType, inputs: Operands) -> Result<Values> {
         let (_, ty) = tensor::<D>(&inputs, 0)?;
         let (ty, n) = (*ty, ty.num_elements());
@@ -153,7 +153,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![result.into_value(found(count))])
     }
 
-    /// The last of some counts.
+    /// Reads the last element of a running count.
     fn last(&self, counts: &Value) -> Result<usize> {
         let array = Array::<D>::of(counts)?;
         let mut bytes = [0; 8];

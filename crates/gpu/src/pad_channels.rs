@@ -1,4 +1,4 @@
-//! Zero-pads the channels of 16-bit convolutions to eight, which tensor cores take at a time.
+//! Zero-pads the channels of 16-bit convolutions to eight, the granularity of tensor cores.
 
 use crate::Gpu;
 use crate::array::Array;
@@ -13,7 +13,7 @@ use smallvec::smallvec;
 
 const PAD_CHANNELS: &str = include_str!("native/pad_channels.cu");
 
-/// The channels of a convolution's operand, where they are so few that zeros make it faster.
+/// The channel count of a convolution's operand, if padding it makes the convolution faster.
 pub(crate) fn few_channels(
     spec: &ConvSpec,
     pass: &ConvPass,
@@ -30,7 +30,7 @@ pub(crate) fn few_channels(
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A convolution with zeros as further channels; of gradients that have these, they are left out.
+    /// A convolution with zero-padded channels; padded channels of gradients are cut off.
     pub(crate) fn conv_channels_padded(
         &self,
         spec: &ConvSpec,
@@ -61,7 +61,7 @@ impl<D: Driver> Gpu<D> {
         view::<D>(&smallvec![first(computed)], None, |layout| layout.slice(&slices))
     }
 
-    /// An operand with zeros behind its channels, which lie innermost.
+    /// Zero-pads the channels of an operand, innermost in memory.
     fn pad_channels(&self, array: &Array<D>, ty: &TensorType, widened: &TensorType) -> Result<Array<D>> {
         let innermost = array.layout.permute(&channels_last(ty.shape.rank()));
         let is_innermost = innermost.is_contiguous();

@@ -14,21 +14,21 @@ use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/pool.cu");
 
-/// The memory layout that a pooling kernel reads: channels first, or channels last in vectors of neighbouring channels.
+/// The memory layout that a pooling kernel reads: channels first, or channels last in packs of neighbouring channels.
 struct PoolLayout {
     channels_last: bool,
-    /// Channels of a pack.
+    /// Channels per pack.
     pack: usize,
-    /// Packs, where channels are last.
+    /// The number of packs if channels are last, else 1.
     packs: usize,
-    /// Whether all places fit into 32 bits.
+    /// Whether all indices fit into 32 bits.
     narrow: bool,
 }
 
 impl PoolLayout {
     /// The layout of the operand; `others` are the lengths of the other pooled tensors.
     fn of<D: Driver>(x: &Array<D>, ty: &TensorType, spec: &PoolSpec, others: &[usize]) -> PoolLayout {
-        /// Numbers of a spec, and all places, whose sums and products stay within 31 bits.
+        /// The bound on spec attributes and indices for which sums and products stay within 31 bits.
         const FEW: usize = 1 << 14;
         const MANY: usize = 1 << 30;
         let channels_last = !x.layout.is_contiguous() && in_channels(&x.layout).is_contiguous();
@@ -45,7 +45,7 @@ impl PoolLayout {
     }
 }
 
-/// As many channels as one access reads, where they divide into such packs.
+/// The number of channels that one access reads, if the channels divide into such packs.
 fn pack(dtype: DType, channels: usize) -> usize {
     let mut pack = (ALIGNMENT / dtype.size()).min(8);
     while !channels.is_multiple_of(pack) {
@@ -54,7 +54,7 @@ fn pack(dtype: DType, channels: usize) -> usize {
     pack
 }
 
-/// The same elements with the channels as the last axis.
+/// The layout with channels as the last axis.
 fn in_channels(layout: &Layout) -> Layout {
     layout.permute(&channels_last(layout.rank()))
 }
@@ -137,7 +137,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![Array { suspicions: suspicions::<D>(&inputs), ..result }.into_value(ty)])
     }
 
-    /// Queues a kernel for so many elements, in packs.
+    /// Queues a pooling kernel for a number of elements, in packs.
     fn pooled(
         &self,
         native: Native,
@@ -154,13 +154,13 @@ impl<D: Driver> Gpu<D> {
         self.native(native, points, arguments)
     }
 
-    /// The array without gaps, as a kernel goes through it.
+    /// The array made contiguous in the kernel's axis order.
     fn as_pooled(&self, array: &Array<D>, pooled: &PoolLayout, dtype: DType) -> Result<Array<D>> {
         self.contiguous_aligned(&array.with_layout(pooled.seen(&array.layout)), dtype)
     }
 }
 
-/// Whether a number of the spec is so large that the kernels' index arithmetic may overflow.
+/// Whether an attribute of the spec is so large that the kernels' index arithmetic may overflow.
 fn too_large(spec: &PoolSpec) -> bool {
     numbers(spec).any(|number| i32::try_from(number).is_err())
 }
@@ -171,19 +171,20 @@ fn numbers(spec: &PoolSpec) -> impl Iterator<Item = usize> {
     lists.into_iter().flatten().chain(padding).copied()
 }
 
-/// The parameters of `axes` axes, of type `INDEX`.
+/// The kernel parameters for `axes` axes, of type `INDEX`, as source text.
 pub(crate) fn parameters(axes: usize) -> String {
     (0..axes).map(|axis| format!(", INDEX x{axis}, INDEX y{axis}")).collect()
 }
 
-/// `rest` split into the row and a place along each axis of these lengths, called by another letter.
+/// Source text that splits `rest` into the row and an index along each axis. `lengths` and `places` are the letters of
+/// the variables.
 pub(crate) fn split(axes: usize, lengths: char, places: char) -> String {
     let part =
         |axis| format!("const INDEX {places}{axis} = rest % {lengths}{axis}; rest /= {lengths}{axis}; ");
     (0..axes).rev().map(part).collect()
 }
 
-/// The product of the lengths of all axes.
+/// Source text: the product of the lengths of all axes.
 pub(crate) fn product(axes: usize, lengths: char) -> String {
     (0..axes).map(|axis| format!("{lengths}{axis}")).collect::<Vec<_>>().join(" * ")
 }
@@ -217,7 +218,7 @@ fn named(
         .dtype("T", dtype)
 }
 
-/// Loops over the elements of a window; padding is passed over.
+/// Source text: loops over the elements of a window, without padding.
 fn each_in_window(spec: &PoolSpec) -> String {
     let mut text = String::new();
     let mut at = "0".to_owned();
@@ -234,7 +235,7 @@ fn each_in_window(spec: &PoolSpec) -> String {
     text + &format!("const INDEX at = {at};")
 }
 
-/// Loops over the windows whose reach an element is in.
+/// Source text: loops over the windows that contain an element.
 fn each_window(spec: &PoolSpec) -> String {
     let mut text = String::new();
     let mut window = "0".to_owned();
@@ -256,7 +257,7 @@ fn each_window(spec: &PoolSpec) -> String {
     text + &format!("const INDEX window = {window};")
 }
 
-/// How many elements count in a window of an average.
+/// Source text: the divisor of an average window.
 fn count(spec: &PoolSpec) -> String {
     let PoolKind::Average { include_padding } = spec.kind else { return "1".to_owned() };
     let along = |axis: usize| {
@@ -266,7 +267,7 @@ fn count(spec: &PoolSpec) -> String {
                 "(kiln_least(o{axis} * {stride} + {window}, x{axis} + {low} + {high}) - o{axis} * {stride})"
             )
         } else {
-            // The greater of two is the least of both turned round.
+            // The maximum of two as the minimum of their negatives.
             format!(
                 "(kiln_least(o{axis} * {stride} - {low} + {window}, x{axis}) + kiln_least({low} - o{axis} * {stride}, 0))"
             )

@@ -1,9 +1,9 @@
 //! The stream of a device: single launches, and CUDA graphs for launch sequences that repeat.
 //!
-//! Steps are queued until there are enough of them, or until a read, a write or a submit. The steps queued together are a [run](run),
-//! which the [submit thread](line) passes to the driver while the program continues. A run whose form (kernels and grid sizes) occurred
-//! before is captured as a CUDA graph and replayed from then on. Arguments that changed since, such as addresses or a learning rate,
-//! are updated in the graph first.
+//! Steps are queued until there are enough of them, or until a read, a write or a submit. The steps queued together are
+//! a [run](run), which the [submit thread](line) passes to the driver while the program continues. A run whose form
+//! (kernels and grid sizes) occurred before is captured as a CUDA graph and replayed from then on. Arguments that
+//! changed since, such as addresses or a learning rate, are updated in the graph first.
 
 mod line;
 mod run;
@@ -22,10 +22,11 @@ use line::Line;
 use run::{Counters, Run, alone};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Steps of a run at most: the device should not wait for more.
+/// The maximum number of steps of a run, so that the device does not idle.
 const MOST_STEPS: usize = 128;
 
-/// Steps of the first run for a device that has nothing to do. Each run after it is twice as long as the one before.
+/// The number of steps of the first run for an idle device. Each later run is twice as long as the previous one, up to
+/// [`MOST_STEPS`].
 const FIRST_STEPS: usize = 16;
 
 /// Usage counts of the graphs that replay repeated steps.
@@ -46,9 +47,9 @@ pub struct GraphUse {
 /// The queue of one device.
 pub(crate) struct Queue<D: Driver> {
     driver: Arc<D>,
-    /// Whether steps wait, and repeat as graphs.
+    /// Whether steps are queued for graph capture. If not, each is launched at once.
     graphs: bool,
-    /// Whether launches that do the same with other tensors become one.
+    /// Whether launches of the same kernel over other tensors are joined (horizontal fusion).
     joins: bool,
     counters: Arc<Counters>,
     pub(crate) trace: Arc<Trace>,
@@ -58,25 +59,25 @@ pub(crate) struct Queue<D: Driver> {
 
 struct State<D: Driver> {
     waiting: Vec<Step<D>>,
-    /// Of the last of the steps that wait, while they are traced.
+    /// The trace labels of the last pending steps, while steps are traced.
     labels: Vec<Option<Label>>,
     /// The last pending step, if it is a GEMV-like matmul (few rows).
     slim: Option<Slim<D::Memory>>,
     /// The last pending launches, if they may be joined.
     group: Option<Group<D>>,
-    /// Steps that make a run.
+    /// The number of pending steps that form a run.
     enough: usize,
-    /// Whether the device has nothing to do, as far as is known.
+    /// Whether the device is known to be idle.
     is_idle: bool,
 }
 
-/// Launches that can run at the same time, with their joined kernel.
+/// Consecutive launches that can run concurrently, with their joined kernel.
 struct Group<D: Driver> {
     joint: Arc<Joint<D>>,
     count: usize,
 }
 
-/// Whether `KILN_GRAPHS` in the environment leaves graphs on, as they are without it.
+/// Whether `KILN_GRAPHS` enables graphs; they are enabled by default.
 pub(crate) fn graphs_wanted() -> bool {
     kiln_ir::switch("KILN_GRAPHS", true)
 }
@@ -93,12 +94,12 @@ impl<D: Driver> Queue<D> {
 
     /// Usage counts of graphs so far.
     pub(crate) fn graphs(&self) -> GraphUse {
-        // A failure is that of the next who reads.
+        // The next read reports a failure.
         let _ = self.line.drain();
         self.counters.read()
     }
 
-    /// Queues a step, or lets it wait for others.
+    /// Queues a step, to be submitted in a run.
     ///
     /// # Errors
     /// When the device failed.
@@ -118,7 +119,7 @@ impl<D: Driver> Queue<D> {
         })
     }
 
-    /// Queues a launch that may become one with others of the same function right before and behind it.
+    /// Queues a launch that may be joined with adjacent launches of the same function.
     ///
     /// # Errors
     /// When the device failed.
@@ -147,11 +148,11 @@ impl<D: Driver> Queue<D> {
         })
     }
 
-    /// Queues products of few rows. `make` is given those right before, if these wait, and says whether its step computes them
-    /// too.
+    /// Queues a GEMV-like matmul (few rows). `make` gets the previous one if it is still pending, and returns whether
+    /// its step computes both.
     ///
     /// # Errors
-    /// When the device failed, or with those of `make`.
+    /// When the device failed, or when `make` fails.
     pub(crate) fn push_slim(
         &self,
         make: impl FnOnce(Option<&Slim<D::Memory>>) -> Result<(Step<D>, Slim<D::Memory>, bool)>,
@@ -176,7 +177,7 @@ impl<D: Driver> Queue<D> {
         })
     }
 
-    /// Lets a step wait; with its label, while steps are traced.
+    /// Appends a pending step, with its label if steps are traced.
     fn add(&self, state: &mut State<D>, step: Step<D>, label: Option<Option<Label>>) -> Result<()> {
         self.append(state, step, label)?;
         self.submit_if_enough(state);
@@ -214,7 +215,7 @@ impl<D: Driver> Queue<D> {
         self.line.drain()
     }
 
-    /// Reads bytes, once everything before is done.
+    /// Reads bytes after all queued work is done.
     ///
     /// # Errors
     /// When the device failed.
@@ -225,7 +226,7 @@ impl<D: Driver> Queue<D> {
         Ok(())
     }
 
-    /// Writes bytes, which nothing before sees.
+    /// Writes bytes; work queued before reads the old bytes.
     ///
     /// # Errors
     /// When the device failed.
@@ -236,7 +237,7 @@ impl<D: Driver> Queue<D> {
         })
     }
 
-    /// Waits until everything is done.
+    /// Waits until all queued work is done.
     ///
     /// # Errors
     /// When the device failed.
@@ -249,9 +250,9 @@ impl<D: Driver> Queue<D> {
     }
 
     /// Submits the pending steps if one of them uses that memory. Other steps stay pending, so that threads which write
-    /// data do not split the runs of others.
+    /// data do not split the runs of other threads.
     fn settle(&self, state: &mut State<D>, place: &DevicePtr<D::Memory>) -> Result<()> {
-        /// The value's, and the place's own.
+        /// The references of the value and of the pointer itself.
         const OTHERS: usize = 2;
         if Arc::strong_count(&place.memory) > OTHERS {
             self.line.reclaim();
@@ -269,7 +270,7 @@ impl<D: Driver> Queue<D> {
             let next = self.line.reclaim().unwrap_or_else(|| Vec::with_capacity(MOST_STEPS));
             let steps = core::mem::replace(&mut state.waiting, next);
             let run = Run { steps, labels: core::mem::take(&mut state.labels) };
-            // A device that has nothing to do would wait until the thread has woken up.
+            // If the device is idle, this thread submits the run: the submit thread would have to wake up first.
             self.line.submit(run, core::mem::take(&mut state.is_idle));
         }
     }
@@ -279,12 +280,12 @@ impl<D: Driver> Queue<D> {
     }
 }
 
-/// All that was queued is done.
+/// Resets the run length after the device became idle.
 fn rest<D: Driver>(state: &mut State<D>) {
     (state.enough, state.is_idle) = (FIRST_STEPS, true);
 }
 
-/// Nothing joins the last of the steps that wait any more: of a group, launches that are enough become one.
+/// Ends the current group of pending launches: enough launches are joined into one step.
 fn close<D: Driver>(state: &mut State<D>) {
     state.slim = None;
     let Some(Group { joint, count }) = state.group.take() else { return };
@@ -302,7 +303,7 @@ fn close<D: Driver>(state: &mut State<D>) {
     }
 }
 
-/// Whether tensors lie where libraries want them. Some of these find out only when they run, which loses the device.
+/// Checks the alignment that libraries require. Some of them fail only at run time, which loses the device.
 fn aligned<M>(op: &'static str, tensors: &[DevicePtr<M>]) -> Result<()> {
     if tensors.iter().all(|place| place.offset.is_multiple_of(ALIGNMENT)) {
         return Ok(());
@@ -314,7 +315,7 @@ fn aligned<M>(op: &'static str, tensors: &[DevicePtr<M>]) -> Result<()> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Queues a kernel of ours. Callers pass the entry point's arguments, with memory large enough for its reads and
+    /// Queues one of our kernels. Callers pass the entry point's arguments, with memory large enough for its reads and
     /// writes. Each kernel documents its arguments, and extents come from the layouts of the operands.
     pub(crate) fn launch(
         &self,
@@ -326,7 +327,7 @@ impl<D: Driver> Gpu<D> {
         self.launch_joint(function, grid, arguments, None, label)
     }
 
-    /// As [`launch`](Gpu::launch), of a kernel that may become one with others like it.
+    /// As [`launch`](Gpu::launch), for a kernel that may be joined with others.
     pub(crate) fn launch_joint(
         &self,
         function: &Arc<D::Function>,
@@ -346,7 +347,8 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// Blocks are in use until the step is queued: one that was dropped before may by then be another thread's.
+    /// Asserts that the blocks of a step are held until it is queued. A block dropped before could already belong to
+    /// another thread.
     pub(crate) fn assert_held(&self, step: &Step<D>) {
         let is_free = |argument: &Argument<D::Memory>| match argument {
             Argument::Pointer(place) => self.pool.is_free(&place.memory),
@@ -363,8 +365,8 @@ impl<D: Driver> Gpu<D> {
         self.queue.push(step)
     }
 
-    /// Queues products by the vendor's library; `false` where it has none for these. Sizes, pitches and steps come from the
-    /// layouts of the operands, and the result is contiguous.
+    /// Queues matmuls by the vendor's library; `false` if the library does not support them. Sizes, leading dimensions
+    /// and batch strides come from the layouts of the operands, and the result is contiguous.
     pub(crate) fn multiply(&self, products: Products<D::Memory>) -> Result<bool> {
         if !self.driver.multiplies(&products) {
             return Ok(false);
@@ -373,8 +375,8 @@ impl<D: Driver> Gpu<D> {
         Ok(true)
     }
 
-    /// Queues a convolution by the vendor's library, which has an algorithm for it. The tensors are contiguous in the order of
-    /// axes that the convolution says, and of its shapes; the workspace has the size that the driver asked for.
+    /// Queues a convolution for which the vendor's library has an algorithm. The tensors are contiguous in the
+    /// convolution's axis order and have its shapes. The workspace has the size that the driver returned.
     ///
     /// # Errors
     /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
@@ -383,8 +385,8 @@ impl<D: Driver> Gpu<D> {
         self.push(Step::Convolve(convolve))
     }
 
-    /// Queues an attention by the vendor's library, which has an algorithm for it. Steps are those of the tensors' layouts, and
-    /// sizes those that inference checked; the workspace has the size that the driver asked for.
+    /// Queues an attention for which the vendor's library has an algorithm. Strides are those of the tensors' layouts,
+    /// and sizes were checked by inference. The workspace has the size that the driver returned.
     ///
     /// # Errors
     /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
@@ -393,8 +395,8 @@ impl<D: Driver> Gpu<D> {
         self.push(Step::Attend(attend))
     }
 
-    /// Queues Fourier transforms by the vendor's library, which has such. The tensors hold all lines without gaps; the workspace has
-    /// the size that the driver asked for.
+    /// Queues Fourier transforms that the vendor's library supports. The tensors hold all lines without gaps. The
+    /// workspace has the size that the driver returned.
     ///
     /// # Errors
     /// When the device failed, or an address is not a multiple of [`ALIGNMENT`].
@@ -403,10 +405,10 @@ impl<D: Driver> Gpu<D> {
         self.push(Step::Transform(transform))
     }
 
-    /// A block of at least that many bytes.
+    /// Allocates a block of at least that many bytes.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// When the device is out of memory.
     pub(crate) fn block(&self, bytes: usize) -> Result<Block<D>> {
         self.pool.block(bytes).or_else(|_| {
             // Pending steps hold memory that is otherwise free. The next read reports a failure.

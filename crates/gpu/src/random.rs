@@ -45,13 +45,13 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// The topmost bits of a word, as many as the dtype holds exactly, as a fraction.
+/// Uniform floats: as many of the topmost bits of a word as the dtype represents exactly, as a fraction.
 fn uniform(native: Native, dtype: DType) -> Native {
     let (shift, scale) = match dtype {
         DType::F64 => ("11", "0x1p-53"),
         DType::F16 => ("21", "0x1p-11f"),
         DType::BF16 => ("24", "0x1p-8f"),
-        // Inference refuses all others.
+        // Inference rejects all other dtypes.
         DType::F32
         | DType::I64
         | DType::I32
@@ -67,7 +67,7 @@ fn uniform(native: Native, dtype: DType) -> Native {
     native.name("ROUNDED(x)", "E_WRITTEN(x)")
 }
 
-/// A double rounded once.
+/// Source text: converts a double, rounded once.
 fn rounded(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "(x)",

@@ -13,8 +13,8 @@ use kiln_ir::{
 use smallvec::smallvec;
 
 impl<D: Driver> Gpu<D> {
-    /// The values of the first operands with nothing suspected of them, and whether none of all operands is poisoned. The device
-    /// finds that out: nothing waits for it.
+    /// The values of the first operands without bounds-check flags, and whether no operand is poisoned. The device
+    /// computes that flag, so no thread waits.
     pub(crate) fn recover(&self, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let poison = poison_of(&inputs);
         let all = suspicions::<D>(&inputs);
@@ -48,7 +48,7 @@ impl<D: Driver> Gpu<D> {
         Ok(values)
     }
 
-    /// The index itself, of which is suspected that an entry is out of range.
+    /// The index itself, with a deferred bounds check of its entries.
     pub(crate) fn check_user_index(
         &self,
         places: usize,

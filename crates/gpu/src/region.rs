@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The layout of an operand, as far as a kernel depends on it.
+/// The part of an operand's layout that a kernel depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum OperandLayout {
     Number,
@@ -29,7 +29,8 @@ enum OperandLayout {
     Tensor(SmallVec<[isize; 6]>, bool),
 }
 
-/// The cache key of a region: for a fused op the address of its program, which the entry keeps alive; for a single op the op.
+/// The cache key of a region: the address of a fused op's program, which the entry keeps alive, or a single op with its
+/// types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Fused(usize),
@@ -45,12 +46,12 @@ struct CacheMaps<D: Driver> {
 }
 
 struct Entry<D: Driver> {
-    /// Held, so that no other program gets its address.
+    /// Keeps the address from being reused by another program.
     _program: Arc<Program>,
     region: Option<Arc<Region<D>>>,
 }
 
-/// A kernel that the engine builds itself, not from a program.
+/// A kernel that the engine builds directly, not from a program.
 pub(crate) struct BuiltKernel {
     pub(crate) kernel: Kernel,
     pub(crate) launch: Launch,
@@ -63,7 +64,7 @@ pub(crate) struct KernelKey {
     pub(crate) dtype: DType,
     /// The shape of the written tensor.
     pub(crate) shape: Shape,
-    /// Of all operands in memory, and of the result.
+    /// The strides of all operands in memory, and of the result.
     pub(crate) strides: SmallVec<[isize; 16]>,
     /// Whether all addresses are multiples of 16.
     pub(crate) aligned: bool,
@@ -72,18 +73,18 @@ pub(crate) struct KernelKey {
 /// The operation of a [`BuiltKernel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CopyKind {
-    /// It copies elements.
+    /// Copies elements.
     Copy,
-    /// It combines elements with those that are there.
+    /// Combines elements with those in memory.
     Combine(Binary),
-    /// It writes a number everywhere.
+    /// Fills with a number.
     Full,
-    /// It writes the index along the middle of three axes.
+    /// Writes the index along the middle of three axes.
     Iota,
 }
 
-/// Regions that are kept at most; when there are more, all are dropped, and their kernels found again by source. A training
-/// step has some ten for each set of shapes, of about 5 KiB each.
+/// The maximum number of cached regions; beyond it all are dropped, and their kernels are looked up by source. A
+/// training step has some ten for each set of shapes, about 5 KiB each.
 const MOST: usize = 1 << 14;
 
 impl<D: Driver> Default for KernelCache<D> {
@@ -92,13 +93,13 @@ impl<D: Driver> Default for KernelCache<D> {
     }
 }
 
-/// The checks and the operands that a result comes from.
+/// The checks and operands that a result depends on.
 struct Sources {
     checks: Vec<bool>,
     operands: Vec<bool>,
 }
 
-/// A program as one kernel.
+/// A compiled kernel of a program.
 pub(crate) struct Region<D: Driver> {
     kernel: Arc<Kernel>,
     launch: Launch,
@@ -113,12 +114,12 @@ pub(crate) struct Region<D: Driver> {
     joint: Option<Arc<Joint<D>>>,
     /// The layouts of results; empty if the kernel is [built](Gpu::run_built) into an existing array.
     results: Vec<Layout>,
-    /// The operands whose memory each result may reuse: repeated steps then find operands at the same addresses.
+    /// The operands whose memory each result may reuse. Repeated steps then have stable addresses.
     takes: Vec<SmallVec<[usize; 2]>>,
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A fused region as one kernel; `None` where it is none.
+    /// Runs a fused region as one kernel; `None` if the program has no kernel.
     pub(crate) fn run_fused(
         &self,
         program: &Arc<Program>,
@@ -133,7 +134,7 @@ impl<D: Driver> Gpu<D> {
         self.run_program(key, inputs, results, || program.clone())
     }
 
-    /// One op as one kernel; `None` where it is none.
+    /// Runs one op as one kernel; `None` if the op has no kernel.
     pub(crate) fn run_single(
         &self,
         op: &Op,
@@ -141,8 +142,8 @@ impl<D: Driver> Gpu<D> {
         results: &[TensorType],
     ) -> Result<Option<Values>> {
         let beside = inputs.iter().find_map(|operand| Some(operand.value()?.dtype()));
-        // A number has the dtype of the tensors beside it, and of the result where there are none. The first operand of a
-        // selection is a condition.
+        // A plain number has the dtype of the tensor operands, or of the result if there are none. The first operand of
+        // a selection is a condition.
         let number = if *op == Op::Select { results[0].dtype } else { beside.unwrap_or(results[0].dtype) };
         let ty = |operand: &Operand| operand.value().map_or(TensorType::new([], number), |value| *value.ty());
         let types: SmallVec<[TensorType; 3]> = inputs.iter().map(ty).collect();
@@ -193,7 +194,7 @@ impl<D: Driver> Gpu<D> {
     /// Launches the kernel of a key, and builds it on a cache miss.
     ///
     /// # Errors
-    /// When it does not compile, or memory is short.
+    /// When the kernel does not compile, or the device is out of memory.
     pub(crate) fn run_built(
         &self,
         key: KernelKey,
@@ -234,7 +235,7 @@ impl<D: Driver> KernelCache<D> {
 }
 
 impl<D: Driver> Region<D> {
-    /// `None` where the program is no kernel.
+    /// Compiles a program; `None` if it has no kernel.
     ///
     /// # Errors
     /// When the kernel does not compile.
@@ -259,7 +260,7 @@ impl<D: Driver> Region<D> {
         Region::compile(gpu, lowered, schedule, results, &operands_of(program))
     }
 
-    /// The kernel with that schedule; `None` where it cannot be printed.
+    /// Compiles the kernel with that schedule; `None` if it cannot be printed.
     ///
     /// # Errors
     /// When the kernel does not compile.
@@ -305,7 +306,7 @@ impl<D: Driver> Region<D> {
         for ((ty, layout), takes) in results.iter().zip(&self.results).zip(&self.takes) {
             let free = takes.iter().filter(|operand| !taken.contains(operand));
             let free = free.filter_map(|&operand| Some((operand, reusable::<D>(&inputs[operand], ty)?)));
-            // Values that persist from step to step so move to the first blocks and stay there.
+            // Values that persist from step to step thus move to the first blocks and stay there.
             let array = match free.min_by_key(|(_, array)| array.block.number()) {
                 Some((operand, array)) => {
                     taken.push(operand);
@@ -328,7 +329,7 @@ impl<D: Driver> Region<D> {
         Ok(values.collect())
     }
 
-    /// The trace label of one of its functions.
+    /// The trace label of one of the kernel's functions.
     fn label(&self, pass: usize) -> Label {
         let mut label = Label { name: String::new(), read: 0, written: 0 };
         let shared = self.shared_bytes();
@@ -373,7 +374,7 @@ impl<D: Driver> Region<D> {
         self.functions.len() == 1 || (self.kernel.crossed(param) & through != 0) == (pass == 0)
     }
 
-    /// Bytes of the scratch memory that two functions share.
+    /// Bytes of scratch memory that the two functions share.
     fn shared_bytes(&self) -> usize {
         let elements = self.schedule.scratch_len(&self.kernel, &self.launch);
         let sizes = self.arguments.iter().map(|argument| match argument {
@@ -463,7 +464,7 @@ impl Sources {
     }
 }
 
-/// The checks that the kernel's result at a place comes from.
+/// For each check, whether the kernel's result at a place depends on it.
 fn checks_of(kernel: &Kernel, launch: &Launch, checks: &[Check], place: usize) -> Vec<bool> {
     let is_stored = |param: u32| launch.bindings[param as usize].place == place;
     let mut is_source = vec![false; kernel.body.len()];
@@ -475,7 +476,7 @@ fn checks_of(kernel: &Kernel, launch: &Launch, checks: &[Check], place: usize) -
     checks.iter().map(|check| is_source[check.value as usize]).collect()
 }
 
-/// The inputs that each output of a program comes from.
+/// For each output of a program, the inputs that it depends on.
 fn operands_of(program: &Program) -> Vec<Vec<bool>> {
     let inputs = program.inputs.len();
     let mut sources: Vec<Vec<bool>> = (0..inputs).map(|i| (0..inputs).map(|j| i == j).collect()).collect();
@@ -495,8 +496,8 @@ fn operands_of(program: &Program) -> Vec<Vec<bool>> {
     program.outputs.iter().map(|output| joined(&sources, core::slice::from_ref(output))).collect()
 }
 
-/// The operands whose memory a result may take: those of which every point reads the element where it writes its own, and no
-/// other.
+/// The operands whose memory a result may reuse: every point must read the operand's element exactly where it writes
+/// its own.
 fn taken_by(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize; 2]> {
     let all = || kernel.params.iter().zip(&launch.bindings).zip(0u32..);
     let output = all()
@@ -524,7 +525,7 @@ fn taken_by(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize;
     found.map(|((_, binding), _)| binding.place).collect()
 }
 
-/// The array of an operand without aliases, if its memory is as long as that of a result of that type.
+/// The array of an operand without aliases, if its memory has the size of a result of that type.
 fn reusable<'a, D: Driver>(operand: &'a Operand, ty: &TensorType) -> Option<&'a Array<D>> {
     let value = operand.value().filter(|value| value.is_unique())?;
     let array = Array::<D>::of(value).ok()?;
@@ -534,7 +535,7 @@ fn reusable<'a, D: Driver>(operand: &'a Operand, ty: &TensorType) -> Option<&'a 
     (is_alone && value.ty().num_bytes() == ty.num_bytes()).then_some(array)
 }
 
-/// The program of one op. Plain numbers are inputs without axes, so that another number is no other program.
+/// The program of one op. Plain numbers are scalar inputs, so that the program does not depend on their values.
 fn alone(op: &Op, types: &[TensorType], inputs: &Operands, results: &[TensorType]) -> Program {
     let mut instructions = Vec::new();
     let mut operands: Vec<ProgramOperand> = (0..types.len()).map(ProgramOperand::Slot).collect();
@@ -575,13 +576,13 @@ fn array<D: Driver>(operand: &Operand) -> Result<&Array<D>> {
     }
 }
 
-/// A number as kernels take it: of the dtype, in the type of their parameter.
+/// A plain number as a kernel argument: converted to the dtype, in the type of the parameter.
 fn number(operand: &Operand, dtype: DType) -> Result<[u8; 8]> {
     let Operand::Scalar(scalar) = operand else { return Err(missing()) };
     Ok(number_bytes(*scalar, dtype))
 }
 
-/// As [`number`], of a plain number.
+/// As [`number`], for a scalar.
 pub(crate) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     let float = |x: f32| u64::from(x.to_bits()).to_le_bytes();
     let whole = |x: i64| x.to_le_bytes();
@@ -603,7 +604,7 @@ pub(crate) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A contiguous array of that type, its elements not yet written.
+    /// An uninitialized contiguous array of that type.
     pub(crate) fn uninit(&self, ty: &TensorType) -> Result<Array<D>> {
         let block = Arc::new(self.block(ty.num_bytes())?);
         Ok(Array { block, layout: Layout::contiguous(ty.shape), suspicions: Suspicions::new() })

@@ -13,10 +13,10 @@ use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/scan.cu");
 
-/// Elements that one block goes through: `KILN_TILE` of the source.
+/// Elements that one block scans: `KILN_TILE` of the source.
 const TILE: usize = 2048;
 
-/// Lines that are worth a thread each.
+/// The minimum number of lines for which one thread per line suffices.
 const MANY: usize = 4096;
 
 /// The parameters of a scan.
@@ -26,7 +26,8 @@ struct Running {
     dtype: DType,
     reverse: bool,
     exclusive: bool,
-    /// The identity of the operand's dtype, as kernels take it. That of the totals may be no number of the operand's dtype.
+    /// The identity as a kernel argument. The identity of the accumulator type may not be representable in the
+    /// operand's dtype.
     identity: [u8; 8],
 }
 
@@ -66,7 +67,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![lines.result(result, &results[0].shape).into_value(results[0])])
     }
 
-    /// So many lines of some length without gaps: the totals of their tiles first, where there is more than one.
+    /// Scans contiguous lines: first the tile totals, if a line has several tiles.
     fn scan_lines(
         &self,
         running: Running,
@@ -121,7 +122,7 @@ impl Running {
         let combine = match (self.reduction, self.dtype.is_float()) {
             (Reduction::Sum, true) => "((a) + (b))",
             (Reduction::Prod, true) => "((a) * (b))",
-            // Signed integers wrap as unsigned ones do.
+            // Signed integers wrap like unsigned ones.
             (Reduction::Sum, false) => "((A)((U)(a) + (U)(b)))",
             (Reduction::Prod, false) => "((A)((U)(a) * (U)(b)))",
             (Reduction::Min, _) => "(kiln_min<A>(a, b))",

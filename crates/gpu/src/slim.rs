@@ -1,6 +1,6 @@
-//! GEMV-like matmuls (few rows), which are bound by memory bandwidth: each element of the matrix is used once or a few times,
-//! and BLAS kernels are tuned for many. Consecutive ones with the same left factor, as of queries, keys and values, are fused
-//! horizontally.
+//! GEMV-like matmuls (few rows), which are bound by memory bandwidth. Each element of the matrix is used once or a few
+//! times, and BLAS kernels are tuned for many uses. Consecutive ones with the same left factor, as of queries, keys and
+//! values, are fused horizontally.
 
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, DevicePtr, Driver, Grid, Products, Step};
@@ -16,36 +16,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const SOURCE: &str = include_str!("native/slim.cu");
 
-/// The most rows: their sums are in registers.
+/// The maximum number of rows, whose sums are held in registers.
 const MOST_ROWS: usize = 4;
 
-/// The most matrices of one kernel.
+/// The maximum number of matrices of one kernel.
 const MOST_MATRICES: usize = 3;
 
-/// Threads that read one row of a matrix, as the source says.
+/// Threads that read one row of a matrix: `LANES` of the source.
 const LANES: usize = 8;
 
-/// Threads of a block, and rows of a matrix that it reads at once.
+/// Threads per block, and rows of a matrix that a block reads at once.
 const THREADS: usize = 256;
 const TALL: usize = THREADS / LANES;
 
-/// Columns of a block where matrices lie column by column: one for each of its warps.
+/// Columns per block for column-major matrices: one per warp.
 const WARPS: usize = THREADS / 32;
 
-/// Rows of a matrix that are worth a block.
+/// The minimum number of rows per block of a split matrix.
 const LEAST_PART: usize = 2 * TALL;
 
-/// Elements of a column up to which one warp reads it fast enough, however few columns there are.
+/// The maximum column length that one warp reads fast enough, however few columns there are.
 const LONGEST_COLUMN: usize = 1 << 14;
 
-/// Blocks for each multiprocessor.
+/// Blocks per multiprocessor.
 const BLOCKS: usize = 2;
 
-/// The most blocks of a cluster, and the most that one is taken for: it need not fill the device to the last block.
+/// The maximum number of blocks of a cluster, and the number of parts up to which a cluster is preferred to filling the
+/// device.
 const CLUSTER: usize = 8;
 const WORTH_A_CLUSTER: usize = 10;
 
-/// Products of the same rows.
+/// GEMV-like matmuls with a common left factor.
 pub(crate) struct Slim<M> {
     x: DevicePtr<M>,
     x_leading_dim: usize,
@@ -56,7 +57,7 @@ pub(crate) struct Slim<M> {
     matrices: SmallVec<[Matrix<M>; MOST_MATRICES]>,
 }
 
-/// A matrix with the result of its product.
+/// A right factor with the result of its matmul.
 struct Matrix<M> {
     w: DevicePtr<M>,
     y: DevicePtr<M>,
@@ -83,7 +84,7 @@ pub(crate) struct Slims<D: Driver> {
     scratch: Mutex<Option<Block<D>>>,
 }
 
-/// Which kernel.
+/// The cache key of a compiled kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     rows: usize,
@@ -100,13 +101,13 @@ impl<D: Driver> Default for Slims<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Queues a product of few rows, together with those right before it that have the same rows; `false` where there is no
-    /// kernel for it.
+    /// Queues a matmul of few rows, fused with the previous ones of the same left factor; `false` if no kernel supports
+    /// it.
     pub(crate) fn multiply_slim(&self, products: &Products<D::Memory>) -> Result<bool> {
         let Some(slim) = Slim::of(products) else { return Ok(false) };
         let scratch = self.slim_scratch()?;
         self.queue.push_slim(move |before| {
-            // Where both do not compile as one each runs alone.
+            // If the fused kernel does not compile, each runs alone.
             let both = before.and_then(|before| before.with(&slim));
             if let Some(both) = both
                 && let Ok(step) = self.slim_step(&both, &scratch)
@@ -120,12 +121,12 @@ impl<D: Driver> Gpu<D> {
         Ok(true)
     }
 
-    /// Whether there is a kernel for a product of few rows.
+    /// Whether a GEMV kernel supports the matmul.
     pub(crate) fn is_slim(products: &Products<D::Memory>) -> bool {
         Slim::of(products).is_some()
     }
 
-    /// The kernel of products, ready to be queued.
+    /// The launch step of fused matmuls.
     fn slim_step(&self, slim: &Slim<D::Memory>, scratch: &[DevicePtr<D::Memory>; 2]) -> Result<Step<D>> {
         let mut arguments = Arguments::<D::Memory>::new();
         arguments.push(Argument::Pointer(slim.x.clone()));
@@ -171,9 +172,9 @@ impl<D: Driver> Gpu<D> {
         Ok(function)
     }
 
-    /// Room for the sums of parts, and words that count them: more of these than there are multiprocessors.
+    /// The workspace for partial sums, and counters of finished blocks, more than there are multiprocessors.
     pub(crate) fn slim_scratch(&self) -> Result<[DevicePtr<D::Memory>; 2]> {
-        /// Bytes of the sums of one row of a block.
+        /// Bytes of the partial sums of one row of a block.
         const SUMS: usize = LANES * 8 * size_of::<f32>();
         let blocks = 2 * BLOCKS * self.driver.info().multiprocessors;
         let words = (blocks * size_of::<u32>()).next_multiple_of(ALIGNMENT);
@@ -193,7 +194,7 @@ impl<D: Driver> Gpu<D> {
 }
 
 impl<M> Slim<M> {
-    /// `None` where a library is to compute it.
+    /// Matches a matmul; `None` if the library should compute it.
     fn of(products: &Products<M>) -> Option<Slim<M>> {
         let Products { count, rows, columns, inner, dtype, result, factors: [x, w], to, epilogue, float8: _ } =
             products;
@@ -204,7 +205,7 @@ impl<M> Slim<M> {
         let lies = |place: &DevicePtr<M>| place.offset.is_multiple_of(ALIGNMENT);
         let is_float = dtype.is_float() && *result == dtype;
         let is_simple = *count == 1 && rows <= MOST_ROWS && is_float && epilogue.form().is_plain();
-        // One row lies without gaps in any case, and may be called a matrix of columns.
+        // One row is always contiguous, and may be declared column-major.
         let x_leading_dim = if rows == 1 { inner } else { x.leading_dim };
         let dense = (!x.transposed || rows == 1 && x.leading_dim == 1) && (!whole(inner) || lies(&x.at));
         let fits = lies(&w.at) && whole(w.leading_dim) && small(columns) && small(inner);
@@ -220,7 +221,8 @@ impl<M> Slim<M> {
         Some(Slim { x, x_leading_dim, rows, inner, dtype, transposed, matrices: smallvec![matrix] })
     }
 
-    /// Both as one kernel, where they have the same rows, and nothing that either writes is read or written by the other.
+    /// Fuses both matmuls, if they have the same left factor and no write conflicts with the other's operands or
+    /// result.
     fn with(&self, after: &Slim<M>) -> Option<Slim<M>> {
         let shape = |slim: &Slim<M>| (slim.x.offset, slim.x_leading_dim, slim.rows, slim.inner);
         let kind = |slim: &Slim<M>| (slim.dtype, slim.transposed);
@@ -238,12 +240,12 @@ impl<M> Slim<M> {
         fits.then(|| Slim { matrices, ..self.clone() })
     }
 
-    /// Elements of 16 bytes.
+    /// Elements in 16 bytes.
     fn vector(&self) -> usize {
         ALIGNMENT / self.dtype.size()
     }
 
-    /// Blocks for so many columns each.
+    /// The number of blocks, at `wide` columns each.
     fn tiles(&self, wide: usize) -> usize {
         self.matrices.iter().map(|matrix| matrix.columns.div_ceil(wide)).sum()
     }
@@ -262,7 +264,7 @@ impl<M> Slim<M> {
     }
 }
 
-/// Into how many parts the rows of a matrix are split, and how many each has, so that every multiprocessor has something to do.
+/// Split-k: the number of parts of a matrix's rows, and the rows per part, so that every multiprocessor has work.
 fn splits(tiles: usize, inner: usize, multiprocessors: usize) -> (usize, usize) {
     let mut wanted = (BLOCKS * multiprocessors).div_ceil(tiles);
     if wanted <= WORTH_A_CLUSTER {
@@ -272,7 +274,7 @@ fn splits(tiles: usize, inner: usize, multiprocessors: usize) -> (usize, usize) 
     (inner.div_ceil(part), part)
 }
 
-/// Blocks of a cluster where there are so many parts: all, or each by itself.
+/// Blocks per cluster for a number of parts: all parts, or 1 if they exceed a cluster.
 fn blocks_of_cluster(splits: usize) -> usize {
     if splits <= CLUSTER { splits } else { 1 }
 }

@@ -15,27 +15,28 @@ const SOURCE: &str = include_str!("native/sort.cu");
 /// Elements that one block sorts: `KILN_TILE` of the source.
 const TILE: usize = 2048;
 
-/// Chunks of a line of 8-bit elements, from which on they grow.
+/// The number of chunks of an 8-bit line from which chunks grow instead.
 const MOST_CHUNKS: usize = 512;
 
-/// Tiles of a chunk at most.
+/// The maximum number of tiles per chunk.
 const MOST_TILES: usize = 16;
 
-/// Whether so many of a line are found by counting: 8-bit elements, too many for one tile. Counts have 32 bits.
+/// Whether a counting sort is used: 8-bit elements, too many results for one tile, and a length that 32-bit counts
+/// hold.
 fn is_counted(dtype: DType, len: usize, keep: usize) -> bool {
     dtype.size() == 1 && len > TILE && keep * 2 > TILE && u32::try_from(len).is_ok()
 }
 
-/// An operand as lines without gaps.
+/// An operand as contiguous lines.
 pub(crate) struct Lines<D: Driver> {
     pub(crate) array: Array<D>,
     pub(crate) count: usize,
     pub(crate) length: usize,
-    /// The order of the axes of the result that puts the axis of the lines last.
+    /// The permutation of the result that puts the sorted axis last.
     order: Axes,
 }
 
-/// Sort keys and the places of their elements, as many for each line.
+/// Sort keys and element indices, equally many for each line.
 struct Sorted<D: Driver> {
     keys: Block<D>,
     places: Block<D>,
@@ -48,7 +49,7 @@ struct Sort<'a, D: Driver> {
     dtype: DType,
     key: DType,
     descending: bool,
-    /// Elements to keep of each line.
+    /// Elements to keep per line.
     keep: usize,
     values: &'a Array<D>,
     indices: &'a Array<D>,
@@ -56,7 +57,7 @@ struct Sort<'a, D: Driver> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// [`Op::Sort`] and [`Op::TopK`], whose first results tell how many are wanted.
+    /// [`Op::Sort`] and [`Op::TopK`]; the first result's length is the number of kept elements.
     pub(crate) fn sort(
         &self,
         op: &Op,
@@ -98,7 +99,7 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![values.into_value(results[0]), indices.into_value(results[1])])
     }
 
-    /// An operand with an axis moved behind all others.
+    /// An operand with an axis moved to the end.
     pub(crate) fn lines(&self, x: &Array<D>, dtype: DType, axis: usize) -> Result<Lines<D>> {
         let shape = x.layout.shape;
         let others = (0..shape.rank()).filter(|&other| other != axis).chain([axis]);
@@ -139,8 +140,8 @@ impl<D: Driver> Gpu<D> {
         self.native(sort.native("kiln_ordered", "KILN_ORDERED"), total, arguments)
     }
 
-    /// Long lines of 8-bit elements: how often each occurs before a chunk says where those of the chunk come. Takes a few bytes of
-    /// memory for each [`TILE`] beside the results.
+    /// Counting sort of long lines of 8-bit elements. The histogram of each chunk determines where its elements are
+    /// written. It needs a few bytes of scratch memory per [`TILE`].
     fn sort_by_counts(&self, sort: &Sort<'_, D>) -> Result<()> {
         let Lines { count, length: len, .. } = *sort.lines;
         let chunk = TILE * (len / (MOST_CHUNKS * TILE)).clamp(1, MOST_TILES);
@@ -172,7 +173,7 @@ impl<D: Driver> Gpu<D> {
         self.native_blocks(native("kiln_spread", "KILN_SPREAD"), count * chunks, arguments)
     }
 
-    /// Few of many: the first of each tile, and then of these, until one tile holds them all.
+    /// Top-k of many: the first elements of each tile, repeatedly, until one tile holds them all.
     fn first_of_tiles(&self, sort: &Sort<'_, D>) -> Result<()> {
         let mut from: Option<Sorted<D>> = None;
         let mut len = sort.lines.length;
@@ -211,7 +212,7 @@ impl<D: Driver> Gpu<D> {
         if to.is_none() {
             native = native.name("TO_RESULTS", "");
         }
-        // Whole tiles are merged; otherwise only the kept elements are.
+        // Whole tiles are merged later; otherwise only the kept elements are.
         let keep = match to {
             Some(to) if to.length == len => tile,
             Some(_) | None => sort.keep,

@@ -10,27 +10,27 @@ use kiln_kernel::{
 };
 use smallvec::{SmallVec, smallvec};
 
-/// An axis on which all layouts agree: its length, and the step of each layout.
+/// An axis common to all layouts: its length, and the stride of each layout.
 struct Loop {
     extent: usize,
     strides: Vec<isize>,
 }
 
-/// Vendors' libraries and kernels that handle several elements at once take addresses that are multiples of so many bytes.
+/// The address alignment in bytes required by vendor libraries and by kernels with vector accesses.
 pub(crate) const ALIGNMENT: usize = 16;
 
-/// Whether elements of that dtype begin at a multiple of [`ALIGNMENT`], as blocks of memory do.
+/// Whether the first element is at a multiple of [`ALIGNMENT`], given that blocks are.
 pub(crate) fn begins_aligned(layout: &Layout, dtype: DType) -> bool {
     (layout.offset * dtype.size()).is_multiple_of(ALIGNMENT)
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Copies elements of one layout to the places of another of the same shape, bit by bit.
+    /// Copies elements bitwise between two layouts of the same shape.
     pub(crate) fn copy_elements(&self, from: &Array<D>, to: &Array<D>, dtype: DType) -> Result<()> {
         self.strided(CopyKind::Copy, &[from], to, bits(dtype))
     }
 
-    /// Combines elements with those that are there already.
+    /// Combines elements in place with those of the target.
     pub(crate) fn combine_elements(
         &self,
         function: Binary,
@@ -41,15 +41,15 @@ impl<D: Driver> Gpu<D> {
         self.strided(CopyKind::Combine(function), &[to, from], to, dtype)
     }
 
-    /// The elements in row-major order without gaps.
+    /// A contiguous array of the elements, row-major; copied only if needed.
     pub(crate) fn contiguous(&self, array: &Array<D>, dtype: DType) -> Result<Array<D>> {
         if array.layout.is_contiguous() { Ok(array.clone()) } else { self.copied(array, dtype) }
     }
 
-    /// The array without gaps and with [`ALIGNMENT`], as vendors' libraries take it: a copy where it does not lie so.
+    /// A contiguous array with [`ALIGNMENT`], as vendor libraries require; copied only if needed.
     ///
     /// # Errors
-    /// When memory is short.
+    /// When the device is out of memory.
     pub(crate) fn contiguous_aligned(&self, array: &Array<D>, dtype: DType) -> Result<Array<D>> {
         if array.layout.is_contiguous() && begins_aligned(&array.layout, dtype) {
             Ok(array.clone())
@@ -64,7 +64,7 @@ impl<D: Driver> Gpu<D> {
         Ok(Array { suspicions: array.suspicions.clone(), ..fresh })
     }
 
-    /// A fresh array with the same number everywhere.
+    /// A new array filled with one number.
     pub(crate) fn full(&self, ty: &TensorType, scalar: Scalar) -> Result<Array<D>> {
         let result = self.uninit(ty)?;
         let shape = Shape::from([ty.num_elements()]);
@@ -72,7 +72,7 @@ impl<D: Driver> Gpu<D> {
         Ok(result)
     }
 
-    /// A fresh array of indices along an axis.
+    /// A new array of indices along an axis.
     pub(crate) fn iota(&self, ty: &TensorType, axis: usize) -> Result<Array<D>> {
         let result = self.uninit(ty)?;
         let product = |lengths: &[usize]| lengths.iter().product();
@@ -81,7 +81,7 @@ impl<D: Driver> Gpu<D> {
         Ok(result)
     }
 
-    /// Runs a kernel without operands in memory over a contiguous result, seen with axes of these lengths.
+    /// Runs a kernel without tensor operands over a contiguous result, reshaped to these axes.
     fn generate(
         &self,
         kind: CopyKind,
@@ -118,7 +118,7 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// A kernel that writes a contiguous result, from a number or from nothing.
+/// A kernel that writes a contiguous result from a number or an index.
 fn generator(kind: CopyKind, shape: Shape, dtype: DType) -> BuiltKernel {
     let layout = Layout::contiguous(shape);
     let steps = layout.strides().to_vec();
@@ -138,7 +138,7 @@ fn generator(kind: CopyKind, shape: Shape, dtype: DType) -> BuiltKernel {
     BuiltKernel { kernel, launch: Launch { extents: shape.to_vec(), bindings } }
 }
 
-/// A kernel that goes through operands and the result, whose layouts these are.
+/// A copy or combine kernel over operands and a result with these layouts.
 fn mover(kind: CopyKind, shape: &Shape, layouts: &[&Layout], dtype: DType) -> BuiltKernel {
     let loops = loops(shape, layouts);
     let result = layouts.len() - 1;
@@ -168,7 +168,7 @@ fn body(kind: CopyKind, dtype: DType) -> Vec<Instruction> {
     computes.into_iter().map(|compute| Instruction { compute, dtype }).collect()
 }
 
-/// The unsigned integers of the same size, which nothing changes on the way.
+/// The unsigned integer dtype of the same size, for bitwise copies.
 pub(crate) fn bits(dtype: DType) -> DType {
     match dtype.size() {
         1 => DType::U8,
@@ -178,7 +178,7 @@ pub(crate) fn bits(dtype: DType) -> DType {
     }
 }
 
-/// The axes, in the order in which the result is written, merged where all layouts allow.
+/// The loop axes in the memory order of the result, merged where all layouts allow.
 fn loops(shape: &Shape, layouts: &[&Layout]) -> Vec<Loop> {
     let result = layouts.len() - 1;
     let mut loops: Vec<Loop> = (0..shape.rank())
@@ -228,7 +228,7 @@ fn kernel(loops: &[Loop], num_params: usize, dtype: DType, body: Vec<Instruction
     }
 }
 
-/// Whether neighbouring elements are not those that neighbour each other in the result: they go through tiles.
+/// Whether the operand's contiguous axis is not the result's, which needs a tiled transpose.
 fn is_turned(param: &Param) -> bool {
     let along = |class: &StrideClass| *class == StrideClass::One;
     param.kind == ParamKind::Input

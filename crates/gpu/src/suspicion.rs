@@ -1,8 +1,8 @@
 //! Deferred bounds checks: a kernel reports an index out of range by a flag on the device; reading a value checks its flags.
 //!
-//! A kernel that checks an index has a flag, one word of memory. Flags lie in pages, so that a value refers to all its flags by a few
-//! bits, whatever the number of kernels before it. A read waits for all earlier work and copies the flags at once. A page without a
-//! set flag is dropped by all values that refer to it, and is reused.
+//! A kernel that checks an index has a flag, one word of memory. Flags are stored in pages, so that a value refers to
+//! all its flags by a few bits, whatever the number of kernels before it. A read waits for all earlier work and copies
+//! the flags at once. All values drop a page without set flags, and the page is reused.
 
 use crate::Gpu;
 use crate::driver::{Argument, DevicePtr, Driver, Step};
@@ -13,19 +13,20 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The error where a word is set: an index that is out of range for an axis.
+/// The error of a set word: an index that is out of range for an axis.
 #[derive(Clone)]
 pub(crate) enum Wrong {
-    /// Of a kernel that was made from a region.
+    /// A check of a fused kernel.
     Fused(Arc<Check>),
-    /// Of a native kernel, which numbers the points of the tensor of indices, of that shape.
+    /// A check of a native kernel. The word encodes a point of the index tensor, which has this shape.
     Native { op: &'static str, axis: usize, length: usize, indices: Shape },
-    /// Of the same, in the name of the function that the user called, which has so many places.
+    /// A check of an index that a user's function passed; the error names that function.
     User { user: IndexUser, length: usize, indices: Shape },
 }
 
 impl Wrong {
-    /// The error that a word tells of, as kernels write it: see [`GpuArgument::Failed`](kiln_kernel::print::GpuArgument::Failed).
+    /// The error that a word encodes, as kernels write it: see
+    /// [`GpuArgument::Failed`](kiln_kernel::print::GpuArgument::Failed).
     fn error(&self, word: u64) -> Error {
         let point = (u32::MAX - (word >> 32) as u32) as usize;
         let index = match word as u32 as i32 {
@@ -47,7 +48,7 @@ impl Wrong {
     }
 }
 
-/// Where a point lies in a tensor of that shape, in row-major order.
+/// The row-major coordinates of a point in a tensor of that shape.
 fn position(shape: &Shape, point: usize) -> Shape {
     let (mut position, mut rest) = (*shape, point);
     for axis in (0..shape.rank()).rev() {
@@ -57,10 +58,10 @@ fn position(shape: &Shape, point: usize) -> Shape {
     position
 }
 
-/// Words of a page.
+/// Words per page.
 pub(crate) const WORDS: usize = 512;
 
-/// Bytes of a word.
+/// Bytes per word.
 const BYTES: usize = 8;
 
 /// A deferred bounds-check flag: a word that a kernel sets when an index is out of range.
@@ -69,10 +70,10 @@ pub(crate) struct Suspicion<D: Driver> {
     word: usize,
 }
 
-/// Words that were all 0 when the page was begun.
+/// A block of words that are initially 0.
 struct Page<D: Driver> {
     block: Arc<Block<D>>,
-    /// The error for each word that is set.
+    /// The error of each word if it is set.
     errors: Mutex<Vec<Wrong>>,
     /// Whether all kernels that may set its words have run without setting one.
     is_clean: AtomicBool,
@@ -82,7 +83,7 @@ struct Page<D: Driver> {
 /// operands.
 pub(crate) struct Suspicions<D: Driver>(Option<Arc<Vec<Marks<D>>>>);
 
-/// Some words of a page.
+/// A subset of the words of a page.
 struct Marks<D: Driver> {
     page: Arc<Page<D>>,
     words: [u64; WORDS / 64],
@@ -91,12 +92,12 @@ struct Marks<D: Driver> {
 /// The pages of an engine.
 pub(crate) struct Pages<D: Driver> {
     state: Mutex<State<D>>,
-    /// Calls of ops that have not returned: their kernels may not be queued yet.
+    /// Op calls that have not returned: their kernels may not be queued yet.
     running: AtomicUsize,
 }
 
 struct State<D: Driver> {
-    /// The page whose words are given out.
+    /// The page that new words are allocated from.
     current: Option<Arc<Page<D>>>,
     /// Full pages that have not been checked.
     full: Vec<Weak<Page<D>>>,
@@ -119,7 +120,7 @@ impl<D: Driver> Default for Pages<D> {
 }
 
 impl<D: Driver> Pages<D> {
-    /// Notes that an op is being executed until the result is dropped.
+    /// Marks an op as being executed until the guard is dropped.
     pub(crate) fn run(&self) -> Running<'_> {
         self.running.fetch_add(1, Ordering::AcqRel);
         Running(&self.running)
@@ -145,12 +146,12 @@ impl<D: Driver> Page<D> {
 }
 
 impl<D: Driver> Suspicion<D> {
-    /// Where the word is.
+    /// The device pointer of the word.
     pub(crate) fn at(&self) -> DevicePtr<D::Memory> {
         self.page.block.at(self.word * BYTES)
     }
 
-    /// Its word, as an argument.
+    /// The device pointer of the word, as an argument.
     pub(crate) fn place(&self) -> Argument<D::Memory> {
         Argument::Pointer(self.at())
     }
@@ -182,24 +183,24 @@ impl<D: Driver> Suspicions<D> {
         self.0.iter().flat_map(|all| all.iter()).filter(|marks| !marks.page.is_clean())
     }
 
-    /// The pages that may hold a word that is set, each with a bit for each of its words.
+    /// Pages that may have a set word, each with a bit mask of its words.
     pub(crate) fn places(&self) -> impl Iterator<Item = (DevicePtr<D::Memory>, [u64; WORDS / 64])> {
         self.open().map(|marks| (marks.page.block.at(0), marks.words))
     }
 
-    /// Whether it has all that another has.
+    /// Whether it contains all flags of `other`.
     fn covers(&self, other: &Suspicions<D>) -> bool {
         other.open().all(|theirs| self.open().any(|mine| mine.covers(theirs)))
     }
 
-    /// Adds a word.
+    /// Adds a flag.
     pub(crate) fn push(&mut self, suspicion: &Suspicion<D>) {
         let mut words = [0; WORDS / 64];
         words[suspicion.word / 64] = 1 << (suspicion.word % 64);
         self.add(core::iter::once(&Marks { page: suspicion.page.clone(), words }));
     }
 
-    /// Adds all that is suspected of another value.
+    /// Adds all flags of another value.
     pub(crate) fn join(&mut self, other: &Suspicions<D>) {
         let is_same =
             self.0.as_ref().zip(other.0.as_ref()).is_some_and(|(mine, theirs)| Arc::ptr_eq(mine, theirs));
@@ -237,13 +238,13 @@ impl<D: Driver> Marks<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// A flag that a kernel sets, with the error that it then reports.
+    /// Allocates a flag for a kernel, with the error that it reports.
     pub(crate) fn suspicion(&self, wrong: Wrong) -> Result<Suspicion<D>> {
         let mut words = self.consecutive(core::iter::once(wrong))?;
         words.pop().ok_or_else(|| Error::unsupported("gpu", "there is no word"))
     }
 
-    /// Words that lie one after the other, at most as many as a page has.
+    /// Allocates consecutive words, at most a page of them.
     pub(crate) fn consecutive(
         &self,
         wrong: impl ExactSizeIterator<Item = Wrong>,
@@ -265,12 +266,13 @@ impl<D: Driver> Gpu<D> {
         Ok(words.map(|word| Suspicion { page: page.clone(), word }).collect())
     }
 
-    /// The first error that the device met on the way to a value. Everything that was queued before must be done.
+    /// Returns the first error that the device reported for a value's flags. All work queued before must be done.
     pub(crate) fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
         self.look()?;
         for Marks { page, words } in suspicions.open() {
             let seen = self.words(page)?;
-            // Another thread may have found it clean meanwhile: words that are set since then are of the page that came after.
+            // Another thread may have marked the page clean meanwhile. Words set since then belong to the page's next
+            // use.
             if page.is_clean() {
                 continue;
             }
@@ -282,7 +284,7 @@ impl<D: Driver> Gpu<D> {
         Ok(())
     }
 
-    /// Looks at all words that were given out, if all kernels that may set them were queued.
+    /// Checks all allocated words, if all kernels that may set them were queued.
     fn look(&self) -> Result<()> {
         let (current, full) = {
             let mut state = self.pages.lock();
@@ -290,7 +292,7 @@ impl<D: Driver> Gpu<D> {
                 return Ok(());
             }
             let full: Vec<_> = state.full.drain(..).filter_map(|page| page.upgrade()).collect();
-            // Another thread's words go elsewhere meanwhile.
+            // Meanwhile, words of other threads are allocated from other pages.
             (state.current.take(), full)
         };
         for page in full {
@@ -351,7 +353,7 @@ mod tests {
         Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), kiln_ir::MemoryConfig::new())
     }
 
-    /// A chain of `count` takes, each of the previous one's result.
+    /// A chain of `count` takes, each from the previous result.
     fn chain(gpu: &Gpu<DryDriver>, x: &Value, index: &Value, count: usize) -> Value {
         let index = Var::new(gpu, index.clone());
         let taken = (0..count).fold(Var::new(gpu, x.clone()), |x, _| x.take(0, &index));
@@ -387,7 +389,7 @@ mod tests {
         let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
         let [mine, others] = [(); 2].map(|()| chain(&gpu, &x, &index, 1));
         let suspicions = crate::array::Array::<DryDriver>::of(&mine).unwrap().suspicions.clone();
-        // An op of another thread keeps this one from looking, and ends while this one waits for the device.
+        // An op of another thread delays this check, and ends while this thread waits for the device.
         gpu.pages.running.fetch_add(1, Ordering::AcqRel);
         let (other, x, index) = (gpu.clone(), x.clone(), index.clone());
         let meanwhile = move |bytes: &mut [u8]| {

@@ -35,16 +35,16 @@ pub(crate) struct Label {
     pub(crate) written: usize,
 }
 
-/// The steps of one device since they were last asked for.
+/// The steps of one device since the last report.
 pub(crate) struct Trace {
     on: AtomicBool,
-    /// Whether tables are printed when the device is waited for.
+    /// Whether a table is printed at each synchronization.
     prints: bool,
     steps: Mutex<Vec<Traced>>,
 }
 
 impl Trace {
-    /// As `KILN_PROFILE` in the environment says: off without it.
+    /// Tracing as `KILN_PROFILE` sets it; off by default.
     pub(crate) fn from_environment() -> Trace {
         let prints = kiln_ir::switch("KILN_PROFILE", false);
         Trace { on: AtomicBool::new(prints), prints, steps: Mutex::default() }
@@ -78,8 +78,7 @@ impl Trace {
     }
 }
 
-/// A table of steps in text: those of one name in one line, the longest first, or those that move the most bytes where there
-/// are no times.
+/// Formats a table of steps, one line per name, sorted by time, or by bytes moved if there are no times.
 ///
 /// ```
 /// let step = kiln_gpu::Traced {
@@ -127,11 +126,11 @@ pub fn table(steps: &[Traced]) -> String {
     text
 }
 
-/// Steps of one name.
+/// The sum of the steps of one name.
 #[derive(Clone, Copy, Default)]
 struct Line {
     count: usize,
-    /// Read and written.
+    /// Megabytes read and written.
     megabytes: [f64; 2],
     operations: f64,
     ms: f64,
@@ -234,7 +233,7 @@ fn of_attention(attention: &Attention) -> Traced {
     let kv = batch * kv_heads * keys * (dim + dim_v) * dtype.size();
     let sums = batch * heads * queries * size_of::<f32>();
     let product = 2.0 * (batch * heads * queries) as f64 * *keys as f64 * (dim + dim_v) as f64;
-    // Half of the scores are not seen. The gradients take five products where the output takes two.
+    // Causal attention skips half of the scores. The backward pass has five matmuls, the forward pass two.
     let (name, read, written, products) = match pass {
         AttentionPass::Forward => ("attention", q + kv, y + sums, 1.0),
         AttentionPass::Backward => ("gradients of attention", q + kv + 2 * y + sums, q + kv, 2.5),

@@ -19,7 +19,7 @@ pub(crate) fn tensor<D: Driver>(inputs: &[Operand], place: usize) -> Result<(&Ar
     }
 }
 
-/// The only operand under another layout and dtype.
+/// The only operand under another layout and dtype, without a copy.
 pub(crate) fn view<D: Driver>(
     inputs: &Operands,
     dtype: Option<DType>,

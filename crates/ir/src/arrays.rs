@@ -1,4 +1,4 @@
-//! Arrays of the `ndarray` crate as tensor data, and back.
+//! Conversions between `ndarray` arrays and tensor data.
 
 use alloc::vec::Vec;
 
@@ -6,7 +6,7 @@ use ndarray::{Array, ArrayD, ArrayView, ArrayViewMut, Dimension, IxDyn};
 
 use crate::{Element, Result, Shape, TensorData};
 
-/// Moves the elements where they are in row-major order, else copies them into it.
+/// Moves the elements if they are in row-major order, else copies them into it.
 ///
 /// ```
 /// use kiln_ir::{TensorData, ndarray::array};
@@ -26,7 +26,7 @@ impl<E: Element, D: Dimension> From<Array<E, D>> for TensorData {
             return of(shape, array.iter().copied().collect());
         }
         let (mut elements, offset) = array.into_raw_vec_and_offset();
-        // An array that was cut keeps the whole vector.
+        // An array that was sliced in place owns the whole vector.
         elements.truncate(offset.unwrap_or(0) + len);
         elements.drain(..offset.unwrap_or(0));
         of(shape, elements)
@@ -67,7 +67,7 @@ impl<E: Element, D: Dimension> From<&Array<E, D>> for TensorData {
 }
 
 impl TensorData {
-    /// A copy of the data as an array of the [`ndarray`](crate::ndarray) crate.
+    /// Copies the data to an array of the [`ndarray`](crate::ndarray) crate.
     ///
     /// ```
     /// use kiln_ir::{TensorData, ndarray::Ix2};
@@ -84,7 +84,7 @@ impl TensorData {
         Ok(array(self.shape(), self.as_slice()?.to_vec()))
     }
 
-    /// The data as an array of the [`ndarray`](crate::ndarray) crate, without copying.
+    /// Converts the data to an array of the [`ndarray`](crate::ndarray) crate without copying.
     ///
     /// ```
     /// use kiln_ir::TensorData;

@@ -1,4 +1,4 @@
-//! Expressions of ops that read as arithmetic.
+//! Operator overloading for ops: expansions and gradient rules as arithmetic.
 
 use crate::within::{Within, fail};
 use crate::*;
@@ -10,10 +10,10 @@ use smallvec::smallvec;
 
 /// An operand bound to an engine, used to write expansions and gradient rules.
 ///
-/// Methods infer, execute and wrap. Operands are taken by reference, and a clone shares; `&x + &y` and `x + y` both
-/// work, the latter letting the engine reuse memory. Shapes broadcast as NumPy's do. Rules are checked by
-/// the test suite, so a mistake in one (an error of inference) is a bug of Kiln and panics. In the code of a
-/// [custom op](CustomOp) the panic names that op and its operands.
+/// Methods infer the result types, execute the op and wrap the result. Operands are taken by reference, and a clone
+/// shares the value. `&x + &y` and `x + y` both work; the latter lets the engine reuse memory. Shapes broadcast by
+/// NumPy's rule. The test suite checks all rules, so an inference error in one is a bug of Kiln and panics. In the code
+/// of a [custom op](CustomOp) the panic names that op and its operands.
 #[derive(Clone)]
 pub struct Var<'e> {
     engine: &'e dyn Engine,
@@ -22,7 +22,7 @@ pub struct Var<'e> {
 }
 
 impl<'e> Var<'e> {
-    /// An operand on an engine.
+    /// Binds an operand to an engine.
     pub fn new(engine: &'e dyn Engine, operand: impl Into<Operand>) -> Var<'e> {
         Var { engine, operand: operand.into(), within: None }
     }
@@ -98,7 +98,7 @@ impl<'e> Var<'e> {
         self.ty().rank()
     }
 
-    /// Runs an op on this engine; all its results.
+    /// Runs an op on this engine; returns all its results.
     #[track_caller]
     pub fn emit(engine: &'e dyn Engine, op: &Op, inputs: Operands) -> Vec<Var<'e>> {
         Var::emit_within(engine, None, op, inputs)
@@ -148,7 +148,7 @@ impl<'e> Var<'e> {
         Var::emit(engine, &Op::Full(ty), smallvec![x.into().into()]).remove(0)
     }
 
-    /// Zeros (`false`) of that type.
+    /// A tensor of zeros (`false`) of that type.
     #[track_caller]
     pub fn zeros(engine: &'e dyn Engine, ty: TensorType) -> Var<'e> {
         let zero = if ty.dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) };
@@ -216,7 +216,7 @@ impl<'e> Var<'e> {
         fit(self).apply_owned(Op::Select, &[&fit(a), &fit(b)])
     }
 
-    /// See [`Op::Cast`]; nothing is emitted where the dtype is right already.
+    /// See [`Op::Cast`]; emits nothing if the dtype is right already.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Var<'e> {
         if self.is_scalar() || self.dtype() == dtype {
@@ -226,14 +226,14 @@ impl<'e> Var<'e> {
         }
     }
 
-    /// See [`Op::Reshape`]; nothing is emitted where the shape is right already.
+    /// See [`Op::Reshape`]; emits nothing if the shape is right already.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Var<'e> {
         let shape = shape.into();
         if self.shape() == shape { self.clone() } else { self.apply(Op::Reshape(shape), &[]) }
     }
 
-    /// See [`Op::Broadcast`]; nothing is emitted where the shape is right already.
+    /// See [`Op::Broadcast`]; emits nothing if the shape is right already.
     #[track_caller]
     pub fn broadcast(&self, shape: impl Into<Shape>) -> Var<'e> {
         let shape = shape.into();
@@ -300,7 +300,7 @@ impl<'e> Var<'e> {
         self.apply(Op::Windows { axis, size, step, dilation }, &[])
     }
 
-    /// See [`Op::Reduce`]; the axes stay with length 1. Nothing is emitted without axes.
+    /// See [`Op::Reduce`]; reduced axes keep length 1. Emits nothing without axes.
     #[track_caller]
     pub fn reduce(&self, reduction: Reduction, axes: &[usize]) -> Var<'e> {
         if axes.is_empty() {
@@ -309,14 +309,14 @@ impl<'e> Var<'e> {
         self.apply(Op::Reduce { reduction, axes: Axes::new(axes) }, &[])
     }
 
-    /// The sum along axes, which stay with length 1.
+    /// The sum along axes, which keep length 1.
     #[track_caller]
     pub fn sum(&self, axes: &[usize]) -> Var<'e> {
         self.reduce(Reduction::Sum, axes)
     }
 
-    /// The mean along axes, which stay with length 1. Floats of 32 and 64 bits are multiplied by the reciprocal of the count, which
-    /// takes one instruction where a division takes ten; those of 16 bits and integers are divided.
+    /// The mean along axes, which keep length 1. 32-bit and 64-bit floats are multiplied by the reciprocal of the
+    /// count, which takes one instruction where a division takes ten. 16-bit floats and integers are divided.
     #[track_caller]
     pub fn mean(&self, axes: &[usize]) -> Var<'e> {
         let count: usize = axes.iter().map(|&axis| self.shape()[axis]).product();
@@ -386,13 +386,13 @@ impl<'e> Var<'e> {
         self.binary(Binary::Pow, exponent)
     }
 
-    /// The lesser of two; broadcasts.
+    /// The minimum of two; broadcasts.
     #[track_caller]
     pub fn min(&self, other: &Var<'e>) -> Var<'e> {
         self.binary(Binary::Min, other)
     }
 
-    /// The greater of two; broadcasts.
+    /// The maximum of two; broadcasts.
     #[track_caller]
     pub fn max(&self, other: &Var<'e>) -> Var<'e> {
         self.binary(Binary::Max, other)
@@ -424,7 +424,7 @@ impl<'e> Var<'e> {
 }
 
 impl Var<'_> {
-    /// The shape to which both broadcast.
+    /// The common broadcast shape.
     #[track_caller]
     fn broadcast_with(&self, a: &Shape, b: &Shape, op: &str) -> Shape {
         infer::broadcast_shapes(a, b).unwrap_or_else(|| {
@@ -433,7 +433,7 @@ impl Var<'_> {
     }
 }
 
-/// Broadcasts two operands of an op to one shape.
+/// Broadcasts two operands of an op to their common shape.
 #[track_caller]
 fn together<'e>(a: Var<'e>, b: Var<'e>, op: &str) -> (Var<'e>, Var<'e>) {
     let (Operand::Value(left), Operand::Value(right)) = (&a.operand, &b.operand) else { return (a, b) };

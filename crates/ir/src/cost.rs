@@ -1,4 +1,4 @@
-//! How much work an op is.
+//! The cost model of ops: arithmetic operations and bytes moved.
 
 use crate::{
     CollectiveKind, ConvPass, FftKind, Flops, NormKind, Op, OperandType, PoolSpec, Program, ProgramOperand,
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::iter::Sum;
 use core::ops::Add;
 
-/// Arithmetic operations and bytes moved.
+/// The cost of an op or program: arithmetic operations and bytes moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Arithmetic operations, of floats or integers.
@@ -30,21 +30,21 @@ impl Sum for Cost {
     }
 }
 
-/// The work of an op on operands and results of these types; saturating.
+/// The cost of an op on operands and results of these types. Counts saturate.
 ///
 /// Conventions of operations:
-/// * ops per element, transcendental functions and casts included, count 1 per element of the result, and so does
-///   each random number; reductions, scans and searches 1 per element of the operand; sorting `log2(length)`;
-/// * a product of matrices counts `2 m n k` for each of the batch; the three passes of a convolution count 2
-///   per element of `y` and element of the kernel that it meets, padding included; pooling 1;
-/// * softmax counts 5 per element, layer norm 5 and RMS norm 3, weight and bias 1 more each; attention
-///   its products and 5 per score, its gradient its five products and 5 per score, without regard to masks;
+/// * elementwise ops, including transcendental functions and casts, count 1 per element of the result, and so does each
+///   random number; reductions, scans and searches 1 per element of the operand; sorting `log2(length)`;
+/// * a matmul counts `2 m n k` for each matrix of the batch; the three passes of a convolution count 2 per element of
+///   `y` and element of the kernel that it meets, padding included; pooling 1;
+/// * softmax counts 5 per element, layer norm 5 and RMS norm 3, weight and bias 1 more each; attention its matmuls and
+///   5 per score, its gradient its five matmuls and 5 per score, regardless of masks;
 /// * a Fourier transform counts `5 n log2(n)` per line, interpolation 3 (linear) or 7 (cubic) per element and axis;
-/// * quantisation counts 3 per element, its reverse 1, a zero point 1 more;
+/// * quantization counts 3 per element, dequantization 1, a zero point 1 more;
 /// * pure data movement counts 0; so does a custom op, whose cost is unknown.
 ///
 /// Conventions of bytes: each tensor operand is read once and each result written once, with these exceptions. Views
-/// (reshape, permute, broadcast, slice, windows, bitcast) move nothing. Take and gather read only the selected
+/// (reshape, permute, broadcast, slice, windows, bitcast) move no bytes. Take and gather read only the selected
 /// elements. A fused region moves its operands and results only.
 pub fn cost(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> Cost {
     Cost { flops: flops(op, inputs, results), bytes: bytes(op, inputs, results) }
@@ -117,7 +117,7 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
             times(&[per_axis, size.len() as u64, result])
         }
         Op::Fft { kind, axis, .. } => {
-            // Of a complex transform; one with a real side takes half.
+            // The count of a complex transform; one with a real side takes half.
             let Some(ty) = tensor(0) else { return 0 };
             let points = kind.points(ty.shape[*axis]);
             let all = times(&[5, elements(&ty.with_shape(ty.shape.with(*axis, points))), log2(points)]);
@@ -198,14 +198,14 @@ fn taps(spec: &PoolSpec) -> u64 {
     product(&spec.window)
 }
 
-/// For each score 5, and a multiple of the last axis of some tensors.
+/// Counts 5 per score, and matmul operations per score and element of the last axis.
 fn scored(q: &TensorType, k: &TensorType, products: [(u64, &TensorType); 2]) -> u64 {
     let count = |(factor, ty): (u64, &TensorType)| times(&[factor, ty.shape[3] as u64]);
     let per_score = products.map(count).into_iter().fold(5, u64::saturating_add);
     times(&[product(&q.shape[..3]), k.shape[2] as u64, per_score])
 }
 
-/// The logarithm rounded up; 0 for lengths below 2.
+/// The logarithm to base 2, rounded up; 0 for lengths below 2.
 fn log2(len: usize) -> u64 {
     u64::from(len.max(1).next_power_of_two().trailing_zeros())
 }

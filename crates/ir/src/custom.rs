@@ -21,11 +21,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Kiln's ops, which every engine can run; [`evaluate`](CustomOp::evaluate) on the host; or a kernel that is
 /// [registered](crate::Expand::register_kernel) under its name. To be differentiated it needs [`vjp`](CustomOp::vjp) or an expansion.
 pub trait CustomOp: Any + fmt::Debug + Send + Sync {
-    /// The name, by which messages, kernels and the text form know the op.
+    /// The op's name, the key in messages, kernel registries and the text form.
     fn name(&self) -> &str;
 
-    /// Everything besides the name that tells this op from others of its kind, as text. Two custom ops are equal when
-    /// name and attributes are.
+    /// The attributes of the op as text: everything besides the name that distinguishes it from others. Two custom ops
+    /// are equal if name and attributes are.
     fn attributes(&self) -> String {
         String::new()
     }
@@ -33,10 +33,10 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
     /// Checks the operands and returns the types of the results.
     ///
     /// # Errors
-    /// When the operands do not suit; [`Error::type_error`] makes the usual form.
+    /// When the op does not accept the operands; [`Error::type_error`] creates the usual form.
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes>;
 
-    /// The results in simpler ops, or `None` if there is no such form.
+    /// Decomposes the op into simpler ops; `None` if there is no such form.
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let _ = inputs;
         None
@@ -63,15 +63,15 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The results computed on the host, or `None` if that is not provided. Used when there is neither a kernel nor an
+    /// Computes the results on the host; `None` if that is not provided. It is used if there is neither a kernel nor an
     /// expansion.
     fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
         let _ = inputs;
         None
     }
 
-    /// The gradients of the operands, given those of the results (`None`: zero). `None` if the op has no gradient rule:
-    /// then its expansion is differentiated. One entry per operand, `None` for an operand without a gradient, or whose
+    /// The gradients of the operands, given those of the results (`None`: zero). `None` if the op has no gradient rule;
+    /// its expansion is then differentiated. One entry per operand, `None` for an operand without a gradient, or whose
     /// gradient is not needed.
     fn vjp<'e>(
         &self,
@@ -83,8 +83,8 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The operands and results whose data [`vjp`](CustomOp::vjp) reads. For the others it gets only the types, and a
-    /// tape need not save them. All by default.
+    /// The operands and results whose data [`vjp`](CustomOp::vjp) reads. The rule gets only the types of the others,
+    /// and a tape need not save them. All by default.
     fn saved(&self) -> Saved {
         Saved::ALL
     }
@@ -95,18 +95,18 @@ pub trait CustomOp: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// The batched form of this op. All its tensor operands and results have one more axis in front; slice `i` of the
-    /// results is this op applied to slice `i` of the operands. Elementwise ops and ops that allow leading axes return
-    /// themselves.
+    /// The batched form of this op (vmap). All its tensor operands and results have an additional leading axis. Slice
+    /// `i` of the results is this op applied to slice `i` of the operands. Elementwise ops and ops that allow leading
+    /// axes return themselves.
     ///
-    /// With `None` a vmap layer runs the expansion instead, or one example after the other. An op with a better
-    /// [`vjp`](CustomOp::vjp) than that of its expansion keeps it under vmap only with this method.
+    /// With `None` a vmap layer runs the expansion instead, or one example after the other. Under vmap, an op keeps its
+    /// own [`vjp`](CustomOp::vjp) rule only with this method.
     fn batched(&self) -> Option<Custom> {
         None
     }
 }
 
-/// A shared [`CustomOp`], as [`Op::Custom`] holds it.
+/// A shared [`CustomOp`], the payload of [`Op::Custom`].
 #[derive(Clone)]
 pub struct Custom(Arc<dyn CustomOp>);
 
@@ -116,7 +116,7 @@ impl Custom {
         Custom(Arc::new(op))
     }
 
-    /// The op, if it is of this type.
+    /// The op as this type, if it is of this type.
     pub fn downcast<T: CustomOp>(&self) -> Option<&T> {
         (&*self.0 as &dyn Any).downcast_ref()
     }
@@ -145,8 +145,8 @@ impl Custom {
         Some(found.map(|found| found.into_iter().map(outside).collect()))
     }
 
-    /// The values of the op's [expansion](CustomOp::expand) on an engine; `None` where it has none. A plain number among them
-    /// becomes a tensor without axes.
+    /// The values of the op's [expansion](CustomOp::expand) on an engine; `None` if it has none. A plain number among
+    /// them becomes a rank-0 tensor.
     ///
     /// # Errors
     /// When the expansion does not return the `results` of [`infer`](CustomOp::infer): too few or too many, or one of
@@ -173,10 +173,11 @@ impl Custom {
         Some(agreed.map(|()| values))
     }
 
-    /// The op's [equivalent](CustomOp::equivalent) for these operands; `None` where it has none, or another custom op.
+    /// The op's [equivalent](CustomOp::equivalent) for these operands; `None` if it has none, or another custom op.
     ///
     /// # Errors
-    /// When the equivalent does not take the operands, or does not return the `results` of [`infer`](CustomOp::infer).
+    /// When the equivalent does not accept the operands, or does not return the `results` of
+    /// [`infer`](CustomOp::infer).
     pub fn equivalent_for(&self, inputs: &[Operand], results: &[TensorType]) -> Option<Result<Op>> {
         let op = self.0.equivalent().filter(|op| !matches!(op, Op::Custom(_)))?;
         let types = infer(&op, &OperandType::list(inputs));
@@ -184,7 +185,7 @@ impl Custom {
         Some(agreed.map(|()| op))
     }
 
-    /// The results of [`evaluate`](CustomOp::evaluate); `None` where it is not provided.
+    /// The results of [`evaluate`](CustomOp::evaluate); `None` if it is not provided.
     ///
     /// # Errors
     /// The errors of the evaluation, or when it does not return the `results` of [`infer`](CustomOp::infer).
@@ -197,11 +198,11 @@ impl Custom {
         Some(outputs.and_then(|outputs| self.agreed("evaluate", outputs, results)))
     }
 
-    /// The outputs of code for this op, which a message calls `code`, where they are of the types that
-    /// [`infer`](CustomOp::infer) gave.
+    /// Checks that the outputs of code for this op have the types that [`infer`](CustomOp::infer) returned. `code` is
+    /// the name of that code in messages.
     ///
     /// # Errors
-    /// When they are not; the message names both.
+    /// When a type or the number of outputs differs; the message names both.
     pub fn agreed(
         &self,
         code: &str,
@@ -225,8 +226,8 @@ impl Custom {
         Err(Error::value(self.name(), problem).hint(format!("`{code}` and `infer` of the op must agree")))
     }
 
-    /// The operands as data, for code on the host: tensors as `read` brings them, and plain numbers in the dtype of
-    /// the first tensor where that holds them ([`TensorData::operand`]).
+    /// Converts the operands to host data. `read` reads tensors. Plain numbers take the dtype of the first tensor if it
+    /// can represent them ([`TensorData::operand`]).
     ///
     /// # Errors
     /// The errors of `read`.
@@ -242,7 +243,7 @@ impl Custom {
         inputs.into_iter().map(data).collect()
     }
 
-    /// Makes an op from its name and attributes, with the constructor passed to [`register`](Custom::register).
+    /// Creates an op from its name and attributes, with the constructor passed to [`register`](Custom::register).
     ///
     /// # Errors
     /// When nothing is registered under that name, or it does not accept the attributes.
@@ -250,15 +251,15 @@ impl Custom {
         registry::make(name, attributes)
     }
 
-    /// Registers the constructor for the custom ops of a name, so that they can be read from text and from the network.
-    /// It takes the attributes and replaces an earlier registration.
+    /// Registers the constructor for the custom ops of a name, so that they can be parsed from text and deserialized.
+    /// It takes the attributes, and replaces an earlier registration.
     #[cfg(feature = "std")]
     pub fn register(name: &str, make: fn(attributes: &str) -> Result<Custom>) {
         registry::add(name, make);
     }
 }
 
-/// Operands in the code of a custom op.
+/// Marks operands as used in the code of a custom op.
 fn inside<'e>(within: &Arc<Within>, vars: &[Var<'e>]) -> Vec<Var<'e>> {
     vars.iter().map(|var| var.clone().in_code_of(Some(within.clone()))).collect()
 }

@@ -10,7 +10,7 @@ use half::{bf16, f16};
 
 /// The contents of a tensor on the host: elements in row-major order, their dtype and a shape.
 ///
-/// Made from a `Vec` and turned back into one without copying.
+/// It is created from a `Vec` and converted back without copying.
 ///
 /// ```
 /// use kiln_ir::{DType, TensorData};
@@ -27,18 +27,18 @@ pub struct TensorData {
 }
 
 impl TensorData {
-    /// The data of these elements in that shape.
+    /// Creates data from elements and a shape.
     ///
     /// # Errors
-    /// When the number of elements is not the shape's.
+    /// When the number of elements does not match the shape.
     pub fn new<E: Element>(elements: Vec<E>, shape: impl Into<Shape>) -> Result<TensorData> {
         TensorData::from_elements(E::wrap(elements), shape.into())
     }
 
-    /// The data of these elements, of a dtype known at run time, in that shape.
+    /// Creates data from elements whose dtype is known at run time, and a shape.
     ///
     /// # Errors
-    /// When the number of elements is not the shape's.
+    /// When the number of elements does not match the shape.
     pub fn from_elements(elements: Elements, shape: Shape) -> Result<TensorData> {
         if shape.checked_num_elements() != Some(elements.len()) {
             let problem = format!("{} elements do not fill the shape {shape}", elements.len());
@@ -48,10 +48,10 @@ impl TensorData {
         Ok(TensorData { shape, elements })
     }
 
-    /// The data of these bytes: elements of `dtype` in the machine's byte order. Copies.
+    /// Creates data from the bytes of elements of `dtype` in native byte order. Copies.
     ///
     /// # Errors
-    /// When the number of bytes is not the type's, or a `bool` is neither 0 nor 1.
+    /// When the number of bytes does not match the type, or a `bool` is neither 0 nor 1.
     pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<TensorData> {
         let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
         if expected != Some(bytes.len()) {
@@ -61,18 +61,19 @@ impl TensorData {
         TensorData::from_elements(Elements::from_bytes(bytes, ty.dtype)?, ty.shape)
     }
 
-    /// Zeros (`false`) of that type.
+    /// A tensor of zeros (`false`) of that type.
     pub fn zeros(ty: TensorType) -> TensorData {
         TensorData { shape: ty.shape, elements: Elements::zeros(ty.dtype, ty.num_elements()) }
     }
 
-    /// A single number, without axes.
+    /// A rank-0 tensor of one number.
     pub fn scalar<E: Element>(element: E) -> TensorData {
         TensorData { shape: Shape::default(), elements: E::wrap(alloc::vec![element]) }
     }
 
-    /// A plain number as an operand on the host, without axes: in the dtype of the tensors `beside` it where that holds the
-    /// number, otherwise in its [own](Scalar::default_dtype). Integers are exact: one that the dtype would round or wrap keeps its own.
+    /// A plain number as a rank-0 operand on the host. It has the dtype of the tensor operands (`beside`) if that can
+    /// represent the number, otherwise its [own](Scalar::default_dtype). Integers stay exact: one that the dtype would
+    /// round or wrap keeps its own dtype.
     ///
     /// ```
     /// use kiln_ir::{DType, Scalar, TensorData};
@@ -110,12 +111,12 @@ impl TensorData {
         self.elements.len()
     }
 
-    /// The elements.
+    /// The elements, as an enum over dtypes.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }
 
-    /// The elements, for writing.
+    /// The elements, mutable.
     pub fn elements_mut(&mut self) -> &mut Elements {
         &mut self.elements
     }
@@ -125,29 +126,29 @@ impl TensorData {
         self.elements
     }
 
-    /// The elements as bytes, in the machine's byte order.
+    /// The elements as bytes, in native byte order.
     pub fn bytes(&self) -> &[u8] {
         self.elements.bytes()
     }
 
-    /// The elements, if they are of type `E`.
+    /// The elements as a slice of `E`.
     ///
     /// # Errors
-    /// When the dtype is another; [`convert`](TensorData::convert) changes it.
+    /// When the dtype differs; [`convert`](TensorData::convert) changes it.
     pub fn as_slice<E: Element>(&self) -> Result<&[E]> {
         E::slice(&self.elements).ok_or_else(|| self.wrong_dtype(E::DTYPE))
     }
 
-    /// Turns into a `Vec` without copying, if the elements are of type `E`.
+    /// Converts to a `Vec` of `E` without copying.
     ///
     /// # Errors
-    /// When the dtype is another; [`convert`](TensorData::convert) changes it.
+    /// When the dtype differs; [`convert`](TensorData::convert) changes it.
     pub fn into_vec<E: Element>(self) -> Result<Vec<E>> {
         let wrong = self.wrong_dtype(E::DTYPE);
         E::unwrap(self.elements).ok_or(wrong)
     }
 
-    /// The elements as `E`, converted as [`Op::Cast`](crate::Op::Cast) does where the dtype is another.
+    /// Copies the elements to a `Vec` of `E`, converted like [`Op::Cast`](crate::Op::Cast) if the dtype differs.
     pub fn to_vec<E: Element>(&self) -> Vec<E> {
         match E::slice(&self.elements) {
             Some(slice) => slice.to_vec(),
@@ -155,8 +156,8 @@ impl TensorData {
         }
     }
 
-    /// The elements in row-major order as `E`, converted as [`Op::Cast`](crate::Op::Cast) does. Copies only where the
-    /// dtype is another.
+    /// Iterates over the elements in row-major order as `E`, converted like [`Op::Cast`](crate::Op::Cast). Copies only
+    /// if the dtype differs.
     ///
     /// ```
     /// use kiln_ir::TensorData;
@@ -172,7 +173,7 @@ impl TensorData {
         (0..elements.len()).map(move |i| elements[i])
     }
 
-    /// The same data in another dtype, converted as [`Op::Cast`](crate::Op::Cast) does.
+    /// The same data in another dtype, converted like [`Op::Cast`](crate::Op::Cast).
     #[must_use]
     pub fn convert(self, dtype: DType) -> TensorData {
         if self.dtype() == dtype {
@@ -241,7 +242,7 @@ impl<E: Element> From<&[E]> for TensorData {
     }
 }
 
-/// A Rust type that is the element of a tensor.
+/// A Rust type of tensor elements.
 pub trait Element:
     Copy
     + Send
@@ -254,31 +255,31 @@ pub trait Element:
     + bytemuck::NoUninit
     + 'static
 {
-    /// Its dtype.
+    /// The dtype of the type.
     const DTYPE: DType;
 
-    /// Puts a vector of elements into the enum of all dtypes.
+    /// Wraps a vector of elements in [`Elements`].
     fn wrap(elements: Vec<Self>) -> Elements;
 
-    /// Takes it back out, if it is of this type.
+    /// Unwraps the vector, if it is of this type.
     fn unwrap(elements: Elements) -> Option<Vec<Self>>;
 
     /// The elements, if they are of this type.
     fn slice(elements: &Elements) -> Option<&[Self]>;
 
-    /// The elements for writing, if they are of this type.
+    /// The elements, mutable, if they are of this type.
     fn slice_mut(elements: &mut Elements) -> Option<&mut [Self]>;
 
     /// The number as `f64`; `true` is 1.
     fn to_f64(self) -> f64;
 
-    /// The nearest value to a number, as [`Op::Cast`](crate::Op::Cast) converts.
+    /// Converts from `f64` like [`Op::Cast`](crate::Op::Cast), to the nearest value.
     fn from_f64(x: f64) -> Self;
 
     /// The number as `i128`: floats truncate and saturate, NaN becomes 0.
     fn to_i128(self) -> i128;
 
-    /// The value of an integer: wraps in integers, rounds in floats, asks for non-zero in `bool`.
+    /// Converts from an integer: wraps in integers, rounds in floats; `bool` is whether it is nonzero.
     fn from_i128(x: i128) -> Self;
 }
 
@@ -301,7 +302,7 @@ macro_rules! elements {
                 match self { $(Elements::$variant(v) => v.len(),)* }
             }
 
-            /// The elements as bytes, in the machine's byte order.
+            /// The elements as bytes, in native byte order.
             pub fn bytes(&self) -> &[u8] {
                 match self { $(Elements::$variant(v) => bytemuck::cast_slice(v),)* }
             }
@@ -311,12 +312,12 @@ macro_rules! elements {
                 match dtype { $(DType::$variant => Elements::$variant(alloc::vec![<$ty>::default(); len]),)* }
             }
 
-            /// A plain number as the only element, converted as [`Scalar::element`] does.
+            /// A plain number as the only element, converted like [`Scalar::element`].
             pub fn of_scalar(scalar: Scalar, dtype: DType) -> Elements {
                 match dtype { $(DType::$variant => Elements::$variant(alloc::vec![scalar.element()]),)* }
             }
 
-            /// Whether an element of the dtype holds the integer exactly.
+            /// Whether the dtype can represent the integer exactly.
             fn hold(dtype: DType, x: i128) -> bool {
                 match dtype { $(DType::$variant => <$ty as Element>::to_i128(Element::from_i128(x)) == x,)* }
             }
@@ -325,7 +326,7 @@ macro_rules! elements {
                 match self { $(Elements::$variant(v) => v.iter().map(|&x| convert::<$ty, E>(x)).collect(),)* }
             }
 
-            /// The elements in another dtype, converted as [`Op::Cast`](crate::Op::Cast) does.
+            /// Casts the elements to another dtype, like [`Op::Cast`](crate::Op::Cast).
             #[must_use]
             pub fn cast(&self, dtype: DType) -> Elements {
                 match dtype { $(DType::$variant => Elements::$variant(self.cast_to()),)* }
@@ -440,15 +441,15 @@ elements! {
     Bool bool,
 }
 
-/// One element in another type, as [`Op::Cast`](crate::Op::Cast) converts: integers wrap into integers, floats
-/// truncate and saturate into integers, everything is rounded once, to the nearest.
+/// Converts one element like [`Op::Cast`](crate::Op::Cast): integers wrap to integers, floats truncate and saturate to
+/// integers, and everything is rounded once, to nearest.
 fn convert<A: Element, B: Element>(x: A) -> B {
     if A::DTYPE.is_float() { B::from_f64(x.to_f64()) } else { B::from_i128(x.to_i128()) }
 }
 
-/// The number rounded to odd: if it is between two `f32`, the one whose last bit is set. A later rounding to 16 bits,
-/// at least two bits shorter, then returns the correctly rounded value
-/// ([Boldo and Melquiond 2008](https://doi.org/10.1109/TC.2007.70819)).
+/// Rounds to odd: if the number is between two `f32`, the one whose last bit is set. A later rounding to 16 bits, at
+/// least two bits shorter, then returns the correctly rounded value ([Boldo and Melquiond
+/// 2008](https://doi.org/10.1109/TC.2007.70819)).
 fn to_odd_f32(x: f64) -> f32 {
     let nearest = x as f32;
     let exact = f64::from(nearest) == x || x.is_nan();
@@ -459,7 +460,7 @@ fn to_odd_f32(x: f64) -> f32 {
     f32::from_bits(if too_far { nearest.to_bits() - 1 } else { nearest.to_bits() + 1 })
 }
 
-/// The integer rounded to odd among `f64`, for a later rounding to fewer bits.
+/// Rounds an integer to odd in `f64`, for a later rounding to fewer bits.
 fn to_odd_f64(x: i128) -> f64 {
     let bits = 128 - x.unsigned_abs().leading_zeros();
     let dropped = bits.saturating_sub(53);
@@ -468,12 +469,12 @@ fn to_odd_f64(x: i128) -> f64 {
 }
 
 impl Elements {
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Elements of `dtype` from bytes in the machine's byte order. Copies.
+    /// Creates elements of `dtype` from bytes in native byte order. Copies.
     ///
     /// # Errors
     /// When the number of bytes is not a multiple of the dtype's size, or a `bool` is neither 0 nor 1.

@@ -32,7 +32,7 @@ pub enum DType {
     U16,
     /// Unsigned 8-bit integer.
     U8,
-    /// A truth value, stored as one byte holding 0 or 1.
+    /// Boolean, stored as one byte with value 0 or 1.
     Bool,
 }
 
@@ -114,17 +114,17 @@ impl DType {
         }
     }
 
-    /// The dtype of that [`name`](DType::name), if there is one.
+    /// Parses a dtype [`name`](DType::name).
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// The dtype in which elements of two dtypes meet: the smallest that holds the values of both, where floats hold
-    /// all integers approximately. `None` where there is none: `u64` beside a signed integer.
+    /// The promoted dtype of two dtypes: the smallest that can represent the values of both; floats represent all
+    /// integers approximately. `None` if there is none: `u64` beside a signed integer.
     ///
-    /// It is [PyTorch's table](https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc), carried on
-    /// to the unsigned integers of 16 bits and more. A tensor without axes counts like any other; in PyTorch one of the same
-    /// kind or a lesser does not change the dtype. Plain numbers never do:
+    /// It is [PyTorch's table](https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc),
+    /// extended to the unsigned integers of 16 bits and more. A rank-0 tensor counts like any other; in PyTorch one of
+    /// the same or a lower category does not change the dtype. Plain numbers never do:
     ///
     /// |          | f64 | f32 | f16 | bf16 | i64 | i32 | i16 | i8  | u64 | u32 | u16 | u8  | bool |
     /// |----------|-----|-----|-----|------|-----|-----|-----|-----|-----|-----|-----|-----|------|
@@ -157,7 +157,7 @@ impl DType {
             return Some(b);
         }
         match (a.is_float(), b.is_float()) {
-            // The two of 16 bits hold different numbers.
+            // `f16` and `bf16` represent different values.
             (true, true) if a.size() == b.size() => Some(DType::F32),
             (true, true) => Some(if a.size() > b.size() { a } else { b }),
             (true, false) => Some(a),
@@ -168,7 +168,7 @@ impl DType {
             (false, false) => {
                 let (signed, unsigned) = if a.is_signed_int() { (a, b) } else { (b, a) };
                 let fits = |dtype: &DType| dtype.size() >= signed.size() && dtype.size() > unsigned.size();
-                // Declared from wide to narrow.
+                // Declared from wide to narrow; searched from narrow to wide.
                 DType::ALL.into_iter().rev().filter(|dtype| dtype.is_signed_int()).find(fits)
             }
         }
@@ -200,7 +200,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// A set of dtypes, for [`Caps`](crate::Caps). Serialises as the list of their names.
+/// A set of dtypes, for [`Caps`](crate::Caps). Serializes as the list of their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DTypeSet(u16);
 
@@ -246,7 +246,7 @@ impl<'de> Deserialize<'de> for DTypeSet {
                 f.write_str("a list of dtypes")
             }
 
-            // Nothing is kept but the set, however long the list is.
+            // Only the set is stored, however long the list is.
             fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<DTypeSet, A::Error> {
                 let mut set = DTypeSet::default();
                 while let Some(dtype) = names.next_element::<DType>()? {

@@ -13,23 +13,23 @@ use core::pin::Pin;
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A machine that runs ops: a device, or a layer around another engine.
+/// An engine that runs ops: a device, or a layer around another engine.
 ///
-/// The caller has run [`infer`](mod@crate::infer) on every op, so an engine may trust operands and result types. It never
-/// panics on data: a failure makes the results [poisoned](Value::poisoned), poison passes from operands to
+/// The caller has run [`infer`](mod@crate::infer) on every op, so an engine may trust operands and result types. It
+/// never panics on data: a failure makes the results [poisoned](Value::poisoned), poison propagates from operands to
 /// results, and [`read`](Engine::read) returns the error.
 ///
 /// **Layers.** A layer names the engine [`below`](Engine::below). Every method with a default then forwards to that
-/// engine, so that a layer implements only the methods in which it differs. A layer whose values carry metadata keeps
+/// engine, so that a layer implements only the methods in which it differs. A layer whose values carry metadata stores
 /// it in a [`Wrapped`](crate::Wrapped) payload and implements the conversions [`lower`](Engine::lower),
-/// [`lift`](Engine::lift) and [`rewrap`](Engine::rewrap). A device's engine has no engine below; the defaults are then
-/// those of a synchronous engine.
+/// [`lift`](Engine::lift) and [`rewrap`](Engine::rewrap). A device's engine has no engine below. Its defaults are those
+/// of a synchronous engine.
 pub trait Engine: Any + Send + Sync {
-    /// The engine's name, its machine, and the sets behind [`supports`](Engine::supports).
+    /// The engine's name, its machine, and the sets of supported dtypes and ops (see [`supports`](Engine::supports)).
     fn caps(&self) -> &Caps;
 
-    /// Runs one op, or queues it; never waits for a device. Operands are passed by value: an operand that is the only
-    /// clone may be overwritten. `results` are the inferred types.
+    /// Runs one op, or queues it; never waits for a device. Operands are passed by value: an operand without aliases
+    /// may be overwritten. `results` are the inferred types.
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values;
 
     /// Copies data to the engine.
@@ -61,8 +61,8 @@ pub trait Engine: Any + Send + Sync {
         self.lift(value)
     }
 
-    /// Whether the engine runs this op on operands of these types natively. [`Expand`](crate::Expand) runs the others in simpler
-    /// ops. By default [`Caps::supports`] answers from the sets.
+    /// Whether the engine runs this op on operands of these types natively. [`Expand`](crate::Expand) decomposes the
+    /// others into simpler ops. The default is [`Caps::supports`].
     ///
     /// The sets hold the ops that the engine runs without conditions. Callers may trust them without calling this
     /// method, which must return true wherever [`Caps::supports`] does. An op with support for some dtypes, shapes or
@@ -71,7 +71,7 @@ pub trait Engine: Any + Send + Sync {
     ///
     /// ```
     /// # use kiln_ir::{Caps, DType, DTypeSet, Machine, Op, OpKind, OperandType, OpSet};
-    /// // Products, but not of `i8`.
+    /// // Matmuls, but not of `i8`.
     /// # let (name, machine) = ("example".to_string(), Machine::processor());
     /// let native = OpSet::ALL.without(&[OpKind::MatMul]);
     /// let caps = Caps { name, dtypes: DTypeSet::ALL, native, machine };
@@ -89,9 +89,8 @@ pub trait Engine: Any + Send + Sync {
     }
 
     /// Imports elements that are in host memory already and stay there, such as those of a memory-mapped file. An
-    /// engine that computes in the same memory reads them in place, if they are aligned for their type, and never
-    /// writes there. Other engines copy them, as the default does. Bytes that are invalid for the type poison the
-    /// value.
+    /// engine that computes in host memory reads them in place, if they are aligned for their type, and never writes
+    /// there. Other engines copy them, as the default does. Bytes that are invalid for the type poison the value.
     fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
         if let Some(below) = self.below() {
             return self.lift(below.write_shared(bytes, ty));
@@ -122,8 +121,8 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// Whether a value was computed, as far as that is known without waiting: its error, nothing wrong, or `None` while it is
-    /// not known.
+    /// The outcome of a value's computation, if it is known without waiting: success or its error; `None` if it is not
+    /// known.
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
         match self.below() {
             Some(below) => below.outcome(&self.lower(value.clone())),
@@ -131,8 +130,9 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// The tensor to save for the backward pass: `value`, the operand of `op` at `place`, which the gradient rule reads. Default:
-    /// `value` itself. A layer whose op reads a narrower copy (mixed precision) returns that copy, so that the wide one is freed.
+    /// The tensor to save for the backward pass: `value`, the operand of `op` at `place`, which the gradient rule
+    /// reads. Default: `value` itself. A mixed-precision layer whose op reads a narrower copy returns that copy, so
+    /// that the wide tensor is freed.
     fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
         match self.below() {
             Some(below) => {
@@ -142,9 +142,8 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// Whether values may be held in fewer bits than their dtype, as under a layer of mixed precision. A
-    /// [cast](Op::Cast) to the dtype that a value has already then restores full precision; elsewhere it changes
-    /// nothing.
+    /// Whether values may be stored in fewer bits than their dtype, as under mixed precision. A [cast](Op::Cast) to the
+    /// dtype that a value already has then restores full precision; otherwise it is a no-op.
     fn mixes_precision(&self) -> bool {
         self.below().is_some_and(|below| below.mixes_precision())
     }
@@ -157,8 +156,8 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
-    /// Waits until everything queued is done; returns an error of the device that no value carries. Ready at once on an
-    /// engine that queues nothing.
+    /// Waits until all queued work is done. Returns device errors that no value carries. Ready at once on a synchronous
+    /// engine.
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         match self.below() {
             Some(below) => below.sync(),
@@ -171,8 +170,8 @@ pub trait Engine: Any + Send + Sync {
         self.below()?.memory()
     }
 
-    /// Explains how the engine computed a value, as text: the kernels, and the reasons why they end. `None` where ops
-    /// run one by one. Runs queued ops.
+    /// Explains how the engine computed a value, as text: the kernels, and the reasons why they end. `None` if ops run
+    /// one by one. Runs queued ops.
     fn explain(&self, value: &Value) -> Option<String> {
         self.below()?.explain(&self.lower(value.clone()))
     }
@@ -184,7 +183,7 @@ impl dyn Engine {
         core::iter::successors(Some(self), |engine| engine.below())
     }
 
-    /// The outermost of the layers that is of this type.
+    /// The outermost layer of this type.
     pub fn find<E: Engine>(&self) -> Option<&E> {
         self.layers().find_map(|engine| (engine as &dyn Any).downcast_ref())
     }
@@ -195,19 +194,19 @@ impl dyn Engine {
 pub struct Caps {
     /// The engine's name, for messages.
     pub name: String,
-    /// The dtypes that it supports in all ops. A dtype with support in some ops only is not among them: see
+    /// The dtypes that it supports in all ops. A dtype that only some ops support is not included: see
     /// [`Engine::supports`].
     pub dtypes: DTypeSet,
-    /// The ops that it runs natively, on all these dtypes and with all attributes. An op with conditions is not among
-    /// them: see [`Engine::supports`]. [`Op::Fused`] stands for regions of any of these ops.
+    /// The ops that it runs natively, on all these dtypes and with all attributes. An op with conditions is not
+    /// included: see [`Engine::supports`]. [`Op::Fused`] stands for regions of any of these ops.
     pub native: OpSet,
-    /// The machine that it computes on.
+    /// The description of its machine.
     pub machine: Machine,
 }
 
 impl Caps {
-    /// Whether the sets hold an op on operands of these types: its kind, for a fused region the kinds inside, and the dtypes of
-    /// operands and results.
+    /// Whether the sets contain an op on operands of these types: its kind (for a fused region the kinds inside), and
+    /// the dtypes of operands and results.
     pub fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
         let region = if let Op::Fused(region) = op { region.kinds() } else { OpSet::default() };
         self.native.contains(op.kind())
@@ -215,7 +214,7 @@ impl Caps {
             && (self.dtypes == DTypeSet::ALL || self.has_dtypes(op, operands))
     }
 
-    /// The error of an engine that was given an op which it leaves to [`Expand`](crate::Expand).
+    /// The error of an engine for an op that it leaves to [`Expand`](crate::Expand).
     pub fn left_out(&self, op: &Op) -> Error {
         let problem = alloc::format!("does not run `{}`", op.name());
         Error::unsupported(&self.name, problem)
@@ -250,7 +249,7 @@ impl OpSet {
         OpSet(words)
     }
 
-    /// The ops that have this part in fused regions.
+    /// The ops with this role in fused regions.
     pub const fn of_role(role: Role) -> OpSet {
         let mut set = OpSet([0; OpSet::WORDS]);
         let mut i = 0;
@@ -340,7 +339,7 @@ impl FromIterator<OpKind> for OpSet {
     }
 }
 
-/// Whether both are one engine: of engines without a size, several may have one address.
+/// Whether an engine has this address and type. Zero-sized engines may share an address, so the type is compared too.
 pub(crate) fn is_same(a: &dyn Engine, b: (usize, TypeId)) -> bool {
     (core::ptr::from_ref(a).addr(), a.type_id()) == b
 }
@@ -360,7 +359,7 @@ pub(crate) fn lowered_to(
     if inside.ty() == value.ty() { Ok(inside) } else { Err(value) }
 }
 
-/// The data of a value; waits for it.
+/// Reads the data of a value; blocks.
 fn data_of(from: &dyn Engine, value: Value) -> core::result::Result<TensorData, (TensorType, Error)> {
     let ty = *value.ty();
     let data = read_now(from.read(value)).unwrap_or_else(|| {
@@ -370,7 +369,7 @@ fn data_of(from: &dyn Engine, value: Value) -> core::result::Result<TensorData, 
     data.map_err(|error| (ty, error))
 }
 
-/// Returns the result of a read: blocks where threads can wait, otherwise returns it only if it is ready.
+/// Returns the result of a read: blocks if threads can wait, otherwise returns it only if it is ready.
 pub(crate) fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Result<TensorData>> {
     if cfg!(all(feature = "std", not(target_family = "wasm"))) {
         return Some(crate::block_on(future));
@@ -382,7 +381,7 @@ pub(crate) fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Resu
     }
 }
 
-/// The results of an op that failed: each of its type, poisoned with the error.
+/// The results of a failed op: poisoned values of these types.
 pub fn poisoned(results: &[TensorType], error: &Error) -> Values {
     results.iter().map(|ty| Value::poisoned(*ty, error.clone())).collect()
 }
@@ -392,8 +391,8 @@ pub fn poison_of(inputs: &Operands) -> Option<Error> {
     inputs.iter().find_map(|operand| operand.value()?.error().cloned())
 }
 
-/// The results of [`Op::Recover`] on an engine that knows which values are poisoned once they are there. `write` makes a value of
-/// data; zeros take the place of poisoned values.
+/// The results of [`Op::Recover`] on an engine that finds errors on the host. `write` creates a value from data; zeros
+/// replace poisoned values.
 pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(TensorData) -> Value) -> Values {
     let error = poison_of(&inputs);
     let mut values = Values::new();
@@ -410,8 +409,8 @@ pub fn recovered(inputs: Operands, results: &[TensorType], write: impl Fn(Tensor
     values
 }
 
-/// For [`Op::Select`] with one poisoned operand: the other, if the condition picks it everywhere. `holds` says whether a condition
-/// is true of all elements or of none.
+/// For [`Op::Select`] with one poisoned operand: the other operand, if the condition selects it everywhere. `holds`
+/// returns whether a condition is true or false for all elements.
 pub fn picked_past_poison(inputs: &Operands, holds: impl Fn(&Value) -> Option<bool>) -> Option<&Operand> {
     let is_poisoned = |operand: &Operand| operand.value().is_some_and(|value| value.error().is_some());
     let [condition, a, b] = inputs.as_slice() else { return None };

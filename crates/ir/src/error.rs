@@ -20,8 +20,8 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 ///   hint: the last axis of the left operand must be as long as the second last of the right one
 /// ```
 ///
-/// It serialises as its [kind](ErrorKind), with all text and numbers that its message shows. It holds no source locations, and
-/// therefore loses none.
+/// It serializes as its [kind](ErrorKind), with all text and numbers of its message. It contains no source locations,
+/// so serialization loses none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(transparent)]
 #[serde(transparent)]
@@ -29,8 +29,9 @@ pub struct Error(Box<ErrorKind>);
 
 /// The kinds of [`Error`].
 ///
-/// Serialised, a kind is named in lower case around its fields: `{"value": {"op": "take", "problem": "...", "hint": null}}`.
-/// Reading skips unknown fields, and takes a missing hint for none.
+/// Serialized, a kind is a lower-case tag around its fields:
+/// `{"value": {"op": "take", "problem": "...", "hint": null}}`. Deserialization skips unknown fields, and a missing
+/// hint is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorKind {
@@ -41,9 +42,9 @@ pub enum ErrorKind {
         op: String,
         /// The violated rule.
         problem: String,
-        /// The operands, as `f32[2, 3]`.
+        /// The operand types, such as `f32[2, 3]`.
         operands: Vec<String>,
-        /// How to fix it.
+        /// The suggested fix.
         hint: Option<String>,
     },
     /// Data met while running an op is invalid: an index out of range, for instance.
@@ -51,9 +52,9 @@ pub enum ErrorKind {
     Value {
         /// The op's name.
         op: String,
-        /// The problem, with the offending number and its position.
+        /// The problem, with the offending number and its index.
         problem: String,
-        /// How to fix it.
+        /// The suggested fix.
         hint: Option<String>,
     },
     /// The engine does not provide this.
@@ -63,7 +64,7 @@ pub enum ErrorKind {
         engine: String,
         /// The unsupported feature.
         problem: String,
-        /// How to fix it.
+        /// The suggested fix.
         hint: Option<String>,
     },
     /// The device failed: out of memory, lost, missing library.
@@ -73,7 +74,7 @@ pub enum ErrorKind {
         device: String,
         /// The failure.
         problem: String,
-        /// How to fix it.
+        /// The suggested fix.
         hint: Option<String>,
     },
     /// No gradient is defined here.
@@ -81,9 +82,9 @@ pub enum ErrorKind {
     Gradient {
         /// The op's name.
         op: String,
-        /// Why there is no gradient.
+        /// The reason why there is no gradient.
         problem: String,
-        /// How to fix it.
+        /// The suggested fix.
         hint: Option<String>,
     },
     /// A text is not a program.
@@ -96,16 +97,16 @@ pub enum ErrorKind {
         /// The syntax error.
         problem: String,
     },
-    /// A program breaks a rule of [`verify`](mod@crate::verify).
+    /// A program violates a rule of [`verify`](mod@crate::verify).
     #[error("[program] {problem}")]
     Program {
-        /// The broken rule.
+        /// The violated rule.
         problem: String,
     },
 }
 
 impl Error {
-    /// An op that does not accept its operands.
+    /// Creates the error of an op that does not accept its operands.
     pub fn type_error(op: &str, problem: impl Into<String>, operands: &[OperandType<'_>]) -> Error {
         ErrorKind::Type {
             op: op.into(),
@@ -116,8 +117,8 @@ impl Error {
         .into()
     }
 
-    /// Names the composite op that the user called as the op of the error. Only errors about operands change; others
-    /// keep the op in which they occurred.
+    /// Replaces the op's name by that of the composite op that the user called. Only errors about operands change;
+    /// others keep the op in which they occurred.
     #[must_use]
     pub fn in_op(mut self, name: &str) -> Error {
         if let ErrorKind::Type { op, .. } = &mut *self.0 {
@@ -126,17 +127,17 @@ impl Error {
         self
     }
 
-    /// Invalid data met while running an op.
+    /// Creates the error for invalid data found while running an op.
     pub fn value(op: &str, problem: impl Into<String>) -> Error {
         ErrorKind::Value { op: op.into(), problem: problem.into(), hint: None }.into()
     }
 
-    /// Something that an engine does not provide.
+    /// Creates the error for a feature that an engine does not provide.
     pub fn unsupported(engine: &str, problem: impl Into<String>) -> Error {
         ErrorKind::Unsupported { engine: engine.into(), problem: problem.into(), hint: None }.into()
     }
 
-    /// An index that an axis does not have, at a position among the indices.
+    /// Creates the error for an index that is out of range for an axis, at a position of the index tensor.
     pub fn index_out_of_range(
         op: &str,
         index: impl fmt::Display,
@@ -153,27 +154,27 @@ impl Error {
         })
     }
 
-    /// A failure of a device.
+    /// Creates the error for a device failure.
     pub fn device(device: &str, problem: impl Into<String>) -> Error {
         ErrorKind::Device { device: device.into(), problem: problem.into(), hint: None }.into()
     }
 
-    /// A gradient that is not defined.
+    /// Creates the error for an undefined gradient.
     pub fn gradient(op: &str, problem: impl Into<String>) -> Error {
         ErrorKind::Gradient { op: op.into(), problem: problem.into(), hint: None }.into()
     }
 
-    /// A program that breaks a rule.
+    /// Creates the error for an invalid program.
     pub fn program(problem: impl Into<String>) -> Error {
         ErrorKind::Program { problem: problem.into() }.into()
     }
 
-    /// Text that is not a program; `line` and `column` count from 1.
+    /// Creates a parse error; `line` and `column` count from 1.
     pub fn parse(line: usize, column: usize, problem: impl Into<String>) -> Error {
         ErrorKind::Parse { line, column, problem: problem.into() }.into()
     }
 
-    /// Adds a hint: how to fix the problem. Errors of kinds without a hint are returned unchanged.
+    /// Adds a hint: the suggested fix. Errors of kinds without a hint are returned unchanged.
     #[must_use]
     pub fn hint(mut self, text: impl Into<String>) -> Error {
         match &mut *self.0 {

@@ -1,13 +1,12 @@
-//! Expansions: decomposes composite ops into simpler ones.
+//! Expansions: the decomposition of composite ops into simpler ones.
 //!
-//! [`expand`] rewrites one op. The ops that it emits may themselves be expanded, until only [`MINIMAL`] is left.
-//! [`Expand`] does that above an engine, so that an engine which runs the minimal set runs everything. It is also the
-//! one place where [custom ops](Expand::register_kernel) and collectives of one member run.
+//! [`expand`] rewrites one op. The ops that it emits may be expanded again, until only [`MINIMAL`] is left. [`Expand`]
+//! does that above an engine, so that an engine which runs the minimal set runs everything. It is also the only place
+//! where [custom ops](Expand::register_kernel) and collectives of one member run.
 //!
-//! Expansions keep the values of the op they stand for, with one difference: an index out of range cannot be
-//! reported, because an expansion reads no data. It then picks the identity of the greatest (`-inf` for floats) in
-//! [`Op::Take`] and [`Op::Gather`], and is left out by [`Op::Put`] and [`Op::Scatter`]. Composites of
-//! 16-bit floats compute in `f32`.
+//! Expansions compute the same values as the op, with one difference: they read no data on the host, so they cannot
+//! report an index out of range. [`Op::Take`] and [`Op::Gather`] then return the identity of the maximum (`-inf` for
+//! floats), and [`Op::Put`] and [`Op::Scatter`] skip the entry. Composites of 16-bit floats compute in `f32`.
 
 mod attention;
 mod composite;
@@ -36,14 +35,14 @@ use alloc::vec::Vec;
 
 /// The ops without an expansion: an engine that runs these runs everything through [`Expand`].
 ///
-/// Of these a group operation of a single member and, with an expansion of their own, custom ops do expand;
-/// a group operation of several members and [`Op::Custom`] without expansion need the engine.
+/// Two of these do expand in some cases: a collective of a single member, and a custom op with an expansion of its own.
+/// A collective of several members and an [`Op::Custom`] without expansion need the engine.
 pub const MINIMAL: OpSet = OpSet::of(&PRIMITIVES);
 
-/// The results of an op in simpler ops, emitted on an engine; `None` where there is no simpler form.
+/// Expands an op: emits simpler ops on an engine and returns the results; `None` if there is no simpler form.
 ///
-/// The operands must have passed [`infer`](mod@crate::infer). The expansion never needs the op it expands; where it
-/// uses other composites they are simpler ones, so that expanding again and again ends.
+/// The operands must have passed [`infer`](mod@crate::infer). The expansion never contains the op itself, and other
+/// composites in it are simpler ones, so repeated expansion terminates.
 pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
     if let Some(nothing) = empty(engine, op, inputs) {
         return Some(nothing);
@@ -87,7 +86,7 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
         Op::Put { axis, mode } => one(index::put(&inputs[0], &inputs[1], &inputs[2], *axis, *mode)),
         Op::Scatter { axis, mode } => one(index::scatter(&inputs[0], &inputs[1], &inputs[2], *axis, *mode)),
         Op::SliceUpdate { slices, mode } => one(index::slice_update(&inputs[0], &inputs[1], slices, *mode)),
-        // Without poison, which no expansion sees.
+        // Without poison: an expansion reads no data on the host.
         Op::CheckIndex { .. } => one(inputs[0].clone()),
         Op::Recover { watched } => {
             let flag = Var::full(engine, TensorType::new([1], DType::Bool), Scalar::Bool(true));
@@ -133,8 +132,8 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
     }
 }
 
-/// The values of an op's [expansion](expand) on an engine; `None` where it has none, or one that does not have these
-/// types.
+/// The values of an op's [expansion](expand) on an engine; `None` if it has none, or if its types differ from
+/// `results`.
 pub fn expand_values(
     engine: &dyn Engine,
     op: &Op,
@@ -153,7 +152,7 @@ pub fn expand_values(
     values.iter().map(Value::ty).eq(results).then_some(values)
 }
 
-/// The results of a composite where none of them has an element.
+/// The results of a composite without any elements.
 fn empty<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
     if op.is(PRIMITIVE) || op.info().class == OpClass::Opaque {
         return None;
@@ -170,28 +169,28 @@ fn run<'e>(engine: &'e dyn Engine, fused: &FusedOp, inputs: &[Var<'e>]) -> Optio
     Some(results.into_iter().map(|value| Var::new(engine, Operand::Value(value))).collect())
 }
 
-/// A shape as three axes: all before `axis`, it, and all after. Rules that work on one axis reshape to
-/// this, so that they may add axes without meeting the limit of rank.
+/// The extents before, along and after `axis`. Rules that work on one axis reshape to this, so that they may add axes
+/// without exceeding the maximum rank.
 fn around(shape: &Shape, axis: usize) -> [usize; 3] {
     [product(&shape[..axis]), shape[axis], product(&shape[axis + 1..])]
 }
 
-/// The number of elements of some axes. It saturates where another axis is empty, so that the whole has none.
+/// The number of elements of some axes. It saturates, since another axis may have length 0.
 fn product(lengths: &[usize]) -> usize {
     lengths.iter().fold(1, |product: usize, &length| product.saturating_mul(length))
 }
 
-/// Zero, or `false`.
+/// Zero (`false`) of a dtype.
 fn zero(dtype: DType) -> Scalar {
     if dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(0) }
 }
 
-/// An integer dtype that counts to `most`: `i32` where that suffices.
+/// An integer dtype that can represent `most`: `i32` if that suffices.
 fn counter(most: usize) -> DType {
     if i32::try_from(most).is_ok() { DType::I32 } else { DType::I64 }
 }
 
-/// One axis of a tensor from `start`, `len` elements long.
+/// A range of one axis: `len` elements from `start`.
 fn narrow<'e>(x: &Var<'e>, axis: usize, start: usize, len: usize) -> Var<'e> {
     if start == 0 && len == x.shape()[axis] {
         return x.clone();
@@ -199,7 +198,7 @@ fn narrow<'e>(x: &Var<'e>, axis: usize, start: usize, len: usize) -> Var<'e> {
     x.slice_axis(axis, crate::SliceAxis { start, len, step: 1 })
 }
 
-/// Whether each float is NaN; `None` for dtypes without NaN.
+/// Whether each element is NaN; `None` for dtypes without NaN.
 fn nan<'e>(x: &Var<'e>) -> Option<Var<'e>> {
     x.dtype().is_float().then(|| x.compare(crate::Comparison::Ne, x))
 }

@@ -5,7 +5,7 @@
 
 use crate::{Binary, Comparison, DType, Op, Scalar, Var};
 
-/// How the 8 bits of a float are divided, after the sign.
+/// The format of an 8-bit float: the widths of exponent and fraction.
 ///
 /// ```
 /// use kiln_ir::Float8;
@@ -37,12 +37,12 @@ impl Float8 {
         }
     }
 
-    /// The format of that [`name`](Float8::name), if there is one.
+    /// Parses a format [`name`](Float8::name).
     pub fn from_name(name: &str) -> Option<Float8> {
         Float8::ALL.iter().copied().find(|format| format.name() == name)
     }
 
-    /// The greatest finite number.
+    /// The greatest finite value.
     pub const fn greatest(self) -> f32 {
         match self {
             Float8::E4M3 => 448.0,
@@ -50,7 +50,7 @@ impl Float8 {
         }
     }
 
-    /// The number that bits stand for.
+    /// Decodes bits to a number.
     pub fn decode(self, bits: u8) -> f32 {
         let fraction = self.fraction();
         let magnitude = u32::from(bits & 0x7f);
@@ -64,9 +64,8 @@ impl Float8 {
         if bits & 0x80 == 0 { number } else { -number }
     }
 
-    /// The bits of the nearest number, ties to even. Overflow becomes an infinity in [`E5M2`](Float8::E5M2) and
-    /// saturates to the greatest number in [`E4M3`](Float8::E4M3), which has no infinity, as PyTorch casts. NaN stays
-    /// NaN.
+    /// Encodes the nearest representable number, ties to even. Overflow becomes an infinity in [`E5M2`](Float8::E5M2),
+    /// and saturates in [`E4M3`](Float8::E4M3), which has no infinity, like PyTorch's casts. NaN remains NaN.
     pub fn encode(self, x: f32) -> u8 {
         let (sign, magnitude) = (x.to_bits() >> 24 & 0x80, x.to_bits() & 0x7fff_ffff);
         let code = if magnitude > f32::INFINITY.to_bits() {
@@ -81,7 +80,7 @@ impl Float8 {
         (sign | code) as u8
     }
 
-    /// Bits of the fraction.
+    /// The number of fraction bits.
     const fn fraction(self) -> u32 {
         match self {
             Float8::E4M3 => 3,
@@ -97,7 +96,7 @@ impl Float8 {
         }
     }
 
-    /// The bits that overflow is encoded as.
+    /// The encoding of overflow.
     const fn most(self) -> u32 {
         match self {
             Float8::E4M3 => 0x7e,
@@ -105,7 +104,7 @@ impl Float8 {
         }
     }
 
-    /// The least bits beyond the finite numbers: infinity if the format has one, else NaN.
+    /// The first encoding after the finite values: infinity if the format has one, else NaN.
     const fn infinity(self) -> u32 {
         match self {
             Float8::E4M3 => 0x7f,
@@ -113,28 +112,28 @@ impl Float8 {
         }
     }
 
-    /// The difference of an `f32`'s exponent and this format's, in place.
+    /// The difference between the exponent biases of `f32` and this format, shifted to the exponent field.
     const fn rebias(self) -> u32 {
         (127 - self.bias()) << 23
     }
 
-    /// The bits of the least `f32` that is a normal number here.
+    /// The bits of the smallest `f32` that is a normal number in this format.
     const fn least_normal(self) -> u32 {
         (128 - self.bias()) << 23
     }
 
-    /// The least positive number: the step of subnormal ones.
+    /// The smallest positive number: the spacing of subnormals.
     const fn least(self) -> f32 {
         f32::from_bits((128 - self.bias() - self.fraction()) << 23)
     }
 
-    /// The `f32` whose last bit is worth the [least](Float8::least): adding it rounds to such steps.
+    /// The `f32` whose ulp is the [smallest subnormal](Float8::least): adding it rounds to that spacing.
     const fn magic(self) -> f32 {
         f32::from_bits((151 - self.bias() - self.fraction()) << 23)
     }
 
-    /// [`encode`](Float8::encode) of all elements: `u8` bits, by integer ops that fuse. Floats of other dtypes are rounded to
-    /// `f32` first.
+    /// [`encode`](Float8::encode) of all elements: `u8` bits, by integer ops that fuse. Floats of other dtypes are
+    /// rounded to `f32` first.
     pub fn encoded<'e>(self, x: &Var<'e>) -> Var<'e> {
         let bits = bitcast(&x.cast(DType::F32), DType::U32);
         let number = |n: u32| bits.scalar(n);
@@ -162,7 +161,7 @@ impl Float8 {
         let placed = shifted(&magnitude, Binary::Shl, 23 - self.fraction());
         let normal = placed.binary(Binary::Add, &number(self.rebias()));
         let small = bitcast(&(magnitude.cast(DType::F32) * f64::from(self.least())), DType::U32);
-        // An infinity keeps an empty fraction, and a NaN one that is not.
+        // An infinity has a zero fraction, and a NaN a nonzero one.
         let beyond = placed.or(&number(f32::INFINITY.to_bits()));
         let finite = is_below(1 << self.fraction()).select(&small, &normal);
         let unsigned = is_below(self.infinity()).select(&finite, &beyond);

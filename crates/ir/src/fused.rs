@@ -10,14 +10,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A region of ops that runs as one: a program and its [`Pattern`], shared. A clone copies one pointer.
+/// A region of ops that runs as one op: a program and its [`Pattern`], shared. A clone copies one pointer.
 ///
 /// The program defines the semantics. An engine that compiles regions caches the compiled kernel by the program; every
 /// other engine runs the program op by op ([`Program::run_region`]). The pattern names the parts of the program for an
 /// engine that has a kernel for the whole; an engine may ignore it.
 ///
-/// The operands are the program's inputs, in order. For an input without axes a plain number may be given instead of a
-/// tensor: so a number that changes from step to step does not change the program.
+/// The operands are the program's inputs, in order. A plain number may be passed for a rank-0 input, so a number that
+/// changes from step to step does not change the program.
 ///
 /// The pattern of a `FusedOp` always [fits](Pattern::check) its program. Deserializing and parsing check it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,12 +33,12 @@ struct Fused {
 }
 
 impl FusedOp {
-    /// The region that computes this program, owned or shared, with the pattern [`Pattern::Loop`].
+    /// Creates the region of this program, owned or shared, with the pattern [`Pattern::Loop`].
     pub fn new(program: impl Into<Arc<Program>>) -> FusedOp {
         FusedOp::of(program.into(), Pattern::Loop)
     }
 
-    /// The region that computes this program, owned or shared, with a pattern.
+    /// Creates the region of this program, owned or shared, with a pattern.
     ///
     /// # Errors
     /// When the pattern does not [fit](Pattern::check) the program.
@@ -70,12 +70,13 @@ impl FusedOp {
         &self.0.program
     }
 
-    /// The program, shared: engines that cache compiled kernels keep a reference to it.
+    /// The program, shared: engines that cache compiled kernels hold a reference to it.
     pub fn shared(&self) -> &Arc<Program> {
         &self.0.program
     }
 
-    /// The kinds of the [program's](Program::kinds) ops: an engine that runs the region as a whole runs these.
+    /// The kinds of the [program's](Program::kinds) ops: an engine that runs the region as a whole supports all of
+    /// them.
     #[inline]
     pub fn kinds(&self) -> OpSet {
         self.0.kinds
@@ -100,46 +101,46 @@ impl<'de> Deserialize<'de> for FusedOp {
     }
 }
 
-/// The form of a fused region, for engines that have a kernel for it. Slots are those of the region's [`Program`].
+/// The pattern of a fused region, for engines that have a kernel for it. Slots are those of the region's [`Program`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pattern {
-    /// No particular form: one compiled loop, or a anchor op with elementwise ops around it.
+    /// No particular pattern: one compiled loop, or an anchor op with elementwise ops around it.
     #[default]
     Loop,
-    /// A matrix product with a bias, an activation, or both.
+    /// A matmul with a bias, an activation, or both.
     Epilogue(Epilogue),
-    /// A matrix product whose right factor is dequantised.
+    /// A matmul whose right factor is dequantized.
     QuantizedMatMul(QuantizedMatMul),
 }
 
-/// The form `activation(a · b + bias)`, as vendors' libraries compute it before they store a product.
+/// The form `activation(a · b + bias)`: the epilogue of a vendor library's matmul.
 ///
-/// The result has the product's dtype and as many elements in the same order, perhaps in another shape. The pattern holds
-/// no lengths, so a program of other lengths has the same pattern.
+/// The result has the matmul's dtype and its elements in the same order, possibly in another shape. The pattern
+/// contains no lengths, so a program of other lengths has the same pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Epilogue {
-    /// The slot of the product.
+    /// The slot of the matmul's result.
     pub product: usize,
-    /// The inputs that are multiplied, of the product's dtype.
+    /// The inputs that are multiplied, of the matmul's dtype.
     pub factors: [usize; 2],
-    /// The input that is added, if any. Its last axis is as long as the product's. A library may add it only where it is
-    /// the same along all other axes, which strides say. It has the product's dtype, or `f32` beside a product in
-    /// `bf16`: it is then rounded to `bf16` first.
+    /// The input that is added, if any. Its last axis has the length of the matmul's last axis. A library may add it
+    /// only if its strides along all other axes are 0. It has the matmul's dtype, or `f32` with a `bf16` matmul: it is
+    /// then rounded to `bf16` first.
     pub bias: Option<usize>,
-    /// The function that is applied after the bias.
+    /// The activation after the bias.
     pub activation: Option<Activation>,
-    /// Inputs without axes, each with the plain number that it must be. The form holds for these numbers alone.
+    /// Rank-0 inputs, each with the plain number that it must equal. The pattern holds for these numbers alone.
     pub numbers: Vec<(usize, Scalar)>,
 }
 
 /// The form `x · dequantize(values, scale, zero)`, with any ops on the result.
 ///
-/// The right factor is the dequantised tensor, or a chain of [`Op::Permute`], [`Op::Reshape`] and [`Op::Broadcast`] of
-/// it. Each tensor of the chain has one use. The pattern holds no lengths, so a program of other lengths has the same
-/// pattern.
+/// The right factor is the dequantized tensor, or a chain of [`Op::Permute`], [`Op::Reshape`] and [`Op::Broadcast`] of
+/// it. Each tensor of the chain has one use. The pattern contains no lengths, so a program of other lengths has the
+/// same pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QuantizedMatMul {
-    /// The slot of the product.
+    /// The slot of the matmul's result.
     pub product: usize,
     /// The slot of the left factor: an input, or a constant.
     pub x: usize,
@@ -153,10 +154,10 @@ pub struct QuantizedMatMul {
     pub zero: Option<usize>,
 }
 
-/// A function of the elements of a product, after its bias.
+/// An activation function of a matmul's epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activation {
-    /// `max(x, 0)`, NaN where `x` is.
+    /// `max(x, 0)`; NaN for NaN.
     Relu,
     /// `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`.
     Gelu,
@@ -166,7 +167,7 @@ impl Activation {
     /// All activations.
     pub const ALL: &'static [Activation] = &[Activation::Relu, Activation::Gelu];
 
-    /// The name in text.
+    /// The name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Activation::Relu => "relu",
@@ -174,14 +175,14 @@ impl Activation {
         }
     }
 
-    /// The activation of that name.
+    /// Parses an activation name.
     pub fn from_name(name: &str) -> Option<Activation> {
         Activation::ALL.iter().copied().find(|activation| activation.name() == name)
     }
 }
 
 impl Pattern {
-    /// The name in text.
+    /// The name in the text form.
     pub fn name(&self) -> &'static str {
         match self {
             Pattern::Loop => "loop",
@@ -190,12 +191,12 @@ impl Pattern {
         }
     }
 
-    /// Checks that a program has the parts that the pattern names: slots are in range and defined before use, their ops
-    /// are those of the pattern, and declared dtypes and lengths agree. The ops that an activation consists of are not
-    /// compared one by one. The program need not be [valid](mod@crate::verify).
+    /// Checks that a program contains the parts of the pattern. Slots must be in range and defined before use, with the
+    /// ops of the pattern; declared dtypes and lengths must agree. The ops of an activation are not compared one by
+    /// one. The program need not be [valid](mod@crate::verify).
     ///
     /// # Errors
-    /// When the program lacks a part. The message names it.
+    /// When a part is missing. The message names it.
     pub fn check(&self, program: &Program) -> Result<()> {
         let checked = match self {
             Pattern::Loop => Ok(()),
@@ -285,7 +286,7 @@ impl QuantizedMatMul {
     }
 }
 
-/// A program whose instructions have one result each: slots and instructions count alike.
+/// A program whose instructions have one result each, so that slots and instructions have equal numbers.
 struct Parts<'a> {
     program: &'a Program,
 }
@@ -298,7 +299,7 @@ impl<'a> Parts<'a> {
         Ok(Parts { program })
     }
 
-    /// The instruction whose result a slot is.
+    /// The instruction that defines a slot.
     fn maker(&self, slot: usize) -> Result<&'a Instruction, String> {
         let number = slot.checked_sub(self.program.inputs.len());
         let maker = number.and_then(|number| self.program.instructions.get(number));
@@ -313,7 +314,7 @@ impl<'a> Parts<'a> {
         self.input(slot).or_else(|_| Ok(self.maker(slot)?.results[0]))
     }
 
-    /// The type of a slot that is the result of that op for those slots, which are defined before it.
+    /// The type of a slot, after checking that the op defines it from these slots, which are defined earlier.
     fn made_by(&self, result: usize, op: &Op, operands: &[usize]) -> Result<TensorType, String> {
         let maker = self.maker(result)?;
         let is_from = maker.operands.iter().map(slot).eq(operands.iter().copied().map(Some));
@@ -323,7 +324,7 @@ impl<'a> Parts<'a> {
         Ok(maker.results[0])
     }
 
-    /// Whether an instruction is that op, and as given.
+    /// Whether an instruction has that op and satisfies the predicate.
     fn has(&self, op: Op, is_one: impl Fn(&Instruction) -> bool) -> bool {
         self.program.instructions.iter().any(|instruction| instruction.op == op && is_one(instruction))
     }

@@ -1,10 +1,10 @@
-//! Waiting for a future.
+//! Blocking on a future.
 
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
-/// Runs a future to its end on this thread. With `std` the thread sleeps between wake-ups; without, it spins.
+/// Runs a future to completion on this thread. With `std` the thread sleeps between wake-ups; without, it spins.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     #[cfg(feature = "std")]

@@ -2,8 +2,8 @@
 
 use core::hash::{BuildHasherDefault, Hasher};
 
-/// The FxHash function of Firefox and rustc: fast on short keys, without a seed. Untrusted keys may collide on purpose, which
-/// costs comparisons, so use it for structures that a program builds itself.
+/// The FxHash function of Firefox and rustc: fast on short keys, without a seed. An attacker can choose keys that
+/// collide, which costs comparisons. Use it for keys that a program creates itself.
 ///
 /// ```
 /// use core::hash::{Hash, Hasher};

@@ -15,14 +15,14 @@ use alloc::format;
 use alloc::string::String;
 use smallvec::smallvec;
 
-/// Checks an op against its operands and computes the types of its results.
+/// Checks the operands of an op and infers the types of its results.
 ///
-/// Every engine may rely on the check: an op that passes is well-formed. For [`Op::NonZero`] alone the shape is the
-/// greatest possible one.
+/// Every engine may rely on the check: an op that passes is well-formed. For [`Op::NonZero`] alone, the inferred shape
+/// is the greatest possible one.
 ///
 /// # Errors
-/// When the op does not accept the operands. The message names the op, the problem, the operands' types and, where
-/// there is something to do about it, a hint.
+/// When the op does not accept the operands. The message names the op, the problem, the operands' types and, if there
+/// is a fix, a hint.
 pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
     let rule = Rule { op, inputs };
     if let Some((least, most)) = op.info().operands {
@@ -97,8 +97,8 @@ fn is_arithmetic(op: &Op) -> bool {
     if let Op::Binary(function) = op { function.info().domain == Domain::Number } else { false }
 }
 
-/// The shape to which both broadcast by NumPy's rule: aligned at the last axis, equal lengths or 1.
-/// `None` if there is none.
+/// The broadcast shape by NumPy's rule: aligned at the last axis, lengths equal or 1. `None` if the shapes do not
+/// broadcast.
 pub fn broadcast_shapes(a: &Shape, b: &Shape) -> Option<Shape> {
     let (long, short) = if a.rank() >= b.rank() { (a, b) } else { (b, a) };
     let offset = long.rank() - short.rank();
@@ -114,7 +114,7 @@ pub fn broadcast_shapes(a: &Shape, b: &Shape) -> Option<Shape> {
     Some(shape)
 }
 
-/// One op with its operands, while it is checked.
+/// An op with its operands during inference.
 #[derive(Clone, Copy)]
 struct Rule<'a> {
     op: &'a Op,
@@ -188,7 +188,7 @@ impl<'a> Rule<'a> {
         self.dtype(dtype.is_int(), "an integer dtype for indices", dtype)
     }
 
-    /// Checks that a dtype can hold the indices along axes of these lengths, which are results.
+    /// Checks that a dtype can represent the indices along axes of these lengths.
     fn holds_indices(&self, index: DType, ty: &TensorType, axes: impl Iterator<Item = usize>) -> Result<()> {
         self.index_dtype(index)?;
         let bits = 8 * index.size() as u32 - u32::from(index.is_signed_int());
@@ -227,7 +227,7 @@ impl<'a> Rule<'a> {
             .hint("use a number of the tensor's kind, or cast the tensor first"))
     }
 
-    /// The type of the tensor in a list of lengths, after checking that it can exist.
+    /// The type of a tensor of this shape, after checking that its size is representable.
     fn sized(&self, shape: Shape, dtype: DType) -> Result<TensorType> {
         let bytes = shape.checked_num_elements().and_then(|n| n.checked_mul(dtype.size()));
         match bytes {

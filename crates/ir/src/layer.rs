@@ -1,21 +1,21 @@
-//! Values that a layer wraps.
+//! Values with the metadata of a layer.
 
 use crate::engine::{is_same, lowered_to};
 use crate::{Engine, TensorType, Value};
 use core::any::TypeId;
 
-/// The payload of a value that a layer wraps around a value of the engine below: the layer, and the parts that it keeps, the
-/// inner value among them.
+/// The payload of a value that a layer wraps around a value of the engine below: the layer's id, and its parts,
+/// including the inner value.
 ///
-/// A value without such a payload, or of another layer's, is one of the engine below.
+/// A value without such a payload, or with that of another layer, is a value of the engine below.
 pub struct Wrapped<T> {
-    /// Below another layer of the same kind, values of both look alike otherwise.
+    /// Distinguishes the values of two layers of the same kind, one around the other.
     layer: LayerId,
-    /// Taken only out of a payload that is about to be dropped.
+    /// `None` only in a payload that is about to be dropped.
     parts: Option<T>,
 }
 
-/// Tells layers apart: by the engine below, so that two layers of a kind around one engine are the same.
+/// The identity of a layer, by the engine below: two layers of a kind around one engine are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LayerId(usize);
 
@@ -27,12 +27,12 @@ impl LayerId {
     }
 }
 
-/// For [`Engine::import`]: the layer whose values carry the same as those of the importing one, with the value lowered to it. That is
-/// the outermost layer of the type that `from` is, or is around. `below` is the engine below the importing layer: a layer that
-/// is part of it is none of the importing layer's level.
+/// For [`Engine::import`]: finds the layer of `from` whose values carry the same metadata, and lowers the value to it.
+/// That is the outermost layer of this type in `from`. `below` is the engine below the importing layer: a layer inside
+/// it is at another level, and does not count.
 ///
 /// # Errors
-/// The value, where there is no such layer.
+/// The value, if there is no such layer.
 pub fn imported_from<'a, L: Engine>(
     below: &dyn Engine,
     from: &'a dyn Engine,
@@ -47,7 +47,7 @@ pub fn imported_from<'a, L: Engine>(
 }
 
 impl<T: Send + Sync + 'static> Wrapped<T> {
-    /// A value of a layer, of the type `ty`.
+    /// Wraps the parts of a value of type `ty`.
     #[inline]
     pub fn wrap(layer: LayerId, ty: TensorType, parts: T) -> Value {
         Value::new(ty, Wrapped { layer, parts: Some(parts) })
@@ -59,18 +59,18 @@ impl<T: Send + Sync + 'static> Wrapped<T> {
         value.payload::<Wrapped<T>>().filter(|wrapped| wrapped.layer == layer)?.parts.as_ref()
     }
 
-    /// The parts of a value that some layer of this kind wraps.
+    /// The parts of a value that any layer of this kind wraps.
     #[inline]
     pub fn of_any(value: &Value) -> Option<&T> {
         value.payload::<Wrapped<T>>()?.parts.as_ref()
     }
 
-    /// Moves the parts out of the only clone of a value that `layer` wraps, so that the engine below may overwrite the inner
-    /// value. `None`, and nothing is changed, where there are other clones or the value is not wrapped by `layer`. Drop the
-    /// value afterwards.
+    /// Moves the parts out of a value that `layer` wraps, if there are no other clones, so that the engine below may
+    /// overwrite the inner value. `None`, without changes, if there are other clones or the value is not wrapped by
+    /// `layer`. Drop the value afterwards.
     #[inline]
     pub fn take(value: &mut Value, layer: LayerId) -> Option<T> {
-        // Asked first, since it takes no lock of the count.
+        // Checked first, since it does not lock the reference count.
         if !value.is_unique() {
             return None;
         }
@@ -79,10 +79,10 @@ impl<T: Send + Sync + 'static> Wrapped<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Wrapped<T> {
-    /// The parts of a value that `layer` wraps, moved out of the only clone; any other value as it is.
+    /// Moves or clones the parts of a value that `layer` wraps.
     ///
     /// # Errors
-    /// The value, where `layer` does not wrap it.
+    /// The value, if `layer` does not wrap it.
     #[inline]
     pub fn open(mut value: Value, layer: LayerId) -> Result<T, Value> {
         match Wrapped::take(&mut value, layer) {

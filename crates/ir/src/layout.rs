@@ -12,12 +12,12 @@ pub struct Layout {
     pub strides: [isize; MAX_RANK],
     /// The offset of the element at index 0 of every axis.
     pub offset: usize,
-    /// Kept, since every op asks.
+    /// Cached, since every op reads it.
     is_contiguous: bool,
 }
 
 impl Layout {
-    /// Row-major, without gaps, from the start of the buffer.
+    /// The row-major contiguous layout, from the start of the buffer.
     #[inline]
     pub fn contiguous(shape: Shape) -> Layout {
         let mut strides = [0; MAX_RANK];
@@ -29,7 +29,7 @@ impl Layout {
         Layout { shape, strides, offset: 0, is_contiguous: true }
     }
 
-    /// The elements at these strides from `offset` on.
+    /// A layout with these strides and offset.
     pub fn strided(shape: Shape, strides: [isize; MAX_RANK], offset: usize) -> Layout {
         let is_contiguous = is_row_major(&shape, &strides);
         Layout { shape, strides, offset, is_contiguous }
@@ -53,13 +53,13 @@ impl Layout {
         &self.strides[..self.rank()]
     }
 
-    /// Whether the elements are in row-major order without gaps (from any offset).
+    /// Whether the elements are contiguous in row-major order (from any offset).
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.is_contiguous
     }
 
-    /// The same elements in another shape, or `None` where only a copy can do that.
+    /// The layout of the same elements in another shape; `None` if that needs a copy.
     pub fn reshape(&self, shape: &Shape) -> Option<Layout> {
         if self.is_contiguous() {
             return Some(Layout { offset: self.offset, ..Layout::contiguous(*shape) });
@@ -82,7 +82,7 @@ impl Layout {
         Some(Layout::strided(*shape, strides, self.offset))
     }
 
-    /// Axis `i` of the result is axis `axes[i]`.
+    /// Permutes the axes: axis `i` of the result is axis `axes[i]`.
     pub fn permute(&self, axes: &Axes) -> Layout {
         let (mut shape, mut strides) = (self.shape, self.strides);
         for (to, from) in axes.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Layout {
         Layout::strided(shape, strides, self.offset)
     }
 
-    /// Axes of length 1 repeated, and axes added in front.
+    /// Broadcasts axes of length 1, and adds leading axes.
     pub fn broadcast(&self, shape: &Shape) -> Layout {
         let added = shape.rank() - self.rank();
         let mut strides = [0; MAX_RANK];
@@ -118,7 +118,7 @@ impl Layout {
         Layout::strided(shape, strides, offset)
     }
 
-    /// Sliding windows along an axis, as [`Op::Windows`](crate::Op::Windows) makes them.
+    /// Sliding windows along an axis; see [`Op::Windows`](crate::Op::Windows).
     pub fn windows(&self, axis: usize, size: usize, step: usize, dilation: usize) -> Layout {
         let rank = self.rank();
         let count = (self.shape[axis] - dilation * (size - 1) - 1) / step + 1;
@@ -130,7 +130,7 @@ impl Layout {
     }
 }
 
-/// Whether these are the strides of row-major order; axes of length 1 may have any.
+/// Whether these strides are row-major and contiguous; axes of length 1 may have any stride.
 fn is_row_major(shape: &Shape, strides: &[isize]) -> bool {
     let mut expected = 1isize;
     for axis in (0..shape.rank()).rev() {
@@ -148,7 +148,7 @@ fn is_row_major(shape: &Shape, strides: &[isize]) -> bool {
     true
 }
 
-/// Axes of one layout with neighbours merged where their strides allow.
+/// Axes of a layout, with neighbours merged where their strides allow.
 struct Merged {
     axes: [(usize, isize); MAX_RANK],
     len: usize,

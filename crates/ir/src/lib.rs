@@ -12,8 +12,8 @@
 //!   engine and rewrites all others in simpler ops by [`expand`]. It also runs custom ops, and groups of one member.
 //! * [`vjp`](mod@vjp) has the gradient rules, written in ops, so gradients can be differentiated again.
 //! * [`Program`] is a list of ops as data: [`Recorder`] captures one, [`text`] prints and parses it,
-//!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes,
-//!   [`reuse`](mod@reuse) says which operand a result may overwrite.
+//!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes, and [`reuse`](mod@reuse)
+//!   decides which operand a result may overwrite.
 //!
 //! Gradient rules and expansions are written with [`Var`], which has operators for ops:
 //!
@@ -74,7 +74,7 @@ pub mod verify;
 pub mod vjp;
 mod within;
 
-/// The crate of the arrays that [`TensorData`] converts from and to.
+/// The crate whose arrays [`TensorData`] converts from and to.
 #[cfg(feature = "ndarray")]
 pub use ::ndarray;
 pub use builder::Var;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// The facts of a machine from which planners derive their limits: hardware and libraries, never preferences.
 ///
-/// An engine states them in its [`Caps`](crate::Caps). They serialise, so that a plan can be made for a machine
-/// elsewhere. Text with an unknown field is rejected, and a missing optional field is `None`.
+/// An engine states them in its [`Caps`](crate::Caps). They serialize, so that a plan can be made for another machine.
+/// Text with an unknown field is rejected, and a missing optional field is `None`.
 ///
 /// ```
 /// use kiln_ir::Machine;
@@ -18,37 +18,37 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Threads that run at once: of a processor's pool, or resident on all multiprocessors of a GPU. Plans do not depend on it,
-    /// so that results are the same for every number of threads.
+    /// The number of concurrent threads: of a processor's pool, or resident on all multiprocessors of a GPU. Plans do
+    /// not depend on it, so that results are the same for every number of threads.
     pub threads: usize,
-    /// Most threads of one workgroup (CUDA: block). 1 on a processor.
+    /// The maximum number of threads of a workgroup (CUDA: block). 1 on a processor.
     pub workgroup: usize,
-    /// Threads of one subgroup (CUDA: warp), which run in lockstep and read memory together. 1 on a processor.
+    /// Threads of one subgroup (CUDA: warp), which run in lockstep and coalesce memory accesses. 1 on a processor.
     pub subgroup: usize,
-    /// Bytes of memory that the threads of one workgroup share. 0 on a processor.
+    /// Bytes of shared memory per workgroup. 0 on a processor.
     pub shared_bytes: usize,
-    /// Most tensors that one kernel reads and writes together; plain numbers do not count. `None`: any number.
+    /// The maximum number of tensors that one kernel reads and writes (buffer bindings); plain numbers do not count.
+    /// `None`: no limit.
     pub bindings: Option<usize>,
     /// Bytes of memory for tensors. `None`: unknown.
     pub memory_bytes: Option<u64>,
     /// The dtypes that fused kernels compute with. The engine may run single ops on others.
     pub dtypes: DTypeSet,
-    /// Elements of the longest row that stays in fast memory while it is combined with its own reductions: in a core's cache, or
-    /// in the registers of a workgroup.
+    /// The maximum length, in elements, of a row that stays in fast memory (a core's cache, or the registers of a
+    /// workgroup) while it is combined with its own reductions.
     pub row_elements: usize,
-    /// Most operations of one fused kernel.
+    /// The maximum number of operations of one fused kernel.
     pub kernel_ops: usize,
-    /// The code that computes matrix products and convolutions.
+    /// The implementation of matmuls and convolutions.
     pub products: Products,
     /// Whether the device computes asynchronously. Ops may then begin to run while later ones are recorded.
     pub asynchronous: bool,
-    /// Whether the host knows at the time an op runs which of its operands are poisoned.
-    /// [`Op::Select`](crate::Op::Select) then returns the operand that its condition selects everywhere, even if the
-    /// other one is poisoned.
+    /// Whether the host knows, when an op runs, which of its operands are poisoned. [`Op::Select`](crate::Op::Select)
+    /// then returns the operand that its condition selects everywhere, even if the other one is poisoned.
     pub host_errors: bool,
 }
 
-/// The code that computes matrix products and convolutions.
+/// The implementation of matmuls and convolutions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Products {
@@ -62,8 +62,8 @@ pub enum Products {
 }
 
 impl Machine {
-    /// A processor of one thread: rows of 32,768 elements stay in a core's cache, products fuse with the ops on their
-    /// results, and errors are known at once.
+    /// A processor with one thread: rows of 32,768 elements stay in a core's cache, matmuls fuse with the ops on their
+    /// results, and errors are known immediately.
     pub const fn processor() -> Machine {
         Machine {
             threads: 1,
@@ -81,9 +81,9 @@ impl Machine {
         }
     }
 
-    /// A typical data-centre GPU with its vendor's libraries, for tests and tools: 132 multiprocessors of 2,048 threads, blocks
-    /// of up to 1,024 threads with 48 KiB of shared memory, warps of 32, and 80 GiB of memory. Rows of 16,384 elements stay in a
-    /// block's registers. Engines replace these facts by their device's.
+    /// A typical data-centre GPU with its vendor's libraries, for tests and tools. It has 132 multiprocessors of 2,048
+    /// threads, blocks of up to 1,024 threads with 48 KiB of shared memory, warps of 32, and 80 GiB of memory. Rows of
+    /// 16,384 elements stay in a block's registers. Engines replace these facts by their device's.
     pub const fn gpu() -> Machine {
         Machine {
             threads: 132 * 2048,

@@ -6,7 +6,7 @@
 use crate::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 use core::cmp::Ordering;
 
-/// A kind of number: `f64` for elements of float dtypes, `i128` for those of integer dtypes and for `bool` as 0 and 1.
+/// The arithmetic type of an element: `f64` for float dtypes, `i128` for integer dtypes and for `bool` as 0 and 1.
 ///
 /// ```
 /// use kiln_ir::number::Number;
@@ -21,7 +21,7 @@ pub trait Number: Copy + PartialOrd {
     /// Zero.
     const ZERO: Self;
 
-    /// The scalar as such a number; a real is truncated and saturates where a whole number is wanted.
+    /// Converts a scalar; to an integer, a float is truncated and saturates.
     fn from_scalar(scalar: Scalar) -> Self;
 
     /// The sum; integers wrap.
@@ -36,31 +36,31 @@ pub trait Number: Copy + PartialOrd {
     /// Evaluates [`Op::Unary`](crate::Op::Unary) on an element of the dtype.
     ///
     /// # Panics
-    /// When inference refuses the function of the dtype.
+    /// When inference rejects the function for the dtype.
     fn unary(self, function: Unary, dtype: DType) -> Self;
 
     /// Evaluates [`Op::Binary`](crate::Op::Binary) on two elements of the dtype.
     ///
     /// # Panics
-    /// When inference refuses the function of the dtype.
+    /// When inference rejects the function for the dtype.
     fn binary(self, function: Binary, other: Self, dtype: DType) -> Self;
 
-    /// The lesser; NaN if either is.
+    /// The minimum; NaN if either is NaN.
     fn lesser(self, other: Self) -> Self {
         if self.is_nan() || self < other { self } else { other }
     }
 
-    /// The greater; NaN if either is.
+    /// The maximum; NaN if either is NaN.
     fn greater(self, other: Self) -> Self {
         if self.is_nan() || self > other { self } else { other }
     }
 
-    /// The order of sorting, in which NaN is greater than every number and equal to NaN.
+    /// The total order of sorting: NaN is greater than every number and equal to NaN.
     fn order(self, other: Self) -> Ordering {
         self.partial_cmp(&other).unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
     }
 
-    /// Whether the comparison holds. Only `Ne` does where one is a NaN.
+    /// Whether the comparison is true. With a NaN, only `Ne` is.
     fn compares(self, comparison: Comparison, other: Self) -> bool {
         let order = self.partial_cmp(&other);
         match comparison {
@@ -71,7 +71,7 @@ pub trait Number: Copy + PartialOrd {
         }
     }
 
-    /// Two numbers as a reduction combines them.
+    /// Combines two elements of a reduction.
     fn combined(self, reduction: Reduction, other: Self) -> Self {
         match reduction {
             Reduction::Sum => self.plus(other),
@@ -147,8 +147,8 @@ impl Number for f64 {
     }
 }
 
-/// `exp(x²) erfc(x)`. The square is split, so that the exponential gets all its digits; from 25 on, where the factors leave
-/// the range, by the [asymptotic expansion](https://dlmf.nist.gov/7.12.E1), of which eight terms are enough.
+/// `exp(x²) erfc(x)`. The square is split, so that the exponential is accurate to full precision. From 25 on, where the
+/// factors leave the range, it uses eight terms of the [asymptotic expansion](https://dlmf.nist.gov/7.12.E1).
 fn erfcx(x: f64) -> f64 {
     if x < -30.0 {
         return f64::INFINITY;

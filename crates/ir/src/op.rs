@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 /// list every place that must decide.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Op {
-    // From nothing.
+    // Creation.
     /// `(scalar) -> y`: a tensor of this type with every element equal to the scalar.
     Full(TensorType),
     /// `() -> y`: each element is its own index along `axis`, as a number of the dtype (not `bool`).
@@ -42,8 +42,8 @@ pub enum Op {
         /// The axis that counts.
         axis: usize,
     },
-    /// `(key) -> y`: random numbers. The key is a scalar or a 0-d `u64`; the same key gives the same
-    /// numbers on every engine. See [`philox`](crate::philox) for the generator and the counter layout.
+    /// `(key) -> y`: random numbers. The key is a scalar or a 0-d `u64`; the same key produces the same numbers on
+    /// every engine. See [`philox`](crate::philox) for the generator and the counter layout.
     Random {
         /// The type of the result.
         ty: TensorType,
@@ -51,24 +51,24 @@ pub enum Op {
         distribution: RandomKind,
     },
 
-    // Per element. Operands have the same shape, or are scalars.
+    // Elementwise. Operands have the same shape, or are scalars.
     /// `(x) -> y`: a function of each element.
     Unary(Unary),
     /// `(a, b) -> y`: a function of two elements of the same dtype. At most one operand is a scalar.
     Binary(Binary),
     /// `(a, b) -> bool`: a comparison of two elements of the same dtype. At most one operand is a scalar.
     Compare(Comparison),
-    /// `(condition, a, b) -> y`: `a` where the `bool` condition holds, otherwise `b`. At most one of `a` and
-    /// `b` is a scalar. Poison of an operand of which no element is picked does not pass on, where an engine
-    /// [says so](crate::Machine::host_errors).
+    /// `(condition, a, b) -> y`: `a` where the `bool` condition is true, otherwise `b`. At most one of `a` and `b` is a
+    /// scalar. Poison of an operand that is selected nowhere does not propagate, if the engine [finds errors on the
+    /// host](crate::Machine::host_errors).
     Select,
-    /// `(x) -> y`: the nearest value of another dtype. Float to integer truncates and saturates, NaN gives 0;
-    /// integer to narrower integer wraps; anything to `bool` asks whether it differs from 0.
+    /// `(x) -> y`: the nearest value of another dtype. Float to integer truncates and saturates, NaN becomes 0. Integer
+    /// to narrower integer wraps. Anything to `bool` is whether it differs from 0.
     Cast(DType),
-    /// `(x) -> y`: the same bits read as another dtype of the same size. Neither is `bool`.
+    /// `(x) -> y`: the same bits reinterpreted as another dtype of the same size. Neither is `bool`.
     Bitcast(DType),
 
-    // The same elements elsewhere: views on engines with strides.
+    // Views and data movement: free on engines with strides, where possible.
     /// `(x) -> y`: the same elements in row-major order, in another shape with as many elements.
     Reshape(Shape),
     /// `(x) -> y`: axis `i` of the result is axis `axes[i]` of the operand.
@@ -79,7 +79,7 @@ pub enum Op {
     Slice(Vec<SliceAxis>),
     /// `(x, scalar) -> y`: puts the scalar before, after and between the elements; one entry per axis.
     Pad(Vec<PadAxis>),
-    /// `(x, …) -> y`: the operands one after the other along an axis; one operand or more.
+    /// `(x, …) -> y`: concatenates one or more operands along an axis.
     Concat {
         /// The axis along which lengths add up.
         axis: usize,
@@ -100,94 +100,94 @@ pub enum Op {
     /// `(x) -> y`: the same values; on engines with strides the result is contiguous, row-major.
     Copy,
 
-    // Many to one, and order.
-    /// `(x) -> y`: combines all elements along the axes, which stay with length 1. Over no elements: the
-    /// identity of the reduction. `Min` and `Max` over a NaN give NaN.
+    // Reductions and sorting.
+    /// `(x) -> y`: reduces along the axes, which keep length 1. Over no elements: the identity of the reduction. `Min`
+    /// and `Max` over a NaN return NaN.
     Reduce {
-        /// How elements combine.
+        /// The reduction operator.
         reduction: Reduction,
         /// The axes, ascending.
         axes: Axes,
     },
-    /// `(x) -> index`: where along `axis` the extreme element is; that axis stays with length 1. The first
-    /// among equals; a NaN counts as extreme. The axis may not be empty.
+    /// `(x) -> index`: the index of the extreme element along `axis`, which keeps length 1. The first of equal
+    /// elements; a NaN counts as extreme. The axis must not be empty.
     ArgReduce {
-        /// Which extreme.
+        /// Minimum or maximum.
         extremum: Extremum,
-        /// The axis searched.
+        /// The searched axis.
         axis: usize,
         /// The dtype of the result: an integer.
         index: DType,
     },
     /// `(x) -> y`: running reduction along `axis`, of the same shape.
     Scan {
-        /// How elements combine.
+        /// The reduction operator.
         reduction: Reduction,
         /// The axis along which the scan runs.
         axis: usize,
         /// Whether it runs from the last element to the first.
         reverse: bool,
-        /// Whether element `i` leaves `x[i]` out, so that the first is the identity.
+        /// Whether element `i` excludes `x[i]` (exclusive scan); the first is then the identity.
         exclusive: bool,
     },
     /// `(x) -> (values, index)`: sorts along `axis`, stably. NaN is greater than every number.
     Sort {
         /// The axis along which values are ordered.
         axis: usize,
-        /// Whether the greatest comes first.
+        /// Whether the greatest element comes first.
         descending: bool,
         /// The dtype of the second result: an integer.
         index: DType,
     },
     /// `(x) -> (values, index)`: the first `k` entries of a stable sort along `axis`, in its order.
     TopK {
-        /// The axis searched.
+        /// The searched axis.
         axis: usize,
-        /// How many.
+        /// The number of entries.
         k: usize,
-        /// The greatest (descending), otherwise the least (ascending).
+        /// Whether to return the greatest entries (descending) instead of the least (ascending).
         largest: bool,
         /// The dtype of the second result: an integer.
         index: DType,
     },
 
-    // By index. Indices are integers in `0..length`; one out of range is an error of the value.
+    // Indexing. Indices are integers in `0..length`; one out of range is an error of the value.
     /// `(x, index) -> y`: replaces `axis` by the axes of the index: `y[a.., i.., b..] = x[a.., index[i..], b..]`.
     Take {
-        /// The axis that the index picks from.
+        /// The indexed axis.
         axis: usize,
     },
     /// `(x, index) -> y`: `y[.., i, ..] = x[.., index[.., i, ..], ..]`. The index has the rank of `x` and the
     /// lengths of `x` outside `axis`.
     Gather {
-        /// The axis that the index picks from.
+        /// The indexed axis.
         axis: usize,
     },
-    /// `(base, index, source) -> y`: the reverse of [`Op::Take`]; writes each slice of the source at its index.
-    /// The source has the type that `Take` of the base would have. Entries are written in order.
+    /// `(base, index, source) -> y`: the inverse of [`Op::Take`]; writes each slice of the source at its index. The
+    /// source has the type that `Take` of the base would have. Entries are written in order.
     Put {
-        /// The axis that the index points into.
+        /// The indexed axis.
         axis: usize,
-        /// How written and present elements combine.
+        /// The combination of written and existing elements.
         mode: UpdateMode,
     },
-    /// `(base, index, source) -> y`: the reverse of [`Op::Gather`]. Index and source have the same shape.
+    /// `(base, index, source) -> y`: the inverse of [`Op::Gather`]. Index and source have the same shape.
     Scatter {
-        /// The axis that the index points into.
+        /// The indexed axis.
         axis: usize,
-        /// How written and present elements combine.
+        /// The combination of written and existing elements.
         mode: UpdateMode,
     },
     /// `(base, source) -> y`: writes the source over the range of the base that [`Op::Slice`] would read.
     SliceUpdate {
         /// The range, one entry per axis.
         slices: Vec<SliceAxis>,
-        /// How written and present elements combine.
+        /// The combination of written and existing elements.
         mode: UpdateMode,
     },
-    /// `(x) -> index`: the positions of the non-zero elements in row-major order, `[count, rank]`. The one op whose
-    /// result shape depends on data: [`infer`](mod@crate::infer) returns the greatest possible shape, the value has the
-    /// actual one.
+    /// `(x) -> index`: the positions of the non-zero elements in row-major order, `[count, rank]`. The only op whose
+    /// result shape depends on data: [`infer`](mod@crate::infer) returns the greatest possible shape, and the value has
+    /// the actual one.
     NonZero {
         /// The dtype of the result: an integer.
         index: DType,
@@ -213,32 +213,31 @@ pub enum Op {
     },
 
     // Contractions.
-    /// `(a, b) -> y`: matrix products over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the axes
-    /// before agree. 8-bit integers give `i32`; 16-bit floats accumulate in `f32`.
+    /// `(a, b) -> y`: batched matmul over the last two axes, `[.., m, k] x [.., k, n] -> [.., m, n]`; the leading axes
+    /// are equal. 8-bit integers return `i32`; 16-bit floats accumulate in `f32`.
     MatMul,
-    /// `(a, b, scale_a, scale_b) -> y`: matrix products of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, of which `u8`
-    /// tensors hold the bits: `y = (a b) scale_a scale_b`. Scales are `f32` tensors without axes. Products are added and
-    /// scaled in `f32`. Bits have no gradient, scales have one.
+    /// `(a, b, scale_a, scale_b) -> y`: batched matmul of 8-bit floats, `[.., m, k] x [.., k, n] -> [.., m, n]`, whose
+    /// bits are stored in `u8` tensors: `y = (a b) scale_a scale_b`. Scales are rank-0 `f32` tensors. Accumulation and
+    /// scaling are in `f32`. Bits have no gradient, scales have one.
     MatMulFloat8 {
         /// The formats of `a` and `b`.
         formats: [Float8; 2],
         /// The dtype of the result: `f32`, `f16` or `bf16`.
         dtype: DType,
     },
-    /// A convolution (cross-correlation, as everywhere in the field), or one of its gradients, which are themselves
-    /// closed under differentiation. `x` is `[batch, channels_in, space..]`, `w` is
-    /// `[channels_out, channels_in / groups, kernel..]`, `y` is `[batch, channels_out, space..]`:
-    /// forward `(x, w) -> y`, input `(y, w) -> x` (which is transposed convolution), weight `(x, y) -> w`.
-    /// Where padding meets an infinity or a NaN, the product is left out or is NaN.
+    /// A convolution (cross-correlation), or one of its gradients, which are closed under differentiation. `x` is
+    /// `[batch, channels_in, space..]`, `w` is `[channels_out, channels_in / groups, kernel..]`, `y` is
+    /// `[batch, channels_out, space..]`: forward `(x, w) -> y`, input `(y, w) -> x` (transposed convolution), weight
+    /// `(x, y) -> w`. A product of padding with an infinity or a NaN is either skipped or NaN.
     Conv {
         /// Strides, padding, dilation and groups.
         spec: ConvSpec,
-        /// Which of the three.
+        /// Forward, input gradient or weight gradient.
         pass: ConvPass,
     },
     /// `(x) -> y`: pooling over the last `n` axes of `[batch, channels, space..]` for a spec of `n` axes.
     Pool(PoolSpec),
-    /// The gradient of [`Op::Pool`] for its operand: `(grad) -> x` for averages, `(grad, x) -> x` for the maximum,
+    /// The gradient of [`Op::Pool`] for its operand: `(grad) -> x` for averages. `(grad, x) -> x` for the maximum,
     /// which adds each window's gradient to its first maximum.
     PoolGrad {
         /// The spec of the pooling.
@@ -250,12 +249,12 @@ pub enum Op {
     // Named composites, each with an expansion.
     /// `(x) -> y`: `exp(x) / sum(exp(x))` along `axis`, or its logarithm.
     Softmax {
-        /// The axis that sums to one.
+        /// The normalized axis.
         axis: usize,
         /// Whether to return the logarithm.
         log: bool,
     },
-    /// `(x) -> y`: `ln(Σ eˣ)` along `axis`, which stays with length 1. Of no elements, or of `-inf` alone, `-inf`.
+    /// `(x) -> y`: `ln(Σ eˣ)` along `axis`, which keeps length 1. `-inf` over no elements, or over `-inf` alone.
     LogSumExp {
         /// The axis that is summed.
         axis: usize,
@@ -263,7 +262,7 @@ pub enum Op {
     /// `(x)`, `(x, weight)` or `(x, weight, bias) -> y`: normalises over the last `axes` axes, then scales and
     /// shifts. Weight and bias have the shape of those axes.
     Norm {
-        /// Which normalisation.
+        /// The kind of normalization.
         kind: NormKind,
         /// The number of trailing axes that form a row.
         axes: usize,
@@ -272,18 +271,18 @@ pub enum Op {
     },
     /// `(q, k, v)` or `(q, k, v, mask) -> (y, lse)`: scaled dot-product attention. `q` is
     /// `[batch, heads, queries, dim]`, `k` `[batch, kv_heads, keys, dim]`, `v` `[batch, kv_heads, keys, dim_v]`;
-    /// `heads` is a multiple of `kv_heads` (grouped queries). The mask, of shape `[batch, heads, queries, keys]`
-    /// (axes of length 1 repeat), is `bool` (true: visible) or is added to the scores. `y` is
-    /// `[batch, heads, queries, dim_v]`; `lse` is the logarithm of the sum of exponentials of each query's scores,
-    /// `[batch, heads, queries]`, in the accumulator dtype. A query that sees no key gives zeros and `-inf`. An infinity
-    /// or a NaN in a key or value that a query does not see may still give NaN.
+    /// `heads` is a multiple of `kv_heads` (grouped-query attention). The mask, of shape
+    /// `[batch, heads, queries, keys]` (axes of length 1 broadcast), is `bool` (true: visible) or is added to the
+    /// scores. `y` is `[batch, heads, queries, dim_v]`. `lse` is the log-sum-exp of each query's scores,
+    /// `[batch, heads, queries]`, in the accumulator dtype. A fully masked query returns zeros and `-inf`. An infinity
+    /// or a NaN in a masked key or value may still cause a NaN.
     Attention(AttentionSpec),
     /// `(grad, q, k, v, y, lse)` or with `mask` last, `-> (q, k, v)`: the gradients of [`Op::Attention`].
     AttentionGrad(AttentionSpec),
-    /// `(x) -> y`: interpolates the last `size.len()` axes of `[batch, channels, space..]` to another size.
-    /// An infinity or a NaN whose weight is 0 is left out or gives NaN.
+    /// `(x) -> y`: interpolates the last `size.len()` axes of `[batch, channels, space..]` to another size. An infinity
+    /// or a NaN with weight 0 is either skipped or returns NaN.
     Resize {
-        /// How values between samples are found.
+        /// The interpolation mode.
         mode: ResizeMode,
         /// The new lengths.
         size: Vec<usize>,
@@ -293,16 +292,15 @@ pub enum Op {
     /// `(re, im) -> (re, im)`, `(x) -> (re, im)` or `(re, im) -> (x)`: the discrete Fourier transform along `axis`, without a
     /// scaling factor: `Y[k] = Σ x[n] exp(∓2πi k n / N)`, minus forward, plus inverse. Any number of points.
     Fft {
-        /// Whether one side is real, and the other half a spectrum.
+        /// Complex to complex, real to half a spectrum, or half a spectrum to real.
         kind: FftKind,
-        /// The axis transformed.
+        /// The transformed axis.
         axis: usize,
         /// Whether the exponent is positive.
         inverse: bool,
     },
-    /// `(x, scale)` or `(x, scale, zero) -> q`: `clamp(round(x / scale) + zero)` in the range of `dtype`, ties
-    /// to even. The lengths of scale and zero divide those of `x`: each entry covers a block. Zero has the
-    /// result's dtype.
+    /// `(x, scale)` or `(x, scale, zero) -> q`: `clamp(round(x / scale) + zero)` in the range of `dtype`, ties to even.
+    /// The lengths of scale and zero divide those of `x`: each entry applies to a block. Zero has the result's dtype.
     Quantize {
         /// The dtype of the result: `i8`, `u8`, `i16`, `u16` or `i32`.
         dtype: DType,
@@ -310,7 +308,7 @@ pub enum Op {
     /// `(q, scale)` or `(q, scale, zero) -> x`: `(q - zero) * scale` in the dtype of the scale.
     Dequantize,
 
-    // Edges.
+    // Extensions.
     /// Communication between the members of a group; see [`CollectiveKind`].
     Collective(Collective),
     /// An operation defined outside Kiln.

@@ -1,12 +1,12 @@
 //! The random number generator that every engine shares.
 //!
 //! Philox4x32-10 ([Salmon et al. 2011](https://doi.org/10.1145/2063384.2063405), "Parallel random numbers: as easy as
-//! 1, 2, 3") maps a counter and a key to four 32-bit words, with no state: any
-//! element of a random tensor is computed on its own, so numbers do not depend on threads or engines.
+//! 1, 2, 3") maps a counter and a key to four 32-bit words, without state. Any element of a random tensor is computed
+//! independently, so numbers do not depend on threads or engines.
 //!
 //! The layout of [`Op::Random`](crate::Op::Random), for the 64-bit key `k`: element `i` reads words of the blocks with
-//! counter `[b, b >> 32, 0, 0]` and key `[k, k >> 32]`. Types of up to 32 bits take word `i % 4` of block `i / 4`;
-//! 64-bit types take words `2 (i % 2)` (low) and `2 (i % 2) + 1` (high) of block `i / 2`. From a word `w`:
+//! counter `[b, b >> 32, 0, 0]` and key `[k, k >> 32]`. Types of up to 32 bits use word `i % 4` of block `i / 4`.
+//! 64-bit types use words `2 (i % 2)` (low) and `2 (i % 2) + 1` (high) of block `i / 2`. From a word `w`:
 //!
 //! * *bits*: `w` cut to the width of the dtype;
 //! * *uniform*: the topmost 24 bits times 2⁻²⁴ (`f32`), 11 bits times 2⁻¹¹ (`f16`), 8 bits times 2⁻⁸ (`bf16`),
@@ -67,15 +67,15 @@ pub fn block(key: u64, block: u64) -> [u32; 4] {
     philox4x32([low, high, 0, 0], halves(key))
 }
 
-/// A new key from a key and a number: streams of different numbers are independent.
+/// Derives a new key from a key and a number: streams of different numbers are independent.
 pub fn fold_in(key: u64, number: u64) -> u64 {
     let [low, high] = halves(number);
     let [low, high, ..] = philox4x32([low, high, 0x6B65_7973, 1], halves(key));
     u64::from(low) | u64::from(high) << 32
 }
 
-/// The words of Philox4x32-10 in sequence: counter `[b, b >> 32, s, s >> 32]` for block `b` of stream `s`. Each pair of key
-/// and stream is a sequence of its own; stream 0 consists of the blocks of [`block`].
+/// The words of Philox4x32-10 in sequence: counter `[b, b >> 32, s, s >> 32]` for block `b` of stream `s`. Each pair of
+/// key and stream is a separate sequence; stream 0 consists of the blocks of [`block`].
 #[derive(Clone, Debug)]
 pub struct Words {
     key: [u32; 2],
@@ -103,7 +103,7 @@ impl Words {
     }
 }
 
-/// The low and the high word.
+/// The low and the high word of a 64-bit number.
 #[inline]
 fn halves(number: u64) -> [u32; 2] {
     [number as u32, (number >> 32) as u32]

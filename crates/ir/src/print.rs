@@ -1,4 +1,4 @@
-//! Pretty printing, as NumPy prints.
+//! Pretty printing of tensors in NumPy's format.
 
 use crate::{DType, TensorData};
 use alloc::format;
@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use spin::Mutex;
 
-/// How tensors print; see [`set_print_options`].
+/// The print options of tensors; see [`set_print_options`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrintOptions {
-    /// Digits after the point. Default 4; `{:.2}` in a format string overrides it.
+    /// Digits after the decimal point. Default 4; `{:.2}` in a format string overrides it.
     pub precision: usize,
-    /// The number of elements above which the middle of each axis is left out. Default 1000.
+    /// The number of elements above which the output is summarized: the middle of each axis is omitted. Default 1000.
     pub threshold: usize,
-    /// Elements shown at each end of an axis that is cut. Default 3.
+    /// Elements shown at each end of a summarized axis. Default 3.
     pub edge_items: usize,
     /// Characters per line before an innermost row wraps. Default 100.
     pub line_width: usize,
@@ -31,17 +31,17 @@ impl Default for PrintOptions {
 
 static OPTIONS: Mutex<Option<PrintOptions>> = Mutex::new(None);
 
-/// The options in force.
+/// The current options.
 pub fn print_options() -> PrintOptions {
     OPTIONS.lock().unwrap_or_default()
 }
 
-/// Changes how tensors print, for the whole process.
+/// Sets the print options of the whole process.
 pub fn set_print_options(options: PrintOptions) {
     *OPTIONS.lock() = Some(options);
 }
 
-/// Prints the elements in nested brackets, as NumPy does. [`set_print_options`] changes the form, `{:.2}` the digits.
+/// Prints the elements in nested brackets, like NumPy. [`set_print_options`] changes the format, `{:.2}` the digits.
 impl fmt::Display for TensorData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = print_options();
@@ -101,14 +101,14 @@ fn format_elements(data: &TensorData, shown: &[usize], options: &PrintOptions) -
     shown.iter().map(|&x| format_float(x, scientific, digits)).collect()
 }
 
-/// NumPy's rule: magnitudes of 1e8 and more, below 1e-4, or a thousand-fold range.
+/// NumPy's rule for scientific notation: magnitudes of 1e8 and more, below 1e-4, or a thousand-fold range.
 fn wants_scientific(numbers: &[f64]) -> bool {
     let magnitudes = numbers.iter().map(|x| x.abs()).filter(|x| x.is_finite() && *x > 0.0);
     let (least, greatest) = magnitudes.fold((f64::INFINITY, 0.0f64), |(l, g), x| (l.min(x), g.max(x)));
     greatest > 0.0 && (greatest >= 1e8 || least < 1e-4 || greatest / least > 1e6)
 }
 
-/// The fewest digits after the point that show all numbers as exactly as the precision allows.
+/// The minimum number of digits after the decimal point that shows all numbers at the given precision.
 fn digits_needed(numbers: &[f64], precision: usize) -> usize {
     let needed = |x: &f64| {
         let text = format!("{x:.precision$}");

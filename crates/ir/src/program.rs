@@ -20,7 +20,7 @@ pub struct Program {
     pub outputs: Vec<ProgramOperand>,
 }
 
-/// One op of a [`Program`]. Its results take the next free slots.
+/// One op of a [`Program`]. Its results are the next free slots.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Instruction {
     /// The op.
@@ -36,7 +36,7 @@ pub struct Instruction {
 pub enum ProgramOperand {
     /// The value in that slot.
     Slot(usize),
-    /// A number.
+    /// A plain number.
     Scalar(Scalar),
 }
 
@@ -72,8 +72,8 @@ impl Program {
     /// Runs the program on an engine. Each value is passed on by value at its last use, so that the engine can
     /// overwrite it. The program must be valid ([`verify`](mod@crate::verify)) and the inputs of its input types.
     ///
-    /// Where a result has another shape than recorded (after [`Op::NonZero`], or because an input is not of its type),
-    /// the ops after it are inferred again; one that no longer fits returns poisoned results.
+    /// If a result has another shape than recorded (after [`Op::NonZero`], or because of an input of another type), the
+    /// ops after it are inferred again. An op that no longer accepts its operands returns poisoned results.
     ///
     /// # Panics
     /// When the number of inputs differs from the program's.
@@ -101,11 +101,11 @@ impl Program {
         self.outputs.iter().map(|output| self.output(engine, &mut slots, &mut uses, output)).collect()
     }
 
-    /// Runs the program as the region of a [`FusedOp`](crate::FusedOp), given the operands of the op: a plain number stands
-    /// for an input without axes.
+    /// Runs the program as the region of a [`FusedOp`](crate::FusedOp), given the operands of the op. A plain number
+    /// may be passed for a rank-0 input.
     ///
     /// # Panics
-    /// When the number of operands differs from that of the program's inputs.
+    /// When the number of operands differs from the number of the program's inputs.
     pub fn run_region(&self, engine: &dyn Engine, operands: Operands) -> Values {
         let types = operands.into_iter().zip(&self.inputs);
         let inputs = types.map(|(operand, ty)| match operand {

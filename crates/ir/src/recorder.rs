@@ -1,4 +1,4 @@
-//! An engine that runs nothing and writes down everything.
+//! A tracing engine: records ops as a program and runs nothing.
 
 use crate::{
     BoxFuture, Caps, DTypeSet, Engine, Error, Instruction, Machine, Op, OpSet, Operand, Operands, Program,
@@ -11,8 +11,8 @@ use spin::Mutex;
 /// An engine whose values are slots of a [`Program`]: executing an op appends it.
 ///
 /// Expansions and gradient rules run on it to become programs, which can then be printed, checked and counted. Data
-/// cannot be written into a program, unless the recorder [keeps constants](Recorder::with_constants): then each datum is
-/// one more input.
+/// cannot be written into a program, unless the recorder [keeps constants](Recorder::with_constants): each constant is
+/// then an additional input.
 pub struct Recorder {
     caps: Caps,
     keeps_constants: bool,
@@ -29,11 +29,11 @@ struct Recording {
 /// The payload of a recorder's value: its slot in the program.
 struct Slot(usize);
 
-/// Slots from here on are results.
+/// The first slot number of results.
 const FIRST_RESULT: usize = usize::MAX / 2;
 
 impl Recorder {
-    /// A recorder whose programs have inputs of these types.
+    /// Creates a recorder for programs with inputs of these types.
     pub fn new(inputs: &[TensorType]) -> Recorder {
         Recorder {
             caps: Caps {
@@ -51,8 +51,8 @@ impl Recorder {
         }
     }
 
-    /// A recorder to which data can be written: the program has one more input for each datum, after the others and in
-    /// the order of [`constants`](Recorder::constants).
+    /// Creates a recorder to which data can be written. The program has an additional input for each constant, after
+    /// the others and in the order of [`constants`](Recorder::constants).
     pub fn with_constants(inputs: &[TensorType]) -> Recorder {
         Recorder { keeps_constants: true, ..Recorder::new(inputs) }
     }

@@ -1,14 +1,14 @@
-//! Which operand a result may overwrite.
+//! In-place execution: the operands that a result may overwrite.
 
 use crate::{CollectiveKind, Op, OperandType, Reuse, TensorType};
 
-/// Whether an engine that owns the operand alone may write the first result over it, element by element or row by
-/// row, because no element is read after one that depends on it has been written at its place.
+/// Whether an engine may write the first result over an operand without aliases, element by element or row by row. No
+/// element may be read after a result that depends on it has overwritten it.
 ///
-/// Ops per element may overwrite any operand of the result's type, softmax and norms (which hold at least a row) their
-/// first, scans theirs in the direction in which they run, and writes by index their base. Where the result is a view of
-/// the operand there is nothing to write, and the answer is no. So it is for fused and custom ops, of which an
-/// engine knows more.
+/// Elementwise ops may overwrite any operand of the result's type. Softmax and norms (which hold at least a row) may
+/// overwrite their first operand, scans theirs in scan direction, and indexed writes their base. If the result is a
+/// view of the operand there is nothing to write, so the answer is no. It is also no for fused and custom ops, for
+/// which the engine decides.
 pub fn reuse(op: &Op, operand: usize, inputs: &[OperandType<'_>], results: &[TensorType]) -> bool {
     let same_type = match (inputs.get(operand).and_then(|input| input.tensor()), results.first()) {
         (Some(ty), Some(result)) => ty == result,

@@ -8,20 +8,20 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 
-/// A plain number used as an operand. It takes the dtype of the tensors beside it.
+/// A plain number used as an operand. It takes the dtype of the tensor operands.
 ///
-/// Two scalars are equal when they are of the same kind and hold the same bits, so that ops and programs can be
-/// compared and hashed; a NaN equals itself.
+/// Two scalars are equal if they are of the same kind and have the same bits, so that ops and programs can be compared
+/// and hashed; a NaN equals itself.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scalar {
-    /// A real number. Beside an integer tensor it must be a whole number.
+    /// A float. With integer tensors it must be an integer.
     Float(f64),
     /// An integer.
     Int(i64),
     /// An unsigned integer, for values above `i64::MAX` (random keys, for instance).
     UInt(u64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
@@ -36,7 +36,7 @@ impl Scalar {
         }
     }
 
-    /// The number as `i64`: a real is truncated and saturates, an unsigned wraps.
+    /// The number as `i64`: a float is truncated and saturates, an unsigned integer wraps.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Float(x) => x as i64,
@@ -46,7 +46,7 @@ impl Scalar {
         }
     }
 
-    /// The number as `u64`: a real is truncated and saturates, a negative integer wraps.
+    /// The number as `u64`: a float is truncated and saturates, a negative integer wraps.
     pub fn to_u64(self) -> u64 {
         match self {
             Scalar::Float(x) => x as u64,
@@ -56,8 +56,8 @@ impl Scalar {
         }
     }
 
-    /// The number as an element: rounded to a float; truncated to an integer, where it wraps if out of range; `bool` is
-    /// whether it differs from zero once truncated.
+    /// Converts to an element type. Floats round. To an integer, the number is truncated, and wraps if out of range.
+    /// `bool` is whether the truncated number differs from zero.
     ///
     /// ```
     /// use kiln_ir::Scalar;
@@ -84,8 +84,8 @@ impl Scalar {
         }
     }
 
-    /// Whether the number may stand beside a tensor of `dtype` without losing its meaning: any number beside
-    /// floats, whole numbers of the dtype's range beside integers, only truth values beside `bool`.
+    /// Whether the dtype can take the number as an operand: any number for floats, integers in range for integer
+    /// dtypes, only booleans for `bool`.
     ///
     /// ```
     /// use kiln_ir::{DType, Scalar};
@@ -104,8 +104,8 @@ impl Scalar {
         }
     }
 
-    /// How a whole number compares with the range of an integer dtype: `Less` below it, `Greater` above it. `None`
-    /// within the range, for other numbers and for other dtypes. Infinities are outside every range.
+    /// The position of an integer relative to the range of an integer dtype: `Less` below it, `Greater` above it.
+    /// `None` within the range, for other numbers and for other dtypes. Infinities are outside every range.
     ///
     /// ```
     /// use core::cmp::Ordering;
@@ -117,7 +117,7 @@ impl Scalar {
     pub fn beyond(self, dtype: DType) -> Option<Ordering> {
         let may_be_outside = match self {
             Scalar::Float(x) => is_whole(x),
-            // Every integer dtype holds these: the short way for most numbers of programs.
+            // Every integer dtype can represent these: a fast path for most numbers of programs.
             Scalar::Int(0..=127) => false,
             Scalar::Int(_) | Scalar::UInt(_) => true,
             Scalar::Bool(_) => false,
@@ -221,8 +221,8 @@ impl From<f64> for Real {
 }
 
 impl Scalar {
-    /// The dtype of a tensor made of this number alone: `f32`, `i32` (`i64` for an integer outside its range), `u64` or
-    /// `bool`.
+    /// The dtype of a tensor created from this number alone: `f32`, `i32` (`i64` for an integer outside its range),
+    /// `u64` or `bool`.
     pub fn default_dtype(self) -> DType {
         match self {
             Scalar::Float(_) => DType::F32,
@@ -234,7 +234,7 @@ impl Scalar {
     }
 }
 
-/// Whether a real is a whole number; infinities count as such.
+/// Whether a float is an integer; infinities count as such.
 fn is_whole(x: f64) -> bool {
     libm::trunc(x) == x
 }

@@ -2,8 +2,8 @@
 
 use std::env;
 
-/// The setting that an environment variable holds; `None` where it is unset or empty. `accepted` says in a message
-/// which values there are, as in "set it to `off`, `on` or `check`".
+/// Parses the setting in an environment variable; `None` if it is unset or empty. `accepted` lists the valid values in
+/// the error message, as in "set it to `off`, `on` or `check`".
 ///
 /// ```
 /// let threads: Option<usize> = kiln_ir::setting("KILN_NO_SUCH_VARIABLE", "a number", |text| text.parse().ok());
@@ -11,7 +11,7 @@ use std::env;
 /// ```
 ///
 /// # Panics
-/// When `parse` refuses the value: a misspelt setting would go unnoticed.
+/// When `parse` rejects the value, so that a misspelling does not go unnoticed.
 pub fn setting<T>(name: &str, accepted: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     let value = env::var_os(name).filter(|value| !value.is_empty())?;
     let parsed = value.to_str().map(str::trim).and_then(parse);
@@ -23,7 +23,7 @@ pub fn setting<T>(name: &str, accepted: &str, parse: impl FnOnce(&str) -> Option
     }))
 }
 
-/// Whether an environment variable is `on` (or `1`, `true`) rather than `off` (or `0`, `false`); the default where it is
+/// Whether an environment variable is `on` (or `1`, `true`) rather than `off` (or `0`, `false`); the default if it is
 /// unset or empty.
 ///
 /// ```
@@ -31,7 +31,7 @@ pub fn setting<T>(name: &str, accepted: &str, parse: impl FnOnce(&str) -> Option
 /// ```
 ///
 /// # Panics
-/// When the variable holds anything else.
+/// When the variable has any other value.
 pub fn switch(name: &str, default: bool) -> bool {
     let parse = |text: &str| match text {
         "on" | "1" | "true" => Some(true),

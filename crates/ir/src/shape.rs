@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 /// The greatest number of axes of a tensor.
 pub const MAX_RANK: usize = 12;
 
-/// The lengths of a tensor's axes, outermost first. Held inline; dereferences to `[usize]`.
+/// The lengths of a tensor's axes, outermost first. Stored inline; dereferences to `[usize]`.
 #[derive(Clone, Copy)]
 pub struct Shape {
     rank: u8,
@@ -52,13 +52,13 @@ impl Shape {
         self.rank as usize
     }
 
-    /// The number of elements: the product of the lengths, 1 for a shape without axes.
+    /// The number of elements: the product of the lengths, 1 for rank 0.
     #[inline]
     pub fn num_elements(&self) -> usize {
         self.iter().product()
     }
 
-    /// The number of elements, or `None` where the product does not fit `usize`.
+    /// The number of elements, or `None` if the product overflows `usize`.
     pub fn checked_num_elements(&self) -> Option<usize> {
         self.iter().try_fold(1usize, |product, &length| product.checked_mul(length))
     }
@@ -79,7 +79,7 @@ impl Shape {
         rest
     }
 
-    /// The same shape with an axis of `length` put before `axis`.
+    /// The same shape with an axis of `length` inserted before `axis`.
     #[must_use]
     #[track_caller]
     pub fn inserted(self, axis: usize, length: usize) -> Shape {
@@ -122,7 +122,7 @@ impl DerefMut for Shape {
 impl PartialEq for Shape {
     #[inline]
     fn eq(&self, other: &Shape) -> bool {
-        // A plain loop: for so few lengths, calling the comparison of memory takes longer than comparing.
+        // A plain loop: for so few lengths, a call of `memcmp` takes longer than the comparison.
         self.rank == other.rank && self.iter().zip(other.iter()).all(|(a, b)| a == b)
     }
 }
@@ -231,7 +231,7 @@ impl TensorType {
         self.shape.num_elements()
     }
 
-    /// The bytes that a contiguous tensor of this type takes.
+    /// The bytes of a contiguous tensor of this type.
     #[inline]
     pub fn num_bytes(&self) -> usize {
         self.num_elements() * self.dtype.size()

@@ -23,7 +23,7 @@ pub struct SharedBytes {
 }
 
 impl SharedBytes {
-    /// A range of the bytes of `owner`.
+    /// Creates a range of the bytes of `owner`.
     ///
     /// # Errors
     /// When the range is out of bounds.
@@ -38,7 +38,7 @@ impl SharedBytes {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // The owner may return fewer bytes by now. That is its bug, but no reason to panic here.
+        // The owner may return fewer bytes by now, which is its bug; an empty slice avoids a panic here.
         (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
     }
 }

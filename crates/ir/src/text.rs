@@ -1,4 +1,4 @@
-//! Programs as text, and back.
+//! The text format of programs.
 //!
 //! ```text
 //! program(%0: f32[2, 3], %1: f32[3, 4]) {
@@ -9,15 +9,15 @@
 //! }
 //! ```
 //!
-//! Each line defines slots with their types, and names an op ([`Op::name`]), its operands and its attributes. Numbers
-//! stand for themselves: `1.0`, `1e-5`, `inf` and `nan` are floats, `1` is an integer, `5u` an unsigned one. An
-//! attribute that repeats the type of the first result is left out: the type of [`Op::Full`], [`Op::Iota`] and
-//! [`Op::Random`], the shape of [`Op::Reshape`] and [`Op::Broadcast`], the dtype of [`Op::Cast`],
-//! [`Op::Bitcast`] and [`Op::Quantize`]. A custom op is written `custom` with its name and attributes as strings,
-//! a fused one with its program and its [pattern](crate::Pattern), unless that is `loop`; slots of a pattern are numbers.
+//! Each line defines slots with their types, and names an op ([`Op::name`]), its operands and its attributes. Literals:
+//! `1.0`, `1e-5`, `inf` and `nan` are floats, `1` is an integer, `5u` an unsigned one. An attribute that repeats the
+//! type of the first result is omitted: the type of [`Op::Full`], [`Op::Iota`] and [`Op::Random`], the shape of
+//! [`Op::Reshape`] and [`Op::Broadcast`], the dtype of [`Op::Cast`], [`Op::Bitcast`] and [`Op::Quantize`]. A custom op
+//! is written `custom` with its name and attributes as strings. A fused one is written with its program and its
+//! [pattern](crate::Pattern), unless that is `loop`; slots of a pattern are numbers.
 //!
-//! `Display` prints a [`Program`], [`Program::parse`] reads it: a printed program parses to an equal one. Parsing
-//! checks the form only; [`verify`](mod@crate::verify) checks the meaning.
+//! `Display` prints a [`Program`], [`Program::parse`] parses it: a printed program parses to an equal one. Parsing
+//! checks the syntax only; [`verify`](mod@crate::verify) checks the semantics.
 
 mod attribute;
 mod build;
@@ -30,21 +30,21 @@ use attribute::indented;
 use core::fmt;
 use core::str::FromStr;
 
-/// The longest text that is read, in bytes.
+/// The maximum length of a text in bytes.
 pub const MAX_TEXT: usize = 64 << 20;
 
-/// How deep programs and lists may be nested.
+/// The maximum nesting depth of programs and lists.
 pub const MAX_NESTING: usize = 8;
 
-/// The most operands of one op, results of one op, inputs or outputs of a program.
+/// The maximum number of operands or results of one op, and of inputs or outputs of a program.
 pub const MAX_OPERANDS: usize = 1 << 16;
 
 impl Program {
-    /// Reads a program from its [text form](crate::text).
+    /// Parses a program from its [text form](crate::text).
     ///
     /// # Errors
-    /// When the text is no program, is longer than [`MAX_TEXT`], uses a slot that is not defined above, or names a custom
-    /// op that is not registered. The message gives line and column.
+    /// When the text is no program, is longer than [`MAX_TEXT`], uses a slot that is not defined above, or names a
+    /// custom op that is not registered. The message contains line and column.
     pub fn parse(text: &str) -> Result<Program> {
         parser::parse(text)
     }

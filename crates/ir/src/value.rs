@@ -17,8 +17,8 @@ pub type ResultTypes = SmallVec<[TensorType; 1]>;
 
 /// A tensor as engines see it: its type, and a payload that only its engine understands.
 ///
-/// Cloning shares; dropping the last clone frees the memory that the payload owns. An engine that receives the only
-/// clone may reuse the payload ([`payload_mut`](Value::payload_mut)) to write results in place.
+/// A clone shares the payload; dropping the last clone frees its memory. An engine that receives the only clone may
+/// reuse the payload ([`payload_mut`](Value::payload_mut)) to write results in place.
 #[derive(Clone)]
 pub struct Value(Arc<Inner<dyn Payload>>);
 
@@ -35,22 +35,22 @@ impl<T: Any + Send + Sync> Payload for T {}
 /// The payload of a value whose computation failed.
 struct Poison(Error);
 
-/// The payload of a value of which only the type is known.
+/// The payload of a value without data.
 struct Absent;
 
 impl Value {
-    /// A value of this type with this payload. One allocation.
+    /// Creates a value with this type and payload. One allocation.
     #[inline]
     pub fn new<P: Payload>(ty: TensorType, payload: P) -> Value {
         Value(Arc::new(Inner { ty, payload }))
     }
 
-    /// A value whose computation failed. Ops on it fail with the same error, which surfaces when it is read.
+    /// Creates a value whose computation failed. Ops on it fail with the same error, which a read returns.
     pub fn poisoned(ty: TensorType, error: Error) -> Value {
         Value::new(ty, Poison(error))
     }
 
-    /// A value with a type but no data. A gradient rule gets it for operands that it does not save.
+    /// Creates a value with a type but no data. A gradient rule gets it for operands that it does not save.
     pub fn absent(ty: TensorType) -> Value {
         Value::new(ty, Absent)
     }
@@ -61,7 +61,7 @@ impl Value {
         self.payload::<Poison>().map(|poison| &poison.0)
     }
 
-    /// Whether only the type is known.
+    /// Whether the value has only a type.
     pub fn is_absent(&self) -> bool {
         self.payload::<Absent>().is_some()
     }
@@ -90,7 +90,7 @@ impl Value {
         (&self.0.payload as &dyn Any).downcast_ref()
     }
 
-    /// The payload for taking over, if it is of this type and this is the only clone of the value.
+    /// The payload, mutable, if it is of this type and this is the only clone of the value.
     #[inline]
     pub fn payload_mut<P: Payload>(&mut self) -> Option<&mut P> {
         let inner = Arc::get_mut(&mut self.0)?;
@@ -108,7 +108,7 @@ impl Value {
         core::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
     }
 
-    /// An address that tells values apart while they live.
+    /// An address that identifies the value while it is alive.
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0) as *const () as usize
     }
@@ -128,7 +128,7 @@ impl fmt::Debug for Value {
 pub enum Operand {
     /// A tensor.
     Value(Value),
-    /// A number, of the dtype of the tensors beside it.
+    /// A plain number, of the dtype of the tensor operands.
     Scalar(Scalar),
 }
 

@@ -1,16 +1,16 @@
-//! The rules that a program must keep to be run.
+//! The program verifier.
 
 use crate::{Error, Op, OperandType, Program, ProgramOperand, Result, TensorType, infer};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Checks a program: every operand is a slot defined above its use, every op accepts its operands, its result types
-/// equal the types from [`infer`](mod@crate::infer), the outputs exist, and the programs of fused ops keep the same
-/// rules.
+/// Verifies a program. Every operand must be a slot defined before its use, and every op must accept its operands.
+/// Result types must equal those of [`infer`](mod@crate::infer), and the outputs must exist. The programs of fused ops
+/// must be valid too.
 ///
 /// # Errors
-/// When a rule is broken. The message names the instruction, by its number from 0 and its op.
+/// When a rule is violated. The message contains the instruction's index from 0 and its op.
 pub fn verify(program: &Program) -> Result<()> {
     let mut slots: Vec<TensorType> = Vec::new();
     for (number, ty) in program.inputs.iter().enumerate() {

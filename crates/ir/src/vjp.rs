@@ -1,12 +1,12 @@
-//! The rules of differentiation: for each op, the gradients of its operands in terms of ops.
+//! Gradient rules: for each op, the gradients of its operands in terms of ops.
 //!
 //! A rule computes a *vector-Jacobian product*: the gradients of an op's operands from the gradients of its results.
 //! Rules are written with [`Var`], so they emit ops that are differentiable again: higher-order gradients need no
 //! further rules.
 //!
-//! Where a function has a kink, the rules follow the field's conventions: `abs'(0) = 0`, ties of a minimum or
-//! maximum share the gradient evenly, and beside a plain number the gradient passes only on the strict side,
-//! so `relu'(0) = 0`. An extreme that is NaN passes its gradient to the elements that are NaN.
+//! At a kink, the rules follow common conventions: `abs'(0) = 0`, and ties of a minimum or maximum share the gradient
+//! evenly. With a plain number the gradient passes only on the strict side, so `relu'(0) = 0`. An extreme that is NaN
+//! passes its gradient to the elements that are NaN.
 
 mod attention;
 mod collective;
@@ -29,20 +29,20 @@ use alloc::format;
 use alloc::vec::Vec;
 use index::Places;
 
-/// How an op is differentiated.
+/// The kind of an op's gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gradient {
-    /// A rule of [`vjp`]. It may say that a gradient is zero everywhere, as for `floor`.
+    /// A rule of [`vjp`]. It may return that a gradient is zero everywhere, as for `floor`.
     Rule,
-    /// By differentiating the op's expansion: its forward values are computed again where needed.
+    /// By differentiating the op's expansion; its forward values are recomputed where needed.
     Expansion,
-    /// There is nothing to differentiate: results are integers or truth values, or depend on no tensor.
+    /// Constant: results are integers or booleans, or depend on no tensor.
     Constant,
     /// Not differentiable; the text suggests an alternative.
     Undefined(&'static str),
 }
 
-/// How an op is differentiated. A custom op has a rule or an expansion; [`vjp`] finds out which.
+/// The kind of an op's gradient. A custom op has a rule or an expansion; [`vjp`] decides which.
 pub fn gradient_of(op: &Op) -> Gradient {
     match op {
         Op::Unary(function) => function.info().gradient,
@@ -108,18 +108,18 @@ pub fn gradient_of(op: &Op) -> Gradient {
     }
 }
 
-/// The gradients of an op's operands, given those of its results.
+/// The vector-Jacobian product of an op: the gradients of its operands, given those of its results.
 ///
-/// `gradients` has an entry per result, `None` where the gradient is zero; `wanted` and the returned list have one per
-/// operand. An entry of the returned list is `None` for a gradient that is not wanted or zero everywhere, and for
-/// numbers. Of the operands and results, only those named by [`saved`] need hold data; the types of the others suffice
+/// `gradients` has an entry per result, `None` where the gradient is zero. `wanted` and the returned list have one per
+/// operand. An entry of the returned list is `None` for a gradient that is not wanted or zero everywhere, and for plain
+/// numbers. Of the operands and results, only those named by [`saved`] need data; the types of the others suffice
 /// ([`Value::absent`](crate::Value::absent)).
 ///
 /// # Errors
 /// When the op has no gradient; the message names the op and suggests an alternative.
 ///
 /// # Panics
-/// When the lengths of the lists do not suit the op.
+/// When the lengths of the lists do not match the op.
 pub fn vjp<'e>(
     op: &Op,
     inputs: &[Var<'e>],
@@ -144,7 +144,7 @@ pub fn vjp<'e>(
 /// The gradients of operands, in order.
 type Gradients<'e> = Vec<Option<Var<'e>>>;
 
-/// One op with everything that its rule may look at.
+/// An op with all inputs of its gradient rule.
 #[derive(Clone, Copy)]
 struct Rule<'a, 'e> {
     op: &'a Op,
@@ -223,7 +223,7 @@ impl<'a, 'e> Rule<'a, 'e> {
         }
     }
 
-    /// The gradient of a result, zeros where there is none.
+    /// The gradient of a result; zeros if there is none.
     fn gradient_or_zeros(&self, place: usize) -> Var<'e> {
         let zeros = || Var::zeros(self.engine(), self.outputs[place].ty());
         self.gradients[place].clone().unwrap_or_else(zeros)
@@ -254,7 +254,7 @@ impl<'a, 'e> Rule<'a, 'e> {
         gradients
     }
 
-    /// The gradients of an op of two operands; computes only the wanted ones.
+    /// The gradients of a binary op; computes only the wanted ones.
     fn two(&self, a: impl FnOnce() -> Var<'e>, b: impl FnOnce() -> Var<'e>) -> Gradients<'e> {
         alloc::vec![self.wanted[0].then(a), self.wanted[1].then(b)]
     }
@@ -311,18 +311,18 @@ fn emit<'e>(op: Op, inputs: &[&Var<'e>]) -> Var<'e> {
     inputs[0].apply(op, &inputs[1..])
 }
 
-/// Where `x` is the extreme that was found among numbers with it; of a NaN, where `x` is NaN.
+/// A mask of the elements of `x` that equal the extreme; for a NaN extreme, of those that are NaN.
 fn attains<'e>(x: &Var<'e>, extreme: &Var<'e>) -> Var<'e> {
     let hit = x.equal(extreme);
     if x.dtype().is_float() { hit.or(&x.compare(Comparison::Ne, x)) } else { hit }
 }
 
-/// A value of which a rule needs the type alone.
+/// A value of which a rule needs only the type.
 fn absent<'e>(engine: &'e dyn Engine, value: &Value) -> Var<'e> {
     Var::new(engine, Value::absent(*value.ty()))
 }
 
-/// A dtype that can count to `len`.
+/// An index dtype that can represent `len`.
 fn index_dtype(len: usize) -> crate::DType {
     if i32::try_from(len).is_ok() { crate::DType::I32 } else { crate::DType::I64 }
 }

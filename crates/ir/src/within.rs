@@ -1,14 +1,14 @@
-//! The custom op whose code makes variables, for the messages of their panics.
+//! The custom op that panic messages of [`Var`](crate::Var) name.
 
 use crate::{Custom, Operand, OperandType, Scalar, TensorType, Var};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A custom op and its operands. Variables that its code derives from its operands carry it.
+/// A custom op and its operands. Variables derived from its operands in its code carry it.
 pub(crate) struct Within {
     op: Custom,
-    /// The method of [`CustomOp`](crate::CustomOp) that runs.
+    /// The running method of [`CustomOp`](crate::CustomOp).
     method: &'static str,
     operands: Vec<Described>,
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Within {
     }
 }
 
-/// Ends a rule, or the code of a custom op, that makes no sense of its operands.
+/// Panics for invalid operands in a rule or in the code of a custom op.
 #[cold]
 #[track_caller]
 pub(crate) fn fail(within: Option<&Within>, problem: impl fmt::Display) -> ! {

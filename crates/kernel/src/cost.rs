@@ -7,24 +7,24 @@ use kiln_ir::{Effort, FunctionInfo};
 /// The cost of one launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCost {
-    /// Additions, multiplications, comparisons and other cheap functions, each once per point of the axes that it depends on
-    /// (a reduction once per point that it combines).
+    /// Cheap operations such as additions, multiplications and comparisons. Each counts once per point of the axes that
+    /// it depends on; a reduction once per point that it combines.
     pub flops: u64,
-    /// Functions that take many instructions: exponentials, logarithms, angles, powers, divisions and roots.
+    /// Expensive functions: exponentials, logarithms, trigonometric functions, powers, divisions and roots.
     pub transcendentals: u64,
-    /// Bytes read from memory, each element of an operand once.
+    /// Bytes read from memory; each element of an operand counts once.
     pub bytes_read: u64,
     /// Bytes written to memory.
     pub bytes_written: u64,
-    /// Bytes of one row of the operands that change along the reduced axes: the working set while a row is read again.
-    /// 0 without reductions.
+    /// Bytes per row of the operands that change along the reduced axes: the working set if a row is read again. 0
+    /// without reductions.
     pub row_bytes: u64,
-    /// The most values that are needed at one time.
+    /// The maximum number of live values.
     pub registers: u32,
 }
 
 impl Kernel {
-    /// The cost of running this with these extents.
+    /// The cost of one launch with these extents.
     ///
     /// ```
     /// use kiln_ir::{DType, Op, TensorType, Unary};
@@ -59,7 +59,7 @@ impl Kernel {
                 | Compute::Select(..)
                 | Compute::Checked(..)
                 | Compute::Scan { .. } => cost.flops += points(set),
-                // Over all points, also where the value is the same at several.
+                // Over all points, even where the operand is constant along some axes.
                 Compute::Reduce(..) => cost.flops += points(set | self.reduced()),
                 Compute::ColumnReduce(_, a) => {
                     let reduced = self.reduced();
@@ -92,7 +92,7 @@ impl Kernel {
         cost
     }
 
-    /// The most values of the body that are needed at one time, numbers known beforehand aside.
+    /// The maximum number of live values of the body, without constants and plain numbers.
     pub fn registers(&self) -> u32 {
         let mut last = alloc::vec![0usize; self.body.len()];
         for (number, instruction) in self.body.iter().enumerate() {

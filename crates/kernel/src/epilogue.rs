@@ -1,8 +1,8 @@
-//! Pattern matching of matmul epilogues (bias, activation) that vendors' BLAS libraries fuse. Their gradients of
-//! activations and of biases were measured to take as long as a kernel, or longer, and are no part of it.
+//! Pattern matching of matmul epilogues (bias, activation) that vendors' BLAS libraries fuse. Gradient epilogues of
+//! BLAS libraries are not used: they took as long as a kernel, or longer.
 //!
-//! A region is read from its end: an activation, whose ops are those that tensors record for it, before it a bias, and before that
-//! the product. Plain numbers of a region are operands, so that a region says which of them must be which numbers.
+//! A region is matched from its end: an activation, as the ops that tensors record for it; before it a bias; before
+//! that the matmul. Plain numbers of a region are operands, so the match lists the values that they must have.
 //!
 //! In mixed precision a `bf16` matmul result is widened to `f32` and the epilogue's result is narrowed again. Libraries
 //! do that too, but take a `bf16` bias as well. They round the bias where kernels round the matmul result, and so are
@@ -15,8 +15,9 @@ use kiln_ir::{
     TensorType, Var,
 };
 
-/// The epilogue of a region that is a matrix product with a bias, an activation, or both; `None` where it is anything else, or where
-/// libraries would be less exact than kernels: their GELU of `f32` is off by 5e-6, and their products of `f64` have no epilogue.
+/// Matches a region that is a matmul with a bias, an activation, or both; `None` for any other region. `None` also
+/// where libraries would be less accurate than kernels: their `f32` GELU has an error of 5e-6. Their `f64` matmuls have
+/// no epilogue.
 ///
 /// ```
 /// use kiln_ir::{Activation, DType, Recorder, TensorType};
@@ -53,7 +54,7 @@ pub fn match_epilogue(program: &Program) -> Option<Epilogue> {
     ends.then_some(Epilogue { product, factors, bias, activation, numbers: reader.numbers })
 }
 
-/// A program that is read from its end.
+/// Matches a program from its end.
 struct Reader<'a> {
     program: &'a Program,
     /// Whether the ops after the matmul compute in `f32`.
@@ -62,7 +63,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The only product, and the inputs that are its factors.
+    /// The only matmul, and the inputs that are its factors.
     fn product(&self) -> Option<(usize, [usize; 2])> {
         let count = self.program.inputs.len();
         let is_product = |slot: &usize| self.maker(*slot).is_some_and(|it| it.op == Op::MatMul);
@@ -74,7 +75,7 @@ impl Reader<'_> {
         (alike && self.ty(a).dtype == self.ty(product).dtype).then_some((product, [a, b]))
     }
 
-    /// The value in `f32` that a slot has in `bf16`.
+    /// The `f32` value before the narrowing cast that defines a `bf16` slot.
     fn narrowed(&self, slot: usize) -> Option<usize> {
         self.cast_of(slot, DType::BF16).filter(|&of| self.ty(of).dtype == DType::F32)
     }
@@ -92,7 +93,7 @@ impl Reader<'_> {
         self.seen(narrow.unwrap_or(slot)) == product
     }
 
-    /// The activation at the end, with its argument; the end itself where there is none.
+    /// The activation at the end, with its argument; no activation and the end itself if there is none.
     fn activation(&mut self, end: usize) -> (Option<Activation>, usize) {
         for (activation, function) in [(Activation::Relu, relu as Function), (Activation::Gelu, gelu)] {
             let pattern = pattern(function);
@@ -108,7 +109,7 @@ impl Reader<'_> {
         (None, end)
     }
 
-    /// The input that is added to the product.
+    /// The input that is added to the matmul's result.
     fn bias(&self, sum: usize, product: usize) -> Option<usize> {
         let adding = self.maker(self.seen(sum)).filter(|it| it.op == Op::Binary(Binary::Add))?;
         let &[ProgramOperand::Slot(a), ProgramOperand::Slot(b)] = adding.operands.as_slice() else {
@@ -123,7 +124,8 @@ impl Reader<'_> {
         (bias < self.program.inputs.len() && last(bias) == last(product)).then_some(bias)
     }
 
-    /// Whether an operand of a pattern is an operand here, its numbers given. `slots` says which slot is which.
+    /// Whether an operand of a pattern matches an operand of the region. `slots` maps the pattern's slots to the
+    /// region's.
     fn agrees(
         &mut self,
         pattern: &Program,
@@ -151,7 +153,7 @@ impl Reader<'_> {
                 .all(|(wanted, found)| self.agrees(pattern, wanted, found, slots))
     }
 
-    /// Whether an operand is that number; one that is given later must be.
+    /// Whether an operand is that number. A number passed at run time is recorded as a condition.
     fn is_number(&mut self, operand: &ProgramOperand, number: Scalar) -> bool {
         let slot = match *operand {
             ProgramOperand::Scalar(scalar) => return scalar.to_f64() == number.to_f64(),
@@ -169,7 +171,7 @@ impl Reader<'_> {
         is_input
     }
 
-    /// The value that a slot shows in its order, perhaps in another shape.
+    /// The value before reshapes.
     fn seen(&self, mut slot: usize) -> usize {
         while let Some(Instruction { op: Op::Reshape(_), operands, .. }) = self.maker(slot)
             && let Some(&ProgramOperand::Slot(of)) = operands.first()
@@ -199,7 +201,7 @@ fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
 /// A function of one tensor.
 type Function = for<'e> fn(&Var<'e>) -> Var<'e>;
 
-/// A function of one tensor as a program.
+/// Traces a function of one tensor as a program.
 fn pattern(function: Function) -> Program {
     Recorder::trace(&[TensorType::new([1], DType::F32)], |inputs| alloc::vec![function(&inputs[0])])
 }
@@ -208,9 +210,9 @@ fn relu<'e>(x: &Var<'e>) -> Var<'e> {
     x.max(&x.scalar(0.0))
 }
 
-/// GELU by `tanh`, as tensors record it.
+/// GELU by its `tanh` approximation, as tensors record it.
 fn gelu<'e>(x: &Var<'e>) -> Var<'e> {
-    /// Below its negative it is 0 in every dtype.
+    /// For arguments below its negative, GELU is 0 in every dtype.
     const FAR: f64 = 30.0;
     let near = x.max(&x.scalar(-FAR));
     let inner = &near + near.square() * &near * 0.044715;

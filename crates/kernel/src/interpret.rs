@@ -1,9 +1,9 @@
 //! The reference interpreter of kernels.
 //!
 //! Each value of the body becomes a table over the axes that it [depends on](Kernel::dependence), instruction by
-//! instruction. Reals are computed in `f64` and rounded to the value's dtype after each instruction (16-bit ones to
-//! `f32`), integers exactly and wrapped. A reduction combines in `f64` or exactly, and is rounded once. Slow, and
-//! for tests.
+//! instruction. Floats are computed in `f64` and rounded to the value's dtype after each instruction (16-bit ones to
+//! `f32`). Integers are computed exactly and wrapped. A reduction accumulates in `f64` or exactly, and is rounded once.
+//! Slow, and for tests.
 
 mod number;
 
@@ -17,7 +17,7 @@ use number::Numbers;
 /// An argument of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
-    /// A tensor: its elements in memory, and the offset of the first point.
+    /// A tensor: its elements in memory, and the offset of the element at index 0.
     Tensor {
         /// All elements that strides may reach.
         elements: &'a Elements,
@@ -28,8 +28,8 @@ pub enum Argument<'a> {
     Number(Scalar),
 }
 
-/// Runs a kernel. `arguments` are looked up by the [`place`](crate::Binding::place)s of inputs and numbers; the outputs
-/// come in the order of their places, each as long as its strides reach.
+/// Runs a kernel. `arguments` are looked up by the [`place`](crate::Binding::place)s of inputs and numbers. Returns the
+/// outputs in the order of their places, each as long as its strides reach.
 ///
 /// ```
 /// use kiln_ir::{Binary, DType, Elements, Op, Scalar, TensorType};
@@ -48,8 +48,8 @@ pub enum Argument<'a> {
 /// ```
 ///
 /// # Errors
-/// When the kernel is not [valid](verify()), the launch or an argument does not suit it, an access lies outside of its
-/// elements, an output is not written exactly once at each place, or a [`Compute::Checked`] index is out of range.
+/// When the kernel is not [valid](verify()), or the launch or an argument does not match it. When an access is out of
+/// bounds, an output is not written exactly once at each place, or a [`Compute::Checked`] index is out of range.
 pub fn interpret(kernel: &Kernel, launch: &Launch, arguments: &[Argument<'_>]) -> Result<Vec<Elements>> {
     verify(kernel).map_err(|invalid| refused(format!("{invalid}")))?;
     launch.fits(kernel).map_err(refused)?;
@@ -78,9 +78,9 @@ struct Machine<'a> {
     launch: &'a Launch,
     arguments: &'a [Argument<'a>],
     dependence: Vec<AxisSet>,
-    /// For each value so far, its numbers over the points of its axes, row-major.
+    /// For each value so far, its table over the points of its axes, row-major.
     tables: Vec<Numbers>,
-    /// By place.
+    /// The outputs with their places.
     outputs: Vec<(usize, Elements)>,
 }
 
@@ -134,7 +134,7 @@ impl Machine<'_> {
         self.kernel.body[value as usize].dtype
     }
 
-    /// The places of all points of some axes, in row-major order.
+    /// The offsets of all points of some axes, in row-major order.
     fn walk(&self, space: AxisSet, strides: &[isize], start: isize) -> Vec<isize> {
         let mut places = alloc::vec![start];
         for (axis, &extent) in self.launch.extents.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Machine<'_> {
         places
     }
 
-    /// The strides of a table over some axes: 0 along others.
+    /// The strides of a table over some axes; 0 along other axes.
     fn strides(&self, space: AxisSet) -> Vec<isize> {
         let mut strides = alloc::vec![0; self.launch.extents.len()];
         let mut step = 1;
@@ -159,14 +159,14 @@ impl Machine<'_> {
         strides
     }
 
-    /// The numbers of a value at all points of a greater space.
+    /// Broadcasts the table of a value to a larger set of axes.
     fn spread(&self, value: ValueId, space: AxisSet) -> Numbers {
         let own = self.dependence[value as usize];
         let table = &self.tables[value as usize];
         if own == space { table.clone() } else { table.pick(&self.walk(space, &self.strides(own), 0)) }
     }
 
-    /// The elements of an input; 0 where a condition is given and does not hold.
+    /// The elements of an input; 0 where a condition is false.
     fn load(&self, param: u32, space: AxisSet, condition: Option<Vec<i128>>) -> Result<Numbers> {
         let binding = &self.launch.bindings[param as usize];
         let dtype = self.kernel.params[param as usize].dtype;
@@ -199,7 +199,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A value combined over some axes, at all points of others.
+    /// Reduces a value along the axes that are not in `space`.
     fn reduce(
         &self,
         reduction: Reduction,
@@ -279,7 +279,7 @@ impl Machine<'_> {
         let binding = &self.launch.bindings[param as usize];
         let places = self.walk(space, &binding.strides, 0);
         let least = places.iter().copied().min().unwrap_or(0).min(0);
-        // Where each element comes from: an output without gaps is written at each place once.
+        // The source of each element: every place of a contiguous output is written once.
         let mut sources = alloc::vec![usize::MAX; places.len()];
         for (source, place) in places.iter().enumerate() {
             let slot = sources.get_mut((place - least) as usize).filter(|slot| **slot == usize::MAX);
@@ -296,7 +296,7 @@ impl Machine<'_> {
 }
 
 impl Launch {
-    /// Whether extents and bindings are as many as the kernel has, and strides agree with their classes.
+    /// Checks that extents and bindings match the kernel's axes and parameters, and strides their classes.
     pub(crate) fn fits(&self, kernel: &Kernel) -> core::result::Result<(), &'static str> {
         if self.extents.len() != kernel.axes.len() {
             return Err("the launch has another number of axes");

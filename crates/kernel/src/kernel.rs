@@ -5,10 +5,10 @@ use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 
 /// A loop nest over a body of scalar instructions. Equal kernels print the same text and compile to the same code.
 ///
-/// The axes span an index space. The body is in static single assignment form: instruction `i` defines value `i`, a
-/// number for each point of the index space along the axes that it [depends on](Kernel::dependence). A
-/// [`Compute::Reduce`] combines its operand along all [`Axis::Reduce`] axes, and its value does not depend on them.
-/// Other instructions may combine that value again with values that do (a softmax does).
+/// The axes span an index space. The body is in static single assignment (SSA) form: instruction `i` defines value `i`.
+/// A value has an element for each point along the axes that it [depends on](Kernel::dependence). A [`Compute::Reduce`]
+/// reduces its operand along all [`Axis::Reduce`] axes, and its value does not depend on them. Other instructions may
+/// combine that value again with values that do, as softmax does.
 ///
 /// Values of 16-bit float dtypes are computed in `f32`. They are rounded where they are stored, and by each
 /// [`Compute::Cast`], even one from the same dtype.
@@ -82,11 +82,11 @@ pub enum StrideClass {
     Zero,
     /// Stride 1: contiguous elements.
     One,
-    /// Any other stride, also a negative one.
+    /// Any other stride, including negative ones.
     Any,
 }
 
-/// A value of the body, by the number of its instruction.
+/// A value of the body, by the index of its instruction.
 pub type ValueId = u32;
 
 /// One instruction: the operation, and the dtype of the value (of the stored value for a [`Compute::Store`]).
@@ -103,14 +103,14 @@ pub struct Instruction {
 pub enum Compute {
     /// The element of an input at this point.
     Load(u32),
-    /// The element of an input at this point where the value (a `bool`) is true. Elsewhere 0, without a memory access:
-    /// the address may be out of bounds.
+    /// The element of an input at this point where the value (a `bool`) is true. Elsewhere 0, without a memory access,
+    /// since the address may be out of bounds.
     LoadWhere(u32, ValueId),
-    /// The number that the launch passes for that parameter.
+    /// The plain number that the launch passes for that parameter.
     Number(u32),
     /// A constant.
     Constant(Scalar),
-    /// The index along an axis, as a number.
+    /// The index along an axis, as a value.
     Index(u32),
     /// A function of one value.
     Unary(Unary, ValueId),
@@ -128,8 +128,8 @@ pub enum Compute {
     /// The value, reduced along all [`Axis::Reduce`] axes. The value must not depend on another reduction's result in a
     /// kernel that is not a [`KernelKind::RowReduce`]. Over no elements: the reduction's identity.
     Reduce(Reduction, ValueId),
-    /// The value, reduced along all [`Axis::Parallel`] axes: over rows. Only in a [`KernelKind::RowReduce`], and its operand must not
-    /// depend on another such value. Values that depend on it change along reduced axes alone.
+    /// The value, reduced along all [`Axis::Parallel`] axes: over rows. Only in a [`KernelKind::RowReduce`]. Its
+    /// operand must not depend on another such value. Values that depend on it change along reduced axes alone.
     ColumnReduce(Reduction, ValueId),
     /// The scan along the one [`Axis::Reduce`] axis.
     Scan {
@@ -142,10 +142,10 @@ pub enum Compute {
         /// The reduced value.
         value: ValueId,
     },
-    /// The first value, an integer, which must be in `0..` the second (an integer that depends on no axis). Otherwise
+    /// The first value, an integer, checked against `0..` the second (an integer that depends on no axis). Otherwise
     /// the launch fails with an index out of range, and its results are not used.
     Checked(ValueId, ValueId),
-    /// Writes a value to an output. It has no value of its own.
+    /// Stores a value to an output. It defines no value.
     Store(u32, ValueId),
 }
 
@@ -178,7 +178,7 @@ impl Compute {
         if let Compute::Load(param) = *self { Some(param) } else { None }
     }
 
-    /// The parameter that it accesses, of any kind.
+    /// The parameter that it accesses.
     pub fn param(&self) -> Option<u32> {
         if let Compute::Number(param) | Compute::Store(param, _) = *self { Some(param) } else { self.load() }
     }
@@ -188,17 +188,17 @@ impl Compute {
         if let Compute::Store(param, value) = *self { Some((param, value)) } else { None }
     }
 
-    /// The reduction along all reduced axes and its operand, if the instruction is one.
+    /// The reduction along the reduced axes and its operand, if the instruction is one.
     pub fn reduction(&self) -> Option<(Reduction, ValueId)> {
         if let Compute::Reduce(reduction, value) = *self { Some((reduction, value)) } else { None }
     }
 
-    /// Whether it is a reduction along all reduced axes.
+    /// Whether it is a reduction along the reduced axes.
     pub fn is_reduction(&self) -> bool {
         self.reduction().is_some()
     }
 
-    /// The reduction along all parallel axes and its operand, if the instruction is one.
+    /// The reduction along the parallel axes and its operand, if the instruction is one.
     pub fn column_reduce(&self) -> Option<(Reduction, ValueId)> {
         if let Compute::ColumnReduce(reduction, value) = *self { Some((reduction, value)) } else { None }
     }
@@ -213,9 +213,9 @@ impl Compute {
 pub type AxisSet = u64;
 
 impl Kernel {
-    /// The axes along which each value changes: axes that a load crosses with a stride other than 0, an index counts,
-    /// or an operand depends on. A [`Compute::Reduce`] removes the reduced axes, a [`Compute::ColumnReduce`] the
-    /// others. A `Store` has the axes of the stored value.
+    /// The axes along which each value changes: those with a nonzero stride of a load, the axis of an index, and those
+    /// of operands. A [`Compute::Reduce`] removes the reduced axes, a [`Compute::ColumnReduce`] the others. A `Store`
+    /// has the axes of the stored value.
     pub fn dependence(&self) -> Vec<AxisSet> {
         let mut sets: Vec<AxisSet> = Vec::with_capacity(self.body.len());
         for instruction in &self.body {
@@ -259,12 +259,12 @@ impl Kernel {
         strides.filter(|(_, class)| **class != StrideClass::Zero).fold(0, |set, (i, _)| set | 1 << i)
     }
 
-    /// Whether an input is loaded at every point, so that all of its elements exist.
+    /// Whether an input is loaded unconditionally, so that all of its elements exist.
     pub fn is_read_everywhere(&self, param: u32) -> bool {
         self.body.iter().any(|instruction| instruction.compute.plain_load() == Some(param))
     }
 
-    /// The stores, in order: their numbers, and the outputs that they write.
+    /// The stores in order: instruction and output parameter.
     pub fn stores(&self) -> impl Iterator<Item = (ValueId, u32)> + '_ {
         let all = self.body.iter().enumerate();
         all.filter_map(|(number, instruction)| Some((number as ValueId, instruction.compute.store()?.0)))
@@ -286,7 +286,7 @@ pub struct Binding {
     /// The index of the operand (for inputs and numbers) or of the result (for outputs) in the region.
     pub place: usize,
     /// The offset of the element at index 0 of each axis from the operand's first element. It is nonzero only where the
-    /// elements there are not read: see [`Compute::LoadWhere`].
+    /// elements in between are not read: see [`Compute::LoadWhere`].
     pub offset: isize,
     /// The stride along each axis of the kernel; empty for numbers.
     pub strides: Vec<isize>,

@@ -15,7 +15,7 @@
 //! * [`verify()`] checks the invariants of kernels, [`interpret()`] defines their semantics, [`Kernel::cost`] counts,
 //!   and [`text`] prints and parses them.
 //! * [`match_epilogue`] and [`match_quantized_matmul`] find the region patterns for which engines have one kernel; the
-//!   planner notes them as the region's [`Pattern`](kiln_ir::Pattern).
+//!   planner stores them as the region's [`Pattern`](kiln_ir::Pattern).
 //! * [`GpuSchedule`] and [`TileSchedule`] map the axes to a machine. [`print`](mod@print) writes C++ for CUDA and HIP,
 //!   and WGSL; the CPU engine's tile machine runs kernels without a compiler.
 #![no_std]

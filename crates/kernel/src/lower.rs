@@ -9,45 +9,45 @@ use core::cmp::Reverse;
 use core::fmt;
 use kiln_ir::{Binary, DType, Scalar, Shape};
 
-/// Where an operand of a region lies: the step along each of its axes, in elements.
+/// The strides of an operand of a region, in elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout(pub Vec<isize>);
 
 impl Layout {
-    /// Row-major, without gaps.
+    /// The row-major contiguous layout of a shape.
     pub fn row_major(shape: &Shape) -> Layout {
         Layout(shape.row_major_strides()[..shape.rank()].iter().map(|&stride| stride as isize).collect())
     }
 }
 
-/// A kernel, and the numbers for this run of it.
+/// A kernel with its launch parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lowered {
     /// The kernel.
     pub kernel: Kernel,
     /// Extents and strides.
     pub launch: Launch,
-    /// The indices that the kernel checks, in the order of its [`Compute::Checked`].
+    /// The bounds checks of the kernel, in the order of its [`Compute::Checked`] instructions.
     pub checks: Vec<Check>,
 }
 
-/// An index that a kernel checks: one of those along an axis of a tensor, which has this length.
+/// A bounds check of a kernel: an index along an axis of a tensor, and the length of the axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The [`Compute::Checked`].
+    /// The [`Compute::Checked`] instruction.
     pub value: ValueId,
     /// The op that reads or writes by index.
     pub op: &'static str,
-    /// The axis that is indexed.
+    /// The indexed axis.
     pub axis: usize,
-    /// Its length.
+    /// The length of the axis.
     pub length: usize,
-    /// The axes that the tensor of indices has.
+    /// The rank of the index tensor.
     rank: usize,
     terms: Vec<Term>,
 }
 
-/// A digit of a point's number, and its part in the index along an axis.
+/// One mixed-radix digit of a point number, and its contribution to the index along an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     divisor: usize,
@@ -57,8 +57,8 @@ struct Term {
 }
 
 impl Check {
-    /// Where among the indices a point lies. It is numbered in row-major order along the axes that the checked value
-    /// [depends on](Kernel::dependence).
+    /// The coordinates of a point in the index tensor. Points are numbered in row-major order along the axes that the
+    /// checked value [depends on](Kernel::dependence).
     pub fn position(&self, point: usize) -> Shape {
         let mut position: Shape = core::iter::repeat_n(0, self.rank).collect();
         for Term { divisor, extent, axis, factor } in &self.terms {
@@ -68,7 +68,7 @@ impl Check {
     }
 }
 
-/// Why a region has no kernel.
+/// The reason why a region has no kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotLowered {
     /// An output cannot be stored: it is a view, or lacks axes of the index space.
@@ -86,11 +86,11 @@ impl fmt::Display for NotLowered {
     }
 }
 
-/// An axis while strides are gathered: its role, length, and step in each parameter.
+/// An axis during lowering: its role, extent, and stride in each parameter.
 #[derive(Clone, Debug)]
 struct Loop {
     atom: AtomId,
-    /// Those around it that were merged into it, innermost first.
+    /// The outer atoms that were merged into it, innermost first.
     outer: Vec<AtomId>,
     role: Axis,
     extent: usize,
@@ -98,34 +98,36 @@ struct Loop {
 }
 
 impl Nest {
-    /// The most axes that a kernel may have.
+    /// The maximum number of axes of a kernel.
     pub const MAX_AXES: usize = 16;
 
-    /// The most parameters that a kernel may have.
+    /// The maximum number of parameters of a kernel.
     pub const MAX_PARAMS: usize = 64;
 
-    /// The kernel that computes these outputs from operands that lie as given (numbers have an empty layout). Results lie
-    /// row-major without gaps.
+    /// Lowers the region to a kernel that computes these outputs from operands with the given layouts (plain numbers
+    /// have an empty layout). Results are row-major and contiguous.
     ///
     /// # Errors
-    /// When an output is not [storable](Nest::is_storable), outputs made of numbers and indices alone have other axes than
-    /// the rest, or the kernel would be too large.
+    /// When an output is not [storable](Nest::is_storable), when outputs computed from numbers and indices alone have
+    /// other axes than the rest, or when the kernel would be too large.
     ///
     /// # Panics
-    /// When the number of layouts is not the number of inputs and numbers.
+    /// When the number of layouts differs from the number of inputs and numbers.
     pub fn lower(&self, outputs: &[Slot], layouts: &[Layout]) -> Result<Lowered, NotLowered> {
         let row_major: Vec<Layout> =
             outputs.iter().map(|&slot| Layout::row_major(&self.ty(slot).shape)).collect();
         self.lower_to(outputs, layouts, &row_major)
     }
 
-    /// The same, with results that lie as given: without gaps, in [any order](Nest::result_layouts) of their axes.
+    /// As [`lower`](Nest::lower), with given result layouts: contiguous, in [any order](Nest::result_layouts) of their
+    /// axes.
     ///
     /// # Errors
     /// As [`lower`](Nest::lower).
     ///
     /// # Panics
-    /// When the number of layouts is not the number of inputs and numbers, or that of results not the number of outputs.
+    /// When the number of layouts differs from the number of inputs and numbers, or that of results from the number of
+    /// outputs.
     pub fn lower_to(
         &self,
         outputs: &[Slot],
@@ -148,7 +150,7 @@ impl Nest {
         }
         let params = self.params(outputs, layouts, results, &needed);
         let mut loops = self.loops(&params, reducing, columns);
-        // Rows beside single elements of rows are rows, also where nothing is reduced.
+        // Outputs of whole rows beside outputs with one element per row are rows, even if nothing is reduced.
         let resident = (mixed && !self.reducing(&needed))
             || columns
             || self.resident(&needed, outputs.iter().map(|&slot| self.state(slot)));
@@ -184,7 +186,7 @@ impl Nest {
         Ok(Lowered { kernel, launch, checks })
     }
 
-    /// The checks that a kernel has, in its order.
+    /// The bounds checks of a kernel, in its order.
     fn described_checks(&self, kernel: &Kernel, loops: &[Loop], renamed: &[ValueId]) -> Vec<Check> {
         if self.checks.is_empty() {
             return Vec::new();
@@ -244,7 +246,7 @@ impl Nest {
         params
     }
 
-    /// The inputs and numbers that an output needs, in order.
+    /// The inputs and plain numbers that an output needs, in order.
     pub(crate) fn operands(&self, layouts: &[Layout], needed: &[bool]) -> Vec<Bound<'_>> {
         let mut params = Vec::new();
         for slot in &self.slots {
@@ -267,7 +269,7 @@ impl Nest {
         params
     }
 
-    /// Which values the outputs need.
+    /// For each value, whether an output depends on it.
     pub(crate) fn needed(&self, outputs: &[Slot]) -> Vec<bool> {
         let mut needed = alloc::vec![false; self.values.len()];
         for &slot in outputs {
@@ -283,13 +285,13 @@ impl Nest {
         needed
     }
 
-    /// Whether the outputs need a reduction or a scan. Where they do not, reduced axes are like any other.
+    /// Whether the outputs need a reduction or a scan. If not, reduced axes are treated like any other.
     fn reducing(&self, needed: &[bool]) -> bool {
         let combines = |value: &NestValue| value.compute.is_reduction() || value.compute.is_scan();
         self.values.iter().zip(needed).any(|(value, &needed)| needed && combines(value))
     }
 
-    /// Whether all outputs cross the same axes, or the same parallel axes.
+    /// Whether all outputs have the same axes, or the same parallel axes.
     fn agree(&self, outputs: &[Slot], parallel: bool) -> bool {
         let crossed = |slot: Slot| {
             let leaves = self.leaves(self.state(slot)).into_iter().map(|(_, atom)| atom);
@@ -301,8 +303,7 @@ impl Nest {
         outputs.windows(2).all(|pair| crossed(pair[0]) == crossed(pair[1]))
     }
 
-    /// The atoms of the index space as loops: in the order in which the largest output lies in memory, the others after it in
-    /// that of the largest operand.
+    /// The atoms of the index space as loops: in the memory order of the largest output, then of the largest operand.
     fn loops(&self, params: &[Bound<'_>], reducing: bool, columns: bool) -> Vec<Loop> {
         let largest = |kind: ParamKind| {
             let of_kind = params.iter().filter(move |param| param.kind == kind);
@@ -317,7 +318,7 @@ impl Nest {
         let output = largest(ParamKind::Output);
         let input = largest(ParamKind::Input);
         let elements = |param: Option<&Bound<'_>>| param.map_or(0, |param| param.slot.ty.num_elements());
-        // The axes of a product stay in the order of its result.
+        // The axes of a matmul keep the order of its result.
         if elements(input) > elements(output)
             && self.product.is_none()
             && let Some(input) = input
@@ -337,7 +338,7 @@ impl Nest {
             self.space().into_iter().for_each(&mut add);
         }
         if reducing {
-            // No parameter need cross them.
+            // No parameter needs to have these axes.
             self.atoms.reduced().for_each(add);
         }
         let steps: Vec<Vec<(AtomId, isize)>> = params.iter().map(|param| self.steps(param)).collect();
@@ -356,14 +357,14 @@ impl Nest {
             .collect()
     }
 
-    /// The atoms that a parameter crosses, with the step along each, in the order in which they lie in memory.
+    /// The atoms of a parameter with the stride along each, in memory order.
     pub(crate) fn in_memory(&self, param: &Bound<'_>) -> Vec<(AtomId, isize)> {
         let mut leaves = self.steps(param);
         leaves.sort_by_key(|&(_, stride)| Reverse(stride.unsigned_abs()));
         leaves
     }
 
-    /// Each atom that a parameter crosses, with the step along it.
+    /// The atoms of a parameter with the stride along each.
     fn steps(&self, param: &Bound<'_>) -> Vec<(AtomId, isize)> {
         if param.kind == ParamKind::Number {
             return Vec::new();
@@ -383,7 +384,7 @@ impl Nest {
         steps
     }
 
-    /// The leaves that indices count: they must stay axes of their own.
+    /// The leaves that index values need, which must stay separate axes.
     fn indexed(&self, needed: &[bool]) -> Vec<AtomId> {
         let mut indexed = Vec::new();
         for (value, _) in self.values.iter().zip(needed).filter(|(_, needed)| **needed) {
@@ -394,7 +395,7 @@ impl Nest {
         indexed
     }
 
-    /// The instructions that the outputs need, and the new number of each.
+    /// The instructions that the outputs need, and the new number of each value.
     fn body(
         &self,
         params: &[Bound<'_>],
@@ -459,7 +460,7 @@ impl Nest {
             && self.values.iter().enumerate().any(uses)
     }
 
-    /// The index along an atom, which may have been split.
+    /// The index along an atom, computed from its leaves if it was split.
     fn index(&self, atom: AtomId, dtype: DType, loops: &[Loop], body: &mut Vec<Instruction>) -> ValueId {
         let mut sum: Option<ValueId> = None;
         for leaf in self.atoms.leaves_of(atom) {
@@ -480,7 +481,7 @@ impl Nest {
     }
 }
 
-/// The instruction: the one that is there already, or a new one.
+/// Returns an existing equal instruction, or appends a new one.
 fn emit(body: &mut Vec<Instruction>, compute: Compute, dtype: DType) -> ValueId {
     let instruction = Instruction { compute, dtype };
     let is_store = compute.store().is_some();
@@ -491,15 +492,15 @@ fn emit(body: &mut Vec<Instruction>, compute: Compute, dtype: DType) -> ValueId 
     (body.len() - 1) as ValueId
 }
 
-/// A parameter with the place of its operand or result.
+/// A parameter with the index of its operand or result.
 pub(crate) struct Bound<'a> {
     pub(crate) kind: ParamKind,
     place: usize,
     value: ValueId,
     pub(crate) slot: &'a SlotState,
-    /// Of the element at index 0 of each axis of the slot.
+    /// The offset of the element at index 0 of each axis.
     offset: isize,
-    /// Along each axis of the tensor.
+    /// The stride along each axis of the tensor.
     strides: Vec<isize>,
 }
 
@@ -518,14 +519,14 @@ impl Bound<'_> {
     }
 }
 
-/// Puts reduced axes innermost where rows must stay resident, or where the innermost axis is reduced anyway.
+/// Moves reduced axes innermost if rows must stay resident, or if the innermost axis is reduced anyway.
 fn order(loops: &mut [Loop], resident: bool) {
     if resident || loops.last().is_some_and(|axis| axis.role == Axis::Reduce) {
         loops.sort_by_key(|axis| axis.role == Axis::Reduce);
     }
 }
 
-/// Makes neighbouring axes one where every parameter crosses both with matching strides.
+/// Merges adjacent axes whose strides match in every parameter.
 fn merge(loops: &mut Vec<Loop>, indexed: &[AtomId]) {
     let mut i = 1;
     while i < loops.len() {
@@ -571,7 +572,7 @@ fn kind(
     if loops.last().is_some_and(reduces) { KernelKind::RowReduce } else { KernelKind::ColReduce }
 }
 
-/// Whether results run along the last axis, and an operand along another.
+/// Whether an operand is contiguous along another axis than the last one.
 fn is_transposed(loops: &[Loop], params: &[Bound<'_>]) -> bool {
     let Some((last, outer)) = loops.split_last() else { return false };
     let inputs = params.iter().enumerate().filter(|(_, param)| param.kind == ParamKind::Input);

@@ -1,8 +1,8 @@
 //! Loop nests of fused regions: ops are pushed one by one, and their axes matched.
 //!
-//! The axes of all tensors consist of *atoms*: the finest pieces of the index space that any tensor of the region
+//! The axes of all tensors consist of *atoms*: the finest factors of the index space that any tensor of the region
 //! needs. A tensor's axis is a run of atoms, outermost first. Where an op identifies two axes, both runs are split
-//! until they agree. A reshape regroups the atoms; a broadcast makes new ones, which a later op identifies with those
+//! until they agree. A reshape regroups the atoms. A broadcast creates new ones, which a later op identifies with those
 //! of another operand. No index is ever divided.
 
 mod atom;
@@ -23,7 +23,7 @@ use core::fmt;
 use kiln_ir::{DType, Program, ProgramOperand, Scalar, Shape, TensorType};
 use smallvec::SmallVec;
 
-/// The loops of a region under construction.
+/// The loop nest of a region under construction.
 ///
 /// ```
 /// use kiln_ir::{Binary, DType, Op, TensorType, Unary};
@@ -41,41 +41,41 @@ pub struct Nest {
     pub(crate) atoms: Atoms,
     pub(crate) values: Vec<NestValue>,
     pub(crate) slots: Vec<SlotState>,
-    /// The value of the product of matrices, if there is one.
+    /// The value of the matmul, if there is one.
     pub(crate) product: Option<ValueId>,
     num_inputs: usize,
-    /// Whether values may be combined over all rows.
+    /// Whether column reductions are allowed.
     columns: bool,
-    /// The operands that are read with padding.
+    /// Padded operands.
     padded: Vec<pad::Padded>,
-    /// The slots that a product made [`Origin::Prologue`], in that order.
+    /// The slots that a matmul demoted to [`Origin::Prologue`], in that order.
     demoted: Vec<usize>,
     checked: Checked,
-    /// The indices that the region checks.
+    /// The bounds checks of the region.
     pub(crate) checks: Vec<IndexCheck>,
 }
 
-/// An index that must be below the length of an axis.
+/// A bounds check: an index that must be below the length of an axis.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexCheck {
-    /// That of [`Compute::Checked`].
+    /// The value of the [`Compute::Checked`] instruction.
     pub(crate) value: ValueId,
     pub(crate) op: &'static str,
     pub(crate) axis: usize,
     pub(crate) length: usize,
-    /// The indices.
+    /// The index tensor.
     pub(crate) index: Slot,
 }
 
-/// Result of the last check, which lets the next check skip unchanged slots.
+/// The result of the last check, which lets the next check skip unchanged slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) slots: usize,
-    /// Atoms of the computed slots without the reduced ones; `None` before the first computed slot.
+    /// The parallel atoms of the computed slots; `None` before the first computed slot.
     pub(crate) space: Option<Vec<AtomId>>,
 }
 
-/// A tensor of the region, by number.
+/// A tensor of the region, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub(crate) u32);
 
@@ -105,15 +105,15 @@ impl From<Scalar> for Operand {
 pub(crate) struct NestValue {
     pub(crate) compute: Compute,
     pub(crate) dtype: DType,
-    /// Whether it is made of numbers and indices alone.
+    /// Whether it depends on plain numbers and indices alone.
     free: bool,
-    /// Whether it depends on a reduction over all rows.
+    /// Whether it depends on a column reduction.
     across: bool,
-    /// Whether it comes from a reduction along rows.
+    /// Whether it depends on a row reduction.
     reduces: bool,
 }
 
-/// A tensor of the region: a value, and which atoms each of its axes crosses.
+/// A tensor of the region: a value, and the atoms of each of its axes.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotState {
     pub(crate) ty: TensorType,
@@ -134,30 +134,30 @@ pub(crate) enum Origin {
     /// The result of an op; it can be stored.
     Computed,
     /// A value computed from numbers and indices alone, or a padded operand. It is recomputed at each use, so it may
-    /// lack axes of the region. It can be stored where it has all of them.
+    /// lack axes of the region. It can be stored if it has all of them.
     Free,
-    /// The result of an op that is the same for all rows of a region with columns.
+    /// The result of an op that is constant across the rows of a region with columns.
     Column,
     /// A matmul prologue: the result of an op before a matmul. It lacks an axis of the matmul and cannot be stored.
     Prologue,
 }
 
-/// Why an op cannot join a region.
+/// The reason why an op cannot join a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The op has no kernel form.
     NoKernel,
-    /// The axes of its operands, or of its operands and the region, do not split into the same pieces.
+    /// The axes of its operands, or of its operands and the region, do not split into the same factors.
     Axes,
-    /// It would read one element of a tensor at two points, or the tensor along its diagonal.
+    /// It would read one element of a tensor at two points, or the diagonal of a tensor.
     Diagonal,
-    /// The region reduces along other axes already.
+    /// The region already reduces along other axes.
     Reduction,
     /// The result has another index space than the rest of the region.
     Space,
     /// A tensor of the region has no elements.
     Empty,
-    /// The region has a matrix product already, or reduces where a product must not.
+    /// The region already has a matmul, or reduces where a matmul does not allow it.
     Product,
 }
 
@@ -179,7 +179,7 @@ impl Nest {
     /// The maximum number of instructions in a region: kernel compilers keep each value in registers or memory.
     pub const MAX_VALUES: usize = 256;
 
-    /// The region that a program computes, and its outputs. `numbers` marks the inputs that are plain numbers.
+    /// Builds the region of a program, and its outputs. `numbers` marks the inputs that are plain numbers.
     ///
     /// # Errors
     /// When an op has no kernel form, or the axes do not match: the index of the instruction, and the reason.
@@ -187,7 +187,7 @@ impl Nest {
         Nest::default().and_program(program, numbers)
     }
 
-    /// The same of a region that may have [columns](Nest::with_columns).
+    /// As [`of_program`](Nest::of_program), for a region that may have [columns](Nest::with_columns).
     ///
     /// # Errors
     /// As [`of_program`](Nest::of_program).
@@ -237,7 +237,7 @@ impl Nest {
         self.slot(SlotState { ty, value, axes, origin: Origin::Input })
     }
 
-    /// Adds a number that each launch passes: a tensor without axes. Inputs and numbers are counted together.
+    /// Adds a plain number that each launch passes: a rank-0 tensor. Inputs and numbers share one numbering.
     pub fn number(&mut self, dtype: DType) -> Slot {
         let value = self.value(Compute::Number(self.num_inputs as u32), dtype);
         self.num_inputs += 1;
@@ -245,7 +245,7 @@ impl Nest {
         self.slot(SlotState { ty, value, axes: AxisAtoms::new(), origin: Origin::Input })
     }
 
-    /// The number of inputs and numbers.
+    /// The number of inputs and plain numbers.
     pub fn num_inputs(&self) -> usize {
         self.num_inputs
     }
@@ -255,9 +255,9 @@ impl Nest {
         self.state(slot).ty
     }
 
-    /// Whether the region may write this tensor: it is computed at every point of the index space without the reduced
-    /// axes. A later op may revoke this for tensors made of numbers and indices alone, for padded operands, and for
-    /// matmul operands.
+    /// Whether the region may store this tensor: it is computed at every point of the parallel index space. A later op
+    /// may revoke this for tensors computed from numbers and indices alone, for padded operands, and for matmul
+    /// operands.
     pub fn is_storable(&self, slot: Slot) -> bool {
         let state = self.state(slot);
         match state.origin {
@@ -288,7 +288,7 @@ impl Nest {
         self.resident(&alloc::vec![true; self.values.len()], computed)
     }
 
-    /// The same of these values and outputs only.
+    /// As [`is_resident`](Nest::is_resident), for these values and outputs only.
     pub(crate) fn resident<'a>(
         &'a self,
         needed: &[bool],
@@ -299,7 +299,7 @@ impl Nest {
             Some((_, operand)) => levels[operand as usize].stage > 0,
             None => levels[i].stage > 0 && levels[i].along,
         };
-        // A reduction's result may also be repeated along the row.
+        // A reduction's result may also be broadcast along the row.
         let repeated = |slot: &SlotState| {
             levels[slot.value as usize].stage > 0
                 && self.leaves(slot).iter().any(|&(_, atom)| self.atoms.is_reduced(atom))
@@ -307,19 +307,19 @@ impl Nest {
         self.values.iter().enumerate().filter(|(i, _)| needed[*i]).any(combined) || outputs.any(repeated)
     }
 
-    /// Whether the innermost axis of the largest tensor that crosses reduced axes is reduced: rows then lie together in memory,
-    /// if the tensor does.
+    /// Whether the innermost axis of the largest tensor with reduced axes is reduced. Rows are then contiguous in
+    /// memory if the tensor is.
     pub fn rows_are_innermost(&self) -> bool {
         self.reduced_of_largest().last() == Some(&true)
     }
 
-    /// Whether all reduced axes of that tensor lie within those that are not: a row then is one piece of memory, if the tensor
-    /// lies row-major.
+    /// Whether the reduced axes of that tensor are its innermost ones. A row is then one contiguous piece of memory if
+    /// the tensor is row-major.
     pub fn rows_are_whole(&self) -> bool {
         self.rows_are_innermost() && self.reduced_of_largest().is_sorted()
     }
 
-    /// Whether each piece of the axes of the largest tensor that crosses reduced axes is reduced, outermost first.
+    /// For each axis factor of the largest tensor with reduced axes, whether it is reduced, outermost first.
     fn reduced_of_largest(&self) -> Vec<bool> {
         let reduced = |slot: &SlotState| -> Vec<bool> {
             self.leaves(slot).iter().map(|&(_, atom)| self.atoms.is_reduced(atom)).collect()
@@ -329,7 +329,7 @@ impl Nest {
         largest.map(reduced).unwrap_or_default()
     }
 
-    /// The number of points of one row: of the reduced part of the index space. 1 without reductions.
+    /// The number of points of one row: the size of the reduced index space. 1 without reductions.
     pub fn row_len(&self) -> usize {
         self.atoms.reduced_len()
     }
@@ -347,12 +347,13 @@ impl Nest {
         space.into_iter().map(|atom| self.atoms.extent(atom)).product()
     }
 
-    /// The number of instructions so far.
+    /// The current number of instructions.
     pub fn num_values(&self) -> usize {
         self.values.len()
     }
 
-    /// How many reductions come one after the other before each value, and whether it changes along reduced axes.
+    /// For each value, the length of the longest chain of reductions before it, and whether it changes along reduced
+    /// axes.
     pub(crate) fn levels(&self) -> Vec<Level> {
         let mut levels: Vec<Level> = Vec::with_capacity(self.values.len());
         let loads = self.loads();
@@ -388,7 +389,7 @@ impl Nest {
         levels
     }
 
-    /// For each value: whether it is a load that crosses a reduced axis.
+    /// For each value, whether it is a load that changes along a reduced axis.
     fn loads(&self) -> Vec<bool> {
         let mut loads = alloc::vec![false; self.values.len()];
         for slot in self.slots.iter().filter(|slot| slot.origin == Origin::Input) {
@@ -411,7 +412,7 @@ impl Nest {
         &self.slots[slot.0 as usize]
     }
 
-    /// An instruction: the one that is there already, or a new one.
+    /// Returns an existing equal instruction, or adds a new one.
     fn value(&mut self, compute: Compute, dtype: DType) -> ValueId {
         let same = |value: &NestValue| value.compute == compute && value.dtype == dtype;
         if let Some(value) = self.values.iter().position(same) {
@@ -434,7 +435,7 @@ impl Nest {
         Slot((self.slots.len() - 1) as u32)
     }
 
-    /// Atoms of their own for each axis of a shape.
+    /// New atoms for each axis of a shape.
     fn fresh(&mut self, shape: &Shape) -> AxisAtoms {
         let mut axes = AxisAtoms::new();
         for (axis, &length) in shape.iter().enumerate() {
@@ -446,17 +447,17 @@ impl Nest {
     }
 }
 
-/// Where a value stands in the course of a row.
+/// The position of a value in the passes over a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
-    /// How many reductions come one after the other before it.
+    /// The length of the longest chain of reductions before it.
     pub(crate) stage: usize,
     /// Whether it changes along the reduced axes.
     pub(crate) along: bool,
 }
 
 impl Refusal {
-    /// The sentence as a string, for reports.
+    /// The reason as a sentence, for reports.
     pub fn reason(&self) -> String {
         alloc::format!("{self}")
     }

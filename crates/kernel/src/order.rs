@@ -1,4 +1,4 @@
-//! The memory layout of results: the dim order of their operands.
+//! The memory layout of results: the axis order of their operands.
 
 use crate::lower::Bound;
 use crate::nest::{AtomId, Nest, Slot, SlotState};
@@ -23,7 +23,7 @@ impl Nest {
     /// ```
     ///
     /// # Panics
-    /// When the number of layouts is not the number of inputs and numbers.
+    /// When the number of layouts differs from the number of inputs and plain numbers.
     pub fn result_layouts(&self, outputs: &[Slot], layouts: &[Layout]) -> Vec<Layout> {
         assert_eq!(layouts.len(), self.num_inputs(), "[kernel] one layout for each input and number");
         let states: Vec<&SlotState> = outputs.iter().map(|&slot| self.state(slot)).collect();
@@ -32,7 +32,7 @@ impl Nest {
         results.unwrap_or_else(|| states.iter().map(|state| Layout::row_major(&state.ty.shape)).collect())
     }
 
-    /// The atoms of the largest output in the order of most bytes that are read; `None` for row-major order.
+    /// The atoms of the largest output in the order of the most bytes read; `None` for row-major order.
     fn order_of_operands(
         &self,
         outputs: &[Slot],
@@ -53,12 +53,12 @@ impl Nest {
                 None => orders.push((order, bytes)),
             }
         }
-        // Of orders with as many bytes, the first: row-major, if it is among them.
+        // Of orders with equally many bytes, the first: row-major, if it is among them.
         let (order, _) = orders.into_iter().rev().max_by_key(|(_, bytes)| *bytes)?;
         (order.last() != own.last()).then_some(order)
     }
 
-    /// Some atoms in the order in which an operand that crosses them all lies in memory.
+    /// Some atoms in the memory order of an operand that has them all.
     fn order_within(&self, param: &Bound<'_>, atoms: &[AtomId]) -> Option<Vec<AtomId>> {
         if param.kind != ParamKind::Input {
             return None;
@@ -68,7 +68,7 @@ impl Nest {
         (order.len() == atoms.len()).then_some(order)
     }
 
-    /// The strides of a tensor without gaps whose axes lie in the order of their atoms; `None` where an axis would lie in pieces.
+    /// The strides of a contiguous tensor in the given atom order; `None` if an axis would be split in memory.
     fn dense(&self, state: &SlotState, order: &[AtomId]) -> Option<Layout> {
         let mut places: Vec<(usize, u8)> = Vec::new();
         for (axis, atom) in self.leaves(state) {

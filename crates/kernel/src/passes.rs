@@ -4,16 +4,16 @@ use crate::{Axis, AxisSet, Compute, Kernel, KernelKind, ParamKind, StrideClass, 
 use alloc::vec::Vec;
 use kiln_ir::{Binary, DType, Reduction};
 
-/// One crossing of a row.
+/// One pass over a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pass {
-    /// Values that do not change along the row, to be computed before it is crossed.
+    /// Values that are constant along the row, computed before the pass.
     pub(crate) row: Vec<ValueId>,
     /// Values that change along the row and are needed by this pass.
     pub(crate) along: Vec<ValueId>,
-    /// The reductions that end with it.
+    /// The row reductions that end with the pass.
     pub(crate) totals: Vec<Total>,
-    /// Reductions of its values over all rows.
+    /// Column reductions of its values.
     pub(crate) across: Vec<Total>,
     /// The stores of whole rows.
     pub(crate) stores: Vec<ValueId>,
@@ -30,7 +30,7 @@ pub(crate) struct Total {
     pub(crate) dtype: DType,
 }
 
-/// A product of matrices: a sum of products of two factors.
+/// A matmul: a sum of products of two factors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Product {
     pub(crate) total: Total,
@@ -38,8 +38,8 @@ pub(crate) struct Product {
 }
 
 impl Kernel {
-    /// The passes over each row, in order: one for each reduction that must end before another begins, and one more for stores
-    /// behind the last.
+    /// The passes over each row, in order: one for each reduction that must end before another begins, and one more for
+    /// stores after the last reduction.
     pub(crate) fn passes(&self) -> Vec<Pass> {
         let (stages, reduced, dependence) = (self.stages(), self.reduced(), self.dependence());
         let (in_rows, mut across) = (self.in_rows(), self.column_totals());
@@ -73,14 +73,14 @@ impl Kernel {
         passes
     }
 
-    /// The reduction that an instruction is.
+    /// The reduction of an instruction; `None` if it is none.
     pub(crate) fn total(&self, value: ValueId) -> Option<Total> {
         let instruction = self.body.get(value as usize)?;
         let (reduction, operand) = instruction.compute.reduction()?;
         Some(Total { value, reduction, operand, dtype: instruction.dtype })
     }
 
-    /// All values that some values need, those among them, in order.
+    /// All values that the goals depend on, including the goals, in order.
     pub(crate) fn needed_for(&self, goals: &[ValueId]) -> Vec<ValueId> {
         let mut needed = alloc::vec![false; self.body.len()];
         goals.iter().for_each(|&goal| needed[goal as usize] = true);
@@ -96,7 +96,7 @@ impl Kernel {
         (0..self.body.len()).filter(|&number| needed[number]).map(|number| number as ValueId).collect()
     }
 
-    /// How many reductions come one after the other before each value.
+    /// For each value, the length of the longest chain of reductions before it.
     fn stages(&self) -> Vec<usize> {
         let mut stages: Vec<usize> = Vec::with_capacity(self.body.len());
         for instruction in &self.body {
@@ -107,7 +107,7 @@ impl Kernel {
         stages
     }
 
-    /// For a transpose: the axis along which an operand lies in memory, and the innermost one.
+    /// For a transpose: the axis along which an operand is contiguous, and the innermost axis.
     pub(crate) fn tile_axes(&self) -> Option<(usize, usize)> {
         let inner = self.axes.len().checked_sub(1)?;
         let turned = self.params.iter().filter(|param| param.kind == ParamKind::Input);
@@ -117,13 +117,13 @@ impl Kernel {
         Some((outer, inner))
     }
 
-    /// The stores of single elements of rows.
+    /// The stores of one element per row.
     pub(crate) fn row_stores(&self) -> Vec<ValueId> {
         let is_of_row = |&(_, param): &(ValueId, u32)| self.crossed(param) & self.reduced() == 0;
         self.stores().filter(is_of_row).map(|(value, _)| value).collect()
     }
 
-    /// The reductions over all rows.
+    /// The column reductions.
     pub(crate) fn column_totals(&self) -> Vec<Total> {
         let all = self.body.iter().enumerate();
         let totals = all.filter_map(|(number, instruction)| {
@@ -133,19 +133,19 @@ impl Kernel {
         totals.collect()
     }
 
-    /// Whether the kernel has values that are reduced over all rows or are the same for all rows.
+    /// Whether the kernel has column reductions or stores values that are constant across rows.
     pub fn has_columns(&self) -> bool {
         !self.column_stores().is_empty()
     }
 
-    /// The stores of values that are the same for all rows.
+    /// The stores of values that are constant across rows.
     pub(crate) fn column_stores(&self) -> Vec<ValueId> {
         let parallel = self.all_axes() & !self.reduced();
         let is_of_columns = |&(_, param): &(ValueId, u32)| self.crossed(param) & parallel != parallel;
         self.stores().filter(is_of_columns).map(|(value, _)| value).collect()
     }
 
-    /// For each value: whether it is needed before all rows are through.
+    /// For each value, whether it is needed before all rows are processed.
     pub(crate) fn in_rows(&self) -> Vec<bool> {
         let behind = self.column_stores();
         let mut needed = alloc::vec![false; self.body.len()];
@@ -161,7 +161,7 @@ impl Kernel {
         needed
     }
 
-    /// For a product of matrices: the axes that both factors or none cross, those of the rows, and those of the columns.
+    /// For a matmul: the axes of both factors or of neither, the row axes, and the column axes.
     pub(crate) fn product_axes(&self) -> [AxisSet; 3] {
         let parallel = (0..self.axes.len()).filter(|&axis| self.axes[axis] == Axis::Parallel);
         let parallel = parallel.fold(0, |set, axis| set | 1 << axis);
@@ -171,7 +171,7 @@ impl Kernel {
         [parallel & !(a ^ b), a & !b, b & !a]
     }
 
-    /// The product of matrices, if the kernel is one.
+    /// The matmul, if the kernel is one.
     pub(crate) fn product(&self) -> Option<Product> {
         let KernelKind::MatMul(product) = self.kind else { return None };
         let total = self.total(product).filter(|total| total.reduction == Reduction::Sum)?;

@@ -27,7 +27,7 @@ pub use wgsl::wgsl;
 pub struct Printed {
     /// The source of one module.
     pub text: String,
-    /// The entry points, in the order in which they run, with as many blocks each as [`GpuSchedule::grid`] says.
+    /// The entry points in execution order; [`GpuSchedule::grid`] returns their block counts.
     pub entries: Vec<&'static str>,
     /// Arguments of each entry point, in order. In C++ they are its parameters. In WGSL tensors, scratch memory and the
     /// flag are storage buffers, bound in this order in group 0. One more buffer follows the tensors; it holds a 32-bit
@@ -40,26 +40,27 @@ pub struct Printed {
 pub enum GpuArgument {
     /// A tensor, by parameter: in C++ a pointer to the first element, in WGSL a buffer.
     Tensor(u32),
-    /// Where the tensor's element at index 0 of each axis lies, counted in elements: in WGSL from the start of the buffer;
-    /// in C++, only for tensors that are not read at every point, [from the first element](crate::Binding::offset).
+    /// The offset of the tensor's element at index 0 of each axis, in elements. In WGSL it counts from the start of the
+    /// buffer. In C++ it counts [from the first element](crate::Binding::offset), and only tensors that are not read at
+    /// every point have it.
     Offset(u32),
-    /// A number, by parameter, in its dtype; 16-bit floats, integers of up to 16 bits and `bool` as `f32`, `i32` and
-    /// `u32`.
+    /// A plain number, by parameter, in its dtype; 16-bit floats, integers of up to 16 bits and `bool` as `f32`, `i32`
+    /// and `u32`.
     Number(u32),
-    /// The extent of an axis. Of 32 bits, or 64 with [`GpuSchedule::wide`], like strides.
+    /// The extent of an axis, in 32 bits, or in 64 with [`GpuSchedule::wide`], like strides.
     Extent(u32),
     /// The stride of a parameter (first) along an axis (second). Only those of class [`StrideClass::Any`].
     Stride(u32, u32),
-    /// Memory for [so many](GpuSchedule::scratch_len) elements of the dtype, which the passes share.
+    /// Memory for [`scratch_len`](GpuSchedule::scratch_len) elements of the dtype, which the passes share.
     Scratch(DType),
-    /// A word for each [`Compute::Checked`], in their order, that holds 0 and does not where an index is out of range. In C++
-    /// it has 64 bits, of which the upper half is `u32::MAX` less the point, numbered as
-    /// [`Check::position`](crate::Check::position) wants it, and the lower half the index as an `i32`; both saturate. Of several
-    /// the first point is kept. WGSL has one word of 32 bits for all, which becomes 1.
+    /// The bounds-check flags: a word for each [`Compute::Checked`], in order, initially 0. An index out of range sets
+    /// it. In C++ it has 64 bits: the upper half is `u32::MAX` minus the point, numbered as
+    /// [`Check::position`](crate::Check::position) requires. The lower half is the index as an `i32`; both saturate.
+    /// The first point is kept. WGSL has one 32-bit word for all checks, which becomes 1.
     Failed,
 }
 
-/// Why a kernel cannot be printed in a language, or with a schedule.
+/// The error for a kernel that cannot be printed in a language or with a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unprintable {
     /// Features that the language lacks, without duplicates.
@@ -78,7 +79,7 @@ impl fmt::Display for Unprintable {
 
 impl core::error::Error for Unprintable {}
 
-/// The entry point, and the one of a second pass.
+/// The entry points of the first and the second pass.
 const ENTRIES: [&str; 2] = ["kiln_kernel", "kiln_finish"];
 
 fn entries(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
@@ -112,7 +113,7 @@ fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
     if lacks.is_empty() { Ok(()) } else { Err(Unprintable { lacks }) }
 }
 
-/// Tensors and numbers, extents and strides, scratch memory and the flag.
+/// All arguments: tensors and numbers, extents and strides, scratch memory and the flags.
 fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuArgument> {
     let mut list = Vec::new();
     let params = || kernel.params.iter().enumerate().map(|(i, param)| (i as u32, param));

@@ -1,10 +1,10 @@
-//! Pattern matching of matmuls with a dequantised right factor: an engine may read the integers instead of floats, of which there
-//! are four times as many bytes.
+//! Pattern matching of matmuls with a dequantized right factor: an engine may read the integers instead of floats,
+//! which take four times as many bytes.
 
 use kiln_ir::{Instruction, Op, Program, ProgramOperand, QuantizedMatMul, REARRANGES};
 
-/// The parts of a region around a matrix product whose right factor is dequantised, perhaps behind views that only permute, reshape
-/// or repeat it; `None` where there is no such product, where there are several products, or where the floats have another use.
+/// Matches a region with a matmul whose right factor is dequantized, possibly behind views that permute, reshape or
+/// broadcast it. `None` if there is no such matmul, if there are several matmuls, or if the floats have another use.
 ///
 /// ```
 /// use kiln_ir::{DType, Op, Recorder, TensorType};
@@ -53,7 +53,7 @@ pub fn match_quantized_matmul(program: &Program) -> Option<QuantizedMatMul> {
     Some(QuantizedMatMul { product: count + number, x, dequantized: seen, values, scale, zero })
 }
 
-/// How often a slot is an operand or an output.
+/// The number of uses of a slot as an operand or an output.
 fn uses(program: &Program, slot: usize) -> usize {
     let operands = program.instructions.iter().flat_map(|instruction| &instruction.operands);
     operands.chain(&program.outputs).filter(|&&operand| operand == ProgramOperand::Slot(slot)).count()

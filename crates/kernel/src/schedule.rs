@@ -1,6 +1,6 @@
 //! GPU schedules: block size, vector width, unrolling and split reductions of a kernel.
 //!
-//! A schedule is data beside the kernel: the same kernel runs with any schedule that [suits](GpuSchedule::suits) it,
+//! A schedule is separate from the kernel: the same kernel runs with any schedule that [suits](GpuSchedule::suits) it,
 //! and the printed text depends only on the kernel and the schedule. Schedules are chosen by the kernel and the
 //! magnitude of the extents, never by timing.
 
@@ -8,7 +8,7 @@ use crate::{Axis, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
 use kiln_ir::DType;
 
-/// How a kernel runs on a GPU.
+/// The GPU schedule of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GpuSchedule {
     /// Threads per block: a power of two, 32 to 1024.
@@ -17,27 +17,28 @@ pub struct GpuSchedule {
     /// innermost extent, the offsets and all outer strides are multiples of it. Only in a [`KernelKind::Map`] and in
     /// reductions.
     pub vector: u32,
-    /// Vectors that a thread of a [`KernelKind::Map`] loads before it uses the first.
+    /// Vectors that a thread of a [`KernelKind::Map`] loads before the first use.
     pub unroll: u32,
-    /// Threads that share a row, or a column of a [`KernelKind::ColReduce`]: a power of two up to `block`. A block handles
-    /// `block / row_threads` rows or vectors of columns at a time.
+    /// Threads that share a row, or a column of a [`KernelKind::ColReduce`]: a power of two up to `block`. A block
+    /// processes `block / row_threads` rows or vectors of columns at a time.
     pub row_threads: u32,
-    /// Elements of a row that each thread keeps in registers, a multiple of `vector`; rows of up to `row_threads * resident`
-    /// elements are read once. 0: rows are read again in each pass.
+    /// Elements of a row that each thread keeps in registers, a multiple of `vector`. Rows of up to
+    /// `row_threads * resident` elements are read once. 0: rows are read again in each pass.
     pub resident: u32,
-    /// Blocks that share a row, or a column of a [`KernelKind::ColReduce`]; with 1 there is no second pass, which combines their
-    /// totals. In a kernel [with columns](Kernel::has_columns), which always has a second pass: the blocks that share all rows.
+    /// Blocks that share a row, or a column of a [`KernelKind::ColReduce`]. If more than 1, a second pass combines
+    /// their totals. A kernel [with columns](Kernel::has_columns) always has a second pass: there it is the number of
+    /// blocks that share all rows.
     pub splits: u32,
     /// Whether indices need 64 bits.
     pub wide: bool,
 }
 
-/// How a kernel runs on the tile machine of the CPU.
+/// The schedule of a kernel on the CPU's tile machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileSchedule {
-    /// Elements per instruction: tiles of all live values fit the first-level cache.
+    /// Elements per instruction: tiles of all live values fit the L1 cache.
     pub lanes: usize,
-    /// Rows that are processed together where a row is shorter than the lanes.
+    /// Rows processed together if a row is shorter than the lanes.
     pub rows: usize,
     /// Points per task of a thread.
     pub grain: usize,
@@ -114,7 +115,7 @@ impl GpuSchedule {
             && (self.wide || !is_wide(launch))
     }
 
-    /// The same for operands that are not aligned to 16 bytes.
+    /// The same schedule for operands that are not aligned to 16 bytes.
     #[must_use]
     pub fn unaligned(self, kernel: &Kernel, launch: &Launch) -> GpuSchedule {
         let plain = GpuSchedule { vector: 1, unroll: 1, ..self };
@@ -125,11 +126,11 @@ impl GpuSchedule {
         of_columns(kernel, row, num_points(launch).checked_div(row).unwrap_or(0), plain)
     }
 
-    /// The same for a device with so many multiprocessors: as many blocks share the rows of a kernel [with
-    /// columns](Kernel::has_columns) as run at once.
+    /// The same schedule for a device with that many multiprocessors: the rows of a kernel [with
+    /// columns](Kernel::has_columns) are split among as many blocks as run at once.
     #[must_use]
     pub fn filling(self, kernel: &Kernel, launch: &Launch, multiprocessors: usize) -> GpuSchedule {
-        /// Rows of a block at least: for each block, sums of columns are written and read.
+        /// The minimum number of rows per block: each block writes column sums, which the second pass reads.
         const FEWEST: usize = 8;
         if !kernel.has_columns() {
             return self;
@@ -139,7 +140,7 @@ impl GpuSchedule {
         GpuSchedule { splits: splits as u32, ..self }
     }
 
-    /// The blocks of a kernel with columns that a multiprocessor's registers and threads suffice for.
+    /// The blocks of a kernel with columns that fit one multiprocessor at once, by registers and threads (occupancy).
     pub(crate) fn at_once(&self, kernel: &Kernel) -> u32 {
         self.blocks_at_once(bytes_of_columns(kernel, self.vector as usize)).max(1)
     }
@@ -153,19 +154,19 @@ impl GpuSchedule {
         self.blocks_at_once(bytes + ahead) == self.blocks_at_once(bytes).max(1)
     }
 
-    /// The blocks that run at once where threads hold so many bytes for each element of theirs. 0 where registers do not suffice.
+    /// The occupancy with `bytes` per resident element in registers; 0 if registers do not suffice.
     fn blocks_at_once(&self, bytes: usize) -> u32 {
-        /// Registers of a multiprocessor.
+        /// Registers per multiprocessor.
         const REGISTERS: u32 = 1 << 16;
-        /// Threads of a multiprocessor.
+        /// Threads per multiprocessor.
         const THREADS: u32 = 2048;
-        /// Registers of a thread for all but the elements that it holds.
+        /// Registers per thread, except for resident elements.
         const OTHERS: u32 = 24;
         let held = (self.resident * bytes as u32).div_ceil(4);
         (REGISTERS / ((OTHERS + held) * self.block)).min(THREADS / self.block)
     }
 
-    /// Whether each block of a kernel with columns goes through rows, its threads holding the elements of one.
+    /// Whether each block of a kernel with columns iterates over rows, its threads holding one row.
     fn goes_through(&self, kernel: &Kernel, launch: &Launch) -> bool {
         self.block == self.row_threads
             && row_len(kernel, launch) <= self.resident as usize * self.row_threads as usize
@@ -176,9 +177,9 @@ impl GpuSchedule {
         self.splits > 1 || kernel.has_columns()
     }
 
-    /// Columns of a block of the second pass: where there are many parts to combine, more of its threads share a column, since
-    /// each waits for memory once for every few parts. As many as memory reads at once are the least, and so many threads share
-    /// one at most, whose totals are then combined one after the other.
+    /// Columns per block of the second pass. With many parts to combine, more threads share a column, since each waits
+    /// for memory once for every few parts. The minimum is the number of columns that one memory access reads. At most
+    /// 32 threads share a column; their totals are combined sequentially.
     pub(crate) fn columns_at_end(&self) -> u32 {
         const FEWEST: u32 = 8;
         const MOST_THREADS: u32 = 32;
@@ -187,13 +188,13 @@ impl GpuSchedule {
         (self.block / self.splits.next_power_of_two()).clamp(fewest, most)
     }
 
-    /// Whether threads can share rows or columns so.
+    /// Whether `row_threads` is a valid group size.
     pub(crate) fn shares_rows(&self, kernel: &Kernel) -> bool {
         let least = if kernel.kind == KernelKind::ColReduce { 1 } else { 32 };
         self.row_threads.is_power_of_two() && (least..=self.block).contains(&self.row_threads)
     }
 
-    /// How many elements the passes [share](crate::print::GpuArgument::Scratch) for each reduction.
+    /// The number of elements of [scratch memory](crate::print::GpuArgument::Scratch) for each reduction.
     pub fn scratch_len(&self, kernel: &Kernel, launch: &Launch) -> usize {
         let row = row_len(kernel, launch);
         let totals =
@@ -202,7 +203,7 @@ impl GpuSchedule {
     }
 
     /// The number of blocks of each pass, in order. Only reductions with more than one split or with columns have a
-    /// second.
+    /// second pass.
     pub fn grid(&self, kernel: &Kernel, launch: &Launch) -> [usize; 2] {
         let extent = |axis: usize| launch.extents[axis];
         let points = num_points(launch);
@@ -250,7 +251,7 @@ impl GpuSchedule {
 }
 
 impl TileSchedule {
-    /// The default schedule of a kernel for launches of about this size, with so many bytes of first-level cache.
+    /// The default schedule of a kernel for launches of about this size, with an L1 cache of `cache` bytes.
     ///
     /// ```
     /// use kiln_kernel::{Kernel, Launch, TileSchedule};
@@ -266,7 +267,7 @@ impl TileSchedule {
     pub fn choose(kernel: &Kernel, launch: &Launch, cache: usize) -> TileSchedule {
         let widest = kernel.body.iter().map(|i| i.dtype.accumulator().size()).max().unwrap_or(4);
         let live = kernel.registers().max(1) as usize;
-        // Half of the cache, since operands stream through it as well.
+        // Half of the cache, since operands stream through it too.
         let fitting = power_of_two((cache / 2 / (live * widest)).max(1));
         let fitting = if fitting * live * widest > cache / 2 { fitting / 2 } else { fitting };
         let inner = launch.extents.last().copied().unwrap_or(1).max(1);
@@ -282,22 +283,23 @@ impl TileSchedule {
     }
 }
 
-/// The side of the tile through which a [`KernelKind::Transpose`] turns its operands.
+/// The tile size of a [`KernelKind::Transpose`].
 pub(crate) const TILE: usize = 32;
 
-/// Threads side by side in a block of a [`KernelKind::ColReduce`], at most; each handles a vector of columns.
+/// The maximum number of threads side by side in a block of a [`KernelKind::ColReduce`]; each processes a vector of
+/// columns.
 pub(crate) const COLUMNS: usize = 32;
 
-/// About as many blocks keep a GPU busy to the end.
+/// The number of blocks that keeps a GPU busy with little tail effect.
 const BLOCKS: usize = 1024;
 
-/// About as many multiprocessors as a GPU has.
+/// The typical number of multiprocessors of a GPU.
 const MULTIPROCESSORS: usize = 128;
 
-/// The side of the tiles of a [`KernelKind::MatMul`].
+/// The tile size of a [`KernelKind::MatMul`].
 pub(crate) const PRODUCT_TILE: usize = 16;
 
-/// The points along the reduced axes.
+/// The number of points along the reduced axes.
 fn row_len(kernel: &Kernel, launch: &Launch) -> usize {
     let reduced = kernel.axes.iter().zip(&launch.extents).filter(|(axis, _)| **axis == Axis::Reduce);
     reduced.map(|(_, &extent)| extent).product()
@@ -365,7 +367,7 @@ fn streams(kernel: &Kernel, param: usize) -> bool {
     others == 0 || kernel.crossed(param as u32) & others != 0
 }
 
-/// Whether blocks can share the rows or columns of a kernel.
+/// Whether the rows or columns of a kernel can be split among blocks.
 pub(crate) fn splits(kernel: &Kernel) -> bool {
     match kernel.kind {
         KernelKind::FullReduce | KernelKind::ColReduce => true,
@@ -386,11 +388,11 @@ fn of_map(kernel: &Kernel, launch: &Launch, plain: GpuSchedule) -> GpuSchedule {
     }
 }
 
-/// How threads share columns: where these are few, more threads share each.
+/// The schedule of a column reduction: the fewer columns, the more threads share each.
 fn of_columns(kernel: &Kernel, length: usize, columns: usize, plain: GpuSchedule) -> GpuSchedule {
-    /// Bytes of shared memory that a block may have.
+    /// Bytes of shared memory per block.
     const SHARED: usize = 48 << 10;
-    /// The fewest threads side by side.
+    /// The minimum number of threads side by side.
     const FEWEST: usize = 8;
     let totals = kernel.body.iter().filter(|instruction| instruction.compute.is_reduction());
     let each: usize = totals.map(|total| total.dtype.accumulator().size()).sum();
@@ -406,9 +408,9 @@ fn of_columns(kernel: &Kernel, length: usize, columns: usize, plain: GpuSchedule
     GpuSchedule { vector, row_threads: groups as u32, splits, ..plain }
 }
 
-/// How threads share rows.
+/// The schedule of a row reduction.
 fn of_rows(kernel: &Kernel, row: usize, rows: usize, plain: GpuSchedule) -> GpuSchedule {
-    /// Elements of a row that a thread takes.
+    /// Elements of a row per thread.
     const EACH: usize = 16;
     let vector = plain.vector as usize;
     let many = rows >= 512;
@@ -430,11 +432,11 @@ fn of_rows(kernel: &Kernel, row: usize, rows: usize, plain: GpuSchedule) -> GpuS
     GpuSchedule { block: threads.max(128) as u32, row_threads: threads as u32, resident, ..plain }
 }
 
-/// How a block goes through rows where values are combined over these: its threads hold a row, and so many totals.
+/// The schedule of a row kernel with column reductions: the threads of a block hold a row and as many totals.
 fn through_rows(kernel: &Kernel, row: usize, plain: GpuSchedule) -> GpuSchedule {
-    /// Elements of a row that a thread takes.
+    /// Elements of a row per thread.
     const EACH: usize = 8;
-    /// Registers that it holds them in, where more threads can take some.
+    /// Registers per thread for elements, beyond which more threads share a row.
     const MOST: usize = 64;
     let vector = plain.vector as usize;
     let resident = |threads: usize| row.div_ceil(threads * vector) * vector;
@@ -446,36 +448,36 @@ fn through_rows(kernel: &Kernel, row: usize, plain: GpuSchedule) -> GpuSchedule 
     GpuSchedule { block, row_threads: block, resident, ..plain }
 }
 
-/// Bytes for each element of a row that a thread holds, its totals over rows among them.
+/// Bytes per resident element of a row, including its column totals.
 fn bytes_of_columns(kernel: &Kernel, vector: usize) -> usize {
     let totals = kernel.column_totals();
     held(kernel, vector) + totals.iter().map(|total| total.dtype.accumulator().size()).sum::<usize>()
 }
 
-/// Bytes for each element of a row that a thread holds.
+/// Bytes per resident element of a row.
 fn held(kernel: &Kernel, vector: usize) -> usize {
     let kept = kernel.kept().iter().filter(|kept| kept.is_some()).count() * 4;
     kept + bytes_read(kernel, vector, |_| true)
 }
 
-/// Bytes for each element of a row that a thread reads of some parameters.
+/// Bytes per resident element of a row that a thread loads from some parameters.
 fn bytes_read(kernel: &Kernel, vector: usize, of: impl Fn(u32) -> bool) -> usize {
     let size = |dtype: DType| if vector > 1 { dtype.size() } else { dtype.size().max(4) };
     let loads = kernel.row_loads();
     loads.iter().filter(|(_, param, _)| of(*param)).map(|(_, _, dtype)| size(*dtype)).sum()
 }
 
-/// Elements per thread, where a row is short enough for registers.
+/// Resident elements per thread; 0 if a row is too long for registers.
 fn resident(kernel: &Kernel, row: usize, threads: usize, vector: usize) -> u32 {
-    /// Registers that hold elements.
+    /// Registers per thread for elements.
     const MOST: usize = 64;
     let each = row.div_ceil(threads * vector) * vector;
     if each <= 32 && each * held(kernel, vector) <= MOST * 4 { each as u32 } else { 0 }
 }
 
-/// Whether some place or point needs more than 31 bits.
+/// Whether offsets or point numbers need more than 31 bits.
 fn is_wide(launch: &Launch) -> bool {
-    // Threads behind the last point count on.
+    // Threads past the last point have larger numbers.
     const LIMIT: u128 = (1 << 31) - (1 << 20);
     let points = launch.extents.iter().fold(1u128, |product, &extent| product.saturating_mul(extent as u128));
     let reach = |strides: &[isize]| -> u128 {

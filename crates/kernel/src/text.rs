@@ -19,8 +19,8 @@
 //! text of a launch has the extents, and for each parameter its place, its offset if that is not 0 (`%0: 0 at -4 [1]`),
 //! and its strides.
 //!
-//! `Display` prints a [`Kernel`] or a [`Launch`]; `FromStr` reads it back as it was. Reading checks the form only;
-//! [`verify`](crate::verify()) checks the meaning.
+//! `Display` prints a [`Kernel`] or a [`Launch`]; `FromStr` parses the same text. Parsing checks the syntax only;
+//! [`verify`](crate::verify()) checks the semantics.
 
 mod parser;
 
@@ -30,10 +30,10 @@ use core::str::FromStr;
 use kiln_ir::text::lexer::write_scalar;
 use kiln_ir::{Error, Result};
 
-/// The longest text that is read, in bytes.
+/// The maximum length of a text in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The most instructions that are read.
+/// The maximum number of instructions of a text.
 pub const MAX_INSTRUCTIONS: usize = 1 << 14;
 
 impl fmt::Display for Kernel {
@@ -140,10 +140,10 @@ fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, entries: impl Iterator<Item
 impl FromStr for Kernel {
     type Err = Error;
 
-    /// Reads a kernel from its [text form](crate::text).
+    /// Parses a kernel from its [text form](crate::text).
     ///
     /// # Errors
-    /// When the text is no kernel, or is longer than [`MAX_TEXT`]. The message gives line and column.
+    /// When the text is no kernel, or is longer than [`MAX_TEXT`]. The message contains line and column.
     fn from_str(text: &str) -> Result<Kernel> {
         parser::kernel(text)
     }
@@ -152,10 +152,10 @@ impl FromStr for Kernel {
 impl FromStr for Launch {
     type Err = Error;
 
-    /// Reads a launch from its [text form](crate::text).
+    /// Parses a launch from its [text form](crate::text).
     ///
     /// # Errors
-    /// When the text is no launch, or is longer than [`MAX_TEXT`]. The message gives line and column.
+    /// When the text is no launch, or is longer than [`MAX_TEXT`]. The message contains line and column.
     fn from_str(text: &str) -> Result<Launch> {
         parser::launch(text)
     }

@@ -38,9 +38,9 @@ impl Invalid {
     }
 }
 
-/// Checks a kernel: that instructions use earlier values of the right dtypes, parameters suit the axes, each output is
-/// stored once and crosses every parallel axis (or exactly the reduced ones, where it is the same for all rows), axes suit the kind, and nothing is unused. Readers of kernels may
-/// rely on it.
+/// Checks the invariants of a kernel, which its users rely on. Instructions use earlier values of the right dtypes.
+/// Parameters match the axes. Each output is stored once and has every parallel axis, or exactly the reduced ones if it
+/// is constant across rows. Axes match the kind. Nothing is unused.
 ///
 /// ```
 /// use kiln_kernel::{KernelKind, Kernel, verify};
@@ -50,7 +50,7 @@ impl Invalid {
 /// ```
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first violated invariant.
 pub fn verify(kernel: &Kernel) -> Result<(), Invalid> {
     params(kernel)?;
     for (number, instruction) in kernel.body.iter().enumerate() {
@@ -116,7 +116,7 @@ fn operands(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result
     Ok(())
 }
 
-/// That dtypes are those that the ops of the same names infer.
+/// Checks that dtypes are those that the ops of the same names infer.
 fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(), Invalid> {
     let dtype = instruction.dtype;
     let of = |value: ValueId| kernel.body[value as usize].dtype;
@@ -187,7 +187,7 @@ fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(
     Err(Invalid::at(number, format!("is of {expected}, not {dtype}")))
 }
 
-/// That each output is stored once, and every value and parameter is used.
+/// Checks that each output is stored once, and that every value and parameter is used.
 fn uses(kernel: &Kernel) -> Result<(), Invalid> {
     let mut values = alloc::vec![false; kernel.body.len()];
     let mut params = alloc::vec![0; kernel.params.len()];
@@ -246,7 +246,7 @@ fn outputs(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// That bounds of indices depend on nothing.
+/// Checks that index bounds depend on no axis.
 fn checks(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     for (number, instruction) in kernel.body.iter().enumerate() {
         if let Compute::Checked(_, bound) = instruction.compute
@@ -258,7 +258,7 @@ fn checks(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks that results of reductions meet values along the reduced axes only in row reductions.
+/// Checks that only row reductions combine results of reductions with values along the reduced axes.
 fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     if kernel.kind == KernelKind::RowReduce {
         return Ok(());
@@ -284,7 +284,7 @@ fn stages(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks that row values and values shared by all rows meet only in reductions over rows.
+/// Checks that row values and values that are constant across rows meet only in column reductions.
 fn columns(kernel: &Kernel) -> Result<(), Invalid> {
     let across: Vec<bool> = kernel.body.iter().map(|i| i.compute.column_reduce().is_some()).collect();
     let behind = kernel.column_stores();

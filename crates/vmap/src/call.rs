@@ -1,4 +1,4 @@
-//! One op on batched operands, as the batching rules see it.
+//! An op on batched operands, as input of the batching rules.
 
 use crate::Vmap;
 use alloc::format;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use kiln_ir::{Engine, Error, Op, Operand, Operands, Result, Shape, TensorType, Values, Var};
 use smallvec::SmallVec;
 
-/// One op, with its operands on the inner engine.
+/// An op with its operands on the inner engine.
 pub(crate) struct Call<'a> {
     layer: &'a Vmap,
     pub(crate) op: &'a Op,
@@ -19,9 +19,9 @@ pub(crate) struct Call<'a> {
 
 /// An operand on the inner engine.
 enum Input<'a> {
-    /// With the examples in front.
+    /// Batched: the examples are the leading axis.
     Batched(Var<'a>),
-    /// The same for all examples: a tensor, or a number.
+    /// Shared by all examples: a tensor, or a plain number.
     Shared(Var<'a>),
 }
 
@@ -70,14 +70,14 @@ impl<'a> Call<'a> {
         matches!(self.inputs.get(place), Some(Input::Batched(_)))
     }
 
-    /// The operand as it is: with the examples in front, or shared.
+    /// The operand unchanged: batched, or shared.
     pub(crate) fn input(&self, place: usize) -> &Var<'a> {
         match &self.inputs[place] {
             Input::Batched(var) | Input::Shared(var) => var,
         }
     }
 
-    /// The operand with the examples in front; a number as it is.
+    /// The operand with a leading axis of examples, broadcast if shared; a plain number unchanged.
     pub(crate) fn examples(&self, place: usize) -> Var<'a> {
         self.aligned(&self.inputs[place])
     }
@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A shape of one example, with the examples in front.
+    /// A shape of one example with a leading axis of examples.
     pub(crate) fn with_examples(&self, shape: &[usize]) -> Shape {
         core::iter::once(self.n).chain(shape.iter().copied()).collect()
     }
@@ -103,7 +103,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Runs an op on all operands with the examples in front. Operands are moved, so that the engine may reuse them.
+    /// Runs an op on all operands with a leading axis of examples. Operands are moved, so that the engine may reuse
+    /// them.
     pub(crate) fn run(mut self, op: &Op) -> Vec<Var<'a>> {
         let inputs = core::mem::take(&mut self.inputs);
         let operand = |input| match input {
@@ -114,14 +115,14 @@ impl<'a> Call<'a> {
         Var::emit(self.engine(), op, operands)
     }
 
-    /// The results of an op that is the same for all examples, repeated.
+    /// The results of an op whose results are shared by all examples, broadcast.
     pub(crate) fn alone(self) -> Vec<Var<'a>> {
         let operands: Operands = (0..self.len()).map(|place| self.input(place).operand().clone()).collect();
         let results = Var::emit(self.engine(), self.op, operands).into_iter();
         results.map(|var| var.broadcast(self.with_examples(&var.shape()))).collect()
     }
 
-    /// Results without elements, of an op on no examples.
+    /// Empty results, for zero examples.
     pub(crate) fn nothing(&self) -> Vec<Var<'a>> {
         let none = |ty: &TensorType| Var::zeros(self.engine(), ty.with_shape(self.with_examples(&ty.shape)));
         self.results.iter().map(none).collect()
@@ -138,8 +139,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The elements in another order: as tensor of shape `split`, with axis `i` of the result from `order[i]`, and that as
-/// a tensor of `shape`.
+/// Reshapes to `split`, permutes by `order`, and reshapes to `shape`.
 pub(crate) fn regrouped<'e>(x: &Var<'e>, split: &[usize], order: &[usize], shape: &[usize]) -> Var<'e> {
     x.reshape(split).permute(order).reshape(shape)
 }
@@ -149,7 +149,7 @@ pub(crate) fn product(lengths: &[usize]) -> usize {
     lengths.iter().product()
 }
 
-/// `first` and then `rest`.
+/// Concatenates two lists of lengths.
 pub(crate) fn joined(first: &[usize], rest: &[usize]) -> Vec<usize> {
     first.iter().chain(rest).copied().collect()
 }

@@ -1,4 +1,4 @@
-//! The layer.
+//! The vmap layer: an engine of batched values.
 
 use crate::call::Call;
 use crate::rules;
@@ -12,21 +12,21 @@ use kiln_ir::{
     Values, Var, Wrapped, imported_from, poison_of, poisoned,
 };
 
-/// An engine that runs ops of one example on all examples at once, around the engine that runs them.
+/// A layer that runs ops of one example on all examples at once, around the engine that runs them.
 ///
-/// Cheap to clone and safe to use from many threads at once; two layers around the same inner engine share their
-/// values. Values of any number of examples may pass through one layer, but an op takes operands of one number.
+/// Cheap to clone and thread-safe; two layers around the same inner engine share their values. One layer may process
+/// batches of different sizes, but the operands of one op have one batch size.
 #[derive(Clone)]
 pub struct Vmap {
     inner: Arc<dyn Engine>,
 }
 
-/// The payload of a batched value, in a [`Wrapped`]: the inner engine's value of all examples, its first axis.
+/// The payload of a batched value, in a [`Wrapped`]: the inner engine's value, with the batch as leading axis.
 #[derive(Clone)]
 struct Batched(Value);
 
 impl Vmap {
-    /// A layer around an engine.
+    /// Creates a layer around an engine.
     pub fn new(inner: Arc<dyn Engine>) -> Vmap {
         Vmap { inner }
     }
@@ -36,9 +36,9 @@ impl Vmap {
         &self.inner
     }
 
-    /// One example of a value of the inner engine, whose `axis` counts the examples.
+    /// Creates a batched value from a value of the inner engine; `axis` is the batch axis.
     ///
-    /// The result is poisoned where there is no such axis.
+    /// The result is poisoned if there is no such axis.
     pub fn batch(&self, value: Value, axis: usize) -> Value {
         let rank = value.shape().rank();
         if axis >= rank {
@@ -49,11 +49,10 @@ impl Vmap {
         self.wrap(moved(&*self.inner, value, axis, 0))
     }
 
-    /// The inner engine's value of all examples, counted by its `axis`. A value that is the same for all examples is
-    /// repeated.
+    /// The inner engine's value with the batch as `axis`. A value that is shared by all examples is broadcast.
     ///
-    /// The result is poisoned, of the type that it should have where there is one, when the value is of another number of
-    /// examples, or has no place for such an axis.
+    /// The result is poisoned if the batch size differs, or if the axis is out of range or exceeds the maximum rank. A
+    /// poisoned result has the expected type if there is one.
     pub fn unbatch(&self, value: &Value, examples: usize, axis: usize) -> Value {
         let ty = *value.ty();
         let wrong = |problem| Error::type_error("vmap", problem, &[(&ty).into()]);
@@ -86,23 +85,23 @@ impl Vmap {
         self.examples_of(value).is_some()
     }
 
-    /// The number of examples of the value; `None` if it is the same for all.
+    /// The batch size of the value; `None` if it is shared by all examples.
     pub fn num_examples(&self, value: &Value) -> Option<usize> {
         Some(self.examples_of(value)?.shape()[0])
     }
 
-    /// A value of the inner engine as one that is the same for all examples.
+    /// A value of the inner engine as a value that is shared by all examples.
     pub fn from_inner(&self, value: Value) -> Value {
         value
     }
 
-    /// Runs a function of one example for `examples` examples. Only random ops need to know the number: see
-    /// [`Randomness`]. The scope is that of this thread; without the feature `std` that of the process.
+    /// Runs a function of one example with a batch size of `examples`, which only random ops need: see [`Randomness`].
+    /// The scope belongs to this thread; without the feature `std` to the process.
     pub fn scope<T>(&self, examples: usize, randomness: Randomness, body: impl FnOnce() -> T) -> T {
         scope::within(Scope { layers: Vec::from([self.id()]), examples, randomness }, body)
     }
 
-    /// Tells layers apart: by the engine below, so that two layers around one engine are the same.
+    /// The identity of the layer, by the engine below: two layers around one engine are the same.
     fn id(&self) -> LayerId {
         LayerId::around(&*self.inner)
     }
@@ -111,13 +110,13 @@ impl Vmap {
         Some(&Wrapped::<Batched>::of(value, self.id())?.0)
     }
 
-    /// The inner engine's value of all examples; a value that is the same for all comes back as it is. The only clone is
-    /// moved out of, so that the inner engine may overwrite it.
+    /// The inner engine's value of a batched value, moved out if there are no other clones, so that the inner engine
+    /// may overwrite it. Returns a shared value unchanged.
     pub(crate) fn open(&self, value: Value) -> core::result::Result<Value, Value> {
         Wrapped::open(value, self.id()).map(|Batched(examples)| examples)
     }
 
-    /// One example of a value with the examples in front. Poison stays visible.
+    /// Wraps a value with the examples as leading axis. Poison stays visible.
     pub(crate) fn wrap(&self, examples: Value) -> Value {
         let ty = examples.ty().with_shape(examples.shape().without(0));
         match examples.error() {
@@ -126,7 +125,7 @@ impl Vmap {
         }
     }
 
-    /// Whether a tensor of that rank leaves an axis for the examples.
+    /// Checks that a tensor of that rank leaves room for the batch axis.
     pub(crate) fn check_rank(&self, rank: usize) -> Result<()> {
         if rank < kiln_ir::MAX_RANK {
             return Ok(());
@@ -136,7 +135,7 @@ impl Vmap {
             .hint(format!("a tensor has at most {} axes: reshape it to fewer", kiln_ir::MAX_RANK)))
     }
 
-    /// Random numbers from a key that is the same for all examples.
+    /// Random numbers from a key that is shared by all examples.
     fn draw(&self, ty: &TensorType, distribution: RandomKind, key: Operands) -> Result<Values> {
         let run = |ty: TensorType| self.inner.execute(&Op::Random { ty, distribution }, key, &[ty]);
         let Some(scope) = scope::current(self.id()) else { return Ok(run(*ty)) };
@@ -153,7 +152,7 @@ impl Vmap {
     }
 }
 
-/// The value with one axis moved to another place.
+/// The value with one axis moved.
 fn moved(engine: &dyn Engine, value: Value, from: usize, to: usize) -> Value {
     if from == to {
         return value;
@@ -204,7 +203,7 @@ impl Engine for Vmap {
         Some(&*self.inner)
     }
 
-    /// All examples.
+    /// The value of all examples.
     fn lower(&self, value: Value) -> Value {
         self.open(value).unwrap_or_else(|shared| shared)
     }
@@ -227,7 +226,7 @@ impl Engine for Vmap {
         }
     }
 
-    /// One example where `like` is.
+    /// Batched if `like` is.
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match self.examples_of(like) {
             Some(examples) if examples.same(&value) => like.clone(),
@@ -238,7 +237,7 @@ impl Engine for Vmap {
 }
 
 impl Vmap {
-    /// The op on all examples.
+    /// The op with its operands unwrapped.
     pub(crate) fn call<'a>(
         &'a self,
         op: &'a Op,

@@ -8,8 +8,8 @@
 //!
 //! * [`Vmap::batch`] and [`Vmap::unbatch`] enter and leave the batch. [`Vmap::scope`] sets the number of examples for
 //!   random ops, which have no operand to infer it from.
-//! * Layers nest: with [`Vmap`] around `Vmap` for two batches, below automatic differentiation for gradients of each
-//!   example, above it for the gradient of a batch.
+//! * Layers nest: `Vmap` around `Vmap` has two batch axes; below automatic differentiation it computes per-example
+//!   gradients, above it the gradient of a batch.
 //!
 //! ```
 //! use kiln_ir::{Engine, Var, block_on};

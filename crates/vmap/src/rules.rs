@@ -13,7 +13,7 @@ use kiln_ir::{
     Var,
 };
 
-/// Runs an op of which at least one operand is batched.
+/// Runs an op with at least one batched operand.
 pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     match op {
         Op::Fused(fused) => return Ok(fused.program().run_region(layer, inputs)),
@@ -80,12 +80,12 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
     Ok(Call::wrap(layer, results))
 }
 
-/// The results of all examples, in front of the axes of one.
+/// The results of all examples, with a leading batch axis.
 fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
     let one = |var: Var<'a>| alloc::vec![var];
     let op = call.op;
     Ok(match op {
-        // Without a tensor among their operands these are the same for all examples.
+        // Without tensor operands, the results are shared by all examples.
         Op::Full(_) | Op::Iota { .. } => call.alone(),
         Op::Random { ty, distribution } => one(custom::random(&call, ty, *distribution)),
         Op::Unary(_)
@@ -158,12 +158,12 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
     })
 }
 
-/// The slices of one example, of all of them.
+/// The slices of one example, with a full slice of the batch axis.
 fn with_all(call: &Call<'_>, slices: &[SliceAxis]) -> Vec<SliceAxis> {
     core::iter::once(SliceAxis::all(call.n)).chain(slices.iter().copied()).collect()
 }
 
-/// The flags are those of all examples together.
+/// The flags are combined over all examples.
 fn recover(call: Call<'_>) -> Vec<Var<'_>> {
     let (op, flag) = (call.op, call.with_examples(&[1]));
     let mut results = call.run(op);
@@ -174,7 +174,7 @@ fn recover(call: Call<'_>) -> Vec<Var<'_>> {
     results
 }
 
-/// New axes go between the examples and the axes of one.
+/// New axes are inserted between the batch axis and the axes of one example.
 fn broadcast<'a>(call: &Call<'a>, shape: &Shape) -> Var<'a> {
     let from = call.shape(0);
     let ones = core::iter::repeat_n(1, shape.rank() - from.rank());
@@ -182,7 +182,7 @@ fn broadcast<'a>(call: &Call<'a>, shape: &Shape) -> Var<'a> {
     call.input(0).reshape(call.with_examples(&aligned)).broadcast(call.with_examples(shape))
 }
 
-/// The operand of a collective must be batched on every member, or on none.
+/// The operand of a collective must be batched on all members, or on none.
 fn collective<'a>(call: Call<'a>, collective: Collective) -> Result<Vec<Var<'a>>> {
     let kind = match collective.kind {
         CollectiveKind::AllReduce(reduction) => CollectiveKind::AllReduce(reduction),

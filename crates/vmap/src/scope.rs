@@ -3,26 +3,25 @@
 use alloc::vec::Vec;
 use kiln_ir::LayerId;
 
-/// The random numbers of ops in a batched function whose key is the same for all examples.
+/// The behaviour of random ops in a batched function whose key is shared by all examples.
 ///
-/// The choice and its names are those of
-/// [`torch.func.vmap`](https://docs.pytorch.org/docs/stable/generated/torch.func.vmap.html).
+/// Modes and names follow [`torch.func.vmap`](https://docs.pytorch.org/docs/stable/generated/torch.func.vmap.html).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Randomness {
-    /// Each example gets numbers of its own: example `i` the `i`-th part of one draw for all. They depend on how many
-    /// examples run at once.
+    /// Each example gets different numbers: example `i` gets the `i`-th part of one draw for all. They depend on the
+    /// batch size.
     #[default]
     Different,
-    /// All examples get the same numbers: the ones that the function draws without batching.
+    /// All examples get the same numbers: those that the function draws without batching.
     Same,
-    /// Drawing is an error.
+    /// Random ops are errors.
     Error,
 }
 
-/// A running function.
+/// A running batched function.
 #[derive(Clone)]
 pub(crate) struct Scope {
-    /// The layer whose batch it is, and those to which values of the batch moved.
+    /// The layer of the batch, and the layers to which values of the batch moved.
     pub(crate) layers: Vec<LayerId>,
     pub(crate) examples: usize,
     pub(crate) randomness: Randomness,
@@ -33,7 +32,7 @@ pub(crate) fn current(layer: LayerId) -> Option<Scope> {
     with(|scopes| scopes.iter().rev().find(|scope| scope.layers.contains(&layer)).cloned())
 }
 
-/// Notes that a value of the batch moves from one layer to another.
+/// Follows a value of the batch from one layer to another.
 pub(crate) fn follow(source: LayerId, target: LayerId) {
     with(|scopes| {
         let scope = scopes.iter_mut().rev().find(|scope| scope.layers.contains(&source));
@@ -43,7 +42,7 @@ pub(crate) fn follow(source: LayerId, target: LayerId) {
     });
 }
 
-/// Runs `body` as the function of a layer.
+/// Runs `body` as the batched function of a layer.
 pub(crate) fn within<T>(scope: Scope, body: impl FnOnce() -> T) -> T {
     struct Leave;
     impl Drop for Leave {

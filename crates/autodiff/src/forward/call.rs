@@ -12,10 +12,10 @@ use kiln_ir::{
 };
 use smallvec::{SmallVec, smallvec};
 
-/// The tangents of operands or results, `None` where nothing changes.
+/// The tangents of operands or results, `None` for constants.
 type Tangents = SmallVec<[Option<Value>; 3]>;
 
-/// One op, its operands taken apart.
+/// One op with its operands split into primals and tangents.
 pub(super) struct Call<'a> {
     layer: &'a Forward,
     op: &'a Op,
@@ -91,7 +91,7 @@ impl<'a> Call<'a> {
         self.primal(results)
     }
 
-    /// The values are right; who asks for the tangents gets the error.
+    /// Returns the values with poisoned tangents: only reading a tangent returns the error.
     fn undefined(mut self, results: &[TensorType], error: &Error) -> Values {
         let primals = self.primal(results);
         let tangents: Tangents =
@@ -138,7 +138,7 @@ impl<'a> Call<'a> {
         self.joined(primals, tangents.into_iter().map(Some))
     }
 
-    /// The tangent of an operand that does not change, in an op that other tangents enter too.
+    /// A zero tangent for a constant operand, in an op that takes other tangents too.
     fn nothing(&self, place: usize) -> Operand {
         match &self.primals[place] {
             Operand::Scalar(_) => Scalar::Float(0.0).into(),
@@ -193,7 +193,7 @@ impl<'a> Call<'a> {
         self.joined(primals, tangents)
     }
 
-    /// A custom op whose rule cannot be transposed may still have an expansion.
+    /// Falls back to the expansion of a custom op whose rule cannot be transposed.
     fn without_rule(self, results: &[TensorType], error: &Error) -> Values {
         let join = |(primal, tangent): (&Operand, &Option<Value>)| match (primal, tangent) {
             (Operand::Value(value), Some(tangent)) => self.layer.wrap(value.clone(), tangent.clone()).into(),

@@ -22,7 +22,7 @@ pub(super) struct Derived {
     pub(super) program: Program,
     /// The source of each input of the program.
     pub(super) sources: Vec<Source>,
-    /// For each result of the op, whether it has a tangent: the outputs of the program, in order.
+    /// For each result of the op, whether it has a tangent. The program's outputs are these tangents, in order.
     pub(super) changes: Vec<bool>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Source {
     Tangent(usize),
 }
 
-/// Derivatives by op, operands, and which of these change.
+/// The cache of derived programs by op, operands, and which operands have tangents.
 #[derive(Default)]
 pub(super) struct Cache(Mutex<BTreeMap<u64, Vec<Entry>>>);
 
@@ -54,7 +54,7 @@ enum OperandKey {
 }
 
 impl Cache {
-    /// The derivative of an op on operands of these types, derived now if it was not before.
+    /// The JVP program of an op on operands of these types, derived on a cache miss.
     ///
     /// # Errors
     /// When the op has no gradient rule that can be differentiated by the gradients.
@@ -147,7 +147,7 @@ fn derive(op: &Op, operands: &[OperandType<'_>], results: &[TensorType], active:
     let mut known: Vec<Var<'_>> =
         recorder.inputs().into_iter().map(|value| Var::new(&recorder as &dyn Engine, value)).collect();
     let given = known.split_off(num_known);
-    // The rule is linear in the gradients, so that they may have any value: `pruned` removes the code that reads them.
+    // The rule is linear in the gradients, so they may have any value: `pruned` removes the code that reads them.
     known.extend(results.iter().filter(|ty| ty.dtype.is_float()).map(|ty| Var::zeros(&recorder, *ty)));
     let wanted: Vec<bool> = (0..known.len()).map(|place| place >= num_known).collect();
     let seed = |place: &usize| {
@@ -174,8 +174,8 @@ fn derive(op: &Op, operands: &[OperandType<'_>], results: &[TensorType], active:
     })
 }
 
-/// The gradient rule of an op as a program of its tensor operands, its results, and a gradient of each float result. Its
-/// outputs are the gradients of the operands at the places returned beside it.
+/// Traces the gradient rule of an op as a program of its tensor operands, its results, and a gradient of each float
+/// result. Its outputs are the gradients of the operands at the returned places.
 fn gradient_rule(
     op: &Op,
     operands: &[OperandType<'_>],

@@ -2,20 +2,20 @@
 
 use kiln_ir::{CollectiveKind, Gradient, Linearity, Op, PoolKind, Reduction, UpdateMode, gradient_of};
 
-/// How the tangents of an op's results follow from those of its operands.
+/// The JVP rule of an op: the tangents of its results from those of its operands.
 ///
 /// Linear and bilinear ops are their own derivative. For every other op the [gradient rule](kiln_ir::vjp) multiplies by
 /// the transposed derivative; transposing that program returns the derivative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The results do not change with the operands.
+    /// The results are constant.
     Constant,
     /// There is no derivative; the text suggests an alternative.
     Undefined(&'static str),
-    /// `a + b` and `a - b`: a missing tangent costs nothing.
+    /// `a + b` and `a - b`: a missing tangent is skipped.
     Sum,
-    /// The op is linear in the operands at these places together (one bit for each from the least, [`u32::MAX`] for
-    /// all): it is applied to their tangents, the others staying as they are.
+    /// The op is linear in the operands at these places jointly (one bit each from the least significant, [`u32::MAX`]
+    /// for all). It is applied to their tangents; the other operands are unchanged.
     Linear(u32),
     /// The op is linear in each of its two operands: the product rule.
     Bilinear,
@@ -112,7 +112,7 @@ fn reduced(reduction: Reduction) -> Linearity {
     }
 }
 
-/// Which entry wins a place does not depend on the values where it is set.
+/// `Set` and `Add` are linear: the winning entry of a position does not depend on the values.
 fn update(mode: UpdateMode, linear: Linearity) -> Linearity {
     match mode {
         UpdateMode::Set | UpdateMode::Add => linear,

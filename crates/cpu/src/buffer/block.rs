@@ -7,32 +7,33 @@ use core::ptr::NonNull;
 #[cfg(all(feature = "std", unix))]
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of a huge page. Blocks of so many bytes come straight from the system, in huge pages where it has them: a page fault
-/// for 2 MiB costs a fraction of the 512 that small pages take, and so does finding them in the page tables later.
+/// Bytes of a huge page. Blocks of this size are mapped from the system, in huge pages if it supports them. A page
+/// fault for 2 MiB costs a fraction of the 512 faults of small pages, and TLB misses are cheaper too.
 #[cfg(feature = "std")]
 const HUGE: usize = 2 << 20;
 
-/// Where in their first huge page blocks start: at the first of its small pages, the second, and so on, each as often.
+/// The number of start offsets of mapped blocks in their first huge page: successive blocks start at successive small
+/// pages.
 #[cfg(all(feature = "std", unix))]
 const SHIFTS: usize = 16;
 #[cfg(all(feature = "std", unix))]
 const PAGE: usize = 4 << 10;
 
-/// Memory with room for a header and the bytes of a class. Dropping it returns it to the system.
+/// Memory with room for a header and the bytes of a size class. Dropping it returns it to the system.
 pub(super) struct Block {
     start: NonNull<u8>,
     class: Class,
-    /// The mapping that holds the memory, where the general allocator does not. Only on Unix: elsewhere a mapping brings no
-    /// huge pages, and on Windows it is too large for a buffer's header.
+    /// The mapping that contains the memory, unless it comes from the general allocator. Only on Unix: elsewhere
+    /// mappings have no huge pages, and on Windows the type is too large for a buffer's header.
     #[cfg(all(feature = "std", unix))]
     mapping: Option<memmap2::MmapMut>,
 }
 
-// SAFETY: a block owns plain bytes, as a vector does.
+// SAFETY: a block owns plain bytes, like a vector.
 unsafe impl Send for Block {}
 
 impl Block {
-    /// A block from the system, not initialised; `None` where there is not enough memory.
+    /// Allocates an uninitialized block from the system; `None` if out of memory.
     pub(super) fn new(class: Class) -> Option<Block> {
         #[cfg(feature = "std")]
         if Block::is_large(class)
@@ -47,16 +48,16 @@ impl Block {
         Some(unsafe { Block::from_start(start, class) })
     }
 
-    /// Whether blocks of the class have pages of their own.
+    /// Whether blocks of the class are mapped.
     #[cfg(feature = "std")]
     pub(super) fn is_large(class: Class) -> bool {
         class.bytes() >= HUGE
     }
 
-    /// A block in pages of its own, all 0; `None` on systems without such, and where there is not enough memory.
+    /// Maps a zeroed block; `None` on systems without mappings, or if out of memory.
     ///
-    /// It lies in a huge page from its start on, since a system gives none that a mapping covers in part only. Of the last, which
-    /// the block does not fill, it gets small pages, unless little is missing.
+    /// The mapping starts at a huge page, since the system does not use one that a mapping covers partially. The last
+    /// one, which the block does not fill, gets small pages, unless little is missing.
     #[cfg(all(feature = "std", unix))]
     pub(super) fn mapped(class: Class) -> Option<Block> {
         /// Counts blocks, to stagger their start addresses: operands with equal low address bits would conflict in
@@ -68,20 +69,20 @@ impl Block {
         let room = size.max(huge).checked_add(HUGE)?;
         let mut mapping = memmap2::MmapOptions::new().len(room).map_anon().ok()?;
         let before = mapping.as_ptr().align_offset(HUGE);
-        // Only advice: a system without huge pages gives small ones.
+        // Only advice: a system without huge pages uses small ones.
         #[cfg(target_os = "linux")]
         let _ = mapping.advise_range(memmap2::Advice::HugePage, before, huge);
         let start = NonNull::new(mapping[before + shift..].as_mut_ptr())?;
         Some(Block { start, class, mapping: Some(mapping) })
     }
 
-    /// The same on systems without such pages: `None`.
+    /// On systems without mappings: `None`.
     #[cfg(all(feature = "std", not(unix)))]
     pub(super) fn mapped(_: Class) -> Option<Block> {
         None
     }
 
-    /// The block that [`into_start`](Block::into_start) took apart.
+    /// Reassembles the block from [`into_start`](Block::into_start).
     ///
     /// # Safety
     /// The address is of a block of this class from the general allocator, which nothing else owns.
@@ -95,7 +96,7 @@ impl Block {
         }
     }
 
-    /// The address alone, for blocks of less than 2 MiB, which are the general allocator's.
+    /// The address alone, for blocks of less than 2 MiB, which come from the general allocator.
     #[cfg(feature = "std")]
     #[inline]
     pub(super) fn into_start(self) -> NonNull<u8> {

@@ -1,22 +1,22 @@
-//! Size classes: which lengths of blocks there are.
+//! Size classes of blocks.
 
-/// A length of blocks. Below [`Class::FINE`] bytes every multiple of 64; above, eight steps from one power of two to the
-/// next, so that at most a ninth of a block is waste.
+/// A size class. Up to [`Class::FINE`] bytes every multiple of 64; above, eight steps between powers of two, so that at
+/// most a ninth of a block is wasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Class(u16);
 
 impl Class {
-    /// Up to here classes are multiples of 64 bytes.
+    /// The size up to which classes are multiples of 64 bytes.
     const FINE: usize = 512;
 
-    /// Steps from one power of two to the next.
+    /// The number of steps between powers of two.
     const STEPS: usize = 8;
 
-    /// The number of classes: up to half of the address space.
+    /// The number of classes, for sizes up to half of the address space.
     #[cfg(any(feature = "std", test))]
     pub(super) const COUNT: usize = Class::STEPS * (usize::BITS as usize - 9);
 
-    /// The smallest class that holds so many bytes; `None` for more than an allocation may have.
+    /// The smallest class with room for that many bytes; `None` above the maximum allocation size.
     #[inline]
     pub(super) fn of(len: usize) -> Option<Class> {
         let last = len.saturating_sub(1);
@@ -26,7 +26,7 @@ impl Class {
         if len > isize::MAX as usize {
             return None;
         }
-        // The last byte's power of two, at least 9, and its three next bits.
+        // The power of two of the last byte, at least 9, and its next three bits.
         let power = (usize::BITS - 1 - last.leading_zeros()) as usize;
         let step = (last >> (power - 3)) - Class::STEPS;
         Some(Class(((power - 8) * Class::STEPS + step) as u16))
@@ -44,7 +44,7 @@ impl Class {
         self.0 as usize
     }
 
-    /// The bytes that a block of this class holds.
+    /// The capacity of a block of this class in bytes.
     #[inline]
     pub(super) const fn bytes(self) -> usize {
         let (octave, step) = (self.index() / Class::STEPS, self.index() % Class::STEPS);

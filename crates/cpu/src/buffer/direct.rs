@@ -1,5 +1,5 @@
-//! Memory without a pool, where there is no standard library: every block comes from the general allocator and goes
-//! back there.
+//! Allocation without a pool, for targets without a standard library: every block comes from the general allocator and
+//! returns to it.
 
 use super::block::Block;
 use super::class::Class;
@@ -11,7 +11,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// A block with room for a class; `None` where there is not enough memory.
+/// Allocates a block of a class; `None` if out of memory.
 pub(super) fn take(class: Class) -> Option<Block> {
     let live = LIVE.load(Ordering::Relaxed).saturating_add(class.bytes());
     if live > LIMIT.load(Ordering::Relaxed) {
@@ -23,14 +23,14 @@ pub(super) fn take(class: Class) -> Option<Block> {
     Some(block)
 }
 
-/// Gives a block back.
+/// Frees a block.
 pub(super) fn put(block: Block) {
     note(-(block.class().bytes() as isize));
 }
 
-/// Counts bytes that became live without a block (or no longer are, where negative).
+/// Adds to the live bytes that are not in a block; negative to subtract.
 pub(super) fn note(live: isize) {
-    // Negative numbers wrap around to the difference.
+    // Negative values wrap around.
     let now = LIVE.fetch_add(live as usize, Ordering::Relaxed).wrapping_add(live as usize);
     PEAK.fetch_max(now, Ordering::Relaxed);
 }

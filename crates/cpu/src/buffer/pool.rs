@@ -1,7 +1,7 @@
-//! The process's pool of freed blocks, kept for later allocations.
+//! The process-wide pool of freed blocks, cached for later allocations.
 //!
-//! Small blocks pass through a cache of each thread ([`thread`](super::thread)); behind it, and for larger ones, one lock.
-//! System calls are made outside it.
+//! Small blocks go through a per-thread cache ([`thread`](super::thread)). One lock guards the pool behind it, which
+//! also serves larger blocks directly. System calls are made without the lock.
 
 use super::block::Block;
 use super::class::Class;
@@ -11,19 +11,20 @@ use alloc::vec::Vec;
 use kiln_ir::{CacheStrategy, MemoryConfig, MemoryUse};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many classes larger a block may be than asked for: up to a quarter; and where the pool is full, up to twice.
+/// The number of classes by which a reused block may exceed the request: up to a quarter; if the pool is full, up to
+/// twice the size.
 const CLOSE: usize = 2;
 const WIDE: usize = 8;
 
-/// Bytes that may be cached in any case, besides a quarter of the peak. Small programs so keep all their blocks.
+/// Bytes that may be cached in addition to a quarter of the peak, so that small programs keep all their blocks.
 const SLACK: usize = 32 << 20;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
 pub(super) struct Pool {
-    /// For each class, the blocks that are kept, the one freed last at the end.
+    /// For each class, the cached blocks, the most recently freed last.
     kept: [VecDeque<Kept>; Class::COUNT],
-    /// Counts frees: the timestamp that finds the oldest block.
+    /// Counts frees: the timestamp for finding the least recently freed block.
     clock: u64,
     cached_bytes: usize,
     /// Without the counts that threads have not reported yet, and so possibly negative.
@@ -50,7 +51,7 @@ fn from_environment() -> MemoryConfig {
     MemoryConfig::new().with_cache(bytes.map_or(CacheStrategy::Automatic, CacheStrategy::AtMost))
 }
 
-/// Reads the settings of the pool once, where a panic about them harms nothing.
+/// Parses the settings of the pool once, where a panic about them does no harm.
 pub(super) fn check_settings() {
     static CHECKED: std::sync::Once = std::sync::Once::new();
     if !CHECKED.is_completed() {
@@ -59,7 +60,7 @@ pub(super) fn check_settings() {
     }
 }
 
-/// A block with room for a class: a kept one, or a new one from the system. `None` where there is not enough memory.
+/// Allocates a block of a class: a cached one, or a new one from the system. `None` if out of memory.
 pub(super) fn take(class: Class) -> Option<Block> {
     let mut pool = lock();
     if let Some(block) = pool.reuse(class, CLOSE) {
@@ -83,7 +84,7 @@ pub(super) fn take(class: Class) -> Option<Block> {
     let block = match Block::new(class) {
         Some(block) => block,
         None => {
-            // Cached blocks may hold the missing memory.
+            // Trimming may free the missing memory.
             trim();
             Block::new(class)?
         }
@@ -92,7 +93,7 @@ pub(super) fn take(class: Class) -> Option<Block> {
     Some(block)
 }
 
-/// Keeps a block that was handed out.
+/// Returns an allocated block to the pool.
 pub(super) fn put(block: Block) {
     let mut pool = lock();
     pool.live_bytes -= block.class().bytes() as isize;
@@ -102,7 +103,7 @@ pub(super) fn put(block: Block) {
     drop(oldest);
 }
 
-/// Up to `most` kept blocks of exactly this class, for a thread's cache.
+/// Takes up to `most` cached blocks of exactly this class, for a thread's cache.
 pub(super) fn take_kept(class: Class, most: usize, mut found: impl FnMut(Block)) {
     let mut pool = lock();
     for _ in 0..most {
@@ -112,7 +113,7 @@ pub(super) fn take_kept(class: Class, most: usize, mut found: impl FnMut(Block))
     }
 }
 
-/// Keeps blocks from a thread's cache.
+/// Returns blocks from a thread's cache.
 pub(super) fn put_kept(blocks: impl Iterator<Item = Block>) {
     let mut pool = lock();
     blocks.for_each(|block| pool.keep(block));
@@ -121,7 +122,7 @@ pub(super) fn put_kept(blocks: impl Iterator<Item = Block>) {
     drop(oldest);
 }
 
-/// Notes bytes that a thread handed out (or took back, where negative).
+/// Reports bytes that a thread allocated; negative for freed bytes.
 pub(super) fn report(live: isize, system_allocations: u64, reuses: u64) {
     let mut pool = lock();
     pool.live_bytes += live;
@@ -182,7 +183,7 @@ pub(super) fn reset_peak() {
 }
 
 fn lock() -> MutexGuard<'static, Pool> {
-    // Nothing panics while the lock is held, but for a failed allocation of a list's memory, which leaves it whole.
+    // Only a failed allocation of a list's memory panics while the lock is held, and it leaves the list intact.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -200,7 +201,7 @@ impl Pool {
         }
     }
 
-    /// The block freed last of the class, or of one of the `further` next larger ones.
+    /// The most recently freed block of the class, or of one of the `further` next larger classes.
     fn reuse(&mut self, class: Class, further: usize) -> Option<Block> {
         let classes = class.index()..(class.index() + further + 1).min(Class::COUNT);
         let kept = self.kept[classes].iter_mut().find_map(VecDeque::pop_back)?;
@@ -260,8 +261,8 @@ impl Pool {
         self.cached_bytes.saturating_sub(by_strategy.min(by_limit))
     }
 
-    /// Removes the least recently freed blocks until the limit holds again with `more` live bytes. The caller drops
-    /// them outside the lock.
+    /// Removes the least recently freed blocks until the limit holds with `more` live bytes. The caller drops them
+    /// outside the lock.
     fn make_room(&mut self, more: usize) -> Vec<Block> {
         let mut out = Vec::new();
         while self.excess(more) > 0 {
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(pool.excess(0), 0);
         pool.cached_bytes += 4096;
         assert_eq!(pool.excess(0), 4096);
-        // A new peak allows more.
+        // A new peak raises the limit.
         assert_eq!(pool.excess(4 * 4096), 0);
         pool.cached_bytes = 0;
     }

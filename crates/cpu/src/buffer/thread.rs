@@ -1,4 +1,4 @@
-//! Each thread's cache of small blocks: an eager op on small tensors takes its memory here, without a lock.
+//! Per-thread caches of small blocks: eager ops on small tensors allocate here, without a lock.
 
 use super::block::Block;
 use super::class::Class;
@@ -10,14 +10,14 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The classes up to 4 KiB.
+/// The number of cached classes: those up to 4 KiB.
 const CLASSES: usize = 32;
 
-/// The bytes that a list may hold; it may hold [`FEWEST`] blocks in any case.
+/// The maximum bytes of a list, which may hold [`FEWEST`] blocks in any case.
 const MOST_BYTES: usize = 32 << 10;
 const FEWEST: usize = 8;
 
-/// The maximum of unreported bytes per thread: the precision of the peak.
+/// The maximum unreported bytes per thread: the precision of the peak.
 const UNREPORTED: usize = 64 << 10;
 
 std::thread_local! {
@@ -27,7 +27,7 @@ std::thread_local! {
 /// The counters of all threads that have a cache.
 static THREADS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
 
-/// Counts how often the pool was trimmed: caches that are behind empty themselves.
+/// Counts trims of the pool: a cache with an older count empties itself.
 static TRIMMED: AtomicUsize = AtomicUsize::new(0);
 
 struct Cache {
@@ -36,7 +36,7 @@ struct Cache {
     counters: Arc<Counters>,
 }
 
-/// Free blocks of one class, each holding the address of the next.
+/// A linked list of free blocks of one class; each block contains the address of the next.
 #[derive(Clone, Copy)]
 struct List {
     head: Option<NonNull<u8>>,
@@ -45,12 +45,12 @@ struct List {
 
 const EMPTY: List = List { head: None, len: 0 };
 
-/// Counts of a thread since its last report. Only that thread writes them, so counting needs no synchronization.
+/// The counts of a thread since its last report. Only that thread writes them, so counting needs no synchronization.
 #[derive(Default)]
 struct Counters {
     /// Bytes allocated minus bytes freed. Negative in a thread that frees blocks of other threads.
     live: AtomicIsize,
-    /// The same and the bytes in the cache: a block that comes from the cache and goes back there changes only `live`.
+    /// The bytes above and those in the cache. Allocating from the cache and freeing to it changes only `live`.
     held: AtomicIsize,
     system_allocations: AtomicUsize,
     reuses: AtomicUsize,
@@ -71,13 +71,14 @@ pub(super) fn is_small(class: Class) -> bool {
     class.index() < CLASSES
 }
 
-/// The address of a block with room for a small class; `None` where there is not enough memory.
+/// Allocates a block of a small class; `None` if out of memory.
 #[inline]
 pub(super) fn take(class: Class) -> Option<NonNull<u8>> {
     CACHE.try_with(|cache| cache.take(class)).unwrap_or_else(|_| take_uncached(class))
 }
 
-/// While the thread ends there is no cache any more. A block of exactly this class, since its address says no more.
+/// Allocates without the cache, which is gone while the thread ends. The block has exactly this class, since only its
+/// address is kept.
 #[cold]
 fn take_uncached(class: Class) -> Option<NonNull<u8>> {
     let block = Block::new(class)?;
@@ -85,10 +86,10 @@ fn take_uncached(class: Class) -> Option<NonNull<u8>> {
     Some(block.into_start())
 }
 
-/// Keeps a block of a small class that was handed out.
+/// Returns a block of a small class to the cache.
 ///
 /// # Safety
-/// The address is of a block that [`take`] gave for this class, and nothing uses it any more.
+/// The address must come from [`take`] for this class, and the block must be unused.
 #[inline]
 pub(super) unsafe fn put(start: NonNull<u8>, class: Class) {
     // SAFETY: as the caller promises.
@@ -99,14 +100,14 @@ pub(super) unsafe fn put(start: NonNull<u8>, class: Class) {
     }
 }
 
-/// Counts bytes that became live without a block (or no longer are, where negative).
+/// Adds to the live bytes that are not in a block; negative to subtract.
 pub(super) fn note(live: isize) {
     if CACHE.try_with(|cache| cache.note(live)).is_err() {
         pool::report(live, 0, 0);
     }
 }
 
-/// Empties this thread's cache now and others' when they are next used.
+/// Empties this thread's cache now, and others' at their next use.
 pub(super) fn trim() {
     TRIMMED.fetch_add(1, Ordering::Relaxed);
     let _ = CACHE.try_with(Cache::catch_up);
@@ -208,7 +209,7 @@ impl Cache {
         list.set(List { head: Some(start), len: len + 1 });
     }
 
-    /// A block from the pool, and more of them for the next times; or one from the system.
+    /// Allocates from the pool and refills the cache from it; or allocates from the system.
     #[cold]
     fn fetch(&self, class: Class) -> Option<Block> {
         let mut first = None;
@@ -218,7 +219,7 @@ impl Cache {
             if first.is_none() {
                 first = Some(block);
             } else {
-                // SAFETY: the block is of this class, and this thread's from here on.
+                // SAFETY: the block is of this class, and this thread owns it from here on.
                 unsafe { self.push(block.into_start(), class) };
             }
         });
@@ -248,7 +249,7 @@ impl Cache {
         self.catch_up();
     }
 
-    /// Gives everything back to the system if the pool was trimmed.
+    /// Empties the cache if the pool was trimmed since the last use.
     fn catch_up(&self) {
         let trimmed = TRIMMED.load(Ordering::Relaxed);
         if self.trimmed.replace(trimmed) == trimmed {
@@ -274,7 +275,7 @@ impl Cache {
 }
 
 impl Drop for Cache {
-    /// A thread that ends leaves its blocks to the others.
+    /// A thread that ends returns its blocks to the pool.
     fn drop(&mut self) {
         for class in (0..CLASSES).map(Class::at) {
             let len = self.lists[class.index()].get().len;
@@ -287,7 +288,7 @@ impl Drop for Cache {
     }
 }
 
-/// How many blocks of a class are cached.
+/// The maximum number of cached blocks of a class.
 #[inline]
 fn most(class: Class) -> usize {
     const MOST: [u16; CLASSES] = {
@@ -303,7 +304,7 @@ fn most(class: Class) -> usize {
     MOST[class.index()] as usize
 }
 
-/// Adds to a counter that only this thread writes.
+/// Adds to a counter that only this thread writes, without an atomic read-modify-write.
 #[inline]
 fn add(counter: &AtomicUsize, n: usize) {
     counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Attention by tiles: the scores of some queries and some keys at a time, never all of them
-//! ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
+//! Tiled attention (FlashAttention): the scores of some queries and some keys at a time, never all of them ([Dao et al.
+//! 2022](https://arxiv.org/abs/2205.14135)).
 //!
-//! Tiles are `[keys, queries]`: the queries of a block lie side by side in vectors. Their greatest scores and sums are
-//! then taken without crossing lanes, and keys and values are used where they lie; only the queries are turned.
+//! Tiles are `[keys, queries]`: the queries of a block are adjacent lanes of vectors. Maxima and sums per query
+//! therefore need no cross-lane operations. Keys and values are read in place; only the queries are transposed.
 
 mod backward;
 mod few;
@@ -19,10 +19,10 @@ use kernel::{Product, Rescale, Score, Seen, Weigh};
 use kiln_ir::{AttentionSpec, Result, TensorType};
 use problem::{Block, KEYS, Problem, QUERIES, one_after_another, turn_back};
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Attention and the log-sum-exp of its scores.
+/// Computes attention and the log-sum-exp of its scores.
 ///
 /// # Errors
 /// When there is not enough memory.
@@ -62,8 +62,8 @@ pub(super) fn forward<T: Score>(
     Ok(outputs)
 }
 
-/// The workspace of a task: a transposed block of queries, a tile of scores, a tile of the mask, and the transposed
-/// partial weighted sums of values.
+/// The scratch memory of a task: a transposed block of queries, a tile of scores, a tile of the mask, and the
+/// transposed partial weighted sums of values.
 struct Room<T> {
     queries: *mut T,
     tile: *mut T,
@@ -71,7 +71,7 @@ struct Room<T> {
     sums: *mut T,
 }
 
-/// One block of queries against all keys.
+/// Computes one block of queries against all keys.
 ///
 /// # Safety
 /// There is room for everything; `y` and `lse` have room for the rows of the block.

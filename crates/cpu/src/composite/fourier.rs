@@ -1,9 +1,9 @@
-//! The discrete Fourier transform of any length, in the dtype of its operands.
+//! The discrete Fourier transform (FFT) of any length, in the dtype of its operands.
 //!
-//! Lengths with small prime factors go through the mixed-radix algorithm, others through Bluestein's
-//! ([1970](https://doi.org/10.1109/TAU.1970.1162132)): a convolution of a length that is a power of two. As many lines as a vector has
-//! lanes are transformed side by side. Where there are fewer, or a cache does not hold so many, a line becomes the rows and columns of
-//! a matrix ([Gentleman and Sande 1966](https://doi.org/10.1145/1464291.1464352)).
+//! Lengths with small prime factors use the mixed-radix algorithm, others Bluestein's
+//! ([1970](https://doi.org/10.1109/TAU.1970.1162132)): a convolution whose length is a power of two. One line per
+//! vector lane is transformed at a time. If there are fewer lines, or they exceed a cache, a line becomes the rows and
+//! columns of a matrix ([Gentleman and Sande 1966](https://doi.org/10.1145/1464291.1464352)).
 
 mod block;
 mod plan;
@@ -19,19 +19,19 @@ use kiln_ir::{DType, FftKind, Result, TensorType};
 use plan::{Plan, halves, root, roots};
 use smallvec::SmallVec;
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 13;
 
-/// The maximum of scratch memory for lines side by side: it fits the second-level cache.
+/// The maximum scratch memory for one block of lines: it fits the L2 cache.
 const MOST_ROOM: usize = 2 << 20;
 
-/// The shortest line that becomes a matrix.
+/// The minimum length of a line that becomes a matrix.
 const SHORTEST_MATRIX: usize = 64;
 
-/// The most numbers of a padded convolution at once.
+/// The maximum number of elements of a padded convolution at once.
 const MOST_PADDED: usize = 1 << 24;
 
-/// The results of the transform along an axis.
+/// Transforms along an axis.
 ///
 /// # Errors
 /// When there is not enough memory.
@@ -63,7 +63,7 @@ pub(super) fn fft<T: Float>(
         FftKind::Complex => {
             let [mut source, mut target] = [pair(&inputs), pair(&outputs)];
             if inverse {
-                // With both parts exchanged on both sides the sign in the exponent is the other.
+                // Exchanging real and imaginary parts on both sides flips the sign of the exponent.
                 source.swap(0, 1);
                 target.swap(0, 1);
             }
@@ -75,13 +75,13 @@ pub(super) fn fft<T: Float>(
     Ok(outputs)
 }
 
-/// How many lines are transformed side by side.
+/// The number of lines per block: the lanes of a vector.
 fn lanes<T: Float>(cpu: &Cpu) -> usize {
-    // SAFETY: the kernel only asks.
+    // SAFETY: the kernel only returns the number of lanes.
     unsafe { T::dispatch(cpu.level, Lanes) }
 }
 
-/// The lines along the middle of three axes.
+/// The lines along the middle one of three axes.
 #[derive(Clone, Copy)]
 struct Transform<'a> {
     cpu: &'a Cpu,
@@ -91,7 +91,7 @@ struct Transform<'a> {
     inner: usize,
 }
 
-/// Both parts of complex numbers.
+/// The real and imaginary parts of complex elements.
 type Parts<T> = [Shared<T>; 2];
 
 impl Transform<'_> {
@@ -99,7 +99,7 @@ impl Transform<'_> {
         self.outer * self.inner
     }
 
-    /// How lines of so many complex numbers are transformed side by side, if they are.
+    /// The plan for lines of that length, if a block of them fits the cache.
     fn direct<T: Float>(&self, length: usize) -> Option<Plan<T>> {
         let is_matrix = length >= SHORTEST_MATRIX;
         let is_spread = 2 * self.lines() > self.lanes;
@@ -110,12 +110,12 @@ impl Transform<'_> {
     fn run<T: Float>(&self, job: &Job<'_, T>) {
         let grain = GRAIN.div_ceil(job.plan.length * self.lanes);
         self.cpu.pool.parallel_for(job.lines.div_ceil(self.lanes), grain, |range| {
-            // SAFETY: the job's lines lie within its arrays, and each block is run once.
+            // SAFETY: the job's lines are within its arrays, and each block is run once.
             unsafe { T::dispatch(self.cpu.level, Blocks { job, range }) };
         });
     }
 
-    /// The transform with a minus in the exponent.
+    /// The complex transform with a negative exponent.
     fn complex<T: Float>(&self, source: Parts<T>, target: Parts<T>) -> Result<()> {
         let Transform { points, inner, .. } = *self;
         let lines = Lines::along(points, inner);
@@ -125,7 +125,8 @@ impl Transform<'_> {
             self.run(&Job { plan: &plan, form, from: lines, to: lines, source, target, lines: all });
             return Ok(());
         }
-        // Point `a columns + b` is at row `a` and column `b`; frequency `c + d rows` at row `c` and column `d`.
+        // The four-step algorithm: point `a columns + b` is at row `a`, column `b`; frequency `c + d rows` at row `c`,
+        // column `d`.
         let Some([rows, columns]) = halves(points) else { return self.bluestein(source, target) };
         let between = Array::uninit(&self.memory::<T>(2 * points))?;
         let middle = halves_of::<T>(&between);
@@ -156,7 +157,7 @@ impl Transform<'_> {
         Ok(())
     }
 
-    /// Bytes for so many numbers of each line.
+    /// The type of a scratch tensor with `count` elements per line.
     fn memory<T>(&self, count: usize) -> TensorType {
         TensorType::new([self.lines() * count * size_of::<T>()], DType::U8)
     }
@@ -252,7 +253,7 @@ impl Transform<'_> {
         let sign = if usual { 1.0 } else { -1.0 };
         self.rows(length, |outer, k| {
             let from = |k: usize| (outer * bins + k) * inner;
-            // A plus in the exponent is a minus for the spectrum in reverse order.
+            // A positive exponent is a negative one for the spectrum in reverse order.
             let to = (outer * length + (length - k) % length) * inner;
             let far = if is_even { length - k } else { points - k };
             // SAFETY: rows of the operands and of the memory, each written once.
@@ -268,7 +269,7 @@ impl Transform<'_> {
                     let found = if is_even {
                         let (a, b) = (number(at(k), i, k), number(at(far), i, far));
                         let (sum, rest) = ((a.0 + b.0, a.1 - b.1), (a.0 - b.0, a.1 + b.1));
-                        // Times i and the conjugate of the root.
+                        // Multiplies by i and the conjugate of the root.
                         (sum.0 - (rest.1 * c - rest.0 * s), sum.1 + (rest.0 * c + rest.1 * s))
                     } else if k < bins {
                         number(at(k), i, k)
@@ -297,11 +298,11 @@ impl Transform<'_> {
         Ok(())
     }
 
-    /// `Y[k] = c[k] Σ (x[n] c[n]) conj(c[k - n])` with the chirp `c[k] = exp(-πi k² / points)`: a convolution.
+    /// Bluestein's algorithm: `Y[k] = c[k] Σ (x[n] c[n]) conj(c[k - n])` with the chirp `c[k] = exp(-πi k² / points)`.
     fn bluestein<T: Float>(&self, source: Parts<T>, target: Parts<T>) -> Result<()> {
         let Transform { points, inner, .. } = *self;
         let size = (2 * points - 1).next_power_of_two();
-        // k² modulo twice the length keeps the angle exact for great k.
+        // k² modulo twice the length keeps the angle exact for large k.
         let square = |k: usize| (k as u128 * k as u128 % (2 * points) as u128) as usize;
         let chirp: Vec<(f64, f64)> = (0..points).map(|k| root(square(k), 2 * points)).collect();
         let filter = Factors::new(&filter(&chirp, size));
@@ -334,7 +335,7 @@ impl Transform<'_> {
                 // SAFETY: rows of both memories, each written once.
                 unsafe { filter.turn((y, at), (z, at), span, inner) };
             });
-            // Back, with both parts exchanged.
+            // The inverse transform, with real and imaginary parts exchanged.
             padded.complex([z[1], z[0]], [y[1], y[0]])?;
             some.spans(points, |outer, span| {
                 let (from, to) = (outer * size * inner, (first + outer) * points * inner);
@@ -345,7 +346,7 @@ impl Transform<'_> {
         Ok(())
     }
 
-    /// Calls `body` for parts of all lines of so many rows: the line's place before the axis, and rows.
+    /// Calls `body` for parts of all lines of `count` rows: the line's index before the axis, and a range of rows.
     fn spans(&self, count: usize, body: impl Fn(usize, Range<usize>) + Sync) {
         self.cpu.pool.parallel_for(self.outer * count, GRAIN.div_ceil(self.inner), |range| {
             let mut at = range.start;
@@ -366,12 +367,12 @@ impl Transform<'_> {
     }
 }
 
-/// The length of the complex transform that stands for one of real points, and whether it holds two in each number.
+/// The length of the complex transform of a real line, and whether it packs two elements into each complex one.
 fn packed(points: usize) -> (usize, bool) {
     if points.is_multiple_of(2) { (points / 2, true) } else { (points, false) }
 }
 
-/// Parts of `exp(-2πi k / points)` up to a quarter of the circle, for an even number of points.
+/// The real and imaginary parts of `exp(-2πi k / points)` up to a quarter of the circle, for an even number of points.
 fn quarter_roots<T: Float>(points: usize) -> Vec<T> {
     if !points.is_multiple_of(2) {
         return Vec::new();
@@ -410,7 +411,7 @@ fn filter(chirp: &[(f64, f64)], size: usize) -> Vec<(f64, f64)> {
     x
 }
 
-/// Complex numbers, one for each row.
+/// One complex factor per row.
 struct Factors<T> {
     re: Vec<T>,
     im: Vec<T>,
@@ -423,7 +424,7 @@ impl<T: Float> Factors<T> {
         Factors { re, im }
     }
 
-    /// Multiplies rows of a line, which starts at a place, into those of another.
+    /// Multiplies rows of a line, which starts at an index, into those of another line.
     ///
     /// # Safety
     /// The rows may be read and written, and nothing else writes them meanwhile.
@@ -434,7 +435,7 @@ impl<T: Float> Factors<T> {
         rows: Range<usize>,
         inner: usize,
     ) {
-        // Where rows are single elements, all of them are one.
+        // If rows are single elements, all of them are processed as one row.
         let together = if inner == 1 { rows.len() } else { 1 };
         for i in rows.step_by(together) {
             let (from, to, count) = (from + i * inner, to + i * inner, together * inner);
@@ -460,7 +461,7 @@ impl<T: Float> Factors<T> {
     }
 }
 
-/// The two halves of memory that was made for both parts.
+/// The real and the imaginary half of a scratch array.
 fn halves_of<T>(memory: &Array) -> Parts<T> {
     let start = memory.as_mut_ptr::<T>();
     let count = memory.layout.shape.iter().product::<usize>() / size_of::<T>();
@@ -468,14 +469,14 @@ fn halves_of<T>(memory: &Array) -> Parts<T> {
 }
 
 /// # Safety
-/// So many elements may be read, and nothing writes them meanwhile.
+/// That many elements may be read, and nothing writes them meanwhile.
 unsafe fn row<'a, T>(from: Shared<T>, start: usize, count: usize) -> &'a [T] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts(from.get().add(start), count) }
 }
 
 /// # Safety
-/// So many elements may be written, and nothing else reads or writes them meanwhile.
+/// That many elements may be written, and nothing else reads or writes them meanwhile.
 unsafe fn row_mut<'a, T>(to: Shared<T>, start: usize, count: usize) -> &'a mut [T] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts_mut(to.get().add(start), count) }

@@ -1,4 +1,4 @@
-//! Numbers as small integers, in blocks that share a scale.
+//! Blockwise quantization: small integers with a scale per block.
 
 use crate::Cpu;
 use crate::array::Array;
@@ -10,15 +10,15 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use kiln_ir::{Element, Result, TensorType};
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 14;
 
-/// Integers that hold quantised numbers.
+/// Integer types of quantized elements.
 pub(super) trait Quantized: Element {
-    /// Keeps the value.
+    /// Converts exactly.
     fn widen(self) -> i64;
 
-    /// The nearest in range.
+    /// Clamps to the range.
     fn saturate(x: i64) -> Self;
 }
 
@@ -40,12 +40,12 @@ macro_rules! quantized {
 
 quantized!(i8, u8, i16, u16, i32);
 
-/// Which scale each element has: rows of elements, with a row of scales each.
+/// The mapping from elements to scales: rows of elements, with a row of scales each.
 struct Blocks {
     /// Elements per row, and scales per row of scales.
     row: usize,
     scales: usize,
-    /// Per row: where its scales start.
+    /// For each row, the offset of its scales.
     starts: Vec<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Blocks {
         Blocks { row: shape[last], scales: scales[last], starts }
     }
 
-    /// Calls `body(elements, scale)` for each stretch of a row with one scale.
+    /// Calls `body(elements, scale)` for each run of a row with one scale.
     #[inline(always)]
     fn stretches(&self, mut body: impl FnMut(core::ops::Range<usize>, usize)) {
         let len = self.row / self.scales;
@@ -157,7 +157,7 @@ multiversion! {
             let (scale, zero) = (scales[block], zeros.map_or(0, |zeros| zeros[block].widen()));
             for (q, &x) in q[range.clone()].iter_mut().zip(&x[range]) {
                 let rounded = (x / scale).round_even().to_f64();
-                // Beyond any range, and small enough that a zero can be added.
+                // Exceeds any range, and is small enough that a zero point can be added.
                 let whole = rounded.clamp(-1e12, 1e12) as i64;
                 *q = if rounded.is_nan() { Q::default() } else { Q::saturate(whole + zero) };
             }

@@ -1,4 +1,4 @@
-//! Resizing: one axis after the other, each element a weighted sum of a few along the axis.
+//! Resizing (interpolation): one axis after the other; each output sample is a weighted sum along the axis.
 
 use crate::Cpu;
 use crate::array::Array;
@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{ResizeMode, Result, TensorType};
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 14;
 
 /// Resizes the last `size.len()` axes.
@@ -68,7 +68,7 @@ fn along_axis<T: Float>(
     });
 }
 
-/// For each new element, `count` old ones with their weights.
+/// For each output sample, `count` input samples with their weights.
 struct Taps<T> {
     count: usize,
     places: Vec<usize>,
@@ -93,7 +93,7 @@ multiversion! {
     }
 }
 
-/// One axis before and after.
+/// The input and output lengths of one axis.
 struct Grid {
     mode: ResizeMode,
     align_corners: bool,
@@ -113,7 +113,7 @@ impl Grid {
         }
     }
 
-    /// The input elements of the output at that index, with their weights.
+    /// The input samples of the output at that index, with their weights.
     fn taps_of(&self, index: usize) -> Vec<(usize, f64)> {
         let last = self.from - 1;
         match self.mode {
@@ -138,7 +138,7 @@ impl Grid {
         }
     }
 
-    /// Where the new element lies among the old ones.
+    /// The coordinate of an output sample in the input.
     fn source(&self, index: usize) -> f64 {
         let (from, to, index) = (self.from as f64, self.to as f64, index as f64);
         match (self.align_corners, self.to) {

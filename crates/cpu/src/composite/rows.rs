@@ -9,13 +9,13 @@ use crate::copy::{Shared, stream};
 use crate::isa::{Level, Widest, multiversion};
 use kiln_ir::{NormKind, Result, TensorType};
 
-/// Elements worth waking another thread for.
+/// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 13;
 
-/// Partial sums, so that sums over rows are vectorised and lose little.
+/// The number of partial sums per row: sums are vectorized and accurate.
 const LANES: usize = 32;
 
-/// Columns that are handled together where the axis is not the last.
+/// Columns processed together if the axis is not the last.
 const COLUMNS: usize = 64;
 
 /// The operation along a row.
@@ -27,21 +27,21 @@ pub(super) enum Along<'a, T> {
     Norm { kind: NormKind, epsilon: T, weight: Option<&'a [T]>, bias: Option<&'a [T]> },
 }
 
-/// Rows that lie one after the other.
+/// Contiguous rows.
 pub(super) struct Rows<'a, T> {
     x: &'a [T],
     y: &'a mut [T],
     length: usize,
-    /// Whether the result is large enough to be written past the caches.
+    /// Whether the result is written by non-temporal stores.
     past: bool,
 }
 
-/// Floats with code for rows.
+/// Floats with row kernels.
 pub(super) trait RowFloat: Float {
-    /// Computes along each row.
+    /// Applies the operation to each row.
     fn along(level: Level, rows: Rows<'_, Self>, function: Along<'_, Self>);
 
-    /// Softmax down columns.
+    /// Computes softmax down columns.
     ///
     /// # Safety
     /// The columns exist, and nothing else uses those of the result.
@@ -148,7 +148,7 @@ unsafe fn parts<'a, T>(from: Shared<T>, to: Shared<T>, start: usize, len: usize)
     }
 }
 
-/// The greatest element; a NaN is passed over.
+/// The maximum element, ignoring NaN.
 #[inline(always)]
 pub(super) fn greatest<T: Float>(row: &[T]) -> T {
     let mut best = [T::NEG_INFINITY; LANES];
@@ -194,7 +194,7 @@ multiversion! {
     }
 }
 
-/// Softmax down neighbouring columns, at most [`COLUMNS`].
+/// Softmax down adjacent columns, at most [`COLUMNS`].
 pub(super) struct Columns<T> {
     x: *const T,
     y: *mut T,
@@ -255,7 +255,7 @@ impl<T: Float> Columns<T> {
     }
 }
 
-/// Normalises rows of `length` elements, then scales and shifts.
+/// Normalizes rows of `length` elements, then scales and shifts.
 ///
 /// # Errors
 /// When there is not enough memory.

@@ -4,9 +4,9 @@
 //! pass is a convolution of the result's gradient, one per phase of the stride. The order of summation does not depend
 //! on the number of threads.
 //!
-//! Forward and input pass are done by strips of positions ([`flat`]), with fewer multiplications where kernels are 3 × 3
-//! and channels are many ([`winograd`]), and by tiles of channels where the grid is so small that images must share
-//! vectors ([`gather`]).
+//! Forward and input pass are computed by strips of positions ([`flat`]). With 3 × 3 kernels and many channels, they
+//! use fewer multiplications ([`winograd`]). If the grid is so small that images must share vectors, they are computed
+//! by tiles of channels ([`gather`]).
 
 mod correlate;
 mod flat;
@@ -85,7 +85,7 @@ pub(crate) fn forward<T: Float>(
         channels_out: y_shape[1] / spec.groups,
         plane_out: y_shape[2..].iter().product(),
     };
-    // SAFETY: asks for nothing.
+    // SAFETY: no requirements.
     let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
     let kernels = Kernels {
         start: Shared::new(weight.as_mut_ptr::<T>()),
@@ -142,7 +142,7 @@ fn input<T: Float>(
         plane_out: x_shape[2..].iter().product(),
     };
     let taps: usize = w_shape[2..].iter().product();
-    // SAFETY: asks for nothing.
+    // SAFETY: no requirements.
     let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
     let kernels = Kernels {
         start: Shared::new(weight.as_mut_ptr::<T>()),
@@ -202,7 +202,7 @@ fn weight<T: Float>(
     let lines = Lines::forward(spec, &x_shape[2..], size, &y_shape[2..]);
     let plane_out = y_shape[2..].iter().product();
     let flat = Flat { lines: &lines, batch, groups, channels_in, channels_out, plane_out };
-    // SAFETY: asks for nothing.
+    // SAFETY: no requirements.
     let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
     let correlation = Correlation { flat };
     if correlation.suits(lanes)
@@ -218,7 +218,7 @@ fn weight<T: Float>(
     Ok(())
 }
 
-/// Computes the whole result by [`Winograd`] where that pays, and returns whether it did and all sums were finite.
+/// Computes the whole result by [`Winograd`] if that is faster. Returns whether it did and all sums were finite.
 fn by_winograd<T: Float>(
     cpu: &Cpu,
     lanes: usize,
@@ -236,8 +236,9 @@ fn by_winograd<T: Float>(
         && unsafe { winograd.run(cpu, lanes, source, kernels, result.as_mut_ptr()) }
 }
 
-/// The weight with its axes of channels exchanged, and some of its taps only: from `[groups, channels_in, channels_out,
-/// taps]` to `[groups, channels_out, channels_in, chosen taps]`, where the channels are those of the input pass.
+/// Transposes the channel axes of the weight and selects some of its taps: from
+/// `[groups, channels_in, channels_out, taps]` to `[groups, channels_out, channels_in, chosen taps]`, with the channels
+/// of the input pass.
 ///
 /// # Safety
 /// The weight has that size.
@@ -248,7 +249,7 @@ unsafe fn exchanged<T: Float>(
     taps: usize,
     weight: *const T,
 ) -> Scratch<T> {
-    /// Neighbouring channels that are read, and written, together.
+    /// The block size of adjacent channels that are read, and written, together.
     const BLOCK: usize = 16;
     let (inner, outer) = (flat.channels_in, flat.channels_out);
     let mut packed = Scratch::<T>::new(flat.groups * inner * outer * chosen.len());

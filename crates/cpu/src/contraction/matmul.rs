@@ -1,8 +1,8 @@
-//! Matrix products.
+//! Matmul.
 //!
-//! [`gemm`] is the general algorithm, with holes for work on blocks of operands and result; [`narrow`] has the cases
-//! that are bound by reading one operand; [`integer`] is exact arithmetic, [`bytes`] that of 8 bits, [`dequantized`]
-//! has weights that are never written out as floats.
+//! [`gemm`] is the general algorithm, with hooks on blocks of operands and result. [`narrow`] handles the memory-bound
+//! cases (GEMV-like). [`integer`] is exact integer arithmetic, [`bytes`] that of 8 bits, and [`dequantized`] reads
+//! quantized weights, which are never expanded to floats.
 
 mod bytes;
 pub(crate) mod dequantized;
@@ -30,13 +30,13 @@ use kiln_ir::{Result, TensorType};
 use output::Output;
 use pack::PackRows;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Sizes and strides of a batched product whose result is contiguous.
+/// The sizes and strides of a batched matmul with a contiguous result.
 struct Batched {
     sizes: [usize; 3],
-    /// The axes before the last two, with the strides of both operands.
+    /// The batch axes, with the strides of both operands.
     batch: Walk<2>,
     a: [isize; 2],
     b: [isize; 2],
@@ -56,7 +56,7 @@ impl Batched {
         batched.with_batch_as_rows()
     }
 
-    /// Where all products share the right matrix and the left matrices lie one after the other, they are one product.
+    /// Merges the batch into the rows, if all matmuls share the right matrix and the left matrices are evenly spaced.
     fn with_batch_as_rows(mut self) -> Batched {
         let batch = &self.batch;
         let [m, k, n] = self.sizes;
@@ -74,8 +74,8 @@ impl Batched {
     }
 }
 
-/// The product of two arrays of floats, summed in `T`: `f32` also for 16-bit floats, which are converted as blocks of
-/// them are copied, and rounded once at the end.
+/// The matmul of two float arrays, accumulated in `T`: `f32` also for 16-bit floats, which are converted as blocks are
+/// copied, and rounded once at the end.
 ///
 /// # Errors
 /// When there is not enough memory.
@@ -97,7 +97,7 @@ pub(super) fn floats<T: Float, N: Output<T>>(
     Ok(output)
 }
 
-/// Products of a batch, and where operands and results start.
+/// A batch of matmuls, and the pointers to operands and results.
 struct Products<N> {
     batched: Batched,
     a: Matrix<N>,
@@ -115,7 +115,7 @@ impl<N> Products<N> {
         let Batched { sizes: [m, k, n], batch, .. } = &self.batched;
         let count = batch.num_elements();
         let work = (m * n).saturating_mul(*k).max(1);
-        // SAFETY: as the caller promises; every product has a part of the output of its own.
+        // SAFETY: as the caller promises; every matmul has its own part of the output.
         unsafe {
             if count > 1 && (0..batch.rank).all(|axis| batch.strides[axis][1] == 0) {
                 return self.stacked::<T>(cpu);
@@ -138,7 +138,7 @@ impl<N> Products<N> {
         }
     }
 
-    /// One product of the batch.
+    /// Computes one matmul of the batch.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -154,8 +154,8 @@ impl<N> Products<N> {
         unsafe { N::multiply(cpu, [m, k, n], N::operand(a), N::operand(b), c, pool) };
     }
 
-    /// All products as one, where they share the right matrix: its panels are packed once. The rows of the left
-    /// matrices are gathered from wherever they lie.
+    /// Computes all matmuls as one, if they share the right matrix: its panels are packed once. The rows of the left
+    /// matrices are gathered from any addresses.
     ///
     /// # Safety
     /// As [`run`](Self::run).

@@ -1,4 +1,4 @@
-//! Pooling and its gradient: row by row, with the windows of a row of the result handled together.
+//! Pooling and its gradient: row by row, with the windows of a result row processed together.
 
 mod gradient;
 
@@ -13,24 +13,24 @@ use gradient::{Greatest, Shares};
 use kiln_ir::{DType, Element, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
 use smallvec::smallvec;
 
-/// Elements of windows worth waking another thread for.
+/// The minimum window elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 15;
 
-/// A number that pooling compares and adds.
+/// An element type that pooling compares and adds.
 trait Number: Element {
-    /// No number is less.
+    /// The minimum of the type.
     const LEAST: Self;
 
-    /// Of loops over such numbers.
+    /// The widest instruction set for loops over the type.
     const WIDEST: Widest;
 
-    /// Integers wrap.
+    /// The sum; integers wrap.
     fn plus(self, other: Self) -> Self;
 
-    /// Of floats; integers are never averaged.
+    /// The quotient of floats; integers are never averaged.
     fn over(self, divisor: Self) -> Self;
 
-    /// The count as a number.
+    /// Converts a count.
     fn count(n: usize) -> Self;
 }
 
@@ -85,7 +85,7 @@ macro_rules! integers {
 floats!(f64, f32);
 integers!(i64, i32, i16, i8, u64, u32, u16, u8);
 
-/// Runs `$run::<T>` for the type of a dtype; 16-bit floats go through `f32`.
+/// Runs `$run::<T>` for the type of a dtype; 16-bit floats are computed in `f32`.
 macro_rules! by_dtype {
     ($dtype:expr, $half:expr, $run:ident($($arg:expr),*)) => {
         match $dtype {
@@ -198,34 +198,34 @@ fn spread<T: Number>(
     Ok(output)
 }
 
-/// Where the windows of a plane lie.
+/// The geometry of the windows of a plane.
 struct Windows {
     /// Elements of a plane of the operand and of the result.
     input: usize,
     output: usize,
     /// The length of the last axis of the result.
     row: usize,
-    /// Per row of the result: the rows of the operand that its windows touch, in order, and how many elements along
-    /// the outer axes divide an average.
+    /// For each row of the result, the rows of the operand that its windows contain, in order, and the divisor of an
+    /// average along the outer axes.
     rows: Vec<(Vec<usize>, usize)>,
-    /// Per element of a window along the last axis, in order: which windows it lies inside the operand for.
+    /// For each element of a window along the last axis, in order, the windows for which it is inside the operand.
     columns: Vec<Column>,
-    /// The distances along the last axis between windows, and between elements of a window.
+    /// The strides along the last axis between windows, and between elements of a window.
     step: usize,
     dilation: usize,
     /// Padding before the last axis, and its length.
     low: usize,
     length: usize,
-    /// Per window along the last axis: how many elements divide an average.
+    /// For each window along the last axis, the divisor of an average.
     divisors: Vec<usize>,
 }
 
 /// One element of a window along the last axis.
 struct Column {
-    /// The first window for which it lies inside the operand, and the one after the last.
+    /// The range of windows for which it is inside the operand.
     first: usize,
     end: usize,
-    /// Where it lies for the first.
+    /// Its index for the first window.
     start: usize,
 }
 
@@ -263,7 +263,7 @@ impl Windows {
         }
     }
 
-    /// Elements of all windows of a plane, roughly; at least 1.
+    /// The approximate number of elements of all windows of a plane; at least 1.
     fn work(&self) -> usize {
         let rows: usize = self.rows.iter().map(|(starts, _)| starts.len()).sum();
         (rows * self.row * self.columns.len()).max(self.input).max(1)
@@ -295,14 +295,14 @@ impl Column {
     }
 }
 
-/// The positions of the elements of window `i` that lie inside an axis of length `x`.
+/// The indices of the elements of window `i` that are inside an axis of length `x`.
 fn inside(spec: &PoolSpec, axis: usize, x: usize, i: usize) -> Vec<usize> {
     let place =
         |k: usize| (i * spec.stride[axis] + k * spec.dilation[axis]).checked_sub(spec.padding[axis].0);
     (0..spec.window[axis]).filter_map(place).filter(|&place| place < x).collect()
 }
 
-/// How many elements of window `i` along an axis divide an average.
+/// The divisor of an average along an axis, for window `i`.
 fn divisor_of(spec: &PoolSpec, axis: usize, x: usize, i: usize) -> usize {
     let (low, high) = spec.padding[axis];
     match spec.kind {
@@ -335,7 +335,7 @@ fn along<T: Copy, U>(
     match step {
         1 => targets.iter_mut().zip(source).for_each(|(target, &x)| body(target, x)),
         2 => {
-            // In pairs, the loads of neighbouring windows become vector loads. The last may lack its second half.
+            // Pairs turn the loads of adjacent windows into vector loads. The last pair may lack its second half.
             let (pairs, rest) = source.as_chunks::<2>();
             let (whole, odd) = targets.split_at_mut(targets.len().min(pairs.len()));
             whole.iter_mut().zip(pairs).for_each(|(target, pair)| body(target, pair[0]));
@@ -346,7 +346,7 @@ fn along<T: Copy, U>(
 }
 
 multiversion! {
-    /// The greatest element of each window.
+    /// The maximum of each window.
     fn greatest[T: Number]<T> in { T::WIDEST } (windows: &Windows, x: &[T], y: &mut [T]) {
         for ((starts, _), y) in windows.rows.iter().zip(y.chunks_exact_mut(windows.row)) {
             y.fill(T::LEAST);

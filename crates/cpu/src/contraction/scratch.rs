@@ -1,4 +1,4 @@
-//! Memory that kernels write before they read it, kept per thread between calls.
+//! Scratch memory of kernels, cached per thread between calls.
 
 #[cfg(feature = "std")]
 use crate::buffer::Pages;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// Memory above this many bytes is given back after use.
+/// Memory above this many bytes is freed after use.
 #[cfg(feature = "std")]
 const KEPT: usize = 32 << 20;
 
@@ -25,7 +25,7 @@ pub(crate) struct Scratch<T> {
     element: core::marker::PhantomData<T>,
 }
 
-/// Numbers for which all bits are valid, and whose alignment is less than a line's.
+/// Types for which all bits are valid, and whose alignment is less than a cache line.
 pub(crate) trait Plain: Copy {}
 
 macro_rules! plain {
@@ -35,7 +35,7 @@ macro_rules! plain {
 plain!(f32, f64, i64, i32, i16, i8, u64, u32, u16, u8);
 
 impl<T: Plain> Scratch<T> {
-    /// Takes memory for `len` elements.
+    /// Allocates scratch memory for `len` elements.
     pub(crate) fn new(len: usize) -> Scratch<T> {
         let wanted = len * size_of::<T>();
         let mut memory = taken(wanted);
@@ -45,13 +45,13 @@ impl<T: Plain> Scratch<T> {
         Scratch { memory, len, element: core::marker::PhantomData }
     }
 
-    /// The elements.
+    /// The elements, mutable.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: the memory holds at least `len` elements, for which all bits are valid and which need less alignment.
         unsafe { core::slice::from_raw_parts_mut(self.as_mut_ptr(), self.len) }
     }
 
-    /// Where the elements start.
+    /// The pointer to the elements.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
         match &mut self.memory {
             Memory::Lines(lines) => lines.as_mut_ptr().cast(),
@@ -87,7 +87,7 @@ impl Memory {
     }
 }
 
-/// The smallest kept piece that is large enough, else any.
+/// The smallest cached piece that is large enough, else any.
 #[cfg(feature = "std")]
 fn taken(wanted: usize) -> Memory {
     FREE.with_borrow_mut(|free| {
@@ -111,7 +111,7 @@ impl<T> Drop for Scratch<T> {
         {
             let memory = core::mem::replace(&mut self.memory, Memory::Lines(Vec::new()));
             if memory.bytes() <= KEPT {
-                // At the end of a thread its list may be gone; then the memory is freed.
+                // At the end of a thread its list may be gone; the memory is then freed.
                 let _ = FREE.try_with(|free| free.borrow_mut().push(memory));
             }
         }

@@ -1,8 +1,8 @@
-//! Vector units, chosen at run time.
+//! Vector units, selected at run time.
 //!
-//! A kernel is a value of [`Kernel`]; [`Float::dispatch`] runs it with the [`Simd`] of a [`Level`]. The
-//! body of [`Kernel::run`] is compiled once per vector unit, so plain loops inside it are vectorised for that unit
-//! too, provided that everything they call is `#[inline(always)]`.
+//! A kernel is a value of [`Kernel`]; [`Float::dispatch`] runs it with the [`Simd`] of a [`Level`]. The body of
+//! [`Kernel::run`] is compiled once per vector unit, so plain loops inside it are vectorized for that unit too, if
+//! everything they call is `#[inline(always)]`.
 
 use crate::isa::Level;
 use crate::math;
@@ -26,7 +26,7 @@ pub(crate) trait Kernel<T> {
 pub(crate) trait Simd<T>: Copy {
     /// Elements per vector.
     const LANES: usize;
-    /// How many vectors fit the register file: 32 or 16.
+    /// The number of vector registers: 32 or 16.
     const REGISTERS: usize;
     /// A vector.
     type Vector: Copy;
@@ -56,8 +56,8 @@ pub(crate) trait Simd<T>: Copy {
     /// The machine has the unit, and these elements may be written.
     unsafe fn store_some(to: *mut T, vector: Self::Vector, count: usize);
 
-    /// Transposes a square of [`LANES`](Self::LANES) rows and columns: `to[j][i] = from[i][j]`, with distances between
-    /// rows in elements.
+    /// Transposes a square of [`LANES`](Self::LANES) rows and columns: `to[j][i] = from[i][j]`, with row strides in
+    /// elements.
     ///
     /// # Safety
     /// The machine has the unit; one square may be read, the other written, and they do not overlap.
@@ -88,24 +88,24 @@ pub(crate) trait Simd<T>: Copy {
             // SAFETY: as the caller promises.
             lanes[lane] = T::from_f32(unsafe { *from.add(lane) }.widen());
         }
-        // SAFETY: no unit has more lanes; the caller vouches for the unit.
+        // SAFETY: no unit has more lanes; the caller guarantees the unit.
         unsafe { Self::load(lanes.as_ptr()) }
     }
 
-    /// Asks for the line at an address, which need not exist, to be brought into the first cache.
+    /// Prefetches the cache line at an address, which need not exist, into the L1 cache.
     ///
     /// # Safety
     /// The machine has the unit.
     #[inline(always)]
     unsafe fn prefetch(_at: *const T) {}
 
-    /// The element in every lane.
+    /// Broadcasts the element to all lanes.
     ///
     /// # Safety
     /// The machine has the unit.
     unsafe fn splat(element: T) -> Self::Vector;
 
-    /// `a * b + c`, rounded once where the unit can.
+    /// `a * b + c`, with one rounding if the unit has FMA.
     ///
     /// # Safety
     /// The machine has the unit.
@@ -123,7 +123,7 @@ pub(crate) trait Simd<T>: Copy {
     /// The machine has the unit.
     unsafe fn sub(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// Writes the lanes whose bits are set in `lanes`, one after the other without gaps, and nothing else.
+    /// Compress-stores the lanes whose bits are set in `lanes`, contiguously, and nothing else.
     ///
     /// # Safety
     /// The machine has the unit, and that many elements may be written.
@@ -169,9 +169,9 @@ pub(crate) trait Simd<T>: Copy {
     }
 }
 
-/// A number that `f32` holds exactly, in fewer bits.
+/// A type that `f32` represents exactly, in fewer bits.
 pub(crate) trait Widen: Copy + Send + Sync + 'static {
-    /// The same number.
+    /// Converts to `f32`.
     fn widen(self) -> f32;
 
     /// The format, for units with instructions for it.
@@ -233,13 +233,13 @@ pub(crate) trait Float:
     const ONE: Self;
     const NEG_INFINITY: Self;
 
-    /// The nearest float.
+    /// Rounds to the nearest float.
     fn from_f64(x: f64) -> Self;
 
-    /// The same number.
+    /// Converts exactly.
     fn from_f32(x: f32) -> Self;
 
-    /// Widens.
+    /// Converts exactly.
     fn to_f64(self) -> f64;
 
     /// Runs the kernel with the vector unit of the level.
@@ -248,7 +248,7 @@ pub(crate) trait Float:
     /// The safety conditions of the kernel's fields.
     unsafe fn dispatch<K: Kernel<Self>>(level: Level, kernel: K) -> K::Output;
 
-    /// `e^x`; a plain expression, so that loops over it are vectorised. Within 2 ulp.
+    /// `e^x`; a branch-free expression, so that loops over it are vectorized. Within 2 ulp.
     fn exp(self) -> Self;
 
     /// Natural logarithm.
@@ -257,11 +257,11 @@ pub(crate) trait Float:
     /// Square root.
     fn sqrt(self) -> Self;
 
-    /// The nearest whole number, ties to even.
+    /// The nearest integer, ties to even.
     fn round_even(self) -> Self;
 }
 
-/// The unit of machines that have no other here: arrays that the compiler maps to whatever vectors there are.
+/// The unit of machines without another one here: arrays that the compiler maps to the available vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -411,14 +411,14 @@ float!(f32, math::exp, libm::logf, libm::sqrtf, libm::rintf);
 #[cfg(not(feature = "std"))]
 float!(f64, exp_f64, libm::log, libm::sqrt, libm::rint);
 
-/// `e^x = 2^n · e^r` with `|r| <= ln(2) / 2`, and the Taylor polynomial of `e^r`. The rounding to a whole `n` adds
-/// and subtracts a number so great that the fraction falls off; its bits then hold `n`.
+/// `e^x = 2^n · e^r` with `|r| <= ln(2) / 2`, and the Taylor polynomial of `e^r`. Rounding to an integer `n` adds and
+/// subtracts a number so large that the fraction is rounded off; its low bits then contain `n`.
 #[inline(always)]
 fn exp_f64(x: f64) -> f64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // Beyond these the result is 0 or infinite; NaN fails both comparisons and passes through.
+    // Beyond these the result is 0 or infinite; NaN fails both comparisons and propagates.
     let clamped = if x > 710.0 { 710.0 } else { x };
     let clamped = if clamped < -746.0 { -746.0 } else { clamped };
     let shifted = clamped * core::f64::consts::LOG2_E + SHIFT;
@@ -439,7 +439,7 @@ fn exp_f64(x: f64) -> f64 {
     p = p * r * r + r + 1.0;
     let n = (shifted.to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64);
     let half = n >> 1;
-    // Two steps, since 2^n itself may lie outside the normal floats where the result does not.
+    // Two steps, since 2^n itself may be outside the normal floats while the result is not.
     let (a, b) = (1023i64.wrapping_add(half), 1023i64.wrapping_add(n.wrapping_sub(half)));
     let scaled = p * f64::from_bits((a as u64) << 52) * f64::from_bits((b as u64) << 52);
     if x > 709.79 { f64::INFINITY } else { scaled }

@@ -1,4 +1,4 @@
-//! Non-temporal stores, for results too large for the caches: the old contents of the lines need not be read, and
+//! Non-temporal stores, for results too large for the caches: the old contents of the cache lines need not be read, and
 //! cached data stays cached.
 
 use crate::isa::Level;
@@ -6,26 +6,26 @@ use crate::isa::Level;
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Result size in bytes from which it leaves the caches before the next read.
+/// The result size in bytes from which it would leave the caches before the next read.
 const FROM: usize = 8 << 20;
 
-/// Whether a result of that many bytes is better written past the caches.
+/// Whether non-temporal stores are better for a result of that many bytes.
 #[inline]
 pub(crate) fn pays(bytes: usize) -> bool {
     cfg!(target_arch = "x86_64") && bytes >= FROM
 }
 
-/// Copies bytes, past the caches where whole lines are written. [`fence`] must follow on this thread before another
-/// one reads them.
+/// Copies bytes, with non-temporal stores where whole cache lines are written. [`fence`] must follow on this thread
+/// before another thread reads them.
 ///
 /// # Safety
-/// Both stretches exist and do not overlap, and nothing else accesses the target.
+/// Both ranges exist and do not overlap, and nothing else accesses the target.
 #[inline(always)]
 pub(crate) unsafe fn copy(level: Level, source: *const u8, target: *mut u8, bytes: usize) {
     let head = target.align_offset(LINE).min(bytes);
     let lines = (bytes - head) / LINE;
-    // SAFETY: parts of the stretches; the body of the target starts on a line. The level is chosen only where the
-    // processor has its instructions.
+    // SAFETY: parts of the ranges; the body of the target is aligned to a cache line. The level is chosen only where
+    // the processor has its instructions.
     unsafe {
         target.copy_from_nonoverlapping(source, head);
         let (from, to) = (source.add(head), target.add(head));
@@ -41,7 +41,7 @@ pub(crate) unsafe fn copy(level: Level, source: *const u8, target: *mut u8, byte
     }
 }
 
-/// Copies lines, each in one piece.
+/// Copies cache lines with 512-bit stores.
 ///
 /// # Safety
 /// As [`copy`]; the target is aligned to a line, and the processor has AVX-512 F.
@@ -67,7 +67,7 @@ unsafe fn lines_of_512_bits(source: *const u8, target: *mut u8, lines: usize) {
     }
 }
 
-/// Copies one line to where a line starts.
+/// Copies one cache line to an aligned address.
 ///
 /// # Safety
 /// As [`copy`]; the target is aligned to a line.
@@ -100,7 +100,7 @@ pub(crate) fn fence() {
     }
 }
 
-/// Asks for the line at an address, which need not exist.
+/// Prefetches the cache line at an address, which need not exist.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

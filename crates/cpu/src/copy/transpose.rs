@@ -1,6 +1,5 @@
-//! Copies that exchange rows and columns, by square tiles whose sides are cache lines: each line of the source is read
-//! at once and each of the target written at once, so that none is fetched twice however lines fall into the same sets
-//! of a cache.
+//! Transposing copies in square tiles whose sides are cache lines. Each line of the source is read completely, and each
+//! line of the target is written completely. None is therefore fetched twice, even if lines map to the same cache sets.
 
 use super::stream::{self, LINE};
 use super::{GRAIN, Shared};
@@ -8,14 +7,14 @@ use crate::threads::Pool;
 use crate::walk::Walk;
 use core::ops::Range;
 
-/// Bytes of a row of the source that a task goes along before it takes the next rows.
+/// Bytes along a source row that a task processes before the next rows.
 const STRIP: usize = 2048;
 
-/// Lines of the target along each of its rows that a task writes.
+/// Cache lines of the target along each of its rows that a task writes.
 const TILES: usize = 8;
 
-/// A matrix and its transpose: the element `(row, column)` of the target, at `row * target_row + column`, is the one
-/// at `column * source_column + row` of the source.
+/// A matrix and its transpose: element `(row, column)` of the target, at `row * target_row + column`, is the element at
+/// `column * source_column + row` of the source.
 pub(super) struct Plane<T> {
     pub(super) source: Shared<T>,
     pub(super) target: Shared<T>,
@@ -25,7 +24,7 @@ pub(super) struct Plane<T> {
     pub(super) target_row: isize,
 }
 
-/// Elements of which a tile has a line's worth along each side.
+/// The side length of a tile in elements: one cache line.
 const fn side<T>() -> usize {
     LINE / size_of::<T>()
 }
@@ -36,11 +35,11 @@ impl<T: Turn> Plane<T> {
         rows >= side::<T>() && columns >= side::<T>()
     }
 
-    /// Copies a plane at each place of the outer walk.
+    /// Copies a plane at each position of the outer walk.
     ///
     /// # Safety
-    /// The planes lie in source and target, which do not overlap; nothing else accesses the target, whose elements are
-    /// distinct.
+    /// The planes are within source and target, which do not overlap. Nothing else accesses the target, whose elements
+    /// are distinct.
     pub(super) unsafe fn copy(&self, pool: &Pool, outer: &Walk<2>) {
         let (strip, chunk) = (STRIP / size_of::<T>(), TILES * side::<T>());
         let (strips, chunks) = (self.rows.div_ceil(strip), self.columns.div_ceil(chunk));
@@ -98,7 +97,7 @@ impl<T: Turn> Plane<T> {
     }
 
     /// # Safety
-    /// As [`unit`](Self::unit), for one tile; to be streamed, the rows of the target start on lines.
+    /// As [`unit`](Self::unit), for one tile; with `streamed`, the rows of the target are aligned to cache lines.
     #[inline(always)]
     unsafe fn tile(&self, source: *const T, target: *mut T, streamed: bool) {
         let side = side::<T>();
@@ -130,17 +129,17 @@ impl<T: Turn> Plane<T> {
     }
 }
 
-/// Room for a tile of the smallest elements.
+/// Memory for a tile of the smallest elements.
 #[repr(C, align(64))]
 struct Tile([u8; LINE * LINE]);
 
-/// Elements whose square blocks of 16 bytes by as many elements can be transposed.
+/// Elements whose blocks of 16 bytes by as many rows can be transposed.
 pub(crate) trait Turn: Copy {
     /// The side of a block.
     const SIDE: usize = 16 / size_of::<Self>();
 
-    /// Transposes a block: the element at `row * stride + column` of the source goes to `column * stride + row` of the
-    /// target, each with its own stride.
+    /// Transposes a block: the element at `row * stride + column` of the source moves to `column * stride + row` of the
+    /// target. Each side has its own stride.
     ///
     /// # Safety
     /// Both blocks exist and do not overlap; nothing else accesses the target.
@@ -157,7 +156,7 @@ mod x86 {
             impl Turn for $ty {
                 #[inline(always)]
                 unsafe fn turn(source: *const $ty, source_row: isize, target: *mut $ty, target_row: isize) {
-                    // SAFETY: every x86-64 has SSE2; the caller vouches for the rows, and accesses may be unaligned.
+                    // SAFETY: every x86-64 has SSE2; the caller guarantees the rows, and accesses may be unaligned.
                     unsafe {
                         let row = |i: usize| _mm_loadu_si128(source.offset(i as isize * source_row).cast());
                         let mut rows: [__m128i; $side] = core::array::from_fn(row);

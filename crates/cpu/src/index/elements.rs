@@ -1,6 +1,6 @@
-//! Single elements combined by index, along the last axis.
+//! Indexed combination of single elements along the last axis (scatter).
 //!
-//! Indices are read as they lie in memory, a block at a time: a list of wide ones would cost more than the sums.
+//! Indices are read in place, one block at a time: a list of `usize` indices would cost more than the sums.
 
 use super::update::{Combine, Job};
 use super::write::GRAIN;
@@ -14,29 +14,29 @@ use kiln_ir::Element;
 /// Indices that are narrowed at once, on the stack.
 const BLOCK: usize = 512;
 
-/// The fewest elements of a row for which chunks have bins of their own.
+/// The minimum elements of a row for which chunks have their own bins.
 const FEWEST_BINNED: usize = 1 << 16;
 
-/// The most chunks of a row. A constant, so that sums do not depend on the number of threads.
+/// The maximum number of chunks of a row. A constant, so that sums do not depend on the number of threads.
 const MOST_CHUNKS: usize = 16;
 
-/// Elements per bin from which on a chunk pays for its bins.
+/// The elements per bin from which a chunk amortizes its bins.
 const PER_BIN: usize = 4;
 
-/// From so many threads on, each reads all indices of a row and combines those that point into its own range.
+/// The number of threads from which each reads all indices of a row and combines those in its own range.
 const FILTERING_THREADS: usize = 8;
 
-/// Copies a block of indices from a place on into `u32`s.
+/// Copies a block of indices into `u32`s, starting at a pointer.
 ///
 /// # Safety
-/// The indices lie there, and all of them fit.
+/// The indices exist there, and all of them fit `u32`.
 type Narrow = unsafe fn(*const u8, &mut [u32]);
 
 /// Contiguous indices, all of them checked to be below a length that fits a `u32`.
 pub(super) struct Places {
     array: Array,
     size: usize,
-    /// `None` where they have 32 bits.
+    /// `None` if they have 32 bits.
     narrow: Option<Narrow>,
 }
 
@@ -59,10 +59,10 @@ impl Places {
         self.array.num_elements()
     }
 
-    /// Calls `body` with blocks of a range of the indices, and how many of the range come before each.
+    /// Calls `body` with blocks of a range of the indices, and the number of indices before each block.
     ///
     /// # Safety
-    /// The range lies within the indices.
+    /// The range is within the indices.
     #[inline(always)]
     unsafe fn blocks(&self, range: Range<usize>, mut body: impl FnMut(usize, &[u32])) {
         let at = |place: usize| self.array.address(self.size).wrapping_add(place * self.size).cast_const();
@@ -80,12 +80,12 @@ impl Places {
     }
 }
 
-/// Combines rows `[outer, count]` of the source into `[outer, length]` of the target, where each element's index points.
+/// Combines rows `[outer, count]` of the source into `[outer, length]` of the target, at each element's index.
 pub(super) struct Elements<'a> {
     pub(super) cpu: &'a Cpu,
     pub(super) outer: usize,
     pub(super) length: usize,
-    /// One row of them for all rows, or one for each.
+    /// One row of indices for all rows, or one for each.
     pub(super) places: &'a Places,
     pub(super) is_shared: bool,
     pub(super) source: Shared<u8>,
@@ -94,8 +94,8 @@ pub(super) struct Elements<'a> {
 
 impl Job for Elements<'_> {
     /// # Safety
-    /// Source and target have the elements that the lengths and indices tell, do not overlap, and nothing else accesses
-    /// the target.
+    /// Source and target have the elements that the lengths and indices reach. They do not overlap, and nothing else
+    /// accesses the target.
     unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
         let (count, pool) = (self.count(), &self.cpu.pool);
         let chunks = self.chunks();
@@ -132,7 +132,7 @@ impl Elements<'_> {
         if self.is_shared { self.places.len() } else { self.places.len() / self.outer }
     }
 
-    /// The parts into which a row's elements are split, each with bins of its own. Sizes decide, never the threads.
+    /// The number of chunks of a row, each with its own bins. It depends on sizes, not on threads.
     fn chunks(&self) -> usize {
         let count = self.count();
         if count < FEWEST_BINNED || self.outer >= MOST_CHUNKS {
@@ -145,7 +145,7 @@ impl Elements<'_> {
         self.target.get().cast::<T>().wrapping_add(row * self.length)
     }
 
-    /// Combines a part of a row, in its order, into a row of targets or bins.
+    /// Combines a part of a row, in order, into a row of targets or bins.
     ///
     /// # Safety
     /// As [`run`](Job::run); nothing else accesses these targets.
@@ -165,7 +165,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Combines the elements of a row whose index lies in a range, in their order.
+    /// Combines the elements of a row whose index is in a range, in order.
     ///
     /// # Safety
     /// As [`run`](Job::run); nothing else accesses these targets.
@@ -189,7 +189,7 @@ impl Elements<'_> {
         }
     }
 
-    /// Combines the chunks of a row into bins of their own, and then the bins, in the order of the chunks.
+    /// Combines the chunks of a row into separate bins, and then the bins, in the order of the chunks.
     ///
     /// # Safety
     /// As [`run`](Job::run).

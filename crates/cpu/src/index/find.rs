@@ -1,4 +1,4 @@
-//! Where elements are not zero.
+//! NonZero: the positions of nonzero elements.
 
 use super::{position, store_index};
 use crate::Cpu;
@@ -11,21 +11,21 @@ use alloc::vec::Vec;
 use kiln_ir::{DType, Operands, Result, Shape, TensorType, Values};
 use smallvec::smallvec;
 
-/// Elements that are counted, and then written, at once.
+/// Elements that are counted, and then written, per task.
 const PART: usize = 1 << 15;
 
 pub(crate) fn nonzero(cpu: &Cpu, index: DType, inputs: Operands) -> Result<Values> {
     let (x, ty) = tensor(&inputs, 0)?;
     let x = cpu.contiguous(x, ty)?;
     let (result, ty) = with_size!(ty.dtype.size(), T => {
-        // Zeros of either sign are zeros.
+        // Zeros of both signs are zero.
         let sign = if ty.dtype.is_float() { 1 << (T::BITS - 1) } else { 0 };
         found::<T>(cpu, x.data(), !sign, &ty.shape, index)?
     });
     Ok(smallvec![result.into_value(ty)])
 }
 
-/// The positions of elements that have any bit of the mask.
+/// The positions of elements with any bit of the mask.
 fn found<T: Bits>(cpu: &Cpu, x: &[T], mask: T, shape: &Shape, index: DType) -> Result<(Array, TensorType)> {
     let is_found = |x: &&T| !Lane::eq(Bits::and(**x, mask), T::default());
     let parts = x.len().div_ceil(PART);
@@ -65,7 +65,7 @@ fn found<T: Bits>(cpu: &Cpu, x: &[T], mask: T, shape: &Shape, index: DType) -> R
                     let at = at.get_or_insert_with(|| position(shape, start));
                     for (axis, &index_here) in at.iter().enumerate() {
                         let number = index_here + if axis + 1 == at.len() { i } else { 0 };
-                        // SAFETY: the rows of a part begin where those of the parts before end.
+                        // SAFETY: the rows of a part begin after those of all earlier parts.
                         unsafe { store_index(target.get(), index.size(), (row + axis) as isize, number) };
                     }
                     row += at.len();

@@ -1,4 +1,4 @@
-//! Reading by index: whole slices, or single elements.
+//! Indexed reads: whole slices (take), or single elements (gather).
 
 use super::{By, Reader};
 use crate::Cpu;
@@ -11,13 +11,13 @@ use crate::walk::Walk;
 use kiln_ir::{Operands, Result, Shape, Values};
 use smallvec::smallvec;
 
-/// Bytes copied before another thread is worth waking.
+/// The minimum copied bytes per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 17;
 
-/// Bytes of a block that are asked for in advance; further on the processor has seen where it goes.
+/// Bytes of a block that are prefetched; beyond them the hardware prefetcher follows.
 const AHEAD: usize = 2048;
 
-/// Single elements picked before another thread is worth waking.
+/// The minimum gathered elements per task.
 const GRAIN_PICKED: usize = 1 << 14;
 
 pub(crate) fn take(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values> {
@@ -42,21 +42,21 @@ pub(crate) fn take(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values> {
     Ok(smallvec![result.into_value(ty.with_shape(shape))])
 }
 
-/// Copies, for each index of the outer axes and each of the list, one block.
+/// Copies one block for each index of the outer axes and each of the list.
 struct Take<'a> {
     outer: Walk<1>,
     along: isize,
     block: Walk<1>,
     indices: &'a [usize],
-    /// Whether the result is written past the caches.
+    /// Whether the result is written by non-temporal stores.
     streamed: bool,
     level: Level,
 }
 
 impl Take<'_> {
     /// # Safety
-    /// Walks and indices stay within the source; the target has room for all blocks and has no other user. None
-    /// of the two is empty.
+    /// Walks and indices stay within the source; the target has room for all blocks and has no other user. Neither is
+    /// empty.
     unsafe fn run<T: Copy>(&self, cpu: &Cpu, source: *const T, target: *mut T) {
         let (source, target) = (Shared::new(source.cast_mut()), Shared::new(target));
         let (count, block) = (self.indices.len(), self.block.num_elements());
@@ -117,7 +117,7 @@ impl Take<'_> {
 }
 
 impl Take<'_> {
-    /// Blocks that lie in the source without gaps. Where a later one begins is asked for while one is copied.
+    /// Copies blocks that are contiguous in the source. The start of a later block is prefetched while one is copied.
     ///
     /// # Safety
     /// As [`run`](Self::run), with elements of that many bytes.
@@ -160,10 +160,10 @@ pub(crate) fn gather(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values>
     Ok(smallvec![result.into_value(ty)])
 }
 
-/// Copies, for each element of the walk, the one `along` times its index further.
+/// Gathers, for each element of the walk, the element `along` times its index further.
 ///
 /// # Safety
-/// Walk and indices stay within the source; the target has room for all and has no other user.
+/// Walk and indices stay within the source; the target has room for all elements and has no other user.
 unsafe fn pick<T: Copy>(
     cpu: &Cpu,
     walk: &Walk<1>,

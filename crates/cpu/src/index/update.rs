@@ -1,26 +1,26 @@
-//! How written and present elements combine, and code for each mode and dtype.
+//! The combination of written and existing elements, with code for each mode and dtype.
 
 use crate::lane::Lane;
 use crate::scalar::with_size;
 use kiln_ir::{DType, UpdateMode};
 
-/// A way to combine two elements.
+/// A combination of two elements.
 pub(crate) trait Combine<T> {
     fn combine(present: T, written: T) -> T;
 
-    /// An element that changes none it is combined with, where elements may be combined in any grouping.
+    /// The neutral element, if elements may be combined in any grouping.
     fn neutral() -> Option<T> {
         None
     }
 }
 
-/// The written replaces the present.
+/// The written element replaces the existing one.
 pub(crate) struct Replace;
 pub(crate) struct Sum;
 pub(crate) struct Product;
-/// NaN if either is.
+/// Minimum; NaN if either is NaN.
 pub(crate) struct Least;
-/// NaN if either is.
+/// Maximum; NaN if either is NaN.
 pub(crate) struct Greatest;
 
 impl<T> Combine<T> for Replace {
@@ -49,7 +49,7 @@ macro_rules! combine {
 combine! { Sum: add, T::default().neg(); Product: mul; Least: min; Greatest: max; }
 
 /// Runs code with the accumulator type of a dtype. 16-bit floats combine in `f32`; the caller has converted them.
-/// Signed integers run as the types named.
+/// Signed integers run as the named types.
 macro_rules! with_combined {
     ($dtype:expr, [$i64:ty, $i32:ty, $i16:ty, $i8:ty], $T:ident => $body:expr) => {
         match $dtype {
@@ -98,7 +98,7 @@ macro_rules! with_combined {
     };
 }
 
-/// Something to do with elements of a dtype and a way to combine them.
+/// Work on elements of a dtype with a combination.
 pub(super) trait Job {
     /// # Safety
     /// `T` has the size of the job's dtype; the job documents the other conditions.

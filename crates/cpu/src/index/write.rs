@@ -1,8 +1,8 @@
-//! Writing by index, in place where the base has no other owner.
+//! Indexed writes, in place if the base has no other owner.
 //!
-//! Elements that are written to one place combine in the order of the source, however the work is split: threads share
-//! places, never the elements for one place. Sums of many single elements over few places are the exception: the source is
-//! split into chunks, as many as its length tells and not the threads, whose sums are added in their order.
+//! Elements with the same target combine in the order of the source, however the work is split: threads split targets,
+//! never the elements of one target. Sums of many single elements over few targets are the exception. The source is
+//! split into chunks, whose number depends on its length and not on the threads, and their sums are added in order.
 
 use super::elements::{Elements, Places};
 use super::update::{Combine, Job, run};
@@ -19,13 +19,13 @@ use kiln_ir::{
 };
 use smallvec::smallvec;
 
-/// Elements combined before another thread is worth waking.
+/// The minimum combined elements per task.
 pub(super) const GRAIN: usize = 1 << 14;
 
-/// Neighbouring elements of one slice that a thread takes at once.
+/// Adjacent elements of one slice per task.
 const COLUMNS: usize = 128;
 
-/// The fewest of them, so that threads hardly write to one cache line.
+/// The minimum of those, so that threads seldom write to the same cache line.
 const NARROWEST: usize = 16;
 
 pub(crate) fn put(
@@ -76,13 +76,13 @@ pub(crate) fn scatter(
     write(cpu, mode, inputs, |source, target| Scatter { cpu, shape, indices: &indices, source, target })
 }
 
-/// 16-bit floats are too narrow to add up many of them.
+/// 16-bit floats lose precision in long sums.
 fn combines_in_f32(mode: UpdateMode, dtype: DType) -> bool {
     mode != UpdateMode::Set && matches!(dtype, DType::F16 | DType::BF16)
 }
 
-/// Runs the job made of the addresses of the source (the third operand, contiguous) and of the result, which starts as
-/// the base (the first).
+/// Runs the job on the addresses of the source (the third operand, contiguous) and of the result, which is initialized
+/// with the base (the first).
 fn write<J: Job>(
     cpu: &Cpu,
     mode: UpdateMode,
@@ -103,7 +103,7 @@ fn write<J: Job>(
     Ok(smallvec![base])
 }
 
-/// The value itself if it is contiguous and has no other owner; a copy otherwise.
+/// The value itself if it is contiguous and has no other owner; otherwise a copy.
 fn overwritable(cpu: &Cpu, base: Operand) -> Result<Value> {
     let Operand::Value(mut base) = base else {
         return Err(Error::unsupported("cpu", "the base must be a tensor"));
@@ -118,7 +118,7 @@ fn overwritable(cpu: &Cpu, base: Operand) -> Result<Value> {
     Ok(cpu.copied(Array::of(&base)?, &ty)?.into_value(ty))
 }
 
-/// A contiguous tensor seen from one axis: `[outer, length, block]`.
+/// A contiguous tensor as `[outer, length, block]` with respect to one axis.
 #[derive(Clone, Copy)]
 struct Blocks {
     outer: usize,
@@ -136,7 +136,7 @@ impl Blocks {
         }
     }
 
-    /// Blocks of one element each, with one list of places for all outer indices or one for each.
+    /// Blocks of one element each, with one list of indices for all outer indices or one for each.
     fn elements<'a>(
         self,
         cpu: &'a Cpu,
@@ -161,8 +161,8 @@ struct Put<'a> {
 
 impl Job for Put<'_> {
     /// # Safety
-    /// Source and target have the elements that shape and indices tell, do not overlap, and nothing else accesses the
-    /// target.
+    /// Source and target have the elements that shape and indices reach. They do not overlap, and nothing else accesses
+    /// the target.
     unsafe fn run<T: Copy + Sync, C: Combine<T>>(&self) {
         let Blocks { outer, block, .. } = self.shape;
         let (pool, count) = (&self.cpu.pool, self.indices.len());
@@ -206,8 +206,8 @@ impl Put<'_> {
         }
     }
 
-    /// Combines a part of the list that is ordered by target: from the first whole group of equal targets to the end of
-    /// the last that begins in the range.
+    /// Combines a part of the list sorted by target: from the first whole group of equal targets to the end of the last
+    /// group that begins in the range.
     ///
     /// # Safety
     /// As [`run`](Job::run).
@@ -248,7 +248,7 @@ impl Put<'_> {
         }
     }
 
-    /// The places of the list, ordered by where they point and then by place.
+    /// The positions of the list, sorted by target and then by position.
     fn by_target(&self) -> Vec<usize> {
         let (indices, length) = (self.indices, self.shape.length);
         if length > 4 * indices.len() {
@@ -293,7 +293,7 @@ impl Job for Scatter<'_> {
         let width = share.min(COLUMNS);
         let parts = block.div_ceil(width);
         if outer * parts < pool.threads() && count * block >= 4 * GRAIN {
-            // Each thread reads all indices and writes where those of its own range point.
+            // Each thread reads all indices and writes those in its own range.
             for o in 0..outer {
                 pool.parallel_for(length, length.div_ceil(pool.threads()), |targets| {
                     // SAFETY: as the caller promises; no two threads have the same targets.
@@ -320,7 +320,7 @@ impl Job for Scatter<'_> {
 }
 
 impl Scatter<'_> {
-    /// The elements whose index lies in a range, in their order.
+    /// Combines the elements whose index is in a range, in order.
     ///
     /// # Safety
     /// As [`run`](Job::run); nothing else writes to this range.
@@ -358,7 +358,7 @@ pub(crate) fn slice_update(
     results: &[TensorType],
 ) -> Result<Values> {
     if let Some(function) = mode.binary().filter(|_| combines_in_f32(mode, results[0].dtype)) {
-        // No place is written twice: combining the part that is read first rounds once, and costs the part alone.
+        // No target occurs twice: combining the part that is read first rounds once, and costs only the part.
         let (base, ty) = tensor(&inputs, 0)?;
         let part = TensorType::new(base.layout.slice(slices).shape, ty.dtype);
         let present =
@@ -380,7 +380,7 @@ pub(crate) fn slice_update(
     }
     let from = source.address(size);
     if mode == UpdateMode::Set {
-        // SAFETY: the slice lies in the base, which nothing else accesses, and has the shape of the source.
+        // SAFETY: the slice is within the base, which nothing else accesses, and has the shape of the source.
         unsafe {
             let source = (from.cast_const(), source.strides());
             copy(&cpu.pool, size, &ty.shape, source, (target, range.strides()));

@@ -1,4 +1,4 @@
-//! Loops over the functions of vectors.
+//! Loops over the vectorized elementary functions.
 
 use super::single;
 use super::vector::{self, Single, Work};
@@ -6,13 +6,13 @@ use crate::isa::Level;
 use crate::kernels::{Atan2, Map1, Map2, Pow, each1, each2, read, written};
 use core::marker::PhantomData;
 
-/// A function of one `f32` that has a form for vectors.
+/// A function of one `f32` with a vector form.
 pub(crate) trait Vector1: Map1<f32, f32> {
     /// The function in each lane.
     fn vector<V: Single>(x: V) -> V;
 }
 
-/// A function of two `f32` that has a form for vectors.
+/// A function of two `f32` with a vector form.
 pub(crate) trait Vector2: Map2<f32, f32> {
     /// The function in each lane.
     fn vector<V: Single>(a: V, b: V) -> V;
@@ -61,7 +61,7 @@ pub(crate) unsafe fn loop2<F: Vector2>(level: Level, a: *const u8, b: *const u8,
     }
 }
 
-/// A function of each of `n` elements that may be read and written, and do not overlap.
+/// Applies a function to each of `n` elements that may be read and written, and do not overlap.
 struct Each1<F> {
     x: *const f32,
     y: *mut f32,
@@ -86,7 +86,7 @@ impl<F: Vector1> Work for Each1<F> {
     }
 }
 
-/// As [`Each1`], of two.
+/// As [`Each1`], with two operands.
 struct Each2<F> {
     a: *const f32,
     b: *const f32,

@@ -1,23 +1,23 @@
-//! Elementary functions of vectors of `f32`, where the unit multiplies and adds in one rounding.
+//! Elementary functions of vectors of `f32`, for units with FMA.
 //!
-//! As those of [`math`](mod@crate::math), which other units run, they have no branches; errors are below 1.5 units (4.5 for `erfcx`) in the last
-//! place. All units give the same results.
+//! Like those of [`math`](mod@crate::math), which other units run, they have no branches; errors are below 1.5 ulp (4.5
+//! for `erfcx`). All units return the same results.
 
 use super::ERFCX;
 use super::table::{ERF, TANH};
 use super::vector::{Single, Vector};
 use core::f32::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E, PI};
 
-/// ln 2 in two parts above 0.
+/// ln 2 in two parts; this one is above 0.
 const LN_2_HIGH: f32 = f32::from_bits(0x3f31_7217);
 const LN_2_LOW: f32 = 5.769_999e-8;
 
-/// Adding and subtracting this rounds to a whole number: 1.5 · 2²³.
+/// Adding and subtracting this rounds to an integer: 1.5 · 2²³.
 const ROUND: f32 = 12_582_912.0;
 
 #[inline(always)]
 fn clamp<V: Single>(x: V, low: f32, high: f32) -> V {
-    // A NaN passes.
+    // A NaN propagates.
     V::splat(high).min(V::splat(low).max(x))
 }
 
@@ -30,7 +30,7 @@ fn reduce_exponent<V: Single>(x: V) -> (V, V) {
 
 #[inline(always)]
 pub(crate) fn exp<V: Single>(x: V) -> V {
-    // Beyond, the result is 0 or infinite all the same.
+    // Beyond these bounds, the result is 0 or infinite anyway.
     let (n, r) = reduce_exponent(clamp(x, -104.0, 89.0));
     let c = [1.0, 1.0, 0.499_999_94, 0.166_665_21, 0.041_668_29, 0.008_368_704, 0.001_381_893_9];
     r.polynomial(c).scale(n)
@@ -43,7 +43,7 @@ pub(crate) fn expm1<V: Single>(x: V) -> V {
     let fraction = (r * r).mul_add(r.polynomial(c), r);
     let one = V::splat(1.0);
     let whole = one - one.scale(V::splat(0.0) - n);
-    // Of -0, -0.
+    // Preserves -0.
     (fraction + whole).scale(n).with_sign_of(x)
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn log1p<V: Single>(x: V) -> V {
     // The rounding error of `u`.
     let lost = (x - (u - one)) / u;
     let y = ln(u);
-    // `lost` is NaN where `u` is infinite or 0; `ln(u)` is exact there. Copying the sign of `x` preserves -0.
+    // `lost` is NaN if `u` is infinite or 0; `ln(u)` is exact there. Copying the sign of `x` preserves -0.
     V::select(lost.is_nan(), y, y + lost).with_sign_of(x)
 }
 
-/// The function that a table describes at a magnitude, which the bits tell the stretch of; and the distance from its
-/// middle with the slope there and beyond.
+/// The function at the middle of the magnitude's interval, the distance from the middle, and the polynomial of the
+/// slope. `stretch` contains the interval index in its lowest bits.
 #[inline(always)]
 fn look_up<V: Single>(magnitude: V, stretch: V, table: &[[f32; 16]; 8]) -> (V, V, V) {
     let t = magnitude - stretch.lookup(&table[0]);
@@ -98,7 +98,8 @@ pub(crate) fn erfcx<V: Single>(x: V) -> V {
     let half = V::splat(0.5);
     let t = (near + near) / (near + V::splat(3.0)) - V::splat(1.0);
     let positive = t.polynomial(ERFCX) * (half / (magnitude + half));
-    // Below 0 it is 2 exp(x²) less that. The rounding error of the square scales the exponential.
+    // For negative arguments the result is 2 exp(x²) minus this. The rounding error of the square scales the
+    // exponential.
     let bounded = clamp(magnitude, 0.0, 9.5);
     let square = bounded * bounded;
     let rest = bounded.mul_add(bounded, V::splat(0.0) - square);
@@ -110,7 +111,7 @@ pub(crate) fn erfcx<V: Single>(x: V) -> V {
 
 #[inline(always)]
 pub(crate) fn tanh<V: Single>(x: V) -> V {
-    // Beyond, the result is 1 all the same.
+    // Beyond this, the result is 1 anyway.
     let magnitude = V::splat(9.015).min(x.abs());
     let stretch = (magnitude + V::splat(0.625)).bits_right::<21>();
     let (middle, t, slope) = look_up(magnitude, stretch, &TANH);
@@ -119,7 +120,7 @@ pub(crate) fn tanh<V: Single>(x: V) -> V {
 
 #[inline(always)]
 pub(crate) fn erf<V: Single>(x: V) -> V {
-    // Beyond, the result is 1 all the same.
+    // Beyond this, the result is 1 anyway.
     let magnitude = V::splat(3.925).min(x.abs());
     let stretch = magnitude.mul_add(V::splat(3.945), V::splat(ROUND));
     let (middle, t, slope) = look_up(magnitude, stretch, &ERF);
@@ -130,7 +131,7 @@ pub(crate) fn erf<V: Single>(x: V) -> V {
 /// π/2 in three parts.
 const QUARTER: [f32; 3] = [FRAC_PI_2, -4.371_139e-8, -1.715_124_5e-15];
 
-/// The multiple of π/2 next to an angle, in the lowest bits, and the rest. Exact to rounding up to
+/// The nearest multiple of π/2 to an angle, in the lowest bits, and the remainder. Accurate to rounding up to
 /// [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
 #[inline(always)]
 fn reduce_angle<V: Single>(x: V) -> (V, V) {
@@ -155,7 +156,7 @@ fn is_odd<V: Single>(bits: V) -> V::Mask {
     bits.bits_left::<31>().bits_or(V::splat(1.0)).lt(V::splat(0.0))
 }
 
-/// Up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
+/// Accurate up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
 #[inline(always)]
 pub(crate) fn sin<V: Single>(x: V) -> V {
     let (n, r) = reduce_angle(x);
@@ -164,7 +165,7 @@ pub(crate) fn sin<V: Single>(x: V) -> V {
     V::select(x.eq(V::splat(0.0)), x, y)
 }
 
-/// Up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
+/// Accurate up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
 #[inline(always)]
 pub(crate) fn cos<V: Single>(x: V) -> V {
     let (n, r) = reduce_angle(x);
@@ -173,7 +174,7 @@ pub(crate) fn cos<V: Single>(x: V) -> V {
     V::select(is_odd(n), sin, cos).bits_xor(next.bits_right::<1>().bits_left::<31>())
 }
 
-/// Up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
+/// Accurate up to [`GREATEST_ANGLE`](super::GREATEST_ANGLE).
 #[inline(always)]
 pub(crate) fn tan<V: Single>(x: V) -> V {
     let (n, r) = reduce_angle(x);
@@ -237,7 +238,7 @@ pub(crate) fn atan2<V: Single>(y: V, x: V) -> V {
     V::select(x.is_nan(), x, angle)
 }
 
-/// `base^exponent`, as IEEE 754's `pow`.
+/// `base^exponent`, like IEEE 754's `pow`.
 #[inline(always)]
 pub(crate) fn pow<V: Single>(base: V, exponent: V) -> V {
     let (zero, one) = (V::splat(0.0), V::splat(1.0));
@@ -245,7 +246,7 @@ pub(crate) fn pow<V: Single>(base: V, exponent: V) -> V {
     let [low, high] = magnitude.widen();
     let [y_low, y_high] = exponent.widen();
     let power = V::narrow([power_of::<V::Double>(low, y_low), power_of::<V::Double>(high, y_high)]);
-    // A negative base takes whole exponents only, and its sign from odd ones.
+    // A negative base needs an integer exponent; odd ones make the result negative.
     let halved = exponent * V::splat(0.5);
     let is_whole = exponent.round().eq(exponent);
     let odd = V::select(halved.round().eq(halved), zero, one);
@@ -282,7 +283,7 @@ fn power_of<D: Vector<Element = f64>>(x: D, y: D) -> D {
         0.037_989_485_054_350_805,
     ];
     let t = y * f.mul_add(f.polynomial(log2), e);
-    // Beyond, the result is 0 or infinite all the same.
+    // Beyond these bounds, the result is 0 or infinite anyway.
     let t = D::splat(300.0).min(D::splat(-300.0).max(t));
     let n = t.round();
     let exp2 = [

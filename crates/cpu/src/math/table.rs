@@ -1,11 +1,11 @@
-//! Polynomials for the stretches into which an argument is cut, for functions of vectors that look them up.
+//! Piecewise polynomials for table lookup in vectorized functions.
 //!
-//! Column `i` belongs to stretch `i`: where its middle lies, the function there, and the coefficients of powers of the
-//! distance from the middle, fitted for the least relative error with each coefficient rounded before the next is fitted. A
-//! middle is a float next to the actual one where the function is all but a float too, so that it loses nothing there.
+//! Column `i` belongs to interval `i`: its middle, the function there, and the coefficients of powers of the distance
+//! from the middle. They are fitted for the least relative error, each coefficient rounded before the next is fitted. A
+//! middle is a float near the actual one at which the function is almost a float too, so that it loses no precision.
 
-/// The error function: the stretch is the nearest whole number to `3.945 |x|`, and the last ends at 3.93. In the first the
-/// coefficient of the distance lacks 1.
+/// The error function: the interval is the nearest integer to `3.945 |x|`, and the last ends at 3.93. In the first
+/// interval, 1 is subtracted from the coefficient of the distance.
 #[rustfmt::skip]
 pub(super) const ERF: [[f32; 16]; 8] = [
     [
@@ -34,8 +34,8 @@ pub(super) const ERF: [[f32; 16]; 8] = [
     ],
 ];
 
-/// The hyperbolic tangent: the stretch is made of the lowest two bits of the exponent of `|x| + 0.625` and the highest two of
-/// its fraction, and the last ends at 9.02.
+/// The hyperbolic tangent: the interval index consists of the lowest two bits of the exponent of `|x| + 0.625` and the
+/// highest two of its fraction; the last interval ends at 9.02.
 #[rustfmt::skip]
 pub(super) const TANH: [[f32; 16]; 8] = [
     [

@@ -3,52 +3,52 @@
 use crate::isa::Level;
 use core::ops::{Add, Div, Mul, Sub};
 
-/// Floats side by side, in one register.
+/// A vector of floats in one register.
 ///
-/// Code may only name such a type where the processor has its instructions: in loops that are compiled for them, and chosen
-/// by the [`Level`](crate::isa::Level).
+/// Code may only name such a type where the processor has its instructions: in loops that are compiled for them, and
+/// selected by the [`Level`](crate::isa::Level).
 pub(crate) trait Vector:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
     /// `f32` or `f64`.
     type Element: Copy + Default;
-    /// A truth for each lane.
+    /// A mask with one boolean per lane.
     type Mask: Copy;
-    /// Floats in a vector.
+    /// Elements per vector.
     const LANES: usize;
 
-    /// The same float in each lane.
+    /// Broadcasts an element to all lanes.
     fn splat(element: Self::Element) -> Self;
 
     /// # Safety
-    /// As many elements may be read.
+    /// That many elements may be read.
     unsafe fn load(from: *const Self::Element) -> Self;
 
     /// # Safety
-    /// As many elements may be written.
+    /// That many elements may be written.
     unsafe fn store(self, to: *mut Self::Element);
 
-    /// Writes past the caches.
+    /// A non-temporal store.
     ///
     /// # Safety
-    /// As many elements may be written; the address is a multiple of the vector's size.
+    /// That many elements may be written; the address is aligned to the vector's size.
     unsafe fn stream(self, to: *mut Self::Element);
 
-    /// The first `count` elements, fewer than a vector; other lanes are 0.
+    /// Loads the first `count` elements, fewer than a vector; other lanes are 0.
     ///
     /// # Safety
     /// These elements may be read.
     #[inline(always)]
     unsafe fn load_some(from: *const Self::Element, count: usize) -> Self {
         let mut lanes = [Self::Element::default(); 16];
-        // SAFETY: the caller vouches for these elements; no vector has more lanes than the array.
+        // SAFETY: the caller guarantees these elements; no vector has more lanes than the array.
         unsafe {
             lanes.as_mut_ptr().copy_from_nonoverlapping(from, count);
             Self::load(lanes.as_ptr())
         }
     }
 
-    /// Writes the first `count` lanes, fewer than all.
+    /// Stores the first `count` lanes, fewer than all.
     ///
     /// # Safety
     /// These elements may be written.
@@ -68,20 +68,20 @@ pub(crate) trait Vector:
     /// `c - self * b`, rounded once.
     fn neg_mul_add(self, b: Self, c: Self) -> Self;
 
-    /// The lesser; `other` where either is NaN.
+    /// The minimum; `other` if either is NaN.
     fn min(self, other: Self) -> Self;
 
-    /// The greater; `other` where either is NaN.
+    /// The maximum; `other` if either is NaN.
     fn max(self, other: Self) -> Self;
 
-    /// The nearest whole number, ties to even.
+    /// The nearest integer, ties to even.
     fn round(self) -> Self;
 
-    /// `self · 2^n`, for a whole `n` between -1,100 and 1,100 and `self` between ¼ and 4 or 0, rounded once.
+    /// `self · 2^n`, for an integer `n` between -1,100 and 1,100 and `self` between ¼ and 4 or 0, rounded once.
     fn scale(self, n: Self) -> Self;
 
-    /// `(m, e)` with `self = m · 2^e` and `¾ <= m < 1½`. Of 0 `e` is -∞, of ∞ it is ∞, with any finite `m`; of NaN and of
-    /// numbers below 0 at least one is NaN.
+    /// Splits into `(m, e)` with `self = m · 2^e` and `¾ <= m < 1½`. For 0, `e` is -∞, and for ∞ it is ∞, with any
+    /// finite `m`. For NaN and negative numbers at least one is NaN.
     fn split(self) -> (Self, Self);
 
     fn bits_and(self, other: Self) -> Self;
@@ -91,7 +91,7 @@ pub(crate) trait Vector:
     fn bits_without(self, other: Self) -> Self;
     fn bits_left<const BY: u32>(self) -> Self;
     fn bits_right<const BY: u32>(self) -> Self;
-    /// The sum of the bits as whole numbers.
+    /// The sum of the bits as integers.
     fn bits_add(self, other: Self) -> Self;
 
     fn lt(self, other: Self) -> Self::Mask;
@@ -111,7 +111,7 @@ pub(crate) trait Vector:
         self.bits_without(Self::sign_bit())
     }
 
-    /// The magnitude of `self` with the sign of another.
+    /// The magnitude of `self` with the sign of another vector.
     #[inline(always)]
     fn with_sign_of(self, other: Self) -> Self {
         self.abs().bits_or(other.sign())
@@ -133,16 +133,16 @@ pub(crate) trait Vector:
     }
 }
 
-/// Work in vectors of `f32`.
+/// Work on vectors of `f32`.
 pub(crate) trait Work {
-    /// Does it with this unit. Mark the implementation `#[inline(always)]`.
+    /// Runs the work with this unit. Mark the implementation `#[inline(always)]`.
     ///
     /// # Safety
     /// The processor has the unit; and whatever the work demands of its fields.
     unsafe fn run<V: Single>(self);
 }
 
-/// Runs the work with the vector unit of a level, or returns it where the level has none.
+/// Runs the work with the vector unit of a level, or returns the work if the level has none.
 ///
 /// # Safety
 /// The safety conditions of the work's fields.
@@ -150,7 +150,7 @@ pub(crate) unsafe fn run<W: Work>(level: Level, work: W) -> Result<(), W> {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn avx512<W: Work>(work: W) {
-        // SAFETY: the level is chosen only where the processor has its instructions; the caller vouches for the work.
+        // SAFETY: the level is chosen only where the processor has its instructions; the caller guarantees the work.
         unsafe { work.run::<super::x86::F32x16>() }
     }
 
@@ -176,27 +176,27 @@ pub(crate) unsafe fn run<W: Work>(level: Level, work: W) -> Result<(), W> {
 
 /// A vector of `f64`.
 pub(crate) trait Double: Vector<Element = f64> {
-    /// In each lane the sum of it and of those before.
+    /// The inclusive prefix sums over the lanes.
     fn running_sums(self) -> Self;
 
-    /// The lanes one further on; the first is 0.
+    /// Shifts the lanes up by one; the first becomes 0.
     fn moved_on(self) -> Self;
 
-    /// The last lane in each.
+    /// Broadcasts the last lane.
     fn last(self) -> Self;
 }
 
 /// A vector of `f32`.
 pub(crate) trait Single: Vector<Element = f32> {
-    /// Half as many `f64`.
+    /// A vector of half as many `f64`.
     type Double: Double;
 
-    /// The low half of the lanes, and the high one.
+    /// Converts the low and the high half of the lanes to `f64`.
     fn widen(self) -> [Self::Double; 2];
 
-    /// The nearest `f32` of each.
+    /// Rounds to `f32`.
     fn narrow(halves: [Self::Double; 2]) -> Self;
 
-    /// For each lane the element of a table that the lowest four bits of the lane tell.
+    /// Looks up each lane in a table by its lowest four bits.
     fn lookup(self, table: &[f32; 16]) -> Self;
 }

@@ -1,4 +1,4 @@
-//! Vectors of AVX2 with FMA, and of AVX-512.
+//! Vectors of x86-64: AVX2 with FMA, and AVX-512.
 
 use super::vector::{Double, Single, Vector};
 use core::arch::x86_64::*;
@@ -20,7 +20,7 @@ pub(crate) struct F32x8(__m256);
 #[derive(Clone, Copy)]
 pub(crate) struct F64x4(__m256d);
 
-/// Implements the functions for which every unit has an instruction.
+/// Implements the functions that are one instruction on every unit.
 macro_rules! arithmetic {
     ($name:ident: $add:ident $sub:ident $mul:ident $div:ident) => {
         arithmetic!(@ $name Add add $add);
@@ -94,7 +94,7 @@ macro_rules! avx512 {
 
             #[inline(always)]
             unsafe fn load_some(from: *const $element, count: usize) -> Self {
-                // SAFETY: lanes outside of the mask are not touched.
+                // SAFETY: lanes outside of the mask are not accessed.
                 Self(unsafe { $maskz_load(!(<$mask>::MAX << count), from) })
             }
 
@@ -137,7 +137,7 @@ macro_rules! avx512 {
                 unsafe {
                     let m = $getmant::<_MM_MANT_NORM_P75_1P5, _MM_MANT_SIGN_NAN>(self.0);
                     let e = $getexp(self.0);
-                    // Where the mantissa was halved.
+                    // For mantissas that were halved.
                     let halved = $cmp::<_CMP_LT_OQ>(m, $splat(1.0));
                     (Self(m), Self($mask_add(e, halved, e, $splat(1.0))))
                 }
@@ -217,9 +217,9 @@ macro_rules! avx2 {
             #[inline(always)]
             fn scale(self, n: Self) -> Self {
                 const FRACTION: u32 = <$element>::MANTISSA_DIGITS - 1;
-                /// Adding this puts whole numbers into the lowest bits.
+                /// Adding this moves integers into the lowest bits.
                 const SHIFT: $element = 1.5 * (1u64 << FRACTION) as $element;
-                // In two steps: 2^n may be beyond the normal numbers where the result is not.
+                // In two steps: 2^n may exceed the normal numbers while the result does not.
                 let half = (n * Self::splat(0.5)).round();
                 let power = |n: Self| {
                     let biased = n + Self::splat(SHIFT + (<$element>::MAX_EXP - 1) as $element);
@@ -231,7 +231,7 @@ macro_rules! avx2 {
             #[inline(always)]
             fn split(self) -> (Self, Self) {
                 const FRACTION: u32 = <$element>::MANTISSA_DIGITS - 1;
-                /// Its low bits count from 0, as those of small whole numbers on top of it do.
+                /// Its low bits are 0, so that small integers added to it appear in the low bits.
                 const SHIFT: $element = (1u64 << FRACTION) as $element;
                 const TINY: $element = (1u64 << FRACTION) as $element;
                 const BIAS: $element = (<$element>::MAX_EXP - 1) as $element;
@@ -246,7 +246,7 @@ macro_rules! avx2 {
                     let e = Self($from(above)).bits_right::<FRACTION>();
                     let whole = e.bits_left::<FRACTION>();
                     let m = $addi($subi($to(x.0), $to(whole.0)), one);
-                    // As a float, whole numbers as the low bits of one less that one.
+                    // As a float: integers are the low bits of a number from which this one is subtracted.
                     let e = Self($or(e.0, $splat(SHIFT))) - Self::splat(SHIFT);
                     (Self($from(m)), e - lowered)
                 };
@@ -317,7 +317,7 @@ impl Double for F64x8 {
 }
 
 impl F64x8 {
-    /// The lanes eight less `FROM` further on, behind zeros.
+    /// Shifts the lanes up by eight minus `FROM`, filling with zeros.
     #[inline(always)]
     fn moved_by<const FROM: i32>(self) -> Self {
         // SAFETY: the type is named only where the processor has the unit.
@@ -359,7 +359,7 @@ impl Single for F32x8 {
             let index = _mm256_castps_si256(self.0);
             let low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table.as_ptr()), index);
             let high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table.as_ptr().add(8)), index);
-            // The fourth bit, as the sign.
+            // The fourth bit, as the sign bit.
             Self(_mm256_blendv_ps(low, high, self.bits_left::<28>().0))
         };
     }

@@ -1,4 +1,4 @@
-//! Where the extreme element of each line is.
+//! Argmin and argmax: the index of the extreme element of each line.
 
 use super::key::{Key, Ordered};
 use super::lines::{Lines, TILE, Tile};
@@ -12,13 +12,13 @@ use crate::scalar::with_number;
 use kiln_ir::{DType, Extremum, Operands, Result, TensorType, Values};
 use smallvec::smallvec;
 
-/// Elements of a line whose extreme is found before its place is.
+/// Elements per block, whose extreme is found before its index is.
 const BLOCK: usize = 512;
 
 /// Elements that are ranked side by side.
 const LANES: usize = 32;
 
-/// Elements of a single line that one thread searches at once.
+/// Elements of a single line per task.
 const PART: usize = 1 << 15;
 
 pub(crate) fn arg_reduce(
@@ -49,7 +49,7 @@ pub(crate) fn arg_reduce(
     Ok(smallvec![result.into_value(result_ty)])
 }
 
-/// Which element is extreme: the one with the greatest rank.
+/// The direction of the extreme: the element with the greatest rank.
 trait Extreme {
     fn rank<T: Ordered>(x: T) -> T::Key;
 }
@@ -72,7 +72,7 @@ impl Extreme for Min {
     }
 }
 
-/// The greatest of the elements' ranks, or that rank if all are less.
+/// The greatest rank of the elements, or `least` if all are less.
 #[inline(always)]
 fn greatest_rank<T: Ordered, E: Extreme>(x: &[T], least: T::Key) -> T::Key {
     let (chunks, rest) = x.as_chunks::<LANES>();
@@ -88,7 +88,8 @@ fn greatest_rank<T: Ordered, E: Extreme>(x: &[T], least: T::Key) -> T::Key {
 }
 
 multiversion! {
-    /// The first of the elements (one or more) with the greatest rank, block by block: only one is searched for it.
+    /// The first element (of at least one) with the greatest rank, block by block: only one block is searched for its
+    /// index.
     fn first_extreme[T: Ordered, E: Extreme]<T, E> in { T::WIDEST } (x: &[T]) -> usize {
         let mut best = E::rank(x[0]);
         let mut start = 0;
@@ -106,7 +107,7 @@ multiversion! {
     }
 }
 
-/// Some neighbouring lines of that length.
+/// Some adjacent lines of that length.
 struct Table<T> {
     x: *const T,
     len: usize,
@@ -115,10 +116,10 @@ struct Table<T> {
 }
 
 impl<T: Ordered> Table<T> {
-    /// The greatest ranks of the first `TILE` lines among some rows, and in which row they come first; both as keys.
+    /// The greatest ranks of the first `TILE` lines among some rows, and the first rows that attain them; both as keys.
     ///
     /// # Safety
-    /// The rows exist, fewer than keys can count, and lines have distance 1.
+    /// The rows exist, fewer than keys can count, and adjacent lines have distance 1.
     #[inline(always)]
     unsafe fn block<E: Extreme>(&self, start: usize, rows: usize) -> [[T::Key; TILE]; 2] {
         let (mut ranks, mut places) = ([T::Key::LEAST; TILE], [T::Key::LEAST; TILE]);
@@ -141,7 +142,7 @@ impl<T: Ordered> Table<T> {
 }
 
 multiversion! {
-    /// Where the extreme of each line is, and its rank.
+    /// The index of the extreme of each line, and its rank.
     fn extremes_across[T: Ordered, E: Extreme]<T, E> in { T::WIDEST } (
         table: &Table<T>,
         best: &mut [(usize, T::Key)],
@@ -149,7 +150,7 @@ multiversion! {
         if best.len() == TILE && table.across == 1 {
             let most = if T::Key::BITS < 16 { 1 << 8 } else { 1 << 16 };
             for start in (0..table.len).step_by(most) {
-                // SAFETY: the creator of the table vouches for its elements.
+                // SAFETY: the creator of the table guarantees its elements.
                 let [ranks, places] = unsafe { table.block::<E>(start, most.min(table.len - start)) };
                 for (line, best) in best.iter_mut().enumerate() {
                     if ranks[line] > best.1 {
@@ -226,7 +227,7 @@ impl Search<'_> {
         best.1
     }
 
-    /// Neighbouring lines side by side.
+    /// Searches adjacent lines side by side.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -245,7 +246,7 @@ impl Search<'_> {
         }
     }
 
-    /// One long line, in parts.
+    /// Searches one long line, in parts.
     ///
     /// # Safety
     /// As [`run`](Self::run); the line is contiguous.
@@ -264,7 +265,7 @@ impl Search<'_> {
                 }
             }
         });
-        // SAFETY: places in the line.
+        // SAFETY: positions in the line.
         let rank = |place: usize| unsafe { E::rank(*x.get().add(place)) };
         let first = best.into_iter().reduce(|best, next| if rank(next) > rank(best) { next } else { best });
         // SAFETY: as the caller promises.

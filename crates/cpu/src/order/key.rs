@@ -1,4 +1,4 @@
-//! Unsigned integers in the order of the elements.
+//! Sort keys: unsigned integers in the order of the elements.
 
 use crate::lane::Lane;
 use half::{bf16, f16};
@@ -8,9 +8,9 @@ pub(crate) trait Key: Copy + Ord + Send + Sync + 'static {
     const BITS: u32;
     const LEAST: Self;
     const GREATEST: Self;
-    /// A place that fits.
+    /// Converts an index that fits.
     fn from_place(place: usize) -> Self;
-    /// Turns the order round.
+    /// Reverses the order.
     fn complement(self) -> Self;
     fn wide(self) -> u64;
 }
@@ -39,11 +39,11 @@ macro_rules! keys {
 
 keys!(u64, u32, u16, u8);
 
-/// An element with a key. `u8` also stands for `bool`.
+/// An element with a sort key. `u8` also represents `bool`.
 pub(crate) trait Ordered: Lane {
     type Key: Key;
 
-    /// Compares like the elements: NaN equal to NaN and greater than every number, both zeros equal.
+    /// The key in the order of the elements: NaN equals NaN and is greater than every number, and both zeros are equal.
     fn key(self) -> Self::Key;
 }
 
@@ -67,7 +67,7 @@ macro_rules! signed {
             type Key = $key;
             #[inline(always)]
             fn key(self) -> $key {
-                // The least becomes 0.
+                // The minimum becomes 0.
                 (self ^ <$ty>::MIN) as $key
             }
         }
@@ -86,7 +86,8 @@ macro_rules! floats {
                 let bits = self.to_bits();
                 let magnitude = bits & !SIGN;
                 let bits = if magnitude == 0 { 0 } else { bits };
-                // The bits of a negative float grow away from zero: all are turned round; of a positive, the sign.
+                // The bits of a negative float grow away from zero, so all are flipped; for a positive float only the
+                // sign.
                 let turned = (bits as $signed >> (<$key>::BITS - 1)) as $key | SIGN;
                 if magnitude > $infinity { <$key>::MAX } else { bits ^ turned }
             }

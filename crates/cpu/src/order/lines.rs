@@ -1,13 +1,13 @@
-//! The lines of tensors along one axis, shared between threads.
+//! The lines of tensors along one axis, distributed to threads.
 
 use crate::threads::Pool;
 use crate::walk::Walk;
 use kiln_ir::MAX_RANK;
 
-/// Elements worth a thread of their own.
+/// The minimum elements per task.
 const GRAIN: usize = 1 << 14;
 
-/// Neighbouring lines that are worked on together.
+/// Adjacent lines that are processed together.
 pub(crate) const TILE: usize = 64;
 
 /// The lines along one axis of `N` tensors that agree in all others.
@@ -22,12 +22,12 @@ pub(crate) struct Lines<const N: usize> {
     pub(crate) along: [isize; N],
 }
 
-/// Neighbouring lines, up to [`TILE`] or as many as were asked for.
+/// Adjacent lines, up to [`TILE`] or a requested number.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile<const N: usize> {
-    /// Where the first line begins, per tensor.
+    /// The offset of the first line, per tensor.
     pub(crate) start: [isize; N],
-    /// How many lines.
+    /// The number of lines.
     pub(crate) count: usize,
     /// The distance to the next line, per tensor.
     pub(crate) across: [isize; N],
@@ -55,12 +55,12 @@ impl<const N: usize> Lines<N> {
         Lines { outer, columns, across, len: shape[axis], along }
     }
 
-    /// How many lines there are.
+    /// The total number of lines.
     pub(crate) fn count(&self) -> usize {
         self.outer.num_elements() * self.columns
     }
 
-    /// Where each line begins, per tensor.
+    /// The offset of each line, per tensor.
     pub(crate) fn each(&self) -> impl Iterator<Item = [isize; N]> {
         (0..self.count()).map(|line| self.start(line))
     }
@@ -80,18 +80,18 @@ impl<const N: usize> Lines<N> {
         })
     }
 
-    /// Whether elements of a line in the first tensor are farther apart than neighbouring lines: tiles are then best
-    /// worked on across.
+    /// Whether the stride along a line of the first tensor exceeds the distance between adjacent lines: tiles are then
+    /// processed across lines.
     pub(crate) fn is_across(&self) -> bool {
         self.columns > 1 && self.along[0].unsigned_abs() > self.across[0].unsigned_abs()
     }
 
-    /// Calls `body` with tiles that cover all lines once; in parallel where there are many elements.
+    /// Calls `body` with tiles that cover all lines once; in parallel if there are enough elements.
     pub(crate) fn for_each(&self, pool: &Pool, body: &(dyn Fn(Tile<N>) + Sync)) {
         self.for_each_of::<TILE>(pool, body);
     }
 
-    /// The same, with tiles of up to `SIZE` lines.
+    /// As [`for_each`](Lines::for_each), with tiles of up to `SIZE` lines.
     pub(crate) fn for_each_of<const SIZE: usize>(&self, pool: &Pool, body: &(dyn Fn(Tile<N>) + Sync)) {
         let size = self.tile_size(SIZE, pool.threads());
         let parts = self.columns.div_ceil(size);
@@ -112,10 +112,10 @@ impl<const N: usize> Lines<N> {
         });
     }
 
-    /// How many lines make a tile: fewer where there would not be a few tiles of enough elements for each thread.
+    /// The number of lines per tile: fewer if each thread would otherwise not get a few tiles of enough elements.
     fn tile_size(&self, most: usize, threads: usize) -> usize {
         let mut size = most.min(self.columns).max(1);
-        // Less than a cache line's worth of neighbours only where lines lie apart.
+        // Fewer than a cache line of neighbours only if lines are not interleaved.
         let least = if self.is_across() { 16 } else { 1 };
         let is_enough = |size: usize| self.columns.div_ceil(size) * self.outer.num_elements() >= 2 * threads;
         while threads > 1 && size > least && !is_enough(size) && size * self.len > GRAIN {
@@ -126,7 +126,7 @@ impl<const N: usize> Lines<N> {
 }
 
 impl<const N: usize> Tile<N> {
-    /// Where a line of the tile begins, per tensor.
+    /// The offset of a line of the tile, per tensor.
     #[inline(always)]
     pub(crate) fn line(&self, line: usize) -> [isize; N] {
         core::array::from_fn(|n| self.start[n] + line as isize * self.across[n])

@@ -1,7 +1,7 @@
-//! Running reductions.
+//! Scans (cumulative sum, product, maximum).
 //!
-//! A long line is made of parts: the totals before each of them, and within it those of its own elements. Parts can be
-//! worked on at the same time; the result is the same if they are not.
+//! A long line is split into parts: the carry into each part, and the scan within it. Parts may be processed in
+//! parallel; the result is the same if they are not.
 
 mod part;
 
@@ -20,7 +20,7 @@ use kiln_ir::{DType, Element, Error, Operand, Operands, Reduction, Result, Scala
 use part::{COLUMNS, Part};
 use smallvec::smallvec;
 
-/// Elements of a line that are combined before they meet those in front of them.
+/// Elements of a line per part.
 const PART: usize = 1 << 14;
 
 pub(crate) fn scan(
@@ -61,7 +61,7 @@ pub(crate) fn scan(
     }])
 }
 
-/// A dtype with the type in which its sums and products run: `f64` for `f32`, `f32` for 16-bit floats.
+/// A dtype with the accumulator type of its sums and products: `f64` for `f32`, `f32` for 16-bit floats.
 trait Running: Lane {
     type Total: Lane;
     fn widen(self) -> Self::Total;
@@ -74,8 +74,8 @@ trait Form<T> {
     fn widen(x: T) -> Self::Total;
     fn narrow(total: Self::Total) -> T;
 
-    /// Does the work of a part whose elements lie side by side, if there is a faster way than one by one; returns whether there
-    /// is.
+    /// Scans a part with contiguous elements, if there is a faster way than one element at a time; returns whether
+    /// there is.
     ///
     /// # Safety
     /// As [`Part::run`].
@@ -84,7 +84,7 @@ trait Form<T> {
     }
 }
 
-/// The type of the totals of `f32`, for sums.
+/// Accumulates sums of `f32` in `f64`, vectorized.
 struct Sums;
 
 impl Form<f32> for Sums {
@@ -103,7 +103,7 @@ impl Form<f32> for Sums {
     }
 }
 
-/// The type of the totals.
+/// Accumulates in the wide type.
 struct Wide;
 
 impl<T: Running> Form<T> for Wide {
@@ -118,7 +118,7 @@ impl<T: Running> Form<T> for Wide {
     }
 }
 
-/// The elements' own type.
+/// Accumulates in the element type.
 struct Same;
 
 impl<T: Lane> Form<T> for Same {
@@ -201,7 +201,7 @@ impl Scan<'_> {
         unsafe {
             match reduction {
                 Reduction::Sum => self.run::<T, Wide, Sum>(),
-                // The product of a part may leave the range of floats where that of the whole does not: one part.
+                // The product of a part may exceed the range of floats while that of the whole does not: one part.
                 Reduction::Prod => self.in_parts_of(usize::MAX).run::<T, Wide, Product>(),
                 Reduction::Min => self.run::<T, Same, Least>(),
                 Reduction::Max => self.run::<T, Same, Greatest>(),
@@ -209,7 +209,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Sums and products do not look at the sign, so they are computed in the unsigned type.
+    /// Sums and products do not depend on the sign, so they are computed in the unsigned type.
     unsafe fn integer<T: Lane, U: Running<Total = U>>(&self, reduction: Reduction) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -245,8 +245,8 @@ impl Scan<'_> {
         });
     }
 
-    /// Few long lines, their parts shared between threads: first the totals of each part, then those before it, then
-    /// the results.
+    /// Scans few long lines, whose parts are split between threads: first the totals of each part, then the carries,
+    /// then the results.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -281,7 +281,8 @@ impl Scan<'_> {
         each(true);
     }
 
-    /// One part of the lines of a tile. `before` holds the carry into this part, and then the carry into the next one.
+    /// Scans one part of the lines of a tile. `before` contains the carry into this part, and then the carry into the
+    /// next one.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -294,7 +295,7 @@ impl Scan<'_> {
     ) {
         let Lines { len, along, .. } = self.lines;
         let start = part * self.part;
-        // Backwards, the first element is the last.
+        // In reverse, the first element is the last.
         let (first, step) = if self.reverse { (len - 1 - start, -1) } else { (start, 1) };
         let at = |n: usize| tile.start[n] + first as isize * along[n];
         let part = Part {

@@ -1,4 +1,4 @@
-//! Sorting, whole lines or only their first entries.
+//! Sorting and top-k: whole lines, or their first entries.
 
 mod entries;
 mod radix;
@@ -18,10 +18,10 @@ use entries::{Entry, Pair};
 use kiln_ir::{Axes, DType, MAX_RANK, Operands, Result, TensorType, Values};
 use smallvec::smallvec;
 
-/// Entries of one line worth sharing between threads.
+/// The minimum entries of a line that is split between threads.
 const SHARED_FROM: usize = 1 << 16;
 
-/// Entries that a thread makes or writes at once.
+/// Entries per task that are created or written.
 const PART: usize = 1 << 14;
 
 pub(crate) fn sort(
@@ -50,7 +50,7 @@ pub(crate) fn topk(
     Ok(smallvec![values.into_value(types[0]), indices.into_value(types[1])])
 }
 
-/// The first `k` entries of each line in order: values and places, of these types.
+/// The first `k` entries of each line in sorted order: values and indices, of these types.
 fn first_entries(
     cpu: &Cpu,
     (x, ty): (&Array, &TensorType),
@@ -80,7 +80,7 @@ fn first_entries(
     Ok([values, indices])
 }
 
-/// The same where the elements of a line lie apart: lines are copied to lie without gaps, and the results back.
+/// As [`first_entries`] for strided lines: copies lines to be contiguous, and the results back.
 fn first_entries_across(
     cpu: &Cpu,
     (x, ty): (&Array, &TensorType),
@@ -103,7 +103,7 @@ fn first_entries_across(
     Ok([swapped(&values, &moved[0])?.0, swapped(&indices, &moved[1])?.0])
 }
 
-/// Writes the first `k` entries of each line in order.
+/// Writes the first `k` entries of each line in sorted order.
 struct Sort<'a> {
     cpu: &'a Cpu,
     lines: Lines<3>,
@@ -144,7 +144,7 @@ impl Sort<'_> {
         Ok(())
     }
 
-    /// Whether so few entries are wanted that the others need no order.
+    /// Whether `k` is so small that the other entries need no order.
     fn is_few(&self) -> bool {
         self.k <= self.lines.len / 4
     }
@@ -172,10 +172,10 @@ impl Sort<'_> {
         }
     }
 
-    /// One line, by all threads.
+    /// Sorts one line with all threads.
     ///
     /// # Safety
-    /// As [`run`](Self::run); `start` is where the line begins in each tensor.
+    /// As [`run`](Self::run); `start` is the offset of the line in each tensor.
     unsafe fn shared<T: Ordered, E: Entry>(&self, x: Shared<T>, start: [isize; 3]) -> Result<()> {
         let pool = &self.cpu.pool;
         let line = Shared::new(x.get().wrapping_offset(start[0]));
@@ -192,14 +192,14 @@ impl Sort<'_> {
         let [made, spare] = [0, 1].map(|i| Shared::new(buffers[i].as_ptr().cast::<E>()));
         pool.parallel_for(len, PART, |range| {
             for place in range {
-                // SAFETY: an element of the line and the entry of its own.
+                // SAFETY: an element of the line and its entry.
                 unsafe { made.get().add(place).write(self.entry::<T, E>(line.get(), place)) };
             }
         });
         // SAFETY: all entries are written, and both buffers hold that many.
         let ordered = Shared::new(unsafe { radix::order_shared(pool, made, spare, len) });
         pool.parallel_for(self.k, PART, |range| {
-            // SAFETY: entries in order, as many as the line is long; each part of the results is written once.
+            // SAFETY: sorted entries, as many as the line is long; each part of the results is written once.
             unsafe {
                 let entries = core::slice::from_raw_parts(ordered.get().add(range.start), range.len());
                 self.store(line.get(), start, range.start, entries);
@@ -209,7 +209,7 @@ impl Sort<'_> {
     }
 
     /// # Safety
-    /// As [`run`](Self::run); `x` is where a line begins.
+    /// As [`run`](Self::run); `x` is the start of a line.
     #[inline(always)]
     unsafe fn entry<T: Ordered, E: Entry>(&self, x: *const T, place: usize) -> E {
         // SAFETY: as the caller promises.
@@ -217,10 +217,10 @@ impl Sort<'_> {
         E::new(rank(x, self.largest).wide(), place)
     }
 
-    /// Writes entries, the first of which is number `first` of its line.
+    /// Writes entries, the first of which has index `first` in its line.
     ///
     /// # Safety
-    /// As [`run`](Self::run); `x` is where the line begins, and `start` where it does in each tensor.
+    /// As [`run`](Self::run); `x` is the start of the line, and `start` its offset in each tensor.
     unsafe fn store<T: Ordered, E: Entry>(
         &self,
         x: *const T,
@@ -243,7 +243,7 @@ impl Sort<'_> {
     }
 }
 
-/// The key by which the least comes first, turned round where the greatest should.
+/// The sort key, reversed if the greatest come first.
 #[inline(always)]
 fn rank<T: Ordered>(x: T, largest: bool) -> T::Key {
     if largest { x.key().complement() } else { x.key() }

@@ -1,8 +1,8 @@
-//! Threads that help the caller with its work.
+//! Worker threads that help the caller.
 //!
-//! Kernels of a training step take 10 to 100 µs, and waking a thread that sleeps takes about as long. So a thread that has
-//! nothing to do looks for work a little while before it sleeps, and the caller never waits for help: it takes parts
-//! itself, and those who come in time take the others.
+//! Kernels of a training step take 10 to 100 µs, and waking a sleeping thread takes about as long. An idle thread
+//! therefore spins for a while before it sleeps. The caller never waits for help: it takes parts itself, and workers
+//! that arrive in time take the others.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -14,26 +14,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// As many callers get help at once; others do their work alone.
+/// The maximum number of callers that get help at the same time; others do their work alone.
 const JOBS: usize = 8;
 
-/// How long a thread spins for work, or for the end of its helpers' work, before it sleeps: longer than the pause
-/// between two training steps. On a virtual machine a resting processor takes hundreds of microseconds to wake, and a
+/// The time that a thread spins for work, or for the end of its helpers' work, before it sleeps: longer than the pause
+/// between two training steps. On a virtual machine an idle processor takes hundreds of microseconds to wake, and a
 /// step of many short kernels then takes twice as long; OpenMP's threads spin ten times as long.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Threads other than the callers'. They end when it is dropped.
+/// The worker threads. They end when it is dropped.
 pub(super) struct Team {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     jobs: [Job; JOBS],
-    /// Counts jobs that were offered.
+    /// Counts offered jobs.
     offered: AtomicUsize,
     /// Threads that sleep, or are about to.
     sleepers: AtomicUsize,
-    /// How long a thread looks before it sleeps: not at all where there are more threads than processors.
+    /// The time that a thread spins before it sleeps: zero if there are more threads than processors.
     patience: Duration,
     sleeping: Mutex<()>,
     wake: Condvar,
@@ -41,24 +41,24 @@ struct Shared {
     closing: AtomicBool,
 }
 
-/// The place of one caller's work.
+/// The slot of one caller's work.
 #[repr(align(128))]
 struct Job {
-    /// [`TAKEN`], [`OPEN`], [`AWAITED`], and [`HELPER`] for each thread that is at work on it.
+    /// The flags [`TAKEN`], [`OPEN`] and [`AWAITED`], and [`HELPER`] for each thread that works on it.
     state: AtomicUsize,
-    /// The parts not taken yet, from `low` to `high`: `high << 32 | low`.
+    /// The remaining parts, from `low` to `high`: `high << 32 | low`.
     left: AtomicU64,
     work: UnsafeCell<Option<Work>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// A caller uses it.
+/// A caller uses the job.
 const TAKEN: usize = 1;
-/// There is work, and helpers may begin.
+/// There is work, and helpers may enter.
 const OPEN: usize = 2;
 /// The caller sleeps until the last helper leaves.
 const AWAITED: usize = 4;
-/// One helper.
+/// The unit of the helper count.
 const HELPER: usize = 8;
 
 /// A function of the caller's stack frame, which lives until the job is closed and the last helper has left.
@@ -68,17 +68,17 @@ struct Work(*const (dyn Fn(usize) + Sync));
 // SAFETY: the function may be called from any thread; the pointer is followed only while it is valid.
 unsafe impl Send for Work {}
 
-// SAFETY: `work` is written by the one caller that made the state `TAKEN`, before it makes it `OPEN`, and read by helpers
-// that found it so.
+// SAFETY: `work` is written by the one caller that set `TAKEN`, before it sets `OPEN`, and read by helpers that found
+// it open.
 unsafe impl Sync for Job {}
 
 std::thread_local! {
-    /// The team that this thread belongs to, by its address; 0 for threads of the program.
+    /// The team of this thread, by its address; 0 for threads of the program.
     static TEAM: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Team {
-    /// That many threads, or as many as the system gives; `None` without any.
+    /// Starts that many threads, or as many as the system creates; `None` without any.
     pub(super) fn new(helpers: usize) -> Option<Team> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
@@ -100,11 +100,12 @@ impl Team {
         started.contains(&true).then_some(Team { shared })
     }
 
-    /// Calls the function with every number below `parts`, each once, on the caller's thread and on others that have nothing
-    /// to do. Alone if the caller is a thread of another team, or too many others have work.
+    /// Calls the function with every number below `parts`, each once, on the caller's thread and on idle workers. It
+    /// runs on the caller's thread alone if the caller is a thread of another team, or if too many other callers have
+    /// work.
     ///
     /// # Panics
-    /// When the function does.
+    /// When the function panics.
     pub(super) fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
         let foreign = TEAM.with(|team| team.get() != 0 && team.get() != Arc::as_ptr(&self.shared).addr());
         let free = || self.shared.jobs.iter().find(|job| job.claim());
@@ -126,18 +127,18 @@ impl Drop for Team {
     }
 }
 
-/// Work that helpers can find, until it is dropped, which waits for those that have begun.
+/// Work that helpers can find. Dropping it waits for helpers that have begun.
 struct Offer<'a> {
     shared: &'a Shared,
     job: &'a Job,
 }
 
 impl<'a> Offer<'a> {
-    /// Of a job that the caller has claimed.
+    /// Offers the work of a job that the caller has claimed.
     fn new(shared: &'a Shared, job: &'a Job, parts: usize, body: &'a (dyn Fn(usize) + Sync)) -> Offer<'a> {
         let body: *const (dyn Fn(usize) + Sync + 'a) = body;
-        // SAFETY: only the lifetime changes. Nothing follows the pointer after the offer is dropped, and by then the
-        // function still lives.
+        // SAFETY: only the lifetime changes. The pointer is not used after the offer is dropped, and until then the
+        // function is alive.
         let body: *const (dyn Fn(usize) + Sync) = unsafe { core::mem::transmute(body) };
         // SAFETY: the caller claimed the job, and no helper reads before it is open.
         unsafe { *job.work.get() = Some(Work(body)) };
@@ -152,7 +153,7 @@ impl<'a> Offer<'a> {
 impl Drop for Offer<'_> {
     fn drop(&mut self) {
         let job = self.job;
-        // After a panic of the caller's own part the others are not begun.
+        // After a panic of the caller's own part, the others are not started.
         job.left.store(0, Ordering::Relaxed);
         let state = job.state.fetch_and(!OPEN, Ordering::AcqRel);
         if state >= HELPER {
@@ -183,12 +184,12 @@ impl Job {
             && self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// The next part of the caller, which goes through them upwards.
+    /// Takes the caller's next part, in ascending order.
     fn take_first(&self) -> Option<usize> {
         self.take(|low, high| (low, low + 1, high))
     }
 
-    /// The next part of a helper, in descending order. In consecutive ops each thread so works on data that is in its
+    /// Takes a helper's next part, in descending order. In consecutive ops each thread thus works on data in its own
     /// cache.
     fn take_last(&self) -> Option<usize> {
         self.take(|low, high| (high - 1, low, high - 1))
@@ -209,11 +210,11 @@ impl Job {
         self.state.load(Ordering::Relaxed) & OPEN != 0 && left & u64::from(u32::MAX) < left >> 32
     }
 
-    /// Begins to help, if the job is still open.
+    /// Enters the job as a helper, if it is still open.
     fn enter(&self) -> Option<Work> {
         let inside = |state: usize| (state & OPEN != 0).then_some(state + HELPER);
         self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, inside).ok()?;
-        // SAFETY: an open job has work, and stays as it is until its helpers have left.
+        // SAFETY: an open job has work, which does not change until its helpers have left.
         unsafe { *self.work.get() }
     }
 }
@@ -223,7 +224,7 @@ impl Shared {
     fn serve(self: Arc<Shared>) {
         TEAM.with(|team| team.set(Arc::as_ptr(&self).addr()));
         while !self.closing.load(Ordering::Relaxed) {
-            // Read before looking: an offer after this is seen below.
+            // Read before looking for jobs: an offer after this is detected below.
             let offered = self.offered.load(Ordering::SeqCst);
             for job in &self.jobs {
                 if job.has_work() {
@@ -240,7 +241,7 @@ impl Shared {
 
     fn help(&self, job: &Job) {
         let Some(Work(body)) = job.enter() else { return };
-        // SAFETY: the caller waits for its helpers before it gives the function up.
+        // SAFETY: the caller waits for its helpers before it releases the function.
         let body = unsafe { &*body };
         let run = AssertUnwindSafe(|| {
             while let Some(part) = job.take_last() {
@@ -267,9 +268,10 @@ impl Shared {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes up to `most` threads that sleep.
+    /// Wakes up to `most` sleeping threads.
     fn wake(&self, most: usize) {
-        // An offer comes before this look, and a thread counts as sleeping before it looks for offers: one sees the other.
+        // An offer comes before this check, and a thread counts as sleeping before it checks for offers: one of both
+        // sees the other.
         let sleepers = self.sleepers.load(Ordering::SeqCst).min(most);
         if sleepers > 0 {
             drop(self.lock());
@@ -295,8 +297,8 @@ impl Shared {
     }
 }
 
-/// Whether something comes true within that time. The thread does not yield meanwhile: on a busy machine that costs it a
-/// whole turn, where one that sleeps is put first when it wakes.
+/// Spins until the predicate is true or the time is over. The thread does not yield: on a busy machine that costs a
+/// whole time slice, whereas a thread that sleeps has priority when it wakes.
 fn soon(limit: Duration, is_true: impl Fn() -> bool) -> bool {
     const LOOKS: usize = 32;
     let start = Instant::now();
@@ -348,7 +350,7 @@ mod tests {
             std::thread::sleep(4 * PATIENCE);
             let here = std::thread::current().id();
             let elsewhere = AtomicBool::new(false);
-            // A part that waits for the other one: both threads must be at it.
+            // A part that waits for the other one: both threads must work on it.
             team.run(2, &|_| {
                 if std::thread::current().id() != here {
                     elsewhere.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Compiled regions, by program and by how the operands lie in memory.
+//! The cache of compiled regions, by program and operand layouts.
 
 use super::fused::Plan;
 use alloc::collections::BTreeMap;
@@ -7,16 +7,16 @@ use alloc::vec::Vec;
 use kiln_ir::{FusedOp, Instruction, Program};
 use smallvec::SmallVec;
 
-/// The memory that plans take at most. Beyond it, the half that was not used for the longest time is dropped. A region of
-/// ten instructions takes about 5 KiB for each set of shapes and layouts.
+/// The size limit of plans in bytes. Beyond it, the least recently used half is dropped. A region of ten instructions
+/// takes about 5 KiB for each set of shapes and layouts.
 const MOST_BYTES: usize = 128 << 20;
 
-/// How an operand is given.
+/// The kind and layout of an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Given {
     /// A plain number.
     Number,
-    /// A tensor in row-major order without gaps.
+    /// A contiguous row-major tensor.
     Contiguous,
     /// A tensor with these strides.
     Strided(SmallVec<[isize; 6]>),
@@ -26,16 +26,16 @@ pub(super) enum Given {
 pub(super) type AllGiven = SmallVec<[Given; 8]>;
 
 struct Entry {
-    /// Its program is held, so that no other gets its address.
+    /// Keeps the program alive, so that no other program gets its address.
     op: FusedOp,
     given: AllGiven,
     plan: Arc<Plan>,
-    /// The memory that program and plan take.
+    /// The size of program and plan in bytes.
     bytes: usize,
     used: u64,
 }
 
-/// The plans of an engine.
+/// The plan cache of an engine.
 #[derive(Default)]
 pub(crate) struct Cache(lock::Lock<Plans>);
 
@@ -53,7 +53,7 @@ impl Default for Plans {
 }
 
 impl Cache {
-    /// The plan for a region and operands, made if it is not there.
+    /// Returns the plan for a region and operands, made on a cache miss.
     pub(super) fn plan(
         &self,
         op: &FusedOp,
@@ -71,7 +71,7 @@ impl Cache {
         plan
     }
 
-    /// The number of plans that are kept and compiled.
+    /// The number of cached plans that are compiled.
     pub(crate) fn compiled(&self) -> usize {
         let count = |plans: &mut Plans| {
             plans.by_program.values().flatten().filter(|entry| entry.plan.is_compiled()).count()
@@ -95,7 +95,7 @@ impl Plans {
         }
         debug_assert!(address(&entry.op) == key);
         let entries = self.by_program.entry(key).or_default();
-        // Another thread may have been faster.
+        // Another thread may have inserted it meanwhile.
         if !entries.iter().any(|other| other.is_for(&entry.op, &entry.given)) {
             self.bytes += entry.bytes;
             entries.push(Entry { used: self.clock, ..entry });
@@ -115,7 +115,7 @@ impl Plans {
 }
 
 impl Entry {
-    /// Whether it is for a region of that program.
+    /// Whether the entry is for this region and these operands; the program is the key.
     fn is_for(&self, op: &FusedOp, given: &AllGiven) -> bool {
         self.given == *given && self.op.pattern() == op.pattern()
     }
@@ -139,7 +139,7 @@ pub(super) fn program_bytes(program: &Program) -> usize {
 mod lock {
     use std::sync::{Mutex, PoisonError};
 
-    /// A value for one thread at a time.
+    /// A mutex.
     #[derive(Default)]
     pub(crate) struct Lock<T>(Mutex<T>);
 
@@ -156,23 +156,23 @@ mod lock {
     use core::cell::UnsafeCell;
     use core::sync::atomic::{AtomicBool, Ordering};
 
-    /// A try-lock: a value for one thread at a time. Nothing waits: a second thread does without.
+    /// A try-lock: a value for one thread at a time. It never blocks: a second thread gets `None`.
     #[derive(Default)]
     pub(crate) struct Lock<T> {
         taken: AtomicBool,
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `with` lets one thread at a time to the value.
+    // SAFETY: `with` gives access to one thread at a time.
     unsafe impl<T: Send> Sync for Lock<T> {}
 
     impl<T> Lock<T> {
-        /// Calls `body` with the value, unless somebody else does just now.
+        /// Calls `body` with the value; `None` if another thread is using it.
         pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
             if self.taken.swap(true, Ordering::Acquire) {
                 return None;
             }
-            // SAFETY: `taken` was not set, and is set now.
+            // SAFETY: `taken` was not set before, and is set now.
             let result = body(unsafe { &mut *self.value.get() });
             self.taken.store(false, Ordering::Release);
             Some(result)

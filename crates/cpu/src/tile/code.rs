@@ -1,4 +1,4 @@
-//! The compiled form of a kernel.
+//! The compiled form of a kernel: lists of steps and their slots.
 
 use super::fold::Folding;
 use super::scan::ScanLoop;
@@ -7,73 +7,73 @@ use crate::kernels::{Loop1, Loop2, Loop3};
 use alloc::vec::Vec;
 use kiln_ir::DType;
 
-/// A list of steps for each part of a launch, with their slots.
+/// The code of a launch: lists of steps for its phases, and their slots.
 #[derive(Clone)]
 pub(super) struct Code {
     pub(super) form: Form,
     /// Points along the axes outside of tiles; 1 unless the form is [`Form::Columns`].
     pub(super) outer: usize,
-    /// Rows in all.
+    /// The total number of rows.
     pub(super) rows: usize,
-    /// Rows of a tile.
+    /// Rows per tile.
     pub(super) group: usize,
-    /// How a row is cut.
+    /// The chunks of a row.
     pub(super) chunks: Chunks,
-    /// The parameters of the kernel, then the indices that it counts.
+    /// The accesses of the kernel's parameters, then those of its index values.
     pub(super) accesses: Vec<Access>,
-    /// Where the addresses of parameters come from.
+    /// The sources of parameter addresses.
     pub(super) params: Vec<Param>,
-    /// Values that are the same everywhere; constants are in place.
+    /// Values that are uniform for the launch; constants are preset.
     pub(super) uniforms: Vec<[u8; 8]>,
-    /// Numbers given with each launch: their places among the operands and in `uniforms`.
+    /// Plain numbers of each launch: their operand indices and their indices in `uniforms`.
     pub(super) numbers: Vec<Number>,
-    /// Computes values that are the same everywhere, once per launch.
+    /// Computes uniform values, once per launch.
     pub(super) once: Vec<Step>,
     /// Computes registers that are the same for all rows, once per task.
     pub(super) hoisted: Vec<Step>,
-    /// One after the other for each row: a later stage needs totals of those before.
+    /// The stages of each row, in order: a later stage needs totals of earlier ones.
     pub(super) stages: Vec<Stage>,
     pub(super) folds: Vec<Fold>,
-    /// The operands and results of steps.
+    /// The storage of the operands and results of steps.
     pub(super) slots: Vec<SlotKind>,
-    /// Bytes of all row values.
+    /// The size of all row values in bytes.
     pub(super) row_bytes: usize,
-    /// Bytes of all registers.
+    /// The size of all registers in bytes.
     pub(super) register_bytes: usize,
-    /// Bytes of all values that last from one stage to the next, per element of the row.
+    /// The size of all values that are kept between stages, in bytes per element of the row.
     pub(super) wide_bytes: usize,
-    /// Bytes of all totals, and of all partial results.
+    /// The size of all totals, and of all partial results, in bytes.
     pub(super) total_bytes: usize,
     pub(super) partial_bytes: usize,
-    /// Whether elements of registers may have eight bytes; four otherwise.
+    /// Whether registers may have elements of eight bytes; otherwise at most four.
     pub(super) wide_elements: bool,
-    /// Whether results are written past the caches.
+    /// Whether results are written by non-temporal stores.
     pub(super) streams: bool,
     /// The cost of an element, in additions on cached data.
     pub(super) cost: usize,
 }
 
-/// How tiles follow each other.
+/// The order of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In any order.
+    /// Any order.
     Map,
     /// All stages of some rows, then the next rows.
     Rows,
-    /// Few long rows, whose parts are shared between threads.
+    /// Few long rows, whose parts are split between threads.
     Parts,
-    /// Down the rows of a stretch of columns, which are reduced.
+    /// Down the rows of a range of columns, which are reduced.
     Columns,
 }
 
-/// The stretches of a row, counted along all its axes together.
+/// The chunks of a row, counted along all its axes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunks {
-    /// Of the row.
+    /// The length of the row.
     pub(super) length: usize,
-    /// Elements that a chunk may not reach across: those of the innermost axis, or of the whole row.
+    /// Elements between boundaries that a chunk must not cross: those of the innermost axis, or of the whole row.
     pub(super) line: usize,
-    /// Elements of a chunk, but for the last of a line.
+    /// Elements per chunk, except for the last of a line.
     pub(super) size: usize,
 }
 
@@ -86,7 +86,7 @@ impl Chunks {
         self.length / self.line * self.per_line()
     }
 
-    /// Where a chunk starts, and its length.
+    /// The start and the length of a chunk.
     pub(super) fn at(&self, number: usize) -> (usize, usize) {
         let (line, part) = (number / self.per_line(), number % self.per_line());
         let within = part * self.size;
@@ -94,12 +94,12 @@ impl Chunks {
     }
 }
 
-/// Whose memory a parameter is.
+/// The owner of a parameter's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Param {
     Input(usize),
     Output(usize),
-    /// No memory: numbers, and indices.
+    /// No memory: plain numbers, and indices.
     None,
 }
 
@@ -113,11 +113,11 @@ pub(super) struct Number {
 /// The steps between two reductions.
 #[derive(Clone, Default)]
 pub(super) struct Stage {
-    /// On one element per row.
+    /// Steps on one element per row.
     pub(super) rows: Vec<Step>,
-    /// Repeats row values along the rows, once per group of rows.
+    /// Broadcasts row values along the rows, once per group of rows.
     pub(super) spread: Vec<Step>,
-    /// On tiles.
+    /// Steps on tiles.
     pub(super) tiles: Vec<Step>,
     /// Slots to prefetch from memory, with their element size in bytes.
     pub(super) ahead: Vec<(Slot, usize)>,
@@ -126,30 +126,30 @@ pub(super) struct Stage {
 /// A reduction.
 #[derive(Clone, Copy)]
 pub(super) struct Fold {
-    /// The stage whose tiles it combines.
+    /// The stage whose tiles it reduces.
     pub(super) stage: usize,
     pub(super) loops: Folding,
-    /// Where its totals lie among those of a task: one per row of a tile, or per element in [`Form::Columns`].
+    /// The offset of its totals among those of a task: one per row of a tile, or per element in [`Form::Columns`].
     pub(super) total_at: usize,
-    /// The same of its partial results.
+    /// The offset of its partial results.
     pub(super) partial_at: usize,
 }
 
-/// By number.
+/// The index of a slot.
 pub(super) type Slot = u16;
 
 /// The storage of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SlotKind {
-    /// One element, the same for the launch.
+    /// One element, uniform for the launch.
     Uniform(usize),
-    /// One element per row of the tile, `usize` row values from the start.
+    /// One element per row of the tile, at this index among the row values.
     Row(usize),
-    /// A register, that many bytes from the start.
+    /// A register, at this byte offset.
     Register(usize),
-    /// A value that lasts from one stage to the next for a whole row: bytes per element before it, and of it.
+    /// A value that is kept between stages for a whole row: the bytes per element before it, and of it.
     Wide(usize, usize),
-    /// A parameter's memory: one element.
+    /// One element in a parameter's memory.
     Element(usize),
     /// A parameter's memory from the tile's first row on.
     AtRow(usize),
@@ -162,7 +162,7 @@ pub(super) enum SlotKind {
 pub(super) struct Step {
     pub(super) action: Action,
     pub(super) to: Slot,
-    /// On one element per row, rather than all of the tile.
+    /// Whether it processes one element per row instead of the whole tile.
     pub(super) by_row: bool,
 }
 
@@ -171,31 +171,31 @@ pub(super) enum Action {
     One(Loop1, Slot),
     Two(Loop2, [Slot; 2]),
     Three(Loop3, [Slot; 3]),
-    /// From a parameter's memory.
+    /// Loads from a parameter's memory.
     Gather(usize),
-    /// From a parameter's memory where the condition holds; elsewhere 0.
+    /// Loads from a parameter's memory where the condition is true; elsewhere 0.
     GatherWhere(usize, Slot),
-    /// To a parameter's memory.
+    /// Stores to a parameter's memory.
     Scatter(usize, Slot),
-    /// Elements of that size, past the caches.
+    /// Stores elements of that size by non-temporal stores.
     Stream(usize, Slot),
-    /// The element (of that size) everywhere.
+    /// Broadcasts one element (of that size) to the tile.
     Fill(usize, Slot),
-    /// Each row's element (of that size) all along the row.
+    /// Broadcasts each row's element (of that size) along the row.
     Repeat(usize, Slot),
-    /// The offsets of an access, as elements of that dtype.
+    /// Computes the offsets of an access, as elements of that dtype.
     Index(usize, DType),
-    /// Into the totals.
+    /// Reduces into the totals.
     Fold(usize, Slot),
     /// Computes the result of a reduction from its totals.
     Finish(usize),
     Scan(ScanLoop, Slot, [bool; 2]),
-    /// Whether integers of that dtype lie in `0..` the second.
+    /// Checks that integers of that dtype are in `0..` the second.
     Check(DType, [Slot; 2]),
 }
 
 impl Code {
-    /// The memory that it takes.
+    /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let of_stage = |stage: &Stage| {
             size_of::<Stage>()
@@ -213,7 +213,7 @@ impl Code {
             + size_of_val(&self.slots[..])
     }
 
-    /// Whether elements are gone through more than once, after other elements were.
+    /// Whether elements are processed in several passes, with other elements in between.
     pub(super) fn has_passes(&self) -> bool {
         let whole = self.chunks.size == self.chunks.length;
         self.stages.len() > 1 && !whole && self.form != Form::Columns

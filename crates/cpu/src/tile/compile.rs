@@ -1,4 +1,4 @@
-//! From a kernel to code.
+//! The compiler of the tile machine: from a kernel to code.
 
 mod arithmetic;
 mod prefetch;
@@ -20,16 +20,16 @@ use half::{bf16, f16};
 use kiln_ir::{DType, Reduction, Scalar};
 use kiln_kernel::{AxisSet, Compute, Kernel, Launch, ParamKind, ValueId};
 
-/// Elements of a tile, at most and at least: the live registers and their operands stay in the first-level cache.
+/// The maximum and minimum elements of a tile: the live registers and their operands stay in the L1 cache.
 const MOST_LANES: usize = 2048;
 const LEAST_LANES: usize = 256;
 const TILE_BYTES: usize = 20 << 10;
 
-/// Memory limit for the values that a row keeps between stages, or a scan's row.
+/// The memory limit of the values that a row keeps between stages, or of a scan's row.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The code of a kernel for one launch. `overwritten` tells which parameters are read from memory that results are
-/// written to. `None` for kernels that the machine does not run.
+/// Compiles a kernel for one launch. `overwritten` is the set of parameters whose memory results overwrite. `None` for
+/// kernels that the machine does not support.
 pub(super) fn compile(kernel: &Kernel, launch: &Launch, overwritten: u64) -> Option<Code> {
     if kernel.has_columns() {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn compile(kernel: &Kernel, launch: &Launch, overwritten: u64) -> Opt
     Compiler::new(kernel, launch, overwritten, wanted)?.code()
 }
 
-/// The dtype in which registers hold a value.
+/// The dtype of a value in registers.
 pub(super) fn register(dtype: DType) -> DType {
     if is_narrow(dtype) { DType::F32 } else { dtype }
 }
@@ -55,7 +55,7 @@ fn is_narrow(dtype: DType) -> bool {
     dtype == DType::F16 || dtype == DType::BF16
 }
 
-/// A number as a register holds it.
+/// A plain number in the dtype of registers.
 pub(super) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     let wide = |x: f32| scalar_bytes(Scalar::Float(f64::from(x)), DType::F32);
     if dtype == DType::F16 {
@@ -67,26 +67,26 @@ pub(super) fn number_bytes(scalar: Scalar, dtype: DType) -> [u8; 8] {
     }
 }
 
-/// How a value changes over a tile.
+/// The variation of a value over a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Not at all, nor from tile to tile.
+    /// Uniform: constant for the launch.
     Uniform,
-    /// From row to row.
+    /// Varies by row.
     Row,
-    /// From element to element.
+    /// Varies by element.
     Full,
 }
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Clone, Copy, Debug)]
 struct Located {
     slot: Slot,
     class: Class,
     stage: usize,
-    /// Of the register.
+    /// The dtype of the register.
     dtype: DType,
-    /// The load that it is.
+    /// The load instruction, if the value is one.
     load: Option<ValueId>,
 }
 
@@ -105,12 +105,12 @@ enum List {
 enum Source {
     /// As many elements as the step has.
     Lanes(Slot),
-    /// One.
+    /// One element.
     Number(Slot),
 }
 
 impl Source {
-    /// Where it is, and whether it is a number.
+    /// The slot, and whether it is a single number.
     fn slot(self) -> (Slot, bool) {
         match self {
             Source::Lanes(slot) => (slot, false),
@@ -119,7 +119,7 @@ impl Source {
     }
 }
 
-/// How many instructions use each value.
+/// The number of uses of each value.
 fn uses(kernel: &Kernel) -> Vec<usize> {
     let mut uses = alloc::vec![0; kernel.body.len()];
     for operand in kernel.body.iter().flat_map(|instruction| instruction.compute.operands()) {
@@ -135,16 +135,16 @@ struct Compiler<'a> {
     tiling: Tiling,
     dependence: Vec<AxisSet>,
     stages: Vec<usize>,
-    /// The last stage in which a value is used.
+    /// The last stage that uses each value.
     last: Vec<usize>,
     located: Vec<Located>,
-    /// Values spread over a stage's tiles, or loaded again for it.
+    /// Values that are broadcast over a stage's tiles, or loaded again for it.
     spread: BTreeMap<(ValueId, usize, bool), Slot>,
     constants: Vec<Option<Scalar>>,
-    /// How many instructions use each value.
+    /// The number of uses of each value.
     uses: Vec<usize>,
-    /// Values of tiles of `f32` that a step of arithmetic makes: of which lanes, and of which other operand that may be a
-    /// number.
+    /// Values of `f32` tiles that an arithmetic step computes: the operation, its operand slots, and whether the other
+    /// operand is a number.
     arithmetic: BTreeMap<ValueId, (Arithmetic, [Slot; 2], bool)>,
     code: Code,
 }
@@ -292,7 +292,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Whether a value of tiles is the same for all groups of rows.
+    /// Whether a tile value is the same for all groups of rows.
     fn is_hoisted(&self, value: usize) -> bool {
         let once = self.dependence[value] & self.tiling.row_set() == 0 && self.stages[value] == 0;
         once && match self.tiling.form {
@@ -302,7 +302,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Where a value is computed, and whether once per row.
+    /// The list that computes a value, and whether once per row.
     fn list(&self, value: usize) -> (List, bool) {
         let stage = self.stages[value];
         match self.class(value) {
@@ -313,7 +313,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Rows of a tile in a stage: after the reduction of columns there is one.
+    /// Rows per tile in a stage: one after a column reduction.
     fn group(&self, stage: usize) -> usize {
         if self.tiling.form == Form::Columns && stage > 0 { 1 } else { self.tiling.group }
     }
@@ -354,7 +354,7 @@ impl<'a> Compiler<'a> {
         self.slot(registers::FREE)
     }
 
-    /// A place for a value.
+    /// Allocates a slot for a value.
     fn fresh(&mut self, value: usize) -> Slot {
         match self.class(value) {
             Class::Uniform => {
@@ -375,7 +375,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A slot for an intermediate of a value, in the same stage.
+    /// Allocates a slot for an intermediate of a value, in the same stage.
     fn beside(&mut self, value: usize) -> Slot {
         match self.class(value) {
             Class::Uniform => {
@@ -435,7 +435,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A register of tiles in a stage: values loaded chunk by chunk are loaded again.
+    /// A register in a stage: values that are loaded chunk by chunk are loaded again.
     fn again(&mut self, operand: ValueId, stage: usize) -> Slot {
         let located = self.located[operand as usize];
         if let Some(operand) = located.load
@@ -455,7 +455,7 @@ impl<'a> Compiler<'a> {
         located.slot
     }
 
-    /// A value in a register (or in a row slot) of a stage.
+    /// Broadcasts or reloads a value into a register (or a row slot) of a stage.
     fn spread(&mut self, operand: ValueId, stage: usize, by_row: bool, action: Action) -> Slot {
         if let Some(&slot) = self.spread.get(&(operand, stage, by_row)) {
             return slot;
@@ -467,7 +467,7 @@ impl<'a> Compiler<'a> {
         slot
     }
 
-    /// As many elements as the step has.
+    /// The slot of an operand with as many elements as the step has.
     fn lanes_of(&mut self, operand: ValueId, user: usize) -> Slot {
         let source = self.source(operand, user);
         let (list, by_row) = self.list(user);
@@ -529,7 +529,7 @@ impl<'a> Compiler<'a> {
         Located { slot, class, stage, dtype: register(dtype), load: Some(value as ValueId) }
     }
 
-    /// A load that touches memory where a condition holds only.
+    /// A load that accesses memory only where a condition is true.
     fn load_where(&mut self, value: usize, param: usize, condition: ValueId) -> Located {
         let condition = self.lanes_of(condition, value);
         let action = Action::GatherWhere(param, condition);
@@ -545,7 +545,7 @@ impl<'a> Compiler<'a> {
     fn cast(&mut self, value: usize, a: ValueId) -> Located {
         let to = self.kernel.body[value].dtype;
         let from = self.kernel.body[a as usize].dtype;
-        // To the same 16-bit float: rounded, since registers hold it wider.
+        // A cast to the same 16-bit float rounds, since registers are wider.
         if (from == to && !is_narrow(to)) || (is_narrow(from) && to == DType::F32) {
             return self.alias(value, a);
         }
@@ -557,7 +557,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Converts a register, to the elements of a dtype as memory holds them.
+    /// Converts a register to the memory format of a dtype.
     fn converted(&mut self, value: usize, x: Slot, from: DType, to: DType) -> Slot {
         match kernels::conversion(from, to) {
             Conversion::Direct(convert) => self.converted_by(value, x, convert, is_narrow(to)),
@@ -569,7 +569,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// One step of a conversion, to a place of its own if it does not give the value itself.
+    /// One step of a conversion, into a separate slot if it is intermediate.
     fn converted_by(&mut self, value: usize, x: Slot, convert: Loop1, on_the_way: bool) -> Slot {
         if !on_the_way {
             return self.emit(value, Action::One(convert, x)).slot;
@@ -655,13 +655,13 @@ impl<'a> Compiler<'a> {
         located
     }
 
-    /// The axes that a parameter crosses.
+    /// The axes along which a parameter has a nonzero stride.
     fn crossed(&self, param: usize) -> AxisSet {
         let strides = self.launch.bindings[param].strides.iter().enumerate();
         strides.filter(|(_, stride)| **stride != 0).fold(0, |set, (axis, _)| set | 1 << axis)
     }
 
-    /// Whether a register is computed by a step of tiles, so that the step may as well write to memory.
+    /// Whether a register is computed by a tile step, so that the step can write to memory directly.
     fn is_free(&self, slot: Slot, value: ValueId) -> bool {
         let located = self.located[value as usize];
         let tiles = &self.code.stages[located.stage].tiles;
@@ -669,7 +669,7 @@ impl<'a> Compiler<'a> {
             step.to == slot
                 && !matches!(step.action, Action::Fold(..) | Action::Scatter(..) | Action::Check(..))
         });
-        // Memory that a result takes from an operand is written after that operand is read.
+        // Memory that a result reuses from an operand is written after the operand is read.
         let takes =
             |step: &Step| matches!(step.action, Action::Gather(param) if self.overwritten >> param & 1 == 1);
         let is_read_later = |at: usize| {

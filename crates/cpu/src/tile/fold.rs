@@ -1,7 +1,7 @@
 //! Reductions of tiles: into one total per row, or row by row into one total per column.
 //!
-//! As in [`reduce`](mod@crate::reduce), short stretches are combined in vectors of the dtype, and their results in
-//! totals: `f64` for floats.
+//! As in [`reduce`](mod@crate::reduce), short runs are combined in vectors of the dtype, and their results in totals:
+//! `f64` for floats.
 
 use crate::isa::{Level, multiversion};
 use crate::lane::Lane;
@@ -9,15 +9,15 @@ use crate::reduce::{Greatest, Least, Product, Reducer, Sum, combine_run};
 use core::mem::MaybeUninit;
 use kiln_ir::{DType, Reduction};
 
-/// The loops of one reduction of one dtype. Addresses are those of elements (`x`, `y`), of partial results (`partial`) and
-/// of totals.
+/// The loops of one reduction of one dtype. Pointers refer to elements (`x`, `y`), partial results (`partial`) and
+/// totals.
 #[derive(Clone, Copy)]
 pub(super) struct Folding {
     /// Bytes of a total.
     pub(super) total: usize,
     /// Bytes of a partial result.
     pub(super) partial: usize,
-    /// `(totals, n)`: writes totals of nothing.
+    /// `(totals, n)`: initializes totals with the identity.
     pub(super) empty: unsafe fn(*mut u8, usize),
     /// `(level, x, rows, columns, totals)`: combines each row with its total.
     pub(super) rows: unsafe fn(Level, *const u8, usize, usize, *mut u8),
@@ -25,7 +25,7 @@ pub(super) struct Folding {
     pub(super) merge: unsafe fn(*mut u8, *const u8, usize),
     /// `(totals, y, n)`: writes the results of the totals.
     pub(super) finish: unsafe fn(*const u8, *mut u8, usize),
-    /// `(partial, n)`: writes partial results of nothing.
+    /// `(partial, n)`: initializes partial results with the identity.
     pub(super) clear: unsafe fn(*mut u8, usize),
     /// `(level, x, partial, n)`: combines elements with partial results, side by side.
     pub(super) accumulate: unsafe fn(Level, *const u8, *mut u8, usize),
@@ -33,10 +33,10 @@ pub(super) struct Folding {
     pub(super) join: unsafe fn(Level, *const u8, *mut u8, usize),
 }
 
-/// The loops for a dtype of registers.
+/// The loops for a register dtype.
 ///
 /// # Panics
-/// For 16-bit floats, which registers do not hold.
+/// For 16-bit floats, which registers do not store.
 pub(super) fn folding(reduction: Reduction, dtype: DType) -> Folding {
     match dtype {
         DType::F64 => of::<f64, f64>(reduction),

@@ -1,4 +1,4 @@
-//! Loops for operands that are one number for the whole stretch.
+//! Loops for operands that are one number for the whole tile.
 
 use crate::isa::{Level, Widest, multiversion};
 use crate::kernels::{
@@ -8,7 +8,7 @@ use core::hint::select_unpredictable;
 use core::mem::MaybeUninit;
 use kiln_ir::{Binary, Comparison, DType};
 
-/// Which operand is a number.
+/// The operand that is a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
     Left,
@@ -59,7 +59,7 @@ unsafe fn left<X: Copy, Y, F: Map2<X, Y>>(level: Level, a: *const u8, b: *const 
     each_left::<X, Y, F>(level, a, b, y);
 }
 
-/// The loop of a function of a stretch and a number, for the dtypes and functions that programs use most.
+/// The loop of a binary function of a tile and a number, for the most frequent dtypes and functions.
 pub(super) fn binary(function: Binary, dtype: DType, number: Side) -> Option<Loop2> {
     macro_rules! of {
         ($T:ty, $F:ty) => {
@@ -98,7 +98,7 @@ pub(super) fn binary(function: Binary, dtype: DType, number: Side) -> Option<Loo
     }
 }
 
-/// As [`binary`], of comparisons.
+/// As [`binary`], for comparisons.
 pub(super) fn compare(comparison: Comparison, dtype: DType, number: Side) -> Option<Loop2> {
     fn of<T: crate::lane::Lane>(comparison: Comparison, number: Side) -> Loop2 {
         match (comparison, number) {
@@ -123,7 +123,7 @@ pub(super) fn compare(comparison: Comparison, dtype: DType, number: Side) -> Opt
     }
 }
 
-/// The loop that selects between elements of `size` bytes, of which one or both are a number.
+/// The loop that selects between elements of `size` bytes, where one or both are a number.
 pub(super) fn select(size: usize, number: [bool; 2]) -> Loop3 {
     fn of<T: Copy>(number: [bool; 2]) -> Loop3 {
         match number {

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 pub(super) struct Launched<'a> {
     pub(super) code: &'a Code,
     pub(super) level: Level,
-    /// The addresses of the parameters' first elements.
+    /// The pointers to the parameters' first elements.
     pub(super) bases: &'a [*mut u8],
     pub(super) uniforms: *mut u8,
     /// Whether a checked index was out of range.
@@ -37,14 +37,14 @@ pub(super) struct Frame<'a> {
     pub(super) totals: *mut u8,
     pub(super) partials: *mut u8,
     wide: *mut u8,
-    /// The row values of the row that this one shares, or its own.
+    /// The row values: shared with another frame, or its own.
     rows: *mut u8,
     _memory: Scratch<f64>,
     _wide: Option<Scratch<f64>>,
 }
 
 impl<'a> Frame<'a> {
-    /// A frame with memory of its own.
+    /// A frame with its own memory.
     pub(super) fn new(launched: &'a Launched<'a>) -> Frame<'a> {
         let code = launched.code;
         let wide = (code.wide_bytes > 0).then(|| code.wide_bytes * code.chunks.length);
@@ -53,21 +53,21 @@ impl<'a> Frame<'a> {
         Frame { _wide: wide, ..Frame::within(launched, core::ptr::null_mut(), address) }
     }
 
-    /// A frame for values that are the same everywhere.
+    /// A frame for uniform values.
     pub(super) fn single(launched: &'a Launched<'a>) -> Frame<'a> {
         let mut frame = Frame::within(launched, core::ptr::null_mut(), core::ptr::null_mut());
         frame.block = Block { row: 0, rows: 1, column: 0, columns: 1 };
         frame
     }
 
-    /// A frame for part of a row of another: it shares row values and values kept between stages.
+    /// A frame for a part of another frame's row: it shares row values and values kept between stages.
     pub(super) fn part(launched: &'a Launched<'a>, whole: &SharedRow) -> Frame<'a> {
         let mut frame = Frame::within(launched, whole.rows, whole.wide);
         frame.set_rows(whole.row, 1);
         frame
     }
 
-    /// The memory that parts of this frame's row share.
+    /// The memory that is shared by the parts of this frame's row.
     pub(super) fn shared(&self) -> SharedRow {
         SharedRow { rows: self.rows, wide: self.wide, row: self.block.row }
     }
@@ -173,7 +173,7 @@ impl<'a> Frame<'a> {
         self.slots[usize::from(slot)]
     }
 
-    /// Empties the totals of the reductions of a stage, one for each row.
+    /// Initializes the totals of the reductions of a stage, one for each row.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -184,10 +184,10 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Adds to the totals of the reductions of a stage, of one row.
+    /// Merges totals of one row into those of the reductions of a stage.
     ///
     /// # Safety
-    /// `from` are totals of the same code.
+    /// `from` points to totals of the same code.
     pub(super) unsafe fn merge_totals(&mut self, stage: usize, from: *const u8) {
         for fold in self.launched.code.folds.iter().filter(|fold| fold.stage == stage) {
             // SAFETY: as the caller promises.
@@ -195,19 +195,19 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Where the totals of a reduction lie.
+    /// The pointer to the totals of a reduction.
     pub(super) fn totals_of(&self, fold: usize) -> *mut u8 {
         let fold = &self.launched.code.folds[fold];
         self.totals.wrapping_add(fold.total_at)
     }
 
-    /// Where the partial results of a reduction lie.
+    /// The pointer to the partial results of a reduction.
     pub(super) fn partials_of(&self, fold: usize) -> *mut u8 {
         let fold = &self.launched.code.folds[fold];
         self.partials.wrapping_add(fold.partial_at)
     }
 
-    /// Runs steps on the present tile.
+    /// Runs steps on the current tile.
     ///
     /// # Safety
     /// The launch's parameters are memory of its kernel, and no other task writes the elements of this tile.
@@ -215,12 +215,12 @@ impl<'a> Frame<'a> {
         let tile = self.block.rows * self.block.columns;
         for step in steps {
             let n = if step.by_row { self.block.rows } else { tile };
-            // SAFETY: the compiler gives each step slots with room for a tile, and results of their own.
+            // SAFETY: the compiler assigns slots with room for a tile, and separate slots for results.
             unsafe { self.step(step, n) };
         }
     }
 
-    /// As [`run`](Self::run), of the tiles of a stage: prefetches the next tile's operands where they are contiguous.
+    /// As [`run`](Self::run), for the tiles of a stage: prefetches the next tile's operands where they are contiguous.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -291,7 +291,7 @@ impl<'a> Frame<'a> {
             true => Block { column: 0, columns: 1, ..self.block },
             false => self.block,
         };
-        // The row is in the offset already, as far as it is not in the walk.
+        // The row is already part of the offset, unless it is part of the walk.
         let base = |param: usize| {
             let access = &code.accesses[param];
             let offset = access.outer.offset(self.outer);

@@ -1,4 +1,4 @@
-//! Fused regions: compiled once, run with the operands' memory.
+//! Fused regions: compiled once, run on the operands' memory.
 
 use super::cache::{AllGiven, Given, Lock};
 use super::code::{Code, Param};
@@ -21,12 +21,12 @@ use kiln_ir::{
 use kiln_kernel::{Compute, Kernel, KernelKind, Launch, Nest, ParamKind, StrideClass};
 use smallvec::SmallVec;
 
-/// Runs a region: by the tile machine where the region is a kernel, op by op otherwise.
+/// Runs a region: by the tile machine if it supports the region as a kernel, otherwise op by op.
 pub(crate) fn fused(cpu: &Cpu, op: &FusedOp, inputs: Operands, results: &[TensorType]) -> Result<Values> {
     run_shared(cpu, op, inputs, results, Plan::new)
 }
 
-/// Runs a region, by the cached plan or the one that `make` returns.
+/// Runs a region by the cached plan, or by the plan that `make` returns.
 pub(super) fn run_shared(
     cpu: &Cpu,
     op: &FusedOp,
@@ -40,7 +40,7 @@ pub(super) fn run_shared(
     plan.run(cpu, program, inputs, results)
 }
 
-/// How the operands are given; `None` where they are not of the program's types.
+/// The kinds and layouts of the operands; `None` if they are not of the program's types.
 fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
     let mut all = AllGiven::new();
     for (operand, ty) in inputs.iter().zip(&program.inputs) {
@@ -60,15 +60,15 @@ fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
     Ok(Some(all))
 }
 
-/// How a region runs.
+/// The execution plan of a region.
 pub(super) enum Plan {
-    /// As one kernel.
+    /// One kernel.
     Kernel(Box<Region>),
     /// An anchor op (matmul or convolution) by its own kernel, then the rest.
     Anchor(Box<Split>),
-    /// As one op that has a kernel of its own.
+    /// A single op with its own kernel.
     Native,
-    /// By flags that hold or not.
+    /// One of two forms, selected by flags.
     Guarded(Box<Guarded>),
     /// Op by op.
     Unfused,
@@ -80,7 +80,7 @@ impl Plan {
         guarded.unwrap_or_else(|| Plan::as_it_is(op, given))
     }
 
-    /// The plan that looks at no flags.
+    /// The plan without guards.
     pub(super) fn as_it_is(op: &FusedOp, given: &AllGiven) -> Plan {
         if is_native(op.program()) {
             return Plan::Native;
@@ -91,16 +91,16 @@ impl Plan {
         Split::new(op, given).map_or(Plan::Unfused, |split| Plan::Anchor(Box::new(split)))
     }
 
-    /// Whether it runs otherwise than op by op: the machine runs it or part of it, or it is one op.
+    /// Whether it is more than op by op: the machine runs it or a part of it, or it is a single op.
     pub(super) fn is_compiled(&self) -> bool {
         match self {
             Plan::Kernel(_) | Plan::Anchor(_) | Plan::Native => true,
-            // The programs that it runs have plans of their own.
+            // The programs that it runs have their own plans.
             Plan::Guarded(_) | Plan::Unfused => false,
         }
     }
 
-    /// The memory that it takes.
+    /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Plan::Kernel(region) => region.bytes(),
@@ -112,7 +112,7 @@ impl Plan {
 
     fn run(&self, cpu: &Cpu, program: &Program, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         match self {
-            // Only the ops by themselves determine which results an index out of range poisons, and the error message.
+            // Only op-by-op execution determines which results an index out of range poisons, and the error message.
             Plan::Kernel(region) if region.checks() => {
                 op_by_op_after_errors(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
             }
@@ -127,7 +127,7 @@ impl Plan {
     }
 }
 
-/// Runs a region again where it fails. That it keeps the operands means that nothing overwrites them.
+/// Runs a region again, op by op, if it fails. It keeps the operands alive, so nothing overwrites them.
 fn op_by_op_after_errors(
     cpu: &Cpu,
     program: &Program,
@@ -138,7 +138,7 @@ fn op_by_op_after_errors(
     run(inputs).or_else(|_| Ok(program.run_region(cpu, kept)))
 }
 
-/// Whether a program is one op, whose own kernel goes over a row fewer times than the machine.
+/// Whether a program is one op whose own kernel reads a row fewer times than the machine.
 fn is_native(program: &Program) -> bool {
     let [instruction] = program.instructions.as_slice() else { return false };
     let ty = &instruction.results[0];
@@ -152,9 +152,9 @@ fn is_native(program: &Program) -> bool {
 pub(super) struct Region {
     kernel: Kernel,
     launch: Launch,
-    /// Operands that are copied first, since they are crossed along another axis than results.
+    /// Operands that are copied first, since they are contiguous along another axis than results.
     staged: Vec<Staged>,
-    /// For each result, the parameters of the operands whose memory it may take, with their places.
+    /// For each result, the parameters of the operands whose memory it may reuse, with their indices.
     takes: Vec<Vec<(usize, usize)>>,
     plain: Arc<Code>,
     /// Code for launches that overwrite operands, by the set of their parameters.
@@ -183,7 +183,7 @@ impl Region {
         Some(Region { kernel, launch, staged, takes, plain, taking: Lock::default() })
     }
 
-    /// The memory that it takes, with code for launches that overwrite operands.
+    /// The size in bytes, with code for launches that overwrite operands.
     pub(super) fn bytes(&self) -> usize {
         let Kernel { body, params, .. } = &self.kernel;
         let bindings = self
@@ -198,7 +198,7 @@ impl Region {
             + 2 * self.plain.bytes()
     }
 
-    /// Whether indices are checked on the way.
+    /// Whether the kernel checks indices.
     pub(super) fn checks(&self) -> bool {
         self.kernel.body.iter().any(|instruction| matches!(instruction.compute, Compute::Checked(..)))
     }
@@ -245,8 +245,8 @@ impl Region {
             uniforms: uniforms.as_mut_ptr().cast(),
             failed: &failed,
         };
-        // SAFETY: operands have the types and layouts that the code was compiled for; results are fresh, or memory of
-        // operands that nothing else accesses and that the code knows to be overwritten.
+        // SAFETY: operands have the types and layouts that the code was compiled for. Results are fresh, or memory of
+        // operands that nothing else accesses and that the code is compiled to overwrite.
         unsafe {
             if !code.once.is_empty() {
                 Frame::single(&launched).run(&code.once);
@@ -268,7 +268,7 @@ impl Region {
         Ok(results)
     }
 
-    /// For each result the operand whose memory it takes, if any, and the set of the parameters of these.
+    /// For each result, the operand whose memory it reuses, if any, and the set of their parameters.
     fn taken(&self, inputs: &Operands) -> (SmallVec<[Option<usize>; 2]>, u64) {
         let mut all: SmallVec<[Option<usize>; 2]> = SmallVec::new();
         let mut overwritten = 0u64;
@@ -299,7 +299,7 @@ impl Region {
     }
 }
 
-/// The address of an operand's first element.
+/// The pointer to an operand's first element.
 fn first(operand: &Operand) -> Result<*mut u8> {
     match operand {
         Operand::Value(value) => Ok(Array::of(value)?.address(value.dtype().size())),
@@ -320,11 +320,11 @@ fn take(operand: &mut Operand, ty: &TensorType) -> Result<Value> {
     Ok(Array { buffer, layout: Layout::contiguous(ty.shape) }.into_value(*ty))
 }
 
-/// Which operands' memory each result may take: those that are read at each point where the result is written, and in no
-/// later pass over the elements.
+/// The operands whose memory each result may reuse: those that are read at each point where the result is written, and
+/// in no later pass over the elements.
 fn takes(kernel: &Kernel, launch: &Launch, code: &Code, outputs: usize) -> Vec<Vec<(usize, usize)>> {
     let mut takes = alloc::vec![Vec::new(); outputs];
-    // A scan's registers are as long as its rows: code with one more of them may be too large.
+    // A scan's registers are as long as its rows, so code with an additional register may be too large.
     if code.has_passes() || kernel.kind == KernelKind::Scan {
         return takes;
     }
@@ -334,7 +334,8 @@ fn takes(kernel: &Kernel, launch: &Launch, code: &Code, outputs: usize) -> Vec<V
             continue;
         }
         for (i, (input, from)) in params().filter(|(_, (param, _))| param.kind == ParamKind::Input) {
-            // One that is also read in another way, such as a matrix with its transpose, is read after it is overwritten.
+            // An operand that is also read in another layout, such as a matrix with its transpose, is read after it is
+            // overwritten.
             let reads = params().filter(|(_, (param, _))| param.kind == ParamKind::Input);
             if reads.filter(|(_, (_, other))| other.place == from.place).count() > 1 {
                 continue;

@@ -1,5 +1,5 @@
-//! Regions that select by a flag, such as an optimizer's update that is skipped after a gradient overflow. Where the
-//! flag holds, as nearly always, the region runs without the selections and their other operands.
+//! Regions that select by a flag, such as an optimizer's update that is skipped after a gradient overflow. If the flag
+//! is true, as nearly always, the region runs without the selections and their other operands.
 
 use super::cache::{AllGiven, Given, program_bytes};
 use super::fused::{Plan, fused, run_shared};
@@ -14,24 +14,24 @@ use kiln_ir::{
 
 /// A region in two forms.
 pub(super) struct Guarded {
-    /// The inputs that are flags: `bool`s that are one element, seen any number of times.
+    /// The inputs that are flags: `bool`s with one element, broadcast.
     flags: Vec<usize>,
-    /// The region where all flags hold.
+    /// The region specialized for true flags.
     assumed: FusedOp,
-    /// Which inputs that form has.
+    /// The inputs of that form.
     kept: Vec<usize>,
-    /// The region as it is.
+    /// The original region.
     whole: FusedOp,
 }
 
 impl Guarded {
-    /// `None` where nothing is selected by a flag.
+    /// Specializes a region; `None` if nothing is selected by a flag.
     pub(super) fn new(op: &FusedOp, given: &AllGiven) -> Option<Guarded> {
         let program = op.program();
         let types = program.slot_types();
-        // Of each slot, the flag of which it is a view.
+        // For each slot, the flag of which it is a view.
         let mut views: Vec<Option<usize>> = alloc::vec![None; types.len()];
-        // Of each slot, the operand in whose place it stands where the flags hold.
+        // For each slot, the operand that replaces it if the flags are true.
         let mut stands_for: Vec<ProgramOperand> = (0..types.len()).map(ProgramOperand::Slot).collect();
         let mut flags = Vec::new();
         for (input, (ty, given)) in program.inputs.iter().zip(given).enumerate() {
@@ -60,14 +60,14 @@ impl Guarded {
         let moved = |slot: usize| slot_of(&stands_for[slot]).map_or(usize::MAX, |slot| places[slot]);
         let assumed = Arc::new(assumed);
         let patterned = FusedOp::with_pattern(assumed.clone(), moved_pattern(op.pattern(), moved));
-        // A pattern that does not survive: the engine does without.
+        // If the pattern does not survive, the engine runs without it.
         let assumed = patterned.unwrap_or_else(|_| FusedOp::new(assumed));
-        // A program of its own, for which another plan is kept.
+        // A separate program, which gets its own plan.
         let whole = FusedOp::with_pattern(program.clone(), op.pattern().clone()).ok()?;
         Some(Guarded { flags, assumed, kept, whole })
     }
 
-    /// The memory that it takes, without the plans of both forms.
+    /// The size in bytes, without the plans of both forms.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Guarded>()
             + size_of_val(&self.flags[..])
@@ -122,16 +122,16 @@ fn slot_of(operand: &ProgramOperand) -> Option<usize> {
     }
 }
 
-/// A program without dead instructions.
+/// A program after dead-code elimination.
 struct Without {
     program: Program,
     /// The inputs that it keeps.
     kept: Vec<usize>,
-    /// Where each slot is now; `usize::MAX` where it is not.
+    /// The new index of each slot; `usize::MAX` if it was removed.
     places: Vec<usize>,
 }
 
-/// The pattern of a program whose slots moved. An epilogue has no selections, and its pattern does not survive.
+/// The pattern of a program whose slots moved. An epilogue contains no selections, and its pattern does not survive.
 fn moved_pattern(pattern: &Pattern, moved: impl Fn(usize) -> usize) -> Pattern {
     match pattern {
         Pattern::Loop | Pattern::Epilogue(_) => Pattern::Loop,
@@ -148,7 +148,7 @@ fn moved_pattern(pattern: &Pattern, moved: impl Fn(usize) -> usize) -> Pattern {
     }
 }
 
-/// A program with other operands in the place of some slots, after dead code elimination.
+/// Replaces slots by other operands and eliminates dead code.
 fn without(program: &Program, stands_for: &[ProgramOperand]) -> Without {
     let resolved = |operand: &ProgramOperand| slot_of(operand).map_or(*operand, |slot| stands_for[slot]);
     let inputs = program.inputs.len();

@@ -1,4 +1,4 @@
-//! How a kernel's index space is cut into tiles.
+//! Tiling: the split of a kernel's index space into tiles.
 
 use super::code::{Chunks, Form};
 use super::space::Access;
@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 use kiln_ir::MAX_RANK;
 use kiln_kernel::{Axis, AxisSet, Kernel, KernelKind, Launch};
 
-/// Rows of up to this many elements are not cut.
+/// The maximum length of rows that are not split.
 const WHOLE_ROW: usize = 2048;
 
-/// Rows of at least this many elements are tiles of their own.
+/// The minimum length of rows that form separate tiles.
 const LONG_ENOUGH: usize = 256;
 
-/// With fewer rows than this, long ones are shared between threads part by part.
+/// With fewer rows than this, long rows are split between threads part by part.
 const FEW_ROWS: usize = 16;
 const LONG_ROW: usize = 1 << 15;
 
@@ -34,7 +34,7 @@ pub(super) struct Tiling {
 }
 
 impl Tiling {
-    /// With tiles of at most about `lanes` elements. `None` for kernels that the machine does not run.
+    /// Tiles of at most about `lanes` elements. `None` for kernels that the machine does not support.
     pub(super) fn new(kernel: &Kernel, launch: &Launch, lanes: usize) -> Option<Tiling> {
         if kernel.axes.len() > MAX_RANK {
             return None;
@@ -81,7 +81,7 @@ impl Tiling {
         } else {
             Chunks { length, line: length, size: lanes / last * last }
         };
-        // Values of single rows are numbers to the steps of their tiles; that is worth more than a longer tile.
+        // In single-row tiles, row values are plain numbers, which is worth more than a longer tile.
         let group = if whole && length < LONG_ENOUGH { (lanes / length).clamp(1, rows) } else { 1 };
         let (group, chunks) = match across.flatten() {
             Some(_) => (ACROSS[0].min(rows), Chunks { size: ACROSS[1].min(length), line: length, length }),
@@ -91,7 +91,7 @@ impl Tiling {
         Some(Tiling { form, outer_axes, row_axes, inner_axes, outer, rows, group, chunks, extents })
     }
 
-    /// How something with these strides along the kernel's axes is crossed.
+    /// The access with these strides along the kernel's axes.
     pub(super) fn access(&self, strides: &[isize], size: usize) -> Access {
         let walk = |axes: &[usize]| {
             let lengths: Vec<usize> = axes.iter().map(|&axis| self.extents[axis]).collect();
@@ -110,7 +110,7 @@ impl Tiling {
         set(&self.inner_axes)
     }
 
-    /// The axes of rows, not those outside of tiles.
+    /// The axes of rows, without those outside of tiles.
     pub(super) fn row_set(&self) -> AxisSet {
         set(&self.row_axes)
     }
@@ -120,12 +120,12 @@ impl Tiling {
         self.chunks.size == self.chunks.length
     }
 
-    /// Elements of a register.
+    /// Elements per register.
     pub(super) fn lanes(&self) -> usize {
         self.group * self.chunks.size
     }
 
-    /// Whether a tile of something is one stretch of memory, with `group` rows in a tile.
+    /// Whether a tile of an access is contiguous, with `group` rows per tile.
     pub(super) fn is_flat(&self, access: &Access, group: usize) -> bool {
         let inner = &access.inner;
         let along = match inner.rank {
@@ -148,7 +148,7 @@ impl Tiling {
         along && (group == 1 || adjacent)
     }
 
-    /// Whether one element per row is one stretch of memory.
+    /// Whether one element per row is contiguous.
     pub(super) fn is_flat_by_row(&self, access: &Access) -> bool {
         let rows = &access.rows;
         self.group == 1 || rows.rank == 0 || (rows.rank == 1 && rows.strides[0][0] == 1)
@@ -159,7 +159,7 @@ fn set(axes: &[usize]) -> AxisSet {
     axes.iter().fold(0, |set, axis| set | 1 << axis)
 }
 
-/// The axis along which memory is nearest in a parameter that the innermost axis crosses in larger steps.
+/// The axis along which a parameter is contiguous, if its stride along the innermost axis is larger.
 fn transposed(launch: &Launch, rows: &[usize], inner: usize) -> Option<usize> {
     launch.bindings.iter().filter(|binding| !binding.strides.is_empty()).find_map(|binding| {
         let step = |axis: usize| binding.strides[axis].unsigned_abs();

@@ -1,5 +1,5 @@
-//! Two arithmetic functions in one pass over a tile: the first result stays in a register. Both round, as they would in
-//! two passes.
+//! Two fused arithmetic functions in one pass over a tile: the first result stays in a register. Both round, as in two
+//! passes.
 
 use crate::isa::{Level, Widest, multiversion};
 use crate::kernels::{Add, Loop3, Map2, Mul, Sub, read, written};
@@ -11,13 +11,13 @@ use kiln_ir::Binary;
 pub(super) enum Arithmetic {
     Add,
     Sub,
-    /// Subtracts the left from the other.
+    /// Subtracts the left operand from the other.
     SubFrom,
     Mul,
 }
 
 impl Arithmetic {
-    /// The function, with its operands exchanged where that is asked for. `None` for functions that have no loop here.
+    /// The function, with exchanged operands if requested. `None` for functions without a loop here.
     pub(super) fn of(function: Binary, exchanged: bool) -> Option<Arithmetic> {
         match function {
             Binary::Add => Some(Arithmetic::Add),
@@ -49,10 +49,10 @@ impl Map2<f32, f32> for SubFrom {
     }
 }
 
-/// An operand beside a stretch.
+/// The other operand of a function: a tile or a number.
 trait Part: Copy {
     /// # Safety
-    /// There are `n` elements, or one of a number.
+    /// There are `n` elements, or one for a number.
     unsafe fn at(address: *const u8, n: usize) -> Self;
     fn get(self, i: usize) -> f32;
 }

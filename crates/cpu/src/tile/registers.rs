@@ -1,4 +1,4 @@
-//! Which registers share memory.
+//! Register allocation: the memory of registers by live ranges.
 
 use super::code::{Action, Code, Slot, SlotKind, Step};
 use alloc::vec::Vec;
@@ -28,21 +28,21 @@ pub(super) fn operands(step: &Step) -> SmallVec<[Slot; 3]> {
     }
 }
 
-/// From where to where, in the order of the steps, a register is in use.
+/// The live range of a register, in the order of the steps.
 #[derive(Clone, Copy)]
 struct Life {
     from: usize,
     to: usize,
 }
 
-/// Gives each register memory, so that few bytes are in use.
+/// Assigns memory to each register, reusing memory of registers that are no longer live.
 pub(super) fn allocate(code: &mut Code, lanes: usize) {
     let lives = lives(code);
     let widest = if code.wide_elements { 8 } else { 4 };
     let bytes = (lanes * widest).next_multiple_of(64);
     let mut slots: Vec<usize> = (0..lives.len()).filter(|&slot| lives[slot].is_some()).collect();
     slots.sort_by_key(|&slot| lives[slot].map_or(0, |life| life.from));
-    // Until when each piece of memory is in use.
+    // The end of the last live range in each piece of memory.
     let mut busy: Vec<usize> = Vec::new();
     for slot in slots {
         let Some(life) = lives[slot] else { continue };
@@ -58,7 +58,8 @@ pub(super) fn allocate(code: &mut Code, lanes: usize) {
     code.row_bytes *= 8 * code.group;
 }
 
-/// The live range of each register. A value computed before a repeated stretch of steps lives to the stretch's end.
+/// The live range of each register. A value computed before a repeated sequence of steps is live to the end of the
+/// sequence.
 fn lives(code: &Code) -> Vec<Option<Life>> {
     let mut lives: Vec<Option<Life>> = alloc::vec![None; code.slots.len()];
     let hoisted = code.hoisted.iter().map(|step| (step, 0));

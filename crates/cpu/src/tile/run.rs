@@ -1,4 +1,4 @@
-//! Runs code: which tiles in which order, on which threads.
+//! The scheduler of the tile machine: the order of tiles, and their threads.
 
 use super::code::{Action, Code, Form, SlotKind};
 use super::fold::Folding;
@@ -9,23 +9,23 @@ use crate::isa::Level;
 use crate::threads::Pool;
 use alloc::vec::Vec;
 
-/// Work worth another thread, in additions in cache.
+/// The minimum work per task, in additions in cache.
 const GRAIN: usize = 1 << 16;
 
-/// Rows whose results are combined in vectors of the dtype before they go to totals.
+/// Rows whose results are combined in vectors of the dtype before they are added to totals.
 const ROWS_PER_TOTAL: usize = 32;
 
-/// Chunks of a long row that one thread combines.
+/// Chunks of a long row per task.
 const CHUNKS_PER_PART: usize = 16;
 
-/// Into how many tasks a reduction of columns is cut at least, as far as there is work.
+/// The minimum number of tasks of a column reduction, if there is enough work.
 const COLUMN_TASKS: usize = 32;
 
 /// Runs code on its launch.
 ///
 /// # Safety
 /// The bases are memory of the kernel's parameters, as large as the code's kernel and launch require. Results have no
-/// other writer, and overlap only the inputs that the code was told of.
+/// other writer, and overlap only the inputs that the code was compiled to overwrite.
 pub(super) unsafe fn run(pool: &Pool, launched: &Launched<'_>) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -38,12 +38,12 @@ pub(super) unsafe fn run(pool: &Pool, launched: &Launched<'_>) {
     }
 }
 
-/// Elements that are worth another thread.
+/// The minimum elements per task.
 fn grain(code: &Code, elements: usize) -> usize {
     GRAIN.div_ceil(code.cost * elements)
 }
 
-/// Ends a task, before another thread reads its results.
+/// Ends a task: a store fence before other threads read its results.
 fn finish(code: &Code) {
     if code.streams {
         stream::fence();
@@ -72,7 +72,7 @@ unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
                     spread = 0;
                 }
                 frame.move_chunk(tile % chunks);
-                // Where the values of rows are depends on the rows' length.
+                // The addresses of row values depend on the rows' length.
                 if frame.block.columns != spread {
                     spread = frame.block.columns;
                     frame.run(&stage.spread);
@@ -156,19 +156,19 @@ unsafe fn parts(pool: &Pool, launched: &Launched<'_>) {
                 finish(code);
             });
             for task in 0..tasks {
-                // SAFETY: totals that every task is done with.
+                // SAFETY: every task has finished with its totals.
                 unsafe { frame.merge_totals(number, slots.get().add(task * words).cast()) };
             }
         }
     }
 }
 
-/// How a reduction of columns is cut into tasks. It depends on the launch alone, and so do results.
+/// The split of a column reduction into tasks. It depends on the launch alone, so results do too.
 struct ColumnTasks {
     chunks: usize,
-    /// Tiles, one below the other.
+    /// The number of tiles along the rows.
     tiles: usize,
-    /// Into how many parts these are cut.
+    /// The number of parts of these.
     parts: usize,
 }
 
@@ -210,7 +210,7 @@ unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
     pool.parallel_for(results, GRAIN.div_ceil(code.chunks.size * parts * code.cost), |range| {
         let mut frame = Frame::new(launched);
         for result in range {
-            // SAFETY: every task is done with its totals; columns of this range are this task's.
+            // SAFETY: every task has finished with its totals; columns of this range are this task's.
             unsafe {
                 let of = |part: usize| slots.get().add((result * parts + part) * words).cast::<u8>();
                 frame.totals.copy_from_nonoverlapping(of(0), code.total_bytes);
@@ -228,7 +228,7 @@ unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
     });
 }
 
-/// Combines a task's rows into totals of its columns.
+/// Reduces a task's rows into totals of its columns.
 ///
 /// # Safety
 /// As [`run`]; nothing else writes results of these rows.
@@ -287,19 +287,19 @@ unsafe fn down(frame: &mut Frame<'_>, launched: &Launched<'_>, tasks: &ColumnTas
     lanes
 }
 
-/// The rows of a reduction that combines an operand's elements as they lie: a sum of gradients, most often.
+/// The rows of a reduction that reads an operand's elements without further computation, most often a sum of gradients.
 struct Straight<'a> {
     access: &'a Access,
-    /// The first row's first element.
+    /// The pointer to the first row's first element.
     start: *const u8,
     loops: &'a Folding,
 }
 
 impl<'a> Straight<'a> {
-    /// So many bytes are asked for before they are read: rows lie far apart, and each is short.
+    /// The prefetch distance in bytes: rows are short and far apart.
     const AHEAD: usize = 8 << 10;
 
-    /// `None` where there is more to compute. The frame is at row 0 of the chunk.
+    /// `None` if there is more to compute. The frame is at row 0 of the chunk.
     fn of(frame: &Frame<'_>, code: &'a Code) -> Option<Straight<'a>> {
         let (stage, [fold]) = (&code.stages[0], &code.folds[..]) else { return None };
         let ([], [], [step], 1) = (&stage.rows[..], &stage.spread[..], &stage.tiles[..], code.group) else {
@@ -314,7 +314,7 @@ impl<'a> Straight<'a> {
         self.start.wrapping_offset(self.access.rows.offset(row) * self.access.size as isize)
     }
 
-    /// Combines a row with partial results.
+    /// Accumulates a row into partial results.
     ///
     /// # Safety
     /// The row exists, and there are as many partial results as columns.
@@ -327,11 +327,11 @@ impl<'a> Straight<'a> {
     }
 }
 
-/// Asks for a line of memory, which need not exist.
+/// Prefetches a cache line, which need not exist.
 #[inline(always)]
 fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every processor of this kind has the instruction, which reads nothing that a program could see.
+    // SAFETY: every processor of this kind has the instruction, which has no visible effect.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
@@ -339,10 +339,10 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Writes the results that depend on the totals of columns.
+/// Writes the results that depend on the column totals.
 ///
 /// # Safety
-/// As [`run`]; the frame has the totals, and nothing else writes results of these columns.
+/// As [`run`]; the frame contains the totals, and nothing else writes results of these columns.
 unsafe fn finish_columns(frame: &mut Frame<'_>, launched: &Launched<'_>, outer: usize, chunk: usize) {
     let code = launched.code;
     // SAFETY: as the caller promises.

@@ -1,17 +1,17 @@
-//! Running reductions of the rows of a tile.
+//! Scans of the rows of a tile.
 
 use crate::lane::Lane;
 use crate::reduce::Reducer;
 use crate::reduce::{Greatest, Least, Product, Sum};
 use kiln_ir::{DType, Reduction};
 
-/// `(x, y, rows, columns, reverse, exclusive)`: writes the running reductions of rows.
+/// `(x, y, rows, columns, reverse, exclusive)`: writes the scans of rows.
 pub(super) type ScanLoop = unsafe fn(*const u8, *mut u8, usize, usize, bool, bool);
 
-/// The loop for a dtype of registers. Floats run in `f64`.
+/// The loop for a register dtype. Floats accumulate in `f64`.
 ///
 /// # Panics
-/// For 16-bit floats, which registers do not hold.
+/// For 16-bit floats, which registers do not store.
 pub(super) fn scan(reduction: Reduction, dtype: DType) -> ScanLoop {
     match dtype {
         DType::F64 => of::<f64, f64>(reduction),

@@ -1,21 +1,21 @@
-//! Where the points of a tile lie in memory, and copies between there and registers.
+//! The memory addresses of a tile's points, and copies between memory and registers.
 
 use crate::copy::copy_row;
 use crate::scalar::with_size;
 use crate::walk::{Cursor, Walk};
 use core::mem::MaybeUninit;
 
-/// How a parameter is crossed: along the axes outside of all tiles, along a tile's rows, and within a row.
+/// The access of a parameter: its strides along the axes outside of all tiles, along a tile's rows, and within a row.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) outer: Walk<1>,
     pub(super) rows: Walk<1>,
     pub(super) inner: Walk<1>,
-    /// Bytes of an element.
+    /// The element size in bytes.
     pub(super) size: usize,
 }
 
-/// A tile: some rows, and the same stretch of each.
+/// A tile: some rows, and the same range of each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Block {
     pub(super) row: usize,
@@ -24,11 +24,11 @@ pub(super) struct Block {
     pub(super) columns: usize,
 }
 
-/// A part of a tile that is crossed with one stride along each side.
+/// A rectangle of a tile with one stride along each side.
 struct Piece {
-    /// Of the first element, in memory, relative to the first element of row and column 0.
+    /// The offset of the first element in memory, relative to the first element of row and column 0.
     offset: isize,
-    /// Of the first element, in the tile.
+    /// The index of the first element in the tile.
     at: usize,
     rows: usize,
     columns: usize,
@@ -36,8 +36,8 @@ struct Piece {
     column_stride: isize,
 }
 
-/// The greatest number of steps along the innermost axis of a walk from a place, and the stride there. A walk without
-/// axes has one point, which may stand for any number of points where nothing changes.
+/// The maximum number of steps along the innermost axis of a walk from a cursor, and the stride there. A walk without
+/// axes has one point, which represents any number of points with the same address.
 fn run(walk: &Walk<1>, place: &Cursor<1>, wanted: usize) -> (usize, isize) {
     match walk.rank.checked_sub(1) {
         Some(last) => (wanted.min(walk.lengths[last] - place.along(last)), walk.strides[last][0]),
@@ -48,7 +48,7 @@ fn run(walk: &Walk<1>, place: &Cursor<1>, wanted: usize) -> (usize, isize) {
 impl Access {
     fn pieces(&self, block: &Block, mut each: impl FnMut(Piece)) {
         if block.rows == 1 && self.inner.rank <= 1 {
-            // Most tiles are a stretch of one row.
+            // Most tiles are a range of one row.
             return each(Piece {
                 offset: self.rows.offset(block.row) + self.inner.offset(block.column),
                 at: 0,
@@ -86,14 +86,14 @@ impl Access {
     /// Copies a tile from memory into a register.
     ///
     /// # Safety
-    /// `from` is the address of the element at row and column 0, the block lies within the memory, and the register has
-    /// room for it. They overlap nowhere, or are the same elements in the same order.
+    /// `from` is the address of the element at row and column 0, the block is within the memory, and the register has
+    /// room for it. They do not overlap, or are the same elements in the same order.
     pub(super) unsafe fn gather(&self, from: *const u8, block: &Block, to: *mut u8) {
         with_size!(self.size, T => {
             let (from, to) = (from.cast::<T>(), to.cast::<T>());
             self.pieces(block, |piece| {
                 let (from, to) = (from.wrapping_offset(piece.offset), to.wrapping_add(piece.at));
-                // A result that takes an operand's memory may be the very operand: it is there already.
+                // A result that reuses an operand's memory may equal the operand, which then needs no copy.
                 if core::ptr::eq(from, to) {
                     return;
                 }
@@ -105,11 +105,11 @@ impl Access {
         });
     }
 
-    /// Copies the elements of a tile where a condition holds from memory into a register; elsewhere it has zeros.
+    /// Copies the elements of a tile where a condition is true from memory into a register; elsewhere it writes zeros.
     ///
     /// # Safety
-    /// As [`gather`](Self::gather), but that memory has to exist only where the condition holds, of which there is one `bool`
-    /// for each element.
+    /// As [`gather`](Self::gather), but memory must exist only where the condition is true. The condition has one
+    /// `bool` per element.
     pub(super) unsafe fn gather_where(
         &self,
         from: *const u8,
@@ -143,7 +143,7 @@ impl Access {
     /// Copies a tile from a register to memory.
     ///
     /// # Safety
-    /// As [`gather`](Self::gather), the other way round; nothing else uses these elements.
+    /// As [`gather`](Self::gather) with exchanged roles; nothing else uses these elements.
     pub(super) unsafe fn scatter(&self, from: *const u8, block: &Block, to: *mut u8) {
         with_size!(self.size, T => {
             let (from, to) = (from.cast::<T>(), to.cast::<T>());
@@ -157,8 +157,8 @@ impl Access {
         });
     }
 
-    /// Calls a function with each stretch of a tile along which the offset grows evenly: where it starts in the tile, its
-    /// length, its first offset, and the step.
+    /// Calls a function with each run of a tile with evenly spaced offsets: its start in the tile, its length, its
+    /// first offset, and the step.
     pub(super) fn stretches(&self, block: &Block, mut each: impl FnMut(usize, usize, isize, isize)) {
         self.pieces(block, |piece| {
             for row in 0..piece.rows {
@@ -169,7 +169,7 @@ impl Access {
     }
 }
 
-/// How many bytes at the start are equal.
+/// The number of equal bytes at the start.
 fn equal_run(bytes: &[u8]) -> usize {
     const AT_ONCE: usize = 64;
     let Some(&first) = bytes.first() else { return 0 };
@@ -178,10 +178,10 @@ fn equal_run(bytes: &[u8]) -> usize {
     whole + bytes[whole..].iter().take_while(|&&byte| byte == first).count()
 }
 
-/// Copies a rectangle, along whichever side memory is nearest.
+/// Copies a rectangle, along the side with the smaller stride.
 ///
 /// # Safety
-/// All elements exist, and those of the target overlap none of the source's.
+/// All elements exist, and those of the target do not overlap the source's.
 unsafe fn copy_block<T: Copy>(
     rows: usize,
     columns: usize,

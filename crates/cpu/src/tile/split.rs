@@ -1,5 +1,5 @@
-//! Regions around a matrix product or a convolution: it runs by its own kernel, and the ops after it as one kernel in
-//! the memory of its result.
+//! Regions around a matmul or a convolution (anchor op): it runs by its own kernel, and the ops after it as one kernel
+//! in the memory of its result.
 
 use super::cache::{AllGiven, Given, program_bytes};
 use super::fused::Region;
@@ -13,12 +13,12 @@ use kiln_ir::{
     TensorType, Value, Values,
 };
 
-/// A region cut around its last instruction that is no kernel.
+/// A region split at its last anchor op.
 pub(super) struct Split {
-    /// The ops before that instruction, run one by one. Returns the instruction's operands, then all other values that
-    /// the rest needs.
+    /// The ops before the anchor op, run one by one. Returns the anchor op's operands, then all other values that the
+    /// rest needs.
     before: Program,
-    /// Of the region's inputs, those of `before`.
+    /// The region inputs that `before` needs.
     inputs: Vec<usize>,
     anchor: Instruction,
     rest: Option<Rest>,
@@ -26,13 +26,13 @@ pub(super) struct Split {
 
 /// The ops after the anchor, as a kernel.
 struct Rest {
-    /// The region inputs that it needs, in order. The results of earlier ops and of the anchor follow them.
+    /// The region inputs that it needs, in order. The results of earlier ops and of the anchor op follow them.
     kept: Vec<usize>,
     region: Region,
 }
 
 impl Split {
-    /// `None` where there is no product or convolution, or the ops after it have no kernel.
+    /// `None` if there is no anchor op or nothing to run with it, or if the ops after it have no kernel.
     pub(super) fn new(fused: &FusedOp, given: &AllGiven) -> Option<Split> {
         let integers = match fused.pattern() {
             Pattern::QuantizedMatMul(pattern) => with_integers(fused.program(), pattern),
@@ -44,14 +44,14 @@ impl Split {
         is_more.then(|| Split::at(&program, end, given)).flatten()
     }
 
-    /// The memory that it takes.
+    /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Split>()
             + program_bytes(&self.before)
             + self.rest.as_ref().map_or(0, |rest| size_of_val(&rest.kept[..]) + rest.region.bytes())
     }
 
-    /// Whether indices are checked on the way.
+    /// Whether the kernel checks indices.
     pub(super) fn checks(&self) -> bool {
         self.rest.as_ref().is_some_and(|rest| rest.region.checks())
     }
@@ -116,7 +116,7 @@ impl Rest {
     ) -> Option<(Rest, Vec<usize>)> {
         let after = &program.instructions[end + 1..];
         let inputs = program.inputs.len();
-        // Inputs, then results from before, then the product.
+        // Inputs, then earlier results, then the anchor op's result.
         let border = product + 1;
         let operands = after.iter().flat_map(|rest| &rest.operands).chain(&program.outputs);
         let needed = sorted(operands.filter_map(slot).filter(|&slot| slot < border).chain([product]));
@@ -127,7 +127,7 @@ impl Rest {
         };
         let kept: Vec<usize> = needed.iter().copied().filter(|&slot| slot < inputs).collect();
         let made = needed[kept.len()..needed.len() - 1].to_vec();
-        // Views would not lie as the rest expects.
+        // Views may have another layout than the rest expects.
         if made.iter().any(|&slot| maker(program, slot).is_none_or(|maker| is_view(&maker.op))) {
             return None;
         }
@@ -142,8 +142,8 @@ pub(super) fn is_anchor(instruction: &Instruction) -> bool {
     instruction.op.info().role == Role::Anchor
 }
 
-/// Reorders the program: the operands of products and convolutions come first, so that the rest is one kernel. Op by op
-/// it would pass over memory, and round 16-bit floats, once for each op.
+/// Reorders the program: the operands of anchor ops come first, so that the rest is one kernel. Op by op it would pass
+/// over memory, and round 16-bit floats, once for each op.
 fn heroes_first(program: &Program) -> Program {
     let mut leads = alloc::vec![false; program.instructions.len()];
     let mut wanted = alloc::vec![false; program.num_slots()];
@@ -180,7 +180,7 @@ fn heroes_first(program: &Program) -> Program {
     }
 }
 
-/// A product with weights as they lie: integers, their scales and perhaps their zeros.
+/// A matmul with quantized weights: integers, their scales and optional zero points.
 fn dequantized(cpu: &Cpu, operands: &[Value], ty: TensorType) -> Result<Value> {
     let (x, q, scale) = (Array::of(&operands[0])?, Array::of(&operands[1])?, Array::of(&operands[2])?);
     let zero = operands.get(3).map(Array::of).transpose()?;
@@ -202,7 +202,7 @@ pub(super) fn slot(operand: &ProgramOperand) -> Option<usize> {
     }
 }
 
-/// Ascending, each once.
+/// Sorts and deduplicates slots.
 fn sorted(slots: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut slots: Vec<usize> = slots.collect();
     slots.sort_unstable();
@@ -210,7 +210,8 @@ fn sorted(slots: impl Iterator<Item = usize>) -> Vec<usize> {
     slots
 }
 
-/// An operand in a program whose inputs are some of the slots below `border`, and which goes on from there.
+/// Renumbers an operand for a program whose inputs are some of the slots below `border`, followed by the slots from
+/// there on.
 fn place(operand: &ProgramOperand, inputs: &[usize], border: usize) -> ProgramOperand {
     match *operand {
         ProgramOperand::Slot(slot) if slot < border => {
@@ -229,7 +230,7 @@ fn renumbered(instructions: &[Instruction], inputs: &[usize], border: usize) -> 
     instructions.iter().map(renumbered).collect()
 }
 
-/// The instruction of which a slot is a result.
+/// The instruction that defines a slot.
 fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
     let mut end = program.inputs.len();
     program.instructions.iter().find(|instruction| {
@@ -238,7 +239,7 @@ fn maker(program: &Program, slot: usize) -> Option<&Instruction> {
     })
 }
 
-/// Whether the result may lie in memory in another way than row by row.
+/// Whether the result may have a layout that is not row-major.
 fn is_view(op: &Op) -> bool {
     op.info().class == OpClass::View
 }

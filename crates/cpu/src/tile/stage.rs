@@ -1,4 +1,4 @@
-//! Operands that are copied before a kernel runs.
+//! Staged operands: copies made before a kernel runs.
 
 use crate::buffer::Buffer;
 use crate::copy::copy;
@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use kiln_ir::Result;
 use kiln_kernel::{Kernel, KernelKind, Launch, ParamKind};
 
-/// Elements from which a copy by blocks is faster than reading across.
+/// The number of elements from which a blocked copy is faster than strided reads.
 const LARGE: usize = 1 << 14;
 
-/// An operand that a kernel crosses along another axis than it lies in memory. It is copied into the kernel's order first,
-/// by blocks, since reading it across would fetch each cache line many times.
+/// An operand that is contiguous along another axis than the kernel's innermost. It is first copied into the kernel's
+/// order, by blocks, since strided reads would fetch each cache line many times.
 pub(super) struct Staged {
     pub(super) param: usize,
     shape: Vec<usize>,
@@ -20,7 +20,7 @@ pub(super) struct Staged {
     size: usize,
 }
 
-/// The operands to be copied; the launch then reads the copies.
+/// Selects the operands to be copied; the launch then reads the copies.
 pub(super) fn stage(kernel: &Kernel, launch: &mut Launch) -> Vec<Staged> {
     let mut all = Vec::new();
     match kernel.kind {
@@ -62,7 +62,7 @@ pub(super) fn stage(kernel: &Kernel, launch: &mut Launch) -> Vec<Staged> {
 }
 
 impl Staged {
-    /// The copy of an operand, given the address of its first element.
+    /// Copies an operand, given the pointer to its first element.
     ///
     /// # Errors
     /// When there is not enough memory.

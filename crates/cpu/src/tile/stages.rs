@@ -1,4 +1,4 @@
-//! Which instructions run before which reductions.
+//! Stages: the number of reductions before each instruction.
 
 use super::code::Form;
 use super::layout::Tiling;

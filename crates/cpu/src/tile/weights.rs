@@ -1,16 +1,16 @@
-//! Matrix products with quantised weights: the weights stay integers, and the product reads these.
+//! Matmuls with quantized weights: the weights stay integers, and the matmul reads these.
 
 use super::split::{is_anchor, slot as slot_in};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Instruction, Op, Program, ProgramOperand, QuantizedMatMul, Shape, TensorType};
 
-/// The program with the product reading integers: its operands are then the left one, the integers, the scales and, if there are
-/// any, the zeros as `f32`. `None` where the kernel does not take them: integers of other than 8 bits, other floats than `f32`,
-/// blocks that are no blocks of the product's factor, or a product that is not the last [anchor](is_anchor).
+/// Rewrites the program so that the matmul reads integers. Its operands are then the left factor, the integers, the
+/// scales and, if there are any, the zero points as `f32`. `None` if the kernel does not support them. It supports only
+/// 8-bit integers, `f32`, blocks of the matmul's factor, and a matmul that is the last [anchor op](is_anchor).
 pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Option<Program> {
     let inputs = program.inputs.len();
     let types = program.slot_types();
-    // Every instruction here has one result, so that slots and instructions count alike.
+    // Every instruction here has one result, so slots and instructions have equal numbers.
     let (place, dequantize) = (pattern.product - inputs, pattern.dequantized - inputs);
     let product = &program.instructions[place];
     let integers = types[pattern.values];
@@ -21,7 +21,7 @@ pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Opt
     {
         return None;
     }
-    // The views through which the product sees the weights.
+    // The views between the weights and the matmul.
     let mut way = Vec::new();
     let mut slot = slot_in(&product.operands[1])?;
     while slot != pattern.dequantized {
@@ -31,7 +31,7 @@ pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Opt
     way.reverse();
 
     let mut before = program.instructions[..place].to_vec();
-    // Where floats were, the integers are.
+    // Replaces the dequantization by the integers.
     before[dequantize] = Instruction {
         op: Op::Broadcast(integers.shape),
         operands: alloc::vec![ProgramOperand::Slot(pattern.values)],
@@ -56,7 +56,7 @@ pub(super) fn with_integers(program: &Program, pattern: &QuantizedMatMul) -> Opt
             whole = step.results[0].shape;
             now = push(&mut before, inputs, op, now, ty);
         }
-        // The product does not support blocks that span several matrices of a batch.
+        // The matmul does not support blocks that span several matrices of a batch.
         let outer = whole.rank() - 2;
         let mut lengths = ty.shape[..outer].iter().zip(&whole[..outer]);
         if lengths.any(|(&blocks, &length)| blocks != 1 && blocks != length) {
@@ -98,7 +98,7 @@ fn alike(op: &Op, whole: &Shape, blocks: &Shape) -> Option<Op> {
         return Some(Op::Permute(*axes));
     }
     if let Op::Reshape(to) = op {
-        // More axes of length 1 in front, or fewer.
+        // More or fewer leading axes of length 1.
         let ones = |shape: &Shape| shape.iter().take_while(|&&length| length == 1).count();
         let same = whole[ones(whole)..] == to[ones(to)..];
         let front = core::iter::repeat_n(1, ones(to));

@@ -1,4 +1,4 @@
-//! Larger tensors made of smaller ones: padding and concatenation.
+//! Padding and concatenation.
 
 use crate::Cpu;
 use crate::array::Array;
@@ -27,7 +27,7 @@ pub(crate) fn pad(cpu: &Cpu, pads: &[PadAxis], mut inputs: Operands) -> Result<V
     let inside = inside.map(|(pad, &len)| SliceAxis { start: pad.low, len, step: pad.interior as isize + 1 });
     let inside = result.layout.slice(&inside.collect::<smallvec::SmallVec<[SliceAxis; MAX_RANK]>>());
     let target = result.as_mut_ptr::<u8>().wrapping_add(inside.offset * ty.dtype.size());
-    // SAFETY: the slice lies within the result, which is fresh, and has the shape of `x`.
+    // SAFETY: the slice is within the result, which is fresh, and has the shape of `x`.
     unsafe {
         let source = (x.address(ty.dtype.size()).cast_const(), x.strides());
         copy(&cpu.pool, ty.dtype.size(), x.shape(), source, (target, inside.strides()));
@@ -40,8 +40,9 @@ fn padded((pad, &length): (&PadAxis, &usize)) -> usize {
     pad.low + pad.high + length + pad.interior * length.saturating_sub(1)
 }
 
-/// Writes the element of that many bytes at `word` everywhere outside the range that `pads` leaves for `inside`: in front
-/// of it and behind it along each axis, within its range along the axes before. With gaps inside, everywhere.
+/// Fills the result outside of the range that `pads` leaves for `inside`, with the element of that many bytes at
+/// `word`. Along each axis it fills before and after the range, within the range of the previous axes. With interior
+/// padding, it fills everything.
 ///
 /// # Safety
 /// Nothing else accesses the result.
@@ -58,7 +59,7 @@ unsafe fn fill_around(
     let mut start = 0;
     let fill = |start: usize, region: &Shape| {
         let target = result.as_mut_ptr::<u8>().wrapping_add(start * size);
-        // SAFETY: the region lies within the result; the one element is read again and again.
+        // SAFETY: the region is within the result; the one element is read repeatedly.
         unsafe { copy(&cpu.pool, size, region, (word, &[0; MAX_RANK]), (target, result.strides())) }
     };
     if everything {
@@ -91,7 +92,7 @@ pub(crate) fn concat(cpu: &Cpu, axis: usize, mut inputs: Operands) -> Result<Val
     for place in 0..inputs.len() {
         let (part, _) = tensor(&inputs, place)?;
         let target = result.as_mut_ptr::<u8>().wrapping_add(start * size);
-        // SAFETY: the result is fresh; the parts lie next to each other within it.
+        // SAFETY: the result is fresh; the parts are adjacent within it.
         unsafe {
             let source = (part.address(size).cast_const(), part.strides());
             copy(&cpu.pool, size, part.shape(), source, (target, result.strides()));

@@ -1,7 +1,7 @@
-//! Algorithms that lose NaN.
+//! Exclusion of algorithms that lose NaN.
 //!
-//! `max(x, 0)` is NaN where `x` is. Of the library's algorithms some give 0 there and others NaN, and its documentation does not say
-//! which. So each is asked: with NaN as the factor by which products are scaled, results must be NaN.
+//! `max(x, 0)` is NaN where `x` is. Some of the library's algorithms return 0 there and others NaN, and its
+//! documentation does not state which. Each is therefore tested: with NaN as alpha, all results must be NaN.
 
 use super::{Blas, Call, Plan, addresses};
 use crate::driver::{CudaDriver, CudaMemory};
@@ -13,10 +13,10 @@ use kiln_ir::{DType, Result};
 use std::sync::Arc;
 
 impl Blas {
-    /// Leaves a plan only those proposals that keep NaN.
+    /// Removes algorithms that lose NaN from a plan.
     ///
     /// # Errors
-    /// When memory is short, or the device failed.
+    /// When the device is out of memory, or failed.
     pub(super) fn keep_nan(
         &self,
         plan: &mut Plan,
@@ -53,7 +53,7 @@ impl Blas {
         let workspace = self.workspace(driver)?;
         let call = Call { plan, operation: &plan.operation, addresses, workspace, factor: f64::NAN };
         driver.fill(results, driver.size(&results.memory), 0)?;
-        // SAFETY: the plan was made for these products, and there is room for as many results.
+        // SAFETY: the plan was made for these matmuls, and there is room for as many results.
         let queued = unsafe { self.queue(&call, algorithm, driver.stream) };
         let mut first = [0; 4];
         let size = products.result.size().min(first.len());
@@ -62,7 +62,7 @@ impl Blas {
     }
 }
 
-/// Whether the first of these bytes are a float of that dtype that is NaN.
+/// Whether the first of these bytes are a NaN of that float dtype.
 fn is_nan(bytes: [u8; 4], dtype: DType) -> bool {
     let [a, b, ..] = bytes;
     (dtype == DType::F32 && f32::from_le_bytes(bytes).is_nan())

@@ -8,12 +8,12 @@ use kiln_gpu::driver::{Activation, EpilogueForm, Products};
 
 type Outcome<T> = core::result::Result<T, CublasError>;
 
-/// The descriptor of products. It holds the addresses of a bias and of scales, so that products with such need one of their own for
-/// each call.
+/// The descriptor of matmuls. It contains the addresses of a bias and of scales, so such matmuls need a new descriptor
+/// for each call.
 pub(super) fn operation(types: Types, products: &Products<CudaMemory>) -> Outcome<Descriptor> {
     let operation = Descriptor(result::create_matmul_desc(types.compute, types.scale)?);
     let [a, b] = &products.factors;
-    // The library's number for "transposed" is 1.
+    // CUBLAS_OP_T is 1.
     set(&operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, i32::from(b.transposed))?;
     set(&operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, i32::from(a.transposed))?;
     set(&operation, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, name(products.epilogue.form()))?;
@@ -40,9 +40,9 @@ fn name(form: EpilogueForm) -> Name {
     }
 }
 
-/// Sets an attribute, whose type at the library is `T`.
+/// Sets an attribute; `T` must be its type in the library.
 fn set<T>(operation: &Descriptor, attribute: sys::cublasLtMatmulDescAttributes_t, value: T) -> Outcome<()> {
-    // SAFETY: the descriptor is alive, and the value of the attribute's size.
+    // SAFETY: the descriptor is alive, and the value has the size of the attribute.
     unsafe {
         result::set_matmul_desc_attribute(operation.0, attribute, (&raw const value).cast(), size_of::<T>())
     }

@@ -1,7 +1,7 @@
 //! Attention and its gradients as graphs of cuDNN.
 //!
-//! Both write the operations of attention one by one: the library's engines know the pattern and run it as one kernel, without
-//! the scores ever being in memory.
+//! Both describe the ops of attention one by one. The library's engines match the pattern and run it as one kernel,
+//! without storing the scores in memory.
 
 use super::graph::{Graph, Number, Outcome, Refusal, Tensor, contiguous};
 use cudarc::cudnn::sys::{
@@ -13,21 +13,21 @@ use kiln_ir::DType;
 /// The first version whose engines support this module's graphs.
 const LEAST_VERSION: usize = 91_100;
 
-/// Until this version gradients are wrong where the last keys do not fill a tile.
+/// Up to this version, gradients are wrong if the last keys do not fill a tile.
 const LAST_WITH_WHOLE_TILES: usize = 91_500;
 
-/// Keys of a tile.
+/// Keys per tile.
 const TILE: usize = 128;
 
-/// The most columns of queries, keys and values.
+/// The maximum head dim of queries, keys and values.
 const MOST_COLUMNS: usize = 256;
 
-/// Columns come in 16 bytes.
+/// Head dims must be multiples of this many elements: 16 bytes.
 const COLUMNS: usize = 8;
 
 const F32: Data = Data::CUDNN_DATA_FLOAT;
 
-/// Lengths of the tensors that are not given but computed on the way.
+/// The lengths of the intermediate tensors.
 struct Attending<'a> {
     graph: Graph,
     attention: &'a Attention,
@@ -41,7 +41,7 @@ struct Attending<'a> {
 /// The graph of an attention.
 ///
 /// # Errors
-/// Why it is none for this library of this version.
+/// When this version of the library does not support it; with the reason.
 pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
     let refused = |why: &str| Err(Refusal(why.to_owned()));
     let element = match attention.dtype {
@@ -67,7 +67,7 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
     if !fits(dim) || !fits(dim_v) {
         return refused("the numbers of columns are not taken");
     }
-    // A query that sees nothing is no zero there.
+    // The library does not return zeros for a fully masked query.
     if causal.is_some_and(|offset| offset < 0) {
         return refused("some queries see nothing");
     }
@@ -93,7 +93,7 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
     }
 }
 
-/// Whether a version refuses gradients for so many keys.
+/// Whether a version does not support gradients for that many keys.
 pub(super) fn takes_whole_tiles_only(version: usize, keys: usize) -> bool {
     version <= LAST_WITH_WHOLE_TILES && !keys.is_multiple_of(TILE)
 }
@@ -137,13 +137,13 @@ impl Attending<'_> {
         let dk = self.rows_at(6, kv_heads, keys, dim)?;
         let dv = self.rows_at(7, kv_heads, keys, dim_v)?;
         let delta = self.delta(grad, y)?;
-        // The weights again.
+        // Recomputes the weights.
         let scores = self.scores(q, k, bias)?;
         let below = self.per_score(Pointwise::CUDNN_POINTWISE_SUB, &[scores, lse])?;
         let below = self.masked(below)?;
         let weights = self.per_score(Pointwise::CUDNN_POINTWISE_EXP, &[below])?;
         self.summed_over_queries(weights, grad, dim_v, dv)?;
-        // Their gradients, and those of the scores.
+        // The gradients of the weights, and of the scores.
         let of_weights = self.over_scores(F32)?;
         let of_weights = self.graph.matmul(grad, v, of_weights)?;
         let less = self.per_score(Pointwise::CUDNN_POINTWISE_SUB, &[of_weights, delta])?;
@@ -156,14 +156,14 @@ impl Attending<'_> {
         let (lengths, steps) = self.layout_of(2, kv_heads, keys, dim);
         let rows_of_k = self.graph.between(&lengths, &steps, self.element)?;
         let rows_of_k = self.graph.reshape(k, rows_of_k)?;
-        // Blocks of keys add to it, in any order.
+        // Blocks of keys accumulate into it, in any order.
         let sum = self.graph.scratch(&[self.rows[0], self.rows[1], self.rows[2], dim as i64])?;
         let sum = self.graph.matmul(of_scores, rows_of_k, sum)?;
         self.graph.pointwise(Pointwise::CUDNN_POINTWISE_IDENTITY, &[sum], dq, F32)?;
         Ok(self.graph)
     }
 
-    /// The sum of each row of `grad * y`.
+    /// The row sums of `grad * y`.
     fn delta(&mut self, grad: Tensor, y: Tensor) -> Outcome<Tensor> {
         let [batch, heads, queries, _] = self.scores;
         let lengths = [batch, heads, queries, self.attention.dim_v as i64];
@@ -176,7 +176,7 @@ impl Attending<'_> {
         self.graph.pointwise(Pointwise::CUDNN_POINTWISE_MUL, &[sum, one], delta, F32)
     }
 
-    /// `to`, of as many heads as keys have: the transpose of something per score, times rows of the queries' heads.
+    /// Computes `to`, with one head per key head: the transpose of a per-score tensor times rows of the query heads.
     fn summed_over_queries(
         &mut self,
         per_score: Tensor,
@@ -218,11 +218,11 @@ impl Attending<'_> {
         self.graph.argument(&lengths, &contiguous(&lengths), F32).map(Some)
     }
 
-    /// With negative infinity where a query does not see a key.
+    /// Masks the scores: negative infinity where a query does not attend to a key.
     fn masked(&mut self, scores: Tensor) -> Outcome<Tensor> {
         let Some(offset) = self.attention.causal else { return Ok(scores) };
         let (int, boolean) = (Data::CUDNN_DATA_INT32, Data::CUDNN_DATA_BOOLEAN);
-        // Beyond this nothing changes, and the number fits.
+        // Larger offsets have the same effect; clamped, the number fits.
         let offset = offset.min(self.scores[3]) as i32;
         let row = self.over_scores(int)?;
         let mut row = self.graph.index(2, scores, row)?;
@@ -275,7 +275,7 @@ impl Attending<'_> {
         self.graph.argument(&lengths, &steps, self.element)
     }
 
-    /// The same transposed, as the second factor of a product.
+    /// The transposed layout, as the second factor of a matmul.
     fn columns_at(&mut self, place: usize, heads: usize, rows: usize, columns: usize) -> Outcome<Tensor> {
         let ([batch, heads, rows, columns], [per_batch, per_head, per_row, one]) =
             self.layout_of(place, heads, rows, columns);

@@ -10,7 +10,7 @@ use kiln_ir::{DType, Shape};
 /// The graph of a convolution, whose arguments are `x`, `w` and `y`.
 ///
 /// # Errors
-/// Why there is none.
+/// When the library does not support it; with the reason.
 pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
     let (element, compute) = match convolution.dtype {
         DType::F64 => (Data::CUDNN_DATA_DOUBLE, Data::CUDNN_DATA_DOUBLE),
@@ -117,7 +117,7 @@ fn names(pass: Pass) -> Names {
     }
 }
 
-/// Steps between neighbouring elements along each axis of `[batch, channels, space..]` without gaps.
+/// The strides of a contiguous `[batch, channels, space..]`, channels-first or channels-last.
 fn steps(shape: &Shape, channels_last: bool) -> Vec<i64> {
     let mut steps = vec![0; shape.rank()];
     let space = (2..shape.rank()).rev();

@@ -1,4 +1,4 @@
-//! Graphs of operations, as cuDNN takes them: described piece by piece, matched by its engines, and run as one plan.
+//! cuDNN graphs of operations: described by descriptors, matched by the library's engines, and run as one plan.
 
 use super::Handle;
 use cudarc::cudnn::sys::{
@@ -14,16 +14,16 @@ pub(crate) struct Refusal(pub(crate) String);
 
 pub(super) type Outcome<T> = core::result::Result<T, Refusal>;
 
-/// Alignment of tensors in bytes, as the fastest engines need it. Callers guarantee it.
+/// The alignment of tensors in bytes that the fastest engines require. Callers guarantee it.
 pub(super) const ALIGNMENT: usize = 16;
 
 /// Alignment of tensors in the workspace.
 const WORKSPACE_ALIGNMENT: usize = 256;
 
-/// The most configurations that are asked for at once.
+/// The maximum number of configurations per request.
 const CONFIGURATIONS: usize = 32;
 
-/// A piece of a description.
+/// A backend descriptor.
 pub(super) struct Descriptor(sys::cudnnBackendDescriptor_t);
 
 // SAFETY: finished descriptors are only read.
@@ -39,7 +39,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// A value of an attribute, with the library's name of its type.
+/// The value of an attribute, with the library's name of its type.
 pub(super) trait Value: Copy {
     const TYPE: Type;
 }
@@ -73,7 +73,7 @@ fn done(status: sys::cudnnStatus_t, what: &str) -> Outcome<()> {
         return Ok(());
     }
     let mut said = [0 as c_char; 512];
-    // SAFETY: the library writes no more bytes than there are, the last of them 0.
+    // SAFETY: the library writes at most the given number of bytes, the last of them 0.
     unsafe { sys::cudnnGetLastErrorString(said.as_mut_ptr(), said.len()) };
     let said: Vec<u8> = said.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
     Err(Refusal(format!("{what}: {status:?}: {}", String::from_utf8_lossy(&said).trim())))
@@ -88,11 +88,11 @@ impl Descriptor {
     }
 
     pub(super) fn set<V: Value>(&self, name: Name, values: &[V]) -> Outcome<()> {
-        // SAFETY: the values are of the type that is named.
+        // SAFETY: the values are of the named type.
         unsafe { self.set_raw(name, V::TYPE, values.len(), values.as_ptr().cast()) }
     }
 
-    /// Descriptors that are part of this one.
+    /// Sets an attribute to other descriptors.
     pub(super) fn refer(&self, name: Name, others: &[&Descriptor]) -> Outcome<()> {
         let others: Vec<sys::cudnnBackendDescriptor_t> = others.iter().map(|other| other.0).collect();
         // SAFETY: the descriptors are alive.
@@ -102,9 +102,9 @@ impl Descriptor {
     }
 
     /// # Safety
-    /// There must be as many values, of the named type.
+    /// There must be `count` values of the named type.
     unsafe fn set_raw(&self, name: Name, ty: Type, count: usize, values: *const c_void) -> Outcome<()> {
-        // SAFETY: the descriptor is alive; the caller vouches for the values, which are copied.
+        // SAFETY: the descriptor is alive; the caller guarantees the values, which are copied.
         let status = unsafe { sys::cudnnBackendSetAttribute(self.0, name, ty, count as i64, values) };
         done(status, &format!("setting {name:?}"))
     }
@@ -117,7 +117,7 @@ impl Descriptor {
 
     fn whole(&self, name: Name) -> Outcome<i64> {
         let (mut value, mut count) = (0i64, 0i64);
-        // SAFETY: there is room for one number, and one is asked for.
+        // SAFETY: there is room for the one requested number.
         let status = unsafe {
             let to = (&raw mut value).cast();
             sys::cudnnBackendGetAttribute(self.0, name, Type::CUDNN_TYPE_INT64, 1, &mut count, to)
@@ -126,12 +126,12 @@ impl Descriptor {
         Ok(value)
     }
 
-    /// Descriptors that the library fills, of which there are at most so many.
+    /// Reads a list of at most `most` descriptors, which the library fills.
     fn list(&self, name: Name, kind: Kind, most: usize) -> Outcome<Vec<Descriptor>> {
         let mut found = (0..most).map(|_| Descriptor::new(kind)).collect::<Outcome<Vec<_>>>()?;
         let mut raw: Vec<sys::cudnnBackendDescriptor_t> = found.iter().map(|one| one.0).collect();
         let mut count = 0;
-        // SAFETY: there are as many descriptors as are asked for.
+        // SAFETY: there are as many descriptors as requested.
         let status = unsafe {
             let (ty, to) = (Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, raw.as_mut_ptr().cast());
             sys::cudnnBackendGetAttribute(self.0, name, ty, most as i64, &mut count, to)
@@ -142,18 +142,18 @@ impl Descriptor {
     }
 }
 
-/// Where plans are to run.
+/// The target of plans.
 #[derive(Clone, Copy)]
 pub(super) enum Machine<'a> {
-    /// On the device of a handle.
+    /// The device of a handle.
     Here(&'a Handle),
-    /// On a device that is described, and may be elsewhere.
+    /// A described device, which may be elsewhere.
     #[cfg(test)]
     Described(&'a Descriptor),
 }
 
 impl Machine<'_> {
-    /// Tells a descriptor where it is to run, by the attribute for either that it has.
+    /// Sets the target on a descriptor, by the attribute that it has for either kind.
     fn name(self, descriptor: &Descriptor, handle: Option<Name>, properties: Option<Name>) -> Outcome<()> {
         debug_assert!(handle.is_some() || properties.is_some());
         match self {
@@ -168,14 +168,14 @@ impl Machine<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Tensor(usize);
 
-/// A number that is part of a plan.
+/// A scalar constant of a plan.
 #[derive(Clone, Copy)]
 pub(super) enum Number {
     F32(f32),
     I32(i32),
 }
 
-/// Operations, in an order in which they can be done.
+/// Operations in topological order.
 #[derive(Default)]
 pub(super) struct Graph {
     operations: Vec<Descriptor>,
@@ -185,7 +185,7 @@ pub(super) struct Graph {
     scratch: Vec<(i64, usize)>,
 }
 
-/// Steps between neighbouring elements along each axis of a tensor without gaps.
+/// The strides of a contiguous tensor.
 pub(super) fn contiguous(lengths: &[i64]) -> Vec<i64> {
     let mut steps = vec![1; lengths.len()];
     for axis in (1..lengths.len()).rev() {
@@ -209,14 +209,14 @@ impl Graph {
         Ok(Tensor(self.tensors.len() - 1))
     }
 
-    /// The next tensor whose address a run is given.
+    /// Adds a tensor whose address is an argument of each run.
     pub(super) fn argument(&mut self, lengths: &[i64], steps: &[i64], data: Data) -> Outcome<Tensor> {
         let tensor = self.tensor(lengths, steps, data, Storage::External)?;
         self.arguments.push(tensor.id());
         Ok(tensor)
     }
 
-    /// A number that is the same in every run.
+    /// Adds a scalar that is the same in every run.
     pub(super) fn number(&mut self, number: Number) -> Outcome<Tensor> {
         let data = match number {
             Number::F32(_) => Data::CUDNN_DATA_FLOAT,
@@ -227,7 +227,7 @@ impl Graph {
         Ok(tensor)
     }
 
-    /// A tensor of `f32` that lies in the workspace.
+    /// Adds an `f32` tensor in the workspace.
     pub(super) fn scratch(&mut self, lengths: &[i64]) -> Outcome<Tensor> {
         let data = Data::CUDNN_DATA_FLOAT;
         let tensor = self.tensor(lengths, &contiguous(lengths), data, Storage::External)?;
@@ -236,7 +236,7 @@ impl Graph {
         Ok(tensor)
     }
 
-    /// A tensor that never lies in memory.
+    /// Adds a virtual tensor, which is never stored in memory.
     pub(super) fn between(&mut self, lengths: &[i64], steps: &[i64], data: Data) -> Outcome<Tensor> {
         self.tensor(lengths, steps, data, Storage::Virtual)
     }
@@ -267,7 +267,7 @@ impl Graph {
         Ok(())
     }
 
-    /// A function of one or two operands, computed in `data`, into `to`.
+    /// Adds a pointwise function of one or two operands, computed in `data`, with the result `to`.
     pub(super) fn pointwise(
         &mut self,
         function: Pointwise,
@@ -281,7 +281,7 @@ impl Graph {
         self.function(how, operands, to)
     }
 
-    /// The place along an axis of a tensor.
+    /// Adds an index generator: the index along an axis of a tensor.
     pub(super) fn index(&mut self, axis: i64, of: Tensor, to: Tensor) -> Outcome<Tensor> {
         let how = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR)?;
         how.set(Name::CUDNN_ATTR_POINTWISE_MODE, &[Pointwise::CUDNN_POINTWISE_GEN_INDEX])?;
@@ -322,7 +322,7 @@ impl Graph {
         Ok(to)
     }
 
-    /// Along all axes whose length in `to` is 1.
+    /// Adds a reduction along all axes whose length in `to` is 1.
     pub(super) fn reduce(&mut self, reduction: Reduction, x: Tensor, to: Tensor) -> Outcome<Tensor> {
         let how = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR)?;
         how.set(Name::CUDNN_ATTR_REDUCTION_OPERATOR, &[reduction])?;
@@ -339,7 +339,7 @@ impl Graph {
         Ok(to)
     }
 
-    /// The same elements with the axes of `to`.
+    /// Adds a reshape to the axes of `to`.
     pub(super) fn reshape(&mut self, x: Tensor, to: Tensor) -> Outcome<Tensor> {
         let tensors =
             [(Name::CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x), (Name::CUDNN_ATTR_OPERATION_RESHAPE_YDESC, to)];
@@ -362,7 +362,7 @@ impl Graph {
             heuristic.refer(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[&graph])?;
             heuristic.set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?;
             machine.name(&heuristic, None, Some(Name::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP))?;
-            // A heuristic that knows nothing of the graph may say so by failing.
+            // A heuristic that does not support the graph may fail.
             if let Ok(heuristic) = heuristic.finish("asking for engines") {
                 let kind = Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
                 found.extend(heuristic.list(Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, kind, CONFIGURATIONS)?);
@@ -371,11 +371,11 @@ impl Graph {
         Ok(found)
     }
 
-    /// At most so many plans, of the configurations that `allowed` allows by their notes and that take no more memory than
-    /// `most_workspace`, those whose results are the same each time first where `repeatable`.
+    /// Creates plans, up to the maximum number, from configurations whose notes `allowed` accepts and whose workspace
+    /// is within `most_workspace`. Deterministic plans come first if `repeatable`.
     ///
     /// # Errors
-    /// When there is none: the library's reason for the last one.
+    /// When there is none: the library's reason for the last configuration.
     pub(super) fn prepare(
         self,
         machine: Machine<'_>,
@@ -450,7 +450,7 @@ fn notes(configuration: &Descriptor) -> Outcome<Vec<c_int>> {
     let mut notes = [0 as c_int; 32];
     let mut count = 0;
     for engine in &engines {
-        // SAFETY: there is room for as many notes as are asked for, whose type is an enumeration of C.
+        // SAFETY: there is room for the requested number of notes, whose type is a C enumeration.
         let status = unsafe {
             let (ty, to) = (Type::CUDNN_TYPE_NUMERICAL_NOTE, notes.as_mut_ptr().cast());
             let name = Name::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE;
@@ -461,12 +461,12 @@ fn notes(configuration: &Descriptor) -> Outcome<Vec<c_int>> {
     Ok(notes[..usize::try_from(count).unwrap_or(0).min(notes.len())].to_vec())
 }
 
-/// How an engine computes a graph.
+/// An execution plan of a graph.
 struct Plan {
     plan: Descriptor,
-    /// Of which the plan was made.
+    /// The configuration from which the plan was made.
     _configuration: Descriptor,
-    /// Bytes, up to a boundary.
+    /// The workspace in bytes, rounded up for alignment.
     workspace: usize,
 }
 
@@ -483,14 +483,14 @@ impl Plan {
     }
 }
 
-/// A graph that can be run.
+/// A graph with its plans.
 pub(super) struct Prepared {
     graph: Graph,
-    /// At least one.
+    /// The plans; at least one.
     plans: Vec<Plan>,
-    /// Bytes that a run is given besides its arguments.
+    /// The workspace in bytes, besides the arguments.
     pub(super) workspace: usize,
-    /// The place of the fastest, once it is known.
+    /// The index of the fastest plan, once measured.
     pub(super) fastest: std::sync::OnceLock<usize>,
 }
 
@@ -499,10 +499,10 @@ impl Prepared {
         self.plans.len()
     }
 
-    /// Queues a plan into the stream of the handle.
+    /// Queues a plan in the stream of the handle.
     ///
     /// # Safety
-    /// The arguments must have the sizes that the graph gives them, and the workspace its size.
+    /// The arguments must have the sizes of the graph's tensors, and the workspace its size.
     pub(super) unsafe fn queue(
         &self,
         plan: usize,
@@ -531,8 +531,8 @@ impl Prepared {
         pack.set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses)?;
         pack.set(Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[workspace])?;
         let pack = pack.finish("a run's arguments")?;
-        // SAFETY: the plan and the arguments are whole; the caller vouches for the memory, and numbers are read before the call
-        // returns.
+        // SAFETY: the plan and the arguments are complete. The caller guarantees the memory, and scalars are read
+        // before the call returns.
         done(unsafe { sys::cudnnBackendExecute(handle.0, plan.plan.0, pack.0) }, "running a plan")
     }
 }

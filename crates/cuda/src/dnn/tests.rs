@@ -1,4 +1,4 @@
-//! Which graphs cuDNN takes, for a GPU that is described and not here: needs the library and CUDA's driver, but no GPU.
+//! Tests of the graphs that cuDNN supports, for a described GPU: they need the library and CUDA's driver, but no GPU.
 
 use super::*;
 use cudarc::cudnn::sys::{cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind};
@@ -28,7 +28,7 @@ fn taken(graph: Outcome<Graph>) -> bool {
         .is_ok_and(|found| !found.is_empty())
 }
 
-/// Sizes are batch, heads, heads of keys, queries, keys, columns and columns of values.
+/// `sizes` are batch, heads, key heads, queries, keys, head dim, and head dim of values.
 fn attention(pass: AttentionPass, dtype: DType, sizes: [usize; 7], causal: Option<i64>) -> Attention {
     let [batch, heads, kv_heads, queries, keys, dim, dim_v] = sizes;
     let strides =

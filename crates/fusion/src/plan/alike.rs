@@ -1,9 +1,10 @@
-//! Shape generalisation: recordings that differ in dim lengths alone and share a plan's structure.
+//! Shape generalization: recordings that differ in dim lengths alone and share a plan's structure.
 //!
-//! The planner asks few things of lengths: which are equal, which are 1, which tensor is larger, whether a product of
-//! lengths reaches a threshold, and which axes a reshape joins or cuts. [`Likeness`] holds the answers. Two recordings
-//! of equal ops, wiring and likeness get equal groups, so that a plan for one is a plan for the other once its types are
-//! replaced. Where the answers cannot be told from shapes one by one, lengths themselves are part of the likeness.
+//! The planner's decisions depend on few facts about lengths: which are equal, which are 1, which tensor is larger,
+//! whether a product of lengths reaches a threshold, and which axes a reshape merges or splits. [`Likeness`] holds
+//! these facts. Two recordings of equal ops, wiring and likeness get equal groups. A plan for one becomes a plan for
+//! the other once its types are replaced. Where the facts cannot be derived from single shapes, the lengths themselves
+//! are part of the likeness.
 
 use super::Structure;
 use super::group::WORTH_SHARING;
@@ -15,26 +16,26 @@ use core::hash::{Hash, Hasher};
 use kiln_ir::{DType, FxHasher, Lengths, Op, Shape, TensorType};
 use smallvec::SmallVec;
 
-/// Recordings with more shapes are not compared.
+/// The maximum number of distinct shapes of a recording; larger recordings have no likeness.
 const MOST_SHAPES: usize = 512;
 
-/// Shapes with more axes that are longer than 1 have too many products of lengths.
+/// The maximum number of axes longer than 1 whose products of lengths are enumerated.
 const MOST_AXES: usize = 6;
 
 /// The planner's facts about the lengths in a recording.
 #[derive(Debug)]
 pub(super) struct Likeness {
     hash: u64,
-    /// All answers.
+    /// The encoded facts.
     answers: Vec<u32>,
-    /// The shapes of the recording, each once, in the order in which they come.
+    /// The distinct shapes of the recording, in order of first occurrence.
     shapes: Vec<Shape>,
-    /// The shape of each external, then of each result, by its place among `shapes`.
+    /// The shape of each external, then of each result, as an index into `shapes`.
     places: Vec<u32>,
 }
 
 impl Likeness {
-    /// The likeness of a recording; `None` if it is too expensive to compute, or a tensor has no elements.
+    /// Computes the likeness of a recording; `None` if that is too expensive, or if a tensor has no elements.
     pub(super) fn of(structure: &Structure, limits: Limits) -> Option<Likeness> {
         let mut by_shape: BTreeMap<&[usize], u32> = BTreeMap::new();
         let mut shapes: Vec<Shape> = Vec::new();
@@ -61,22 +62,22 @@ impl Likeness {
         Some(Likeness { hash: hasher.finish(), answers, shapes, places })
     }
 
-    /// A hash of the answers and of the ops of the recording.
+    /// A hash of the facts and of the ops of the recording.
     pub(super) fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Whether two recordings of equal ops and wiring are planned alike.
+    /// Whether two recordings of equal ops and wiring get equal groups.
     pub(super) fn is_like(&self, other: &Likeness) -> bool {
         self.hash == other.hash && self.places == other.places && self.answers == other.answers
     }
 
-    /// Maps each shape of this recording to its shape in one that is planned alike.
+    /// Maps each shape of this recording to its shape in a recording of equal likeness.
     pub(super) fn replacements(&self, other: &Likeness) -> BTreeMap<Vec<usize>, Shape> {
         self.shapes.iter().map(|shape| shape.to_vec()).zip(other.shapes.iter().copied()).collect()
     }
 
-    /// The bytes that it takes.
+    /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.answers.len() * 4 + self.places.len() * 4 + self.shapes.len() * size_of::<Shape>()
     }
@@ -89,8 +90,7 @@ impl Structure {
     }
 }
 
-/// Whether two ops are equal but for lengths that the planner does not look at, or that the types of results have as
-/// well.
+/// Whether two ops are equal except for lengths that the planner ignores or that the result types also contain.
 pub(super) fn are_alike(a: &Op, b: &Op) -> bool {
     a == b
         || match (a, b) {
@@ -117,17 +117,18 @@ pub(super) fn are_alike(a: &Op, b: &Op) -> bool {
         }
 }
 
-/// An op of a region in one that is planned alike, by the type of its result; `None` where that does not say.
+/// The op of a region for other lengths, reconstructed from the type of its result; `None` where the type does not
+/// determine it.
 pub(super) fn of_type(op: &Op, ty: TensorType) -> Option<Op> {
     match op.info().lengths {
         Lengths::Independent => Some(op.clone()),
         Lengths::OfResult => with_lengths(op, ty),
-        // No type says how the attributes depend on lengths.
+        // The result type does not determine the attributes.
         Lengths::Other => None,
     }
 }
 
-/// An op whose attributes have the lengths of its result, with those of `ty`.
+/// An op whose attributes contain the lengths of its result, with the lengths of `ty`.
 fn with_lengths(op: &Op, ty: TensorType) -> Option<Op> {
     if let Op::Full(_) = op {
         Some(Op::Full(ty))
@@ -142,11 +143,11 @@ fn with_lengths(op: &Op, ty: TensorType) -> Option<Op> {
     }
 }
 
-/// The answers while they are found.
+/// Collects the facts of a likeness.
 struct Answers {
     limits: Limits,
     answers: Vec<u32>,
-    /// A number for each length, in the order in which they come.
+    /// A symbol for each length, in order of first occurrence.
     lengths: BTreeMap<usize, u32>,
 }
 
@@ -155,12 +156,12 @@ impl Answers {
         self.answers.push(answer as u32);
     }
 
-    /// A length itself, where no answer about it is enough.
+    /// Adds a length itself, where no weaker fact suffices.
     fn add_itself(&mut self, length: usize) {
         self.answers.extend([length as u32, (length as u64 >> 32) as u32]);
     }
 
-    /// Which lengths are equal, and which are 1. `None` where one is 0.
+    /// Adds which lengths are equal, and which are 1. `None` if one is 0.
     fn symbols(&mut self, shapes: &[Shape]) -> Option<()> {
         self.lengths.insert(1, 0);
         for shape in shapes {
@@ -177,7 +178,7 @@ impl Answers {
         Some(())
     }
 
-    /// Which thresholds the products of lengths reach: rows are such products, and so are their numbers.
+    /// Adds which thresholds the products of lengths reach. Row lengths and row counts are such products.
     fn products(&mut self, structure: &Structure, shapes: &[Shape]) {
         let held: BTreeSet<usize> = structure.types().filter_map(|ty| greatest(ty.dtype)).collect();
         let many = [self.limits.resident_row.saturating_add(1), self.limits.many_rows];
@@ -201,10 +202,10 @@ impl Answers {
         }
     }
 
-    /// The facts that decide whether threads hold totals of columns: the number of rows of `COLUMN_THREADS` threads
-    /// along an axis, and the pairs of axes whose rows and columns make up the whole.
+    /// Adds the facts that decide whether threads can hold column totals: the number of elements per thread of
+    /// `COLUMN_THREADS` along an axis, and the pairs of axis products that multiply to the whole.
     fn columns(&mut self, products: &[usize]) {
-        /// Rows of threads that hold nothing at all.
+        /// The count from which threads cannot hold the totals in any case.
         const MOST: usize = 65;
         let Some((&whole, parts)) = products.split_last() else { return };
         for (i, &part) in parts.iter().enumerate() {
@@ -218,7 +219,7 @@ impl Answers {
         }
     }
 
-    /// Which tensors are larger than others, and which are more than half as large.
+    /// Adds the order of tensor sizes, and of their doubles.
     fn sizes(&mut self, shapes: &[Shape]) {
         let mut sizes: Vec<(usize, usize)> = Vec::new();
         for (place, shape) in shapes.iter().enumerate() {
@@ -226,7 +227,7 @@ impl Answers {
             sizes.extend([(size, 2 * place), (size.saturating_mul(2), 2 * place + 1)]);
         }
         if self.limits.columns {
-            // Tensors are also compared with rows.
+            // The planner also compares tensors with rows.
             let next = 2 * shapes.len();
             let rows = shapes.iter().flat_map(|shape| {
                 (1..shape.rank()).map(|from| shape[from..].iter().product()).collect::<SmallVec<[usize; 6]>>()
@@ -241,7 +242,7 @@ impl Answers {
         }
     }
 
-    /// Which axes each reshape joins or cuts. `None` where that is not told by its shapes.
+    /// Adds which axes each reshape merges or splits. `None` if an operand is a plain number.
     fn reshapes(&mut self, structure: &Structure, shapes: &[Shape], places: &[u32]) -> Option<()> {
         let externals = structure.externals.len();
         let mut pairs: BTreeSet<(u32, u32)> = BTreeSet::new();
@@ -273,8 +274,8 @@ impl Answers {
         Some(())
     }
 
-    /// The axes that a reshape joins or cuts, with their parts. Where several axes become several others, only the lengths
-    /// themselves tell how they are cut.
+    /// Adds the axes that a reshape merges or splits, with their factors. Where several axes become several others, the
+    /// factorization depends on the lengths themselves.
     fn reshape(&mut self, from: &Shape, to: &Shape, joins: &mut Vec<(usize, Factors)>) {
         let long =
             |shape: &Shape| -> Factors { shape.iter().copied().filter(|&length| length > 1).collect() };
@@ -302,10 +303,10 @@ impl Answers {
     }
 }
 
-/// The lengths of axes that are joined, outermost first.
+/// The lengths of merged axes, outermost first.
 type Factors = SmallVec<[usize; 6]>;
 
-/// The finest parts of an axis, as far as they are known.
+/// Appends the finest known factors of an axis to `all`.
 fn cut(parts: &BTreeMap<usize, Factors>, length: usize, all: &mut Factors) {
     match parts.get(&length) {
         Some(factors) => factors.iter().for_each(|&factor| cut(parts, factor, all)),
@@ -313,7 +314,7 @@ fn cut(parts: &BTreeMap<usize, Factors>, length: usize, all: &mut Factors) {
     }
 }
 
-/// The products of all sets of lengths, the whole last.
+/// The products of all subsets of lengths, the full product last.
 fn products(lengths: &[usize]) -> SmallVec<[usize; 16]> {
     let mut products: SmallVec<[usize; 16]> = SmallVec::from_elem(1, 1);
     for &length in lengths {
@@ -324,10 +325,10 @@ fn products(lengths: &[usize]) -> SmallVec<[usize; 16]> {
     products
 }
 
-/// The greatest length that an index of the dtype holds.
+/// The greatest length that an index of the dtype can represent.
 fn greatest(dtype: DType) -> Option<usize> {
     let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
-    // For a dtype that is no integer, indices are counted in `i32`.
+    // For dtypes that are not integers, indices are `i32`.
     let bits = if dtype.is_float() || dtype.is_bool() { 31 } else { bits };
     (bits < usize::BITS as usize).then(|| (1 << bits) - 1)
 }

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{FusedOp, Instruction, Op, Program, Shape, TensorType};
 
-/// A recording that is about to be planned.
+/// A recording to be planned.
 pub(crate) struct Draft {
     structure: Structure,
     better: Structure,
@@ -26,7 +26,7 @@ pub(crate) struct Template {
     /// The recording after rewrites.
     better: Structure,
     originals: Vec<Option<usize>>,
-    /// The entry of each step that is one op, the last of each other.
+    /// For each step, the entry that it is, or the last entry of a region.
     made_of: Vec<u32>,
     plan: Arc<Plan>,
 }
@@ -39,12 +39,12 @@ impl Draft {
         Draft { structure, better, originals, likeness, limits }
     }
 
-    /// A hash that recordings which are planned alike have in common; `None` where there are no others to look for.
+    /// A hash that is equal for recordings of equal likeness; `None` if the recording has no likeness.
     pub(crate) fn likeness(&self) -> Option<u64> {
         self.likeness.as_ref().map(Likeness::hash)
     }
 
-    /// The plan, made from nothing but the recording.
+    /// Plans the recording from scratch.
     pub(crate) fn plan(self) -> (Plan, Option<impl FnOnce(Arc<Plan>) -> Template>) {
         let Draft { structure, better, originals, likeness, limits } = self;
         let graph = graph::Graph::new(&better);
@@ -60,8 +60,8 @@ impl Draft {
         (plan, template)
     }
 
-    /// The plan that [`plan`](Draft::plan) would make, but for its notes, if the template is of a recording that is planned
-    /// alike.
+    /// Derives the plan that [`plan`](Draft::plan) would make, without its notes, if the template's recording has equal
+    /// likeness.
     pub(crate) fn derive(self, template: &Template) -> Result<Plan, Box<Draft>> {
         match self.steps(template) {
             Some(steps) => {
@@ -96,7 +96,7 @@ impl Draft {
 }
 
 impl Plan {
-    /// Panics where a plan that was taken over is not the one that its recording by itself gets.
+    /// Panics if a derived plan differs from the plan made from scratch.
     pub(crate) fn compare_with_full(&self) {
         let full = Plan::new(self.structure.clone(), self.derived.unwrap_or_default());
         let is_same = |(a, b): (&Step, &Step)| {
@@ -118,12 +118,12 @@ impl Plan {
 }
 
 impl Template {
-    /// The hash under which it is looked for.
+    /// The likeness hash under which the template is cached.
     pub(crate) fn hash(&self) -> u64 {
         self.likeness.hash()
     }
 
-    /// The bytes that it takes with its plan, which may be kept for itself as well.
+    /// The size in bytes, including its plan, which the plan cache may count as well.
     pub(crate) fn bytes(&self) -> usize {
         self.plan.bytes()
             + self.better.bytes()
@@ -148,23 +148,23 @@ impl Template {
     }
 }
 
-/// The parts that are taken over from a template.
+/// The replaced parts of a template's plan.
 struct Taken {
-    /// By the template's own.
+    /// Replacement shapes, by the template's shapes.
     shapes: BTreeMap<Vec<usize>, Shape>,
-    /// Whether all ops are equal, lengths and all.
+    /// Whether all ops are equal, including lengths.
     same_ops: bool,
-    /// By the addresses of the template's own, which steps share.
+    /// Replacement programs, by the addresses of the template's programs, which steps share.
     programs: BTreeMap<usize, Arc<Program>>,
 }
 
 impl Taken {
-    /// A step, of which the entry is the op that it runs, unless it is a region.
+    /// Derives a step. `entry` is the op of a step that is no region.
     fn step(&mut self, step: &Step, entry: &Entry) -> Option<Step> {
         let op = if let Op::Fused(region) = &step.op
             && !matches!(entry.op, Op::Fused(_))
         {
-            // A pattern holds no lengths.
+            // A pattern contains no lengths.
             Op::Fused(FusedOp::with_pattern(self.shared(region.shared())?, region.pattern().clone()).ok()?)
         } else {
             entry.op.clone()

@@ -12,16 +12,16 @@ use smallvec::{SmallVec, smallvec};
 
 pub(crate) struct Emitted {
     pub(crate) steps: Vec<Step>,
-    /// For each step, its last entry or one after it: never fewer than for the step before.
+    /// For each step, the number of its last entry or a later one; it never decreases from step to step.
     pub(crate) last_entries: Vec<u32>,
-    /// For each step, the entry that it is, or its last.
+    /// For each step, the entry that it is, or the last entry of a region.
     pub(crate) made_of: Vec<u32>,
     pub(crate) num_slots: usize,
     /// `(result, slot)`.
     pub(crate) outputs: Vec<(usize, usize)>,
 }
 
-/// Steps that compute everything that is alive.
+/// Emits the steps that compute all live values.
 pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
     let outside = Outside::new(graph, &groups.groups);
     let order = ordered(&groups.groups);
@@ -44,7 +44,7 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
     emitter.finish()
 }
 
-/// The program that a region of these entries would be if it gave these values, and the value that each input is; `None` for numbers.
+/// The program of a region of these entries with these outputs, and the value of each input; `None` for plain numbers.
 pub(super) fn program_of(
     graph: &Graph<'_>,
     members: &[u32],
@@ -89,13 +89,13 @@ struct Emitter<'a> {
     steps: Vec<Step>,
     last_entries: Vec<u32>,
     made_of: Vec<u32>,
-    /// The slot of each value, once it has one.
+    /// The slot of each computed value.
     slots: Vec<Option<usize>>,
     next: usize,
 }
 
 impl Emitter<'_> {
-    /// An op by itself.
+    /// Emits a single op as a step.
     fn alone(&mut self, entry: u32, notes: Vec<alloc::string::String>) {
         let graph = self.graph;
         let recorded = graph.entry(entry);
@@ -126,16 +126,16 @@ impl Emitter<'_> {
         self.push(step, entry);
     }
 
-    /// Adds a step of entries up to that one.
+    /// Appends a step whose last entry is `last`.
     fn push(&mut self, step: Step, last: u32) {
         self.steps.push(step);
         self.made_of.push(last);
         self.last_entries.push(self.last_entries.last().map_or(last, |&before| before.max(last)));
     }
 
-    /// The slot of a value that is there, or that a view or a constant makes.
+    /// The slot of a value; emits the views or constants that compute it if it has none.
     fn materialised(&mut self, value: ValueNumber) -> usize {
-        // In a long chain of views, each is made after its operand.
+        // In a long chain of views, each is emitted after its operand.
         let mut missing: SmallVec<[u32; 4]> = SmallVec::new();
         let mut seen = Some(value);
         while let Some(value) = seen.filter(|&value| self.slots[value as usize].is_none()) {
@@ -157,7 +157,7 @@ impl Emitter<'_> {
                 region.round(result);
             }
         }
-        // A recomputed member is stored by the group that owns it, if another group needs it.
+        // A recomputed member is stored by its owning group, if another group reads it.
         let own = group.members.iter().filter(|&entry| !is_repeated(entry));
         let results = own.flat_map(|&entry| {
             let first = self.graph.first[entry as usize];
@@ -218,12 +218,12 @@ impl Emitter<'_> {
     }
 }
 
-/// The program of a region while it is written.
+/// Builder of a region's program.
 struct Region<'a> {
     graph: &'a Graph<'a>,
     members: &'a [u32],
     inputs: Vec<Input>,
-    /// Where each input is among them.
+    /// The index of each input.
     input_places: BTreeMap<Input, usize>,
     instructions: Vec<(Op, SmallVec<[SlotRef; 3]>, TensorType)>,
     places: BTreeMap<ValueNumber, SlotRef>,
@@ -235,7 +235,7 @@ enum Input {
     Number(u32, DType),
 }
 
-/// A slot of the program: inputs are counted apart until all are known.
+/// A slot of the program. Inputs are numbered separately until all are known.
 #[derive(Clone, Copy)]
 enum SlotRef {
     Input(usize),
@@ -275,8 +275,8 @@ impl<'a> Region<'a> {
         self.places.insert(self.graph.first[entry as usize], place);
     }
 
-    /// Rounds a recomputed 16-bit float that is also stored for other groups. They compute with the stored value, and
-    /// so does the group that stores it, so that all use the same number.
+    /// Rounds a recomputed 16-bit float that is also stored for other groups. Those groups and the storing group
+    /// compute with the stored, rounded value, so all use the same number.
     fn round(&mut self, value: ValueNumber) {
         let ty = self.graph.types[value as usize];
         if !matches!(ty.dtype, DType::F16 | DType::BF16) {
@@ -288,7 +288,7 @@ impl<'a> Region<'a> {
         self.places.insert(value, rounded);
     }
 
-    /// A number, broadcast to the shape of the other operands.
+    /// Emits a plain number, broadcast to the shape of the other operands.
     fn number(&mut self, number: u32, dtype: DType, shape: Shape) -> SlotRef {
         let input = self.input(Input::Number(number, dtype));
         if shape.rank() == 0 {
@@ -299,7 +299,7 @@ impl<'a> Region<'a> {
 
     fn value(&mut self, value: ValueNumber) -> SlotRef {
         let inside = self.graph.is_made_by(value, |entry| self.members.binary_search(&entry).is_ok());
-        // Views of something inside, last first.
+        // Views of a value inside the region, last first.
         let mut views: SmallVec<[(ValueNumber, u32); 4]> = SmallVec::new();
         let mut seen = value;
         let mut place = loop {
@@ -326,7 +326,7 @@ impl<'a> Region<'a> {
         place
     }
 
-    /// A constant, which every region makes again.
+    /// Emits a constant, which every region recomputes.
     fn inlined(&mut self, entry: u32, op: &Op) -> SlotRef {
         let recorded = self.graph.entry(entry);
         let ty = recorded.results[0];

@@ -6,21 +6,21 @@ use alloc::vec::Vec;
 use kiln_ir::{Op, OpClass, Program, ProgramOperand, Role, TensorType};
 use smallvec::SmallVec;
 
-/// A value by number: externals first, then the results of all entries.
+/// The index of a value: externals first, then the results of all entries.
 pub(crate) type ValueNumber = u32;
 
 pub(crate) struct Graph<'a> {
     pub(crate) structure: &'a Structure,
-    /// The entry that makes each value, and as which result; `None` for externals.
+    /// The entry that produces each value, with the result index; `None` for externals.
     pub(crate) producers: Vec<Option<(u32, u32)>>,
     pub(crate) types: Vec<TensorType>,
     /// The first result of each entry.
     pub(crate) first: Vec<ValueNumber>,
-    /// Whether each entry must run.
+    /// For each entry, whether it must run.
     pub(crate) needed: Vec<bool>,
-    /// For a view of a view: the value that all of them look at. For any other value: itself.
+    /// The base of each value: for a view the value at the start of its chain of views; for any other value itself.
     pub(crate) roots: Vec<ValueNumber>,
-    /// The entries that use each value, through views as well; views themselves do not count, but a view that is alive does.
+    /// The entries that use each value, directly or through views. Views count only if they are live.
     pub(crate) users: Vec<Vec<u32>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Graph<'a> {
         &self.structure.entries[entry as usize]
     }
 
-    /// The operand's value, if it is no number.
+    /// The value of an operand; `None` for plain numbers.
     pub(crate) fn value(&self, source: Source) -> Option<ValueNumber> {
         match source {
             Source::External(place) => Some(place),
@@ -65,19 +65,19 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The values among an entry's operands.
+    /// The values among an entry's operands; plain numbers are left out.
     pub(crate) fn operands(&self, entry: u32) -> SmallVec<[ValueNumber; 4]> {
         self.entry(entry).operands.iter().filter_map(|&source| self.value(source)).collect()
     }
 
-    /// The op that makes a value.
+    /// The entry and op that produce a value.
     pub(crate) fn producer(&self, value: ValueNumber) -> Option<(u32, &Op)> {
         let (entry, _) = self.producers[value as usize]?;
         Some((entry, &self.entry(entry).op))
     }
 
-    /// Whether a region of these entries makes a value itself: it computes the value or the base of its view, or the
-    /// base is a constant, which every kernel recomputes.
+    /// Whether a region of these entries computes a value without loading it. It computes the value or the base of its
+    /// view, or the base is a constant, which every kernel recomputes.
     pub(crate) fn is_made_by(&self, value: ValueNumber, has: impl Fn(u32) -> bool) -> bool {
         let maker = self.producer(self.roots[value as usize]);
         maker.is_some_and(|(entry, op)| op.info().role == Role::Constant || has(entry))
@@ -118,7 +118,7 @@ impl<'a> Graph<'a> {
             }
         }
         for value in 0..self.types.len() {
-            // A live value may be used in any way outside of the plan.
+            // A live value may have any use outside of the plan.
             if self.is_alive(value as u32)
                 && let Some((entry, _)) = self.producers[value]
                 && self.roots[value] as usize != value
@@ -144,13 +144,13 @@ impl<'a> Graph<'a> {
 }
 
 /// Whether the plain numbers among an op's operands are part of the structure. The padding value of a tensor hardly
-/// ever changes, and kernels read it past the edges.
+/// ever changes, and kernels read it out of bounds.
 pub(crate) fn is_constant_of(op: &Op) -> bool {
     matches!(op, Op::Pad(_))
 }
 
 impl Structure {
-    /// The recording that a program would be.
+    /// Converts a program to a recording.
     pub(crate) fn of_program(program: &Program) -> Structure {
         let mut numbers = 0;
         let mut source = |op: &Op, operand: &ProgramOperand| match *operand {

@@ -1,8 +1,8 @@
 //! Fusion groups: the choice of ops that run as one kernel.
 //!
-//! Ops are visited in the order in which they were recorded. Each tries to join the groups of its operands. A loop nest
-//! decides whether the axes match, and a set of ancestors whether merging would create a cycle. Two groups with a
-//! common consumer are merged for it. An op that joins no group starts its own.
+//! Ops are visited in recording order. Each tries to join the groups of its operands. A loop nest decides whether the
+//! axes match, and ancestor sets whether merging would create a cycle. Groups with a common consumer are merged if they
+//! fit. An op that joins no group starts its own.
 
 mod bindings;
 mod body;
@@ -24,16 +24,16 @@ use kiln_kernel::Nest;
 use order::Bits;
 use smallvec::SmallVec;
 
-/// Groups of so few members together are built again to become one, each time that something could make it possible.
+/// The maximum number of members, of both groups together, for which a refused merge is retried every time.
 const FEW: usize = 64;
 
-/// The least number of elements of a common input that makes it worthwhile to merge otherwise unrelated kernels.
+/// The minimum number of elements of a common input for which otherwise unrelated kernels are merged.
 pub(super) const WORTH_SHARING: usize = 1 << 14;
 
-/// Ops that run as one, or one that runs alone.
+/// A set of ops that run as one step, or a single op.
 pub(crate) struct Group {
     pub(crate) kind: Kind,
-    /// Entries, ascending.
+    /// Member entries, ascending.
     pub(crate) members: Vec<u32>,
     /// The members that another group computes too, ascending: cheaper to recompute than to store and load.
     pub(crate) repeated: Vec<u32>,
@@ -41,28 +41,28 @@ pub(crate) struct Group {
     /// come after all other members.
     columns: Vec<u32>,
     body: Body,
-    /// The groups that make its operands, each once. Some have been merged into others since.
+    /// The groups that produce its operands, each once. Some may have been merged into others since.
     before: Vec<usize>,
-    /// The groups of the same [window](order) that must run before.
+    /// The ancestors: groups of the same [window](order) that must run before.
     ancestors: Bits,
-    /// The groups of its window that need its results. Some have been merged into others since.
+    /// The groups of its window that use its results. Some may have been merged into others since.
     followers: Vec<usize>,
-    /// By group, the number of members of both when they could not be merged.
+    /// By refused group, the number of members of both at the refusal.
     refused: BTreeMap<usize, usize>,
     pub(crate) notes: Vec<String>,
-    /// The pattern of the region that it becomes, by the region's program.
+    /// Matches the pattern of the emitted region's program.
     pub(crate) pattern: fn(&Program) -> Pattern,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A kernel.
+    /// A fused kernel.
     Kernel,
-    /// An anchor op, which runs by the engine's own kernel, and elementwise ops on its result.
+    /// An anchor op, which runs by the engine's own kernel, with elementwise ops on its result.
     Anchor(u32),
-    /// An op by itself.
+    /// A single op.
     Alone,
-    /// It has become part of another group.
+    /// A group that was merged into another.
     Gone,
 }
 
@@ -98,11 +98,11 @@ struct Finder<'a> {
     graph: &'a Graph<'a>,
     groups: Vec<Group>,
     of_entry: Vec<Option<usize>>,
-    /// The group that each group is part of: itself, as long as it is one.
+    /// Union-find parents: the group that each group was merged into, or itself.
     became: Vec<usize>,
-    /// Kernels that load a large value.
+    /// Kernels that load a large value, by value.
     loaders: BTreeMap<ValueNumber, Vec<usize>>,
-    /// The machine's limits. Products without an epilogue are [`Kind::Alone`].
+    /// The machine's limits. Matmuls without an epilogue are [`Kind::Alone`].
     limits: Limits,
 }
 
@@ -121,7 +121,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether kernels of the machine can read that many tensors, and compute with their dtypes.
+    /// Whether a kernel of the machine can bind the operands and compute with their dtypes.
     fn suits_kernels(&self, entry: u32) -> bool {
         let recorded = self.graph.entry(entry);
         let computes = |ty: &TensorType| self.limits.dtypes.contains(ty.dtype);
@@ -156,15 +156,15 @@ impl Finder<'_> {
             self.groups[candidate].notes.push(format!("op {entry} ({name}) is not part of it: {why}"));
         }
         let mut body = Body::default();
-        // Picking from memory along an axis is no reason to cross all of it.
+        // A gather from memory reads few elements along its axis; a kernel would iterate over all of them.
         let picks = matches!(self.graph.entry(entry).op, Op::Gather { .. });
         let alone = picks || self.push(entry, &[], &mut body).is_err();
         let kind = if alone { Kind::Alone } else { Kind::Kernel };
         self.start(entry, kind, body);
     }
 
-    /// Whether only reductions, and elementwise ops next to them, use a result, so that it need not be stored. Alone,
-    /// at the end of a product, it would have to be.
+    /// Whether a result is used by a reduction, and otherwise only by fusable ops, so that it need not be stored. In
+    /// the epilogue of a matmul it would be stored.
     fn is_reduced_next(&self, entry: u32) -> bool {
         let result = self.graph.first[entry as usize];
         if self.graph.is_alive(result) || matches!(self.graph.entry(entry).op, Op::Reduce { .. }) {
@@ -176,7 +176,7 @@ impl Finder<'_> {
             && users.iter().all(|&user| self.graph.entry(user).op.info().role == Role::Fusable)
     }
 
-    /// The groups that make the operands, in the order of their making.
+    /// The groups that produce the operands, in ascending order, if they can still grow.
     fn candidates(&self, entry: u32) -> Vec<usize> {
         let mut candidates: Vec<usize> = self.makers(entry).into_iter().collect();
         candidates.retain(|&group| {
@@ -187,7 +187,7 @@ impl Finder<'_> {
         candidates
     }
 
-    /// The groups that make the operands of an entry, or the bases of operands that are views.
+    /// The groups that produce the operands of an entry, or the bases of operands that are views.
     fn makers(&self, entry: u32) -> SmallVec<[usize; 4]> {
         let operands = self.graph.operands(entry);
         operands.iter().filter_map(|&value| self.maker(value)).collect()
@@ -210,7 +210,7 @@ impl Finder<'_> {
         }
     }
 
-    /// A body to which nothing was pushed: that of a product has its result. With `columns`, it may have some.
+    /// An empty body. The body of an anchor op holds its result. With `columns`, the body may hold column reductions.
     fn empty(&self, kind: Kind, columns: &[u32]) -> Body {
         let mut body = Body::new(if columns.is_empty() { Nest::default() } else { Nest::with_columns() });
         if let Kind::Anchor(anchor) = kind {
@@ -229,7 +229,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Takes an entry into a group. Where it is refused, the group stays as it was.
+    /// Adds an entry to a group. If it is refused, the group is unchanged.
     fn join(&mut self, group: usize, entry: u32) -> Result<(), String> {
         let makers = self.makers(entry);
         if makers.iter().any(|&maker| maker != group && self.comes_after(maker, group)) {
@@ -252,8 +252,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Pushes entries that come after all members of a group into its body, on the way to a group of `members`, by
-    /// default its own. If one is refused, restores the body.
+    /// Pushes entries that come after all members of a group into its body. `members` are the members of the resulting
+    /// group, by default the group's own. If an entry is refused, restores the body.
     fn extend(&mut self, group: usize, entries: &[u32], members: Option<&[u32]>) -> Result<(), String> {
         let mut body = core::mem::take(&mut self.groups[group].body);
         let savepoint = body.savepoint();
@@ -270,7 +270,7 @@ impl Finder<'_> {
         accepted
     }
 
-    /// A kernel that loads one of the operands already saves loading it twice.
+    /// Adds an entry to a kernel that loads one of its operands, which saves a second load.
     fn join_sibling(&mut self, entry: u32) -> bool {
         for value in self.graph.operands(entry) {
             let Some(loaders) = self.loaders.get(&value) else { continue };
@@ -285,7 +285,7 @@ impl Finder<'_> {
         false
     }
 
-    /// Makes two groups one, if they fit.
+    /// Merges two groups if the result fits one kernel.
     fn merge(&mut self, into: usize, other: usize) {
         let kind = match (self.groups[into].kind, self.groups[other].kind) {
             (Kind::Kernel, Kind::Kernel) => Kind::Kernel,
@@ -312,22 +312,23 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether it is worth the time to build two groups as one: not where they are too large for one kernel, nor where they were
-    /// refused before and have hardly grown.
+    /// Whether a merge is worth trying: the groups are not too large for one kernel, and they have grown since an
+    /// earlier refusal.
     fn may_merge(&self, into: usize, other: usize) -> bool {
         let [a, b] = [into, other].map(|group| &self.groups[group]);
         let (members, values) =
             (a.members.len() + b.members.len(), a.body.nest.num_values() + b.body.nest.num_values());
         let refused = [a.refused.get(&other), b.refused.get(&into)].into_iter().flatten().max();
         let has_grown = refused.is_none_or(|refused| members <= FEW || members > refused + refused / 8);
-        // A value that both load is one value of the kernel.
+        // The sum overcounts values that both groups load.
         members <= self.limits.kernel_ops
             && values <= self.limits.kernel_ops + self.limits.inputs
             && has_grown
     }
 
-    /// Two groups in an order in which the members of the second can be pushed behind those of the first: because they all come after
-    /// these, or because nothing of the first needs them. The latter changes the order of the pushes, and is worth it for large groups.
+    /// Orders two groups so that the members of the second can be pushed behind those of the first. Either all of them
+    /// were recorded later, or the first does not depend on the second. The latter reorders the pushes, and is only
+    /// done for large groups.
     fn in_succession(&self, a: usize, b: usize) -> Option<(usize, usize)> {
         let members = |group: usize| &self.groups[group].members;
         let lies_before = |a: usize, b: usize| members(a).last() < members(b).first();
@@ -340,14 +341,15 @@ impl Finder<'_> {
         [(more, less), (less, more)].into_iter().find(|&(first, second)| follows(first, second))
     }
 
-    /// The result of [`build`](Finder::build) for two such groups, in the time that the second takes: the body of the first is taken.
+    /// The result of [`build`](Finder::build) for two such groups, in time proportional to the second: it reuses the
+    /// body of the first.
     fn append(&mut self, first: usize, second: usize, members: Vec<u32>) -> Option<Built> {
         let entries = self.groups[second].members.clone();
         self.extend(first, &entries, Some(&members)).ok()?;
         Some(Built { members, body: core::mem::take(&mut self.groups[first].body) })
     }
 
-    /// The members of two groups, in order.
+    /// The members of two groups, ascending.
     fn members_of(&self, a: usize, b: usize) -> Vec<u32> {
         let mut members: Vec<u32> =
             self.groups[a].members.iter().chain(&self.groups[b].members).copied().collect();
@@ -355,12 +357,12 @@ impl Finder<'_> {
         members
     }
 
-    /// A group of these members, of which `columns` come last; `None` where it is not worthwhile.
+    /// Builds a group of these members, `columns` last; `None` if it is no valid or worthwhile kernel.
     fn build(&self, kind: Kind, members: Vec<u32>, columns: &[u32]) -> Option<Built> {
         self.build_repeating(kind, members, columns, &[])
     }
 
-    /// The same where other groups compute and store some of the members, ascending.
+    /// As [`build`](Finder::build), where other groups compute and store the members in `repeated`, ascending.
     fn build_repeating(
         &self,
         kind: Kind,
@@ -403,13 +405,14 @@ struct Built {
     body: Body,
 }
 
-/// Members, of which some come last.
+/// The members in execution order: those in `last` come last.
 fn in_order<'a>(members: &'a [u32], last: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
     let first = members.iter().filter(|entry| last.binary_search(entry).is_err());
     first.chain(last).copied()
 }
 
-/// The dtype that a plain number among an entry's operands takes: that of the tensors beside it.
+/// The dtype of a plain number among an entry's operands: that of the tensor operands for comparisons, else of the
+/// result.
 pub(crate) fn number_dtype(graph: &Graph<'_>, entry: u32) -> kiln_ir::DType {
     let recorded = graph.entry(entry);
     let beside = graph.operands(entry).last().map(|&value| graph.types[value as usize].dtype);
@@ -438,17 +441,17 @@ impl Group {
         (self.members, self.body) = (built.members, built.body);
     }
 
-    /// The members in the order in which they are computed.
+    /// The members in execution order.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = u32> + '_ {
         in_order(&self.members, &self.columns)
     }
 
-    /// Whether an entry is computed here.
+    /// Whether an entry is a member.
     pub(crate) fn has(&self, entry: u32) -> bool {
         self.members.binary_search(&entry).is_ok()
     }
 
-    /// The groups that must run right before, each once, for the order of steps.
+    /// The direct predecessors, each once, for the order of steps.
     pub(crate) fn before(&self) -> &[usize] {
         &self.before
     }

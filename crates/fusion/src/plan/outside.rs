@@ -4,7 +4,7 @@ use super::graph::{Graph, ValueNumber};
 use super::group::Group;
 use alloc::vec::Vec;
 
-/// The number of uses of each value by other groups, or by the program.
+/// The number of uses of each value outside its group: by other groups or by the program.
 pub(super) struct Outside {
     uses: Vec<u32>,
 }
@@ -21,23 +21,23 @@ impl Outside {
         outside
     }
 
-    /// Whether a value is needed outside.
+    /// Whether a value is used outside its group.
     pub(super) fn has(&self, value: ValueNumber) -> bool {
         self.uses[value as usize] > 0
     }
 
-    /// Adds the uses of other groups' values by a group.
+    /// Adds a group's uses of other groups' values.
     pub(super) fn add(&mut self, graph: &Graph<'_>, group: &Group) {
         foreign(graph, group).for_each(|root| self.uses[root as usize] += 1);
     }
 
-    /// Removes the uses by a group that is about to change.
+    /// Removes the uses of a group that is about to change.
     pub(super) fn remove(&mut self, graph: &Graph<'_>, group: &Group) {
         foreign(graph, group).for_each(|root| self.uses[root as usize] -= 1);
     }
 }
 
-/// The values that the members of a group use and that the group does not make, once for each use.
+/// The values that the members of a group use but the group does not compute, once for each use.
 fn foreign<'a>(graph: &'a Graph<'_>, group: &'a Group) -> impl Iterator<Item = ValueNumber> + 'a {
     let operands = group.members.iter().flat_map(|&entry| graph.operands(entry));
     let roots = operands.map(|value| graph.roots[value as usize]);

@@ -10,16 +10,16 @@ use crate::record::{Entry, Source};
 use alloc::vec::Vec;
 use kiln_ir::{Axes, Op, TensorType};
 
-/// A recording in its better form.
+/// A rewritten recording.
 pub(crate) struct Rewritten {
     pub(crate) structure: Structure,
-    /// The number in the original of each result.
+    /// For each result, its index in the original recording.
     pub(crate) originals: Vec<Option<usize>>,
     /// The type of each result.
     types: Vec<TensorType>,
 }
 
-/// The better form of a recording.
+/// Rewrites a recording.
 pub(crate) fn rewrite(original: &Structure, limits: Limits) -> Rewritten {
     let recovers = |entry: &Entry| matches!(entry.op, Op::Recover { .. });
     if !limits.selects_past_poison || !original.entries.iter().any(recovers) {
@@ -37,12 +37,12 @@ fn simpler(original: &Structure) -> Rewritten {
     casts::before_views(constants::folded(turned(original)))
 }
 
-/// Rewrites products that are only used transposed: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are views. So
-/// the gradient of a weight has the memory layout of the weight.
+/// Rewrites matmuls whose result is only used transposed: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are
+/// views. The gradient of a weight then has the memory layout of the weight.
 fn turned(original: &Structure) -> Rewritten {
     let turned = turned_products(original);
     let mut out = Rewritten::new(&original.externals);
-    // The current position of each original result; a removed product keeps the position of its factors' transposes.
+    // The new index of each original result. A removed matmul keeps the index of its factors' transposes.
     let mut places: Vec<u32> = Vec::new();
     let mut first = 0;
     for (number, entry) in original.entries.iter().enumerate() {
@@ -64,13 +64,13 @@ fn turned(original: &Structure) -> Rewritten {
     out
 }
 
-/// How an entry is rewritten.
+/// The rewrite of an entry.
 #[derive(Clone, Copy, PartialEq)]
 enum Turned {
     No,
-    /// A product that is only used transposed: computed at the position of its transpose.
+    /// A matmul that is only used transposed: computed at the position of its transpose.
     Product,
-    /// The transpose of that product.
+    /// The transpose of that matmul.
     Transpose(usize),
 }
 
@@ -103,7 +103,7 @@ fn turned_products(structure: &Structure) -> Vec<Turned> {
     turned
 }
 
-/// Whether only the last two axes change places.
+/// Whether the permutation exchanges only the last two axes.
 fn is_transpose(axes: &Axes) -> bool {
     let rank = axes.len();
     rank >= 2
@@ -117,7 +117,7 @@ impl Rewritten {
         Rewritten { structure, originals: Vec::new(), types: Vec::new() }
     }
 
-    /// Adds an entry: for each result its number in the original, and whether it is live. Appends the positions to
+    /// Adds an entry with, for each result, its original index and whether it is live. Appends the new indices to
     /// `places`.
     fn add(&mut self, entry: Entry, seen: &[(Option<usize>, bool)], places: &mut Vec<u32>) {
         for &(original, alive) in seen {
@@ -129,7 +129,7 @@ impl Rewritten {
         self.structure.entries.push(entry);
     }
 
-    /// The transposes of the factors, and their product: where its result is.
+    /// Adds the transposes of the factors and their matmul, at the position of the transposed result.
     fn turned_product(
         &mut self,
         original: &Structure,

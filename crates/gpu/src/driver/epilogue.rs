@@ -21,7 +21,7 @@ pub struct EpilogueForm {
     pub activation: Option<Activation>,
 }
 
-// Derived, this would ask the same of `M`.
+// A derived impl would require `M: Default`.
 impl<M> Default for Epilogue<M> {
     fn default() -> Self {
         Epilogue { bias: None, activation: None }

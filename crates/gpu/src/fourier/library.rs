@@ -6,12 +6,13 @@ use crate::driver::{DevicePtr, Driver, Fourier, FourierKind, Transform};
 use kiln_ir::{DType, FftKind, Result};
 use std::sync::Arc;
 
-/// The most bytes of complex numbers at once: the kernel that separates their parts then finds them in the cache.
+/// The maximum bytes of complex elements per call, so that the kernel that separates their parts reads them from the
+/// cache.
 const CHUNK: usize = 8 << 20;
 
 impl<D: Driver> Gpu<D> {
-    /// Runs a transform by the library. `false` where there is none, or kernels of our own are as fast: those that hold a line in
-    /// shared memory and store both parts apart.
+    /// Runs a transform by the library. `false` if there is no library, or if our kernels are as fast: those that hold
+    /// a line in shared memory and store both parts separately.
     pub(super) fn fourier_by_library(
         &self,
         kind: FftKind,
@@ -39,7 +40,7 @@ impl<D: Driver> Gpu<D> {
             FftKind::ToReal { .. } => (FourierKind::ToReal, points / 2 + 1, points),
         };
         let number = 2 * dtype.size();
-        // Chunks begin at multiples of 16 bytes: two lines of `f32` of any even length, four of any other.
+        // Chunks begin at multiples of 16 bytes: two lines of `f32` of an even length, four lines of any other length.
         let chunk = (CHUNK / (numbers * number)).max(1).next_multiple_of(4).min(count);
         let mut done = 0;
         while done < count {
@@ -62,7 +63,7 @@ impl<D: Driver> Gpu<D> {
             };
             let complex = Lines { count: some, ..lines };
             let total = some * numbers;
-            // No roots are read.
+            // The kernel reads no roots.
             let roots = self.roots(dtype, 1, 1)?;
             let run = |x: DevicePtr<D::Memory>, y: DevicePtr<D::Memory>| {
                 let workspace = workspace.at(0);

@@ -2,9 +2,9 @@
 // T_WRITTEN; A: the accumulator type; DIM and DIM_V: columns of queries and keys, and of values; MASK: 0 for none, 1
 // for a byte mask, 2 for an additive mask. PART: the kernel to compile.
 //
-// A block of 256 threads, 16 by 16, holds TALL * 16 rows of its result, and goes through the other operand WIDE * 16 rows at a
-// time. Each thread has every 16th row and column of a tile. Operands pass through shared memory CHUNK columns at a time.
-// Queries of all heads that share keys stand below each other, as rows of one matrix.
+// A block of 16 x 16 threads computes TALL * 16 rows of its result, and iterates over the other operand WIDE * 16 rows
+// at a time. Each thread computes every 16th row and column of a tile. Operands pass through shared memory CHUNK
+// columns at a time. The queries of all heads that share keys are stacked as rows of one matrix.
 
 #define CHUNK 64
 #define PITCH (CHUNK + 1)
@@ -15,7 +15,7 @@
 #define KILN_INFINITE ((A)(1e308 * 10.0))
 #define UP(x) (((x) + CHUNK - 1) / CHUNK)
 
-// A matrix, of which `in_head` rows belong to each head.
+// A matrix with `in_head` rows per head.
 struct KilnRows {
   const T* at;
   long long head, row, column;
@@ -39,7 +39,7 @@ struct KilnSight {
   int queries, keys;
   long long offset;
   A scale;
-  // The score of row `r` and a key, from their dot product.
+  // The score of row `r` and a key, from their dot product; masked keys get -infinity.
   __device__ A score(A product, int r, int key) const {
     const int query = r % queries;
     if (key >= keys || key > query + offset) return -KILN_INFINITE;
@@ -64,7 +64,7 @@ struct KilnSight {
     return 0;
 #endif
   }
-  // The first key that no row from `first` to before `end` sees.
+  // The first key that is invisible to all rows in [first, end).
   __device__ int end(int first, int end) const {
     const int last = first / queries == (end - 1) / queries ? (end - 1) % queries : queries - 1;
     const long long seen = last + offset + 1;
@@ -80,7 +80,7 @@ __device__ void kiln_load(A* to, const KilnRows& from, int first, int count, int
   }
 }
 
-// sums[i][j] += the product of rows i of a and j of b.
+// sums[i][j] += dot product of row i of a and row j of b.
 template <int columns>
 __device__ void kiln_across(A (&sums)[TALL][WIDE], const KilnRows& a, int first_a, const KilnRows& b, int first_b, A* left, A* right) {
   const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
@@ -97,7 +97,7 @@ __device__ void kiln_across(A (&sums)[TALL][WIDE], const KilnRows& a, int first_
   }
 }
 
-// sums[i][j] += row i of the weights times column j of b.
+// sums[i][j] += dot product of row i of the weights and column j of b.
 template <int columns>
 __device__ void kiln_down(A (&sums)[TALL][UP(columns) * CHUNK / 16], const A* weights, const KilnRows& b, int first_b, A* right) {
   const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
@@ -120,7 +120,7 @@ __device__ void kiln_down(A (&sums)[TALL][UP(columns) * CHUNK / 16], const A* we
   }
 }
 
-// Of the 16 threads that share rows.
+// The maximum over the 16 threads that share rows.
 __device__ A kiln_row_greatest(A x) {
   for (int d = 1; d < 16; d *= 2) {
     const A other = __shfl_xor_sync(0xffffffffu, x, d);
@@ -143,7 +143,7 @@ __device__ A kiln_row_sum(A x) {
   KilnSight{mask + batch * mask_batch + kv_head * group * mask_head, mask_head, mask_row, mask_column, queries, keys, offset, scale}
 
 #if PART == 0
-// The keys in `splits` parts: results of each part after those of the one before, to be combined.
+// Attention with the keys in `splits` parts: results of each part follow those of the previous part, to be combined.
 extern "C" __global__ void __launch_bounds__(256) kiln_attention(
     const T* q, const T* k, const T* v, const KilnMask* mask, R* y, A* lse, STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(y),
     int heads, int kv_heads, int queries, int keys, long long offset, A scale, int splits, long long results) {
@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention(
   }
 }
 #elif PART == 1
-// The parts of all rows, `results` of them.
+// Combines the parts of all `results` rows.
 extern "C" __global__ void kiln_attention_combine(
     const A* parts, const A* logs, T* y, A* lse, STEPS(y), int heads, int queries, int splits, long long results) {
   kiln_begin();
@@ -217,7 +217,7 @@ extern "C" __global__ void kiln_attention_combine(
   }
 }
 #elif PART == 2
-// The sum of each row of grad * y.
+// The row sums of grad * y.
 extern "C" __global__ void kiln_attention_delta(
     const T* grad, const T* y, A* delta, STEPS(grad), STEPS(y), int heads, int queries, long long results) {
   kiln_begin();
@@ -274,7 +274,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_queries(
   }
 }
 #elif PART == 4
-// The gradients of keys and values.
+// The gradients of the keys and values.
 extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
     const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dk, T* dv, STEPS(grad),
     STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(dk), STEPS(dv), int heads, int kv_heads, int queries, int keys, long long offset,
@@ -290,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
   const long long row = (batch * heads + kv_head * group) * queries;
   A of_keys[TALL][UP(DIM) * CHUNK / 16] = {}, of_values[TALL][UP(DIM_V) * CHUNK / 16] = {};
   for (int query = 0; query < of_q.rows; query += COLUMNS) {
-    // Queries that see none of these keys.
+    // Queries to which all of these keys are invisible.
     const int end_query = query + COLUMNS < of_q.rows ? query + COLUMNS : of_q.rows;
     if (sight.end(query, end_query) <= first) continue;
     A scores[TALL][WIDE] = {}, of_weights[TALL][WIDE] = {};
@@ -339,16 +339,16 @@ extern "C" __global__ void kiln_attention_bias(
   }
 }
 #elif PART == 8
-// Few queries: split keys. A block has 8 rows, one for each of its warps, and one part of the keys. The last block of
-// the rows combines the partial results in their order. `arrived` counts the blocks of each 8 rows, from 0 and back to
-// 0. VECTOR: elements in 16 bytes; DIM = DIM_V is a multiple. Columns are contiguous.
+// Split-key attention for few queries. A block computes 8 rows, one per warp, of one part of the keys. The last block
+// of the rows to arrive combines the partial results in a fixed order. `arrived` counts the blocks of each 8 rows, and
+// returns to 0. VECTOR: elements in 16 bytes, a divisor of DIM = DIM_V. Columns are contiguous.
 #define LANES (DIM / VECTOR)
 #define KEYS (256 / LANES)
 #define SHARE ((DIM + 31) / 32)
 #define MOST_SPLITS 64
-// Rows of whose scores a thread finishes its key's.
+// Rows per thread: the rows of its key's scores that a thread finishes.
 #define MINE ((7 + LANES) / LANES)
-// Parts that each thread of a warp weighs, and parts of which a thread reads its columns before it knows their weights.
+// Parts weighted by each thread of a warp, and parts whose columns a thread loads before their weights are known.
 #define EACH (MOST_SPLITS / 32)
 #define AHEAD (SHARE > 2 ? 64 / SHARE : 32)
 typedef kiln_pack<T, VECTOR> KilnVector;
@@ -383,7 +383,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
   const int at = threadIdx.x % LANES, own = threadIdx.x / LANES;
   KilnVector of_key = {}, of_value = {};
   A added[MINE] = {};
-  // Begins to read a key and its value, of which the one before is not needed any more.
+  // Starts the load of a key and its value into the registers of the previous ones.
   const auto fetch = [&](int key) {
     if (key >= end) return;
     of_key = *(const KilnVector*)(k + batch * k_batch + kv_head * k_head + key * k_row + at * VECTOR);
@@ -436,7 +436,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
         if (lane + 32 * j < DIM) sums[j] += weights[warp][i] * values[i][lane + 32 * j];
   }
   if (splits > 1) {
-    // Of each row: its sums, the greatest score, and the sum of the weights.
+    // The partial results of each row: its sums, its maximum score, and its sum of weights.
     A* mine = parts + ((long long)block * splits * 8 + warp) * (DIM + 2);
     A* to = mine + (long long)split * 8 * (DIM + 2);
     for (int j = 0; j < SHARE; ++j)
@@ -453,7 +453,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
     __threadfence();
     if (threadIdx.x == 0) arrived[block] = 0;
     const volatile A* from = mine;
-    // All that it takes to begin is read at once: each access waits for the level-2 cache.
+    // Issues all first loads at once: each waits for the L2 cache.
     A tops[EACH], totals[EACH], ahead[AHEAD][SHARE];
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
@@ -500,7 +500,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
   if (lane == 0) lse[(batch * heads + head) * queries + row] = total == (A)0 ? -KILN_INFINITE : greatest + log(total);
 }
 #elif PART == 6
-// Rows whose keys are all hidden become zeros.
+// Zeroes the rows whose keys are all masked.
 extern "C" __global__ void kiln_attention_blind(T* y, A* lse, STEPS(y), int heads, int queries, long long results) {
   kiln_begin();
   for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x) {
@@ -511,7 +511,7 @@ extern "C" __global__ void kiln_attention_blind(T* y, A* lse, STEPS(y), int head
   }
 }
 #else
-// Log-sum-exps that leave such rows no weights.
+// Log-sum-exps under which fully masked rows get zero weights.
 extern "C" __global__ void kiln_attention_sighted(const A* lse, A* to, long long results) {
   kiln_begin();
   for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x)

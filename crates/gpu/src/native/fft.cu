@@ -1,5 +1,5 @@
-// Fourier transforms of lines. T: float or double. Complex numbers have their parts in two tensors; roots of unity lie in one,
-// part by part.
+// Fourier transforms of lines. T: float or double. Complex tensors store real and imaginary parts separately; roots of
+// unity are interleaved.
 
 struct alignas(2 * sizeof(T)) kiln_complex {
   T re, im;
@@ -14,8 +14,9 @@ __device__ __forceinline__ kiln_complex kiln_listed(const T* list, long long at)
   return reinterpret_cast<const kiln_complex*>(list)[at];
 }
 
-// The spectrum X of real numbers from that of complex numbers that hold two of them each: with the transforms `even` and `odd` of
-// both, X[k] = even[k] + root[k] odd[k], and X[length - k] is the conjugate of the difference. `a` is element k, `b` its mirror image.
+// Recovers the spectrum X of real lines from the spectrum of complex lines that pack two real elements each. With the
+// transforms `even` and `odd` of both halves, X[k] = even[k] + root[k] odd[k], and X[length - k] is the conjugate of
+// the difference. `a` is element k, `b` its mirror image.
 __device__ __forceinline__ void kiln_split(kiln_complex& a, kiln_complex& b, kiln_complex root) {
   const kiln_complex even = {(T)0.5 * (a.re + b.re), (T)0.5 * (a.im - b.im)};
   const kiln_complex odd = {(T)0.5 * (a.im + b.im), (T)0.5 * (b.re - a.re)};
@@ -24,7 +25,7 @@ __device__ __forceinline__ void kiln_split(kiln_complex& a, kiln_complex& b, kil
   b.re = even.re - turned.re, b.im = turned.im - even.im;
 }
 
-// The way back.
+// The inverse of kiln_split.
 __device__ __forceinline__ void kiln_join(kiln_complex& a, kiln_complex& b, kiln_complex root) {
   const kiln_complex sum = {a.re + b.re, a.im - b.im}, rest = {a.re - b.re, a.im + b.im};
   const kiln_complex turned = {rest.im * root.re - rest.re * root.im, rest.re * root.re + rest.im * root.im};
@@ -33,7 +34,7 @@ __device__ __forceinline__ void kiln_join(kiln_complex& a, kiln_complex& b, kiln
 }
 
 #if defined(KILN_LINES) || defined(KILN_MAP)
-// Element k of half a spectrum: of those that are their own mirror image the imaginary part does not count.
+// Element k of half a spectrum. The imaginary part of self-conjugate elements is ignored.
 __device__ __forceinline__ kiln_complex kiln_frequency(const T* re, const T* im, long long start, long long k,
                                                        long long points) {
   kiln_complex y = {re[start + k], (T)0};
@@ -52,7 +53,7 @@ extern "C" __global__ void kiln_fft_roots(T* roots, long long count, long long p
     const long long rest = odd ? (octant + 1) * points - 8 * k : 8 * k - octant * points;
     const double angle = 0.78539816339744830962 * (double)rest / (double)points;
     const double c = cos(angle), s = sin(angle);
-    // Within its quarter of the circle.
+    // Reduces the angle to one quarter of the circle.
     double re = odd ? s : c, im = odd ? -c : -s;
     for (long long quarter = octant / 2; quarter > 0; --quarter) {
       const double turned = im;
@@ -66,14 +67,15 @@ extern "C" __global__ void kiln_fft_roots(T* roots, long long count, long long p
 #endif
 
 #if defined(KILN_LINES)
-// Where an element of shared memory is: with gaps, so that threads that are eight elements apart use all banks.
+// The padded index of an element in shared memory: the gaps avoid bank conflicts of threads that are eight elements
+// apart.
 #define KILN_PADDED(i) ((i) + (i) / 16)
-// Room for a line.
+// The padded length of a line.
 #define KILN_ROW (LENGTH + LENGTH / 16 + 1)
-// A root of the length, of the list of those of all points.
+// A root of unity of order LENGTH, from the list of those of order POINTS.
 #define KILN_ROOT(turn) kiln_listed(roots, (turn) * (POINTS / LENGTH))
 
-// One radix: sums of R complex numbers, turned by roots of unity.
+// One butterfly of radix R: sums of R complex elements, multiplied by roots of unity.
 template <int R> struct kiln_radix {
   __device__ __forceinline__ static void run(kiln_complex* z, const T* roots) {
     kiln_complex y[R];
@@ -126,8 +128,9 @@ template <> struct kiln_radix<8> {
   }
 };
 
-// Joins transforms of `DONE` points R at a time, for all lines of the block (Stockham's order). Threads hold all that they read
-// until every one has read: one room in shared memory is enough. The first pass reads from `load` where that is in order.
+// One Stockham pass: combines transforms of DONE points, R at a time, for all lines of the block. Threads hold their
+// inputs in registers until all threads have read, so one buffer in shared memory suffices. The first pass reads by
+// `load` where that is in order.
 template <int R, int LEFT, int DONE, class Load>
 __device__ __forceinline__ void kiln_pass(kiln_complex* a, const T* roots, Load load) {
   const int each = LENGTH / R, all = LINES * each, rounds = (all + THREADS - 1) / THREADS;
@@ -165,11 +168,12 @@ __device__ __forceinline__ void kiln_pass(kiln_complex* a, const T* roots, Load 
   __syncthreads();
 }
 
-// LENGTH: of lines of complex numbers. POINTS: the same, or twice that where each holds two real numbers. LINES: of a block, which
-// has THREADS. PASSES: all of them. FORM: 0 for complex numbers on both sides, 1 for real ones before, 2 for real ones after. IN_ORDER:
-// whether the first pass finds elements next to each other where lines are given. SIGN: 1, or -1 for the conjugate of a spectrum.
-// Where complex lines lie: `inner` of them side by side, the next `inner` at a distance of `jump`, elements at a distance of `step`;
-// FROM_NEAR and TO_NEAR: whether that is 1. TWIST: element k of line n is turned by root n % columns * k of a list.
+// Transforms lines in shared memory. LENGTH: of a complex line. POINTS: the same, or twice that if each element packs
+// two real ones. LINES: per block of THREADS threads. PASSES: all radix passes. FORM: 0 for complex to complex, 1 for
+// real to complex, 2 for complex to real. IN_ORDER: whether the first pass finds elements next to each other in the
+// source. SIGN: 1, or -1 to conjugate a spectrum. Line layout: `inner` adjacent lines, group stride `jump`, element
+// stride `step`; FROM_NEAR and TO_NEAR: whether the element stride is 1. TWIST: element k of line n is multiplied by
+// root n % columns * k of a list.
 extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_im, const T* roots, const T* twist,
                                     long long lines, long long columns, long long from_inner, long long from_jump,
                                     long long from_step, long long to_inner, long long to_jump, long long to_step) {
@@ -184,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, co
       const long long start = (first + line) * (POINTS / 2 + 1);
       here = kiln_frequency(x_re, x_im, start, k, POINTS);
 #if POINTS == LENGTH
-      // A plus in the exponent is a minus for the spectrum in reverse order.
+      // A positive exponent is a negative one for the spectrum in reverse order.
       there = here;
       here.im = -here.im;
 #else
@@ -263,7 +267,7 @@ __device__ __forceinline__ kiln_complex kiln_at(const T* re, const T* im, long l
   return y;
 }
 
-// exp(-pi i k^2 / points), of a list of the roots of twice the points.
+// The chirp exp(-pi i k^2 / points), from a list of the roots of order 2 * points.
 __device__ __forceinline__ kiln_complex kiln_chirp(const T* roots, long long k, long long points) {
   return kiln_listed(roots, (long long)((unsigned long long)k * (unsigned long long)k % (2ull * points)));
 }
@@ -276,12 +280,12 @@ extern "C" __global__ void kiln_fft_map(const T* x_re, const T* x_im, const T* z
   for (long long e = blockIdx.x * (long long)blockDim.x + threadIdx.x; e < total;
        e += gridDim.x * (long long)blockDim.x) {
 #if KILN_MAP == 0
-    // Real numbers as complex ones.
+    // Pack: real lines as complex lines.
     const long long start = e / length * points, i = e % length;
     y_re[e] = EVEN ? x_re[start + 2 * i] : x_re[start + i];
     y_im[e] = EVEN ? x_re[start + 2 * i + 1] : (T)0;
 #elif KILN_MAP == 1
-    // Half the spectrum of real numbers from the transform of their packed form.
+    // Split: half the spectrum of real lines from the transform of their packed form.
     const long long bins = points / 2 + 1, start = e / bins * length, k = e % bins;
     kiln_complex y = kiln_at(x_re, x_im, start + k % length);
     if (EVEN) {
@@ -291,7 +295,7 @@ extern "C" __global__ void kiln_fft_map(const T* x_re, const T* x_im, const T* z
     y_re[e] = y.re;
     y_im[e] = 2 * k % points == 0 ? (T)0 : SIGN * y.im;
 #elif KILN_MAP == 2
-    // Half a spectrum as complex numbers whose transform, its order reversed, is packed real numbers.
+    // Join: packs half a spectrum. The transform in reverse order is the packed real line.
     const long long bins = points / 2 + 1, start = e / length * bins, k = e % length;
     const long long far = EVEN ? length - k : points - k;
     kiln_complex y;
@@ -306,7 +310,7 @@ extern "C" __global__ void kiln_fft_map(const T* x_re, const T* x_im, const T* z
     const long long at = e - k + (length - k) % length;
     y_re[at] = y.re, y_im[at] = y.im;
 #elif KILN_MAP == 3
-    // Real numbers out of complex ones.
+    // Unpack: real lines from packed complex lines.
     const long long start = e / length * points, i = e % length;
     if (EVEN) {
       y_re[start + 2 * i] = x_re[e], y_re[start + 2 * i + 1] = x_im[e];
@@ -314,39 +318,39 @@ extern "C" __global__ void kiln_fft_map(const T* x_re, const T* x_im, const T* z
       y_re[start + i] = x_re[e];
     }
 #elif KILN_MAP == 4
-    // Times the chirp, padded with zeros.
+    // Pad: multiplies by the chirp and zero-pads.
     const long long start = e / length * points, i = e % length;
     kiln_complex y = {(T)0, (T)0};
     if (i < points) y = kiln_times(kiln_at(x_re, x_im, start + i), kiln_chirp(roots, i, points));
     y_re[e] = y.re, y_im[e] = y.im;
 #elif KILN_MAP == 5
-    // Times the transform of the filter.
+    // Filtered: multiplies by the spectrum of the filter.
     const kiln_complex y = kiln_times(kiln_at(x_re, x_im, e), kiln_at(z_re, z_im, e % length));
     y_re[e] = y.re, y_im[e] = y.im;
 #elif KILN_MAP == 6
-    // Without the padding, times the chirp.
+    // Cut: removes the padding and multiplies by the chirp.
     const long long start = e / points * length, i = e % points;
     const kiln_complex y = kiln_times(kiln_at(x_re, x_im, start + i), kiln_chirp(roots, i, points));
     y_re[e] = y.re, y_im[e] = y.im;
 #elif KILN_MAP == 7
-    // The filter: the conjugate chirp on both sides of 0, divided by the length.
+    // Filter: the conjugate chirp on both sides of 0, divided by the length.
     const long long k = e < points ? e : length - e;
     kiln_complex y = {(T)0, (T)0};
     if (k < points) y = kiln_chirp(roots, k, points);
     y_re[e] = y.re / (T)length, y_im[e] = -y.im / (T)length;
 #elif KILN_MAP == 8
-    // Parts of complex numbers side by side.
+    // Interleave: real and imaginary parts into one tensor.
     y_re[2 * e] = x_re[e], y_re[2 * e + 1] = x_im[e];
 #elif KILN_MAP == 9
-    // Half a spectrum side by side.
+    // InterleaveHalf: the parts of half a spectrum into one tensor.
     const long long bins = points / 2 + 1;
     const kiln_complex y = kiln_frequency(x_re, x_im, e - e % bins, e % bins, points);
     y_re[2 * e] = y.re, y_re[2 * e + 1] = y.im;
 #elif KILN_MAP == 10
-    // Parts that lie side by side as two tensors.
+    // Separate: interleaved parts into two tensors.
     y_re[e] = x_re[2 * e], y_im[e] = SIGN * x_re[2 * e + 1];
 #else
-    // Columns as rows: `length` rows before.
+    // Turn: transposes the columns of each line's matrix into rows of `length` elements.
     const long long place = e % points, from = e - place + place % length * (points / length) + place / length;
     y_re[e] = x_re[from], y_im[e] = x_im[from];
 #endif

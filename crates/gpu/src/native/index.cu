@@ -25,7 +25,7 @@ extern "C" __global__ void kiln_take(const E* x, const I* index, E* y, unsigned 
 #endif
 
 #if defined(KILN_CHECK)
-// Nothing is moved, but entries must be in range all the same.
+// Checks that entries are in range; moves no elements.
 extern "C" __global__ void kiln_check(const I* index, unsigned long long* failed, long long total, long long length) {
   kiln_begin();
   KILN_POINTS(total) {
@@ -36,7 +36,8 @@ extern "C" __global__ void kiln_check(const I* index, unsigned long long* failed
 #endif
 
 #if defined(KILN_RECOVER)
-// Whether all of the marked words of a page are 0: a bit of m0 to m7 for each word. The flag is 1 before.
+// Sets the flag to 0 unless all marked words of a page are 0. Masks m0 to m7 have a bit for each word. The flag is 1
+// before.
 extern "C" __global__ void kiln_recover(const unsigned long long* words, unsigned char* ok, unsigned long long m0, unsigned long long m1,
                                         unsigned long long m2, unsigned long long m3, unsigned long long m4,
                                         unsigned long long m5, unsigned long long m6, unsigned long long m7,
@@ -50,7 +51,7 @@ extern "C" __global__ void kiln_recover(const unsigned long long* words, unsigne
 #endif
 
 #if defined(KILN_CLAIM)
-// The last entry that points somewhere wins.
+// Resolves duplicates: the last entry with a target wins.
 extern "C" __global__ void kiln_claim(const I* index, int* winner, unsigned long long* failed, long long total, long long length,
                                       long long count, long long after) {
   kiln_begin();
@@ -63,7 +64,7 @@ extern "C" __global__ void kiln_claim(const I* index, int* winner, unsigned long
 #endif
 
 #if defined(KILN_SET_ONE)
-// Only one entry: nothing else points where it points.
+// Writes a single entry, so there are no duplicates.
 extern "C" __global__ void kiln_set_one(const E* source, const I* index, E* y, unsigned long long* failed, long long total,
                                         long long length, long long count, long long after) {
   kiln_begin();
@@ -91,7 +92,7 @@ __device__ __forceinline__ void kiln_into(A* place, A x) {
   atomicAdd(place, x);
 #else
   WORD* word = reinterpret_cast<WORD*>(place);
-  // A cached value may be stale. Where the combine changes nothing, no compare-and-swap would detect that.
+  // A cached value may be stale. If the combine changes nothing, no compare-and-swap would detect that.
   WORD seen = *reinterpret_cast<volatile WORD*>(word), expected;
   do {
     expected = seen;
@@ -117,8 +118,8 @@ extern "C" __global__ void kiln_combine(const A* source, const I* index, A* y, u
 #endif
 
 #if defined(KILN_COMBINE_FEW)
-// Sums for few places: each block adds up in shared memory, and then its sums to the tensor. PLACES: room for them. NOTHING: adding it
-// changes no number.
+// Sums for few targets: each block accumulates in shared memory, and then adds its sums to the tensor. PLACES: the
+// capacity in shared memory. NOTHING: the additive identity.
 extern "C" __global__ void kiln_combine_few(const A* source, const I* index, A* y, unsigned long long* failed, long long total,
                                             long long length) {
   __shared__ A sums[PLACES];

@@ -1,9 +1,9 @@
 // Kernels that depend on the order of elements. T: the dtype, with T_VALUE and T_READ; I: an index.
 
 #if defined(KILN_EXTREME)
-// Where the extreme element of each part of each line is; lines are [before, length, after] along the second axis, and
-// `parts` parts of `each` elements. CANDIDATES: only those of `count` places of each line are looked at, otherwise all `count`
-// elements. COLUMNS: a thread for each part, otherwise a warp.
+// Searches the index of the extreme element of each part of each line. Lines are [before, length, after] along the
+// second axis, and have `parts` parts of `each` elements. CANDIDATES: only the `count` given positions of each line are
+// searched, otherwise all `count` elements. COLUMNS: one thread per part, otherwise one warp.
 __device__ __forceinline__ bool kiln_wins(T_VALUE x, long long at, T_VALUE best, long long best_at) {
   const bool unordered = x != x, best_unordered = best != best;
   if (unordered || best_unordered) return unordered && (!best_unordered || at < best_at);
@@ -22,7 +22,7 @@ extern "C" __global__ void kiln_extreme(const T* x, const long long* candidates,
   const long long workers = (long long)gridDim.x * blockDim.x / lanes;
   (void)candidates;
   for (long long unit = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / lanes; unit < lines * parts; unit += workers) {
-    // Neighbouring threads have neighbouring lines.
+    // Neighbouring threads process neighbouring lines.
     const long long line = unit % lines, part = unit / lines, start = line / after * length * after + line % after;
     const long long first = part * each, end = first + each < count ? first + each : count;
 #if defined(CANDIDATES)
@@ -30,7 +30,7 @@ extern "C" __global__ void kiln_extreme(const T* x, const long long* candidates,
 #else
 #define KILN_PLACE_OF(j) (j)
 #endif
-    // Lanes without an element have a copy of the first.
+    // Lanes without an element use a copy of the first one.
     long long best_at = KILN_PLACE_OF(first + lane < end ? first + lane : first);
     T_VALUE best = T_READ(x[start + best_at * after]);
     for (long long j = first + lane + lanes; j < end; j += lanes) {
@@ -51,7 +51,7 @@ extern "C" __global__ void kiln_extreme(const T* x, const long long* candidates,
 #endif
 
 #if defined(KILN_POSITIONS)
-// The positions of the elements at which a running count goes up.
+// The positions at which a running count increases.
 extern "C" __global__ void kiln_positions(const S* counts, I* y, long long total POSITION_LENGTHS) {
   kiln_begin();
   for (long long p = blockIdx.x * (long long)blockDim.x + threadIdx.x; p < total;

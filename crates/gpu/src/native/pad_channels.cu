@@ -1,5 +1,5 @@
-// Copies 16-bit [examples, channels, space] to channels-last and zero-pads channels to eight. step_..: strides of the operand in
-// elements.
+// Copies 16-bit [examples, channels, space] to channels-last and zero-pads channels to eight. step_..: strides of the
+// operand in elements.
 
 typedef kiln_pack<unsigned short, 8> KilnEight;
 

@@ -2,17 +2,17 @@
 // the dtype, with T_VALUE, T_READ and T_WRITTEN; A: the accumulator type; INDEX: an integer type that holds all
 // indices. LENGTHS: the parameters x0, y0, x1, y1, ..: the lengths of the operand and of the result.
 //
-// Written for each spec: SPACE and PLACES, how many elements of the operand and of the result a row has; OF_RESULT and
-// OF_OPERAND, which split `rest` into the row and o0, o1, .. or i0, i1, ..; EACH_IN_WINDOW .. END, loops over the elements of
-// a window, with their place `at`; EACH_WINDOW .. END, loops over the windows that may hold an element, with their place
-// `window`; COUNT, the number of elements that count in the window o0, o1, ...
+// Generated for each spec: SPACE and PLACES, the elements of the operand and of the result per row; OF_RESULT and
+// OF_OPERAND, which split `rest` into the row and o0, o1, .. or i0, i1, ..; EACH_IN_WINDOW .. END, loops over the
+// elements of a window, with their index `at`; EACH_WINDOW .. END, loops over the windows that may contain an element,
+// with their index `window`; COUNT, the divisor of the window o0, o1, ...
 
 #define KILN_POINTS(total) \
   for (INDEX p = (INDEX)blockIdx.x * (INDEX)blockDim.x + (INDEX)threadIdx.x; p < (total); \
        p += (INDEX)gridDim.x * (INDEX)blockDim.x)
 #define KILN_EACH for (int s = 0; s < V; ++s)
 
-// Takes the pack of channels from `rest`, counted in packs.
+// Splits off the pack of channels from `rest`, counted in packs.
 #if defined(CHANNELS_LAST)
 #define OF_CHANNEL const INDEX channel = rest % channels; rest /= channels;
 #define STEP channels
@@ -24,7 +24,7 @@
 template <typename E> using KilnPack = kiln_pack<E, V>;
 
 #if defined(KILN_POOL_MAX)
-// The first greatest element of each window: itself, or its place in its row (WINNERS).
+// The first maximum of each window: its value, or its index in its row (WINNERS).
 extern "C" __global__ void kiln_pool_max(const KilnPack<T>* x, KilnPack<W>* y, INDEX total, INDEX channels LENGTHS) {
   kiln_begin();
   KILN_POINTS(total) {

@@ -33,7 +33,7 @@ extern "C" __global__ void kiln_random(KEY key_of, E* y, long long total) {
     kiln_philox(key, (unsigned long long)b, w);
     kiln_pack<E, EACH> drawn;
 #if defined(DRAW_NORMAL)
-    // By Box and Muller, in pairs.
+    // Box-Muller, in pairs.
     for (int i = 0; i < 2; ++i) {
       const double u = ((double)w[2 * i] + 1.0) * 0x1p-32, v = (double)w[2 * i + 1] * 0x1p-32;
       const double radius = sqrt(-2.0 * log(u)), angle = 6.283185307179586 * v;

@@ -1,11 +1,11 @@
-// Resizing of [rows, space..]. T: the dtype, with T_VALUE, T_READ and T_WRITTEN. LENGTHS: the parameters x0, y0, x1, y1, ..:
-// the lengths before and after. TAPS: how many samples of each axis make a new one. ALIGNED: whether first and last samples
-// coincide.
+// Resizes [rows, space..]. T: the dtype, with T_VALUE, T_READ and T_WRITTEN. LENGTHS: the parameters x0, y0, x1, y1,
+// ..: the lengths before and after. TAPS: input samples per output sample along each axis. ALIGNED: whether first and
+// last samples coincide (align_corners).
 //
-// Written for each rank: OF_RESULT, which splits `rest` into the row and o0, o1, ..; TAPS_OF_AXES, which finds the samples;
-// EACH_TAP .. END, loops over them with their place `at` and their `weight`.
+// Generated for each rank: OF_RESULT, which splits `rest` into the row and o0, o1, ..; TAPS_OF_AXES, which finds the
+// samples; EACH_TAP .. END, loops over them with their index `at` and their `weight`.
 
-// Where a new sample lies among the old ones.
+// The coordinate of an output sample in the input.
 __device__ __forceinline__ double kiln_source(long long place, long long from, long long to) {
   if (!ALIGNED) return ((double)place + 0.5) * (double)from / (double)to - 0.5;
   return to > 1 ? (double)place * ((double)from - 1.0) / ((double)to - 1.0) : 0.0;
@@ -17,7 +17,7 @@ __device__ __forceinline__ double kiln_cubic(double distance) {
   return d < 2.0 ? ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a : 0.0;
 }
 
-// The places of the samples that make a new one, and their weights.
+// The indices and weights of the input samples of an output sample.
 __device__ __forceinline__ void kiln_taps(long long place, long long from, long long to, long long* at, T_VALUE* weight) {
   const long long last = from - 1;
 #if TAPS == 1

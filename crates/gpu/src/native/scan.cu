@@ -1,13 +1,13 @@
-// Scans. T: the dtype, with T_VALUE, T_READ and T_WRITTEN. A: the accumulator type, U: unsigned integers of its size.
-// COMBINE: the combine function. AT(j): the offset of element `j` in scan order. EXCLUSIVE: whether an element is left
-// out of its own total.
+// Scans. T: the dtype, with T_VALUE, T_READ and T_WRITTEN. A: the accumulator type, U: the unsigned integer of its
+// size. COMBINE: the combine function. AT(j): the offset of element `j` in scan order. EXCLUSIVE: whether the scan is
+// exclusive.
 
 #define KILN_ITEMS 8
 #define KILN_THREADS 256
 #define KILN_TILE (KILN_ITEMS * KILN_THREADS)
 
 #if defined(KILN_SCAN_COLUMNS)
-// A thread goes through each line of [before, length, after].
+// One thread scans each line of [before, length, after].
 extern "C" __global__ void kiln_scan_columns(const T* x, T* y, A identity, long long lines, long long length,
                                              long long after) {
   kiln_begin();
@@ -26,7 +26,7 @@ extern "C" __global__ void kiln_scan_columns(const T* x, T* y, A identity, long 
 #endif
 
 #if defined(KILN_SCAN_TOTALS) || defined(KILN_SCAN_TILES)
-// The total of all threads up to this one.
+// Inclusive block scan: the total of all threads up to this one.
 __device__ __forceinline__ A kiln_running(A own, A* shared) {
   for (int distance = 1; distance < KILN_THREADS; distance *= 2) {
     shared[threadIdx.x] = own;
@@ -37,7 +37,7 @@ __device__ __forceinline__ A kiln_running(A own, A* shared) {
   return own;
 }
 
-// A tile of a line; `identity` past its end.
+// Loads a tile of a line; `identity` past its end.
 __device__ __forceinline__ void kiln_tile(const T* x, A* tile, A identity, long long start, long long first,
                                           long long length) {
   for (int e = threadIdx.x; e < KILN_TILE; e += KILN_THREADS) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ void kiln_tile(const T* x, A* tile, A identity, long 
 #endif
 
 #if defined(KILN_SCAN_TOTALS)
-// The total of each tile.
+// The total of each tile (reduce phase).
 extern "C" __global__ void kiln_scan_totals(const T* x, A* totals, A identity, long long length, long long tiles) {
   kiln_begin();
   __shared__ A tile[KILN_TILE];
@@ -63,7 +63,7 @@ extern "C" __global__ void kiln_scan_totals(const T* x, A* totals, A identity, l
 #endif
 
 #if defined(KILN_SCAN_TILES)
-// The scan of each tile, starting from the carried total (CARRIED).
+// The scan of each tile, from the carried total (CARRIED).
 extern "C" __global__ void kiln_scan_tiles(const T* x, const A* carried, T* y, A identity, long long length,
                                            long long tiles) {
   kiln_begin();

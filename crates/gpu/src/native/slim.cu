@@ -1,4 +1,5 @@
-// Products of few rows by matrices: y [ROWS, columns] = x [ROWS, inner] · w [inner, columns], of MATRICES matrices with the same x.
+// GEMV-like matmuls (few rows): y [ROWS, columns] = x [ROWS, inner] · w [inner, columns], for MATRICES matrices with
+// the same x.
 //
 // T: the dtype, with T_VALUE, T_READ and T_WRITTEN; A: the accumulator type; VECTOR: elements in 16 bytes; FLIGHT:
 // vectors of a matrix that a thread has in flight; TRANSPOSED: whether matrices are column-major with leading dimension
@@ -7,7 +8,7 @@
 
 typedef kiln_pack<T, VECTOR> KilnVector;
 
-// Of a matrix, of which everything is read once.
+// Streaming load of a matrix, of which each element is read once.
 __device__ __forceinline__ KilnVector kiln_once(const T* from) {
 #if defined(__CUDA_ARCH__)
   union { KilnVector vector; unsigned words[4]; } both;
@@ -29,7 +30,7 @@ __device__ __forceinline__ KilnVector kiln_once(const T* from) {
 #define MATRIX_LIST MATRIX(0), MATRIX(1), MATRIX(2)
 #endif
 
-// One of the matrices, and where in it a block works.
+// One of the matrices, and the block's position in it.
 struct KilnMatrix {
   const T* w;
   T* y;
@@ -37,7 +38,7 @@ struct KilnMatrix {
   int columns, tile;
 };
 
-// The matrix of a tile, of those of all matrices one after the other.
+// Finds the matrix of a tile; the tiles of all matrices are numbered consecutively.
 #define FIND(i, wide)                                       \
   if (tile >= 0 && tile < (columns##i + (wide) - 1) / (wide)) \
     at = KilnMatrix{w##i, y##i, leading_dim##i, columns##i, tile};  \
@@ -74,9 +75,9 @@ __device__ __forceinline__ void kiln_sync_cluster() {
 #define KILN_CLUSTER
 #endif
 
-// Split-k: the rows of w in `splits` parts of `part`. A block has WIDE columns of one part, and one block of a tile
-// adds up the partial sums in their order. In a cluster that is the first block; else it is the last to arrive, and
-// `arrived` counts the blocks of each tile, from 0 and back to 0.
+// Split-k: the rows of w in `splits` parts of `part` rows. A block computes WIDE columns of one part, and one block of
+// a tile adds up the partial sums in a fixed order. In a cluster that is the first block; otherwise it is the last to
+// arrive, and `arrived` counts the blocks of each tile, and returns to 0.
 extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
     const T* x, A* parts, unsigned* arrived, long long x_leading_dim, int inner, int splits, int part, MATRIX_LIST) {
   kiln_begin();
@@ -136,7 +137,7 @@ extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
     for (int i = 0; i < CLUSTER; ++i) sum += kiln_of_block(&own[r][c], i);
     *y = T_WRITTEN(sum);
   }
-  // No block ends while its sums are read.
+  // A block must not exit while other blocks read its shared memory.
   kiln_sync_cluster();
 #else
   A* mine = parts + ((long long)all * splits * ROWS + r) * WIDE + c;
@@ -163,7 +164,7 @@ extern "C" __global__ void KILN_CLUSTER __launch_bounds__(256) kiln_slim(
 #endif
 }
 #else
-// A warp has one column, and reads 512 bytes of it at once.
+// A warp computes one column, and reads 512 bytes of it at once.
 extern "C" __global__ void __launch_bounds__(256) kiln_slim_columns(
     const T* x, long long x_leading_dim, int inner, MATRIX_LIST) {
   kiln_begin();

@@ -1,5 +1,5 @@
-// Sorting of lines without gaps. T: the dtype, with T_VALUE and T_READ. KEY: unsigned integers in the order of the elements,
-// which KEY_OF_FLOAT and KEY_OF_SIGNED say how to find. DESCENDING: whether that order is turned. I: an index.
+// Sorts contiguous lines. T: the dtype, with T_VALUE and T_READ. KEY: unsigned integers in the order of the elements,
+// computed as KEY_OF_FLOAT and KEY_OF_SIGNED select. DESCENDING: whether the order is reversed. I: the index type.
 //
 // Equal keys are ordered by index, so the order is total and the sort stable.
 
@@ -7,7 +7,7 @@
 #define KILN_THREADS 256
 
 #if defined(FROM_ELEMENTS)
-// NaN is above all, and both zeros are alike.
+// The sort key of an element: NaN is greatest, and both zeros are equal.
 __device__ __forceinline__ KEY kiln_key(T element) {
 #if defined(KEY_OF_FLOAT)
   const T_VALUE x = T_READ(element);
@@ -46,8 +46,9 @@ __device__ __forceinline__ void kiln_sort_tile(KEY* tile_keys, int* tile_places,
 #endif
 
 #if defined(KILN_TILES)
-// Sorts tiles of `segment` elements (a power of two up to KILN_TILE, several tiles to a block) by a bitonic network, and
-// keeps the first of each. FROM_ELEMENTS: of `x`, otherwise of `keys` and `places`. TO_RESULTS: as values and indices.
+// Sorts tiles of `segment` elements (a power of two up to KILN_TILE; several tiles per block) by a bitonic network, and
+// keeps the first elements of each. FROM_ELEMENTS: reads `x`, otherwise `keys` and `places`. TO_RESULTS: writes values
+// and indices.
 extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* places, KEY* next_keys, int* next_places,
                                       T* y, I* index, long long lines, long long length, long long tiles,
                                       long long segment, long long keep, long long kept, long long x_length) {
@@ -59,7 +60,7 @@ extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* pl
   const long long first = blockIdx.x * (long long)(KILN_TILE / size), units = lines * tiles;
   for (int e = threadIdx.x; e < KILN_TILE; e += KILN_THREADS) {
     const long long unit = first + e / size, line = unit / tiles, at = unit % tiles * size + e % size;
-    // Behind all others: no element has this place.
+    // Padding sorts last: no element has this index.
     KEY key = ~(KEY)0;
     int place = 0x7fffffff;
     if (unit < units && at < length) {
@@ -92,10 +93,10 @@ extern "C" __global__ void kiln_tiles(const T* x, const KEY* keys, const int* pl
 }
 #endif
 
-// A counting sort by keys of 8 bits. A block takes a chunk of a line, of whole tiles.
+// Counting sort by 8-bit keys. A block processes a chunk of a line, which consists of whole tiles.
 
 #if defined(KILN_COUNT)
-// How often each key occurs in each chunk: [lines, 256, chunks].
+// The histogram of each chunk: [lines, 256, chunks].
 extern "C" __global__ void kiln_count(const T* x, unsigned* counts, long long length, long long chunks, long long chunk) {
   kiln_begin();
   __shared__ unsigned count[256];
@@ -114,8 +115,9 @@ extern "C" __global__ void kiln_count(const T* x, unsigned* counts, long long le
 #endif
 
 #if defined(KILN_SPREAD)
-// Puts each element where it comes, if that is among the first `keep`: behind those of lesser keys, of chunks before, and of its
-// chunk before, whose number `starts` has as [lines, 256, chunks] but for the last. Within a tile the order is that of a sort.
+// Moves each element to its sorted position, if that is among the first `keep`. The position follows smaller keys,
+// equal keys of earlier chunks, and equal keys of the same chunk. `starts` holds the count of the first two as [lines,
+// 256, chunks]. Within a tile the order is that of a sort.
 extern "C" __global__ void kiln_spread(const T* x, const unsigned* starts, T* y, I* index, long long length,
                                        long long chunks, long long chunk, long long keep) {
   kiln_begin();
@@ -160,7 +162,7 @@ extern "C" __global__ void kiln_spread(const T* x, const unsigned* starts, T* y,
 #endif
 
 #if defined(KILN_MERGE)
-// How many of the first `diagonal` elements of two runs that are merged come from the first one.
+// Merge path: the number of elements from the first run among the first `diagonal` elements of two merged runs.
 __device__ __forceinline__ long long kiln_split(const KEY* a, long long a_length, const KEY* b, long long b_length,
                                                 long long diagonal) {
   long long low = diagonal > b_length ? diagonal - b_length : 0, high = diagonal < a_length ? diagonal : a_length;
@@ -172,7 +174,7 @@ __device__ __forceinline__ long long kiln_split(const KEY* a, long long a_length
   return low;
 }
 
-// Merges neighbouring sorted runs of `run` elements (a multiple of KILN_TILE). A block gives KILN_TILE elements.
+// Merges neighbouring sorted runs of `run` elements (a multiple of KILN_TILE). A block writes KILN_TILE elements.
 extern "C" __global__ void kiln_merge(const KEY* keys, const int* places, KEY* next_keys, int* next_places,
                                       long long length, long long tiles, long long run) {
   kiln_begin();
@@ -198,7 +200,7 @@ extern "C" __global__ void kiln_merge(const KEY* keys, const int* places, KEY* n
     tile_places[e] = places[at];
   }
   __syncthreads();
-  // Each thread merges the next few on its own.
+  // Each thread merges its own consecutive elements.
   const int each = KILN_TILE / KILN_THREADS, begin = (int)threadIdx.x * each;
   KEY own_keys[KILN_TILE / KILN_THREADS];
   int own_places[KILN_TILE / KILN_THREADS];
@@ -226,7 +228,7 @@ extern "C" __global__ void kiln_merge(const KEY* keys, const int* places, KEY* n
 #endif
 
 #if defined(KILN_ORDERED)
-// The first `keep` elements of each line by their places.
+// Writes the first `keep` elements of each line from their indices.
 extern "C" __global__ void kiln_ordered(const T* x, const int* places, T* y, I* index, long long total, long long length,
                                         long long keep) {
   kiln_begin();

@@ -2,10 +2,10 @@
 // multiples of 16 bytes.
 
 #define TILE 64
-// Of words; one more, so that columns lie in different banks.
+// The shared-memory pitch in words; one extra word avoids bank conflicts between columns.
 #define PITCH (TILE / 2 + 1)
 
-// Eight elements, in words.
+// Eight elements as words.
 typedef kiln_pack<unsigned, 4> KilnEight;
 
 extern "C" __global__ void __launch_bounds__(256) kiln_transpose(const KilnEight* from, KilnEight* to, int rows, int columns) {

@@ -1,4 +1,4 @@
-//! The submit thread: hands queued runs to the device in order. A thread that waits for a run submits it itself.
+//! The submit thread: submits queued runs to the device in order. A thread that waits for a run submits it itself.
 
 use super::run::{Counters, Run, Runner};
 use crate::driver::{Driver, Step};
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-/// The maximum number of waiting runs: beyond it the submitting thread helps.
+/// The maximum number of waiting runs; beyond it the submitting thread helps.
 const MOST_RUNS: usize = 16;
 
 /// The runs of one queue, in order.
@@ -24,7 +24,7 @@ struct Shared<D: Driver> {
     /// `runs`.
     runner: Mutex<Runner<D>>,
     runs: Mutex<Runs<D>>,
-    /// Runs arrived, or no more will.
+    /// Signals that runs arrived or that the queue closes.
     changed: Condvar,
     /// Runs that were submitted to the device. The submitting thread frees them: reference counts would otherwise
     /// bounce between the caches of two processors.
@@ -50,7 +50,8 @@ impl<D: Driver> Line<D> {
         Line { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
-    /// Adds a run, which reaches the device before this returns if it is to be there at once. Its failure is that of the next who asks.
+    /// Adds a run. With `at_once`, the device has received it on return. Its failure is reported by the next call that
+    /// checks.
     pub(super) fn submit(&self, run: Run<D>, at_once: bool) {
         let mut runs = lock(&self.shared.runs);
         runs.waiting.push_back(run);
@@ -63,7 +64,7 @@ impl<D: Driver> Line<D> {
         }
     }
 
-    /// Waits until the device was given all runs, which then hold no memory any more.
+    /// Waits until the device has received all runs; they then hold no memory.
     ///
     /// # Errors
     /// The first failure of any run so far.
@@ -73,7 +74,8 @@ impl<D: Driver> Line<D> {
         self.failure()
     }
 
-    /// Frees the runs that the device was given. An empty list of steps that has room for more comes back, if there is one.
+    /// Frees the runs that the device has received. Returns an empty step list with capacity for reuse, if there is
+    /// one.
     pub(super) fn reclaim(&self) -> Option<Vec<Step<D>>> {
         let done = core::mem::take(&mut *lock(&self.shared.done));
         done.into_iter().fold(None, |_, run| {
@@ -131,7 +133,7 @@ impl<D: Driver> Shared<D> {
             }
             let outcome = catch_unwind(AssertUnwindSafe(|| runner.run(&run)));
             if let Err(error) = outcome.unwrap_or_else(|_| Err(interrupted())) {
-                // Only one runs at a time, and none after this.
+                // Runs execute one at a time, and none executes after a failure.
                 let _ = self.failure.set(error);
             }
             lock(&self.done).push(run);

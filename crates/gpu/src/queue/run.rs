@@ -12,26 +12,27 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Steps of a run that is worth a graph.
+/// The minimum number of steps of a run that is captured as a graph.
 pub(super) const LEAST_STEPS: usize = 4;
 
-/// Forms that are kept; when there are more, the half that was not used for the longest time is dropped. A training step has
-/// some ten for each set of shapes.
+/// The maximum number of cached forms; beyond it, the least recently used half is dropped. A training step has some ten
+/// for each set of shapes.
 const MOST_FORMS: usize = 4096;
 
-/// How often a graph may refuse to be amended before its form is given up.
+/// The number of failed graph updates after which a form runs without graphs.
 pub(super) const MOST_REFUSALS: u32 = 4;
 
-/// Graphs of one form: memory that is used again by turns has few patterns, and each has a graph that fits as it is.
+/// The maximum number of graphs per form. Memory that is reused alternately has few address patterns, and each pattern
+/// gets a graph that fits unchanged.
 pub(super) const MOST_GRAPHS: usize = 4;
 
-/// Of so many steps one may be amended before another graph is made instead, while there may be more.
+/// If more than one of this many steps would be updated, another graph is captured instead, up to the maximum.
 const SELDOM: usize = 8;
 
-/// Steps that waited together, at least one.
+/// Steps submitted together, at least one.
 pub(super) struct Run<D: Driver> {
     pub(super) steps: Vec<Step<D>>,
-    /// Of the last of the steps, while they are traced.
+    /// The trace labels of the last steps, while steps are traced.
     pub(super) labels: Vec<Option<Label>>,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Runner<D: Driver> {
     counters: Arc<Counters>,
     trace: Arc<Trace>,
     known: HashMap<Vec<Form>, GraphEntry<D>, FxBuildHasher>,
-    /// Counts the runs that are looked for.
+    /// The logical clock of lookups, for LRU eviction.
     clock: u64,
 }
 
@@ -59,37 +60,37 @@ pub(super) struct Counters {
 enum Form {
     /// The driver's settings; always first.
     Settings(u64),
-    /// The address of the function, its threads, and how many arguments it has.
+    /// The address of the function, the grid, and the number of arguments.
     Launch(usize, Grid, usize),
-    /// How many bytes, and their value.
+    /// The number of bytes, and their value.
     Fill(usize, u8),
     /// Sizes, dtypes, 8-bit formats, layouts of the factors, and the epilogue.
     Multiply([usize; 4], [DType; 2], Option<[Float8; 2]>, [(bool, usize, usize); 2], EpilogueForm),
-    /// All but its memory.
+    /// The problem without its memory.
     Convolve(Arc<Convolution>),
-    /// All but its memory.
+    /// The problem without its memory.
     Attend(Arc<Attention>),
-    /// All but its memory.
+    /// The problem without its memory.
     Transform(Arc<Fourier>),
 }
 
 /// The cached graphs of a form.
 struct GraphEntry<D: Driver> {
-    /// Held, so that no other function gets the address of one.
+    /// Keeps the addresses of functions from being reused.
     _functions: Vec<Arc<D::Function>>,
     graphs: Vec<Ready<D>>,
     refusals: u32,
-    /// When it was used last.
+    /// The clock at the last use.
     used: u64,
 }
 
-/// A graph, with the arguments that it has.
+/// A graph, with its current arguments.
 struct Ready<D: Driver> {
     graph: D::Graph,
     arguments: Vec<SmallVec<[Past<D::Memory>; 8]>>,
 }
 
-/// An argument that a graph has. It does not keep memory from being freed, but tells it from any other all the same.
+/// A past argument of a graph. It does not keep memory alive, but its address cannot be confused with new memory.
 enum Past<M> {
     Pointer(Weak<M>, usize),
     Word([u8; 8]),
@@ -113,7 +114,7 @@ impl<D: Driver> Runner<D> {
         Runner { driver, counters, trace, known: HashMap::default(), clock: 0 }
     }
 
-    /// Queues a run.
+    /// Submits a run: replays its graph, or launches each step.
     ///
     /// # Errors
     /// When the device failed.
@@ -127,7 +128,7 @@ impl<D: Driver> Runner<D> {
         run.steps.iter().try_for_each(|step| alone(&*self.driver, &self.counters, step))
     }
 
-    /// Queues each step alone, and takes its time.
+    /// Launches each step alone and measures its time.
     fn run_traced(&self, steps: &[Step<D>], labels: &[Option<Label>]) -> Result<()> {
         self.driver.start_laps()?;
         for step in steps {
@@ -143,7 +144,7 @@ impl<D: Driver> Runner<D> {
         Ok(())
     }
 
-    /// Drops the half of all forms that was not used for the longest time.
+    /// Drops the least recently used half of all forms.
     fn forget_oldest(&mut self) {
         let mut used: Vec<u64> = self.known.values().map(|known| known.used).collect();
         used.sort_unstable();
@@ -151,7 +152,7 @@ impl<D: Driver> Runner<D> {
         self.known.retain(|_, known| known.used >= middle);
     }
 
-    /// Queues a run by its graph; `false` where it has none yet.
+    /// Replays the graph of a run; `false` if it has none yet.
     fn replay(&mut self, steps: &[Step<D>]) -> Result<bool> {
         let settings = Form::Settings(self.driver.settings());
         let form: Vec<Form> = [settings].into_iter().chain(steps.iter().map(Form::of)).collect();
@@ -168,8 +169,8 @@ impl<D: Driver> Runner<D> {
         };
         known.used = self.clock;
         let Some(ready) = known.fitting(&*self.driver, &self.counters, steps) else { return Ok(false) };
-        // SAFETY: the graph has the arguments of these steps, which hold their memory, and `alone` says why kernels and
-        // products stay within it.
+        // SAFETY: the graph has the arguments of these steps, which hold their memory. `alone` states why kernels and
+        // matmuls stay within it.
         unsafe { self.driver.replay(&mut ready.graph)? };
         add(&self.counters.replayed, 1);
         add(&self.counters.steps_replayed, steps.len());
@@ -178,8 +179,8 @@ impl<D: Driver> Runner<D> {
 }
 
 impl<D: Driver> GraphEntry<D> {
-    /// A graph with the arguments of these steps: one that has them, or has most of them and can be given the others, or a new
-    /// one. `None` where the driver has none.
+    /// Returns a graph with the arguments of these steps: a matching graph, an updated graph if most arguments match,
+    /// or a new one. `None` if the driver cannot capture or update graphs.
     fn fitting(&mut self, driver: &D, counters: &Counters, steps: &[Step<D>]) -> Option<&mut Ready<D>> {
         let others = self.graphs.iter().map(|ready| ready.others(steps)).enumerate();
         let nearest = others.min_by_key(|&(_, others)| others);
@@ -194,7 +195,7 @@ impl<D: Driver> GraphEntry<D> {
         if self.refusals >= MOST_REFUSALS {
             return None;
         }
-        // SAFETY: as `alone` says, for each step.
+        // SAFETY: as `alone` states, for each step.
         let Some(graph) = (unsafe { driver.record(steps) }) else {
             self.refusals = MOST_REFUSALS;
             return None;
@@ -206,19 +207,19 @@ impl<D: Driver> GraphEntry<D> {
 }
 
 impl<D: Driver> Ready<D> {
-    /// How many of these steps have other arguments.
+    /// The number of steps whose arguments differ from the graph's.
     fn others(&self, steps: &[Step<D>]) -> usize {
         steps.iter().zip(&self.arguments).filter(|(step, past)| !has(step, past)).count()
     }
 }
 
-/// Gives a graph the arguments of these steps; `false` where it cannot take them, and has some of either.
+/// Updates a graph with the arguments of these steps; `false` if an update fails, which leaves it partially updated.
 fn amend<D: Driver>(driver: &D, counters: &Counters, ready: &mut Ready<D>, steps: &[Step<D>]) -> bool {
     for (place, (step, old)) in steps.iter().zip(&mut ready.arguments).enumerate() {
         if has(step, old) {
             continue;
         }
-        // SAFETY: as `alone` says; the step is of the same form.
+        // SAFETY: as `alone` states; the step is of the same form.
         if !unsafe { driver.amend(&mut ready.graph, place, step) } {
             return false;
         }
@@ -235,16 +236,16 @@ fn amend<D: Driver>(driver: &D, counters: &Counters, ready: &mut Ready<D>, steps
 pub(super) fn alone<D: Driver>(driver: &D, counters: &Counters, step: &Step<D>) -> Result<()> {
     add(&counters.steps_alone, 1);
     match step {
-        // SAFETY: `Gpu::launch` says why kernels stay within their memory, which the step holds.
+        // SAFETY: `Gpu::launch` states why kernels stay within their memory, which the step holds.
         Step::Launch { function, grid, arguments } => unsafe { driver.launch(function, *grid, arguments) },
         Step::Fill { to, bytes, value } => driver.fill(to, *bytes, *value),
-        // SAFETY: `Gpu::multiply` says why products stay within their memory, which the step holds.
+        // SAFETY: `Gpu::multiply` states why matmuls stay within their memory, which the step holds.
         Step::Multiply(products) => unsafe { driver.multiply(products) },
-        // SAFETY: `Gpu::convolve` says why convolutions stay within their memory, which the step holds.
+        // SAFETY: `Gpu::convolve` states why convolutions stay within their memory, which the step holds.
         Step::Convolve(convolve) => unsafe { driver.convolve(convolve) },
-        // SAFETY: `Gpu::attend` says why attentions stay within their memory, which the step holds.
+        // SAFETY: `Gpu::attend` states why attentions stay within their memory, which the step holds.
         Step::Attend(attend) => unsafe { driver.attend(attend) },
-        // SAFETY: `Gpu::transform` says why transforms stay within their memory, which the step holds.
+        // SAFETY: `Gpu::transform` states why transforms stay within their memory, which the step holds.
         Step::Transform(transform) => unsafe { driver.transform(transform) },
     }
 }
@@ -262,7 +263,7 @@ fn function<D: Driver>(step: &Step<D>) -> Option<Arc<D::Function>> {
     }
 }
 
-/// All of a step that is no form.
+/// The arguments of a step, which are not part of its form.
 pub(super) fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
     match step {
         Step::Launch { arguments, .. } => arguments.clone(),
@@ -280,7 +281,7 @@ pub(super) fn arguments<D: Driver>(step: &Step<D>) -> Arguments<D::Memory> {
     }
 }
 
-/// Whether a step has just these arguments.
+/// Whether a step has exactly these arguments.
 fn has<D: Driver>(step: &Step<D>, past: &[Past<D::Memory>]) -> bool {
     let places = |places: &mut dyn Iterator<Item = &DevicePtr<D::Memory>>| {
         places.zip(past).all(|(place, old)| old.is_at(place))

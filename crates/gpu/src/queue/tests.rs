@@ -137,7 +137,7 @@ impl Driver for Diary {
 
 const GRID: Grid = Grid { blocks: 1, threads: 32 };
 
-/// Functions and memory that steps are made of.
+/// Functions and memory for the steps of tests.
 struct Things {
     functions: Vec<Arc<Number>>,
     memory: Vec<Arc<Number>>,
@@ -153,7 +153,7 @@ impl Things {
         DevicePtr { memory: self.memory[memory].clone(), offset: 0 }
     }
 
-    /// A step of training: function `i` on memory that changes from step to step as `turn` says, and a number.
+    /// A training step: function `i` on memory that alternates with `turn`, and a number.
     fn train(&self, queue: &Queue<Diary>, kernels: usize, turn: usize, number: u64) {
         for i in 0..kernels {
             let place = Argument::Pointer(self.place((i + turn) % self.memory.len()));
@@ -171,7 +171,7 @@ fn ran(queue: &Queue<Diary>) -> Ran {
     queue.driver.ran.lock().unwrap().clone()
 }
 
-/// A product with a bias.
+/// A matmul with a bias.
 fn product(things: &Things, bias: usize, activation: Option<Activation>) -> Step<Diary> {
     let factor =
         |place: usize| Matrices { at: things.place(place), transposed: false, leading_dim: 8, step: 0 };
@@ -189,7 +189,8 @@ fn product(things: &Things, bias: usize, activation: Option<Activation>) -> Step
     })
 }
 
-/// Another epilogue is another form. Another bias address needs another graph, or an update once enough graphs exist.
+/// Another epilogue is another form. Another bias address needs another graph, or an update once the maximum of graphs
+/// exists.
 #[test]
 fn graphs_of_products_know_what_is_done_with_them() {
     let run = |graphs: bool| {
@@ -225,7 +226,8 @@ fn the_same_runs_with_graphs_and_without() {
         assert_eq!(found, expected, "{kernels} kernels");
         assert_eq!(graphs.steps_alone + graphs.steps_replayed, none.steps_alone);
         if kernels >= LEAST_STEPS {
-            // Of each run, the first time alone, from the second on as a graph; the first step has shorter ones.
+            // Each run is launched alone the first time, and as a graph from the second time on; the first step has
+            // shorter runs.
             let runs = (kernels + 1) / MOST_STEPS + usize::from((kernels + 1) % MOST_STEPS >= LEAST_STEPS);
             let recorded = graphs.recorded as usize;
             assert!(recorded >= 1 && recorded <= MOST_GRAPHS * runs, "{recorded} {runs}");
@@ -258,7 +260,7 @@ fn alternating_addresses_have_a_graph_each() {
     assert_eq!(graphs.replayed, 18, "{graphs:?}");
 }
 
-/// A device that waits is given a little soon, and more at a time later.
+/// An idle device gets a short run soon, and longer runs later.
 #[test]
 fn the_first_run_after_a_value_was_read_is_short() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
@@ -296,7 +298,7 @@ fn devices_without_graphs_or_amendments_run_the_same() {
 fn memory_that_was_freed_is_told_from_what_comes_after() {
     let (queue, mut things) = (Queue::new(Arc::new(diary()), true), things());
     for round in 0..5 {
-        // Freed, and perhaps at the same address as before.
+        // The memory is freed; new memory may get the same address.
         things.memory = (0..8).map(|i| Arc::new(Number(10 * round + i))).collect();
         things.train(&queue, 8, 0, 0);
     }
@@ -381,7 +383,7 @@ fn what_each_thread_pushes_reaches_the_device_in_its_order() {
     }
 }
 
-/// Queues launches of one function, given by the tensors they read and write; returns the number of launches in each
+/// Queues launches of one function over the given read and written tensors. Returns the number of launches in each
 /// executed step.
 fn joined(launches: &[(usize, usize)], between: Option<usize>) -> Vec<usize> {
     const JOINED: u32 = 77;
@@ -408,7 +410,7 @@ fn joined(launches: &[(usize, usize)], between: Option<usize>) -> Vec<usize> {
         JOINED => {
             let (places, firsts) = arguments.split_at(2 * joint::MOST);
             assert_eq!(firsts.len(), joint::MOST - 1);
-            // Sets that are not there are the first one, and begin behind the last block.
+            // Unused sets equal the first one, and begin after the last block.
             let is_first = |set: &[u64]| set == &places[..2];
             let count = places.chunks(2).skip(1).position(is_first).map_or(joint::MOST, |others| others + 1);
             assert!(firsts[..count - 1].is_sorted_by(|a, b| a < b), "{firsts:?}");
@@ -428,10 +430,10 @@ fn launches_that_do_not_meet_become_one() {
     assert_eq!(joined(&apart[..5], None), [5]);
     assert_eq!(joined(&apart, None), [16, 16, 8]);
     assert_eq!(joined(&apart[..10], Some(4)), [4, 0, 6], "what comes between ends a group");
-    // Each works where it reads, as updates do.
+    // Each launch writes where it reads, as parameter updates do.
     let in_place: Vec<(usize, usize)> = (0..6).map(|i| (i, i)).collect();
     assert_eq!(joined(&in_place, None), [6]);
-    // All read the same.
+    // All launches read the same tensor.
     let same: Vec<(usize, usize)> = (0..6).map(|i| (0, 1 + i)).collect();
     assert_eq!(joined(&same, None), [6]);
 }
@@ -444,7 +446,7 @@ fn launches_that_meet_stay_apart() {
     assert_eq!(joined(&overwritten, None), [1; 8]);
     let written_twice: Vec<(usize, usize)> = (0..8).map(|i| (i, 50)).collect();
     assert_eq!(joined(&written_twice, None), [1; 8]);
-    // The fifth reads the first one's result.
+    // The fifth launch reads the first one's result.
     let late = [(0, 50), (1, 51), (2, 52), (3, 53), (50, 54), (5, 55), (6, 56), (7, 57), (8, 58)];
     assert_eq!(joined(&late, None), [4, 5]);
 }

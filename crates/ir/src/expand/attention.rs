@@ -3,7 +3,7 @@
 use crate::{AttentionSpec, Comparison, Reduction, Shape, TensorType, Var};
 use alloc::vec::Vec;
 
-/// The operands in the dtype of the computation. Queries of the heads that share keys stand below each other:
+/// The sizes of the operands. The queries of heads that share keys are stacked:
 /// `[batch, kv_heads, heads / kv_heads * queries, _]`.
 struct Heads {
     batch: usize,
@@ -19,7 +19,7 @@ impl Heads {
         Heads { batch: q[0], heads: q[1], kv_heads: k[1], queries: q[2], keys: k[2] }
     }
 
-    /// From one row of queries per head to the queries of all heads that share keys.
+    /// Stacks the queries of all heads that share keys.
     fn stacked<'e>(&self, x: &Var<'e>) -> Var<'e> {
         let group = self.heads.checked_div(self.kv_heads).unwrap_or(0);
         x.reshape([self.batch, self.kv_heads, group * self.queries, x.shape()[3]])
@@ -44,12 +44,12 @@ impl Heads {
         }
     }
 
-    /// Which keys each query may see: `bool[1, 1, queries, keys]`.
+    /// The causal mask: `bool[1, 1, queries, keys]`.
     fn visible<'e>(&self, q: &Var<'e>, offset: i64) -> Var<'e> {
         let ty =
             TensorType::new([1, 1, self.queries, self.keys], super::counter(self.queries.max(self.keys)));
         let ahead = Var::iota(q.engine(), ty, 3) - Var::iota(q.engine(), ty, 2);
-        // Beyond these bounds nothing changes, and the number fits the dtype.
+        // Larger offsets have the same effect; clamped, the number fits the dtype.
         let offset = offset.clamp(-(self.queries as i64), self.keys as i64);
         ahead.compare(Comparison::Le, &ahead.scalar(offset))
     }
@@ -63,13 +63,13 @@ pub(super) fn attention<'e>(spec: &AttentionSpec, inputs: &[Var<'e>]) -> Vec<Var
     let exp = (scores - &greatest).exp();
     let sum = exp.sum(&[3]);
     let y = heads.unstacked(&heads.stacked(&exp).matmul(&v));
-    // A query that sees no key has the sum 0, and zeros to divide.
+    // A fully masked query has the sum 0 and a numerator of zeros.
     let divisor = sum.equal(&sum.scalar(0.0)).select(&sum.scalar(1.0), &sum);
     let lse_shape: Shape = [heads.batch, heads.heads, heads.queries].into();
     alloc::vec![(y / divisor).cast(dtype), (sum.ln() + greatest).reshape(lse_shape)]
 }
 
-/// Rows of `-inf` alone are turned into 0, so that taking them from `-inf` leaves `-inf`.
+/// Replaces `-inf` maxima of fully masked rows by 0, so that subtracting them from `-inf` leaves `-inf`.
 fn visible_or_zero<'e>(x: &Var<'e>) -> Var<'e> {
     x.equal(&x.scalar(f64::NEG_INFINITY)).select(&x.scalar(0.0), x)
 }
@@ -78,7 +78,7 @@ pub(super) fn attention_grad<'e>(spec: &AttentionSpec, inputs: &[Var<'e>]) -> Ve
     let (dtype, heads) = (inputs[1].dtype(), Heads::of(&inputs[1], &inputs[2]));
     let [grad, q, k, v, y] = [0, 1, 2, 3, 4].map(|place| inputs[place].cast(dtype.accumulator()));
     let lse = inputs[5].reshape([heads.batch, heads.heads, heads.queries, 1]);
-    // A query that sees no key has `-inf`, and no weights: those of `+inf`.
+    // A fully masked query has the log-sum-exp `-inf`. With `+inf` instead, its weights are 0.
     let blind = lse.equal(&lse.scalar(f64::NEG_INFINITY));
     let lse = blind.select(&lse.scalar(f64::INFINITY), &lse);
     let weights = (heads.scores(spec, &q, &k, inputs.get(6)) - lse).exp();

@@ -1,4 +1,4 @@
-//! Softmax and normalisation.
+//! Softmax and normalization.
 
 use crate::{NormKind, Reduction, Var};
 
@@ -12,7 +12,7 @@ pub(super) fn softmax<'e>(x: &Var<'e>, axis: usize, log: bool) -> Var<'e> {
     y.cast(dtype)
 }
 
-/// The greatest element is subtracted first, unless it is infinite: then nothing has to be kept from overflowing.
+/// Subtracts the maximum first to avoid overflow, unless it is infinite.
 pub(super) fn log_sum_exp<'e>(x: &Var<'e>, axis: usize) -> Var<'e> {
     let dtype = x.dtype();
     let x = x.cast(dtype.accumulator());

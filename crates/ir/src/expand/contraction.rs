@@ -1,10 +1,10 @@
-//! Matrix products and convolution.
+//! Matmul and convolution.
 
 use super::{around, product, zero};
 use crate::{ConvPass, ConvSpec, DType, Float8, Op, PadAxis, Scalar, Shape, SliceAxis, Var};
 use alloc::vec::Vec;
 
-/// A sum of products, over a broadcast axis.
+/// A sum of products over a broadcast axis.
 pub(super) fn matmul<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let dtype = if matches!(a.dtype(), DType::I8 | DType::U8) { DType::I32 } else { a.dtype() };
     let (rank, working) = (a.rank(), dtype.accumulator());
@@ -15,7 +15,7 @@ pub(super) fn matmul<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     (left * right).sum(&[2]).reshape(a.shape().with(rank - 1, n)).cast(dtype)
 }
 
-/// The product of the numbers that the bits stand for.
+/// The matmul of the decoded 8-bit floats.
 pub(super) fn matmul_float8<'e>(inputs: &[Var<'e>], formats: [Float8; 2], dtype: DType) -> Var<'e> {
     let product = formats[0].decoded(&inputs[0]).matmul(&formats[1].decoded(&inputs[1]));
     let scale = |place: usize| inputs[place].broadcast(product.shape());
@@ -50,7 +50,7 @@ pub(super) fn conv_weight<'e>(spec: &ConvSpec, x: &Var<'e>, y: &Var<'e>, size: &
     w.reshape(shape)
 }
 
-/// A convolution of the spread-out operand with the turned kernel.
+/// The gradient of the input: a convolution of the dilated operand with the flipped kernel.
 pub(super) fn conv_input<'e>(spec: &ConvSpec, y: &Var<'e>, w: &Var<'e>, size: &[usize]) -> Var<'e> {
     let (out, channels, groups) = (w.shape()[0], w.shape()[1], spec.groups);
     let kernel: Vec<usize> = w.shape()[2..].to_vec();
@@ -98,7 +98,7 @@ pub(super) fn padded<'e>(x: &Var<'e>, padding: &[(usize, usize)], fill: Scalar) 
     x.pad(none.into_iter().chain(space).collect(), fill)
 }
 
-/// The windows over all spatial dimensions, beside the channels: `[batch, channels, space..]` becomes
+/// The windows over all spatial dimensions, merged into the channels (im2col): `[batch, channels, space..]` becomes
 /// `[batch, channels * kernel.., windows..]`.
 pub(super) fn unfolded<'e>(x: &Var<'e>, kernel: &[usize], step: &[usize], dilation: &[usize]) -> Var<'e> {
     let mut y = x.clone();

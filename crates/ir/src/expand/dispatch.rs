@@ -5,20 +5,21 @@ use crate::{Engine, Op, OpSet, OperandType, Operands, TensorType, Values};
 use alloc::sync::Arc;
 use core::any::Any;
 
-/// An engine, ready to be given ops one after the other: for stacks and layers, which hold it in place of the engine below them.
+/// An engine prepared for dispatch: stacks and layers store it in place of the engine below them.
 ///
-/// If that engine is an [`Expand`], the ops that it would pass on go straight to the engine in it, chosen by one bit of the
-/// kind. The results are the same. A call of `Expand` moves the operands once more, a tenth of the time of a small op.
+/// If that engine is an [`Expand`], ops that it would forward are passed directly to the engine inside, selected by one
+/// bit of the kind. The results are the same. A call of `Expand` moves the operands once more, which takes a tenth of
+/// the time of a small op.
 #[derive(Clone)]
 pub struct Dispatch {
     engine: Arc<dyn Engine>,
-    /// The engine that runs the direct ops.
+    /// The engine that runs the forwarded ops.
     inside: Arc<dyn Engine>,
     direct: OpSet,
 }
 
 impl Dispatch {
-    /// Dispatch to an engine.
+    /// Prepares an engine for dispatch.
     pub fn new(engine: Arc<dyn Engine>) -> Dispatch {
         let outermost: &dyn Any = &*engine;
         let (inside, direct) = match outermost.downcast_ref::<Expand>() {
@@ -28,7 +29,7 @@ impl Dispatch {
         Dispatch { engine, inside, direct }
     }
 
-    /// The engine that it was made of.
+    /// The original engine.
     #[inline]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine

@@ -12,15 +12,15 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// A layer that runs every op on an engine that runs some: ops that the engine [supports](Engine::supports) pass, all others
-/// are [expanded](expand) until the engine supports them.
+/// A layer that runs every op on an engine that runs some. Ops that the engine [supports](Engine::supports) are
+/// forwarded; all others are [expanded](expand) until the engine supports them.
 ///
 /// Every stack has it around the engine of its device ([`expanding`]), so engines need neither of these:
 ///
-/// * **Custom ops** run by a [registered kernel](Expand::register_kernel), else by the engine if it supports them, by their
-///   [equivalent](crate::CustomOp::equivalent), by their [expansion](crate::CustomOp::expand), or by their
-///   [evaluation](crate::CustomOp::evaluate) on the host: the first that there is.
-/// * **Collectives** of a group of one member return their operand. Those of larger groups need an engine that supports
+/// * **Custom ops** run by the first of these that exists: a [registered kernel](Expand::register_kernel), the engine
+///   if it supports them, their [equivalent](crate::CustomOp::equivalent), their
+///   [expansion](crate::CustomOp::expand), or their [evaluation](crate::CustomOp::evaluate) on the host.
+/// * **Collectives** of a single-member group return their operand. Those of larger groups need an engine that supports
 ///   them.
 /// * **Fused regions** that the engine does not support as a whole run op by op.
 ///
@@ -38,7 +38,8 @@ pub struct Expand {
     pub(super) kernels: Kernels,
 }
 
-/// An engine that runs every op: this one with [`Expand`] around it, or as it is where it is such a layer, or has one below.
+/// Returns an engine that runs every op: this one if it is or contains an [`Expand`], else this one with [`Expand`]
+/// around it.
 pub fn expanding(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     if engine.find::<Expand>().is_some() {
         return engine;
@@ -47,12 +48,12 @@ pub fn expanding(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
 }
 
 impl Expand {
-    /// The layer around an engine.
+    /// Wraps an engine.
     pub fn new(engine: impl Engine) -> Expand {
         Expand::around(Arc::new(engine))
     }
 
-    /// The layer around a shared engine.
+    /// Wraps a shared engine.
     pub fn around(engine: Arc<dyn Engine>) -> Expand {
         let caps = engine.caps();
         let direct = caps.native.without(&[OpKind::Fused, OpKind::Custom, OpKind::Collective]);
@@ -71,8 +72,8 @@ impl Expand {
         if self.has_all_dtypes { self.direct } else { OpSet::default() }
     }
 
-    /// Whether the engine runs an op as it is by its sets, so that it need not be asked. The bit of the kind answers for most
-    /// ops.
+    /// Whether the engine's sets contain an op, so that [`Engine::supports`] need not be called. The bit of the kind
+    /// decides for most ops.
     #[inline]
     fn is_direct(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> bool {
         let is_direct = self.direct.contains(op.kind())
@@ -87,10 +88,10 @@ impl Expand {
         is_direct
     }
 
-    /// Runs an op that the sets of the engine do not hold: by the engine if it supports it, else expanded.
+    /// Runs an op that is not in the engine's sets: by the engine if it supports it, else expanded.
     #[inline(never)]
     fn execute_any(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        // Registered kernels of custom ops go before the engine's.
+        // Registered kernels of custom ops have priority over the engine's.
         let is_asked = op.kind() != OpKind::Custom && !is_alone(op);
         if is_asked && self.inner.supports(op, &OperandType::list(&inputs)) {
             return self.inner.execute(op, inputs, results);
@@ -98,7 +99,7 @@ impl Expand {
         self.expanded(op, inputs, results).unwrap_or_else(|error| poisoned(results, &error))
     }
 
-    /// The dtype among operands and results that the engine lacks.
+    /// A dtype among operands and results that the engine lacks.
     fn missing_dtype(&self, inputs: &Operands, results: &[TensorType]) -> Option<DType> {
         let operands = inputs.iter().filter_map(|operand| Some(operand.value()?.dtype()));
         operands.chain(results.iter().map(|ty| ty.dtype)).find(|dtype| !self.caps.dtypes.contains(*dtype))
@@ -176,7 +177,7 @@ impl Engine for Expand {
         Some(&*self.inner)
     }
 
-    /// As by default, without a clone on the way: autodiff asks for each operand that it keeps.
+    /// As the default, but without a clone on the way: autodiff calls it for each saved operand.
     fn saved_for_backward(&self, op: &Op, place: usize, value: &Value) -> Value {
         self.inner.saved_for_backward(op, place, value)
     }
@@ -188,7 +189,7 @@ impl Engine for Expand {
     }
 }
 
-/// Whether this is a group operation of one member that needs no communication.
+/// Whether this is a collective of a single member, which needs no communication.
 fn is_alone(op: &Op) -> bool {
     matches!(op, Op::Collective(c) if c.size == 1 && !matches!(c.kind, CollectiveKind::Recv { .. }))
 }
@@ -199,8 +200,8 @@ fn types(operands: &[OperandType<'_>]) -> String {
     if types.is_empty() { "none".into() } else { types.join(" x ") }
 }
 
-/// The program in simpler ops: those of `native` stay, all others are [expanded](expand) until only these and
-/// [`MINIMAL`] are left.
+/// Expands a program: ops in `native` are kept, and all others are [expanded](expand) until only these and [`MINIMAL`]
+/// are left.
 ///
 /// # Errors
 /// When the program contains a custom op that is outside `native` and has no expansion.
@@ -221,7 +222,7 @@ pub fn expand_program(program: &Program, native: OpSet) -> Result<Program> {
     Ok(restricted.recorder.finish(&outputs))
 }
 
-/// A recorder that claims to run some ops only.
+/// A recorder that supports only some ops.
 struct Restricted {
     recorder: Recorder,
     caps: Caps,

@@ -1,4 +1,4 @@
-//! Reading and writing by index: one-hot masks and reductions.
+//! Indexed reads and writes by one-hot masks and reductions.
 
 use super::{around, counter};
 use crate::{Comparison, DType, PadAxis, Reduction, Scalar, SliceAxis, TensorType, UpdateMode, Var};
@@ -43,16 +43,16 @@ pub(super) fn scatter<'e>(
     write(base, &index.reshape(sides), &source.reshape(sides), axis, mode)
 }
 
-/// Which entry of an index `[a, count, b]` points where: `bool[a, count, len, b]`.
+/// The one-hot mask of an index `[a, count, b]`: `bool[a, count, len, b]`.
 fn hits<'e>(index: &Var<'e>, len: usize) -> Var<'e> {
-    // A narrow index would wrap where the places counted do not fit it.
+    // A narrow dtype would wrap if it cannot represent the positions.
     let index = if index.dtype().size() < 4 { index.cast(DType::I32) } else { index.clone() };
     let [before, count, after] = around(&index.shape(), 1);
     let place = Var::iota(index.engine(), TensorType::new([1, 1, len, 1], index.dtype()), 2);
     index.reshape([before, count, 1, after]).equal(&place)
 }
 
-/// The element along `axis` that the mask marks, with the same bits; removes the axis.
+/// The element along `axis` that the mask selects, bitwise; removes the axis.
 fn picked<'e>(mask: &Var<'e>, x: &Var<'e>, axis: usize) -> Var<'e> {
     let fill = x.scalar(Reduction::Max.identity(x.dtype()));
     let y = mask.select(x, &fill).reduce(Reduction::Max, &[axis]);
@@ -80,7 +80,7 @@ fn write<'e>(base: &Var<'e>, index: &Var<'e>, source: &Var<'e>, axis: usize, mod
     base.cast(source.dtype()).binary(reduction.binary(), &written).cast(dtype).reshape(shape)
 }
 
-/// The last entry that points at an element replaces it.
+/// Duplicate indices: the last entry for an element replaces it.
 fn overwrite<'e>(base: &Var<'e>, hits: &Var<'e>, source: &Var<'e>) -> Var<'e> {
     let (shape, count) = (base.shape(), source.shape()[1]);
     let order = Var::iota(base.engine(), TensorType::new([1, count, 1, 1], counter(count)), 1);

@@ -1,4 +1,4 @@
-//! How custom ops run: by a registered kernel, an equivalent op, an expansion, or an evaluation on the host.
+//! Execution of custom ops: by a registered kernel, an equivalent op, an expansion, or an evaluation on the host.
 
 use super::Expand;
 use crate::{
@@ -13,8 +13,8 @@ use spin::Mutex;
 
 /// A kernel for custom ops that computes with an engine's own values.
 ///
-/// It gets the engine that [`Expand`] is around, the op, its operands, and the types that inference gave to the results. A
-/// kernel for one device finds its engine by `find` of [`Engine`].
+/// It receives the engine inside [`Expand`], the op, its operands, and the inferred result types. A kernel for one
+/// device gets its engine by `find` of [`Engine`].
 pub type CustomKernel = dyn Fn(&dyn Engine, &Custom, Operands, &[TensorType]) -> Result<Values> + Send + Sync;
 
 /// The kernels for custom ops, by the names of the ops.
@@ -28,10 +28,10 @@ impl Kernels {
 }
 
 impl Expand {
-    /// Registers a host kernel for the custom ops of that name. It replaces the kernel of that name, if there is one,
-    /// and has priority over the engine's own kernel, the op's equivalent, its expansion and its evaluation.
+    /// Registers a host kernel for the custom ops of that name. It replaces an earlier kernel of that name. It has
+    /// priority over the engine's own kernel, the op's equivalent, its expansion and its evaluation.
     ///
-    /// The kernel gets the op and its operands as data; a plain number is a tensor without axes. It returns results of
+    /// The kernel receives the op and its operands as data; a plain number is a rank-0 tensor. It returns results of
     /// the types that the op's `infer` returns; other types poison the results.
     ///
     /// ```
@@ -52,10 +52,10 @@ impl Expand {
     }
 
     /// Registers a kernel for the custom ops of that name that computes with the engine's own values, such as one that
-    /// runs on its device. It replaces the kernel of that name, if there is one, and has priority over every other way
-    /// to run the op.
+    /// runs on its device. It replaces an earlier kernel of that name, and has priority over every other way to run the
+    /// op.
     ///
-    /// Results of other types than those of the op's `infer` poison the results.
+    /// Results whose types differ from those of the op's `infer` are poisoned.
     pub fn register_engine_kernel(
         &self,
         name: &str,
@@ -64,8 +64,8 @@ impl Expand {
         self.kernels.0.lock().insert(name.into(), Arc::new(kernel));
     }
 
-    /// Runs a custom op on operands without poison: by its registered kernel, else by the engine, its equivalent, its expansion,
-    /// or on the host.
+    /// Runs a custom op on operands without poison, by the first way that exists: its registered kernel, the engine,
+    /// its equivalent, its expansion, or its evaluation on the host.
     pub(super) fn custom(
         &self,
         op: &Op,
@@ -88,7 +88,7 @@ impl Expand {
         if let Some(values) = custom.expand_values(self, &inputs, results) {
             return values;
         }
-        // Reading takes the operands, and plain numbers become tensors.
+        // Reading consumes the operands, and plain numbers become tensors.
         let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
         let data = on_host(engine, custom, inputs)?;
         match custom.evaluate_as(&data, results) {
@@ -97,7 +97,7 @@ impl Expand {
         }
     }
 
-    /// The error of a custom op that nothing runs, on these operands: the numbers among them, and all as data.
+    /// The error of a custom op that has no way to run on these operands.
     fn without_evaluation(&self, op: &Op, numbers: &[Option<Scalar>], data: &[TensorData]) -> Error {
         let types: Vec<TensorType> = data.iter().map(TensorData::ty).collect();
         let operand = |(number, ty): (&Option<Scalar>, _)| match *number {
@@ -110,7 +110,7 @@ impl Expand {
     }
 }
 
-/// Operands as data.
+/// Reads operands as data.
 fn on_host(engine: &dyn Engine, op: &Custom, inputs: Operands) -> Result<Vec<TensorData>> {
     Custom::on_host(inputs, |value| {
         read_now(engine.read(value)).unwrap_or_else(|| {

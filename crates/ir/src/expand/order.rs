@@ -1,4 +1,4 @@
-//! Extremes, running reductions and order.
+//! Argmin and argmax, scans, and sorting.
 
 use super::{around, counter, nan, narrow};
 use crate::{Binary, Comparison, DType, Extremum, Reduction, Scalar, SliceAxis, TensorType, Var};
@@ -17,7 +17,7 @@ pub(super) fn arg_reduce<'e>(x: &Var<'e>, extremum: Extremum, axis: usize, index
     extreme.select(&place, &place.scalar(len)).reduce(Reduction::Min, &[axis]).cast(index)
 }
 
-/// Doubles the reach of each element until it covers the axis.
+/// A scan by doubling: each step doubles the range that an element combines (Hillis-Steele).
 pub(super) fn scan<'e>(
     x: &Var<'e>,
     reduction: Reduction,
@@ -48,7 +48,7 @@ pub(super) fn scan<'e>(
     y.reshape(shape).cast(dtype)
 }
 
-/// Two tensors, element by element; of truth values: all and any.
+/// Combines two tensors elementwise; for `bool`, minimum and maximum are `and` and `or`.
 fn combine<'e>(reduction: Reduction, a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let function = match (a.dtype().is_bool(), reduction) {
         (true, Reduction::Min) => Binary::And,
@@ -87,7 +87,7 @@ pub(super) fn sort<'e>(x: &Var<'e>, axis: usize, k: usize, descending: bool, ind
     alloc::vec![result(&lanes[2]), result(&lanes[1]).cast(index)]
 }
 
-/// Integers in the order of the elements: NaN above all, both zeros alike.
+/// Integer sort keys in the order of the elements: NaN is greatest, and both zeros are equal.
 fn sort_key<'e>(x: &Var<'e>) -> Var<'e> {
     let dtype = x.dtype();
     if dtype.is_bool() {
@@ -99,8 +99,8 @@ fn sort_key<'e>(x: &Var<'e>) -> Var<'e> {
     let x = x.cast(dtype.accumulator());
     let integer = if x.dtype() == DType::F64 { DType::I64 } else { DType::I32 };
     let greatest = Reduction::Min.identity(integer);
-    // Adding 0 turns -0 into 0. The bits of a negative float grow away from zero: flipping all but the sign
-    // turns them round.
+    // Adding 0 turns -0 into 0. The bits of negative floats grow away from zero; flipping all but the sign reverses
+    // their order.
     let bits = (&x + 0.0).apply(crate::Op::Bitcast(integer), &[]);
     let turned = bits.binary(Binary::Xor, &bits.scalar(greatest));
     let key = bits.less(&bits.scalar(0)).select(&turned, &bits);
@@ -116,8 +116,8 @@ fn lengthened<'e>(x: &Var<'e>, len: usize, fill: Scalar) -> Var<'e> {
     Var::concat(&[x.clone(), tail], 1)
 }
 
-/// One stage of the network on `[key, index, …]`: compares elements `half` apart or, with `mirror`, the first of
-/// a block of `2 half` with its last, and so on inwards.
+/// One stage of the network on `[key, index, …]`: compares elements `half` apart. With `mirror`, it compares the first
+/// of a block of `2 half` with its last, and so on inwards.
 fn exchanged<'e>(lanes: &[Var<'e>], half: usize, mirror: bool) -> Vec<Var<'e>> {
     let [before, len, after] = around(&lanes[0].shape(), 1);
     let turn = |x: Var<'e>| if mirror && half > 1 { x.flip(3) } else { x };

@@ -23,7 +23,7 @@ pub(super) fn pool<'e>(spec: &PoolSpec, x: &Var<'e>) -> Var<'e> {
     }
 }
 
-/// All that is added to each axis.
+/// The total padding of each axis: padding and overhang.
 fn edges(spec: &PoolSpec) -> Vec<(usize, usize)> {
     spec.padding.iter().zip(&spec.overhang).map(|(&(low, high), &over)| (low, high + over)).collect()
 }
@@ -54,7 +54,7 @@ fn reduced_axis<'e>(
     windows.reduce(reduction, &[3]).reshape(x.shape().with(axis, count))
 }
 
-/// Divides by the number of elements that count in each window.
+/// Divides by the divisor of each window.
 fn averaged<'e>(spec: &PoolSpec, sum: &Var<'e>, size: &[usize], include_padding: bool) -> Var<'e> {
     let uniform = edges(spec).iter().all(|&sides| sides == (0, 0))
         || (include_padding && spec.overhang.iter().all(|&over| over == 0));
@@ -71,7 +71,7 @@ fn averaged<'e>(spec: &PoolSpec, sum: &Var<'e>, size: &[usize], include_padding:
     counts.map_or_else(|| sum.clone(), |counts| sum / counts)
 }
 
-/// The number of elements of each window along one axis that count.
+/// The number of counted elements of each window along one axis.
 fn counted<'e>(
     engine: &'e dyn Engine,
     spec: &PoolSpec,
@@ -98,7 +98,7 @@ pub(super) fn pool_grad<'e>(spec: &PoolSpec, inputs: &[Var<'e>], size: &[usize])
     y.cast(dtype)
 }
 
-/// Every element receives the shares of the windows that contain it.
+/// The gradient of average pooling: every element sums the shares of the windows that contain it.
 fn average_grad<'e>(spec: &PoolSpec, grad: &Var<'e>, size: &[usize], include_padding: bool) -> Var<'e> {
     let mut y = averaged(spec, grad, size, include_padding);
     for (place, &len) in size.iter().enumerate() {
@@ -140,7 +140,7 @@ fn folded<'e>(spec: &PoolSpec, x: &Var<'e>, rows: usize, size: &[usize], counts:
     let mut before = rows;
     for (place, (&len, &count)) in size.iter().zip(counts).enumerate() {
         let taps = spec.window[place];
-        // Besides the folded axes: the taps and the window positions of the remaining axes.
+        // The trailing extent: besides the folded axes, the taps and window positions of the remaining axes.
         let (more, after) = (product(&spec.window[place + 1..]), product(&counts[place + 1..]));
         let parts = y.reshape([before, taps, more, count, after]);
         let part = |tap: usize| {

@@ -1,4 +1,4 @@
-//! Quantisation by blocks.
+//! Blockwise quantization.
 
 use super::around;
 use crate::{DType, Shape, Var};
@@ -13,7 +13,7 @@ pub(super) fn quantize<'e>(inputs: &[Var<'e>], dtype: DType) -> Var<'e> {
         let exact = exact(&q, dtype);
         q = q.cast(exact) + blocks(&zero.cast(exact), &shape);
     }
-    // A cast to integers saturates: that is the clamp.
+    // A cast to integers saturates, which is the clamp.
     q.cast(dtype)
 }
 
@@ -32,13 +32,13 @@ pub(super) fn dequantize<'e>(inputs: &[Var<'e>]) -> Var<'e> {
     (difference.cast(working) * blocks(&scale, &shape)).cast(dtype)
 }
 
-/// A float dtype that holds sums of two quantised numbers: `f64` for 32 bits where the engine has it.
+/// A float dtype that represents sums of two quantized integers exactly: `f64` for 32 bits, if the engine supports it.
 fn exact(beside: &Var<'_>, quantized: DType) -> DType {
     let wide = quantized == DType::I32 && beside.engine().caps().dtypes.contains(DType::F64);
     if wide { DType::F64 } else { beside.dtype() }
 }
 
-/// Repeats each entry over the block that it covers.
+/// Repeats each entry over its block.
 fn blocks<'e>(x: &Var<'e>, shape: &Shape) -> Var<'e> {
     let mut y = x.clone();
     for (axis, &len) in shape.iter().enumerate() {

@@ -23,7 +23,7 @@ pub(super) fn random<'e>(
 
 struct Generator<'e> {
     engine: &'e dyn Engine,
-    /// The two halves of the key in each round: numbers, or tensors without axes.
+    /// The two halves of the key in each round: plain numbers, or rank-0 tensors.
     keys: Vec<[Var<'e>; 2]>,
 }
 
@@ -58,7 +58,7 @@ impl<'e> Generator<'e> {
         counter
     }
 
-    /// The upper halves of the block numbers.
+    /// The upper halves of the block indices.
     fn high(&self, blocks: usize) -> Var<'e> {
         let ty = TensorType::new([blocks], DType::U32);
         if u32::try_from(blocks - 1).is_ok() {
@@ -136,14 +136,14 @@ fn shifted<'e>(x: &Var<'e>, bits: usize) -> Var<'e> {
     if bits == 0 { x.clone() } else { x.binary(Binary::Shr, &x.scalar(bits)) }
 }
 
-/// Vectors of one length woven together: the first of each, the second of each, and so on.
+/// Interleaves vectors of one length: the first of each, the second of each, and so on.
 fn interleaved<'e>(vectors: &[Var<'e>]) -> Var<'e> {
     let len = vectors[0].shape()[0];
     let columns: Vec<Var<'e>> = vectors.iter().map(|v| v.reshape([len, 1])).collect();
     Var::concat(&columns, 1).reshape([len * vectors.len()])
 }
 
-/// The upper and lower halves of the 64-bit product of 32-bit numbers.
+/// The upper and lower halves of the 64-bit product of 32-bit integers.
 fn wide_product<'e>(x: &Var<'e>, factor: u32) -> (Var<'e>, Var<'e>) {
     let low = x.binary(Binary::Mul, &x.scalar(factor));
     if x.engine().caps().dtypes.contains(DType::U64) {

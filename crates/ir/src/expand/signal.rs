@@ -9,14 +9,14 @@ const A: f64 = -0.75;
 
 pub(super) fn resize<'e>(x: &Var<'e>, mode: ResizeMode, size: &[usize], align_corners: bool) -> Var<'e> {
     let dtype = x.dtype();
-    // Rounding to 16 bits after each axis would lose more than the one rounding at the end.
+    // Rounding to 16 bits after each axis would lose more precision than one rounding at the end.
     let mut y = match mode {
         ResizeMode::Nearest => x.clone(),
         ResizeMode::Linear | ResizeMode::Cubic => x.cast(dtype.accumulator()),
     };
     for (place, &to) in size.iter().enumerate() {
         let axis = place + 2;
-        // The grid of an axis that keeps its length falls on the samples.
+        // For an axis that keeps its length, the grid points equal the samples.
         if x.shape()[axis] == to {
             continue;
         }
@@ -35,7 +35,7 @@ fn nearest<'e>(x: &Var<'e>, axis: usize, to: usize) -> Var<'e> {
     x.take(axis, &(place * from as f64 / to as f64))
 }
 
-/// The weighted taps around each place, which whole numbers find exactly.
+/// The weighted sum of the taps around each output position, computed with exact integer positions.
 fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cubic: bool) -> Var<'e> {
     let from = x.shape()[axis];
     let place = TensorType::new([to], counter((from + to).saturating_mul(4 * to)));
@@ -46,7 +46,8 @@ fn interpolated<'e>(x: &Var<'e>, axis: usize, to: usize, align_corners: bool, cu
         ((place * 2.0 + 1.0) * from as f64 - to as f64, 2 * to)
     };
     let numerator = if cubic { numerator } else { numerator.max(&numerator.scalar(0)) };
-    // The least numerator is above minus the denominator: adding that makes the division one of positive numbers.
+    // The smallest numerator is above minus the denominator: adding the denominator makes the division one of positive
+    // integers.
     let whole = (&numerator + denominator as f64) / denominator as f64 - 1.0;
     let part = (numerator - &whole * denominator as f64).cast(x.dtype()) / denominator as f64;
     let weight_shape = Shape::new(alloc::vec![1; x.rank()]).with(axis, to);
@@ -80,7 +81,7 @@ fn outer<'e>(t: &Var<'e>) -> Var<'e> {
     ((t * A - 5.0 * A) * t + 8.0 * A) * t - 4.0 * A
 }
 
-/// The definition, as a product with the matrix of the roots of unity. Its angles come from whole numbers, so they
+/// The DFT by its definition: a product with the matrix of the roots of unity. Its angles come from integers, so they
 /// are as accurate for the last element as for the first.
 pub(super) fn fft<'e>(inputs: &[Var<'e>], kind: FftKind, axis: usize, inverse: bool) -> Vec<Var<'e>> {
     let (shape, dtype) = (inputs[0].shape(), inputs[0].dtype());
@@ -115,8 +116,8 @@ pub(super) fn fft<'e>(inputs: &[Var<'e>], kind: FftKind, axis: usize, inverse: b
     results.iter().map(|y| y.reshape(shape.with(axis, to)).cast(dtype)).collect()
 }
 
-/// Which frequencies of half a spectrum no conjugate mirrors, along an axis of the type: 0, and the middle of an even number of
-/// points.
+/// A mask of the frequencies of half a spectrum that no conjugate mirrors, along an axis of the type: 0, and the
+/// Nyquist frequency of an even number of points.
 pub(crate) fn unmirrored<'e>(engine: &'e dyn Engine, ty: TensorType, axis: usize, points: usize) -> Var<'e> {
     let k = Var::iota(engine, ty.with_dtype(counter(points.saturating_mul(points))), axis);
     let product = &k * (&k * -2.0 + points as f64);

@@ -19,7 +19,7 @@ pub(super) fn pad<'e>(x: &Var<'e>, pads: &[PadAxis], fill: Scalar) -> Var<'e> {
     y
 }
 
-/// Puts `count` fills between the neighbours of one axis.
+/// Interior padding: inserts `count` fill values between neighbours of one axis.
 fn between<'e>(x: &Var<'e>, axis: usize, count: usize, fill: Scalar) -> Var<'e> {
     let [before, len, after] = around(&x.shape(), axis);
     if count == 0 || len < 2 {
@@ -32,8 +32,8 @@ fn between<'e>(x: &Var<'e>, axis: usize, count: usize, fill: Scalar) -> Var<'e> 
     narrow(&spread, 1, 0, new).reshape(x.shape().with(axis, new))
 }
 
-/// Windows, by the form that takes the fewest slices: one per element of a window, one per window, or one per
-/// step that a window spans.
+/// Windows, in the form with the fewest slices: one per element of a window, one per window, or one per step that a
+/// window spans.
 pub(super) fn windows<'e>(x: &Var<'e>, axis: usize, size: usize, step: usize, dilation: usize) -> Var<'e> {
     let count = (x.shape()[axis] - dilation * (size - 1) - 1) / step + 1;
     let shape = x.shape().with(axis, count).inserted(x.rank(), size);
@@ -58,8 +58,8 @@ pub(super) fn windows<'e>(x: &Var<'e>, axis: usize, size: usize, step: usize, di
     y.permute(&[0, 1, 3, 2]).reshape(shape)
 }
 
-/// Windows `[before, count, size, after]` of neighbouring elements: the axis is cut into chunks of one step, and
-/// each window is a run of chunks.
+/// Windows `[before, count, size, after]` of neighbouring elements: the axis is split into chunks of one step, and each
+/// window is a run of chunks.
 fn windows_by_steps<'e>(x: &Var<'e>, size: usize, step: usize, count: usize) -> Var<'e> {
     let [before, len, after] = around(&x.shape(), 1);
     let span = size.div_ceil(step);

@@ -1,4 +1,4 @@
-//! Rules of the named composites.
+//! Inference rules of the named composites.
 
 use super::{Rule, broadcast_shapes};
 use crate::{DType, FftKind, Result, ResultTypes, Shape, TensorType};

@@ -1,4 +1,4 @@
-//! Rules of matrix products, convolution and pooling.
+//! Inference rules of matmul, convolution and pooling.
 
 use super::Rule;
 use crate::{ConvPass, ConvSpec, DType, PoolKind, PoolSpec, Result, ResultTypes, Shape, TensorType};
@@ -34,7 +34,7 @@ impl Rule<'_> {
         self.product(a, b, dtype)
     }
 
-    /// The type of products of matrices.
+    /// The type of a batched matmul.
     fn product(&self, a: &TensorType, b: &TensorType, dtype: DType) -> Result<ResultTypes> {
         let rank = a.rank();
         if rank < 2 || b.rank() < 2 {
@@ -150,7 +150,7 @@ impl Rule<'_> {
             .hint("the number of groups divides both numbers of channels"))
     }
 
-    /// The lengths of the spatial dimensions of the result of a convolution.
+    /// The spatial extents of the result of a convolution.
     fn conv_space(&self, spec: &ConvSpec, input: &[usize], kernel: &[usize]) -> Result<Vec<usize>> {
         if input.len() != spec.stride.len() || kernel.len() != spec.stride.len() {
             return Err(self.error("sizes need one entry per spatial dimension"));
@@ -207,7 +207,7 @@ impl Rule<'_> {
         let (size, step, dilation) = (spec.window[axis], spec.stride[axis], spec.dilation[axis]);
         let padded = [low, high, spec.overhang[axis]].into_iter().fold(length, usize::saturating_add);
         let count = self.window_count(padded, size, step, dilation, axis + 2)?;
-        // In 128 bits nothing overflows.
+        // 128 bits cannot overflow here.
         let [low, size, step, length] = [low, size, step, length].map(|x| x as u128);
         let wide = dilation as u128;
         let reaches = |window: usize| {
@@ -217,8 +217,8 @@ impl Rule<'_> {
         };
         let is_left = |w: &usize| *w as u128 * step < low;
         let is_right = |w: &usize| *w as u128 * step + (size - 1) * wide >= low + length;
-        // Windows move towards the middle of the axis and away from it. Only windows at an edge can be entirely in
-        // padding or, with more dilation than the axis has elements, step over the axis.
+        // Windows at the edges of the axis are the only ones that can be entirely in padding or, if the dilation
+        // exceeds the axis, skip the axis.
         let edge = if wide <= length { 1 } else { count };
         let mut at_risk =
             (0..count).take(edge).take_while(is_left).chain((0..count).rev().take(edge).take_while(is_right));

@@ -1,4 +1,4 @@
-//! Rules of the ops from nothing and of those per element.
+//! Inference rules of creation ops and elementwise ops.
 
 use super::Rule;
 use crate::{Binary, DType, Domain, OperandType, RandomKind, Result, ResultTypes, Scalar, TensorType, Unary};

@@ -1,4 +1,4 @@
-//! Rules of the ops by index.
+//! Inference rules of indexing ops.
 
 use super::Rule;
 use crate::{DType, Result, ResultTypes, Shape, SliceAxis, TensorType, UpdateMode};
@@ -26,7 +26,7 @@ impl Rule<'_> {
         Ok(smallvec![x.with_shape(index.shape)])
     }
 
-    /// Checks that an index has the lengths of `x` outside `axis`.
+    /// Checks that an index has the lengths of `x` except along `axis`.
     fn beside(&self, x: &TensorType, index: &TensorType, axis: usize) -> Result<()> {
         self.index_dtype(index.dtype)?;
         self.axis(axis, x)?;
@@ -90,7 +90,7 @@ impl Rule<'_> {
         Ok(smallvec![*ty])
     }
 
-    /// The operands that are not only watched, and two flags.
+    /// The types of the unwatched operands, and of two flags.
     pub(super) fn recover(&self, watched: usize) -> Result<ResultTypes> {
         let Some(kept) = self.inputs.len().checked_sub(watched) else {
             return Err(self.error(format!("{watched} operands are watched, of {}", self.inputs.len())));

@@ -1,4 +1,4 @@
-//! Rules of the ops that make one of many, and of order.
+//! Inference rules of reductions and sorting.
 
 use super::Rule;
 use crate::{Axes, DType, Reduction, Result, ResultTypes, Shape, TensorType};

@@ -1,4 +1,4 @@
-//! Rules of the ops that put the same elements elsewhere.
+//! Inference rules of views and data movement.
 
 use super::Rule;
 use crate::{Axes, OperandType, PadAxis, Result, ResultTypes, Shape, SliceAxis, TensorType};

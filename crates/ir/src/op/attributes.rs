@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A list of axes, held inline.
+/// A list of axes, stored inline.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Axes {
     len: u8,
@@ -54,10 +54,10 @@ impl Axes {
         self.axes[..self.len()].iter().map(|&axis| axis as usize)
     }
 
-    /// The axis at a place of the list.
+    /// The axis at an index of the list.
     ///
     /// # Panics
-    /// Past the end of the list.
+    /// When the index is out of range.
     pub fn get(&self, place: usize) -> usize {
         self.axes[..self.len()][place] as usize
     }
@@ -72,7 +72,7 @@ impl Axes {
         self.iter().collect()
     }
 
-    /// For a permutation: the permutation that undoes it.
+    /// The inverse permutation.
     #[must_use]
     pub fn inverse(&self) -> Axes {
         let mut inverse = *self;
@@ -120,7 +120,7 @@ macro_rules! named_enum {
                 match self { $($name::$variant => $text),* }
             }
 
-            /// The variant of that [`name`](Self::name), if there is one.
+            /// Parses a [`name`](Self::name).
             pub fn from_name(name: &str) -> Option<$name> {
                 match name { $($text => Some($name::$variant),)* _ => None }
             }
@@ -143,41 +143,41 @@ named_enum! {
 }
 
 named_enum! {
-    /// How elements combine. Of numbers; `Min` and `Max` of `bool` too (all and any).
+    /// The reduction operator. For numbers; `Min` and `Max` also for `bool` (all and any).
     Reduction {
         /// Sum; identity 0. Integers wrap.
         Sum = "sum",
         /// Product; identity 1. Integers wrap.
         Prod = "prod",
-        /// Least; identity: the greatest value of the dtype (`inf` for floats).
+        /// Minimum; identity: the greatest value of the dtype (`inf` for floats).
         Min = "min",
-        /// Greatest; identity: the least value of the dtype (`-inf` for floats).
+        /// Maximum; identity: the least value of the dtype (`-inf` for floats).
         Max = "max",
     }
 }
 
 named_enum! {
-    /// Which extreme element.
+    /// The kind of an extreme element.
     Extremum {
-        /// The least.
+        /// The minimum.
         Min = "min",
-        /// The greatest.
+        /// The maximum.
         Max = "max",
     }
 }
 
 named_enum! {
-    /// How written and present elements combine.
+    /// The combination of written and existing elements.
     UpdateMode {
-        /// The written replaces the present.
+        /// The written element replaces the existing one.
         Set = "set",
         /// Their sum.
         Add = "add",
         /// Their product.
         Mul = "mul",
-        /// The lesser; NaN if either is NaN.
+        /// The minimum; NaN if either is NaN.
         Min = "min",
-        /// The greater; NaN if either is NaN.
+        /// The maximum; NaN if either is NaN.
         Max = "max",
     }
 }
@@ -195,7 +195,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Which normalisation.
+    /// The kind of normalization.
     NormKind {
         /// `(x - mean) / sqrt(variance + ε)`, with the biased variance
         /// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)).
@@ -206,7 +206,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// How [`Op::Resize`](super::Op::Resize) finds values between samples.
+    /// The interpolation mode of [`Op::Resize`](super::Op::Resize).
     ResizeMode {
         /// The sample at `floor(i * in / out)`; `align_corners` does not apply.
         Nearest = "nearest",
@@ -218,16 +218,16 @@ named_enum! {
     }
 }
 
-/// Which sides of [`Op::Fft`](super::Op::Fft) are real.
+/// The real side of [`Op::Fft`](super::Op::Fft), if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FftKind {
     /// `(re, im) -> (re, im)`, as many elements as points.
     Complex,
-    /// `(x) -> (re, im)`: a real operand of at least one point. Of `N` points the first `N / 2 + 1` frequencies are made; the
-    /// others are their conjugates.
+    /// `(x) -> (re, im)`: a real operand of at least one point. Of `N` points the first `N / 2 + 1` frequencies are
+    /// computed; the others are their conjugates.
     FromReal,
-    /// `(re, im) -> (x)`: from the first `points / 2 + 1` frequencies of a spectrum whose others are their conjugates. The
-    /// imaginary parts at 0 and, for an even number of points, at the last frequency do not count.
+    /// `(re, im) -> (x)`: from the first `points / 2 + 1` frequencies of a spectrum whose others are their conjugates.
+    /// The imaginary parts at 0 and, for an even number of points, at the last frequency are ignored.
     ToReal {
         /// The number of points of the result: at least 1.
         points: usize,
@@ -245,15 +245,15 @@ impl FftKind {
 }
 
 named_enum! {
-    /// Which function of a user's reads an index: errors name it.
+    /// The user's function that reads an index: errors name it.
     IndexUser {
         /// The labels of a cross-entropy.
         CrossEntropy = "cross_entropy",
         /// The labels of a negative log-likelihood.
         Nll = "nll",
-        /// The rows of a table.
+        /// The rows of an embedding table.
         Embedding = "embedding",
-        /// The classes that become axes with a 1 at their place.
+        /// The classes of a one-hot encoding.
         OneHot = "one_hot",
         /// Rows of weights by which classes are drawn: 0 for a row by which that is possible, any other number otherwise.
         Multinomial = "multinomial",
@@ -261,7 +261,7 @@ named_enum! {
 }
 
 impl IndexUser {
-    /// The error of an index that is not in `0..length`, at a position among the indices where that is known.
+    /// The error of an index that is not in `0..length`, at a position of the index tensor if that is known.
     pub fn out_of_range(
         self,
         index: Option<(&dyn core::fmt::Display, &crate::Shape)>,
@@ -299,12 +299,12 @@ pub struct SliceAxis {
     pub start: usize,
     /// The number of elements.
     pub len: usize,
-    /// The distance to the next; negative walks backwards. Not 0.
+    /// The distance to the next element; negative reverses. Not 0.
     pub step: isize,
 }
 
 impl SliceAxis {
-    /// All of an axis of that length.
+    /// The full range of an axis of that length.
     pub fn all(len: usize) -> SliceAxis {
         SliceAxis { start: 0, len, step: 1 }
     }
@@ -315,35 +315,35 @@ impl SliceAxis {
     }
 }
 
-/// How one axis is padded: its new length is `low + high + length + interior * (length - 1)`.
+/// The padding of one axis: its new length is `low + high + length + interior * (length - 1)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PadAxis {
-    /// Elements put before the first.
+    /// Elements inserted before the first.
     pub low: usize,
-    /// Elements put after the last.
+    /// Elements inserted after the last.
     pub high: usize,
-    /// Elements put between neighbours.
+    /// Elements inserted between neighbours.
     pub interior: usize,
 }
 
 impl PadAxis {
-    /// `low` before and `high` after.
+    /// `low` elements before and `high` after.
     pub fn new(low: usize, high: usize) -> PadAxis {
         PadAxis { low, high, interior: 0 }
     }
 }
 
-/// Which of the three maps of a convolution.
+/// The pass of a convolution: forward or one of the gradients.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ConvPass {
     /// `(x, w) -> y`.
     Forward,
-    /// `(y, w) -> x`; several sizes of `x` lead to the same `y`, so it is given.
+    /// `(y, w) -> x`; several sizes of `x` lead to the same `y`, so the size is an attribute.
     Input {
         /// The lengths of the spatial dimensions of `x`.
         size: Vec<usize>,
     },
-    /// `(x, y) -> w`; several sizes of `w` lead to the same `y`, so it is given.
+    /// `(x, y) -> w`; several sizes of `w` lead to the same `y`, so the size is an attribute.
     Weight {
         /// The lengths of the spatial dimensions of `w`.
         size: Vec<usize>,
@@ -355,8 +355,8 @@ pub enum ConvPass {
 pub struct AttentionSpec {
     /// The factor of the scores; usually `1 / sqrt(dim)`.
     pub scale: Real,
-    /// With `Some(offset)`, query `i` sees key `j` only where `j <= i + offset`. With as many queries as keys
-    /// the offset is 0; when queries continue `n` cached keys it is `n`.
+    /// With `Some(offset)`, query `i` attends to key `j` only if `j <= i + offset`. With as many queries as keys the
+    /// offset is 0; if queries continue `n` cached keys it is `n`.
     pub causal: Option<i64>,
 }
 
@@ -367,7 +367,7 @@ pub struct Collective {
     pub kind: CollectiveKind,
     /// Identifies the group among those of the process.
     pub group: u64,
-    /// This member's number, from 0.
+    /// This member's rank, from 0.
     pub rank: usize,
     /// The number of members.
     pub size: usize,
@@ -376,37 +376,37 @@ pub struct Collective {
 /// The kinds of [`Collective`] operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CollectiveKind {
-    /// `(x) -> y`: combines the operands of all members; each gets the result.
+    /// `(x) -> y`: reduces the operands of all members; each member receives the result.
     AllReduce(Reduction),
-    /// `(x) -> y`: each gets the operands of all members, one after the other along the axis.
+    /// `(x) -> y`: concatenates the operands of all members along the axis; each member receives the result.
     AllGather {
         /// The axis along which lengths add up.
         axis: usize,
     },
-    /// `(x) -> y`: combines the operands of all; each gets its own equal part along the axis.
+    /// `(x) -> y`: reduces the operands of all members; each receives its own equal part along the axis.
     ReduceScatter {
-        /// How they combine.
+        /// The reduction operator.
         reduction: Reduction,
         /// The axis that is split.
         axis: usize,
     },
-    /// `(x) -> y`: each gets the root's operand.
+    /// `(x) -> y`: each member receives the root's operand.
     Broadcast {
-        /// Whose operand is sent.
+        /// The member whose operand is sent.
         root: usize,
     },
     /// `(x) -> x`: sends to another member, and returns the operand so that later ops can depend on it.
     Send {
         /// The receiver.
         to: usize,
-        /// Tells messages between the same two members apart.
+        /// Distinguishes messages between the same two members.
         tag: u32,
     },
     /// `() -> y`: receives from another member.
     Recv {
         /// The sender.
         from: usize,
-        /// Tells messages between the same two members apart.
+        /// Distinguishes messages between the same two members.
         tag: u32,
         /// The type of the received tensor.
         ty: TensorType,
@@ -445,10 +445,10 @@ pub(crate) fn greatest(dtype: DType) -> crate::Scalar {
 }
 
 impl Comparison {
-    /// The comparison and the number that answer the same for every element of `dtype`, with a number that the dtype holds. A
-    /// number outside an integer dtype's range becomes the nearest bound: on `u8`, `x < 300` becomes `x <= 255`, and
-    /// `x == 300` becomes `x < 0`. Any other number stays, and so does the comparison. `number_first` says that the
-    /// number is the left operand.
+    /// Rewrites a comparison so that the dtype can represent the number, with the same result for every element of
+    /// `dtype`. A number outside an integer dtype's range becomes the nearest bound: on `u8`, `x < 300` becomes
+    /// `x <= 255`, and `x == 300` becomes `x < 0`. Otherwise both are unchanged. `number_first`: the number is the left
+    /// operand.
     ///
     /// ```
     /// use kiln_ir::{Comparison, DType, Scalar};
@@ -473,7 +473,7 @@ impl Comparison {
 }
 
 impl Reduction {
-    /// The value that leaves any other unchanged, which is also the result over no elements.
+    /// The identity of the reduction, which is also the result over no elements.
     pub fn identity(self, dtype: DType) -> crate::Scalar {
         use crate::Scalar;
         match (self, dtype.is_float()) {
@@ -498,7 +498,7 @@ impl Reduction {
 }
 
 impl UpdateMode {
-    /// The binary function that combines present and written elements, `None` for `Set`.
+    /// The binary function that combines existing and written elements; `None` for `Set`.
     pub fn binary(self) -> Option<Binary> {
         match self {
             UpdateMode::Set => None,

@@ -1,33 +1,33 @@
-//! The functions of single elements, and a row for each with the facts about it.
+//! The scalar functions of elementwise ops, and a table row of facts for each.
 //!
-//! The values are code: [`number`](crate::number) defines them.
+//! Their values are defined by code in [`number`](crate::number).
 
 use super::{Linearity, Precision};
 use crate::{DType, Gradient, Saved};
 use serde::{Deserialize, Serialize};
 
-/// A row of a table of functions.
+/// A row of a function table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionInfo {
     /// The name in messages and in the text form.
     pub name: &'static str,
-    /// The dtypes of elements.
+    /// The accepted dtypes.
     pub domain: Domain,
-    /// How it is differentiated.
+    /// The kind of its gradient.
     pub gradient: Gradient,
-    /// The operands and results that the gradient rule reads; `None` where the operands decide.
+    /// The operands and results that the gradient rule reads; `None` if it depends on the operands.
     pub saved: Option<Saved>,
-    /// Where the result is linear in the operands.
+    /// The operands in which the result is linear.
     pub linearity: Linearity,
-    /// How it is computed.
+    /// The implementation effort.
     pub effort: Effort,
-    /// The time that one element takes on a processor, in additions: of `f32`, and of `f64`.
+    /// The time per element on a processor, in units of one addition: for `f32`, and for `f64`.
     pub additions: [u8; 2],
-    /// The precision under mixed precision. A function that grows without bounds, or is steep where numbers are small, needs `f32`.
+    /// The precision under mixed precision. A function that grows without bounds, or is steep near 0, needs `f32`.
     pub precision: Precision,
 }
 
-/// The dtypes that a function takes.
+/// The set of dtypes that a function accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
     /// Floats.
@@ -43,7 +43,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// Whether the function takes elements of the dtype.
+    /// Whether the function accepts the dtype.
     #[inline]
     pub const fn contains(self, dtype: DType) -> bool {
         match self {
@@ -67,16 +67,16 @@ impl Domain {
     }
 }
 
-/// How a function is computed, from few instructions to many.
+/// The implementation of a function, from few instructions to many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// An instruction or two.
+    /// One or two instructions.
     Arithmetic,
     /// A division or a square root.
     Division,
-    /// A polynomial after a reduction of the argument.
+    /// A polynomial after range reduction.
     Elementary,
-    /// A call into the mathematical library.
+    /// A call into the math library.
     Library,
 }
 
@@ -141,7 +141,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// A function of one element. Where not said otherwise, of floats.
+    /// A function of one element; of floats, unless stated otherwise.
     Unary {
         // function, name, domain, gradient, saved, linearity, effort, additions, precision
         /// `-x`; floats and signed integers (wrapping).
@@ -176,15 +176,16 @@ functions! {
         Atan  "atan"  Float   RULE     A       NO       Elementary [12, 60], WIDEST;
         /// The error function, `2/√π ∫₀ˣ exp(-t²) dt`.
         Erf   "erf"   Float   RULE     A       NO       Elementary [12, 60], WIDEST;
-        /// The scaled complementary error function, `exp(x²) erfc(x)`; infinite where `exp(x²)` is, below 0.
+        /// The scaled complementary error function, `exp(x²) erfc(x)`; infinite for negative arguments where `exp(x²)`
+        /// overflows.
         Erfcx "erfcx" Float   RULE     AY      NO       Elementary [24, 60], FULL;
         /// The greatest whole number not above.
         Floor "floor" Float   RULE     NOTHING FLAT     Arithmetic [1, 1], WIDEST;
-        /// The least whole number not below.
+        /// The least integer not below.
         Ceil  "ceil"  Float   RULE     NOTHING FLAT     Arithmetic [1, 1], WIDEST;
-        /// The nearest whole number, ties to even.
+        /// The nearest integer, ties to even.
         Round "round" Float   RULE     NOTHING FLAT     Arithmetic [1, 1], WIDEST;
-        /// The whole part, towards zero.
+        /// The integer part, towards zero.
         Trunc "trunc" Float   RULE     NOTHING FLAT     Arithmetic [1, 1], WIDEST;
         /// Logical (`bool`) or bitwise (integers) complement.
         Not   "not"   Bits    CONSTANT NOTHING FLAT     Arithmetic [1, 1], WIDEST;
@@ -207,9 +208,9 @@ functions! {
         Rem   "rem"   Number  RULE     None    NO       Library    [60, 60], WIDEST;
         /// `a` to the power `b`; integers wrap, and a negative exponent returns the truncated real result.
         Pow   "pow"   Number  RULE     None    NO       Library    [60, 60], FULL;
-        /// The lesser; NaN if either is NaN.
+        /// The minimum; NaN if either is NaN.
         Min   "min"   Number  RULE     None    NO       Arithmetic [1, 1], WIDEST;
-        /// The greater; NaN if either is NaN.
+        /// The maximum; NaN if either is NaN.
         Max   "max"   Number  RULE     None    NO       Arithmetic [1, 1], WIDEST;
         /// The angle of the point `(b, a)`, in radians; floats.
         Atan2 "atan2" Float   RULE     AB      NO       Elementary [16, 16], WIDEST;

@@ -1,9 +1,9 @@
-//! The names of ops, as messages and the text form write them.
+//! The names of ops in messages and in the text form.
 
 use super::*;
 
 impl Op {
-    /// The name: `exp`, `add`, `reduce_sum`, `conv_input`. It tells the variant and the function within it;
+    /// The op's name: `exp`, `add`, `reduce_sum`, `conv_input`. It identifies the variant and the function within it;
     /// for a custom op it is the op's own name.
     pub fn name(&self) -> &str {
         match self {

@@ -1,7 +1,8 @@
 //! The table of ops: one row for each kind, with the facts that do not depend on attributes.
 //!
-//! `None` in a column means that the attributes decide; one `match` answers then, in the file that asks. Gradients, expansions
-//! and inference are code, in [`vjp`](crate::vjp), [`expand`](crate::expand()) and [`infer`](mod@crate::infer).
+//! `None` in a column means that the attributes decide; one `match` in the file that reads the column then does.
+//! Gradients, expansions and inference are code, in [`vjp`](crate::vjp), [`expand`](crate::expand()) and
+//! [`infer`](mod@crate::infer).
 
 use super::{FunctionInfo, Op};
 use crate::{Gradient, Saved};
@@ -11,17 +12,17 @@ use crate::{Gradient, Saved};
 pub struct OpInfo {
     /// The kind that the row describes.
     pub kind: OpKind,
-    /// The name in the text form, or the stem that all names of the kind share.
+    /// The name in the text form, or the common stem of all names of the kind.
     pub name: &'static str,
     /// The group of ops that it belongs to.
     pub class: OpClass,
     /// The least and the greatest number of operands.
     pub operands: Option<(u8, u8)>,
-    /// How it is differentiated.
+    /// The kind of its gradient.
     pub gradient: Option<Gradient>,
     /// The operands and results that the gradient rule reads.
     pub saved: Option<Saved>,
-    /// Where the results are linear in the operands.
+    /// The operands in which the results are linear.
     pub linearity: Option<Linearity>,
     /// The operands that a result of the same type may overwrite.
     pub reuse: Option<Reuse>,
@@ -31,7 +32,7 @@ pub struct OpInfo {
     pub traffic: Traffic,
     /// The precision under [mixed precision](Precision).
     pub precision: Option<Precision>,
-    /// The part that it may have in a fused region.
+    /// Its role in fused regions.
     pub role: Role,
     /// The attributes that depend on the lengths of tensors.
     pub lengths: Lengths,
@@ -47,15 +48,15 @@ impl OpInfo {
     }
 }
 
-/// A property: bound by memory, so that computing the result again costs little more than reading it.
+/// A property: memory-bound, so that recomputing the result costs little more than reading it.
 pub const CHEAP: u8 = 1;
 /// A property: has no expansion. The kinds with it are [`MINIMAL`](crate::MINIMAL).
 pub const PRIMITIVE: u8 = 2;
-/// A property: the op may fail on operands without poison, because an element is out of range or a device refuses.
+/// A property: the op may fail on operands without poison, because of an element out of range or a device error.
 pub const FAILS: u8 = 4;
 /// A property: the op may fail because an index is out of range along its axis.
 pub const FAILS_BY_INDEX: u8 = 8;
-/// A property: runs at once, and is never recorded. The shape of the result of `NonZero` is known only after it has
+/// A property: executes immediately, and is never recorded. The result shape of `NonZero` is known only after it has
 /// run, custom ops run user code, and collectives wait for other members.
 pub const IMMEDIATE: u8 = 16;
 /// A property: runs even if an operand is poisoned, since poison does not propagate to all results.
@@ -68,23 +69,23 @@ pub const REARRANGES: u8 = 128;
 /// A group of ops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpClass {
-    /// Makes a tensor of numbers, or of nothing.
+    /// Creates a tensor from numbers, or from nothing.
     Creation,
-    /// Computes each element of the result from the elements at its place.
+    /// Computes each element of the result from the elements at the same position.
     Elementwise,
-    /// Shows the same elements in another shape, order or dtype; free on engines with strides.
+    /// Reinterprets the same elements in another shape, order or dtype; free on engines with strides.
     View,
-    /// Moves elements, and copies them.
+    /// Copies elements to other positions.
     Movement,
-    /// Combines many elements to one, or runs along an axis.
+    /// Reduces elements, or scans along an axis.
     Reduction,
-    /// Puts elements in order.
+    /// Sorts elements.
     Sorting,
     /// Reads or writes at indices.
     Indexing,
-    /// Checks data, or takes errors off.
+    /// Checks data, or removes poison.
     Validity,
-    /// Sums products: matrix products, convolutions.
+    /// Sums products: matmuls, convolutions.
     Contraction,
     /// Slides windows over spatial dimensions.
     Pooling,
@@ -92,22 +93,22 @@ pub enum OpClass {
     Composite,
     /// Communicates with the other members of a group.
     Collective,
-    /// Holds code from outside, or a program.
+    /// Contains foreign code, or a program.
     Opaque,
 }
 
-/// Where results are linear in operands.
+/// The operands in which results are linear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linearity {
-    /// Nowhere, though the result depends on the operands.
+    /// None, though the result depends on the operands.
     Nonlinear,
-    /// The result is constant, or constant in pieces.
+    /// The result is constant, or piecewise constant.
     Constant,
-    /// In the operands at these places together, one bit for each from the least; [`u32::MAX`] stands for all.
+    /// The operands at these places jointly, one bit each from the least significant; [`u32::MAX`] stands for all.
     Linear(u32),
-    /// A sum or difference of two operands, of which each may be missing.
+    /// A sum or difference of two operands, each of which may be absent.
     Sum,
-    /// In each of two operands while the other stays.
+    /// Each of two operands while the other is fixed.
     Bilinear,
 }
 
@@ -122,7 +123,7 @@ pub enum Reuse {
     Any,
 }
 
-/// How the number of arithmetic operations follows from the types.
+/// The number of arithmetic operations as a function of the types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flops {
     /// This number of operations per element of the first result.
@@ -131,7 +132,7 @@ pub enum Flops {
     PerOperand(u64),
 }
 
-/// Which bytes are moved.
+/// The bytes moved by an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// None.
@@ -144,45 +145,45 @@ pub enum Traffic {
     Picked,
 }
 
-/// The precision in which an op runs under mixed precision, of its operands and results that the program sees as `f32`. Others
-/// do not count.
+/// The precision in which an op runs under mixed precision. It applies to `f32` operands and results; others are
+/// unaffected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// In 16 bits: operands are cast, and results are held in 16 bits. Contractions, which are the work of a model and
-    /// always accumulate in `f32`.
+    /// In 16 bits: operands are cast, and results are stored in 16 bits. For contractions, which dominate the work of a
+    /// model and always accumulate in `f32`.
     Low,
     /// In `f32`: the op accumulates rounding errors, exceeds the range of 16 bits, or is visible to other members.
     Full,
-    /// In 16 bits if all operands are held so; in `f32` if one is held in `f32`, or there is none.
+    /// In 16 bits if all operands are stored in 16 bits; in `f32` if one is stored in `f32`, or if there is none.
     Widest,
-    /// Each op that it stands for by its own rule: regions, and custom ops that are
-    /// [names](crate::CustomOp::is_expression) for others.
+    /// By the rules of the ops inside: for regions, and for custom ops that are
+    /// [expressions](crate::CustomOp::is_expression).
     Inside,
 }
 
-/// The part of an op in a fused region. Whether its axes fit is decided when the region is built.
+/// The role of an op in fused regions. Whether its axes match is decided when the region is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A view: costs nothing by itself.
+    /// A view, which is free by itself.
     View,
-    /// Makes constants: cheaper to make again in each kernel than to load.
+    /// A constant: cheaper to recompute in each kernel than to load.
     Constant,
     /// Can be part of a kernel.
     Fusable,
     /// The anchor op of a region: the engine's own kernel (matmul, convolution), with elementwise ops fused as its epilogue.
     Anchor,
-    /// The engine's own kernel.
+    /// An op that only the engine's own kernel runs.
     Alone,
 }
 
-/// How attributes depend on the lengths of tensors.
+/// The dependence of attributes on the lengths of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// Not at all.
+    /// None.
     Independent,
-    /// They are those of the result's type.
+    /// The lengths are those of the result's type.
     OfResult,
-    /// In another way.
+    /// Any other dependence.
     Other,
 }
 
@@ -252,7 +253,7 @@ macro_rules! ops {
         }
 
         impl Op {
-            /// Which variant this is.
+            /// The kind of the op.
             #[inline]
             pub fn kind(&self) -> OpKind {
                 match self { $(Op::$kind { .. } => OpKind::$kind,)* }
@@ -401,7 +402,7 @@ const fn count(properties: u8) -> usize {
     count
 }
 
-// A row stands at the number of its kind.
+// Checks that each row is at the index of its kind.
 const _: () = {
     let mut i = 0;
     while i < OPS.len() {
@@ -426,19 +427,19 @@ impl Op {
         self.kind().info()
     }
 
-    /// Whether all these [properties](OpInfo::properties) hold of the kind.
+    /// Whether the kind has all these [properties](OpInfo::properties).
     #[inline]
     pub fn is(&self, properties: u8) -> bool {
         self.info().is(properties)
     }
 
-    /// Whether the op only shows the same elements of the same dtype in another shape or order: free on an engine with strides.
+    /// Whether the op only reorders or reshapes elements of the same dtype: free on an engine with strides.
     #[inline]
     pub fn is_view(&self) -> bool {
         self.info().role == Role::View
     }
 
-    /// The row of the function that an op of elements applies.
+    /// The row of the scalar function that an elementwise op applies.
     #[inline]
     pub fn function(&self) -> Option<&'static FunctionInfo> {
         if let Op::Unary(function) = self {
@@ -450,23 +451,24 @@ impl Op {
         }
     }
 
-    /// Whether each element of the result is a function of the elements of the operands at its place.
+    /// Whether each element of the result is a function of the operands' elements at the same position.
     #[inline]
     pub fn is_elementwise(&self) -> bool {
         self.info().class == OpClass::Elementwise
     }
 
-    /// The answer of a column of the table.
+    /// The value of a column of the table.
     ///
     /// # Panics
-    /// Where the row leaves it to attributes: a match over those kinds comes first.
+    /// When the row leaves it to attributes. A match over those kinds must come first.
     #[inline]
     pub fn row<T>(&self, column: impl FnOnce(&OpInfo) -> Option<T>) -> T {
         column(self.info())
             .unwrap_or_else(|| panic!("[{}] the attributes decide, and nothing asks them", self.info().name))
     }
 
-    /// Whether poison of the operands does not pass to all results: the op must run though an operand is poisoned.
+    /// Whether poison of the operands does not propagate to all results. The op must then run despite a poisoned
+    /// operand.
     #[inline]
     pub fn stops_poison(&self) -> bool {
         self.is(STOPS_POISON)

@@ -1,7 +1,7 @@
 //! The attributes of convolutions and pooling.
 //!
-//! One type each serves ops, untyped methods and typed functions; they differ in how they hold one entry per spatial
-//! dimension: ops hold vectors, functions of `N` dimensions arrays.
+//! Ops, untyped methods and typed functions share one type each. They differ in how they store the entries per spatial
+//! dimension: ops use vectors, functions of `N` dimensions arrays.
 
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl<const N: usize> ConvOptions<N> {
         ConvOptions { stride, padding: padding.map(|p| (p, p)), dilation, groups }
     }
 
-    /// The same for a number of dimensions known at run time.
+    /// The same attributes for a number of dimensions known at run time.
     pub fn spec(&self) -> ConvSpec {
         ConvSpec {
             stride: self.stride.to_vec(),
@@ -97,7 +97,7 @@ impl<Lengths, Sides> ConvAttributes<Lengths, Sides> {
 /// The operation that pooling applies to each window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PoolKind {
-    /// The greatest element; padding never wins. NaN wins.
+    /// The maximum; padding is never selected. NaN propagates.
     Max,
     /// The mean.
     Average {
@@ -111,8 +111,8 @@ pub enum PoolKind {
 /// The output has `(length + low + high + overhang - dilation * (window - 1) - 1) / stride + 1` elements along an
 /// axis. Every window must contain at least one element of the operand.
 ///
-/// They are no form of [`PoolAttributes`]: an op's result has to follow from its attributes without a rule for rounding, so it holds
-/// the overhang of each axis, which depends on lengths. [`Pooling::spec`] computes it.
+/// [`PoolAttributes`] has no such form. An op's result must follow from its attributes without a rounding rule, so this
+/// type stores the overhang of each axis, which depends on lengths. [`Pooling::spec`] computes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolSpec {
     /// The pooling function.
@@ -123,15 +123,15 @@ pub struct PoolSpec {
     pub stride: Vec<usize>,
     /// Elements before and after each axis.
     pub padding: Vec<(usize, usize)>,
-    /// Further elements after each axis, as rounding the number of windows up (`ceil_mode`) requires. They never count
-    /// in the divisor of an average.
+    /// Additional elements after each axis, as rounding up the number of windows (`ceil_mode`) requires. They never
+    /// count in the divisor of an average.
     pub overhang: Vec<usize>,
     /// Distance between neighbouring elements of a window. At least 1; 1 for averages.
     pub dilation: Vec<usize>,
 }
 
 impl PoolSpec {
-    /// Windows side by side without padding: the stride equals the window.
+    /// Adjacent windows without padding: the stride equals the window.
     pub fn new(kind: PoolKind, window: &[usize]) -> PoolSpec {
         Pooling::new(window).spec(kind, window)
     }
@@ -146,11 +146,11 @@ pub struct PoolAttributes<Lengths> {
     pub window: Lengths,
     /// Distance between neighbouring windows. Default: the window.
     pub stride: Lengths,
-    /// Elements before and after each dimension; they never win a maximum. At most half a window. Default none.
+    /// Elements before and after each dimension; never selected as a maximum. At most half a window. Default none.
     pub padding: Lengths,
     /// Distance between neighbouring elements of a window; 1 for averages. Default 1.
     pub dilation: Lengths,
-    /// Whether a last window that reaches over the end counts (the number of windows is rounded up). Default no.
+    /// Whether a last window that exceeds the end counts (the number of windows is rounded up). Default no.
     pub ceil_mode: bool,
 }
 
@@ -168,12 +168,12 @@ pub type Pooling = PoolAttributes<Vec<usize>>;
 pub type PoolOptions<const N: usize> = PoolAttributes<[usize; N]>;
 
 impl<const N: usize> PoolOptions<N> {
-    /// Windows side by side, without padding.
+    /// Adjacent windows, without padding.
     pub fn new(window: [usize; N]) -> PoolOptions<N> {
         PoolOptions { window, stride: window, padding: [0; N], dilation: [1; N], ceil_mode: false }
     }
 
-    /// The same for a number of dimensions known at run time.
+    /// The same attributes for a number of dimensions known at run time.
     pub fn pooling(&self) -> Pooling {
         Pooling {
             window: self.window.to_vec(),
@@ -195,7 +195,7 @@ impl<Lengths> PoolAttributes<Lengths> {
 }
 
 impl Pooling {
-    /// Windows side by side, without padding.
+    /// Adjacent windows, without padding.
     pub fn new(window: &[usize]) -> Pooling {
         Pooling {
             window: window.to_vec(),
@@ -221,8 +221,8 @@ impl Pooling {
         }
     }
 
-    /// The number of further elements that `ceil_mode` requires. The last window must still start within the tensor or
-    /// the padding before it.
+    /// The number of additional elements that `ceil_mode` requires. The last window must still start within the tensor
+    /// or the padding before it.
     fn overhang(&self, axis: usize, length: usize) -> usize {
         let stride = self.stride[axis].max(1);
         // Sizes saturate: inference rejects sizes that are too large.
@@ -236,8 +236,8 @@ impl Pooling {
         if last_start >= ends { 0 } else { last_start.saturating_add(reach) - padded }
     }
 
-    /// The elements of each window along a dimension by which its mean was divided, with the padding counted: elements
-    /// beyond the padding do not count.
+    /// The divisor of each window's mean along a dimension, with the padding counted; elements beyond the padding do
+    /// not count.
     pub fn counts(&self, axis: usize, length: usize, windows: usize) -> Vec<usize> {
         let end = length.saturating_add(self.padding[axis].saturating_mul(2));
         let count = |window: usize| self.window[axis].min(end.saturating_sub(window * self.stride[axis]));

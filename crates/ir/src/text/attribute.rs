@@ -1,4 +1,4 @@
-//! Attributes as the text form knows them: keys and values.
+//! The attributes of the text form: keys and values.
 
 use super::lexer::write_scalar;
 use super::write_program;
@@ -11,15 +11,15 @@ use core::fmt;
 /// The value of an attribute.
 #[derive(Clone, Debug)]
 pub(super) enum Attribute {
-    /// A number or a truth value.
+    /// A number or a boolean.
     Number(Scalar),
     /// A name: a dtype or a mode.
     Word(String),
-    /// A text in quotes.
+    /// A quoted string.
     Text(String),
     /// The type of a tensor.
     Type(TensorType),
-    /// Values in brackets.
+    /// A list in brackets.
     List(Vec<Attribute>),
     /// A program.
     Program(Arc<Program>),

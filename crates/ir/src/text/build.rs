@@ -1,4 +1,4 @@
-//! From a name and attributes to an op.
+//! Parsing of ops: from a name and attributes to an op.
 
 use super::attribute::Attribute;
 use super::lexer::Position;
@@ -11,15 +11,15 @@ use alloc::vec::Vec;
 pub(super) struct ParsedOp<'t> {
     pub(super) name: &'t str,
     pub(super) place: Position,
-    /// The type of the first result, for attributes left out.
+    /// The type of the first result, for omitted attributes.
     pub(super) result: Option<TensorType>,
     pub(super) attributes: Vec<(&'t str, Attribute, Position)>,
 }
 
-/// Makes the op.
+/// Builds the op.
 ///
 /// # Errors
-/// When there is no such op, or an attribute is missing, unknown, of another kind or out of range.
+/// When there is no such op, or an attribute is missing, unknown, of the wrong kind or out of range.
 pub(super) fn build(mut given: ParsedOp<'_>) -> Result<Op> {
     let op = given.op()?;
     match given.attributes.first() {
@@ -259,7 +259,7 @@ impl<'t> ParsedOp<'t> {
         Ok(Epilogue { product, factors, bias, activation, numbers: self.numbers()? })
     }
 
-    /// Slots, each with the number that it must be.
+    /// Slots, each with the number that it must equal.
     fn numbers(&mut self) -> Result<Vec<(usize, Scalar)>> {
         let Some((value, place)) = self.optional("numbers") else { return Ok(Vec::new()) };
         let number = |entry: &Attribute| match entries(entry)? {

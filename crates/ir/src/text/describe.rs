@@ -1,4 +1,4 @@
-//! From an op to its name and attributes.
+//! Printing of ops: from an op to its name and attributes.
 
 use super::attribute::Attribute;
 use crate::{
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 type List = Vec<(&'static str, Attribute)>;
 
-/// The word that names the op in text.
+/// The op's name in text.
 pub(super) fn word(op: &Op) -> &str {
     if let Op::Custom(_) = op { "custom" } else { op.name() }
 }
@@ -118,7 +118,7 @@ fn int(n: usize) -> Attribute {
     Attribute::Number(unsigned(n as u64))
 }
 
-/// Small numbers are written as plain integers.
+/// Small numbers are printed as plain integers.
 fn unsigned(n: u64) -> Scalar {
     i64::try_from(n).map_or(Scalar::UInt(n), Scalar::Int)
 }

@@ -1,4 +1,4 @@
-//! From characters to tokens: the lexer of every text form, of programs here and of kernels in `kiln-kernel`.
+//! The lexer of all text formats: programs here, and kernels in `kiln-kernel`.
 
 use crate::{Error, Result, Scalar};
 use alloc::format;
@@ -7,7 +7,7 @@ use core::fmt;
 use core::iter::Peekable;
 use core::str::CharIndices;
 
-/// An element of a text.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token<'t> {
     /// `%3`.
@@ -16,7 +16,7 @@ pub enum Token<'t> {
     Word(&'t str),
     /// `1`, `-2.5e3`, `5u`, `-inf`.
     Number(Scalar),
-    /// A text in quotes, unescaped.
+    /// A quoted string, unescaped.
     Text(String),
     /// One of `( ) { } [ ] , : =`.
     Mark(char),
@@ -24,23 +24,23 @@ pub enum Token<'t> {
     End,
 }
 
-/// A place in the text; both count from 1.
+/// A position in the text; both numbers count from 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Position {
-    /// The number of the line.
+    /// The line number.
     pub line: usize,
-    /// The number of the character in its line.
+    /// The column number, in characters.
     pub column: usize,
 }
 
 impl Position {
-    /// A parse error at this place.
+    /// A parse error at this position.
     pub fn error(self, problem: impl Into<String>) -> Error {
         Error::parse(self.line, self.column, problem)
     }
 }
 
-/// The tokens of a text, with one token of look-ahead.
+/// The token stream of a text, with one token of look-ahead.
 #[derive(Clone)]
 pub struct Tokens<'t> {
     /// The next token.
@@ -51,10 +51,10 @@ pub struct Tokens<'t> {
 }
 
 impl<'t> Tokens<'t> {
-    /// The tokens of a text of at most `longest` bytes.
+    /// Tokenizes a text of at most `longest` bytes.
     ///
     /// # Errors
-    /// When the text is longer, or its first token is none.
+    /// When the text is longer, or does not start with a token.
     pub fn new(text: &'t str, longest: usize) -> Result<Tokens<'t>> {
         let start = Position { line: 1, column: 1 };
         if text.len() > longest {
@@ -65,7 +65,7 @@ impl<'t> Tokens<'t> {
         Ok(Tokens { token, place, lexer })
     }
 
-    /// Skips the next token.
+    /// Consumes the next token.
     ///
     /// # Errors
     /// When no token follows it.
@@ -79,7 +79,7 @@ impl<'t> Tokens<'t> {
         matches!(self.lexer.clone().next(), Ok((Token::Mark(found), _)) if found == mark)
     }
 
-    /// Skips an optional mark, and returns whether it was there.
+    /// Consumes an optional mark, and returns whether it was there.
     ///
     /// # Errors
     /// As [`advance`](Tokens::advance).
@@ -91,7 +91,7 @@ impl<'t> Tokens<'t> {
         Ok(here)
     }
 
-    /// Skips a required mark.
+    /// Consumes a required mark.
     ///
     /// # Errors
     /// When the next token is another, and as [`advance`](Tokens::advance).
@@ -99,7 +99,7 @@ impl<'t> Tokens<'t> {
         if self.accept(mark)? { Ok(()) } else { Err(self.unexpected(&format!("`{mark}`"))) }
     }
 
-    /// Skips a required word.
+    /// Consumes a required word.
     ///
     /// # Errors
     /// As [`mark`](Tokens::mark).
@@ -119,7 +119,7 @@ impl<'t> Tokens<'t> {
         if self.token == Token::End { Ok(result) } else { Err(self.unexpected("the end of the text")) }
     }
 
-    /// The error at the next token: something else was wanted.
+    /// The error for an unexpected next token; `wanted` names the expected one.
     pub fn unexpected(&self, wanted: &str) -> Error {
         let found: String = match &self.token {
             Token::Slot(slot) => format!("`%{slot}`"),
@@ -141,7 +141,7 @@ struct Lexer<'t> {
 }
 
 impl<'t> Lexer<'t> {
-    /// The next token and where it starts.
+    /// Scans the next token; returns it with its start.
     fn next(&mut self) -> Result<(Token<'t>, Position)> {
         self.skip_blanks();
         let place = self.place;
@@ -277,7 +277,7 @@ fn scalar(text: &str) -> Option<Scalar> {
     x.is_finite().then_some(Scalar::Float(x))
 }
 
-/// The number that a word stands for: `true`, `false`, `inf`, `nan`, or `nan_` and the bits of a NaN.
+/// The number of a word: `true`, `false`, `inf`, `nan`, or `nan_` and the bits of a NaN.
 pub fn word_scalar(word: &str) -> Option<Scalar> {
     match word {
         "true" => Some(Scalar::Bool(true)),
@@ -292,7 +292,8 @@ pub fn word_scalar(word: &str) -> Option<Scalar> {
     }
 }
 
-/// Writes a number so that it reads back as it was. A NaN other than the usual one is written with its bits, `nan_fff8000000000000`.
+/// Writes a number so that it parses to the same value. A NaN with other bits than the default is written with its
+/// bits, `nan_fff8000000000000`.
 pub fn write_scalar(f: &mut fmt::Formatter<'_>, scalar: Scalar) -> fmt::Result {
     match scalar {
         Scalar::Float(x) if x.to_bits() == f64::NAN.to_bits() => f.write_str("nan"),

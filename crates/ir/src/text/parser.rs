@@ -1,4 +1,4 @@
-//! From tokens to programs.
+//! The parser of programs.
 
 use super::attribute::Attribute;
 use super::build::{ParsedOp, build};
@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// The longest list of an attribute.
+/// The maximum length of a list attribute.
 const MAX_LIST: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Program> {
@@ -67,7 +67,7 @@ impl<'t> Parser<'t> {
             return Err(self.tokens.unexpected("the name of an op"));
         };
         self.tokens.advance()?;
-        // Results become known after the operands are read: an op cannot use its own.
+        // Results are defined after the operands are parsed: an op cannot use its own results.
         let operands = self.operands(slots)?;
         let attributes = self.attributes()?;
         let result = results.first().map(|definition| definition.ty);
@@ -125,7 +125,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether an operand comes next, and not the slot that the next instruction defines.
+    /// Whether the next slot is an operand, and not a definition of the next instruction.
     fn at_operand(&self) -> bool {
         match &self.tokens.token {
             Token::Slot(_) => !self.tokens.then(':'),

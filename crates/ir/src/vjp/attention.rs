@@ -1,11 +1,11 @@
-//! The rule of attention.
+//! The gradient rule of attention.
 
 use super::{Gradients, Rule, index_dtype};
 use crate::{AttentionSpec, Comparison, DType, Op, Operands, Scalar, TensorType, Var};
 use alloc::vec::Vec;
 
 impl<'e> Rule<'_, 'e> {
-    /// Queries, keys and values by [`Op::AttentionGrad`], a mask that is added to the scores by hand.
+    /// Gradients of queries, keys and values by [`Op::AttentionGrad`], and of an additive mask by simpler ops.
     pub(super) fn attention(&self, spec: AttentionSpec) -> Gradients<'e> {
         let mut gradients = self.zero();
         if self.wanted[..3].contains(&true) {
@@ -32,8 +32,8 @@ impl<'e> Rule<'_, 'e> {
         [dq, dk, dv]
     }
 
-    /// With `p` the attention weights, the log-sum-exp changes with the scores by `p`. Its gradient for the queries
-    /// is therefore attention with the keys as values, and for the keys the gradient of those values.
+    /// With `p` the attention weights, the derivative of the log-sum-exp by the scores is `p`. Its gradient for the
+    /// queries is therefore attention with the keys as values, and for the keys the gradient of those values.
     fn lse_gradients(&self, spec: AttentionSpec, g: &Var<'e>) -> (Var<'e>, Var<'e>) {
         let (q, k) = (self.x(0), self.x(1));
         let g = (g * spec.scale.0).reshape(g.shape().inserted(3, 1)).cast(q.dtype());
@@ -80,13 +80,13 @@ impl<'e> Rule<'_, 'e> {
         };
         let lse = &self.outputs[1];
         let lse = lse.reshape(lse.shape().inserted(3, 1)).cast(wide);
-        // A query that sees nothing has -inf here; its weights are 0, not exp(-inf + inf).
+        // A fully masked query has -inf here; its weights are 0, not exp(-inf + inf).
         let nothing = lse.scalar(f64::NEG_INFINITY);
         let lse = lse.equal(&nothing).select(&lse.scalar(0.0), &lse);
         (scores - lse).exp()
     }
 
-    /// Which keys each query sees.
+    /// The causal mask.
     fn visible(&self, scores: &Var<'e>, offset: i64) -> Var<'e> {
         let shape = scores.shape();
         let (queries, keys) = (shape[2], shape[3]);
@@ -101,7 +101,7 @@ impl<'e> Rule<'_, 'e> {
         ahead.compare(Comparison::Le, &ahead.scalar(offset)).broadcast(shape)
     }
 
-    /// Keys or values, repeated for each head of the queries.
+    /// Keys or values, repeated for each query head.
     fn each_head(&self, place: usize, wide: DType) -> Var<'e> {
         let (heads, shared) = (self.x(0).shape()[1], self.x(place).cast(wide));
         let shape = shared.shape();

@@ -1,7 +1,7 @@
-//! Rules of group operations.
+//! Gradient rules of collectives.
 //!
 //! The rules differentiate the sum of all members' results. Every member takes part in the collectives of the gradient,
-//! even where its own share is zero, so that no other member deadlocks.
+//! even if its own share is zero, so that no other member deadlocks.
 
 use super::{Gradients, Rule, attains, emit};
 use crate::{Collective, CollectiveKind, DType, Op, Reduction, Scalar, SliceAxis, TensorType, Var};
@@ -34,7 +34,7 @@ impl<'e> Rule<'_, 'e> {
         }
     }
 
-    /// The gradient of a member's operand, given that of the combined result and the result `y`.
+    /// The gradient of a member's operand, given that of the reduced result and the result `y`.
     fn reduced(
         &self,
         group: Collective,
@@ -66,7 +66,7 @@ fn all_sum<'e>(group: Collective, x: &Var<'e>) -> Var<'e> {
     run(group, CollectiveKind::AllReduce(Reduction::Sum), x)
 }
 
-/// The product of the operands of all other members; `None` where there are none.
+/// The product of the operands of all other members; `None` if there are none.
 fn product_of_others<'e>(group: Collective, x: &Var<'e>) -> Option<Var<'e>> {
     let flat = x.reshape([1, x.shape().num_elements()]);
     let all = run(group, CollectiveKind::AllGather { axis: 0 }, &flat);

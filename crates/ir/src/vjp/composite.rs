@@ -1,4 +1,4 @@
-//! Rules of the named composites.
+//! Gradient rules of the named composites.
 
 use super::{Gradients, Rule, emit};
 use crate::expand::unmirrored;
@@ -19,7 +19,7 @@ impl<'e> Rule<'_, 'e> {
         })
     }
 
-    /// The softmax of the operand scales the gradient. Where the sum has no terms above 0 it is 0.
+    /// The softmax of the operand scales the gradient. It is 0 if the sum has no terms above 0.
     pub(super) fn log_sum_exp(&self) -> Gradients<'e> {
         let y = self.y();
         self.linear(|g, x| {
@@ -71,14 +71,14 @@ impl<'e> Rule<'_, 'e> {
         rows.sum(leading).reshape(self.x(1).shape()).cast(self.x(1).dtype())
     }
 
-    /// The transform is a symmetric complex matrix: its transpose as a real map is the transform with the other
-    /// sign. Half a spectrum stands for the other half too, so that mirrored frequencies count twice on the way to real numbers, and
-    /// its gradient half on the way back.
+    /// The transform is a symmetric complex matrix, so its transpose as a real map is the transform with the opposite
+    /// sign. Half a spectrum represents the other half too. Mirrored frequencies therefore count twice in a transform
+    /// to real numbers, and half in the gradient of a transform from real numbers.
     pub(super) fn fft(&self, kind: FftKind, axis: usize, inverse: bool) -> Gradients<'e> {
         let run = |kind: FftKind, parts: Operands| {
             Var::emit(self.engine(), &Op::Fft { kind, axis, inverse: !inverse }, parts)
         };
-        // Times the weight where a conjugate mirrors the frequency.
+        // Multiplies frequencies that a conjugate mirrors by the weight.
         let weighted = |parts: [&Var<'e>; 2], points: usize, weight: f64| {
             let shape = Shape::new(alloc::vec![1; parts[0].rank()]).with(axis, parts[0].shape()[axis]);
             let single = unmirrored(self.engine(), TensorType::new(shape, DType::Bool), axis, points);
@@ -100,7 +100,7 @@ impl<'e> Rule<'_, 'e> {
         results.into_iter().zip(self.wanted).map(|(g, &wanted)| wanted.then_some(g)).collect()
     }
 
-    /// The derivative of `(q - zero) * scale` by the scale is `q - zero`: dequantisation with a scale of 1.
+    /// The derivative of `(q - zero) * scale` by the scale is `q - zero`: dequantization with a scale of 1.
     pub(super) fn dequantize(&self) -> Gradients<'e> {
         let mut gradients = self.zero();
         if self.wanted[1] {
@@ -115,7 +115,7 @@ impl<'e> Rule<'_, 'e> {
     }
 }
 
-/// Sums each block of one axis, so that the axis becomes as long as that of `like`.
+/// Sums each block of one axis, so that the axis has the length of that of `like`.
 fn sum_blocks<'e>(var: &Var<'e>, axis: usize, like: &Var<'e>) -> Var<'e> {
     let (shape, blocks) = (var.shape(), like.shape()[axis]);
     if shape[axis] == blocks {

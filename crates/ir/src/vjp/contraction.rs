@@ -1,4 +1,4 @@
-//! Rules of matrix products, convolution and pooling.
+//! Gradient rules of matmul, convolution and pooling.
 
 use super::{Gradients, Rule, emit};
 use crate::{ConvPass, ConvSpec, DType, Extremum, Op, PadAxis, PoolKind, PoolSpec, Scalar, Var};
@@ -40,8 +40,8 @@ impl<'e> Rule<'_, 'e> {
         })
     }
 
-    /// The rule of the gradient of pooling, which is linear in its first operand. The position of the maximum does not
-    /// change with small changes of the second.
+    /// The gradient rule of the gradient of pooling, which is linear in its first operand. The position of the maximum
+    /// does not change with small changes of the second.
     pub(super) fn pool_grad(&self, spec: &PoolSpec) -> Gradients<'e> {
         self.linear(|g, _| match spec.kind {
             PoolKind::Average { .. } => emit(Op::Pool(spec.clone()), &[g]),
@@ -50,7 +50,7 @@ impl<'e> Rule<'_, 'e> {
     }
 }
 
-/// Of each window of `g`, the element where the same window of `x` has its first greatest.
+/// For each window of `g`, the element at the first maximum of the same window of `x`.
 fn at_maxima<'e>(g: &Var<'e>, x: &Var<'e>, spec: &PoolSpec) -> Var<'e> {
     let windows = windows_of(x, spec, crate::op::least(x.dtype()));
     let last = windows.rank() - 1;

@@ -1,4 +1,4 @@
-//! Rules of the ops per element.
+//! Gradient rules of elementwise ops.
 
 use super::{Gradients, Rule};
 use crate::{Binary, Comparison, Operand, Scalar, Shape, Unary, Var};
@@ -37,7 +37,7 @@ impl<'e> Rule<'_, 'e> {
             Binary::Sub => self.two(|| g.clone(), || -g),
             Binary::Mul => self.two(|| g * b, || g * a),
             Binary::Div => self.two(|| g / b, || -(g / b * y)),
-            // The quotient, exact although `a / b` is rounded: `y` is the remainder.
+            // The exact quotient although `a / b` is rounded: `y` is the remainder.
             Binary::Rem => self.two(|| g.clone(), || -(g * ((a - y) / b).round())),
             Binary::Pow => self.two(|| g * base_slope(a, b), || g * exponent_slope(a, b, y)),
             Binary::Min => self.two(|| self.extreme(b, a, b), || self.extreme(a, b, a)),
@@ -47,8 +47,8 @@ impl<'e> Rule<'_, 'e> {
         }
     }
 
-    /// The share of one operand of a minimum or maximum: nothing where `high <= low` strictly against it, half
-    /// at a tie of two tensors. NaN passes the gradient on. `other` is the operand that the gradient is not for.
+    /// The share of one operand of a minimum or maximum: zero if `high <= low` strictly against it, half at a tie of
+    /// two tensors. NaN passes the gradient. `other` is the operand that the gradient is not for.
     fn extreme(&self, high: &Var<'e>, low: &Var<'e>, other: &Var<'e>) -> Var<'e> {
         let (g, zero) = (self.g(), self.g().scalar(0.0));
         if other.is_scalar() {
@@ -68,7 +68,7 @@ impl<'e> Rule<'_, 'e> {
     }
 }
 
-/// `b * a^(b - 1)`: of a zero base too, and of a negative one with a whole exponent.
+/// `b * a^(b - 1)`, also for a zero base, and for a negative base with an integer exponent.
 fn base_slope<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     if let Some(exponent) = b.operand().scalar() {
         let n = exponent.to_f64();
@@ -85,7 +85,7 @@ fn base_slope<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     b * a.pow(&both.select(&a.scalar(1.0), &(b - 1.0)))
 }
 
-/// `a^b * ln(a)`: 0 for a zero base with an exponent from 0 up, NaN for a negative base.
+/// `a^b * ln(a)`: 0 for a zero base with a nonnegative exponent, NaN for a negative base.
 fn exponent_slope<'e>(a: &Var<'e>, b: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     let base = match a.operand() {
         Operand::Value(_) => a.clone(),
@@ -101,14 +101,14 @@ fn exponent_slope<'e>(a: &Var<'e>, b: &Var<'e>, y: &Var<'e>) -> Var<'e> {
     }
 }
 
-/// A number as a tensor of one element that broadcasts to `like`.
+/// A plain number as a one-element tensor that broadcasts to `like`.
 fn one_element<'e>(like: &Var<'e>, number: Scalar) -> Var<'e> {
     let ones: Shape = (0..like.rank()).map(|_| 1).collect();
     Var::full(like.engine(), like.ty().with_shape(ones), number)
 }
 
 /// `part / (a² + b²)` for a `part` that is `a` or `b`, one of them a tensor like `g`; 0 at the origin. The operands are
-/// divided by the greater first, so that no square overflows or vanishes.
+/// divided by the greater one first, so that no square overflows or underflows.
 fn angle_slope<'e>(a: &Var<'e>, b: &Var<'e>, part: &Var<'e>, g: &Var<'e>) -> Var<'e> {
     let greater = magnitude(a).max(&magnitude(b));
     let is_origin = greater.equal(&greater.scalar(0.0));

@@ -1,22 +1,22 @@
-//! Rules of the ops by index.
+//! Gradient rules of indexing ops.
 
 use super::{Gradients, Rule, attains, index_dtype};
 use crate::{Op, Operands, Scalar, SliceAxis, TensorType, UpdateMode, Var};
 use smallvec::smallvec;
 
-/// The positions in a tensor that are read or written.
+/// The positions in a tensor that an op reads or writes.
 #[derive(Clone, Copy)]
 pub(super) enum Places<'a, 'e> {
-    /// As [`Op::Take`] and [`Op::Put`] do.
+    /// The positions of [`Op::Take`] and [`Op::Put`].
     Put { axis: usize, index: &'a Var<'e> },
-    /// As [`Op::Gather`] and [`Op::Scatter`] do.
+    /// The positions of [`Op::Gather`] and [`Op::Scatter`].
     Scatter { axis: usize, index: &'a Var<'e> },
-    /// As [`Op::Slice`] and [`Op::SliceUpdate`] do; no place occurs twice.
+    /// The positions of [`Op::Slice`] and [`Op::SliceUpdate`]; none occurs twice.
     Slices(&'a [SliceAxis]),
 }
 
 impl<'a, 'e> Places<'a, 'e> {
-    /// The places that an op reads of its first operand; `None` for an op that reads all or computes.
+    /// The positions that an op reads of its first operand; `None` for an op that reads all or computes.
     pub(super) fn read_by(op: &'a Op, index: Option<&'a Var<'e>>) -> Option<Places<'a, 'e>> {
         if let Op::Slice(slices) = op {
             return Some(Places::Slices(slices));
@@ -56,8 +56,8 @@ impl<'a, 'e> Places<'a, 'e> {
         Var::emit(engine, &op, operands).remove(0)
     }
 
-    /// A number for each element of the source, which grows with the order of writing among elements that may
-    /// meet in one place. `None` where none meet.
+    /// A number for each element of the source, which increases with write order among elements with the same target.
+    /// `None` if targets are unique.
     fn order(&self, source: &Var<'e>) -> Option<Var<'e>> {
         match self {
             Places::Slices(_) => None,
@@ -79,7 +79,7 @@ impl<'a, 'e> Places<'a, 'e> {
 }
 
 impl<'e> Rule<'_, 'e> {
-    /// The rule of `(x, index) -> y`: scatters the gradient with addition to the positions that were read.
+    /// The rule of `(x, index) -> y`: adds the gradient at the positions that were read.
     pub(super) fn read(&self, places: Places<'_, 'e>) -> Gradients<'e> {
         self.linear(|g, x| places.write(Var::zeros(g.engine(), x.ty()), UpdateMode::Add, g))
     }
@@ -134,7 +134,7 @@ impl<'e> Rule<'_, 'e> {
         }
     }
 
-    /// The gradient of each place of a minimum or maximum, divided by how many elements attain it.
+    /// The gradient at each position of a minimum or maximum, divided by the number of elements that attain it.
     fn share(&self, places: Places<'_, 'e>, source: &Var<'e>) -> Var<'e> {
         let (base, y) = (self.x(0), self.y());
         let hits = |a: &Var<'e>, b: &Var<'e>| attains(a, b).cast(y.dtype());
@@ -143,9 +143,9 @@ impl<'e> Rule<'_, 'e> {
     }
 }
 
-/// For each element of the source, the product of all others written to the same place.
+/// For each element of the source, the product of all others written to the same position.
 ///
-/// Zeros are left out of the product and counted: one zero makes the products of its companions zero, two make
+/// Zeros are excluded from the product and counted: one zero makes the products of the other elements zero, two make
 /// all zero. `zeros` carries their values, which are 0 but not constant, so that second derivatives are right.
 fn product_of_other_writes<'e>(places: Places<'_, 'e>, like: &Var<'e>, source: &Var<'e>) -> Var<'e> {
     let (zero, one) = (source.scalar(0.0), source.scalar(1.0));

@@ -1,4 +1,4 @@
-//! Differentiating whole programs.
+//! Differentiation of programs.
 
 use super::{Gradient, GradientSum, absent, gradient_of, saved, vjp};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
 };
 use alloc::vec::Vec;
 
-/// The program that computes the gradients of a program.
+/// Builds the program that computes the gradients of a program.
 ///
-/// Its inputs are those of `program` followed by one gradient for each output that is a float tensor; its outputs
-/// are the gradients of the float inputs, in order, zeros where an input does not matter.
+/// Its inputs are those of `program` followed by one gradient for each output that is a float tensor. Its outputs are
+/// the gradients of the float inputs, in order, zeros if an input has no effect.
 ///
 /// # Errors
 /// When an op between a float input and an output has no gradient.
@@ -39,14 +39,14 @@ pub fn gradient_program(program: &Program) -> Result<Program> {
 
 /// The gradients of a program's inputs, given those of its outputs (`None`: zero).
 ///
-/// Recomputes only those intermediates of the program that the rules need. `wanted` has an entry per input; so has the
-/// returned list, `None` where a gradient is not wanted or zero.
+/// Recomputes only the intermediates that the rules need. `wanted` and the returned list have an entry per input,
+/// `None` if a gradient is not wanted or zero.
 ///
 /// # Errors
 /// When an op between a wanted input and an output has no gradient.
 ///
 /// # Panics
-/// When the lengths of the lists do not suit the program.
+/// When the lengths of the lists do not match the program.
 pub fn differentiate<'e>(
     engine: &'e dyn Engine,
     program: &Program,
@@ -62,10 +62,10 @@ pub fn differentiate<'e>(
     tape.backward(engine, &values, seeds)
 }
 
-/// The op's expansion as a program of its tensor operands; `None` where it has none.
+/// The op's expansion as a program of its tensor operands; `None` if it has none.
 ///
 /// # Errors
-/// When a custom op expands to other types than those of its results.
+/// When the result types of a custom op's expansion differ from the op's.
 pub(super) fn expansion(op: &Op, inputs: &[Var<'_>], outputs: &[Var<'_>]) -> Option<Result<Program>> {
     if let Op::Fused(fused) = op
         && inputs.iter().all(|input| input.operand().value().is_some())
@@ -92,7 +92,7 @@ pub(super) fn expansion(op: &Op, inputs: &[Var<'_>], outputs: &[Var<'_>]) -> Opt
     Some(Ok(recorder.finish(&results.into_iter().map(Var::into_operand).collect::<Vec<_>>())))
 }
 
-/// A program with the static facts about its slots.
+/// A program with static facts about its slots.
 struct Tape<'p> {
     program: &'p Program,
     types: Vec<TensorType>,
@@ -100,7 +100,7 @@ struct Tape<'p> {
     first: Vec<usize>,
     /// Whether a slot depends on a wanted input in a differentiable way.
     active: Vec<bool>,
-    /// Whether the value of a slot is read: by a rule, or by an instruction that must run again.
+    /// Whether the value of a slot is read: by a rule, or by an instruction that is recomputed.
     needed: Vec<bool>,
 }
 
@@ -162,7 +162,7 @@ impl<'p> Tape<'p> {
         self.needed[first..first + instruction.results.len()].contains(&true)
     }
 
-    /// Operands of which only the types are known.
+    /// Operands that have only types.
     fn typed(&self, instruction: &Instruction) -> Operands {
         let typed = |operand: &ProgramOperand| match operand {
             ProgramOperand::Slot(slot) => Operand::Value(Value::absent(self.types[*slot])),
@@ -171,7 +171,7 @@ impl<'p> Tape<'p> {
         instruction.operands.iter().map(typed).collect()
     }
 
-    /// The values that are needed; the others are absent.
+    /// Recomputes the values that are needed; the others are absent.
     fn forward<'e>(&self, engine: &'e dyn Engine, inputs: &[Var<'e>]) -> Vec<Var<'e>> {
         let mut slots: Vec<Var<'e>> = inputs.to_vec();
         for (instruction, &first) in self.program.instructions.iter().zip(&self.first) {

@@ -1,4 +1,4 @@
-//! Rules of the ops that make one of many, and of order.
+//! Gradient rules of reductions and sorting.
 
 use super::{Gradients, Rule, attains, index_dtype};
 use crate::{Axes, PadAxis, Reduction, Scalar, Shape, SliceAxis, UpdateMode, Var};
@@ -9,8 +9,8 @@ impl<'e> Rule<'_, 'e> {
         self.linear(|g, x| match reduction {
             Reduction::Sum => g.broadcast(x.shape()),
             Reduction::Prod => g * product_of_others(x, axes),
-            // The extreme of these very numbers: the result may come from an operand that was computed elsewhere, rounded
-            // another way, and be found nowhere.
+            // Recomputes the extreme from `x`: the saved result may come from an operand that was computed with other
+            // rounding, and would then match no element.
             Reduction::Min | Reduction::Max => {
                 let hit = attains(x, &x.reduce(reduction, &axes.to_vec()));
                 let count = hit.cast(x.dtype()).sum(&axes.to_vec());
@@ -32,7 +32,7 @@ impl<'e> Rule<'_, 'e> {
         let turned = |var: &Var<'e>| if reverse { var.flip(axis) } else { var.clone() };
         self.linear(|g, x| {
             let (g, forward) = (turned(g), turned(x));
-            // An exclusive scan is the inclusive one a place later.
+            // An exclusive scan is the inclusive scan shifted by one.
             let g = if exclusive { shift(&g, axis, 1) } else { g };
             turned(&match reduction {
                 Reduction::Sum => g.scan(Reduction::Sum, axis, true, false),
@@ -49,7 +49,7 @@ impl<'e> Rule<'_, 'e> {
         })
     }
 
-    /// Sends each gradient back to the place from which its element came.
+    /// Scatters each gradient to the original position of its element.
     pub(super) fn sort(&self, axis: usize) -> Gradients<'e> {
         let Some(g) = &self.gradients[0] else { return self.zero() };
         let index = &self.outputs[1];
@@ -58,7 +58,7 @@ impl<'e> Rule<'_, 'e> {
     }
 }
 
-/// For each element, the product of all others that are reduced with it. Free of division, so of zeros too.
+/// For each element, the product of all others that are reduced with it. It uses no division, so zeros are no problem.
 fn product_of_others<'e>(x: &Var<'e>, axes: &Axes) -> Var<'e> {
     if axes.is_empty() {
         return Var::full(x.engine(), x.ty(), 1.0);
@@ -77,7 +77,7 @@ fn product_of_others<'e>(x: &Var<'e>, axes: &Axes) -> Var<'e> {
     others.reshape(moved.shape()).permute(&order.inverse().to_vec())
 }
 
-/// The gradient of an inclusive running product, without division.
+/// The gradient of an inclusive cumulative product, without division.
 ///
 /// With `S[k] = g[k] + x[k + 1] * S[k + 1]` it is `S[k]` times the product of the elements before `x[k]`. The
 /// recurrence is solved by doubling: after each round `sum` covers twice as many terms.
@@ -103,7 +103,7 @@ fn scan_extreme<'e>(g: &Var<'e>, x: &Var<'e>, y: &Var<'e>, axis: usize) -> Var<'
     Var::zeros(x.engine(), x.ty()).scatter(axis, UpdateMode::Add, &latest, g)
 }
 
-/// Element `k + by` at place `k`, zeros after the end.
+/// Element `k + by` at position `k`, zeros after the end.
 fn shift<'e>(var: &Var<'e>, axis: usize, by: usize) -> Var<'e> {
     let len = var.shape()[axis];
     let by = by.min(len);

@@ -2,8 +2,8 @@
 
 use crate::{Binary, CollectiveKind, ConvPass, Op, Operand, PoolKind, Reduction, UpdateMode};
 
-/// Which operands and results a rule of [`vjp`](super::vjp) reads the data of, one bit for each place from the
-/// least; of the others it sees the types. Plain numbers are always known.
+/// The operands and results whose data a rule of [`vjp`](super::vjp) reads, one bit per place from the least
+/// significant. Of the others it reads the types. Plain numbers are always known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// The operands. [`u32::MAX`] stands for all, however many.
@@ -47,8 +47,8 @@ const B: Saved = Saved::inputs(2);
 const AB: Saved = Saved::inputs(3);
 const Y: Saved = Saved { inputs: 0, outputs: 1 };
 
-/// The operands and results that the rule of an op reads for the gradients of the `wanted` operands. Of the operands,
-/// it only matters whether they are numbers.
+/// The operands and results that the rule of an op reads for the gradients of the `wanted` operands. Of `inputs`, only
+/// the kind matters: tensor or plain number.
 pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
     let wants = |place: usize| wanted.get(place).copied().unwrap_or(false);
     let each = |a: Saved, b: Saved| {

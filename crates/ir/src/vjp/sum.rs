@@ -1,18 +1,18 @@
-//! The sum of the gradients that reach one value.
+//! Gradient accumulation: the sum of the gradients of a value's uses.
 
 use super::Places;
 use crate::{Binary, Engine, Op, Operand, UpdateMode, Value, Var};
 use smallvec::smallvec;
 
-/// How many contributions of reads of a part are spread over the whole value and added. A layer that fuses runs so few
+/// The maximum number of partial contributions that are padded to the whole value and added. A fusing layer runs so few
 /// as one pass over memory.
 const MAX_SPREAD: u32 = 8;
 
-/// The gradient of one value while the contributions of its uses arrive.
+/// The accumulator of one value's gradient.
 ///
-/// A use that reads a part of the value (`slice`, `take`, `gather`) contributes nothing elsewhere. From the ninth such
-/// contribution on, each is added in place to the sum, at the cost of the part: `T` slices of one tensor then cost a
-/// fixed number of passes over it instead of `T`.
+/// A use that reads a part of the value (`slice`, `take`, `gather`) contributes zeros elsewhere. From the ninth such
+/// contribution on, each is added in place to the sum, at the cost of the part. `T` slices of one tensor then cost a
+/// constant number of passes over it instead of `T`.
 #[derive(Clone, Debug, Default)]
 pub struct GradientSum {
     sum: Option<Value>,
@@ -20,7 +20,7 @@ pub struct GradientSum {
 }
 
 impl GradientSum {
-    /// Adds a contribution of the value's type. Overwrites operands that have no other owner.
+    /// Adds a contribution of the value's type. Overwrites operands without aliases.
     pub fn add(&mut self, engine: &dyn Engine, gradient: Value) {
         self.sum = Some(match self.sum.take() {
             Some(sum) => {
@@ -32,7 +32,7 @@ impl GradientSum {
         });
     }
 
-    /// Whether the op reads elements of its first operand at places, and no others.
+    /// Whether the op reads only some positions of its first operand.
     pub fn is_part(op: &Op) -> bool {
         matches!(op, Op::Slice(_) | Op::Take { .. } | Op::Gather { .. })
     }
@@ -59,12 +59,12 @@ impl GradientSum {
         self.sum = Some(places.write(Var::new(engine, sum), UpdateMode::Add, &gradient).into_value());
     }
 
-    /// The sum; `None` if nothing arrived.
+    /// The sum; `None` without contributions.
     pub fn into_value(self) -> Option<Value> {
         self.sum
     }
 
-    /// The sum, taken out; `None` if nothing arrived.
+    /// Takes the sum; `None` without contributions.
     pub fn take(&mut self) -> Option<Value> {
         core::mem::take(self).sum
     }

@@ -1,11 +1,11 @@
-//! Rules of the ops that put the same elements elsewhere.
+//! Gradient rules of views and data movement.
 
 use super::{Gradients, Rule, index_dtype};
 use crate::{PadAxis, Shape, SliceAxis, TensorType, UpdateMode, Var};
 use alloc::vec::Vec;
 
-/// The greatest window that is folded by shifted additions, whose order is the same on every machine; each
-/// costs a pass over the whole tensor. Longer windows are added up by index.
+/// The maximum window size that is folded by shifted additions, whose order is the same on every machine; each costs a
+/// pass over the whole tensor. Longer windows are added by index.
 const MAX_SHIFTED_WINDOW: usize = 16;
 
 impl<'e> Rule<'_, 'e> {
@@ -31,7 +31,7 @@ impl<'e> Rule<'_, 'e> {
     }
 }
 
-/// Puts the elements of a slice back to where they came from in a tensor of `shape`, zeros elsewhere.
+/// The inverse of a slice: its elements at their original positions in a tensor of `shape`, zeros elsewhere.
 pub(super) fn unslice<'e>(g: &Var<'e>, slices: &[SliceAxis], shape: Shape) -> Var<'e> {
     if slices.iter().any(|slice| slice.len == 0) {
         return Var::zeros(g.engine(), g.ty().with_shape(shape));
@@ -54,7 +54,7 @@ pub(super) fn unslice<'e>(g: &Var<'e>, slices: &[SliceAxis], shape: Shape) -> Va
     if pads.iter().all(|pad| *pad == PadAxis::default()) { ascending } else { ascending.pad(pads, 0.0) }
 }
 
-/// Adds windows back up to the tensor of `shape` that they were cut from.
+/// Sums overlapping windows back into the tensor of `shape` from which they were extracted.
 pub(super) fn fold<'e>(g: &Var<'e>, shape: Shape, axis: usize, step: usize, dilation: usize) -> Var<'e> {
     let (count, size, last) = (g.shape()[axis], g.shape()[g.rank() - 1], g.rank() - 1);
     if size > MAX_SHIFTED_WINDOW {
@@ -74,7 +74,7 @@ pub(super) fn fold<'e>(g: &Var<'e>, shape: Shape, axis: usize, step: usize, dila
     (1..size).fold(shifted(0), |sum, k| sum + shifted(k))
 }
 
-/// The number of the window and of the element within it, both `[count, size]`.
+/// The window index and the index of the element within it, both `[count, size]`.
 fn along_windows<'e>(g: &Var<'e>, count: usize, size: usize) -> (Var<'e>, Var<'e>) {
     let ty = TensorType::new([count, size], index_dtype(count.saturating_mul(size)));
     (Var::iota(g.engine(), ty, 0), Var::iota(g.engine(), ty, 1))

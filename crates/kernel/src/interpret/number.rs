@@ -1,20 +1,21 @@
-//! Scalar arithmetic of the interpreter: reals in `f64`, whole numbers in `i128`, brought back to a dtype after each step.
+//! Scalar arithmetic of the interpreter: floats in `f64`, integers in `i128`, rounded or wrapped to a dtype after each
+//! step.
 
 use alloc::vec::Vec;
 use kiln_ir::number::Number;
 use kiln_ir::{Binary, Comparison, DType, Element, Elements, Result, Scalar, Unary};
 
-/// Numbers while they are computed with.
+/// Values in the interpreter's wide types.
 #[derive(Clone, Debug)]
 pub(super) enum Numbers {
-    /// Of a float dtype.
+    /// Values of a float dtype.
     Real(Vec<f64>),
-    /// Of an integer dtype, or `bool` as 0 and 1.
+    /// Values of an integer dtype, or `bool` as 0 and 1.
     Whole(Vec<i128>),
 }
 
 impl Numbers {
-    /// So many copies of a scalar, as numbers of the dtype.
+    /// `count` copies of a scalar, converted to the dtype.
     pub(super) fn repeated(scalar: Scalar, dtype: DType, count: usize) -> Numbers {
         if dtype.is_float() {
             return Numbers::Real(alloc::vec![scalar.to_f64(); count]).settled(dtype);
@@ -22,7 +23,7 @@ impl Numbers {
         Numbers::Whole(alloc::vec![i128::from_scalar(scalar); count]).settled(dtype)
     }
 
-    /// The elements in memory, converted exactly.
+    /// The elements of a tensor, converted exactly.
     pub(super) fn of(elements: &Elements) -> Numbers {
         if elements.dtype().is_float() {
             return Numbers::Real(widened(elements));
@@ -33,7 +34,7 @@ impl Numbers {
         Numbers::Whole(widened::<i64>(elements).into_iter().map(i128::from).collect())
     }
 
-    /// As elements in memory: rounded, wrapped, or compared with 0 for `bool`.
+    /// Converts to elements in memory: rounded, wrapped, or compared with 0 for `bool`.
     pub(super) fn stored(self, dtype: DType) -> Elements {
         match self {
             Numbers::Real(reals) => Elements::F64(reals).cast(dtype),
@@ -62,17 +63,17 @@ impl Numbers {
         }
     }
 
-    /// In another dtype, as [`Op::Cast`](kiln_ir::Op::Cast) converts.
+    /// Casts to another dtype, like [`Op::Cast`](kiln_ir::Op::Cast).
     pub(super) fn cast(self, from: DType, to: DType) -> Numbers {
         Numbers::of(&self.stored(held(from)).cast(to))
     }
 
-    /// The same bits in another dtype of the same size.
+    /// Reinterprets the bits in another dtype of the same size.
     pub(super) fn bitcast(self, from: DType, to: DType) -> Result<Numbers> {
         Ok(Numbers::of(&Elements::from_bytes(self.stored(from).bytes(), to)?))
     }
 
-    /// The numbers at these places.
+    /// Gathers the values at these indices.
     pub(super) fn pick(&self, places: &[isize]) -> Numbers {
         match self {
             Numbers::Real(reals) => Numbers::Real(places.iter().map(|&i| reals[i as usize]).collect()),
@@ -80,7 +81,7 @@ impl Numbers {
         }
     }
 
-    /// Takes over one number of others of the same kind.
+    /// Copies one value from another table of the same kind.
     pub(super) fn set(&mut self, place: usize, others: &Numbers, other: usize) {
         match (self, others) {
             (Numbers::Real(to), Numbers::Real(from)) => to[place] = from[other],
@@ -99,7 +100,7 @@ impl Numbers {
         .settled(dtype)
     }
 
-    /// Both of the same kind, as verified kernels have them.
+    /// Applies a binary function; both tables are of the same kind in verified kernels.
     pub(super) fn binary(self, function: Binary, other: Numbers, dtype: DType) -> Numbers {
         match (self, other) {
             (Numbers::Real(a), Numbers::Real(b)) => {
@@ -128,7 +129,7 @@ impl Numbers {
         }
     }
 
-    /// Where this truth value holds the first, otherwise the second.
+    /// Selects from `a` where the condition is true, else from `b`.
     pub(super) fn select(self, a: Numbers, b: Numbers) -> Numbers {
         let condition = self.wholes();
         match (a, b) {
@@ -140,7 +141,7 @@ impl Numbers {
         }
     }
 
-    /// Whole numbers; none where these are real.
+    /// The integers of the table; empty for floats.
     pub(super) fn wholes(self) -> Vec<i128> {
         match self {
             Numbers::Real(_) => Vec::new(),
@@ -149,7 +150,7 @@ impl Numbers {
     }
 }
 
-/// The elements in a dtype that holds all of them.
+/// Converts the elements to a wider dtype.
 fn widened<E: Element>(elements: &Elements) -> Vec<E> {
     E::unwrap(elements.cast(E::DTYPE)).unwrap_or_default()
 }
@@ -162,7 +163,7 @@ fn chosen<N: Copy>(condition: &[i128], a: Vec<N>, b: Vec<N>) -> Vec<N> {
         .collect()
 }
 
-/// The dtype in which values of a dtype are held between instructions.
+/// The dtype of a value between instructions.
 fn held(dtype: DType) -> DType {
     dtype.accumulator()
 }

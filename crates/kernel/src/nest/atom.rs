@@ -1,4 +1,4 @@
-//! Axis factors: the pieces into which reshapes split axes.
+//! Axis factors (atoms): the factors into which reshapes split axes.
 
 use super::Refusal;
 use alloc::vec::Vec;
@@ -13,15 +13,15 @@ pub(crate) type Run = SmallVec<[AtomId; 4]>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Atoms {
     atoms: Vec<Atom>,
-    /// How many there were when [`settle`](Atoms::settle) was called last.
+    /// The number of atoms at the last call of [`settle`](Atoms::settle).
     settled: usize,
-    /// Whether one of those has been split, identified with another of them, or reduced since.
+    /// Whether one of those has been split, unified with another of them, or reduced since.
     changed: bool,
-    /// Each atom that changed, as it was before, in the order of the changes: for [`rollback`](Atoms::rollback).
+    /// The previous state of each changed atom, in the order of the changes, for [`rollback`](Atoms::rollback).
     journal: Vec<(AtomId, Atom)>,
 }
 
-/// How far a set of atoms had come.
+/// A savepoint of the atoms.
 #[derive(Debug)]
 pub(super) struct AtomsSavepoint {
     atoms: usize,
@@ -33,7 +33,7 @@ pub(super) struct AtomsSavepoint {
 #[derive(Clone, Copy, Debug)]
 struct Atom {
     extent: usize,
-    /// Of leaves only.
+    /// Whether the atom is reduced; set for leaves only.
     reduced: bool,
     state: State,
 }
@@ -41,38 +41,38 @@ struct Atom {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Leaf,
-    /// The same as another atom.
+    /// Unified with another atom.
     Same(AtomId),
-    /// An outer and an inner one.
+    /// Split into an outer and an inner atom.
     Split(AtomId, AtomId),
 }
 
 impl Atoms {
-    /// Whether anything about the atoms of the last call of [`settle`](Atoms::settle) has changed since.
+    /// Whether an atom of the last call of [`settle`](Atoms::settle) has changed since.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// From here on, changes of these atoms count.
+    /// Starts to track changes of the current atoms.
     pub(crate) fn settle(&mut self) {
         self.settled = self.atoms.len();
         self.changed = false;
     }
 
-    /// An atom that is about to change.
+    /// Records an atom in the journal before a change.
     fn change(&mut self, atom: AtomId) -> &mut Atom {
         self.changed |= (atom as usize) < self.settled;
         self.journal.push((atom, self.atoms[atom as usize]));
         &mut self.atoms[atom as usize]
     }
 
-    /// How far the atoms have come.
+    /// Creates a savepoint.
     pub(super) fn savepoint(&self) -> AtomsSavepoint {
         let Atoms { atoms, settled, changed, journal } = self;
         AtomsSavepoint { atoms: atoms.len(), settled: *settled, changed: *changed, journal: journal.len() }
     }
 
-    /// Takes back all that happened since then.
+    /// Restores the state of a savepoint.
     pub(super) fn rollback(&mut self, to: AtomsSavepoint) {
         for (atom, before) in self.journal.drain(to.journal..).rev() {
             self.atoms[atom as usize] = before;
@@ -81,7 +81,7 @@ impl Atoms {
         (self.settled, self.changed) = (to.settled, to.changed);
     }
 
-    /// A new atom of that length.
+    /// Adds an atom of that extent.
     pub(crate) fn add(&mut self, extent: usize) -> AtomId {
         self.atoms.push(Atom { extent, reduced: false, state: State::Leaf });
         (self.atoms.len() - 1) as AtomId
@@ -91,7 +91,7 @@ impl Atoms {
         self.atoms[atom as usize].extent
     }
 
-    /// The finest atoms that one consists of.
+    /// The leaves of an atom.
     pub(crate) fn leaves_of(&self, atom: AtomId) -> Run {
         let mut leaves = Run::new();
         self.collect(atom, &mut leaves);
@@ -132,7 +132,7 @@ impl Atoms {
         self.reduced().map(|atom| self.extent(atom)).product()
     }
 
-    /// Splits a leaf in an outer part of that length and an inner one; `None` where the length does not divide it.
+    /// Splits a leaf into an outer part of that extent and an inner part; `None` if the extent does not divide it.
     pub(crate) fn split(&mut self, leaf: AtomId, outer: usize) -> Option<(AtomId, AtomId)> {
         let Atom { extent, reduced, .. } = self.atoms[leaf as usize];
         if outer == 0 || !extent.is_multiple_of(outer) {
@@ -145,7 +145,7 @@ impl Atoms {
         Some(parts)
     }
 
-    /// Makes two runs of the same length one.
+    /// Unifies two runs of the same total extent, splitting atoms as needed.
     pub(crate) fn unify(&mut self, a: &[AtomId], b: &[AtomId]) -> Result<(), Refusal> {
         let mut a = self.reversed(a);
         let mut b = self.reversed(b);
@@ -175,7 +175,7 @@ impl Atoms {
     }
 
     fn join(&mut self, a: AtomId, b: AtomId) {
-        // The older one stays, so that a new one changes nothing about those before.
+        // The older atom is kept, so that a new one does not change earlier ones.
         let (into, other) = (a.min(b), a.max(b));
         if self.is_reduced(other) && !self.is_reduced(into) {
             self.change(into).reduced = true;
@@ -189,7 +189,7 @@ impl Atoms {
         leaves
     }
 
-    /// Replaces split or joined atoms of a stack by their leaves.
+    /// Replaces split or unified atoms of a stack by their leaves.
     fn refresh(&self, stack: &mut Run) {
         if stack.iter().all(|&atom| matches!(self.atoms[atom as usize].state, State::Leaf)) {
             return;

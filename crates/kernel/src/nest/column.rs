@@ -1,10 +1,11 @@
-//! Values of a region that are the same for all rows: column reductions, and their users.
+//! Values of a region that are constant across rows: column reductions, and their users.
 
 use super::{AtomId, AxisAtoms, Nest, Origin, Refusal, Slot, SlotState};
 use alloc::vec::Vec;
 
 impl Nest {
-    /// A region that may also reduce over all rows of its row reductions, and compute with the results.
+    /// Creates a region that may also have column reductions: over all rows of its row reductions. It may compute with
+    /// the results.
     ///
     /// ```
     /// use kiln_ir::{Axes, DType, Op, Reduction, TensorType};
@@ -28,10 +29,10 @@ impl Nest {
         across.map(|value| value.dtype.accumulator().size()).sum()
     }
 
-    /// Whether a tensor is reduced over the rows of the region when it is along some axes.
+    /// Whether a reduction along some axes of a tensor is a reduction over the rows of the region.
     ///
     /// # Errors
-    /// When a value reduced over rows is an operand already.
+    /// When the operand already depends on a column reduction.
     pub(super) fn is_over_rows(&self, x: &SlotState, along: &[usize]) -> Result<bool, Refusal> {
         if !self.may_have_columns() {
             return Ok(false);
@@ -47,7 +48,7 @@ impl Nest {
         if is_over && self.values[x.value as usize].across { Err(Refusal::Reduction) } else { Ok(is_over) }
     }
 
-    /// Whether a tensor with these axes is the same for all rows of the region.
+    /// Whether a tensor with these axes is constant across the rows of the region.
     pub(super) fn is_column(&self, axes: &AxisAtoms) -> bool {
         self.may_have_columns() && {
             let leaves: Vec<AtomId> = axes.iter().flat_map(|&(_, atom)| self.atoms.leaves_of(atom)).collect();
@@ -59,13 +60,13 @@ impl Nest {
         self.columns && self.reduces() && !self.scans() && self.product.is_none()
     }
 
-    /// Whether atoms are all that the region reduces along, and no others.
+    /// Whether these atoms are exactly the reduced atoms of the region.
     fn is_row(&self, atoms: impl ExactSizeIterator<Item = AtomId>) -> bool {
         atoms.len() == self.atoms.reduced().count()
             && atoms.into_iter().all(|atom| self.atoms.is_reduced(atom))
     }
 
-    /// That a new tensor is computed either for rows or for columns.
+    /// Checks that a new tensor is computed either for rows or for columns.
     pub(super) fn check_column(&self, slot: &SlotState) -> Result<(), Refusal> {
         let value = &self.values[slot.value as usize];
         let holds = match slot.origin {
@@ -80,7 +81,7 @@ impl Nest {
         if holds { Ok(()) } else { Err(Refusal::Space) }
     }
 
-    /// Whether some of these outputs are the same for all rows.
+    /// Whether some of these outputs are constant across rows.
     pub(crate) fn has_columns(&self, outputs: &[Slot]) -> bool {
         outputs.iter().any(|&slot| self.state(slot).origin == Origin::Column)
     }

@@ -6,8 +6,8 @@ use crate::Compute;
 use kiln_ir::{Binary, DType, Reduction, TensorType};
 
 impl Nest {
-    /// `[.., m, k] x [.., k, n]`: a product summed over `k`. Where `m`, `n` or `k` is 1, it is no product of matrices but
-    /// an ordinary reduction, or none.
+    /// `[.., m, k] x [.., k, n]`: a sum of products over `k`. If `m`, `n` or `k` is 1, it becomes an ordinary reduction
+    /// or an elementwise op instead of a matmul.
     pub(super) fn matmul(&mut self, operands: &[Operand], ty: TensorType) -> Result<Slot, Refusal> {
         if self.product.is_some() || self.reduces() {
             return Err(Refusal::Product);

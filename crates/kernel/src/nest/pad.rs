@@ -1,7 +1,7 @@
 //! Guarded loads past the edges of operands: padding and concatenation.
 //!
-//! A padded axis is an axis of its own. The operand is read along it, with an offset, where the index says that it has an
-//! element; elsewhere memory is not touched.
+//! A padded axis is a separate axis. The operand is read along it with an offset, where the index is within the
+//! operand; elsewhere memory is not accessed.
 
 use super::push::{holding, runs};
 use super::{AtomId, AxisAtoms, Nest, Operand, Origin, Refusal, Slot, SlotState};
@@ -9,12 +9,12 @@ use crate::{Compute, ValueId};
 use kiln_ir::{Binary, Comparison, DType, PadAxis, Scalar, TensorType};
 use smallvec::SmallVec;
 
-/// An operand that is read with elements put before its first.
+/// An operand with padding before its first element.
 #[derive(Clone, Debug)]
 pub(super) struct Padded {
     /// The load.
     load: ValueId,
-    /// How many along each axis.
+    /// The amount of padding before the first element along each axis.
     low: SmallVec<[usize; 6]>,
 }
 
@@ -24,7 +24,7 @@ impl Nest {
         self.padded.iter().find(|padded| padded.load == load).map_or(&[], |padded| &padded.low)
     }
 
-    /// An operand of the region with numbers around it.
+    /// Pads an operand of the region.
     pub(super) fn pad(
         &mut self,
         operands: &[Operand],
@@ -40,14 +40,14 @@ impl Nest {
         Ok(self.slot(SlotState { ty, value, axes, origin: Origin::Free }))
     }
 
-    /// Operands of the region one after the other along an axis.
+    /// Concatenates operands of the region along an axis.
     pub(super) fn concat(
         &mut self,
         operands: &[Operand],
         axis: usize,
         ty: TensorType,
     ) -> Result<Slot, Refusal> {
-        /// More of them are tested for at each element than their own kernel takes time for.
+        /// The maximum number of operands: with more, the tests per element cost more than a separate kernel.
         const MOST: usize = 4;
         if operands.len() > MOST {
             return Err(Refusal::NoKernel);
@@ -74,7 +74,7 @@ impl Nest {
         Ok(self.slot(SlotState { ty, value, axes, origin: Origin::Free }))
     }
 
-    /// An operand as part of something larger: its elements, whether there is one at a point, and the axes.
+    /// An operand as part of a larger tensor: its elements, the condition that a point is inside, and the axes.
     fn within(
         &mut self,
         operand: &Operand,
@@ -133,7 +133,7 @@ impl Nest {
     }
 }
 
-/// Whether it is the very number that loads give where memory is not touched.
+/// Whether a scalar equals the value of guarded loads without a memory access (positive zero).
 fn is_plain_zero(scalar: Scalar) -> bool {
     match scalar {
         Scalar::Float(x) => x.to_bits() == 0,

@@ -1,4 +1,4 @@
-//! One-hot indexing where one index serves a whole line: each element compares its own index with it.
+//! One-hot indexing with one index per line: each element compares its own position with the index.
 
 use super::push::{holding, runs};
 use super::{IndexCheck, Nest, Operand, Origin, Refusal, Slot};
@@ -6,8 +6,8 @@ use crate::{Compute, ValueId};
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, TensorType, UpdateMode};
 
 impl Nest {
-    /// One element of each line along the axis: the sum of the line with all others replaced by 0. Only where the line is
-    /// crossed anyway.
+    /// Gathers one element of each line along the axis: the sum of the line with all other elements replaced by 0. Only
+    /// for lines that the region reads anyway.
     pub(super) fn gather(
         &mut self,
         operands: &[Operand],
@@ -37,7 +37,7 @@ impl Nest {
         Ok(self.computed(ty, value, kept))
     }
 
-    /// The base, with one element of each line along the axis replaced or combined.
+    /// Scatters into the base: replaces or combines one element of each line along the axis.
     pub(super) fn scatter(
         &mut self,
         operands: &[Operand],
@@ -61,7 +61,7 @@ impl Nest {
         self.like(base, ty, value)
     }
 
-    /// Whether an element of `x` is the one of its line that the index, of length 1 along the axis, points to.
+    /// Whether the position of an element of `x` equals the index, which has length 1 along the axis.
     fn is_here(&mut self, op: &'static str, x: Slot, index: Slot, axis: usize) -> Result<ValueId, Refusal> {
         let indices = index;
         let shape = self.ty(x).shape;
@@ -79,7 +79,7 @@ impl Nest {
         Ok(self.value(Compute::Compare(Comparison::Eq, position, checked), DType::Bool))
     }
 
-    /// The index along an axis.
+    /// The position along an axis.
     fn position(&mut self, x: Slot, axis: usize, dtype: DType) -> ValueId {
         let run = runs(&self.state(x).axes, self.ty(x).shape.rank()).swap_remove(axis);
         let mut position: Option<ValueId> = None;

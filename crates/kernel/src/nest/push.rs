@@ -14,7 +14,7 @@ pub(super) fn runs(axes: &AxisAtoms, rank: usize) -> Vec<Vec<AtomId>> {
     runs
 }
 
-/// The dtype itself where it holds the length, otherwise the least common one that does.
+/// The dtype itself if it can represent the length, otherwise the narrowest common one that can.
 pub(super) fn holding(dtype: DType, length: usize) -> DType {
     let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
     let fits = |bits: usize| bits >= usize::BITS as usize || length < 1 << bits;
@@ -26,12 +26,13 @@ pub(super) fn holding(dtype: DType, length: usize) -> DType {
 }
 
 impl Nest {
-    /// Takes an op with one result into the region. A refused op leaves the region as it was.
+    /// Adds an op with one result to the region. A refused op leaves the region unchanged.
     ///
-    /// Where an operand has nothing to do with the region yet, its axes are taken to be those of a tensor of the same shape.
+    /// If an operand shares no axes with the region yet, its axes are identified with those of a tensor of the same
+    /// shape.
     ///
     /// # Errors
-    /// When the op has no form in kernels, or its axes do not match the region's.
+    /// When the op has no kernel form, or its axes do not match the region's.
     pub fn push(&mut self, op: &Op, operands: &[Operand], results: &[TensorType]) -> Result<Slot, Refusal> {
         let [result] = results else { return Err(Refusal::NoKernel) };
         let before = self.savepoint();
@@ -56,7 +57,7 @@ impl Nest {
 
     /// Pushes an op after identifying the axes of an operand with those of another tensor of its shape.
     fn push_beside(&mut self, op: &Op, operands: &[Operand], ty: TensorType) -> Option<Slot> {
-        /// How many tensors are tried.
+        /// The maximum number of tensors that are tried.
         const MAX_TRIED: usize = 8;
         let mut tried: Vec<(Slot, AxisAtoms)> = Vec::new();
         for operand in operands {
@@ -197,7 +198,7 @@ impl Nest {
     }
 
     /// Checks the invariants of every region. No tensor has an atom twice. Every value that may be stored is computed
-    /// at every point of the index space without the reduced axes.
+    /// at every point of the parallel index space.
     fn check(&mut self) -> Result<(), Refusal> {
         if self.values.len() > Nest::MAX_VALUES {
             return Err(Refusal::NoKernel);
@@ -217,7 +218,7 @@ impl Nest {
         let new = &self.slots[self.checked.slots..];
         let mut computed = new.iter().filter(|slot| slot.origin == Origin::Computed).peekable();
         if computed.peek().is_some() {
-            // Slots that were checked before have the space from then.
+            // Slots of earlier checks determined the space.
             let space = self.checked.space.clone().unwrap_or_else(|| self.space());
             if !computed.all(|slot| self.covers(slot, &space)) {
                 return Err(Refusal::Space);
@@ -237,7 +238,7 @@ impl Nest {
         self.values.iter().any(|value| value.compute.is_scan())
     }
 
-    /// The atoms that are not reduced, of everything that the region must compute.
+    /// The parallel atoms of everything that the region must compute.
     pub(crate) fn space(&self) -> Vec<AtomId> {
         let mut space: Vec<AtomId> = Vec::new();
         for slot in self.slots.iter().filter(|slot| slot.origin == Origin::Computed) {
@@ -250,13 +251,13 @@ impl Nest {
         space
     }
 
-    /// The atoms of a slot that are not reduced.
+    /// The parallel atoms of a slot.
     pub(crate) fn parallel_leaves(&self, slot: &SlotState) -> Vec<AtomId> {
         let leaves = self.leaves(slot).into_iter().map(|(_, atom)| atom);
         leaves.filter(|&atom| !self.atoms.is_reduced(atom)).collect()
     }
 
-    /// Whether a slot has exactly these atoms, and beside them all reduced ones or none.
+    /// Whether a slot has exactly these parallel atoms, and all reduced ones or none.
     pub(crate) fn covers(&self, slot: &SlotState, space: &[AtomId]) -> bool {
         let parallel = self.parallel_leaves(slot);
         let along = self.leaves(slot).len() - parallel.len();
@@ -272,7 +273,7 @@ impl Nest {
         }
     }
 
-    /// The value of a number, or of a tensor without axes.
+    /// The value of a plain number or of a rank-0 tensor.
     fn constant_of(&mut self, operand: &Operand, dtype: DType) -> ValueId {
         match *operand {
             Operand::Slot(slot) => self.state(slot).value,
@@ -280,7 +281,8 @@ impl Nest {
         }
     }
 
-    /// Two operands of the same shape, of which one may be a number: their values, and a tensor with the result's axes.
+    /// The values of two operands of the same shape, one of which may be a plain number, and a tensor with the result's
+    /// axes.
     fn pair(&mut self, a: &Operand, b: &Operand) -> Result<(ValueId, ValueId, Slot), Refusal> {
         match (*a, *b) {
             (Operand::Slot(a), Operand::Slot(b)) => {
@@ -331,8 +333,8 @@ impl Nest {
         self.slot(SlotState { ty, value, axes, origin: Origin::View })
     }
 
-    /// A 16-bit float as memory would hold it. Comparisons ask for the very number: an element would else differ from the
-    /// greatest of its row, which was stored.
+    /// A 16-bit float rounded as in memory. Comparisons need exact equality: an element would otherwise differ from the
+    /// maximum of its row, which was stored.
     fn rounded(&mut self, value: ValueId) -> ValueId {
         if self.is_exact(value) {
             return value;
@@ -340,7 +342,7 @@ impl Nest {
         self.value(Compute::Cast(value), self.values[value as usize].dtype)
     }
 
-    /// Whether a value is the very number that memory would hold.
+    /// Whether a value equals its rounded form in memory.
     pub(crate) fn is_exact(&self, value: ValueId) -> bool {
         let NestValue { compute, dtype, .. } = self.values[value as usize];
         !dtype.is_float()
@@ -427,7 +429,7 @@ impl Nest {
         axes
     }
 
-    /// Marks axes of a tensor as those that the region reduces along.
+    /// Marks axes of a tensor as the region's reduced axes.
     pub(super) fn mark(&mut self, x: Slot, axes: &[usize]) -> Result<(), Refusal> {
         let leaves = self.leaves(self.state(x));
         let along: Vec<AtomId> = leaves
@@ -441,7 +443,7 @@ impl Nest {
             return Ok(());
         }
         let same = along.len() == marked.len() && along.iter().all(|atom| marked.contains(atom));
-        // Other reduced axes would have to be among those that stay.
+        // Other reduced axes would have to be parallel at the same time.
         if same { Ok(()) } else { Err(Refusal::Reduction) }
     }
 
@@ -502,7 +504,7 @@ impl Nest {
         self.computed(state.ty, value, state.axes)
     }
 
-    /// A function of two tensors, of which the second has length 1 where the first is longer, or no axis.
+    /// A binary function whose second operand has length 1 or no axis where the first is longer.
     fn binary(&mut self, function: Binary, a: Slot, b: Slot) -> Result<Slot, Refusal> {
         let shape = self.ty(a).shape;
         let ty = self.ty(b).with_shape(shape);
@@ -528,7 +530,7 @@ impl Nest {
         }
         let value = self.cast(state.value, dtype);
         let ty = TensorType::new(state.ty.shape, dtype);
-        // An operand that lacks axes of the region is no result of it, also in another dtype.
+        // An operand that lacks axes of the region cannot be its result, in any dtype.
         let origin = match state.origin {
             Origin::Computed | Origin::Free | Origin::Column => state.origin,
             Origin::Input | Origin::View | Origin::Prologue => Origin::View,

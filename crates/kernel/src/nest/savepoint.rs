@@ -4,7 +4,7 @@ use super::atom::AtomsSavepoint;
 use super::{Checked, Nest, Origin};
 use crate::ValueId;
 
-/// How far a region had come, for [`Nest::rollback`].
+/// A savepoint of a region, for [`Nest::rollback`].
 #[derive(Debug)]
 pub struct Savepoint {
     atoms: AtomsSavepoint,
@@ -19,7 +19,7 @@ pub struct Savepoint {
 }
 
 impl Nest {
-    /// How far the region has come. Costs nothing that grows with the region.
+    /// Creates a savepoint, in constant time.
     ///
     /// ```
     /// use kiln_ir::{DType, Op, TensorType, Unary};
@@ -48,8 +48,8 @@ impl Nest {
         }
     }
 
-    /// Takes back all that the region was given since then, in the time that giving it took. Slots from then on are void. The
-    /// savepoint must be of this region, and of a state that no earlier rollback has taken back.
+    /// Undoes all ops pushed since the savepoint, in the time that pushing took. Later slots become invalid. The
+    /// savepoint must be of this region, and of a state that no earlier rollback has undone.
     pub fn rollback(&mut self, to: Savepoint) {
         for slot in self.demoted.drain(to.demoted..) {
             self.slots[slot].origin = Origin::Computed;

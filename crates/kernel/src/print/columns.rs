@@ -1,7 +1,7 @@
 //! Code generation for column reductions (along outer axes).
 //!
-//! Neighbouring threads take neighbouring columns, each as many as one access reads, and groups of such threads parts of their
-//! length; blocks take parts of it too, whose totals a second pass combines.
+//! Neighbouring threads process neighbouring columns, as many per thread as one access reads. Groups of such threads,
+//! and blocks, split the length of the columns. A second pass combines the totals of the blocks.
 
 use super::kinds::{close_slots, open_slots};
 use super::rows::{Elements, declare, load_chunk, vector_loads};
@@ -11,7 +11,7 @@ use crate::{AxisSet, GpuSchedule, Kernel, ValueId};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// One total per column, or of one part of the columns for each block.
+/// Writes one total per column, or per part of a column if blocks split it.
 pub(super) fn reduce(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let GpuSchedule { block, vector, splits, row_threads: groups, .. } = *w.schedule;
@@ -30,7 +30,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     w.index("end", &w.language.least("length", "(split + 1) * part"));
     w.index("side", &format!("thread % {side}"));
     w.index("down", &format!("thread / {side}"));
-    // Threads without columns of their own repeat the last ones, since all must come to the barriers.
+    // Threads without columns of their own repeat the last ones, since all threads must reach the barriers.
     w.index("point", &w.language.least(&format!("left + side * {vector}"), &format!("columns - {vector}")));
     let dependence = kernel.dependence();
     let (fixed, own): (Vec<ValueId>, Vec<ValueId>) =
@@ -79,7 +79,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     w.close();
 }
 
-/// Goes through the elements of a thread's columns.
+/// Loops over the elements of a thread's columns.
 fn go_down(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut scope: Scope) {
     let kernel = w.kernel;
     let (vector, groups, reduced) = (w.schedule.vector, w.schedule.row_threads, kernel.reduced());
@@ -123,9 +123,9 @@ fn go_down(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut scope: Scope)
     w.close();
 }
 
-/// The rows that a thread loads ahead. Compilers unroll loads too, but not past a loop's stores.
+/// The number of rows that a thread loads ahead. Compilers unroll loads too, but not past a loop's stores.
 fn rows_ahead(kernel: &Kernel, pass: &Pass, vector: u32, loads: &[(ValueId, u32)]) -> u32 {
-    /// Bytes that a thread holds so.
+    /// The maximum bytes of loads in flight per thread.
     const BYTES: usize = 128;
     const MOST: usize = 4;
     if pass.stores.is_empty() {
@@ -136,7 +136,7 @@ fn rows_ahead(kernel: &Kernel, pass: &Pass, vector: u32, loads: &[(ValueId, u32)
     BYTES.checked_div(row).unwrap_or(1).clamp(1, MOST) as u32
 }
 
-/// The values computed for each element. A thread hoists the used values that are constant along a column, if registers
+/// The values computed for each element. A thread hoists used values that are constant along a column, if registers
 /// suffice.
 fn by_element(w: &mut Writer<'_>, pass: &Pass, own: &[ValueId], scope: &mut Scope) -> Vec<ValueId> {
     /// Registers for values that are constant along a column.
@@ -161,7 +161,7 @@ fn used(kernel: &Kernel, pass: &Pass, own: &[ValueId]) -> Vec<ValueId> {
     own.iter().copied().filter(|value| goals.contains(value)).collect()
 }
 
-/// Computes values of the thread's columns, and keeps some of them.
+/// Computes values of the thread's columns, and keeps some of them in arrays.
 fn keep(w: &mut Writer<'_>, own: &[ValueId], kept: &[ValueId], scope: &mut Scope) {
     if kept.is_empty() {
         return;
@@ -207,22 +207,22 @@ fn gather(w: &mut Writer<'_>, totals: &[Total], shared: &str, groups: u32, width
     }
 }
 
-/// Totals of columns, and the ops after them.
+/// The totals of columns, and the ops after them.
 struct End {
     totals: Vec<Total>,
-    /// Those of the columns.
+    /// The axes of the columns.
     axes: AxisSet,
     stores: Vec<ValueId>,
 }
 
 impl End {
-    /// Of a reduction along columns.
+    /// For a column reduction kernel.
     fn of_columns(kernel: &Kernel) -> End {
         let totals = kernel.passes().swap_remove(0).totals;
         End { totals, axes: kernel.all_axes() & !kernel.reduced(), stores: kernel.row_stores() }
     }
 
-    /// For the reductions over all rows.
+    /// For column reductions in a row kernel.
     fn of_rows(kernel: &Kernel) -> End {
         End { totals: kernel.column_totals(), axes: kernel.reduced(), stores: kernel.column_stores() }
     }
@@ -240,12 +240,12 @@ impl End {
     }
 }
 
-/// The second pass: the totals of the parts.
+/// The second pass: combines the partial totals.
 pub(super) fn finish(w: &mut Writer<'_>) {
     combine_parts(w, &End::of_columns(w.kernel));
 }
 
-/// The second pass where blocks went through rows: their totals of each column.
+/// The second pass after a row kernel: combines the blocks' totals of each column.
 pub(super) fn finish_rows(w: &mut Writer<'_>) {
     combine_parts(w, &End::of_rows(w.kernel));
 }

@@ -1,4 +1,4 @@
-//! C++ for CUDA and HIP, without any header: it compiles under NVRTC and HIPRTC as it is.
+//! C++ for CUDA and HIP, without any header: it compiles unchanged under NVRTC and HIPRTC.
 
 mod joined;
 mod prelude;
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
 
-/// Which compiler the C++ is for.
+/// The target compiler of the C++.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// CUDA C++, as NVRTC and nvcc compile it.
@@ -25,7 +25,7 @@ pub enum Dialect {
     Hip,
 }
 
-/// The C++ of a kernel. Extents and strides are arguments of the entry points, of type `int`, or `long long` with
+/// Prints a kernel as C++. Extents and strides are arguments of the entry points, of type `int`, or `long long` with
 /// [`GpuSchedule::wide`].
 ///
 /// ```
@@ -44,7 +44,7 @@ pub enum Dialect {
 /// ```
 ///
 /// # Errors
-/// When the schedule is none for this kernel, or the kernel has more than one scan.
+/// When the schedule does not suit the kernel, or the kernel has more than one scan.
 pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
     let language = Cpp { kernel, schedule, dialect };
@@ -57,7 +57,7 @@ pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<
     Ok(Printed { text: module(schedule, &functions), entries: names, arguments })
 }
 
-/// Functions of a schedule, behind all that they use.
+/// A module: definitions for the schedule and prelude functions before the functions.
 fn module(schedule: &GpuSchedule, functions: &str) -> String {
     let index = if schedule.wide { "long long" } else { "int" };
     let prelude = prelude::used(functions);
@@ -65,8 +65,8 @@ fn module(schedule: &GpuSchedule, functions: &str) -> String {
     format!("typedef {index} kiln_index;\n{separator}{prelude}{functions}")
 }
 
-/// C++ written by hand, behind those functions of the prelude that it calls: conversions of 16-bit floats
-/// (`kiln_from_f16`), functions whose edge cases are those of the ops (`kiln_max`), `kiln_bits`.
+/// Prepends the prelude functions that handwritten C++ calls: conversions of 16-bit floats (`kiln_from_f16`), functions
+/// with the edge cases of the ops (`kiln_max`), `kiln_bits`.
 ///
 /// ```
 /// let text = kiln_kernel::print::with_prelude("float f(unsigned short h) { return kiln_from_bf16(h); }");
@@ -88,7 +88,7 @@ pub fn memory_type(dtype: DType) -> &'static str {
     memory(dtype)
 }
 
-/// The C++ type in which an element is computed with.
+/// The C++ type of an element in arithmetic.
 ///
 /// ```
 /// use kiln_ir::DType;
@@ -99,7 +99,7 @@ pub fn held_type(dtype: DType) -> &'static str {
     held(dtype)
 }
 
-/// A C++ expression of an element as memory holds it, as the value that is computed with.
+/// The C++ expression that converts an element in memory to the type of arithmetic.
 ///
 /// ```
 /// use kiln_ir::DType;
@@ -124,7 +124,7 @@ pub fn widened(dtype: DType, element: &str) -> String {
     }
 }
 
-/// A C++ expression of a value, as memory holds it.
+/// The C++ expression that converts a value to its type in memory.
 ///
 /// ```
 /// use kiln_ir::DType;
@@ -189,7 +189,7 @@ fn held(dtype: DType) -> &'static str {
     }
 }
 
-/// The unsigned type in which integers are added and multiplied, since signed ones must not overflow.
+/// The unsigned type for integer addition and multiplication, since signed overflow is undefined.
 fn wrapping(dtype: DType) -> &'static str {
     if dtype.size() == 8 { "unsigned long long" } else { "unsigned" }
 }
@@ -212,8 +212,8 @@ impl Cpp<'_> {
         text
     }
 
-    /// The threads of a block, and of a pass through rows also how many blocks run at once. HIP means something else by the
-    /// second.
+    /// The launch bounds of a kernel: the block size, and for a pass over rows also the resident blocks per
+    /// multiprocessor. The second number has another meaning in HIP.
     fn bounds(&self, name: &str) -> String {
         let block = self.schedule.block;
         if name == ENTRIES[0] && self.kernel.has_columns() && self.dialect == Dialect::Cuda {
@@ -249,14 +249,14 @@ impl Cpp<'_> {
         }
     }
 
-    /// How a value of the kernel is rounded to `bf16`.
+    /// The rounding of a value of the kernel to `bf16`.
     fn rounding(&self, value: ValueId) -> Rounding {
         let instruction = self.kernel.body[value as usize];
         let same = instruction.dtype == DType::BF16;
         match instruction.compute {
             Compute::Load(_) | Compute::LoadWhere(..) | Compute::Cast(_) if same => Rounding::Done,
             Compute::Cast(a) => match self.rounding(a) {
-                // To a wider dtype.
+                // A cast to a wider dtype.
                 Rounding::Done
                     if instruction.dtype == DType::F32
                         && self.kernel.body[a as usize].dtype == DType::BF16 =>
@@ -286,7 +286,7 @@ impl Cpp<'_> {
         }
     }
 
-    /// The word of a check, and the number of the point among those along the axes that the index depends on.
+    /// The word of a check, and the number of the point along the axes that the index depends on.
     fn failed(&self, check: &Compute) -> String {
         let mut checks = self.kernel.body.iter().enumerate();
         let mut checks = checks.by_ref().filter(|(_, other)| matches!(other.compute, Compute::Checked(..)));
@@ -301,7 +301,7 @@ impl Cpp<'_> {
         format!("{word}, {}", point.unwrap_or_else(|| "0".into()))
     }
 
-    /// How a value that is one of two is rounded. The bits of a NaN that a program gives as a plain number need not be kept.
+    /// The rounding of a value that is one of two operands. NaN payloads of plain numbers need not be preserved.
     fn one_of(&self, a: ValueId, b: ValueId) -> Rounding {
         let is_number = |value: ValueId| {
             matches!(self.kernel.body[value as usize].compute, Compute::Number(_) | Compute::Constant(_))
@@ -322,7 +322,7 @@ impl Cpp<'_> {
     }
 }
 
-/// How a float of at most 32 bits is rounded to `bf16`.
+/// The rounding of a float of at most 32 bits to `bf16`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rounding {
     /// Already a `bf16` value: the lower half is truncated.
@@ -338,7 +338,7 @@ struct Param {
     dtype: DType,
 }
 
-/// The type of a number that is given.
+/// The C++ type of a plain number parameter.
 fn number(dtype: DType) -> &'static str {
     match dtype {
         DType::I16 | DType::I8 => "int",
@@ -445,7 +445,7 @@ impl Language for Cpp<'_> {
     }
 
     fn of_index(&self, index: &str, dtype: DType) -> String {
-        // Floats of 16 bits are computed in 32.
+        // 16-bit floats are computed in 32 bits.
         format!("({}){index}", held(dtype))
     }
 
@@ -484,7 +484,7 @@ impl Language for Cpp<'_> {
 
     fn declare_stores(&self, param: u32, count: u32) -> String {
         let dtype = self.param(param).dtype;
-        // Rounded in pairs, when they are written.
+        // Rounded in pairs at the store.
         let ty = if dtype == DType::BF16 { held(dtype) } else { memory(dtype) };
         format!("kiln_pack<{ty}, {count}> y{param};")
     }
@@ -519,7 +519,7 @@ impl Language for Cpp<'_> {
     }
 }
 
-/// The suffix of functions and numbers of a float dtype.
+/// The suffix of functions and literals of a float dtype.
 pub(super) fn suffix(dtype: DType) -> &'static str {
     if dtype == DType::F64 { "" } else { "f" }
 }
@@ -528,7 +528,7 @@ pub(super) fn neg(x: &str, dtype: DType) -> String {
     if dtype.is_float() { format!("-{x}") } else { negated(x, dtype) }
 }
 
-/// The negative of an integer, which wraps.
+/// The negation of an integer, which wraps.
 fn negated(x: &str, dtype: DType) -> String {
     format!("({})(({})0 - ({1}){x})", held(dtype), wrapping(dtype))
 }

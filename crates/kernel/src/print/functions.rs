@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use kiln_ir::{DType, Unary};
 
-/// How a language writes a function.
+/// The form of a function in a language.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     /// A call of this name. In C++, that of `double`; the name of `float` ends with `f`.
@@ -15,11 +15,11 @@ pub(super) enum Form {
     Text(fn(&str, DType) -> String),
 }
 
-/// A function in each language.
+/// A function in each target language.
 pub(super) struct Function {
     function: Unary,
     cpp: Form,
-    /// The name in C++, of `float` for results of 16 bits, of a cheaper function of that precision.
+    /// The C++ name of a cheaper `float` function for 16-bit results.
     narrow: Option<&'static str>,
     pub(super) wgsl: Form,
     /// The definition in WGSL, where the language lacks the function or its edge cases differ from those of the op.
@@ -150,7 +150,7 @@ fn kiln_erfcx(x: f32) -> f32 {
     plain(Unary::Not, Text(cpp::not), Text(wgsl::not)),
 ];
 
-// A row stands at the number of its function.
+// Checks that each row is at the index of its function.
 const _: () = {
     let mut i = 0;
     while i < FUNCTIONS.len() {

@@ -1,7 +1,7 @@
 //! Code generation for each kernel kind, in any GPU language.
 //!
-//! `thread` and `block` are the numbers of the thread in its block and of the block; `i0`, `i1` and so on the index
-//! along each axis, `e0`, `e1` the extents.
+//! `thread` is the thread index in its block, and `block` the block index. `i0`, `i1` and so on are the indices along
+//! each axis, `e0`, `e1` the extents.
 
 use super::writer::{Language, Scope, Writer, name};
 use super::{columns, row_column, rows};
@@ -149,7 +149,8 @@ pub(super) fn close_slots(w: &mut Writer<'_>) {
     w.close();
 }
 
-/// Operands that lie along another axis go through memory shared by the block, so that both sides run along memory.
+/// Tiled transpose: operands that are contiguous along another axis pass through shared memory, so that loads and
+/// stores are coalesced.
 fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
     let kernel = w.kernel;
     let rows = w.schedule.block as usize / TILE;
@@ -193,7 +194,7 @@ fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
     w.close();
 }
 
-/// The scan of a kernel, and whether it runs backwards and leaves each element itself out.
+/// The scan of a kernel, and whether it is reversed and exclusive.
 fn scanned(kernel: &Kernel) -> Option<(Total, bool, bool)> {
     kernel.body.iter().enumerate().find_map(|(number, instruction)| {
         let Compute::Scan { reduction, reverse, exclusive, value: operand } = instruction.compute else {
@@ -204,7 +205,7 @@ fn scanned(kernel: &Kernel) -> Option<(Total, bool, bool)> {
     })
 }
 
-/// A block per row, in chunks of one element per thread.
+/// One block per row, in chunks of one element per thread.
 fn scan(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let block = w.schedule.block;
@@ -279,7 +280,7 @@ fn scan(w: &mut Writer<'_>) {
     }
 }
 
-/// Tiles of both factors in memory shared by the block; one element of the result per thread.
+/// Tiled matmul: tiles of both factors in shared memory; one element of the result per thread.
 fn matmul(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let (side, pitch) = (PRODUCT_TILE, PRODUCT_TILE + 1);

@@ -1,8 +1,8 @@
 //! Code generation for row reductions fused with column reductions (a norm's gradient with its weight's).
 //!
-//! A grid-stride loop over rows: a block processes one row at a time. A thread has the same columns in each of them and
-//! accumulates in registers. At the end it writes these totals; a second pass combines those of all blocks, always in
-//! the same order.
+//! A grid-stride loop over rows: a block processes one row at a time. A thread has the same columns in each row and
+//! accumulates in registers. At the end it writes these totals. A second pass combines those of all blocks in a fixed
+//! order.
 
 use super::rows::Row;
 use super::writer::{Scope, Writer};
@@ -11,7 +11,7 @@ use crate::passes::{Pass, Total};
 use alloc::format;
 use alloc::string::String;
 
-/// All rows of a block, and the totals of its columns.
+/// Writes the pass over all rows of a block, and the totals of its columns.
 pub(super) fn reduce(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let GpuSchedule { block: threads, splits, .. } = *w.schedule;
@@ -26,7 +26,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     let mut scope = Scope::new(kernel);
     declare(w, &totals);
     row.declare(w);
-    // Loads of values that are the same for all rows are hoisted.
+    // Loads of values that are constant across rows are hoisted.
     row.load(w, |param| kernel.crossed(param) & parallel == 0, &mut scope);
     if row.ahead {
         w.open("");
@@ -53,7 +53,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
         w.close();
     }
     if passes.iter().filter(|pass| waits(w, pass, threads)).count() == 1 {
-        // Otherwise another pass's barrier separates the reads of one row from the writes of the next.
+        // Otherwise the barrier of another pass separates the reads of one row from the writes of the next.
         w.barrier();
     }
     if row.ahead {

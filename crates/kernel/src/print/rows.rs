@@ -1,8 +1,8 @@
 //! Code generation for row reductions (along the innermost axes) and full reductions.
 //!
-//! Threads of a group share a row. Each takes chunks of neighbouring elements, as many as one access reads. Where a row fits into
-//! the registers of its threads, it is read once, all loads before the first use; values that are dear to compute and
-//! needed in a later pass stay in registers too.
+//! Threads of a group share a row. Each processes chunks of neighbouring elements, as many as one access reads. If a
+//! row fits into the registers of its threads, it is read once, with all loads before the first use. Values that are
+//! expensive to recompute and needed in a later pass stay in registers too.
 
 use super::kinds::{close_slots, open_slots};
 use super::writer::{Scope, Writer, name};
@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use kiln_ir::DType;
 
-/// A reduction along rows, or of everything, as of one row.
+/// Writes a reduction along rows; a full reduction has one row.
 pub(super) fn reduce(w: &mut Writer<'_>) {
     let GpuSchedule { block, row_threads: threads, splits, .. } = *w.schedule;
     if splits > 1 {
@@ -29,14 +29,14 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     whole_rows(w, threads, block == threads);
 }
 
-/// Passes over rows, each shared by neighbouring threads. `exact` says that every group of threads has a row.
+/// Passes over rows, each shared by a group of threads. `exact`: every group has a row.
 fn whole_rows(w: &mut Writer<'_>, threads: u32, exact: bool) {
     let kernel = w.kernel;
     let reduced = kernel.reduced();
     let parallel = kernel.all_axes() & !reduced;
     w.index("rows", &w.extent(parallel));
     w.index("length", &w.extent(reduced));
-    // Threads without a row of their own repeat the last one, since all must come to the barriers.
+    // Groups without a row repeat the last one, since all threads must reach the barriers.
     let point = if exact { "row".into() } else { w.language.least("row", "rows - 1") };
     w.index("point", &point);
     w.decode("point", parallel);
@@ -63,19 +63,19 @@ pub(super) fn declare(w: &mut Writer<'_>, totals: &[Total]) {
     }
 }
 
-/// How the threads of a group cross a row.
+/// The access pattern of a thread group on a row.
 pub(super) struct Row<'a> {
     kernel: &'a Kernel,
     threads: u32,
     vector: u32,
-    /// Chunks that each thread holds; 0 where rows are read in every pass.
+    /// Chunks held per thread; 0 if rows are read in every pass.
     chunks: u32,
     exact: bool,
     inner: usize,
     /// Loads that change along the row.
     loads: Vec<(ValueId, u32, DType)>,
     loaded: Vec<bool>,
-    /// For each value: the pass after which it is kept.
+    /// For each value, the pass after which it is kept.
     kept: Vec<Option<usize>>,
     /// Whether there is a second buffer for prefetching the next row.
     pub(super) ahead: bool,
@@ -99,7 +99,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The values that earlier passes kept.
+    /// For each value, whether an earlier pass kept it.
     fn kept_before(&self, pass: usize) -> Vec<bool> {
         self.kept.iter().map(|kept| kept.is_some_and(|kept| kept < pass)).collect()
     }
@@ -125,12 +125,12 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Which element of an array the current one is.
+    /// The array index of the current element.
     pub(super) fn place(&self) -> &'static str {
         if self.vector > 1 { "place" } else { "chunk" }
     }
 
-    /// Opens the loop over the chunks of a thread; `j` is the number of the first element.
+    /// Opens the loop over the chunks of a thread; `j` is the index of the first element.
     pub(super) fn open(&self, w: &mut Writer<'_>) {
         let (threads, vector) = (self.threads, self.vector);
         let times = if vector > 1 { format!(" * {vector}") } else { String::new() };
@@ -160,7 +160,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Reads those of the operands that are held and wanted now, if they were not read before.
+    /// Loads the held operands that are wanted and not loaded yet.
     pub(super) fn load(&mut self, w: &mut Writer<'_>, wanted: impl Fn(u32) -> bool, scope: &mut Scope) {
         if self.chunks == 0 {
             return;
@@ -179,7 +179,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Reads operands into their places, so many chunks further on.
+    /// Loads operands into their registers, `further` chunks ahead.
     fn read(&self, w: &mut Writer<'_>, loads: &[(ValueId, u32, DType)], further: u32) {
         if loads.is_empty() {
             return;
@@ -204,17 +204,17 @@ impl<'a> Row<'a> {
         self.close(w);
     }
 
-    /// Whether other rows have other elements of a parameter.
+    /// Whether a parameter has different elements in other rows.
     pub(super) fn streams(&self, param: u32) -> bool {
         self.kernel.crossed(param) & self.kernel.all_axes() & !self.kernel.reduced() != 0
     }
 
-    /// Reads the next row into the second place.
+    /// Prefetches the next row into the second buffer.
     pub(super) fn read_ahead(&self, w: &mut Writer<'_>) {
         self.read(w, &self.next(), self.chunks);
     }
 
-    /// Takes the next row, which was read ahead, for the current one.
+    /// Makes the prefetched row the current one.
     pub(super) fn take_next(&self, w: &mut Writer<'_>) {
         let next = self.next();
         if next.is_empty() {
@@ -247,7 +247,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// All passes over a row, the last stores of its own elements aside.
+    /// All passes over a row, except the final stores of one element per row.
     pub(super) fn pass_all(&mut self, w: &mut Writer<'_>, passes: &[Pass], scope: &mut Scope) {
         let kernel = self.kernel;
         for (number, pass) in passes.iter().enumerate() {
@@ -299,7 +299,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Moves the second half of arrays to the first, which has so many elements.
+/// Moves the second half of arrays to the first half, of `count` elements.
 fn move_down(w: &mut Writer<'_>, arrays: Vec<String>, count: u32) {
     if arrays.is_empty() {
         return;
@@ -312,12 +312,12 @@ fn move_down(w: &mut Writer<'_>, arrays: Vec<String>, count: u32) {
     w.close();
 }
 
-/// Whether neighbouring elements of a parameter are read and written at once.
+/// Whether a parameter is accessed in vectors.
 fn is_vector(kernel: &Kernel, vector: u32, param: u32) -> bool {
     vector > 1 && kernel.params[param as usize].strides.last() == Some(&StrideClass::One)
 }
 
-/// The vectors that the values along a row or column need and that are not kept, into places of their own.
+/// Loads the vectors that the values along a row or column need and that are not kept.
 pub(super) fn load_chunk(w: &mut Writer<'_>, vector: u32, along: &[ValueId], scope: &mut Scope) {
     let loads: Vec<(ValueId, u32)> = vector_loads(w.kernel, vector, along, scope).collect();
     for (value, param) in loads {
@@ -327,7 +327,7 @@ pub(super) fn load_chunk(w: &mut Writer<'_>, vector: u32, along: &[ValueId], sco
     }
 }
 
-/// Which of the values along a row or column are vectors in memory that are not kept, and the parameters that they are read from.
+/// The values along a row or column that are vector loads and not kept, with their parameters.
 pub(super) fn vector_loads(
     kernel: &Kernel,
     vector: u32,
@@ -341,19 +341,19 @@ pub(super) fn vector_loads(
     })
 }
 
-/// Neighbouring elements of a pass, which are computed, reduced and stored.
+/// The elements of a vector within a pass: computed, reduced and stored.
 pub(super) struct Elements<'a> {
     pub(super) vector: u32,
-    /// Where it may be stored.
+    /// The condition of stores.
     pub(super) guard: Option<&'a str>,
-    /// The variable that is combined with an element, by total.
+    /// The name of a total's accumulator variable.
     pub(super) total: fn(ValueId) -> String,
     /// The element's index among the thread's held values.
     pub(super) held: Option<String>,
 }
 
 impl Elements<'_> {
-    /// Within the loop over the elements, after their values, `inside` adds to it.
+    /// Writes the loop over the elements; `inside` adds statements after their values.
     pub(super) fn write(
         &self,
         w: &mut Writer<'_>,
@@ -415,7 +415,7 @@ impl Elements<'_> {
     }
 }
 
-/// The first pass of a reduction of long rows: one total for each part of a row.
+/// The first pass of a split reduction of long rows: one total per part of a row.
 fn partial(w: &mut Writer<'_>) {
     let kernel = w.kernel;
     let GpuSchedule { block, splits, vector, .. } = *w.schedule;
@@ -485,7 +485,7 @@ impl Kernel {
         loads.collect()
     }
 
-    /// The values along the row that a pass computes, where some were kept before.
+    /// The values along the row that a pass computes, without those kept before.
     fn along(&self, pass: &Pass, kept: &[bool]) -> Vec<ValueId> {
         let mut needed = alloc::vec![false; self.body.len()];
         let stored =
@@ -504,16 +504,17 @@ impl Kernel {
             .collect()
     }
 
-    /// Whether all that a kernel does along its rows is to combine them once, so that their parts can be combined apart.
+    /// Whether each row is only reduced once, so that its parts can be reduced separately.
     pub(crate) fn combines_once(&self) -> bool {
         let passes = self.passes();
         !passes[0].totals.is_empty()
             && passes[1..].iter().all(|pass| pass.totals.is_empty() && pass.stores.is_empty())
     }
 
-    /// For each value: the pass after which it is kept in registers, because computing it again in a later one is dear.
+    /// For each value, the pass after which it is kept in registers because recomputing it in a later pass is
+    /// expensive.
     pub(crate) fn kept(&self) -> Vec<Option<usize>> {
-        /// In additions and multiplications.
+        /// The threshold, in additions and multiplications.
         const DEAR: u32 = 4;
         let passes = self.passes();
         let mut cost: Vec<u32> = Vec::with_capacity(self.body.len());

@@ -1,6 +1,6 @@
 //! WGSL, the shading language of [WebGPU](https://www.w3.org/TR/WGSL/).
 //!
-//! Elements of 8 and 16 bits lie packed in 32-bit words: reading takes them apart, writing clears and sets the bits of one
+//! Elements of 8 and 16 bits are packed in 32-bit words. A load unpacks them; a store clears and sets the bits of one
 //! word by two atomic operations. Integers are computed in 32 bits and wrapped to their width.
 
 mod prelude;
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use kiln_ir::{Binary, Comparison, DType, Scalar};
 
-/// The WGSL of a kernel.
+/// Prints a kernel as WGSL.
 ///
 /// ```
 /// use kiln_kernel::print::wgsl;
@@ -34,8 +34,8 @@ use kiln_ir::{Binary, Comparison, DType, Scalar};
 /// ```
 ///
 /// # Errors
-/// When a value is of 64 bits, indices are, scratch memory would hold `bool`, the schedule is none for this kernel, or the
-/// kernel has more than one scan.
+/// When a value or index needs 64 bits, scratch memory would hold `bool`, the schedule does not suit this kernel, or
+/// the kernel has more than one scan.
 pub fn wgsl(kernel: &Kernel, schedule: &GpuSchedule) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
     let arguments = arguments(kernel, schedule, true);
@@ -95,7 +95,7 @@ fn held(dtype: DType) -> &'static str {
     }
 }
 
-/// How many elements one word of memory holds.
+/// The number of elements per word of memory.
 fn per_word(dtype: DType) -> usize {
     4 / dtype.size().min(4)
 }
@@ -307,7 +307,7 @@ impl Language for Wgsl<'_> {
     }
 
     fn choice(&self, condition: &str, a: &str, b: &str) -> String {
-        // Both are computed; reading outside of a buffer is harmless in WGSL.
+        // Both operands are evaluated; out-of-bounds reads are safe in WGSL.
         format!("select({b}, {a}, {condition})")
     }
 
@@ -439,7 +439,7 @@ fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String {
     }
 }
 
-/// Truth values have no order in WGSL.
+/// Booleans have no order in WGSL.
 fn compare(comparison: Comparison, a: &str, b: &str, dtype: DType) -> String {
     match comparison {
         Comparison::Eq => format!("{a} == {b}"),

@@ -1,4 +1,4 @@
-//! The source writer: indentation, and names of values.
+//! The source writer: indentation, statements, and names of values.
 
 use crate::passes::Total;
 use crate::{AxisSet, Compute, GpuSchedule, Kernel, StrideClass, ValueId};
@@ -17,45 +17,45 @@ pub(super) trait Language {
     fn unroll(&self) -> &'static str;
     /// Requests partial unrolling of a loop, so that its loads overlap.
     fn unroll_partly(&self) -> &'static str;
-    /// Declares a value that does not change.
+    /// Declares an immutable value.
     fn value(&self, name: &str, dtype: DType, expression: &str) -> String;
-    /// Declares a value that changes.
+    /// Declares a mutable variable.
     fn variable(&self, name: &str, dtype: DType, expression: &str) -> String;
-    /// Declares an array of values of one thread.
+    /// Declares a thread-local array.
     fn array(&self, name: &str, dtype: DType, len: usize) -> String;
-    /// Declares an array of values of all threads of a block.
+    /// Declares a shared-memory array of a block.
     fn shared(&self, name: &str, dtype: DType, len: usize) -> String;
-    /// Waits for all threads of the block.
+    /// The barrier of a block.
     fn barrier(&self) -> &'static str;
-    /// The value of another thread of its group of 32, whose number differs by an exclusive or.
+    /// Butterfly shuffle: the value of the lane whose index differs by an exclusive or, in a group of 32.
     fn shuffle(&self, value: &str, dtype: DType, distance: u32) -> Option<String>;
     /// A function of values; `operands` are their names. Never a load, store, reduction or index.
     fn compute(&self, compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String;
-    /// A number.
+    /// A literal of the dtype.
     fn constant(&self, scalar: Scalar, dtype: DType) -> String;
     /// An index as a value.
     fn of_index(&self, index: &str, dtype: DType) -> String;
     /// An element in memory as a value.
     fn load(&self, param: u32, dtype: DType, place: &str) -> String;
-    /// One of two values, of which the other need not exist.
+    /// One of two values by a condition; the other need not be evaluated.
     fn choice(&self, condition: &str, a: &str, b: &str) -> String;
     /// The statement that writes a value to memory.
     fn store(&self, param: u32, dtype: DType, place: &str, value: ValueId) -> String;
-    /// Declares a place for so many times neighbouring elements that are read: `x` and the parameter's number.
+    /// Declares `times` vectors of `count` neighbouring elements for loads: `x` and the parameter's number.
     fn declare_loads(&self, param: u32, count: u32, times: u32) -> String;
-    /// Reads neighbouring elements into one of these places.
+    /// Loads neighbouring elements into one of these vectors.
     fn load_vector(&self, param: u32, count: u32, which: &str, place: &str) -> String;
-    /// One of the elements read so, as a value.
+    /// One element of a loaded vector, as a value.
     fn lane(&self, param: u32, dtype: DType, which: &str, lane: &str) -> String;
-    /// Declares a place for neighbouring elements that are to be written: `y` and the parameter's number.
+    /// Declares a vector of neighbouring elements for a store: `y` and the parameter's number.
     fn declare_stores(&self, param: u32, count: u32) -> String;
-    /// Sets one of them.
+    /// Sets one element of that vector.
     fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String;
     /// Stores a vector of elements of `value`.
     fn store_vector(&self, param: u32, count: u32, place: &str, value: ValueId) -> String;
-    /// An element of scratch memory, to be read or written.
+    /// An element of scratch memory, as an lvalue.
     fn scratch(&self, number: usize, place: &str) -> String;
-    /// The least of two indices.
+    /// The minimum of two indices.
     fn least(&self, a: &str, b: &str) -> String;
 }
 
@@ -63,18 +63,18 @@ pub(super) struct Writer<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) language: &'a dyn Language,
     pub(super) schedule: &'a GpuSchedule,
-    /// Statements so far.
+    /// The statements so far.
     pub(super) body: String,
     /// Declarations of memory shared by a block.
     pub(super) shared: Vec<String>,
     depth: usize,
 }
 
-/// Which values have names at a point of the source.
+/// The values that have names at a point of the source.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     defined: Vec<bool>,
-    /// Values that are taken from where they were kept.
+    /// Values that are read from where they were kept.
     pub(super) kept: Vec<Option<String>>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Writer<'a> {
         Writer { kernel, language, schedule, body: String::new(), shared: Vec::new(), depth: 1 }
     }
 
-    /// Reads the vector of a value, which is then taken from its lanes, into one of the places of its parameter.
+    /// Loads the vector of a value, which is then read from its elements, into one of the vectors of its parameter.
     pub(super) fn take_vector(&mut self, value: ValueId, param: u32, which: &str, scope: &mut Scope) {
         let load = self.language.load_vector(param, self.schedule.vector, which, &self.place(param));
         self.line(load);
@@ -121,7 +121,7 @@ impl<'a> Writer<'a> {
         self.body.push('\n');
     }
 
-    /// Opens a block behind a head such as `if (a)`.
+    /// Opens a block after a head such as `if (a)`.
     pub(super) fn open(&mut self, head: impl AsRef<str>) {
         let head = head.as_ref();
         self.line(if head.is_empty() { "{".to_string() } else { format!("{head} {{") });
@@ -162,7 +162,7 @@ impl<'a> Writer<'a> {
         (0..self.kernel.axes.len()).filter(move |axis| axes >> axis & 1 == 1)
     }
 
-    /// Declares the indices along some axes, from the number of a point among them, row-major.
+    /// Declares the indices along some axes, from the row-major number of a point.
     pub(super) fn decode(&mut self, point: &str, axes: AxisSet) {
         let list: Vec<usize> = self.axes(axes).collect();
         let mut rest = point.to_string();
@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Where a parameter's element lies for the indices `i0`, `i1` and so on.
+    /// The offset of a parameter's element at the indices `i0`, `i1` and so on.
     pub(super) fn place(&self, param: u32) -> String {
         let mut terms = Vec::new();
         for (axis, class) in self.kernel.params[param as usize].strides.iter().enumerate() {
@@ -249,8 +249,8 @@ impl<'a> Writer<'a> {
         self.language.compute(&compute, dtype, &[(a.into(), dtype), (b.into(), dtype)])
     }
 
-    /// Combines variables over `count` neighbouring threads, all of the block or several groups of it, and names the results.
-    /// `lane` is the thread's number among them. All threads of the block come here, once for each total.
+    /// Combines variables over `count` neighbouring threads (the whole block or groups of it), and names the results.
+    /// `lane` is the thread's index in its group. All threads of the block execute it, once for each total.
     pub(super) fn combine(&mut self, totals: &[Total], count: u32) {
         let shuffles = |w: &Self, total: &Total| w.language.shuffle("", total.dtype, 1).is_some();
         let (fast, slow): (Vec<Total>, Vec<Total>) = totals.iter().partition(|total| shuffles(self, total));
@@ -277,7 +277,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Combines a variable over up to 32 threads.
+    /// Butterfly reduction of a variable over up to 32 threads.
     fn shuffle(&mut self, total: &Total, count: u32) {
         let variable = format!("a{}", total.value);
         let mut distance = count / 2;
@@ -289,8 +289,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The first step for two totals at once: from here on the variable of the first is, in the upper half of 32 threads, that of
-    /// the second.
+    /// The first step of a paired reduction: afterwards the variable of the first total holds the second total in the
+    /// upper half of the warp.
     fn halve_warp(&mut self, first: &Total, second: &Total) {
         let (a, b) = (format!("a{}", first.value), format!("a{}", second.value));
         let sent = format!("sent{}", first.value);
@@ -302,7 +302,7 @@ impl<'a> Writer<'a> {
         self.line(format!("{a} = {combined};"));
     }
 
-    /// Gives all threads both totals of a variable that holds one in each half of 32 threads.
+    /// Broadcasts both totals of a paired reduction to all threads of the warp.
     fn join_warp(&mut self, first: &Total, second: &Total) {
         let (a, b) = (format!("a{}", first.value), format!("a{}", second.value));
         let other = format!("other{}", first.value);
@@ -313,7 +313,7 @@ impl<'a> Writer<'a> {
         self.line(format!("{a} = {};", self.language.choice(LOWER, &a, &other)));
     }
 
-    /// One value of each 32 threads, or of each 16 where these hold two totals, goes through shared memory.
+    /// Combines warps through shared memory: one value per warp, or one per half warp for paired totals.
     fn exchange(&mut self, pairs: &[[Total; 2]], singles: &[Total], count: u32) {
         let warps = self.schedule.block as usize / 32;
         let firsts: Vec<Total> = pairs.iter().map(|&[first, _]| first).collect();
@@ -332,7 +332,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The first of so many neighbouring threads writes its value of each total.
+    /// The first of each `threads` threads stores its value of each total.
     fn write_shared(&mut self, totals: &[Total], threads: u32, len: usize) {
         if totals.is_empty() {
             return;
@@ -345,9 +345,9 @@ impl<'a> Writer<'a> {
         self.close();
     }
 
-    /// Combines the parts of a total that lie in shared memory from a place on. Every thread does, in the same order.
+    /// Combines the parts of a total in shared memory. Every thread does so in the same order.
     fn read_shared(&mut self, total: &Total, first: &str, parts: u32) {
-        /// So few are read by each thread; of more it reads one.
+        /// Up to this many parts, each thread reads all of them; beyond it, one each.
         const FEW: u32 = 4;
         let variable = format!("a{}", total.value);
         let shared = format!("w{}", total.value);
@@ -362,7 +362,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Combines a variable through shared memory alone.
+    /// Tree reduction of a variable through shared memory alone.
     fn halve(&mut self, total: &Total, count: u32) {
         let Total { value, dtype, .. } = *total;
         let shared = format!("w{value}");
@@ -383,11 +383,11 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Whether a thread is in the lower half of 32.
+/// Whether a thread is in the lower half of its warp.
 const LOWER: &str = "thread % 32 < 16";
 
-/// Totals that are combined alike, by twos, and the others. Two are, over 32 threads, with half as many exchanges; where more than 16
-/// times 32 threads have parts of them, these do not fit into half of 32 threads.
+/// Pairs totals of equal reduction and dtype; returns pairs and the rest. A pair needs half as many shuffles over 32
+/// threads. With more than 16 warps, the partial results do not fit half a warp, so nothing is paired.
 fn pairs(totals: &[Total], count: u32) -> (Vec<[Total; 2]>, Vec<Total>) {
     let (mut pairs, mut singles) = (Vec::new(), Vec::<Total>::new());
     for &total in totals {

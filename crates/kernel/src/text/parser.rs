@@ -276,7 +276,7 @@ impl Parser<'_> {
     }
 }
 
-/// The number of a value, from its name: `v3`.
+/// Parses the number of a value from its name: `v3`.
 fn value_number(word: &str) -> Option<ValueId> {
     let digits = word.strip_prefix('v')?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

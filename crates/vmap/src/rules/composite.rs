@@ -1,11 +1,12 @@
-//! The named composites.
+//! Batching rules of the named composites.
 
 use super::contraction::{folded_examples, unfolded};
 use crate::call::{Call, joined, regrouped};
 use alloc::vec::Vec;
 use kiln_ir::{NormKind, Op, Operands, Real, Var};
 
-/// With weights for each example the row is scaled and shifted outside, in the accumulator's dtype as inside.
+/// With per-example weights, rows are scaled and shifted by separate ops, in the accumulator's dtype as in the fused
+/// op.
 pub(super) fn norm<'a>(call: Call<'a>, kind: NormKind, axes: usize, epsilon: Real) -> Var<'a> {
     let op = Op::Norm { kind, axes, epsilon };
     if !call.is_batched(1) && !call.is_batched(2) {
@@ -29,8 +30,8 @@ pub(super) fn norm<'a>(call: Call<'a>, kind: NormKind, axes: usize, epsilon: Rea
     shifted.cast(dtype)
 }
 
-/// Of `(q, k, v)` or `(q, k, v, mask)`. Queries of all examples that share keys and values are further heads of them, which
-/// need no copy; otherwise the examples join the batch.
+/// The rule of `(q, k, v)` or `(q, k, v, mask)`. If the examples share keys and values, their queries become additional
+/// heads, without a copy. Otherwise the examples join the batch axis.
 pub(super) fn attention<'a>(call: &Call<'a>) -> Vec<Var<'a>> {
     let shared = (1..call.len()).all(|place| !call.is_batched(place));
     let one_mask = call.len() < 4 || call.shape(3)[1] == 1;
@@ -68,19 +69,19 @@ fn more_batch<'a>(call: &Call<'a>, mask: usize) -> Vec<Var<'a>> {
     Var::emit(call.engine(), call.op, operands).into_iter().map(|y| unfolded(&y, call.n)).collect()
 }
 
-/// A mask that is the same for the whole batch stays one if it is shared by the examples too.
+/// A mask that is broadcast over the whole batch stays broadcast if the examples share it.
 fn folded_mask<'a>(call: &Call<'a>, place: usize) -> Var<'a> {
     let shape = call.shape(place);
     if shape[0] == 1 && !call.is_batched(place) {
         return call.input(place).clone();
     }
-    // The queries, `[batch, ..]`, stand in the same place in both ops, counted from the mask: three before it, or five.
+    // The queries, `[batch, ..]`, are at the same place in both ops relative to the mask: three before it, or five.
     let batch = call.shape(if place == 3 { 0 } else { 1 })[0];
     let mask = call.examples(place);
     folded_examples(&mask.broadcast(mask.shape().with(1, batch)))
 }
 
-/// The rule of `(x, scale)` or `(x, scale, zero)`. Shared scales cover the examples as one block.
+/// The rule of `(x, scale)` or `(x, scale, zero)`. Shared scales apply to all examples as one block.
 pub(super) fn quantized<'a>(call: &Call<'a>) -> Var<'a> {
     let shared = (1..call.len()).all(|place| !call.is_batched(place));
     let operand = |place: usize| {

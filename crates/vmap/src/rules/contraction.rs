@@ -1,10 +1,10 @@
-//! Matrix products, convolution and pooling.
+//! Batching rules of matmul, convolution and pooling.
 
 use crate::call::{Call, joined, product, regrouped};
 use alloc::vec::Vec;
 use kiln_ir::{ConvPass, ConvSpec, DType, Float8, Op, Operands, TensorType, Var};
 
-/// One product with more rows or columns where one of the matrices is shared; otherwise one more axis of batch.
+/// If one matrix is shared, one matmul with more rows or columns; otherwise the examples are an additional batch axis.
 pub(super) fn matmul<'a>(call: &Call<'a>) -> Var<'a> {
     let (a, b, n) = (call.input(0), call.input(1), call.n);
     let (left, right) = (call.shape(0), call.shape(1));
@@ -27,7 +27,7 @@ pub(super) fn matmul<'a>(call: &Call<'a>) -> Var<'a> {
     }
 }
 
-/// Bits have one more axis of batch. The scale of an example is a factor of its product.
+/// The examples are an additional batch axis of the bits. A per-example scale multiplies the example's result.
 pub(super) fn matmul_float8<'a>(call: &Call<'a>, formats: [Float8; 2], dtype: DType) -> Var<'a> {
     let [a, b] = [0, 1].map(|place| call.examples(place));
     let multiply = |scales: [&Var<'a>; 2], dtype: DType| {
@@ -47,8 +47,8 @@ pub(super) fn matmul_float8<'a>(call: &Call<'a>, formats: [Float8; 2], dtype: DT
     (&y * spread(scales[0]) * spread(scales[1])).cast(dtype)
 }
 
-/// A batch of images takes the examples into its own; a batch of kernels becomes more channels of a shared image, or more
-/// groups of a batch of them.
+/// Batched inputs: the examples join the batch axis. Batched kernels: they become additional channels if the other
+/// operand is shared, or else additional groups.
 pub(super) fn conv<'a>(call: &Call<'a>, spec: &ConvSpec, pass: &ConvPass) -> Var<'a> {
     let (a, b, n, groups) = (call.input(0), call.input(1), call.n, spec.groups);
     let run = |spec: &ConvSpec, a: &Var<'a>, b: &Var<'a>| {
@@ -87,26 +87,26 @@ pub(super) fn conv<'a>(call: &Call<'a>, spec: &ConvSpec, pass: &ConvPass) -> Var
     }
 }
 
-/// An op on `[batch, ..]` that treats the batch's members alike: the examples join the batch.
+/// An op on `[batch, ..]` that is independent along the batch: the examples join the batch axis.
 pub(super) fn folded<'a>(call: &Call<'a>) -> Var<'a> {
     let fold = |place| folded_examples(&call.examples(place)).into_operand();
     let operands: Operands = (0..call.len()).map(fold).collect();
     unfolded(&Var::emit(call.engine(), call.op, operands).remove(0), call.n)
 }
 
-/// `[n, b, ..]` as `[n * b, ..]`.
+/// Merges the batch axes: `[n, b, ..]` to `[n * b, ..]`.
 pub(super) fn folded_examples<'a>(x: &Var<'a>) -> Var<'a> {
     let shape = x.shape();
     x.reshape(joined(&[shape[0] * shape[1]], &shape[2..]))
 }
 
-/// `[n * b, ..]` as `[n, b, ..]`.
+/// Splits the batch axis: `[n * b, ..]` to `[n, b, ..]`.
 pub(super) fn unfolded<'a>(y: &Var<'a>, n: usize) -> Var<'a> {
     let shape = y.shape();
     y.reshape(joined(&[n, shape[0] / n], &shape[1..]))
 }
 
-/// `[n, b, c, ..]` as `[b, n * c, ..]`: of each of the groups of channels first those of the first example.
+/// `[n, b, c, ..]` to `[b, n * c, ..]`: within each group of channels, the channels of the first example come first.
 fn into_channels<'a>(x: &Var<'a>, groups: usize) -> Var<'a> {
     let shape = x.shape();
     let [n, b, c] = [shape[0], shape[1], shape[2]];
@@ -114,7 +114,7 @@ fn into_channels<'a>(x: &Var<'a>, groups: usize) -> Var<'a> {
     regrouped(x, &split, &[1, 2, 0, 3, 4], &joined(&[b, n * c], &shape[3..]))
 }
 
-/// The reverse of [`into_channels`].
+/// The inverse of [`into_channels`].
 fn out_of_channels<'a>(y: &Var<'a>, n: usize, groups: usize) -> Var<'a> {
     let shape = y.shape();
     let (b, c) = (shape[0], shape[1] / n);
@@ -122,7 +122,7 @@ fn out_of_channels<'a>(y: &Var<'a>, n: usize, groups: usize) -> Var<'a> {
     regrouped(y, &split, &[2, 0, 1, 3, 4], &joined(&[n, b, c], &shape[2..]))
 }
 
-/// Without the first axis, which has length 1.
+/// Removes the leading axis, which has length 1.
 fn leading<'a>(x: &Var<'a>) -> Var<'a> {
     let shape: Vec<usize> = x.shape()[1..].to_vec();
     x.reshape(shape)

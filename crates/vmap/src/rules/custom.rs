@@ -1,4 +1,4 @@
-//! Batching rules of custom ops, and of random numbers with a key for each example.
+//! Batching rules of custom ops, and of random numbers with per-example keys.
 
 use crate::Vmap;
 use crate::call::Call;
@@ -8,10 +8,10 @@ use kiln_ir::{
     Custom, Op, Operand, OperandType, Operands, RandomKind, Result, SliceAxis, TensorType, Values, Var, infer,
 };
 
-/// The results by the op's expansion, run on the layer; `None` if it has none.
+/// Runs the op's expansion on the layer; `None` if it has none.
 ///
 /// # Errors
-/// When the expansion returns other types than inference.
+/// When the expansion's types differ from the inferred ones.
 pub(super) fn expanded(
     layer: &Vmap,
     custom: &Custom,
@@ -21,7 +21,7 @@ pub(super) fn expanded(
     custom.expand_values(layer, inputs, results).transpose()
 }
 
-/// The results of the op's batched form.
+/// Runs the op's batched form.
 ///
 /// # Errors
 /// When that op does not accept the operands, or returns other types.
@@ -38,7 +38,7 @@ pub(super) fn at_once<'a>(call: Call<'a>, batched: Custom) -> Result<Vec<Var<'a>
     Ok(values.into_iter().map(|value| Var::new(call.engine(), value)).collect())
 }
 
-/// The op on one example after the other.
+/// Runs the op on one example after the other.
 ///
 /// # Errors
 /// When results of different examples differ in shape.
@@ -71,7 +71,7 @@ fn example(call: &Call<'_>, place: usize, number: usize) -> Operand {
     one.reshape(call.shape(place)).into_operand()
 }
 
-/// Random numbers with a key for each example: each example draws the same numbers as without batching.
+/// Random numbers with per-example keys: each example draws the same numbers as without batching.
 pub(super) fn random<'a>(call: &Call<'a>, ty: &TensorType, distribution: RandomKind) -> Var<'a> {
     let draw = |number: usize| {
         let key: Operands = [example(call, 0, number)].into_iter().collect();

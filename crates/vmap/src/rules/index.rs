@@ -1,8 +1,8 @@
-//! Reading and writing by index.
+//! Batching rules of indexing ops.
 //!
-//! Examples are never told apart by adding to an index: an index out of range in one example must be an error, not
-//! an element of another. Where both operands differ between examples, picking slices becomes picking elements, whose
-//! index has the examples as an axis.
+//! Rules never add an offset to an index to address an example: an index out of range must be an error, not an element
+//! of another example. If both operands are batched, indexing slices becomes indexing elements, with the batch as an
+//! axis of the index.
 
 use crate::call::{Call, joined, product};
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub(super) fn take<'a>(call: &Call<'a>, axis: usize) -> Var<'a> {
     match (call.is_batched(0), call.is_batched(1)) {
         (_, false) => x.take(axis + 1, index),
         (false, true) => {
-            // The index puts the examples where the axis was.
+            // The index replaces the axis by its axes, including the batch axis.
             let taken = x.take(axis, index);
             let rest = (0..taken.rank()).filter(|&other| other != axis);
             let order: Vec<usize> = core::iter::once(axis).chain(rest).collect();
@@ -65,7 +65,7 @@ impl Places {
         joined(&[n], &[self.before, self.length, self.after])
     }
 
-    /// The index of each example, repeated for all that is beside the axis: a view.
+    /// The per-example index, broadcast along all other axes: a view.
     fn spread<'a>(&self, index: &Var<'a>) -> Var<'a> {
         let n = index.shape()[0];
         index.reshape([n, 1, self.count, 1]).broadcast([n, self.before, self.count, self.after])

@@ -8,16 +8,16 @@ use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
 use kiln_ir::{AttentionSpec, Result, TensorType};
 
-/// Units into which work is cut where heads are fewer.
+/// The minimum number of work units, into which heads are split if they are fewer.
 const UNITS: usize = 16;
 
-/// Parts of queries or keys into which the work on one head may be cut: each has gradients of its own.
+/// The maximum number of parts of the queries or keys of one head; each part has its own gradient buffers.
 const GREATEST_CUT: usize = 8;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Gradients added up by one thread at once.
+/// Gradient elements that one task adds up.
 const PART: usize = 1 << 14;
 
 /// The gradients of attention for queries, keys and values.
@@ -57,8 +57,8 @@ pub(in crate::composite) fn backward<T: Score>(
     Ok(partial.map(|partial| partial.array))
 }
 
-/// How many parts the work on one head of keys is cut into, along its queries and along its keys. This depends on the
-/// sizes only: the order in which gradients are added up does not depend on the number of threads.
+/// The number of parts of the work on one key head, along its queries and along its keys. It depends on the sizes only,
+/// so the order of summation does not depend on the number of threads.
 #[derive(Clone, Copy)]
 struct Cuts {
     queries: usize,
@@ -74,12 +74,12 @@ impl Cuts {
     }
 }
 
-/// Number `part` of `parts` parts of `0..n`.
+/// The range of part `part` of `parts` parts of `0..n`.
 fn part_of(n: usize, part: usize, parts: usize) -> core::ops::Range<usize> {
     n * part / parts..n * (part + 1) / parts
 }
 
-/// A gradient, or several that are to be added up, one after the other.
+/// A gradient, or several partial gradients to be added up, one after the other.
 struct Partial {
     array: Array,
     count: usize,
@@ -91,7 +91,7 @@ impl Partial {
         Ok(Partial { array: Array::uninit(&all)?, count })
     }
 
-    /// Adds them up, in their order.
+    /// Adds up the partial gradients, in order.
     fn join<T: Score>(&mut self, cpu: &Cpu, ty: &TensorType) -> Result<()> {
         if self.count == 1 {
             return Ok(());
@@ -124,13 +124,13 @@ struct Backward<'a, T> {
     y: Heads<T>,
     /// `[batch, heads, queries]`.
     lse: Shared<T>,
-    /// For queries, one for each part of the keys; for keys and for values, one for each part of the queries.
+    /// For queries, one per part of the keys; for keys and for values, one per part of the queries.
     gradients: [Shared<T>; 3],
     cuts: Cuts,
 }
 
-/// The workspace of a task: blocks of queries and of output gradients, both plain and transposed; tiles of scores and
-/// of their gradients; transposed gradients of queries; gradients of all keys and values of the task.
+/// The scratch memory of a task: blocks of queries and of output gradients, both plain and transposed. Also tiles of
+/// scores and of their gradients, transposed gradients of queries, and gradients of all keys and values of the task.
 struct Room<T> {
     turned: [*mut T; 2],
     straight: [*mut T; 2],
@@ -141,7 +141,7 @@ struct Room<T> {
 }
 
 impl<T: Score> Backward<'_, T> {
-    /// Sizes of heads, rounded up to whole vectors.
+    /// Head dims, rounded up to whole vectors.
     fn padded(&self) -> [usize; 2] {
         [self.problem.dim, self.problem.dim_v].map(|dim| dim.next_multiple_of(LANES))
     }
@@ -175,7 +175,7 @@ impl<T: Score> Backward<'_, T> {
         });
     }
 
-    /// Some queries of all heads that share a head of keys, and some of these keys.
+    /// Computes some queries of all heads that share a key head, against some of these keys.
     ///
     /// # Safety
     /// There is room for everything, and nothing else writes the gradients of this unit.
@@ -224,7 +224,7 @@ impl<T: Score> Backward<'_, T> {
             grad.straight(dim_v, room.straight[1], wide_v, width);
             let logs = core::slice::from_raw_parts(self.lse.get().add(problem.row(block)), block.len);
             for (i, &log) in logs.iter().enumerate() {
-                // A query that sees nothing has no weights, as if the sum were infinite.
+                // A fully masked query has zero weights, as if the log-sum-exp were infinite.
                 lse[i] = if log == T::NEG_INFINITY { T::INFINITY } else { log * T::LOG2_E };
                 let row = |start: *const T| core::slice::from_raw_parts(start, dim_v);
                 mean[i] = dot(row(grad.start(i)), row(y.start(i)));
@@ -270,7 +270,7 @@ impl<T: Score> Backward<'_, T> {
         }
     }
 
-    /// `c = a · b` or `c += a · b`, `[m, depth] x [depth, n]`; `b` and `c` without gaps.
+    /// `c = a · b` or `c += a · b`, `[m, depth] x [depth, n]`; `b` and `c` are contiguous.
     ///
     /// # Safety
     /// The matrices have these sizes, and nothing else uses the result.

@@ -1,5 +1,5 @@
-//! A few queries against many keys, as when text is generated word by word: every key and value is read once, along its
-//! elements.
+//! Attention of a few queries against many keys, as in token-by-token decoding: every key and value is read once,
+//! contiguously.
 
 use super::Room;
 use super::kernel::{LANES, Score, is_fused};
@@ -7,18 +7,18 @@ use super::problem::{Block, Heads, KEYS, Problem};
 use crate::Cpu;
 use crate::contraction::simd::{Kernel, Simd};
 
-/// Up to as many queries; more fill vectors better side by side.
+/// The maximum number of queries; more queries fill vectors better as lanes.
 const MOST: usize = 4;
 
-/// Keys whose products with a query are summed at once.
+/// Keys whose dot products with a query are computed together.
 const TOGETHER: usize = 4;
 
-/// Whether the block is small, and the elements of each key and value are neighbours.
+/// Whether the block is small, and the elements of each key and value are contiguous.
 pub(super) fn suits<T: Score>(problem: &Problem<T>, block: Block) -> bool {
     block.len <= MOST && problem.k.steps()[1] == 1 && problem.v.steps()[1] == 1
 }
 
-/// One block of queries against all keys.
+/// Computes one block of queries against all keys.
 ///
 /// # Safety
 /// The block [`suits`]; there is room for everything, and `y` and `lse` have room for its rows.
@@ -71,7 +71,7 @@ pub(super) unsafe fn attend<T: Score>(
     }
 }
 
-/// The scores of each query and each key of a tile, `[keys, width]`.
+/// Computes the scores of each query and each key of a tile, `[keys, width]`.
 struct Dots<'a, T> {
     /// `[queries, dim]`.
     queries: &'a [T],
@@ -91,7 +91,7 @@ impl<T: Score> Kernel<T> for Dots<'_, T> {
         let whole = self.dim / S::LANES * S::LANES;
         for (i, query) in self.queries.chunks_exact(self.dim.max(1)).enumerate() {
             for first in (0..keys).step_by(TOGETHER) {
-                // At the end some keys are taken twice.
+                // At the end some keys are computed twice.
                 let keys: [usize; TOGETHER] = core::array::from_fn(|k| (first + k).min(keys - 1));
                 let rows = keys.map(|key| self.k.wrapping_offset(key as isize * self.k_row));
                 // SAFETY: keys of the tile, with neighbouring elements.
@@ -119,7 +119,7 @@ impl<T: Score> Kernel<T> for Dots<'_, T> {
     }
 }
 
-/// Turns the scores of a tile into weights and adds the weighted values to `y`, `[queries, dim_v]`.
+/// Converts the scores of a tile to weights and adds the weighted values to `y`, `[queries, dim_v]`.
 struct Sums<'a, T> {
     tile: &'a [T],
     width: usize,
@@ -145,7 +145,7 @@ impl<T: Score> Kernel<T> for Sums<'_, T> {
                 *weight = row[i];
                 new = if row[i] > new { row[i] } else { new };
             }
-            // While nothing is visible any finite number will do.
+            // While no key is visible, any finite shift works.
             let shift = if new == T::NEG_INFINITY { T::ZERO } else { new };
             let changed = (self.greatest[i] - shift).two_to(fused);
             let factor = if self.greatest[i] == new { T::ONE } else { changed };

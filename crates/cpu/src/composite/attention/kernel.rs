@@ -1,17 +1,17 @@
-//! The inner loops of attention: products of small matrices, and exponentials of scores.
+//! The inner loops of attention: small matmuls, and exponentials of scores.
 
 use crate::contraction::simd::{Float, Kernel, Simd};
 use crate::copy::transpose::Turn;
 
-/// Columns that loops over scores take at once.
+/// The number of columns that loops over scores process at once.
 pub(super) const LANES: usize = 16;
 
-/// `c = a · b` or, where `accumulate` is set, `c += a · b`: `[m, depth] x [depth, n] -> [m, n]`. Rows of `b` and `c` have
-/// neighbouring elements, and `n` is a multiple of [`LANES`]; `a` may lie in any way.
+/// `c = a · b` or, with `accumulate`, `c += a · b`: `[m, depth] x [depth, n] -> [m, n]`. Rows of `b` and `c` are
+/// contiguous, and `n` is a multiple of [`LANES`]; `a` may have any strides.
 pub(super) struct Product<T> {
     pub(super) sizes: [usize; 3],
     pub(super) a: *const T,
-    /// The distance between rows of `a`, and between elements along the depth.
+    /// The row stride of `a`, and its stride along the depth.
     pub(super) a_strides: [isize; 2],
     pub(super) b: *const T,
     pub(super) b_row: usize,
@@ -27,7 +27,7 @@ impl<T: Float> Kernel<T> for Product<T> {
     unsafe fn run<S: Simd<T>>(self) {
         let [_, _, n] = self.sizes;
         let mut column = 0;
-        // SAFETY: the creator of the product vouches for its matrices; the columns lie in them.
+        // SAFETY: the creator of the product guarantees its matrices; the columns are within them.
         unsafe {
             if S::REGISTERS >= 32 {
                 while column + 4 * S::LANES <= n {
@@ -70,10 +70,10 @@ impl<T: Float> Product<T> {
         }
     }
 
-    /// Some rows and vectors of the result, which stay in registers.
+    /// Computes some rows and vectors of the result in registers.
     ///
     /// # Safety
-    /// The matrices have the sizes, and nothing else uses the result; rows and columns lie in it.
+    /// The matrices have the sizes, and nothing else uses the result; rows and columns are within it.
     #[inline(always)]
     unsafe fn block<S: Simd<T>, const ROWS: usize, const VECTORS: usize>(&self, row: usize, column: usize) {
         let [_, depth, _] = self.sizes;
@@ -115,7 +115,7 @@ impl<T: Float> Product<T> {
 
 /// Additional float operations for attention.
 pub(in crate::composite) trait Score: Float {
-    /// Integers of its size.
+    /// The unsigned integer of its size.
     type Bits: Turn;
 
     /// 1 / ln 2.
@@ -123,7 +123,7 @@ pub(in crate::composite) trait Score: Float {
     const LN_2: Self;
     const INFINITY: Self;
 
-    /// `2^x` for `x` up to 127, and 0 below -126; `fused` says whether products are added in one step.
+    /// `2^x` for `x` up to 127, and 0 below -126; `fused`: whether the unit has fused multiply-add.
     fn two_to(self, fused: bool) -> Self;
 }
 
@@ -134,10 +134,10 @@ impl Score for f32 {
     const LN_2: f32 = core::f32::consts::LN_2;
     const INFINITY: f32 = f32::INFINITY;
 
-    /// A polynomial through the Chebyshev points of `-½..½`, within 2e-8 of the exact value but for rounding.
+    /// A polynomial through the Chebyshev nodes of `-½..½`, with an error of 2e-8 apart from rounding.
     #[inline(always)]
     fn two_to(self, fused: bool) -> f32 {
-        /// Adding and subtracting this rounds to a whole number: 1.5 · 2²³.
+        /// Adding and subtracting this rounds to an integer: 1.5 · 2²³.
         const ROUND: f32 = 12_582_912.0;
         const C: [f32; 7] = [
             1.0,
@@ -157,10 +157,10 @@ impl Score for f32 {
             i -= 1;
             power = multiply_add(power, fraction, C[i], fused);
         }
-        // The lowest bits of `shifted` are the whole part: it goes to the exponent.
+        // The lowest bits of `shifted` are the integer part, which is added to the exponent.
         let power = f32::from_bits(power.to_bits().wrapping_add(shifted.to_bits() << 23));
         let power = if x < -126.0 { 0.0 } else { power };
-        // The bits of a NaN would go to the exponent and make it a number.
+        // The exponent arithmetic would turn a NaN into a number.
         if x.is_nan() { x } else { power }
     }
 }
@@ -188,7 +188,7 @@ impl Score for f64 {
     }
 }
 
-/// Whether the unit adds products in one step.
+/// Whether the unit has fused multiply-add.
 #[inline(always)]
 pub(super) fn is_fused<T: Float, S: Simd<T>>() -> bool {
     cfg!(target_arch = "aarch64") || S::LANES * size_of::<T>() > 16
@@ -204,8 +204,8 @@ pub(super) struct Seen<'a, T> {
     pub(super) factor: &'a mut [T],
 }
 
-/// Turns the scores of a tile, `[keys, width]`, into weights relative to the greatest so far. Returns whether any
-/// factor is not 1.
+/// Converts the scores of a tile, `[keys, width]`, to weights relative to the running maximum. Returns whether any
+/// rescaling factor is not 1.
 pub(super) struct Weigh<'a, T> {
     pub(super) tile: &'a mut [T],
     pub(super) width: usize,
@@ -232,7 +232,7 @@ impl<T: Score> Kernel<T> for Weigh<'_, T> {
             let before = lanes_mut(greatest, column);
             for lane in 0..LANES {
                 let new = if best[lane] > before[lane] { best[lane] } else { before[lane] };
-                // While nothing is visible any finite number will do.
+                // While no key is visible, any finite shift works.
                 shift[lane] = if new == T::NEG_INFINITY { T::ZERO } else { new };
                 let changed = (before[lane] - shift[lane]).two_to(fused);
                 scale[lane] = if before[lane] == new { T::ONE } else { changed };
@@ -276,7 +276,7 @@ impl<T: Float> Kernel<T> for Rescale<'_, T> {
     }
 }
 
-/// Of tiles `[keys, width]`: scores become weights `p = 2^(s - lse)`, and `slopes` become `p (slope - mean) scale`.
+/// In tiles `[keys, width]`: scores become weights `p = 2^(s - lse)`, and `slopes` become `p (slope - mean) scale`.
 pub(super) struct Slopes<'a, T> {
     pub(super) scores: &'a mut [T],
     pub(super) slopes: &'a mut [T],
@@ -307,7 +307,7 @@ impl<T: Score> Kernel<T> for Slopes<'_, T> {
     }
 }
 
-/// `Σ a b`.
+/// The dot product `Σ a b`.
 pub(super) fn dot<T: Float>(a: &[T], b: &[T]) -> T {
     let mut sums = [T::ZERO; LANES];
     let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());

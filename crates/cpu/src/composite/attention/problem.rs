@@ -1,4 +1,4 @@
-//! The operands of attention: the rows of queries, their visible keys, and blocks of them packed for the inner loops.
+//! The operands of attention: rows of queries, their visible keys, and packed blocks for the inner loops.
 
 use super::kernel::{LANES, Score};
 use crate::array::Array;
@@ -6,13 +6,13 @@ use crate::copy::Shared;
 use crate::copy::transpose::Turn;
 use kiln_ir::{AttentionSpec, DType, TensorType};
 
-/// Queries of a block: they lie side by side in the tiles.
+/// Queries per block, as adjacent lanes of the tiles.
 pub(super) const QUERIES: usize = 64;
 
-/// Keys of a tile. Its scores, a block of queries and as many keys stay in the first two caches.
+/// Keys per tile. Its scores, a block of queries and as many keys stay in the L1 and L2 caches.
 pub(super) const KEYS: usize = 64;
 
-/// An operand with four axes, `[batch, heads, length, dim]`, as its strides say.
+/// A strided operand with four axes, `[batch, heads, length, dim]`.
 #[derive(Clone, Copy)]
 pub(super) struct Heads<T> {
     start: Shared<T>,
@@ -26,14 +26,14 @@ impl<T: Copy> Heads<T> {
         Heads { start: Shared::new(array.as_mut_ptr()), strides }
     }
 
-    /// Where the row of a head starts.
+    /// The pointer to a row of a head.
     pub(super) fn row(&self, batch: usize, head: usize, row: usize) -> *const T {
         let [b, h, r, _] = self.strides;
         let offset = batch as isize * b + head as isize * h + row as isize * r;
         self.start.get().wrapping_offset(offset)
     }
 
-    /// The distance between rows, and between elements of one.
+    /// The row stride and the element stride.
     pub(super) fn steps(&self) -> [isize; 2] {
         [self.strides[2], self.strides[3]]
     }
@@ -49,7 +49,7 @@ enum Mask<T> {
 }
 
 impl<T: Copy> Mask<T> {
-    /// Axes of length 1 repeat.
+    /// Axes of length 1 are broadcast.
     fn new(mask: Option<(&Array, &TensorType)>) -> Mask<T> {
         fn repeated<U: Copy>((array, ty): (&Array, &TensorType)) -> Heads<U> {
             let mut heads = Heads::new(array);
@@ -68,7 +68,7 @@ impl<T: Copy> Mask<T> {
     }
 }
 
-/// Sizes and operands that both directions share.
+/// Sizes and operands shared by the forward and the backward pass.
 pub(super) struct Problem<T> {
     pub(super) batch: usize,
     pub(super) heads: usize,
@@ -85,8 +85,7 @@ pub(super) struct Problem<T> {
     mask: Mask<T>,
 }
 
-/// Some rows of queries that meet the same keys: from row `first` of `head` on, and after its last query those of the
-/// heads behind it.
+/// Queries that share keys: from row `first` of `head` on, continuing with the queries of the following heads.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) batch: usize,
@@ -96,7 +95,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Rows of tiles: the queries and padding to fill vectors.
+    /// The width of tiles: the queries, padded to whole vectors.
     pub(super) fn width(&self) -> usize {
         self.len.next_multiple_of(LANES)
     }
@@ -126,12 +125,12 @@ impl<T: Score> Problem<T> {
         }
     }
 
-    /// How many heads of queries share one of keys.
+    /// The number of query heads per key head.
     pub(super) fn shared_by(&self) -> usize {
         self.heads / self.kv_heads.max(1)
     }
 
-    /// How many neighbouring heads have their queries in the same blocks: all that share keys, if each has few.
+    /// The number of adjacent heads whose queries share blocks: all that share keys, if each has few.
     fn joined(&self) -> usize {
         if self.queries <= QUERIES / 2 { self.shared_by() } else { 1 }
     }
@@ -140,12 +139,12 @@ impl<T: Score> Problem<T> {
         (self.joined() * self.queries).div_ceil(QUERIES)
     }
 
-    /// How many blocks of queries meet each head of keys.
+    /// The number of query blocks per key head.
     pub(super) fn blocks(&self) -> usize {
         self.shared_by() / self.joined().max(1) * self.blocks_per_group()
     }
 
-    /// One of the [`blocks`](Self::blocks) of a head of keys.
+    /// One of the [`blocks`](Self::blocks) of a key head.
     pub(super) fn block(&self, batch: usize, kv_head: usize, number: usize) -> Block {
         let group = number / self.blocks_per_group();
         let first = number % self.blocks_per_group() * QUERIES;
@@ -153,7 +152,7 @@ impl<T: Score> Problem<T> {
         Block { batch, head: kv_head * self.shared_by() + group * self.joined(), first, len }
     }
 
-    /// The row of the block among all queries of all heads.
+    /// The index of the block's first row among all queries of all heads.
     pub(super) fn row(&self, block: Block) -> usize {
         (block.batch * self.heads + block.head) * self.queries + block.first
     }
@@ -162,13 +161,13 @@ impl<T: Score> Problem<T> {
         block.head / self.shared_by()
     }
 
-    /// The head and the number of a query of the block.
+    /// The head and the index of a query of the block.
     fn query(&self, block: Block, i: usize) -> (usize, usize) {
         let row = block.first + i;
         (block.head + row / self.queries, row % self.queries)
     }
 
-    /// How many keys each query of the block sees.
+    /// The number of visible keys of each query of the block.
     pub(super) fn visible(&self, block: Block) -> [usize; QUERIES] {
         let mut visible = [self.keys; QUERIES];
         if let Some(offset) = self.causal {
@@ -180,7 +179,7 @@ impl<T: Score> Problem<T> {
         visible
     }
 
-    /// How many keys any query of the block sees.
+    /// The maximum number of visible keys of the block.
     pub(super) fn reach(&self, block: Block, visible: &[usize; QUERIES]) -> usize {
         visible[..block.len].iter().copied().max().unwrap_or(0)
     }
@@ -195,7 +194,7 @@ impl<T: Score> Problem<T> {
         Rows { starts, len: block.len, column: heads.steps()[1] }
     }
 
-    /// Adds the mask to a tile of scores, `[keys, width]`, from the given key on; hidden ones become `-inf`.
+    /// Adds the mask to a tile of scores, `[keys, width]`, from the given key on; masked scores become `-inf`.
     ///
     /// # Safety
     /// The tile has these sizes, as does `spare`.
@@ -216,7 +215,7 @@ impl<T: Score> Problem<T> {
                     let (head, query) = self.query(block, i);
                     let m = mask.row(block.batch, head, query);
                     for (j, row) in tile.chunks_exact_mut(width).enumerate() {
-                        // SAFETY: the mask repeats to the shape of the scores.
+                        // SAFETY: the mask broadcasts to the shape of the scores.
                         let seen = unsafe { *m.offset((key + j) as isize * mask.steps()[1]) };
                         row[i] = if seen == 0 { T::NEG_INFINITY } else { row[i] };
                     }
@@ -227,7 +226,7 @@ impl<T: Score> Problem<T> {
                 rows.starts.iter_mut().for_each(|start| {
                     *start = start.wrapping_offset(key as isize * mask.steps()[1]);
                 });
-                // SAFETY: the mask repeats to the shape of the scores; the caller vouches for the room.
+                // SAFETY: the mask broadcasts to the shape of the scores; the caller guarantees the memory.
                 let added = unsafe {
                     rows.turned(keys, T::LOG2_E, spare, width);
                     core::slice::from_raw_parts(spare, keys * width)
@@ -244,7 +243,7 @@ impl<T: Score> Problem<T> {
     }
 }
 
-/// Rows that lie anywhere, with the same distance between elements.
+/// Rows at any addresses, with the same element stride.
 pub(super) struct Rows<T> {
     starts: [*const T; QUERIES],
     len: usize,
@@ -252,13 +251,13 @@ pub(super) struct Rows<T> {
 }
 
 impl<T: Score> Rows<T> {
-    /// Where a row starts.
+    /// The pointer to a row.
     pub(super) fn start(&self, row: usize) -> *const T {
         self.starts[row]
     }
 
-    /// The first `columns` elements of each row times the scale as columns of a matrix of `width` elements a row; the
-    /// rest of each is 0.
+    /// Transposes the first `columns` elements of each row, scaled, into a matrix with `width` elements per row; pads
+    /// with zeros.
     ///
     /// # Safety
     /// The rows are that long, and the matrix has room.
@@ -275,7 +274,7 @@ impl<T: Score> Rows<T> {
             let turned = if row < whole && self.is_even(group, side) { straight } else { 0 };
             if turned > 0 && row == group {
                 for column in (0..turned).step_by(side) {
-                    // SAFETY: a block of the rows, evenly spaced; elements are as good as their bits.
+                    // SAFETY: a block of the rows, evenly spaced; elements are copied bitwise.
                     unsafe {
                         T::Bits::turn(
                             self.starts[row].add(column).cast(),
@@ -302,12 +301,13 @@ impl<T: Score> Rows<T> {
         (self.starts[row + 1] as isize).wrapping_sub(self.starts[row] as isize) / size_of::<T>() as isize
     }
 
-    /// Whether some rows from the given one on have neighbouring elements and the same distances.
+    /// Whether `count` rows from the given one on are contiguous and evenly spaced.
     fn is_even(&self, row: usize, count: usize) -> bool {
         self.column == 1 && (row..row + count - 1).all(|next| self.step(next) == self.step(row))
     }
 
-    /// The rows one after the other, `width` apart; zeros behind each, and for the rest of `count` rows.
+    /// Copies the rows one after the other with row stride `width`; pads rows, and the rest of `count` rows, with
+    /// zeros.
     ///
     /// # Safety
     /// The rows have that many columns, and there is room.
@@ -329,7 +329,7 @@ impl<T: Score> Rows<T> {
     }
 }
 
-/// Writes the columns of a matrix `[columns, width]` as rows one after the other, the first `count` of them.
+/// Transposes a matrix `[columns, width]` back to rows, the first `count` of them.
 ///
 /// # Safety
 /// The matrix has these sizes, and there is room for the rows.
@@ -361,7 +361,7 @@ pub(super) unsafe fn turn_back<T: Score>(
     }
 }
 
-/// Where stretches of these sizes begin that lie one after the other.
+/// The start pointers of consecutive regions of these sizes.
 pub(super) fn one_after_another<T, const N: usize>(mut start: *mut T, sizes: [usize; N]) -> [*mut T; N] {
     sizes.map(|size| {
         let next = start.wrapping_add(size);

@@ -1,4 +1,4 @@
-//! Lines brought into the lanes of vectors, transformed there, and brought back.
+//! Blocks of lines: loaded into vector lanes, transformed, and stored.
 
 use super::plan::{Complex, Plan, root};
 use crate::contraction::scratch::Scratch;
@@ -7,17 +7,17 @@ use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Where lines lie: `inner` of them side by side, then the next `inner` at a distance of `jump`.
+/// The layout of lines: `inner` adjacent lines, and the distance `jump` to the next `inner`.
 #[derive(Clone, Copy)]
 pub(super) struct Lines {
     pub(super) inner: usize,
     pub(super) jump: usize,
-    /// From one element of a line to the next.
+    /// The element stride of a line.
     pub(super) step: usize,
 }
 
 impl Lines {
-    /// The lines along the middle of three axes.
+    /// The lines along the middle one of three axes.
     pub(super) fn along(length: usize, inner: usize) -> Lines {
         Lines { inner, jump: length * inner, step: inner }
     }
@@ -29,29 +29,30 @@ impl Lines {
 
 /// The element kinds of a transform's input and output lines.
 pub(super) enum Form<'a, T> {
-    /// Complex on both sides. The results are turned, if they belong to a longer transform.
+    /// Complex to complex. The results are multiplied by twiddle factors, if they belong to a longer transform.
     Complex(Option<&'a Twist>),
-    /// From real numbers to the first half of their spectrum.
+    /// Real to the first half of the spectrum.
     FromReal(Real<'a, T>),
-    /// Back.
+    /// The first half of the spectrum to real.
     ToReal(Real<'a, T>),
 }
 
-/// Real numbers: of an even number each two are transformed as one complex number.
+/// Real lines: for an even number of points, two elements are packed into one complex element.
 pub(super) struct Real<'a, T> {
     pub(super) points: usize,
-    /// Whether the sign in the exponent is that of the transform's own direction: minus from real numbers, plus to them.
+    /// Whether the exponent has the usual sign: minus from real, plus to real.
     pub(super) usual: bool,
-    /// Parts of `exp(-2πi k / points)`, up to a quarter of the circle.
+    /// The real and imaginary parts of `exp(-2πi k / points)`, up to a quarter of the circle.
     pub(super) roots: &'a [T],
 }
 
-/// Row `k` of column `n` times `exp(-2πi k n / points)`, for the lines along the first of two axes.
+/// Twiddle factors: multiplies row `k` of column `n` by `exp(-2πi k n / points)`, for lines along the first of two
+/// axes.
 pub(super) struct Twist {
     points: usize,
     columns: usize,
     inner: usize,
-    /// The roots at multiples of `fine.len()`, and those between two of them.
+    /// The roots at multiples of `fine.len()`, and the roots between two of them.
     coarse: Vec<(f64, f64)>,
     fine: Vec<(f64, f64)>,
 }
@@ -81,13 +82,13 @@ pub(super) struct Job<'a, T> {
     pub(super) lines: usize,
 }
 
-/// Some blocks of as many lines as a vector has lanes.
+/// Some blocks, each with one line per vector lane.
 pub(super) struct Blocks<'a, T> {
     pub(super) job: &'a Job<'a, T>,
     pub(super) range: Range<usize>,
 }
 
-/// How many lanes a vector has.
+/// Returns the number of lanes of a vector.
 pub(super) struct Lanes;
 
 impl<T> Kernel<T> for Lanes {
@@ -99,12 +100,12 @@ impl<T> Kernel<T> for Lanes {
     }
 }
 
-/// Numbers of scratch memory for lines of so many complex numbers.
+/// Scratch elements for lines of that many complex elements.
 pub(super) fn room(length: usize, lanes: usize) -> usize {
     2 * half_room(length, lanes)
 }
 
-/// One more than the length, for the last frequency of half a spectrum.
+/// One more element than the length, for the last frequency of half a spectrum.
 fn half_room(length: usize, lanes: usize) -> usize {
     2 * lanes * (length + 1)
 }
@@ -133,7 +134,7 @@ impl<T: Float> Kernel<T> for Blocks<'_, T> {
 }
 
 impl<T: Float> Job<'_, T> {
-    /// Brings lines to where they are transformed.
+    /// Loads lines into scratch memory.
     ///
     /// # Safety
     /// The machine has the unit; there is a half of the room, and nothing writes these lines.
@@ -174,7 +175,7 @@ impl<T: Float> Job<'_, T> {
         }
     }
 
-    /// Stores the results at their places.
+    /// Stores the results.
     ///
     /// # Safety
     /// As [`Job::fetch`]; nothing else writes these lines of the result.
@@ -215,7 +216,8 @@ impl<T: Float> Job<'_, T> {
     }
 }
 
-/// The whole spectrum of an odd number of points from its first half, in reverse order: a plus in the exponent is then a minus.
+/// Completes the spectrum of an odd number of points from its first half, in reverse order, so that a transform with a
+/// negative exponent inverts it.
 ///
 /// # Safety
 /// The machine has the unit; `x` holds as many complex numbers as points.
@@ -234,8 +236,8 @@ unsafe fn mirrored<T: Float, S: Simd<T>>(real: &Real<'_, T>, x: *mut T) {
     }
 }
 
-/// The spectrum of real numbers, from that of complex numbers that hold two of them each: with the transforms `E` of the even
-/// and `O` of the odd ones, `X[k] = E[k] + w[k] O[k]`, and `X[half - k]` is the conjugate of `E[k] - w[k] O[k]`.
+/// Unpacks the spectrum of real lines that were packed as complex lines. With the transforms `E` of the even and `O` of
+/// the odd elements, `X[k] = E[k] + w[k] O[k]`, and `X[half - k]` is the conjugate of `E[k] - w[k] O[k]`.
 ///
 /// # Safety
 /// The machine has the unit; `z` holds one complex number more than half the points.
@@ -264,8 +266,9 @@ unsafe fn split<T: Float, S: Simd<T>>(real: &Real<'_, T>, z: *mut T) {
     }
 }
 
-/// The way back, for a plus in the exponent: `Z[k] = X[k] + conj(X[half - k]) + i conj(w[k]) (X[k] - conj(X[half - k]))`, in
-/// reverse order, so that a transform with a minus follows.
+/// The inverse of [`split`], for a positive exponent:
+/// `Z[k] = X[k] + conj(X[half - k]) + i conj(w[k]) (X[k] - conj(X[half - k]))`, in reverse order, so that a transform
+/// with a negative exponent follows.
 ///
 /// # Safety
 /// As [`split`].
@@ -281,7 +284,7 @@ unsafe fn joined<T: Float, S: Simd<T>>(real: &Real<'_, T>, x: *mut T) {
             let a = Complex::load::<T, S>(x.add(k * row));
             let b = Complex::load::<T, S>(x.add((half - k) * row));
             let sum = Complex { re: S::add(a.re, b.re), im: S::sub(a.im, b.im) };
-            // Of the conjugate, so that it is turned by the root itself.
+            // The conjugate, so that it is multiplied by the root itself.
             let rest = Complex { re: S::sub(a.re, b.re), im: S::sub(zero, S::add(a.im, b.im)) };
             let rest = rest.turned::<T, S>(real.roots.as_ptr().add(2 * k));
             let here = Complex { re: S::add(sum.re, rest.im), im: S::add(sum.im, rest.re) };
@@ -292,10 +295,10 @@ unsafe fn joined<T: Float, S: Simd<T>>(real: &Real<'_, T>, x: *mut T) {
     }
 }
 
-/// The other sign, for every second vector.
+/// Negates every second vector: the imaginary parts.
 ///
 /// # Safety
-/// The machine has the unit; so many may be read and written.
+/// The machine has the unit; that many vectors may be read and written.
 #[inline(always)]
 unsafe fn negate<T: Float, S: Simd<T>>(at: *mut T, count: usize) {
     // SAFETY: as the caller promises.
@@ -335,10 +338,10 @@ unsafe fn twisted<T: Float, S: Simd<T>>(twist: &Twist, some: &Range<usize>, leng
     }
 }
 
-/// Brings elements of lines into lanes: vectors at a distance of `row` numbers. Lanes without a line become 0.
+/// Loads elements of lines into lanes: vectors with row stride `row`. Lanes without a line become 0.
 ///
 /// # Safety
-/// The machine has the unit; the elements may be read, and so many vectors written.
+/// The machine has the unit; the elements may be read, and that many vectors written.
 #[inline(always)]
 unsafe fn load<T: Float, S: Simd<T>>(
     source: *const T,
@@ -383,10 +386,10 @@ unsafe fn load<T: Float, S: Simd<T>>(
     }
 }
 
-/// The way back.
+/// Stores lanes to elements of lines.
 ///
 /// # Safety
-/// The machine has the unit; so many vectors may be read, and the elements written.
+/// The machine has the unit; that many vectors may be read, and the elements written.
 #[inline(always)]
 unsafe fn store<T: Float, S: Simd<T>>(
     target: *mut T,

@@ -1,35 +1,35 @@
-//! The mixed-radix algorithm in Stockham's self-sorting form, on several lines side by side: one in each lane of a vector.
+//! The mixed-radix algorithm in Stockham's self-sorting form, on several lines at once: one line per vector lane.
 
 use crate::contraction::simd::{Float, Simd};
 use alloc::vec::Vec;
 use core::f64::consts::TAU;
 
-/// The greatest prime factor of the mixed-radix algorithm: a factor costs its square.
+/// The greatest prime factor of the mixed-radix algorithm; a pass costs the square of its radix.
 const GREATEST_RADIX: usize = 31;
 
-/// How to transform lines of one length, with a minus in the exponent.
+/// The plan for lines of one length, with a negative exponent.
 pub(super) struct Plan<T> {
-    /// How many complex numbers a line has.
+    /// The number of complex elements of a line.
     pub(super) length: usize,
     passes: Vec<Pass>,
-    /// Real and imaginary parts of all factors of the passes.
+    /// The real and imaginary parts of all roots and twiddle factors of the passes.
     factors: Vec<T>,
 }
 
-/// One pass: joins `done` transforms of the previous passes, `radix` at a time.
+/// One pass: combines `done` transforms of the previous passes, `radix` at a time.
 struct Pass {
     radix: usize,
-    /// The product of the radices still to come.
+    /// The product of the remaining radices.
     left: usize,
-    /// The product of the radices before.
+    /// The product of the previous radices.
     done: usize,
-    /// Where the roots of unity of the radix begin among the factors.
+    /// The offset of the radix's roots of unity among the factors.
     roots: usize,
-    /// Where the twiddle factors begin: `radix - 1` for each of `left`.
+    /// The offset of the twiddle factors: `radix - 1` for each of `left`.
     twiddles: usize,
 }
 
-/// The radices of a length, or `None` where a prime factor is too great.
+/// The radices of a length; `None` if a prime factor is too great.
 fn radices(length: usize) -> Option<Vec<usize>> {
     let mut rest = length;
     let mut radices = Vec::new();
@@ -42,7 +42,7 @@ fn radices(length: usize) -> Option<Vec<usize>> {
     (rest == 1).then_some(radices)
 }
 
-/// Two factors of a length, as near to each other as its radices allow.
+/// Two factors of a length, as close to each other as its radices allow.
 pub(super) fn halves(length: usize) -> Option<[usize; 2]> {
     let mut primes = Vec::new();
     for radix in radices(length)? {
@@ -67,7 +67,7 @@ pub(super) fn root(turn: usize, length: usize) -> (f64, f64) {
     (cos, -sin)
 }
 
-/// All of them in order, from those of an eighth of the circle where that divides the length.
+/// All roots of unity of a length in order, computed from one eighth of the circle if it divides the length.
 pub(super) fn roots(length: usize) -> Vec<(f64, f64)> {
     let mut roots = alloc::vec![(1.0, 0.0); length];
     if length.is_multiple_of(8) {
@@ -92,7 +92,7 @@ pub(super) fn roots(length: usize) -> Vec<(f64, f64)> {
 }
 
 impl<T: Float> Plan<T> {
-    /// `None` where a prime factor is too great.
+    /// Creates the plan; `None` if a prime factor is too great.
     pub(super) fn new(length: usize) -> Option<Plan<T>> {
         let radices = radices(length)?;
         let all = roots(length);
@@ -118,11 +118,11 @@ impl<T: Float> Plan<T> {
         Some(Plan { length, passes, factors })
     }
 
-    /// Transforms a line in each lane. Element `i` has its real parts from `2 i LANES` and its imaginary parts after them. Returns
-    /// where the result is: one of the two.
+    /// Transforms one line per lane. Element `i` has its real parts at `2 i LANES`, followed by its imaginary parts.
+    /// Returns the pointer to the result: one of the two arguments.
     ///
     /// # Safety
-    /// The machine has the unit, and both hold `2 LANES` numbers for each element.
+    /// The machine has the unit, and both hold `2 LANES` elements for each complex element.
     #[inline(always)]
     pub(super) unsafe fn run<S: Simd<T>>(&self, mut from: *mut T, mut room: *mut T) -> *mut T {
         for pass in &self.passes {
@@ -169,8 +169,8 @@ impl Pass {
                 }
             };
         }
-        // SAFETY: as the caller promises; the plan has so many factors from there, and `p`, `q` and `u` stay below the factors of
-        // the length.
+        // SAFETY: as the caller promises. The plan has that many factors from there, and `p`, `q` and `u` stay below
+        // the factors of the length.
         unsafe {
             let roots = factors.add(self.roots);
             match self.radix {
@@ -185,7 +185,7 @@ impl Pass {
         }
     }
 
-    /// An odd radix for which there is no function of its own.
+    /// The generic pass for odd radices without a specialized function.
     ///
     /// # Safety
     /// As [`Pass::run`].
@@ -231,7 +231,7 @@ impl Pass {
     }
 }
 
-/// A complex number in each lane.
+/// One complex element per lane.
 #[derive(Clone, Copy)]
 pub(super) struct Complex<V> {
     pub(super) re: V,
@@ -306,7 +306,7 @@ impl<V: Copy> Complex<V> {
         }
     }
 
-    /// Times a real number.
+    /// Multiplies by a real number.
     ///
     /// # Safety
     /// The machine has the unit.
@@ -319,7 +319,7 @@ impl<V: Copy> Complex<V> {
         }
     }
 
-    /// Times a complex number.
+    /// Multiplies by a complex number.
     ///
     /// # Safety
     /// The machine has the unit; a real and an imaginary part may be read.
@@ -360,9 +360,9 @@ fn eight<T: Float, S: Simd<T>>(z: [Complex<S::Vector>; 8]) -> [Complex<S::Vector
     // SAFETY: called by passes only, which run on machines that have the unit.
     unsafe {
         let half = S::splat(T::from_f64(core::f64::consts::FRAC_1_SQRT_2));
-        // Times (1 - i) / √2.
+        // Multiplies by (1 - i) / √2.
         let o1 = Complex { re: S::add(o1.re, o1.im), im: S::sub(o1.im, o1.re) }.scaled::<T, S>(half);
-        // Times -(1 + i) / √2, less the factor -i, which comes with the sum.
+        // Multiplies by -(1 + i) / √2, without the factor -i, which the sum applies.
         let o3 = Complex { re: S::add(o3.re, o3.im), im: S::sub(o3.im, o3.re) }.scaled::<T, S>(half);
         [
             even[0].plus::<T, S>(o0),
@@ -377,7 +377,7 @@ fn eight<T: Float, S: Simd<T>>(z: [Complex<S::Vector>; 8]) -> [Complex<S::Vector
     }
 }
 
-/// An odd radix: sums and differences of the pairs that the same cosine and sine belong to.
+/// An odd radix: sums and differences of the pairs that share cosine and sine.
 ///
 /// # Safety
 /// The machine has the unit, and there are `R` roots.

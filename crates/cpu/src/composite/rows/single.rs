@@ -1,5 +1,5 @@
-//! Rows of `f32` in vectors. A row comes from memory once, and is read again from the first cache; a result too large for the
-//! caches is written past them.
+//! Vectorized row operations in `f32`. A row is read from memory once, and again from the L1 cache. A result too large
+//! for the caches is written by non-temporal stores.
 
 use super::{Along, Columns, Rows};
 use crate::contraction::scratch::Scratch;
@@ -10,13 +10,13 @@ use crate::math::single::{exp, ln};
 use crate::math::vector::{self, Single, Vector, Work};
 use kiln_ir::NormKind;
 
-/// Row length up to which data on its way to memory stays in the first-level cache.
+/// The maximum length of rows whose data stays in the L1 cache on the way to memory.
 const SHORT: usize = 4096;
 
-/// Vectors that are combined side by side.
+/// Vectors that are accumulated side by side.
 const SIDE: usize = 4;
 
-/// Computes along rows, or returns them where the level has no vectors.
+/// Applies the operation to rows, or returns them if the level has no vectors.
 pub(super) fn along<'a>(
     level: Level,
     rows: Rows<'a, f32>,
@@ -26,7 +26,7 @@ pub(super) fn along<'a>(
     unsafe { vector::run(level, RowWork { rows, function }) }.map_err(|work| work.rows)
 }
 
-/// Computes softmax down columns, or returns them where the level has no vectors.
+/// Computes softmax down columns, or returns them if the level has no vectors.
 ///
 /// # Safety
 /// The columns exist, and nothing else uses those of the result.
@@ -53,7 +53,7 @@ impl Work for Columns<f32> {
     }
 }
 
-/// Of the columns of some vectors, of which `count` elements each are there.
+/// Computes softmax down the columns of `VECTORS` vectors, of which `count` lanes each are valid.
 ///
 /// # Safety
 /// As [`down`].
@@ -142,8 +142,9 @@ fn prefetch_next(x: &[f32], i: usize) {
     stream::prefetch(x.as_ptr().wrapping_add(x.len() + i).cast());
 }
 
-/// Combines the vectors of a row side by side (`each` of what there is and a vector), and the lanes of those (`join`). Elements
-/// that fill no vector are left out. No function of closures, which would not be compiled for the unit.
+/// Reduces the vectors of a row side by side (`each` combines an accumulator with a vector) and then their lanes
+/// (`join`). Elements of an incomplete vector are left out. It is no function of closures, because these would not be
+/// compiled for the unit.
 macro_rules! fold {
     ($V:ty, $x:expr, $start:expr, |$total:ident, $element:ident| $each:expr, |$a:ident, $b:ident| $join:expr) => {{
         let x: &[f32] = $x;
@@ -180,14 +181,14 @@ macro_rules! fold {
     }};
 }
 
-/// Writes a value for each vector of a row: the elements `i..i + count`, a full vector or the remainder.
+/// Writes each vector of a row: the elements `i..i + count`, a full vector or the remainder.
 macro_rules! write_row {
     ($V:ty, $y:expr, $past:expr, |$i:ident, $count:ident| $value:expr) => {{
         let y: &mut [f32] = $y;
         let whole = y.len() - y.len() % <$V>::LANES;
         let mut $i = 0;
         let mut $count = <$V>::LANES;
-        // SAFETY: within the slice, which starts at a multiple of a vector where it is written past the caches.
+        // SAFETY: within the slice, which is aligned to a vector if it is written by non-temporal stores.
         unsafe {
             if $past {
                 while $i < whole {
@@ -211,13 +212,13 @@ macro_rules! write_row {
     }};
 }
 
-/// Elements that fill no vector.
+/// The elements of the incomplete vector.
 #[inline(always)]
 fn rest<V: Vector>(x: &[f32]) -> &[f32] {
     &x[x.len() - x.len() % V::LANES..]
 }
 
-/// A vector of a row, of which `count` elements are there.
+/// Loads a vector of a row, of which `count` elements are valid.
 ///
 /// # Safety
 /// The row has these elements.
@@ -227,7 +228,7 @@ unsafe fn load<V: Single>(x: *const f32, i: usize, count: usize) -> V {
     unsafe { if count == V::LANES { V::load(x.add(i)) } else { V::load_some(x.add(i), count) } }
 }
 
-/// Writes a vector to a row, of which `count` elements are there.
+/// Stores a vector to a row, of which `count` elements are valid.
 ///
 /// # Safety
 /// The row has these elements, and they are the caller's.
@@ -237,7 +238,7 @@ unsafe fn store<V: Single>(value: V, y: *mut f32, i: usize, count: usize) {
     unsafe { if count == V::LANES { value.store(y.add(i)) } else { value.store_some(y.add(i), count) } }
 }
 
-/// The sum of lanes of which those beyond the vector are 0.
+/// The sum of the lanes; those beyond the vector are 0.
 #[inline(always)]
 fn sum(mut lanes: [f32; 16]) -> f32 {
     let mut width = 8;
@@ -256,14 +257,15 @@ fn sum_of<V: Single>(x: &[f32]) -> f32 {
     rest::<V>(x).iter().fold(total, |total, &x| total + x)
 }
 
-/// The greatest element; a NaN is passed over.
+/// The maximum element, ignoring NaN.
 #[inline(always)]
 fn greatest<V: Single>(x: &[f32]) -> f32 {
     let lanes = fold!(V, x, f32::NEG_INFINITY, |best, x| x.max(best), |a, b| a.max(b));
     lanes.iter().chain(rest::<V>(x)).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
 }
 
-/// With exponentials on the way in scratch memory where the result is written past the caches.
+/// Softmax of a row. With `PAST`, exponentials are kept in scratch memory, and the result is written by non-temporal
+/// stores.
 #[inline(always)]
 fn softmax<V: Single, const PAST: bool>(x: &[f32], y: &mut [f32], scratch: &mut [f32]) {
     let shift = V::splat(greatest::<V>(x));

@@ -1,8 +1,8 @@
-//! The weight pass by dot products: `x` and `y` are laid out alike, so that each element of the result is the product of
-//! one line with another, and a tile of them reads few vectors for many multiplications.
+//! The weight pass by dot products: `x` and `y` have the same layout, so each element of the result is the dot product
+//! of two lines. A tile of results needs few loads for many multiplications.
 //!
-//! Between the lines `y` is zero, and `x` is whatever lies there: an infinity of `x` would turn into a NaN where it is not
-//! part of any product. Where a sum is not finite, [`Correlation::run`] says so and the caller computes another way.
+//! Between the lines `y` is zero and `x` is arbitrary: an infinity of `x` would become a NaN outside of any product. If
+//! a sum is not finite, [`Correlation::run`] returns that, and the caller uses another algorithm.
 
 use super::flat::Flat;
 use super::lines::Map;
@@ -16,27 +16,27 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Parts into which the images are split where partial sums are not too large; independent of the number of threads, so
-/// that the order of summation, and with it every bit of the result, is too.
+/// The number of parts of the images, unless partial sums are too large. It is independent of the number of threads, so
+/// that the order of summation and every bit of the result are too.
 const PARTS: usize = 16;
 
-/// Tasks wanted where the images alone give fewer: then the steps are split too.
+/// The wanted number of tasks: if there are fewer images, the steps are split too.
 const TASKS: usize = 32;
 
-/// The fewest steps of such a slice.
+/// The minimum number of steps of such a slice.
 const SLICE: usize = 16;
 
-/// The most elements of partial sums.
+/// The maximum number of elements of partial sums.
 const PARTIAL: usize = 1 << 22;
 
-/// Positions that are summed in registers: so many that adding up the lanes takes little time, so few that lines of a few
-/// channels stay in the first cache.
+/// Positions that are summed in registers: enough that the sum over lanes takes little time, and few enough that lines
+/// of a few channels stay in the L1 cache.
 const POSITIONS: usize = 1536;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Elements copied before another thread is worth waking.
+/// The minimum copied elements per task: fewer are not worth waking a thread.
 const COPIED: usize = 1 << 15;
 
 /// The weight pass from `x`, the source of `flat`, and `y`, contiguous; the result is
@@ -45,14 +45,14 @@ pub(super) struct Correlation<'a> {
     pub(super) flat: Flat<'a>,
 }
 
-/// Positions of some images that lie side by side in both operands.
+/// Adjacent positions of some images in both operands.
 struct Segment {
     x: usize,
     y: usize,
     vectors: usize,
 }
 
-/// Where the lines of `y` are.
+/// The lines of `y`.
 #[derive(Clone, Copy)]
 struct Grads<T> {
     start: Shared<T>,
@@ -103,7 +103,7 @@ impl Correlation<'_> {
         let mut partial = Scratch::<T>::new(if parts > 1 { parts * size } else { 0 });
         let sums = Shared::new(if parts > 1 { partial.as_mut_ptr() } else { result });
         let infinite = AtomicBool::new(false);
-        // SAFETY: the caller upholds the conditions; every task has sums of its own.
+        // SAFETY: the caller upholds the conditions; every task has its own sums.
         unsafe {
             let x = match bare {
                 Some(planes) => planes,
@@ -168,7 +168,7 @@ impl Correlation<'_> {
     ) -> impl Iterator<Item = Vec<Segment>> {
         let vectors = self.flat.vectors(lanes);
         let y_image = self.flat.groups * self.flat.channels_out * y_plane;
-        // Whole images together where they are small, parts of one where they are large.
+        // Several whole images if they are small, parts of one image if they are large.
         let (together, most) = ((POSITIONS / (vectors * lanes)).max(1), POSITIONS / lanes);
         let pieces = vectors.div_ceil(most);
         let piece = vectors.div_ceil(pieces);
@@ -214,10 +214,10 @@ impl Correlation<'_> {
     }
 }
 
-/// Adds parts up, in order.
+/// Adds up partial sums, in order.
 ///
 /// # Safety
-/// There are so many parts of that size, and room for one.
+/// There are that many parts of that size, and room for one.
 unsafe fn add_up<T: Float>(cpu: &Cpu, sums: Shared<T>, parts: usize, size: usize, result: Shared<T>) {
     const BLOCK: usize = 1 << 10;
     share(&cpu.pool, size.div_ceil(BLOCK), (COPIED / BLOCK).div_ceil(parts), |blocks| {
@@ -237,7 +237,8 @@ unsafe fn add_up<T: Float>(cpu: &Cpu, sums: Shared<T>, parts: usize, size: usize
     });
 }
 
-/// `sums[o][k] += Σ_p y[o][p] · x[offsets[k] + p]` over the positions of the segments. Returns whether all are finite.
+/// `sums[o][k] += Σ_p y[o][p] · x[offsets[k] + p]` over the positions of the segments. Returns whether all sums are
+/// finite.
 struct Products<'a, T> {
     x: *const T,
     y: *const T,
@@ -282,7 +283,7 @@ impl<T: Float> Kernel<T> for Products<'_, T> {
 }
 
 impl<T: Float> Products<'_, T> {
-    /// `R` rows with all steps, `V` at a time.
+    /// Computes `R` rows with all steps, `V` at a time.
     #[inline(always)]
     unsafe fn steps<S: Simd<T>, const R: usize, const V: usize>(&self, row: usize) -> bool {
         let mut finite = T::ZERO;
@@ -313,14 +314,14 @@ impl<T: Float> Products<'_, T> {
         lanes: &mut [T; 32 * 16],
         turned: &mut [T; 16 * 16],
     ) -> [T; 32] {
-        // SAFETY: every offset plus every segment lies in `x`, every row plus every segment in `y`.
+        // SAFETY: every offset plus every segment is within `x`, every row plus every segment within `y`.
         unsafe {
             let mut acc = [[S::splat(T::ZERO); V]; R];
             for segment in self.segments {
                 let last = self.offsets.len() - 1;
                 let mut xs = [self.x; V];
                 for v in 0..V {
-                    // Past the last step it is repeated, and the sums are left out.
+                    // Past the last step it is repeated, and its sums are discarded.
                     xs[v] = self.x.add(self.offsets[(first + v).min(last)] + segment.x);
                 }
                 let y = self.y.add(row * self.y_row + segment.y);
@@ -343,7 +344,7 @@ impl<T: Float> Products<'_, T> {
                     S::store(lanes.as_mut_ptr().add((r * V + v) * S::LANES), acc[r][v]);
                 }
             }
-            // The sums over lanes, of as many vectors at a time as there are lanes.
+            // Reduces lanes: as many vectors at a time as there are lanes.
             let mut sums = [T::ZERO; 32];
             for start in (0..R * V).step_by(S::LANES) {
                 let from = lanes.as_ptr().add(start * S::LANES);

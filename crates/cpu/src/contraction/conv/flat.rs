@@ -1,4 +1,4 @@
-//! The forward and the input pass by strips of positions, over a source laid out in [`Lines`].
+//! The forward and the input pass by strips of positions, over a source in the layout of [`Lines`].
 
 use super::layout::lay_out;
 use super::lines::{Lines, Map};
@@ -13,19 +13,19 @@ use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Bytes of weights that stay in the second cache while strips go by.
+/// Bytes of weights that stay in the L2 cache while strips are computed.
 const WEIGHTS: usize = 1 << 18;
 
-/// Bytes of a source that one thread lays out for itself.
+/// Bytes of a source that one thread copies for itself.
 const OWN: usize = 1 << 18;
 
-/// Elements copied before another thread is worth waking.
+/// The minimum copied elements per task: fewer are not worth waking a thread.
 const COPIED: usize = 1 << 15;
 
-/// The longest vector.
+/// The maximum number of lanes.
 const MAX_LANES: usize = 16;
 
 /// One convolution from a source to a result.
@@ -43,7 +43,7 @@ pub(super) struct Flat<'a> {
 /// The strips of a map, with the source that they read.
 struct Strips<'a> {
     map: &'a Map,
-    /// Where each channel and tap is read, relative to a position.
+    /// The offset of each channel and tap, relative to a position.
     offsets: Vec<usize>,
     tiles: Vec<Tile>,
 }
@@ -54,22 +54,22 @@ struct Tile {
     position: usize,
     places: [MaskedStore; WIDE],
     vectors: usize,
-    /// The numbers of its first element of the grid and of the one after its last.
+    /// The range of its grid elements.
     elements: Range<usize>,
 }
 
-/// Where channels of a source lie.
+/// The layout of the channels of a source.
 #[derive(Clone, Copy)]
 pub(super) struct Planes<T> {
     pub(super) start: Shared<T>,
-    /// The distances between images and between channels.
+    /// The image stride and the channel stride.
     pub(super) image: usize,
     pub(super) plane: usize,
 }
 
 impl Flat<'_> {
-    /// Whether strips waste little: positions between lines, and lanes past the last position, are computed for
-    /// nothing.
+    /// Whether strips waste little: positions between lines, and lanes past the last position, are computed and
+    /// discarded.
     pub(super) fn suits(&self, lanes: usize) -> bool {
         let vectors = self.vectors(lanes);
         let elements: usize = self.lines.maps.iter().map(|map| map.count).sum();
@@ -113,7 +113,7 @@ impl Flat<'_> {
         }
     }
 
-    /// The source itself, where it already lies as [`Lines`] says and strips need not read past its end.
+    /// The source itself, if it already has the layout of [`Lines`] and strips need not read past its end.
     pub(super) fn bare<T>(&self, source: &Array, lanes: usize) -> Option<Planes<T>> {
         let strides = source.strides();
         let dense = self
@@ -132,7 +132,8 @@ impl Flat<'_> {
         })
     }
 
-    /// Whether there are enough groups and images to share, and each is small enough for a thread's own cache.
+    /// Whether groups and images are split between threads: there are enough of them, and each fits a thread's own
+    /// cache.
     fn is_split_by_group<T>(&self) -> bool {
         self.batch * self.groups >= 16 && self.channels_in * self.lines.plane * size_of::<T>() <= OWN
     }
@@ -147,7 +148,7 @@ impl Flat<'_> {
         self.lines.maps.iter().map(|map| map.length(&self.lines.axes).div_ceil(lanes)).sum()
     }
 
-    /// Lays the source out, with zeros after it.
+    /// Copies the source into the layout, followed by zeros.
     ///
     /// # Safety
     /// `to` has room for [`copied`](Self::copied) elements.
@@ -168,7 +169,7 @@ impl Flat<'_> {
         Planes { start, image: channels * plane, plane }
     }
 
-    /// The strips of every map. Where `exact`, the last starts early enough to end with the positions.
+    /// The strips of every map. With `exact`, the last one starts early enough to end with the positions.
     fn strips<'s>(&'s self, plane: usize, lanes: usize, exact: bool) -> Vec<Strips<'s>> {
         let strips = |map: &'s Map| {
             let channel = |c: usize| move |&offset: &usize| c * plane + offset;
@@ -187,13 +188,13 @@ impl Flat<'_> {
         if self.channels_out <= 2 { WIDE } else { VECTORS }
     }
 
-    /// Channels of the result whose weights a strip meets in one go.
+    /// The number of result channels per chunk, whose weights a strip reuses.
     fn chunk<T>(&self, steps: usize) -> usize {
         let rows = WEIGHTS / (steps * size_of::<T>()).max(1);
         (rows / 8 * 8).max(8).min(self.channels_out.max(1))
     }
 
-    /// Every thread takes strips from one source that all have.
+    /// All threads process strips of one shared source copy.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -213,7 +214,7 @@ impl Flat<'_> {
             let tiles = strips.tiles.len();
             let work = (VECTORS * lanes * steps * chunk).max(1);
             let tasks = chunks * self.groups * self.batch * tiles;
-            // Neighbouring strips share lines of the caches.
+            // Adjacent strips share cache lines.
             let grain = GRAIN.div_ceil(work).max((tasks / 64).min(8));
             share(&cpu.pool, tasks, grain, |tasks| {
                 let mut sums = self.sums(strips, lanes, chunk);
@@ -236,7 +237,7 @@ impl Flat<'_> {
         }
     }
 
-    /// Every thread lays out groups of channels for itself, and does all their strips.
+    /// Every thread copies groups of channels for itself, and processes all their strips.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -293,12 +294,12 @@ impl Flat<'_> {
         });
     }
 
-    /// Room for the sums of a strip, where they are not written to the result at once.
+    /// Scratch memory for the sums of a strip, if they are not written to the result directly.
     fn sums<T: Float>(&self, strips: &Strips<'_>, lanes: usize, chunk: usize) -> Scratch<T> {
         Scratch::new(if strips.map.out.is_some() { chunk * self.strip_vectors() * lanes } else { 0 })
     }
 
-    /// One strip of some channels.
+    /// Computes one strip of some channels.
     ///
     /// # Safety
     /// As [`run`](Self::run); the source is that of the place's image and group.
@@ -350,17 +351,17 @@ impl Flat<'_> {
     }
 }
 
-/// Some channels of a group of an image, of the result.
+/// Some result channels of a group of an image.
 struct Part {
     n: usize,
     group: usize,
     channels: Range<usize>,
 }
 
-/// Cuts the positions of a map into strips of at most `most` vectors.
+/// Splits the positions of a map into strips of at most `most` vectors.
 fn tiles(map: &Map, lines: &Lines, lanes: usize, most: usize, exact: bool) -> Vec<Tile> {
     let row = map.grid.last().copied().unwrap_or(1);
-    // Strips of one vector would load too much per multiplication.
+    // Strips of one vector would need too many loads per multiplication.
     if row % lanes == 0 && row > lanes && lines.axes.len() > 1 {
         return whole_rows(map, lines, lanes, most);
     }
@@ -393,12 +394,12 @@ fn tiles(map: &Map, lines: &Lines, lanes: usize, most: usize, exact: bool) -> Ve
     tiles
 }
 
-/// Strips that end with the rows of the grid, which are whole vectors: nothing between lines is computed.
+/// Strips that end with the rows of the grid, which are whole vectors: no positions between lines are computed.
 fn whole_rows(map: &Map, lines: &Lines, lanes: usize, most: usize) -> Vec<Tile> {
     let (row, outer) = map.grid.split_last().map_or((1, &[][..]), |(&row, outer)| (row, outer));
     let all = (1u32 << lanes) - 1;
     let vectors = row / lanes;
-    // Strips of equal lengths, as far as may be.
+    // Strips of equal lengths, as far as possible.
     let pieces = vectors.div_ceil(most);
     let mut tiles = Vec::new();
     for (number, index) in super::geometry::indices(outer).iter().enumerate() {
@@ -417,7 +418,7 @@ fn whole_rows(map: &Map, lines: &Lines, lanes: usize, most: usize) -> Vec<Tile> 
     tiles
 }
 
-/// The place of a vector that starts at any position, with only the lanes from position `first` on.
+/// The masked store of a vector at any position, with only the lanes from position `first` on.
 fn from(places: &[MaskedStore], position: usize, first: usize, lanes: usize) -> MaskedStore {
     let mut place = MaskedStore { lanes: 0, start: 0 };
     for lane in 0..lanes {

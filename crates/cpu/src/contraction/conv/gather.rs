@@ -1,4 +1,4 @@
-//! The forward and the input pass: a map from a padded source to a grid per phase.
+//! The forward and the input pass by tiles of channels: a map from a padded source to a grid per phase.
 
 use super::geometry::{Geometry, Phase};
 use super::rows;
@@ -12,16 +12,16 @@ use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Positions of a block, whose sums stay in the second cache.
+/// Positions per block, whose sums stay in the L2 cache.
 const POSITIONS: usize = 192;
 
-/// Steps of a block, whose weights stay in the first cache.
+/// Steps per block, whose weights stay in the L1 cache.
 const STEPS: usize = 96;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Elements of the weight that one packing task copies.
+/// Elements of the weight per packing task.
 const PACKED: usize = 1 << 15;
 
 /// One convolution from a source to a result.
@@ -34,7 +34,7 @@ pub(super) struct Gather<'a> {
     pub(super) channels_out: usize,
     /// Elements of one channel of the result.
     pub(super) plane_out: usize,
-    /// The distances in the weight, which is contiguous, between channels of the result and of the source.
+    /// The strides of the contiguous weight between channels of the result and of the source.
     pub(super) weight_out: usize,
     pub(super) weight_in: usize,
     /// Elements of the kernel per pair of channels.
@@ -48,7 +48,7 @@ impl Gather<'_> {
     /// Source and weight have the sizes that the fields state; `result` has room for
     /// `[batch, groups * channels_out, plane_out]` and has no other writer.
     pub(super) unsafe fn run<T: Float>(&self, cpu: &Cpu, source: &Array, weight: *const T, result: *mut T) {
-        // SAFETY: asks for nothing.
+        // SAFETY: no requirements.
         let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
         let by_rows = rows::suits(self.channels_out, lanes);
         let source = Source::new(&cpu.pool, self.geometry, source, by_rows);
@@ -70,13 +70,13 @@ impl Gather<'_> {
         }
     }
 
-    /// Where each step reads, relative to a position: channels, and taps within them.
+    /// The source offset of each step, relative to a position: channels, and taps within them.
     pub(super) fn steps(&self, phase: &Phase, plane: usize) -> Vec<usize> {
         let channel = |c: usize| phase.offsets.iter().map(move |&offset| c * plane + offset);
         (0..self.channels_in).flat_map(channel).collect()
     }
 
-    /// Where the weight of each step lies, within one channel of the result.
+    /// The weight offset of each step, within one channel of the result.
     pub(super) fn weight_steps(&self, phase: &Phase) -> Vec<usize> {
         let channel = |c: usize| phase.taps.iter().map(move |&tap| c * self.weight_in + tap);
         (0..self.channels_in).flat_map(channel).collect()
@@ -117,7 +117,7 @@ impl Gather<'_> {
                 }));
                 let mut weights = packed.get().wrapping_add(group * steps.len() * width);
                 for band in &bands {
-                    // SAFETY: rows and steps lie in the group's channels of the source; the tasks write disjoint
+                    // SAFETY: rows and steps are within the group's channels of the source; the tasks write disjoint
                     // positions of the result.
                     unsafe {
                         let tiles = Tiles {
@@ -139,7 +139,8 @@ impl Gather<'_> {
         });
     }
 
-    /// Packs the weight: per group and band `[steps, lanes of the band]`, zeros in the lanes past the last channel.
+    /// Packs the weight: per group and band `[steps, lanes of the band]`, with zeros in the lanes past the last
+    /// channel.
     ///
     /// # Safety
     /// As [`run`](Self::run); `packed` has room.
@@ -202,7 +203,7 @@ impl Gather<'_> {
         let image = self.groups * self.channels_out * self.plane_out;
         let mut from = range.start;
         while from < range.end {
-            // Sixteen sums of one channel at a time: their lines of `sums` stay in the first cache.
+            // Sixteen sums of one channel at a time: their cache lines of `sums` stay in the L1 cache.
             let (n, p) = (from / count, from % count);
             let len = (range.end - from).min(16).min(count - p);
             let start = n * image + channel * self.plane_out;
@@ -222,7 +223,7 @@ impl Gather<'_> {
     }
 }
 
-/// Sums over all steps, in blocks whose weights stay in the first cache.
+/// Sums over all steps, in blocks whose weights stay in the L1 cache.
 ///
 /// # Safety
 /// As the fields of [`Tiles`] state.
@@ -247,7 +248,7 @@ unsafe fn sum_blocks<T: Float>(cpu: &Cpu, tiles: Tiles<'_, T>, width: usize) {
     }
 }
 
-/// Neighbouring channels that share a tile.
+/// Adjacent channels that share a tile.
 pub(super) struct Band {
     pub(super) first: usize,
     pub(super) channels: usize,
@@ -255,19 +256,19 @@ pub(super) struct Band {
 }
 
 impl Band {
-    /// Lanes, with those past the last channel.
+    /// The number of lanes, including those past the last channel.
     pub(super) fn width(&self, lanes: usize) -> usize {
         self.vectors * lanes
     }
 }
 
-/// Splits channels into bands: full but for the last.
+/// Splits channels into bands, which are full except for the last.
 pub(super) fn bands(channels: usize, lanes: usize) -> Vec<Band> {
     let mut bands = Vec::new();
     let mut first = 0;
     while first < channels {
         let left = channels - first;
-        // Five vectors make two bands of three and two rather than of four and one.
+        // Five vectors become two bands of three and two rather than of four and one.
         let wanted = left.div_ceil(lanes);
         let vectors = if wanted == MAX_VECTORS + 1 { 3 } else { wanted.min(MAX_VECTORS) };
         let channels = left.min(vectors * lanes);

@@ -1,21 +1,21 @@
-//! Convolution as sums over taps: which elements of a padded source add up to which elements of a result.
+//! Convolution as sums over taps: the mapping from elements of a padded source to elements of a result.
 //!
-//! Every map from a source to a grid is `out[p] = Σ_k weight[k] · source[base[p] + offset[k]]`, where `p` runs over
-//! the positions of the grid and `k` over the channels of the source and the kernel's taps. The forward pass is one
-//! such map. The input pass is one per *phase*: with stride `s`, the positions of `x` that leave the same remainder
-//! modulo `s` meet the same taps, and among themselves form a convolution of stride 1 over `y`.
+//! Every map from a source to a grid is `out[p] = Σ_k weight[k] · source[base[p] + offset[k]]`. Here `p` iterates over
+//! the positions of the grid, and `k` over the channels of the source and the kernel's taps. The forward pass is one
+//! such map. The input pass is one per *phase*: with stride `s`, the positions of `x` with the same remainder modulo
+//! `s` use the same taps. Each phase is a convolution of stride 1 over `y`.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::ConvSpec;
 
-/// A source with zeros around it, and the maps from it.
+/// A source with zero padding, and the maps from it.
 pub(super) struct Geometry {
     /// Lengths of the source's spatial dimensions.
     pub(super) space: Vec<usize>,
     /// Zeros before each axis.
     pub(super) low: Vec<usize>,
-    /// Lengths with the zeros.
+    /// The lengths including the zeros.
     pub(super) padded: Vec<usize>,
     /// The maps; their grids are disjoint and cover the result.
     pub(super) phases: Vec<Phase>,
@@ -23,13 +23,13 @@ pub(super) struct Geometry {
 
 /// One map from the padded source to a grid.
 pub(super) struct Phase {
-    /// Where each tap's element of the kernel is, counted within one channel of the weight.
+    /// The offset of each tap within one channel of the weight.
     pub(super) taps: Vec<usize>,
-    /// Where each tap reads, relative to the base of a position, within one channel of the source.
+    /// The source offset of each tap, relative to the base of a position, within one channel.
     pub(super) offsets: Vec<usize>,
-    /// Where each position starts to read, within one channel of the source.
+    /// The base offset of each position, within one channel of the source.
     pub(super) base: Vec<usize>,
-    /// Where each position is written, within one channel of the result; `None` where that is its number.
+    /// The result offset of each position, within one channel; `None` if it is the position itself.
     pub(super) out: Option<Vec<usize>>,
     /// The length of the grid's last axis, along which bases and results are evenly spaced.
     pub(super) row: usize,
@@ -40,7 +40,7 @@ pub(super) struct Phase {
 }
 
 impl Geometry {
-    /// The forward pass, or the weight pass: the source is `x`, the grid is `y`.
+    /// The forward or the weight pass: the source is `x`, the grid is `y`.
     pub(super) fn forward(spec: &ConvSpec, x: &[usize], kernel: &[usize], y: &[usize]) -> Geometry {
         let low: Vec<usize> = spec.padding.iter().map(|&(low, _)| low).collect();
         let padded: Vec<usize> =
@@ -83,7 +83,7 @@ impl Geometry {
         self.padded.iter().product()
     }
 
-    /// Whether there are no zeros around the source.
+    /// Whether the source has no padding.
     pub(super) fn is_bare(&self) -> bool {
         self.space == self.padded
     }
@@ -96,11 +96,11 @@ struct Axis {
     phases: Vec<AxisPhase>,
 }
 
-/// The positions of one axis of `x` with the same remainder, and the taps that they meet.
+/// The positions of one axis of `x` with the same remainder, and their taps.
 struct AxisPhase {
     count: usize,
     taps: Vec<usize>,
-    /// Where each tap reads `y` for the first position; may be outside, where the zeros are.
+    /// The index of `y` that each tap reads for the first position; may be out of range, in the padding.
     reads: Vec<isize>,
 }
 
@@ -112,7 +112,7 @@ impl Axis {
         for remainder in 0..stride {
             let count = (x as isize - remainder + stride - 1).max(0) / stride;
             let read = |tap: usize| remainder + pad - tap as isize * dilation;
-            // A tap that never meets `y` would only widen the zeros around it.
+            // A tap that never reads `y` would only widen the padding.
             let meets = |tap: &usize| {
                 let first = read(*tap).div_euclid(stride);
                 read(*tap).rem_euclid(stride) == 0 && first < y as isize && first + count > 0
@@ -129,7 +129,7 @@ impl Axis {
     }
 }
 
-/// The same phases, reading from the padded axis.
+/// The same phases, with indices into the padded axis.
 fn shifted(mut phases: Vec<AxisPhase>, low: isize) -> Vec<AxisPhase> {
     for phase in &mut phases {
         phase.reads.iter_mut().for_each(|read| *read += low);
@@ -172,7 +172,7 @@ impl Phase {
         }
     }
 
-    /// Where position `p` is written.
+    /// The result offset of position `p`.
     #[inline]
     pub(super) fn out(&self, p: usize) -> usize {
         self.out.as_ref().map_or(p, |out| out[p])

@@ -1,4 +1,4 @@
-//! Copies of a source in the layout of [`Lines`].
+//! Copies of a source into the layout of [`Lines`].
 
 use super::lines::Lines;
 use crate::Cpu;
@@ -7,7 +7,7 @@ use crate::contraction::simd::{Float, Kernel, Simd};
 use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
 
-/// Lays out one channel of a source.
+/// Copies one channel of a source into the layout.
 ///
 /// # Safety
 /// The array has such a channel; `to` has room for a plane.
@@ -30,10 +30,10 @@ pub(super) unsafe fn lay_out<T: Float>(
     spread(cpu.level, lines, from, &strides[2..], Shared::new(to));
 }
 
-/// A channel of two axes whose rows lie in the layout as they are, with zeros between them: the common case.
+/// A channel of two axes whose rows are copied contiguously, with zeros between them: the common case.
 struct Rows<T> {
     from: *const T,
-    /// The distance between rows, in the source and in the layout.
+    /// The row stride, in the source and in the layout.
     from_row: isize,
     pitch: usize,
     rows: usize,
@@ -98,14 +98,14 @@ impl<T: Float> Kernel<T> for Rows<T> {
 }
 
 multiversion! {
-    /// Copies a channel into its place among zeros. The caller vouches for both addresses.
+    /// Copies a channel into its positions among zeros. The caller guarantees both addresses.
     fn spread[T: Float]<T> in { Widest::Avx512 } (lines: &Lines, from: Shared<T>, strides: &[isize], to: Shared<T>) {
         let (last, outer) = match lines.axes.split_last() {
             Some(split) => split,
             None => return,
         };
         let rows: usize = outer.iter().map(|axis| axis.length).product();
-        // SAFETY: every line of the channel has its place in the plane.
+        // SAFETY: every line of the channel has its position in the plane.
         unsafe {
             to.get().write_bytes(0, lines.plane);
             'rows: for number in 0..rows {

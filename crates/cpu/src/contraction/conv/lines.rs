@@ -1,10 +1,11 @@
-//! Sources laid out so that neighbouring positions of a result read neighbouring elements.
+//! The layout of sources in which adjacent positions of a result read adjacent elements.
 //!
 //! Along each axis, position `i` of a grid reads element `i * step + shift` for each tap. The elements with the same
-//! remainder modulo `step` are stored together, with zeros between lines where reads may leave the axis: the zeros after
-//! one line are those before the next. Counted through the lines, zeros included, positions are then evenly spaced in
-//! all axes at once: position `p` reads `p + offset` for each tap, whatever the stride, and a vector of positions is one
-//! load. The positions that fall on the zeros between lines are computed too and left out when the result is written.
+//! remainder modulo `step` are stored together, with zeros between lines where reads may leave the axis. The zeros
+//! after one line are those before the next. Counted through the lines, zeros included, positions are then evenly
+//! spaced in all axes at once. Position `p` reads `p + offset` for each tap, whatever the stride, and a vector of
+//! positions is one load. Positions on the zeros between lines are computed too, and left out when the result is
+//! written.
 
 use super::geometry::{indices, row_major};
 use super::strip::MaskedStore;
@@ -26,7 +27,7 @@ pub(super) struct Lines {
 pub(super) struct Axis {
     /// The length of the source's axis.
     pub(super) length: usize,
-    /// The distance between elements read by neighbouring positions.
+    /// The distance between elements read by adjacent positions.
     pub(super) step: usize,
     /// The remainders modulo the step that are read, ascending.
     pub(super) remainders: Vec<usize>,
@@ -42,32 +43,32 @@ pub(super) struct Axis {
 
 /// One map from the source to a grid.
 pub(super) struct Map {
-    /// Where each tap's element of the kernel is, counted within one channel of the weight.
+    /// The offset of each tap within one channel of the weight.
     pub(super) taps: Vec<usize>,
-    /// Where position 0 reads for each tap, within a channel of the source.
+    /// The source offset of each tap for position 0, within one channel.
     pub(super) offsets: Vec<usize>,
     /// Elements of the grid.
     pub(super) count: usize,
-    /// Lengths of the grid.
+    /// The lengths of the grid.
     pub(super) grid: Vec<usize>,
-    /// Where each position is written, within one channel of the result; `None` where that is its number.
+    /// The result offset of each position, within one channel; `None` if it is the position itself.
     pub(super) out: Option<Vec<usize>>,
 }
 
-/// How a grid reads an axis: its length, and each tap with its shift.
+/// The reads of an axis by a grid: its length, and each tap with its shift.
 struct Reads {
     count: usize,
     taps: Vec<(usize, isize)>,
 }
 
 impl Lines {
-    /// The forward and the weight pass: the source is `x`, the grid is `y`.
+    /// The forward or the weight pass: the source is `x`, the grid is `y`.
     pub(super) fn forward(spec: &ConvSpec, x: &[usize], kernel: &[usize], y: &[usize]) -> Lines {
         let low: Vec<isize> = spec.padding.iter().map(|&(low, _)| low as isize).collect();
         Lines::reading(x, &low, [kernel, &spec.stride, &spec.dilation], y)
     }
 
-    /// A grid of which position `i` reads `x` at `i * step + tap * dilation - low`.
+    /// A grid whose position `i` reads `x` at `i * step + tap * dilation - low`.
     pub(super) fn reading(
         x: &[usize],
         low: &[isize],
@@ -115,7 +116,7 @@ impl Lines {
             zeros += axis.zeros * stride;
             stride *= axis.pitch;
         }
-        // Distances that are multiples of a page would share the same lines of the caches.
+        // Strides that are multiples of a page would map to the same cache sets.
         let aligned = (stride + zeros).next_multiple_of(16);
         let part = if aligned % 512 == 0 { aligned + 16 } else { aligned };
         let parts: usize = axes.iter().map(|axis| axis.remainders.len()).product();
@@ -157,7 +158,7 @@ impl Lines {
 }
 
 impl Axis {
-    /// Wide enough for all these grids.
+    /// The axis layout that suffices for all these grids.
     fn new(length: usize, step: usize, all: &[Reads]) -> Axis {
         let mut remainders = Vec::new();
         let (mut zeros, mut width) = (0isize, 0isize);
@@ -175,24 +176,24 @@ impl Axis {
             }
         }
         if remainders.is_empty() {
-            // No tap reads anything: one line that positions can be counted in.
+            // No tap reads anything: one line, for counting positions.
             let count = all.iter().map(|reads| reads.count).max().unwrap_or(0);
             return Axis { length, step, remainders: vec![0], zeros: 0, width: 0, pitch: count, stride: 0 };
         }
         remainders.sort_unstable();
         let count = all.iter().map(|reads| reads.count).max().unwrap_or(0);
         let (zeros, width) = (zeros as usize, width.max(0) as usize);
-        // Lines are at least as far apart as positions are counted.
+        // The line pitch is at least the number of positions.
         let pitch = (zeros + width).max(count);
         Axis { length, step, remainders, zeros, width, pitch, stride: 0 }
     }
 
-    /// Where position 0 reads along a line.
+    /// The index along a line that position 0 reads.
     fn place(&self, shift: isize) -> usize {
         (self.zeros as isize + split(shift, self.step).1) as usize
     }
 
-    /// Which of the remainders a shift reads.
+    /// The index of the remainder that a shift reads.
     fn remainder(&self, shift: isize) -> usize {
         let wanted = split(shift, self.step).0;
         self.remainders.iter().position(|&remainder| remainder == wanted).unwrap_or(0)
@@ -204,18 +205,18 @@ impl Axis {
     }
 }
 
-/// Remainder and quotient of a shift.
+/// The remainder and the quotient of a shift.
 fn split(shift: isize, step: usize) -> (usize, isize) {
     (shift.rem_euclid(step as isize) as usize, shift.div_euclid(step as isize))
 }
 
-/// How the positions of one axis of `x` with each remainder modulo the stride read `y`.
+/// The reads of `y` by the positions of one axis of `x`, for each remainder modulo the stride.
 fn input_reads(spec: &ConvSpec, axis: usize, x: usize, kernel: usize, y: usize) -> Vec<Reads> {
     let (stride, dilation) = (spec.stride[axis] as isize, spec.dilation[axis] as isize);
     let reads = |remainder: usize| {
         let count = x.saturating_sub(remainder).div_ceil(stride as usize);
         let place = |tap: usize| remainder as isize + spec.padding[axis].0 as isize - tap as isize * dilation;
-        // A tap that never meets `y` would only widen the zeros around it.
+        // A tap that never reads `y` would only widen the padding.
         let meets = |tap: &usize| {
             let (remainder, first) = split(place(*tap), stride as usize);
             remainder == 0 && first < y as isize && first + count as isize > 0
@@ -232,7 +233,7 @@ impl Map {
         self.grid.iter().zip(axes).map(|(&count, axis)| (count - 1) * axis.stride).sum::<usize>() + 1
     }
 
-    /// Per vector of positions: which lanes are in the grid, and the number of the first of them.
+    /// For each vector of positions, its lanes in the grid, and the index of the first of them.
     pub(super) fn places(&self, axes: &[Axis], lanes: usize) -> Vec<MaskedStore> {
         let vectors = self.length(axes).div_ceil(lanes);
         let mut places = vec![MaskedStore { lanes: 0, start: 0 }; vectors];

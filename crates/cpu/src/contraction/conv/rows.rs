@@ -1,4 +1,4 @@
-//! Convolution with few channels per group in the result (depthwise above all): lanes are neighbours along a row.
+//! Convolution with few result channels per group (mainly depthwise): lanes are adjacent elements of a row.
 
 use super::gather::Gather;
 use super::geometry::Phase;
@@ -8,13 +8,13 @@ use crate::contraction::simd::{Float, Kernel, Simd};
 use crate::copy::Shared;
 use alloc::vec::Vec;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 16;
 
-/// The most elements of a row that are summed at once: four vectors of the widest unit.
+/// The maximum number of elements of a row that are summed at once: four vectors of the widest unit.
 const CHUNK: usize = 64;
 
-/// Whether so few channels would leave most lanes of a tile empty.
+/// Whether the channels are so few that most lanes of a tile would be empty.
 pub(super) fn suits(channels: usize, lanes: usize) -> bool {
     channels * 4 <= lanes
 }
@@ -83,8 +83,8 @@ impl<T: Float> Kernel<T> for Rows<'_, T> {
             for start in (0..row).step_by(CHUNK) {
                 let len = (row - start).min(CHUNK);
                 let mut sums = [T::ZERO; CHUNK];
-                // SAFETY: positions of the grid; full vectors read at most the slack, since a row's base plus any
-                // step plus its length lies in the source.
+                // SAFETY: positions of the grid. Full vectors read at most the slack, since a row's base plus any step
+                // plus its length is within the source.
                 unsafe {
                     let source = self.source.add(self.phase.base[first + start]);
                     if self.phase.row_step == 1 {
@@ -107,7 +107,7 @@ impl<T: Float> Rows<'_, T> {
     unsafe fn sum<S: Simd<T>>(&self, source: *const T, len: usize, sums: &mut [T; CHUNK]) {
         let sums = sums.as_mut_ptr();
         let mut from = 0;
-        // SAFETY: the caller vouches for the source; `sums` holds whole vectors.
+        // SAFETY: the caller guarantees the source; `sums` contains whole vectors.
         unsafe {
             while from < len {
                 let mut acc = [S::splat(T::ZERO); 2];
@@ -140,7 +140,8 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// One channel of the result's gradient against the steps of one image: `sums[k] += Σ_p y[p] · source[base[p] + steps[k]]`.
+/// Dot products of one channel of the result's gradient with the steps of one image:
+/// `sums[k] += Σ_p y[p] · source[base[p] + steps[k]]`.
 pub(super) struct Dots<'a, T> {
     pub(super) source: *const T,
     pub(super) steps: &'a [usize],

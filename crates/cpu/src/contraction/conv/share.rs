@@ -1,11 +1,11 @@
-//! Handing out tasks one after the other.
+//! Dynamic scheduling of tasks.
 
 use crate::threads::Pool;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Calls `body` with ranges of at most `grain` tasks until all are done. Every thread takes the next range when it is
-/// through with its last, so that none waits for a slower one.
+/// Calls `body` with ranges of at most `grain` tasks until all are done. Every thread takes the next range when it has
+/// finished its last, so that none waits for a slower one.
 pub(super) fn share(pool: &Pool, tasks: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
     let grain = grain.max(1);
     if tasks <= grain || pool.threads() == 1 {

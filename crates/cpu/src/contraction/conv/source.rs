@@ -1,4 +1,4 @@
-//! The source of a convolution, with zeros around its spatial dimensions.
+//! The source of a convolution, with zero padding around its spatial dimensions.
 
 use super::geometry::{Geometry, row_major};
 use crate::array::Array;
@@ -10,22 +10,22 @@ use crate::threads::Pool;
 /// Elements that kernels may read past the end of a padded source, so that rows need no tails.
 pub(super) const SLACK: usize = 64;
 
-/// Elements copied before another thread is worth waking.
+/// The minimum copied elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 15;
 
-/// `[batch, channels, padded space..]`: the operand itself where it already lies so, a padded copy otherwise.
+/// `[batch, channels, padded space..]`: the operand itself if it already has this layout, else a padded copy.
 pub(super) struct Source<T> {
     pub(super) start: Shared<T>,
-    /// The distance between images.
+    /// The image stride.
     pub(super) image: usize,
-    /// The distance between channels.
+    /// The channel stride.
     pub(super) plane: usize,
     /// Keeps a padded copy alive.
     _copy: Option<Scratch<T>>,
 }
 
 impl<T: Float> Source<T> {
-    /// The array with zeros around. With `slack`, [`SLACK`] elements after it may be read too.
+    /// The array with zero padding. With `slack`, [`SLACK`] elements after it may be read too.
     pub(super) fn new(pool: &Pool, geometry: &Geometry, array: &Array, slack: bool) -> Source<T> {
         let plane = geometry.plane();
         let strides = array.strides();
@@ -43,17 +43,17 @@ impl<T: Float> Source<T> {
             for i in range {
                 let (n, c) = ((i / channels) as isize, (i % channels) as isize);
                 let from = array.as_ptr::<T>().wrapping_offset(n * strides[0] + c * strides[1]);
-                // SAFETY: the plane lies in the copy, and each is written once; `from` is a channel of the array.
+                // SAFETY: the plane is within the copy, and each is written once; `from` is a channel of the array.
                 unsafe { pad(geometry, from, &strides[2..], start.get().add(i * plane)) };
             }
         });
-        // SAFETY: the slack lies in the copy.
+        // SAFETY: the slack is within the copy.
         unsafe { start.get().add(planes * plane).write_bytes(0, SLACK) };
         Source { start, image: channels * plane, plane, _copy: Some(copy) }
     }
 }
 
-/// Copies one channel into the middle of zeros.
+/// Copies one channel between the zeros.
 ///
 /// # Safety
 /// `from` is a channel with these strides; `to` has room for a padded plane.
@@ -62,7 +62,7 @@ unsafe fn pad<T: Float>(geometry: &Geometry, from: *const T, strides: &[isize], 
     let row = geometry.space[last];
     let padded = row_major(&geometry.padded);
     let rows: usize = geometry.space[..last].iter().product();
-    // SAFETY: every row of the channel has its place in the plane.
+    // SAFETY: every row of the channel has its position in the plane.
     unsafe {
         if !geometry.is_bare() {
             to.write_bytes(0, geometry.plane());

@@ -1,35 +1,35 @@
-//! The kernel of convolution without packing: a strip of neighbouring positions against some channels.
+//! The convolution kernel without packing: a strip of adjacent positions times some channels.
 //!
-//! The lanes of a vector are neighbouring positions, read from the source where they lie; the rows of a tile are channels
-//! of the result, whose weights are broadcast from where the user's tensor has them. Nothing is packed or transposed,
-//! and results are written in their own layout.
+//! The lanes of a vector are adjacent positions, loaded from the source in place. The rows of a tile are channels of
+//! the result, whose weights are broadcast from the user's tensor. Nothing is packed or transposed, and results are
+//! written in their own layout.
 
 use crate::contraction::simd::{Float, Kernel, Simd};
 
 /// Vectors of a full strip.
 pub(super) const VECTORS: usize = 3;
 
-/// Vectors of a full strip of one or two channels, whose few sums would otherwise wait for each other.
+/// Vectors of a full strip of one or two channels, whose few accumulators would otherwise be latency-bound.
 pub(super) const WIDE: usize = 6;
 
 /// `target[r][p] = Σ_k weights[r][k] * source[offsets[k] + p]`.
 pub(super) struct Strip<'a, T> {
-    /// Where position 0 reads for an offset of 0.
+    /// The source pointer of position 0 for an offset of 0.
     pub(super) source: *const T,
     pub(super) offsets: &'a [usize],
-    /// `[rows, offsets.len()]`, with this distance between rows.
+    /// `[rows, offsets.len()]`, with this row stride.
     pub(super) weights: *const T,
     pub(super) weight_row: usize,
-    /// Channels.
+    /// The number of channels.
     pub(super) rows: usize,
-    /// Where each vector goes, up to [`VECTORS`]; up to [`WIDE`] where there are at most two channels.
+    /// The masked store of each vector, up to [`VECTORS`] vectors; up to [`WIDE`] with at most two channels.
     pub(super) places: &'a [MaskedStore],
-    /// The result, with this distance between channels.
+    /// The result, with this channel stride.
     pub(super) target: *mut T,
     pub(super) target_row: usize,
 }
 
-/// Which lanes of a vector are elements of the result, and where the first of them is written within a channel.
+/// The lanes of a vector that are elements of the result, and the offset of the first of them within a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MaskedStore {
     pub(super) lanes: u32,
@@ -62,7 +62,7 @@ impl<T: Float> Strip<'_, T> {
         let mut row = 0;
         // SAFETY: rows of the weight and of the result.
         unsafe {
-            // Sums of eight rows need 24 registers.
+            // The sums of eight rows need 24 registers.
             while S::REGISTERS == 32 && row + 8 <= self.rows {
                 self.tile::<S, 8, V>(row);
                 row += 8;
@@ -81,7 +81,7 @@ impl<T: Float> Strip<'_, T> {
         }
     }
 
-    /// One channel or two.
+    /// Computes one or two channels.
     #[inline(always)]
     unsafe fn few<S: Simd<T>, const V: usize>(&self) {
         // SAFETY: as many rows.
@@ -96,7 +96,7 @@ impl<T: Float> Strip<'_, T> {
 
     #[inline(always)]
     unsafe fn tile<S: Simd<T>, const R: usize, const V: usize>(&self, row: usize) {
-        // SAFETY: every offset plus the strip lies in the source; weights and result have the sizes that their fields
+        // SAFETY: every offset plus the strip is within the source; weights and result have the sizes that their fields
         // state.
         unsafe {
             let mut weights = [self.weights; R];

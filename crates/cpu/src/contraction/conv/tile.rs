@@ -1,16 +1,16 @@
-//! The kernel of all convolution: a tile of sums in registers.
+//! The register tile of convolutions by channels.
 //!
-//! The lanes of a vector are channels of the result; the rows of a tile are positions, each with its own pointer into
-//! the source. Each step broadcasts one element per row and multiplies it with one vector (or a few) of weights. The
-//! source is read where it lies: nothing is copied into columns first.
+//! The lanes of a vector are channels of the result; the rows of a tile are positions, each with its own source
+//! pointer. Each step broadcasts one element per row and multiplies it by one or a few vectors of weights. The source
+//! is read in place: there is no im2col copy.
 
 use crate::contraction::simd::{Float, Kernel, Simd};
 
-/// The most rows of a tile.
+/// The maximum number of rows of a tile.
 pub(super) const MAX_ROWS: usize = 12;
 
 /// The sums of a block: `sums[r][l] = Σ_k source[rows[r] + steps[k]] · weights[k][l]`, for `l` in the lanes of
-/// `vectors` vectors. Adds to the contents of `sums` if `accumulate` is set.
+/// `vectors` vectors. With `accumulate`, adds to the contents of `sums`.
 pub(super) struct Tiles<'a, T> {
     pub(super) source: *const T,
     pub(super) rows: &'a [usize],
@@ -23,7 +23,7 @@ pub(super) struct Tiles<'a, T> {
     pub(super) accumulate: bool,
 }
 
-/// The most vectors per row.
+/// The maximum number of vectors per row.
 pub(super) const MAX_VECTORS: usize = 4;
 
 impl<T: Float> Kernel<T> for Tiles<'_, T> {
@@ -31,8 +31,8 @@ impl<T: Float> Kernel<T> for Tiles<'_, T> {
 
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
-        // As many rows as the registers hold sums for, and general registers hold pointers for.
-        // SAFETY: the caller upholds the conditions.
+        // SAFETY: the caller upholds the conditions. The number of rows is limited by vector registers for sums and by
+        // general registers for pointers.
         unsafe {
             match (S::REGISTERS, self.vectors) {
                 (32, 1) => self.all::<S, 12, 1>(),
@@ -53,7 +53,7 @@ impl<T: Float> Tiles<'_, T> {
     unsafe fn all<S: Simd<T>, const ROWS: usize, const VECTORS: usize>(self) {
         let width = VECTORS * S::LANES;
         for (tile, rows) in self.rows.chunks(ROWS).enumerate() {
-            // The last tile repeats its last row; those sums land in the room that the caller leaves.
+            // The last tile repeats its last row; the caller's buffer has room for these sums.
             let last = rows.len() - 1;
             let mut sources = [self.source; ROWS];
             for r in 0..ROWS {
@@ -73,8 +73,8 @@ impl<T: Float> Tiles<'_, T> {
         sources: [*const T; ROWS],
         sums: *mut T,
     ) {
-        // SAFETY: every source plus every step lies in the padded source; weights and sums have the sizes that
-        // their fields state.
+        // SAFETY: every source plus every step is within the padded source; weights and sums have the sizes that their
+        // fields state.
         unsafe {
             let mut acc = [[S::splat(T::ZERO); VECTORS]; ROWS];
             if self.accumulate {

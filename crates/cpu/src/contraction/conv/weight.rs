@@ -1,7 +1,7 @@
 //! The weight pass: sums over batch and positions.
 //!
-//! The kernel is the tile of the other passes with its roles exchanged: the rows are steps (channels of `x` and taps),
-//! and the sum runs over positions, against `y` transposed to `[positions, channels]`.
+//! The kernel is the tile of the other passes with exchanged roles: the rows are steps (channels of `x` and taps), and
+//! the sum is over positions, with `y` transposed to `[positions, channels]`.
 
 use super::gather::{Band, bands};
 use super::geometry::Geometry;
@@ -16,23 +16,23 @@ use crate::copy::Shared;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Parts into which the work is split where it allows; independent of the number of threads, so that the order of
-/// summation, and with it every bit of the result, is too.
+/// The number of parts of the work. It is independent of the number of threads, so that the order of summation and
+/// every bit of the result are too.
 const PARTS: usize = 16;
 
-/// Tasks wanted where the batch alone gives fewer: then the steps are split too.
+/// The wanted number of tasks: if the batch has fewer, the steps are split too.
 const TASKS: usize = 32;
 
-/// The fewest steps of such a slice: every slice transposes `y` again.
+/// The minimum number of steps of such a slice: every slice transposes `y` again.
 const SLICE: usize = 256;
 
-/// The most elements of partial sums.
+/// The maximum number of elements of partial sums.
 const PARTIAL: usize = 1 << 23;
 
-/// Positions of a block: enough to pay for reading and writing the sums, few enough for the second cache.
+/// Positions per block: enough to amortize reading and writing the sums, and few enough for the L2 cache.
 const POSITIONS: usize = 384;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
 /// The weight pass from `x`, the source, and `y`, contiguous.
@@ -60,7 +60,7 @@ impl WeightPass<'_> {
             }
             return;
         }
-        // SAFETY: asks for nothing.
+        // SAFETY: no requirements.
         let (lanes, _) = unsafe { T::dispatch(cpu.level, Unit) };
         let source = Source::new(&cpu.pool, self.geometry, x, false);
         let phase = &self.geometry.phases[0];
@@ -76,7 +76,7 @@ impl WeightPass<'_> {
         }
     }
 
-    /// Into how many parts the batch is split, where each part needs `size` elements of partial sums.
+    /// The number of parts of the batch, with `size` elements of partial sums per part.
     fn parts(&self, size: usize) -> usize {
         let wanted = PARTS.div_ceil(self.groups.max(1)).min(self.batch);
         wanted.min(PARTIAL / size.max(1)).max(1)
@@ -129,8 +129,8 @@ impl WeightPass<'_> {
                     );
                     let mut to = sums.get().wrapping_add(task * room * width);
                     for band in &bands {
-                        // SAFETY: the channels of `y` of this band; steps and positions lie in the group's channels of
-                        // the source; every task has sums of its own.
+                        // SAFETY: the channels of `y` of this band; steps and positions are within the group's channels
+                        // of the source; every task has its own sums.
                         unsafe {
                             let channel = group * self.channels_out + band.first;
                             let image = self.groups * self.channels_out * positions;
@@ -157,7 +157,7 @@ impl WeightPass<'_> {
         unsafe { self.add_up(cpu, &total, &bands, lanes, sums, steps.len(), result) };
     }
 
-    /// Adds the parts up, in order, and turns the sums into the weight's layout.
+    /// Adds up the parts, in order, and converts the sums to the weight's layout.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -190,7 +190,7 @@ impl WeightPass<'_> {
                                 sum += unsafe { *sums.get().add(row + lane) };
                             }
                             let channel = group * self.channels_out + band.first + lane;
-                            // SAFETY: an element of the result of its own.
+                            // SAFETY: this task's element of the result.
                             unsafe { *result.get().add(channel * steps + k) = sum };
                         }
                     }
@@ -250,7 +250,7 @@ impl WeightPass<'_> {
     }
 }
 
-/// How partial sums are laid out: `[parts, groups, slices, bands, room, lanes of the band]`.
+/// The layout of partial sums: `[parts, groups, slices, bands, room, lanes of the band]`.
 struct Total {
     parts: usize,
     slices: usize,
@@ -258,11 +258,11 @@ struct Total {
     slice: usize,
     /// Rows per slice.
     room: usize,
-    /// Lanes of all bands.
+    /// The lanes of all bands.
     width: usize,
 }
 
-/// A block of positions, counted through all images, from `[channels of the band, positions]` per image to
+/// Transposes a block of positions, counted through all images, from `[channels of the band, positions]` per image to
 /// `[block, lanes]`, with zeros in the lanes past the last channel.
 ///
 /// # Safety

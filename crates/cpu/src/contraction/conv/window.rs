@@ -1,30 +1,30 @@
-//! The kernel of depthwise convolution: one channel of the source gives one of the result.
+//! The kernel of depthwise convolution: one source channel per result channel.
 //!
-//! A strip would load a vector for every multiplication. Here some rows of the result are summed side by side, so that
-//! a loaded vector of a source row is multiplied for all of them: windows of neighbouring rows overlap.
+//! A strip would load a vector for every multiplication. Here several rows of the result are summed together. A loaded
+//! vector of a source row is multiplied for all of them, since windows of adjacent rows overlap.
 
 use super::lines::Lines;
 use crate::Cpu;
 use crate::contraction::simd::{Float, Kernel, Simd};
 use alloc::vec::Vec;
 
-/// How a convolution of planes by square windows reads a source that is laid out in [`Lines`].
+/// The parameters of a convolution of planes with square windows, over a source in the layout of [`Lines`].
 pub(super) struct Windows {
-    /// The side of the window.
+    /// The side length of the window.
     side: usize,
-    /// Where the window of position 0 starts, within a channel of the source.
+    /// The offset of the window of position 0, within a channel of the source.
     start: usize,
-    /// The distance between rows of the source.
+    /// The row stride of the source.
     pitch: usize,
-    /// Which weight each place of the window has, row by row.
+    /// The weight index of each element of the window, row by row.
     weights: Vec<usize>,
     /// Rows and columns of the result.
     size: [usize; 2],
 }
 
 impl Windows {
-    /// `None` where windows are no whole squares of neighbours, of a side that there is code for, or where rows of the
-    /// result leave many lanes empty: strips of positions then waste less.
+    /// `None` if windows are not dense squares of a supported side length. `None` also if rows of the result would
+    /// leave many lanes empty: strips of positions then waste less.
     pub(super) fn new(lines: &Lines, lanes: usize) -> Option<Windows> {
         let [map] = lines.maps.as_slice() else { return None };
         let ([rows, _], &[height, width]) = (lines.axes.as_slice(), map.grid.as_slice()) else { return None };
@@ -47,11 +47,11 @@ impl Windows {
         })
     }
 
-    /// One channel of the result, whose rows have no gaps.
+    /// Computes one channel of the result, whose rows are contiguous.
     ///
     /// # Safety
-    /// The source is a channel laid out as the lines say, with room for a vector after it; the weights are those of the
-    /// channel; the result has that size and has no other writer.
+    /// The source is a channel in the layout of the lines, with room for a vector after it. The weights are those of
+    /// the channel. The result has that size and has no other writer.
     pub(super) unsafe fn run<T: Float>(
         &self,
         cpu: &Cpu,
@@ -73,7 +73,7 @@ impl Windows {
 
 struct Plane<'a, T> {
     windows: &'a Windows,
-    /// Where the window of position 0 starts.
+    /// The window of position 0.
     source: *const T,
     weights: &'a [T; 49],
     result: *mut T,
@@ -116,7 +116,7 @@ impl<T: Float> Plane<'_, T> {
         }
     }
 
-    /// Some rows of the result, vector by vector; the last vectors overlap those before them.
+    /// Computes some rows of the result, vector by vector; the last vectors overlap the previous ones.
     #[inline(always)]
     unsafe fn columns<S: Simd<T>, const SIDE: usize, const ROWS: usize>(&self, row: usize) {
         let width = self.windows.size[1];
@@ -156,8 +156,8 @@ impl<T: Float> Plane<'_, T> {
         column: usize,
     ) {
         let Windows { pitch, size: [_, width], .. } = *self.windows;
-        // SAFETY: windows of these positions lie in the source, but for lanes past the row, which read what follows; rows
-        // of the result.
+        // SAFETY: windows of these positions are within the source, except for lanes past the row, which read the
+        // elements after it; rows of the result.
         unsafe {
             let mut sums = [[S::splat(T::ZERO); VECTORS]; ROWS];
             for down in 0..ROWS + SIDE - 1 {

@@ -1,13 +1,14 @@
-//! Kernels of 3 × 3 with stride 1 by F(2 × 2, 3 × 3) of Lavin and Gray (*Fast Algorithms for Convolutional Neural
-//! Networks*, 2015, <https://arxiv.org/abs/1509.09308>): 16 multiplications for four sums instead of 36.
+//! Winograd convolution: 3 × 3 kernels with stride 1 by F(2 × 2, 3 × 3). It needs 16 multiplications for four sums
+//! instead of 36 (Lavin and Gray, *Fast Algorithms for Convolutional Neural Networks*, 2015,
+//! <https://arxiv.org/abs/1509.09308>).
 //!
-//! The source is cut into tiles of 4 × 4 that overlap by two. Tiles and kernels are transformed, their products summed
-//! over the channels, 16 matrix products in all, and the sums transformed back to 2 × 2 elements of the result. The
+//! The source is split into tiles of 4 × 4 that overlap by two. Tiles and kernels are transformed. Their products are
+//! summed over the channels, as 16 matmuls, and the sums are transformed back to 2 × 2 elements of the result. The
 //! transforms only add, subtract and halve.
 //!
-//! Rounding errors are about twice those of the plain sum, but relative to the greatest element of the tile rather than of
-//! the window. An infinity or a NaN would reach the whole tile: where a sum is not finite, [`Winograd::run`] says so, and
-//! the caller computes the plain way.
+//! Rounding errors are about twice those of the direct sum, but relative to the greatest element of the tile rather
+//! than of the window. An infinity or a NaN would affect the whole tile. If a sum is not finite, [`Winograd::run`]
+//! returns that, and the caller uses the direct algorithm.
 
 use super::flat::{Flat, Planes};
 use super::lines::{Lines, Map};
@@ -26,41 +27,41 @@ use kiln_ir::ConvSpec;
 /// Elements of a transformed tile.
 const TILE: usize = 16;
 
-/// Channels of the result whose products stay in the first cache.
+/// Channels of the result whose products stay in the L1 cache.
 const ROWS: usize = 8;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// From so many blocks of tiles on, the thread that transforms a block also multiplies it.
+/// The number of tile blocks from which the thread that transforms a block also multiplies it.
 const BLOCKS: usize = 12;
 
-/// Where the kernels are: the element for a channel of the result, one of the source and a tap lies at
-/// `out * o + inner * c + tap`, or with its taps from the last to the first.
+/// The layout of the kernels: the element for a result channel, a source channel and a tap is at
+/// `out * o + inner * c + tap`, or with reversed taps.
 #[derive(Clone, Copy)]
 pub(super) struct Kernels<T> {
     pub(super) start: Shared<T>,
     pub(super) out: usize,
     pub(super) inner: usize,
     pub(super) reversed: bool,
-    /// Elements of all kernels.
+    /// The number of elements of all kernels.
     pub(super) len: usize,
 }
 
-/// One convolution. The lines of `flat` are those of [`lines`].
+/// A Winograd convolution. The lines of `flat` are those of [`lines`].
 pub(super) struct Winograd<'a> {
     pub(super) flat: Flat<'a>,
-    /// Height and width of the result.
+    /// The height and width of the result.
     pub(super) size: [usize; 2],
 }
 
-/// Whether the algorithm takes such kernels at all.
+/// Whether the algorithm supports such kernels.
 pub(super) fn takes(spec: &ConvSpec, kernel: &[usize]) -> bool {
     kernel == [3, 3] && spec.stride == [1, 1] && spec.dilation == [1, 1]
 }
 
-/// The layout of a source whose tiles are positions: a convolution with kernels of 4 × 4 and stride 2, whose grid is the
-/// result's halved. `low` zeros stand before each axis of the source; where negative, so many elements are left out.
+/// The layout of a source whose tiles are positions: a convolution with kernels of 4 × 4 and stride 2, whose grid is
+/// half the result's. `low` zeros are before each axis of the source; if negative, that many elements are skipped.
 pub(super) fn lines(source: &[usize], low: [isize; 2], size: [usize; 2]) -> Lines {
     Lines::reading(source, &low, [&[4, 4], &[2, 2], &[1, 1]], &size.map(|length| length.div_ceil(2)))
 }
@@ -70,18 +71,18 @@ impl Winograd<'_> {
         &self.flat.lines.maps[0]
     }
 
-    /// Whether this takes less time than the plain sum over strips of `plain` vectors per channel.
+    /// Whether this is faster than the direct sum over strips of `plain` vectors per channel.
     pub(super) fn pays(&self, lanes: usize, plain: usize) -> bool {
         let Flat { batch, groups, channels_in, channels_out, .. } = self.flat;
         let vectors = self.map().length(&self.flat.lines.axes).div_ceil(lanes);
-        // Cycles of multiplications, and of transforms of kernels, sources and results.
+        // Estimated cycles of multiplications, and of transforms of kernels, sources and results.
         let pairs = channels_in * channels_out;
         let transforms = 100 * channels_in + 60 * channels_out;
         let cost = groups * (8 * pairs + batch * vectors * (TILE * pairs + transforms));
         channels_in >= 16 && channels_out >= 16 && 11 * cost < 10 * 9 * groups * batch * plain * pairs
     }
 
-    /// Writes the whole result, and returns whether all sums were finite.
+    /// Writes the whole result, and returns whether all sums are finite.
     ///
     /// # Safety
     /// Source and kernels have the sizes that the fields state; `result` has room and has no other writer.
@@ -134,7 +135,7 @@ impl Winograd<'_> {
                         );
                     }
                 });
-                // Chunk by chunk, so that a block's neighbour meets kernels that are still in cache.
+                // Chunk by chunk, so that the next block finds the kernels in cache.
                 let work = ROWS * TILE * channels_in * VECTORS * lanes;
                 share(&cpu.pool, all * chunks, GRAIN.div_ceil(work), |tasks| {
                     for task in tasks {
@@ -228,7 +229,7 @@ impl Winograd<'_> {
         }
     }
 
-    /// The products of a block with chunks of kernels, transformed back.
+    /// Multiplies a block with chunks of kernels, and transforms the sums back.
     ///
     /// # Safety
     /// As [`run`](Self::run); the tiles are those of the block.
@@ -307,15 +308,15 @@ impl<T> Job<'_, T> {
     }
 }
 
-/// Tiles that are handled together.
+/// Tiles that are processed together.
 struct Block {
-    /// The first of them, counted through the lines.
+    /// The position of the first tile, counted through the lines.
     position: usize,
     vectors: usize,
     runs: Vec<Run>,
 }
 
-/// Neighbouring tiles of one row of tiles.
+/// Adjacent tiles of one row of tiles.
 struct Run {
     /// The lane of the first, counted through the vectors of the block.
     lane: usize,
@@ -324,10 +325,10 @@ struct Run {
     column: usize,
 }
 
-/// `G g Gᵀ` of the kernels of one channel of the result.
+/// The kernel transform `G g Gᵀ` for one channel of the result.
 struct TurnKernels<T> {
     kernels: Kernels<T>,
-    /// Where the first kernel is.
+    /// The offset of the first kernel.
     first: usize,
     count: usize,
     to: *mut T,
@@ -341,13 +342,13 @@ impl<T: Float> Kernel<T> for TurnKernels<T> {
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
         let Kernels { start, inner, reversed, len, .. } = self.kernels;
-        // Kernels as rows of 16 elements, of which 9 are theirs, and transposed.
+        // Kernels as rows of 16 elements, of which 9 are valid, and transposed.
         let mut rows = [T::ZERO; 16 * 16];
         let mut turned = [T::ZERO; 16 * 16];
         for first in (0..self.count).step_by(S::LANES) {
             let count = (self.count - first).min(S::LANES);
             let from = self.first + first * inner;
-            // SAFETY: kernels of this channel; elements past a kernel's last lie in the buffer, or in `rows`.
+            // SAFETY: kernels of this channel; elements past a kernel's last are within the buffer, or in `rows`.
             unsafe {
                 let mut source = start.get().cast_const().add(from);
                 let mut step = inner as isize;
@@ -380,7 +381,7 @@ impl<T: Float> Kernel<T> for TurnKernels<T> {
     }
 }
 
-/// Three elements of a kernel to four.
+/// The one-dimensional kernel transform: three elements to four.
 ///
 /// # Safety
 /// The machine has the unit.
@@ -395,10 +396,10 @@ unsafe fn spread_kernel<T: Float, S: Simd<T>>([a, b, c]: [S::Vector; 3]) -> [S::
     }
 }
 
-/// `Bᵀ d B` of the tiles of a block in one channel.
+/// The tile transform `Bᵀ d B` of a block in one channel.
 struct TurnTiles<'a, T> {
     source: *const T,
-    /// Where each element of a tile is, relative to the tile's number.
+    /// The offset of each element of a tile, relative to the tile's position.
     offsets: &'a [usize],
     vectors: usize,
     to: *mut T,
@@ -413,7 +414,7 @@ impl<T: Float> Kernel<T> for TurnTiles<'_, T> {
     unsafe fn run<S: Simd<T>>(self) {
         for v in 0..self.vectors {
             let first = v * S::LANES;
-            // SAFETY: tiles of the block, and of what follows it in the layout; room for full vectors.
+            // SAFETY: tiles of the block, and the elements after it in the layout; room for full vectors.
             unsafe {
                 let mut half = [[S::splat(T::ZERO); 4]; 4];
                 for j in 0..4 {
@@ -439,9 +440,9 @@ unsafe fn spread_tile<T: Float, S: Simd<T>>([a, b, c, d]: [S::Vector; 4]) -> [S:
     unsafe { [S::sub(a, c), S::add(b, c), S::sub(c, b), S::sub(b, d)] }
 }
 
-/// `Aᵀ m A` of the sums of a block, written to the result. Returns whether all were finite.
+/// The inverse transform `Aᵀ m A` of the sums of a block, written to the result. Returns whether all are finite.
 struct TurnBack<'a, T> {
-    /// `[TILE, rows, VECTORS * lanes]`, with these distances.
+    /// `[TILE, rows, VECTORS * lanes]`, with these strides.
     sums: *mut T,
     plane: usize,
     row: usize,
@@ -474,7 +475,7 @@ impl<T: Float> Kernel<T> for TurnBack<'_, T> {
                         let [left, right] = gather_tile::<T, S>(half[i]);
                         let product = S::mul_add(left, S::splat(T::ZERO), S::splat(T::ZERO));
                         finite = S::add(finite, S::mul_add(right, S::splat(T::ZERO), product));
-                        // Over sums that have been read: these planes hold the four elements of each tile now.
+                        // Overwrites sums that have been read: these planes now contain the four elements of each tile.
                         S::store(sums.add(2 * i * self.plane), left);
                         S::store(sums.add((2 * i + 1) * self.plane), right);
                     }
@@ -490,7 +491,7 @@ impl<T: Float> Kernel<T> for TurnBack<'_, T> {
 }
 
 impl<T: Float> TurnBack<'_, T> {
-    /// Writes the elements under neighbouring tiles of a channel.
+    /// Writes the result elements of adjacent tiles of a channel.
     ///
     /// # Safety
     /// As for the fields.
@@ -498,7 +499,7 @@ impl<T: Float> TurnBack<'_, T> {
     unsafe fn write(&self, run: &Run, sums: *const T, result: *mut T) {
         let [height, width] = self.size;
         for i in 0..(height - 2 * run.row).min(2) {
-            // SAFETY: the caller vouches for sums and result.
+            // SAFETY: the caller guarantees sums and result.
             unsafe {
                 let left = sums.add(2 * i * self.plane + run.lane);
                 let right = left.add(self.plane);
@@ -516,7 +517,7 @@ impl<T: Float> TurnBack<'_, T> {
     }
 }
 
-/// Four sums to two elements.
+/// The one-dimensional inverse transform: four sums to two elements.
 ///
 /// # Safety
 /// The machine has the unit.

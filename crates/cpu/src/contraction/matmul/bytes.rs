@@ -1,8 +1,8 @@
-//! Products of 8-bit integers, exact, summed in 32 bits.
+//! Exact matmul of 8-bit integers, accumulated in 32 bits.
 //!
-//! Four steps of `k` at a time where the processor multiplies unsigned by signed bytes and adds four products to a sum
-//! (VNNI). There one operand is shifted into the other's range by adding or subtracting 128, and the initial sum
-//! compensates for that. Elsewhere two steps at a time, as pairs of 16-bit integers.
+//! With VNNI, which adds four products of unsigned and signed bytes to a sum, four steps of `k` at a time. One operand
+//! is then shifted into the other's range by adding or subtracting 128, and the initial sum compensates for that.
+//! Otherwise two steps at a time, as pairs of 16-bit integers.
 
 mod unit;
 
@@ -13,15 +13,15 @@ use crate::threads::Pool;
 use core::ops::Range;
 use unit::{Form, Unit, Work, dispatch, form, width};
 
-/// Rows of the result that a task computes, and panels.
+/// Rows of the result per task, and panels.
 const ROWS: usize = 48;
 const PANELS: usize = 8;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 20;
 
-/// `c = a · b` for row-major matrices without gaps, `[m, k] x [k, n] -> [m, n]`; sums wrap. Elements are `i8` where `signed`,
-/// else `u8`.
+/// `c = a · b` for contiguous row-major matrices, `[m, k] x [k, n] -> [m, n]`; sums wrap. Elements are `i8` if
+/// `signed`, else `u8`.
 ///
 /// # Safety
 /// The matrices have these sizes; `c` overlaps neither other and nothing else uses it.
@@ -70,14 +70,14 @@ pub(super) unsafe fn multiply(
     });
 }
 
-/// Operands, result and the packed right operand.
+/// The operands, the result and the packed right operand.
 struct Product {
     sizes: [usize; 3],
     signed: bool,
     form: Form,
-    /// Columns of a panel.
+    /// Columns per panel.
     width: usize,
-    /// Words of four bytes that a column takes: steps of `k`, rounded up.
+    /// Words of four bytes per column: the steps of `k`, rounded up.
     words: usize,
     a: Shared<u8>,
     b: Shared<u8>,
@@ -89,14 +89,14 @@ struct Product {
 }
 
 impl Product {
-    /// An element as it is multiplied; `toggle` moves it between the ranges of `u8` and `i8`.
+    /// An element as it is multiplied; `toggle` shifts it between the ranges of `u8` and `i8`.
     #[inline(always)]
     fn wide(&self, x: u8) -> i16 {
         if self.signed { i16::from(x as i8) } else { i16::from(x) }
     }
 }
 
-/// Copies panels of the right operand.
+/// Packs panels of the right operand.
 struct Pack<'a> {
     product: &'a Product,
     panels: Range<usize>,
@@ -123,7 +123,7 @@ impl Pack<'_> {
         let Product { sizes: [_, k, n], width, words, .. } = *self.product;
         let columns = (n - panel * width).min(width);
         let toggle = if self.product.signed { 0 } else { 0x80 };
-        // SAFETY: a panel, and the rows of the operand that it is made from.
+        // SAFETY: a panel, and the rows of the operand that it is packed from.
         unsafe {
             let to = self.product.packed.get().add(panel * words * width * 4);
             let mut sums = [0i32; 32];
@@ -157,7 +157,7 @@ impl Pack<'_> {
     unsafe fn pairs<U: Unit>(&self, panel: usize) {
         let Product { sizes: [_, k, n], width, words, .. } = *self.product;
         let columns = (n - panel * width).min(width);
-        // SAFETY: a panel, and the rows of the operand that it is made from.
+        // SAFETY: a panel, and the rows of the operand that it is packed from.
         unsafe {
             let to = self.product.packed.get().add(panel * words * width * 4).cast::<i16>();
             for word in 0..words {
@@ -220,7 +220,7 @@ impl Work for Piece<'_> {
 }
 
 impl Piece<'_> {
-    /// Copies rows of the left operand in words of four bytes, and computes their initial sums.
+    /// Packs rows of the left operand in words of four bytes, and computes their initial sums.
     #[inline(always)]
     unsafe fn copy_rows(&self, block: *mut u8, starts: &mut [i32; ROWS]) {
         let Product { sizes: [_, k, _], words, signed, form, .. } = *self.product;
@@ -313,7 +313,7 @@ mod tests {
             };
             for [m, k, n] in [[1, 1, 1], [5, 7, 9], [50, 130, 70], [13, 1001, 33], [100, 64, 300], [3, 0, 5]]
             {
-                // Extremes included: 16-bit sums of their products would overflow.
+                // Including extremes: 16-bit sums of their products would overflow.
                 let bytes = |seed: usize, count: usize| -> Vec<u8> {
                     (0..count)
                         .map(|i| if i % 5 == 0 { 128 } else { ((i * 7919 + seed) % 256) as u8 })

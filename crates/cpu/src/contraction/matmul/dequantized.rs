@@ -1,8 +1,9 @@
-//! Products with quantised weights, which are never written out as floats.
+//! Matmul with quantized weights, which are never expanded to floats in memory.
 //!
-//! With a few rows the product is bound by reading the weights, and they are a quarter or an eighth of their floats: each
-//! is converted in a register, summed with the others of its block, and the block's scale applied to the sum. With many
-//! rows the weights are dequantised as the general product packs its panels, a panel at a time.
+//! With a few rows the matmul is bound by reading the weights, whose integers take a quarter or an eighth of the bytes
+//! of floats. Each weight is converted in a register and summed with the others of its block, and the block's scale is
+//! applied to the sum. With many rows the weights are dequantized when the general GEMM packs its panels, one panel at
+//! a time.
 
 mod bytes;
 
@@ -14,58 +15,58 @@ use crate::isa::Level;
 use crate::threads::Pool;
 use core::ops::Range;
 
-/// Quantised weights `[k, n]`: element `(p, j)` stands for `(q - zero) · scale`, with scale and zero of the block that it
-/// lies in. As [`Op::Dequantize`](kiln_ir::Op::Dequantize), with the shapes of blocks spelled out.
+/// Quantized weights `[k, n]`: element `(p, j)` represents `(q - zero) · scale`, with the scale and zero point of its
+/// block. As [`Op::Dequantize`](kiln_ir::Op::Dequantize), with explicit block shapes.
 #[derive(Clone, Copy)]
 pub(crate) struct Weights {
     pub(crate) values: Values,
-    /// `[k / block[0], n / block[1]]`. The strides say how they lie; 0 where all share one.
+    /// `[k / block[0], n / block[1]]`, with any strides; 0 where all share one.
     pub(crate) scale: Matrix<f32>,
-    /// As `scale`, whole numbers; `None` for zeros.
+    /// Zero points with the shape of `scale`, integers as floats; `None` for zeros.
     pub(crate) zero: Option<Matrix<f32>>,
-    /// Rows and columns that share a scale, which divide `k` and `n`.
+    /// Rows and columns per block, which divide `k` and `n`.
     pub(crate) block: [usize; 2],
 }
 
-/// Integers of quantised weights.
+/// The integers of quantized weights.
 #[derive(Clone, Copy)]
 pub(crate) enum Values {
     /// Signed bytes.
     I8(Matrix<i8>),
     /// Bytes.
     U8(Matrix<u8>),
-    /// Two to a byte. No dtype of programs holds them yet.
+    /// 4-bit integers, two per byte. No dtype of programs stores them yet.
     #[cfg_attr(not(test), allow(dead_code, reason = "programs have no dtype of 4 bits"))]
     I4(Nibbles),
 }
 
-/// A matrix of 4-bit integers, two to a byte: number `i`, counted along memory, is the low half of byte `i / 2` where `i` is
-/// even, and the high half where it is odd.
+/// A matrix of 4-bit integers, two per byte. Integer `i`, counted along memory, is the low half of byte `i / 2` if `i`
+/// is even, else the high half.
 #[derive(Clone, Copy)]
 pub(crate) struct Nibbles {
-    /// Distances are counted in numbers; both are at least 0.
+    /// Strides are counted in 4-bit integers; both are at least 0.
     pub(crate) bytes: Matrix<u8>,
     /// -8 to 7 in two's complement, else 0 to 15.
     pub(crate) signed: bool,
 }
 
-/// The most rows for which the weights are converted in registers.
+/// The maximum number of rows for which weights are converted in registers.
 const MAX_NARROW_ROWS: usize = 8;
 
-/// Weights that are worth waking another thread for.
+/// The minimum weights per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 17;
 
-/// Columns of the result that a step computes: their sums, and converted weights, stay in the first cache.
+/// Columns of the result per step: their sums and converted weights stay in the L1 cache.
 const STRETCH: usize = 1024;
 
-/// Rows of weights that are converted at a time.
+/// Rows of weights that are converted together.
 const STEPS: usize = 8;
 
-/// `c = x · weights` for `f32` operands, `[m, k] x [k, n] -> [m, n]`, by all threads where it is worth it. The columns of `c`
-/// lie side by side.
+/// `c = x · weights` for `f32` operands, `[m, k] x [k, n] -> [m, n]`, multithreaded if worthwhile. The columns of `c`
+/// are contiguous.
 ///
 /// # Safety
-/// Operands and result have these sizes and are not touched by others meanwhile; the result overlaps no operand.
+/// Operands and result have these sizes and no other users meanwhile; the result overlaps no operand.
 pub(crate) unsafe fn matmul_dequantized(
     level: Level,
     pool: &Pool,
@@ -78,7 +79,7 @@ pub(crate) unsafe fn matmul_dequantized(
         return;
     }
     let write = |rows: Range<usize>, columns: Range<usize>, to: *mut f32, stride: usize| {
-        // SAFETY: the block is this call's alone.
+        // SAFETY: this call owns the block.
         unsafe { f32::dispatch(level, Expand { weights, rows, columns, to, stride }) };
     };
     if m > MAX_NARROW_ROWS {
@@ -98,18 +99,18 @@ pub(crate) unsafe fn matmul_dequantized(
 }
 
 impl Weights {
-    /// Scale and zero of the block with this element.
+    /// The scale and zero point of the block that contains this element.
     #[inline(always)]
     unsafe fn scale_at(&self, p: usize, j: usize) -> (f32, f32) {
         let (row, column) = (p / self.block[0], j / self.block[1]);
-        // SAFETY: the caller vouches for the element.
+        // SAFETY: the caller guarantees the element.
         unsafe {
             let zero = self.zero.map_or(0.0, |zero| *zero.at(row, column).start);
             (*self.scale.at(row, column).start, zero)
         }
     }
 
-    /// Scales and zeros of a stretch of columns, in a row of blocks.
+    /// The scales and zero points of a range of columns, in a row of blocks.
     ///
     /// # Safety
     /// The columns are the weights'.
@@ -142,7 +143,7 @@ impl Weights {
         }
     }
 
-    /// Asks for some columns of a row, which need not exist, to be brought into the cache.
+    /// Prefetches some columns of a row, which need not exist.
     ///
     /// # Safety
     /// The machine has the unit.
@@ -157,12 +158,12 @@ impl Weights {
             }
         };
         for at in (0..bytes).step_by(64) {
-            // SAFETY: the caller vouches for the unit.
+            // SAFETY: the caller guarantees the unit.
             unsafe { S::prefetch(start.wrapping_add(at).cast()) };
         }
     }
 
-    /// Whether neighbours in memory lie along `k`.
+    /// Whether the weights are contiguous along `k`.
     fn along_depth(&self) -> bool {
         let strides = match self.values {
             Values::I8(values) => [values.row, values.column],
@@ -172,7 +173,7 @@ impl Weights {
         strides[0] == 1 && strides[1] != 1
     }
 
-    /// Converts integers `count` steps from `(p, j)` on, along `k` or along `n`.
+    /// Converts `count` integers from `(p, j)` on, along `k` (`down`) or along `n`.
     ///
     /// # Safety
     /// The machine has the unit; the elements are the weights', and `to` has room for them.
@@ -206,7 +207,7 @@ impl Weights {
                     let first = p * bytes.row as usize + j * bytes.column as usize;
                     let step = along(bytes.row, bytes.column) as usize;
                     let sign = if signed { 8 } else { 0 };
-                    // Flipping the sign bit and taking it off again extends it.
+                    // Sign extension: flips the sign bit and subtracts it again.
                     let value = |nibble: u8| f32::from(((nibble & 15) ^ sign) as i8 - sign as i8);
                     if step == 1 && first.is_multiple_of(2) {
                         let from = bytes.start.add(first / 2);
@@ -230,7 +231,7 @@ impl Weights {
     }
 }
 
-/// Writes a block of weights as floats, for the panels of the general product.
+/// Dequantizes a block of weights, for the panels of the general GEMM.
 struct Expand<'a> {
     weights: &'a Weights,
     rows: Range<usize>,
@@ -246,7 +247,7 @@ impl Kernel<f32> for Expand<'_> {
     unsafe fn run<S: Simd<f32>>(self) {
         let Expand { weights, rows, columns, to, stride } = self;
         let mut line = [0.0f32; STRETCH];
-        // SAFETY: the caller vouches for the block; lines are no longer than a block of `k` or a panel.
+        // SAFETY: the caller guarantees the block; lines are no longer than a block of `k` or a panel.
         unsafe {
             if weights.along_depth() {
                 for (column, j) in columns.enumerate() {
@@ -287,7 +288,7 @@ impl Kernel<f32> for Expand<'_> {
     }
 }
 
-/// Some columns of a product with few rows.
+/// Some columns of a matmul with few rows.
 struct Narrow<'a> {
     weights: &'a Weights,
     depth: usize,
@@ -317,7 +318,7 @@ impl Kernel<f32> for Narrow<'_> {
 }
 
 impl Narrow<'_> {
-    /// Weights along `k`: dot products, block by block.
+    /// Weights contiguous along `k`: dot products, block by block.
     ///
     /// # Safety
     /// As [`matmul_dequantized`].
@@ -338,7 +339,7 @@ impl Narrow<'_> {
             for j in self.columns.clone() {
                 let mut sums = [S::splat(0.0); MAX_NARROW_ROWS];
                 let mut rest = [0.0f32; MAX_NARROW_ROWS];
-                // Where the next block starts; scale and zero are those of the one before.
+                // The start of the next block; scale and zero point belong to the previous one.
                 let (mut next, mut scale, mut zero) = (0, 0.0, 0.0);
                 for first in (0..self.depth).step_by(STRETCH) {
                     let count = (self.depth - first).min(STRETCH);
@@ -374,7 +375,7 @@ impl Narrow<'_> {
         }
     }
 
-    /// Weights along `n`: rows of weights times elements of `x`, block by block.
+    /// Weights contiguous along `n`: rows of weights times elements of `x`, block by block.
     ///
     /// # Safety
     /// As [`matmul_dequantized`].
@@ -387,8 +388,8 @@ impl Narrow<'_> {
         let mut blocks = [[0.0f32; STRETCH]; 2];
         let mut sums = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
         let mut totals = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
-        // Lines are worked on in whole vectors: what lies beyond the columns is never written to the result.
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller promises. Lines are processed in whole vectors; lanes beyond the columns are never
+        // written to the result.
         unsafe {
             for first in (0..self.depth).step_by(block) {
                 let end = (first + block).min(self.depth);

@@ -1,9 +1,9 @@
 //! General matrix multiplication (GEMM): cache blocking, register tiles, and hooks for prologues and epilogues.
 //!
-//! `b` is copied once into panels as wide as a tile; all threads share them. Then each thread takes pieces of the result
-//! in turn. For a piece it goes through `k` in blocks: it copies the rows of `a` that it needs into a block that fits
-//! the second cache, and runs the tiles over all panels. The first cache holds a tile's rows of `a` and passes the panel
-//! through; the sums stay in registers for a whole block of `k`.
+//! `b` is packed once into panels as wide as a tile, which all threads share. Each thread then computes pieces of the
+//! result in turn. For a piece it iterates over `k` in blocks. It packs the needed rows of `a` into a block that fits
+//! the L2 cache, and runs the tiles over all panels. The L1 cache holds a tile's rows of `a` while the panel streams
+//! through it. The sums stay in registers for a whole block of `k`.
 //!
 //! The order of summation depends on `k` alone, so results are the same for every number of threads and every split.
 
@@ -20,31 +20,31 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use half::{bf16, f16};
 
-/// A function of a block of a matrix: its rows and columns in the whole, the address of its first element, and the
-/// number of elements from one row to the next (columns lie side by side). Called on the threads that do the work,
-/// each block once, in any order.
+/// A function of a block of a matrix: its rows and columns in the whole, the pointer to its first element, and its row
+/// stride (columns are contiguous). It is called on the threads that do the work, once per block, in any order.
 ///
-/// As an operand it writes the block's elements; as an epilogue it gets finished ones and may change them in place.
+/// As an operand it writes the block's elements; as an epilogue it receives finished elements and may change them in
+/// place.
 pub(crate) type Block<'a, T> = &'a (dyn Fn(Range<usize>, Range<usize>, *mut T, usize) + Sync);
 
-/// Where the elements of an operand come from.
+/// The source of an operand's elements.
 #[derive(Clone, Copy)]
 pub(crate) enum Operand<'a, T> {
     /// Memory, with any strides: a transposed operand costs no more than a plain one.
     Matrix(Matrix<T>),
-    /// The same, converted when blocks are copied.
+    /// `f16` elements in memory, converted when blocks are packed.
     F16(Matrix<f16>),
-    /// The same.
+    /// `bf16` elements in memory, converted when blocks are packed.
     BF16(Matrix<bf16>),
-    /// A prologue: elements that a function computes, block by block, where the product would copy them from memory. Of
-    /// the left operand `[m, k]` it is asked for blocks of at most 96 rows and 512 columns (256 of `f64`), possibly more
-    /// than once, for several ranges of columns of the result; of the right one `[k, n]` for blocks as wide as a tile (32
-    /// columns or fewer), once each.
+    /// A prologue: a function that computes elements, block by block, where the GEMM would pack them from memory. For
+    /// the left operand `[m, k]` it is called with blocks of at most 96 rows and 512 columns (256 of `f64`), possibly
+    /// more than once, for several ranges of columns of the result. For the right one `[k, n]` it is called once per
+    /// block, which is as wide as a tile (32 columns or fewer).
     Computed(Block<'a, T>),
 }
 
 impl<T> Operand<'_, T> {
-    /// The part that starts at that row and column, where the operand lies in memory.
+    /// The part that starts at that row and column, if the operand is in memory.
     fn at(self, row: usize, column: usize) -> Option<Self> {
         match self {
             Operand::Matrix(matrix) => Some(Operand::Matrix(matrix.at(row, column))),
@@ -54,7 +54,7 @@ impl<T> Operand<'_, T> {
         }
     }
 
-    /// The transposed operand, where it lies in memory.
+    /// The transposed operand, if it is in memory.
     pub(super) fn transposed(self) -> Option<Self> {
         match self {
             Operand::Matrix(matrix) => Some(Operand::Matrix(matrix.transposed())),
@@ -64,7 +64,7 @@ impl<T> Operand<'_, T> {
         }
     }
 
-    /// Elements from one row to the next and from one column to the next, where it lies in memory.
+    /// The row stride and the column stride, if it is in memory.
     pub(super) fn strides(&self) -> Option<[isize; 2]> {
         match self {
             Operand::Matrix(matrix) => Some([matrix.row, matrix.column]),
@@ -75,7 +75,7 @@ impl<T> Operand<'_, T> {
     }
 }
 
-/// A product `c = scale · a · b`, `[m, k] x [k, n] -> [m, n]`.
+/// A GEMM `c = scale · a · b`, `[m, k] x [k, n] -> [m, n]`.
 ///
 /// ```text
 /// // y = relu(x · w + bias), with bias and relu applied while a block of y is in cache.
@@ -97,34 +97,34 @@ pub(crate) struct Gemm<'a, T> {
     pub(crate) a: Operand<'a, T>,
     /// The right operand, `[k, n]`.
     pub(crate) b: Operand<'a, T>,
-    /// Where the result goes; its columns must lie side by side (`column == 1`, or at most one column). With `None` only
-    /// the epilogue sees it, in blocks of at most 96 rows and 256 columns of its thread's own memory.
+    /// The destination of the result, with contiguous columns (`column == 1`, or at most one column). With `None` only
+    /// the epilogue receives it, in blocks of at most 96 rows and 256 columns of thread-local memory.
     pub(crate) c: Option<Matrix<T>>,
-    /// Adds to the contents of `c`.
+    /// Whether to add to the contents of `c`.
     pub(crate) accumulate: bool,
-    /// A factor to all elements.
+    /// The factor of all elements (alpha).
     pub(crate) scale: T,
-    /// The epilogue, called with each finished block while it is in cache: rows of at most 96, columns of at most 256,
+    /// The epilogue, called with each finished block while it is in cache: at most 96 rows and at most 256 columns,
     /// starting at multiples of 256 within a task's part. Every element of the result is in exactly one block.
     pub(crate) epilogue: Option<Block<'a, T>>,
 }
 
-/// The most rows of a piece of the result: a block of `a` takes 198 KiB.
+/// The maximum number of rows of a piece of the result: a block of `a` takes 198 KiB.
 const MAX_ROWS: usize = 96;
 
-/// Panels that are packed together, and finished together before the epilogue sees them.
+/// Panels that are packed together, and finished together before the epilogue runs on them.
 const GROUP: usize = 8;
 
-/// Bytes of `b` that are packed at a time: together with everything else they fit the third cache.
+/// Bytes of `b` that are packed at a time: together with everything else they fit the L3 cache.
 const PACKED: usize = 16 << 20;
 
 /// Steps of `k` that are packed at a time.
 const MAX_PACKED_DEPTH: usize = 1 << 15;
 
-/// With fewer rows than this the panels would not be read often enough to be worth copying.
+/// The minimum number of rows for which panels are reused often enough to be packed.
 const MIN_PACKED_ROWS: usize = 40;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 19;
 
 impl<'a, T: Float> Gemm<'a, T> {
@@ -138,11 +138,11 @@ impl<'a, T: Float> Gemm<'a, T> {
         Gemm { sizes, a, b, c, accumulate: false, scale: T::ONE, epilogue: None }
     }
 
-    /// Computes it, by all threads where it is worth it.
+    /// Runs the GEMM, multithreaded if worthwhile.
     ///
     /// # Safety
-    /// Operands and result have these sizes and are not touched by others meanwhile, the result overlaps neither
-    /// operand, and its columns lie side by side. The functions stay within their blocks.
+    /// Operands and result have these sizes and no other users meanwhile. The result overlaps neither operand, and its
+    /// columns are contiguous. The functions stay within their blocks.
     pub(crate) unsafe fn run(&self, level: Level, pool: &Pool) {
         if let Some(narrow) = Narrow::of(self) {
             // SAFETY: as the caller promises.
@@ -182,7 +182,7 @@ impl<'a, T: Float> Gemm<'a, T> {
         }
     }
 
-    /// The same in stretches of `k`, each added to the ones before, so that packed panels stay small.
+    /// Runs in ranges of `k`, each added to the previous ones, so that packed panels stay small.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -216,7 +216,7 @@ impl<'a, T: Float> Gemm<'a, T> {
         }
     }
 
-    /// The right operand where the tiles can read it as it lies.
+    /// The right operand, if the tiles can read it in place.
     fn direct(&self) -> Option<Matrix<T>> {
         match self.b {
             Operand::Matrix(b) if b.column == 1 && self.sizes[0] < MIN_PACKED_ROWS => Some(b),
@@ -225,10 +225,10 @@ impl<'a, T: Float> Gemm<'a, T> {
     }
 }
 
-/// How a range of columns of the result is cut into pieces.
+/// The pieces of a range of columns of the result.
 #[derive(Clone, Copy)]
 struct Grid {
-    /// Rows and columns of a piece, and how many there are along each.
+    /// Rows and columns of a piece, and the number of pieces along each.
     rows: usize,
     columns: usize,
     down: usize,
@@ -236,7 +236,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// The cut with the least estimated time: pieces that come out even between the threads, and as large as possible.
+    /// The split with the least estimated time: balanced between the threads, with pieces as large as possible.
     fn new(m: usize, n: usize, width: usize, threads: usize, narrow: bool) -> Grid {
         const TILE: usize = 12;
         let (tiles, panels) = (m.div_ceil(TILE), n.div_ceil(width));
@@ -247,7 +247,7 @@ impl Grid {
             let (down, across) = (tiles.div_ceil(rows), panels.div_ceil(columns));
             Grid { rows: rows * TILE, columns: columns * width, down, across }
         };
-        // Per step of `k`: the multiplications of a tile, and the cost of copying a tile's rows or fetching a panel.
+        // Per step of `k`: the multiplications of a tile, and the cost of packing a tile's rows or loading a panel.
         let time = |grid: &Grid| {
             let (rows, columns) = (grid.rows / TILE, grid.columns / width);
             let rounds = (grid.down * grid.across).div_ceil(threads);
@@ -276,7 +276,7 @@ impl Grid {
         self.down * self.across
     }
 
-    /// Rows and columns of piece `i`; neighbours share rows.
+    /// Rows and columns of piece `i`; adjacent pieces share rows.
     fn piece(&self, i: usize, m: usize, n: usize) -> (Range<usize>, Range<usize>) {
         let (down, across) = (i / self.across, i % self.across);
         let rows = down * self.rows..((down + 1) * self.rows).min(m);
@@ -285,13 +285,13 @@ impl Grid {
     }
 }
 
-/// The columns of a product that are computed together.
+/// The columns of a GEMM that are computed together.
 struct Part<'a, T> {
     gemm: &'a Gemm<'a, T>,
     level: Level,
-    /// Columns of a panel.
+    /// Columns per panel.
     width: usize,
-    /// `k` in blocks of `depth`.
+    /// Blocks of `k` have `depth` steps.
     depth: usize,
     depths: usize,
     columns: Range<usize>,
@@ -317,7 +317,7 @@ impl<T: Float> Part<'_, T> {
                 if i >= packs {
                     break;
                 }
-                // A function that panics must not leave the other threads waiting.
+                // If a function panics, the other threads must not keep waiting.
                 let _done = Done(&packed);
                 // SAFETY: as the caller promises; each group and block is packed once.
                 unsafe { self.pack(i / groups, i % groups, panels.get()) };
@@ -342,16 +342,16 @@ impl<T: Float> Part<'_, T> {
         self.columns.len().next_multiple_of(self.width)
     }
 
-    /// A block of `k`.
+    /// The range of a block of `k`.
     fn depth(&self, block: usize) -> Range<usize> {
         let k = self.gemm.sizes[1];
         (block * self.depth).min(k)..((block + 1) * self.depth).min(k)
     }
 
-    /// Copies a group of panels, in a block of `k`.
+    /// Packs a group of panels, in a block of `k`.
     ///
     /// # Safety
-    /// As [`Gemm::run`]; nothing else touches these panels.
+    /// As [`Gemm::run`]; nothing else accesses these panels.
     unsafe fn pack(&self, block: usize, group: usize, panels: *mut T) {
         let depth = self.depth(block);
         let first = group * GROUP * self.width;
@@ -388,8 +388,8 @@ impl<T: Float> Part<'_, T> {
     /// Computes a piece of the result.
     ///
     /// # Safety
-    /// As [`Gemm::run`]; the panels are packed, nothing else touches the piece, `block` has room for its rows of `a`,
-    /// and `local` for the piece itself where the result has no other place.
+    /// As [`Gemm::run`]; the panels are packed, nothing else accesses the piece, `block` has room for its rows of `a`,
+    /// and `local` for the piece itself if the result has no other place.
     unsafe fn piece(&self, i: usize, panels: *const T, block: *mut T, local: *mut T) {
         let gemm = self.gemm;
         let (rows, columns) = self.grid.piece(i, gemm.sizes[0], self.columns.len());
@@ -443,7 +443,7 @@ impl<T: Float> Part<'_, T> {
         }
     }
 
-    /// Copies a block of `a`.
+    /// Packs a block of `a`.
     ///
     /// # Safety
     /// As [`Gemm::run`]; `to` has room for the block.
@@ -479,7 +479,7 @@ impl<T: Float> Part<'_, T> {
     }
 }
 
-/// Counts a task when it ends, however it ends.
+/// Counts a task at its end, even after a panic.
 struct Done<'a>(&'a AtomicUsize);
 
 impl Drop for Done<'_> {

@@ -1,4 +1,4 @@
-//! Products of integers, exact and wrapping.
+//! Exact, wrapping matmul of integers.
 
 use super::bytes;
 use crate::Cpu;
@@ -7,13 +7,13 @@ use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
 use kiln_ir::{DType, Element, Result, TensorType};
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 17;
 
-/// With fewer rows than this, panels of 8-bit integers would not be read often enough to be worth copying.
+/// The minimum number of rows for which panels of 8-bit integers are reused often enough to be packed.
 const MIN_PACKED_ROWS: usize = 4;
 
-/// An integer, and the integer in which its products are summed.
+/// An integer type, and its accumulator type.
 pub(in crate::contraction) trait Integer: Element {
     /// The type of accumulators and results.
     type Sum: Element;
@@ -45,7 +45,7 @@ macro_rules! integers {
 
 integers!(i64 as i64, i32 as i32, i16 as i16, i8 as i32, u64 as u64, u32 as u32, u16 as u16, u8 as i32);
 
-/// The product of two arrays of integers.
+/// The matmul of two integer arrays.
 ///
 /// # Errors
 /// When there is not enough memory.
@@ -58,7 +58,7 @@ pub(in crate::contraction) fn integers<T: Integer>(
     if result.num_elements() == 0 {
         return Ok(output);
     }
-    // Rows of `b` are read over and over: they must be contiguous. `a` is read once per row of the result.
+    // Rows of `b` are read repeatedly and must be contiguous. `a` is read once per row of the result.
     let b = cpu.contiguous(b, &b_ty)?;
     let a = cpu.contiguous(a, &a_ty)?;
     let rank = result.rank();
@@ -69,7 +69,7 @@ pub(in crate::contraction) fn integers<T: Integer>(
             let a = a.as_ptr::<u8>().wrapping_add(batch * m * k);
             let b = b.as_ptr::<u8>().wrapping_add(batch * k * n);
             let c = output.as_mut_ptr::<i32>().wrapping_add(batch * m * n);
-            // SAFETY: sizes by inference; operands without gaps, and sums are `i32`.
+            // SAFETY: sizes by inference; contiguous operands, and sums are `i32`.
             unsafe { bytes::multiply(cpu.level, &cpu.pool, [m, k, n], T::DTYPE == DType::I8, a, b, c) };
         }
         return Ok(output);
@@ -93,7 +93,7 @@ pub(in crate::contraction) fn integers<T: Integer>(
 }
 
 multiversion! {
-    /// One row of the result: `c[j] = Σ_k a[k] b[k][j]`, in pieces that stay in registers and the first cache.
+    /// One row of the result: `c[j] = Σ_k a[k] b[k][j]`, in pieces that stay in registers and the L1 cache.
     fn integer_row[T: Integer]<T> in { Widest::Avx2 } (a: &[T], b: &[T], c: &mut [T::Sum]) {
         let n = c.len();
         for start in (0..n).step_by(64) {

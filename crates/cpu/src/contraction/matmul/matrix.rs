@@ -1,7 +1,7 @@
-//! Matrices in memory.
+//! Strided matrices in memory.
 
-/// A matrix in memory: address of the first element, distances between rows and between columns. Rows and columns may
-/// run backwards, and repeat where a distance is 0.
+/// A strided matrix: the pointer to the first element, the row stride and the column stride. Strides may be negative,
+/// or 0 to broadcast.
 pub(crate) struct Matrix<T> {
     pub(crate) start: *mut T,
     pub(crate) row: isize,
@@ -33,7 +33,7 @@ impl<T> Matrix<T> {
         Matrix { row: self.column, column: self.row, ..self }
     }
 
-    /// The part of the matrix that starts at that row and column.
+    /// The submatrix that starts at that row and column.
     #[inline(always)]
     pub(crate) fn at(self, row: usize, column: usize) -> Matrix<T> {
         let offset = row as isize * self.row + column as isize * self.column;

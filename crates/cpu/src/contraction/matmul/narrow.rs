@@ -1,6 +1,6 @@
-//! Products with few rows or few columns: a matrix and a vector, or a handful of vectors.
+//! GEMV-like matmuls with few rows or few columns: a matrix times one or a few vectors.
 //!
-//! They are bound by reading the larger operand. It is read once, where it lies, in long stretches; the other one fits
+//! They are bound by memory bandwidth. The larger operand is read once, in place and contiguously; the other one fits
 //! the cache.
 
 use super::gemm::{Gemm, Operand};
@@ -12,26 +12,26 @@ use crate::isa::Level;
 use crate::threads::Pool;
 use core::ops::Range;
 
-/// The most rows for which whole rows of the result are summed in memory.
+/// The maximum number of rows for which whole rows of the result are accumulated in memory (axpy).
 const MAX_AXPY_ROWS: usize = 8;
 
-/// The most rows for which every element is a dot product of its own.
+/// The maximum number of rows for which every element is a separate dot product.
 const MAX_DOT_ROWS: usize = 24;
 
-/// Below this many bytes the larger operand stays in cache, and tiles are faster.
+/// The size in bytes below which the larger operand stays in cache, and tiles are faster.
 const LARGE: usize = 256 << 10;
 
-/// Multiplications worth waking another thread for.
+/// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
 
-/// Elements that an epilogue finishes before another thread is worth waking.
+/// Elements per task of an epilogue.
 const FINISHED: usize = 1 << 14;
 
-/// The sum is split between threads into stretches of at least so many rows, so that each reads a part of the memory
-/// from its start to its end.
+/// The minimum number of rows of `k` per thread: the sum is split along `k`, so that each thread reads one contiguous
+/// part of the memory.
 const MIN_DEPTH: usize = 64;
 
-/// A product with few rows, or one with few columns transposed.
+/// A matmul with few rows, or one with few columns transposed.
 pub(super) struct Narrow<'a, T> {
     sizes: [usize; 3],
     /// `[m, k]`.
@@ -42,17 +42,17 @@ pub(super) struct Narrow<'a, T> {
     way: Way,
 }
 
-/// How the larger operand lies.
+/// The contiguous axis of the larger operand.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
-    /// Along `n`: its rows are added to the result's, each times an element of the other operand.
+    /// Along `n`: its rows are added to the result's rows, each times an element of the other operand (axpy).
     Rows,
-    /// Along `k`: its columns are multiplied with rows of the other operand.
+    /// Along `k`: dot products of its columns with rows of the other operand.
     Dots,
 }
 
 impl<'a, T: Float> Narrow<'a, T> {
-    /// The product, if it is narrow and the larger operand can be read where it lies.
+    /// Matches a matmul that is narrow and whose larger operand can be read in place.
     pub(super) fn of(gemm: &Gemm<'a, T>) -> Option<Narrow<'a, T>> {
         let [m, k, n] = gemm.sizes;
         if gemm.accumulate || gemm.scale != T::ONE || m.min(n) > MAX_DOT_ROWS || m.min(n) == 0 || k == 0 {
@@ -79,7 +79,7 @@ impl<'a, T: Float> Narrow<'a, T> {
         Some(Narrow { sizes, small, large, transposed, way })
     }
 
-    /// Computes it, by all threads where it is worth it, and runs the epilogue.
+    /// Computes the product, multithreaded if worthwhile, and runs the epilogue.
     ///
     /// # Safety
     /// As [`Gemm::run`].
@@ -109,7 +109,7 @@ impl<'a, T: Float> Narrow<'a, T> {
         });
     }
 
-    /// Gives the smaller operand rows without gaps.
+    /// Makes the rows of the smaller operand contiguous.
     ///
     /// # Safety
     /// As [`Gemm::run`].
@@ -129,7 +129,7 @@ impl<'a, T: Float> Narrow<'a, T> {
     }
 
     /// # Safety
-    /// As [`Gemm::run`]; the rows of `small` have no gaps.
+    /// As [`Gemm::run`]; the rows of `small` are contiguous.
     unsafe fn with_rows(&self, small: Matrix<T>, c: Matrix<T>, level: Level, pool: &Pool) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -160,13 +160,13 @@ impl<'a, T: Float> Narrow<'a, T> {
                 unsafe { T::dispatch(level, Dots { sizes: [m, k, columns.len()], a, b, c }) };
             });
         }
-        // Lengths that depend on the sizes alone, so that sums do not depend on the number of threads.
+        // The lengths depend on the sizes alone, so that sums do not depend on the number of threads.
         let parts = (k * n / GRAIN).min(k / MIN_DEPTH).clamp(1, 16);
         if parts == 1 && c.column == 1 {
             // SAFETY: as the caller promises.
             return unsafe { add_rows([m, k, n], a, b, c, level, pool) };
         }
-        // An odd number of cache lines, so that rows do not compete for places in the cache.
+        // An odd number of cache lines, so that rows do not map to the same cache sets.
         let row = n.next_multiple_of(1024) + 5 * 64 / size_of::<T>();
         let mut sums = Scratch::<T>::new(parts * m * row);
         let sums = Matrix::new(sums.as_mut_ptr(), row as isize, 1);
@@ -174,7 +174,7 @@ impl<'a, T: Float> Narrow<'a, T> {
         let compute = |part: usize, pool: &Pool| {
             let range = (part * depth).min(k)..((part + 1) * depth).min(k);
             let (a, b) = (a.at(0, range.start), b.at(range.start, 0));
-            // SAFETY: as the caller promises; every part has rows of its own.
+            // SAFETY: as the caller promises; every part has its own rows.
             unsafe { add_rows([m, range.len(), n], a, b, sums.at(part * m, 0), level, pool) };
         };
         if parts == 1 {
@@ -197,7 +197,7 @@ impl<'a, T: Float> Narrow<'a, T> {
     }
 }
 
-/// `c = a · b` with [`AddRows`], by all threads where it is worth it.
+/// `c = a · b` by [`AddRows`], multithreaded if worthwhile.
 ///
 /// # Safety
 /// As [`AddRows`].
@@ -216,7 +216,7 @@ unsafe fn add_rows<T: Float, N: Source<T>>(
     });
 }
 
-/// `c[i] = Σ_p a[i][p] · b[p]`, with rows of `b` and `c` that have no gaps.
+/// `c[i] = Σ_p a[i][p] · b[p]`, with contiguous rows of `b` and `c`.
 struct AddRows<T, N> {
     rows: usize,
     depth: usize,
@@ -248,7 +248,7 @@ impl<T: Float, N: Source<T>> Kernel<T> for AddRows<T, N> {
 }
 
 impl<T: Float, N: Source<T>> AddRows<T, N> {
-    /// Columns in stretches for which the sums stay in the first cache.
+    /// Iterates over ranges of columns whose sums stay in the L1 cache.
     #[inline(always)]
     unsafe fn all<S: Simd<T>, const ROWS: usize>(&self) {
         let stretch = ((128 << 10) / size_of::<T>() / ROWS).next_multiple_of(S::LANES);
@@ -261,7 +261,7 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
             let mut p = 0;
             // SAFETY: the caller upholds the conditions.
             unsafe {
-                // Rows of `b` often lie a multiple of 4 KiB apart, and then compete for the same 8 places in the cache.
+                // Rows of `b` are often a multiple of 4 KiB apart, and then map to the same cache set with 8 ways.
                 if ROWS <= 2 {
                     while p + 8 <= self.depth {
                         self.add::<S, ROWS, 8>(p, start, len);
@@ -326,7 +326,7 @@ impl<T: Float, N: Source<T>> AddRows<T, N> {
     }
 }
 
-/// `c[i][j] = Σ_p a[i][p] · b[p][j]`, with rows of `a` and columns of `b` that have no gaps.
+/// `c[i][j] = Σ_p a[i][p] · b[p][j]`, with contiguous rows of `a` and columns of `b`.
 struct Dots<T, N> {
     sizes: [usize; 3],
     a: Matrix<T>,
@@ -361,17 +361,18 @@ impl<T: Float, N: Source<T>> Kernel<T> for Dots<T, N> {
 }
 
 impl<T: Float, N: Source<T>> Dots<T, N> {
-    /// Some rows by four columns of the result; at the edge some columns are computed twice, into the same place.
+    /// Computes some rows by four columns of the result; at the edge some columns are computed twice, into the same
+    /// place.
     ///
     /// # Safety
-    /// As [`Gemm::run`]; `i` and `j` lie in the result.
+    /// As [`Gemm::run`]; `i` and `j` are within the result.
     #[inline(always)]
     unsafe fn block<S: Simd<T>, const ROWS: usize>(&self, i: usize, j: usize) {
         let [_, k, n] = self.sizes;
         let columns: [usize; 4] = core::array::from_fn(|c| (j + c).min(n - 1));
         let a: [*const T; ROWS] = core::array::from_fn(|r| self.a.at(i + r, 0).start.cast_const());
         let b = columns.map(|column| self.b.at(0, column).start.cast_const());
-        // SAFETY: rows of `a` and columns of `b` run along `k` without gaps; elements of `c`.
+        // SAFETY: rows of `a` and columns of `b` are contiguous along `k`; elements of `c`.
         unsafe {
             let mut acc = [[S::splat(T::ZERO); 4]; ROWS];
             let mut from = 0;

@@ -11,12 +11,12 @@ use crate::threads::Pool;
 use core::ops::Range;
 use half::{bf16, f16};
 
-/// An element of operands and result of a product that is summed in `T`.
+/// An element type of operands and result of a matmul with the accumulator type `T`.
 pub(in crate::contraction) trait Output<T: Float>: Source<T> {
-    /// A matrix of them as an operand.
+    /// A matrix as an operand.
     fn operand<'a>(matrix: Matrix<Self>) -> Operand<'a, T>;
 
-    /// `c = a · b`; the columns of `c` lie side by side.
+    /// `c = a · b`; the columns of `c` are contiguous.
     ///
     /// # Safety
     /// As [`Gemm::run`].
@@ -86,7 +86,7 @@ macro_rules! narrow_outputs {
 narrow_outputs!(f16: F16, bf16: BF16);
 
 multiversion! {
-    /// The nearest 16-bit floats.
+    /// Rounds to 16-bit floats.
     fn narrow[N: Narrow]<N> in { Widest::Avx512 } (from: &[f32], to: &mut [N]) {
         for (to, &x) in to.iter_mut().zip(from) {
             *to = N::narrow(x);

@@ -1,34 +1,34 @@
-//! Copies of operands in the order in which the tiles read them.
+//! Packing: copies of operands in the order in which the tiles read them.
 
 use super::matrix::Matrix;
 use crate::contraction::simd::{Float, Kernel, Simd, Widen};
 
-/// Copies rows of `a`: `to[i][p]`.
+/// Packs rows of `a`: `to[i][p]`.
 pub(super) struct PackRows<T, N> {
     pub(super) from: Matrix<N>,
     pub(super) rows: usize,
     pub(super) depth: usize,
     pub(super) to: *mut T,
-    /// Elements from one row to the next.
+    /// The row stride of the packed block.
     pub(super) stride: usize,
 }
 
-/// Copies panels of `b`: `to[panel][p][j]`, with as many columns in each panel as a tile has.
+/// Packs panels of `b`: `to[panel][p][j]`, with the columns of one tile per panel.
 pub(super) struct PackPanels<T, N> {
     pub(super) from: Matrix<N>,
     pub(super) depth: usize,
     pub(super) columns: usize,
     pub(super) to: *mut T,
-    /// Elements from one panel to the next.
+    /// The distance between panels.
     pub(super) panel: usize,
 }
 
-/// How many rows of `b` are asked for before they are copied.
+/// The number of rows of `b` that are prefetched ahead.
 const AHEAD: isize = 8;
 
-/// An element of an operand of a product in `T`.
+/// An element type of an operand of a matmul in `T`.
 pub(in crate::contraction) trait Source<T>: Copy + Send + Sync + 'static {
-    /// Converts.
+    /// Converts to `T`.
     fn widen(self) -> T;
 
     /// Reads a vector.
@@ -37,7 +37,7 @@ pub(in crate::contraction) trait Source<T>: Copy + Send + Sync + 'static {
     /// The machine has the unit, and the elements may be read.
     unsafe fn load<S: Simd<T>>(from: *const Self) -> S::Vector;
 
-    /// The same address where the elements are `T`s already.
+    /// The same pointer if the elements are already `T`s.
     fn as_is(from: *const Self) -> Option<*const T>;
 }
 
@@ -89,7 +89,7 @@ impl<T: Float, N: Source<T>> Kernel<T> for PackRows<T, N> {
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
         let stride = self.stride;
-        // SAFETY: a block of the matrix and the block that it is copied to.
+        // SAFETY: a block of the matrix and the block that it is packed into.
         unsafe {
             if self.from.column == 1 {
                 for i in 0..self.rows {
@@ -119,7 +119,7 @@ impl<T: Float, N: Source<T>> Kernel<T> for PackPanels<T, N> {
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) {
         let width = 2 * S::LANES;
-        // SAFETY: rows of the matrix and the panels that they are copied to.
+        // SAFETY: rows of the matrix and the panels that they are packed into.
         unsafe {
             if self.from.column == 1 {
                 for p in 0..self.depth {
@@ -157,7 +157,7 @@ impl<T: Float, N: Source<T>> Kernel<T> for PackPanels<T, N> {
     }
 }
 
-/// Copies elements that lie side by side.
+/// Copies contiguous elements, converting them.
 ///
 /// # Safety
 /// As the pointers and the length say.
@@ -177,7 +177,7 @@ unsafe fn copy<T: Float, N: Source<T>, S: Simd<T>>(from: *const N, to: *mut T, l
     }
 }
 
-/// `to[j][i] = from[i][j]` for rows of `from` that have no gaps, in squares as far as they go.
+/// Transposes: `to[j][i] = from[i][j]` for contiguous rows of `from`, in squares where possible.
 ///
 /// # Safety
 /// As the matrix, its sizes and the stride say.

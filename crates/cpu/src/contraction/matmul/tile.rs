@@ -1,22 +1,23 @@
-//! The innermost loops of a product: a tile of sums in registers.
+//! The micro-kernel of GEMM: a tile of sums in registers.
 //!
-//! A tile is some rows by two vectors of columns. Each step broadcasts one element of `a` per row and multiplies it with
-//! two vectors of `b`: the sums take most registers, and the loads are far fewer than the multiplications.
+//! A tile is some rows by two vectors of columns. Each step broadcasts one element of `a` per row and multiplies it by
+//! two vectors of `b`. The sums take most registers, and there are far fewer loads than multiplications.
 
 use crate::contraction::simd::{Float, Kernel, Simd};
 
-/// Elements between the rows of a packed block of `a`. An odd number of cache lines, so that the rows of a tile do not
-/// compete for the same places in the cache, and a constant, so that one register addresses all rows.
+/// The row stride of a packed block of `a`. It is an odd number of cache lines, so that the rows of a tile do not map
+/// to the same cache sets. It is a constant, so that one register addresses all rows.
 pub(super) const fn row_stride<T>() -> usize {
     2112 / size_of::<T>()
 }
 
-/// The most steps of `k` between two writes of the sums; a row of a packed block of `a` holds as many.
+/// The maximum number of steps of `k` between two writes of the sums; a row of a packed block of `a` has as many
+/// elements.
 pub(super) const fn max_depth<T>() -> usize {
     2048 / size_of::<T>()
 }
 
-/// Columns of a tile.
+/// Columns per tile.
 pub(super) struct PanelWidth;
 
 impl<T: Float> Kernel<T> for PanelWidth {
@@ -30,18 +31,18 @@ impl<T: Float> Kernel<T> for PanelWidth {
 
 /// `c = scale · a · b`, or `c += ..`, for a packed block of `a` and panels of `b`.
 pub(super) struct Tiles<T> {
-    /// `[rows, depth]` with rows [`row_stride`] apart.
+    /// `[rows, depth]` with the row stride [`row_stride`].
     pub(super) a: *const T,
     pub(super) rows: usize,
     pub(super) depth: usize,
-    /// The first panel: as many columns as a tile has, in rows `b_row` elements apart.
+    /// The first panel: the columns of a tile, with row stride `b_row`.
     pub(super) b: *const T,
     pub(super) b_row: isize,
-    /// Elements from one panel to the next.
+    /// The distance between panels.
     pub(super) panel: usize,
-    /// Columns of all panels together; the last panel may have fewer than the others.
+    /// The total number of columns; the last panel may have fewer than the others.
     pub(super) columns: usize,
-    /// Columns of the result lie side by side.
+    /// The result, with contiguous columns.
     pub(super) c: *mut T,
     pub(super) c_row: isize,
     pub(super) accumulate: bool,
@@ -73,7 +74,7 @@ impl<T: Float> Kernel<T> for Tiles<T> {
 }
 
 impl<T: Float> Tiles<T> {
-    /// All rows of a panel, in tiles as high as the registers allow.
+    /// Computes all rows of a panel, in tiles as high as the registers allow.
     #[inline(always)]
     unsafe fn panel<S: Simd<T>, const VECTORS: usize, const PARTIAL: bool>(
         &self,
@@ -123,8 +124,8 @@ impl<T: Float> Tiles<T> {
     ) {
         let last = VECTORS - 1;
         let rest = columns - last * S::LANES;
-        // SAFETY: rows of the block, `depth` rows of the panel, and a tile of the result, as the fields state; beyond
-        // the columns that there are nothing is touched.
+        // SAFETY: rows of the block, `depth` rows of the panel, and a tile of the result, as the fields state; nothing
+        // beyond the columns is accessed.
         unsafe {
             let mut a = self.a.add(row * row_stride::<T>());
             let c = c.offset(row as isize * self.c_row);

@@ -1,4 +1,4 @@
-//! Batches of products with quantised weights.
+//! Batched matmul with quantized weights.
 
 use super::dequantized::{Values, Weights, matmul_dequantized};
 use super::matrix::Matrix;
@@ -7,8 +7,8 @@ use crate::array::Array;
 use crate::walk::Walk;
 use kiln_ir::{DType, MAX_RANK};
 
-/// `x · (q - zero) · scale` in `f32`, into a fresh array. `q` holds `i8` or `u8`, `[.., k, n]`; the lengths of scale and zero,
-/// both `f32`, divide `k` and `n`, and are 1 or those of the batch before.
+/// `x · (q - zero) · scale` in `f32`, into a new array. `q` is `i8` or `u8`, `[.., k, n]`. The lengths of scale and
+/// zero, both `f32`, divide `k` and `n`, and are 1 or those of the batch along the leading axes.
 pub(in crate::contraction) fn with_weights(
     cpu: &Cpu,
     x: &Array,
@@ -28,7 +28,7 @@ pub(in crate::contraction) fn with_weights(
         &output.shape()[..outer],
         [&x.strides()[..outer], &q.strides()[..outer], &scales[..outer], &zeros[..outer]],
     );
-    // Where all products share the weights and their rows lie one after the other, they are one product.
+    // Merges the batch into the rows, if all matmuls share the weights and the rows are evenly spaced.
     let [row, column] = [x.strides()[outer], x.strides()[outer + 1]];
     let [_, shared @ ..] = batch.strides[0];
     let is_one = batch.rank == 1 && shared == [0; 3] && (m == 1 || batch.strides[0][0] == row * m as isize);
@@ -65,7 +65,7 @@ pub(in crate::contraction) fn with_weights(
     }
 }
 
-/// The steps of scales along the axes of a batch: none where all matrices share them.
+/// The strides of scales along the batch axes: 0 where all matrices share them.
 fn shared(scale: &Array, outer: usize) -> [isize; MAX_RANK] {
     let mut strides = [0; MAX_RANK];
     for axis in (0..outer).filter(|&axis| scale.shape()[axis] != 1) {

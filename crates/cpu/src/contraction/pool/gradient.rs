@@ -1,18 +1,18 @@
 //! The gradient of pooling.
 //!
-//! Contributions of neighbouring windows to an operand row are first summed per remainder modulo the stride. There,
-//! window `i` and its element `k` meet at `i + k / stride`, so windows and sums are contiguous. The sums are then added
-//! to the row as contiguous runs.
+//! Contributions of adjacent windows to an operand row are first summed per remainder modulo the stride. There, window
+//! `i` and its element `k` have index `i + k / stride`, so windows and sums are contiguous. The sums are then added to
+//! the row as contiguous runs.
 
 use super::{Column, Number, Windows, beats};
 use crate::isa::multiversion;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Windows handled together.
+/// Windows processed together.
 const CHUNK: usize = 64;
 
-/// The number of an element of a window that has none yet.
+/// The element index of a window without a maximum yet.
 const NONE: u32 = u32::MAX;
 
 /// Sums for a row of the operand, one line per remainder modulo the stride.
@@ -21,7 +21,7 @@ pub(super) struct Sums<T> {
 }
 
 impl<T: Number> Sums<T> {
-    /// For so many windows at a time.
+    /// Creates sums for `count` windows at a time.
     fn new(windows: &Windows, count: usize) -> Sums<T> {
         let reach = windows.columns.len().saturating_sub(1) * windows.dilation / windows.step;
         Sums { lines: vec![vec![T::default(); count + reach]; windows.step] }
@@ -32,7 +32,7 @@ impl<T: Number> Sums<T> {
         self.lines.iter_mut().for_each(|line| line.fill(T::default()));
     }
 
-    /// Where element `k` of each window adds.
+    /// The sums that element `k` of each window adds to.
     #[inline(always)]
     fn of(&mut self, windows: &Windows, k: usize) -> &mut [T] {
         let place = k * windows.dilation;
@@ -43,7 +43,7 @@ impl<T: Number> Sums<T> {
     #[inline(always)]
     fn add_to(&self, windows: &Windows, first: usize, row: &mut [T]) {
         let (step, start) = (windows.step, first * windows.step);
-        // The first place of all lines that lies inside the row.
+        // The first index of all lines that is inside the row.
         let skipped = windows.low.saturating_sub(start).div_ceil(step);
         let end = windows.length + windows.low;
         if step == 2 && self.lines[0].len() > skipped {
@@ -85,7 +85,7 @@ impl<T: Number> Sums<T> {
 /// Per-chunk state of the max-pooling gradient.
 pub(super) struct Greatest<T> {
     best: [T; CHUNK],
-    /// Its number in the window.
+    /// Its index in the window.
     which: [u32; CHUNK],
     sums: Sums<T>,
 }
@@ -129,7 +129,7 @@ impl<T: Number> Greatest<T> {
                 }
             }
             2 => {
-                // In pairs, the loads of neighbouring windows become vector loads. The last may lack its second half.
+                // Pairs turn the loads of adjacent windows into vector loads. The last pair may lack its second half.
                 let (pairs, rest) = source.as_chunks::<2>();
                 for ((best, which), pair) in best.iter_mut().zip(which.iter_mut()).zip(pairs) {
                     keep(best, which, pair[0]);
@@ -162,7 +162,7 @@ impl<T: Number> Shares<T> {
 }
 
 multiversion! {
-    /// Adds each window's gradient to its first greatest element.
+    /// Adds each window's gradient to its first maximum.
     pub(super) fn to_greatest[T: Number]<T> in { T::WIDEST } (
         windows: &Windows,
         x: &[T],
@@ -198,7 +198,7 @@ multiversion! {
         }
     }
 
-    /// Adds each window's part of its mean's gradient to all its elements.
+    /// Adds each window's share of the mean's gradient to all its elements.
     pub(super) fn to_all[T: Number]<T> in { T::WIDEST } (
         windows: &Windows,
         grad: &[T],

@@ -3,11 +3,11 @@
 use super::{Format, Kernel, Simd, Widen};
 use core::arch::x86_64::*;
 
-/// 256-bit vectors with fused multiplication and addition.
+/// 256-bit vectors with fused multiply-add (AVX2, FMA).
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
 
-/// 512-bit vectors, and masks.
+/// 512-bit vectors with masks (AVX-512).
 #[derive(Clone, Copy)]
 pub(super) struct Avx512;
 
@@ -29,7 +29,7 @@ where
     unsafe { kernel.run::<Avx2>() }
 }
 
-/// The instructions that differ between element types only in their names.
+/// The intrinsics that differ between element types only in their names.
 macro_rules! unit {
     ($unit:ty, $ty:ty, $vector:ty, $lanes:literal, $registers:literal,
      $load:ident, $store:ident, $splat:ident, $mul_add:ident, $add:ident, $sub:ident) => {
@@ -304,7 +304,7 @@ impl Simd<f64> for Avx2 {
     }
 }
 
-/// A mask of the first lanes.
+/// A mask of the first `count` lanes.
 #[inline(always)]
 fn first(count: usize) -> u32 {
     (1u32 << count) - 1

@@ -1,4 +1,4 @@
-//! The loops of a scan: some neighbouring lines, some of their elements.
+//! The loops of a scan: parts of adjacent lines.
 
 use super::Form;
 use crate::index::Combine;
@@ -6,35 +6,35 @@ use crate::isa::{Level, multiversion};
 use crate::lane::Lane;
 use crate::math::vector::{self, Double, Single, Vector, Work};
 
-/// Neighbouring lines that are worked on together.
+/// Adjacent lines that are processed together.
 pub(super) const COLUMNS: usize = 128;
 
-/// Columns whose totals are kept in registers for a step.
+/// Columns whose totals are kept in registers.
 const LANES: usize = 16;
 
-/// Lines whose elements take turns, so that none waits for the total of its own.
+/// Lines whose elements are interleaved, to hide the latency of each line's total.
 const TURNS: usize = 4;
 
-/// Some elements of up to [`COLUMNS`] lines, from the first on.
+/// A part of up to [`COLUMNS`] lines.
 pub(super) struct Part<T, A> {
     pub(super) x: *const T,
     pub(super) y: *mut T,
-    /// How many elements of each line.
+    /// The number of elements of each line.
     pub(super) len: usize,
-    /// The distance between elements of a line, in source and target.
+    /// The stride along a line, in source and target.
     pub(super) along: [isize; 2],
-    /// The distance between lines.
+    /// The distance between adjacent lines.
     pub(super) across: [isize; 2],
     pub(super) identity: A,
-    /// Whether an element is left out of its own result.
+    /// Whether the scan is exclusive.
     pub(super) exclusive: bool,
-    /// Whether results are written; otherwise only the totals count.
+    /// Whether results are written; otherwise only the totals are computed.
     pub(super) store: bool,
 }
 
 impl<T: Lane, A: Copy> Part<T, A> {
-    /// Writes the results and adds the totals of this part to those before it: or, if nothing is written, returns
-    /// those of this part alone.
+    /// Writes the results and adds the totals of this part to the carry. Without results, returns the totals of this
+    /// part alone.
     ///
     /// # Safety
     /// The elements exist in source and target, which nothing else writes; if the two overlap, they are the same.
@@ -53,7 +53,7 @@ impl<T: Lane, A: Copy> Part<T, A> {
         *before = if self.store { C::combine(*before, total) } else { total };
     }
 
-    /// The lines from number `first` on, a few at a time.
+    /// Scans the lines from `first` on, a few at a time.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -71,7 +71,7 @@ impl<T: Lane, A: Copy> Part<T, A> {
         }
     }
 
-    /// A few lines element by element, from line number `first` on.
+    /// Scans a few lines element by element, from line `first` on.
     ///
     /// # Safety
     /// As [`run`](Self::run).
@@ -107,10 +107,10 @@ impl<T: Lane, A: Copy> Part<T, A> {
         }
     }
 
-    /// Neighbouring columns, from number `first` on, row by row.
+    /// Scans adjacent columns, from `first` on, row by row.
     ///
     /// # Safety
-    /// As [`run`](Self::run); neighbouring lines have distance 1.
+    /// As [`run`](Self::run); adjacent lines have distance 1.
     #[inline(always)]
     unsafe fn lanes<F: Form<T, Total = A>, C: Combine<A>>(
         &self,
@@ -138,7 +138,7 @@ impl<T: Lane, A: Copy> Part<T, A> {
     }
 }
 
-/// Running sums of `f32` whose elements lie side by side, in vectors: as [`Part::run`]. Returns whether the level has any.
+/// Vectorized sums of contiguous `f32`, as [`Part::run`]. Returns whether the level has vectors.
 ///
 /// # Safety
 /// As [`Part::run`].
@@ -187,7 +187,7 @@ impl Work for Sums<'_> {
     }
 }
 
-/// The running sums of a vector behind those that the total comes from, and then all of them.
+/// The scan of a vector with the carry `total`, which is updated.
 #[inline(always)]
 fn run_on<D: Double>(exclusive: bool, x: D, total: &mut D) -> D {
     let sums = x.running_sums();
@@ -202,7 +202,7 @@ multiversion! {
         part: &Part<T, A>,
         before: &mut [A],
     ) {
-        // SAFETY: the creator of the part vouches for its lines.
+        // SAFETY: the creator of the part guarantees its lines.
         unsafe { part.lines_from::<F, C>(0, before) };
     }
 
@@ -215,7 +215,7 @@ multiversion! {
         for row in 0..part.len {
             for (chunk, before) in whole.iter().enumerate() {
                 let totals = &mut totals[chunk * LANES..][..LANES];
-                // SAFETY: the creator of the part vouches for its lines; the slice has that many elements.
+                // SAFETY: the creator of the part guarantees its lines; the slice has that many elements.
                 unsafe { part.lanes::<F, C>(row, chunk * LANES, before, &mut *totals.as_mut_ptr().cast()) };
             }
         }

@@ -1,13 +1,13 @@
-//! Keys with places: ordering them by key and then by place is a stable sort by key.
+//! Keys with indices: sorting by key and then by index is a stable sort by key.
 
-/// A key and a place, in the order of keys and then of places.
+/// A key and an index, ordered by key and then by index.
 pub(super) trait Entry: Copy + Ord + Default + Send + Sync {
     fn new(key: u64, place: usize) -> Self;
     fn place(self) -> usize;
     fn key(self) -> u64;
 }
 
-/// A key of at most 32 bits above a place of at most 32.
+/// A key of at most 32 bits above an index of at most 32 bits.
 impl Entry for u64 {
     #[inline(always)]
     fn new(key: u64, place: usize) -> u64 {
@@ -25,7 +25,7 @@ impl Entry for u64 {
     }
 }
 
-/// A key and a place of any size.
+/// A key and an index of any size.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pair {
     key: u64,

@@ -1,25 +1,25 @@
-//! Radix sort from the lowest digit of the keys to the highest; only over the bits in which keys differ.
+//! LSD radix sort, over the bits in which keys differ.
 //!
-//! Each pass counts how often each digit occurs and then moves every entry to where its digit's next one belongs.
-//! Shared between threads, each thread counts and moves a part of the entries: those with the same digit come part by
-//! part, so that the order is the same for any number of parts.
+//! Each pass counts how often each digit occurs and then moves every entry to the next position of its digit. With
+//! several threads, each counts and moves a part of the entries. Entries with the same digit are placed part by part,
+//! so the order is the same for any number of parts.
 
 use super::entries::Entry;
 use crate::copy::Shared;
 use crate::threads::Pool;
 use alloc::vec::Vec;
 
-/// Entries from which counting beats comparing.
+/// The number of entries from which radix sort is faster than comparison sort.
 const FROM: usize = 2048;
 
-/// Bits of a digit, so few that a cache line of each bucket stays in the first cache: four passes over 32 bits take less
-/// time than three over digits of 11.
+/// Bits per digit: few enough that a cache line of each bucket stays in the L1 cache. Four passes over 32 bits take
+/// less time than three with digits of 11 bits.
 const DIGIT: u32 = 9;
 
-/// Entries worth a part of their own.
+/// The minimum entries per part.
 const PART: usize = 1 << 15;
 
-/// Orders entries whose places ascend, on this thread. Leaves anything in `scratch`.
+/// Sorts entries whose indices ascend, on this thread. Leaves arbitrary contents in `scratch`.
 pub(super) fn order<E: Entry>(entries: &mut Vec<E>, scratch: &mut Vec<E>) {
     let len = entries.len();
     if len < FROM {
@@ -28,7 +28,7 @@ pub(super) fn order<E: Entry>(entries: &mut Vec<E>, scratch: &mut Vec<E>) {
     scratch.clear();
     scratch.reserve(len);
     let (from, to) = (Shared::new(entries.as_mut_ptr()), Shared::new(scratch.as_mut_ptr()));
-    // SAFETY: the entries are initialised, and the other list has room for as many.
+    // SAFETY: the entries are initialized, and the other list has room for as many.
     let ordered = unsafe { Radix { pool: None, len, parts: 1 }.order(from, to) };
     if ordered != from.get() {
         // SAFETY: as many as there were have been written.
@@ -37,10 +37,10 @@ pub(super) fn order<E: Entry>(entries: &mut Vec<E>, scratch: &mut Vec<E>) {
     }
 }
 
-/// Orders `len` entries whose places ascend, by all threads, and returns which of both lists they are in then.
+/// Sorts `len` entries whose indices ascend, with all threads. Returns the list that contains the result.
 ///
 /// # Safety
-/// Both lists have room for `len` entries, those of the first are initialised, and nothing else accesses them.
+/// Both lists have room for `len` entries, those of the first are initialized, and nothing else accesses them.
 pub(super) unsafe fn order_shared<E: Entry>(
     pool: &Pool,
     entries: Shared<E>,
@@ -52,7 +52,7 @@ pub(super) unsafe fn order_shared<E: Entry>(
     unsafe { Radix { pool: Some(pool), len, parts }.order(entries, spare) }
 }
 
-/// How many entries there are, and in how many parts they are worked on.
+/// The number of entries, and the number of parts.
 struct Radix<'a> {
     pool: Option<&'a Pool>,
     len: usize,
@@ -89,7 +89,7 @@ impl Radix<'_> {
         let mut wide = alloc::vec![0usize; if u32::try_from(self.len).is_ok() { 0 } else { counts.len() }];
         for shift in (lowest..lowest + width).step_by(DIGIT as usize) {
             let digit = Digit { shift, buckets: 1 << bits.min(lowest + width - shift) };
-            // SAFETY: as the caller promises; each pass initialises the other list.
+            // SAFETY: as the caller promises; each pass initializes the other list.
             unsafe {
                 if wide.is_empty() {
                     self.pass(digit, &mut counts, from, to);
@@ -102,7 +102,7 @@ impl Radix<'_> {
         from.get()
     }
 
-    /// Calls `body` with each part and the entries that belong to it.
+    /// Calls `body` with each part and its range of entries.
     fn each_part(&self, body: impl Fn(usize, core::ops::Range<usize>) + Sync) {
         let size = self.len.div_ceil(self.parts);
         let part = |part: usize| body(part, (part * size).min(self.len)..((part + 1) * size).min(self.len));
@@ -115,12 +115,12 @@ impl Radix<'_> {
     /// The bits in which any two keys differ.
     ///
     /// # Safety
-    /// The entries are initialised.
+    /// The entries are initialized.
     unsafe fn varying<E: Entry>(&self, entries: Shared<E>) -> u64 {
         let mut varying = alloc::vec![0u64; self.parts];
         let slots = Shared::new(varying.as_mut_ptr());
         self.each_part(|part, range| {
-            // SAFETY: initialised entries, and a slot for each part.
+            // SAFETY: initialized entries, and a slot for each part.
             unsafe {
                 let first = (*entries.get()).key();
                 let part_of = core::slice::from_raw_parts(entries.get().add(range.start), range.len());
@@ -130,7 +130,7 @@ impl Radix<'_> {
         varying.into_iter().fold(0, |all, bits| all | bits)
     }
 
-    /// Moves the entries to the other list, ordered by the digit. `counts` has a place for each bucket of each part.
+    /// Moves the entries to the other list, sorted by the digit. `counts` has a slot for each bucket of each part.
     ///
     /// # Safety
     /// As [`order`](Self::order).
@@ -142,7 +142,7 @@ impl Radix<'_> {
         to: Shared<E>,
     ) {
         let slots = Shared::new(counts.as_mut_ptr());
-        // SAFETY: initialised entries, and places for each part.
+        // SAFETY: initialized entries, and slots for each part.
         let part_of = |part: usize, range: core::ops::Range<usize>| unsafe {
             (
                 core::slice::from_raw_parts(from.get().add(range.start), range.len()),
@@ -166,18 +166,18 @@ impl Radix<'_> {
             let (entries, starts) = part_of(part, range);
             for &entry in entries {
                 let place = starts[digit.of(entry)].advance();
-                // SAFETY: every entry has a place of its own in the other list.
+                // SAFETY: every entry has its own position in the other list.
                 unsafe { to.get().add(place).write(entry) };
             }
         });
     }
 }
 
-/// How often a digit occurs, and then where the next entry with it goes.
+/// The count of a digit, and then the position of its next entry.
 trait Count: Copy + Default + Send + Sync {
-    /// Adds one; returns the previous value.
+    /// Increments; returns the previous value.
     fn advance(&mut self) -> usize;
-    /// Becomes where its entries start; returns where those of the next do.
+    /// Replaces the count by the start of its entries; returns the start of the next digit's entries.
     fn start_at(&mut self, start: usize) -> usize;
 }
 

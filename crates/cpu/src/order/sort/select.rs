@@ -1,4 +1,4 @@
-//! The first few entries of a line, without ordering the others.
+//! Top-k selection: the first few entries of a line, without sorting the others.
 
 use super::entries::Entry;
 use super::{Sort, rank};
@@ -8,13 +8,13 @@ use crate::order::key::Ordered;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Entries of a line that one thread looks through at once.
+/// Entries of a line per task.
 const PART: usize = 1 << 16;
 
-/// Up to as many first entries, each part of a line is looked through for them by itself.
+/// The maximum `k` for which each part of a line is searched separately.
 pub(super) const GREATEST_SHARE: usize = PART / 8;
 
-/// Elements that are passed over together where none of them may be among the first.
+/// Elements that are skipped together if none of them can be among the first.
 const BLOCK: usize = 256;
 
 /// Elements that are ranked side by side.
@@ -35,11 +35,11 @@ multiversion! {
 }
 
 impl Sort<'_> {
-    /// Finds the first `k` entries of a part of a line (all, if it has fewer), in order. Those that may still be among
-    /// them gather in a short list, which is cut back whenever it is full.
+    /// Finds the first `k` entries of a part of a line (all, if it has fewer), in order. Candidates are collected in a
+    /// short list, which is pruned whenever it is full.
     ///
     /// # Safety
-    /// `x` is where a line begins, and the places lie in it.
+    /// `x` is the start of a line, and the positions are within it.
     pub(super) unsafe fn select<T: Ordered, E: Entry>(
         &self,
         x: *const T,
@@ -73,7 +73,7 @@ impl Sort<'_> {
                 entries.push(entry);
                 if entries.len() == full {
                     let cut = *entries.select_nth_unstable(k - 1).1;
-                    // SAFETY: its place is one of the line.
+                    // SAFETY: its index is within the line.
                     let x = unsafe { *x.offset(cut.place() as isize * self.lines.along[0]) };
                     last = Some((cut, rank(x, self.largest)));
                     entries.truncate(k);
@@ -85,10 +85,10 @@ impl Sort<'_> {
         entries.truncate(k);
     }
 
-    /// The first `k` entries of a line, in order, of which each part is looked through by some thread.
+    /// The first `k` entries of a line, in order; the parts are searched in parallel.
     ///
     /// # Safety
-    /// `x` is where a line begins, longer than a part.
+    /// `x` is the start of a line that is longer than a part.
     pub(super) unsafe fn select_shared<T: Ordered, E: Entry>(&self, x: Shared<T>) -> Vec<E> {
         let len = self.lines.len;
         let parts = len.div_ceil(PART);
@@ -97,7 +97,7 @@ impl Sort<'_> {
         self.cpu.pool.parallel_for(parts, 1, |range| {
             for part in range {
                 let places = part * PART..((part + 1) * PART).min(len);
-                // SAFETY: places of the line, and a list for each part.
+                // SAFETY: positions of the line, and a list for each part.
                 unsafe {
                     self.select(x.get().cast_const(), places, &mut *slots.get().cast::<Vec<E>>().add(part))
                 };

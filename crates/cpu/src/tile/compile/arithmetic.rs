@@ -1,4 +1,4 @@
-//! Functions of two operands, and selection: the choice of a loop by which operands are numbers.
+//! Binary functions and selection: the choice of a loop by which operands are plain numbers.
 
 use super::{Compiler, List, Located, Source, register};
 use crate::kernels;
@@ -37,7 +37,7 @@ impl Compiler<'_> {
         self.emit_costly(value, Action::Two(kernels::binary(function, dtype), operands), cost)
     }
 
-    /// One step for this function and the one that made an operand, if nothing else uses that.
+    /// Fuses this function with the one that computed an operand, if that has no other use.
     fn paired(
         &mut self,
         value: usize,
@@ -102,7 +102,7 @@ impl Compiler<'_> {
         let sources = [self.source(a, value), self.source(b, value)];
         let slots = sources.map(|source| source.slot().0);
         let numbers = sources.map(|source| source.slot().1);
-        // Uniform values are numbers too, but one element long anyway.
+        // Uniform values are numbers too, but have one element anyway.
         let function = if numbers == [false, false] || self.list(value).0 == List::Once {
             kernels::select(size)
         } else {

@@ -7,11 +7,11 @@ use crate::tile::registers;
 use alloc::vec::Vec;
 use kiln_kernel::ParamKind;
 
-/// The least bytes of an operand that is prefetched: smaller ones stay in the second-level cache.
+/// The minimum size in bytes of an operand that is prefetched: smaller ones stay in the L2 cache.
 const PREFETCH_BYTES: usize = 1 << 20;
 
 impl Compiler<'_> {
-    /// Bytes of a parameter.
+    /// The size of a parameter in bytes.
     fn bytes(&self, param: usize) -> usize {
         let strides = self.launch.bindings[param].strides.iter().zip(&self.launch.extents);
         let elements: usize =
@@ -19,8 +19,8 @@ impl Compiler<'_> {
         elements * self.kernel.params[param].dtype.size()
     }
 
-    /// Whether non-temporal stores of a result pay off: it would leave the caches before the next read, and it is
-    /// written to memory of its own.
+    /// Whether non-temporal stores of a result are worthwhile: it would leave the caches before the next read, and it
+    /// has its own memory.
     pub(super) fn leaves(&self, param: usize) -> bool {
         self.overwritten == 0 && stream::pays(self.bytes(param))
     }

@@ -1,4 +1,4 @@
-//! A derived plan equals the plan that the planner would make.
+//! Tests that a derived plan equals the plan made from scratch.
 
 use super::*;
 use crate::plan::{Reference, StepKind};
@@ -8,10 +8,10 @@ use kiln_ir::{
     SliceAxis, Unary, Var,
 };
 
-/// Batch, sequence, heads and lengths of heads, and another length.
+/// Batch size, sequence length, heads, head dim, and another length.
 type Lengths = [usize; 5];
 
-/// The limits of a processor, of a GPU, and of one without a library whose kernels bind few tensors.
+/// The limits of a processor, of a GPU, and of a machine without a library whose kernels bind few tensors.
 fn limits_of_machines() -> [Limits; 3] {
     let few = Machine { bindings: Some(8), products: Products::Kernels, ..Machine::gpu() };
     [Machine::processor(), Machine::gpu(), few].map(|machine| Limits::of(&machine))
@@ -80,7 +80,7 @@ fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths)
             let epsilon = Real(1e-5);
             x.apply(Op::Norm { kind: NormKind::Layer, axes: 1, epsilon }, &[])
         }
-        // Reshapes between the forms that tensors of a transformer have.
+        // Reshapes between the layouts of a transformer's tensors.
         10 | 11 => {
             let forms: [&[usize]; 3] =
                 [&[batch, sequence, whole], &[batch * sequence, whole], &[batch, sequence, heads, width]];
@@ -106,7 +106,8 @@ fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths)
     }
 }
 
-/// Takes a recording over from one of other lengths, and compares: whether it was planned alike.
+/// Derives a plan from a recording of other lengths and compares it with the full plan. Returns whether the likeness
+/// was equal.
 fn is_taken_over(seed: u64, from: Lengths, to: Lengths, limits: Limits) -> bool {
     let (plan, template) = Draft::new(recording(seed, from), limits).plan();
     let Some(template) = template else { return false };
@@ -140,7 +141,7 @@ fn plans_of_random_recordings_are_those_that_would_be_made() {
     assert!(taken > 100, "{taken} of 3000 were planned alike");
 }
 
-/// How many tensors a step reads and writes.
+/// The number of tensors that a step reads and writes.
 fn bindings(step: &Step) -> usize {
     let slots: alloc::collections::BTreeSet<usize> = step
         .operands
@@ -222,7 +223,7 @@ fn ops_of_dtypes_that_kernels_lack_run_by_themselves() {
 fn lengths_that_the_planner_cannot_tell_apart_are_planned_alike() {
     let (from, to) = ([4, 37, 4, 24, 5000], [4, 38, 4, 24, 5000]);
     let taken = (0..200).filter(|&seed| is_taken_over(seed, from, to, Limits::default())).count();
-    // The others join axes in more than one way, which lengths themselves decide.
+    // The others merge axes in more than one way, which only lengths decide.
     assert!(taken > 40, "{taken} of 200");
 }
 
@@ -262,7 +263,7 @@ fn what_has_no_elements_is_planned_for_itself() {
     assert!(Draft::new(empty, Limits::default()).likeness().is_none());
 }
 
-/// Patterns name no lengths, so that they are taken over as they are.
+/// Patterns contain no lengths, so a derived plan keeps them.
 #[test]
 fn patterns_are_taken_over_to_other_lengths() {
     let finished = |rows: usize| {

@@ -8,11 +8,11 @@ use alloc::string::String;
 use kiln_ir::Op;
 
 impl Finder<'_> {
-    /// Whether one kernel of these members binds no more tensors than the machine allows. Other groups compute and store the
-    /// `repeated` among them, ascending.
+    /// Whether one kernel of these members binds no more tensors than the machine allows. `repeated` members,
+    /// ascending, are computed and stored by other groups.
     ///
-    /// A result counts as stored if an entry uses it that is no member or is only recomputed by the kernel. So the
-    /// count is never less than that of the kernel in the plan, however other groups change.
+    /// A result counts as stored if a non-member uses it, or a member that the kernel only recomputes. The count is
+    /// therefore an upper bound for the kernel in the plan, however other groups change.
     pub(super) fn binds_few(
         &self,
         members: impl IntoIterator<Item = u32>,
@@ -34,7 +34,7 @@ impl Finder<'_> {
                     continue;
                 }
                 read.insert(value);
-                // A product may take the op that dequantises its weights into its kernel.
+                // A matmul may fuse the op that dequantizes its weights.
                 let maker = self.graph.producer(self.graph.roots[value as usize]);
                 if let Some((maker, Op::Dequantize)) = maker
                     && self.graph.entry(entry).op == Op::MatMul

@@ -1,4 +1,4 @@
-//! The kernel of a group while it grows: entries are pushed one by one, and taken back where the kernel is not worth having.
+//! The loop nest of a growing group: entries are pushed one by one, and rolled back if the kernel is not worthwhile.
 
 use super::{Finder, Kind, number_dtype};
 use crate::plan::graph::ValueNumber;
@@ -11,7 +11,7 @@ use kiln_ir::{Op, Role, Scalar};
 use kiln_kernel::{Nest, Operand, Savepoint, Slot};
 use smallvec::SmallVec;
 
-/// More views than this are not looked through on the way to one operand: each is a part of the kernel.
+/// The maximum number of views between an operand and its base: each view is a value of the kernel.
 const MAX_VIEWS: usize = 64;
 
 /// The computation of a group as a loop nest.
@@ -19,11 +19,11 @@ const MAX_VIEWS: usize = 64;
 pub(super) struct Body {
     pub(super) nest: Nest,
     pub(super) slots: BTreeMap<ValueNumber, Slot>,
-    /// The values among these, in the order in which they came.
+    /// The values with slots, in order of insertion.
     order: Vec<ValueNumber>,
-    /// The slots with a padded operand.
+    /// The slots of padded or concatenated operands.
     around: Vec<Slot>,
-    /// The number of values that a kernel loads.
+    /// The number of values that the kernel loads.
     inputs: usize,
 }
 
@@ -45,7 +45,7 @@ impl Body {
         BodySavepoint { nest: nest.savepoint(), order: order.len(), around: around.len(), inputs: *inputs }
     }
 
-    /// Takes back all that came since then.
+    /// Restores the body to a savepoint.
     pub(super) fn rollback(&mut self, to: BodySavepoint) {
         for value in self.order.drain(to.order..) {
             self.slots.remove(&value);
@@ -63,8 +63,8 @@ impl Body {
 }
 
 impl Finder<'_> {
-    /// Pushes an entry into a body, with the views and constants that lead to its operands. Where it is refused, the body may keep
-    /// some of these.
+    /// Pushes an entry into a body, with the views and constants that lead to its operands. If the entry is refused,
+    /// the body may keep some of these.
     pub(super) fn push(&self, entry: u32, members: &[u32], body: &mut Body) -> Result<(), String> {
         let recorded = self.graph.entry(entry);
         let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
@@ -81,7 +81,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// The slot of a value: made in the region, read through views that the region can fold, or loaded.
+    /// The slot of a value: computed in the region, read through foldable views, or loaded.
     fn operand(&self, value: ValueNumber, members: &[u32], body: &mut Body) -> Result<Slot, String> {
         let is_inside = self.graph.is_made_by(value, |maker| members.binary_search(&maker).is_ok());
         let mut views: SmallVec<[(ValueNumber, u32); 4]> = SmallVec::new();
@@ -133,7 +133,7 @@ impl Finder<'_> {
         body.insert(value, slot);
     }
 
-    /// Whether a kernel of that body is worth having.
+    /// Whether a kernel of that body is valid and worthwhile.
     pub(super) fn accepts(&self, kind: Kind, body: &Body) -> Result<(), String> {
         let Body { nest, slots, around, inputs, .. } = body;
         if around.iter().any(|&slot| !nest.is_input(slot) && !nest.is_storable(slot)) {
@@ -167,7 +167,7 @@ impl Finder<'_> {
     }
 }
 
-/// A number in the place of one that is given later: the shape of a kernel does not depend on it.
+/// A stand-in for a plain number: the structure of a kernel does not depend on its value.
 fn placeholder(dtype: kiln_ir::DType) -> Scalar {
     if dtype.is_bool() { Scalar::Bool(false) } else { Scalar::Int(1) }
 }

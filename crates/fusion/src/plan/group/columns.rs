@@ -1,7 +1,7 @@
 //! Fusion of column reductions into kernels that traverse the same rows.
 //!
-//! The gradients of a norm's weight and bias are sums over rows whose elements another kernel reads and combines along the rows.
-//! Where threads have registers to hold totals of their columns, one kernel does both.
+//! The gradients of a norm's weight and bias are column sums. Another kernel reads the same elements and combines them
+//! along the rows. Where threads have registers for column totals, one kernel does both.
 
 use super::{Finder, Group, Kind};
 use crate::limits::COLUMN_THREADS;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use kiln_kernel::{Nest, Slot};
 
-/// The number of kernels tried before and after a column reduction, among those that read the same values.
+/// The maximum number of kernels tried before and after a column reduction, among those that read the same values.
 const MOST_TRIED: usize = 32;
 
 impl Finder<'_> {
@@ -26,8 +26,8 @@ impl Finder<'_> {
         all.sort_by_key(|(group, reads)| (Reverse(reads.len()), *group));
         let having = self.having();
         for (group, reads) in all {
-            // A kernel that iterates over the rows has each of the values: the value with the fewest kernels limits the
-            // search.
+            // A kernel that iterates over the rows has each of the values, so the search visits the kernels of the
+            // rarest value.
             let rarest = reads.iter().map(|value| having.get(value).map_or(&[][..], Vec::as_slice));
             let Some(rarest) = rarest.min_by_key(|groups| groups.len()) else { continue };
             let near = rarest.partition_point(|&other| other < group);
@@ -39,8 +39,8 @@ impl Finder<'_> {
         }
     }
 
-    /// The kernels that reduce along whole rows, by the values that they read or make. Members merged into them later
-    /// read no whole tensor that they do not have.
+    /// The kernels that reduce along whole rows, by the values that they read or compute. Members merged into them
+    /// later read no whole tensor that they do not have.
     fn having(&self) -> BTreeMap<ValueNumber, Vec<usize>> {
         let mut having: BTreeMap<ValueNumber, Vec<usize>> = BTreeMap::new();
         for (number, group) in self.groups.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Finder<'_> {
         roots.filter(|&root| !self.graph.is_made_by(root, |maker| group.has(maker))).collect()
     }
 
-    /// Whether a group reduces along rows that are the columns of another, and has all that this reads.
+    /// Whether the rows of a group are the columns of another, and the group has all values that the other reads.
     fn goes_through(&self, group: usize, other: usize, reads: &BTreeSet<ValueNumber>) -> bool {
         let (rows, columns) = (&self.groups[group], &self.groups[other].body.nest);
         let nest = &rows.body.nest;
@@ -112,9 +112,9 @@ impl Finder<'_> {
         true
     }
 
-    /// Whether the registers of a block hold a row and totals of all columns.
+    /// Whether the registers of a block can hold a row and the totals of all columns.
     pub(super) fn holds_columns(&self, nest: &Nest, slots: &BTreeMap<ValueNumber, Slot>) -> bool {
-        /// Bytes that each thread of a block holds.
+        /// The maximum bytes per thread of a block.
         const MOST: usize = 128;
         let row = nest.row_len();
         let is_held = |value: &ValueNumber, slot: &Slot| {
@@ -127,7 +127,7 @@ impl Finder<'_> {
 }
 
 impl Group {
-    /// The last of the members that are no columns.
+    /// The last member that is no column reduction or consumer of one.
     pub(crate) fn last_of_rows(&self) -> u32 {
         let rows = self.members.iter().rev().find(|entry| self.columns.binary_search(entry).is_err());
         rows.copied().unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Fusion of bias and activation into a matmul's epilogue, where the engine has one.
+//! Fusion of bias and activation into a matmul's epilogue, where the engine's library has one.
 //!
-//! A vendor library adds a bias and applies an activation before it stores a product, which saves one store and one
-//! load of the product. A kernel that does nothing else becomes part of the product. Values that it computes from its
-//! result, such as the mask for the gradient of an activation, move to the kernel that reads them.
+//! A vendor library adds a bias and applies an activation before it stores a matmul's result, which saves one store and
+//! one load. A kernel that does nothing else joins the matmul. Values computed from its result, such as the mask for
+//! the gradient of an activation, move to the kernel that reads them.
 
 use super::{Finder, Kind};
 use crate::plan::emit::program_of;
@@ -14,10 +14,10 @@ use kiln_ir::{Op, Pattern, Program};
 use kiln_kernel::match_epilogue;
 use smallvec::SmallVec;
 
-/// The groups that an entry is a member of: one, unless others compute it again.
+/// The groups that contain an entry: one, unless others recompute it.
 type Holders = SmallVec<[usize; 2]>;
 
-/// A kernel that finishes a product.
+/// A kernel that can become a matmul's epilogue.
 struct Finish {
     product: u32,
     /// The members that form the epilogue, ascending.
@@ -29,7 +29,7 @@ struct Finish {
 }
 
 impl Finder<'_> {
-    /// Moves products into the kernels that do nothing but finish them.
+    /// Merges matmuls with the kernels that are only their epilogues.
     pub(super) fn finish_products(&mut self) {
         if !self.limits.finish_products {
             return;
@@ -56,7 +56,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The groups that each entry is a member of.
+    /// The groups that contain each entry.
     fn holders(&self) -> Vec<Holders> {
         let mut holders = alloc::vec![Holders::new(); self.of_entry.len()];
         for (number, group) in self.groups.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Finder<'_> {
         holders
     }
 
-    /// How a kernel finishes a product that has no other consumer.
+    /// Matches a kernel as the epilogue of a matmul that has no other consumer.
     fn finish(&self, group: usize, outside: &Outside, holders: &[Holders]) -> Option<Finish> {
         let state = &self.groups[group];
         if state.kind != Kind::Kernel || !state.columns.is_empty() || !state.repeated.is_empty() {
@@ -77,7 +77,7 @@ impl Finder<'_> {
         stored.iter().find_map(|&result| self.finish_at(group, product, result, &stored, holders))
     }
 
-    /// The same where that, of all that it stores, is the result.
+    /// As [`finish`](Finder::finish), with `result`, one of the stored values, as the epilogue's result.
     fn finish_at(
         &self,
         group: usize,
@@ -103,7 +103,7 @@ impl Finder<'_> {
         (has_row && has_numbers).then_some(Finish { product, head, tail, reader })
     }
 
-    /// The only product that a kernel reads, if it alone reads it.
+    /// The matmul whose result the kernel reads, if there is only one and the kernel is its only reader.
     fn only_product(&self, group: usize, holders: &[Holders]) -> Option<u32> {
         let mut products = self.reads(group).into_iter().filter_map(|value| {
             let (entry, op) = self.graph.producer(value)?;
@@ -118,7 +118,7 @@ impl Finder<'_> {
         (stands_alone && alone).then_some(entry)
     }
 
-    /// Notes the members of a group that compute a value.
+    /// Collects the members of a group that a value depends on.
     fn add_makers(&self, group: usize, value: ValueNumber, found: &mut BTreeSet<u32>) {
         let maker = self.graph.producer(self.graph.roots[value as usize]);
         if let Some((entry, _)) = maker.filter(|(entry, _)| self.groups[group].has(*entry))
@@ -128,7 +128,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The only kernel that reads the values of `tail`; `Some(None)` without such a kernel. `None` if `tail` reads any
+    /// The only kernel that reads the values of `tail`; `Some(None)` if nothing reads them. `None` if `tail` reads any
     /// values but the result and its own, or if its values are live or have other readers.
     fn reader_of(
         &self,
@@ -154,7 +154,7 @@ impl Finder<'_> {
             for &user in &self.graph.users[value as usize] {
                 let holders = holders[user as usize].iter().copied();
                 readers.extend(holders.filter(|&holder| !self.groups[holder].has(entry)));
-                // A view that is alive is no member of any group.
+                // A live view is no member of any group.
                 self.of_entry[user as usize]?;
             }
         }
@@ -164,15 +164,15 @@ impl Finder<'_> {
         (is_kernel && readers.is_empty()).then_some(reader)
     }
 
-    /// Whether a value is one broadcast row.
+    /// Whether a value is one row, broadcast.
     fn is_row(&self, value: ValueNumber) -> bool {
         let Some((entry, Op::Broadcast(shape))) = self.graph.producer(value) else { return false };
         let row = &self.graph.types[self.graph.operands(entry)[0] as usize].shape;
         row.last() == shape.last() && row.last() == Some(&row.num_elements())
     }
 
-    /// Moves the members that are computed from the result into the kernel that reads them. `None`, without changes,
-    /// where that is not worthwhile.
+    /// Moves the members computed from the result into the kernel that reads them. `None`, without changes, if that is
+    /// not worthwhile.
     fn move_tail(&mut self, finish: &Finish, outside: &mut Outside) -> Option<()> {
         let Some(reader) = finish.reader else { return Some(()) };
         let state = &self.groups[reader];
@@ -188,7 +188,7 @@ impl Finder<'_> {
         Some(())
     }
 
-    /// Merges a product and its epilogue into one group.
+    /// Merges a matmul and its epilogue into one group.
     fn take_product(&mut self, group: usize, finish: Finish) {
         let Finish { product, head, .. } = finish;
         let Some(other) = self.of_entry[product as usize] else { return };
@@ -201,7 +201,7 @@ impl Finder<'_> {
     }
 }
 
-/// The pattern of such a region.
+/// The pattern of a region with an epilogue.
 fn pattern(program: &Program) -> Pattern {
     match_epilogue(program).map_or(Pattern::Loop, Pattern::Epilogue)
 }

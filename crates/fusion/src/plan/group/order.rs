@@ -1,16 +1,16 @@
 //! Topological order of fusion groups, and cycle checks.
 //!
-//! Each group knows the groups that make its operands, and which others must have run by then. The latter are known within a
-//! window of groups only, so that the cost of an entry does not grow with the recording: groups of a window that is over get no
-//! more members, so that nothing leads from a later window back into it.
+//! Each group has a list of the groups that produce its operands, and a set of its ancestors. Ancestor sets cover only
+//! a window of groups, so the cost per entry does not grow with the recording. Groups of a closed window get no more
+//! members, so no later window leads back into it.
 
 use super::Finder;
 use alloc::vec::Vec;
 
-/// The groups of a window. Few recordings have more.
+/// The number of groups per window. Few recordings have more groups.
 const WINDOW: usize = 4096;
 
-/// A set of groups of one window.
+/// A bit set of groups of one window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits(Vec<u64>);
 
@@ -44,7 +44,7 @@ impl Bits {
         }
     }
 
-    /// Whether all of these are among the others.
+    /// Whether this is a subset of another set.
     fn is_within(&self, other: &Bits) -> bool {
         let others = other.0.iter().copied().chain(core::iter::repeat(0));
         self.0.iter().zip(others).all(|(word, other)| word & !other == 0)
@@ -56,17 +56,17 @@ fn is_same_window(a: usize, b: usize) -> bool {
 }
 
 impl Finder<'_> {
-    /// Whether a group may still get members.
+    /// Whether the group's window is open, so that it may get members.
     pub(super) fn is_open(&self, group: usize) -> bool {
         is_same_window(group, self.groups.len())
     }
 
-    /// Whether one group must run before another, of the same window.
+    /// Whether `group` is an ancestor of `later` in the same window.
     pub(super) fn comes_after(&self, later: usize, group: usize) -> bool {
         is_same_window(later, group) && self.groups[later].ancestors.has(group)
     }
 
-    /// Whether a third group comes after `first` and before `second`.
+    /// Whether a path from `first` to `second` leads through a third group.
     pub(super) fn is_between(&mut self, first: usize, second: usize) -> bool {
         let before = self.resolved(second);
         let found = before.iter().any(|&group| group != first && self.comes_after(group, first));
@@ -74,12 +74,12 @@ impl Finder<'_> {
         found
     }
 
-    /// Whether two groups are so near that the groups between them are known.
+    /// Whether two groups are in one window, so that paths between them are known.
     pub(super) fn are_near(&self, a: usize, b: usize) -> bool {
         is_same_window(a, b)
     }
 
-    /// The group that a group is part of now.
+    /// The group that a group has been merged into; itself if none (union-find with path halving).
     fn became(&mut self, mut group: usize) -> usize {
         while self.became[group] != group {
             self.became[group] = self.became[self.became[group]];
@@ -88,7 +88,7 @@ impl Finder<'_> {
         group
     }
 
-    /// Takes out the groups that make the operands of one: as they are now, each once.
+    /// Takes the predecessors of a group, each replaced by the group it was merged into, without duplicates.
     fn resolved(&mut self, group: usize) -> Vec<usize> {
         let mut before = core::mem::take(&mut self.groups[group].before);
         before.iter_mut().for_each(|maker| *maker = self.became(*maker));
@@ -97,7 +97,7 @@ impl Finder<'_> {
         before
     }
 
-    /// Notes that a group needs results of others.
+    /// Adds predecessors to a group, and updates ancestors.
     pub(super) fn add_before(&mut self, group: usize, makers: &[usize]) {
         let mut before = self.resolved(group);
         let mut makers: Vec<usize> = makers.iter().copied().filter(|&maker| maker != group).collect();
@@ -126,7 +126,7 @@ impl Finder<'_> {
         let before = core::mem::take(&mut self.groups[gone].before);
         self.groups[into].before.extend(before);
         let mut before = self.resolved(into);
-        // Neither needs the other any more.
+        // The merged groups no longer depend on each other.
         before.retain(|&maker| maker != into);
         let followers = core::mem::take(&mut self.groups[gone].followers);
         let mut ancestors = core::mem::take(&mut self.groups[gone].ancestors);
@@ -141,7 +141,7 @@ impl Finder<'_> {
         self.spread(into, &ancestors, Some(gone));
     }
 
-    /// Adds ancestors to all groups that come after `group`, into which another was merged.
+    /// Adds ancestors to all transitive followers of `group`, into which another was merged.
     fn spread(&mut self, group: usize, added: &Bits, gone: Option<usize>) {
         let mut left = alloc::vec![group];
         while let Some(group) = left.pop() {
@@ -154,7 +154,7 @@ impl Finder<'_> {
                 let ancestors = &mut self.groups[later].ancestors;
                 let had = gone.is_some_and(|gone| ancestors.has(gone));
                 gone.into_iter().for_each(|gone| ancestors.clear(gone));
-                // The groups after one that knows already know as well.
+                // The followers of a group that already has these ancestors have them too.
                 if had || !added.is_within(ancestors) {
                     ancestors.join(added);
                     left.push(later);
@@ -164,7 +164,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Makes the operands of each group name the groups as they are in the end.
+    /// Replaces merged groups in all predecessor lists.
     pub(super) fn settle_order(&mut self) {
         for group in 0..self.groups.len() {
             self.groups[group].before = self.resolved(group);

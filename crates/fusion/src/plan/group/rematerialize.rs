@@ -1,8 +1,8 @@
 //! Rematerialization: intermediates that are cheaper to recompute than to store and load.
 //!
-//! A backward pass uses many intermediates of the forward pass. A kernel may load values that another kernel computes
-//! elementwise from stored values. Then it may as well recompute them: of a GELU and its gradient, only the argument is
-//! left to store.
+//! A backward pass uses many intermediates of the forward pass. If another kernel computes them elementwise from stored
+//! values, the reading kernel may recompute them instead. For a GELU and its gradient, only the argument is then
+//! stored.
 
 use super::{Finder, Kind};
 use crate::plan::graph::ValueNumber;
@@ -12,38 +12,38 @@ use alloc::vec::Vec;
 use kiln_ir::{Effort, Op, Role};
 use smallvec::{SmallVec, smallvec};
 
-/// The cost of loading or storing a byte, in additions of a kernel.
+/// The cost of loading or storing a byte, in units of one addition.
 const LOAD_BYTE: usize = 3;
 
-/// The number of sweeps over all kernels, at most.
+/// The maximum number of sweeps over all kernels.
 const SWEEPS: usize = 3;
 
-/// The number of recomputed instructions in one kernel, at most.
+/// The maximum number of recomputed instructions in one kernel.
 const MOST: usize = 64;
 
-/// The values that one group recomputes instead of loading them.
+/// The values that one group recomputes instead of loading.
 struct Rematerialization<'a> {
     group: usize,
     /// Whether recomputed values may be read through views.
     views: bool,
     outside: &'a Outside,
     readers: &'a [Readers],
-    /// Entries that the group computes again already.
+    /// Entries that the group already recomputes.
     added: BTreeSet<u32>,
-    /// The values that it loads.
+    /// The values that the group loads.
     loaded: BTreeSet<ValueNumber>,
 }
 
-/// The way from stored values to one that is computed again.
+/// The computation of a value from stored values.
 #[derive(Default)]
 struct Chain {
     /// The entries that compute it.
     entries: BTreeSet<u32>,
-    /// The stored values that they compute it from.
+    /// The stored values that they read.
     from: BTreeSet<ValueNumber>,
 }
 
-/// The readers of a value, besides the group that makes it.
+/// The readers of a value, except the group that computes it.
 #[derive(Clone, Copy)]
 struct Readers {
     /// Whether only kernels read the stored value.
@@ -65,7 +65,7 @@ impl Finder<'_> {
     pub(super) fn rematerialize(&mut self) {
         let mut outside = Outside::new(self.graph, &self.groups);
         let values = 0..self.graph.types.len() as ValueNumber;
-        // Where entries belong does not change here.
+        // The entries' groups do not change here.
         let readers: Vec<Readers> = values.map(|value| self.readers(value)).collect();
         for _ in 0..SWEEPS {
             let mut found = false;
@@ -86,8 +86,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether the group recomputes additional values. `views`: whether it may read them through views. `None` where
-    /// the kernel is not worthwhile: the group stays as it is.
+    /// Whether the group now recomputes additional values. `views`: whether it may read them through views. `None` if
+    /// the kernel is not worthwhile: the group is then unchanged.
     fn rematerialize_in(
         &mut self,
         group: usize,
@@ -99,7 +99,7 @@ impl Finder<'_> {
         let is_for_kernels = |value: &ValueNumber| readers[*value as usize].are_kernels;
         let mut left: Vec<ValueNumber> = loaded.iter().copied().filter(is_for_kernels).collect();
         let mut chosen = Rematerialization { group, views, outside, readers, added: BTreeSet::new(), loaded };
-        // The entries recomputed for one value may be most of the entries that another needs.
+        // Recomputing one value may cover most of the entries that another needs.
         loop {
             let count = left.len();
             left.retain(|&value| !self.takes(value, &mut chosen));
@@ -121,7 +121,7 @@ impl Finder<'_> {
     fn takes(&self, value: ValueNumber, chosen: &mut Rematerialization<'_>) -> bool {
         let Some(Chain { entries, mut from }) = self.chain(chosen, value) else { return false };
         let computed: usize = entries.iter().map(|&entry| cost(&self.graph.entry(entry).op)).sum();
-        // Rows and columns cost nothing beside a whole tensor.
+        // Rows and columns are negligible compared with a whole tensor.
         let size = self.graph.types[value as usize].num_elements();
         from.retain(|from| {
             !chosen.loaded.contains(from) && self.graph.types[*from as usize].num_elements() * 2 > size
@@ -141,12 +141,12 @@ impl Finder<'_> {
         true
     }
 
-    /// The cost of loading an element of a value.
+    /// The cost of loading one element of a value.
     fn load(&self, value: ValueNumber) -> usize {
         LOAD_BYTE * self.graph.types[value as usize].dtype.size()
     }
 
-    /// The values of other groups that a group loads, in the order in which they were recorded.
+    /// The values of other groups that a group loads, in recording order.
     fn loads(&self, group: usize) -> Vec<ValueNumber> {
         let group = &self.groups[group];
         let operands = group.members.iter().flat_map(|&entry| self.graph.operands(entry));
@@ -177,7 +177,8 @@ impl Finder<'_> {
         readers
     }
 
-    /// The way to a value from stored ones; `None` where something on the way is neither stored nor elementwise, or there is too much of it.
+    /// The computation of a value from stored values. `None` if a part of it is neither stored nor elementwise, or if
+    /// it exceeds the limit.
     fn chain(&self, chosen: &Rematerialization<'_>, wanted: ValueNumber) -> Option<Chain> {
         let mut chain = Chain::default();
         let mut left: SmallVec<[ValueNumber; 16]> = smallvec![wanted];
@@ -192,7 +193,7 @@ impl Finder<'_> {
                 continue;
             }
             if root != wanted && chosen.outside.has(root) {
-                // A view of it is as good as the value.
+                // Loading a view costs as much as loading its base.
                 chain.from.insert(root);
                 continue;
             }
@@ -200,7 +201,7 @@ impl Finder<'_> {
             if !is_computed || (value != root && !chosen.views) {
                 return None;
             }
-            // Each entry is visited once, however often it is used on the way.
+            // Each entry is visited once, however often it is used.
             if chain.entries.insert(entry) {
                 if chain.entries.len() > MOST {
                     return None;
@@ -211,7 +212,7 @@ impl Finder<'_> {
         Some(chain)
     }
 
-    /// Makes entries members of a group that are members of another one already.
+    /// Adds entries that are already members of another group to a group.
     fn add_repeated(&mut self, group: usize, added: BTreeSet<u32>) -> Option<()> {
         let state = &self.groups[group];
         let mut members: Vec<u32> = state.members.iter().copied().chain(added.iter().copied()).collect();

@@ -1,15 +1,14 @@
-//! Fusion of dequantisation into matmuls: quantised weights stay integers in memory.
+//! Fusion of dequantization into matmuls: quantized weights stay integers in memory.
 //!
-//! As floats the weights would be four times as large, and a matmul with few rows is bound by the time to read them.
-//! Where a product is the only consumer, the dequantisation becomes part of its region, and the engine may multiply the
-//! integers directly.
+//! The weights would be four times as large as floats, and a matmul with few rows is bound by memory bandwidth. If a
+//! matmul is the only consumer, the dequantization joins its region, and the engine may multiply the integers directly.
 
 use super::{Finder, Kind};
 use kiln_ir::{DType, Op, OpKind, Pattern, Program};
 use kiln_kernel::match_quantized_matmul;
 
 impl Finder<'_> {
-    /// Moves the dequantisation of the right operand of a product into the product's group.
+    /// Moves the dequantization of a matmul's right operand into the matmul's group.
     pub(super) fn take_quantized(&mut self) {
         for group in 0..self.groups.len() {
             let Kind::Anchor(anchor) = self.groups[group].kind else { continue };
@@ -18,7 +17,7 @@ impl Finder<'_> {
             if self.groups[other].kind != Kind::Alone {
                 continue;
             }
-            // The order of its inputs is kept: the order of steps includes groups without members.
+            // The group stays in place without members, so that the order of steps is kept.
             self.groups[other].kind = Kind::Gone;
             self.groups[other].members.clear();
             self.of_entry[dequantize as usize] = Some(group);
@@ -29,8 +28,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The entry that dequantises the right operand of an `f32` product, if the product is the only consumer of the
-    /// floats.
+    /// The entry that dequantizes the right operand of an `f32` matmul, if the matmul is the floats' only consumer.
     fn quantized_weights(&self, anchor: u32) -> Option<u32> {
         let product = self.graph.entry(anchor);
         let has_kernel = self.limits.kinds.contains(OpKind::Dequantize);
@@ -47,7 +45,7 @@ impl Finder<'_> {
     }
 }
 
-/// The pattern of such a region; a loop where the product sees the weights in a way that no kernel reads integers in.
+/// The pattern of such a region; a loop if no kernel reads integers in the weights' layout.
 fn pattern(program: &Program) -> Pattern {
     match_quantized_matmul(program).map_or(Pattern::Loop, Pattern::QuantizedMatMul)
 }

@@ -5,8 +5,8 @@ use crate::record::{Entry, Source};
 use alloc::vec::Vec;
 use kiln_ir::{DType, Op, TensorType};
 
-/// Moves casts to one narrower float from the views of a result to the result itself, where all uses are such views.
-/// Removes the casts behind the views.
+/// Moves casts to one narrower float from views of a result to the result itself, if all uses are such views. Removes
+/// the casts after the views.
 pub(super) fn before_views(given: Rewritten) -> Rewritten {
     let wanted = Wanted::of(&given);
     if wanted.roots.iter().all(Option::is_none) {
@@ -50,13 +50,13 @@ pub(super) fn before_views(given: Rewritten) -> Rewritten {
 /// The uses of each result, and the dtype that it is narrowed to.
 struct Wanted {
     uses: Vec<Uses>,
-    /// The dtype that a result is cast to where it is made; most have none.
+    /// The dtype that each result is cast to where it is computed; `None` for most.
     roots: Vec<Option<DType>>,
-    /// Whether a result is narrowed, or a view of a narrowed result.
+    /// For each result, whether it is narrowed, or a view of a narrowed result.
     narrow: Vec<bool>,
 }
 
-/// How a result is used.
+/// The uses of one result.
 #[derive(Clone, Copy, Default)]
 struct Uses {
     /// The dtype of its casts, directly or through views.
@@ -65,7 +65,7 @@ struct Uses {
     views: usize,
     /// The number of elements of all its casts.
     elements: usize,
-    /// Whether it is used otherwise as well.
+    /// Whether it has other uses.
     is_wide: bool,
 }
 
@@ -76,7 +76,8 @@ impl Uses {
         self.elements = self.elements.saturating_add(elements);
     }
 
-    /// The dtype of all uses, if there is only one. Both of two casts of one value may be results of the plan.
+    /// The dtype of all uses, if there is only one dtype and at most one direct cast. Both of two casts of one value
+    /// may be results of the plan.
     fn narrowed(&self) -> Option<DType> {
         self.dtype.filter(|_| !self.is_wide && self.casts <= 1)
     }
@@ -131,7 +132,7 @@ impl Wanted {
         }
     }
 
-    /// The narrowed result that an entry casts or views, if there is one.
+    /// The narrowed result that an entry casts or views.
     fn narrow_operand(&self, entry: &Entry) -> Option<usize> {
         let Some(&Source::Result(x)) = entry.operands.first() else { return None };
         self.narrow[x as usize].then_some(x as usize)

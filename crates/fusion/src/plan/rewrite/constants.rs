@@ -5,8 +5,8 @@ use crate::record::{Entry, Source};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, DType, Op, Reduction, Scalar, TensorType};
 
-/// Makes sums, least and greatest elements of a filled tensor, or of a view of one, from the number that fills it. Products stay:
-/// their rounding is that of each factor.
+/// Folds sums, minima and maxima over a filled tensor, or over a view of one, to a filled tensor. Product reductions
+/// stay: every multiplication rounds.
 pub(super) fn folded(given: Rewritten) -> Rewritten {
     let filled = Filled::of(&given);
     if !given.structure.entries.iter().any(|entry| filled.reduced(entry).is_some()) {
@@ -36,13 +36,13 @@ pub(super) fn folded(given: Rewritten) -> Rewritten {
     out
 }
 
-/// The number that fills each result, if one does, and how many elements a result has.
+/// For each result, the fill value if it is filled with one number, and the number of elements.
 struct Filled {
     numbers: Vec<Option<Source>>,
     elements: Vec<usize>,
 }
 
-/// The result of combining one number with itself.
+/// The reduction of copies of one number.
 enum Combined {
     Same,
     Times(usize),
@@ -66,7 +66,7 @@ impl Filled {
         filled
     }
 
-    /// The number that a reduction combines with itself, and the result.
+    /// The fill value that a reduction combines, and the kind of result.
     fn reduced(&self, entry: &Entry) -> Option<(Source, Combined)> {
         let (Op::Reduce { reduction, .. }, [Source::Result(x)]) = (&entry.op, entry.operands.as_slice())
         else {
@@ -74,7 +74,7 @@ impl Filled {
         };
         let (number, elements) = (self.numbers[*x as usize]?, self.elements[*x as usize]);
         let results = entry.results[0].num_elements();
-        // Of nothing it is the identity.
+        // A reduction over no elements is the identity.
         if elements == 0 || results == 0 {
             return None;
         }
@@ -87,7 +87,8 @@ impl Filled {
 }
 
 impl Rewritten {
-    /// A number times a count. Floats of 16 bits are multiplied in `f32`, as they are summed; integers wrap.
+    /// A number times a count. 16-bit floats are multiplied in `f32`, the accumulator type of their sums; integers
+    /// wrap.
     fn multiple(
         &mut self,
         number: Source,
@@ -111,7 +112,7 @@ impl Rewritten {
     }
 }
 
-/// A count as a number of a dtype: of an integer, the one that it wraps to.
+/// A count as a number of a dtype; it wraps for integers.
 fn factor(count: usize, dtype: DType) -> Scalar {
     match dtype {
         DType::I8 => Scalar::Int((count as i8).into()),

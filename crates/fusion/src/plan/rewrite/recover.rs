@@ -1,8 +1,8 @@
-//! Recovery without stores: [`Op::Recover`](kiln_ir::Op::Recover) only checks the inputs of a value that can fail.
+//! Recovery without stores: [`Op::Recover`](kiln_ir::Op::Recover) checks only the inputs that can fail.
 //!
-//! One kernel then computes and uses gradients, although all of them depend on the flag. If an op failed, the engine
-//! [selects past the poison](kiln_ir::Machine::host_errors). Running out of memory is not covered: it poisons the
-//! values whose allocation failed, new values included.
+//! Gradients can then be computed and used in one kernel, although all of them depend on the flag. If an op failed, the
+//! engine [selects past the poison](kiln_ir::Machine::host_errors). Running out of memory is not covered: it poisons
+//! the values whose allocation failed, including new values.
 
 use super::Rewritten;
 use crate::plan::Structure;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use kiln_ir::{FAILS, FAILS_BY_INDEX, Op, TensorType};
 use smallvec::SmallVec;
 
-/// Replaces the results of recoveries by their operands where no other consumer can tell the difference.
+/// Replaces the results of recoveries by their operands, if no other consumer can observe the difference.
 pub(super) fn narrowed(original: &Structure) -> Rewritten {
     let mut out = Rewritten::new(&original.externals);
     let mut places: Vec<u32> = Vec::new();
@@ -54,16 +54,16 @@ pub(super) fn narrowed(original: &Structure) -> Rewritten {
 /// The entries so far.
 struct Graph<'a> {
     structure: &'a Structure,
-    /// The entry that makes each result.
+    /// The entry that produces each result.
     makers: Vec<usize>,
     types: Vec<TensorType>,
 }
 
 /// The operands of a recovery, by their treatment.
 struct Split {
-    /// The positions of the values that it still recovers.
+    /// The indices of the values that it still recovers.
     kept: SmallVec<[usize; 4]>,
-    /// The inputs of the others that can fail.
+    /// The inputs of the other values that can fail.
     sources: Vec<Source>,
 }
 
@@ -103,7 +103,7 @@ impl Graph<'_> {
                 Source::Number(_) | Source::Constant(_) => {}
             }
         }
-        // In the order in which they were recorded, so that equal recordings have equal plans.
+        // In recording order, so that equal recordings have equal plans.
         split.sources.sort_unstable_by_key(|source| match *source {
             Source::External(external) => (0, external),
             Source::Result(result) => (1, result),
@@ -113,7 +113,7 @@ impl Graph<'_> {
         split
     }
 
-    /// Whether an entry may give an error though its operands are none.
+    /// Whether an entry may fail although its operands are valid.
     fn can_fail(&self, entry: &Entry) -> bool {
         if entry.op.is(FAILS) {
             return true;
@@ -127,7 +127,7 @@ impl Graph<'_> {
         !length.is_some_and(|length| self.is_checked(entry.operands[1], length))
     }
 
-    /// Whether all entries of an index are known to be below a length, since it is a view of one that was checked.
+    /// Whether all entries of an index are known to be below a length, since it is a view of a checked index.
     fn is_checked(&self, index: Source, length: usize) -> bool {
         let mut source = index;
         while let Source::Result(result) = source {

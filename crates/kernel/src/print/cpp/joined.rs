@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 /// The entry point.
 const ENTRY: &str = "kiln_joined";
 
-/// The C++ of a map that runs over so many sets of tensors at once, each with its own extents: for launches of the same kernel that do
-/// not depend on each other. It takes the [arguments](Printed::arguments) of one set after those of another, and behind them, as
-/// extents are given, the number of the first block of each set but the first. A block of a number that no set has is not launched: a
-/// set that is not there begins behind the last block.
+/// Prints a map that runs over several sets of tensors at once, each with its own extents (horizontal fusion). Its
+/// launches must not depend on each other. The parameters are the [arguments](Printed::arguments) of each set in turn.
+/// After them comes the number of the first block of each set but the first, in the type of extents. An unused set
+/// begins after the last block, so that no block uses it.
 ///
 /// ```
 /// use kiln_kernel::print::{Dialect, cpp_joined};
@@ -31,7 +31,7 @@ const ENTRY: &str = "kiln_joined";
 /// ```
 ///
 /// # Errors
-/// When the kernel is no map, or as [`cpp`](super::cpp) says.
+/// When the kernel is no map, or as for [`cpp`](super::cpp).
 pub fn cpp_joined(
     kernel: &Kernel,
     schedule: &GpuSchedule,
@@ -68,7 +68,7 @@ fn parameters(declared: &[(&str, &str)], sets: usize) -> String {
     (0..sets).flat_map(of_set).chain(firsts).collect::<Vec<String>>().join(", ")
 }
 
-/// Gives a block the arguments of its set, and its number there.
+/// Selects the arguments of a block's set, and its block number in the set.
 fn choice(declared: &[(&str, &str)], sets: usize) -> String {
     let mut text = String::from("  kiln_begin();\n  kiln_index block = blockIdx.x;\n");
     text.push_str("  const kiln_index thread = threadIdx.x;\n");

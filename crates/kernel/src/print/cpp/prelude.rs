@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-/// Name and definition, each before those that use it.
+/// Names and definitions, each before its users.
 const FUNCTIONS: [(&str, &str); 26] = [
     (
         "kiln_pack",
@@ -298,7 +298,7 @@ template <typename T> __device__ __forceinline__ void kiln_fail(unsigned long lo
     ("kiln_least", "__device__ __forceinline__ kiln_index kiln_least(kiln_index a, kiln_index b) { return a < b ? a : b; }\n"),
 ];
 
-/// The functions that a text uses, and those that they use.
+/// The prelude functions that a text uses, directly or indirectly.
 pub(super) fn used(text: &str) -> String {
     let mut needed = alloc::vec![false; FUNCTIONS.len()];
     for number in (0..FUNCTIONS.len()).rev() {

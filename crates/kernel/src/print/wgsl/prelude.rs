@@ -4,7 +4,7 @@ use crate::print::functions::{FUNCTIONS, Form};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Name and definition, each before those that use it.
+/// Names and definitions, each before its users.
 const BEFORE: [(&str, &str); 8] = [
     (
         "kiln_float",
@@ -58,7 +58,7 @@ const BEFORE: [(&str, &str); 8] = [
     ),
 ];
 
-/// As [`BEFORE`], behind the elementary functions.
+/// As [`BEFORE`], after the elementary functions.
 const AFTER: [(&str, &str); 18] = [
     (
         "kiln_atan2",
@@ -216,7 +216,7 @@ fn kiln_whole_u32(x: f32, high: f32, most: u32) -> u32 {
     ),
 ];
 
-/// The functions that a text uses, and those that they use.
+/// The prelude functions that a text uses, directly or indirectly.
 pub(super) fn used(text: &str) -> String {
     let defined = FUNCTIONS.iter().filter_map(|row| match row.wgsl {
         Form::Call(name) if !row.definition.is_empty() => Some((name, row.definition)),

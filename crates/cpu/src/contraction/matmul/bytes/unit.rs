@@ -1,11 +1,11 @@
-//! Instructions that multiply small integers and add neighbouring products.
+//! Vector instructions that multiply small integers and add adjacent products.
 
 use crate::isa::Level;
 
-/// How many steps of `k` share a word of four bytes.
+/// The number of steps of `k` in a word of four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Four bytes: the left operand's unsigned, the right one's signed.
+    /// Four bytes: unsigned for the left operand, signed for the right one.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     Quads,
     /// Two 16-bit integers.
@@ -21,7 +21,7 @@ impl Form {
     }
 }
 
-/// A vector of 32-bit sums, or of as many words.
+/// A vector of 32-bit sums, or of words.
 pub(super) trait Unit: Copy {
     /// Sums per vector.
     const LANES: usize;
@@ -40,13 +40,13 @@ pub(super) trait Unit: Copy {
     /// The machine has the unit, and the sums may be written.
     unsafe fn store(to: *mut i32, vector: Self::Vector);
 
-    /// The word in every lane.
+    /// Broadcasts a word to all lanes.
     ///
     /// # Safety
     /// The machine has the unit.
     unsafe fn splat(word: i32) -> Self::Vector;
 
-    /// Wrapping sums.
+    /// Wrapping addition.
     ///
     /// # Safety
     /// The machine has the unit.
@@ -61,14 +61,14 @@ pub(super) trait Unit: Copy {
 
 /// Work that is compiled once per unit.
 pub(super) trait Work {
-    /// Does it. Mark the implementation `#[inline(always)]`.
+    /// Runs the work. Mark the implementation `#[inline(always)]`.
     ///
     /// # Safety
     /// The machine has the unit; and whatever the work itself demands of its fields.
     unsafe fn run<U: Unit>(self);
 }
 
-/// The form in which the level's unit takes operands.
+/// The operand form of the level's unit.
 pub(super) fn form(level: Level) -> Form {
     match level {
         Level::Baseline => Form::Pairs,
@@ -85,7 +85,7 @@ pub(super) fn form(level: Level) -> Form {
     }
 }
 
-/// Columns of a panel for the level's unit: two vectors.
+/// Columns per panel for the level's unit: two vectors.
 pub(super) fn width(level: Level) -> usize {
     match level {
         Level::Baseline => 8,
@@ -101,7 +101,7 @@ pub(super) fn width(level: Level) -> usize {
 /// # Safety
 /// The safety conditions of the work's fields.
 pub(super) unsafe fn dispatch<W: Work>(level: Level, work: W) {
-    // SAFETY: the level is chosen only where the processor has its instructions, and VNNI has been looked for.
+    // SAFETY: the level is chosen only where the processor has its instructions, and VNNI has been detected.
     unsafe {
         match level {
             Level::Baseline => work.run::<Portable>(),
@@ -127,7 +127,7 @@ fn has_vnni() -> bool {
     return cfg!(target_feature = "avx512vnni");
 }
 
-/// Arrays that the compiler maps to whatever vectors there are.
+/// Arrays that the compiler maps to the available vectors.
 #[derive(Clone, Copy)]
 struct Portable;
 
@@ -160,7 +160,7 @@ impl Unit for Portable {
 
     #[inline(always)]
     unsafe fn dot(sum: [i32; 4], a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
-        // Which half of a word comes first in memory does not matter here.
+        // The order of the halves of a word in memory has no effect.
         let halves = |word: i32| [i32::from(word as i16), word >> 16];
         core::array::from_fn(|lane| {
             let ([a0, a1], [b0, b1]) = (halves(a[lane]), halves(b[lane]));

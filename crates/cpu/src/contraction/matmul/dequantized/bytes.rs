@@ -1,22 +1,22 @@
-//! One or two vectors times weights of whole bytes, which go from memory through a register into the sums: as fast as they
-//! can be read.
+//! One or two vectors times 8-bit weights, which are converted in registers and added to the sums: bound by memory
+//! bandwidth.
 
 use super::{MAX_NARROW_ROWS, Narrow, STRETCH, Values};
 use crate::contraction::matmul::matrix::Matrix;
 use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::{Simd, Widen};
 
-/// The most rows that registers have room for.
+/// The maximum number of rows whose sums fit the registers.
 const ROWS: usize = 2;
 
-/// Rows of weights that are added between two visits to the sums.
+/// Rows of weights that are added between two updates of the sums.
 const STEPS: usize = 8;
 
-/// Columns of weights that are summed side by side.
+/// Columns of weights that are summed together.
 const COLUMNS: usize = 4;
 
 impl Narrow<'_> {
-    /// The product where there is a way to compute it without writing converted weights anywhere.
+    /// Computes the product without writing converted weights to memory; `false` if that is not possible.
     ///
     /// # Safety
     /// As [`super::matmul_dequantized`].
@@ -48,7 +48,7 @@ impl Narrow<'_> {
         true
     }
 
-    /// Weights along `n`: rows of weights times elements of `x`, block by block.
+    /// Weights contiguous along `n`: rows of weights times elements of `x`, block by block.
     #[inline(always)]
     unsafe fn rows_of_weights<S: Simd<f32>, N: Widen, const R: usize>(&self, values: Matrix<N>) {
         let (start, len) = (self.columns.start, self.columns.len());
@@ -57,7 +57,7 @@ impl Narrow<'_> {
         let mut blocks = [[0.0f32; STRETCH]; 2];
         let mut sums = [[0.0f32; STRETCH]; R];
         let mut totals = [[0.0f32; STRETCH]; R];
-        // SAFETY: as the caller promises; sums and scales have room for a stretch.
+        // SAFETY: as the caller promises; sums and scales have room for a range of columns.
         unsafe {
             for first in (0..self.depth).step_by(block) {
                 let end = (first + block).min(self.depth);
@@ -120,7 +120,7 @@ impl Narrow<'_> {
                     y.iter_mut().for_each(|y| *y = S::sub(*y, zero));
                 }
                 for i in 0..R {
-                    // Two sums, so that one multiplication need not wait for the one before.
+                    // Two accumulators, to hide the latency of the multiplication.
                     let mut sum = [S::load(sums[i].as_ptr().add(j)), S::splat(0.0)];
                     for step in 0..P {
                         sum[step % 2] = S::mul_add(S::splat(x[i][step]), y[step], sum[step % 2]);
@@ -138,14 +138,14 @@ impl Narrow<'_> {
         }
     }
 
-    /// Weights along `k`: dot products of some columns at a time, block by block.
+    /// Weights contiguous along `k`: dot products of some columns at a time, block by block.
     #[inline(always)]
     unsafe fn columns_of_weights<S: Simd<f32>, N: Widen, const R: usize>(&self, values: Matrix<N>) {
         let mut copy = Scratch::<f32>::new(R * self.depth);
         let x = copy.as_mut_ptr();
         let block = self.weights.block[0];
         debug_assert!(R <= MAX_NARROW_ROWS);
-        // SAFETY: as the caller promises. Past the last column the last one is computed again, into the same place.
+        // SAFETY: as the caller promises. Past the last column, the last one is computed again, into the same place.
         unsafe {
             for i in 0..R {
                 for p in 0..self.depth {

@@ -1,10 +1,10 @@
-//! Against the product with weights written out.
+//! Tests against the matmul with dequantized weights.
 
 use super::*;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Quantised weights of one layout, and the floats that they stand for as `[k, n]`.
+/// Quantized weights of one layout, and the floats that they represent as `[k, n]`.
 struct Case {
     bytes: Vec<u8>,
     scale: Vec<f32>,

@@ -1,4 +1,4 @@
-//! The holes of the product, its splits and its orders.
+//! Tests of prologues, epilogues, splits and operand layouts.
 
 use super::*;
 use alloc::vec;
@@ -28,7 +28,7 @@ fn assert_near(got: &[f32], wanted: &[f32]) {
     }
 }
 
-/// Every level of this processor.
+/// All levels that this processor supports.
 fn levels() -> Vec<Level> {
     ["scalar", "avx2", "avx512"]
         .into_iter()
