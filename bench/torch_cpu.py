@@ -44,7 +44,7 @@ ADDITIONS = 2000
 BATCH = 64
 LENGTH, VOCABULARY, WIDTH, HEADS, FEED_FORWARD, LAYERS, SEQUENCES = 256, 8192, 256, 8, 1024, 4, 8
 
-# What torch.compile leaves as it is.
+# Workloads that run without torch.compile.
 NOT_COMPILED = {"matmul_512", "matmul_1024", "matmul_2048", "scatter_add", "cdist", "sort_1m", "op_overhead", "safetensors_load"}
 
 
@@ -171,7 +171,7 @@ class Peer:
         return repeat
 
     def workload(self, name, file):
-        """What one repeat does."""
+        """The work of one repeat."""
         if self.compiled and name in NOT_COMPILED:
             raise Unsupported("torch.compile changes nothing here")
         if name in MATMULS:

@@ -35,11 +35,11 @@ ADDITIONS = 2000
 BATCH, LENGTH, VOCABULARY, WIDTH, HEADS, LAYERS = 16, 1024, 50_304, 768, 12, 12
 IMAGES, CLASSES, BLOCKS = 256, 1000, (3, 4, 6, 3)
 
-# What torch.compile leaves as it is.
+# Workloads that run without torch.compile.
 NOT_COMPILED = {
     *MATMULS, *FLOAT8, "attention", "attention_backward", "conv3x3", "cdist", "bincount", "adamw", "op_overhead", "rfft",
 }
-# What can be replayed as a CUDA graph.
+# Workloads that can be replayed as a CUDA graph.
 GRAPHED = {"op_overhead", "llama_decode"}
 
 
@@ -241,7 +241,7 @@ class Peer:
         return repeat
 
     def workload(self, name):
-        """What one repeat does."""
+        """The work of one repeat."""
         if self.compiled and name in NOT_COMPILED:
             raise Unsupported("torch.compile changes nothing here")
         if self.graph and name not in GRAPHED:

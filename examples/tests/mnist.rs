@@ -58,19 +58,19 @@ fn help_explains_every_option() {
 
 /// Another package of the workspace may have built the backend in: then the device is missing.
 #[test]
-fn a_backend_that_is_not_there_is_an_error() {
+fn an_unavailable_backend_is_an_error() {
     fails(&mnist(&["--backend", "cuda"], None), &["cuda", "hint"]);
 }
 
 #[test]
-fn threads_are_the_processors() {
+fn threads_are_an_option_of_cpu_backends_only() {
     for backend in ["cuda", "reference"] {
         fails(&mnist(&["--backend", backend, "--threads", "2"], None), &["leave --threads out"]);
     }
 }
 
 #[test]
-fn wrong_options_are_errors() {
+fn invalid_options_are_errors() {
     let out = folder("options");
     let out = out.to_str().expect("a path in UTF-8");
     fails(&mnist(&["--batch-size", "0", "--output", out], None), &["batch size"]);
@@ -81,7 +81,7 @@ fn wrong_options_are_errors() {
 }
 
 #[test]
-fn an_output_folder_that_cannot_be_written_is_an_error() {
+fn an_unwritable_output_folder_is_an_error() {
     let folder = folder("output");
     let file = folder.join("file");
     std::fs::write(&file, "in the way").expect("the folder was made here");
@@ -127,14 +127,14 @@ fn damaged_images_are_an_error_with_file_and_offset() {
 }
 
 #[test]
-fn more_threads_than_an_engine_may_have_are_refused() {
+fn too_many_threads_are_refused() {
     fails(&mnist(&["--threads", "100000"], None), &["--threads", "100000", "1024"]);
 }
 
 /// As in `regression | head -1`.
 #[cfg(unix)]
 #[test]
-fn a_closed_pipe_ends_an_example_quietly() {
+fn a_closed_pipe_ends_an_example_without_error() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
@@ -188,7 +188,7 @@ mod signals {
     }
 
     #[test]
-    fn a_signal_ends_training_after_the_step_and_it_goes_on_from_the_checkpoint() {
+    fn training_stops_at_a_signal_and_resumes_from_its_checkpoint() {
         for signal in ["INT", "TERM"] {
             let folder = folder(&format!("signal-{signal}"));
             let out = folder.to_str().expect("a path in UTF-8");
@@ -207,7 +207,7 @@ mod signals {
 
     /// Steps are long here.
     #[test]
-    fn a_second_signal_ends_the_program_at_once() {
+    fn a_second_signal_ends_the_program_immediately() {
         let folder = folder("signals");
         let out = folder.to_str().expect("a path in UTF-8");
         let running =

@@ -1,14 +1,14 @@
-//! Kernels that programs will need, compiled together before they run.
+//! Ahead-of-time batch compilation of the kernels of programs.
 //!
-//! New programs need new kernels, and starting a compiler takes longer than compiling a small kernel. A dry device runs
-//! the programs first and collects the sources.
+//! New programs need new kernels, and the start of a compiler takes longer than a small kernel. A dry device first runs
+//! the programs and collects the kernel sources.
 
 use crate::check::{Ahead, Scope, Subjects, check};
 use crate::trial::Trial;
 use kiln_gpu::{Driver, DryDriver, Gpu, MemoryConfig};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Compiles the kernels of trials on a device ahead of the run.
+/// Compiles the kernels of trials for a device before they run.
 pub(crate) fn ahead<D: Driver>(device: Arc<Gpu<D>>) -> Ahead {
     let found = Arc::new(Mutex::new(Vec::<Arc<str>>::new()));
     let noted = found.clone();
@@ -21,7 +21,7 @@ pub(crate) fn ahead<D: Driver>(device: Arc<Gpu<D>>) -> Ahead {
     let scout = Subjects { scope: Scope::Kernels, ..Subjects::device(Arc::new(engine)) };
     Arc::new(move |trials: &[Trial]| {
         for trial in trials {
-            // A panic is found again where the program runs.
+            // A panic occurs again, and is reported, when the program runs.
             check(trial, &scout);
         }
         let sources = core::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));

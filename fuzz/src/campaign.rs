@@ -1,4 +1,4 @@
-//! Many trials, on several threads.
+//! Fuzzing campaigns: many trials, on several threads.
 
 use crate::check::{Check, Counts, Failure, Subjects, check, guarded};
 use crate::generate::trial;
@@ -15,10 +15,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Programs after which every op must have been generated.
+/// A campaign of this many programs must have generated every op.
 pub const FOR_EVERY_KIND: u64 = 2_000;
 
-/// Programs after which every variant of an op must have been generated.
+/// A campaign of this many programs must have generated every op variant.
 pub const FOR_EVERY_VARIANT: u64 = 10_000;
 
 /// Options of a campaign.
@@ -28,21 +28,21 @@ pub struct Options {
     pub programs: u64,
     /// The number of the first program.
     pub first: u64,
-    /// Determines, with its number, each program.
+    /// The seed. Seed and number determine each program.
     pub seed: u64,
-    /// How many threads share the work.
+    /// Number of threads.
     pub threads: usize,
-    /// Begin every program with this op.
+    /// The first op of every program, if given.
     pub only: Option<OpKind>,
-    /// Programs that a thread takes at once where kernels are [compiled ahead](Subjects::ahead); none are with 0.
+    /// Batch size of a thread where kernels are [compiled ahead](Subjects::ahead); 0 disables it.
     pub ahead: u64,
-    /// Damaged texts parsed for each program.
+    /// Number of damaged texts parsed per program.
     pub texts: usize,
-    /// Stop after so many failures.
+    /// Number of failures after which the campaign stops.
     pub most_failures: usize,
-    /// How many changes are tried to make a failing program smaller.
+    /// Maximum number of attempted changes to shrink a failing program.
     pub shrinking: usize,
-    /// Write how far it is to the standard error every few seconds, and failures as soon as they are found.
+    /// Whether progress and new failures are written to standard error.
     pub progress: bool,
 }
 
@@ -64,7 +64,7 @@ impl Default for Options {
     }
 }
 
-/// A failure with the smallest trial that was found for it.
+/// A failure with its shrunk trial.
 #[derive(Clone, Debug)]
 pub struct Reported {
     /// The number of the program.
@@ -84,28 +84,28 @@ impl fmt::Display for Reported {
 /// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Programs that ran.
+    /// Number of programs run.
     pub programs: u64,
-    /// How much was checked.
+    /// Number of checks by kind.
     pub counts: Counts,
-    /// How often each op was generated, and each of its variants.
+    /// How often each op was generated.
     pub kinds: BTreeMap<OpKind, u64>,
     /// How often each variant of an op was generated.
     pub variants: BTreeMap<String, u64>,
-    /// The dtypes that each op had among its operands and results.
+    /// The dtypes of operands and results of each op.
     pub dtypes: BTreeMap<OpKind, BTreeSet<DType>>,
     /// Failures, ordered by number.
     pub failures: Vec<Reported>,
-    /// How long it took.
+    /// The duration.
     pub time: Duration,
-    /// Whether each program had to begin with one kind of op.
+    /// Whether each program began with one given kind of op.
     pub is_partial: bool,
 }
 
-/// Characters of a failure in the list at the end.
+/// Maximum characters of a failure in the final list.
 const SHOWN: usize = 160;
 
-/// Runs the programs. The result depends on the options alone, but for which failures come before the limit.
+/// Runs the programs. The result depends only on the options, except which failures come before the limit.
 pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report {
     generate::Cubed::register();
     let started = Instant::now();
@@ -157,21 +157,21 @@ pub fn run(options: &Options, subjects: impl Fn() -> Subjects + Sync) -> Report 
     report
 }
 
-/// Which program each thread is at.
+/// The current program of each thread.
 struct Progress {
-    /// `u64::MAX` where a thread is done.
+    /// `u64::MAX` if a thread is done.
     numbers: Vec<AtomicU64>,
 }
 
 impl Progress {
-    /// Between two lines.
+    /// The time between two lines.
     const PAUSE: Duration = Duration::from_secs(20);
 
     fn new(threads: usize) -> Progress {
         Progress { numbers: (0..threads).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Writes a line now and then until all threads are done. One that hangs shows by its number.
+    /// Writes progress lines until all threads are done. They show the number of a program that hangs.
     fn show(&self, options: &Options, started: Instant) {
         let mut last = started;
         loop {
@@ -194,7 +194,7 @@ impl Progress {
 fn prepare(options: &Options, numbers: Range<u64>, subjects: &Subjects) -> Option<Reported> {
     let ahead = subjects.ahead.as_ref().filter(|_| options.ahead > 0)?;
     let number = numbers.start;
-    // A generator that panics is reported where the program runs.
+    // A panic of the generator is reported when the program runs.
     let generated = |number| guarded(|| trial(options.seed, number, options.only)).ok();
     let message = guarded(|| ahead(&numbers.filter_map(generated).collect::<Vec<_>>())).err()?;
     let message = format!("of this program and those after it, compiled ahead: {message}");
@@ -293,7 +293,7 @@ impl Report {
         missing
     }
 
-    /// Whether nothing failed and nothing was missed.
+    /// Whether no check failed and no op or variant is missing.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.missing().is_empty()
     }
@@ -332,7 +332,7 @@ impl fmt::Display for Report {
             self.programs
         )?;
         write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())?;
-        // Once more, where the end of a log shows all of them.
+        // Again, so that the end of a log lists all failures.
         for Reported { number, failure, .. } in &self.failures {
             let said: String = failure.to_string().chars().take(SHOWN).collect();
             write!(f, "\n  program {number}: {said}")?;

@@ -1,4 +1,4 @@
-//! The checks of every trial.
+//! The checks of a trial.
 
 mod batch;
 mod direction;
@@ -25,13 +25,13 @@ use std::ops::AddAssign;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
-/// How much is checked.
+/// The scope of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Everything.
     All,
     /// Checks that depend on the engine of another device: its ops, its regions, and gradients over both, compared with
-    /// the reference. Layers and texts are the same on every engine. The order in which its threads add is not fixed.
+    /// the reference. Layers and texts are the same on every engine. Its threads add in no fixed order.
     Engine,
     /// Checks only that the kernels of an engine for another device compile. Nothing runs there, and every read returns
     /// 0.
@@ -56,23 +56,23 @@ pub type Ahead = Arc<dyn Fn(&[Trial]) + Send + Sync>;
 pub struct Subjects {
     /// The engine that is compared with the reference.
     pub one: Arc<dyn Engine>,
-    /// The same engine with more threads: it must give the same bits, those of NaN aside.
+    /// The same engine with more threads, which must return the same bits, except for NaN.
     pub many: Arc<dyn Engine>,
-    /// The engine behind the layer that fuses.
+    /// The engine behind fusion.
     pub fused: Fusion,
-    /// How much is checked of them.
+    /// The scope of the checks.
     pub scope: Scope,
-    /// Compiles kernels ahead, where that pays off.
+    /// Compiles kernels ahead, if that is faster.
     pub ahead: Option<Ahead>,
 }
 
 impl Subjects {
-    /// The CPU engine on the caller's thread, and on three.
+    /// The CPU engine with one thread and with three.
     pub fn cpu() -> Subjects {
         Subjects::of(Arc::new(cpu(1)), Arc::new(cpu(3)))
     }
 
-    /// These engines, and the first one behind fusion. Ops that they leave out are expanded, as on every stack.
+    /// These engines, and the first one behind fusion. Unsupported ops are expanded, as on every stack.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
         let (one, many) = (expanding(one), expanding(many));
         let fused = Fusion::with_mode(Arc::new(Meanwhile::new(one.clone())), Mode::On);
@@ -85,8 +85,8 @@ impl Subjects {
     }
 }
 
-/// One more run that is wrong as much as engines may be. The reference computes in `f64`: where sums leave the range of a
-/// narrower float, the CPU engine gives the overflowed result.
+/// An engine for one more run with rounding noise, see `noise.rs`. The reference computes in `f64`: where sums
+/// overflow a narrower float, the CPU engine returns the overflowed result.
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
         (Scope::Engine | Scope::Kernels, 0) => Arc::new(cpu(1)),
@@ -95,42 +95,42 @@ fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     }
 }
 
-/// A check of a trial.
+/// The kind of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// The program is valid, and its text reads back as it was.
+    /// The program is valid, and its text round-trips.
     Text,
-    /// All that an engine compiles for the program compiles.
+    /// All kernels of the program compile.
     Kernels,
     /// Each op agrees with the reference on the same operands.
     Value,
-    /// Nothing is overwritten that is still in use, and holding all values changes no result.
+    /// No live value is overwritten, and holding all values changes no result.
     Ownership,
-    /// More threads give the same bits, those of NaN aside.
+    /// More threads return the same bits, except for NaN.
     Threads,
     /// [`Program::run`](kiln_ir::Program::run) returns the values of the ops run one by one.
     Whole,
-    /// The reference, run by itself, returns the same results where no float is rounded on the way.
+    /// A separate run of the reference returns the same results where no intermediate is rounded.
     Exact,
     /// A recording layer of automatic differentiation changes no value.
     Autodiff,
-    /// A recorded program agrees with its ops run one by one.
+    /// A fused program agrees with its ops run one by one.
     Fused,
     /// Automatic differentiation agrees with automatic differentiation over the reference.
     EagerGradient,
-    /// Automatic differentiation over fusion agrees with that without.
+    /// Automatic differentiation over fusion agrees with automatic differentiation without fusion.
     FusedGradient,
     /// Each op's expansion agrees with the op.
     Expansion,
-    /// Each op on a batch of two examples agrees with the op on each.
+    /// Each op on a batch of two examples agrees with the op on each example.
     Batch,
     /// Gradients agree with finite differences.
     Gradient,
     /// Forward mode agrees with reverse mode.
     Forward,
-    /// The program of the gradients agrees with reverse mode.
+    /// The gradient program agrees with reverse mode.
     GradientProgram,
-    /// The parser of programs survives damaged texts.
+    /// The program parser never panics on damaged texts.
     Parser,
 }
 
@@ -158,14 +158,14 @@ impl fmt::Display for Check {
     }
 }
 
-/// A check that did not hold.
+/// A failed check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// Which check.
+    /// The failed check.
     pub check: Check,
-    /// The op at which it failed; nothing where it is the whole program.
+    /// The op that failed; `None` if it is the whole program.
     pub op: Option<String>,
-    /// The instruction of that op, by its number.
+    /// The number of the failed instruction.
     pub instruction: Option<usize>,
     /// The error message.
     pub message: String,
@@ -176,7 +176,7 @@ impl Failure {
         Failure { check, op: None, instruction: None, message: message.into() }
     }
 
-    /// Whether both are of the same kind: a smaller trial must still fail for the same reason.
+    /// Whether both failures have the same cause: a smaller trial must fail for the same reason.
     pub fn is_like(&self, other: &Failure) -> bool {
         let panics = |failure: &Failure| failure.message.contains("panicked");
         (self.check, &self.op, panics(self)) == (other.check, &other.op, panics(other))
@@ -193,34 +193,34 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How much was checked.
+/// Number of checks by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Ops that ran on the engine under test and on the reference.
     pub ops: u64,
     /// Comparisons of a tensor with the expected one.
     pub comparisons: u64,
-    /// Ops that failed on both engines, as an index out of range must.
+    /// Ops that failed on both engines, as expected of an index out of range.
     pub poisoned: u64,
     /// Fused regions that ran.
     pub regions: u64,
     /// Ops that ran as part of a region.
     pub fused: u64,
-    /// Steps that began to run before all of their plan was recorded.
+    /// Steps that ran speculatively.
     pub early: u64,
-    /// Gradients over fusion that were compared with those without.
+    /// Gradients over fusion that were compared with gradients without fusion.
     pub fused_gradients: u64,
-    /// Expansions that were compared.
+    /// Compared expansions.
     pub expansions: u64,
-    /// Examples of ops on batches that were compared.
+    /// Compared examples of batched ops.
     pub batches: u64,
-    /// Derivatives by forward mode and by programs that were compared with reverse mode.
+    /// Derivatives by forward mode and by gradient programs that were compared with reverse mode.
     pub directions: u64,
     /// Elements of gradients that were compared with finite differences.
     pub gradients: u64,
-    /// Elements of gradients where differences tell nothing: at a kink or a jump, or too steep.
+    /// Elements of gradients without a comparison: at a kink or a jump, or too steep.
     pub gradients_skipped: u64,
-    /// Damaged texts that were parsed.
+    /// Parsed damaged texts.
     pub texts: u64,
 }
 
@@ -245,16 +245,16 @@ impl AddAssign for Counts {
 /// The result of checking a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The first check that did not hold.
+    /// The first failed check.
     pub failure: Option<Failure>,
-    /// How much was checked.
+    /// Number of checks by kind.
     pub counts: Counts,
 }
 
-/// A check of a trial.
+/// The function of a check.
 type Body<'a> = &'a dyn Fn(&mut Counts) -> Result<(), Failure>;
 
-/// Checks everything of a trial, up to the first failure. A panic is a failure of the check it happened in.
+/// Runs all checks of a trial, up to the first failure. A panic is a failure of the running check.
 pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
     let mut found = Found::default();
     let checks: [(Check, Body<'_>); 7] = [
@@ -284,7 +284,7 @@ pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
     found
 }
 
-/// A failure at the instruction that made a slot.
+/// A failure at the instruction that defines a slot.
 fn at_slot(trial: &Trial, slot: usize, check: Check, message: String) -> Failure {
     let mut first = trial.program.inputs.len();
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
@@ -301,7 +301,7 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs code under test; a panic becomes its message and place, and is not printed.
+/// Runs code under test; a panic returns its message and location, without printing.
 pub(crate) fn guarded<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

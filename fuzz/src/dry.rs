@@ -1,4 +1,4 @@
-//! An engine whose kernels are compiled for a GPU, by NVRTC, and never run: no GPU is needed.
+//! A dry GPU engine: NVRTC compiles its kernels, which never run, so that no GPU is needed.
 
 use crate::ahead::ahead;
 use crate::check::{Scope, Subjects};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Hopper, with its own instructions.
+/// The target architecture: Hopper, with its architecture-specific instructions.
 const ARCHITECTURE: &str = "sm_90a";
 
 static OPENED: OnceLock<Arc<Gpu<DryDriver>>> = OnceLock::new();
@@ -19,11 +19,11 @@ static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 /// Compilation statistics of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compiled {
-    /// Sources of kernels.
+    /// Number of kernel sources.
     pub sources: u64,
-    /// How often the compiler was called.
+    /// Number of compiler calls.
     pub calls: u64,
-    /// How long all calls took together.
+    /// Total time of all calls.
     pub time: Duration,
 }
 
@@ -44,12 +44,12 @@ impl fmt::Display for Compiled {
 }
 
 impl Subjects {
-    /// A GPU's engine, alone and behind fusion, with kernels that are compiled ahead.
+    /// A GPU engine, alone and behind fusion, with kernels compiled ahead.
     pub fn gpu<D: Driver>(engine: Arc<Gpu<D>>) -> Subjects {
         Subjects { ahead: Some(ahead(engine.clone())), ..Subjects::device(engine) }
     }
 
-    /// A GPU that is not there, one for the whole process: only whether its kernels compile is checked.
+    /// The dry GPU of this process, for checks that kernels compile.
     ///
     /// # Errors
     /// When the compiler is missing.
@@ -66,7 +66,7 @@ fn open() -> Gpu<DryDriver> {
 }
 
 /// # Panics
-/// When a source does not compile, so that it is a failure of the trial that is checked.
+/// When a source does not compile, so that it is a failure of the checked trial.
 fn compile(source: &str) -> Result<Vec<u8>> {
     let started = Instant::now();
     let compiled = kiln_cuda::compile(source, ARCHITECTURE);

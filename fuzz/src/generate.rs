@@ -1,9 +1,8 @@
 //! Random typed programs.
 //!
-//! The generator adds one op after another. For each it chooses the attributes and looks for operands: a value that the
-//! program already has, or a fresh input. Inputs are often behind a chain of views, so that engines with strides meet
-//! every memory layout. Each program has a style: a few dtypes and lengths, so that types meet by chance, and the fill
-//! of its inputs.
+//! The generator adds one op after another. For each op it draws attributes and operands: a value of the program or a
+//! new input. Inputs often pass through a chain of views, so that engines with strides see every memory layout. Each
+//! program has a style: a few dtypes and lengths, so that operand types match by chance, and the fill of its inputs.
 
 mod chain;
 mod composite;
@@ -28,7 +27,7 @@ use kiln_ir::{
 use kiln_suite::case::Fill;
 use kiln_suite::fill::{Random as Numbers, filled};
 
-/// The trial of that number under a seed. With `only`, the first op is of that kind if that can be.
+/// Generates the trial of a seed and a number. With `only`, the first op is of that kind if possible.
 ///
 /// ```
 /// use kiln_fuzz::generate::trial;
@@ -41,7 +40,7 @@ pub fn trial(seed: u64, number: u64, only: Option<OpKind>) -> Trial {
     let mut random = Random::new(seed, number);
     let style = Style::draw(&mut random);
     let mut generator = Generator::new(&mut random, style);
-    // Beginning with each kind in turn reaches the rare ones as often as the others.
+    // The first op cycles through all kinds, so that rare kinds are generated as often as others.
     let first = only.unwrap_or(OpKind::ALL[(number % OpKind::ALL.len() as u64) as usize]);
     for _ in 0..16 {
         if generator.add(first).is_some() {
@@ -61,12 +60,12 @@ pub fn trial(seed: u64, number: u64, only: Option<OpKind>) -> Trial {
     Trial { program, inputs: inputs.into_iter().map(|input| input.data).collect(), smooth }
 }
 
-/// A program while it grows. Slots are numbered in the order in which they were made.
+/// A program under construction. Slots are numbered in order of creation.
 pub(crate) struct Generator<'r> {
     pub(crate) random: &'r mut Random,
     pub(crate) style: Style,
     slots: Vec<TensorType>,
-    /// Whether the shape of each slot depends on data.
+    /// Whether the shape of each slot is data-dependent.
     is_open: Vec<bool>,
     inputs: Vec<Input>,
     instructions: Vec<Draft>,
@@ -77,7 +76,7 @@ pub(crate) struct Input {
     slot: usize,
     /// The data of the input.
     pub(crate) data: TensorData,
-    /// Whether any other data would do as well. Indices, for instance, must be in range.
+    /// Whether the data is arbitrary. Indices, for example, must be in range.
     pub(crate) is_free: bool,
 }
 
@@ -91,9 +90,9 @@ struct Draft {
 /// The contents that an operand needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wanted {
-    /// Anything of the type.
+    /// Any data of the type.
     Free,
-    /// A fresh input filled by this rule, and behind views at most.
+    /// A new input filled by this rule, at most with views in between.
     Filled(Fill),
 }
 
@@ -109,8 +108,8 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Adds an op of that kind. `None`, with nothing added, where the attributes or operands that were drawn do
-    /// not suit, or where the style forbids the op.
+    /// Adds an op of a kind. Returns `None` and adds nothing if the drawn attributes or operands are invalid, or if the
+    /// style excludes the op.
     pub(crate) fn add(&mut self, kind: OpKind) -> Option<()> {
         let (slots, inputs, instructions) = (self.slots.len(), self.inputs.len(), self.instructions.len());
         let added = self.draw(kind);
@@ -175,7 +174,7 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Adds an op with these operands, if it accepts them and its results are not too large. The slots of its results.
+    /// Adds an op with these operands, if it accepts them and its results are not too large. Returns the result slots.
     pub(crate) fn emit(&mut self, op: Op, operands: &[ProgramOperand]) -> Option<Vec<usize>> {
         let operand_types: Vec<OperandType<'_>> = operands
             .iter()
@@ -207,7 +206,7 @@ impl<'r> Generator<'r> {
         self.emit(op, &operands)
     }
 
-    /// Whether the shape of that value depends on data, behind [`Op::NonZero`].
+    /// Whether the shape of a value is data-dependent, after [`Op::NonZero`].
     pub(crate) fn is_open(&self, slot: usize) -> bool {
         self.is_open[slot]
     }
@@ -216,7 +215,7 @@ impl<'r> Generator<'r> {
         self.slots[slot]
     }
 
-    /// A value that the program has: often one of the newest, so that chains grow.
+    /// A value of the program, often a recent one, so that chains grow.
     fn present(&mut self, ok: impl Fn(&TensorType) -> bool) -> Option<usize> {
         let suitable: Vec<usize> = (0..self.slots.len()).filter(|&slot| ok(&self.slots[slot])).collect();
         if suitable.is_empty() {
@@ -226,7 +225,7 @@ impl<'r> Generator<'r> {
         Some(suitable[newest + self.random.below(suitable.len() - newest)])
     }
 
-    /// A tensor with `low..=high` axes of a dtype that suits.
+    /// A tensor with `low..=high` axes of an accepted dtype.
     pub(crate) fn tensor(&mut self, low: usize, high: usize, ok: impl Fn(DType) -> bool) -> usize {
         let usually = if self.style.chains { 92 } else { 70 };
         if self.random.chance(usually)
@@ -240,7 +239,7 @@ impl<'r> Generator<'r> {
         self.fresh(ty, Wanted::Free)
     }
 
-    /// A tensor of that type.
+    /// A tensor of a type.
     pub(crate) fn exact(&mut self, ty: TensorType, wanted: Wanted) -> usize {
         if wanted == Wanted::Free
             && self.random.chance(60)
@@ -251,7 +250,7 @@ impl<'r> Generator<'r> {
         self.fresh(ty, wanted)
     }
 
-    /// A new input of that type, or one of another type behind views that make it of that type.
+    /// A new input of a type, possibly through views of an input of another type.
     pub(crate) fn fresh(&mut self, ty: TensorType, wanted: Wanted) -> usize {
         let viewed = match self.random.below(8) {
             0 => self.behind_permute(ty, wanted),
@@ -280,7 +279,7 @@ impl<'r> Generator<'r> {
         slot
     }
 
-    /// A number that may stand beside a tensor of that dtype.
+    /// A scalar operand for tensors of a dtype.
     pub(crate) fn scalar(&mut self, dtype: DType) -> Scalar {
         const REALS: [f64; 12] = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -2.5, 0.1, 1e-3, 10.0, 1e4];
         const SPECIAL: [f64; 6] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, 1e-310, 65520.0];
@@ -303,7 +302,7 @@ impl<'r> Generator<'r> {
             4 if dtype.is_signed_int() => Scalar::Int(-(self.random.below(9) as i64)),
             _ => Scalar::Int(self.random.below(9) as i64),
         };
-        // A number of another dtype's range becomes one of every range.
+        // Replace a scalar out of range of the dtype by one in range of every dtype.
         if number.fits(dtype) { number } else { Scalar::Int(self.random.below(9) as i64) }
     }
 
@@ -338,7 +337,7 @@ impl<'r> Generator<'r> {
         (program, inputs)
     }
 
-    /// Most values that nothing uses, and now and then another one or a number.
+    /// The outputs: most unused values, and sometimes another value or a scalar.
     fn outputs(&mut self) -> Vec<ProgramOperand> {
         let used: Vec<ProgramOperand> =
             self.instructions.iter().flat_map(|draft| draft.operands.iter().copied()).collect();

@@ -1,12 +1,12 @@
 //! Differential fuzzing of Kiln's engines.
 //!
-//! [`generate::trial`] makes a random typed program with inputs from a seed and a number; it reaches every op on
-//! every dtype it takes, through views of every layout. [`check::check`] runs it in several ways that must agree:
+//! [`generate::trial`] makes a random typed program with inputs from a seed and a number; it generates every op on
+//! every supported dtype, with views of every layout. [`check::check`] runs it in several ways that must agree:
 //! the reference engine, the CPU engine with one thread and with several, with operands shared and owned, under
 //! automatic differentiation, recorded and fused, expanded into simpler ops, printed and read back; gradients are compared
-//! with finite differences. [`shrink::shrink`] makes a failing trial small, and [`Trial::to_filetest`] prints it as a file of
-//! `filetests/run`, which the tests of this crate run. [`parser`] feeds damaged texts to the parser of programs.
-//! [`campaign::run`] does all that for many numbers on several threads. On a GPU the kernels of many programs are compiled
+//! with finite differences. [`shrink::shrink`] minimizes a failing trial, and [`Trial::to_filetest`] prints it as a
+//! file of `filetests/run`, which the tests of this crate run. [`parser`] feeds damaged texts to the parser of
+//! programs. [`campaign::run`] runs many trials on several threads. On a GPU the kernels of many programs are compiled
 //! together before they run.
 //!
 //! `cargo xtask fuzz --programs 2000` runs it.

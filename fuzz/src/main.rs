@@ -46,13 +46,13 @@ enum Action {
     File(String, Tested),
 }
 
-/// The engine that is compared with the reference.
+/// The engine under test.
 #[derive(Clone, Copy)]
 enum Tested {
     Cpu,
     #[cfg(feature = "cuda")]
     Cuda,
-    /// Its compiler alone.
+    /// Only its compiler.
     #[cfg(feature = "cuda")]
     Nvrtc,
 }
@@ -71,7 +71,7 @@ impl Tested {
         }
     }
 
-    /// Fails where the device is missing.
+    /// Opens the engine. Fails if the device is missing.
     fn open(self) -> Result<Subjects, String> {
         match self {
             Tested::Cpu => Ok(Subjects::cpu()),
@@ -82,7 +82,7 @@ impl Tested {
         }
     }
 
-    /// The summary after a run.
+    /// Additional lines of the summary.
     fn said(self) -> Option<String> {
         match self {
             Tested::Cpu => None,
@@ -147,7 +147,7 @@ fn kind(name: &str) -> Result<OpKind, String> {
     })
 }
 
-/// Whether all went well.
+/// Runs an action. Returns whether it succeeded.
 fn act(action: Action) -> Result<bool, String> {
     Cubed::register();
     match action {

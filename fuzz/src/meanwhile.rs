@@ -1,4 +1,4 @@
-//! An engine that is treated as a device which computes while a program goes on: predicted plans run speculatively over it.
+//! An engine marked as asynchronous, so that predicted plans run speculatively on it.
 
 use kiln_ir::{
     BoxFuture, Caps, Engine, Machine, Op, Operands, Result, TensorData, TensorType, Value, Values,

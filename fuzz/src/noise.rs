@@ -1,9 +1,9 @@
-//! An engine that is wrong as much as engines may be.
+//! An engine with random noise within the numerical freedom of correct engines.
 //!
-//! Two correct runs of one program differ where a function is rounded differently, where sums are taken in another
-//! order, and, within a fused region, where 16-bit floats are not rounded between ops. How far that carries, through
-//! cancellation, comparisons and roundings to integers, depends on the program and its data. So the program is run many
-//! times with random differences of that kind. Results of any correct engine are in the range of these results.
+//! Two correct runs of one program differ in the rounding of functions, in the order of sums, and, in a fused region,
+//! in the rounding of 16-bit floats between ops. The effect through cancellation, comparisons and rounding to integers
+//! depends on the program and its data. So the program runs many times with random differences of these kinds. Results
+//! of any correct engine are within the range of these results.
 
 use crate::random::Random;
 use crate::tolerance::{Rule, attention, rule_of};
@@ -16,35 +16,35 @@ use kiln_suite::engines::cpu;
 use kiln_suite::fill::{epsilon, float_limits};
 use std::sync::{Mutex, PoisonError};
 
-/// The CPU engine with every freedom of an engine drawn at random.
+/// The CPU engine with random rounding, summation order and other numerical freedom.
 pub(crate) struct Noisy {
     inner: Expand,
     random: Mutex<Random>,
-    /// How often a 16-bit float is rounded between two ops, in percent: a whole chain of ops may round nothing, or everything.
+    /// Probability of rounding a 16-bit float between two ops, in percent.
     rounding: usize,
-    /// Whether an op changes equal numbers alike, as a function of them does. Otherwise it changes each by chance, as kernels do that
-    /// take the elements of a vector in one way and those left over in another.
+    /// Whether equal elements get equal noise, like a function of the element. Otherwise noise differs per element, as
+    /// in kernels that compute vectors and remainders differently.
     alike: bool,
-    /// Whether it is a device: its libraries multiply masked keys by 0 rather than skip them, and its threads scatter
+    /// Whether it simulates a device: libraries multiply masked keys by 0 instead of skipping them, and threads scatter
     /// in any order.
     device: bool,
 }
 
 /// The payload of values with a 16-bit type.
 struct Wide {
-    /// The numbers as `f32`, rounded to 16 bits or not.
+    /// The elements as `f32`, rounded to 16 bits or not.
     value: Value,
-    /// The elementwise op that computed them, with its operands, if there is one. A region that does not store them
-    /// recomputes them for each use, and may then round elsewhere.
+    /// The elementwise op that computed them, with its operands, if any. A region that does not store the value
+    /// recomputes it for each use, possibly with other rounding.
     source: Option<(Op, Operands)>,
 }
 
-/// How often a value of 16 bits is computed anew for one use, in percent. Operands are then computed anew as often: fewer
-/// than one on average, so that this ends.
+/// Probability of recomputing a 16-bit value for one use, in percent. Operands are recomputed with the same
+/// probability: fewer than one on average, so that recursion terminates.
 const ANEW: usize = 20;
 
 impl Noisy {
-    /// One draw of all freedoms; the number determines it.
+    /// Creates an engine whose noise is determined by the number.
     pub(crate) fn new(number: u64) -> Noisy {
         let rounding = [50, 0, 90, 10][(number % 4) as usize];
         let random = Mutex::new(Random::new(0x0150, number));
@@ -52,7 +52,7 @@ impl Noisy {
         Noisy { inner: cpu(1), random, rounding, alike, device: false }
     }
 
-    /// As [`Noisy::new`], for a device that runs libraries.
+    /// Like [`Noisy::new`], for a device with libraries.
     pub(crate) fn of_device(number: u64) -> Noisy {
         Noisy { device: true, ..Noisy::new(number) }
     }
@@ -70,7 +70,7 @@ impl Noisy {
         self.op(&Op::Cast(dtype), [value.into()].into_iter().collect()).remove(0)
     }
 
-    /// The value of the engine below: of its type, or for a 16-bit type in `f32`.
+    /// The value of the inner engine: of its type, or in `f32` for a 16-bit type.
     fn inside(&self, value: Value, exactly: bool) -> Value {
         let Some(Wide { value: wide, source }) = value.payload::<Wide>() else { return value };
         let dtype = value.dtype();
@@ -90,7 +90,7 @@ impl Noisy {
         if rounds { self.cast(self.cast(wide, dtype), DType::F32) } else { wide }
     }
 
-    /// Data with every element changed.
+    /// Applies a random change to every element.
     fn changed(&self, value: Value, mut change: impl FnMut(&mut Random, f64) -> f64) -> Value {
         let Ok(mut data) = block_on(self.inner.read(value.clone())) else { return value };
         let mut random = self.random();
@@ -118,20 +118,20 @@ impl Noisy {
         self.inner.write(data)
     }
 
-    /// A result as another engine may give it.
+    /// A result with noise, as of another engine.
     fn given_as(&self, rule: Rule, value: Value, overflows: bool) -> Value {
         let step = epsilon(value.dtype());
         match rule {
             Rule::Bits => value,
             Rule::Near(relative, absolute) => self.changed(value, |random, x| {
-                // Functions of 0 may be exact: then the sign of the zero is in doubt, and nothing else.
+                // Functions of 0 may be exact, except for the sign of zero.
                 if x == 0.0 && random.chance(50) {
                     return odd(random, x);
                 }
                 let (one, other) = (either(random), either(random));
                 odd(random, x * (1.0 + relative * step * one) + absolute * step * other)
             }),
-            // Not always: where everything may be anything, nothing that comes of it tells runs apart.
+            // Not always: if all elements are undefined, dependent values distinguish no runs.
             Rule::Sum | Rule::Product | Rule::Measured if overflows && self.random().chance(50) => {
                 let greatest = float_limits(value.dtype()).0;
                 let near = greatest / 64.0;
@@ -140,7 +140,7 @@ impl Noisy {
                     if x.abs() < near { odd(random, x) } else { wild[random.below(wild.len())] }
                 })
             }
-            // Made of functions, which are rounded differently even where operands are 0.
+            // Composites contain functions, which round differently even for operands of 0.
             Rule::Measured => self.changed(value, |random, x| {
                 let error = 4.0 * step * either(random);
                 odd(random, x * (1.0 + error))
@@ -149,20 +149,21 @@ impl Noisy {
         }
     }
 
-    /// Whether sums of these may pass the greatest number, and so end at infinity or NaN by the order they are taken in.
+    /// Whether sums of the operands may overflow, so that the summation order decides between a number, infinity and
+    /// NaN.
     fn may_overflow(&self, operands: &Operands) -> bool {
         operands.iter().filter_map(Operand::value).any(|value| {
             value.dtype().is_float() && self.largest(value) > float_limits(value.dtype()).0 / 1024.0
         })
     }
 
-    /// An operand of an op that sums: another order is wrong as if the terms were.
+    /// An operand of a sum. Noise in the terms simulates another summation order.
     fn term(&self, value: Value) -> Value {
         let step = epsilon(value.dtype());
         self.changed(value, |random, x| x * (1.0 + 4.0 * step * either(random)))
     }
 
-    /// Sums of which nothing but rounding errors is left: another order leaves others, or nothing.
+    /// Noise for sums that cancel to rounding errors: another order has other errors, or none.
     fn cancelled(&self, op: &Op, operands: &Operands, value: Value) -> Value {
         let (Op::Reduce { reduction: Reduction::Sum, .. }, Some(Operand::Value(terms))) =
             (op, operands.first())
@@ -187,8 +188,8 @@ impl Noisy {
         })
     }
 
-    /// Parts of a Fourier transform that cancel: by chance the sines and cosines of another engine are rounded otherwise, and leave
-    /// another rest.
+    /// Noise for elements of an FFT that cancel: another engine rounds sines and cosines differently, with another
+    /// remainder.
     fn transformed(&self, op: &Op, operands: &Operands, value: Value) -> Value {
         let Op::Fft { kind, axis, .. } = op else { return value };
         if self.random().chance(50) {
@@ -203,8 +204,8 @@ impl Noisy {
         self.infinite(*axis, operands, value)
     }
 
-    /// Transforms of nonfinite values: NaN wherever an engine multiplies them by a sine or cosine of 0. Other engines
-    /// skip that product, or have rounded the 0 to another number.
+    /// FFTs of nonfinite values: NaN where an engine multiplies them by a sine or cosine of 0. Other engines skip that
+    /// product, or their 0 has a rounding error.
     fn infinite(&self, axis: usize, operands: &Operands, value: Value) -> Value {
         let parts = || operands.iter().filter_map(Operand::value);
         if parts().all(|part| self.numbers(part).into_iter().all(f64::is_finite)) {
@@ -225,7 +226,7 @@ impl Noisy {
         })
     }
 
-    /// Scatter sums: a device's atomic adds flush subnormal numbers to 0.
+    /// Scatter-add: atomic adds of a device flush subnormal numbers to 0.
     fn flushed(&self, op: &Op, value: Value) -> Value {
         let adds =
             matches!(op, Op::Put { mode: UpdateMode::Add, .. } | Op::Scatter { mode: UpdateMode::Add, .. });
@@ -283,12 +284,12 @@ impl Noisy {
         finite.fold(0.0, |most, x| most.max(x.abs()))
     }
 
-    /// The elements of an operand; none of one that failed, with which no op is run.
+    /// The elements of an operand; empty for a failed one, on which no op runs.
     fn numbers(&self, value: &Value) -> Vec<f64> {
         block_on(self.inner.read(value.clone())).map(|data| data.to_vec()).unwrap_or_default()
     }
 
-    /// The operands of a sum or product in another order.
+    /// Shuffles the operands of a sum or product.
     fn shuffled(&self, op: &Op, mut operands: Operands) -> Operands {
         if let Op::Reduce { reduction: Reduction::Sum | Reduction::Prod, axes } = op {
             axes.iter().for_each(|axis| self.shuffle(&mut operands, &[(0, axis)]));
@@ -300,7 +301,7 @@ impl Noisy {
         operands
     }
 
-    /// One order of the elements along an axis of one operand, and of as long an axis of another.
+    /// Permutes the elements of axes of equal length in several operands, in the same way.
     fn shuffle(&self, operands: &mut Operands, places: &[(usize, usize)]) {
         let mut index = None;
         for &(place, axis) in places {
@@ -315,7 +316,7 @@ impl Noisy {
         }
     }
 
-    /// A plain number beside 16-bit floats may be rounded as they are, or not.
+    /// A scalar operand of 16-bit floats, rounded to 16 bits or not.
     fn number(&self, scalar: Scalar, beside: Option<DType>) -> Scalar {
         let rounds = self.random().chance(self.rounding);
         match beside {
@@ -337,12 +338,12 @@ impl Noisy {
     }
 }
 
-/// In `[-1, 1]`.
+/// A uniform number in `[-1, 1]`.
 fn either(random: &mut Random) -> f64 {
     2.0 * random.uniform() - 1.0
 }
 
-/// The sign of a zero and the bits of a NaN are those of no engine.
+/// Randomizes the sign of a zero and the bits of a NaN.
 fn odd(random: &mut Random, x: f64) -> f64 {
     if x == 0.0 || x.is_nan() {
         let payload = if x.is_nan() && random.chance(50) { 0x7ff8_0000_2000_0000 } else { x.to_bits() };
@@ -371,7 +372,7 @@ fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }
 
-/// The op where 16-bit floats are `f32`; `None` where it must see 16 bits.
+/// The op with 16-bit floats replaced by `f32`; `None` if it needs 16 bits.
 fn widened(op: &Op) -> Option<Op> {
     if op.info().class == OpClass::Creation || matches!(op, Op::Bitcast(_)) {
         return None;
@@ -399,7 +400,7 @@ impl Engine for Noisy {
         if let Some(error) = poison_of(&inputs) {
             return poisoned(results, &error);
         }
-        // Engines run the expansion of a custom op, and round within it.
+        // Engines run the expansion of a custom op, with rounding between its ops.
         let expands = matches!(op, Op::Custom(_)) && self.random().chance(self.rounding);
         let wide = if expands { None } else { widened(op) };
         let source = is_cheap(op).then(|| (op.clone(), inputs.clone()));
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_of_8_bit_products_have_either_sign() {
+    fn zeros_of_float8_matmuls_have_either_sign() {
         let signs = runs(|engine| {
             let write = |data: TensorData| Var::new(engine, engine.write(data));
             let bits = |bits: u8| write(TensorData::new(vec![bits], [1, 1]).unwrap());
@@ -482,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_ops_stay_exact() {
+    fn exact_ops_have_no_noise() {
         let found = runs(|engine| {
             let x = Var::new(engine, engine.write(TensorData::from([1.5f32, -2.25, 3.0])));
             (&x * 2.0 + &x).into_value()
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_may_change_alike() {
+    fn equal_elements_may_get_equal_noise() {
         let found = runs(|engine| {
             let x = TensorData::from([0.3f32; 32]);
             Var::new(engine, engine.write(x)).unary(Unary::Tanh).into_value()
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_bits_are_rounded_or_not() {
+    fn sixteen_bit_intermediates_are_optionally_rounded() {
         let found = runs(|engine| {
             let x = TensorData::from([2049.0f32]).convert(DType::F16);
             let x = Var::new(engine, engine.write(x));
@@ -515,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_functions_vary_a_little() {
+    fn sums_and_functions_vary_by_rounding() {
         let found = runs(|engine| {
             let x = TensorData::new((0..64).map(|i| i as f32 * 0.1).collect(), [64]).unwrap();
             Var::new(engine, engine.write(x)).exp().sum(&[0]).into_value()
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_overflow_does_not_always() {
+    fn possible_overflows_are_optional() {
         let found = runs(|engine| {
             let x = Var::new(engine, engine.write(TensorData::new(vec![3e36f32; 64], [8, 8]).unwrap()));
             x.sum(&[0]).sum(&[1]).into_value()
@@ -536,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn transforms_leave_other_rests() {
+    fn ffts_have_rounding_noise() {
         let found = runs(|engine| {
             let part = |list: &[f32]| engine.write(TensorData::from(list));
             let op = Op::Fft { kind: kiln_ir::FftKind::Complex, axis: 0, inverse: false };
@@ -548,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_read_hidden_keys() {
+    fn library_attention_may_read_masked_keys() {
         let attention = |engine: Noisy| -> Vec<f64> {
             let tensor = |list: &[f32], shape: [usize; 4]| {
                 engine.write(TensorData::new(list.to_vec(), shape).unwrap()).into()
@@ -566,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn transforms_of_infinity_vary_in_lines_that_have_one() {
+    fn ffts_vary_only_in_lines_with_infinities() {
         let found = runs(|engine| {
             let part = |list: [f32; 4]| engine.write(TensorData::new(list.to_vec(), [2, 2]).unwrap());
             let op = Op::Fft { kind: kiln_ir::FftKind::Complex, axis: 0, inverse: false };

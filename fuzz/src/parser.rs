@@ -1,18 +1,18 @@
-//! Damaged texts for the parser of programs.
+//! Fuzzing of the program parser with damaged texts.
 
 use crate::check::{Check, Counts, Failure, guarded, round_trip};
 use crate::random::Random;
 use kiln_ir::{Program, verify};
 use std::time::{Duration, Instant};
 
-/// Parsing a text of a few kilobytes takes far less; longer counts as hanging.
+/// Timeout: parsing a text of a few kilobytes takes far less.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Parses damaged forms of a program's text. Each must give an error or a program that prints and reads back; checking
-/// its validity must not panic either.
+/// Parses damaged variants of a program's text. Each must return an error or a program that round-trips, and its
+/// verification must not panic.
 ///
 /// # Errors
-/// When one does not. The message holds the text.
+/// When a variant does not. The message contains the text.
 pub fn check(
     program: &Program,
     random: &mut Random,
@@ -25,7 +25,7 @@ pub fn check(
         counts.texts += 1;
         let started = Instant::now();
         let result = guarded(|| match Program::parse(&damaged) {
-            // A type that fits no machine may stand in the text, and prints as it is.
+            // The text may contain a type that is too large for any machine; it prints unchanged.
             Ok(program) => {
                 let _ = verify(&program);
                 round_trip(&program)
@@ -42,7 +42,7 @@ pub fn check(
     Ok(())
 }
 
-/// Fragments to insert: keywords of the language, and numbers at the edges.
+/// Fragments to insert: keywords, and numbers at range limits.
 const PIECES: [&str; 40] = [
     "program(",
     "{",
@@ -86,7 +86,7 @@ const PIECES: [&str; 40] = [
     "fused",
 ];
 
-/// The text with a few changes.
+/// The text with a few random changes.
 fn damaged(text: &str, random: &mut Random) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     for _ in 0..random.between(1, 4) {

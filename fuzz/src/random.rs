@@ -1,13 +1,13 @@
-//! Random numbers that a seed and the number of a program determine.
+//! A random generator seeded by a seed and a program number.
 
 use kiln_ir::philox::{self, Words};
 
-/// A stream of numbers from Philox blocks: counter-based, so that any program can be made again on its own.
+/// A random stream from Philox blocks. It is counter-based, so that any program can be regenerated alone.
 #[derive(Clone, Debug)]
 pub struct Random(Words);
 
 impl Random {
-    /// The stream of a program under a seed.
+    /// The stream of a seed and a program number.
     pub fn new(seed: u64, number: u64) -> Random {
         Random(Words::new(philox::fold_in(seed, number), 0))
     }
@@ -27,12 +27,12 @@ impl Random {
         ((u64::from(self.word()) * n as u64) >> 32) as usize
     }
 
-    /// Uniform among the numbers between both, both included.
+    /// Uniform in `low..=high`.
     pub fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times of 100.
+    /// True with a probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::Random;
 
     #[test]
-    fn streams_repeat_and_differ() {
+    fn streams_are_reproducible_and_distinct() {
         let take = |seed, number| {
             let mut random = Random::new(seed, number);
             (0..9).map(|_| random.word()).collect::<Vec<_>>()
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold() {
+    fn random_ranges_and_permutations() {
         let mut random = Random::new(3, 4);
         assert!((0..1000).all(|_| random.below(7) < 7 && (2..=5).contains(&random.between(2, 5))));
         let mut order = random.permutation(20);

@@ -1,8 +1,8 @@
-//! Making a failing trial small.
+//! Shrinks failing trials.
 //!
-//! A trial is changed in one way after another, and a change is kept when the smaller trial still fails for the same
-//! reason. The changes: leave out outputs, ops and inputs; put in an input for the result of an op; open
-//! fused regions; shorten axes; make numbers plain.
+//! Changes are applied one after another, and a change is kept if the smaller trial still fails for the same reason.
+//! The changes: remove outputs, ops and inputs; replace the result of an op by an input; inline fused regions; shorten
+//! axes; simplify numbers.
 
 pub(crate) mod edit;
 
@@ -12,7 +12,7 @@ use kiln_ir::{Element, Elements, TensorData};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// A trial that fails for the same reason and is as small as could be found by trying so many changes.
+/// Shrinks a trial by at most `tries` changes. The result fails for the same reason.
 pub fn shrink(trial: &Trial, failure: &Failure, subjects: &Subjects, tries: usize) -> Trial {
     let shrinker = Shrinker { failure, subjects, tries: Cell::new(tries) };
     let mut best = trial.clone();
@@ -30,12 +30,12 @@ pub fn shrink(trial: &Trial, failure: &Failure, subjects: &Subjects, tries: usiz
 struct Shrinker<'a> {
     failure: &'a Failure,
     subjects: &'a Subjects,
-    /// How many changes may still be tried.
+    /// The remaining number of tries.
     tries: Cell<usize>,
 }
 
 impl Shrinker<'_> {
-    /// Takes the candidate if it is a valid trial that fails for the same reason.
+    /// Accepts the candidate if it is a valid trial that fails for the same reason.
     fn adopt(&self, best: &mut Trial, candidate: Option<Trial>) -> bool {
         let Some(candidate) = candidate.and_then(|trial| edit::retyped(&edit::pruned(&trial))) else {
             return false;
@@ -146,7 +146,7 @@ fn converted(numbers: Vec<f64>, like: &TensorData) -> TensorData {
     TensorData::new(numbers, *like.shape()).expect("as many numbers as before").convert(like.dtype())
 }
 
-/// The trial with one number changed, if it was not that already. The other numbers keep their bits.
+/// The trial with one element changed; `None` if it does not change. Other elements keep their bits.
 fn changed(trial: &Trial, input: usize, element: usize, change: Change) -> Option<Trial> {
     fn set<E: Element>(list: &mut [E], element: usize, change: Change) -> Option<()> {
         let slot = list.get_mut(element)?;
@@ -155,7 +155,7 @@ fn changed(trial: &Trial, input: usize, element: usize, change: Change) -> Optio
             Change::To(number) => number,
             Change::Rounded => before.round(),
         });
-        // A number that is 0 or 1 already is plain.
+        // The numbers 0 and 1 are already simple.
         let plain = before == 0.0 && before.is_sign_positive() || before == 1.0;
         if after.to_f64().to_bits() == before.to_bits() || plain {
             return None;

@@ -1,15 +1,15 @@
-//! The range of results of correct runs, estimated by runs with noise.
+//! Estimates the range of correct results by runs with noise.
 
 use crate::trace::{Slot, same};
 use kiln_ir::{DType, Elements, TensorData};
 use kiln_suite::fill::{epsilon, float_limits};
 
-/// Noisy runs for a difference between two runs; later counts apply while the runs do not explain it. A difference that
-/// depends on the rounding of five values appears in one run of some hundred.
+/// Numbers of noisy runs per difference between two runs; later counts apply if earlier runs do not explain it. A
+/// difference that depends on the rounding of five values occurs in one of several hundred runs.
 const ROUNDS: [u64; 3] = [8, 120, 1500];
 
-/// Whether `found` are values that a correct run may give where another gave `expected`: the first place that is not, with a
-/// text. `noisy` makes one more run, by its number; it is called only where bits differ.
+/// Checks that `found` is a plausible result of a correct run, given another run's `expected`. Returns the first
+/// problem. `noisy` is one more run with noise, by number; it is called only if bits differ.
 pub(crate) fn first_problem(
     expected: &[Slot],
     found: &[Slot],
@@ -24,7 +24,7 @@ pub(crate) fn first_problem(
     let mut problem = None;
     for rounds in ROUNDS {
         for number in runs.len() as u64..rounds {
-            // A run in which something else fails explains nothing; neither does one that is not there.
+            // A missing run, like a failed one, explains no difference.
             runs.push(noisy(number).unwrap_or_else(|| expected.to_vec()));
         }
         let of = |&place: &usize| {
@@ -48,7 +48,7 @@ fn outside(expected: &Slot, found: &Slot, runs: &[&Slot]) -> Option<String> {
         (Err(_), Err(_)) => return None,
     };
     let runs: Vec<&TensorData> = runs.iter().filter_map(|run| run.as_ref().ok()).collect();
-    // Behind `NonZero` the shape depends on the numbers.
+    // After `NonZero`, the shape depends on the data.
     if runs.iter().any(|run| run.ty() != expected.ty()) {
         return None;
     }
@@ -69,7 +69,7 @@ fn outside(expected: &Slot, found: &Slot, runs: &[&Slot]) -> Option<String> {
     }
 }
 
-/// An integer that is the same in all runs must be that one. Numbers of 64 bits are compared as the bits of `i64`.
+/// Checks that an integer that is equal in all runs has that value. 64-bit integers are compared as the bits of `i64`.
 fn whole(expected: &TensorData, found: &TensorData, runs: &[&TensorData]) -> Option<String> {
     let bits = |data: &TensorData| match data.elements() {
         Elements::U64(list) => list.iter().map(|&x| x as i64).collect(),
@@ -93,7 +93,7 @@ fn whole(expected: &TensorData, found: &TensorData, runs: &[&TensorData]) -> Opt
     Some(format!("element {i}: {} instead of {}", found[i], expected[i]))
 }
 
-/// A float must lie among those of the runs, or not far beyond.
+/// Checks that a float is within the range of the runs, or close to it.
 fn floats(expected: &TensorData, found: &TensorData, runs: &[&TensorData]) -> Option<String> {
     let dtype = expected.dtype();
     let (expected, found): (Vec<f64>, Vec<f64>) = (expected.to_vec(), found.to_vec());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_do_not_explain_is_a_problem() {
+    fn differences_beyond_the_noise_are_reported() {
         let noisy = |number: u64| Some(vec![slot(&[1.0, 2.0 + number as f64 * 1e-9])]);
         let judge = |found: &[f64]| first_problem(&[slot(&[1.0, 2.0])], &[slot(found)], &noisy);
         assert_eq!(judge(&[1.0, 2.0 + 3e-9]), None);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_that_may_jump_is_not_judged() {
+    fn integers_that_vary_between_runs_are_ignored() {
         let data = |x: i64| vec![Ok(TensorData::from([x]))];
         let jumps = |number: u64| Some(data((number % 2) as i64));
         assert_eq!(first_problem(&data(0), &data(5), &jumps), None);

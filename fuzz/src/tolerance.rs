@@ -1,18 +1,17 @@
-//! How far two engines may be apart on one op with the same operands.
+//! Error bounds between two engines on one op with the same operands.
 //!
 //! The reference computes in `f64` and rounds once. An engine computes in the accumulator of the dtype and may round at
 //! every step and sum in another order. The error bound depends on the op:
 //!
-//! * Ops that move, compare or round once are exact.
+//! * Ops that move or compare elements, or round once, are exact.
 //! * A sum of `n` products has an error of at most about `n ε Σ|terms|`
 //!   ([Higham 2002](https://doi.org/10.1137/1.9780898718027), §3.1). The reference itself computes `Σ|terms|`: it is the
 //!   same op on the absolute values. The op on ones counts the terms.
 //! * A product of `n` factors has a relative error of at most about `n ε`.
-//! * For the other composites the condition is measured: operands are moved by a relative `ε`, and the result may
-//!   be wrong by a multiple of what that changes.
+//! * For other composites, the condition number is measured: operands are perturbed by a relative `ε`, and the bound is
+//!   a multiple of the change of the result.
 //!
-//! Where an intermediate result can leave the range of the accumulator, which is wider for the reference, nothing can be
-//! said and any result is taken.
+//! Where an intermediate can overflow the accumulator, which is wider for the reference, any result is accepted.
 
 use crate::random::Random;
 use crate::trace::{Given, run_on};
@@ -25,14 +24,14 @@ use kiln_suite::compare;
 use kiln_suite::engines::reference;
 use kiln_suite::fill::{epsilon, float_limits};
 
-/// Whose result is compared with that of the reference.
+/// The kind of computation that is compared with the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Computed {
     /// An engine's own kernel.
     Natively,
-    /// A kernel of an engine of another device or of its vendor's library, with fewer guarantees than Kiln's kernels.
+    /// A kernel of a device engine or vendor library, with fewer guarantees than Kiln's CPU kernels.
     Elsewhere,
-    /// An engine's kernels, by the rule for batches: one op or a few.
+    /// An engine's kernels, by the batching rule: one op or a few.
     Batched,
     /// The expansion, which rounds to the dtype after each of its ops.
     Expanded,
@@ -43,19 +42,19 @@ pub(crate) enum Computed {
 pub(crate) enum Rule {
     /// The same bits.
     Bits,
-    /// The same number: the sign of a zero and the bits of NaN may differ.
+    /// Equal numbers: the sign of zero and the bits of NaN may differ.
     Exact,
-    /// Within so many epsilons of the magnitude, and so many of 1.
+    /// Within multiples of epsilon, relative to the magnitude and to 1.
     Near(f64, f64),
     /// A sum of products of operands.
     Sum,
     /// A product of operands.
     Product,
-    /// By moving the operands.
+    /// By perturbation of the operands.
     Measured,
 }
 
-/// Describes how results differ from the expected ones, if they do: the place of the first wrong one, and a text.
+/// Describes the first difference of results and expected results, if any.
 pub(crate) fn difference(
     op: &Op,
     given: &[Given],
@@ -75,15 +74,15 @@ pub(crate) fn difference(
     })
 }
 
-/// Whether equal operands give equal results on every engine, to the last bit but for the sign of zeros and the bits of
-/// NaN; and whether the results do not depend on those either.
+/// Whether an op is exact: every engine returns the same bits for equal operands, except for signs of zero and NaN
+/// bits, and results do not depend on those.
 pub(crate) fn is_exact(op: &Op, dtypes: &[DType], results: &[DType]) -> bool {
     let floats = |list: &[DType]| list.iter().any(|dtype| dtype.is_float());
     let only_moves = rule(op, Computed::Natively) == Rule::Bits && !matches!(op, Op::Bitcast(_));
     only_moves || !floats(dtypes) && (!floats(results) || rule(op, Computed::Natively) == Rule::Exact)
 }
 
-/// How an engine's own result is compared with that of the reference.
+/// The rule that compares an engine's native result with the reference.
 pub(crate) fn rule_of(op: &Op) -> Rule {
     rule(op, Computed::Natively)
 }
@@ -153,7 +152,7 @@ fn rule(op: &Op, computed: Computed) -> Rule {
             PoolKind::Max => Rule::Exact,
             PoolKind::Average { .. } => Rule::Sum,
         },
-        // The logarithm of a rounded sum, which is about 1 where the result is about 0.
+        // The logarithm of a rounded sum, which is near 1 if the result is near 0.
         Op::LogSumExp { .. } => Rule::Near(8.0, 16.0),
         Op::Softmax { .. }
         | Op::Norm { .. }
@@ -161,7 +160,7 @@ fn rule(op: &Op, computed: Computed) -> Rule {
         | Op::AttentionGrad(_)
         | Op::Resize { .. } => Rule::Measured,
         Op::Dequantize => Rule::Near(2.0, 0.0),
-        // Programs have factors whose products add up exactly.
+        // Operands of programs have exactly summable products.
         Op::MatMulFloat8 { .. } => Rule::Near(4.0, 0.0),
         Op::Custom(_) => Rule::Near(4.0, 0.0),
         // Compared op by op.
@@ -169,12 +168,12 @@ fn rule(op: &Op, computed: Computed) -> Rule {
     }
 }
 
-/// The functions whose results are further apart than others of their effort.
+/// Functions with larger errors than others.
 const LOOSE: [(Unary, Rule); 5] = [
     (Unary::Rsqrt, Rule::Near(2.0, 0.0)),
-    // Near a pole the last bit of the operand decides the result.
+    // Near a pole, the result is sensitive to the last bit of the operand.
     (Unary::Tan, Rule::Near(16.0, 2.0)),
-    // Near a zero of the function away from 0 the last bit of the reduced operand does.
+    // Near a root away from 0, the result is sensitive to the last bit of the reduced operand.
     (Unary::Sin, Rule::Near(4.0, 1.0)),
     (Unary::Cos, Rule::Near(4.0, 1.0)),
     (Unary::Ln, Rule::Near(4.0, 1.0)),
@@ -191,7 +190,7 @@ pub(crate) fn attention(op: &Op) -> Option<&AttentionSpec> {
     if let Op::Attention(spec) | Op::AttentionGrad(spec) = op { Some(spec) } else { None }
 }
 
-/// One result of an op on operands.
+/// Compares one result of an op.
 struct Judge<'a> {
     op: &'a Op,
     given: &'a [Given],
@@ -211,21 +210,21 @@ impl Judge<'_> {
         let (results, found) = (expected.to_vec::<f64>(), actual.to_vec::<f64>());
         let allowed = self.allowed(rule, expected.dtype(), &results);
         let is_finite = self.is_finite();
-        // `1` to the power of NaN is 1, but for a signaling NaN, which the reference does not tell apart.
+        // `pow(1, NaN)` is 1, except for a signaling NaN, which the reference does not distinguish.
         let signals = *self.op == Op::Binary(Binary::Pow) && self.given.iter().any(has_signaling_nan);
         let nan_is_right = signals || !is_finite && self.multiplies_by_nothing();
         let resizes = matches!(self.op, Op::Resize { .. });
         let normalises = matches!(self.op, Op::Norm { .. });
-        // Some of cuDNN's kernels give 0 where a sum leaves the range of `f16`.
+        // Some cuDNN kernels return 0 if a sum overflows `f16`.
         let loses =
             self.is_elsewhere() && matches!(self.op, Op::Conv { .. }) && expected.dtype() == DType::F16;
         let right = |i: usize| {
             let wild = (!results[i].is_finite(), !found[i].is_finite());
             let unknown = !is_finite
                 && match rule {
-                    // On its way to infinity a product may pass 0, where numbers are tiny.
+                    // In another order, a product that overflows may underflow to 0 first.
                     Rule::Product => wild == (true, true),
-                    // Of a constant row 0 is left, or a rounding error: times infinity that is NaN or infinity.
+                    // A constant row minus its mean is 0 or a rounding error: times infinity, that is NaN or infinity.
                     Rule::Measured if normalises => wild == (true, true),
                     Rule::Measured => resizes && wild != (false, false),
                     Rule::Bits | Rule::Exact | Rule::Near(..) | Rule::Sum => false,
@@ -251,7 +250,7 @@ impl Judge<'_> {
         self.computed == Computed::Elsewhere
     }
 
-    /// The divisor that the op applies to its sums. The sums must not overflow before the division.
+    /// The divisor that the op applies to its sums, which must not overflow before the division.
     fn divisor(&self) -> f64 {
         if let Op::Pool(spec) = self.op { window_size(spec) } else { 1.0 }
     }
@@ -271,7 +270,7 @@ impl Judge<'_> {
         })
     }
 
-    /// By how much each element may be wrong.
+    /// The allowed error of each element.
     fn allowed(&self, rule: Rule, dtype: DType, results: &[f64]) -> Vec<f64> {
         let working = match self.computed {
             Computed::Natively | Computed::Elsewhere | Computed::Batched => dtype.accumulator(),
@@ -279,10 +278,10 @@ impl Judge<'_> {
         };
         let (rounding, step) = (epsilon(dtype), epsilon(working));
         let factor = if self.computed == Computed::Expanded { 4.0 } else { 1.0 };
-        // cuDNN takes subnormal results for 0.
+        // cuDNN flushes subnormal results to 0.
         let convolves = self.is_elsewhere() && matches!(self.op, Op::Conv { .. });
         let least = if convolves { float_limits(dtype).1 } else { float_limits(dtype).2 };
-        // Atomic additions of GPUs take subnormal numbers for 0 (PTX, `atom`).
+        // Atomic adds of GPUs flush subnormal numbers to 0 (PTX, `atom`).
         let adds = self.is_elsewhere() && matches!(self.op, Op::Put { .. } | Op::Scatter { .. });
         let smallest = if adds { float_limits(working).1 } else { float_limits(working).2 };
         let limit = float_limits(dtype.accumulator()).0 / 2.0 / self.divisor();
@@ -315,8 +314,8 @@ impl Judge<'_> {
         }
     }
 
-    /// The op on a function of all numbers that are summed or multiplied. Nonfinite values count as 0: the result
-    /// itself shows whether they reach it. A Fourier transform carries them everywhere.
+    /// The op on a function of all summed or multiplied elements. Nonfinite values count as 0, since the result shows
+    /// whether they propagate; an FFT propagates them to all elements.
     fn magnitudes(&self, of: impl Fn(f64) -> f64) -> Vec<f64> {
         let keeps = matches!(self.op, Op::Fft { .. });
         let of = |x: f64| {
@@ -331,7 +330,7 @@ impl Judge<'_> {
         self.computed_on(&of)
     }
 
-    /// How many numbers are summed or multiplied for each element.
+    /// The number of summed or multiplied terms of each element.
     fn counts(&self) -> Vec<f64> {
         let mut window = 0.0;
         if let Op::Pool(spec) | Op::PoolGrad { spec, .. } = self.op {
@@ -360,8 +359,8 @@ impl Judge<'_> {
         results[self.place].to_vec()
     }
 
-    /// An operand in `f64`, with the function of each number. Indices stay as they are, and so does the operand by whose
-    /// order the gradient of a maximum finds its way.
+    /// An operand in `f64`, with a function applied to each element. Indices are unchanged, and so is the operand that
+    /// selects the maxima for a gradient.
     fn mapped(&self, place: usize, given: &Given, of: &dyn Fn(f64) -> f64) -> Given {
         let chooses = place == 1 && matches!(self.op, Op::PoolGrad { .. });
         match given {
@@ -373,7 +372,7 @@ impl Judge<'_> {
         }
     }
 
-    /// For each element the sum over its line of all parts; those of half a spectrum count twice, as most of them do.
+    /// For each element, the sum of magnitudes over its line; elements of a half spectrum count twice.
     fn fft_terms(&self, kind: FftKind, axis: usize, of: &dyn Fn(f64) -> f64) -> Vec<f64> {
         let part = |given: &Given| match given {
             Given::Data(data) => Some((*data.shape(), data.to_vec::<f64>())),
@@ -396,14 +395,14 @@ impl Judge<'_> {
         (0..outer * to * inner).map(sum).collect()
     }
 
-    /// A multiple of the change of the results when all operands move by a rounding error.
+    /// A multiple of the change of the results under a perturbation of all operands by one rounding error.
     fn measured(&self, dtype: DType, results: &[f64], factor: f64) -> Vec<f64> {
         let working = dtype.accumulator();
         if self.largest() > float_limits(working).0.sqrt() * 1e-3 {
             return vec![f64::INFINITY; results.len()];
         }
         let scores = Scores::of(self.op, self.given);
-        // Scores without a digit behind the point: their exponentials can be anything.
+        // Scores have no accurate fractional digits, so their exponentials are arbitrary.
         if scores.as_ref().is_some_and(|scores| scores.magnitude * epsilon(working) > 0.5) {
             return vec![f64::INFINITY; results.len()];
         }
@@ -441,7 +440,7 @@ impl Judge<'_> {
         results.iter().map(one).collect()
     }
 
-    /// How many numbers a sum on the way has: their rounding may all go one way.
+    /// The number of terms of the longest intermediate sum, whose rounding errors may all have one sign.
     fn longest_sum(&self) -> f64 {
         let Some(Given::Data(x)) = self.given.first() else { return 0.0 };
         let count = match (self.op, x.shape().rank()) {
@@ -475,15 +474,15 @@ fn largest(data: &TensorData) -> f64 {
     data.to_vec::<f64>().into_iter().filter(|x| x.is_finite()).fold(0.0, |most, x| x.abs().max(most))
 }
 
-/// A tensor in `f64` with a function of each number.
+/// A tensor in `f64`, with a function applied to each element.
 fn numbers(data: &TensorData, of: impl FnMut(f64) -> f64) -> Given {
     let list: Vec<f64> = data.to_vec::<f64>().into_iter().map(of).collect();
     Given::Data(TensorData::new(list, *data.shape()).expect("as many numbers as before"))
 }
 
-/// The scores of an attention: each is rounded on its own, so they are moved apart from the operands, through the mask.
+/// The scores of an attention. Each score is rounded separately, so scores are perturbed separately, through the mask.
 struct Scores {
-    /// The mask's place among the operands.
+    /// The operand index of the mask.
     place: usize,
     /// The bias added to each score, `-inf` for masked keys.
     mask: TensorData,
@@ -543,7 +542,7 @@ fn has_signaling_nan(given: &Given) -> bool {
     }
 }
 
-/// The op with sums for products.
+/// The op with products replaced by sums.
 fn summing(op: &Op) -> Op {
     let mut op = op.clone();
     if let Op::Reduce { reduction, .. } | Op::Scan { reduction, .. } = &mut op {
@@ -563,7 +562,7 @@ fn finite(x: f64) -> f64 {
     if x.is_finite() { x } else { 0.0 }
 }
 
-/// Whether a number is right. Beside the greatest of a dtype lies infinity.
+/// Whether a number is within the allowed error. Infinity is adjacent to the maximum of a dtype.
 fn agrees(expected: f64, actual: f64, allowed: f64, dtype: DType) -> bool {
     if expected == actual || allowed == f64::INFINITY || expected.is_nan() && actual.is_nan() {
         return true;
@@ -588,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_may_be_wrong_by_the_magnitude_of_their_terms() {
+    fn the_tolerance_of_sums_scales_with_their_terms() {
         let op = Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(0) };
         let given = [data(&[1000.0, 1.0, -1000.0])];
         let expected = [TensorData::from([1.0f32])];
@@ -601,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_overflow_on_the_way_is_not_judged() {
+    fn intermediate_overflows_are_ignored() {
         let op = Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(0) };
         let given = [data(&[3e38, 3e38, -3e38])];
         let expected = [TensorData::from([3e38f32])];
@@ -610,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_are_compared_bit_by_bit() {
+    fn data_movement_is_compared_bitwise() {
         let given = [data(&[0.0])];
         let (expected, actual) = ([TensorData::from([0.0f32])], [TensorData::from([-0.0f32])]);
         assert!(difference(&Op::Copy, &given, &expected, &actual, Computed::Natively).is_some());
@@ -619,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn only_libraries_of_other_devices_may_lose_a_sum_that_leaves_the_range() {
+    fn only_device_libraries_may_return_other_results_for_overflowing_sums() {
         let ones = |shape: [usize; 3], x: f64| {
             let data = TensorData::new(vec![x; shape.iter().product()], shape).unwrap();
             Given::Data(data.convert(DType::F16))

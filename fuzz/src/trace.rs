@@ -1,4 +1,4 @@
-//! Running a program op by op, noting every value.
+//! Runs a program op by op and stores every value.
 
 use crate::trial::Trial;
 use kiln_ir::{
@@ -13,21 +13,21 @@ pub(crate) type Slot = Result<TensorData, String>;
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) slots: Vec<Slot>,
-    /// Values that were changed after they were made, though they were still in use.
+    /// Live values that were overwritten.
     pub(crate) changed: Vec<usize>,
 }
 
-/// Who holds the values of a program while it runs.
+/// The ownership of values during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
     /// Each op gets the only clone of a value at its last use, as in [`Program::run`](kiln_ir::Program::run), and may
     /// overwrite it.
     Passed,
-    /// All are held to the end: no op may overwrite anything.
+    /// All values are held to the end: no op may overwrite its operands.
     Kept,
 }
 
-/// Runs a program op by op. Values are read back as soon as they are made.
+/// Runs a program op by op. Each value is read immediately.
 pub(crate) fn trace(engine: &dyn Engine, trial: &Trial, ownership: Ownership) -> Trace {
     let program = &trial.program;
     let mut uses = count_uses(trial);
@@ -64,7 +64,7 @@ pub(crate) fn trace(engine: &dyn Engine, trial: &Trial, ownership: Ownership) ->
     Trace { slots, changed }
 }
 
-/// Runs an instruction on operands that may have other types than it says: behind `NonZero`, or where something failed.
+/// Runs an instruction on operands that may have other types than recorded: after `NonZero`, or after a failed op.
 pub(crate) fn executed(engine: &dyn Engine, instruction: &Instruction, operands: Operands) -> Values {
     let inferred = infer(&instruction.op, &OperandType::list(&operands));
     match inferred {
@@ -77,7 +77,7 @@ pub(crate) fn read(engine: &dyn Engine, value: Value) -> Slot {
     block_on(engine.read(value)).map_err(|error| error.to_string())
 }
 
-/// Whether both hold the same type and bits, or both failed.
+/// Whether both slots have the same type and bits, or both failed.
 pub(crate) fn same(a: &Slot, b: &Slot) -> bool {
     match (a, b) {
         (Ok(a), Ok(b)) => a.ty() == b.ty() && a.bytes() == b.bytes(),
@@ -86,7 +86,7 @@ pub(crate) fn same(a: &Slot, b: &Slot) -> bool {
     }
 }
 
-/// How often each slot is an operand or an output.
+/// The number of uses of each slot as operand or output.
 fn count_uses(trial: &Trial) -> Vec<usize> {
     let program = &trial.program;
     let mut uses = vec![0; program.num_slots()];
@@ -105,7 +105,7 @@ pub(crate) enum Given {
     Number(Scalar),
 }
 
-/// The operands of an instruction, as a trace has them; `None` where one has failed.
+/// The operands of an instruction from a trace; `None` if one has failed.
 pub(crate) fn given(instruction: &Instruction, slots: &[Slot]) -> Option<Vec<Given>> {
     let one = |operand: &ProgramOperand| match operand {
         ProgramOperand::Scalar(scalar) => Some(Given::Number(*scalar)),
@@ -114,7 +114,7 @@ pub(crate) fn given(instruction: &Instruction, slots: &[Slot]) -> Option<Vec<Giv
     instruction.operands.iter().map(one).collect()
 }
 
-/// Runs an op on operands from the host. The results' types are inferred; an error is that of inference, or of a value.
+/// Runs an op on operands from the host, with inferred result types. Returns errors of inference and of values.
 pub(crate) fn run_on(engine: &dyn Engine, op: &Op, list: &[Given]) -> Result<Vec<TensorData>, String> {
     let operands: Operands = list
         .iter()

@@ -8,21 +8,21 @@ use std::fmt::Write;
 pub struct Trial {
     /// The program.
     pub program: Program,
-    /// One for each input of the program, of its type.
+    /// The data of each input of the program.
     pub inputs: Vec<TensorData>,
     /// Whether gradients are compared with finite differences: all floats are `f64`.
     pub smooth: bool,
 }
 
 impl Trial {
-    /// The number of ops, those within fused regions included.
+    /// The number of ops, including those in fused regions.
     pub fn num_ops(&self) -> usize {
         count(&self.program)
     }
 
     /// The trial as a file of `filetests/run`: the comments, the inputs, the program.
     ///
-    /// Numbers are written so that they read back as the same bits, but for the payloads of NaNs.
+    /// Numbers round-trip bit for bit, except for NaN payloads.
     pub fn to_filetest(&self, comments: &[String]) -> String {
         let mut text = String::from("; test run\n");
         for line in comments.iter().flat_map(|comment| comment.lines()) {
@@ -40,7 +40,7 @@ impl Trial {
     /// Reads a file of `filetests/run`.
     ///
     /// # Errors
-    /// When the program does not parse or is invalid, or the inputs do not suit it.
+    /// When the program does not parse or is invalid, or the inputs do not match it.
     pub fn from_filetest(text: &str) -> Result<Trial, String> {
         let program = Program::parse(text).map_err(|error| error.to_string())?;
         verify(&program).map_err(|error| error.to_string())?;
@@ -73,7 +73,7 @@ fn count(program: &Program) -> usize {
     program.instructions.iter().map(|instruction| 1 + inside(&instruction.op)).sum()
 }
 
-/// The elements, in order, with spaces between.
+/// The elements in order, separated by spaces.
 fn numbers(data: &TensorData) -> String {
     let list: Vec<String> = match data.elements() {
         Elements::F64(_) | Elements::F32(_) | Elements::F16(_) | Elements::BF16(_) => {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filetests_read_back() {
+    fn filetests_round_trip() {
         let text = "; test run\n; why\n; smooth\n\
             ; input 0 = 1.5 nan -0.0 -inf 65504.0 6e-8\n; input 1 = 18446744073709551615\n; input 2 =\n\
             ; input 3 = true\n\
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_inputs_are_errors() {
+    fn invalid_inputs_are_errors() {
         let program = "program(%0: f32[2]) {\n  return %0\n}\n";
         let problem = |line: &str| Trial::from_filetest(&format!("{line}\n{program}")).unwrap_err();
         assert!(problem("; test run").contains("data of 0 inputs"));

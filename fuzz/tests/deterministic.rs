@@ -1,4 +1,4 @@
-//! Seeds and numbers determine programs, and programs reach everything.
+//! Programs are determined by seed and number, and cover all op kinds.
 
 use kiln_fuzz::campaign::{Options, run};
 use kiln_fuzz::check::Subjects;
@@ -7,7 +7,7 @@ use kiln_ir::{OpKind, verify};
 use std::collections::BTreeSet;
 
 #[test]
-fn a_number_gives_the_same_program_again() {
+fn program_generation_is_deterministic() {
     for number in 0..200 {
         let (first, again) = (trial(9, number, None), trial(9, number, None));
         assert_eq!(first.program, again.program);
@@ -19,7 +19,7 @@ fn a_number_gives_the_same_program_again() {
 }
 
 #[test]
-fn programs_are_valid_and_inputs_are_of_their_types() {
+fn programs_are_valid_and_inputs_match_their_types() {
     for number in 0..500 {
         let trial = trial(3, number, None);
         verify(&trial.program).unwrap_or_else(|error| panic!("program {number}: {error}\n{}", trial.program));
@@ -29,7 +29,7 @@ fn programs_are_valid_and_inputs_are_of_their_types() {
 }
 
 #[test]
-fn every_kind_can_come_first() {
+fn every_op_kind_can_be_forced() {
     let first = |kind: OpKind| {
         let begins = |number: u64| {
             let program = trial(5, number, Some(kind)).program;
@@ -42,7 +42,7 @@ fn every_kind_can_come_first() {
 }
 
 #[test]
-fn threads_do_not_change_what_is_found() {
+fn results_are_independent_of_thread_count() {
     let options = |threads| Options { programs: 60, threads, ..Options::default() };
     let (one, two) = (run(&options(1), Subjects::cpu), run(&options(2), Subjects::cpu));
     assert!(one.is_good(), "{one}");
@@ -52,7 +52,7 @@ fn threads_do_not_change_what_is_found() {
 }
 
 #[test]
-fn ops_that_never_come_are_reported() {
+fn missing_op_kinds_are_reported() {
     let mut report = run(&Options { programs: 100, ..Options::default() }, Subjects::cpu);
     report.programs = 2_000;
     report.kinds.remove(&OpKind::Fft);

@@ -1,4 +1,4 @@
-//! Runs `filetests/run`: programs with their inputs, on which every engine must agree. Each was a mismatch once.
+//! Runs `filetests/run`: programs with their inputs, on which all engines must agree. Each is a former failure.
 
 use kiln_fuzz::Trial;
 use kiln_fuzz::check::{Subjects, check};

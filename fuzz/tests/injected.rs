@@ -1,4 +1,4 @@
-//! Engines with a mistake are caught, and the failing programs become small: the checks can fail.
+//! Tests of the fuzzer: injected engine bugs are found, and the failing programs are minimized.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 /// An injected engine bug.
 #[derive(Clone, Copy)]
 enum Mistake {
-    /// The last element of the first result of such an op is the one before.
+    /// The last element of the first result of an op is replaced by the one before.
     LastElement(OpKind),
-    /// Results of such an op are too large by this factor.
+    /// Results of an op are too large by this factor.
     Factor(Binary, f64),
-    /// Such an op panics.
+    /// An op panics.
     Panic(OpKind),
 }
 
@@ -103,9 +103,9 @@ fn small(report: &Report) -> (Check, Option<String>, Trial) {
 }
 
 #[test]
-fn a_wrong_element_is_found_and_made_small() {
+fn a_wrong_element_is_found_and_minimized() {
     let (check, op, _) = small(&with(Mistake::LastElement(OpKind::Windows)));
-    // Alone, or by the rule for batches: whichever element happens to differ.
+    // Found by the value check or by the batching rule, depending on the element.
     assert!(matches!(check, Check::Value | Check::Batch), "{check}");
     assert_eq!(op.as_deref(), Some("windows"));
 }
@@ -122,14 +122,14 @@ fn engines_of_other_devices_are_compared_with_the_reference() {
 }
 
 #[test]
-fn a_wrong_rounding_is_found_and_made_small() {
+fn a_wrong_rounding_is_found_and_minimized() {
     let (check, op, trial) = small(&with(Mistake::Factor(Binary::Atan2, 1.0 + 1e-3)));
     assert_eq!((check, op.as_deref()), (Check::Value, Some("atan2")));
     assert!(trial.program.instructions.iter().any(|i| i.op == Op::Binary(Binary::Atan2)));
 }
 
 #[test]
-fn a_panic_is_found_and_made_small() {
+fn a_panic_is_found_and_minimized() {
     let report = with(Mistake::Panic(OpKind::Sort));
     let (check, _, trial) = small(&report);
     assert_eq!(check, Check::Value);
@@ -138,7 +138,7 @@ fn a_panic_is_found_and_made_small() {
 }
 
 #[test]
-fn threads_that_give_other_bits_are_found() {
+fn results_that_depend_on_thread_count_are_found() {
     let report = found(|| {
         let many = Wrong::engine(Mistake::LastElement(OpKind::Scan));
         Subjects::of(Arc::new(Cpu::with_threads(1)), many)
@@ -149,7 +149,7 @@ fn threads_that_give_other_bits_are_found() {
 }
 
 #[test]
-fn a_wrong_region_is_found_and_made_small() {
+fn a_wrong_fused_region_is_found_and_minimized() {
     let report = found(|| {
         let cpu = || Arc::new(Cpu::with_threads(1));
         let wrong = Wrong::engine(Mistake::LastElement(OpKind::Fused));
@@ -162,7 +162,7 @@ fn a_wrong_region_is_found_and_made_small() {
     assert!(trial.program.instructions.len() <= 3, "{}", first.filetest);
 }
 
-/// `x²` with the gradient of `x`.
+/// `x²` with the wrong gradient of `x`.
 #[derive(Debug)]
 struct WrongRule;
 
@@ -190,7 +190,7 @@ impl CustomOp for WrongRule {
 }
 
 #[test]
-fn a_wrong_gradient_is_found_and_made_small() {
+fn a_wrong_gradient_is_found_and_minimized() {
     Custom::register("wrong_rule", |_| Ok(Custom::new(WrongRule)));
     let ty = TensorType::new([3], DType::F64);
     let ops = [
@@ -219,7 +219,7 @@ fn a_wrong_gradient_is_found_and_made_small() {
     assert_eq!(small.inputs[0].num_elements(), 1, "{}", small.to_filetest(&[]));
 }
 
-/// Regions with a cosine, which only the gradient of a sine has, return twice the correct result.
+/// Regions with a cosine, which occurs only in the gradient of sine, return twice the correct result.
 struct WrongBackward(Cpu);
 
 impl Engine for WrongBackward {
@@ -255,7 +255,7 @@ impl Engine for WrongBackward {
 }
 
 #[test]
-fn a_wrong_gradient_over_fusion_is_found_and_made_small() {
+fn a_wrong_gradient_over_fusion_is_found_and_minimized() {
     let ty = TensorType::new([2, 3], DType::F32);
     let ops = [
         (Op::Unary(Unary::Exp), vec![0], ty),

@@ -1,4 +1,4 @@
-//! The kernels of random programs compile for a GPU, together as alone. Needs the compiler, but no GPU:
+//! The kernels of random programs compile for a GPU, in batches and alone. Needs the compiler, but no GPU:
 //! `pip install nvidia-cuda-nvrtc`.
 //!
 //! `cargo test -p kiln-fuzz --features cuda --test kernels -- --ignored` runs it.

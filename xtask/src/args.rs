@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn options_take_the_next_word_or_the_attached_value() {
+    fn options_take_the_next_argument_or_an_attached_value() {
         let args = parse(&["--only", "docs", "x=y", "--only=tests", "--list"]).unwrap();
         assert_eq!(args.all("--only"), ["docs", "tests"]);
         assert_eq!(args.last("--only"), Some("tests"));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn undeclared_words_are_errors() {
+    fn undeclared_options_are_errors() {
         assert!(parse(&["--lost"]).unwrap_err().contains("--lost"));
         assert!(parse(&["--list=yes"]).unwrap_err().contains("--list=yes"));
         assert!(parse(&["--only"]).unwrap_err().contains("needs a value"));

@@ -12,7 +12,7 @@ use crate::workspace::{Package, Workspace};
 
 const ACCEPTS: Accepts =
     Accepts { flags: &["--gpu"], options: &["--bin", "--example", "--features", "--profile"], words: true };
-/// The most bytes of an archive.
+/// Maximum bytes of an archive.
 const LARGEST: u64 = 60 << 20;
 /// The program that makes archives.
 const TAR: &str = "tar";
@@ -24,7 +24,7 @@ struct Program {
     name: String,
     /// Folder of its package, relative to the root.
     folder: String,
-    /// Where cargo put it.
+    /// The path of the built program.
     path: PathBuf,
     /// Tests are run by `run.sh`; other programs are only packed.
     test: bool,
@@ -39,7 +39,7 @@ struct Contents {
     bins: Vec<String>,
     /// Examples of any package.
     examples: Vec<String>,
-    /// Features that examples are built with.
+    /// Features for the build of examples.
     features: Vec<String>,
 }
 
@@ -169,7 +169,7 @@ fn pack(programs: &[Program], bundle: &Path, root: &Path) -> Result<(), String> 
 }
 
 /// Packs a folder with the program `tar` into a gzip archive beside it, `FOLDER.tar.gz`, and returns the archive's path.
-/// Unpacking it makes the folder again.
+/// Unpacking it restores the folder.
 fn archive(tar: &str, folder: &Path) -> Result<PathBuf, String> {
     let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
         return Err(format!("{}: not a folder that can be packed", folder.display()));
@@ -288,8 +288,8 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn tests_run_apart_are_counted_one_by_one() {
-        // As a test program answers: it lists its tests, and runs the one that it is given.
+    fn tests_run_in_separate_processes_are_counted() {
+        // Simulates a test program: it lists its tests and runs the given one.
         let body = r#"
             case "$*" in
               *--list*) printf 'one: test\ntwo::three: test\nfour: test\nfive: benchmark\n' ;;

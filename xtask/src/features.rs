@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 
 const ACCEPTS: Accepts = Accepts { flags: &["--check"], options: &[], words: false };
 
-/// The page that holds the table.
+/// The page with the table.
 pub(crate) const PAGE: &str = "README.md";
 
 /// The manifest whose features the table lists.
@@ -25,7 +25,7 @@ struct Feature<'a> {
     name: &'a str,
     /// The comment above it, on one line.
     about: String,
-    /// Features and dependencies that it turns on.
+    /// Features and dependencies that it enables.
     enables: Vec<&'a str>,
 }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_stands_between_its_marks() {
+    fn the_table_is_replaced_between_its_marks() {
         let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let current = with_table(&page, MANIFEST_TEXT).unwrap();
         let table = "| feature | default | adds |\n|---|---|---|\n| `std` | yes | Files, clocks. |\n\

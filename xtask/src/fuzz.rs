@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: random programs, run in ways that must agree.
+//! `cargo xtask fuzz`: differential fuzzing with random programs.
 
 use std::process::{Command, ExitCode};
 
@@ -6,7 +6,7 @@ use crate::args::{Accepts, Args};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The program that does it; it explains its options.
+/// The fuzzer's package. Its program documents its options.
 pub(crate) const PACKAGE: &str = "kiln-fuzz";
 
 const OPTIONS: &[&str] = &[
@@ -43,7 +43,7 @@ pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
     }
     command.arg("--");
     for word in words {
-        // The program takes values as the next word only.
+        // The program accepts values only as the next argument.
         match word.split_once('=') {
             Some((option, value)) if option.starts_with("--") => command.args([option, value]),
             Some(_) | None => command.arg(word),
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_handed_on() {
+    fn options_are_forwarded() {
         let words: Vec<String> = ["--programs=5", "--only", "MatMul"].map(str::to_owned).into();
         let command = fuzzer(Command::new("cargo"), &words);
         let said = process::describe(&command);

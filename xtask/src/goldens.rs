@@ -1,4 +1,4 @@
-//! `cargo xtask goldens`: makes the PyTorch reference files again.
+//! `cargo xtask goldens`: regenerates the PyTorch reference files.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use crate::args::{Accepts, Args};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The script that makes the files; with `--check` it compares instead of writing.
+/// The script that generates the files; with `--check` it compares instead of writing.
 pub(crate) const SCRIPT: &str = "crates/suite/goldens/generate.py";
 
-/// The page that names the packages the files were made with, in a line `pip install NAME==VERSION ...`.
+/// The page with the package versions of the files, in a line `pip install NAME==VERSION ...`.
 const PAGE: &str = "crates/suite/goldens/README.md";
 
 /// Prints `NAME VERSION` for each argument that is installed.
@@ -85,7 +85,7 @@ mod tests {
     const PAGE: &str = "# Goldens\n\n    pip install torch==2.13.0 numpy==2.4.6\n";
 
     #[test]
-    fn the_pages_own_versions_are_asked_for() {
+    fn required_versions_are_read_from_the_page() {
         let wanted = requirements(PAGE);
         assert_eq!(wanted, [("torch", "2.13.0"), ("numpy", "2.4.6")]);
         assert_eq!(unmet(&wanted, "torch 2.13.0+cpu\nnumpy 2.4.6\n"), None);

@@ -9,14 +9,14 @@ use crate::workspace::Workspace;
 pub(crate) struct GpuEngine {
     /// Its name.
     pub(crate) package: &'static str,
-    /// The feature that brings its backend into other packages.
+    /// The feature that enables its backend in other packages.
     pub(crate) feature: &'static str,
     /// The name of its device, for messages.
     device: &'static str,
     has_device: fn() -> bool,
 }
 
-/// All of them.
+/// All GPU engines.
 const ENGINES: &[GpuEngine] = &[GpuEngine {
     package: "kiln-cuda",
     feature: "cuda",
@@ -24,7 +24,7 @@ const ENGINES: &[GpuEngine] = &[GpuEngine {
     has_device: has_nvidia_device,
 }];
 
-/// The engines that the workspace has.
+/// The GPU engines of the workspace.
 pub(crate) fn engines(workspace: &Workspace) -> Vec<&'static GpuEngine> {
     ENGINES.iter().filter(|engine| workspace.package(engine.package).is_some()).collect()
 }
@@ -57,7 +57,8 @@ fn has_nvidia_device() -> bool {
     has_file || listed()
 }
 
-/// Whether a file under `/dev` is a GPU of NVIDIA's, `nvidia0`, rather than a door of its driver, such as `nvidiactl`.
+/// Whether a file under `/dev` is an NVIDIA GPU, such as `nvidia0`, and not a control file of the driver, such as
+/// `nvidiactl`.
 fn is_nvidia_device(file: &str) -> bool {
     let number = file.strip_prefix("nvidia").unwrap_or_default();
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -68,12 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_workspace_runs_on_no_gpu() {
+    fn an_empty_workspace_has_no_gpu_engine() {
         assert!(runnable(&Workspace::default()).is_err_and(|reason| reason.contains("no GPU engine")));
     }
 
     #[test]
-    fn doors_of_the_driver_are_no_devices() {
+    fn control_files_of_the_driver_are_not_devices() {
         assert!(is_nvidia_device("nvidia0") && is_nvidia_device("nvidia15"));
         for other in ["nvidiactl", "nvidia-uvm", "nvidia", "card0", "renderD128"] {
             assert!(!is_nvidia_device(other), "{other}");

@@ -1,4 +1,5 @@
-//! `cargo xtask kill`: processes that save a checkpoint are killed, beside one that reads it.
+//! `cargo xtask kill`: crash test of checkpoints. Kills processes that save a checkpoint while another process reads
+//! it.
 
 use std::process::{Command, ExitCode};
 
@@ -6,7 +7,7 @@ use crate::args::{Accepts, Args};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The program that does it, an example of the package beside it.
+/// The program, an example of the package below.
 pub(crate) const PROGRAM: &str = "kill";
 const PACKAGE: &str = "kiln-store";
 
@@ -27,7 +28,7 @@ fn parse(saves: &str) -> Result<usize, String> {
     }
 }
 
-/// The command that kills so many processes. It uses the profile of the tests, which has built most of it.
+/// The command that kills a number of processes. It uses the test profile, whose build outputs exist.
 pub(crate) fn killer(mut command: Command, saves: usize) -> Command {
     command.args(["run", "--quiet", "-p", PACKAGE, "--example", PROGRAM, "--", "--saves"]);
     command.arg(saves.to_string());
@@ -39,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_is_handed_on() {
+    fn the_number_of_saves_is_forwarded() {
         let said = process::describe(&killer(Command::new("cargo"), 5));
         assert_eq!(said, "cargo run --quiet -p kiln-store --example kill -- --saves 5");
     }
 
     #[test]
-    fn other_numbers_are_errors() {
+    fn invalid_numbers_of_saves_are_errors() {
         for saves in ["0", "-1", "many", ""] {
             let error = run(&["--saves".to_owned(), saves.to_owned()]).unwrap_err();
             assert!(error.contains(&format!("--saves is `{saves}`")), "{error}");

@@ -3,7 +3,7 @@
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and reports
 //! violations of the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's time
 //! per op, and compares Kiln with other frameworks, [`accuracy`] measures elementary functions, [`bundle`] packs test
-//! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] kills processes that save,
+//! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] tests checkpoints against crashes,
 //! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
 //! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. The only
 //! dependency is a JSON reader, so the tool itself builds in seconds.

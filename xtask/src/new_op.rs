@@ -11,15 +11,15 @@ use crate::workspace::Workspace;
 const ACCEPTS: Accepts =
     Accepts { flags: &["--dry-run", "--unary", "--composite"], options: &[], words: true };
 
-/// A place of the tree, and the text that goes there. `{Name}` is the variant, `{name}` the name in text.
+/// An insertion point in the tree, and the inserted text. `{Name}` is the variant, `{name}` the name in text.
 struct Insertion {
     file: &'static str,
-    /// Text that occurs once in the file. The new text goes in front of it.
+    /// Text that occurs once in the file. The new text is inserted before it.
     before: &'static str,
     text: &'static str,
 }
 
-/// The places of a function of one float.
+/// The insertions of a unary float function.
 const UNARY: &[Insertion] = &[
     Insertion {
         file: "crates/ir/src/op/functions.rs",
@@ -73,7 +73,7 @@ const UNARY: &[Insertion] = &[
     },
 ];
 
-/// The places of a composite of one float tensor along an axis.
+/// The insertions of a composite of one float tensor along an axis.
 const COMPOSITE: &[Insertion] = &[
     Insertion {
         file: "crates/ir/src/op.rs",
@@ -212,7 +212,7 @@ const COMPOSITE: &[Insertion] = &[
     },
 ];
 
-/// The tests and generated files that change too, and are not counted.
+/// Tests and generated files that also change, not counted.
 const BESIDE: &str = "\
 beside these: a case in crates/suite/src/cases, a row in crates/suite/src/methods and its surface.rs; of a composite a
 generator in fuzz/src/generate and a tolerance in fuzz/src/tolerance.rs; then `cargo xtask ops`, and a line in CHANGELOG.md";
@@ -246,7 +246,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The line in front of which the text of a place goes.
+/// The line before which a text is inserted.
 fn line(root: &Path, place: &Insertion) -> Result<usize, String> {
     let source = read(root, place)?;
     match source.matches(place.before).count() {
@@ -269,7 +269,7 @@ fn read(root: &Path, place: &Insertion) -> Result<String, String> {
     fs::read_to_string(root.join(place.file)).map_err(|error| format!("{}: {error}", place.file))
 }
 
-/// How many files the places are in.
+/// The number of changed files.
 fn files(places: &[Insertion]) -> usize {
     places.iter().map(|place| place.file).collect::<BTreeSet<_>>().len()
 }
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_anchor_stands_once_in_the_tree() {
+    fn each_anchor_occurs_once_in_the_tree() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         for place in UNARY.iter().chain(COMPOSITE) {
             assert_eq!(line(root, place).err(), None);

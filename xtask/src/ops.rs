@@ -9,13 +9,13 @@ use crate::workspace::Workspace;
 
 const ACCEPTS: Accepts = Accepts { flags: &["--check"], options: &[], words: false };
 
-/// The page that holds the table.
+/// The page with the table.
 const PAGE: &str = "book/src/operations.md";
 
-/// The program of the suite that prints the table, and fails when a cell is empty without a reason.
+/// The suite's program, which prints the table and fails if a cell is empty without a reason.
 const PROGRAM: (&str, &str) = ("kiln-suite", "coverage");
 
-/// The features with which the suite has all of its rows.
+/// The features that enable all rows of the suite.
 const FEATURES: &str = "linalg";
 
 /// `cargo xtask ops`.
@@ -36,7 +36,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The page, and whether no cell is empty without a reason.
+/// The page, and whether all empty cells have a reason.
 fn report(workspace: &Workspace) -> Result<(String, bool), String> {
     let (package, program) = PROGRAM;
     let mut command = process::cargo(&workspace.root);

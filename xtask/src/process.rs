@@ -1,11 +1,11 @@
-//! Starting other programs: no standard input, an environment a user's own shell would give them.
+//! Starts other programs without standard input, in the environment of the user's shell.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The cargo that runs this program, ready to take arguments in `directory`.
+/// A command of the running cargo, in `directory`.
 pub(crate) fn cargo(directory: &Path) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -14,7 +14,7 @@ pub(crate) fn cargo(directory: &Path) -> Command {
     command
 }
 
-/// Any other program, ready to take arguments in `directory`.
+/// A command of another program, in `directory`.
 pub(crate) fn program(name: &str, directory: &Path) -> Command {
     let mut command = Command::new(name);
     command.current_dir(directory).stdin(Stdio::null());
@@ -33,7 +33,7 @@ fn strip_package_variables(command: &mut Command) {
     }
 }
 
-/// The command as one would type it, with its added environment in front.
+/// The command as shell text, with added environment variables first.
 pub(crate) fn describe(command: &Command) -> String {
     let assignments = command.get_envs().filter_map(|(name, value)| {
         value.map(|value| format!("{}={}", name.to_string_lossy(), quoted(&value.to_string_lossy())))
@@ -47,13 +47,13 @@ fn quoted(word: &str) -> String {
     if word.contains([' ', '"', '$', '*']) { format!("'{word}'") } else { word.to_owned() }
 }
 
-/// Runs to the end with the terminal's own output; a status other than zero is an error.
+/// Runs a command to completion with inherited output; a nonzero status is an error.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| cannot_start(command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("{status} from `{}`", describe(command))) }
 }
 
-/// Runs to the end and returns standard output; standard error goes to the terminal.
+/// Runs a command to completion and returns standard output; standard error is inherited.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let done = command.stderr(Stdio::inherit()).output().map_err(|error| cannot_start(command, &error))?;
     if done.status.success() {
@@ -63,19 +63,19 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Whether the program starts and ends with status zero; its output is dropped.
+/// Whether the program starts and exits with status zero; its output is discarded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Runs to the end, hands each line of output and error to `see` in the order written, and prints it.
+/// Runs a command to completion, passes each line of output and error to `see` in order, and prints it.
 pub(crate) fn run_and_see(command: &mut Command, mut see: impl FnMut(&str)) -> Result<(), String> {
     let said = describe(command);
     let piped = std::io::pipe().and_then(|(reader, writer)| Ok((reader, writer.try_clone()?, writer)));
     let (reader, stdout, stderr) = piped.map_err(|error| format!("no pipe for `{said}`: {error}"))?;
     command.stdout(stdout).stderr(stderr);
     let mut child = command.spawn().map_err(|error| cannot_start(command, &error))?;
-    // The command keeps the writing ends; while they are open the pipe has no end.
+    // The command holds the write ends; the reader ends only after they are closed.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) fn run_and_see(command: &mut Command, mut see: impl FnMut(&str)) -> R
     if status.success() { Ok(()) } else { Err(format!("{status} from `{said}`")) }
 }
 
-/// Runs to the end, or stops the program once `limit` has passed.
+/// Runs a command to completion, or kills it after `limit`.
 pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), String> {
     let mut child = command.spawn().map_err(|error| cannot_start(command, &error))?;
     let started = Instant::now();
@@ -105,7 +105,7 @@ pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<(), S
     }
 }
 
-/// Puts the path in front of an error of the file system.
+/// Prefixes a file-system error with the path.
 pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_seen_in_order_and_input_is_empty() {
+    fn lines_are_passed_in_order_and_stdin_is_empty() {
         let mut lines = Vec::new();
         run_and_see(&mut shell("cat; echo one; echo two >&2; echo three"), |line| {
             lines.push(line.to_owned())

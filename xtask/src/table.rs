@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let rows = [row(["step", "result"]), row(["documentation", "ok"])];
         assert_eq!(plain(&rows), "step           result\ndocumentation  ok\n");
         assert_eq!(markdown(&rows), "| step | result |\n|---|---|\n| documentation | ok |\n");

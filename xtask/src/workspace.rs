@@ -11,7 +11,7 @@ use crate::process;
 pub(crate) struct Workspace {
     /// The folder of the workspace's `Cargo.toml`.
     pub(crate) root: PathBuf,
-    /// Where cargo puts build output.
+    /// The target folder of cargo.
     pub(crate) target: PathBuf,
     /// The members.
     pub(crate) packages: Vec<Package>,
@@ -24,13 +24,13 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Folder relative to the root, with forward slashes, such as `crates/ir`.
     pub(crate) folder: String,
-    /// Every declared dependency, of the workspace or not.
+    /// Every declared dependency, internal or external.
     pub(crate) dependencies: Vec<Dependency>,
     /// Libraries, programs, examples and tests.
     pub(crate) targets: Vec<Target>,
-    /// Whether the manifest lets a registry have it: `publish = false` forbids that.
+    /// Whether the package may be published: `publish` is not `false`.
     pub(crate) published: bool,
-    /// All that cargo says of the manifest.
+    /// The metadata of the manifest.
     pub(crate) manifest: Value,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     /// Package name.
     pub(crate) name: String,
-    /// Whether only tests, examples and benchmarks see it.
+    /// Whether it is a dev-dependency.
     pub(crate) dev: bool,
-    /// Whether it has a version. Packages keep no dev-dependency that is a path alone.
+    /// Whether it has a version. Published packages omit path-only dev-dependencies.
     pub(crate) versioned: bool,
 }
 
-/// One thing cargo builds from a package.
+/// A build target of a package.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// Name, such as `mnist`.
@@ -57,7 +57,7 @@ pub(crate) struct Target {
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace this program belongs to.
+    /// Loads the metadata of this workspace by cargo.
     pub(crate) fn load() -> Result<Self, String> {
         let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
         let mut command = process::cargo(&here);
@@ -67,7 +67,7 @@ impl Workspace {
         Self::from_metadata(&metadata)
     }
 
-    /// Reads cargo's description.
+    /// Parses the output of `cargo metadata`.
     pub(crate) fn from_metadata(metadata: &Value) -> Result<Self, String> {
         let root = PathBuf::from(text(metadata, "workspace_root")?);
         let target = PathBuf::from(text(metadata, "target_directory")?);
@@ -76,7 +76,7 @@ impl Workspace {
         Ok(Self { root, target, packages })
     }
 
-    /// The member called `name`.
+    /// The member with a name.
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
         self.packages.iter().find(|package| package.name == name)
     }
@@ -110,7 +110,7 @@ fn read_package(package: &Value, root: &Path) -> Result<Package, String> {
     });
     let targets = list(package, "targets")?.iter().map(|target| {
         let kind = list(target, "kind")?.first().and_then(Value::as_str).unwrap_or_default();
-        // Every linkage of a library is a library here.
+        // All kinds of libraries count as `lib`.
         let kind = if ["rlib", "cdylib", "dylib", "staticlib"].contains(&kind) { "lib" } else { kind };
         let source = relative(Path::new(text(target, "src_path")?), root);
         Ok(Target { name: text(target, "name")?.to_owned(), kind: kind.to_owned(), source })

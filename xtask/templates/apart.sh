@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs each packed test in a process of its own, many at once, prints what failed, and counts.
+# Runs each packed test in a process of its own, many at once, prints the failures, and counts.
 # Arguments go to each program: --include-ignored, or a part of the names of tests.
 #   JOBS       processes at once (default: one for each processor)
 #   LIMIT      seconds that a test may take (default: 600)

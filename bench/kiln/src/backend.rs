@@ -1,4 +1,4 @@
-//! The backends of Kiln that can be measured: the one place that names them.
+//! The backends of Kiln that the benchmark supports.
 
 use crate::workloads;
 use bench_protocol::{Prepared, Result};
@@ -6,13 +6,13 @@ use kiln::{Cpu, Flex};
 
 /// A backend by name.
 pub(crate) struct Choice {
-    /// As `--backend` has it.
+    /// The name for `--backend`.
     pub(crate) name: &'static str,
     /// Prepares a workload on it.
     pub(crate) prepare: fn(&str, &str) -> Result<Prepared>,
 }
 
-/// The eager backend, on which `op_overhead` is measured whatever was chosen.
+/// The eager backend, which always runs `op_overhead`.
 pub(crate) type Eager = Flex;
 
 /// The default of `--backend`.

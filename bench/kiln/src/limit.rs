@@ -5,12 +5,12 @@ use pulp::{Arch, Simd, WithSimd};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Chains that do not wait for each other: more than the latency of a multiply-add times those begun in a cycle.
+/// Independent dependency chains: more than the latency of a multiply-add times its throughput per cycle.
 const CHAINS: usize = 12;
 const ROUNDS: usize = 20_000;
 const DURATION: Duration = Duration::from_millis(300);
 
-/// GFLOP/s of `f32` multiply-adds in registers, on that many threads at once; the best of several stretches of time.
+/// Measures GFLOP/s of `f32` multiply-adds in registers, on a number of threads; the best of several intervals.
 pub(crate) fn multiply_adds(threads: usize) -> Result<f64> {
     let workers: Vec<_> = (0..threads).map(|_| std::thread::spawn(one_thread)).collect();
     let rates = workers.into_iter().map(|worker| worker.join().map_err(|_| failed("a thread panicked")));
@@ -27,7 +27,7 @@ fn one_thread() -> f64 {
     best
 }
 
-/// Does the chains; how many floating-point operations those were.
+/// Runs the chains and returns the number of floating-point operations.
 struct MultiplyAdds;
 
 impl WithSimd for MultiplyAdds {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_threads_do_more_than_nothing() {
+    fn multiply_adds_measures_a_positive_rate() {
         assert!(multiply_adds(2).is_ok_and(|gflops| gflops > 1.0));
     }
 }

@@ -10,13 +10,13 @@ pub const SIGNALS: [usize; 2] = [4096, 4096];
 pub const ATTENTION: [usize; 4] = [4, 16, 4096, 128];
 /// Input of `conv3x3`, `[batch, channels, rows, columns]`.
 pub const CONV_INPUT: [usize; 4] = [64, 256, 56, 56];
-/// Kernel of `conv3x3`, with 1 around.
+/// Kernel of `conv3x3`, with padding 1.
 pub const CONV_WEIGHT: [usize; 4] = [256, 256, 3, 3];
-/// Parameters of `adamw`: so many of that shape.
+/// Number and shape of the parameters of `adamw`.
 pub const ADAMW: (usize, [usize; 2]) = (64, [4096, 4096]);
 /// Both inputs of `cdist`.
 pub const POINTS: [usize; 2] = [4096, 64];
-/// Numbers that `bincount` counts, and how many different ones there are.
+/// Elements of `bincount`, and number of distinct values.
 pub const COUNTED: (usize, usize) = (1_000_000, 1000);
 /// Additions in one repeat of `op_overhead`.
 pub const ADDITIONS: usize = 2000;
@@ -30,7 +30,7 @@ pub fn matmul(workload: &str) -> Option<usize> {
     }
 }
 
-/// How often one repeat of a workload does its operation, so that waiting for the device once weighs little.
+/// Operations per repeat of a workload, which amortize the device synchronization.
 pub fn rounds(workload: &str) -> usize {
     match workload {
         "matmul_bf16_4096" | "matmul_e4m3_4096" => 50,
@@ -50,11 +50,11 @@ pub mod gpt2 {
     pub const BATCH: usize = 16;
     /// Tokens in a sequence.
     pub const LENGTH: usize = 1024;
-    /// Different tokens, a multiple of 64.
+    /// Vocabulary size, a multiple of 64.
     pub const VOCABULARY: usize = 50_304;
     /// Width of the model.
     pub const WIDTH: usize = 768;
-    /// Heads of attention.
+    /// Attention heads.
     pub const HEADS: usize = 12;
     /// Layers.
     pub const LAYERS: usize = 12;
@@ -80,24 +80,24 @@ pub mod resnet {
     pub const MOMENTUM: f64 = 0.9;
 }
 
-/// Sizes of `llama_decode`: a model of 1.1 billion parameters in the shape of Llama
+/// Sizes of `llama_decode`: a model of 1.1 billion parameters with the Llama architecture
 /// ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)), as TinyLlama has them.
 pub mod llama {
-    /// Different tokens.
+    /// Vocabulary size.
     pub const VOCABULARY: usize = 32_000;
     /// Width of the model.
     pub const WIDTH: usize = 2048;
-    /// Heads of attention.
+    /// Attention heads.
     pub const HEADS: usize = 32;
-    /// Heads of keys and values.
+    /// Key and value heads.
     pub const KEY_HEADS: usize = 4;
     /// Width of the gated feed-forward layer.
     pub const FEED_FORWARD: usize = 5632;
     /// Layers.
     pub const LAYERS: usize = 22;
-    /// Places in the cache of keys and values.
+    /// Length of the KV cache.
     pub const CACHE: usize = 1024;
-    /// Tokens that one repeat makes, from the middle of the cache on.
+    /// Decoded tokens per repeat, from the middle of the cache on.
     pub const TOKENS: usize = 64;
     /// Base of the rotary embedding's wavelengths.
     pub const ROTARY_BASE: f64 = 10_000.0;

@@ -1,4 +1,4 @@
-//! The parts that the peers of `cargo xtask bench cpu` share: the line protocol, and the sizes of the workloads.
+//! Line protocol and workload sizes, shared by the peers of `cargo xtask bench cpu`.
 //!
 //! A peer is a program that stays alive while other peers are measured. It reads one request a line and answers each
 //! with one line, which begins with `ok` and a JSON object, with `unsupported`, or with `error` and the reason:
@@ -40,10 +40,10 @@ impl<E: std::error::Error> From<E> for Refusal {
     }
 }
 
-/// The result of everything a peer is asked for.
+/// The result of a request to a peer.
 pub type Result<T> = std::result::Result<T, Refusal>;
 
-/// A workload whose inputs are made.
+/// A workload with prepared inputs.
 pub struct Prepared {
     repeat: Box<dyn FnMut() -> Result<f64>>,
     operations: f64,
@@ -64,24 +64,24 @@ impl Prepared {
         (self.repeat)()
     }
 
-    /// Says that one repeat does that many operations, so that times are given for one of them.
+    /// Sets the number of operations per repeat. Times are reported per operation.
     pub fn with_operations(self, operations: usize) -> Prepared {
         Prepared { operations: operations as f64, ..self }
     }
 }
 
-/// A program that can be measured.
+/// A measured program.
 pub trait Peer {
     /// Name and version, such as `("burn", "0.22")`.
     fn describe(&self) -> (&'static str, String);
 
-    /// Makes the inputs of the workload with that name; `file` is the weights that `safetensors_load` loads.
+    /// Creates the inputs of a workload; `file` is the weight file of `safetensors_load`.
     ///
     /// # Errors
     /// When the peer lacks an operation, or when it fails.
     fn prepare(&self, workload: &str, file: &str) -> Result<Prepared>;
 
-    /// The most multiply-adds of `f32` that this machine does with that many threads, in GFLOP/s.
+    /// The peak throughput of `f32` multiply-adds of this machine with a number of threads, in GFLOP/s.
     ///
     /// # Errors
     /// When the peer does not measure it.
@@ -96,7 +96,7 @@ pub fn serve(peer: &dyn Peer, threads: usize) -> ExitCode {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return ExitCode::FAILURE };
         let words: Vec<&str> = line.splitn(3, ' ').collect();
-        // A peer that panics must not take the whole run with it.
+        // A panic of the peer must not end the whole run.
         let answer = catch_unwind(AssertUnwindSafe(|| session.answer(&words)));
         let text = match answer {
             Ok(Ok(fields)) => format!("ok {{{fields}}}"),
@@ -162,7 +162,7 @@ fn run(prepared: &mut Prepared, count: usize) -> Result<String> {
     Ok(format!(r#""ms": {}, "values": {}, "faults": {faults}"#, list(&times), list(&values)))
 }
 
-/// A JSON list; numbers that JSON lacks are `null`.
+/// A JSON list; nonfinite numbers are `null`.
 fn list(numbers: &[f64]) -> String {
     let text = |number: &f64| if number.is_finite() { number.to_string() } else { "null".to_owned() };
     format!("[{}]", numbers.iter().map(text).collect::<Vec<_>>().join(", "))
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_refused() {
+    fn unknown_requests_are_refused() {
         let mut session = Session { peer: &Counter, threads: 2, prepared: None };
         assert!(matches!(ask(&mut session, "prepare lost"), Err(Refusal::Unsupported(_))));
         assert!(matches!(ask(&mut session, "limit"), Err(Refusal::Unsupported(_))));

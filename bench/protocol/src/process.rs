@@ -5,11 +5,11 @@
 pub struct Memory {
     /// Resident now.
     pub resident_mib: f64,
-    /// The most that was ever resident.
+    /// Peak resident memory.
     pub peak_mib: f64,
 }
 
-/// Page faults of all threads that needed no disk, so far; 0 where the system does not tell.
+/// Page faults of all threads that needed no disk, so far; 0 if unknown.
 ///
 /// They are the tenth field of [`/proc/self/stat`](https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
 pub fn minor_faults() -> u64 {
@@ -19,7 +19,7 @@ pub fn minor_faults() -> u64 {
     after_name.split_whitespace().nth(7).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-/// Memory of the process; `None` where the system does not tell.
+/// Memory of the process; `None` if unknown.
 pub fn memory() -> Option<Memory> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let mebibytes = |key: &str| {

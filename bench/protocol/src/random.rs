@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers that a seed determines.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_in_range_and_repeat() {
+    fn random_data_is_in_range_and_reproducible() {
         let floats = Random::new(1).floats(10_000);
         assert!(floats.iter().all(|x| (-1.0..1.0).contains(x)));
         assert!(floats.iter().sum::<f32>().abs() < 300.0);

@@ -10,9 +10,9 @@ pub struct Conv {
     pub size: usize,
     /// Rows and columns of the kernel.
     pub kernel: usize,
-    /// Distance between positions of the kernel.
+    /// Stride of the kernel.
     pub stride: usize,
-    /// Zeros around the image.
+    /// Zero padding of the image.
     pub padding: usize,
     /// Independent groups of channels.
     pub groups: usize,
@@ -44,7 +44,7 @@ impl Conv {
     }
 }
 
-/// The operands of the matrix products with that name, batches in front.
+/// The operand shapes of a matmul workload, batch dim first.
 pub fn matmul(name: &str) -> Option<([usize; 3], [usize; 3])> {
     let square = |size| Some(([1, size, size], [1, size, size]));
     match name {
@@ -58,7 +58,7 @@ pub fn matmul(name: &str) -> Option<([usize; 3], [usize; 3])> {
     }
 }
 
-/// Input of `maxpool`, with a kernel of 3, a stride of 2 and 1 around.
+/// Input of `maxpool`, with kernel 3, stride 2 and padding 1.
 pub const MAXPOOL: [usize; 4] = [8, 64, 112, 112];
 /// Elements of `gelu_chain` and `fused_chain`.
 pub const CHAIN: usize = 4 << 20;
@@ -72,7 +72,7 @@ pub const TABLE: [usize; 2] = [32_000, 512];
 pub const GATHERED: usize = 8192;
 /// Elements of `sort_1m`.
 pub const SORTED: usize = 1_000_000;
-/// Elements that `scatter_add` adds up, and the places that they are added into.
+/// Source elements and destination elements of `scatter_add`.
 pub const SCATTERED: (usize, usize) = (1_000_000, 10_000);
 /// Both inputs of `cdist`.
 pub const POINTS: [usize; 2] = [4096, 64];
@@ -105,11 +105,11 @@ pub mod transformer {
     pub const BATCH: usize = 8;
     /// Tokens in a sequence.
     pub const LENGTH: usize = 256;
-    /// Different tokens.
+    /// Vocabulary size.
     pub const VOCABULARY: usize = 8192;
     /// Width of the model.
     pub const WIDTH: usize = 256;
-    /// Heads of attention.
+    /// Attention heads.
     pub const HEADS: usize = 8;
     /// Width of the feed-forward layer.
     pub const FEED_FORWARD: usize = 1024;

@@ -83,7 +83,7 @@ fn read(layer: &dyn Engine, var: Var<'_>) -> Vec<f32> {
 }
 
 #[test]
-fn contractions_run_in_16_bits_and_what_follows_does_where_it_can() {
+fn contractions_and_elementwise_ops_after_them_run_in_16_bits() {
     let (watched, layer) = bf16();
     let x = matrix(&layer);
     let y = x.matmul(&x);
@@ -109,7 +109,7 @@ fn contractions_run_in_16_bits_and_what_follows_does_where_it_can() {
 }
 
 #[test]
-fn each_class_of_the_table_runs_as_it_says() {
+fn each_precision_class_runs_in_its_dtype() {
     let (watched, layer) = bf16();
     let run = |op: Op, inputs: Vec<Operand>| {
         let types = infer(&op, &kiln_ir::OperandType::list(&inputs)).unwrap();
@@ -187,7 +187,7 @@ fn attention_keeps_its_log_sum_exp_in_f32() {
 }
 
 #[test]
-fn plain_numbers_keep_their_precision() {
+fn scalar_operands_keep_their_precision() {
     let (watched, layer) = f16();
     let x = matrix(&layer);
     let low = x.matmul(&x);
@@ -209,7 +209,7 @@ fn plain_numbers_keep_their_precision() {
 }
 
 #[test]
-fn casts_give_what_they_say() {
+fn explicit_casts_change_the_visible_dtype() {
     let (watched, layer) = bf16();
     let low = matrix(&layer).matmul(&matrix(&layer));
     watched.take();
@@ -228,7 +228,7 @@ fn casts_give_what_they_say() {
 }
 
 #[test]
-fn other_dtypes_pass_through() {
+fn dtypes_other_than_f32_are_unchanged() {
     let (watched, layer) = bf16();
     let wide = Var::new(&layer, layer.write([[1.0f64, 2.0], [3.0, 4.0]].into()));
     let narrow = wide.cast(DType::F16);
@@ -259,7 +259,7 @@ fn a_parameter_is_cast_once_for_each_step() {
     }
     let log = watched.take();
     let casts = |dtype: &str| log.iter().filter(|line| **line == format!("cast {dtype}")).count();
-    // The weight once in all, since it did not change; in each step the data and the gradient of the sum.
+    // One cast of the unchanged weight; in each step, casts of the data and of the gradient of the sum.
     assert_eq!(casts("f32"), 1 + 2 * 2, "{log:?}");
     let matmuls = log.iter().filter(|line| line.starts_with("matmul"));
     assert!(matmuls.clone().all(|line| line == "matmul bf16 bf16"), "{log:?}");
@@ -267,7 +267,7 @@ fn a_parameter_is_cast_once_for_each_step() {
 }
 
 #[test]
-fn a_tape_keeps_16_bits_of_operands_of_products() {
+fn matmul_operands_are_saved_for_backward_in_16_bits() {
     let (_, layer) = bf16();
     let x = layer.write([[1.0f32, 2.0], [3.0, 4.0]].into());
     let kept = layer.saved_for_backward(&Op::MatMul, 0, &x);
@@ -276,7 +276,7 @@ fn a_tape_keeps_16_bits_of_operands_of_products() {
     assert_eq!(layer.held_dtype(&kept), DType::F32);
 }
 
-/// `exp`, held as its operand is or as `exp` is.
+/// `exp`, stored in the precision of its operand or of `exp`.
 #[derive(Debug)]
 struct Exponential(Option<usize>);
 
@@ -303,7 +303,7 @@ impl CustomOp for Exponential {
 }
 
 #[test]
-fn an_expression_is_held_as_its_ops_say_or_as_an_operand() {
+fn an_expression_is_stored_in_the_precision_of_its_ops_or_operand() {
     let (watched, layer) = bf16();
     let full = matrix(&layer);
     let low = full.matmul(&full);
@@ -331,7 +331,7 @@ fn regions_of_a_layer_above_run_op_by_op() {
 }
 
 #[test]
-fn an_engine_without_the_dtype_gives_an_error() {
+fn an_engine_without_the_low_precision_dtype_is_an_error() {
     let watched = Watched::new(DTypeSet::of(&[DType::F32]));
     let layer = Autocast::new(watched, LowPrecision::F16);
     let x = matrix(&layer);
@@ -341,7 +341,7 @@ fn an_engine_without_the_dtype_gives_an_error() {
 }
 
 #[test]
-fn poison_passes_through() {
+fn poison_propagates() {
     let (_, layer) = bf16();
     let x = matrix(&layer);
     let index = Var::new(&layer, layer.write([5i32].into()));

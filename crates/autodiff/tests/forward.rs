@@ -26,14 +26,14 @@ fn tangent(layer: &Forward, var: Var<'_>) -> Vec<f64> {
 }
 
 #[test]
-fn values_without_a_tangent_are_the_inner_engines_own() {
+fn values_without_a_tangent_are_not_dual() {
     let layer = layer();
     let x = Var::new(&layer, layer.write([1.0f64, 2.0].into()));
     assert!(layer.tangent(&x.exp().into_value()).is_none());
 }
 
 #[test]
-fn integers_and_comparisons_do_not_change() {
+fn integers_comparisons_and_floor_have_no_tangent() {
     let layer = layer();
     let x = dual(&layer, &[1.5, 2.5], &[1.0, 1.0]);
     assert!(layer.tangent(&x.cast(DType::I32).into_value()).is_none());
@@ -42,7 +42,7 @@ fn integers_and_comparisons_do_not_change() {
 }
 
 #[test]
-fn operands_may_change_alone() {
+fn one_operand_may_have_a_tangent_alone() {
     let layer = layer();
     let x = dual(&layer, &[2.0, 4.0], &[1.0, 10.0]);
     let constant = Var::new(&layer, layer.write([5.0f64, 8.0].into()));
@@ -67,7 +67,7 @@ fn a_tangent_of_another_type_poisons() {
 }
 
 #[test]
-fn without_a_derivative_values_are_right_and_tangents_poisoned() {
+fn ops_without_a_derivative_compute_values_and_poison_tangents() {
     let layer = layer();
     let x = dual(&layer, &[1.0, 2.0], &[1.0, 1.0]);
     let y = x.apply(Op::Bitcast(DType::F64), &[]).into_value();
@@ -77,7 +77,7 @@ fn without_a_derivative_values_are_right_and_tangents_poisoned() {
 }
 
 #[test]
-fn poison_passes_on() {
+fn poison_propagates() {
     let layer = layer();
     let error = Error::value("test", "broken");
     let ty = TensorType::new([2], DType::F64);
@@ -91,7 +91,7 @@ fn poison_passes_on() {
 }
 
 #[test]
-fn forward_nests() {
+fn forward_mode_nests() {
     // x³ along 1, twice: 6x.
     let inner = layer();
     let outer = Forward::new(Arc::new(inner.clone()));

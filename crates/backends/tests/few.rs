@@ -1,4 +1,4 @@
-//! An engine of a few ops as a device: stacks expand the others.
+//! A device of an engine with few ops: stacks expand the others.
 
 use kiln_backends::{Device, Dyn, with_fusion};
 use kiln_ir::{Collective, CollectiveKind, Expand, MINIMAL, Op, OpKind, Reduction, TensorData};
@@ -6,14 +6,14 @@ use kiln_reference::{Limited, Reference};
 use kiln_tensor::{Int, Stack, Tensor, loss};
 use std::sync::Arc;
 
-/// The reference engine with the ops that no expansion gives, without collectives.
+/// The reference engine restricted to ops without an expansion, without collectives.
 fn few() -> Arc<Limited> {
     let native = MINIMAL.without(&[OpKind::Collective]);
     Arc::new(Limited::new(Arc::new(Reference::new()), native).with_name("few"))
 }
 
 #[test]
-fn an_engine_of_few_ops_trains_as_a_device() {
+fn a_device_of_an_engine_with_few_ops_trains() {
     let few = Device::from_engine(few(), "few");
     let fused = Device::from(with_fusion(few.as_ref()));
     let step = |device: &Device| {
@@ -38,7 +38,7 @@ fn an_engine_of_few_ops_trains_as_a_device() {
 }
 
 #[test]
-fn stacks_show_the_engine_through_the_layer_that_expands() {
+fn stacks_find_the_engine_below_the_expand_layer() {
     let device = Device::from_engine(few(), "few");
     let stack: &Stack = device.as_ref();
     assert!(stack.outermost::<Limited>().is_some() && stack.find::<Limited>().is_some());
@@ -46,7 +46,7 @@ fn stacks_show_the_engine_through_the_layer_that_expands() {
     let fused = with_fusion(stack);
     assert!(fused.outermost::<Limited>().is_none() && fused.find::<Limited>().is_some());
     assert!(Device::flex().as_ref().outermost::<kiln_cpu::Cpu>().is_some());
-    // A group of one is no group.
+    // A group of one rank needs no communication.
     let kind = CollectiveKind::AllReduce(Reduction::Sum);
     let op = |size| Op::Collective(Collective { kind, group: 0, rank: 0, size });
     for stack in [stack, &fused] {

@@ -1,4 +1,4 @@
-//! An engine and a layer that are not Kiln's, as backends and as layers of devices.
+//! Out-of-tree engines and layers, as backends and as layers of devices.
 
 use kiln_backends::{Autocast, Cpu, Device, Dyn, Flex, Fusion, LowPrecision, with_fusion};
 use kiln_ir::{BoxFuture, Caps, Engine, Op, Operands, Result, TensorData, TensorType, Value, Values};
@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The reference engine, which counts how many of it are alive.
+/// The reference engine with a count of live instances.
 struct Counted {
     inner: Reference,
     alive: &'static AtomicUsize,
@@ -159,7 +159,7 @@ fn numbers(data: impl Into<TensorData>) -> Vec<f64> {
 }
 
 #[test]
-fn an_engine_from_outside_is_a_backend() {
+fn an_out_of_tree_engine_is_a_backend() {
     type B = Autodiff<Tallied<Local>>;
     let device = LocalDevice { index: 1 };
     let x = Tensor::<B, 1>::from_floats([1.0, 2.0], &device).require_grad();
@@ -172,7 +172,7 @@ fn an_engine_from_outside_is_a_backend() {
     assert!(stack.find::<Tally>().expect("the layer is there").ops() >= before + 2);
     assert!(stack.find::<Counted>().is_some() && stack.find::<Reference>().is_none());
     assert_eq!(format!("{stack:?}"), "autodiff over tally ops over local:1");
-    // Transforms put their layers around it.
+    // Transforms wrap it in their layers.
     let plain = Tensor::<Tallied<Local>, 1>::from_floats([3.0], &device);
     let cube = |x: Tensor<B, 1>| (&x * &x * &x).sum();
     assert_eq!(numbers(grad(cube)(plain.clone()).into_data()), [27.0]);
@@ -185,7 +185,7 @@ fn an_engine_from_outside_is_a_backend() {
 }
 
 #[test]
-fn a_layer_from_outside_goes_around_devices() {
+fn an_out_of_tree_layer_wraps_devices() {
     let device = Device::from(Tally::around(Device::cpu().as_ref(), "cpu")).autodiff();
     assert_eq!(format!("{device:?}"), "Device(autodiff over tally cpu over cpu)");
     let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &device).require_grad();
@@ -196,7 +196,7 @@ fn a_layer_from_outside_goes_around_devices() {
     assert!(stack.find::<kiln_fusion::Fusion>().is_some() && stack.find::<kiln_cpu::Cpu>().is_some());
     assert!(stack.outermost::<Tally>().is_none() && stack.outermost::<kiln_cpu::Cpu>().is_none());
     assert!(!Device::from(stack.below().expect("autodiff is above").clone()).is_autodiff());
-    // A marker type and a device name one stack.
+    // A backend type and a device identify one stack.
     let x = Tensor::<Dyn, 1>::from_floats([1.0], &Device::from(Tallied::<Cpu>::stack(&Default::default())));
     assert!(x.into_any().try_into_tensor::<Tallied<Cpu>, 1, kiln_tensor::Float>().is_ok());
 }
@@ -216,7 +216,7 @@ fn layers_are_opened_once_for_equal_settings() {
     let of_device: &Stack = &flex.autocast(LowPrecision::BF16).autodiff().as_ref().clone();
     assert_eq!(*of_device, Autodiff::<Autocast<Flex>>::stack(&Default::default()));
     assert_eq!(with_fusion(stack), Fusion::<Flex>::stack(&Default::default()));
-    // Of two layers of a type the outermost is found.
+    // `find` returns the outermost of two layers of one type.
     let twice = Tally::around(&Tally::around(stack, "below"), "above");
     let found = twice.find::<Tally>().expect("there are two");
     assert!(std::ptr::eq(found, twice.outermost().expect("it is outermost")));
@@ -224,7 +224,7 @@ fn layers_are_opened_once_for_equal_settings() {
 }
 
 #[test]
-fn threads_open_one_stack() {
+fn threads_share_one_stack() {
     let open = || Local::stack(&LocalDevice { index: 7 }).with_forward();
     let stacks: Vec<Stack> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
@@ -234,7 +234,7 @@ fn threads_open_one_stack() {
 }
 
 #[test]
-fn a_device_is_a_typed_value() {
+fn a_stack_returns_its_typed_device() {
     let device = RemoteDevice::new("kiln://typed:1");
     let stack = Autodiff::<Autocast<Remote>>::stack(&device);
     assert_eq!(stack.device::<RemoteDevice>(), Some(&device));
@@ -245,13 +245,13 @@ fn a_device_is_a_typed_value() {
     assert_eq!(x.device(), device);
     assert_eq!(Device::from_engine(Counted::new(&OTHER), "bare").as_ref().device_key(), None);
     assert_eq!(Device::flex_with_threads(2).as_ref().device_key(), Some(&DeviceKey::Index(2)));
-    // A device of another kind is none of the backend's, though its value falls back to the default.
+    // A device of another kind is not a device of the backend, although its value falls back to the default.
     let elsewhere = Tensor::<Dyn, 1>::ones([1], &Device::flex_with_threads(2)).into_any();
     assert!(elsewhere.try_into_tensor::<Flex, 1, kiln_tensor::Float>().is_err());
 }
 
 #[test]
-fn keys_of_devices_are_values() {
+fn device_keys_are_ordered_and_serialized() {
     let keys = [DeviceKey::Index(3), DeviceKey::Url("kiln://a:1".to_owned())];
     assert!(keys[0] < keys[1]);
     assert_eq!(keys.clone().map(|key| key.to_string()), ["3", "kiln://a:1"]);
@@ -275,7 +275,7 @@ fn tensor(stack: &Stack, data: impl Into<TensorData>) -> AnyTensor {
 }
 
 #[test]
-fn values_of_one_domain_meet_in_one_op() -> Result<()> {
+fn values_of_one_domain_are_operands_of_one_op() -> Result<()> {
     let [here, there] = two_devices(&OTHER);
     assert!(here != there && here.same_domain(&there) && here.domain() == there.domain());
     assert_eq!(there, here.with_device(RemoteDevice::new("second"), "another name"));
@@ -287,17 +287,17 @@ fn values_of_one_domain_meet_in_one_op() -> Result<()> {
     assert_eq!(b.clone().add(a.clone())?.stack(), &there);
     let joined = AnyTensor::cat(vec![b.clone(), a.clone()], 0)?;
     assert_eq!((joined.stack(), numbers(joined.to_data()?)), (&there, vec![10.0, 20.0, 1.0, 2.0]));
-    // Each tensor keeps its device where an op has a result for each.
+    // Ops with a result per operand keep the device of each operand.
     let recovered = AnyTensor::recover(vec![a.clone(), b.clone()], [])?;
     let stacks: Vec<&Stack> = recovered.tensors.iter().map(AnyTensor::stack).collect();
     assert_eq!(stacks, [&here, &there]);
-    // It does move where a device is asked for.
+    // An explicit device moves the tensor.
     assert_eq!(b.to_device(&here)?.stack(), &here);
     Ok(())
 }
 
 #[test]
-fn layers_on_one_domain_are_one_layer() -> Result<()> {
+fn stacks_of_one_domain_share_layers() -> Result<()> {
     let [here, there] = two_devices(&OTHER);
     let [above, beside] = [&here, &there].map(|stack| Tally::around(stack, "both"));
     assert!(above.same_domain(&beside) && above != beside && !above.same_domain(&here));
@@ -316,7 +316,7 @@ fn layers_on_one_domain_are_one_layer() -> Result<()> {
         assert_eq!(Some(gradient.stack()), tensor.stack().below());
         assert_eq!(numbers(gradient.into_data()?), expected);
     }
-    // Tensors from outside stay on their devices as well.
+    // Lifted tensors also stay on their devices.
     assert_eq!(tensor(&there, [1.0f32]).lift_to(&above)?.stack(), &beside);
     let below = beside.below().expect("autodiff is above");
     assert_eq!(tensor(below, [1.0f32]).from_inner(&above)?.stack(), &beside);
@@ -330,7 +330,7 @@ fn layers_on_one_domain_are_one_layer() -> Result<()> {
 }
 
 #[test]
-fn values_of_two_domains_do_not_meet() {
+fn values_of_two_domains_in_one_op_are_an_error() {
     let [here, _] = two_devices(&OTHER);
     let [other, _] = two_devices(&OTHER);
     let error = tensor(&here, [1.0f32]).add(tensor(&other, [1.0f32])).expect_err("the engines are two");
@@ -370,7 +370,7 @@ fn a_remote_device_is_closed_with_its_last_handle() {
     let device = RemoteDevice::new(URL);
     let x = Tensor::<B, 1>::from_floats([1.0, 2.0], &device).require_grad();
     assert_eq!(alive(), 1);
-    // Every kind of layer, and a handle chosen at run time.
+    // Every kind of layer, and a dynamic device handle.
     let gradient = x.grad(&(&x * &x).sum().backward()).expect("x has one");
     let plain = gradient.clone();
     let slope = grad(|x: Tensor<B, 1>| (&x * &x).sum())(plain.clone());
@@ -386,7 +386,7 @@ fn a_remote_device_is_closed_with_its_last_handle() {
     let y = Tensor::<B, 1>::from_floats([3.0], &device);
     assert_eq!((alive(), numbers((y * 2).into_data())), (1, vec![6.0]));
     assert_eq!(alive(), 0);
-    // So is an engine that was never opened by a key.
+    // The same holds for an engine that was not opened by a key.
     let bare = Device::from_engine(Counted::new(&REMOTE_ALONE), "bare");
     let x = Tensor::<Dyn, 1>::from_floats([1.0], &bare.autodiff());
     drop((bare.as_ref().with_vmap(), bare.as_ref().with_forward(), bare));
@@ -415,7 +415,7 @@ fn a_local_device_stays_open() {
     let first = draw();
     assert_eq!(KEPT.load(Ordering::SeqCst), 1);
     assert_ne!(first, draw(), "the stream of keys goes on");
-    // Layers with cached values stay too.
+    // Layers with cached values also stay.
     let tally = |stack: &Stack| stack.find::<Tally>().map(Tally::ops).expect("the layer is there");
     let x = Tensor::<Tallied<Kept>, 1>::ones([1], &device);
     let counted = tally(x.engine_stack());
@@ -423,7 +423,7 @@ fn a_local_device_stays_open() {
     drop(x);
     assert_eq!(tally(&Tallied::<Kept>::stack(&device)), counted + 1);
     assert_eq!(KEPT.load(Ordering::SeqCst), 1);
-    // A seed holds for every layer of the device.
+    // A seed applies to every layer of the device.
     Autodiff::<Tallied<Kept>>::seed(&device, 5);
     assert_eq!(draw(), first);
 }

@@ -1,4 +1,4 @@
-//! Tensors that move between devices bring their derivatives and errors along.
+//! Device transfers of tensors with their derivatives and errors.
 
 use kiln_autodiff::no_grad;
 use kiln_backends::{Device, Dyn, LowPrecision};
@@ -50,7 +50,7 @@ fn layered(device: &Device, like: &X) -> Device {
     Device::from(around(stack, like.engine_stack()))
 }
 
-/// A function that computes parts of itself on other devices, if there are any.
+/// A function that runs partly on other devices, if there are any.
 fn wandering(x: X, others: &[Device]) -> X {
     let home = x.device();
     let mut y = x.clone().sin() * &x;
@@ -78,7 +78,7 @@ fn tours() -> Vec<(Device, Vec<Device>)> {
 }
 
 #[test]
-fn gradients_follow_a_tensor_there_and_back() {
+fn gradients_pass_through_device_transfers_and_back() {
     for (home, others) in tours() {
         let home = home.autodiff();
         let x = floats(&POINT, &home).require_grad();
@@ -90,14 +90,14 @@ fn gradients_follow_a_tensor_there_and_back() {
         let gradient = x.grad(&gradients).expect("x takes part");
         assert_eq!(gradient.device(), home.inner());
         close(&numbers(gradient.into_data()), &expected);
-        // The tape stays, so that it can be walked again.
+        // The tape is kept for another backward pass.
         let again = y.sum().backward();
         close(&numbers(x.grad(&again).expect("x takes part").into_data()), &expected);
     }
 }
 
 #[test]
-fn leaves_on_two_devices_have_their_gradients_there() {
+fn leaves_have_gradients_on_their_own_devices() {
     let [cpu, flex] = [Device::cpu(), Device::flex()].map(|device| device.autodiff());
     let a = floats(&[1.0, 2.0], &cpu).require_grad();
     let b = floats(&[10.0, 20.0], &flex).require_grad();
@@ -110,7 +110,7 @@ fn leaves_on_two_devices_have_their_gradients_there() {
         assert_eq!(gradient.device(), leaf.device().inner());
         assert_eq!(numbers((gradient * 1).into_data()), expected);
     }
-    // Replacing and taking out go by the leaf.
+    // Gradients are replaced and removed by leaf.
     let replaced = a.grad(&gradients).expect("it is there") * 2;
     a.grad_replace(&mut gradients, replaced);
     assert_eq!(numbers(a.grad_remove(&mut gradients).expect("it is there").into_data()), [20.0, 40.0]);
@@ -118,7 +118,7 @@ fn leaves_on_two_devices_have_their_gradients_there() {
 }
 
 #[test]
-fn a_value_that_is_used_on_both_devices_adds_its_gradients() {
+fn gradients_of_uses_on_two_devices_accumulate() {
     let [cpu, flex] = [Device::cpu(), Device::flex()].map(|device| device.autodiff());
     let x = floats(&[3.0], &cpu).require_grad();
     let there = x.clone().to_device(&flex);
@@ -128,10 +128,10 @@ fn a_value_that_is_used_on_both_devices_adds_its_gradients() {
 }
 
 #[test]
-fn second_derivatives_cross_too() {
+fn second_derivatives_pass_through_transfers() {
     for (home, others) in tours() {
         let x = floats(&POINT, &home.autodiff().autodiff()).require_grad();
-        // A leaf of the lower layer as well.
+        // Also a leaf of the inner layer.
         let inner = x.clone().inner().require_grad();
         let x = X::from_inner(inner.clone()).require_grad();
         let second = |others: &[Device]| {
@@ -151,7 +151,7 @@ fn second_derivatives_cross_too() {
 }
 
 #[test]
-fn transforms_go_through_moves() {
+fn transforms_work_through_transfers() {
     for (home, others) in tours() {
         let x = floats(&POINT, &home);
         let direction = floats(&[1.0, -2.0, 0.5], &home);
@@ -190,7 +190,7 @@ fn transforms_go_through_moves() {
 }
 
 #[test]
-fn examples_draw_their_own_numbers_where_they_move() {
+fn examples_of_a_batch_draw_different_randoms_after_a_transfer() {
     let draw = |x: X| {
         let there = x.clone().to_device(&layered(&Device::flex(), &x));
         let noise = X::random([3], kiln_tensor::Distribution::Default, &there.device());
@@ -202,7 +202,7 @@ fn examples_draw_their_own_numbers_where_they_move() {
 }
 
 #[test]
-fn blocks_that_run_again_cross_again() {
+fn checkpointed_blocks_with_transfers_are_recomputed() {
     for (home, others) in tours() {
         let x = floats(&POINT, &home.autodiff()).require_grad();
         let gradient = |others: Vec<Device>| {
@@ -220,7 +220,7 @@ fn blocks_that_run_again_cross_again() {
 }
 
 #[test]
-fn mixed_precision_is_crossed() {
+fn transfers_between_mixed_and_full_precision() {
     let low = Device::flex().autocast(LowPrecision::BF16).autodiff();
     let full = Device::cpu().autodiff();
     let x = X::from_floats([1.5, -2.0], &full).require_grad();
@@ -233,14 +233,14 @@ fn mixed_precision_is_crossed() {
 }
 
 #[test]
-fn in_a_scope_without_gradients_the_elements_alone_move() {
+fn transfers_inside_no_grad_are_untracked() {
     let [cpu, flex] = [Device::cpu(), Device::flex()].map(|device| device.autodiff());
     let x = floats(&[1.0, 2.0], &cpu).require_grad();
     let moved = no_grad(|| x.clone().to_device(&flex));
     assert!(!moved.is_tracked());
     assert_eq!(numbers(moved.into_data()), [1.0, 2.0]);
     assert!(!x.clone().detach().to_device(&flex).is_tracked());
-    // A gradient inside has a tape of its own, also over a move.
+    // An inner gradient has its own tape, also across a transfer.
     let cube = |x: X| {
         let home = x.device();
         let there = layered(&Device::flex(), &x);
@@ -251,7 +251,7 @@ fn in_a_scope_without_gradients_the_elements_alone_move() {
 }
 
 #[test]
-fn an_error_travels_as_poison() -> Result<()> {
+fn an_error_is_transferred_as_poison() -> Result<()> {
     let [cpu, flex] = [Device::cpu(), Device::flex()].map(|device| device.autodiff());
     let x = floats(&[1.0, 2.0], &cpu).require_grad();
     let index = Tensor::<Dyn, 1, kiln_tensor::Int>::from_ints([5], &cpu);
@@ -261,23 +261,23 @@ fn an_error_travels_as_poison() -> Result<()> {
     assert_eq!(moved.device(), flex);
     let back = (moved * 2).try_to_device(&cpu)?;
     assert_eq!(back.try_into_data().expect_err("the error came along").to_string(), expected.to_string());
-    // Untracked ones too.
+    // The same for untracked tensors.
     let moved = x.inner().select(0, Tensor::from_ints([7], &Device::cpu())).to_device(&Device::flex());
     assert!(moved.try_into_data().expect_err("the index is out of range").to_string().contains('7'));
     Ok(())
 }
 
 #[test]
-fn an_engine_that_is_the_same_copies_nothing() -> Result<()> {
+fn transfers_within_one_engine_do_not_copy() -> Result<()> {
     let plain = Device::flex();
     let x = floats(&[1.0, 2.0], &plain).into_any();
     let there = x.clone().to_stack(plain.autodiff().as_ref())?;
     assert!(there.value().same(x.value()), "the same value");
     let leaf = there.require_grad()?;
-    // Back below, without a tape.
+    // Back to the inner stack, without a tape.
     let back = leaf.detach().to_stack(plain.as_ref())?;
     assert!(back.value().same(x.value()));
-    // Through fusion: pending ops stay pending between stacks of one layer.
+    // With fusion, pending ops stay pending between stacks of one layer.
     let fused = Device::cpu();
     let waits = floats(&[1.0, 2.0], &fused).mul_scalar(2).into_any();
     let there = waits.clone().to_stack(fused.autodiff().as_ref())?;
@@ -292,7 +292,7 @@ fn an_engine_that_is_the_same_copies_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_derivative_without_a_place_is_an_error() {
+fn a_transfer_that_would_drop_a_derivative_is_an_error() {
     let error = |tensor: AnyTensor, device: &Device| {
         tensor.to_device(device).expect_err("it has no place").to_string()
     };
@@ -300,7 +300,7 @@ fn a_derivative_without_a_place_is_an_error() {
     let x = floats(&[1.0], &Device::cpu().autodiff()).require_grad();
     let message = error(x.clone().into_any(), &flex);
     assert!(message.starts_with("[to_device] the gradient would not follow f64[1] to flex"), "{message}");
-    // One of two layers is no place for the gradient of the other.
+    // One autodiff layer cannot receive gradients of two.
     let twice = floats(&[1.0], &Device::cpu().autodiff().autodiff());
     let lower = X::from_inner(twice.inner().require_grad());
     assert!(error(lower.into_any(), &flex.autodiff()).contains("the gradient would not follow"));
@@ -321,7 +321,7 @@ fn a_derivative_without_a_place_is_an_error() {
 }
 
 #[test]
-fn batched_gradients_that_cannot_cross_say_so() {
+fn batched_gradients_that_cannot_be_transferred_are_an_error() {
     let [a, b] = [0, 1].map(|_| {
         let engine: Arc<dyn Engine> = Arc::new(Reference::new());
         kiln_autodiff::Autodiff::new(engine, Checkpointing::None)

@@ -8,7 +8,7 @@ fn kiln(words: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that fails early closes its input.
+    // A command that fails early closes its stdin.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -69,7 +69,7 @@ fn stages_of_a_chain() {
 }
 
 #[test]
-fn machines() {
+fn dump_for_other_machines() {
     let product = "program(%0: f32[8, 16], %1: f32[16, 4]) {
   %2: f32[8, 4] = matmul %0, %1
   %3: f32[8, 4] = exp %2
@@ -84,7 +84,7 @@ fn machines() {
     assert_eq!(plan(&["--machine", "cpu"]), plan(&[]));
     let gpu = plan(&["--machine", "gpu"]);
     assert!(gpu.starts_with("2 steps, 0 regions"), "{gpu}");
-    // Kernels are those of the machine's regions.
+    // Kernels depend on the regions of the machine.
     let columns = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/fuse/gpu_columns.ir");
     let columns = columns.to_str().unwrap();
     assert_eq!(stdout(&["dump", "kernel", "--machine", "gpu", columns], "").matches("// region").count(), 1);
@@ -94,7 +94,7 @@ fn machines() {
 }
 
 #[test]
-fn mistakes() {
+fn invalid_programs_and_arguments_are_errors() {
     let missing = error(&["dump", "ops", "no/such/file.ir"], "");
     assert!(missing.contains("cannot read no/such/file.ir"), "{missing}");
     let broken =

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_survives_bit_for_bit() {
+    fn widening_and_narrowing_round_trips_every_bit_pattern() {
         for bits in 0..=u16::MAX {
             let (x, y) = (f16::from_bits(bits), bf16::from_bits(bits));
             assert_eq!(f16::narrow(x.widen()).to_bits(), bits);

@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many allocations of this thread `body` makes.
+/// Counts the allocations of `body` on this thread.
 fn allocations<T>(body: impl FnOnce() -> T) -> (usize, T) {
     let before = COUNT.with(Cell::get);
     let result = body();
@@ -54,7 +54,7 @@ fn data(n: usize) -> TensorData {
 }
 
 #[test]
-fn an_op_on_shared_operands_allocates_a_buffer_and_a_value() {
+fn an_op_on_shared_operands_allocates_one_buffer_and_one_value() {
     let cpu = Cpu::with_threads(1);
     let (a, b) = (cpu.write(data(8)), cpu.write(data(8)));
     for op in [Op::Binary(Binary::Add), Op::Unary(Unary::Exp), Op::Reshape([2, 4].into())] {
@@ -69,7 +69,7 @@ fn an_op_on_shared_operands_allocates_a_buffer_and_a_value() {
 }
 
 #[test]
-fn an_op_on_its_last_operand_reuses_value_and_buffer() {
+fn an_op_on_an_unshared_operand_reuses_value_and_buffer() {
     let cpu = Cpu::with_threads(1);
     let b = cpu.write(data(8));
     for op in [Op::Binary(Binary::Add), Op::Unary(Unary::Neg)] {
@@ -83,7 +83,7 @@ fn an_op_on_its_last_operand_reuses_value_and_buffer() {
         let (count, y) = allocations(|| run(&cpu, &op, inputs));
         assert_eq!((count, y.address()), (0, address), "{op:?}");
     }
-    // Another dtype of the same size: the buffer is reused, the value cannot be.
+    // Another dtype of the same size: the buffer is reused, but not the value.
     let a = run(&cpu, &Op::Unary(Unary::Abs), operands([(&b).into()]));
     let (count, y) = allocations(|| run(&cpu, &Op::Cast(DType::I32), operands([a.into()])));
     assert_eq!(count, 1);
@@ -91,7 +91,7 @@ fn an_op_on_its_last_operand_reuses_value_and_buffer() {
 }
 
 #[test]
-fn what_others_see_is_not_overwritten() {
+fn shared_operands_are_not_overwritten() {
     let cpu = Cpu::with_threads(1);
     let a = cpu.write(data(4));
     let view = run(&cpu, &Op::Reshape([2, 2].into()), operands([(&a).into()]));
@@ -102,7 +102,7 @@ fn what_others_see_is_not_overwritten() {
 }
 
 #[test]
-fn a_vector_comes_back_without_a_copy() {
+fn a_vector_round_trips_without_a_copy() {
     let cpu = Cpu::new();
     let vec: Vec<f32> = (0..1000).map(|i| i as f32).collect();
     let address = vec.as_ptr();
@@ -114,7 +114,7 @@ fn a_vector_comes_back_without_a_copy() {
 }
 
 #[test]
-fn too_much_memory_is_an_error_of_the_value() {
+fn a_failed_allocation_poisons_the_value() {
     let cpu = Cpu::new();
     let ty = TensorType::new([1 << 50], DType::F32);
     let value = run(&cpu, &Op::Full(ty), operands([Scalar::Float(1.0).into()]));
@@ -125,7 +125,7 @@ fn too_much_memory_is_an_error_of_the_value() {
 /// `cargo test --release -p kiln-cpu --test allocations -- --ignored --nocapture`
 #[test]
 #[ignore = "measures time"]
-fn latency() {
+fn latency_benchmark() {
     let cpu = Cpu::with_threads(1);
     let (a, b) = (cpu.write(data(1)), cpu.write(data(1)));
     let add = Op::Binary(Binary::Add);

@@ -1,4 +1,4 @@
-//! The named composites against the reference engine.
+//! Composite ops against the reference engine.
 
 mod against;
 
@@ -28,7 +28,7 @@ fn softmax_along_every_axis() {
 }
 
 #[test]
-fn norms_of_rows() {
+fn layer_norm_and_rms_norm() {
     for kind in [NormKind::Layer, NormKind::Rms] {
         for (shape, axes) in
             [(&[4, 10][..], 1), (&[3, 2, 70], 2), (&[2, 1], 1), (&[0, 4], 1), (&[3, 0], 1), (&[9], 1)]
@@ -63,13 +63,13 @@ fn attention_and_its_gradient() {
         ([1, 4, 2], [70, 130], [16, 12]),
         ([2, 3, 1], [129, 65], [8, 4]),
         ([1, 2, 2], [4, 300], [32, 32]),
-        // Heads that share keys, with few queries each: they meet in one block, or in two.
+        // Grouped-query heads with few queries each, in one block or two.
         ([2, 6, 2], [3, 150], [33, 20]),
         ([1, 8, 2], [20, 70], [17, 9]),
-        // Words one by one.
+        // Single queries, as in decoding.
         ([3, 2, 2], [1, 150], [20, 37]),
         ([1, 8, 2], [1, 70], [64, 16]),
-        // One head, of which the gradient is cut along keys and along queries.
+        // One head, whose gradient is split along keys and along queries.
         ([1, 1, 1], [100, 700], [24, 40]),
         ([1, 1, 1], [600, 30], [5, 3]),
         ([1, 1, 1], [70, 90], [256, 130]),
@@ -141,7 +141,7 @@ fn attention_on_every_instruction_set() {
 }
 
 #[test]
-fn attention_of_all_floats() {
+fn attention_of_all_float_dtypes() {
     for dtype in FLOATS {
         let spec = AttentionSpec { scale: Real(0.4), causal: Some(2) };
         let case = Case::new(Op::Attention(spec), &[&[1, 2, 20, 8], &[1, 1, 22, 8], &[1, 1, 22, 6]]);
@@ -149,9 +149,9 @@ fn attention_of_all_floats() {
     }
 }
 
-/// Also where bits below the first of its fraction are set, as programs elsewhere set them.
+/// Also NaN with payload bits, as other programs set them.
 #[test]
-fn attention_passes_every_nan_on() {
+fn attention_propagates_every_nan() {
     for queries in [1, 20] {
         let spec = AttentionSpec { scale: Real(0.4), causal: None };
         let case = Case::new(Op::Attention(spec), &[&[1, 1, queries, 8], &[1, 1, 5, 8], &[1, 1, 5, 8]]);
@@ -173,7 +173,7 @@ fn attention_passes_every_nan_on() {
 }
 
 #[test]
-fn resizing() {
+fn resize() {
     for mode in [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::Cubic] {
         for align_corners in [false, true] {
             for (shape, size) in [
@@ -194,7 +194,7 @@ fn resizing() {
     }
 }
 
-/// All transforms of an axis with so many points, and the length of the axis of their operands.
+/// All FFT ops of an axis of a length, and the axis length of their operands.
 fn transforms(points: usize, axis: usize) -> Vec<(Op, usize, usize)> {
     let mut all = Vec::new();
     for inverse in [false, true] {
@@ -208,7 +208,7 @@ fn transforms(points: usize, axis: usize) -> Vec<(Op, usize, usize)> {
     all
 }
 
-/// The error of sums that cancel is relative to the greatest summand, not to the result.
+/// Checks an FFT. Errors are relative to the greatest summand, since sums may cancel.
 fn near_fourier(case: &Case) {
     let expected = case.run(&Reference::new());
     let actual: Vec<TensorData> = [1, 2].into_iter().flat_map(|threads| case.on_cpu(threads)).collect();
@@ -224,7 +224,7 @@ fn near_fourier(case: &Case) {
 }
 
 #[test]
-fn fourier_of_every_length() {
+fn fft_of_every_length() {
     for length in (0..70).chain([77, 97, 100, 128, 210, 256, 331, 37 * 3, 512, 1018, 1000, 2048]) {
         for (op, from, count) in transforms(length, 1) {
             let shapes = |shape: [usize; 2]| vec![shape; count];
@@ -247,9 +247,9 @@ fn fourier_of_every_length() {
     FLOATS.into_iter().for_each(|dtype| within(&case.clone().dtype(dtype), 3.0));
 }
 
-/// Lines that become matrices, that are longer than a cache, and both along other axes than the last.
+/// Lines that are split into matrices, lines longer than a cache, both along axes other than the last.
 #[test]
-fn fourier_of_long_lines() {
+fn fft_of_long_lines() {
     for (points, others) in [(4096, 1), (6000, 2), (8192, 2), (2 * 2039, 1), (4099, 2), (3 * 5 * 7 * 11, 2)] {
         for (op, from, count) in transforms(points, 0) {
             let shape = [from, others];
@@ -261,7 +261,7 @@ fn fourier_of_long_lines() {
 
 /// Numbers of `scipy.fft.rfft`, SciPy 1.17, of `sin(n²)` for `n` below the length.
 #[test]
-fn fourier_of_scipy() {
+fn fft_matches_scipy() {
     for (points, bins) in SCIPY {
         let x: Vec<f64> = (0..points).map(|n| ((n * n) as f64).sin()).collect();
         let op = Op::Fft { kind: FftKind::FromReal, axis: 0, inverse: false };
@@ -313,7 +313,7 @@ const SCIPY: [(usize, Bins); 4] = [
 ];
 
 #[test]
-fn quantisation_by_blocks() {
+fn blockwise_quantization() {
     for (shape, scales) in [
         (&[4, 6][..], &[1, 1][..]),
         (&[4, 6], &[4, 1]),

@@ -1,4 +1,4 @@
-//! Matrix products, convolution and pooling against the reference engine.
+//! Matmul, convolution and pooling against the reference engine.
 
 mod against;
 
@@ -87,13 +87,13 @@ fn matmul_of_16_bit_floats_is_rounded_once() {
 }
 
 #[test]
-fn matmul_over_a_long_axis() {
+fn matmul_with_a_long_inner_dim() {
     within(&Case::new(Op::MatMul, &[&[30, 40_000], &[40_000, 33]]), 20.0);
     within(&Case::new(Op::MatMul, &[&[26, 70_000], &[70_000, 25]]).dtype(DType::BF16), 1.0);
 }
 
 #[test]
-fn matmul_passes_infinities_and_nans_on() {
+fn matmul_propagates_infinities_and_nans() {
     for shapes in [[[1, 50], [50, 30]], [[60, 50], [50, 90]], [[30, 700], [700, 4]]] {
         let case = Case::new(Op::MatMul, &[&shapes[0], &shapes[1]]).with_infinities();
         against_reference(&case);
@@ -170,7 +170,7 @@ impl Conv {
 }
 
 #[test]
-fn conv_in_three_passes() {
+fn conv_forward_and_backward_passes() {
     for conv in CONVS {
         for case in conv.cases() {
             within(&case, 5.0);
@@ -181,7 +181,7 @@ fn conv_in_three_passes() {
 }
 
 #[test]
-fn conv_of_all_floats() {
+fn conv_of_all_float_dtypes() {
     for dtype in [DType::F64, DType::F16, DType::BF16] {
         for conv in &CONVS[3..8] {
             conv.cases().into_iter().for_each(|case| against_reference(&case.dtype(dtype)));
@@ -190,7 +190,7 @@ fn conv_of_all_floats() {
 }
 
 #[test]
-fn conv_does_not_depend_on_the_number_of_threads() {
+fn conv_is_independent_of_thread_count() {
     for case in CONVS[1].cases().into_iter().chain(CONVS[5].cases()) {
         assert_eq!(case.on_cpu(1), case.on_cpu(3));
     }

@@ -1,4 +1,4 @@
-//! Every way in which convolution is computed, which its shapes choose, against the reference engine.
+//! Every convolution algorithm, selected by shapes, against the reference engine.
 
 mod against;
 
@@ -38,7 +38,7 @@ const THREES: &[Conv] = &[
     conv(&[2, 48, 15, 16], &[64, 24, 3, 3], &[(1, 1), (1, 1)], [1, 1, 2]),
 ];
 
-/// Everything else: strips over a copy of the source, of a group, or over the source itself, and tiles of channels.
+/// Other convolutions: strips over a copy of the source, of a group, or over the source itself, and tiles of channels.
 const OTHERS: &[Conv] = &[
     conv(&[2, 40, 12, 13], &[33, 40, 1, 1], &[(0, 0), (0, 0)], [1, 1, 1]),
     conv(&[2, 9, 17, 16], &[13, 9, 1, 1], &[(0, 0), (0, 0)], [2, 1, 1]),
@@ -50,7 +50,7 @@ const OTHERS: &[Conv] = &[
     conv(&[2, 24, 19, 18], &[24, 1, 3, 3], &[(1, 1), (1, 1)], [2, 1, 24]),
     conv(&[3, 16, 10, 11], &[32, 1, 5, 5], &[(2, 2), (2, 2)], [1, 1, 16]),
     conv(&[2, 24, 9, 20], &[36, 4, 3, 3], &[(1, 1), (1, 1)], [1, 1, 6]),
-    // Depthwise, by windows: rows of one vector, of several, of less than one.
+    // Depthwise by windows, with rows of one vector, of several, and shorter ones.
     conv(&[2, 16, 9, 14], &[16, 1, 3, 3], &[(1, 1), (1, 1)], [1, 1, 16]),
     conv(&[1, 24, 7, 56], &[24, 1, 3, 3], &[(1, 1), (1, 1)], [1, 1, 24]),
     conv(&[1, 18, 6, 45], &[18, 1, 3, 3], &[(2, 0), (0, 1)], [1, 1, 18]),
@@ -128,7 +128,7 @@ fn every_shape_from_views() {
 }
 
 #[test]
-fn results_do_not_depend_on_threads() {
+fn results_are_independent_of_thread_count() {
     for case in all() {
         let alone = case.on_cpu(1);
         assert_eq!(alone, case.on_cpu(2));
@@ -137,10 +137,10 @@ fn results_do_not_depend_on_threads() {
 }
 
 #[test]
-fn infinities_reach_only_their_windows() {
+fn infinities_affect_only_windows_that_contain_them() {
     for conv in THREES.iter().chain(&OTHERS[..4]) {
         for case in conv.cases() {
-            // In the first operand only: products of a weight that is infinite with padding may be NaN or left out.
+            // Only in the first operand: products of an infinite weight with padding may be NaN or skipped.
             let x = case.data(0);
             let mut values = x.to_vec::<f64>();
             (values[37], values[150]) = (f64::INFINITY, f64::NAN);

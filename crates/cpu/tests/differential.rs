@@ -1,11 +1,11 @@
-//! Every op that is not a contraction or a composite, against the reference engine, on every dtype that inference
-//! accepts and on operands of every form: empty, of one element, repeated, permuted, sliced, flipped, large.
+//! Every op except contractions and composites against the reference engine, on every dtype that inference accepts and
+//! on operands of every layout: empty, of one element, repeated, permuted, sliced, flipped, large.
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;
 use kiln_reference::Reference;
 
-/// How an operand comes to its shape: a base shape and the views that lead to it.
+/// The layout of an operand: a base shape and views.
 struct Form {
     name: &'static str,
     base: &'static [usize],
@@ -63,7 +63,7 @@ fn forms() -> Vec<Form> {
     ]
 }
 
-/// Numbers of a dtype: small ones of both signs, with the special ones sprinkled in.
+/// Numbers of a dtype: small numbers of both signs, and some special values.
 fn numbers(ty: TensorType, seed: u64) -> TensorData {
     let n = ty.num_elements();
     let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e30, -1e-30, 3.5];
@@ -92,7 +92,7 @@ fn numbers(ty: TensorType, seed: u64) -> TensorData {
     }
 }
 
-/// Runs an op on both engines and compares. Operands: tensors brought to their form, then the rest. `tolerance` is
+/// Runs an op on both engines and compares. Operands: tensors in their layout, then the rest. `tolerance` is
 /// relative, for `f32`; each operand is passed as its last clone or as a shared one.
 struct Case<'a> {
     cpu: &'a Cpu,
@@ -163,7 +163,7 @@ impl Case<'_> {
             assert!(same, "{}:\n{y:?}\nis not\n{e:?}", what());
             return;
         }
-        // Underflow may give 0 or the dtype's least number.
+        // Underflow may return 0 or the dtype's smallest number.
         let least = if y.dtype() == DType::F16 { 1e-7 } else { 2e-38 };
         for (i, (a, b)) in y.to_vec::<f64>().iter().zip(e.to_vec::<f64>()).enumerate() {
             let near = *a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= epsilon * b.abs() + least;
@@ -205,7 +205,7 @@ fn check_single(ops: &[(Op, f64)]) {
 }
 
 #[test]
-fn functions_of_one_element() {
+fn unary_functions() {
     let ops: Vec<(Op, f64)> = Unary::ALL.iter().map(|&function| (Op::Unary(function), 1e-6)).collect();
     check_single(&ops);
 }
@@ -218,7 +218,7 @@ fn conversions() {
 }
 
 #[test]
-fn functions_of_two_elements() {
+fn binary_functions() {
     with_engines(|cpu, reference| {
         let forms = forms();
         for a in &forms {
@@ -237,7 +237,7 @@ fn pairs(cpu: &Cpu, reference: &Reference, [a, b]: [&Form; 2], dtype: DType) {
     let functions = Binary::ALL.iter().map(|&function| Op::Binary(function));
     let comparisons = Comparison::ALL.iter().map(|&comparison| Op::Compare(comparison));
     for op in functions.chain(comparisons).filter(|op| accepts(op, &[(&ty).into(), (&ty).into()])) {
-        // A remainder turns rounding into a jump: on floats only exact quotients would agree.
+        // A remainder turns rounding errors into jumps: on floats, only exact quotients agree.
         let tolerance = if op == Op::Binary(Binary::Pow) { 2e-6 } else { 1e-6 };
         let case = Case { cpu, reference, op, tolerance };
         case.check(&[(a, form_data(a, dtype, 1)), (b, form_data(b, dtype, 2))], &[]);
@@ -247,7 +247,7 @@ fn pairs(cpu: &Cpu, reference: &Reference, [a, b]: [&Form; 2], dtype: DType) {
 }
 
 #[test]
-fn numbers_stand_on_either_side() {
+fn scalars_are_left_or_right_operands() {
     let cpu = Cpu::new();
     for (number, expected) in [(Scalar::Int(7), [6.0f32, 5.0]), (Scalar::Float(0.5), [-0.5, -1.5])] {
         let x = cpu.write(TensorData::from([1.0f32, 2.0]));
@@ -257,7 +257,7 @@ fn numbers_stand_on_either_side() {
 }
 
 #[test]
-fn selection() {
+fn select() {
     with_engines(|cpu, reference| {
         let forms = forms();
         for c in &forms {
@@ -287,7 +287,7 @@ fn reductions() {
 }
 
 #[test]
-fn reductions_of_many_axes() {
+fn reductions_over_several_axes() {
     with_engines(|cpu, reference| {
         let form = Form { name: "five axes", base: &[3, 40, 2, 5, 33], views: |_, x| x };
         let permuted = Form {
@@ -301,7 +301,7 @@ fn reductions_of_many_axes() {
                     for reduction in Reduction::ALL.iter().copied() {
                         let op = Op::Reduce { reduction, axes: Axes::new(axes) };
                         let case = Case { cpu, reference, op, tolerance: 1e-5 };
-                        // Without the special numbers, which would drown the others.
+                        // Without special values, which would dominate the sums.
                         let ty = TensorType::new(form.base, DType::F64);
                         let waves = |i: usize| 1.0 + (i % 13) as f64 / 1024.0;
                         let data = (0..ty.num_elements()).map(waves).collect::<Vec<_>>();
@@ -315,7 +315,7 @@ fn reductions_of_many_axes() {
 }
 
 #[test]
-fn tensors_from_nothing() {
+fn full_and_iota() {
     with_engines(|cpu, reference| {
         for dtype in DType::ALL {
             for shape in [&[][..], &[0, 3], &[7, 1, 5], &[70_001]] {
@@ -343,7 +343,7 @@ fn tensors_from_nothing() {
 }
 
 #[test]
-fn results_do_not_depend_on_the_number_of_threads() {
+fn results_are_independent_of_thread_count() {
     let ops = [
         Op::Reduce { reduction: Reduction::Sum, axes: Axes::new(&[0]) },
         Op::Reduce { reduction: Reduction::Sum, axes: Axes::new(&[1]) },

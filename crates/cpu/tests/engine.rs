@@ -3,7 +3,7 @@
 use kiln_cpu::Cpu;
 use kiln_ir::*;
 
-/// Twice the operand, by whatever way is allowed.
+/// A custom op that doubles its operand, by each enabled way.
 #[derive(Debug)]
 struct Twice {
     expands: bool,
@@ -33,7 +33,7 @@ impl CustomOp for Twice {
     }
 }
 
-/// Claims the type of its first operand, and has this equivalent.
+/// A custom op with the type of its first operand and this equivalent.
 #[derive(Debug)]
 struct Alike(Op);
 
@@ -63,14 +63,14 @@ fn vector(cpu: &dyn Engine) -> Operand {
 }
 
 #[test]
-fn an_equivalent_runs_and_must_give_the_claimed_type() {
+fn an_equivalent_op_runs_and_must_have_the_declared_type() {
     let cpu = Expand::new(Cpu::new());
     let alike = |op: Op| run(&cpu, &Op::Custom(Custom::new(Alike(op))), &[vector(&cpu)]);
     assert_eq!(alike(Op::Unary(Unary::Neg)).unwrap(), [-1.0, -2.0, -3.0]);
     let error = alike(Op::Cast(DType::F64)).unwrap_err().to_string();
     assert!(error.contains("`equivalent` gives f64[3] instead of f32[3]"), "{error}");
     assert!(alike(Op::MatMul).unwrap_err().to_string().contains("matmul"));
-    // A custom op is no equivalent.
+    // A custom op is not a valid equivalent.
     let custom = Op::Custom(Custom::new(Alike(Op::Copy)));
     assert!(alike(custom).unwrap_err().to_string().contains("has no kernel"));
 }
@@ -92,7 +92,7 @@ fn custom_ops_run_by_kernel_expansion_or_evaluation() {
 }
 
 #[test]
-fn fused_regions_run_their_program() {
+fn fused_regions_execute_their_program() {
     let cpu = Cpu::new();
     let program = Recorder::trace(&[TensorType::new([3], DType::F32)], |x| vec![x[0].square() + 1.0]);
     let op = Op::Fused(FusedOp::new(program));
@@ -100,7 +100,7 @@ fn fused_regions_run_their_program() {
 }
 
 #[test]
-fn a_group_of_one_keeps_what_it_exchanges() {
+fn collectives_of_one_rank_are_identities() {
     let cpu = Expand::new(Cpu::new());
     let exchange = |kind, size| Op::Collective(Collective { kind, group: 0, rank: 0, size });
     for kind in [
@@ -117,7 +117,7 @@ fn a_group_of_one_keeps_what_it_exchanges() {
 }
 
 #[test]
-fn poison_passes_through_every_op() {
+fn poison_propagates_through_every_op() {
     let cpu = Cpu::new();
     let error = Error::value("test", "gone wrong");
     let poison = || Operand::from(Value::poisoned(TensorType::new([3], DType::F32), error.clone()));
@@ -140,7 +140,7 @@ fn poison_passes_through_every_op() {
 }
 
 #[test]
-fn ops_left_to_the_layer_are_errors_that_name_it() {
+fn ops_without_a_kernel_are_errors_that_name_the_expand_layer() {
     let cpu = Cpu::new();
     let op = Op::Custom(Custom::new(Twice { expands: true, evaluates: true }));
     assert!(!cpu.supports(&op, &[OperandType::Tensor(&TensorType::new([3], DType::F32))]));

@@ -1,4 +1,4 @@
-//! Reading and writing by index against the reference engine.
+//! Indexing ops against the reference engine.
 
 mod placed;
 
@@ -29,7 +29,7 @@ fn take() {
     let table = Given::Tensor(specials(DType::F32, &[300, 64]));
     check_large(&Op::Take { axis: 0 }, &[table.clone(), indices(DType::I64, 300, &[40, 50])]);
     check_large(&Op::Take { axis: 1 }, &[table, indices(DType::I64, 64, &[900])]);
-    // More than stays in the caches, in rows that start on cache lines and in others.
+    // Larger than the caches, with rows aligned and not aligned to cache lines.
     for (dtype, columns) in [(DType::F32, 1024), (DType::F32, 1027), (DType::BF16, 2101)] {
         let table = Given::Tensor(specials(dtype, &[90, columns]));
         check_large(&Op::Take { axis: 0 }, &[table, indices(DType::I32, 90, &[2200])]);
@@ -86,7 +86,7 @@ fn put() {
     }
 }
 
-/// Columns, groups of equal targets by counting and by comparing, and many outer slices: each way of sharing the work.
+/// Every way to split the work: columns, groups of equal indices by counting and by comparison, and many outer slices.
 #[test]
 fn large_put() {
     for &mode in UpdateMode::ALL {
@@ -203,7 +203,7 @@ fn nonzero_of(x: TensorData, index: DType) {
 }
 
 #[test]
-fn a_wrong_index_is_named_and_nothing_is_written() {
+fn an_index_out_of_range_is_reported_and_writes_nothing() {
     let cpu = Cpu::new();
     let base = TensorData::from(vec![1.0f32; 10]);
     let expected = Error::index_out_of_range("put", 12, &[3, 0].into(), 0, 10);
@@ -240,9 +240,10 @@ fn a_wrong_index_is_named_and_nothing_is_written() {
     check(&Op::Take { axis: 0 }, &[empty, indices(DType::I32, 1, &[0])]);
 }
 
-/// Sums of many numbers over few places: chunks of the source have bins of their own, as many on any number of threads.
+/// Many source elements and few positions: chunks of the source have separate bins, in equal number for any thread
+/// count.
 #[test]
-fn sums_by_index_are_the_same_on_any_number_of_threads() {
+fn scatter_add_is_independent_of_thread_count() {
     let count = 300_001usize;
     let source: Vec<f32> = (0..count).map(|i| ((i * 7919) % 10_007) as f32 / 97.0 - 40.0).collect();
     for (dtype, length) in [(DType::I32, 1000), (DType::I64, 1000), (DType::U16, 60), (DType::I32, 250_000)] {

@@ -27,7 +27,7 @@ fn ulps(y: f32, exact: f64) -> f64 {
     (f64::from(y) - exact).abs() / f64::from(above - nearest.abs())
 }
 
-/// Every 4,099th float, some thousand around zero and one, and the special ones.
+/// Every 4,099th float, some thousand floats near zero and one, and special values.
 fn samples() -> Vec<f32> {
     let spread = (0..u32::MAX / 4099).map(|i| f32::from_bits(i * 4099));
     let near = (-20_000..20_000).flat_map(|i| [i as f32 * 1e-3, i as f32 * 1e-4, 1.0 + i as f32 * 1e-6]);
@@ -94,7 +94,7 @@ const ERFCX: [(f64, f64); 23] = [
 ];
 
 #[test]
-fn erfcx_of_f64_equals_that_of_mpmath() {
+fn erfcx_of_f64_matches_mpmath() {
     let cpu = Cpu::new();
     let special = [(-27.0, f64::INFINITY), (f64::NEG_INFINITY, f64::INFINITY), (f64::INFINITY, 0.0)];
     for (x, expected) in ERFCX.into_iter().chain(special) {
@@ -110,7 +110,7 @@ fn erfcx_of_f64_equals_that_of_mpmath() {
 }
 
 #[test]
-fn angles_of_points_are_accurate() {
+fn atan2_is_accurate() {
     let parts = [0.0, -0.0, 1.0, -1.0, 0.3, -7.5, 1e-30, -1e30, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
     let (mut y, mut x) = (Vec::new(), Vec::new());
     for a in parts {
@@ -128,14 +128,14 @@ fn angles_of_points_are_accurate() {
 }
 
 #[test]
-fn sums_of_floats_are_accurate() {
+fn float_sums_are_accurate() {
     let cpu = Cpu::new();
     let x: Vec<f32> = (0..1_000_003).map(|i| 0.1 + (i % 7) as f32 * 1e-3).collect();
     let exact: f64 = x.iter().map(|&x| f64::from(x)).sum();
     let op = Op::Reduce { reduction: kiln_ir::Reduction::Sum, axes: kiln_ir::Axes::one(0) };
     let sum = run(&cpu, &op, &[x])[0];
     assert!(ulps(sum, exact) <= 1.0, "{sum} is not {exact}");
-    // Sixteen-bit floats would stand still at 256 if they were added up as they are.
+    // A sum of ones accumulated in bf16 would stop at 256.
     let ones = cpu.write(TensorData::from(vec![1.0f32; 5000]).convert(DType::BF16));
     let ones: Operands = [Operand::Value(ones)].into_iter().collect();
     let types = infer(&op, &OperandType::list(&ones)).unwrap();

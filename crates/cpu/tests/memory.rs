@@ -1,6 +1,6 @@
 //! The pool: counts, caching, reuse and release.
 //!
-//! The numbers are those of the process, so that all of this is one test.
+//! The counters are global to the process, so that all checks are in one test.
 
 use kiln_cpu::Cpu;
 use kiln_ir::{
@@ -19,7 +19,7 @@ fn filled(cpu: &Cpu, elements: usize) -> Value {
 }
 
 #[test]
-fn memory() {
+fn memory_accounting() {
     let cpu = Cpu::with_threads(1);
     counts(&cpu);
     reuses(&cpu);
@@ -90,7 +90,7 @@ fn trims(cpu: &Cpu) {
     assert_eq!(cached_bytes, 0);
 }
 
-/// Vectors are counted, never kept, and come back as they were.
+/// Imported vectors are counted, never cached, and returned without a copy.
 fn vectors(cpu: &Cpu) {
     let before = cpu.usage();
     let data = vec![0.5f32; 1000];
@@ -111,7 +111,7 @@ fn more(before: MemoryUse, cpu: &Cpu) -> MemoryUse {
     MemoryUse { peak_live_bytes: cpu.usage().peak_live_bytes, ..before }
 }
 
-/// Buffers freed on another thread than the one that made them.
+/// Buffers freed on another thread than the allocating one.
 fn other_threads(cpu: &Cpu) {
     let before = cpu.usage().live_bytes;
     let lengths = [1, 40, 900, 5000, 1 << 20];
@@ -119,7 +119,7 @@ fn other_threads(cpu: &Cpu) {
     assert!(cpu.usage().live_bytes > before);
     std::thread::scope(|scope| scope.spawn(move || drop(made)).join().unwrap());
     assert_eq!(cpu.usage().live_bytes, before);
-    // A thread that has ended leaves its cached blocks to the others.
+    // Cached blocks of an ended thread are available to other threads.
     let allocations = cpu.usage().system_allocations;
     drop(lengths.map(|length| filled(cpu, length)));
     assert_eq!(cpu.usage().system_allocations, allocations);
@@ -130,7 +130,7 @@ std::thread_local! {
     static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
 }
 
-/// Frees and makes tensors while its thread ends.
+/// Frees and allocates tensors while its thread ends.
 struct Late(Option<Value>);
 
 impl Drop for Late {
@@ -143,7 +143,7 @@ impl Drop for Late {
     }
 }
 
-/// Before and after the thread's cache is gone, whichever comes first.
+/// Blocks freed before and after the destructor of the thread's cache, in either order.
 fn ending_threads(cpu: &Cpu) {
     let before = cpu.usage().live_bytes;
     let run = || {
@@ -199,7 +199,7 @@ fn many_threads(cpu: &Cpu) {
     cpu.trim();
 }
 
-/// A failed system allocation is an error of the value, after cached blocks have been freed.
+/// A failed system allocation poisons the value, after cached blocks were freed.
 fn too_much(cpu: &Cpu) {
     let before = cpu.usage();
     for elements in [1 << 45, 1 << 59, 1 << 60] {
@@ -260,13 +260,12 @@ fn limit(cpu: &Cpu) {
 
 /// In a process of its own, since the variable is read once.
 #[test]
-fn the_environment_bounds_what_is_kept() {
+fn the_environment_variable_limits_cached_bytes() {
     let run = |bytes: &str| {
         let this = std::env::current_exe().unwrap();
         let mut command = Command::new(this);
-        let output =
-            command.args(["--ignored", "--exact", "bounded"]).env("KILN_CPU_POOL_BYTES", bytes).output();
-        let output = output.unwrap();
+        let command = command.args(["--ignored", "--exact", "child_process_checks_the_cache_limit"]);
+        let output = command.env("KILN_CPU_POOL_BYTES", bytes).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     };
     run("3000000");
@@ -275,7 +274,7 @@ fn the_environment_bounds_what_is_kept() {
 
 #[test]
 #[ignore = "run by the test above, in an environment of its own"]
-fn bounded() {
+fn child_process_checks_the_cache_limit() {
     let bound: usize = std::env::var("KILN_CPU_POOL_BYTES").unwrap().parse().unwrap();
     let cpu = Cpu::with_threads(1);
     // Above 4 KiB, which each thread caches in any case.

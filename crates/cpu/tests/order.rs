@@ -1,4 +1,4 @@
-//! Extremes, running reductions and sorting against the reference engine.
+//! Argmin, argmax, scans and sorting against the reference engine.
 
 mod placed;
 
@@ -100,9 +100,9 @@ fn scan() {
     }
 }
 
-/// One line or a few long ones are cut into parts, on any number of threads.
+/// A few long lines are split into chunks, independent of thread count.
 #[test]
-fn long_scans_do_not_depend_on_the_number_of_threads() {
+fn long_scans_are_independent_of_thread_count() {
     for (axis, shape) in [(0, &[100_000][..]), (0, &[40_000, 3]), (1, &[2, 50_000])] {
         let count = shape.iter().product::<usize>();
         let numbers: Vec<f32> = placed::below(7, 1 << 24, count).iter().map(|&x| x as f32 * 1e-3).collect();
@@ -127,18 +127,19 @@ fn long_scans_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// The product of a part may be infinite where the carry before it is 0.
+/// The product of a chunk may be infinite while the carry is 0.
 #[test]
-fn long_products_stay_in_range() {
+fn cumprod_with_a_zero_carry_is_not_nan() {
     let mut x = vec![2.0f32; 60_000];
     x[0] = 0.0;
     let op = Op::Scan { reduction: Reduction::Prod, axis: 0, reverse: false, exclusive: false };
     check_large(&op, &only(x.into()));
 }
 
-/// 16-bit floats add up in `f32`: 4096 ones are 4096, not the 256 or 2048 at which adding 1 stops to count.
+/// 16-bit floats accumulate in `f32`: the sum of 4096 ones is 4096, not the 256 (bf16) or 2048 (f16) at which adding 1
+/// has no effect.
 #[test]
-fn narrow_floats_run_in_f32() {
+fn sixteen_bit_floats_are_computed_in_f32() {
     for dtype in [DType::F16, DType::BF16] {
         let ones = TensorData::from(vec![1.0f32; 4096]).convert(dtype);
         let op = Op::Scan { reduction: Reduction::Sum, axis: 0, reverse: false, exclusive: false };
@@ -163,7 +164,7 @@ fn sort() {
         check(&op, &only(numbers(DType::F32, &[length, 2])));
     }
     check(&Op::Sort { axis: 0, descending: false, index: DType::I32 }, &only(numbers(DType::F32, &[0])));
-    // Keys that are all alike, and keys that differ in the middle only.
+    // Equal keys, and keys that differ only in the middle bits.
     for step in [0, 1 << 20] {
         let x: Vec<i64> = (0..100_000).map(|i| i * 7919 % 13 * step).collect();
         check_large(&Op::Sort { axis: 0, descending: true, index: DType::I64 }, &only(x.into()));
@@ -190,7 +191,7 @@ fn topk() {
             }
         }
     }
-    // Many candidates of each part, and too many.
+    // Many candidates per chunk, and too many.
     for k in [8000, 20_000] {
         for largest in [false, true] {
             let op = Op::TopK { axis: 0, k, largest, index: DType::I32 };

@@ -1,9 +1,9 @@
-//! Programs whose shapes depend on data.
+//! Programs with data-dependent shapes.
 
 use kiln_cpu::Cpu;
 use kiln_ir::{Engine, Program, TensorData, Values, block_on};
 
-/// The recorded types are the greatest possible; the ops after `nonzero` must go by the actual ones.
+/// Recorded types are upper bounds; ops after `nonzero` must use the actual shapes.
 #[test]
 fn ops_after_nonzero_use_its_actual_shape() {
     let program = Program::parse(
@@ -22,7 +22,7 @@ fn ops_after_nonzero_use_its_actual_shape() {
 }
 
 #[test]
-fn an_op_that_no_longer_fits_gives_an_error() {
+fn a_reshape_that_does_not_fit_the_actual_shape_is_an_error() {
     let program = Program::parse(
         "program(%0: f32[4]) {
            %1: i32[4, 1] = nonzero %0 {index = i32}

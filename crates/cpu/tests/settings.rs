@@ -1,22 +1,23 @@
-//! Settings of the environment that make no sense are errors that name them, and sizes are checked before use.
+//! Invalid environment settings are errors that name them, and sizes are checked before use.
 
 use kiln_cpu::{Cpu, MAX_THREADS};
 use std::process::{Command, Output};
 
 fn child(name: &str, value: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "opens", "--nocapture"]).env(name, value).output().unwrap()
+    command.args(["--ignored", "--exact", "child_process_opens_an_engine", "--nocapture"]);
+    command.env(name, value).output().unwrap()
 }
 
 /// In a process of its own, since variables are read once.
 #[test]
 #[ignore = "a child of the tests below"]
-fn opens() {
+fn child_process_opens_an_engine() {
     println!("{} threads", Cpu::new().threads());
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn invalid_settings_are_refused() {
     let cases = [
         ("KILN_NUM_THREADS", ["0", "-1", "abc", "100000"], "a number of threads from 1 to 1024"),
         ("KILN_CPU_ISA", ["bogus", "AVX2", "0", "sse"], "`scalar`"),
@@ -34,7 +35,7 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn settings_that_are_empty_or_sensible_are_accepted() {
+fn empty_and_valid_settings_are_accepted() {
     let cases = [
         ("KILN_NUM_THREADS", ""),
         ("KILN_NUM_THREADS", " 3 "),
@@ -57,12 +58,12 @@ fn too_many_threads_are_refused() {
 
 #[test]
 #[should_panic(expected = "an engine cannot have 0 threads")]
-fn no_threads_are_refused() {
+fn zero_threads_are_refused() {
     Cpu::with_threads(0);
 }
 
 #[test]
-fn the_bound_is_above_what_machines_have() {
+fn the_thread_limit_exceeds_the_available_parallelism() {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     assert!(available <= MAX_THREADS, "{available}");
 }

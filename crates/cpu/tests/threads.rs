@@ -1,4 +1,4 @@
-//! Results do not depend on how many threads share the work.
+//! Results are independent of the number of threads.
 
 use kiln_cpu::Cpu;
 use kiln_ir::{DType, Engine, Reduction, TensorData, TensorType, UpdateMode, Value, Var, block_on};
@@ -22,7 +22,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
 ];
 
 #[test]
-fn results_are_the_same_for_every_number_of_threads() {
+fn results_are_independent_of_thread_count() {
     let bits = |function: Function, threads: usize| {
         let cpu = Cpu::with_threads(threads);
         let elements: Vec<f32> = (0..300_000).map(|i| (i as f32 * 0.37).sin() * 3.0).collect();

@@ -14,7 +14,7 @@ struct Case {
     name: String,
     op: FusedOp,
     inputs: Vec<TensorData>,
-    /// Of the results, relative to the greatest of each and 1.
+    /// Tolerance of the results, relative to the maximum of each and 1.
     tolerance: f64,
 }
 
@@ -22,7 +22,7 @@ fn ty(shape: &[usize], dtype: DType) -> TensorType {
     TensorType::new(shape, dtype)
 }
 
-/// Uniform numbers in -2..2, whole ones for integers, truth values for `bool`.
+/// Uniform numbers in -2..2; integers and bools for their dtypes.
 fn data(seed: u64, ty: &TensorType) -> TensorData {
     let n = ty.num_elements();
     let choices = below(seed * 31 + n as u64 + 1, 4001, n);
@@ -64,7 +64,7 @@ fn run(engine: &dyn Engine, op: &FusedOp, operands: Operands) -> Vec<TensorData>
 }
 
 impl Case {
-    /// Why the region is no kernel.
+    /// The reason why the region has no kernel.
     fn refusal(&self) -> String {
         let program = self.op.program();
         match kiln_kernel::Nest::of_program(program, &vec![false; program.inputs.len()]) {
@@ -107,7 +107,7 @@ impl Case {
         }
     }
 
-    /// In one place on one engine.
+    /// Checks one memory layout on one engine.
     #[track_caller]
     fn check_in(&self, cpu: &Cpu, place: MemoryLayout, context: &str) {
         let seen: Vec<TensorData> = if place == MemoryLayout::Repeated {
@@ -128,7 +128,7 @@ impl Case {
         }
     }
 
-    /// Everywhere, with threads 1 and 3 and on all instruction sets, as a compiled region.
+    /// Checks all memory layouts, with 1 and 3 threads and on all instruction sets, as a compiled region.
     #[track_caller]
     fn check(&self) {
         for threads in [1, 3] {
@@ -145,7 +145,7 @@ impl Case {
         }
     }
 
-    /// In few places, for large operands; results must not depend on the number of threads.
+    /// Checks few memory layouts, for large operands; results must be independent of thread count.
     #[track_caller]
     fn check_large(&self) {
         let results = [1, 3].map(|threads| {
@@ -291,7 +291,7 @@ fn indices() {
     }
 }
 
-/// Rows of lengths around the edges of tiles, many short ones and few long ones.
+/// Row lengths near tile boundaries, many short rows and few long rows.
 const ROWS: [[usize; 2]; 9] =
     [[1, 1], [5, 1], [300, 10], [70, 64], [9, 257], [6, 1024], [3, 2049], [20, 5000], [2, 40_000]];
 
@@ -328,7 +328,7 @@ fn softmax_and_norms() {
 }
 
 #[test]
-fn gradients_of_rows() {
+fn gradients_of_row_ops() {
     for [rows, length] in ROWS {
         let x = ty(&[rows, length], DType::F32);
         case(format!("softmax gradient {rows}x{length}"), &[x, x], |v| {
@@ -349,7 +349,7 @@ fn gradients_of_rows() {
 }
 
 #[test]
-fn reductions_of_rows() {
+fn row_reductions() {
     for [rows, length] in ROWS {
         case(
             format!("{rows}x{length}"),
@@ -379,7 +379,7 @@ fn reductions_of_rows() {
 }
 
 #[test]
-fn reductions_of_several_axes() {
+fn reductions_over_several_axes() {
     for [a, b, c] in [[3, 4, 5], [8, 16, 300], [20, 7, 1], [5, 3, 2100]] {
         let x = ty(&[a, b, c], DType::F32);
         case(format!("batch norm {a}x{b}x{c}"), &[x, ty(&[1, b, 1], DType::F32)], |v| {
@@ -398,7 +398,7 @@ fn reductions_of_several_axes() {
 }
 
 #[test]
-fn reductions_of_columns() {
+fn column_reductions() {
     for [rows, columns] in [[1, 1], [300, 10], [40, 64], [33, 257], [1000, 3], [70, 5000], [5000, 40]] {
         let x = ty(&[rows, columns], DType::F32);
         case(format!("bias gradient {rows}x{columns}"), &[x, x, ty(&[columns], DType::F32)], |v| {
@@ -431,7 +431,7 @@ fn reductions_of_columns() {
 }
 
 #[test]
-fn reductions_of_everything() {
+fn full_reductions() {
     for shape in [&[1][..], &[7], &[2000], &[70_001], &[300, 41], &[5, 6, 7]] {
         let all: Vec<usize> = (0..shape.len()).collect();
         let types = [ty(shape, DType::F32), ty(shape, DType::F32)];
@@ -446,7 +446,7 @@ fn reductions_of_everything() {
 }
 
 #[test]
-fn running_reductions() {
+fn scans() {
     for [rows, length] in [[1, 1], [30, 7], [5, 600], [2, 5000]] {
         case(format!("{rows}x{length}"), &[ty(&[rows, length], DType::F32)], |v| {
             let y = v[0].exp().scan(Reduction::Sum, 1, false, false);
@@ -483,9 +483,9 @@ fn large_regions() {
     case("long columns", &[ty(&[30_000, 12], DType::F64)], |v| vec![v[0].square().sum(&[0])]).check_large();
 }
 
-/// A plain number does not change the program, and is converted to the input's dtype.
+/// A scalar operand does not change the program, and is converted to the input's dtype.
 #[test]
-fn numbers_are_given_with_each_launch() {
+fn scalar_operands_do_not_recompile_a_region() {
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::I32] {
         let types = [ty(&[600], dtype), ty(&[], dtype)];
         let op = FusedOp::new(Recorder::trace(&types, |v| vec![&v[0] * &v[1].broadcast(v[0].shape())]));
@@ -504,7 +504,7 @@ fn numbers_are_given_with_each_launch() {
 }
 
 #[test]
-fn results_take_the_memory_of_operands_that_nobody_else_sees() {
+fn results_reuse_the_memory_of_unshared_operands() {
     let types = [ty(&[5000], DType::F32), ty(&[5000], DType::F32)];
     let op = FusedOp::new(Recorder::trace(&types, |v| vec![v[0].exp(), &v[0] * &v[1], &v[0] + 1.0]));
     let cpu = Cpu::with_threads(2);
@@ -514,7 +514,7 @@ fn results_take_the_memory_of_operands_that_nobody_else_sees() {
     };
     let reference = Reference::new();
     let expected = run(&reference, &op, operands(&reference));
-    // The second time the code is there already.
+    // The second run reuses the compiled code.
     for _ in 0..2 {
         let given = operands(&cpu);
         let addresses: Vec<usize> = given.iter().map(|x| x.value().unwrap().address()).collect();
@@ -540,7 +540,7 @@ fn an_operand_that_another_element_reads_is_not_overwritten() {
 }
 
 #[test]
-fn other_layouts_are_other_plans() {
+fn each_memory_layout_has_its_own_plan() {
     let types = [ty(&[40, 50], DType::F32)];
     let case = case("exp", &types, |v| vec![v[0].exp()]);
     let cpu = Cpu::with_threads(1);
@@ -586,7 +586,7 @@ fn regions_without_a_kernel_run_op_by_op() {
 }
 
 #[test]
-fn epilogues_of_products_and_convolutions() {
+fn epilogues_of_matmuls_and_convolutions() {
     for [m, k, n] in [[1, 1, 1], [5, 7, 3], [100, 33, 300]] {
         for dtype in [DType::F32, DType::F64, DType::BF16] {
             let types = [ty(&[m, k], dtype), ty(&[k, n], dtype), ty(&[n], dtype), ty(&[m, n], dtype)];
@@ -613,10 +613,10 @@ fn epilogues_of_products_and_convolutions() {
     case.check();
 }
 
-/// The product reads the integers where the region says so by its pattern, also behind a flag. Without a pattern the same region
-/// runs op by op, to the same results.
+/// The matmul reads the integers if the region has the pattern, also after a flag operand. Without a pattern, the
+/// region runs op by op, with the same results.
 #[test]
-fn quantised_weights_are_read_by_their_pattern() {
+fn the_dequantize_pattern_reads_quantized_weights() {
     let types = [
         ty(&[1], DType::Bool),
         ty(&[3, 12], DType::F32),
@@ -648,7 +648,7 @@ fn quantised_weights_are_read_by_their_pattern() {
 }
 
 #[test]
-fn large_operands_across() {
+fn large_transposed_operands() {
     case("x + exp yT", &[ty(&[300, 500], DType::F32), ty(&[500, 300], DType::F32)], |v| {
         vec![&v[0] + &v[1].transpose().exp()]
     })
@@ -660,7 +660,7 @@ fn large_operands_across() {
 }
 
 #[test]
-fn special_values_pass_through() {
+fn special_float_values() {
     let x = placed::specials(DType::F32, &[40, 50]);
     let y = placed::specials(DType::F32, &[40, 1]);
     let types = [x.ty(), y.ty()];
@@ -673,11 +673,11 @@ fn special_values_pass_through() {
 }
 
 #[test]
-fn sixteen_bit_floats_are_compared_as_they_are_stored() {
+fn sixteen_bit_floats_are_rounded_before_comparison() {
     let cpu = Cpu::with_threads(2);
     for dtype in [DType::F16, DType::BF16] {
         let ty = ty(&[6, 70], dtype);
-        // The greatest of each row comes from memory, the row is computed again.
+        // The row maximum is loaded, and the row is recomputed.
         let greatest =
             FusedOp::new(Recorder::trace(&[ty], |x| vec![x[0].tanh().reduce(Reduction::Max, &[1])]));
         let ties = |x: &[Var<'_>]| -> Vec<Operand> {

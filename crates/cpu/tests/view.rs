@@ -168,9 +168,9 @@ fn concat() {
     check_large(&Op::Concat { axis: 1 }, &large);
 }
 
-/// A view has the address of its operand: nothing was copied, and a value without other owners is reused.
+/// A view has the address of its operand: nothing is copied, and an unshared value is reused.
 #[test]
-fn views_keep_a_lone_value() {
+fn views_keep_address_and_unique_ownership() {
     let cpu = Cpu::new();
     let x = cpu.write(TensorData::from([[1.0f32, 2.0], [3.0, 4.0]]));
     let address = x.address();
@@ -182,7 +182,7 @@ fn views_keep_a_lone_value() {
 }
 
 #[test]
-fn poison_passes() {
+fn poison_propagates() {
     let cpu = Cpu::new();
     let ty = TensorType::new([2], DType::F32);
     let x = Value::poisoned(ty, Error::value("test", "broken"));

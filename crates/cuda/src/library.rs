@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_library_is_named_with_the_places() {
+    fn a_missing_library_error_lists_the_searched_paths() {
         let nowhere = Name { name: "kiln-has-no-such-library", from: "nobody" };
         let error = load(nowhere, "cuda:0").unwrap_err().to_string();
         assert!(error.contains("libkiln-has-no-such-library.so.12"), "{error}");

@@ -1,4 +1,4 @@
-//! Attention and its gradients at sizes at which libraries and kernels take many tiles, against the reference.
+//! Attention and its gradients at sizes of many tiles, against the reference.
 //!
 //! `cargo test -p kiln-cuda --test attention -- --ignored` runs it on a machine with a GPU.
 
@@ -27,19 +27,19 @@ fn read(engine: &dyn Engine, value: &Value) -> TensorData {
     block_on(engine.read(value.clone())).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Sizes are batch, heads, heads of keys, queries, keys, columns and columns of values.
+/// Sizes are batch, heads, key heads, queries, keys, head dim and value head dim.
 #[derive(Debug)]
 struct Case {
     sizes: [usize; 7],
     causal: Option<i64>,
     dtype: DType,
     mask: Option<DType>,
-    /// Whether the heads of a row lie side by side, as products leave them.
+    /// Whether the heads of a row are adjacent in memory, as after a projection.
     heads_inside: bool,
 }
 
 impl Case {
-    /// On an engine, with the output and log-sum-exp of another for the gradients.
+    /// Runs the case on an engine; gradients use output and log-sum-exp of another engine.
     fn run(&self, engine: &dyn Engine, forward: Option<&[TensorData]>) -> Vec<TensorData> {
         let [batch, heads, kv_heads, queries, keys, dim, dim_v] = self.sizes;
         let spec = AttentionSpec { scale: Real(1.0 / (dim as f64).sqrt()), causal: self.causal };
@@ -67,7 +67,7 @@ impl Case {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn attention_of_any_size_and_layout_is_that_of_the_reference() {
+fn attention_of_any_size_and_layout_matches_the_reference() {
     let cuda: Cuda = kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}"));
     let reference = (REFERENCE.open)();
     let sizes: [([usize; 7], Option<i64>); 9] = [

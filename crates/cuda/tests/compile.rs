@@ -10,7 +10,7 @@ use kiln_suite::engines::{Neighbours, Subject};
 use kiln_suite::run::{Stack, grads, values};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Hopper, with its own instructions.
+/// The target architecture: Hopper, with its architecture-specific instructions.
 const ARCHITECTURE: &str = "sm_90a";
 
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -39,7 +39,7 @@ const AMONG: Subject = Subject {
     ignored: &[],
 };
 
-/// Runs a group. Results are wrong, since nothing runs: only a compile error is a problem.
+/// Compiles the kernels of a group. Nothing runs, so that only compile errors are failures.
 fn compiles(group: Group) {
     drop(values(&[(PLAIN, Stack::Plain), (AMONG, Stack::Plain)], group));
     drop(grads(&FUSED, group));

@@ -10,7 +10,7 @@ use kiln_suite::engines::{Ignored, Neighbours, Subject};
 use kiln_suite::run::{Stack, finish, grads, values};
 use std::sync::{Arc, OnceLock};
 
-/// The one device that all tests share, with the kernels that they compiled.
+/// The device that all tests share, with its compiled kernels.
 fn device() -> Arc<Cuda> {
     static DEVICE: OnceLock<Arc<Cuda>> = OnceLock::new();
     let open = || Arc::new(kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}")));

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn below_is_in_range_and_even() {
+    fn below_is_in_range_and_uniform() {
         let mut random = Random::new(7, Purpose::Sample);
         let mut counts = [0u32; 6];
         for _ in 0..60_000 {

@@ -11,7 +11,7 @@ fn numbers(len: usize) -> InMemoryDataset<usize> {
     (0..len).collect()
 }
 
-/// Checks that `get`, `len` and `iter` agree, and gives the items.
+/// Checks that `get`, `len` and `iter` agree, and returns the items.
 fn items<I: PartialEq + std::fmt::Debug>(dataset: &dyn Dataset<I>) -> Vec<I> {
     let items: Vec<I> = (&dataset).iter().collect();
     assert_eq!(items.len(), dataset.len());
@@ -43,7 +43,7 @@ fn in_memory() {
 }
 
 #[test]
-fn pointers_are_datasets() {
+fn arcs_and_boxes_of_datasets_are_datasets() {
     assert_eq!(items(&Arc::new(numbers(3))), [0, 1, 2]);
     let boxed: Box<dyn Dataset<usize>> = Box::new(numbers(3));
     assert_eq!(boxed.iter().collect::<Vec<_>>(), [0, 1, 2]);
@@ -124,9 +124,9 @@ fn split_checks_ratios() {
     assert!(split_consecutive(numbers(5), []).is_err());
 }
 
-/// Items that are sorted, by class for instance, are in all parts.
+/// Sorted items, for example by class, are distributed over all parts.
 #[test]
-fn a_seed_splits_at_random() {
+fn seeded_splits_are_random() {
     let parts = |seed| {
         let parts = split(numbers(100), [0.8, 0.2], seed).unwrap();
         parts.map(|part| (0..part.len()).map(|index| part.get(index).unwrap()).collect::<Vec<_>>())
@@ -227,7 +227,7 @@ fn sampler_follows_weights() {
 }
 
 #[test]
-fn sampler_with_replacement_is_even() {
+fn sampler_with_replacement_is_uniform() {
     let sampling = Sampling::new(9).replacement(true).size(40_000);
     let draws = items(&SamplerDataset::new(numbers(4), sampling).unwrap());
     for item in 0..4 {

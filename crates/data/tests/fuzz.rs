@@ -1,4 +1,4 @@
-//! Random bytes into the parsers: every outcome but a panic, a hang or a huge allocation is fine.
+//! Fuzzing of the parsers with random bytes: no panic, no hang, no huge allocation.
 
 use std::io::Write;
 
@@ -45,7 +45,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A file that is nearly right: small sizes, and sometimes as many elements as they say.
+/// A nearly valid file: small sizes, sometimes with the declared number of elements.
 fn plausible(random: &mut Xorshift) -> Vec<u8> {
     let rank = random.below(4);
     let sizes: Vec<u32> = (0..rank).map(|_| random.below(5) as u32).collect();
@@ -84,7 +84,7 @@ fn random_bytes() {
 }
 
 #[test]
-fn nearly_right_files() {
+fn damaged_files() {
     let mut random = Xorshift(0x2545_f491_4f6c_dd1d);
     let (mut good, mut bad) = (0, 0);
     for _ in 0..20_000 {

@@ -23,7 +23,7 @@ fn batches(iter: impl Iterator<Item = Result<Vec<usize>, DataError>>) -> Vec<Vec
     iter.map(Result::unwrap).collect()
 }
 
-/// A dataset of which a function gives the items.
+/// A dataset with items computed by a function.
 struct Computed<F> {
     len: usize,
     item: F,
@@ -61,14 +61,14 @@ fn in_order_by_default() {
 }
 
 #[test]
-fn drop_last_leaves_out_what_fills_no_batch() {
+fn drop_last_drops_the_incomplete_batch() {
     let loader = builder().batch_size(4).drop_last(true).build(numbers(10)).unwrap();
     assert_eq!(batches(loader.iter()), [[0, 1, 2, 3], [4, 5, 6, 7]]);
     assert_eq!((loader.len(), loader.num_items()), (2, 8));
     let exact = builder().batch_size(5).drop_last(true).build(numbers(10)).unwrap();
     assert_eq!((exact.len(), exact.num_items()), (2, 10));
 
-    // The items that are left out change from epoch to epoch.
+    // The dropped items change from epoch to epoch.
     let shuffled = builder().batch_size(9).drop_last(true).shuffle(0).build(numbers(10)).unwrap();
     let seen: HashSet<usize> = (0..20).flat_map(|_| batches(shuffled.iter())).flatten().collect();
     assert_eq!(seen.len(), 10);
@@ -88,7 +88,7 @@ fn batches_larger_than_the_dataset() {
 }
 
 #[test]
-fn the_same_batches_whatever_the_workers() {
+fn batches_are_independent_of_the_number_of_workers() {
     let epochs = |workers, prefetch| {
         // Items that take different times to read let workers overtake each other.
         let slow = Computed {
@@ -143,7 +143,7 @@ fn the_order_of_a_seed_is_fixed() {
 }
 
 #[test]
-fn skipping_resumes_where_it_says() {
+fn skip_starts_at_the_given_batch_without_reading_earlier_items() {
     for workers in [0, 3] {
         let reads = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&reads);
@@ -190,7 +190,7 @@ fn progress_and_size_hint() {
 }
 
 #[test]
-fn build_refuses_what_cannot_work() {
+fn build_refuses_invalid_options() {
     let message = |result: Result<DataLoader<Vec<usize>>, DataError>| result.unwrap_err().to_string();
     assert_eq!(
         message(builder().batch_size(0).build(numbers(3))),
@@ -219,7 +219,7 @@ fn build_refuses_what_cannot_work() {
 }
 
 #[test]
-fn a_batchers_error_takes_the_place_of_its_batch() {
+fn a_batcher_error_replaces_its_batch() {
     for workers in [0, 1, 4] {
         let refuse_nine = |items: Vec<usize>| match items.contains(&9) {
             true => Err(DataError::batcher("nine is not allowed")),
@@ -263,7 +263,7 @@ fn a_panic_becomes_an_error() {
     }
 }
 
-/// A panic's payload that does its worst.
+/// A panic payload whose drop panics.
 struct PanicsAgain;
 
 impl Drop for PanicsAgain {
@@ -284,7 +284,7 @@ fn a_panicking_batcher_becomes_an_error() {
 }
 
 #[test]
-fn a_missing_item_is_named() {
+fn a_missing_item_error_names_the_index() {
     struct Holey;
     impl Dataset<usize> for Holey {
         fn get(&self, index: usize) -> Option<usize> {
@@ -327,7 +327,7 @@ fn prefetch_is_bounded() {
 fn workers_run_at_the_same_time() {
     let gate = Arc::new((Mutex::new(0), Condvar::new()));
     let shared = Arc::clone(&gate);
-    // Every batch of the first three waits until all three are being made.
+    // Each of the first three batches waits until all three are in progress.
     let batcher = move |items: Vec<usize>| {
         let (count, all) = &*shared;
         let mut count = count.lock().unwrap();
@@ -370,19 +370,19 @@ fn dropping_midway_stops_the_workers() {
 }
 
 #[test]
-fn dropping_unstarted_and_full_iterators() {
+fn dropping_iterators_with_waiting_workers() {
     let loader = builder().num_workers(2).prefetch(2).build(numbers(1000)).unwrap();
     for _ in 0..200 {
         drop(loader.iter());
         let mut iter = loader.iter();
         iter.next().unwrap().unwrap();
-        // Workers now wait for room.
+        // Workers now wait for space in the queue.
         drop(iter);
     }
 }
 
 #[test]
-fn iterators_outlive_their_loader_and_cross_threads() {
+fn iterators_outlive_their_loader_and_move_between_threads() {
     let loader = builder().batch_size(3).num_workers(2).build(numbers(9)).unwrap();
     let iter = loader.iter();
     drop(loader);

@@ -23,7 +23,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The files of the checkout, whatever `KILN_DATA_DIR` says.
+/// The bundled files, independent of `KILN_DATA_DIR`.
 fn checkout(split: MnistSplit) -> MnistDataset {
     MnistDataset::from_directory(Path::new(env!("CARGO_MANIFEST_DIR")).join("mnist"), split).unwrap()
 }
@@ -54,7 +54,7 @@ fn real_data() {
     let first = test.get(0).unwrap();
     assert_eq!(first.label, 7);
     assert_eq!(first.image, test.images()[0]);
-    // The corners are background, the bar of the seven is ink.
+    // The corners are background, the bar of the seven is foreground.
     assert_eq!(first.image[0], [0; 28]);
     assert!(first.image[8].iter().any(|pixel| *pixel > 200));
     assert_eq!(test.get(10_000), None);
@@ -62,7 +62,7 @@ fn real_data() {
 }
 
 #[test]
-fn constants_are_those_of_the_training_split() {
+fn mean_and_std_match_the_training_split() {
     let train = checkout(MnistSplit::Train);
     assert_eq!(train.len(), 60_000);
     let pixels = train.images().as_flattened().as_flattened();
@@ -97,7 +97,7 @@ fn plain_and_gzipped_files_read_the_same() {
 }
 
 #[test]
-fn missing_files_are_named() {
+fn a_missing_file_error_lists_the_searched_folders() {
     let root = tempfile::tempdir().unwrap();
     small(root.path());
     let error = MnistDataset::from_directory(root.path(), MnistSplit::Train).unwrap_err();
@@ -138,7 +138,7 @@ fn truncated_gzip() {
 }
 
 #[test]
-fn trailing_bytes() {
+fn trailing_bytes_are_errors() {
     let long = idx(1, &[3], &[7, 0, 9, 1]);
     let expected = "unexpected data from byte 11 on: the header declares 11 bytes";
     assert_eq!(complaint(LABELS, &long), format!("{LABELS}: {expected}"));
@@ -150,7 +150,7 @@ fn trailing_bytes() {
 }
 
 #[test]
-fn wrong_headers() {
+fn wrong_headers_are_errors() {
     assert_eq!(
         complaint(LABELS, b"PK\x03\x04 a zip file"),
         format!(
@@ -177,7 +177,7 @@ fn wrong_headers() {
 }
 
 #[test]
-fn oversized_dims_are_refused_unread() {
+fn oversized_dims_are_refused_before_reading() {
     let expected = format!("{IMAGES}: at byte 4: declared sizes [4294967295, 28, 28] exceed the limit of ");
     assert!(complaint(IMAGES, &idx(3, &[u32::MAX, 28, 28], &[])).starts_with(&expected));
     assert!(complaint(LABELS, &idx(1, &[u32::MAX], &[])).contains("[4294967295] exceed the limit of 300000"));
@@ -202,7 +202,7 @@ fn decompression_is_bounded() {
 }
 
 #[test]
-fn bad_labels_are_located() {
+fn invalid_label_errors_name_the_byte() {
     assert_eq!(
         complaint(LABELS, &idx(1, &[3], &[7, 10, 255])),
         format!("{LABELS}: at byte 9: label 10 of image 1 is not a digit from 0 to 9")

@@ -1,4 +1,4 @@
-//! Both directions, with the other side written by hand as C code would do it.
+//! Export and import, against a hand-written C-style counterpart.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -28,7 +28,7 @@ fn every_dtype() -> Vec<TensorData> {
 }
 
 #[test]
-fn every_dtype_goes_out_and_in() {
+fn every_dtype_round_trips() {
     for data in every_dtype() {
         let versioned = Managed::<DLManagedTensorVersioned>::export(data.clone());
         assert_eq!(versioned.ty().unwrap(), data.ty());
@@ -78,7 +78,7 @@ fn an_empty_tensor_has_no_memory() {
 }
 
 #[test]
-fn sharing_keeps_alive_until_the_deleter_is_called() {
+fn shared_data_lives_until_the_deleter_is_called() {
     let data = Arc::new(TensorData::from([1u8, 2, 3]));
     let managed = Managed::share(data.clone()).into_raw();
     assert_eq!(Arc::strong_count(&data), 2);
@@ -91,7 +91,7 @@ fn sharing_keeps_alive_until_the_deleter_is_called() {
     assert_eq!(Arc::strong_count(&data), 1);
 }
 
-/// A tensor as another framework makes it: all in one box, freed by its deleter.
+/// A tensor of another framework: one box, freed by its deleter.
 struct Foreign {
     managed: DLManagedTensorVersioned,
     memory: Vec<u8>,
@@ -107,7 +107,7 @@ unsafe extern "C" fn free(managed: *mut DLManagedTensorVersioned) {
 }
 
 impl Foreign {
-    /// A valid tensor, which `change` may spoil. The deleters that were called are counted in `freed`.
+    /// A valid tensor, which `change` may invalidate. `freed` counts the called deleters.
     fn managed(
         memory: Vec<u8>,
         dtype: DType,
@@ -175,7 +175,7 @@ fn strides_and_offsets_are_followed() {
 }
 
 #[test]
-fn null_strides_mean_row_major_order_and_memory_need_not_be_aligned() {
+fn null_strides_are_row_major_and_memory_may_be_unaligned() {
     static FREED: AtomicUsize = AtomicUsize::new(0);
     let memory: Vec<u8> = std::iter::once(9).chain(bytes(1..7)).collect();
     let managed = Foreign::managed(memory.clone(), DType::I16, &[3, 2], &[], &FREED, |managed| {
@@ -191,7 +191,7 @@ fn null_strides_mean_row_major_order_and_memory_need_not_be_aligned() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_and_freed() {
+fn invalid_tensors_are_refused_and_freed() {
     static FREED: AtomicUsize = AtomicUsize::new(0);
     let mut count = 0;
     let mut says = |expected: &str, change: &dyn Fn(&mut DLManagedTensorVersioned)| {
@@ -254,7 +254,7 @@ fn what_cannot_be_read_is_refused_and_freed() {
 }
 
 #[test]
-fn truth_values_are_checked() {
+fn bool_bytes_are_validated() {
     static FREED: AtomicUsize = AtomicUsize::new(0);
     let managed = Foreign::managed(vec![1, 0, 1], DType::Bool, &[3], &[1], &FREED, |_| {});
     assert_eq!(managed.to_data().unwrap(), TensorData::from([true, false, true]));

@@ -72,7 +72,7 @@ def numpy_takes():
             array = np.from_dlpack(shared)
             np.testing.assert_array_equal(array, np.arange(6).reshape(2, 3).astype(dtype), strict=True)
             assert array.ctypes.data == address, "nothing is copied"
-            # NumPy takes the form before 1.0 as read-only, since it cannot say what it is.
+            # NumPy treats tensors without a version (before DLPack 1.0) as read-only: they have no read-only flag.
             assert array.flags.writeable == (function == "kiln_export")
 
 

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_beyond_a_number_of_bytes() {
+    fn least_recently_used_entries_are_evicted_above_a_byte_limit() {
         let mut recent = Recent::new(100);
         for number in 0..10 {
             recent.add(number / 2, 10, number);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_programs_are_one_for_as_long_as_somebody_has_it() {
+    fn equal_programs_are_interned_while_referenced() {
         let mut programs = Programs::default();
         let first = programs.shared(&program(3));
         assert!(Arc::ptr_eq(&first, &programs.shared(&program(3))));

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_processor() {
+    fn limits_of_a_cpu() {
         let limits = Limits {
             continue_products: true,
             finish_products: false,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_gpu() {
+    fn limits_of_a_gpu() {
         let limits = Limits {
             continue_products: false,
             finish_products: true,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_engine_that_lacks_ops() {
+    fn limits_of_an_engine_that_lacks_ops() {
         let of = |native| Limits::of_engine(&Machine::gpu(), native);
         let limits = Limits::of(&Machine::gpu());
         assert_eq!(of(OpSet::ALL), limits);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_change_their_limits_only() {
+    fn each_machine_fact_changes_only_its_limits() {
         let gpu = Machine::gpu();
         let limits = Limits::of(&gpu);
         let plain = Products::Library { epilogues: false };

@@ -1,4 +1,4 @@
-//! Casts behind views: where they are made, and that values stay the same to the bit.
+//! Casts after views: where they are computed, and that values are bitwise equal.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan, StepKind};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 const ROWS: usize = 6;
 const COLUMNS: usize = 12;
 
-/// Thirds of the columns of `x · w + bias`, as heads of attention, cast to 16 bits.
+/// Thirds of the columns of `x · w + bias`, as attention heads, cast to 16 bits.
 fn heads<'e>(x: &Var<'e>, w: &Var<'e>, bias: &Var<'e>, dtypes: [DType; 3]) -> Vec<Var<'e>> {
     let y = x.matmul(w).cast(DType::F32) + bias.broadcast([ROWS, COLUMNS]);
     let third = |i: usize| {
@@ -31,14 +31,14 @@ fn stored(body: impl for<'e> Fn(&[Var<'e>]) -> Vec<Var<'e>>) -> Vec<DType> {
 const LOW: [DType; 3] = [DType::BF16; 3];
 
 #[test]
-fn what_is_only_seen_in_16_bits_is_stored_so() {
+fn values_read_only_in_16_bits_are_stored_in_16_bits() {
     let found = stored(|inputs| heads(&inputs[0], &inputs[1], &inputs[2], LOW));
     assert_eq!(found, [DType::BF16]);
 }
 
 #[test]
-fn what_is_seen_otherwise_too_stays_wide() {
-    // As it is, or cast to something else.
+fn values_also_read_in_f32_are_stored_in_f32() {
+    // Used without a cast, or with another cast.
     let found = stored(|inputs| {
         let heads = heads(&inputs[0], &inputs[1], &inputs[2], LOW);
         let y = inputs[0].matmul(&inputs[1]).cast(DType::F32) + inputs[2].broadcast([ROWS, COLUMNS]);
@@ -71,7 +71,7 @@ fn bits(engine: &dyn Engine, dtypes: [DType; 3], twice: bool) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn values_are_the_same_to_the_bit() {
+fn values_are_bitwise_equal() {
     let layer = Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On);
     for dtypes in [LOW, [DType::F16; 3], [DType::BF16, DType::F16, DType::F32]] {
         for twice in [false, true] {

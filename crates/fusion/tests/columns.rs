@@ -1,4 +1,4 @@
-//! Fusion of column reductions into kernels that traverse the same rows, where an engine says that this suits it.
+//! Fusion of column reductions into kernels over the same rows, for engines that support it.
 
 mod changed;
 
@@ -22,7 +22,7 @@ fn through() -> Machine {
     Machine { workgroup: 1024, subgroup: 32, ..Machine::processor() }
 }
 
-/// How many regions run, where the values are those of the plain engine.
+/// The number of executed regions. Checks that the values match the plain engine.
 fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
     let read = |engine: &dyn Engine, y: Var<'_>| -> Vec<f32> {
         block_on(engine.read(y.into_value())).unwrap().convert(DType::F32).into_vec().unwrap()
@@ -41,7 +41,7 @@ fn regions(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) -> usize {
     layer.statistics().regions_run as usize
 }
 
-/// The gradients of a norm: the ones of weight and bias are column sums of values that are reduced along rows.
+/// The gradients of a norm: gradients of weight and bias are column sums of values with row reductions.
 #[test]
 fn gradients_of_norms_are_one_kernel() {
     for (kind, operands) in [(NormKind::Layer, 3), (NormKind::Rms, 2)] {
@@ -67,7 +67,7 @@ fn gradients_of_norms_are_one_kernel() {
 
 /// Ops on the result of a column sum, such as an optimizer step, are part of its kernel.
 #[test]
-fn what_follows_a_sum_comes_too() {
+fn ops_after_a_column_sum_are_fused() {
     let count = regions(|engine| {
         let (g, x) = (write(engine, &[4096, 24], 1), write(engine, &[4096, 24], 2));
         let (old, moment) = (write(engine, &[24], 3), write(engine, &[24], 4));
@@ -83,7 +83,7 @@ fn what_follows_a_sum_comes_too() {
 
 /// A kernel cannot use a column sum that is complete only after all rows.
 #[test]
-fn sums_that_rows_wait_for_stand_alone() {
+fn column_sums_used_by_rows_are_a_separate_kernel() {
     let count = regions(|engine| {
         let x = write(engine, &[4096, 24], 1);
         let centred = &x - x.mean(&[0]).broadcast([4096, 24]);
@@ -92,9 +92,9 @@ fn sums_that_rows_wait_for_stand_alone() {
     assert_eq!(count, 2);
 }
 
-/// Few rows keep few blocks busy, and long ones leave no registers.
+/// Few rows occupy few blocks, and long rows leave no registers.
 #[test]
-fn few_rows_and_long_ones_are_read_twice() {
+fn few_or_long_rows_have_a_separate_column_kernel() {
     for (shape, expected) in [([4095, 24], 2), ([5000, 40_000], 2), ([4096, 24], 1), ([5000, 4096], 1)] {
         let program = Recorder::trace(&[TensorType::new(shape, DType::F32)], |x| {
             let y = &x[0] * x[0].sum(&[1]).broadcast(shape);

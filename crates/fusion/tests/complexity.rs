@@ -1,4 +1,4 @@
-//! Programs of many ops whose graphs share much: planning goes through each op a bounded number of times, and comes to an end.
+//! Planning time of large programs with much sharing: planning visits each op a bounded number of times.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode, Plan};
@@ -30,7 +30,7 @@ fn read(engine: &dyn Engine, value: Value) -> Vec<f64> {
     block_on(engine.read(value)).unwrap().to_vec()
 }
 
-/// Holds the values of a body against those of the plain engine, and plans it as a program whose results alone are seen.
+/// Compares the values of a body with the plain engine, and plans it as a program with only its results live.
 fn as_without_fusion(
     data: [TensorData; 2],
     body: impl for<'e> Fn(Var<'e>, &Var<'e>) -> Var<'e> + Send + Sync + 'static,
@@ -63,7 +63,7 @@ fn floats() -> [TensorData; 2] {
 }
 
 #[test]
-fn doubling_many_times_ends() {
+fn planning_of_repeated_doubling_terminates() {
     as_without_fusion(floats(), |mut x, _| {
         for _ in 0..300 {
             x = x.clone() + x;
@@ -73,7 +73,7 @@ fn doubling_many_times_ends() {
 }
 
 #[test]
-fn newtons_iteration_ends() {
+fn planning_of_newtons_iteration_terminates() {
     as_without_fusion(floats(), |a, _| {
         let mut x = a.clone();
         for _ in 0..300 {
@@ -84,10 +84,10 @@ fn newtons_iteration_ends() {
 }
 
 #[test]
-fn the_logistic_map_ends() {
+fn planning_of_the_logistic_map_terminates() {
     as_without_fusion(floats(), |mut x, _| {
         for _ in 0..300 {
-            // At this rate the map comes to rest at 0.6, so that rounding is not magnified.
+            // At this rate the map converges to 0.6, so that rounding errors do not grow.
             x = (&x * 2.5) * (x.clone() * -1.0 + 1.0);
         }
         x
@@ -95,7 +95,7 @@ fn the_logistic_map_ends() {
 }
 
 #[test]
-fn a_ladder_ends() {
+fn planning_of_a_ladder_terminates() {
     as_without_fusion(floats(), |mut a, b| {
         let mut b = b.clone() * 0.1;
         for _ in 0..300 {
@@ -107,7 +107,7 @@ fn a_ladder_ends() {
 
 /// Euclid's algorithm with a fixed number of steps, as `gcd` has it.
 #[test]
-fn euclids_algorithm_ends() {
+fn planning_of_euclids_algorithm_terminates() {
     let data = [[12i64, 18, 46_368, 7, 0, 1 << 40], [18, 12, 28_657, 0, 0, 1 << 20]].map(TensorData::from);
     as_without_fusion(data, |mut a, b| {
         let mut b = b.clone();
@@ -122,7 +122,7 @@ fn euclids_algorithm_ends() {
 
 /// More groups than a recording has.
 #[test]
-fn ops_of_many_kernels_are_planned() {
+fn planning_of_many_kernels_terminates() {
     ends(|| {
         let ty = TensorType::new([4], DType::F32);
         let mut program = Program { inputs: vec![ty], ..Program::default() };
@@ -143,9 +143,9 @@ fn ops_of_many_kernels_are_planned() {
     });
 }
 
-/// A row of views is not gone through by recursion: threads have small stacks.
+/// A chain of views is not traversed recursively: threads have small stacks.
 #[test]
-fn long_rows_of_views_are_planned() {
+fn long_chains_of_views_are_planned_without_recursion() {
     let wide = TensorType::new([2, 2], DType::F32);
     let flat = TensorType::new([4], DType::F32);
     for computed in [false, true] {

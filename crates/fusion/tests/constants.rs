@@ -1,4 +1,4 @@
-//! Reductions of a filled tensor: it is never stored, and the results are those of the engine alone.
+//! Reductions of a filled tensor: it is never stored, and the results match the plain engine.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -26,7 +26,7 @@ fn reduced(engine: &dyn Engine, dtype: DType, number: Scalar) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn values_are_those_of_the_engine_alone() {
+fn values_match_the_unfused_engine() {
     let (layer, engine) = (layer(), Cpu::with_threads(1));
     for dtype in DType::ALL.iter().copied() {
         let numbers: &[Scalar] = match dtype.is_float() {
@@ -55,7 +55,7 @@ fn layer() -> Fusion {
 }
 
 #[test]
-fn ones_that_are_summed_are_not_stored() {
+fn summed_constants_are_not_stored() {
     let engine: Arc<dyn Engine> = Arc::new(Cpu::with_threads(1));
     let layer = Fusion::with_mode(engine.clone(), Mode::On);
     let memory = engine.memory().unwrap();
@@ -74,9 +74,9 @@ fn ones_that_are_summed_are_not_stored() {
     }
 }
 
-/// Over nothing a sum is 0 and not a multiple, and products are not folded.
+/// Sums over empty axes are 0, and products are not folded.
 #[test]
-fn other_reductions_stay() {
+fn other_reductions_of_constants_are_not_folded() {
     let layer = layer();
     let empty = Var::full(&layer, TensorType::new([0, 3], DType::F32), Scalar::Float(2.0));
     assert_eq!(read(&layer, empty.sum(&[0]).into_value()), [0.0; 3]);

@@ -2,7 +2,7 @@
 //!
 //! The first line is `; test fuse`, which plans for a processor, or `; test fuse gpu`, which plans for [`Machine::gpu`]. Facts of the
 //! machine may follow: `bindings=8`, `row_elements=64` or `products=kernels`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
-//! Each program is also valid, and its plan gives the values of its ops.
+//! Each program is also valid, and its plan computes the values of its ops.
 
 mod changed;
 
@@ -57,7 +57,7 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
     Err(format!("UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}-- found:\n{plan}"))
 }
 
-/// The machine that a first line names.
+/// The machine that the first line selects.
 fn machine(line: &str) -> Result<Machine, String> {
     let words = line.strip_prefix("; test fuse").filter(|words| words.is_empty() || words.starts_with(' '));
     let words = words.ok_or("the first line does not begin with `; test fuse`")?;
@@ -80,7 +80,7 @@ fn machine(line: &str) -> Result<Machine, String> {
 }
 
 #[test]
-fn first_lines() {
+fn directives_are_parsed() {
     let gpu = Machine::gpu();
     for (line, expected) in [
         ("; test fuse", Machine::processor()),

@@ -1,4 +1,4 @@
-//! Matmuls with epilogues: which ops become one region, which do not, and that values equal those of the engine below.
+//! Matmuls with epilogues: the ops that become one region, the others, and that values match the inner engine.
 
 mod changed;
 
@@ -24,7 +24,7 @@ impl<'e> Inputs<'e> {
         self.x.matmul(&self.w)
     }
 
-    /// Two products with the same right factor.
+    /// Two matmuls with the same right operand.
     fn batch(&self) -> Var<'e> {
         self.x.reshape([2, 3, 5]).matmul(&self.w.reshape([1, 5, 8]).broadcast([2, 5, 8]))
     }
@@ -33,7 +33,7 @@ impl<'e> Inputs<'e> {
         self.product() + self.row.broadcast([6, 8])
     }
 
-    /// The same in 32 bits, behind the product.
+    /// The same in 32 bits, after the matmul.
     fn widened(&self) -> Var<'e> {
         self.product().cast(DType::F32) + self.row.cast(DType::F32).broadcast([6, 8])
     }
@@ -41,7 +41,7 @@ impl<'e> Inputs<'e> {
 
 /// The names of the ops that an engine with epilogues gets in one step, without views.
 ///
-/// A region has the pattern of an epilogue where it has a product, and no other region has.
+/// A region has an epilogue pattern if and only if it contains a matmul.
 fn step(op: &Op) -> Option<String> {
     if let Op::Fused(region) = op {
         let has_product = region.program().instructions.iter().any(|it| it.op == Op::MatMul);
@@ -86,7 +86,7 @@ fn run(
     (steps, results)
 }
 
-/// The steps of a run whose values are those of one in which products stand alone.
+/// The steps of a run. Checks that its values match a run with separate matmuls.
 fn steps(dtype: DType, body: impl for<'e> Fn(&Inputs<'e>) -> Vec<Var<'e>>) -> Vec<String> {
     let ((steps, found), (_, expected)) = (run(true, dtype, &body), run(false, dtype, &body));
     for (found, expected) in found.iter().zip(&expected) {
@@ -137,7 +137,7 @@ fn matmul_epilogues_are_one_region() {
 
 /// The parts of an epilogue's pattern, and the plan's description of them.
 #[test]
-fn the_pattern_of_a_region_names_its_parts() {
+fn the_epilogue_pattern_names_its_parts() {
     let found = Arc::<Mutex<Vec<Pattern>>>::default();
     let written = found.clone();
     let layer = Changed::new(Cpu::with_threads(1))
@@ -167,7 +167,7 @@ fn the_pattern_of_a_region_names_its_parts() {
 }
 
 #[test]
-fn shapes_may_change_on_the_way() {
+fn epilogues_fuse_across_reshapes() {
     assert_eq!(steps(DType::F32, |i| vec![relu(&i.biased().reshape([2, 3, 8]))]), ["matmul add max"]);
     assert_eq!(steps(DType::F32, |i| vec![relu(&i.product().reshape([48]))]), ["matmul max"]);
     assert_eq!(steps(DType::F32, |i| vec![i.batch() + i.row.broadcast([2, 3, 8])]), ["matmul add"]);
@@ -178,9 +178,9 @@ fn shapes_may_change_on_the_way() {
     );
 }
 
-/// The gradient of `max(x, 0)` reads its result, which is there, and not a mask that would have to be stored.
+/// The gradient of `max(x, 0)` reads its result, and not a mask that would have to be stored.
 #[test]
-fn masks_are_made_where_they_are_read() {
+fn relu_masks_are_computed_in_the_gradient_kernel() {
     let found = steps(DType::F32, |i| {
         let y = relu(&i.biased());
         let g = y.matmul(&i.whole.transpose()).matmul(&i.whole);
@@ -190,7 +190,7 @@ fn masks_are_made_where_they_are_read() {
 }
 
 #[test]
-fn anything_else_stays_a_kernel() {
+fn other_ops_after_a_matmul_are_separate_kernels() {
     type Body = for<'e> fn(&Inputs<'e>) -> Vec<Var<'e>>;
     let cases: [(&str, DType, Body); 14] = [
         ("a column", DType::F32, |i| vec![i.product() + i.column.broadcast([6, 8])]),
@@ -230,9 +230,9 @@ fn anything_else_stays_a_kernel() {
     }
 }
 
-/// As mixed precision has it: the library rounds the bias to 16 bits, whose range it may leave in `f16`.
+/// As in mixed precision. The library rounds the bias to 16 bits, which may overflow in `f16`.
 #[test]
-fn a_bias_in_more_bits_than_the_product_is_finished_in_bf16_alone() {
+fn an_f32_bias_fuses_into_bf16_but_not_f16_matmuls() {
     let found = |dtype| steps(dtype, |i| vec![i.widened().cast(i.x.dtype())]);
     let count = |steps: &[String], name: &str| steps.iter().filter(|step| *step == name).count();
     let [bf16, f16] = [DType::BF16, DType::F16].map(found);

@@ -1,4 +1,4 @@
-//! Speculative execution: values are the same, whether the prediction was right or not.
+//! Speculative execution: values are equal for correct and wrong predictions.
 
 mod changed;
 
@@ -17,7 +17,7 @@ struct Watch {
     shuts: AtomicBool,
 }
 
-/// Fusion over a processor that is treated as a device that computes meanwhile.
+/// Fusion over a CPU engine that is marked as asynchronous.
 fn watched() -> (Fusion, Arc<Watch>) {
     let (cpu, watch) = (Cpu::with_threads(1), Arc::<Watch>::default());
     let machine = Machine { asynchronous: true, ..cpu.caps().machine };
@@ -42,18 +42,18 @@ fn read(engine: &dyn Engine, value: Value) -> Vec<f32> {
     block_on(engine.read(value)).unwrap().into_vec().unwrap()
 }
 
-/// How a step departs from the others.
+/// A step, with its differences from other steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Step {
-    /// Products with a function behind each.
+    /// Number of layers: a matmul and a function each.
     layers: usize,
-    /// Multiplied before each function: a number, which may be another one in each step.
+    /// A scalar factor before each function, which may change per step.
     number: f64,
-    /// Another function behind the last product.
+    /// Whether another function follows the last matmul.
     differs: bool,
     /// Whether the result of the first layer is kept.
     keeps: bool,
-    /// Whether it is read before the rest is recorded.
+    /// Whether the result of the first layer is read before the rest is recorded.
     reads: bool,
 }
 
@@ -111,7 +111,7 @@ fn repeated_steps_run_speculatively_with_the_same_values() {
     let numbers = (0..9).map(|i| Step { number: 0.5 + f64::from(i) / 8.0, ..STEP });
     let found = check(&fusion, numbers);
     assert_eq!(found.steps_lost, 0, "{found:?}");
-    // All but those with which it was learnt.
+    // All steps except those before the prediction.
     assert!(found.steps_early >= 6 * (once - 6), "{once} {found:?}");
     assert_eq!(found.steps_run, 10 * once, "each step ran once: {found:?}");
     assert_eq!(found.plans_made, 1, "{found:?}");
@@ -131,7 +131,7 @@ fn steps_run_before_the_end_is_recorded() {
 }
 
 #[test]
-fn another_end_is_computed_from_the_start() {
+fn a_different_end_after_speculation_is_computed_correctly() {
     let fusion = fusion();
     let other = Step { differs: true, ..STEP };
     let found = check(&fusion, [STEP, STEP, STEP, STEP, other, STEP, other, STEP, STEP, STEP, STEP, STEP]);
@@ -139,7 +139,7 @@ fn another_end_is_computed_from_the_start() {
 }
 
 #[test]
-fn longer_and_shorter_recordings_that_begin_alike_are_right() {
+fn longer_and_shorter_recordings_with_the_same_prefix_are_correct() {
     let fusion = fusion();
     let of = |layers: usize| Step { layers, ..STEP };
     let found = check(&fusion, [of(20), of(20), of(20), of(20), of(31), of(20), of(20), of(20), of(9)]);
@@ -165,7 +165,7 @@ fn plans_are_predicted_on_engines_without_speculation() {
 }
 
 #[test]
-fn values_alive_only_this_time_are_computed() {
+fn values_alive_in_only_one_step_are_computed() {
     for other in [Step { keeps: true, ..STEP }, Step { reads: true, ..STEP }] {
         let found = check(&fusion(), [STEP, STEP, STEP, STEP, other, STEP, STEP, STEP, STEP, STEP]);
         assert!(found.steps_early > 0, "{found:?}");
@@ -183,7 +183,7 @@ fn mispredicted_plans_are_predicted_less_often() {
 }
 
 #[test]
-fn other_types_of_what_was_there_before_are_told_apart() {
+fn inputs_with_other_types_use_another_plan() {
     let fusion = fusion();
     let plain = Cpu::with_threads(1);
     let run = |engine: &dyn Engine, rows: usize| {
@@ -200,13 +200,13 @@ fn other_types_of_what_was_there_before_are_told_apart() {
 }
 
 #[test]
-fn in_place_updates_are_still_made() {
+fn in_place_updates_happen_under_speculation() {
     let fusion = fusion();
     let memory = |engine: &Fusion| engine.memory().unwrap().usage().peak_live_bytes;
     let mut state = fusion.write(data(1024, 512, 1));
     let mut peaks = Vec::new();
     for _ in 0..8 {
-        // A small chain, whose result is added to two megabytes that nobody else holds.
+        // The result of a small chain is added to an unshared tensor of two megabytes.
         let x = Var::new(&fusion, fusion.write(data(4, 4, 2)));
         let chain = (0..12).fold(x, |y, _| y.matmul(&y).tanh());
         let added = Var::new(&fusion, state) + chain.sum(&[0, 1]);
@@ -246,7 +246,7 @@ fn another_thread_may_read_while_this_one_records() {
 }
 
 #[test]
-fn a_panic_on_the_way_loses_nothing() {
+fn a_panic_during_recording_loses_no_values() {
     let (fusion, watch) = watched();
     check(&fusion, [STEP; 5]);
     let run = || {

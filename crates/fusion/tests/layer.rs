@@ -1,4 +1,4 @@
-//! The layer: values equal those of the engine below, for every order of recording and reading.
+//! The fusion layer: values match the inner engine, for every order of recording and reading.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -37,7 +37,7 @@ fn assert_close(a: &[f32], b: &[f32]) {
     }
 }
 
-/// Runs the same thing on the plain engine and through the layer.
+/// Runs a body on the plain engine and through the layer, and compares.
 fn same(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) {
     let plain = Cpu::with_threads(1);
     let expected: Vec<Vec<f32>> = body(&plain).into_iter().map(|y| read(&plain, y.into_value())).collect();
@@ -54,7 +54,7 @@ fn write(engine: &dyn Engine, data: TensorData) -> Var<'_> {
 }
 
 #[test]
-fn a_chain_is_one_kernel() {
+fn an_elementwise_chain_is_one_kernel() {
     let fusion = fusion();
     let x = write(&fusion, data(1000, 1));
     let y = ((&x * 2.0 + 1.0).tanh() - &x).exp();
@@ -66,7 +66,7 @@ fn a_chain_is_one_kernel() {
     assert_eq!(fusion.statistics().regions_run, 1);
 }
 
-/// A name for `2 x + 1`.
+/// A custom op for `2 x + 1`.
 #[derive(Debug)]
 struct Doubled;
 
@@ -89,7 +89,7 @@ impl CustomOp for Doubled {
 }
 
 #[test]
-fn what_a_custom_op_stands_for_is_fused() {
+fn expansions_of_custom_ops_are_fused() {
     let fusion = fusion();
     let x = write(&fusion, data(1000, 1)).exp();
     let y = x.apply(Op::Custom(Custom::new(Doubled)), &[]).tanh();
@@ -113,7 +113,7 @@ fn rows_and_their_reductions_are_one_kernel() {
 }
 
 #[test]
-fn values_are_those_of_the_engine_below() {
+fn values_match_the_inner_engine() {
     same(|engine| {
         let x = write(engine, matrix(33, 70, 1));
         let w = write(engine, matrix(70, 50, 2));
@@ -135,7 +135,7 @@ fn values_are_those_of_the_engine_below() {
 }
 
 #[test]
-fn a_product_that_is_only_seen_transposed_is_made_so() {
+fn a_matmul_used_only_transposed_is_computed_transposed() {
     same(|engine| {
         let x = write(engine, matrix(30, 20, 1));
         let g = write(engine, matrix(30, 10, 2));
@@ -153,7 +153,7 @@ fn a_product_that_is_only_seen_transposed_is_made_so() {
 }
 
 #[test]
-fn the_second_time_the_plan_is_found() {
+fn repeated_steps_hit_the_plan_cache() {
     let fusion = fusion();
     let mut x = fusion.write(data(512, 1));
     for step in 0..5 {
@@ -167,7 +167,7 @@ fn the_second_time_the_plan_is_found() {
 }
 
 #[test]
-fn what_nobody_sees_is_not_computed() {
+fn dead_code_is_not_computed() {
     let fusion = fusion();
     let x = write(&fusion, data(64, 1));
     drop(x.exp().sum(&[0]));
@@ -177,7 +177,7 @@ fn what_nobody_sees_is_not_computed() {
 }
 
 #[test]
-fn a_program_that_never_reads_stays_bounded() {
+fn a_program_without_reads_has_bounded_recordings() {
     let fusion = fusion();
     let mut x = write(&fusion, data(8, 1));
     for _ in 0..20_000 {
@@ -188,7 +188,7 @@ fn a_program_that_never_reads_stays_bounded() {
 }
 
 #[test]
-fn units_of_work_run_one_later_and_find_their_plan() {
+fn submitted_steps_run_one_step_later_and_hit_the_plan_cache() {
     let fusion = fusion();
     let mut x = write(&fusion, data(64, 1));
     for _ in 0..10 {
@@ -211,7 +211,7 @@ fn values_cross_threads() {
     })
     .join()
     .unwrap();
-    // The thread that recorded it is gone.
+    // The thread that recorded it has ended.
     let y = (Var::new(&*fusion, x.clone()) + 1.0).into_value();
     let threads: Vec<_> = (0..4)
         .map(|i| {
@@ -230,7 +230,7 @@ fn values_cross_threads() {
 }
 
 #[test]
-fn operands_that_die_are_overwritten() {
+fn dead_operands_are_overwritten() {
     let cpu = Arc::new(Cpu::with_threads(1));
     let fusion = Fusion::with_mode(cpu, Mode::On);
     let x = fusion.write(data(4096, 1));
@@ -250,7 +250,7 @@ fn explain_names_the_kernels() {
     assert!(text.contains("matmul"), "{text}");
 }
 
-/// The engine, which says whether it is alive.
+/// A fusion layer, and a weak reference that tells whether its engine is alive.
 fn watched(mode: Mode) -> (Fusion, std::sync::Weak<dyn Engine>) {
     let engine: Arc<dyn Engine> = Arc::new(Cpu::with_threads(1));
     let alive = Arc::downgrade(&engine);
@@ -264,7 +264,7 @@ fn an_engine_is_dropped_with_its_last_handle() {
         let x = fusion.write(data(64, 1));
         let y = (Var::new(&fusion, x.clone()) * 2.0).into_value();
         assert_eq!(read(&fusion, y.clone()).len(), 64);
-        // Some of it waits, in two units of work, and nobody will read it.
+        // Some ops are pending, in two submitted steps, and are never read.
         let waits = (Var::new(&fusion, y.clone()) + 1.0).into_value();
         fusion.submit();
         drop((Var::new(&fusion, waits) * 3.0).into_value());

@@ -1,4 +1,4 @@
-//! Steps whose batch has another length each time: their plans are found or taken over, and values stay right.
+//! Steps with changing batch lengths: plans are cached or derived, and values stay correct.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -18,7 +18,7 @@ fn write<'e>(engine: &'e dyn Engine, shape: [usize; 2], seed: u32) -> Var<'e> {
     Var::new(engine, engine.write(TensorData::new(list, shape).unwrap()))
 }
 
-/// Layers forward, a loss, and sums as gradients have them.
+/// A forward pass, a loss, and sums as in gradients.
 fn step(engine: &dyn Engine, length: usize) -> Vec<Vec<f32>> {
     let mut x = write(engine, [length, WIDTH], 1);
     let mut sums = Vec::new();
@@ -45,9 +45,9 @@ fn assert_same(fusion: &Fusion, length: usize) {
     }
 }
 
-/// 0, 1, and lengths that other axes have, are among them.
+/// Includes 0, 1, and lengths equal to other axes.
 #[test]
-fn values_are_those_of_the_engine_below_for_every_length() {
+fn values_match_the_inner_engine_for_every_length() {
     for mode in [Mode::On, Mode::Check] {
         let fusion = fusion(mode);
         for length in (0..70).chain([WIDTH * WIDTH, 1000, 5000, 3, 0, 1, 16]) {
@@ -57,7 +57,7 @@ fn values_are_those_of_the_engine_below_for_every_length() {
 }
 
 #[test]
-fn the_second_round_of_100_lengths_makes_no_plan() {
+fn repeated_lengths_make_no_new_plans() {
     let fusion = fusion(Mode::On);
     for length in 100..200 {
         step(&fusion, length);
@@ -71,7 +71,7 @@ fn the_second_round_of_100_lengths_makes_no_plan() {
     assert_eq!(second.plans_made, first.plans_made, "{first:?} {second:?}");
     assert!(second.plan_bytes == first.plan_bytes && first.plan_bytes > 0, "{first:?} {second:?}");
     assert!(second.plans_found >= first.plans_found + 100, "{first:?} {second:?}");
-    // As long as no other axis.
+    // Not equal to the length of another axis.
     step(&fusion, 201);
     let third = fusion.statistics();
     let made = third.plans_made - second.plans_made;

@@ -1,6 +1,6 @@
-//! Memory: a training step that was run before asks nothing of the system, and plans say how much they hold.
+//! Memory: repeated training steps allocate nothing from the system, and plans know their peak memory.
 //!
-//! One test in this program, since the numbers are those of the process.
+//! One test in this program, since the counters are global to the process.
 
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_cpu::Cpu;
@@ -33,12 +33,12 @@ fn step(tape: &Autodiff, weights: Vec<Value>, x: &Value, y: &Value) -> Vec<Value
 }
 
 #[test]
-fn memory() {
-    a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan();
-    a_plan_tells_its_peak_and_lies_below_that_of_single_ops();
+fn memory_use_of_plans() {
+    training_steps_after_the_first_allocate_nothing_and_hit_the_plan_cache();
+    the_peak_of_a_plan_is_known_and_below_unfused_ops();
 }
 
-fn a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan() {
+fn training_steps_after_the_first_allocate_nothing_and_hit_the_plan_cache() {
     let cpu = Arc::new(Cpu::with_threads(1));
     let fusion = Fusion::with_mode(cpu, Mode::On);
     let tape = Autodiff::new(Arc::new(fusion.clone()), Checkpointing::None);
@@ -65,7 +65,7 @@ fn a_training_step_after_the_first_ones_allocates_nothing_and_finds_its_plan() {
     assert!(weights.flatten().all(f32::is_finite));
 }
 
-/// Functions of elements between products, and a loss.
+/// Elementwise functions between matmuls, and a loss.
 const FORWARD: &str = "program(%0: f32[512, 256], %1: f32[256, 256]) {
   %2: f32[512, 256] = matmul %0, %1
   %3: f32[512, 256] = mul %2, 0.5
@@ -106,7 +106,7 @@ fn peak(engine: &dyn Engine, program: &Program) -> usize {
     run()
 }
 
-fn a_plan_tells_its_peak_and_lies_below_that_of_single_ops() {
+fn the_peak_of_a_plan_is_known_and_below_unfused_ops() {
     let program = gradient_program(&Program::parse(FORWARD).unwrap()).unwrap();
     let planned = Plan::of_program(&program).peak_bytes();
     let fused = peak(&Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::On), &program);

@@ -1,4 +1,4 @@
-//! The switch: `off`, `on` and `check`, from the environment too; and that `check` finds a wrong kernel.
+//! The modes `off`, `on` and `check`, also from the environment; `check` finds a wrong kernel.
 
 mod changed;
 
@@ -19,7 +19,7 @@ fn read(engine: &dyn Engine, value: Value) -> Result<Vec<f32>> {
 }
 
 #[test]
-fn off_runs_every_op_at_once() {
+fn mode_off_executes_every_op_immediately() {
     let fusion = Fusion::with_mode(Arc::new(Cpu::with_threads(1)), Mode::Off);
     let expected = read(&Cpu::with_threads(1), chain(&Cpu::with_threads(1))).unwrap();
     let value = chain(&fusion);
@@ -30,7 +30,7 @@ fn off_runs_every_op_at_once() {
 
 /// Prints the mode; the next test runs this one as a child process.
 #[test]
-fn says_its_mode() {
+fn child_process_prints_its_mode() {
     if std::env::var_os("KILN_FUSION_CHILD").is_none() {
         return;
     }
@@ -44,7 +44,9 @@ fn says_its_mode() {
 fn the_environment_sets_the_mode() {
     let child = |mode: Option<&str>| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["says_its_mode", "--exact", "--nocapture"]).env("KILN_FUSION_CHILD", "1");
+        command
+            .args(["child_process_prints_its_mode", "--exact", "--nocapture"])
+            .env("KILN_FUSION_CHILD", "1");
         match mode {
             Some(mode) => command.env("KILN_FUSION", mode),
             None => command.env_remove("KILN_FUSION"),
@@ -82,7 +84,7 @@ fn wrong() -> Arc<Changed> {
 }
 
 #[test]
-fn check_names_the_first_op_that_differs() {
+fn mode_check_names_the_first_op_that_differs() {
     let on = Fusion::with_mode(wrong(), Mode::On);
     let value = chain(&on);
     assert!(read(&on, value).is_ok(), "without the check nobody notices");
@@ -94,7 +96,7 @@ fn check_names_the_first_op_that_differs() {
 }
 
 #[test]
-fn check_finds_nothing_where_nothing_is_wrong() {
+fn mode_check_accepts_correct_results() {
     let checked = Fusion::with_mode(Arc::new(Cpu::with_threads(2)), Mode::Check);
     let value = chain(&checked);
     let expected = read(&Cpu::with_threads(1), chain(&Cpu::with_threads(1))).unwrap();

@@ -1,5 +1,4 @@
-//! Epilogues of matrix products and convolutions, and dequantisation of weights before them, as one region. Values
-//! equal those of the engine below.
+//! Epilogues of matmuls and convolutions, and dequantization of weights, as one region. Values match the inner engine.
 
 mod changed;
 
@@ -26,7 +25,7 @@ fn read(engine: &dyn Engine, value: Value) -> Vec<f32> {
     block_on(engine.read(value)).unwrap().convert(DType::F32).into_vec().unwrap()
 }
 
-/// Runs the same thing on the plain engine and through the layer, with each instruction set.
+/// Runs a body on the plain engine and through the layer, with each instruction set, and compares.
 fn same(body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<'e>>) {
     same_within(2e-4, body);
 }
@@ -50,7 +49,7 @@ fn same_within(tolerance: f32, body: impl for<'e> Fn(&'e dyn Engine) -> Vec<Var<
     }
 }
 
-/// `tanh(y + bias) * y + residual`, and the cast of something on the way.
+/// `tanh(y + bias) * y + residual`, and a cast of an intermediate.
 fn rest<'e>(engine: &'e dyn Engine, y: &Var<'e>, bias: &[usize]) -> Vec<Var<'e>> {
     let shape = y.shape();
     let bias = write(engine, bias, 5).cast(y.dtype()).broadcast(shape);
@@ -60,12 +59,12 @@ fn rest<'e>(engine: &'e dyn Engine, y: &Var<'e>, bias: &[usize]) -> Vec<Var<'e>>
 }
 
 #[test]
-fn what_follows_a_product() {
+fn epilogues_of_matmuls_are_fused() {
     for [m, k, n] in
         [[1, 1, 1], [1, 300, 500], [5, 70, 1000], [30, 40, 33], [130, 64, 300], [200, 700, 16], [300, 9, 1]]
     {
         for dtype in [DType::F32, DType::F64, DType::BF16] {
-            // Sums in another order may be rounded to neighbours.
+            // Sums in another order may differ in the last place.
             let tolerance = if dtype == DType::BF16 { 0.02 } else { 2e-4 };
             same_within(tolerance, |engine| {
                 let (a, b) = (write(engine, &[m, k], 1).cast(dtype), write(engine, &[k, n], 2).cast(dtype));
@@ -82,7 +81,7 @@ fn what_follows_a_product() {
 
 /// Larger than the caches, so that the second pass streams.
 #[test]
-fn what_follows_a_large_product() {
+fn epilogues_of_large_matmuls_are_fused() {
     for ([m, n], dtype) in
         [([2100, 1030], DType::F32), ([1, 2_100_000], DType::F32), ([4200, 1030], DType::BF16)]
     {
@@ -102,13 +101,13 @@ fn what_follows_a_large_product() {
 }
 
 #[test]
-fn what_follows_a_batch_of_products() {
+fn epilogues_of_batched_matmuls_are_fused() {
     for [batch, m, k, n] in [[3, 5, 6, 7], [40, 12, 64, 30], [2, 150, 80, 70]] {
         same(|engine| {
             let (a, b) = (write(engine, &[batch, m, k], 1), write(engine, &[batch, k, n], 2));
             rest(engine, &a.matmul(&b), &[1, 1, n])
         });
-        // Shared weights, and heads that are split after the product.
+        // Shared weights, and heads that are split after the matmul.
         same(|engine| {
             let b = write(engine, &[1, k, n], 2).broadcast([batch, k, n]);
             let y = write(engine, &[batch, m, k], 1).matmul(&b);
@@ -119,7 +118,7 @@ fn what_follows_a_batch_of_products() {
 }
 
 #[test]
-fn what_follows_a_convolution_is_one_kernel() {
+fn the_epilogue_of_a_convolution_is_one_kernel() {
     /// Lengths of operand and weights; stride, padding, groups.
     type Sizes = (&'static [usize], &'static [usize], usize, usize, usize);
     let cases: [Sizes; 8] = [
@@ -145,7 +144,7 @@ fn what_follows_a_convolution_is_one_kernel() {
             let y = write(engine, x, 1).apply(op.clone(), &[&write(engine, w, 2)]);
             rest(engine, &y, &channels)
         });
-        // An element that is not finite makes the fast algorithms start again.
+        // A nonfinite element makes the fast algorithms restart.
         same(|engine| {
             let x = (write(engine, x, 1) * 100_000.0 - 98_000.0).exp();
             let y = x.apply(op.clone(), &[&write(engine, w, 2)]);
@@ -157,7 +156,7 @@ fn what_follows_a_convolution_is_one_kernel() {
     }
 }
 
-/// `[k, n]` weights of an integer dtype, in blocks of that size.
+/// `[k, n]` weights of an integer dtype, with blocks of a size.
 fn weights<'e>(
     engine: &'e dyn Engine,
     [k, n]: [usize; 2],
@@ -176,7 +175,7 @@ fn weights<'e>(
 }
 
 #[test]
-fn quantised_weights_are_multiplied_as_integers() {
+fn quantized_weights_are_multiplied_as_integers() {
     for dtype in [DType::I8, DType::U8] {
         for (m, [k, n], block) in [
             (1, [64, 48], [64, 48]),
@@ -192,7 +191,7 @@ fn quantised_weights_are_multiplied_as_integers() {
                     let y = write(engine, &[m, k], 4).matmul(&w);
                     rest(engine, &y, &[1, n])
                 });
-                // Weights `[n, k]`, and nothing that follows.
+                // Weights `[n, k]`, without an epilogue.
                 same(|engine| {
                     let w = weights(engine, [n, k], [block[1], block[0]], dtype, zero).transpose();
                     vec![write(engine, &[m, k], 4).matmul(&w)]
@@ -209,7 +208,7 @@ fn quantised_weights_are_multiplied_as_integers() {
 }
 
 #[test]
-fn dequantised_weights_with_other_users_are_stored() {
+fn dequantized_weights_with_other_users_are_stored() {
     same(|engine| {
         let w = weights(engine, [40, 30], [40, 1], DType::I8, false);
         vec![write(engine, &[2, 40], 4).matmul(&w), w * 2.0]
@@ -221,7 +220,7 @@ fn dequantised_weights_with_other_users_are_stored() {
 }
 
 #[test]
-fn dequantising_is_part_of_the_product() {
+fn dequantization_is_fused_into_the_matmul() {
     let types = [
         TensorType::new([1, 64], DType::F32),
         TensorType::new([64, 32], DType::I8),
@@ -238,9 +237,9 @@ fn dequantising_is_part_of_the_product() {
     assert_eq!(*region.pattern(), Pattern::QuantizedMatMul(pattern));
 }
 
-/// By the kernel that reads integers, also for lengths that a plan was taken over to: op by op, the engine would keep no region.
+/// The kernel reads integers, also for derived plans: executed op by op, the engine would compile no region.
 #[test]
-fn quantised_weights_are_not_written_out() {
+fn quantized_weights_are_not_materialized() {
     let cpu = Arc::new(Cpu::with_threads(1));
     let layer = Fusion::with_mode(cpu.clone(), Mode::On);
     for (count, m) in [(1, 50), (2, 51), (3, 52)] {
@@ -255,7 +254,7 @@ fn quantised_weights_are_not_written_out() {
 }
 
 #[test]
-fn matrices_of_a_batch_share_scales_or_have_their_own() {
+fn batched_quantized_weights_have_shared_or_own_scales() {
     for scales in [[1, 1, 1], [1, 1, 5], [1, 4, 5], [2, 1, 5], [4, 1, 1], [4, 2, 5]] {
         for zero in [false, true] {
             same(|engine| {
@@ -269,16 +268,16 @@ fn matrices_of_a_batch_share_scales_or_have_their_own() {
     }
 }
 
-/// Fusion over an engine whose products reach memory before anything else is done with them.
+/// Fusion over an engine without fused epilogues.
 fn apart() -> Fusion {
     let products = Products::Library { epilogues: false };
     let machine = Machine { products, row_elements: 1 << 14, ..Machine::processor() };
     Changed::new(Cpu::with_threads(1)).with_machine(machine).fused()
 }
 
-/// On such an engine, ops on a product are free to become part of other kernels: here, of the sum along its rows.
+/// On such an engine, ops after a matmul fuse into other kernels: here, into the sum along its rows.
 #[test]
-fn products_that_are_written_first_stand_alone() {
+fn matmuls_without_fused_epilogues_are_separate_steps() {
     let plain = Cpu::with_threads(1);
     let run = |engine: &dyn Engine| {
         let y = write(engine, &[40, 30], 1).matmul(&write(engine, &[30, 50], 2));
@@ -292,10 +291,10 @@ fn products_that_are_written_first_stand_alone() {
     assert_eq!((statistics.regions_run, statistics.ops_fused >= 3), (1, true), "{statistics:?}");
 }
 
-/// Few rows that are too long there are summed by one kernel, whose threads may share a row, and combined with the sums by
-/// another; many are done at once.
+/// Few rows above the length limit are summed by one kernel, whose threads may share a row, and combined with the sums
+/// by another; many rows are one kernel.
 #[test]
-fn long_rows_end_a_region_unless_there_are_many() {
+fn long_rows_end_a_region_unless_rows_are_many() {
     let plain = Cpu::with_threads(1);
     let run = |engine: &dyn Engine, shape: [usize; 2]| {
         let x = write(engine, &shape, 1).tanh();

@@ -1,5 +1,5 @@
-//! Recovery in recordings: inputs that can fail are checked, gradients stay in the kernels that use them, and old
-//! values are selected where an op failed.
+//! `Op::Recover` in recordings: fallible inputs are checked, gradients stay in the kernels that use them, and old
+//! values are selected if an op failed.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -31,7 +31,7 @@ fn step<'e>(engine: &'e dyn Engine, labels: &[i32], checks: bool, recovers: bool
         labels
     };
     let hidden = x.matmul(&w).tanh();
-    // A loss over the logits that the labels select, and its gradients by hand.
+    // A loss over the selected logits, and its gradients by hand.
     let slope = hidden.matmul(&v).apply(Op::Softmax { axis: 1, log: false }, &[]);
     let zeros = Var::zeros(engine, slope.ty());
     let ones = Var::full(engine, index.ty().with_dtype(kiln_ir::DType::F32), 1.0);
@@ -55,7 +55,7 @@ const GOOD: [i32; 8] = [0, 1, 2, 3, 3, 2, 1, 0];
 const BAD: [i32; 8] = [0, 1, 2, 3, 3, 4, 1, 0];
 
 #[test]
-fn a_step_is_done_or_leaves_the_weights() {
+fn an_optimizer_step_is_atomic() {
     for checks in [true, false] {
         for labels in [GOOD, BAD] {
             let (reference, fusion) = (Reference::new(), fusion());
@@ -85,9 +85,9 @@ fn a_step_is_done_or_leaves_the_weights() {
     }
 }
 
-/// Neither the products nor the updates become kernels of their own for it.
+/// It splits neither matmuls nor updates into separate kernels.
 #[test]
-fn a_recovery_of_what_cannot_fail_ends_no_region() {
+fn recover_of_infallible_values_adds_no_step() {
     let steps = |recovers: bool| {
         let fusion = fusion();
         let mut results = step(&fusion, &GOOD, true, recovers);
@@ -103,9 +103,9 @@ fn a_recovery_of_what_cannot_fail_ends_no_region() {
     assert!(guarded.steps_run <= plain.steps_run + 3, "{guarded:?} {plain:?}");
 }
 
-/// A recovered value that is seen itself is one without the error.
+/// A recovered value is readable without the error.
 #[test]
-fn what_is_recovered_can_be_read() {
+fn recovered_values_are_readable() {
     for index in [1, 7] {
         let fusion = fusion();
         let write = |data| Var::new(&fusion as &dyn Engine, fusion.write(data));

@@ -1,5 +1,5 @@
-//! A step of a recurrent network is two products, the second finished by the sums of the gates, and one kernel for the gates,
-//! the cell and the new state. All else are views.
+//! A step of a recurrent network is two matmuls, the second with the gate sums as epilogue, and one kernel for the
+//! gates, the cell and the new state. All other steps are views.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -26,7 +26,7 @@ fn part<'e>(x: &Var<'e>, gate: usize) -> Var<'e> {
     x.slice_axis(1, SliceAxis::range(gate * HIDDEN..(gate + 1) * HIDDEN))
 }
 
-/// `x W`, `h U` and a bias, for so many gates: `[batch, gates * hidden]` each.
+/// `x W`, `h U` and a bias, for a number of gates: `[batch, gates * hidden]` each.
 fn products(engine: &dyn Engine, gates: usize) -> [Var<'_>; 3] {
     let columns = gates * HIDDEN;
     let (x, h) = (write(engine, [BATCH, INPUTS], 1), state(engine));
@@ -85,11 +85,11 @@ fn takes_three_kernels(step: impl for<'e> Fn(&'e dyn Engine) -> Vec<Value>) {
 }
 
 #[test]
-fn a_step_of_lstm_takes_three_kernels() {
+fn an_lstm_step_runs_as_three_kernels() {
     takes_three_kernels(lstm);
 }
 
 #[test]
-fn a_step_of_gru_takes_three_kernels() {
+fn a_gru_step_runs_as_three_kernels() {
     takes_three_kernels(gru);
 }

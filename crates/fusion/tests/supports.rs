@@ -1,4 +1,4 @@
-//! The regions that fusion makes for engines of some ops.
+//! Fused regions for engines that support only some ops.
 
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
@@ -6,7 +6,7 @@ use kiln_ir::{DType, Engine, Expand, Float8, Op, OpKind, OperandType, TensorData
 use kiln_reference::Limited;
 use std::sync::Arc;
 
-/// The CPU engine with some ops missing, some of which it runs when it is asked.
+/// The CPU engine without some ops, some of which it supports conditionally.
 fn partial(without: &[OpKind], when_asked: bool) -> Arc<Limited> {
     let cpu = Arc::new(Cpu::with_threads(1));
     let native = cpu.caps().native.without(without);
@@ -21,7 +21,7 @@ fn data() -> TensorData {
     TensorData::new((0..32u8).map(|i| f32::from(i) / 16.0 - 1.0).collect(), [4, 8]).unwrap()
 }
 
-/// Runs `exp(2x)`, its softmax, and the softmax plus 1, squared; gives the ops that reach the engine.
+/// Runs `exp(2x)`, its softmax, and the softmax plus 1, squared; returns the ops that reach the engine.
 fn ran(engine: &Arc<Limited>) -> Vec<String> {
     let run = |engine: &dyn Engine| {
         let x = Var::new(engine, engine.write(data()));
@@ -36,13 +36,13 @@ fn ran(engine: &Arc<Limited>) -> Vec<String> {
 }
 
 #[test]
-fn regions_hold_the_ops_that_the_engine_runs_without_conditions() {
+fn regions_contain_only_unconditionally_supported_ops() {
     assert_eq!(ran(&partial(&[], false)).len(), 1);
-    // One that runs when asked is no part of a region.
+    // A conditionally supported op is not part of a region.
     let ran_when_asked = ran(&partial(&[OpKind::Softmax], true));
     assert_eq!(ran_when_asked.len(), 3, "{ran_when_asked:?}");
     assert_eq!(ran_when_asked[1], "softmax");
-    // One that never runs is expanded, and its expansion fuses.
+    // An unsupported op is expanded, and its expansion fuses.
     let expanded = ran(&partial(&[OpKind::Softmax], false));
     assert!(expanded.len() == 1 && expanded[0].contains("reduce_max"), "{expanded:?}");
 }
@@ -55,9 +55,9 @@ fn an_engine_without_regions_gets_ops_one_by_one() {
     }
 }
 
-/// The layer that expands runs every op, but fusion sees which ops the inner engine lacks.
+/// The expand layer supports every op, but fusion checks the ops of the inner engine.
 #[test]
-fn products_of_eight_bits_are_recorded_as_the_ops_they_stand_for() {
+fn float8_matmuls_are_recorded_as_their_expansion() {
     let engine = partial(&[], false);
     let fusion = Fusion::with_mode(Arc::new(Expand::around(engine.clone())), Mode::On);
     let bytes = |shape: [usize; 2]| {

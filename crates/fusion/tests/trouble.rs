@@ -64,7 +64,7 @@ fn trapped(switch: &'static AtomicBool) -> Fusion {
     engine.fused()
 }
 
-/// While it runs, it waits for another to run, and then reads a value.
+/// A custom op that waits for another one to run, and then reads a value.
 struct Meeting {
     fusion: Fusion,
     others: Arc<Barrier>,
@@ -93,7 +93,7 @@ impl CustomOp for Meeting {
 }
 
 #[test]
-fn a_panic_between_recording_and_running_loses_nothing() {
+fn a_panic_between_recording_and_execution_loses_no_values() {
     let fusion = fusion();
     let x = fusion.write(floats(64));
     let y = (Var::new(&fusion, x.clone()) * 2.0).into_value();
@@ -108,7 +108,7 @@ fn a_panic_between_recording_and_running_loses_nothing() {
 }
 
 #[test]
-fn a_panic_while_a_plan_runs_reaches_its_values_only() {
+fn a_panic_during_execution_poisons_only_values_of_that_plan() {
     static SWITCH: AtomicBool = AtomicBool::new(false);
     in_time(|| {
         let fusion = trapped(&SWITCH);
@@ -120,7 +120,7 @@ fn a_panic_while_a_plan_runs_reaches_its_values_only() {
         SWITCH.store(true, Ordering::SeqCst);
         let panicked = catch_unwind(AssertUnwindSafe(|| read(&fusion, z.clone())));
         SWITCH.store(false, Ordering::SeqCst);
-        // Whether the engine below lets the panic through or makes an error of it, nobody waits and nobody gets data.
+        // The inner engine may propagate the panic or return an error; no thread blocks and no read returns data.
         if let Ok(result) = panicked {
             assert!(result.is_err());
         }
@@ -134,7 +134,7 @@ fn a_panic_while_a_plan_runs_reaches_its_values_only() {
 }
 
 #[test]
-fn custom_ops_that_read_what_the_other_thread_recorded_do_not_wait_for_each_other() {
+fn custom_ops_that_read_values_of_other_threads_do_not_deadlock() {
     in_time(|| {
         let (fusion, others) = (fusion(), Arc::new(Barrier::new(2)));
         let (to_first, from_second) = std::sync::mpsc::channel::<Value>();
@@ -157,7 +157,7 @@ fn custom_ops_that_read_what_the_other_thread_recorded_do_not_wait_for_each_othe
 }
 
 #[test]
-fn an_index_out_of_range_in_a_region_shows_when_it_is_read() {
+fn an_index_out_of_range_in_a_region_is_reported_at_the_read() {
     let fusion = fusion();
     let table = Var::new(&fusion, fusion.write(floats(8)));
     let index = Var::new(&fusion, fusion.write(TensorData::from([1i32, 9])));
@@ -174,9 +174,9 @@ fn an_index_out_of_range_in_a_region_shows_when_it_is_read() {
     assert!(error.contains("11"), "{error}");
 }
 
-/// The region is run again op by op, on operands that its first run must not have overwritten.
+/// The region reruns op by op, on operands that its first run must not have overwritten.
 #[test]
-fn an_index_out_of_range_spoils_only_what_comes_from_it() {
+fn an_index_out_of_range_poisons_only_dependent_values() {
     let results = |engine: &dyn Engine| -> Vec<Result<Vec<f32>>> {
         let rows = floats(32).reshape([8, 4]).unwrap();
         let index = TensorData::from([0i32, 1, 2, 3, 0, 1, 2, 9]).reshape([8, 1]).unwrap();
@@ -203,7 +203,7 @@ fn an_index_out_of_range_spoils_only_what_comes_from_it() {
 }
 
 #[test]
-fn a_huge_graph_that_nobody_reads_runs_on_the_way() {
+fn a_huge_graph_without_reads_is_executed_in_pieces() {
     let fusion = fusion();
     let mut held = Vec::new();
     let mut x = Var::new(&fusion, fusion.write(floats(1 << 16)));
@@ -218,7 +218,7 @@ fn a_huge_graph_that_nobody_reads_runs_on_the_way() {
     for value in held {
         assert!(read(&fusion, value).unwrap().iter().all(|x| x.is_finite()));
     }
-    // Operands that only the recording keeps alive are bounded too, however few ops there are.
+    // Memory of operands that only the recording keeps alive is also bounded, even with few ops.
     let memory = fusion.memory().unwrap();
     drop(x);
     block_on(fusion.sync()).unwrap();
@@ -250,7 +250,7 @@ fn new_shapes_make_new_plans_and_the_cache_stays_bounded() {
 }
 
 #[test]
-fn regions_that_cannot_fuse_run_all_the_same() {
+fn regions_that_cannot_fuse_are_executed_correctly() {
     let fusion = fusion();
     let empty =
         Var::new(&fusion, fusion.write(TensorData::zeros(TensorType::new([0, 3], kiln_ir::DType::F32))));
@@ -265,7 +265,7 @@ fn regions_that_cannot_fuse_run_all_the_same() {
         let expected: f32 = (0..6).map(|j| at(i, j) * at(j, i) + at(5 - i, j)).sum();
         assert!((found - expected).abs() < 1e-5, "{found} {expected}");
     }
-    // More operands than one kernel takes.
+    // More operands than one kernel binds.
     let all: Vec<Var<'_>> = (0..80).map(|_| Var::new(&fusion, fusion.write(floats(16)))).collect();
     let sum = all.iter().fold(Var::new(&fusion, fusion.write(floats(16))), |sum, x| sum * 0.5 + x * 0.5);
     let found = read(&fusion, sum.into_value()).unwrap();
@@ -273,7 +273,7 @@ fn regions_that_cannot_fuse_run_all_the_same() {
 }
 
 #[test]
-fn many_threads_on_one_layer() {
+fn many_threads_share_one_layer() {
     in_time(|| {
         let fusion = fusion();
         let shared: Vec<Value> = (0..4)
@@ -310,7 +310,7 @@ fn many_threads_on_one_layer() {
 }
 
 #[test]
-fn units_of_work_give_their_results() {
+fn submitted_steps_return_correct_results() {
     let fusion = fusion();
     let mut x = Var::new(&fusion, fusion.write(floats(32)));
     let mut seen = Vec::new();

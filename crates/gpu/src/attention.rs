@@ -498,7 +498,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_of_single_places_are_those_without_gaps() {
+    fn strides_of_length_1_dims_are_the_contiguous_strides() {
         let plain = Layout::contiguous(Shape::from([2, 3, 4, 8]));
         assert_eq!(steps_of(&plain), [96, 32, 8]);
         let heads_inside = Layout::contiguous(Shape::from([2, 4, 3, 8])).permute(&Axes::new(&[0, 2, 1, 3]));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_of_one_name_stand_apart() {
+    fn kernels_of_equal_name_get_separate_namespaces() {
         let one = "#define T float\n#define UP(x) \\\n  ((x) + 1)\nextern \"C\" __global__ void __launch_bounds__(256) f(T* x) {}";
         let two = "extern \"C\" __global__ void f(\n    int* x) {}\nextern \"C\" __global__ void g() {}";
         let bundle = Bundle::of(&[one.into(), two.into()]);

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_prepared_is_not_compiled_again() {
+    fn prepared_kernels_are_not_recompiled() {
         let (kernels, calls) = kernels(|_| Ok(vec![1]));
         let sources = SOURCES.map(Arc::<str>::from);
         kernels.prepare(&[sources[0].clone(), sources[1].clone(), sources[0].clone()]);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_with_others_is_compiled_alone() {
+    fn sources_that_fail_in_a_batch_are_compiled_alone() {
         let error = || Error::unsupported("dry", "namespaces");
         let (kernels, calls) =
             kernels(move |source| if source.contains("namespace") { Err(error()) } else { Ok(vec![1]) });
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_what_is_being_prepared_waits() {
+    fn a_function_under_compilation_is_waited_for() {
         let (begun, begins) = std::sync::mpsc::channel();
         let begun = Mutex::new(begun);
         let (kernels, calls) = kernels(move |_| {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_is_found_by_its_source_alone() {
+    fn binaries_are_cached_by_full_source() {
         let disk = disk("found");
         disk.keep("one", &[1, 2, 3]);
         assert_eq!(disk.find("one"), Some(vec![1, 2, 3]));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_no_binary() {
+    fn damaged_cache_files_are_ignored() {
         let disk = disk("damaged");
         disk.keep("source", &[7; 100]);
         let whole = fs::read(disk.path("source")).unwrap();

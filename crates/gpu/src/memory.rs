@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_lose_less_than_an_eighth() {
+    fn size_classes_waste_less_than_an_eighth() {
         for bytes in (1..100_000).chain([1 << 30, (1 << 30) + 1, usize::MAX / 4]) {
             let len = class(bytes).unwrap();
             assert!(len >= bytes && len.is_multiple_of(UNIT));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_free_when_it_was_dropped() {
+    fn a_dropped_block_is_free() {
         let pool = pool(MemoryConfig::new());
         let block = pool.block(100).unwrap();
         let place = block.at(0);

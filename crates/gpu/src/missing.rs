@@ -59,7 +59,7 @@ mod tests {
     use smallvec::smallvec;
 
     #[test]
-    fn every_way_out_gives_the_reason() {
+    fn every_method_of_a_missing_device_returns_its_error() {
         let missing = Missing::new("gpu:0", Error::device("gpu:0", "is not there"));
         let x = missing.write(TensorData::new(vec![1.0f32], [1]).unwrap());
         let ty = TensorType::new([1], DType::F32);

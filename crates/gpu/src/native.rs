@@ -194,7 +194,7 @@ mod tests {
 
     /// With programmatic dependent launch, a kernel may begin before the previous one has ended.
     #[test]
-    fn every_kernel_waits_for_the_one_before() {
+    fn every_kernel_waits_for_the_previous_kernel() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/native");
         let mut kernels = 0;
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_still_fill_the_device() {
+    fn small_grids_use_all_multiprocessors() {
         assert_eq!(grid(1 << 20, 132), Grid { blocks: 4096, threads: 256 });
         assert_eq!(grid(132 * 128, 132), Grid { blocks: 132, threads: 128 });
         assert_eq!(grid(1, 132), Grid { blocks: 1, threads: 64 });

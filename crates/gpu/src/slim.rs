@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_cover_the_rows_and_fill_the_device_within_its_scratch() {
+    fn splits_cover_the_inner_dim_and_fit_the_scratch_memory() {
         for tiles in [1, 4, 32, 40, 88, 176, 263, 264, 500] {
             for inner in [1, 31, 64, 100, 2048, 5632, 1 << 20] {
                 let (splits, part) = splits(tiles, inner, 132);

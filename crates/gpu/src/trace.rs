@@ -257,7 +257,7 @@ mod tests {
     use kiln_kernel::print::Dialect;
 
     #[test]
-    fn steps_are_named_with_what_they_move() {
+    fn traced_steps_have_names_and_byte_counts() {
         let info = DeviceInfo {
             name: "dry".into(),
             model: String::new(),

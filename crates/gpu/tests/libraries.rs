@@ -1,4 +1,4 @@
-//! Alignment of operands that vendors' libraries receive.
+//! Alignment of library operands.
 
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
 use kiln_ir::{
@@ -26,7 +26,7 @@ fn run(engine: &Gpu<DryDriver>, op: &Op, inputs: &[Value]) -> Vec<Value> {
     engine.execute(op, inputs.iter().cloned().map(Into::into).collect(), &results).into_iter().collect()
 }
 
-/// A tensor without gaps that begins behind one element.
+/// A contiguous tensor at an offset of one element.
 fn later<const N: usize>(engine: &Gpu<DryDriver>, shape: [usize; N], dtype: DType) -> Value {
     let len = shape.iter().product();
     let whole = engine.write(TensorData::zeros(TensorType::new([len + 1], dtype)));
@@ -37,7 +37,7 @@ fn later<const N: usize>(engine: &Gpu<DryDriver>, shape: [usize; N], dtype: DTyp
 /// Libraries check addresses late or never, and then the context is lost. The engine refuses addresses that are not
 /// multiples of 16 bytes, so they must not reach it.
 #[test]
-fn operands_that_begin_anywhere_are_copied_to_where_libraries_take_them() {
+fn misaligned_operands_are_copied_for_libraries() {
     let engine = engine();
     for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
         let (x, w) = (later(&engine, [3, 3, 7], dtype), later(&engine, [5, 3, 3], dtype));

@@ -1,4 +1,4 @@
-//! The facts of a device that an engine states in its `Caps`.
+//! The machine description in the `Caps` of a GPU engine.
 
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu, Missing};
 use kiln_ir::{Engine, Error, Machine};
@@ -7,15 +7,15 @@ fn machine(info: DeviceInfo) -> Machine {
     Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), kiln_ir::MemoryConfig::new()).caps().machine
 }
 
-/// The typical GPU is a device like the absent one, but for its memory: plans for one are plans for the other.
+/// The typical GPU equals the absent device, except for its memory, so that plans for one are valid for the other.
 #[test]
-fn a_device_is_the_typical_gpu() {
+fn the_default_device_has_the_typical_machine_description() {
     let info = DeviceInfo { memory: 80 << 30, ..DeviceInfo::absent("") };
     assert_eq!(machine(info), Machine::gpu());
 }
 
 #[test]
-fn facts_are_those_of_the_driver() {
+fn machine_facts_come_from_the_driver() {
     let info = DeviceInfo {
         memory: 3 << 30,
         multiprocessors: 7,
@@ -36,9 +36,9 @@ fn facts_are_those_of_the_driver() {
     assert_eq!(machine(info), expected);
 }
 
-/// Every value of a missing device is an error at once.
+/// Every value of a missing device is immediately an error.
 #[test]
-fn a_missing_device_has_its_errors_on_the_host() {
+fn a_missing_device_reports_errors_on_the_host() {
     let missing = Missing::new("gpu:0", Error::device("gpu:0", "is not there"));
     assert!(missing.caps().machine.host_errors);
 }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_product_counts_two_m_n_k() {
+    fn a_matmul_costs_two_m_n_k_flops() {
         let cost = of(&Op::MatMul, &[f32s(&[5, 2, 3]), f32s(&[5, 3, 4])]);
         assert_eq!(cost, Cost { flops: 5 * 2 * 2 * 3 * 4, bytes: 4 * 5 * (6 + 12 + 8) });
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn views_are_free_and_programs_add_up() {
+    fn views_are_free_and_program_costs_add_up() {
         let program = crate::Recorder::trace(&[f32s(&[2, 3])], |x| alloc::vec![x[0].transpose().exp() + 1.0]);
         assert_eq!(program.cost(), Cost { flops: 12, bytes: 4 * 4 * 6 });
         let region = Op::Fused(crate::FusedOp::new(program));

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_bits_at_the_ends() {
+    fn conversions_to_16_bit_floats_at_range_limits() {
         for x in [f64::INFINITY, f64::NEG_INFINITY, 0.0, 1e300, -1e-300, 65520.0, 65519.9, 6e-8] {
             assert_eq!(convert::<f64, f16>(x).to_f64(), f16::from_f64_const(x).to_f64(), "{x}");
         }

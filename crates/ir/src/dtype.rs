@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn promotion_is_what_its_documentation_says() {
+    fn promotion_matches_the_documented_table() {
         let table = table();
         assert_eq!(table.len(), DType::ALL.len());
         for (a, row) in DType::ALL.into_iter().zip(&table) {

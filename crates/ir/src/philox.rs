@@ -113,9 +113,9 @@ fn halves(number: u64) -> [u32; 2] {
 mod tests {
     use super::*;
 
-    /// The known-answer vectors that the authors publish with Random123.
+    /// The known-answer vectors published with Random123.
     #[test]
-    fn known_answers() {
+    fn known_answer_vectors() {
         assert_eq!(philox4x32([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(
             philox4x32([u32::MAX; 4], [u32::MAX; 2]),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_blocks_in_order() {
+    fn word_sequences_are_consecutive_blocks() {
         let mut words = Words::new(7 << 40 | 3, 0);
         let drawn: [u32; 8] = core::array::from_fn(|_| words.word());
         assert_eq!([block(7 << 40 | 3, 0), block(7 << 40 | 3, 1)].as_flattened(), drawn);

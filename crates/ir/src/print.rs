@@ -209,13 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn long_tensors_are_cut() {
+    fn long_tensors_are_elided() {
         let long: Vec<i32> = (0..2000).collect();
         assert_eq!(text(long), "[   0,    1,    2, ..., 1997, 1998, 1999]");
     }
 
     #[test]
-    fn long_rows_wrap() {
+    fn long_rows_are_wrapped() {
         let options = PrintOptions { line_width: 12, ..PrintOptions::default() };
         assert_eq!(format_data(&TensorData::from([1i32, 2, 3, 4, 5, 6]), &options), "[1, 2, 3, 4,\n 5, 6]");
     }

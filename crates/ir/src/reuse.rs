@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_by_index_reuse_their_base_alone() {
+    fn indexed_writes_reuse_only_their_base() {
         let x = TensorType::new([3], DType::I32);
         let inputs = [OperandType::Tensor(&x); 3];
         let op = Op::Scatter { axis: 0, mode: UpdateMode::Add };

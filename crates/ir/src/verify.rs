@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_defined_above_their_use() {
+    fn slots_are_defined_before_use() {
         let ty = TensorType::new([2], DType::F32);
         assert_eq!(verify(&exp_of(0, vec![ty])), Ok(()));
         let own = problem(&exp_of(1, vec![ty]));
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn results_are_those_of_inference() {
+    fn result_types_match_inference() {
         let wrong = TensorType::new([3], DType::F32);
         let found = problem(&exp_of(0, vec![wrong]));
         assert_eq!(found, "[program] instruction 0, `exp`: the results are f32[2], not f32[3]");
     }
 
     #[test]
-    fn fused_programs_keep_the_same_rules() {
+    fn fused_programs_are_verified() {
         let ty = TensorType::new([2], DType::F32);
         let mut program = exp_of(0, vec![ty]);
         program.instructions[0].op = Op::Fused(FusedOp::new(exp_of(1, vec![ty])));

@@ -1,4 +1,4 @@
-//! Custom ops that are wrong: their errors name the op, its operands, and both types.
+//! Errors of invalid custom ops name the op, its operands, and both types.
 
 #[expect(dead_code, reason = "what the other tests of expansions need besides")]
 mod numeric;
@@ -11,7 +11,7 @@ use kiln_reference::Reference;
 use numeric::minimal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Claims the type of its first operand, and has the defect that the variant names.
+/// A custom op with the type of its first operand, and a defect by variant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wrong {
     Shape,
@@ -70,7 +70,7 @@ fn run(engine: &dyn Engine, op: Wrong, rest: &[TensorData]) -> Result<TensorData
 }
 
 #[test]
-fn an_expansion_of_other_types_is_an_error_that_names_both() {
+fn an_expansion_with_other_result_types_is_an_error() {
     let expected = [
         (Wrong::Shape, "gives f32[1, 3] instead of f32[2, 3]"),
         (Wrong::DType, "gives f64[2, 3] instead of f32[2, 3]"),
@@ -93,7 +93,7 @@ fn panic_of(op: Wrong, rest: &[TensorData]) -> String {
 }
 
 #[test]
-fn a_mistake_in_the_code_of_a_custom_op_names_the_op_and_its_operands() {
+fn errors_in_custom_op_code_name_the_op_and_its_operands() {
     let four = TensorData::from([1.0f32, 2.0, 3.0, 4.0]);
     let text = panic_of(Wrong::Broadcast, std::slice::from_ref(&four));
     let expected = "[wrong] `expand` of f32[2, 3] x f32[4] emits an invalid op: \
@@ -109,7 +109,7 @@ fn a_mistake_in_the_code_of_a_custom_op_names_the_op_and_its_operands() {
 }
 
 #[test]
-fn a_mistake_in_a_gradient_rule_names_the_op_and_its_operands() {
+fn errors_in_gradient_rules_name_the_op_and_its_operands() {
     let types = [TensorType::new([2, 3], DType::F32), TensorType::new([4], DType::F32)];
     let trace = || {
         Recorder::trace(&types, |inputs| {
@@ -124,7 +124,7 @@ fn a_mistake_in_a_gradient_rule_names_the_op_and_its_operands() {
     assert!(text.starts_with("[wrong] `vjp` of f32[2, 3] x f32[4] emits an invalid op: [add]"), "{text}");
 }
 
-/// Gives its second operand back as 64-bit bits.
+/// Returns the 64 bits of its second operand.
 #[derive(Debug)]
 struct Bits;
 
@@ -143,7 +143,7 @@ impl CustomOp for Bits {
 }
 
 #[test]
-fn plain_integers_reach_the_host_exactly() {
+fn integer_scalars_reach_host_code_exactly() {
     let engines: [Box<dyn Engine>; 2] =
         [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(minimal(&[])))];
     let odd = (1i64 << 53) + 1;

@@ -11,9 +11,9 @@ use kiln_reference::{Limited, Reference};
 use numeric::{Fill, check, minimal, run, same};
 use std::sync::Arc;
 
-/// Programs of one op each: inputs, result types, and the op with its attributes, which `$` separates.
+/// Programs of one op each: inputs, result types, and the op with its attributes, separated by `$`.
 const EDGES: &[&str] = &[
-    // Nothing, one element, and no axes.
+    // Empty tensors, one element, and rank 0.
     "f32[0, 3] $ f32[0, 3] $ softmax %0 {axis = 1}",
     "f32[3, 0] $ f32[3, 0] $ log_softmax %0 {axis = 1}",
     "f32[1] $ f32[1], i32[1] $ sort %0 {axis = 0, descending = false, index = i32}",
@@ -45,7 +45,7 @@ const EDGES: &[&str] = &[
     "bool[4, 2] $ i32[4, 1] $ argmax %0 {axis = 1, index = i32}",
     "f16[4, 9] $ i64[1, 9] $ argmin %0 {axis = 0, index = i64}",
     "f32[0, 3] $ i32[0, 1] $ argmin %0 {axis = 1, index = i32}",
-    // By index; the integers of all inputs lie in 0..3.
+    // Indexing; the integers of all inputs are in 0..3.
     "f32[300], u8[4] $ f32[4] $ take %0, %1 {axis = 0}",
     "f32[3, 2], i32[] $ f32[2] $ take %0, %1 {axis = 0}",
     "bool[2, 3], i8[2, 0] $ bool[2, 2, 0] $ take %0, %1 {axis = 1}",
@@ -137,7 +137,7 @@ const EDGES: &[&str] = &[
     "u64[] $ f32[2, 3] $ random_normal %0",
 ];
 
-/// Programs whose floats are NaN, infinities, zeros of both signs and a few equal numbers.
+/// Programs with floats of NaN, infinities, signed zeros and ties.
 const SPECIAL: &[&str] = &[
     "f32[9, 4] $ f32[9, 4] $ softmax %0 {axis = 1}",
     "f16[9, 2] $ f16[9, 2] $ log_softmax %0 {axis = 1}",
@@ -163,7 +163,7 @@ const SPECIAL: &[&str] = &[
     "f32[1, 1, 6] $ f32[1, 1, 9] $ resize %0 {mode = nearest, size = [9], align_corners = false}",
 ];
 
-/// Empty tensors with axes whose product does not fit a machine word.
+/// Empty tensors with axes whose product overflows a machine word.
 const HUGE: &[&str] = &[
     "f32[0, 4611686018427387904, 4611686018427387904] $ f32[0, 4611686018427387904, 4611686018427387904] $ \
      softmax %0 {axis = 0}",
@@ -194,7 +194,7 @@ fn program(case: &str) -> std::result::Result<Program, String> {
 }
 
 #[test]
-fn expansions_give_the_values_of_their_ops() {
+fn expansions_match_their_ops() {
     let mut failures = Vec::new();
     let cases = EDGES.iter().map(|case| (case, false)).chain(SPECIAL.iter().map(|case| (case, true)));
     for (case, special) in cases {
@@ -216,7 +216,7 @@ fn expansions_are_valid_programs_of_minimal_ops() {
 }
 
 #[test]
-fn programs_with_other_numbers_never_panic() {
+fn programs_with_mutated_attributes_never_panic() {
     let mut valid = 0;
     for case in EDGES {
         for (place, digit) in case.char_indices().filter(|(_, c)| c.is_ascii_digit()) {
@@ -224,7 +224,7 @@ fn programs_with_other_numbers_never_panic() {
                 let changed = format!("{}{other}{}", &case[..place], &case[place + digit.len_utf8()..]);
                 let Ok(program) = program(&changed) else { continue };
                 program.cost();
-                // Long axes would only make long programs.
+                // Long axes would make long programs.
                 if program.slot_types().iter().all(|ty| ty.shape.iter().all(|&length| length < 1000)) {
                     let expanded = expand_program(&program, MINIMAL).unwrap();
                     verify(&expanded).unwrap_or_else(|error| panic!("{changed}\n{error}\n{expanded}"));
@@ -237,7 +237,7 @@ fn programs_with_other_numbers_never_panic() {
 }
 
 #[test]
-fn random_numbers_need_no_wide_integers() {
+fn random_ops_expand_without_64_bit_integers() {
     for case in
         [" $ u32[9] $ random_bits 77", " $ f32[9] $ random_uniform -77", " $ f32[9] $ random_normal 5"]
     {
@@ -250,7 +250,7 @@ fn random_numbers_need_no_wide_integers() {
 }
 
 #[test]
-fn the_layer_claims_every_op_and_the_dtypes_below() {
+fn expand_supports_every_op_and_the_inner_dtypes() {
     let engine = Expand::new(minimal(&[DType::F64]));
     assert!(OpKind::ALL.iter().all(|kind| engine.caps().native.contains(*kind)));
     assert_eq!(engine.caps().dtypes, engine.inner().caps().dtypes);
@@ -273,7 +273,7 @@ fn a_missing_dtype_is_an_error_that_names_engine_and_op() {
 }
 
 #[test]
-fn poison_passes_through_expansions() {
+fn poison_propagates_through_expansions() {
     let engine = Expand::new(minimal(&[]));
     let error = Error::device("test", "lost");
     let x = Value::poisoned(TensorType::new([2, 2], DType::F32), error.clone());
@@ -284,7 +284,7 @@ fn poison_passes_through_expansions() {
     assert_eq!(execute(&engine, &Op::Fused(FusedOp::new(region)), one).unwrap_err(), error);
 }
 
-/// Doubles its operand, in the way that it is told to.
+/// A custom op that doubles its operand, by the enabled ways.
 #[derive(Debug)]
 struct Double {
     expands: bool,
@@ -340,7 +340,7 @@ fn custom_ops_expand_or_are_evaluated() {
 }
 
 #[test]
-fn a_custom_op_without_expansion_stays_unless_it_must_go() {
+fn a_custom_op_without_expansion_is_kept_or_an_error() {
     let op = Op::Custom(Custom::new(Double { expands: false, evaluates: true, wrong: false }));
     let program = Recorder::trace(&[TensorType::new([2], DType::F32)], |x| vec![x[0].apply(op, &[])]);
     assert!(expand_program(&program, MINIMAL).is_err());

@@ -2,13 +2,13 @@
 //!
 //! The first line names the mode:
 //!
-//! * `; test expand`: the program with each op expanded as far as its own kind disappears;
+//! * `; test expand`: the program with each op expanded until its kind disappears;
 //! * `; test expand minimal`: the program in [`MINIMAL`] ops only;
 //! * `; test vjp`: the program of the gradients;
 //! * `; test roundtrip`: the program as it is printed;
 //! * `; test verify-error`: the error of [`verify`];
 //! * `; test parse-error`: the error of [`Program::parse`];
-//! * `; test run`: here, checks only that the program is valid and reads back. The tests of `fuzz` run it on every
+//! * `; test run`: here, checks only that the program is valid and round-trips. The tests of `fuzz` run it on every
 //!   engine with the inputs that the file specifies.
 //!
 //! Tests of expansion also run both programs on the reference engine and compare the values. Lines below the first

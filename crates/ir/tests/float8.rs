@@ -1,8 +1,8 @@
-//! Floats of 8 bits: decoding and rounding.
+//! 8-bit floats: decoding and rounding.
 
 use kiln_ir::Float8;
 
-/// The number of finite bits, straight from the definition.
+/// The value of finite bits, by definition.
 fn number(format: Float8, bits: u8) -> Option<f64> {
     let (fraction_bits, bias) = match format {
         Float8::E4M3 => (3, 7),
@@ -23,7 +23,7 @@ fn number(format: Float8, bits: u8) -> Option<f64> {
 }
 
 #[test]
-fn bits_mean_what_the_formats_define() {
+fn decode_matches_the_format_definitions() {
     for &format in Float8::ALL {
         let finite = (0..=255u8).filter_map(|bits| Some((bits, number(format, bits)?)));
         for (bits, expected) in finite {
@@ -46,7 +46,7 @@ fn bits_mean_what_the_formats_define() {
 
 /// All neighbours in the format, their midpoints, and the floats next to the midpoints.
 #[test]
-fn numbers_round_to_the_nearest_and_ties_to_even_bits() {
+fn encode_rounds_to_nearest_even() {
     for &format in Float8::ALL {
         let finite: Vec<u8> = (0..=0x7fu8).filter(|&bits| number(format, bits).is_some()).collect();
         for pair in finite.windows(2) {
@@ -64,9 +64,9 @@ fn numbers_round_to_the_nearest_and_ties_to_even_bits() {
 }
 
 #[test]
-fn what_is_out_of_range_is_an_infinity_or_the_greatest_number() {
+fn values_out_of_range_saturate_or_become_infinite() {
     let [e4m3, e5m2] = [Float8::E4M3, Float8::E5M2];
-    // Halfway to the number that would come next.
+    // Halfway to the next number beyond the maximum.
     assert_eq!([464.0, 464.0f32.next_up(), 1e30, f32::INFINITY].map(|x| e4m3.encode(x)), [0x7e; 4]);
     assert_eq!(
         [61_440.0f32.next_down(), 61_440.0, f32::MAX, f32::INFINITY].map(|x| e5m2.encode(x)),

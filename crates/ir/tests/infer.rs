@@ -1,4 +1,4 @@
-//! The short way of inference against the long one.
+//! Fast paths of inference against `infer`.
 
 use kiln_ir::{
     Binary, Comparison, DType, Extremum, Op, Scalar, TensorType, infer, infer_alike, infer_with_number,
@@ -27,9 +27,9 @@ fn infer_alike_agrees_with_infer() {
     assert!(answers > 0, "the short way answers for no op");
 }
 
-/// The same for a plain number, whichever comes first.
+/// Where `infer_with_number` returns a type, it equals the type from `infer`, with the scalar left or right.
 #[test]
-fn infer_with_number_agrees_with_infer() {
+fn infer_with_scalar_agrees_with_infer() {
     let numbers =
         [Scalar::Float(1.5), Scalar::Float(2.0), Scalar::Int(-3), Scalar::UInt(u64::MAX), Scalar::Bool(true)];
     let mut answers = 0;
@@ -50,7 +50,7 @@ fn infer_with_number_agrees_with_infer() {
 
 /// Indices never wrap: an axis that is too long for their dtype is refused.
 #[test]
-fn indices_that_their_dtype_cannot_hold_are_refused() {
+fn dims_too_long_for_the_index_dtype_are_refused() {
     let infer_of = |op: Op, ty: TensorType| infer(&op, &[(&ty).into()]);
     let long = |length: usize| TensorType::new([2, length], DType::U8);
     let ops = |index: DType| {

@@ -6,7 +6,7 @@ use kiln_ir::ndarray::{Array, ArrayD, Axis, Ix3, IxDyn, arr0, array, s};
 use kiln_ir::{DType, Element, TensorData};
 
 #[test]
-fn elements_in_order_are_moved() {
+fn standard_layout_arrays_are_moved() {
     let array = array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
     let address = array.as_ptr();
     let data = TensorData::from(array);
@@ -17,7 +17,7 @@ fn elements_in_order_are_moved() {
 }
 
 #[test]
-fn other_orders_are_copied_in_logical_order() {
+fn other_layouts_are_copied_in_logical_order() {
     let array = Array::from_shape_fn((2, 3, 4), |(i, j, k)| (100 * i + 10 * j + k) as i32);
     let expected = |array: ArrayD<i32>| {
         let shape = array.shape().to_vec();
@@ -79,6 +79,6 @@ fn another_dtype_is_an_error() {
 
 #[test]
 #[should_panic(expected = "13 axes are more than the 12")]
-fn too_many_axes() {
+fn too_many_axes_panic() {
     let _ = TensorData::from(ArrayD::<f32>::zeros(IxDyn(&[1; 13])));
 }

@@ -1,4 +1,4 @@
-//! Plain numbers outside the range of a dtype: an error beside integers, a mathematical answer in comparisons.
+//! Scalars out of range of a dtype: errors with integer tensors, mathematically correct comparisons.
 
 use kiln_ir::{Binary, Comparison, DType, Op, OperandType, PadAxis, Result, Scalar, TensorType, infer};
 
@@ -6,9 +6,9 @@ fn text(op: &Op, operands: &[OperandType<'_>]) -> String {
     infer(op, operands).expect_err("the number is out of bounds").to_string()
 }
 
-/// Every op that takes a plain number beside a tensor, as NumPy 2 does for Python integers.
+/// Every op with a scalar operand and a tensor, as NumPy 2 does for Python integers.
 #[test]
-fn numbers_out_of_bounds_name_the_number_and_the_dtype() {
+fn errors_of_scalars_out_of_range_name_scalar_and_dtype() {
     let (bytes, mask) = (TensorType::new([3], DType::U8), TensorType::new([3], DType::Bool));
     let number = |x: i64| OperandType::Scalar(Scalar::Int(x));
     let mut texts = Vec::new();
@@ -28,7 +28,7 @@ fn numbers_out_of_bounds_name_the_number_and_the_dtype() {
 }
 
 #[test]
-fn a_number_fits_a_dtype_that_holds_it() {
+fn scalars_fit_the_dtypes_that_represent_them() {
     let fits =
         |scalar: Scalar| DType::ALL.into_iter().filter(|dtype| scalar.fits(*dtype)).collect::<Vec<_>>();
     let floats = [DType::F64, DType::F32, DType::F16, DType::BF16];
@@ -54,9 +54,9 @@ fn holds(comparison: Comparison, a: i128, b: i128) -> bool {
     }
 }
 
-/// For every integer dtype, comparison, order of the operands, number and element.
+/// For every integer dtype, comparison, operand order, scalar and element.
 #[test]
-fn bounded_comparisons_answer_as_mathematics_does() {
+fn comparisons_with_scalars_out_of_range_are_mathematically_correct() {
     let integer = |scalar: Scalar| match scalar {
         Scalar::Int(x) => i128::from(x),
         Scalar::UInt(x) => i128::from(x),
@@ -94,7 +94,7 @@ fn bounded_comparisons_answer_as_mathematics_does() {
 }
 
 #[test]
-fn floats_take_any_number() -> Result<()> {
+fn float_dtypes_accept_any_scalar() -> Result<()> {
     let half = TensorType::new([2], DType::F16);
     infer(&Op::Binary(Binary::Add), &[(&half).into(), Scalar::Float(1e300).into()])?;
     infer(&Op::Full(half), &[Scalar::UInt(u64::MAX).into()]).map(|_| ())

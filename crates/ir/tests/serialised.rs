@@ -4,7 +4,7 @@ use kiln_ir::{DType, DTypeSet, Error, ErrorKind, Machine, OperandType, Products,
 use serde_json::{Value, from_str, from_value, json, to_string, to_value};
 
 #[test]
-fn machines_come_back() {
+fn machines_round_trip() {
     let webgpu = Machine {
         bindings: Some(8),
         dtypes: DTypeSet::of(&[DType::F32, DType::I32, DType::U32, DType::Bool]),
@@ -31,7 +31,7 @@ fn machines_are_plain_text() {
 }
 
 #[test]
-fn optional_facts_may_be_missing_and_others_not() {
+fn only_optional_fields_may_be_missing() {
     let written = to_value(Machine::gpu()).unwrap();
     for (field, optional) in
         [("bindings", true), ("memory_bytes", true), ("subgroup", false), ("dtypes", false)]
@@ -43,7 +43,7 @@ fn optional_facts_may_be_missing_and_others_not() {
 }
 
 #[test]
-fn what_is_no_machine_is_refused() {
+fn invalid_machines_are_refused() {
     let written = to_value(Machine::gpu()).unwrap();
     let wrong = [
         ("subgroup", json!(-1)),
@@ -64,12 +64,12 @@ fn what_is_no_machine_is_refused() {
     for text in ["", "null", "[]", "{}", "3", "{\"threads\": 1"] {
         assert!(from_str::<Machine>(text).is_err(), "{text}");
     }
-    // However long a list of dtypes is, it is a set.
+    // A long list of dtypes is a set.
     let many = format!("[{}\"f32\"]", "\"i8\", ".repeat(100_000));
     assert_eq!(from_str::<DTypeSet>(&many).unwrap(), DTypeSet::of(&[DType::I8, DType::F32]));
 }
 
-/// One of each kind, with a hint where it has one and without.
+/// One error of each kind, with and without hint.
 fn errors() -> Vec<Error> {
     let (a, b) = (TensorType::new([2, 3], DType::F32), TensorType::new([4, 5], DType::F32));
     let operands = [OperandType::Tensor(&a), OperandType::Tensor(&b)];
@@ -91,7 +91,7 @@ fn errors() -> Vec<Error> {
 }
 
 #[test]
-fn errors_come_back_with_all_that_they_say() {
+fn errors_round_trip() {
     for error in errors() {
         let back: Error = from_str(&to_string(&error).unwrap()).unwrap();
         assert_eq!((&back, back.to_string()), (&error, error.to_string()));
@@ -111,7 +111,7 @@ fn errors_are_plain_text() {
 }
 
 #[test]
-fn what_is_no_error_is_refused() {
+fn invalid_errors_are_refused() {
     let deep = format!("{{\"value\":{}", "[".repeat(100_000));
     let texts = [
         "",
@@ -130,7 +130,7 @@ fn what_is_no_error_is_refused() {
     for text in texts {
         assert!(from_str::<Error>(text).is_err(), "{}", &text[..text.len().min(80)]);
     }
-    // Every beginning of a text, and every text with one byte changed, is read or refused.
+    // Every prefix of a text, and every text with one changed byte, is parsed or refused.
     for text in errors().iter().map(|error| to_string(error).unwrap()) {
         for end in 0..text.len() {
             assert!(serde_json::from_slice::<Error>(&text.as_bytes()[..end]).is_err());

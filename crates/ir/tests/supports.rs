@@ -1,4 +1,4 @@
-//! Engines that run some ops, some of them under conditions, and the layer that expands the rest.
+//! Engines with partial, conditional op support, and the layer that expands other ops.
 
 use kiln_ir::{
     Binary, Collective, CollectiveKind, Custom, CustomOp, DType, DTypeSet, Dispatch, Engine, Expand, FusedOp,
@@ -8,7 +8,7 @@ use kiln_ir::{
 use kiln_reference::{Limited, Reference};
 use std::sync::Arc;
 
-/// The reference engine without products of `i8`, and with `i64` only as an index.
+/// The reference engine without `i8` matmuls, and with `i64` only as an index dtype.
 fn picky() -> Arc<Limited> {
     let inner = Reference::new();
     let native = inner.caps().native.without(&[OpKind::MatMul]);
@@ -36,7 +36,7 @@ fn matrix(dtype: DType) -> TensorData {
 }
 
 #[test]
-fn an_op_runs_for_the_dtypes_that_the_engine_supports_and_expands_for_others() {
+fn ops_run_natively_for_supported_dtypes_and_expand_for_others() {
     let picky = picky();
     let engine = Expand::around(picky.clone());
     let product = |dtype| execute(&engine, &Op::MatMul, &[matrix(dtype), matrix(dtype)]).unwrap();
@@ -48,7 +48,7 @@ fn an_op_runs_for_the_dtypes_that_the_engine_supports_and_expands_for_others() {
 }
 
 #[test]
-fn dispatch_gives_the_engine_only_ops_that_it_runs_on_any_operands() {
+fn dispatch_sends_the_engine_only_unconditionally_supported_ops() {
     let picky = Arc::new(Arc::into_inner(picky()).unwrap().with_dtypes(DTypeSet::ALL));
     let layer: Arc<dyn Engine> = Arc::new(Expand::around(picky.clone()));
     let dispatch = Dispatch::new(layer.clone());
@@ -68,7 +68,7 @@ fn dispatch_gives_the_engine_only_ops_that_it_runs_on_any_operands() {
     assert!(!run(&Op::MatMul, DType::I8).contains(&"matmul".to_string()));
     let program = Recorder::trace(&[TensorType::new([2, 2], DType::F32); 2], |x| vec![&x[0] + &x[1]]);
     assert_eq!(run(&Op::Fused(FusedOp::new(program)), DType::F32), ["add"]);
-    // An engine without the layer gets all of them.
+    // An engine without the layer gets all ops.
     let bare = Dispatch::new(picky.clone());
     let product = [0; 2].map(|_| picky.write(matrix(DType::F32)).into()).into_iter().collect();
     bare.execute(&Op::MatMul, product, &[TensorType::new([2, 2], DType::F32)]);
@@ -87,7 +87,7 @@ fn a_dtype_may_be_supported_as_an_index_only() {
     let error = execute(&engine, &add, &[index.clone(), index.clone()]).unwrap_err().to_string();
     let expected = "[picky] does not run `add`: i64 is not supported (operands: i64[2] x i64[2])";
     assert!(error.starts_with(expected), "{error}");
-    // Results count too.
+    // Result dtypes are also checked.
     let error = execute(&engine, &Op::Cast(DType::I64), &[matrix(DType::F32)]).unwrap_err().to_string();
     assert!(error.contains("`cast`: i64 is not supported (operands: f32[2, 2])"), "{error}");
     let [add, take] = [&add, &Op::Take { axis: 0 }].map(|op| {
@@ -98,7 +98,7 @@ fn a_dtype_may_be_supported_as_an_index_only() {
 }
 
 #[test]
-fn regions_run_as_a_whole_where_the_engine_runs_each_op_in_them() {
+fn regions_run_fused_if_the_engine_supports_each_op() {
     let picky = picky();
     let engine = Expand::around(picky.clone());
     let ty = TensorType::new([2, 2], DType::F32);
@@ -114,7 +114,7 @@ fn regions_run_as_a_whole_where_the_engine_runs_each_op_in_them() {
     assert_eq!(picky.take_ran(), ["exp+add"]);
     execute(&engine, &Op::Fused(region(true)), &[matrix(DType::F32)]).unwrap();
     assert_eq!(picky.take_ran(), ["exp", "matmul"]);
-    // A region in a region counts.
+    // Nested regions are also checked.
     let outer =
         Recorder::trace(&[ty], |x| vec![x[0].apply(Op::Fused(region(true)), &[]).apply(Op::Copy, &[])]);
     let kinds = OpSet::of(&[OpKind::Fused, OpKind::Copy, OpKind::Unary, OpKind::MatMul]);
@@ -122,7 +122,7 @@ fn regions_run_as_a_whole_where_the_engine_runs_each_op_in_them() {
 }
 
 #[test]
-fn the_layer_supports_what_it_expands() {
+fn expand_supports_ops_that_it_expands() {
     let engine = Expand::around(picky());
     let ty = |dtype| TensorType::new([2, 2], dtype);
     let supports =
@@ -138,14 +138,14 @@ fn the_layer_supports_what_it_expands() {
 }
 
 #[test]
-fn the_layer_is_put_around_an_engine_once() {
+fn expanding_an_expanded_engine_adds_no_layer() {
     let engine = expanding(picky());
     assert!(engine.find::<Limited>().is_some() && engine.find::<Expand>().is_some());
     assert!(Arc::ptr_eq(&engine, &expanding(engine.clone())));
     assert_eq!(engine.caps().native, OpSet::ALL);
 }
 
-/// Gives its operand.
+/// The identity as a custom op.
 #[derive(Debug)]
 struct Same;
 
@@ -164,7 +164,7 @@ impl CustomOp for Same {
 }
 
 #[test]
-fn registered_kernels_go_first_and_find_their_engine() {
+fn registered_kernels_take_precedence_and_find_their_engine() {
     let picky = picky();
     let engine = Expand::around(picky.clone());
     let same = || execute(&engine, &Op::Custom(Custom::new(Same)), &[matrix(DType::F32)]);

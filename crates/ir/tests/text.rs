@@ -1,10 +1,10 @@
-//! The text form: everything that is printed reads back, and bad text is an error.
+//! The text form: printed text parses to the same program, and invalid text is an error.
 
 use kiln_ir::text::{MAX_NESTING, MAX_TEXT};
 use kiln_ir::*;
 use std::collections::BTreeSet;
 
-/// A custom op that keeps its attributes.
+/// A custom op with a text attribute.
 #[derive(Debug)]
 struct Note(String);
 
@@ -166,7 +166,7 @@ fn patterned() -> [FusedOp; 5] {
     ]
 }
 
-/// A product of dequantised weights that lie transposed.
+/// A matmul with dequantized, transposed weights.
 fn quantized(has_zero: bool) -> FusedOp {
     let types = [
         TensorType::new([2, 6], DType::F32),
@@ -185,7 +185,7 @@ fn quantized(has_zero: bool) -> FusedOp {
     FusedOp::with_pattern(program, Pattern::QuantizedMatMul(pattern)).unwrap()
 }
 
-/// A program of all ops; it need not make sense to be printed.
+/// A program of all ops, for printing; it need not be valid.
 fn every_program() -> Program {
     let ty = TensorType::new([2, 3], DType::F32);
     let scalars = [
@@ -230,7 +230,7 @@ fn the_table_covers_every_kind() {
 }
 
 #[test]
-fn every_op_reads_back() {
+fn every_op_round_trips_through_text() {
     register();
     let program = every_program();
     let text = program.to_string();
@@ -243,7 +243,7 @@ fn every_op_reads_back() {
 }
 
 #[test]
-fn patterns_are_part_of_the_text_and_of_messages() {
+fn patterns_are_printed_and_serialized() {
     let [biased, ..] = patterned();
     let text = Op::Fused(biased.clone()).to_string();
     assert!(text.ends_with("}, pattern = epilogue, product = 3, factors = [0, 1], bias = 2}"), "{text}");
@@ -258,9 +258,9 @@ fn patterns_are_part_of_the_text_and_of_messages() {
     }
 }
 
-/// Messages and text from outside: a pattern that names other parts than the program has is an error.
+/// In serialized ops and text, a pattern that does not match the program is an error.
 #[test]
-fn patterns_that_do_not_fit_are_errors() {
+fn invalid_patterns_are_errors() {
     for fused in patterned() {
         let message = serde_json::to_value(Op::Fused(fused.clone())).unwrap();
         let text = Program::default();
@@ -302,7 +302,7 @@ fn patterns_that_do_not_fit_are_errors() {
     }
 }
 
-/// Programs of messages are checked later than patterns, which must not rely on them.
+/// Programs of serialized ops are verified after patterns, so that pattern checks must not rely on valid programs.
 #[test]
 fn patterns_of_invalid_programs_never_panic() {
     for fused in patterned() {
@@ -339,7 +339,7 @@ fn patterns_of_invalid_programs_never_panic() {
 }
 
 #[test]
-fn an_op_alone_prints_all_attributes() {
+fn a_single_op_prints_all_attributes() {
     assert_eq!(Op::Softmax { axis: 1, log: true }.to_string(), "log_softmax {axis = 1}");
     assert_eq!(Op::Cast(DType::U8).to_string(), "cast {dtype = u8}");
     assert_eq!(Op::Full(TensorType::new([2], DType::F16)).to_string(), "full {type = f16[2]}");
@@ -378,7 +378,7 @@ fn problem(text: &str) -> String {
 }
 
 #[test]
-fn errors_tell_line_and_column() {
+fn errors_have_line_and_column() {
     for (text, expected) in [
         ("", "line 1, column 1: expected `program`, found the end of the text"),
         ("program() { return } x", "line 1, column 22: expected the end of the text, found `x`"),

@@ -506,7 +506,7 @@ mod tests {
     /// A bias row stays in caches, so only 16-bit elements stream and threads hold two vectors. A bias as large as the
     /// other tensors would stream too, and threads would hold one vector.
     #[test]
-    fn threads_hold_two_vectors_where_only_elements_of_16_bits_stream() {
+    fn threads_process_two_vectors_of_16_bit_elements() {
         let schedule = |bias: [&str; 2]| {
             let [classes, strides] = bias;
             let kernel = format!(

@@ -1,4 +1,4 @@
-//! Regions that fusion is made for: one kernel each, of the expected shape, with the program's values.
+//! Typical fused regions: one kernel each, of the expected kind, with the program's values.
 
 mod harness;
 
@@ -51,7 +51,7 @@ fn pruned(mut program: Program, outputs: &[usize]) -> Program {
     program
 }
 
-/// The kernel of a whole program, checked against it on several layouts; integers lie below `bound`.
+/// The kernel of a whole program, compared with the program on several layouts; integers are below `bound`.
 fn kernel_of(program: &Program, bound: usize) -> Lowered {
     let numbers: Vec<bool> = program.inputs.iter().map(|_| false).collect();
     let (nest, outputs) = Nest::of_program(program, &numbers)
@@ -100,7 +100,7 @@ fn gelu_is_one_loop() {
 }
 
 #[test]
-fn softmax_is_one_row() {
+fn softmax_is_one_row_reduction() {
     for dtype in [F32, DType::F64, DType::F16, DType::BF16] {
         for log in [false, true] {
             let program = trace(&[ty(&[6, 8], dtype)], |x| vec![x[0].apply(softmax(1, log), &[])]);
@@ -111,14 +111,14 @@ fn softmax_is_one_row() {
 }
 
 #[test]
-fn softmax_along_the_first_axis_is_resident() {
+fn softmax_along_axis_0_is_a_row_reduction() {
     let program = trace(&[ty(&[6, 8], F32)], |x| vec![x[0].apply(softmax(0, false), &[])]);
     let lowered = kernel_of(&program, 1);
     assert_eq!((lowered.kernel.kind, lowered.launch.extents), (KernelKind::RowReduce, vec![8, 6]));
 }
 
 #[test]
-fn gradients_of_softmax_are_one_row() {
+fn gradients_of_softmax_are_one_row_reduction() {
     for log in [false, true] {
         let program = trace(&[ty(&[6, 8], F32)], |x| vec![x[0].apply(softmax(1, log), &[])]);
         let lowered = kernel_of(&gradient_program(&program).unwrap(), 1);
@@ -127,7 +127,7 @@ fn gradients_of_softmax_are_one_row() {
 }
 
 #[test]
-fn norms_and_their_gradients_are_one_row() {
+fn norms_and_their_gradients_are_one_row_reduction() {
     for kind in NormKind::ALL {
         let inputs = [ty(&[6, 8], F32), ty(&[8], F32), ty(&[8], F32)];
         let norm = Op::Norm { kind: *kind, axes: 1, epsilon: Real(1e-5) };
@@ -144,7 +144,7 @@ fn norms_and_their_gradients_are_one_row() {
 }
 
 #[test]
-fn cross_entropy_and_its_gradient_are_one_row() {
+fn cross_entropy_and_its_gradient_are_one_row_reduction() {
     let inputs = [ty(&[6, 10], F32), ty(&[6, 1], DType::I32)];
     let program = trace(&inputs, |x| vec![x[0].apply(softmax(1, true), &[]).gather(1, &x[1]).neg()]);
     let lowered = kernel_of(&program, 10);
@@ -169,13 +169,13 @@ fn an_index_out_of_range_is_an_error() {
 }
 
 #[test]
-fn gathers_of_operands_are_left_to_others() {
+fn gathers_of_operands_have_no_kernel() {
     let program = trace(&[ty(&[3, 4], F32), ty(&[3, 1], DType::I32)], |x| vec![x[0].gather(1, &x[1])]);
     assert_eq!(Nest::of_program(&program, &[]).unwrap_err(), (0, Refusal::NoKernel));
 }
 
 #[test]
-fn columns_and_everything() {
+fn column_and_full_reductions() {
     let program = trace(&[ty(&[16, 24], F32)], |x| vec![x[0].square().sum(&[0])]);
     assert_eq!(kernel_of(&program, 1).kernel.kind, KernelKind::ColReduce);
     let program = trace(&[ty(&[16, 24], F32)], |x| vec![x[0].square().sum(&[0, 1])]);
@@ -184,15 +184,15 @@ fn columns_and_everything() {
 }
 
 #[test]
-fn copies_of_one_number_count() {
-    // Nothing in memory crosses the axis that is reduced.
+fn broadcast_elements_count_in_reductions() {
+    // No tensor in memory has the reduced axis.
     let program = trace(&[ty(&[4, 1], F32)], |x| vec![x[0].broadcast([4, 8]).sum(&[1])]);
     let lowered = kernel_of(&program, 1);
     assert_eq!(lowered.launch.extents, [4, 8]);
 }
 
 #[test]
-fn products_with_prologue_and_epilogue() {
+fn matmuls_with_prologue_and_epilogue() {
     let inputs = [ty(&[6, 8], F32), ty(&[8, 10], F32), ty(&[10], F32)];
     let program = trace(&inputs, |x| vec![(x[0].tanh().matmul(&x[1]) + &x[2]).tanh()]);
     let lowered = kernel_of(&program, 1);
@@ -208,7 +208,7 @@ fn products_with_prologue_and_epilogue() {
 }
 
 #[test]
-fn products_of_vectors_are_reductions() {
+fn matvecs_and_dot_products_are_reductions() {
     let kinds = [
         ([1, 8, 6], KernelKind::ColReduce),
         ([6, 8, 1], KernelKind::RowReduce),
@@ -222,7 +222,7 @@ fn products_of_vectors_are_reductions() {
 }
 
 #[test]
-fn two_operands_of_one_shape_share_their_loops() {
+fn operands_of_one_shape_share_loops() {
     let inputs = [ty(&[4, 8], F32), ty(&[4, 8], F32)];
     let program = trace(&inputs, |x| vec![x[0].exp() + x[1].exp(), x[0].exp()]);
     assert_eq!(kernel_of(&program, 1).launch.extents, [32]);
@@ -231,20 +231,20 @@ fn two_operands_of_one_shape_share_their_loops() {
 }
 
 #[test]
-fn one_tensor_and_its_transpose_do_not_meet() {
+fn a_tensor_and_its_own_transpose_do_not_fuse() {
     let program = trace(&[ty(&[4, 4], F32)], |x| vec![&x[0] + &x[0].transpose()]);
     assert_eq!(Nest::of_program(&program, &[]).unwrap_err(), (1, Refusal::Diagonal));
 }
 
 #[test]
-fn transposes_are_seen() {
+fn transposed_operands_select_a_transpose_kernel() {
     let inputs = [ty(&[16, 24], F32), ty(&[24, 16], F32)];
     let program = trace(&inputs, |x| vec![&x[0] + &x[1].transpose()]);
     assert_eq!(kernel_of(&program, 1).kernel.kind, KernelKind::Transpose);
 }
 
 #[test]
-fn optimizer_steps_take_numbers() {
+fn optimizer_steps_take_scalar_operands() {
     let numbers = [false, false, true];
     let inputs = [ty(&[5, 7], F32), ty(&[5, 7], F32), ty(&[], F32)];
     let program = trace(&inputs, |x| vec![&x[0] - &(&x[1] * &x[2].broadcast([5, 7]))]);
@@ -260,7 +260,7 @@ fn optimizer_steps_take_numbers() {
 }
 
 #[test]
-fn running_sums() {
+fn scans() {
     for (reverse, exclusive) in [(false, false), (false, true), (true, false), (true, true)] {
         let program = trace(&[ty(&[6, 8], F32)], |x| {
             vec![x[0].exp().scan(Reduction::Sum, 1, reverse, exclusive) * 2.0]
@@ -271,7 +271,7 @@ fn running_sums() {
 }
 
 #[test]
-fn what_is_computed_twice_is_computed_once() {
+fn common_subexpressions_are_eliminated() {
     let program = trace(&[ty(&[8], F32)], |x| vec![x[0].exp() * 2.0 + x[0].exp() * 2.0]);
     let lowered = kernel_of(&program, 1);
     let exps = lowered.kernel.body.iter();

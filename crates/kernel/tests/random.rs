@@ -10,13 +10,13 @@ use kiln_ir::{
 use kiln_kernel::{KernelKind, Nest, Refusal, Slot};
 use std::collections::BTreeMap;
 
-/// A region that grows op by op, as a nest and as a program.
+/// A region under construction, as a nest and as a program.
 struct Region {
     random: Random,
     nest: Nest,
     slots: Vec<Slot>,
     types: Vec<TensorType>,
-    /// Whether both ways to compute a slot are bitwise equal. Discontinuous functions only take such slots.
+    /// Whether kernel and program compute a slot bitwise equally. Discontinuous functions use only such slots.
     exact: Vec<bool>,
     /// Whether a slot depends on no tensor in memory.
     free: Vec<bool>,
@@ -66,7 +66,7 @@ impl Region {
         self.slots.len() - 1
     }
 
-    /// Pushes an op whose inference accepts it; the new slot, if the nest takes it.
+    /// Pushes a valid op. Returns the new slot if the nest accepts it.
     fn push(&mut self, op: Op, operands: &[ProgramOperand], exact: bool) -> Option<usize> {
         let types: Operands = operands.iter().map(|operand| typed(operand, &self.types)).collect();
         let results = infer(&op, &OperandType::list(&types)).ok()?;
@@ -105,12 +105,12 @@ impl Region {
 
     fn any(&mut self, accept: impl Fn(&Region, usize) -> bool) -> Option<usize> {
         let fitting: Vec<usize> = (0..self.slots.len()).filter(|&slot| accept(self, slot)).collect();
-        // Later slots are likelier, so that programs grow long.
+        // Later slots are more likely, so that chains grow.
         let at = self.random.below(fitting.len()).max(self.random.below(fitting.len()));
         (!fitting.is_empty()).then(|| fitting[at])
     }
 
-    /// The program with its slots as programs count them: inputs first.
+    /// The program with slots renumbered, inputs first.
     fn renumbered(&self, outputs: &[usize]) -> Program {
         let (mut inputs, mut results) = (0, self.program.inputs.len());
         let numbers: Vec<usize> = self
@@ -177,7 +177,7 @@ impl Region {
         self.push(Op::Unary(function), &[slot(x)], exact)
     }
 
-    /// Another operand of the same shape and dtype: a slot that is broadcast where needed, or a number.
+    /// Another operand of the same shape and dtype: a slot, broadcast if needed, or a scalar.
     fn beside(&mut self, x: usize) -> Option<ProgramOperand> {
         let ty = self.types[x];
         if self.random.chance(25) {
@@ -426,7 +426,7 @@ impl Region {
         Some(y)
     }
 
-    /// Operands that are as large as another slot together.
+    /// Operands whose concatenation has the shape of another slot.
     fn joined(&mut self) -> Option<usize> {
         let like = self.any(|region, slot| region.types[slot].rank() > 0)?;
         let ty = self.types[like];
@@ -504,7 +504,7 @@ fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let mut outputs = vec![storable[storable.len() - 1]];
     for _ in 0..region.random.below(3) {
         let output = region.random.pick(&storable);
-        // Tensors of numbers and indices alone need not share the axes of the others.
+        // Tensors made only of scalars and indices need not share axes with others.
         if !region.free[output] && !region.free[outputs[0]] {
             outputs.push(output);
         }
@@ -521,7 +521,7 @@ fn region(seed: u64, tally: &mut Tally) -> Result<(), String> {
     let slots: Vec<Slot> = outputs.iter().map(|&output| region.slots[output]).collect();
     let mut checked = check(&region.nest, &slots, &program, &region.sources, &tolerances);
     if checked.as_ref().is_err_and(|problem| problem.starts_with("not lowered")) {
-        // Two tensors made of numbers alone may have nothing to do with each other.
+        // Two tensors made only of scalars may be unrelated.
         tally.apart += 1;
         let program = region.renumbered(&outputs[..1]);
         checked = check(&region.nest, &slots[..1], &program, &region.sources, &tolerances);

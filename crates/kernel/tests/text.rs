@@ -7,7 +7,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn mistakes_have_places() {
+fn syntax_errors_have_positions() {
     let cases = [
         ("", "expected `kernel`, found the end of the text"),
         ("kernel foo", "expected map or transpose"),
@@ -46,7 +46,7 @@ fn length_is_bounded() {
 }
 
 #[test]
-fn numbers_keep_their_bits() {
+fn constants_round_trip_bit_for_bit() {
     for constant in
         ["1.0", "-0.0", "1e-45", "inf", "-inf", "nan", "nan_fff8000000000001", "7", "-7", "7u", "true"]
     {
@@ -55,7 +55,7 @@ fn numbers_keep_their_bits() {
     }
 }
 
-/// Any part of a text, and any text with one byte changed, is read or refused, and never a panic.
+/// Any part of a text, and any text with one changed byte, is parsed or refused without a panic.
 #[test]
 fn damaged_texts_are_refused() {
     let text = "kernel row_reduce [p, r] (%0: f32 in [any, one], %1: f32 number, %2: f32 out [any, one]) {

@@ -17,7 +17,7 @@ fn map(params: &str, body: &[&str]) -> String {
 const ONE: &str = "%0: f32 in [one], %1: f32 out [one]";
 
 #[test]
-fn a_valid_one() {
+fn a_valid_kernel() {
     let text = map(ONE, &["f32 = load %0", "f32 = exp v0", "f32 = store %1, v1"]);
     verify(&text.parse().unwrap()).unwrap();
 }
@@ -108,7 +108,7 @@ fn strides() {
 }
 
 #[test]
-fn bounds_are_the_same_everywhere() {
+fn index_bounds_are_uniform() {
     let text = map(
         "%0: i32 in [one], %1: i32 in [any], %2: i32 out [one]",
         &["i32 = load %0", "i32 = load %1", "i32 = checked v0, v1", "i32 = store %2, v2"],

@@ -1,4 +1,4 @@
-//! The forms in which programs are written compile and compute.
+//! Typical program forms compile and compute correctly.
 
 use kiln::nn::{Dropout, DropoutConfig, Gelu, GradientsParams, Linear, LinearConfig, Module};
 use kiln::optim::{Optimizer, SgdConfig};
@@ -60,7 +60,7 @@ fn a_position_wise_feed_forward_module() {
     assert!(table.contains("linear_inner"), "{table}");
 }
 
-/// A module without a backend parameter runs wherever its device says.
+/// A module without a backend parameter runs on its device.
 #[derive(Module, Clone, Debug)]
 struct Regression {
     linear: Linear,
@@ -81,14 +81,14 @@ fn gelu_custom<B: Backend, const D: usize>(x: Tensor<B, D>) -> Tensor<B, D> {
 }
 
 #[test]
-fn an_activation_written_by_a_user() {
+fn a_user_defined_activation() {
     let device = Default::default();
     let x = Tensor::<Flex, 1>::from_floats([-2.0, -0.5, 0.0, 1.0, 3.0], &device);
     assert!(gelu_custom(x.clone()).all_close(activation::gelu(x), Some(1e-5), Some(1e-6)));
 }
 
 #[test]
-fn operators_take_values_references_and_numbers() {
+fn operators_take_values_references_and_scalars() {
     let device = Default::default();
     let x = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 4.0], &device);
     let y = &x + &x - x.clone() * 0.5 + (1 - &x) / 2 + x.clone() / 2;
@@ -125,7 +125,7 @@ fn a_hand_written_training_loop() {
     assert!((model.weight.val().into_scalar::<f32>() - 3.0).abs() < 1e-2);
 }
 
-/// `x³` with a gradient of its own, computed on the host.
+/// A custom op `x³` with a gradient rule, computed on the host.
 #[derive(Debug)]
 struct Cube;
 
@@ -181,7 +181,7 @@ fn a_custom_op_in_a_model() {
 }
 
 #[test]
-fn a_device_chosen_at_run_time() {
+fn a_dynamic_device() {
     use kiln::dynamic::Tensor;
     let device = Device::open("cpu", 0).unwrap();
     let x = Tensor::<2>::ones([2, 2], &device);
@@ -203,7 +203,7 @@ fn second_order_gradients_by_stacking() {
 }
 
 #[test]
-fn errors_have_one_form() {
+fn errors_have_one_format() {
     let device = Default::default();
     let a = Tensor::<Flex, 2>::zeros([2, 3], &device);
     let b = Tensor::<Flex, 2>::zeros([4, 5], &device);

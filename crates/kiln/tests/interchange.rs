@@ -1,4 +1,4 @@
-//! Arrays of other libraries become tensors through the façade, and go back.
+//! Conversion between tensors and arrays of other libraries, by the façade.
 
 use kiln::dlpack::{DLManagedTensorVersioned, Managed};
 use kiln::ndarray::{Ix2, array};

@@ -44,7 +44,7 @@ mod tests {
     use super::names_dependency;
 
     #[test]
-    fn dependencies_are_found() {
+    fn dependencies_are_found_in_manifests() {
         let manifest = "[package]\nname = \"kiln\"\n[dependencies]\nkiln-nn = { workspace = true }\n";
         assert!(names_dependency(manifest, "kiln-nn"));
         assert!(!names_dependency(manifest, "kiln"));

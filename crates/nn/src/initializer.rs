@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_rules_stay_within_their_bounds_and_fill_them() {
+    fn uniform_initializers_fill_their_bounds() {
         let bounds = [
             (Initializer::Uniform { min: -0.5, max: 0.5 }, 0.5),
             (Initializer::LINEAR, 1.0 / 100f64.sqrt()),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_rules_have_their_deviations() {
+    fn normal_initializers_have_their_standard_deviation() {
         let deviations = [
             (Initializer::Normal { mean: 0.0, std: 0.2 }, 0.2),
             (Initializer::KaimingNormal { gain: 2f64.sqrt(), fan_out_only: false }, (2.0 / 100f64).sqrt()),
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "fewer than two axes")]
-    fn a_vector_has_no_fans() {
+    fn fan_in_of_a_vector_panics() {
         values(Initializer::LINEAR, [3]);
     }
 }

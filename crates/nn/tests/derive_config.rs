@@ -32,7 +32,7 @@ fn training() -> Training {
 }
 
 #[test]
-fn new_takes_what_has_no_default() {
+fn new_takes_fields_without_default() {
     let config = training();
     assert_eq!((config.epochs, config.learning_rate, config.channels), (10, 1e-3, [32, 64]));
     assert_eq!((config.optimizer.as_str(), config.seed), ("adam", None));
@@ -41,7 +41,7 @@ fn new_takes_what_has_no_default() {
 }
 
 #[test]
-fn json_keeps_everything() {
+fn configs_round_trip_through_json() {
     let config = training().with_seed(Some(u64::MAX)).with_schedule(vec![(3, 0.5)]);
     assert_eq!(Training::from_json(&config.to_json()).unwrap(), config);
     assert_eq!(config.to_string(), config.to_json());
@@ -49,7 +49,7 @@ fn json_keeps_everything() {
 }
 
 #[test]
-fn absent_fields_take_their_defaults() {
+fn absent_fields_have_their_defaults() {
     let json = r#"{ "epochs": 10, "type": "mlp", "model": { "d_input": 2, "d_output": 3 } }"#;
     assert_eq!(Training::from_json(json).unwrap(), training());
 }
@@ -110,14 +110,14 @@ fn written(folder: &tempfile::TempDir, json: &str) -> PathBuf {
 }
 
 #[test]
-fn files_are_whole_or_untouched() {
+fn saved_files_are_replaced_atomically() {
     let folder = folder();
     let path = folder.path().join("config.json");
     training().save(&path).unwrap();
     assert_eq!(Training::load(&path).unwrap(), training());
     training().with_seed(Some(1)).save(&path).unwrap();
     assert_eq!(Training::load(&path).unwrap().seed, Some(1));
-    // Nothing is left beside it.
+    // No temporary file is left.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

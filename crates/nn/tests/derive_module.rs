@@ -73,7 +73,7 @@ fn everything<B: Backend>() -> Everything<B> {
 }
 
 #[test]
-fn names_are_those_of_the_fields() {
+fn parameter_names_are_field_paths() {
     let expected = [
         "linear.weight",
         "linear.bias",
@@ -110,7 +110,7 @@ fn parameters_are_counted_without_buffers() {
 }
 
 #[test]
-fn the_copy_for_inference_shares_ids_and_values_and_keeps_plain_data() {
+fn valid_keeps_ids_values_and_plain_data() {
     let module = everything::<Back>();
     let copy: Everything<Flex> = module.valid();
     assert_eq!(copy.secret, Mode::Slow);
@@ -124,7 +124,7 @@ fn the_copy_for_inference_shares_ids_and_values_and_keeps_plain_data() {
 }
 
 #[test]
-fn the_table_shows_layers_weights_and_totals() {
+fn the_summary_shows_layers_weights_and_totals() {
     let table = everything::<Flex>().freeze().to_string();
     let linear = "  linear: Linear";
     let line = table.lines().find(|line| line.starts_with(linear)).unwrap();
@@ -186,7 +186,7 @@ fn a_single_unnamed_field_of_a_variant_is_transparent() {
     assert!(layers[0].to_string().contains("Linear"));
 }
 
-/// No backend parameter: on the run-time backend of its fields.
+/// No backend parameter: on the dynamic backend of its fields.
 #[derive(Module, Clone, Debug)]
 struct Default2 {
     linear: Linear,
@@ -206,7 +206,7 @@ pub struct Public {
 }
 
 #[test]
-fn a_module_on_the_run_time_backend() {
+fn a_module_on_the_dynamic_backend() {
     let device = Device::cpu().autodiff();
     let linear = || LinearConfig::new(2, 2).init(&device);
     let net = Default2 {
@@ -272,7 +272,7 @@ fn generic_modules() {
     assert_eq!(names(&block.valid()), ["inner.weight", "inner.bias"]);
 }
 
-/// Type parameters for kinds and for plain data do not change.
+/// Type parameters for kinds and for plain data are unchanged by `valid`.
 #[derive(Module, Clone, Debug)]
 struct Labelled<B: Backend, K: Kind, T: Clone + Debug + Send> {
     tensor: Param<Tensor<B, 1, K>>,
@@ -281,7 +281,7 @@ struct Labelled<B: Backend, K: Kind, T: Clone + Debug + Send> {
 }
 
 #[test]
-fn parameters_that_are_no_modules() {
+fn type_parameters_that_are_not_modules() {
     let device = Default::default();
     let module =
         Labelled::<Back, Float, &str> { tensor: Param::buffer(Tensor::ones([1], &device)), label: "a" };

@@ -88,7 +88,7 @@ fn assert_close(a: &[f32], b: &[f32], tolerance: f32) {
 }
 
 #[test]
-fn the_gradient_is_that_of_backward() {
+fn functional_gradients_match_backward() {
     let model = Net::<A>::new(&Default::default());
     let (x, y) = examples(5);
     let below = model.valid();
@@ -114,7 +114,7 @@ fn the_gradient_is_that_of_backward() {
 }
 
 #[test]
-fn examples_have_gradients_of_their_own() {
+fn per_example_gradients() {
     type E = Autodiff<Vmap<Flex>>;
     let model = Net::<Flex>::new(&Default::default());
     let (x, y) = examples(4);
@@ -145,7 +145,7 @@ fn examples_have_gradients_of_their_own() {
 }
 
 #[test]
-fn models_with_other_weights_run_as_a_batch() {
+fn model_ensembles_run_as_a_batch() {
     type E = Vmap<Flex>;
     let device = Default::default();
     let models: Vec<Net<Flex>> = (0..3).map(|_| Net::new(&device)).collect();
@@ -174,7 +174,7 @@ fn stacked(parts: Vec<AnyTensor>) -> AnyTensor {
 }
 
 #[test]
-fn hessian_vector_products_are_those_of_reverse_mode_twice() {
+fn hessian_vector_products_match_double_backward() {
     type S = Autodiff<Forward<Flex>>;
     let model = Net::<Flex>::new(&Default::default());
     let (x, y) = examples(5);
@@ -189,7 +189,7 @@ fn hessian_vector_products_are_those_of_reverse_mode_twice() {
     };
     let (gradient, product) = hessian_vector_product(second, parameters.clone(), direction.clone());
 
-    // The same by reverse mode twice: the gradient of how the number changes along the direction.
+    // The same by double backward: the gradient of the directional derivative.
     type A2 = Autodiff<Autodiff<Flex>>;
     let loss = |parameters: NamedTensors| {
         let model: Net<A2> = with_parameters(&model, parameters);
@@ -220,7 +220,7 @@ fn hessian_vector_products_are_those_of_reverse_mode_twice() {
 }
 
 #[test]
-fn directions_are_of_parameters() {
+fn jvp_along_a_parameter_direction() {
     type F = Forward<Flex>;
     let device = Default::default();
     let model: Linear<Flex> = LinearConfig::new(2, 1).init(&device);
@@ -238,7 +238,7 @@ fn directions_are_of_parameters() {
 }
 
 #[test]
-fn running_statistics_leave_as_results() {
+fn running_statistics_are_returned_as_results() {
     let device = Default::default();
     let trained: BatchNorm<A> = BatchNormConfig::new(2).init(&device);
     let model = trained.valid();
@@ -252,7 +252,7 @@ fn running_statistics_leave_as_results() {
         value_and_grad_with_aux(loss)((trainable_parameters(&model), x.clone()));
     assert_eq!(gradient.keys().collect::<Vec<_>>(), ["bias", "weight"]);
     assert_eq!(statistics.keys().collect::<Vec<_>>(), ["running_mean", "running_var"]);
-    // The model outside did not change; one trained by hand changes as the statistics say.
+    // The outer model is unchanged; a model trained by hand has the returned statistics.
     assert_eq!(model.running_mean.value().into_data().to_vec::<f32>(), [0.0, 0.0]);
     let y = trained.forward(Tensor::from_inner(x));
     let weights = Tensor::<A, 1>::from_floats([1.0, 2.0], &device);
@@ -264,14 +264,14 @@ fn running_statistics_leave_as_results() {
         &trained.running_mean.value().into_data().to_vec::<f32>(),
         1e-6,
     );
-    // They are parameters like others when they are given.
+    // They can be passed like parameters.
     let restored: BatchNorm<Flex> = with_parameters(&model, statistics);
     assert_close(&restored.running_mean.value().into_data().to_vec::<f32>(), &[0.2, 0.6], 1e-6);
 }
 
 #[test]
 #[should_panic(expected = "more than one value per channel")]
-fn batch_normalisation_of_one_example_says_why_it_cannot_train() {
+fn training_batch_norm_inside_vmap_is_an_error() {
     type E = Autodiff<Vmap<Flex>>;
     let device = Default::default();
     let model: BatchNorm<Flex> = BatchNormConfig::new(2).init(&device);
@@ -285,9 +285,9 @@ fn batch_normalisation_of_one_example_says_why_it_cannot_train() {
         vmap_with(options, grad(loss))((trainable_parameters(&model), x));
 }
 
-/// Automatic differentiation may be any of the layers.
+/// Autodiff may be the inner or the outer layer.
 #[test]
-fn batch_normalisation_and_dropout_train_under_a_batch_of_tapes() {
+fn batch_norm_and_dropout_train_under_vmap_of_autodiff() {
     type E = Vmap<A>;
     let device = Default::default();
     let model: BatchNorm<A> = BatchNormConfig::new(2).init(&device);
@@ -301,14 +301,14 @@ fn batch_normalisation_and_dropout_train_under_a_batch_of_tapes() {
     };
     let options = VmapOptions::default().in_axes([None, Some(0)]);
     let (normal, dropped): (Tensor<A, 3>, Tensor<A, 3>) = vmap_with(options, forward)((parameters, x));
-    // Each example by its own statistics.
+    // Each example has its own statistics.
     let expected: [f32; 8] = [-1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0, 1.0];
     assert_close(&normal.into_data().to_vec::<f32>(), &expected, 1e-4);
     assert!(dropped.into_data().to_vec::<f32>().iter().all(|&x| x == 0.0 || x == 2.0));
 }
 
 #[test]
-fn dropout_draws_for_each_example() {
+fn dropout_masks_differ_per_example() {
     type E = Autodiff<Vmap<Flex>>;
     let device = Default::default();
     let drop = DropoutConfig::new(0.5).init();
@@ -331,7 +331,7 @@ fn tied() -> Tied<Flex> {
 }
 
 #[test]
-fn a_shared_parameter_is_one() {
+fn a_shared_parameter_appears_once() {
     let model = tied();
     let parameters = trainable_parameters(&model);
     assert_eq!(parameters.keys().collect::<Vec<_>>(), ["encoder"]);
@@ -345,7 +345,7 @@ fn a_shared_parameter_is_one() {
 
 #[test]
 #[should_panic(expected = "`encoder` and `decoder` are one parameter")]
-fn a_shared_parameter_given_twice_is_an_error() {
+fn a_shared_parameter_passed_twice_is_an_error() {
     let model = tied();
     let tensor = model.encoder.val().into_any();
     let both = [("encoder".to_string(), tensor.clone()), ("decoder".to_string(), tensor)];
@@ -384,8 +384,9 @@ fn gradients_of_unknown_parameters_are_errors() {
 }
 
 #[test]
-fn steps_inside_are_differentiated() {
-    // The loss after a step of gradient descent, by the weight before it: w' = w - 0.1 · 2w, (w'²)' = 2 · 0.8² · w.
+fn gradient_descent_steps_are_differentiated() {
+    // The derivative of the loss after a gradient descent step by the weight before it: w' = w - 0.1 · 2w, (w'²)' = 2 ·
+    // 0.8² · w.
     type A2 = Autodiff<Autodiff<Flex>>;
     let model: Linear<Flex> = LinearConfig::new(1, 1).with_bias(false).init(&Default::default());
     let inner = |parameters: NamedTensors| {
@@ -408,7 +409,7 @@ fn steps_inside_are_differentiated() {
 }
 
 #[test]
-fn backends_chosen_at_run_time_need_no_types() {
+fn functional_transforms_work_on_the_dynamic_backend() {
     let device = Device::cpu();
     let model: Linear<Dyn> = LinearConfig::new(2, 1).init(&device);
     let x = Tensor::<Dyn, 2>::from_floats([[3.0, 4.0]], &device);

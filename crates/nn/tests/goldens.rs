@@ -1,4 +1,4 @@
-//! Layers and losses equal PyTorch, forward and backward, in every case of the goldens that they cover.
+//! Layers and losses match PyTorch, forward and backward, in all goldens that they cover.
 
 use kiln_backends::Flex;
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss, Reduction};
@@ -241,7 +241,7 @@ pool_tests! {
     max_pool2d avg_pool2d adaptive_avg_pool2d MaxPool2d AvgPool2d AdaptiveAvgPool2d 4;
 }
 
-/// Calls a macro's body with the rank of `x` as a constant.
+/// Evaluates a body with the rank of `x` as a constant.
 macro_rules! with_rank {
     ($case:expr, $rank:ident => $body:block) => {
         match $case.rank("x") {
@@ -283,7 +283,7 @@ fn linear() {
 }
 
 #[test]
-fn norms_over_the_last_axis() {
+fn layer_norm_and_rms_norm() {
     each_case("norm", &["layer_norm", "rms_norm"], |case| {
         if case.json["attributes"]["normalized_shape"].as_array().unwrap().len() != 1 {
             return;

@@ -8,7 +8,7 @@ use kiln_tensor::{Autodiff, Backend, Distribution, Int, Tensor};
 type B = Autodiff<Flex>;
 
 #[test]
-fn linear_keeps_leading_axes() {
+fn linear_keeps_leading_dims() {
     let device = Default::default();
     let layer: Linear<Flex> = LinearConfig::new(4, 2).with_bias(false).init(&device);
     assert!(layer.bias.is_none());
@@ -49,7 +49,7 @@ fn groups_must_divide_channels() {
 }
 
 #[test]
-fn dropout_is_for_training() {
+fn dropout_applies_only_in_training() {
     let device = Default::default();
     let dropout = DropoutConfig::new(0.25).init();
     let x = Tensor::<B, 1>::ones([10_000], &device);
@@ -65,7 +65,7 @@ fn dropout_is_for_training() {
 
 #[test]
 #[should_panic(expected = "probability 1.5 is not between 0 and 1")]
-fn a_probability_is_at_most_one() {
+fn a_dropout_probability_above_one_panics() {
     DropoutConfig::new(1.5).init();
 }
 
@@ -84,9 +84,9 @@ fn batch_norm_trains_and_infers() {
     assert!(!layer.running_mean.value().is_tracked());
 }
 
-/// With momentum 1 both statistics are those of the batch that came last: of the same one.
+/// With momentum 1, both statistics are those of the last batch.
 #[test]
-fn threads_do_not_mix_the_mean_of_one_batch_with_the_variance_of_another() {
+fn concurrent_batch_norm_updates_are_atomic() {
     let device = Default::default();
     let layer: BatchNorm<B> = BatchNormConfig::new(1).with_momentum(1.0).init(&device);
     // Batch `k` has the mean k and the unbiased variance 2 k².
@@ -108,9 +108,9 @@ fn threads_do_not_mix_the_mean_of_one_batch_with_the_variance_of_another() {
     }
 }
 
-/// Readers do not wait for a function that computes a new value, and its panic leaves the old one.
+/// Readers do not block during the computation of a new value, and a panic in it keeps the old value.
 #[test]
-fn a_running_state_can_be_read_while_it_is_updated() {
+fn running_state_is_readable_during_an_update() {
     let device = Default::default();
     let state = RunningState::<Tensor<B, 1>>::new(Tensor::from_floats([1.0], &device));
     state.update(|value| {
@@ -124,7 +124,7 @@ fn a_running_state_can_be_read_while_it_is_updated() {
     assert_eq!(state.value().into_scalar::<f32>(), 6.0);
 }
 
-/// The gradient of a function of an input, and the gradient of a function of that.
+/// The first and second gradients of a function.
 fn slopes(
     x: &Tensor<Flex, 3>,
     f: impl Fn(Tensor<Autodiff<B>, 3>) -> Tensor<Autodiff<B>, 3>,
@@ -138,7 +138,7 @@ fn slopes(
 }
 
 #[test]
-fn gradients_of_batch_norm_are_those_of_its_formula() {
+fn gradients_of_batch_norm_match_its_formula() {
     let device = Default::default();
     let x = Tensor::<Flex, 3>::random([4, 2, 3], Distribution::Normal(1.0, 2.0), &device);
     let layer: BatchNorm<Autodiff<B>> = BatchNormConfig::new(2).init(&device);
@@ -158,7 +158,7 @@ fn gradients_of_batch_norm_are_those_of_its_formula() {
 
 #[test]
 #[should_panic(expected = "training needs more than one value per channel")]
-fn one_value_has_no_variance() {
+fn batch_norm_training_with_one_value_per_channel_panics() {
     let device = Default::default();
     let layer: BatchNorm<B> = BatchNormConfig::new(2).init(&device);
     layer.forward(Tensor::<B, 2>::ones([1, 2], &device));
@@ -173,14 +173,14 @@ fn channels_must_agree() {
 }
 
 #[test]
-fn flatten_joins_axes() {
+fn flatten_merges_dims() {
     let x = Tensor::<Flex, 4>::ones([2, 3, 4, 5], &Default::default());
     let y: Tensor<Flex, 2> = Flatten::new(1, 3).forward(x);
     assert_eq!(y.dims(), [2, 60]);
 }
 
 #[test]
-fn an_index_outside_the_table_is_an_error_of_the_result() {
+fn an_embedding_index_out_of_range_is_an_error() {
     let device = Default::default();
     let layer: Embedding<Flex> = EmbeddingConfig::new(4, 2).init(&device);
     let good = Tensor::<Flex, 2, Int>::from_ints([[0, 3]], &device);
@@ -191,7 +191,7 @@ fn an_index_outside_the_table_is_an_error_of_the_result() {
 }
 
 #[test]
-fn labels_out_of_range_are_errors_of_the_loss() {
+fn labels_out_of_range_poison_the_loss() {
     let device = Default::default();
     let loss: CrossEntropyLoss<B> = CrossEntropyLossConfig::new().init(&device);
     let logits = || Tensor::<B, 2>::ones([2, 3], &device).require_grad();
@@ -205,7 +205,7 @@ fn labels_out_of_range_are_errors_of_the_loss() {
 }
 
 #[test]
-fn without_targets_that_count_the_mean_is_nan() {
+fn the_mean_loss_without_counted_targets_is_nan() {
     let device = Default::default();
     let loss: CrossEntropyLoss<Flex> =
         CrossEntropyLossConfig::new().with_ignore_index(Some(-1)).init(&device);
@@ -234,7 +234,7 @@ fn squared_errors_do_not_broadcast() {
 
 #[test]
 fn weights_differ_between_draws_and_repeat_by_seed() {
-    // A device of its own, since tests that run at once share a device's stream of keys.
+    // A separate device, since concurrent tests share a device's key stream.
     let device = Device::flex_with_threads(3);
     let draw = || -> Conv1d<Dyn> { Conv1dConfig::new([2, 3], [3]).init(&device) };
     Dyn::seed(&device, 5);

@@ -20,7 +20,7 @@ fn ids_are_unique_and_kept_by_clones() {
 }
 
 #[test]
-fn trainable_parameters_are_leaves_and_others_are_not() {
+fn only_trainable_parameters_are_leaves() {
     let device = Default::default();
     let param = Param::from_tensor(Tensor::<B, 1>::ones([2], &device));
     assert!(param.is_trainable() && param.is_require_grad());
@@ -33,7 +33,7 @@ fn trainable_parameters_are_leaves_and_others_are_not() {
 }
 
 #[test]
-fn a_visitor_owns_the_value_and_returns_the_next() {
+fn map_parameters_passes_unshared_values() {
     let mut module = linear();
     let before = module.weight.to_data().to_vec::<f32>();
     let id = module.weight.id();
@@ -69,7 +69,7 @@ fn the_kind_may_not_change() {
 }
 
 #[test]
-fn gradients_are_found_by_parameter() {
+fn gradients_are_looked_up_by_parameter_id() {
     let device = Default::default();
     let (used, unused) = (linear(), linear());
     let x = Tensor::<B, 2>::ones([4, 3], &device);
@@ -115,7 +115,7 @@ fn a_module_moves_between_threads_and_devices() {
 
 #[test]
 fn the_same_seed_gives_the_same_weights() {
-    // A device of its own, since tests that run at once share a device's stream of keys.
+    // A separate device, since concurrent tests share a device's key stream.
     let device = Device::flex_with_threads(3);
     let weights = |seed| {
         Dyn::seed(&device, seed);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_group_that_contains_a_parameter_counts() {
+    fn the_first_matching_parameter_group_applies() {
         let groups = [
             ParameterGroup::new(|path| path.ends_with(".bias")).weight_decay(0.0),
             ParameterGroup::new(|path| path.starts_with("head.")).learning_rate_factor(10.0),

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_and_waves_start_and_end_where_they_say() {
+    fn linear_and_cosine_schedules_reach_their_bounds() {
         let line = Linear::new(1.0, 0.0, 4).unwrap();
         assert_eq!([0, 1, 2, 3, 4, 99].map(|step| line.at(step)), [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]);
         let wave = Cosine::new(1.0, 0.1, 10).unwrap();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_powers() {
+    fn step_exponential_and_constant_schedules() {
         let steps = Step::new(1.0, 0.5, 3).unwrap();
         assert_eq!([0, 2, 3, 5, 6].map(|step| steps.at(step)), [1.0, 1.0, 0.5, 0.5, 0.25]);
         assert_eq!(Exponential::new(2.0, 0.5).unwrap().at(3), 0.25);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_count_their_own_steps() {
+    fn sequential_schedules_restart_their_step_count() {
         let schedule = Sequential::new()
             .then(Linear::new(0.0, 1.0, 2).unwrap(), 2)
             .then(Constant::new(1.0).unwrap(), 3)
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn options_out_of_range_are_named() {
+    fn errors_name_options_out_of_range() {
         let error = Linear::new(0.1, f64::NAN, 3).unwrap_err();
         assert_eq!(
             alloc::format!("{error}"),

@@ -234,7 +234,7 @@ mod tests {
     use super::{LossScalerConfig, LossScalerState};
 
     #[test]
-    fn the_scale_follows_torch() {
+    fn the_loss_scale_matches_pytorch() {
         let config = LossScalerConfig::new().with_initial_scale(8.0).with_growth_interval(2);
         let mut scaler = config.init();
         let mut scales = alloc::vec::Vec::new();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_stays_a_number() {
+    fn the_loss_scale_stays_finite() {
         let config = LossScalerConfig::new().with_initial_scale(1e38).with_growth_interval(1);
         let mut scaler = config.init();
         for _ in 0..10 {

@@ -22,7 +22,7 @@ struct Layer<B: Backend> {
 }
 
 #[test]
-fn trajectories() {
+fn trajectories_match_pytorch() {
     let mut seen = 0;
     for case in cases().iter().filter(|case| !case.op().starts_with("clip_")) {
         let Some(mut optimizer) = optimizer(case) else {
@@ -90,7 +90,7 @@ fn optimizer(case: &Case) -> Option<Box<dyn Optimizer>> {
 }
 
 #[test]
-fn clipping() {
+fn gradient_clipping_matches_pytorch() {
     let mut seen = 0;
     for case in cases().iter().filter(|case| case.op().starts_with("clip_")) {
         let device = Default::default();

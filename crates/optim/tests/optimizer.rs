@@ -46,7 +46,7 @@ fn train(optimizer: &mut impl Optimizer, mut layer: Layer<B>, steps: std::ops::R
 }
 
 #[test]
-fn training_goes_on_bit_for_bit_from_a_state() {
+fn training_resumes_bit_for_bit_from_a_state() {
     let mut optimizer = AdamWConfig::new().with_amsgrad(true).init();
     let layer = train(&mut optimizer, layer(), 0..5);
     let state = optimizer.state(&layer).unwrap();
@@ -83,7 +83,7 @@ fn training_goes_on_bit_for_bit_from_a_state() {
 }
 
 #[test]
-fn states_that_do_not_fit_are_refused_and_change_nothing() {
+fn incompatible_states_are_refused_without_changes() {
     let mut adam = AdamConfig::new().init();
     let layer = train(&mut adam, layer(), 0..2);
     let before = adam.state(&layer).unwrap();
@@ -137,7 +137,7 @@ fn states_that_do_not_fit_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn groups_have_rates_and_decays_of_their_own() {
+fn parameter_groups_have_their_own_rates_and_decays() {
     let mut optimizer = SgdConfig::new()
         .with_weight_decay(0.5)
         .init()
@@ -158,7 +158,7 @@ fn groups_have_rates_and_decays_of_their_own() {
 }
 
 #[test]
-fn what_is_frozen_or_has_no_gradient_stays() {
+fn parameters_frozen_or_without_gradient_are_unchanged() {
     let mut optimizer = AdamWConfig::new().init();
     let mut start = layer();
     start.bias = start.bias.freeze();
@@ -205,7 +205,7 @@ fn gradients_are_clipped_before_the_step() {
 }
 
 #[test]
-fn norms_of_half_precision_and_of_nothing() {
+fn gradient_norms_of_f16_and_empty_tensors() {
     let device = Default::default();
     let half = Tensor::<Flex, 1>::full([4], 300.0, &device).cast(DType::F16);
     let empty = Tensor::<Flex, 2>::zeros([0, 3], &device);
@@ -215,7 +215,7 @@ fn norms_of_half_precision_and_of_nothing() {
         (kiln_nn::ParamId::new(), empty.into_any()),
         (kiln_nn::ParamId::new(), scalar.into_any().reshape([0usize; 0]).unwrap()),
     ]);
-    // The squares do not fit 16 bits.
+    // The squares overflow 16-bit floats.
     assert_eq!(clip_grad_norm(&mut gradients, 1.0).unwrap(), 600.0);
     let clipped: Vec<_> = gradients.iter().map(|(_, gradient)| *gradient.ty()).collect();
     assert_eq!(clipped[0].dtype, DType::F16);
@@ -224,7 +224,7 @@ fn norms_of_half_precision_and_of_nothing() {
 }
 
 #[test]
-fn mistakes_are_named_and_change_nothing() {
+fn errors_leave_parameters_unchanged() {
     let mut optimizer = SgdConfig::new().init();
     let mut start = layer();
     let wrong = GradientsParams::from_iter([
@@ -246,7 +246,7 @@ fn mistakes_are_named_and_change_nothing() {
 }
 
 #[test]
-fn options_out_of_range_are_named() {
+fn errors_name_options_out_of_range() {
     let error = AdamConfig::new().with_beta_1(1.0).try_init().unwrap_err();
     assert_eq!(error.to_string(), "[adam] beta_1 is 1\n  hint: it must be at least 0 and below 1");
     assert!(AdamConfig::new().with_beta_2(-0.1).try_init().is_err());
@@ -273,7 +273,7 @@ fn configurations_are_json() {
     assert!(SgdConfig::from_json(r#"{"momentun": 0.9}"#).is_err());
 }
 
-/// Plain gradient descent that looks whether the engine may overwrite the parameter.
+/// Gradient descent that counts whether the engine may overwrite the parameter.
 #[derive(Debug, Default)]
 struct Spy(std::sync::Arc<std::sync::atomic::AtomicUsize>);
 

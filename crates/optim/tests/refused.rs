@@ -1,4 +1,4 @@
-//! Steps on gradients that are in error change nothing, and are reported with the op, the step and the line.
+//! Steps on poisoned gradients change nothing, and their errors name the op, the step and the line.
 
 use kiln_backends::{Device, Dyn};
 use kiln_nn::{GradientsParams, Linear, LinearConfig, Module};
@@ -23,7 +23,7 @@ fn devices() -> Vec<(&'static str, Device)> {
 }
 
 fn net(device: &Device) -> Net {
-    // Tests share the device's stream of keys.
+    // Tests share the device's key stream.
     static SEEDED: Mutex<()> = Mutex::new(());
     let _seeded = SEEDED.lock();
     let device = device.autodiff();
@@ -31,11 +31,11 @@ fn net(device: &Device) -> Net {
     Net { first: LinearConfig::new(4, 8).init(&device), second: LinearConfig::new(8, CLASSES).init(&device) }
 }
 
-/// Gradients of a loss that nobody reads.
+/// Gradients of a loss that is never read.
 fn gradients(net: &Net, device: &Device, labels: [i64; 4]) -> GradientsParams {
     match loss(net, device, labels).try_backward() {
         Ok(gradients) => GradientsParams::from_grads(gradients, net),
-        // An engine that computes at once knows of the error here. One gradient of several gets it another way.
+        // An eager engine returns the error here; instead, one gradient is multiplied by the poisoned loss.
         Err(_) => {
             let mut gradients = gradients(net, device, GOOD);
             let error = loss(net, device, labels).into_any().inner();
@@ -83,7 +83,7 @@ fn is_the_error(error: &OptimError, step: u64, line: u32) {
 }
 
 #[test]
-fn a_label_out_of_range_leaves_parameters_and_moments() {
+fn a_label_out_of_range_leaves_parameters_and_moments_unchanged() {
     for (name, device) in devices() {
         let mut net = net(&device);
         let mut optimizer = AdamWConfig::new().init();
@@ -95,13 +95,13 @@ fn a_label_out_of_range_leaves_parameters_and_moments() {
         let state: OptimizerState = optimizer.state(&net).unwrap();
         let bad = gradients(&net, &device, BAD);
         let (result, line) = (optimizer.update(0.1, &mut net, bad), line!());
-        // Engines that compute at once say so here, others when they know.
+        // Eager engines return the error here, others later.
         let error = result.and_then(|()| optimizer.finish()).unwrap_err();
         is_the_error(&error, 3, line);
         assert_eq!(numbers(&net), before, "{name}");
         assert_eq!(optimizer.state(&net).unwrap(), state, "{name}");
 
-        // Training goes on as if the batch had not been there.
+        // Training continues as if the batch had been skipped.
         let mut straight = self::net(&device);
         let mut other = AdamWConfig::new().init();
         for _ in 0..4 {
@@ -118,7 +118,7 @@ fn a_label_out_of_range_leaves_parameters_and_moments() {
 }
 
 #[test]
-fn a_loop_that_reads_nothing_learns_of_it_from_the_next_steps() {
+fn a_loop_without_reads_gets_the_error_at_a_later_step() {
     for (name, device) in devices() {
         let mut net = net(&device);
         let mut optimizer = SgdConfig::new().with_momentum(0.9).init();
@@ -140,7 +140,7 @@ fn a_loop_that_reads_nothing_learns_of_it_from_the_next_steps() {
 }
 
 #[test]
-fn the_first_step_may_be_refused() {
+fn the_first_step_may_fail() {
     for (name, device) in devices() {
         for with_momentum in [false, true] {
             let mut net = net(&device);
@@ -158,7 +158,7 @@ fn the_first_step_may_be_refused() {
 }
 
 #[test]
-fn a_state_that_is_saved_reports_the_step() {
+fn saving_a_state_reports_the_failed_step() {
     for (name, device) in devices() {
         let mut net = net(&device);
         let mut optimizer = AdamWConfig::new().init();
@@ -170,7 +170,7 @@ fn a_state_that_is_saved_reports_the_step() {
 }
 
 #[test]
-fn typed_steps_panic_with_the_line() {
+fn typed_steps_panic_with_the_callers_line() {
     for (name, device) in devices() {
         let mut optimizer = SgdConfig::new().init();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -186,7 +186,7 @@ fn typed_steps_panic_with_the_line() {
 }
 
 #[test]
-fn the_loss_scaler_and_boxes_name_the_step_and_the_line() {
+fn loss_scaler_and_boxed_errors_name_step_and_line() {
     for (name, device) in devices() {
         let mut net = net(&device);
         let mut optimizer: Box<dyn Optimizer> = Box::new(AdamWConfig::new().init());
@@ -203,9 +203,9 @@ fn the_loss_scaler_and_boxes_name_the_step_and_the_line() {
     }
 }
 
-/// Each device's parameters change together, or not at all.
+/// The parameters of each device change atomically.
 #[test]
-fn parameters_on_several_devices_are_kept() {
+fn a_failed_step_leaves_parameters_on_several_devices_unchanged() {
     let (one, other) = (Device::cpu(), Device::flex());
     let (mut here, mut there) = (net(&one), net(&other));
     let mut optimizer = AdamWConfig::new().init();
@@ -230,7 +230,7 @@ fn parameters_on_several_devices_are_kept() {
 }
 
 #[test]
-fn clipping_by_the_global_norm_spreads_no_error() {
+fn clipping_by_the_global_norm_does_not_spread_errors() {
     for (name, device) in devices() {
         let mut net = net(&device);
         let config = AdamWConfig::new().with_grad_clipping(GradientClipping::GlobalNorm(1.0));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_folder_is_named() {
+    fn an_unwritable_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "no folder").unwrap();
@@ -183,7 +183,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_stays_a_link() {
+    fn a_symlink_stays_a_symlink() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::write(&file, "old").unwrap();
@@ -197,7 +197,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_that_leads_nowhere_yet_is_followed() {
+    fn a_dangling_symlink_is_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("real"), folder.path().join("link"));
         std::os::unix::fs::symlink("real", &link).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_dead_writers_are_removed_and_those_of_the_living_stay() {
+    fn temporary_files_of_dead_writers_only_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("weights");
         for leftover in [".weights.4711-0.partial", ".weights.0123456789abcdef.partial"] {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_of_one_file_do_not_disturb_each_other() {
+    fn concurrent_writers_of_one_file_are_atomic() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("weights");
         std::thread::scope(|scope| {
@@ -242,7 +242,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_plain_files_are_replaced() {
+    fn only_regular_files_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("it");
         let refused = |path: &Path, expected: &str| {

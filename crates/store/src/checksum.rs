@@ -110,7 +110,7 @@ mod tests {
 
     /// The check value of CRC-32/ISO-HDLC in the catalogue of parametrised CRC algorithms.
     #[test]
-    fn the_sum_is_the_usual_one() {
+    fn the_crc32_matches_its_check_value() {
         assert_eq!(hex_of(b"123456789"), "cbf43926");
         let mut written = Vec::new();
         let mut summing = Summing::new(&mut written);

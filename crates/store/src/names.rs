@@ -35,14 +35,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn edit_distances() {
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("same", "same"), 0);
     }
 
     #[test]
-    fn only_close_names_are_proposed() {
+    fn only_close_names_are_suggested() {
         let names = ["conv1.weight", "conv1.bias", "fc.weight"];
         assert_eq!(closest("conv_1.weight", names), Some("conv1.weight"));
         assert_eq!(closest("conv1.biases", names), Some("conv1.bias"));

@@ -1,4 +1,4 @@
-//! Checkpoints: nothing else is lost, and each that is opened is whole.
+//! Checkpoints: saving never destroys other data, and opened checkpoints are complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ struct Weights<B: Backend> {
     weight: Param<Tensor<B, 1>>,
 }
 
-/// Weights that are all the same number.
+/// Weights filled with one number.
 fn weights(number: u64, elements: usize) -> Weights<B> {
     let values = vec![number as f32; elements];
     Weights { weight: Param::from_tensor(Tensor::from_floats(values.as_slice(), &Default::default())) }
 }
 
-/// An optimizer that remembers gradients of the weights.
+/// An optimizer with moments of the weights.
 fn adam(weights: &Weights<B>) -> Adam {
     let mut optimizer = AdamConfig::new().init();
     let gradients = GradientsParams::from_grads(weights.weight.val().sum().backward(), weights);
@@ -38,13 +38,13 @@ fn save(folder: &Path, step: u64) -> Result<(), StoreError> {
     save_long(folder, step, 100)
 }
 
-/// The step is also that of the weights.
+/// Saves a checkpoint whose weights equal its step.
 fn save_long(folder: &Path, step: u64, elements: usize) -> Result<(), StoreError> {
     let net = weights(step, elements);
     Checkpoint::save(folder, &net, Some(&adam(&net)), &TrainingState::of(&net).at(0, step))
 }
 
-/// The step of a checkpoint, whose weights must be of the same.
+/// The step of a checkpoint. Checks that its weights are of that step.
 fn load(checkpoint: &Checkpoint) -> Result<u64, StoreError> {
     let step = checkpoint.state().step;
     let net = checkpoint.load_module(weights(u64::MAX, 100))?;
@@ -74,7 +74,7 @@ fn scratch() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Saving is refused, with a message that names the path and has this in it, and `keep` stays as it is.
+/// Checks that saving is refused with a message that contains the path and this text, and that `keep` is unchanged.
 fn refused(path: &Path, keep: &Path, expected: &str) {
     let before = fs::read(keep).ok();
     let error = save(path, 1).unwrap_err();
@@ -94,7 +94,7 @@ fn only_a_checkpoint_is_replaced() {
     refused(&path, &thesis, "there is a folder with `thesis.txt`, which is no part of a checkpoint");
     fs::remove_file(&thesis).unwrap();
 
-    // An empty folder has nothing to lose.
+    // An empty folder may be replaced.
     save(&path, 2).unwrap();
     fs::write(&thesis, "years of work").unwrap();
     refused(&path, &thesis, "a folder with `thesis.txt`");
@@ -118,7 +118,7 @@ fn only_a_checkpoint_is_replaced() {
     assert_eq!(names(folder.path()), ["run"]);
     fs::remove_file(&path).unwrap();
 
-    // Files that the system adds to a viewed folder do not stop training.
+    // Files that the system adds to a folder do not prevent saving.
     save(&path, 4).unwrap();
     fs::write(path.join(".DS_Store"), "").unwrap();
     save(&path, 5).unwrap();
@@ -127,7 +127,7 @@ fn only_a_checkpoint_is_replaced() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_followed_and_devices_refused() {
+fn symlinks_are_followed_and_devices_refused() {
     use std::os::unix::fs::symlink;
     let (folder, path) = scratch();
     let real = folder.path().join("elsewhere/real");
@@ -139,7 +139,7 @@ fn links_are_followed_and_devices_refused() {
     }
     assert_eq!(names(folder.path()), ["elsewhere", "run"]);
     assert_eq!(names(&folder.path().join("elsewhere")), ["real"]);
-    // Both paths are one folder, which has one writer.
+    // Both paths name one folder, which has one writer.
     let writer = CheckpointWriter::open(&path).unwrap();
     assert!(matches!(CheckpointWriter::open(&real), Err(StoreError::Locked { .. })));
     drop(writer);
@@ -156,7 +156,7 @@ fn links_are_followed_and_devices_refused() {
 fn leftovers_are_removed_by_the_next_save() {
     let (folder, path) = scratch();
     save(&path, 1).unwrap();
-    // Names of this version and the former one.
+    // Temporary names of this version and the previous one.
     for name in [".run.4711-0.partial", ".run.0123456789abcdef.partial", ".run.4711-3.old"] {
         let left = folder.path().join(name);
         fs::create_dir(&left).unwrap();
@@ -174,7 +174,7 @@ fn leftovers_are_removed_by_the_next_save() {
 }
 
 #[test]
-fn the_last_whole_checkpoint_is_found_where_a_writer_moved_it() {
+fn a_moved_checkpoint_is_recovered() {
     let (folder, path) = scratch();
     for (step, name) in [(1, ".run.4711-0.old"), (2, ".run.fedcba9876543210.old")] {
         save(&path, step).unwrap();
@@ -185,7 +185,7 @@ fn the_last_whole_checkpoint_is_found_where_a_writer_moved_it() {
     fs::create_dir(&half).unwrap();
     fs::write(half.join("model.safetensors"), "half").unwrap();
     assert_eq!(step_of(&path).unwrap(), 2);
-    // A writer brings it back before it does anything else.
+    // A writer restores it first.
     drop(CheckpointWriter::open(&path).unwrap());
     assert_eq!(names(folder.path()), ["run"]);
     assert_eq!(step_of(&path).unwrap(), 2);
@@ -211,7 +211,7 @@ fn an_open_checkpoint_is_one_snapshot() {
 
 #[cfg(unix)]
 #[test]
-fn readers_beside_a_writer_see_whole_checkpoints() {
+fn concurrent_readers_see_complete_checkpoints() {
     let (_folder, path) = scratch();
     save(&path, 0).unwrap();
     let is_done = AtomicBool::new(false);
@@ -242,7 +242,7 @@ fn readers_beside_a_writer_see_whole_checkpoints() {
 }
 
 #[test]
-fn one_writer_a_folder() {
+fn a_folder_has_one_writer() {
     let (_folder, path) = scratch();
     let mut writer = CheckpointWriter::open(&path).unwrap();
     let error = CheckpointWriter::open(&path).unwrap_err().to_string();
@@ -260,7 +260,7 @@ fn one_writer_a_folder() {
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_is_detected() {
     let (_folder, path) = scratch();
     save(&path, 7).unwrap();
     for name in FILES {
@@ -290,7 +290,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn a_missing_file_error_names_it() {
     let (_folder, path) = scratch();
     for name in FILES {
         save(&path, 1).unwrap();
@@ -304,7 +304,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_found_before_anything_is_saved() {
+fn an_unwritable_folder_is_reported_before_saving() {
     let (folder, path) = scratch();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -317,15 +317,15 @@ fn a_folder_that_cannot_be_written_is_found_before_anything_is_saved() {
     assert!(matches!(CheckpointWriter::open(&path), Err(StoreError::NotReplaced { .. })));
 }
 
-/// The folder that [`a_process_that_saves`] writes.
+/// The folder that [`child_process_saves_checkpoints`] writes.
 const FOLDER: &str = "KILN_TEST_FOLDER";
 
-/// Enough that a save has moments.
+/// Enough that a save takes measurable time.
 const ELEMENTS: usize = 100_000;
 
-/// Started by the tests below in a process of its own; nothing otherwise.
+/// The tests below start it as a child process; otherwise it returns.
 #[test]
-fn a_process_that_saves() {
+fn child_process_saves_checkpoints() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     for step in 1.. {
         save_long(Path::new(&folder), step, ELEMENTS).unwrap();
@@ -342,13 +342,13 @@ fn saving(folder: &Path, shell: &str) -> Child {
             command
         }
     };
-    let command = command.args(["a_process_that_saves", "--exact"]).env(FOLDER, folder);
+    let command = command.args(["child_process_saves_checkpoints", "--exact"]).env(FOLDER, folder);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 #[cfg(unix)]
 #[test]
-fn a_killed_writer_leaves_a_whole_checkpoint_and_no_leftovers_for_long() {
+fn a_killed_writer_leaves_a_complete_checkpoint() {
     let (folder, path) = scratch();
     let step = || Checkpoint::open(&path).map(|checkpoint| checkpoint.state().step);
     save_long(&path, 0, ELEMENTS).unwrap();
@@ -375,10 +375,10 @@ fn a_killed_writer_leaves_a_whole_checkpoint_and_no_leftovers_for_long() {
     assert_eq!(names(folder.path()), ["run"]);
 }
 
-/// The size that files may have stands in for a full disk: the system ends the process in the middle of a file.
+/// A file size limit simulates a full disk: the system kills the process while it writes a file.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_writer_that_may_write_no_more_leaves_nothing_for_long() {
+fn leftovers_of_a_writer_on_a_full_disk_are_removed_by_the_next_save() {
     let (folder, path) = scratch();
     save(&path, 1).unwrap();
     let mut child = saving(&path, "ulimit -f 100");
@@ -389,7 +389,7 @@ fn a_writer_that_may_write_no_more_leaves_nothing_for_long() {
     save(&path, 2).unwrap();
     assert_eq!(names(folder.path()), ["run"]);
 
-    // A process that lives to see the error cleans up itself.
+    // A process that gets the error cleans up itself.
     let mut child = saving(&path, "trap '' XFSZ; ulimit -f 100");
     assert!(!child.wait().unwrap().success());
     assert_eq!(names(folder.path()), ["run"]);

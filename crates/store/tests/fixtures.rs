@@ -1,4 +1,4 @@
-//! Checkpoints of earlier formats stay readable.
+//! Backward compatibility: checkpoints of earlier formats are readable.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The file format: against the format's own library, and against damage.
+//! The file format: compatibility with the safetensors crate, and damaged files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ fn file_of(folder: &TempDir, header: &str, data: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn every_dtype_comes_back() {
+fn every_dtype_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let file = TensorFile::open(written(&folder)).unwrap();
     assert_eq!(file.len(), every_dtype().len());
@@ -55,7 +55,7 @@ fn every_dtype_comes_back() {
 }
 
 #[test]
-fn the_formats_own_library_reads_what_is_written() {
+fn the_safetensors_crate_reads_our_files() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = fs::read(written(&folder)).unwrap();
     let library = SafeTensors::deserialize(&bytes).unwrap();
@@ -71,7 +71,7 @@ fn the_formats_own_library_reads_what_is_written() {
 }
 
 #[test]
-fn what_the_formats_own_library_writes_is_read() {
+fn files_of_the_safetensors_crate_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("library.safetensors");
     let numbers: Vec<u8> = [1.0f32, 2.0, 3.0].iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -93,7 +93,7 @@ fn what_the_formats_own_library_writes_is_read() {
 }
 
 #[test]
-fn damage_is_named_with_file_and_byte() {
+fn errors_of_damaged_files_name_file_and_byte() {
     let folder = tempfile::tempdir().unwrap();
     let opened = |header: &str, data: &[u8]| TensorFile::open(file_of(&folder, header, data));
     let problem = |header: &str, data: &[u8]| {
@@ -143,7 +143,7 @@ fn damage_is_named_with_file_and_byte() {
 }
 
 #[test]
-fn lengths_are_bounded_before_anything_is_allocated() {
+fn lengths_are_validated_before_allocation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge.safetensors");
     for bytes in
@@ -166,7 +166,7 @@ fn two_tensors_of_one_name_are_refused() {
     assert!(!path.exists());
 }
 
-/// Files with random damage: reading never panics, and reads the same numbers or gives an error.
+/// Reading randomly damaged files never panics: it returns the original numbers or an error.
 #[test]
 fn random_damage_never_panics() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tensors that stay in their file.
+//! Memory-mapped tensors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use kiln_store::{
 use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Tensor, TensorData, UpdateMode};
 use tempfile::TempDir;
 
-/// More than a file must have to be mapped.
+/// More elements than the minimum for mapping.
 const ELEMENTS: usize = 300_000;
 
 fn numbers() -> Vec<f32> {
@@ -27,7 +27,7 @@ fn written(folder: &TempDir) -> PathBuf {
     path
 }
 
-/// A file with one tensor, made by hand.
+/// Writes a file with one tensor by hand.
 fn made(path: &Path, dtype: &str, elements: usize, padding: usize, data: &[u8]) {
     let header = format!(
         r#"{{"x":{{"dtype":"{dtype}","shape":[{elements}],"data_offsets":[0,{}]}}}}{}"#,
@@ -45,7 +45,7 @@ fn bytes_of(numbers: &[f32]) -> Vec<u8> {
 }
 
 #[test]
-fn tensors_on_the_processor_lie_in_the_file() {
+fn cpu_tensors_are_memory_mapped() {
     let folder = tempfile::tempdir().unwrap();
     let file = TensorFile::open(written(&folder)).unwrap();
     assert_eq!(file.is_mapped(), cfg!(unix));
@@ -86,7 +86,7 @@ fn no_op_writes_to_the_file() {
 }
 
 #[test]
-fn what_is_not_aligned_is_copied() {
+fn unaligned_tensors_are_copied() {
     let folder = tempfile::tempdir().unwrap();
     for padding in 0..8 {
         let path = folder.path().join(format!("{padding}.safetensors"));
@@ -125,13 +125,13 @@ fn the_file_may_be_replaced_and_deleted() {
 }
 
 #[test]
-fn small_files_and_those_opened_so_are_not_mapped() {
+fn small_and_unmapped_files_are_not_mapped() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(&folder);
     let file = TensorFile::open_unmapped(&path).unwrap();
     assert!(!file.is_mapped());
     let x = file.load("x", &Device::cpu()).unwrap();
-    // In place: a mapped file would show it.
+    // Written in place, which a mapped file would show.
     fs::write(&path, vec![0; fs::metadata(&path).unwrap().len() as usize]).unwrap();
     assert_eq!(x.into_data().unwrap(), numbers().into());
 
@@ -140,7 +140,7 @@ fn small_files_and_those_opened_so_are_not_mapped() {
 }
 
 #[test]
-fn other_engines_copy() {
+fn other_engines_copy_tensors() {
     let folder = tempfile::tempdir().unwrap();
     let device = Device::from_engine(Arc::new(kiln_reference::Reference::new()), "reference");
     let x = TensorFile::open(written(&folder)).unwrap().load("x", &device).unwrap();
@@ -170,7 +170,7 @@ fn modules_load_and_train_from_a_mapped_file() {
         let gradient = loaded.weight.val().grad(&gradients).unwrap();
         let doubled: Vec<f32> = numbers().iter().map(|x| 2.0 * x).collect();
         assert_eq!(gradient.into_data().to_vec::<f32>(), doubled);
-        // Saving over the file that holds the mapped weights.
+        // Saves over the file of the mapped weights.
         save_module(&loaded, &path).unwrap();
         assert_eq!(loaded.weight.val().into_data().to_vec::<f32>(), numbers());
     }

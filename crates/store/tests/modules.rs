@@ -1,4 +1,4 @@
-//! Modules, optimizers and checkpoints, there and back.
+//! Saving and loading of modules, optimizers and checkpoints.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +62,7 @@ fn saved(folder: &TempDir, module: &dyn Module) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_module_comes_back_on_any_backend() {
+fn a_module_is_loaded_on_any_backend() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(&folder, &net::<B>(1.0));
     let loaded = load_module(net::<B>(5.0), &path).unwrap();
@@ -83,7 +83,7 @@ fn a_module_comes_back_on_any_backend() {
 }
 
 #[test]
-fn everything_that_does_not_fit_is_listed() {
+fn the_error_lists_all_mismatches() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.safetensors");
     let tensors = [
@@ -114,7 +114,7 @@ fn everything_that_does_not_fit_is_listed() {
 }
 
 #[test]
-fn options_rename_cast_and_leave_out() {
+fn load_options_rename_cast_and_skip() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.safetensors");
     let half = |data: TensorData| data.convert(DType::F16);
@@ -157,7 +157,7 @@ fn options_rename_cast_and_leave_out() {
 }
 
 #[test]
-fn failing_to_write_keeps_the_good_file() {
+fn a_failed_write_keeps_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(&folder, &net::<Flex>(1.0));
     let good = fs::read(&path).unwrap();
@@ -180,7 +180,7 @@ fn failing_to_write_keeps_the_good_file() {
 }
 
 #[test]
-fn metadata_stays_with_the_tensors() {
+fn metadata_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.safetensors");
     let metadata = BTreeMap::from([
@@ -203,7 +203,7 @@ fn train<B: AutodiffBackend>(optimizer: &mut impl Optimizer, mut net: Net<B>, st
 }
 
 #[test]
-fn an_optimizer_goes_on_from_its_file() {
+fn an_optimizer_resumes_from_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("optimizer.safetensors");
     let mut optimizer = AdamConfig::new().init();
@@ -222,10 +222,10 @@ fn an_optimizer_goes_on_from_its_file() {
 }
 
 #[test]
-fn training_goes_on_bit_for_bit_from_a_checkpoint() {
+fn training_resumes_bit_for_bit_from_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs/first/last");
-    // A stack of its own: other tests draw random numbers from the shared one meanwhile.
+    // A separate stack, since concurrent tests draw random numbers from the shared one.
     let device = Device::cpu_with_threads(1).autodiff();
     let mut optimizer = AdamConfig::new().init();
     let net = train(&mut optimizer, net_on::<Dyn>(1.0, &device), 3);

@@ -73,7 +73,7 @@ def umath() -> dict:
             name = f"numpy/{function}/{dtype}"
             for column, letter in [(1, "x"), (2, "y")]:
                 tensors[f"{name}/{letter}"] = numpy.array([int(row[column], 16) for row in of_dtype], bits)
-            # NumPy's own test allows every point what it allows the worst one.
+            # NumPy's own test has one tolerance for all points, that of the worst one.
             tensors[f"{name}/bound"] = numpy.array([max(int(row[3]) for row in of_dtype)], "uint32")
     return tensors
 
@@ -109,14 +109,14 @@ def pairs_as_tensors(columns: dict) -> dict:
 
 
 def fftw() -> dict:
-    """What FFTW gives for 0, 1, .., n - 1: `fftw/{dct,dst}TYPE/N`."""
+    """FFTW's results for 0, 1, .., n - 1: `fftw/{dct,dst}TYPE/N`."""
     archive = numpy.load(SCIPY / "fftpack/tests/fftw_double_ref.npz")
     names = sorted((name for name in archive.files if name != "sizes"), key=lambda name: name.split("_"))
     return {"fftw/{}{}/{}".format(*name.split("_")): archive[name].astype("float64") for name in names}
 
 
 def philox() -> dict:
-    """NumPy's streams of Philox4x64-10: `philox/SET/{key,words}`. The key is what NumPy makes of the seed."""
+    """NumPy's streams of Philox4x64-10: `philox/SET/{key,words}`. NumPy derives the key from the seed."""
     tensors = {}
     for number in [1, 2]:
         lines = (NUMPY / f"random/tests/data/philox-testset-{number}.csv").read_text().splitlines()

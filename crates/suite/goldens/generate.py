@@ -1,4 +1,4 @@
-"""Writes the golden files of this folder: what PyTorch computes for small inputs.
+"""Writes the golden files of this folder: results of PyTorch for small inputs.
 
 Run from anywhere, with the packages that README.md names:
 

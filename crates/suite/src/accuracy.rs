@@ -1,9 +1,9 @@
 //! Accuracy of elementary functions, measured with tables from third parties.
 //!
-//! `accuracy/tables.safetensors` holds them: NumPy's validation sets, tables of Boost, transforms by FFTW, streams of
-//! Philox; the `README.md` there says where each comes from. [`measure`] runs every [`function`] over its tables on
-//! every [`engine`] and gives one [`Row`] for each function, dtype and table. 16-bit floats need no table: all 65,536 of
-//! them are tried.
+//! `accuracy/tables.safetensors` contains them: NumPy's validation sets, tables of Boost, transforms by FFTW, streams
+//! of Philox; the `README.md` there names the source of each. [`measure`] runs every [`function`] over its tables on
+//! every [`engine`] and returns one [`Row`] for each function, dtype and table. 16-bit floats need no table: all 65,536
+//! values are tested.
 //!
 //! The unit of error is the *unit in the last place*: how many floats of the dtype lie between the result and
 //! the nearest float to the true value, as in NumPy's own
@@ -30,13 +30,13 @@ use table::{Points, Tables};
 /// The errors of one function in one dtype over one table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The function, as the tensor's method is called.
+    /// The name of the tensor method.
     pub function: String,
     /// The dtype of argument and result.
     pub dtype: DType,
-    /// Where the true values come from: `numpy`, `boost`, `fftw`, or `all` for every 16-bit float.
+    /// The source of the true values: `numpy`, `boost`, `fftw`, or `all` for every 16-bit float.
     pub table: String,
-    /// How many values were compared.
+    /// Number of compared values.
     pub points: usize,
     /// The error that the table's authors allow their own implementation, in units in the last place.
     pub allowed: Option<u32>,
@@ -44,12 +44,12 @@ pub struct Row {
     pub worst: Vec<(String, Worst)>,
 }
 
-/// A greatest error.
+/// The maximum error of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Worst {
-    /// In units in the last place, or relative for `fftw`. Infinite where a NaN stands for a number or the reverse.
+    /// In units in the last place, or relative for `fftw`. Infinite if only one of result and true value is NaN.
     pub error: f64,
-    /// The argument, or the length of the transform, where it occurs first.
+    /// The first argument, or transform length, with this error.
     pub at: f64,
 }
 
@@ -59,13 +59,13 @@ impl Row {
         self.worst.iter().find(|(name, _)| name == engine).map(|(_, worst)| *worst)
     }
 
-    /// Whether both are of the same function, dtype and table.
+    /// Whether both rows have the same function, dtype and table.
     pub fn same_subject(&self, other: &Row) -> bool {
         (&self.function, self.dtype, &self.table) == (&other.function, other.dtype, &other.table)
     }
 }
 
-/// Measures everything on every engine that this machine has.
+/// Measures all functions on every engine that this machine supports.
 pub fn measure() -> Vec<Row> {
     let tables = Tables::read();
     let engines: Vec<(&Subject, Arc<dyn Engine>)> =
@@ -98,7 +98,7 @@ fn compare(function: &Function, points: &Points, engines: &[(&Subject, Arc<dyn E
     }
 }
 
-/// All 65,536 values of a 16-bit float. The truth is the reference's result in `f64`, rounded once.
+/// All 65,536 values of a 16-bit float. The true value is the reference's `f64` result, rounded once.
 fn every_value(function: &Function, dtype: DType) -> Points {
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     let ty = TensorType::new(Shape::new([1 << 16]), dtype);

@@ -25,28 +25,28 @@ pub struct Case {
 /// How an operand is made.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A tensor filled by a rule, from a seed that depends on the case's name and the operand's place.
+    /// A tensor filled by a rule, from a seed of the case's name and the operand's index.
     Tensor(TensorType, Fill),
-    /// A plain number.
+    /// A scalar operand.
     Scalar(Scalar),
-    /// The very value of a filled operand: the engine sees one value twice.
+    /// The same value as another operand: the engine gets one value twice.
     Again(usize),
-    /// A result of another op on operands that are no results themselves: `attention_grad` takes results of
-    /// `attention`.
+    /// A result of another op on filled operands: `attention_grad` takes results of `attention`.
     Result {
         /// The op.
         op: Op,
-        /// The places of its operands.
+        /// The indices of its operands.
         inputs: Vec<usize>,
-        /// Which of its results.
+        /// The index of the result.
         place: usize,
     },
 }
 
-/// How a tensor is filled. Where the dtype cannot hold a number it is converted as a cast does.
+/// How a tensor is filled. Numbers out of range of the dtype are converted as by a cast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
-    /// Normal with mean 0 and variance 1; integers uniform in `-20..=20`, unsigned in `0..=40`; `bool` even odds.
+    /// Normal with mean 0 and variance 1; integers uniform in `-20..=20`, unsigned in `0..=40`; `bool` with probability
+    /// 1/2.
     Normal,
     /// Uniform between the two; integers uniform among those in between, both included.
     Uniform(f64, f64),
@@ -54,10 +54,10 @@ pub enum Fill {
     Positive,
     /// Uniform in 0.5 to 2 with a random sign: away from poles and kinks at 0.
     Away,
-    /// All distinct, at least 0.05 apart, in random order: away from the kinks of order.
+    /// Distinct numbers, at least 0.05 apart, in random order: away from ties of sorting ops.
     Distinct,
-    /// Drawn from the dtype's corners: NaN, infinities, zeros of both signs, least and greatest, subnormals,
-    /// halves; for integers least, greatest, those beside them, and small numbers.
+    /// Drawn from the edge cases of the dtype: NaN, infinities, signed zeros, minimum and maximum, subnormals, halves;
+    /// for integers minimum, maximum, their neighbours, and small numbers.
     Special,
     /// Uniform bits.
     Bits,
@@ -66,7 +66,7 @@ pub enum Fill {
 }
 
 impl Fill {
-    /// Bits of halves up to 3, of both signs: products sum exactly, however tensor cores truncate small summands.
+    /// Bits of multiples of 1/2 up to ±3: products sum exactly, however tensor cores truncate small summands.
     pub fn halves(format: Float8) -> Fill {
         Fill::Among(match format {
             Float8::E4M3 => &[0.0, 48.0, 56.0, 60.0, 64.0, 68.0, 128.0, 176.0, 184.0, 188.0, 192.0, 196.0],
@@ -103,7 +103,7 @@ pub enum Grad {
     None(&'static str),
 }
 
-/// In which memory layouts the operands of a case are given.
+/// The memory layouts in which the operands of a case are passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layouts {
     /// Every [`Layout`](crate::layout::Layout).
@@ -117,13 +117,13 @@ pub(crate) fn tensor(shape: impl Into<Shape>, dtype: DType, fill: Fill) -> Input
     Input::Tensor(TensorType::new(shape, dtype), fill)
 }
 
-/// A plain number as an operand.
+/// A scalar operand.
 pub(crate) fn number(x: impl Into<Scalar>) -> Input {
     Input::Scalar(x.into())
 }
 
 impl Case {
-    /// A case that must be exact, in all layouts, without gradient. The name is made of the op and the operands.
+    /// Creates a case that must be exact, in all layouts, without gradient. Op and operands define its name.
     pub fn new(op: Op, inputs: Vec<Input>) -> Case {
         let types: Vec<String> = inputs.iter().filter_map(Input::label).collect();
         let types = if types.is_empty() { result_label(&op, &inputs) } else { types.join(",") };
@@ -137,35 +137,35 @@ impl Case {
         }
     }
 
-    /// The same case with something added to its name.
+    /// Adds a label to the name.
     #[must_use]
     pub fn label(mut self, label: impl AsRef<str>) -> Case {
         self.name = format!("{}/{}", self.name, label.as_ref());
         self
     }
 
-    /// The same case, compared bit for bit.
+    /// Compares results bit for bit.
     #[must_use]
     pub fn bits(mut self) -> Case {
         self.tolerance = Tolerance::Bits;
         self
     }
 
-    /// The same case, compared within so many epsilons.
+    /// Compares results within multiples of epsilon.
     #[must_use]
     pub fn near(mut self, relative: f64, absolute: f64) -> Case {
         self.tolerance = Tolerance::Near { relative, absolute };
         self
     }
 
-    /// The same case with this promise about gradients.
+    /// Sets the differentiability.
     #[must_use]
     pub fn grad(mut self, grad: Grad) -> Case {
         self.grad = grad;
         self
     }
 
-    /// The same case with few layouts.
+    /// Restricts the case to few layouts.
     #[must_use]
     pub fn large(mut self) -> Case {
         self.layouts = Layouts::Few;
@@ -218,12 +218,12 @@ impl Case {
 pub enum OperandKind {
     /// A tensor of this type.
     Tensor(TensorType),
-    /// A number.
+    /// A scalar.
     Scalar(Scalar),
 }
 
 impl OperandKind {
-    /// As inference takes it.
+    /// Borrows it for inference.
     pub fn borrow(&self) -> OperandType<'_> {
         match self {
             OperandKind::Tensor(ty) => OperandType::Tensor(ty),

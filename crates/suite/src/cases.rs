@@ -1,4 +1,4 @@
-//! The tables: for every op, operands of every dtype it takes, on edge shapes.
+//! The tables of cases: for every op, operands of every supported dtype, on edge shapes.
 
 mod composite;
 mod contraction;
@@ -15,22 +15,22 @@ pub use edge::{CubedOp, HostSquare};
 use crate::case::Case;
 use kiln_ir::DType;
 
-/// A part of the tables, so that tests can run side by side.
+/// A group of the tables; groups are separate tests and run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Ops from nothing.
+    /// Ops without tensor operands: full, iota and random.
     Nothing,
-    /// Functions of one element.
+    /// Elementwise unary functions.
     Unary,
-    /// Functions of several elements, casts.
+    /// Elementwise functions of several operands, casts.
     Binary,
     /// Views and copies.
     View,
-    /// Reductions, scans and order.
+    /// Reductions, scans and sorting.
     Reduce,
-    /// Ops by index.
+    /// Indexing ops.
     Index,
-    /// Matrix products, convolution, pooling.
+    /// Matmul, convolution, pooling.
     Contraction,
     /// Named composites.
     Composite,
@@ -73,7 +73,7 @@ pub fn all() -> Vec<Case> {
     Group::ALL.into_iter().flat_map(Group::cases).collect()
 }
 
-/// Shapes without axes, of one element, empty, odd, of several axes.
+/// Edge shapes: rank 0, one element, empty, odd lengths, several axes.
 const SHAPES: [&[usize]; 7] = [&[], &[1], &[0], &[2, 0, 3], &[5], &[3, 4], &[2, 3, 4]];
 
 /// Shapes large enough for several threads, with odd remainders for vector loops.

@@ -1,4 +1,4 @@
-//! Modes: the checks of a case. Each is a function over any engine.
+//! Checks of a case, one per mode: functions over any engine.
 
 mod expand;
 mod forward;
@@ -59,7 +59,7 @@ pub(crate) enum Given {
     Again(usize),
 }
 
-/// The operands of a case. Results of other ops are computed by the reference.
+/// The operands of a case. The reference computes operands that are results of other ops.
 pub(crate) fn given(case: &Case) -> Vec<Given> {
     let reference = reference();
     let mut list: Vec<Given> = case
@@ -93,7 +93,7 @@ fn on(engine: &dyn Engine, given: &Given) -> Operand {
     }
 }
 
-/// All operands as values of an engine.
+/// Writes all operands to an engine.
 pub(crate) fn operands(list: &[Given], write: &dyn Fn(usize, &TensorData) -> Value) -> Operands {
     let mut operands = Operands::new();
     for (place, given) in list.iter().enumerate() {
@@ -106,7 +106,7 @@ pub(crate) fn operands(list: &[Given], write: &dyn Fn(usize, &TensorData) -> Val
     operands
 }
 
-/// Infers and executes.
+/// Infers the result types and executes an op.
 pub(crate) fn execute(engine: &dyn Engine, op: &Op, operands: Operands) -> Values {
     let types = infer(op, &OperandType::list(&operands)).unwrap_or_else(|error| panic!("{error}"));
     engine.execute(op, operands, &types)
@@ -125,7 +125,7 @@ pub(crate) fn expected(op: &Op, list: &[Given]) -> Vec<TensorData> {
     data.map(|data| data.unwrap_or_else(|error| panic!("the reference fails: {error}"))).collect()
 }
 
-/// The types that the results must have, as inference says. Of `nonzero` the value itself decides.
+/// The inferred result types. `nonzero` determines its shape by its value.
 pub(crate) fn types_of(op: &Op, operands: &Operands) -> Vec<TensorType> {
     infer(op, &OperandType::list(operands)).map(|types| types.into_vec()).unwrap_or_default()
 }

@@ -4,8 +4,8 @@ use crate::case::Tolerance;
 use crate::fill::epsilon;
 use kiln_ir::TensorData;
 
-/// Describes how `actual` differs from `expected`, if it does: the first element outside the tolerance, and the number
-/// of them.
+/// Describes the difference of `actual` and `expected`, if any: the first element outside the tolerance, and their
+/// number.
 pub fn difference(expected: &TensorData, actual: &TensorData, tolerance: Tolerance) -> Option<String> {
     if expected.ty() != actual.ty() {
         return Some(format!("type {} instead of {}", actual.ty(), expected.ty()));

@@ -1,5 +1,5 @@
-//! Which ops, variants of ops and edge shapes the tables must contain. A new op has one variant unless this file says otherwise,
-//! and the suite fails until there is a case of it.
+//! The ops, op variants and edge shapes that the tables must contain. A new op has one variant by default, and the
+//! suite fails until there is a case of it.
 
 use crate::case::Case;
 use kiln_ir::{
@@ -7,8 +7,7 @@ use kiln_ir::{
     OpKind, PoolKind, RandomKind, Reduction, ResizeMode, Unary, UpdateMode,
 };
 
-/// The variant that an op stands for in the completeness check: its name and the attribute by which its meaning
-/// differs.
+/// The variant of an op in the completeness check: its name and the attribute that changes its semantics.
 pub fn variant(op: &Op) -> String {
     let name = op.name();
     match op {
@@ -35,7 +34,7 @@ pub fn variant(op: &Op) -> String {
         },
         Op::Custom(custom) => format!("{name}_{}", custom.attributes()),
         Op::CheckIndex { user, .. } => format!("{name}_{}", user.name()),
-        // The name alone tells the variant.
+        // The name is the variant.
         Op::Full(_)
         | Op::Iota { .. }
         | Op::Random { .. }
@@ -69,7 +68,7 @@ pub fn variant(op: &Op) -> String {
     }
 }
 
-/// The variants of a kind that the tables must contain.
+/// The variants of an op kind that the tables must contain.
 pub fn variants(kind: OpKind) -> Vec<String> {
     let modes = |name: &str| UpdateMode::ALL.iter().map(|mode| format!("{name}_{}", mode.name())).collect();
     let flags = |name: &str| vec![format!("{name}_false"), format!("{name}_true")];
@@ -124,7 +123,7 @@ pub fn variants(kind: OpKind) -> Vec<String> {
         OpKind::Custom => {
             vec!["suite_cubed_false".into(), "suite_cubed_true".into(), "suite_host_square_".into()]
         }
-        // One variant, of the kind's name.
+        // One variant with the name of the kind.
         OpKind::Full
         | OpKind::Iota
         | OpKind::Select
@@ -173,16 +172,16 @@ fn pool_variants(name: &str, axes: usize) -> [String; 3] {
         .map(|kind| pool_variant(name, kind, axes))
 }
 
-/// A kind of shape on which every op must be tried.
+/// A kind of edge shape on which every op must be tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Edge {
     /// A tensor with a length of 0.
     Empty,
-    /// A tensor without axes.
+    /// A scalar tensor (rank 0).
     NoAxes,
     /// A single element along at least one axis.
     One,
-    /// More elements than one thread takes.
+    /// More elements than one thread processes.
     Large,
 }
 
@@ -203,7 +202,7 @@ impl Edge {
         })
     }
 
-    /// Whether tensors of this kind suit the op at all.
+    /// Whether the op accepts tensors of this kind.
     pub fn suits(self, kind: OpKind) -> bool {
         match self {
             Edge::Empty | Edge::One | Edge::Large => true,

@@ -1,4 +1,4 @@
-//! The engines under test, each with the list of cases that it does not pass yet.
+//! The engines under test, each with its ignore list: cases that it does not pass yet.
 
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_cpu::Cpu;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// An engine under test.
 #[derive(Clone, Copy)]
 pub struct Subject {
-    /// Its name in messages.
+    /// The name in messages.
     pub name: &'static str,
     /// Opens it.
     pub open: fn() -> Arc<dyn Engine>,
@@ -20,14 +20,14 @@ pub struct Subject {
     pub ignored: &'static [Ignored],
 }
 
-/// Cases that an engine does not pass yet. When one of them passes, the suite fails until the entry goes.
+/// An entry of an ignore list. The suite fails if an ignored case passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Ignored {
     /// The mode.
     pub mode: Mode,
     /// Names of cases; `*` stands for any text.
     pub pattern: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
@@ -42,7 +42,7 @@ pub enum Mode {
     Expand,
 }
 
-/// The engine that defines the ops: compared with itself it shows that layouts, layers and expansions keep values.
+/// The reference engine. Compared with itself, it tests that layouts, layers and expansions preserve values.
 pub const REFERENCE: Subject = Subject { name: "reference", open: || Arc::new(reference()), ignored: &[] };
 
 /// The CPU engine on the caller's thread.
@@ -57,8 +57,7 @@ pub const CPU_MANY: Subject =
 pub const FUSED_ONE: Subject =
     Subject { name: "fusion over cpu, 1 thread", open: || fused(1), ignored: CPU_IGNORED };
 
-/// The CPU engine on several threads behind fusion, where each op stands between two others, so that it runs as part of a
-/// region if it can.
+/// The CPU engine on several threads behind fusion. Each op has neighbours to fuse with (see [`Neighbours`]).
 pub const FUSED_MANY: Subject = Subject {
     name: "fusion over cpu, 3 threads, among neighbours",
     open: || Arc::new(Neighbours(fused(3))),
@@ -68,12 +67,12 @@ pub const FUSED_MANY: Subject = Subject {
 /// Every engine under test.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
-/// The reference engine, running every op: those that it leaves out are expanded, as on every stack.
+/// The reference engine with expansion of the ops that it does not support, as on every stack.
 pub fn reference() -> Expand {
     Expand::new(Reference::new())
 }
 
-/// The CPU engine with that many threads, running every op: those that it leaves out are expanded, as on every stack.
+/// The CPU engine with a number of threads, with expansion of the ops that it does not support, as on every stack.
 pub fn cpu(threads: usize) -> Expand {
     Expand::new(Cpu::with_threads(threads))
 }
@@ -85,13 +84,13 @@ fn fused(threads: usize) -> Arc<dyn Engine> {
 const CPU_IGNORED: &[Ignored] = &[];
 
 impl Subject {
-    /// The entry under which a case is ignored.
+    /// The ignore-list entry that matches a case.
     pub fn ignored(&self, mode: Mode, name: &str) -> Option<&'static Ignored> {
         self.ignored.iter().find(|entry| entry.mode == mode && matches(entry.pattern, name))
     }
 }
 
-/// Whether a name is of the form of a pattern, in which `*` stands for any text.
+/// Whether a name matches a pattern, in which `*` matches any text.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or("");
@@ -112,7 +111,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     true
 }
 
-/// A layer of automatic differentiation whose data all require a gradient: every float op is recorded.
+/// An automatic-differentiation layer that makes all written floats leaves, so that every float op is recorded.
 pub struct Tracked(Autodiff);
 
 impl Tracked {
@@ -154,8 +153,8 @@ impl Engine for Tracked {
     }
 }
 
-/// A layer that copies every operand before each op and every result after it: nothing changes, but an engine that fuses
-/// neighbours has some to fuse.
+/// A layer that copies every operand before each op and every result after it, so that each op has neighbours to fuse
+/// with. Values do not change.
 pub struct Neighbours(pub Arc<dyn Engine>);
 
 impl Neighbours {
@@ -197,7 +196,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn patterns() {
+    fn ignore_patterns_match_names() {
         assert!(matches("exp/f32[2]", "exp/f32[2]"));
         assert!(matches("exp/*", "exp/f32[2]"));
         assert!(matches("*/f16*/corners", "exp/f16[2]/corners"));

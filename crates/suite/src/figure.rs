@@ -1,6 +1,6 @@
-//! Measured numbers with their targets, as the programs `bench_core` and `bench_shapes` print them.
+//! Measured figures with targets, as printed by the programs `bench_core` and `bench_shapes`.
 
-/// One measured number with its target. Smaller is better.
+/// A measured figure with its target. Smaller is better.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The quantity, for readers.
@@ -47,7 +47,7 @@ impl Figure {
     }
 }
 
-/// The middle of the values; of an even number of them the greater of the two in the middle.
+/// The median of the values; for an even number of values, the greater of the two in the middle.
 ///
 /// # Panics
 /// When there are no values.

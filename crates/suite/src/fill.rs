@@ -1,14 +1,14 @@
-//! Contents of operands: the same numbers in every run.
+//! Contents of operands, reproducible in every run.
 
 use crate::case::Fill;
 use kiln_ir::{DType, TensorData, TensorType};
 
-/// A small generator of random numbers ([SplitMix64](https://doi.org/10.1145/2714064.2660195)).
+/// A small pseudorandom generator ([SplitMix64](https://doi.org/10.1145/2714064.2660195)).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator whose numbers a text and a number determine.
+    /// Creates a generator seeded by a text and a number.
     pub fn new(text: &str, number: u64) -> Random {
         let hash = |h: u64, byte: u8| (h ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
         Random(text.bytes().fold(0xCBF2_9CE4_8422_2325 ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15), hash))
@@ -119,7 +119,7 @@ fn random_bits(ty: TensorType, random: &mut Random) -> TensorData {
     TensorData::from_bytes(&bytes, ty).expect("as many bytes as elements take")
 }
 
-/// The greatest, the least normal and the least subnormal positive number of a float dtype.
+/// The maximum, the minimum positive normal and the minimum positive subnormal number of a float dtype.
 pub fn float_limits(dtype: DType) -> (f64, f64, f64) {
     match dtype {
         DType::F64 => (f64::MAX, f64::MIN_POSITIVE, f64::from_bits(1)),
@@ -146,7 +146,7 @@ pub fn float_limits(dtype: DType) -> (f64, f64, f64) {
     }
 }
 
-/// The distance from 1 to the next greater number of a float dtype; 0 for other dtypes.
+/// The machine epsilon of a float dtype: the distance from 1 to the next number; 0 for other dtypes.
 pub fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,
@@ -187,7 +187,7 @@ fn float_corners(dtype: DType) -> Vec<f64> {
     positive.iter().flat_map(|&x| [x, -x]).chain([f64::NAN]).collect()
 }
 
-/// The corners of an integer dtype as `i64`; unsigned ones are reached by wrapping.
+/// The edge values of an integer dtype as `i64`, which wrap for unsigned dtypes.
 fn int_corners(dtype: DType) -> Vec<i64> {
     let bits = 8 * dtype.size() as u32;
     let top = 1i64.wrapping_shl(bits - 1);

@@ -27,7 +27,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The families, each a pair of files.
+/// The families of goldens, each a pair of files.
 pub const FAMILIES: &[&str] = &[
     "activation",
     "attention",
@@ -77,7 +77,7 @@ pub struct Golden {
     pub inputs: Vec<String>,
     /// The names of the outputs, the main one first.
     pub outputs: Vec<String>,
-    /// From the name of an input to that of its gradient.
+    /// Pairs of an input name and the name of its gradient.
     pub gradients: Vec<(String, String)>,
     /// Allowed absolute difference.
     pub absolute: f64,
@@ -86,10 +86,11 @@ pub struct Golden {
     tensors: BTreeMap<String, TensorData>,
 }
 
-/// The cases of a family, in the order of the file. `KILN_ROOT` names the checkout where it is not the one that this was built in.
+/// Reads the cases of a family, in the order of the file. `KILN_ROOT` names the checkout; default: the one of the
+/// build.
 ///
 /// # Panics
-/// When a file is missing or is not as the specification says.
+/// When a file is missing or violates the specification.
 pub fn read_family(family: &str) -> Vec<Golden> {
     let here = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let folder =
@@ -153,7 +154,7 @@ impl Golden {
     /// A tensor of the case.
     ///
     /// # Panics
-    /// When there is none of that name.
+    /// When the name does not exist.
     pub fn tensor(&self, name: &str) -> &TensorData {
         self.tensors.get(name).unwrap_or_else(|| panic!("{}: no tensor `{name}`", self.name))
     }
@@ -163,7 +164,7 @@ impl Golden {
         self.attributes[name].as_i64().unwrap_or_else(|| panic!("{}: `{name}` is no integer", self.name))
     }
 
-    /// An attribute that counts.
+    /// A count attribute.
     pub fn count(&self, name: &str) -> usize {
         self.int(name) as usize
     }
@@ -173,7 +174,7 @@ impl Golden {
         self.optional_real(name).unwrap_or_else(|| panic!("{}: `{name}` is no number", self.name))
     }
 
-    /// A real attribute, if it is given.
+    /// A real attribute, if present.
     pub fn optional_real(&self, name: &str) -> Option<f64> {
         let json = &self.attributes[name];
         match json.as_str() {
@@ -183,12 +184,12 @@ impl Golden {
         }
     }
 
-    /// A truth value.
+    /// A boolean attribute.
     pub fn flag(&self, name: &str) -> bool {
         self.attributes[name].as_bool().unwrap_or_else(|| panic!("{}: `{name}` is no bool", self.name))
     }
 
-    /// A text.
+    /// A string attribute.
     pub fn text(&self, name: &str) -> &str {
         self.attributes[name].as_str().unwrap_or_else(|| panic!("{}: `{name}` is no text", self.name))
     }
@@ -198,7 +199,7 @@ impl Golden {
         self.optional_counts(name).unwrap_or_else(|| panic!("{}: `{name}` is no list", self.name))
     }
 
-    /// A list of counts, if it is given.
+    /// A list of counts, if present.
     pub fn optional_counts(&self, name: &str) -> Option<Vec<usize>> {
         let list = self.attributes[name].as_array()?;
         Some(list.iter().map(|json| json.as_u64().expect("a count") as usize).collect())
@@ -210,13 +211,13 @@ impl Golden {
         list.iter().map(|json| json.as_i64().expect("an integer")).collect()
     }
 
-    /// A list of real numbers, if it is given.
+    /// A list of real numbers, if present.
     pub fn optional_reals(&self, name: &str) -> Option<Vec<f64>> {
         let list = self.attributes[name].as_array()?;
         Some(list.iter().map(|json| json.as_f64().expect("a number")).collect())
     }
 
-    /// Describes how a tensor differs from that of the case, if it does. Integers of any width compare with the stored
+    /// Describes the difference of a tensor from the golden one, if any. Integers of any width compare with the stored
     /// `i32`.
     pub fn difference(&self, name: &str, actual: &TensorData) -> Option<String> {
         let expected = self.tensor(name);

@@ -1,4 +1,4 @@
-//! Memory layouts: the same elements, seen by the engine under test through different views.
+//! Memory layouts of operands: the same elements through different views.
 
 use crate::case::Layouts;
 use crate::engines::reference;
@@ -7,20 +7,20 @@ use kiln_ir::{
 };
 use smallvec::smallvec;
 
-/// How an operand lies in memory when the engine gets it.
+/// The memory layout of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Row-major, and the engine gets the only clone: it may overwrite it.
+    /// Row-major and unshared: the engine may overwrite it.
     Owned,
-    /// Row-major, and the test keeps a clone: the engine must leave it as it is.
+    /// Row-major and shared: the engine must not overwrite it.
     Shared,
     /// The last axis is outermost in memory.
     Permuted,
-    /// Every second element, from an offset, with NaN or the greatest integer between.
+    /// Stride 2 from an offset, with NaN or the maximum integer between the elements.
     Strided,
-    /// Backwards along every axis.
+    /// Negative strides along every axis.
     Flipped,
-    /// Stride 0 along the first axis longer than 1. Changes the elements: those of index 0 are repeated.
+    /// Stride 0 along the first axis longer than 1. Repeats the elements of index 0.
     Repeated,
 }
 
@@ -31,7 +31,7 @@ impl Layout {
 }
 
 impl Layouts {
-    /// The layouts that are tried.
+    /// The tested layouts.
     pub fn list(self) -> &'static [Layout] {
         match self {
             Layouts::All => &Layout::ALL,
@@ -40,7 +40,7 @@ impl Layouts {
     }
 }
 
-/// The elements that an operand has in a layout: the given ones, but for [`Layout::Repeated`].
+/// The elements of an operand in a layout: the given ones, except for [`Layout::Repeated`].
 pub fn elements(layout: Layout, data: &TensorData) -> TensorData {
     match (layout, repeated_axis(data)) {
         (Layout::Repeated, Some(axis)) => {
@@ -59,7 +59,7 @@ pub fn elements(layout: Layout, data: &TensorData) -> TensorData {
     }
 }
 
-/// A value of the engine with these elements in that layout.
+/// Writes data to an engine in a layout.
 pub fn place(engine: &dyn Engine, layout: Layout, data: &TensorData) -> Value {
     let rank = data.shape().rank();
     match layout {
@@ -90,7 +90,7 @@ pub fn place(engine: &dyn Engine, layout: Layout, data: &TensorData) -> Value {
     }
 }
 
-/// A number that shows if a kernel reads between the elements.
+/// A filler between elements, which exposes kernels that read it.
 fn filler(dtype: DType) -> Scalar {
     match dtype {
         DType::F64 | DType::F32 | DType::F16 | DType::BF16 => Scalar::Float(f64::NAN),

@@ -1,4 +1,4 @@
-//! Every method of [`AnyTensor`], as tables: one [`Method`] for each, with operands on which it is tried.
+//! Every method of [`AnyTensor`], as tables: one [`Method`] for each, with test operands.
 //!
 //! A row describes the call of a method and its expected properties:
 //!
@@ -17,7 +17,7 @@
 //! * [`all`] joins the tables of the families, one file each. A row's [`key`](Method::key) is the name of its method, with
 //!   a variant where there are several rows. Goldens in the families `method_*` carry these keys as their ops.
 //! * [`surface`] reads the names of all public methods from the sources; a method without a row fails the tests, unless
-//!   [`EXEMPT`] says why it has none.
+//!   [`EXEMPT`] lists it with a reason.
 //!
 //! With the feature `linalg` the functions of `kiln_linalg::any` have rows too, in the family `decompositions`. Their names
 //! begin with `linalg::`. The tests of `kiln-linalg` check them, so that those here compile no `faer`.
@@ -59,39 +59,39 @@ pub struct Method {
     pub name: &'static str,
     /// A name that distinguishes this row from others of the method; empty if there is only one.
     pub variant: &'static str,
-    /// Calls it.
+    /// Calls the method.
     pub call: fn(&[AnyTensor]) -> Result<Vec<AnyTensor>>,
-    /// Operands on which it is tried.
+    /// Test operands.
     pub cases: Vec<Vec<Argument>>,
     /// The differentiability of the method.
     pub gradient: Gradient,
-    /// Allowed difference from the reference, in units of the dtype's epsilon, of 1 plus the magnitude.
+    /// Allowed difference from the reference, in units of the dtype's epsilon times 1 plus the magnitude.
     pub tolerance: f64,
-    /// Why it is not tried in `f16` and `bf16`, if it is not.
+    /// The reason not to test it in `f16` and `bf16`, if any.
     pub no_half: Option<&'static str>,
 }
 
 /// The differentiability of a method in its float operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gradient {
-    /// Right to second order.
+    /// First and second derivatives are checked.
     Twice,
-    /// Right to first order; why the second is not checked.
+    /// Only first derivatives are checked; the reason.
     Once(&'static str),
-    /// None; why.
+    /// No derivatives are checked; the reason.
     None(&'static str),
 }
 
-/// How an operand is made.
+/// The shape and contents of a test operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// Its lengths.
+    /// The shape.
     pub shape: &'static [usize],
     /// The kind of its elements.
     pub kind: ArgumentKind,
     /// The rule that fills it.
     pub fill: Fill,
-    /// Whether gradients for it are checked.
+    /// Whether its gradient is checked.
     pub differentiated: bool,
 }
 
@@ -107,7 +107,7 @@ pub enum ArgumentKind {
 }
 
 impl Method {
-    /// A row without operands yet.
+    /// Creates a row without operands.
     pub fn new(name: &'static str, call: fn(&[AnyTensor]) -> Result<Vec<AnyTensor>>) -> Method {
         Method {
             name,
@@ -120,19 +120,19 @@ impl Method {
         }
     }
 
-    /// Tells the row from others of the same method.
+    /// Names the row, to distinguish it from others of the same method.
     pub fn variant(mut self, variant: &'static str) -> Method {
         self.variant = variant;
         self
     }
 
-    /// Adds operands on which the method is tried.
+    /// Adds test operands.
     pub fn on(mut self, arguments: &[Argument]) -> Method {
         self.cases.push(arguments.to_vec());
         self
     }
 
-    /// Adds the shapes on which a function of each element is tried: no axes, one element, none, several axes.
+    /// Adds the test shapes of an elementwise function: rank 0, one element, empty, several axes.
     pub fn elementwise(self, fill: Fill) -> Method {
         let float = |shape| Argument { shape, kind: ArgumentKind::Float, fill, differentiated: true };
         self.on(&[float(&[])]).on(&[float(&[1])]).on(&[float(&[2, 0, 3])]).on(&[float(&[2, 3, 4])])
@@ -147,25 +147,25 @@ impl Method {
             .on(&[float(&[0, 3]), float(&[1, 3])])
     }
 
-    /// Promises only first gradients.
+    /// Checks only first derivatives.
     pub fn once(mut self, why: &'static str) -> Method {
         self.gradient = Gradient::Once(why);
         self
     }
 
-    /// Promises no gradients.
+    /// Checks no derivatives.
     pub fn no_gradient(mut self, why: &'static str) -> Method {
         self.gradient = Gradient::None(why);
         self
     }
 
-    /// Allows a difference of that many epsilons.
+    /// Sets the allowed difference in epsilons.
     pub fn within(mut self, tolerance: f64) -> Method {
         self.tolerance = tolerance;
         self
     }
 
-    /// Not tried in `f16` and `bf16`.
+    /// Skips `f16` and `bf16`.
     pub fn no_half(mut self, why: &'static str) -> Method {
         self.no_half = Some(why);
         self
@@ -178,12 +178,12 @@ impl Method {
 }
 
 impl Argument {
-    /// An operand for which no gradient is checked: one that only places or counts.
+    /// An operand without gradient check, such as positions and counts.
     pub fn constant(self) -> Argument {
         Argument { differentiated: false, ..self }
     }
 
-    /// The type of the operand in a run with that float dtype.
+    /// The type of the operand in a run with a float dtype.
     pub fn ty(&self, float: DType) -> TensorType {
         let dtype = match self.kind {
             ArgumentKind::Float => float,
@@ -235,7 +235,7 @@ pub fn ints_among(numbers: &'static [f64], shape: &'static [usize]) -> Argument 
     Argument { shape, kind: ArgumentKind::Int, fill: Fill::Among(numbers), differentiated: false }
 }
 
-/// Truth values.
+/// Bools.
 pub fn bools(shape: &'static [usize]) -> Argument {
     Argument { shape, kind: ArgumentKind::Bool, fill: Fill::Normal, differentiated: false }
 }

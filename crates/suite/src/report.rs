@@ -1,6 +1,6 @@
 //! The coverage report: the suite's checks of each op and each method, on each engine.
 //!
-//! It is read off the tables, which the tests enforce: a mark means that a test fails when the thing does not hold.
+//! It is derived from the tables, which the tests enforce: a mark means that a test checks the property.
 
 use crate::case::{Case, Grad};
 use crate::cases;
@@ -27,9 +27,9 @@ enum Cell {
 /// A row of the report.
 struct Row {
     name: String,
-    /// Forward, gradient, second order: by engine.
+    /// Forward, gradient and second order, by engine.
     cells: Vec<[Cell; 3]>,
-    /// Cases from PyTorch, where there can be some.
+    /// Number of PyTorch goldens, if applicable.
     goldens: Option<usize>,
 }
 
@@ -230,7 +230,7 @@ fn method_row(rows: &[Method], goldens: &BTreeMap<String, usize>) -> Row {
         if cells.contains(&Cell::Checked) { Cell::Checked } else { cells[0].clone() }
     };
     let cells = [Cell::Checked, best(first), best(second)];
-    // Those of functions count for all their rows.
+    // Goldens of functions count for all their rows.
     let keys: BTreeSet<String> = rows.iter().map(Method::key).chain([rows[0].name.into()]).collect();
     let count = keys.iter().filter_map(|key| goldens.get(key)).sum();
     Row { name: rows[0].name.into(), cells: vec![cells; COLUMNS.len()], goldens: Some(count) }
@@ -262,8 +262,8 @@ fn unlisted() -> Vec<Row> {
     unlisted.map(|name| Row { name, cells: vec![missing.clone(); COLUMNS.len()], goldens: Some(0) }).collect()
 }
 
-/// How many cases call each row: those of the families `method_*` by its key, and with the feature `linalg` those of the
-/// family of that name by the name of its function.
+/// The number of goldens per row: families `method_*` count by key and, with the feature `linalg`, the family of that
+/// name by function name.
 fn golden_counts() -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for family in goldens::FAMILIES.iter().filter(|family| family.starts_with("method_")) {
@@ -279,7 +279,7 @@ fn golden_counts() -> BTreeMap<String, usize> {
     counts
 }
 
-/// The function that an op of the golden family `linalg` calls: these ops say also of which matrices and which result.
+/// The function of an op of the golden family `linalg`, whose names also contain the kind of matrices and the result.
 fn function_of(op: &str) -> String {
     let (module, op) = match op.strip_prefix("complex_") {
         Some(op) => ("linalg::complex", op),
@@ -290,7 +290,7 @@ fn function_of(op: &str) -> String {
     format!("{module}::{op}")
 }
 
-/// Cases from PyTorch that call no row.
+/// PyTorch goldens without a row.
 fn unclaimed(counts: &BTreeMap<String, usize>) -> Vec<String> {
     let rows = methods::all();
     let known: BTreeSet<String> = rows.iter().flat_map(|row| [row.key(), row.name.to_owned()]).collect();

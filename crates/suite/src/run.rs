@@ -1,4 +1,4 @@
-//! Running tables against engines.
+//! Runs tables of cases on engines.
 
 use crate::case::{Case, Layouts};
 use crate::cases::Group;
@@ -27,7 +27,7 @@ pub struct Summary {
     pub problems: Vec<String>,
 }
 
-/// Problems printed; the rest is counted.
+/// Maximum number of printed problems; the rest is counted.
 const SHOWN: usize = 100;
 const SHOWN_OF_CASE: usize = 2;
 
@@ -113,12 +113,12 @@ pub fn finish(summaries: Vec<Summary>) {
     assert!(failed.is_empty(), "cases failed, see above: {failed:?}");
 }
 
-/// Whether an engine is tried alone or under automatic differentiation.
+/// Whether an engine is tested alone or under automatic differentiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     /// The engine alone.
     Plain,
-    /// Under a layer that records everything.
+    /// Under an automatic-differentiation layer that records every op.
     Autodiff,
 }
 
@@ -184,11 +184,11 @@ pub fn expansions(subject: &Subject, group: Group) -> Summary {
     summary
 }
 
-/// The cases of a group that this process runs. `KILN_SUITE_PART=2/8` in the environment leaves every eighth, from the second on:
-/// processes share a run that is slow where kernels are compiled first.
+/// The cases of a group that this process runs. `KILN_SUITE_PART=2/8` in the environment selects shard 2 of 8: every
+/// eighth case. Several processes share runs that compile kernels.
 ///
 /// # Panics
-/// When the variable is no such part.
+/// When the variable is not a valid shard.
 fn cases(group: Group) -> Vec<Case> {
     let Some((number, parts)) = kiln_ir::setting("KILN_SUITE_PART", "a part like 2/8", part) else {
         return group.cases();
@@ -197,14 +197,14 @@ fn cases(group: Group) -> Vec<Case> {
     group.cases().into_iter().skip(number - 1).step_by(parts).collect()
 }
 
-/// Such as `(2, 8)` for `2/8`.
+/// Parses a shard: `(2, 8)` for `2/8`.
 fn part(text: &str) -> Option<(usize, usize)> {
     let (number, parts) = text.split_once('/')?;
     let (number, parts) = (number.parse().ok()?, parts.parse().ok()?);
     (1..=parts).contains(&number).then_some((number, parts))
 }
 
-/// How many cases a group has, for reports.
+/// The number of cases of a group, for reports.
 pub fn count(group: Group) -> usize {
     group.cases().iter().filter(|case: &&Case| case.is_valid()).count()
 }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_numbered_from_one() {
+    fn shards_are_numbered_from_one() {
         assert_eq!(part("2/8"), Some((2, 8)));
         assert_eq!(part("8/8"), Some((8, 8)));
         for text in ["0/8", "9/8", "1", "", "/", "1/0", "a/b", "1/8/2"] {

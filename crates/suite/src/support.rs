@@ -1,4 +1,4 @@
-//! Which op an engine runs on which dtype.
+//! A table of the ops and dtypes that an engine supports.
 
 use crate::case::Case;
 use crate::cases;
@@ -6,11 +6,11 @@ use kiln_ir::{DType, Engine, Expand, OpKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A table with a line for each op and a column for each dtype: `n` where the engine runs the op natively, `x` where
-/// it is expanded, `-` where the engine lacks the dtype, blank where the op takes no such tensor.
+/// A table with a line for each op and a column for each dtype: `n`: native; `x`: expanded;
+/// `-`: the engine lacks the dtype; blank: the op does not accept the dtype.
 pub fn support_table(name: &str, engine: &dyn Engine) -> String {
     let dtypes = dtypes_of_ops();
-    // The layer that expands runs every op: the engine in it says which ones it runs itself.
+    // The expand layer supports every op; its inner engine reports the native ones.
     let engine = engine.find::<Expand>().map_or(engine, |layer| &**layer.inner());
     let mut table = format!("{name}\n{:<16}", "");
     DType::ALL.iter().for_each(|dtype| write!(table, "{:>5}", dtype.name()).expect("text grows"));
@@ -39,7 +39,7 @@ fn dtypes_of_ops() -> BTreeMap<OpKind, BTreeSet<DType>> {
     dtypes
 }
 
-/// The dtype of the first tensor operand that is no condition, otherwise of the result.
+/// The dtype of the first tensor operand other than a condition, otherwise of the result.
 fn main_dtype(case: &Case) -> Option<DType> {
     let operands = case.operand_types();
     let place = usize::from(case.op.kind() == OpKind::Select);

@@ -12,14 +12,14 @@ fn errors_stay_within_the_record() {
 }
 
 #[test]
-fn the_page_is_that_of_the_record() {
+fn the_page_matches_the_record() {
     let text = std::fs::read_to_string(page::path()).unwrap();
     assert!(text == page::print(&record::read().unwrap()), "run `cargo xtask accuracy`");
 }
 
 /// NumPy draws from block 1 on and takes the four words in order.
 #[test]
-fn philox_gives_the_streams_of_numpy() {
+fn philox_streams_match_numpy() {
     let tables = Tables::read();
     for set in 1..=2 {
         let key = tables.words(&format!("philox/{set}/key")).try_into().unwrap();
@@ -32,7 +32,7 @@ fn philox_gives_the_streams_of_numpy() {
 
 /// The known answers that are published with Random123 (`kat_vectors`).
 #[test]
-fn philox_gives_the_answers_of_random123() {
+fn philox_matches_the_random123_known_answers() {
     let pi = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
     let answers: [([u64; 4], [u64; 2], [u64; 4]); 3] = [
         (

@@ -74,7 +74,7 @@ fn an_eager_op_allocates_twice_at_most() {
 }
 
 #[test]
-fn an_op_on_the_only_clone_reuses_it() {
+fn an_op_on_an_unshared_tensor_reuses_its_buffer() {
     let device = Default::default();
     let b = Tensor::<Flex, 1>::from_floats([2.0], &device);
     let mut x = Some(Tensor::<Flex, 1>::from_floats([1.0], &device));

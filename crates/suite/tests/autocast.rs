@@ -147,7 +147,7 @@ fn close(found: Vec<(&'static str, Vec<f32>)>, expected: &[(&'static str, Vec<f3
 }
 
 #[test]
-fn gradients_are_those_of_f32() {
+fn gradients_match_f32() {
     let expected = gradients::<Autodiff<Flex>>();
     close(gradients::<Autodiff<Autocast<Flex>>>(), &expected, 0.02);
     close(gradients::<Autodiff<Autocast<Cpu>>>(), &expected, 0.02);

@@ -18,7 +18,7 @@ fn every_variant_has_cases() {
 }
 
 #[test]
-fn every_kind_meets_every_edge_shape() {
+fn every_op_kind_has_every_edge_shape() {
     let all = cases::all();
     for kind in OpKind::ALL {
         for edge in Edge::ALL.into_iter().filter(|edge| edge.suits(kind)) {
@@ -52,7 +52,7 @@ fn every_differentiable_variant_is_differentiated() {
 }
 
 #[test]
-fn names_are_unique_and_cases_valid() {
+fn case_names_are_unique_and_cases_valid() {
     let mut names = BTreeSet::new();
     for case in cases::all() {
         assert!(case.is_valid(), "{}: {:?}", case.name, case.result_types());
@@ -75,7 +75,7 @@ fn every_entry_of_an_ignore_list_names_a_case() {
 }
 
 #[test]
-fn support_is_printed() {
+fn support_tables_are_printed() {
     for subject in engines::SUBJECTS {
         let table = support::support_table(subject.name, &*(subject.open)());
         println!("{table}\n");

@@ -113,7 +113,7 @@ fn valid(source: &str) -> std::result::Result<(), String> {
 const LEAST: usize = 1000;
 
 #[test]
-fn kernels_of_the_suite_are_printed_and_read() {
+fn kernels_round_trip_through_text() {
     for group in Group::ALL {
         finish(values(&[(SUBJECT, Stack::Plain), (SUBJECT, Stack::Autodiff)], group));
     }

@@ -32,7 +32,7 @@ const ROWS: &[Row] = &[
     Row { method: "explain", check: explain },
 ];
 
-/// The optional methods by which a layer names the engine below and says how values pass: those that the rest follows from.
+/// Optional methods that define how a layer wraps engine and values; the other methods forward through them.
 const OF_THE_LAYER: &[&str] = &["below", "lower", "lift", "rewrap"];
 
 /// The engine of the probe's values. Its answers differ from every default.
@@ -311,7 +311,7 @@ fn explain(subject: &Subject) {
 }
 
 #[test]
-fn every_optional_method_passes_through_every_layer() {
+fn every_layer_forwards_every_optional_method() {
     for subject in subjects() {
         let below = subject.layer.below().unwrap_or_else(|| panic!("{} names nothing below", subject.name));
         assert!(below.find::<Probe>().is_some(), "{}", subject.name);
@@ -328,7 +328,7 @@ fn every_optional_method_passes_through_every_layer() {
 }
 
 #[test]
-fn values_pass_layers_with_what_they_carry() {
+fn layers_lower_and_rewrap_values_with_their_attachments() {
     for subject in subjects() {
         let (layer, name) = (&*subject.layer, subject.name);
         let value = subject.value();
@@ -360,7 +360,7 @@ fn optional_methods() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn every_optional_method_has_a_row() {
+fn every_optional_method_has_a_test_row() {
     let rows: BTreeSet<&str> =
         ROWS.iter().map(|row| row.method).chain(OF_THE_LAYER.iter().copied()).collect();
     assert_eq!(rows, optional_methods(), "a method of `Engine` and the rows of this test differ");

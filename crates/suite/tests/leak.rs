@@ -72,7 +72,7 @@ fn batch<B: Backend>(device: &B::Device) -> (Tensor<B, 2>, Tensor<B, 1, Int>) {
 
 /// One test after the other, so that nothing else allocates.
 #[test]
-fn training_holds_memory_flat_and_dropped_losses_free_their_tape() {
+fn training_memory_is_constant_and_dropped_losses_free_their_tape() {
     flat::<Autodiff<Flex>>("flex");
     flat::<Autodiff<Cpu>>("cpu");
 }

@@ -45,7 +45,7 @@ fn second_gradients() {
 }
 
 #[test]
-fn every_method_has_a_row() {
+fn every_method_has_a_test_row() {
     let covered: BTreeSet<String> = all().iter().map(|method| method.name.to_owned()).collect();
     let exempt: BTreeSet<String> = EXEMPT.iter().map(|(name, _)| (*name).to_owned()).collect();
     let surface: BTreeSet<String> = surface().into_iter().collect();
@@ -69,7 +69,7 @@ fn keys_are_unique_and_rows_have_operands() {
 
 /// A gradient that is cut, and a value that depends on the dtype: the checks see both.
 #[test]
-fn wrong_rows_are_found() {
+fn the_checks_detect_wrong_rows() {
     use kiln_suite::methods::{normal, one};
     let cut = Method::new("cut", |x| one(x[0].clone().mul(x[0].clone().detach()))).on(&[normal(&[3])]);
     assert!(!check_gradient(&CPU_ONE, &cut).problems.is_empty());

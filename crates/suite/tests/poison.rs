@@ -6,7 +6,7 @@ use kiln_suite::engines::{SUBJECTS, Tracked};
 use kiln_suite::run::Summary;
 
 #[test]
-fn bad_data_is_refused() {
+fn bad_data_poisons_the_result() {
     for subject in SUBJECTS {
         let mut summary = Summary::new(format!("poison on {}", subject.name));
         let engine = (subject.open)();
@@ -20,7 +20,7 @@ fn bad_data_is_refused() {
 }
 
 #[test]
-fn poison_passes_on() {
+fn poison_propagates() {
     for subject in SUBJECTS {
         let mut summary = Summary::new(format!("passing poison on, on {}", subject.name));
         let engine = (subject.open)();

@@ -1,4 +1,4 @@
-//! Activations where careless formulas fail: infinities, far away, NaN, and the places where they bend.
+//! Activations where naive formulas fail: infinities, large inputs, NaN, and kinks.
 
 use kiln_backends::{Device, Flex};
 use kiln_tensor::{AnyTensor, Autodiff, DType, Distribution, Result, Tensor, TensorData, TensorType};
@@ -34,7 +34,7 @@ const FUNCTIONS: &[Function] = &[
     ("rrelu", |x| x.rrelu(0.1, 0.3, false)),
 ];
 
-/// The value and gradient of a function at each place, in `f64` arithmetic of the dtype.
+/// The value and gradient of a function at each point, for a dtype, as `f64`.
 fn evaluate(function: Function, places: &[f64], dtype: DType) -> (Vec<f64>, Vec<f64>) {
     let device = Device::cpu().autodiff();
     let data = TensorData::from(places.to_vec()).convert(dtype);
@@ -47,7 +47,7 @@ fn evaluate(function: Function, places: &[f64], dtype: DType) -> (Vec<f64>, Vec<
 }
 
 #[test]
-fn far_away_and_at_infinity_everything_is_at_its_limit() {
+fn activations_reach_their_limits_at_large_and_infinite_inputs() {
     let infinity = f64::INFINITY;
     for &function in FUNCTIONS {
         for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
@@ -55,7 +55,7 @@ fn far_away_and_at_infinity_everything_is_at_its_limit() {
             let (y, slope) = evaluate(function, &places, dtype);
             assert!(!y.iter().any(|y| y.is_nan()), "{} {dtype}: {y:?}", function.0);
             assert!(slope.iter().all(|slope| slope.is_finite()), "{} {dtype}: {slope:?}", function.0);
-            // Limits: the ends do as their neighbours.
+            // At infinity, gradients equal their limits.
             assert!((slope[0] - slope[1]).abs() < 1e-2, "{} {dtype}: {slope:?}", function.0);
             assert!((slope[9] - slope[8]).abs() < 1e-2, "{} {dtype}: {slope:?}", function.0);
         }
@@ -63,7 +63,7 @@ fn far_away_and_at_infinity_everything_is_at_its_limit() {
 }
 
 #[test]
-fn a_tape_keeps_of_a_gate_its_argument_alone() {
+fn gated_activations_save_only_their_input() {
     kiln_tensor::register_special_functions();
     for name in ["gelu", "gelu_approximate", "silu", "mish"] {
         let gate = kiln_tensor::Custom::from_parts(name, "").unwrap();
@@ -73,7 +73,7 @@ fn a_tape_keeps_of_a_gate_its_argument_alone() {
 }
 
 #[test]
-fn nan_stays() {
+fn nan_propagates() {
     for &function in FUNCTIONS {
         let (y, _) = evaluate(function, &[f64::NAN], DType::F32);
         assert!(y[0].is_nan(), "{}", function.0);
@@ -81,7 +81,7 @@ fn nan_stays() {
 }
 
 #[test]
-fn gradients_where_functions_bend_are_pytorchs() {
+fn gradients_at_kinks_match_pytorch() {
     let cases: &[(&str, &[f64], &[f64])] = &[
         ("relu", &[0.0, -0.0], &[0.0, 0.0]),
         ("relu6", &[0.0, 6.0], &[0.0, 0.0]),
@@ -111,9 +111,9 @@ fn gradients_where_functions_bend_are_pytorchs() {
     }
 }
 
-/// Second derivatives at 0, where a formula with `|x|` has none.
+/// Second derivatives at 0, which formulas with `|x|` lack.
 #[test]
-fn smooth_functions_are_smooth_at_zero() {
+fn second_derivatives_at_zero() {
     type B = Autodiff<Autodiff<Flex>>;
     // Of `x Φ(x)`: twice the density at 0.
     let gelu = ("gelu", core::f64::consts::FRAC_2_SQRT_PI * core::f64::consts::FRAC_1_SQRT_2);
@@ -130,7 +130,7 @@ fn smooth_functions_are_smooth_at_zero() {
 }
 
 #[test]
-fn both_ends_of_sigmoid_are_accurate() {
+fn sigmoid_is_accurate_in_both_tails() {
     let function = *FUNCTIONS.iter().find(|(name, _)| *name == "sigmoid").unwrap();
     let (y, slope) = evaluate(function, &[-40.0, 40.0], DType::F64);
     assert!((y[0] / (-40.0f64).exp() - 1.0).abs() < 1e-14);
@@ -139,7 +139,7 @@ fn both_ends_of_sigmoid_are_accurate() {
 }
 
 #[test]
-fn an_infinite_positive_leaves_the_slope_of_prelu_alone() {
+fn an_infinite_positive_input_does_not_affect_the_gradient_of_the_prelu_weight() {
     let device = Device::cpu().autodiff();
     let x = AnyTensor::from_data([f32::INFINITY, -2.0], &device);
     let weight = AnyTensor::from_data([0.5f32], &device).require_grad().unwrap();
@@ -149,7 +149,7 @@ fn an_infinite_positive_leaves_the_slope_of_prelu_alone() {
 }
 
 #[test]
-fn shapes_at_the_edge() {
+fn empty_and_scalar_shapes() {
     let device = Device::cpu();
     for shape in [&[][..], &[0], &[1], &[2, 0, 3]] {
         for function in FUNCTIONS {
@@ -169,7 +169,7 @@ fn shapes_at_the_edge() {
 }
 
 #[test]
-fn random_slopes_stay_in_range_and_scale_the_gradient() {
+fn rrelu_slopes_are_in_range_and_scale_the_gradient() {
     let device = Device::cpu().autodiff();
     let ty = TensorType::new([1000], DType::F32);
     let x = AnyTensor::full(ty, -1.0, &device).unwrap().require_grad().unwrap();
@@ -182,7 +182,7 @@ fn random_slopes_stay_in_range_and_scale_the_gradient() {
 }
 
 #[test]
-fn a_hard_sample_is_one_hot_with_the_gradient_of_the_soft() {
+fn hard_gumbel_softmax_is_one_hot_with_the_soft_gradient() {
     let device = Device::cpu().autodiff();
     let ty = TensorType::new([500, 4], DType::F32);
     let x = AnyTensor::random(ty, Distribution::Default, &device).unwrap().require_grad().unwrap();
@@ -197,12 +197,12 @@ fn a_hard_sample_is_one_hot_with_the_gradient_of_the_soft() {
         y.mul(weights).unwrap().sum().unwrap().try_into_tensor().unwrap();
     let gradient = sum.backward().get(&x).unwrap().into_data().unwrap().to_vec::<f32>();
     assert!(gradient.iter().all(|g| g.is_finite()) && gradient.iter().any(|&g| g != 0.0));
-    // Along the axis the weights of a softmax change by 0 together.
+    // The gradients of a softmax sum to 0 along the axis.
     assert!(gradient.chunks(4).all(|row| row.iter().sum::<f32>().abs() < 1e-5));
 }
 
 #[test]
-fn nothing_chosen_sums_to_less_than_one() {
+fn quiet_softmax_may_sum_to_less_than_one() {
     let device = Device::cpu();
     let x = AnyTensor::from_data([[1e4f32, -1e4], [-1e4, f32::NEG_INFINITY], [0.0, 0.0]], &device);
     let y = x.quiet_softmax(-1).unwrap().into_data().unwrap().to_vec::<f32>();

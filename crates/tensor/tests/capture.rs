@@ -1,4 +1,4 @@
-//! Functions as programs.
+//! Capture of functions as programs.
 
 use kiln_backends::Device;
 use kiln_tensor::{AnyTensor, DType, TensorData, TensorType, capture};
@@ -10,7 +10,7 @@ fn on_cpu(data: [f32; 3]) -> AnyTensor {
 }
 
 #[test]
-fn a_captured_function_runs_on_a_device_with_its_constants() {
+fn a_captured_function_runs_with_its_constants() {
     let captured = capture(&[TY()], |x| {
         let weights = AnyTensor::from_data(TensorData::from([1.0f32, 2.0, 3.0]), x[0].stack());
         Ok(vec![x[0].clone().mul(weights)?, x[0].clone()])
@@ -25,7 +25,7 @@ fn a_captured_function_runs_on_a_device_with_its_constants() {
 }
 
 #[test]
-fn what_cannot_be_captured_is_an_error() {
+fn functions_that_cannot_be_captured_are_errors() {
     let read = capture(&[TY()], |x| x[0].to_data().map(|_| vec![]));
     assert!(read.unwrap_err().to_string().contains("a recorded value holds no data"));
     let other = capture(&[TY()], |_| Ok(vec![on_cpu([0.0; 3])]));

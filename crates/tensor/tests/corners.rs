@@ -61,7 +61,7 @@ fn the_gradient_of_logit_outside_its_domain_is_nan() {
 
 /// PyTorch's `clamp_min` and `clamp_max` pass the gradient where `self >= min` and `self <= max`.
 #[test]
-fn clamps_pass_the_gradient_at_their_bounds() {
+fn clamp_passes_the_gradient_at_its_bounds() {
     same(&slopes(&[-2.0, -1.0, 0.0, NAN], |x| x.clamp_min(-1.0)), &[0.0, 1.0, 1.0, 0.0]);
     same(&slopes(&[0.0, 1.0, 2.0, NAN], |x| x.clamp_max(1.0)), &[1.0, 1.0, 0.0, 0.0]);
     same(&slopes(&[-1.0, 0.0, 1.0, 2.0], |x| x.clamp(0.0, 1.0)), &[0.0, 1.0, 1.0, 0.0]);
@@ -81,9 +81,9 @@ fn the_subgradient_at_a_hinge_is_that_of_clamp_min() {
     same(&ranking, &slopes(&x, |x| (-x + 1.0).clamp_min(0.0)));
 }
 
-/// Of `10⁷, …, 10⁷ + 9` the variance over 10 is `(10² - 1) / 12 = 8.25`.
+/// The biased variance of `10⁷, …, 10⁷ + 9` is `(10² - 1) / 12 = 8.25`.
 #[test]
-fn variances_of_numbers_far_from_zero_are_exact() {
+fn variances_with_a_large_mean_are_exact() {
     let x: Vec<f32> = (0..10).map(|i| 1e7 + i as f32).collect();
     assert_eq!(list(floats(&x).var_bias(0)), [8.25]);
     assert_eq!(list(floats(&x).var(0)), [82.5 / 9.0]);
@@ -102,7 +102,7 @@ fn variances_of_numbers_far_from_zero_are_exact() {
 }
 
 #[test]
-fn variances_overflow_only_where_they_must() {
+fn variances_overflow_only_if_the_result_does() {
     let huge = floats(&[1e30, 1.25e30, 1.5e30]);
     close(&list(huge.clone().std(0)), &[0.25e30], 1e-6);
     assert_eq!(list(huge.var(0)), [INF], "6.25e58 is no f32");
@@ -145,7 +145,7 @@ fn gelu_is_exact_in_its_tail() {
 
 /// NumPy's and PyTorch's `lcm` wrap: `lcm(12, 11) = 132`, which is -124 in 8 bits.
 #[test]
-fn least_common_multiples_wrap_with_their_sign() {
+fn lcm_wraps_with_its_sign() {
     let lcm = |a: i8, b: i8| numbers(any([a]).lcm(any([b])).unwrap())[0];
     assert_eq!(
         [lcm(12, 11), lcm(-12, 11), lcm(4, -6), lcm(0, 5), lcm(-128, 1)],
@@ -154,7 +154,7 @@ fn least_common_multiples_wrap_with_their_sign() {
 }
 
 #[test]
-fn the_greatest_magnitude_of_nothing_is_zero() {
+fn max_abs_of_an_empty_tensor_is_zero() {
     assert_eq!(list(floats(&[]).max_abs()), [0.0]);
     let empty = Tensor::<Flex, 2>::zeros([2, 0], &DEVICE);
     assert_eq!(list(empty.clone().max_abs_dim(1)), [0.0, 0.0]);
@@ -164,7 +164,7 @@ fn the_greatest_magnitude_of_nothing_is_zero() {
 }
 
 #[test]
-fn extreme_arguments_are_answered() {
+fn extreme_arguments_do_not_overflow() {
     assert_eq!(floats(&[1.0, 2.0]).diff(usize::MAX, 0).dims(), [0]);
     assert_eq!(floats(&[1.0, 4.0, 9.0]).diff(2, 0).into_data().to_vec::<f32>(), [2.0]);
     for bins in [usize::MAX, usize::MAX - 1, usize::MAX / 8] {
@@ -181,7 +181,7 @@ fn extreme_arguments_are_answered() {
 }
 
 #[test]
-fn full_takes_truth_values() {
+fn full_accepts_bools() {
     let y = AnyTensor::full(TensorType::new([2], DType::Bool), true, &Device::cpu()).unwrap();
     assert_eq!(y.clone().into_data().unwrap().to_vec::<bool>(), [true, true]);
     assert_eq!(y.full_like(false).unwrap().into_data().unwrap().to_vec::<bool>(), [false, false]);
@@ -193,9 +193,9 @@ fn full_takes_truth_values() {
     assert_eq!(fused.bool_xor(mask).into_data().to_vec::<bool>(), [false, true]);
 }
 
-/// In PyTorch a tensor without axes leaves the dtype of one with axes alone, if it is of no higher kind.
+/// In PyTorch, a scalar tensor does not change the dtype of a tensor with axes, unless it is of a higher kind.
 #[test]
-fn tensors_without_axes_promote_like_any_other() {
+fn scalar_tensors_promote_like_any_other() {
     let scalar = any([1.0f64]).reshape([0usize; 0]).unwrap();
     assert_eq!(any([1.0f32, 2.0]).add(scalar.clone()).unwrap().dtype(), DType::F64);
     let wide = scalar.cast(DType::I64).unwrap();
@@ -205,47 +205,47 @@ fn tensors_without_axes_promote_like_any_other() {
 }
 
 #[test]
-fn running_sums_of_8_bits_wrap_in_8_bits() {
+fn cumsum_of_i8_wraps_in_i8() {
     let y = any([100i8, 100, 100]).cumsum(0).unwrap();
     assert_eq!(y.dtype(), DType::I8);
     assert_eq!(numbers(y), [100.0, -56.0, 44.0]);
 }
 
 #[test]
-fn an_empty_axis_is_one_chunk() {
+fn an_empty_dim_is_one_chunk() {
     let parts = Tensor::<Flex, 2>::zeros([0, 2], &DEVICE).chunk(3, 0);
     assert_eq!(parts.iter().map(|part| part.dims()).collect::<Vec<_>>(), [[0, 2]]);
 }
 
 #[test]
-fn areas_do_not_shrink_to_nothing() {
+fn area_interpolation_to_size_zero_is_an_error() {
     let x = any([1.0f32, 2.0]).reshape([1, 1, 2]).unwrap();
     let error = x.interpolate([0usize], InterpolateOptions::new(InterpolateMode::Area)).unwrap_err();
     assert!(error.to_string().starts_with("[interpolate] cannot resize to [0]"), "{error}");
 }
 
 #[test]
-fn unsigned_integers_have_no_negative() {
+fn neg_of_unsigned_integers_is_an_error() {
     let error = any([1u8, 2]).neg().unwrap_err().to_string();
     assert!(error.starts_with("[neg]") && error.contains("u8[2]"), "{error}");
 }
 
 /// NumPy: `heaviside(nan, 0.5)` is NaN.
 #[test]
-fn heaviside_keeps_nan() {
+fn heaviside_propagates_nan() {
     same(&list(floats(&[NAN, -1.0, 0.0, 2.0]).heaviside(floats(&[0.5; 4]))), &[NAN, 0.0, 0.5, 1.0]);
 }
 
 /// `∂ t (ln t - x) / ∂t = ln t + 1 - x`; 0 where the target is 0.
 #[test]
-fn the_divergence_has_no_slope_where_the_target_is_zero() {
+fn the_gradient_of_kl_div_is_zero_at_zero_targets() {
     let prediction = || Tensor::<Grad, 1>::from_floats([-1.0, -2.0], &DEVICE);
     let slope = slopes(&[0.0, 1.0], |t| loss::kl_div(prediction(), t, false, loss::Reduction::Sum));
     same(&slope, &[0.0, 3.0]);
 }
 
 #[test]
-fn of_several_nan_in_a_window_the_first_gets_the_gradient() {
+fn max_pool_gives_the_gradient_to_the_first_nan() {
     let options = PoolOptions::<1>::new([3]);
     let slope = slopes(&[1.0, NAN, NAN, 2.0, 2.0, 1.0], |x| {
         module::max_pool1d(x.reshape([1, 1, 6]), &options).reshape([2])
@@ -254,33 +254,33 @@ fn of_several_nan_in_a_window_the_first_gets_the_gradient() {
 }
 
 #[test]
-fn points_of_one_vector_have_one_coordinate() {
+fn cartesian_prod_of_one_vector_has_one_column() {
     let points = grid::cartesian_prod([Tensor::<Flex, 1, Int>::from_ints([7, 9], &DEVICE)]);
     assert_eq!(points.dims(), [2, 1]);
     assert_eq!(points.into_data().to_vec::<i32>(), [7, 9]);
 }
 
-/// PyTorch gives each of them the whole gradient.
+/// PyTorch gives each tied element the whole gradient.
 #[test]
-fn equal_greatest_differences_share_the_gradient() {
+fn tied_chebyshev_distances_share_the_gradient() {
     let slope = slopes(&[1.0, -1.0, 0.5], |x| {
         x.reshape([1, 3]).cdist(Tensor::zeros([1, 3], &DEVICE), f64::INFINITY).reshape([1])
     });
     same(&slope, &[0.5, -0.5, 0.0]);
 }
 
-/// PyTorch counts the tensor's own element among the equal ones, and loses its share.
+/// PyTorch counts the base element among the tied ones, and drops its share.
 #[test]
-fn elements_that_take_no_part_get_no_share() {
+fn scatter_reduce_excludes_the_base_from_tie_gradients() {
     let indices = || Tensor::<Grad, 1, Int>::from_ints([0, 0], &DEVICE);
     let base = || Tensor::<Grad, 1>::from_floats([2.0], &DEVICE);
     let greatest = |x| base().scatter_reduce(0, indices(), x, ScatterReduction::Max, false);
     same(&slopes(&[2.0, 2.0], greatest), &[0.5, 0.5]);
 }
 
-/// An infinite number has a mean and no variance.
+/// With an infinite element, the mean is infinite and the variance NaN.
 #[test]
-fn the_mean_of_infinity_is_infinite() {
+fn var_mean_of_infinity_has_an_infinite_mean() {
     let (variance, mean) = floats(&[1.0, INF, 2.0]).var_mean(0);
     same(&[list(variance)[0], list(mean)[0]], &[NAN, INF]);
     let (deviation, mean) = floats(&[-INF, INF]).std_mean(0);
@@ -290,7 +290,7 @@ fn the_mean_of_infinity_is_infinite() {
 
 /// PyTorch's `fmax` and `fmin` give the gradient of equal elements to the first.
 #[test]
-fn of_equal_numbers_the_first_gets_the_gradient() {
+fn fmax_and_fmin_give_tied_gradients_to_the_first_operand() {
     let other = || Tensor::<Grad, 1>::from_floats([1.0, 1.0, NAN, 1.0], &DEVICE);
     let x = [1.0, 2.0, 0.0, NAN];
     same(&slopes(&x, |x| x.fmax(other())), &[1.0, 1.0, 1.0, 0.0]);
@@ -298,13 +298,13 @@ fn of_equal_numbers_the_first_gets_the_gradient() {
     same(&slopes(&x, |x| other().fmax(x)), &[0.0, 1.0, 1.0, 0.0]);
 }
 
-/// PyTorch and SciPy sum `1 / (q + k)^2` from -1/2 on too: 8.934802.
+/// PyTorch and SciPy also sum `1 / (q + k)^2` for `q = -1/2`: 8.934802.
 #[test]
-fn zeta_begins_above_zero() {
+fn zeta_of_nonpositive_q_is_nan() {
     same(&list(floats(&[2.0, 3.0]).zeta(floats(&[-0.5, -1.5]))), &[NAN, NAN]);
 }
 
-/// Of zeta, `1 / q^∞` is left of the sum. PyTorch gives NaN for `q` above 1, and for polygamma from order 2 on.
+/// The limit of zeta is `1 / q^∞`. PyTorch returns NaN for `q` above 1, and for polygamma of order 2 and higher.
 #[test]
 fn zeta_and_polygamma_have_limits_at_infinity() {
     for order in 1..4 {

@@ -161,7 +161,7 @@ fn random_equations_agree_with_loops() {
 }
 
 #[test]
-fn many_operands_agree_with_loops() {
+fn equations_with_many_operands_agree_with_loops() {
     let mut random = Random(11);
     let device = Device::cpu();
     for _ in 0..150 {
@@ -177,7 +177,7 @@ fn many_operands_agree_with_loops() {
 }
 
 #[test]
-fn gradients_are_those_of_loops() {
+fn gradients_match_loops() {
     let mut random = Random(7);
     for _ in 0..60 {
         let case = draw(&mut random, 1);
@@ -226,7 +226,7 @@ fn typed_operands_of_several_ranks() {
 }
 
 #[test]
-fn small_integers_keep_their_dtype() {
+fn i8_operands_keep_their_dtype() {
     let x = AnyTensor::from_data(TensorData::from([[1i8, 2], [3, 4]]), &Device::cpu());
     let y = AnyTensor::einsum("ij,jk->ik", [x.clone(), x]).unwrap();
     assert_eq!(y.dtype(), DType::I8);
@@ -242,7 +242,7 @@ fn message(equation: &str, shapes: &[&[usize]]) -> String {
 }
 
 #[test]
-fn wrong_equations_say_what_is_wrong() {
+fn errors_of_invalid_equations() {
     let table: [(&str, &[&[usize]], &str); 11] = [
         (
             "ij,jk->ik",
@@ -319,7 +319,7 @@ fn mixed_dtypes_are_refused() {
 }
 
 #[test]
-fn the_path_takes_the_cheapest_order() {
+fn the_path_is_the_cheapest_order() {
     let path = EinsumPath::new("ij,jk,k->i", &[[50, 40].into(), [40, 30].into(), [30].into()]).unwrap();
     let pairs: Vec<(usize, usize)> = path.steps().iter().map(|step| (step.left, step.right)).collect();
     assert_eq!(pairs, [(1, 2), (0, 3)]);
@@ -346,7 +346,7 @@ fn a_chain_of_twelve_is_contracted_greedily() {
 }
 
 #[test]
-fn many_batch_axes_are_merged() {
+fn many_batch_dims_are_merged() {
     let device = Device::cpu();
     let shape = |axes: usize| Shape::new(vec![2; axes]);
     let ones = |axes| AnyTensor::ones(TensorType::new(shape(axes), DType::F32), &device).unwrap();

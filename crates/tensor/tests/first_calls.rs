@@ -1,4 +1,4 @@
-//! First calls: tensors from literals, the default device, elements back, gradients of many elements.
+//! Convenience API: tensors from literals, the default device, element access, gradients of non-scalars.
 
 use kiln_backends::{Cpu, Device, Dyn, Flex};
 use kiln_tensor::loss::{self, ClassOptions, Reduction};
@@ -11,7 +11,7 @@ use std::panic::catch_unwind;
 type B = Autodiff<Flex>;
 
 #[test]
-fn tensors_come_from_literals() {
+fn tensors_are_created_from_literals() {
     let x = Tensor::<Cpu, 2>::from([[1., 2.], [3., 4.]]);
     assert_eq!((x.dims(), x.dtype()), ([2, 2], DType::F32));
     assert_eq!(x.to_vec::<f32>(), [1.0, 2.0, 3.0, 4.0]);
@@ -33,7 +33,7 @@ fn data_of_another_rank_panics() {
 }
 
 #[test]
-fn elements_come_back_and_the_tensor_stays() {
+fn to_vec_and_item_borrow_the_tensor() {
     let x = Tensor::<Flex, 1>::from([1.0, 2.0, 3.0]);
     assert_eq!(x.to_vec::<i32>(), [1, 2, 3]);
     assert_eq!(x.try_to_vec::<f64>().unwrap(), [1.0, 2.0, 3.0]);
@@ -45,7 +45,7 @@ fn elements_come_back_and_the_tensor_stays() {
 }
 
 #[test]
-fn a_scope_has_its_default_device() {
+fn with_device_sets_the_default_device_of_a_scope() {
     let place = || Tensor::<Dyn, 1>::from([1.0]).device();
     let before = default_device::<Device>();
     assert_eq!((before.clone(), place()), (Device::cpu(), Device::cpu()));
@@ -70,7 +70,7 @@ fn a_panic_restores_the_default_device() {
 }
 
 #[test]
-fn backward_of_many_elements_is_that_of_their_sum() {
+fn backward_of_a_non_scalar_is_backward_of_its_sum() {
     let x = Tensor::<B, 2>::from([[1.0, -2.0], [3.0, 0.5]]).require_grad();
     let y = || x.clone().powi_scalar(3);
     let of_all = x.grad(&y().backward()).unwrap();
@@ -80,7 +80,7 @@ fn backward_of_many_elements_is_that_of_their_sum() {
 }
 
 #[test]
-fn any_tensors_have_gradients() {
+fn untyped_tensors_have_gradients() {
     let device = Device::flex().autodiff();
     let x = AnyTensor::from_data([1.0f32, 2.0], &device).require_grad().unwrap();
     let y = x.clone().mul(x.clone()).unwrap();
@@ -105,7 +105,7 @@ fn detach_exists_on_every_backend() {
 }
 
 #[test]
-fn slices_take_bare_ranges() {
+fn slice_accepts_bare_ranges() {
     let x = Tensor::<Flex, 2, Int>::from([[0, 1, 2], [3, 4, 5]]);
     let of = |x: Tensor<Flex, 2, Int>| x.to_vec::<i32>();
     assert_eq!(of(x.clone().slice(1..)), [3, 4, 5]);
@@ -123,7 +123,7 @@ fn slices_take_bare_ranges() {
 }
 
 #[test]
-fn cross_entropy_takes_classes_or_probabilities() {
+fn cross_entropy_accepts_classes_or_probabilities() {
     let logits = Tensor::<Flex, 2>::from([[2.0, -1.0, 0.5], [0.0, 1.0, 3.0]]);
     let classes = Tensor::<Flex, 1, Int>::from([0, 2]);
     let probabilities = Tensor::<Flex, 2>::from([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]);

@@ -1,4 +1,4 @@
-//! 8-bit floats: conversion on engines, products, their gradients, mixed precision and batches.
+//! 8-bit floats: conversions, matmuls, gradients, mixed precision and batches.
 
 use kiln_backends::{Autocast, Cpu, Device, Flex};
 use kiln_tensor::float8::{self, Float8, Float8Tensor};
@@ -40,7 +40,7 @@ fn places(format: Float8) -> Vec<f32> {
 }
 
 #[test]
-fn engines_convert_as_the_format_says() {
+fn conversions_match_the_format() {
     for device in devices() {
         for &format in Float8::ALL {
             let places = places(format);
@@ -67,7 +67,7 @@ fn engines_convert_as_the_format_says() {
 }
 
 #[test]
-fn quantised_products_are_products_of_what_they_stand_for() {
+fn quantized_matmuls_match_dequantized_matmuls() {
     for device in devices() {
         let tensor = |shape: [usize; 3], seed| AnyTensor::from_data(values(shape, seed), &device);
         for formats in [[Float8::E4M3; 2], [Float8::E5M2, Float8::E4M3], [Float8::E5M2; 2]] {
@@ -83,7 +83,7 @@ fn quantised_products_are_products_of_what_they_stand_for() {
 }
 
 #[test]
-fn what_has_no_spread_is_quantised_too() {
+fn zeros_nan_and_extreme_values_are_quantized() {
     let device = Device::cpu();
     let q = |data: Vec<f32>| {
         let len = data.len();
@@ -101,7 +101,7 @@ fn what_has_no_spread_is_quantised_too() {
     assert!(scale.is_finite() && (numbers[0] / 3e38 - 1.0).abs() < 1e-6);
 }
 
-/// By how much the numbers differ from those expected, as a share of their spread.
+/// The RMS error relative to the RMS of the expected numbers.
 fn error(actual: &[f32], expected: &[f32]) -> f64 {
     let square = |x: f32| f64::from(x) * f64::from(x);
     let difference: f64 = actual.iter().zip(expected).map(|(a, b)| square(a - b)).sum();
@@ -111,7 +111,7 @@ fn error(actual: &[f32], expected: &[f32]) -> f64 {
 type Training = Autodiff<Cpu>;
 
 #[test]
-fn products_and_gradients_are_near_those_of_floats() {
+fn float8_matmuls_and_gradients_approximate_f32() {
     let device = Default::default();
     let x = Tensor::<Training, 3>::from_data(values([3, 20, 40], 1), &device).require_grad();
     let w = Tensor::<Training, 3>::from_data(values([1, 40, 24], 2), &device).require_grad();
@@ -130,7 +130,7 @@ fn products_and_gradients_are_near_those_of_floats() {
 }
 
 #[test]
-fn one_matrix_for_many_rows_is_one_product() {
+fn a_shared_matrix_merges_batch_dims_into_one_matmul() {
     let device = Device::cpu();
     let x = AnyTensor::from_data(values([2, 3, 5, 8], 1), &device);
     let w = AnyTensor::from_data(values([8, 6], 2), &device);
@@ -147,7 +147,7 @@ fn one_matrix_for_many_rows_is_one_product() {
 }
 
 #[test]
-fn mixed_precision_holds_the_product_in_16_bits() {
+fn mixed_precision_stores_the_result_in_16_bits() {
     type Mixed = Autodiff<Autocast<Flex>>;
     let device = Default::default();
     let x = Tensor::<Mixed, 2>::from_data(values([16, 32], 1), &device).require_grad();
@@ -163,7 +163,7 @@ fn mixed_precision_holds_the_product_in_16_bits() {
 }
 
 #[test]
-fn examples_of_a_batch_have_scales_of_their_own() {
+fn examples_of_a_batch_have_their_own_scales() {
     let device = Default::default();
     let x = || Tensor::<Cpu, 3>::from_data(values([4, 5, 8], 1), &device);
     let w = || Tensor::<Cpu, 2>::from_data(values([8, 6], 2), &device);
@@ -182,7 +182,7 @@ fn examples_of_a_batch_have_scales_of_their_own() {
 }
 
 #[test]
-fn mistakes_name_the_op_and_the_types() {
+fn errors_name_the_op_and_the_types() {
     let device = Device::cpu();
     let floats = AnyTensor::from_data(values([2, 3], 1), &device);
     let ints = AnyTensor::from_data(TensorData::new(vec![1i32, 2], [2]).unwrap(), &device);

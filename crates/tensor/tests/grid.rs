@@ -1,4 +1,4 @@
-//! Grids and sampling at their edges.
+//! Edge cases of grids and sampling.
 
 use kiln_backends::{Device, Flex};
 use kiln_tensor::grid::{self, GridPadding, GridSampleMode, GridSampleOptions, Indexing};
@@ -15,7 +15,7 @@ fn sampled(x: f32, y: f32, options: GridSampleOptions) -> f32 {
 }
 
 #[test]
-fn points_outside_and_nan() {
+fn points_outside_the_image_and_nan() {
     use GridPadding::{Border, Reflection, Zeros};
     use GridSampleMode::{Bicubic, Bilinear, Nearest};
     for mode in [Bilinear, Nearest, Bicubic] {
@@ -35,7 +35,7 @@ fn points_outside_and_nan() {
 }
 
 #[test]
-fn gradients_are_finite_outside() {
+fn gradients_of_points_outside_are_finite() {
     type B = Autodiff<Flex>;
     let picture: Tensor<B, 4> = Tensor::ones([1, 1, 2, 2], &Default::default()).require_grad();
     let points: Tensor<B, 4> =
@@ -49,7 +49,7 @@ fn gradients_are_finite_outside() {
 }
 
 #[test]
-fn half_precision_samples_in_single() {
+fn f16_samples_are_computed_in_f32() {
     let ty = TensorType::new([1, 1, 1, 4096], DType::F16);
     let device = Device::cpu();
     let ramp = AnyTensor::iota(ty.with_dtype(DType::F32), 3, &device).unwrap().cast(DType::F16).unwrap();
@@ -60,7 +60,7 @@ fn half_precision_samples_in_single() {
 }
 
 #[test]
-fn wrong_calls() {
+fn errors_of_invalid_calls() {
     let zeros =
         |shape: &[usize]| AnyTensor::zeros(TensorType::new(shape, DType::F32), &Device::cpu()).unwrap();
     let sample = |x: &[usize], grid: &[usize]| {
@@ -88,7 +88,7 @@ fn wrong_calls() {
 }
 
 #[test]
-fn no_points_and_no_choices() {
+fn empty_combinations_and_grids() {
     let range = |n: i64| Tensor::<Flex, 1, Int>::arange(0..n, &Default::default());
     assert_eq!(grid::combinations(range(2), 3, false).dims(), [0, 3]);
     assert_eq!(grid::combinations(range(2), 3, true).dims(), [4, 3]);

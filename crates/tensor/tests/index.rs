@@ -1,4 +1,4 @@
-//! By index and by mask: edges, poison, and the messages of wrong calls.
+//! Indexing and masking: edge cases, poison, and messages of invalid calls.
 
 use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::{
@@ -51,7 +51,7 @@ fn an_index_out_of_range_poisons_the_result() {
     poisoned(floats([1.0, 2.0]).gather(0, ints([2])), "index 2");
     poisoned(floats([1.0, 2.0]).index_fill(0, ints([5]), 0), "index 5");
     poisoned(floats([1.0, 2.0]).scatter(0, ints([-3]), floats([1.0])), "index -3");
-    // Of [2, 3] the place (0, 3) must not alias (1, 0).
+    // In a shape [2, 3], the index (0, 3) must not alias (1, 0).
     let x = floats::<2>([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     poisoned(x.clone().gather_nd(ints::<2>([[0, 3]])), "index -1");
     let wide = Tensor::<Flex, 2, Int>::from_data_dtype([[1i64 << 32, 0]], DType::I64, &DEVICE);
@@ -62,9 +62,9 @@ fn an_index_out_of_range_poisons_the_result() {
     poisoned(floats([1.0, 2.0, 3.0]).masked_scatter(mask, floats([8.0, 9.0])), "index 3");
 }
 
-/// 8 bits hold each coordinate, but not the place in row-major order.
+/// 8 bits represent each coordinate, but not the row-major offset.
 #[test]
-fn narrow_coordinates_reach_far_places() {
+fn narrow_index_dtypes_address_large_tensors() {
     let x = Tensor::<Flex, 1, Int>::arange(0..600, &DEVICE).reshape([200, 3]);
     let far = Tensor::<Flex, 2, Int>::from_data_dtype([[199u8, 2]], DType::U8, &DEVICE);
     places(x.gather_nd::<2, 1>(far), &[599]);
@@ -103,7 +103,7 @@ fn scatter_reduce_combines() {
 }
 
 #[test]
-fn masks_of_no_elements_and_of_all() {
+fn empty_and_full_masks() {
     let x = floats::<2>([[1.0, 2.0], [3.0, 4.0]]);
     assert_eq!(x.clone().mask_select(bools([[false]])).dims(), [0]);
     holds(x.clone().mask_select(bools([[true], [false]])), &[1.0, 2.0]);
@@ -120,7 +120,7 @@ fn masks_of_no_elements_and_of_all() {
 }
 
 #[test]
-fn asynchronous_reads_give_the_same() {
+fn asynchronous_reads_match_synchronous_reads() {
     let x = floats::<2>([[0.0, 2.0], [3.0, 0.0]]);
     places(ready(x.clone().argwhere_async()).unwrap(), &[0, 1, 1, 0]);
     places(ready(x.clone().nonzero_async()).unwrap().remove(0), &[0, 1]);
@@ -134,7 +134,7 @@ fn asynchronous_reads_give_the_same() {
 }
 
 #[test]
-fn gradients_reach_the_elements_that_were_read() {
+fn gradients_of_mask_select() {
     let x = Tensor::<Autodiff<Flex>, 1>::from_floats([1.0, 2.0, 3.0], &DEVICE).require_grad();
     let mask = x.clone().greater_elem(1.5);
     let picked = x.clone().mask_select(mask).square().sum();
@@ -143,7 +143,7 @@ fn gradients_reach_the_elements_that_were_read() {
 }
 
 #[test]
-fn searches_follow_the_total_order() {
+fn searchsorted_uses_the_total_order() {
     let sorted = floats::<1>([-1.0, 0.0, 0.0, 2.0, f32::INFINITY, f32::NAN]);
     let values = floats::<1>([-5.0, 0.0, 2.5, f32::INFINITY, f32::NAN]);
     places(sorted.clone().searchsorted(values.clone(), false), &[0, 1, 4, 4, 5]);
@@ -166,7 +166,7 @@ fn fails(expected: &str, result: Result<AnyTensor>) {
 }
 
 #[test]
-fn wrong_calls_say_what_is_wrong() {
+fn errors_of_invalid_calls() {
     let (x, i) = (any(&[2, 3], DType::F32), any(&[4], DType::I32));
     fails(
         "[select] the indices need exactly 1 axis: f32[2, 3] x i32[2, 2]",

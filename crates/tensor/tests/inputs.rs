@@ -1,4 +1,4 @@
-//! Numbers and sizes that make no sense are errors that name them.
+//! Invalid numbers and sizes are errors that name them.
 
 use kiln_backends::{Cpu, Device, Dyn, Flex};
 use kiln_tensor::module::{InterpolateMode, InterpolateOptions, Pooling};
@@ -45,7 +45,7 @@ fn bytes(device: &Device) -> AnyTensor {
 }
 
 #[test]
-fn numbers_out_of_bounds_are_errors_in_every_method() {
+fn scalars_out_of_range_are_errors_in_every_method() {
     let words = ["the number 300 is out of bounds for u8", "u8 holds 0 to 255"];
     for device in devices() {
         let x = || bytes(&device);
@@ -60,14 +60,14 @@ fn numbers_out_of_bounds_are_errors_in_every_method() {
         fails(AnyTensor::full(*x().ty(), 300, &device), &words);
         let index = || AnyTensor::from_data(TensorData::from([1i32]), &device);
         fails(x().index_fill(0, index(), 300), &words);
-        // Within the range all is as before, and floats promote.
+        // Scalars in range work, and floats promote.
         assert_eq!(x().clamp_max(50).unwrap().into_data().unwrap().to_vec::<u8>(), [0, 44, 50, 50]);
         assert_eq!(x().add_scalar(0.5).unwrap().dtype(), DType::F32);
     }
 }
 
 #[test]
-fn comparisons_with_numbers_out_of_bounds_are_mathematical() {
+fn comparisons_with_scalars_out_of_range_are_mathematically_correct() {
     for device in devices() {
         let x = || bytes(&device);
         let read =
@@ -87,7 +87,7 @@ fn comparisons_with_numbers_out_of_bounds_are_mathematical() {
 }
 
 #[test]
-fn integers_that_a_dtype_cannot_hold_do_not_wrap() {
+fn integers_out_of_range_of_the_dtype_are_errors() {
     let device = Default::default();
     has(
         &panic_of(|| Tensor::<Flex, 1, Int>::full([2], 1i64 << 40, &device)),
@@ -102,7 +102,7 @@ fn integers_that_a_dtype_cannot_hold_do_not_wrap() {
     fails(arange(0..300, 1, DType::U8), &["[arange] the number 299 is out of bounds for u8"]);
     fails(arange(-1..3, 1, DType::U8), &["[arange] the number -1 is out of bounds for u8"]);
     let read = |result: kiln_tensor::Result<AnyTensor>| result.unwrap().into_data().unwrap().to_vec::<i64>();
-    // Steps may be outside the dtype's range, and ranges may end beyond it.
+    // Steps and range ends may be out of range of the dtype.
     assert_eq!(read(arange(Range { start: 255, end: 252 }, -1, DType::U8)), [255, 254, 253]);
     assert_eq!(read(arange(0..1, 1000, DType::U8)), [0]);
     assert_eq!(read(arange(250..256, 1, DType::U8)), [250, 251, 252, 253, 254, 255]);
@@ -111,7 +111,7 @@ fn integers_that_a_dtype_cannot_hold_do_not_wrap() {
 }
 
 #[test]
-fn randint_needs_a_dtype_that_holds_the_range() {
+fn randint_out_of_range_of_the_dtype_is_an_error() {
     let device = Device::flex();
     let ty = TensorType::new([100], DType::U8);
     fails(AnyTensor::randint(ty, 0..300, Key::new(1), &device), &["[randint]", "299", "u8"]);
@@ -123,7 +123,7 @@ fn randint_needs_a_dtype_that_holds_the_range() {
 }
 
 #[test]
-fn one_hot_refuses_numbers_that_are_no_class() {
+fn one_hot_refuses_classes_out_of_range() {
     for device in devices() {
         let ints = |numbers: &[i32]| AnyTensor::from_data(TensorData::from(numbers), &device);
         fails(
@@ -145,7 +145,7 @@ fn one_hot_refuses_numbers_that_are_no_class() {
 }
 
 #[test]
-fn multinomial_refuses_weights_of_which_nothing_can_be_drawn() {
+fn multinomial_refuses_invalid_weights() {
     for device in devices() {
         let draw = |weights: TensorData, count: usize, replacement: bool| {
             AnyTensor::from_data(weights, &device).multinomial(count, replacement, Key::new(1))
@@ -165,9 +165,9 @@ fn multinomial_refuses_weights_of_which_nothing_can_be_drawn() {
     }
 }
 
-/// Where the data stays on the device, the expansion finds the same rows.
+/// On other devices, the expansion reports the same rows.
 #[test]
-fn multinomial_refuses_weights_on_engines_without_the_kernel_too() {
+fn multinomial_by_expansion_refuses_invalid_weights() {
     let device = Device::from_engine(std::sync::Arc::new(kiln_cpu::Cpu::with_threads(1)), "bare");
     let draw = |weights: TensorData| AnyTensor::from_data(weights, &device).multinomial(1, true, Key::new(1));
     for bad in [f32::NAN, f32::INFINITY, -1.0] {
@@ -179,19 +179,19 @@ fn multinomial_refuses_weights_on_engines_without_the_kernel_too() {
 }
 
 #[test]
-fn lengths_beyond_signed_integers_are_no_minus_one() {
+fn lengths_beyond_i64_are_not_minus_one() {
     let device = Default::default();
     let x = || Tensor::<Flex, 1>::zeros([6], &device);
     has(&panic_of(|| x().reshape([usize::MAX, 2])), &["18446744073709551615"]);
     has(&panic_of(|| x().expand([usize::MAX, 6])), &["18446744073709551615"]);
     assert_eq!(x().reshape([-1i64, 2]).dims(), [3, 2]);
-    // As the end of a range it is beyond every axis, as the start an error.
+    // A range end beyond the axis is clamped, a start is an error.
     assert_eq!(x().slice(s![2..usize::MAX]).dims(), [4]);
     has(&panic_of(|| x().slice(s![usize::MAX - 1..usize::MAX])), &["beyond its length 6"]);
 }
 
 #[test]
-fn histograms_of_too_many_bins_are_errors_at_once() {
+fn histograms_of_too_many_bins_are_errors() {
     let x = || AnyTensor::from_data(TensorData::from([1.0f32, 2.0]), &Device::flex());
     for bins in [(1 << 28) + 1, usize::MAX] {
         let problem = format!("{bins} bins are more than 268435456");
@@ -201,7 +201,7 @@ fn histograms_of_too_many_bins_are_errors_at_once() {
 }
 
 #[test]
-fn bincount_of_a_large_number_is_an_error_at_once() {
+fn bincount_of_a_huge_value_is_an_error() {
     let start = Instant::now();
     let count = |numbers: &[i32], least: usize| {
         AnyTensor::from_data(TensorData::from(numbers), &Device::flex()).bincount(None, least)
@@ -212,9 +212,9 @@ fn bincount_of_a_large_number_is_an_error_at_once() {
     assert_eq!(count(&[3, 1], 0).unwrap().into_data().unwrap().to_vec::<i32>(), [0, 1, 0, 1]);
 }
 
-/// Each of these asked for more memory than there is, and ended the process.
+/// Regression: each of these calls exhausted memory and aborted the process.
 #[test]
-fn sizes_are_checked_before_memory_is_taken() {
+fn sizes_are_checked_before_allocation() {
     const HUGE: usize = 1 << 40;
     let device = Device::flex();
     let image = || AnyTensor::from_data(TensorData::from([[[[1.0f32, 2.0, 3.0]; 3]; 1]; 1]), &device);
@@ -272,7 +272,7 @@ fn padding_and_windows_do_not_overflow() {
 }
 
 #[test]
-fn a_panicking_assignment_leaves_the_tensor() {
+fn a_panicking_assignment_leaves_the_tensor_unchanged() {
     let device = Default::default();
     let mut a = Tensor::<Cpu, 1>::from_floats([1.0, 2.0, 3.0], &device);
     let b = Tensor::<Cpu, 1>::from_floats([1.0, 2.0], &device);
@@ -288,10 +288,10 @@ fn a_panicking_assignment_leaves_the_tensor() {
     assert_eq!(a.into_data().to_vec::<f32>(), [1.5, 2.0, 2.5]);
 }
 
-/// One stream of keys a device: the seed of the backend below is that of the layers around it.
+/// A device has one key stream, shared by the backend and the layers around it.
 #[test]
-fn a_seed_reaches_every_layer() {
-    // An engine of its own: tests of this file run at once.
+fn a_seed_applies_to_every_layer_of_the_device() {
+    // A separate engine, since tests of this file run concurrently.
     let device = Device::from_engine(std::sync::Arc::new(kiln_cpu::Cpu::with_threads(1)), "seeded");
     let draw = |device: &Device| {
         let ty = TensorType::new([4], DType::F32);
@@ -312,12 +312,12 @@ fn a_seed_reaches_every_layer() {
 type B = Autodiff<Flex>;
 
 #[test]
-fn no_grad_pauses_every_tape_of_the_thread() {
+fn no_grad_applies_to_every_tape_of_the_thread() {
     let device = Default::default();
     let x = Tensor::<B, 1>::from_floats([3.0], &device).require_grad();
     let y = no_grad(|| &x * &x);
     assert!(!y.is_tracked() && (&x * &x).is_tracked());
-    // A transformation inside has a tape of its own.
+    // An inner transform has its own tape.
     let slope = no_grad(|| transform::grad(|x: Tensor<B, 1>| (&x * &x).sum())(x.clone().inner()));
     assert_eq!(slope.into_data().to_vec::<f32>(), [6.0]);
     let panic = catch_unwind(AssertUnwindSafe(|| no_grad(|| panic!("left early"))));
@@ -325,7 +325,7 @@ fn no_grad_pauses_every_tape_of_the_thread() {
 }
 
 #[test]
-fn gradients_of_dyn_need_a_device_that_has_them() {
+fn gradients_of_dyn_need_an_autodiff_device() {
     let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &Device::flex());
     let error = x.clone().sum().try_backward().unwrap_err().to_string();
     has(&error, &["[backward]", "has no automatic differentiation", "Autodiff<Cpu>", "autodiff()"]);
@@ -335,7 +335,7 @@ fn gradients_of_dyn_need_a_device_that_has_them() {
 }
 
 #[test]
-fn moving_a_tensor_does_not_cut_its_gradient_silently() {
+fn moving_a_tracked_tensor_to_a_device_without_autodiff_is_an_error() {
     let (here, there) = (Device::flex().autodiff(), Device::cpu());
     let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &here).require_grad();
     let y = &x * &x;
@@ -367,9 +367,9 @@ fn constant_functions_have_gradients_of_zero() {
     zeros(&leaf, y);
 }
 
-/// Rows that differ in their last column alone, NaN among them, against a plain sort.
+/// Rows that differ only in their last column, including NaN, against a plain sort.
 #[test]
-fn unique_dim_orders_rows_as_a_sort_of_rows_does() {
+fn unique_dim_sorts_rows_lexicographically() {
     for device in [Device::flex(), Device::cpu()] {
         for (rows, columns, kinds) in
             [(50, 1, 4), (200, 2, 3), (200, 5, 2), (97, 8, 2), (1, 3, 2), (0, 3, 2), (4, 0, 1)]
@@ -397,9 +397,9 @@ fn unique_dim_orders_rows_as_a_sort_of_rows_does() {
     }
 }
 
-/// The kinds of a typed tensor reach the same checks.
+/// Typed tensors use the same checks.
 #[test]
-fn typed_tensors_name_the_number() {
+fn errors_of_typed_tensors_name_the_scalar() {
     let device = Default::default();
     let x = Tensor::<Flex, 1, Int>::from_ints([1, 2], &device);
     has(&panic_of(|| x.clone().clamp_max(1i64 << 40)), &["1099511627776", "i32"]);

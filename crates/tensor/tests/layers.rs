@@ -1,5 +1,4 @@
-//! The families of functions under layers: batched by `vmap` they return the results of single examples, and
-//! derivatives forward are those in reverse.
+//! Function families under layers: `vmap` matches single examples, and forward mode matches reverse mode.
 
 use kiln_backends::{Device, Flex};
 use kiln_tensor::fft::{self, Dct, FftNorm};
@@ -73,7 +72,7 @@ macro_rules! functions {
             use super::*;
 
             #[test]
-            fn batched() {
+            fn vmap_matches_a_loop() {
                 let found: Tensor<Flex, 2> = vmap(super::$name::<Vmap<Flex>>)(batch());
                 let rows: Vec<f64> = (0..3)
                     .flat_map(|row| {
@@ -85,7 +84,7 @@ macro_rules! functions {
             }
 
             #[test]
-            fn forward_is_reverse() {
+            fn forward_mode_matches_reverse_mode() {
                 let x: Tensor<Flex, 1> = batch().slice([0..1, 0..LENGTH]).reshape([LENGTH]);
                 let forward: Tensor<Flex, 2> = jacobian_forward(super::$name::<Forward<Flex>>)(x.clone());
                 let reverse: Tensor<Flex, 2> = jacobian(super::$name::<Autodiff<Flex>>)(x);

@@ -1,4 +1,4 @@
-//! Products of vectors and matrices, and norms, at their edges.
+//! Edge cases of vector and matrix products and norms.
 
 use kiln_backends::{Device, Flex};
 use kiln_tensor::linalg::{self, Norm};
@@ -33,7 +33,7 @@ fn matmul_of_vectors() {
 }
 
 #[test]
-fn norms_of_nothing_and_of_zeros() {
+fn norms_of_empty_and_zero_vectors() {
     let norm = |x: AnyTensor, norm: Norm| x.vector_norm(norm, -1);
     for order in [Norm::L0, Norm::L1, Norm::L2, Norm::Lp(3.0)] {
         assert_eq!(numbers(norm(zeros(&[2, 0]), order).unwrap()), [0.0, 0.0], "{order:?}");
@@ -67,7 +67,7 @@ fn gradients_of_norms_are_finite_at_zero() {
 }
 
 #[test]
-fn similarity_of_zero_vectors_is_zero() {
+fn cosine_similarity_of_zero_vectors_is_zero() {
     let x: Tensor<B, 2> = Tensor::zeros([1, 3], &Default::default()).require_grad();
     let y: Tensor<B, 2> = Tensor::ones([1, 3], &Default::default());
     let cosine = linalg::cosine_similarity(x.clone(), y, -1, None);
@@ -77,7 +77,7 @@ fn similarity_of_zero_vectors_is_zero() {
 }
 
 #[test]
-fn wrong_calls() {
+fn errors_of_invalid_calls() {
     let table = [
         (zeros(&[2, 3]).outer(zeros(&[3])), "[outer] needs two tensors of one axis: f32[2, 3] x f32[3]"),
         (zeros(&[2]).dot(zeros(&[3])), "[dot] lengths differ: f32[2] x f32[3]"),
@@ -109,7 +109,7 @@ fn wrong_calls() {
 }
 
 #[test]
-fn kron_of_many_axes() {
+fn kron_of_many_dims() {
     let ones =
         |axes: usize| AnyTensor::ones(TensorType::new(vec![1; axes], DType::F32), &Device::cpu()).unwrap();
     assert_eq!(ones(12).kron(ones(12)).unwrap().rank(), 12);
@@ -118,7 +118,7 @@ fn kron_of_many_axes() {
 
 /// The example of <https://docs.pytorch.org/docs/stable/generated/torch.renorm.html>.
 #[test]
-fn renorm_scales_long_slices_as_pytorch_does() {
+fn renorm_matches_pytorch() {
     let device = Default::default();
     let x = Tensor::<Flex, 2>::from_floats([[1.0f32; 3], [2.0; 3], [3.0; 3]], &device);
     let y = linalg::renorm(x, 1.0, 0, 5.0);
@@ -127,7 +127,7 @@ fn renorm_scales_long_slices_as_pytorch_does() {
 }
 
 #[test]
-fn a_factor_of_zero_leaves_nan_out() {
+fn addmm_with_beta_zero_ignores_nan() {
     let device = Default::default();
     let nan = Tensor::<Flex, 2>::full([2, 2], f32::NAN, &device);
     let a = Tensor::<Flex, 2>::ones([2, 2], &device);
@@ -135,7 +135,7 @@ fn a_factor_of_zero_leaves_nan_out() {
 }
 
 #[test]
-fn added_products_name_their_operands() {
+fn errors_of_addmm_and_addbmm_name_their_operands() {
     let device = Device::flex();
     let any = |shape: &[usize]| AnyTensor::zeros(TensorType::new(shape, DType::F32), &device).unwrap();
     let error = any(&[3, 3]).addmm(any(&[2, 3]), any(&[3, 4]), 1, 1).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Losses where naive formulas fail, and messages of wrong calls.
+//! Losses where naive formulas fail, and messages of invalid calls.
 
 use kiln_backends::{Device, Dyn};
 use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
@@ -44,7 +44,7 @@ fn reductions() {
 }
 
 #[test]
-fn bends_of_infinite_differences_have_gradients() {
+fn smooth_l1_and_huber_have_gradients_at_infinity() {
     let (x, t) = (leaf([f32::INFINITY, f32::NEG_INFINITY, 0.0, 1.0]), given::<f32>([0.0; 4]));
     for loss in [
         x.clone().smooth_l1_loss(t.clone(), 1.0, Reduction::None).unwrap(),
@@ -58,7 +58,7 @@ fn bends_of_infinite_differences_have_gradients() {
 }
 
 #[test]
-fn certain_probabilities_cost_at_most_a_hundred() {
+fn binary_cross_entropy_clamps_at_100() {
     let (x, t) = (leaf([0.0f32, 1.0, 0.5]), given([1.0f32, 1.0, 0.0]));
     let loss = x.clone().binary_cross_entropy_loss(t, None, Reduction::None).unwrap();
     close(&values(&loss), &[100.0, 0.0, 2f64.ln()]);
@@ -66,7 +66,7 @@ fn certain_probabilities_cost_at_most_a_hundred() {
 }
 
 #[test]
-fn what_a_target_excludes_costs_nothing() {
+fn zero_target_probabilities_have_zero_loss() {
     let log = leaf([[f32::NEG_INFINITY, 0.0]]);
     let target = given([0.0f32, 1.0]).reshape([1, 2]).unwrap();
     let loss = log.clone().kl_div_loss(target.clone(), false, Reduction::Sum).unwrap();
@@ -89,19 +89,19 @@ fn a_class_that_is_ignored_has_no_gradient() {
 }
 
 #[test]
-fn the_gradient_at_a_margin_is_pytorchs() {
+fn gradients_at_the_margin_match_pytorch() {
     // `clamp_min` passes the gradient on at the bound.
     let x = leaf([1.0f32]);
     let loss = x.clone().hinge_embedding_loss(given([-1.0f32]), 1.0, Reduction::Sum).unwrap();
     assert_eq!((values(&loss), gradient(&loss, &x)), (vec![0.0], vec![-1.0]));
-    // The kernel of this one compares strictly.
+    // PyTorch's kernel of this loss compares strictly.
     let x = leaf([[1.0f32, 0.0]]);
     let loss = x.clone().multi_margin_loss(given([0]), 1, 1.0, None, Reduction::Sum).unwrap();
     assert_eq!((values(&loss), gradient(&loss, &x)), (vec![0.0], vec![0.0, 0.0]));
 }
 
 #[test]
-fn equal_vectors_have_a_distance_with_a_gradient() {
+fn triplet_loss_of_equal_vectors_has_a_finite_gradient() {
     for p in [1.0, 2.0, 3.0, f64::INFINITY] {
         let x = leaf([[0.0f32, 0.0]]);
         let options = TripletOptions { p, epsilon: 0.0, ..TripletOptions::default() };
@@ -113,7 +113,7 @@ fn equal_vectors_have_a_distance_with_a_gradient() {
 }
 
 #[test]
-fn a_list_of_labels_ends_at_the_first_negative() {
+fn multilabel_targets_end_at_the_first_negative() {
     // The example of PyTorch's documentation.
     let x = leaf([[0.1f32, 0.2, 0.4, 0.8]]);
     let target = given([3, 0, -1, 1]).reshape([1, 4]).unwrap();
@@ -122,7 +122,7 @@ fn a_list_of_labels_ends_at_the_first_negative() {
 }
 
 #[test]
-fn a_small_variance_is_raised_but_can_grow() {
+fn gaussian_nll_clamps_the_variance_but_not_its_gradient() {
     let (x, t) = (leaf([1.0f32]), given([0.0f32]));
     let variance = leaf([0.0f32]);
     let loss = x.gaussian_nll_loss(t, variance.clone(), false, 0.5, Reduction::Sum).unwrap();
@@ -190,7 +190,7 @@ fn ctc_sums_over_all_paths() {
 }
 
 #[test]
-fn ctc_of_impossible_classes_and_of_no_time() {
+fn ctc_of_impossible_classes_and_empty_inputs() {
     let log = leaf([[[f32::NEG_INFINITY, 0.0]], [[f32::NEG_INFINITY, 0.0]]]);
     let one = || given([1]);
     let options = CtcOptions::default();
@@ -204,7 +204,7 @@ fn ctc_of_impossible_classes_and_of_no_time() {
 }
 
 #[test]
-fn what_wrong_calls_say() {
+fn errors_of_invalid_calls() {
     let f = |shape: &[usize]| AnyTensor::ones(TensorType::new(shape, DType::F32), &Device::cpu()).unwrap();
     let i = |shape: &[usize]| AnyTensor::ones(TensorType::new(shape, DType::I32), &Device::cpu()).unwrap();
     let says = |result: Result<AnyTensor>, expected: &str| {

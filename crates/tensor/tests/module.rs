@@ -1,4 +1,4 @@
-//! Functions behind layers: edge cases, and messages of wrong calls.
+//! Functions behind layers: edge cases, and messages of invalid calls.
 
 use kiln_backends::{Device, Dyn, Flex, LowPrecision};
 use kiln_tensor::module::{
@@ -35,7 +35,7 @@ fn close(a: &AnyTensor, b: &AnyTensor) {
 }
 
 #[test]
-fn indices_of_maxima_never_point_into_padding() {
+fn max_pool_indices_never_point_into_padding() {
     let pooling = Pooling { stride: vec![1], padding: vec![1], ..Pooling::new(&[3]) };
     let x = given(vec![-INFINITY, -INFINITY, 5.0, f32::NAN], &[1, 1, 4]);
     let (y, indices) = x.max_pool_with_indices(&pooling).unwrap();
@@ -45,7 +45,7 @@ fn indices_of_maxima_never_point_into_padding() {
 }
 
 #[test]
-fn unpooling_puts_maxima_back() {
+fn max_unpool_restores_the_maxima() {
     let x = given(vec![1.0f32, 4.0, 2.0, 3.0], &[1, 1, 2, 2]).require_grad().unwrap();
     let (y, indices) = x.clone().max_pool_with_indices(&Pooling::new(&[1, 2])).unwrap();
     let back = y.max_unpool(indices, &[2, 2]).unwrap();
@@ -54,7 +54,7 @@ fn unpooling_puts_maxima_back() {
 }
 
 #[test]
-fn gradients_of_pooling_are_those_of_the_tape() {
+fn pooling_gradient_functions_match_backward() {
     let pooling =
         Pooling { stride: vec![2, 1], padding: vec![1, 0], ceil_mode: true, ..Pooling::new(&[2, 3]) };
     let x = random(&[2, 2, 5, 6]).require_grad().unwrap();
@@ -67,7 +67,7 @@ fn gradients_of_pooling_are_those_of_the_tape() {
 }
 
 #[test]
-fn the_power_mean_of_nothing_has_gradient_nothing() {
+fn the_gradient_of_lp_pool_at_zero_is_zero() {
     let x = given(vec![0.0f32, 0.0, 3.0, 4.0], &[1, 1, 4]).require_grad().unwrap();
     let y = x.clone().lp_pool(2.0, &Pooling::new(&[2])).unwrap();
     assert_eq!(values(&y), [0.0, 5.0]);
@@ -77,7 +77,7 @@ fn the_power_mean_of_nothing_has_gradient_nothing() {
 }
 
 #[test]
-fn what_lies_outside_a_part_does_not_touch_it() {
+fn adaptive_pooling_ignores_nan_outside_the_window() {
     let x = given(vec![1.0f32, 2.0, 3.0, INFINITY, f32::NAN], &[1, 1, 5]);
     let y = values(&x.clone().adaptive_avg_pool(&[3]).unwrap());
     assert_eq!(y[..2], [1.5, f64::INFINITY]);
@@ -88,14 +88,14 @@ fn what_lies_outside_a_part_does_not_touch_it() {
 }
 
 #[test]
-fn the_gradient_of_an_adaptive_maximum_goes_to_the_first() {
+fn adaptive_max_pool_gives_the_gradient_to_the_first_maximum() {
     let x = given(vec![7.0f32, 7.0, 7.0], &[1, 1, 3]).require_grad().unwrap();
     let y = x.clone().adaptive_max_pool(&[2]).unwrap();
     assert_eq!(gradient(&y, &x), [1.0, 1.0, 0.0]);
 }
 
 #[test]
-fn what_an_element_does_not_cover_does_not_touch_it() {
+fn interpolation_ignores_infinities_outside_the_support() {
     let x = given(vec![1.0f32, 2.0, INFINITY], &[1, 1, 3]);
     for mode in [InterpolateMode::Linear, InterpolateMode::Cubic] {
         for antialias in [false, true] {
@@ -109,7 +109,7 @@ fn what_an_element_does_not_cover_does_not_touch_it() {
 }
 
 #[test]
-fn without_offsets_a_deformable_convolution_is_a_convolution() {
+fn deform_conv2d_with_zero_offsets_is_conv2d() {
     let (x, weight, bias) = (random(&[2, 4, 5, 6]), random(&[6, 2, 3, 2]), random(&[6]));
     let spec =
         DeformConvSpec { stride: [2, 1], padding: [1, 0], dilation: [1, 2], groups: 2, offset_groups: 2 };
@@ -123,7 +123,7 @@ fn without_offsets_a_deformable_convolution_is_a_convolution() {
     let found =
         x.clone().deform_conv2d(offsets, weight.clone(), Some(mask), Some(bias.clone()), &spec).unwrap();
     close(&found, &expected);
-    // Whole offsets read the neighbours; far ones read nothing.
+    // Offsets outside the image read 0.
     let far = AnyTensor::full(of(2 * 12), INFINITY, x.stack()).unwrap().require_grad().unwrap();
     let nothing = x.deform_conv2d(far.clone(), weight, None, None, &spec).unwrap();
     assert!(values(&nothing).iter().all(|&y| y == 0.0));
@@ -131,7 +131,7 @@ fn without_offsets_a_deformable_convolution_is_a_convolution() {
 }
 
 #[test]
-fn folding_is_the_transpose_of_unfolding() {
+fn fold_is_the_transpose_of_unfold() {
     let spec =
         ConvSpec { stride: vec![2, 1], padding: vec![(1, 0), (2, 1)], dilation: vec![1, 2], groups: 1 };
     let x = random(&[2, 3, 5, 4]).require_grad().unwrap();
@@ -145,7 +145,7 @@ fn folding_is_the_transpose_of_unfolding() {
 }
 
 #[test]
-fn bags() {
+fn embedding_bags() {
     let table = given(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]).require_grad().unwrap();
     let bag = |mode| {
         let (indices, offsets) = (given(vec![2, 0, 1, 2], &[4]), given(vec![0, 2, 2, 4], &[4]));
@@ -178,7 +178,7 @@ fn both_alignments_of_causal_attention() {
 }
 
 #[test]
-fn batch_norm_moves_its_statistics_without_a_tape() {
+fn batch_norm_updates_its_statistics_untracked() {
     let x = random(&[4, 3, 5]).require_grad().unwrap();
     let (mean, variance) = (random(&[3]), given(vec![1.0f32; 3], &[3]));
     let train = BatchNormOptions { training: true, momentum: 1.0, epsilon: 1e-5 };
@@ -196,13 +196,13 @@ fn batch_norm_moves_its_statistics_without_a_tape() {
     }
 }
 
-/// Whether 16 bits of `bf16` hold all numbers.
+/// Whether all numbers are exact in `bf16`.
 fn fits_bf16(any: &AnyTensor) -> bool {
     any.to_data().unwrap().to_vec::<f32>().iter().all(|x| x.to_bits() & 0xffff == 0)
 }
 
 #[test]
-fn mixed_precision_holds_a_norm_of_batches_as_its_operand() {
+fn mixed_precision_stores_batch_norm_in_the_precision_of_its_operand() {
     let device = Device::cpu().autocast(LowPrecision::BF16).autodiff();
     let random = |shape: [usize; 2]| {
         let ty = TensorType::new(shape, DType::F32);
@@ -215,7 +215,7 @@ fn mixed_precision_holds_a_norm_of_batches_as_its_operand() {
     let y = norm(&product);
     assert!(fits_bf16(&y) && !fits_bf16(&norm(&x)), "of a product in 16 bits, and of a tensor of `f32`");
     assert_eq!(y.dtype(), DType::F32, "what the program sees");
-    // Without the rounding it is the same within `bf16` precision, and the gradient ignores the rounding.
+    // Without rounding, values agree within `bf16` precision; the gradient ignores the rounding.
     let factors = random([64, 8]);
     let slope =
         |y: &AnyTensor| gradient(&y.clone().binary(kiln_ir::Binary::Mul, factors.clone()).unwrap(), &weight);
@@ -228,14 +228,14 @@ fn mixed_precision_holds_a_norm_of_batches_as_its_operand() {
 }
 
 #[test]
-fn without_mixed_precision_nothing_is_held_as_anything() {
+fn match_precision_without_mixed_precision_is_the_identity() {
     let (x, like) = (random(&[3, 4]), random(&[2]));
     let y = x.clone().match_precision(&like).unwrap();
     assert_eq!(values(&y), values(&x));
 }
 
 #[test]
-fn dropping_everything_leaves_zeros_with_no_gradient() {
+fn dropout_with_probability_one_has_zero_output_and_gradient() {
     let x = given(vec![1.0f32, INFINITY], &[2]).require_grad().unwrap();
     for y in [x.clone().dropout(1.0, true).unwrap(), x.clone().alpha_dropout(1.0, true).unwrap()] {
         assert_eq!(values(&y), [0.0, 0.0]);
@@ -244,7 +244,7 @@ fn dropping_everything_leaves_zeros_with_no_gradient() {
     let channels = random(&[20, 10, 7]).dropout_channels(0.5, true).unwrap();
     let rows = values(&channels);
     assert!(rows.chunks(7).all(|row| row.iter().all(|&y| y == 0.0) || row.iter().all(|&y| y != 0.0)));
-    // Mean 0 and variance 1 stay.
+    // Mean 0 and variance 1 are preserved.
     let y = values(&random(&[100_000]).alpha_dropout(0.3, true).unwrap());
     let mean = y.iter().sum::<f64>() / 1e5;
     let variance = y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / 1e5;
@@ -252,7 +252,7 @@ fn dropping_everything_leaves_zeros_with_no_gradient() {
 }
 
 #[test]
-fn turning_keeps_lengths_and_depends_on_distance_alone() {
+fn rotary_embedding_keeps_norms_and_depends_on_relative_position() {
     let (a, b) = (random(&[1, 8]), random(&[1, 8]));
     for layout in [Default::default(), kiln_tensor::module::RotaryLayout::Interleaved] {
         let at = |x: &AnyTensor, place: usize| {
@@ -267,7 +267,7 @@ fn turning_keeps_lengths_and_depends_on_distance_alone() {
 }
 
 #[test]
-fn what_wrong_calls_say() {
+fn errors_of_invalid_calls() {
     let f = |shape: &[usize]| random(shape);
     let says = |result: Result<AnyTensor>, expected: &str| {
         assert_eq!(result.expect_err(expected).to_string(), expected);
@@ -314,9 +314,9 @@ fn what_wrong_calls_say() {
     );
 }
 
-/// Windows over the end have fewer elements, and the divisor stays.
+/// Windows beyond the end have fewer elements with the same divisor.
 #[test]
-fn average_pooling_divides_by_the_given_number() {
+fn avg_pool_divides_by_divisor_override() {
     let device = Default::default();
     let x = Tensor::<Flex, 3>::from_floats([[[1.0f32, 2.0, 3.0, 4.0, 5.0]]], &device);
     let options = PoolOptions { ceil_mode: true, ..PoolOptions::new([2]) };
@@ -327,9 +327,9 @@ fn average_pooling_divides_by_the_given_number() {
     assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 5.0, 9.0]);
 }
 
-/// Places by hand from the definition: length 7, windows of 2, 3 of them, sample 0.5: α = 2.5, starts 2.5 + .. less 1.
+/// Positions by the definition: length 7, windows of 2, 3 of them, sample 0.5: α = 2.5, starts 2.5 + .. less 1.
 #[test]
-fn fractional_pooling_begins_where_the_samples_say() {
+fn fractional_max_pool_windows_start_at_the_samples() {
     let device = Default::default();
     let x = Tensor::<Flex, 3>::from_floats([[[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]], &device);
     let sample = Tensor::<Flex, 3>::from_floats([[[0.5f32]]], &device);
@@ -341,7 +341,7 @@ fn fractional_pooling_begins_where_the_samples_say() {
 }
 
 #[test]
-fn a_padding_row_gets_no_gradient_and_long_rows_are_scaled() {
+fn embedding_padding_idx_and_max_norm() {
     let device = Default::default();
     let table = Tensor::<Autodiff<Flex>, 2>::from_floats([[3.0f32, 4.0], [0.5, 0.0]], &device).require_grad();
     let words = Tensor::<Autodiff<Flex>, 1, Int>::from_ints([0, 1, 0], &device);

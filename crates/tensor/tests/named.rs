@@ -19,7 +19,7 @@ fn message(f: impl FnOnce()) -> String {
 }
 
 #[test]
-fn operators_meet_by_name() {
+fn operators_broadcast_by_name() {
     let x: Named<(Batch, Seq, Model)> = NamedTensor::new(counted([2, 3, 2]));
     let bias: Named<(Model, Batch)> = NamedTensor::new(counted([2, 2]));
     let found = (x.clone() + bias).into_tensor::<3>();
@@ -42,7 +42,7 @@ fn contractions_sum_over_shared_names() {
 }
 
 #[test]
-fn extremes_names_and_order() {
+fn reductions_rename_permute_and_align() {
     let x: Named<(Batch, Seq)> = NamedTensor::new(counted([2, 3]));
     assert_eq!(x.clone().max(Seq).into_tensor::<1>().into_data().to_vec::<f32>(), [2.0, 5.0]);
     assert_eq!(x.clone().min(Batch).into_tensor::<1>().into_data().to_vec::<f32>(), [0.0, 1.0, 2.0]);
@@ -55,7 +55,7 @@ fn extremes_names_and_order() {
 }
 
 #[test]
-fn lengths_are_checked_by_name() {
+fn dims_are_checked_by_name() {
     let x: Named<(Batch, Seq)> = NamedTensor::new(counted([2, 3]));
     let y: Named<(Seq,)> = NamedTensor::new(counted([4]));
     let (a, b) = (x.clone(), y.clone());
@@ -72,7 +72,7 @@ fn lengths_are_checked_by_name() {
 }
 
 #[test]
-fn ranks_known_at_run_time_are_checked() {
+fn dynamic_ranks_are_checked() {
     let zeros =
         |shape: &[usize]| AnyTensor::zeros(TensorType::new(shape, DType::F32), &Device::cpu()).unwrap();
     assert!(Named::<(Batch, Seq)>::try_from_any(zeros(&[2, 3])).is_ok());
@@ -81,7 +81,7 @@ fn ranks_known_at_run_time_are_checked() {
 }
 
 #[test]
-fn gradients_pass_through() {
+fn named_tensors_have_gradients() {
     type B = Autodiff<Flex>;
     let x: Tensor<B, 2> =
         Tensor::from_floats([[1.0f32, 2.0], [3.0, 4.0]], &Default::default()).require_grad();

@@ -31,7 +31,7 @@ fn truths(x: Tensor<Flex, 1, Bool>) -> Vec<bool> {
     x.into_data().to_vec()
 }
 
-/// Equal, with NaN equal to NaN and the signs of zeros told apart.
+/// Asserts equality, with NaN equal to NaN and distinct signed zeros.
 #[track_caller]
 fn same(actual: &[f32], expected: &[f32]) {
     let alike = |(a, e): (&f32, &f32)| a.to_bits() == e.to_bits() || (a.is_nan() && e.is_nan());
@@ -42,7 +42,7 @@ fn same(actual: &[f32], expected: &[f32]) {
 }
 
 #[test]
-fn operands_meet_in_the_promoted_dtype() {
+fn operands_are_promoted_to_a_common_dtype() {
     for a in DType::ALL {
         for b in DType::ALL {
             let sum = in_dtype(1.0, a).equal(in_dtype(1.0, b));
@@ -61,7 +61,7 @@ fn operands_meet_in_the_promoted_dtype() {
 }
 
 #[test]
-fn what_has_no_common_dtype_is_an_error() {
+fn operands_without_a_common_dtype_are_an_error() {
     let error = in_dtype(1.0, DType::U64).add(in_dtype(1.0, DType::I32)).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -83,7 +83,7 @@ fn typed_tensors_of_one_kind_promote() {
 }
 
 #[test]
-fn numbers_take_the_dtype_of_the_tensor_or_promote_it() {
+fn scalars_take_the_dtype_of_the_tensor_or_promote_it() {
     let int = any([1i32, 2]);
     assert_eq!(int.clone().add_scalar(2).unwrap().dtype(), DType::I32);
     let sum = int.clone().add_scalar(0.5).unwrap();
@@ -108,15 +108,15 @@ fn casts_saturate_wrap_and_round() {
     assert_eq!(cast(DType::I8).to_vec::<i8>(), [1, -1, 127, -128, 127, -128, 127, -128, 0]);
     assert_eq!(cast(DType::U8).to_vec::<u8>(), [1, 0, 255, 0, 255, 0, 255, 0, 0]);
     assert_eq!(cast(DType::Bool).to_vec::<bool>(), [true; 9]);
-    // Between integers the lower bits stay.
+    // Integer casts keep the lower bits.
     let wrapped = any([300i32, -1, i32::MIN]).cast(DType::U8).unwrap().into_data().unwrap();
     assert_eq!(wrapped.to_vec::<u8>(), [44, 255, 0]);
-    // To narrower floats: the nearest, ties to even, beyond the greatest infinite.
+    // Casts to narrower floats round to nearest even and overflow to infinity.
     let half = any([2049.0f32, 2051.0, 65519.0, 65520.0, 1e-8, -1e-8]).cast(DType::F16).unwrap();
     same(&half.into_data().unwrap().to_vec::<f32>(), &[2048.0, 2052.0, 65504.0, INF, 0.0, -0.0]);
     let brain = any([257.0f32, 259.0, 3.4e38]).cast(DType::BF16).unwrap();
     same(&brain.into_data().unwrap().to_vec::<f32>(), &[256.0, 260.0, INF]);
-    // Large integers to floats: the nearest.
+    // Casts of large integers to floats round to nearest.
     let large = any([16_777_217i32, i32::MAX]).cast(DType::F32).unwrap();
     assert_eq!(large.into_data().unwrap().to_vec::<f32>(), [16_777_216.0, 2_147_483_648.0]);
 }
@@ -151,7 +151,7 @@ fn integer_divisions() {
     assert_eq!(of(a.clone().remainder(b.clone())), [1, 2, -2, -1, 0]);
     assert_eq!(of(a.clone().trunc_divide(b.clone())), [2, -2, -2, 2, 0]);
     assert_eq!(of(a.fmod(b)), [1, -1, 1, -1, 0]);
-    // Quotient and remainder belong together.
+    // Quotient and remainder are consistent.
     for (a, b) in [(7, 3), (-7, 3), (7, -3), (-7, -3), (i32::MIN, 3), (i32::MAX, -2)] {
         let (x, y) = (ints(&[a]), ints(&[b]));
         let back = x.clone().floor_divide(y.clone()) * y.clone() + x.remainder(y);
@@ -171,7 +171,7 @@ fn shifts_by_the_width_or_more() {
 }
 
 #[test]
-fn nan_in_comparisons_and_extremes() {
+fn nan_in_comparisons_and_extrema() {
     let (a, b) = (floats(&[NAN, 1.0, NAN]), floats(&[1.0, NAN, NAN]));
     for lower in [a.clone().lower(b.clone()), a.clone().lower_equal(b.clone()), a.clone().equal(b.clone())] {
         assert_eq!(truths(lower), [false; 3]);
@@ -272,7 +272,7 @@ fn sixteen_bit_floats_round_once() {
 
 type B = Autodiff<Flex>;
 
-/// The slopes of a function at some points.
+/// Checks the derivative of a function at some points.
 #[track_caller]
 fn slopes(x: &[f32], expected: &[f32], f: impl Fn(Tensor<B, 1>) -> Tensor<B, 1>) {
     let x = Tensor::<B, 1>::from_floats(x.to_vec(), &DEVICE).require_grad();
@@ -284,7 +284,7 @@ fn slopes(x: &[f32], expected: &[f32], f: impl Fn(Tensor<B, 1>) -> Tensor<B, 1>)
 }
 
 #[test]
-fn branches_not_taken_leave_no_nan_in_gradients() {
+fn branches_not_taken_do_not_put_nan_into_gradients() {
     slopes(&[0.0], &[0.0], |x| x.sinc());
     slopes(&[0.0], &[0.0], |x| x.clone().hypot(x));
     slopes(&[0.0], &[1.0], |x| x.logaddexp(Tensor::from_floats([f32::NEG_INFINITY], &DEVICE)));
@@ -301,9 +301,9 @@ fn branches_not_taken_leave_no_nan_in_gradients() {
     slopes(&[NAN, 1.0], &[0.0, 1.0], |x| x.fmax(Tensor::from_floats([0.5, 0.5], &DEVICE)));
 }
 
-/// Tensors that are joined meet in one dtype, whatever their order.
+/// `cat` promotes its operands to one dtype, in any order.
 #[test]
-fn joined_tensors_promote() {
+fn cat_promotes_dtypes() {
     let joined = |tensors| AnyTensor::cat(tensors, 0).unwrap().into_data().unwrap();
     let mixed = joined(vec![any([1u8, 2]), any([-3i32]), any([0.5f32])]);
     assert_eq!((mixed.dtype(), &*mixed.to_vec::<f32>()), (DType::F32, &[1.0, 2.0, -3.0, 0.5][..]));

@@ -1,4 +1,4 @@
-//! Order, quantiles and sets: ties, NaN, empty tensors, and the messages of wrong calls.
+//! Sorting, quantiles and sets: ties, NaN, empty tensors, and messages of invalid calls.
 
 use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::{AnyTensor, DType, Int, Interpolation, Result, Tensor, TensorData, TensorType};
@@ -28,7 +28,7 @@ fn places<const D: usize>(tensor: Tensor<Flex, D, Int>, expected: &[i32]) {
 }
 
 #[test]
-fn sorting_is_stable_and_ends_with_nan() {
+fn sort_is_stable_with_nan_last() {
     let x = floats::<1>([2.0, NAN, 1.0, 2.0, -INF]);
     let (values, indices) = x.clone().sort_with_indices(-1);
     holds(values, &[-INF, 1.0, 2.0, 2.0, NAN]);
@@ -81,7 +81,7 @@ fn quantiles_interpolate() {
 }
 
 #[test]
-fn distinct_elements() {
+fn unique_elements() {
     let unique = floats::<2>([[2.0, NAN], [-1.0, 2.0]]).unique_with_counts();
     holds(unique.values, &[-1.0, 2.0, NAN]);
     assert_eq!(unique.inverse.dims(), [2, 2]);
@@ -102,7 +102,7 @@ fn distinct_elements() {
 }
 
 #[test]
-fn members_of_sets() {
+fn isin_membership() {
     let x = floats::<1>([1.0, NAN, INF, 5.0]);
     let others = floats::<2>([[NAN, INF], [1.0, NAN]]);
     assert_eq!(x.clone().isin(others).into_data().to_vec::<bool>(), [true, false, true, false]);
@@ -117,7 +117,7 @@ fn fails(expected: &str, result: Result<impl std::fmt::Debug>) {
 }
 
 #[test]
-fn wrong_calls_say_what_is_wrong() {
+fn errors_of_invalid_calls() {
     let any =
         |shape: &[usize], dtype| AnyTensor::zeros(TensorType::new(shape, dtype), &Device::cpu()).unwrap();
     let (x, i) = (any(&[2, 3], DType::F32), any(&[4], DType::I32));
@@ -134,7 +134,7 @@ fn wrong_calls_say_what_is_wrong() {
     fails("[isin] needs numbers of one dtype, not f32 and i32: f32[2, 3] x i32[4]", x.isin(i));
 }
 
-/// A view of one element, longer than an `i32` counts: nothing is computed.
+/// A broadcast view longer than `i32::MAX`; nothing is computed.
 #[test]
 fn indices_never_wrap() {
     let length = (1usize << 31) + 1;

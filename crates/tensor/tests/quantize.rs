@@ -1,4 +1,4 @@
-//! Quantisation: schemes, granularities, exactness of 0, ends of ranges, products.
+//! Quantization: schemes, granularities, exact zero, range limits, matmuls.
 
 use kiln_backends::{Device, Dyn};
 use kiln_tensor::quantize::{QuantGranularity, QuantMode, QuantParams, QuantScheme, Quantized};
@@ -14,7 +14,7 @@ fn values(any: AnyTensor) -> Vec<f64> {
 }
 
 #[test]
-fn every_scheme_is_within_half_a_step() {
+fn quantization_errors_are_within_half_a_step() {
     let x = random(&[4, 6]);
     let granularities = [
         QuantGranularity::Tensor,
@@ -44,7 +44,7 @@ fn every_scheme_is_within_half_a_step() {
 }
 
 #[test]
-fn nothing_is_exactly_nothing() {
+fn zero_is_quantized_exactly() {
     for (mode, dtype) in [(QuantMode::Symmetric, DType::I8), (QuantMode::Asymmetric, DType::U8)] {
         let scheme = QuantScheme { dtype, mode, ..QuantScheme::default() };
         for data in [[0.0f32, 0.3, 7.7], [-5.1, -1.0, 0.0], [0.0, 0.0, 0.0]] {
@@ -57,7 +57,7 @@ fn nothing_is_exactly_nothing() {
 }
 
 #[test]
-fn beyond_the_range_is_held() {
+fn values_out_of_range_saturate() {
     let device = Device::cpu();
     let params = QuantParams { scale: AnyTensor::from_data([0.1f32], &device), zero: None };
     let x = AnyTensor::from_data([1e9f32, -1e9, f32::INFINITY, f32::NAN, 0.25], &device);
@@ -66,7 +66,7 @@ fn beyond_the_range_is_held() {
 }
 
 #[test]
-fn fake_quantization_rounds_as_the_real_one_and_passes_gradients_in_range() {
+fn fake_quantization_rounds_and_passes_gradients_in_range() {
     let device = Device::cpu().autodiff();
     let scheme = QuantScheme {
         dtype: DType::U8,
@@ -84,7 +84,7 @@ fn fake_quantization_rounds_as_the_real_one_and_passes_gradients_in_range() {
 }
 
 #[test]
-fn products_of_integers_are_those_of_the_numbers_they_stand_for() {
+fn quantized_matmuls_match_dequantized_matmuls() {
     let (a, b) = (random(&[2, 3, 8]), random(&[2, 8, 5]));
     let scheme = |dtype, granularity, mode| QuantScheme { dtype, mode, granularity };
     let (rows, columns) = (QuantGranularity::Channel(1), QuantGranularity::Channel(2));
@@ -110,7 +110,7 @@ fn products_of_integers_are_those_of_the_numbers_they_stand_for() {
 }
 
 #[test]
-fn what_wrong_schemes_say() {
+fn errors_of_invalid_schemes() {
     let scheme =
         QuantScheme { granularity: QuantGranularity::Block { axis: 1, size: 4 }, ..Default::default() };
     let error = random(&[2, 6]).quantize_dynamic(&scheme).unwrap_err().to_string();

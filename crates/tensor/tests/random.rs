@@ -1,4 +1,4 @@
-//! Random numbers follow their distributions, and are functions of their keys.
+//! Random tensors follow their distributions and are determined by their keys.
 
 use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::random::Key;
@@ -12,8 +12,8 @@ fn draw(distribution: Distribution, key: u64) -> Vec<f64> {
     x.into_data().to_vec()
 }
 
-/// The greatest distance between the distribution of the numbers and the one that they should have, times the root of
-/// their number: above 1.95 with a probability of 1 in 1,000 (Kolmogorov and Smirnov).
+/// The Kolmogorov-Smirnov statistic times the square root of the sample size: above 1.95 with a probability of 1 in
+/// 1,000.
 fn distance(mut numbers: Vec<f64>, below: impl Fn(f64) -> f64) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let n = numbers.len() as f64;
@@ -28,7 +28,7 @@ fn normal_below(x: f64) -> f64 {
     0.5 * libm::erfc(-x / std::f64::consts::SQRT_2)
 }
 
-/// The distribution of the gamma numbers of a shape, by its series.
+/// The cumulative distribution function of the gamma distribution, by its series.
 fn gamma_below(shape: f64, x: f64) -> f64 {
     let mut term = 1.0 / shape;
     let mut sum = term;
@@ -72,15 +72,15 @@ fn continuous_distributions() {
     }
 }
 
-/// A wrong parameter is seen by the test above.
+/// The test above detects a wrong parameter.
 #[test]
-fn the_distance_tells_distributions_apart() {
+fn the_distribution_test_detects_a_wrong_mean() {
     let found = distance(draw(Distribution::Normal(0.05, 1.0), 1), normal_below);
     assert!(found > 1.95, "{found}");
 }
 
 #[test]
-fn truncated_numbers_stay_between_their_bounds() {
+fn truncated_normals_are_within_bounds() {
     let distribution = Distribution::TruncatedNormal { mean: 0.0, deviation: 1.0, low: -0.1, high: 4.0 };
     assert!(draw(distribution, 5).iter().all(|x| (-0.100_000_1..=4.0).contains(x)));
 }
@@ -91,7 +91,7 @@ fn chi_square(counts: &[usize], expected: &[f64]) -> f64 {
 }
 
 #[test]
-fn poisson_numbers() {
+fn poisson_distribution() {
     for (rate, key) in [(0.7, 1), (9.5, 2), (12.0, 3), (30.0, 4), (400.0, 5)] {
         let numbers = draw(Distribution::Poisson(rate), key);
         assert!(numbers.iter().all(|x| *x >= 0.0 && x.fract() == 0.0));
@@ -102,7 +102,7 @@ fn poisson_numbers() {
         let expected: Vec<f64> = cells.iter().map(|&k| probability(k) * COUNT as f64).collect();
         let freedom = cells.len() as f64;
         let found = chi_square(&counts, &expected);
-        // Four deviations.
+        // Four standard deviations.
         assert!(found < freedom + 4.0 * (2.0 * freedom).sqrt(), "rate {rate}: {found} of {freedom}");
     }
     let large = draw(Distribution::Poisson(1e5), 6);
@@ -121,7 +121,7 @@ fn integers_of_a_range_are_uniform() {
 }
 
 #[test]
-fn every_order_is_as_likely() {
+fn permutations_are_equally_likely() {
     let mut counts = std::collections::BTreeMap::new();
     for seed in 0..3000 {
         let order = Tensor::<Flex, 1, Int>::randperm(3, Key::new(seed), &DEVICE).into_data().to_vec::<i32>();
@@ -133,7 +133,7 @@ fn every_order_is_as_likely() {
 }
 
 #[test]
-fn classes_follow_their_weights() {
+fn multinomial_follows_its_weights() {
     let weights = Tensor::<Flex, 2>::from_floats([[1.0, 0.0, 3.0], [2.0, 2.0, 4.0]], &DEVICE);
     let drawn = weights.clone().multinomial_with_key(COUNT, true, Key::new(2));
     assert_eq!(drawn.dims(), [2, COUNT]);
@@ -146,7 +146,7 @@ fn classes_follow_their_weights() {
     for (row, class, expected) in [(0, 0, 0.25), (0, 2, 0.75), (1, 0, 0.25), (1, 1, 0.25), (1, 2, 0.5)] {
         assert!((share(row, class) - expected).abs() < 0.015, "{row} {class}");
     }
-    // Without replacement the first draw follows the weights, and none comes twice.
+    // Without replacement, the first draw follows the weights, and no class occurs twice.
     let mut first = 0;
     for seed in 0..2000 {
         let two = weights.clone().multinomial_with_key(2, false, Key::new(seed)).into_data().to_vec::<i32>();
@@ -157,7 +157,7 @@ fn classes_follow_their_weights() {
 }
 
 #[test]
-fn shares_have_their_means() {
+fn dirichlet_means() {
     let concentration = Tensor::<Flex, 1>::from_floats([1.0, 2.0, 5.0], &DEVICE);
     let rows = concentration.reshape([1, 3]).expand([4000, 3]).dirichlet(Key::new(3));
     let means = rows.mean_dim(0).into_data().to_vec::<f64>();
@@ -169,7 +169,7 @@ fn shares_have_their_means() {
 }
 
 #[test]
-fn keys_make_independent_streams() {
+fn keys_give_independent_streams() {
     let key = Key::new(9);
     let keys = [key, key.fold_in(0), key.fold_in(1), key.split(2)[0], key.split(2)[1]];
     let draws = keys.map(|key| {
@@ -187,7 +187,7 @@ fn keys_make_independent_streams() {
 }
 
 #[test]
-fn numbers_do_not_depend_on_the_threads() {
+fn samples_are_independent_of_thread_count() {
     let devices = [Device::cpu(), Device::cpu_with_threads(3)];
     let ty = TensorType::new([1000], DType::F32);
     for distribution in
@@ -202,7 +202,7 @@ fn numbers_do_not_depend_on_the_threads() {
 }
 
 #[test]
-fn a_seed_repeats_what_is_drawn_without_keys() {
+fn a_seed_makes_samples_without_keys_reproducible() {
     let draw = || {
         Flex::seed(&DEVICE, 5);
         let x = Tensor::<Flex, 1>::random([3], Distribution::Gamma(2.0, 1.0), &DEVICE);

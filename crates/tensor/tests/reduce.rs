@@ -1,4 +1,4 @@
-//! Reductions, scans and statistics: edges of data, gradients at kinks, and the messages of wrong calls.
+//! Reductions, scans and statistics: edges of data, gradients at kinks, and messages of invalid calls.
 
 use kiln_backends::{Cpu, Device, Flex, FlexDevice};
 use kiln_tensor::stats::CdistMode;
@@ -32,7 +32,7 @@ fn holds<const D: usize>(tensor: Tensor<Flex, D>, expected: &[f32]) {
 }
 
 #[test]
-fn reductions_of_nothing() {
+fn reductions_of_empty_tensors() {
     let empty = Tensor::<Flex, 2>::zeros([2, 0], &DEVICE);
     holds(empty.clone().sum(), &[0.0]);
     holds(empty.clone().prod_dim(1), &[1.0, 1.0]);
@@ -49,7 +49,7 @@ fn reductions_of_nothing() {
 }
 
 #[test]
-fn nan_and_infinities_go_through() {
+fn nan_and_infinities_propagate() {
     let x = floats::<2>([[1.0, NAN, 3.0], [INF, 2.0, -INF]]);
     holds(x.clone().max_dim(1), &[NAN, INF]);
     holds(x.clone().min_dim(-1), &[NAN, -INF]);
@@ -64,7 +64,7 @@ fn nan_and_infinities_go_through() {
 }
 
 #[test]
-fn sixteen_bits_are_summed_in_more() {
+fn sixteen_bit_floats_are_summed_in_f32() {
     let x = Tensor::<Flex, 1>::full([70_000], 2.0, &DEVICE).cast(DType::F16);
     assert_eq!(x.clone().mean().into_scalar::<f32>(), 2.0);
     assert_eq!(x.clone().var_bias(0).into_scalar::<f32>(), 0.0);
@@ -74,7 +74,7 @@ fn sixteen_bits_are_summed_in_more() {
 }
 
 #[test]
-fn stable_sums_of_exponentials() {
+fn logsumexp_and_logcumsumexp_are_stable() {
     let far = floats::<1>([-1000.0, 0.0, 1000.0]).logcumsumexp(0);
     holds(far, &[-1000.0, 0.0, 1000.0]);
     let near = floats::<1>([0.0, -20.0]).logcumsumexp(0).into_data().to_vec::<f32>();
@@ -101,7 +101,7 @@ fn gradients_at_kinks() {
 }
 
 #[test]
-fn distances_at_zero_have_no_slope() {
+fn the_gradient_of_cdist_at_zero_distance_is_zero() {
     for p in [0.5, 1.0, 1.5, 2.0, 3.0, f64::INFINITY] {
         let other = Tensor::<B, 2>::from_floats([[1.0, 2.0]], &DEVICE);
         let gradient = slope::<2, 2>([[1.0, 2.0]], |x| x.cdist(other.clone(), p));
@@ -115,9 +115,9 @@ fn distances_at_zero_have_no_slope() {
     holds(Tensor::<Flex, 2>::zeros([2, 0], &DEVICE).pdist(f64::INFINITY), &[0.0]);
 }
 
-/// PyTorch's rule: more than 25 rows on either side make Euclidean distances a matrix product.
+/// As in PyTorch, Euclidean distances use a matmul for more than 25 rows on either side.
 #[test]
-fn many_distances_are_a_product_with_the_same_gradients() {
+fn cdist_by_matmul_has_the_same_gradients() {
     let rows = |n: usize, seed: usize| {
         let elements =
             (0..n * 5).map(|i| (((i + seed) * 7919) % 101) as f32 / 25.0 - 2.0).collect::<Vec<_>>();
@@ -147,7 +147,7 @@ fn many_distances_are_a_product_with_the_same_gradients() {
 }
 
 #[test]
-fn distances_of_a_product_at_zero_have_no_slope() {
+fn the_gradient_of_cdist_by_matmul_at_zero_distance_is_zero() {
     let x = Tensor::<B, 2>::full([30, 4], 2.0, &DEVICE).require_grad();
     let distances = x.clone().cdist_with_mode(x.clone().detach(), 2.0, CdistMode::Matmul);
     let gradients = distances.clone().sum().backward();
@@ -155,9 +155,9 @@ fn distances_of_a_product_at_zero_have_no_slope() {
     assert!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>().iter().all(|&slope| slope == 0.0));
 }
 
-/// Differences of all pairs of rows would take 256 MiB here, and a product's result takes 1.
+/// Differences of all pairs of rows would take 256 MiB here; the result of a matmul takes 1 MiB.
 #[test]
-fn distances_do_not_store_all_differences() {
+fn cdist_does_not_store_all_differences() {
     fn peak<B: Backend>(device: &B::Device, p: f64, mode: CdistMode) -> usize {
         let x = Tensor::<B, 2>::ones([512, 256], device);
         let _ = x.clone().into_data();
@@ -175,7 +175,7 @@ fn distances_do_not_store_all_differences() {
 }
 
 #[test]
-fn counts_are_made_where_the_numbers_lie() {
+fn bincount_counts_and_pads() {
     let x = Tensor::<Flex, 1, Int>::from_ints([3, 0, 3, 5, 3], &DEVICE);
     assert_eq!(x.clone().bincount(0).into_data().to_vec::<i32>(), [1, 0, 0, 3, 0, 1]);
     assert_eq!(x.clone().bincount(8).into_data().to_vec::<i32>(), [1, 0, 0, 3, 0, 1, 0, 0]);
@@ -225,7 +225,7 @@ fn fails(expected: &str, result: Result<impl std::fmt::Debug>) {
 }
 
 #[test]
-fn wrong_calls_say_what_is_wrong() {
+fn errors_of_invalid_calls() {
     let any =
         |shape: &[usize], dtype| AnyTensor::zeros(TensorType::new(shape, dtype), &Device::cpu()).unwrap();
     let (x, i) = (any(&[2, 3], DType::F32), any(&[4], DType::I32));

@@ -1,4 +1,4 @@
-//! Complex tensors, Fourier transforms and signals at their edges.
+//! Edge cases of complex tensors, FFTs and signals.
 
 use kiln_backends::{Device, Flex};
 use kiln_tensor::fft::{self, Dct, FftNorm};
@@ -16,7 +16,7 @@ fn numbers<const D: usize>(x: Tensor<Flex, D>) -> Vec<f32> {
 }
 
 #[test]
-fn absolute_values_do_not_overflow() {
+fn complex_abs_does_not_overflow() {
     let z = Complex::new(
         vector(&[3e30, 0.0, f32::INFINITY, f32::NAN, 3e-30]),
         vector(&[4e30, 0.0, 1.0, 1.0, 4e-30]),
@@ -28,7 +28,7 @@ fn absolute_values_do_not_overflow() {
 }
 
 #[test]
-fn division_does_not_overflow() {
+fn complex_division_does_not_overflow() {
     let big = Complex::new(vector(&[3e30]), vector(&[4e30]));
     let one = big.clone() / big;
     assert!((numbers(one.re())[0] - 1.0).abs() < 1e-6);
@@ -46,14 +46,14 @@ fn the_gradient_of_abs_at_zero_is_zero() {
 }
 
 #[test]
-fn polar_and_back() {
+fn polar_coordinates_round_trip() {
     let z = Complex::from_polar(vector(&[2.0, 1.0]), vector(&[0.5, -3.0]));
     assert!(z.clone().abs().all_close(vector(&[2.0, 1.0]), None, None));
     assert!(z.angle().all_close(vector(&[0.5, -3.0]), None, Some(1e-6)));
 }
 
 #[test]
-fn transforms_undo_each_other() {
+fn ffts_and_their_inverses_round_trip() {
     let x = vector(&[1.0, -2.0, 0.5, 3.0, 4.0]);
     for norm in [FftNorm::Backward, FftNorm::Ortho, FftNorm::Forward] {
         let spectrum = fft::fft(Complex::from_real(x.clone()), None, 0, norm);
@@ -81,7 +81,7 @@ fn transforms_undo_each_other() {
 }
 
 #[test]
-fn orthogonal_cosine_transforms_keep_lengths() {
+fn orthonormal_dct_preserves_norms() {
     let x = vector(&[1.0, -2.0, 0.5, 3.0]);
     let y = fft::dct(x.clone(), Dct::Two, 0, true);
     assert!(y.clone().dot(y.clone()).all_close(x.clone().dot(x.clone()), None, None));
@@ -91,7 +91,7 @@ fn orthogonal_cosine_transforms_keep_lengths() {
 }
 
 #[test]
-fn wrong_transforms() {
+fn errors_of_invalid_transforms() {
     let zeros =
         |shape: &[usize], dtype| AnyTensor::zeros(TensorType::new(shape, dtype), &Device::cpu()).unwrap();
     let real = |shape: &[usize]| zeros(shape, DType::F32);
@@ -130,7 +130,7 @@ fn wrong_transforms() {
 }
 
 #[test]
-fn signals_come_back_from_their_spectra() {
+fn istft_inverts_stft() {
     let device = Default::default();
     let x = Tensor::<Flex, 2>::random([2, 50], kiln_tensor::Distribution::Normal(0.0, 1.0), &device);
     for (points, hop, onesided, normalized) in
@@ -148,7 +148,7 @@ fn signals_come_back_from_their_spectra() {
 }
 
 #[test]
-fn uncovered_elements_are_refused() {
+fn istft_refuses_uncovered_samples() {
     let device = Default::default();
     let options = StftOptions { center: false, ..StftOptions::new(4) };
     let window = signal::hann_window::<Flex>(4, true, &device);

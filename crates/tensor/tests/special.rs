@@ -1,12 +1,12 @@
-//! Special functions against values that mpmath 1.4.1 computes with 40 digits.
+//! Special functions against values of mpmath 1.4.1 with 40 digits.
 
 use kiln_backends::Flex;
 use kiln_tensor::{Autodiff, DType, Tensor};
 
 type B = Flex;
 
-/// Whether a function is right to a few units in the last place of `f64` and of `f32`; next to zeros of the function the
-/// error may be as great as beside an argument's own rounding.
+/// Checks that a function is accurate to a few units in the last place in `f64` and `f32`. Near roots, the allowed
+/// error includes the rounding of the argument.
 #[track_caller]
 fn check(name: &str, function: fn(Tensor<B, 1>) -> Tensor<B, 1>, points: &[(f64, f64)]) {
     for (dtype, bound) in [(DType::F64, 4e-15), (DType::F32, 2e-6)] {
@@ -25,7 +25,7 @@ fn check(name: &str, function: fn(Tensor<B, 1>) -> Tensor<B, 1>, points: &[(f64,
 }
 
 #[test]
-fn values_are_those_of_mpmath() {
+fn values_match_mpmath() {
     check(
         "ndtri",
         Tensor::ndtri,
@@ -179,7 +179,7 @@ fn values_are_those_of_mpmath() {
 }
 
 #[test]
-fn special_arguments_give_limits() {
+fn special_functions_have_their_limits() {
     let device = Default::default();
     let of = |function: fn(Tensor<B, 1>) -> Tensor<B, 1>, x: [f32; 4]| {
         function(Tensor::from_floats(x, &device)).into_data().to_vec::<f32>()
@@ -200,7 +200,7 @@ fn special_arguments_give_limits() {
 }
 
 #[test]
-fn zeta_is_that_of_mpmath() {
+fn zeta_matches_mpmath() {
     let device = Default::default();
     for (s, q, wanted) in [
         (1.0000001, 1.0, 10000000.571377),
@@ -230,7 +230,7 @@ fn zeta_is_that_of_mpmath() {
 }
 
 #[test]
-fn the_gradient_of_zeta_is_that_of_mpmath() {
+fn the_gradient_of_zeta_matches_mpmath() {
     let device = Default::default();
     for (s, q, wanted) in [
         (1.5, 0.3, 3.292037761731204),
@@ -247,7 +247,7 @@ fn the_gradient_of_zeta_is_that_of_mpmath() {
 }
 
 #[test]
-fn incomplete_gamma_functions_are_those_of_mpmath() {
+fn incomplete_gamma_functions_match_mpmath() {
     let device = Default::default();
     for (a, x, lower, upper) in [
         (0.01, 0.001, 0.938570652526129, 0.061429347473871014),
@@ -269,7 +269,8 @@ fn incomplete_gamma_functions_are_those_of_mpmath() {
             let got =
                 [of(a).gammainc(of(x)), of(a).gammaincc(of(x))].map(|y| y.into_data().to_vec::<f64>()[0]);
             for (y, wanted) in got.into_iter().zip([lower, upper]) {
-                // The smaller of both is as exact as the greater where it is computed itself, and not the difference from 1.
+                // The smaller of both is as accurate as the greater if it is computed directly, and not as a difference
+                // from 1.
                 assert!(
                     (y - wanted).abs() < bound * wanted.max(1e-3),
                     "({a}, {x}): {y}, not {wanted} ({dtype:?})"
@@ -286,7 +287,7 @@ fn incomplete_gamma_functions_are_those_of_mpmath() {
 }
 
 #[test]
-fn the_gradient_of_gammainc_by_its_shape_is_that_of_mpmath() {
+fn the_gradient_of_gammainc_by_its_shape_matches_mpmath() {
     let device = Default::default();
     for (a, x, wanted) in [
         (0.5, 0.3, -0.7705703513753519),

@@ -1,4 +1,4 @@
-//! Methods of tensors on the eager CPU engine: values, views, reductions, data in and out.
+//! Methods of tensors on the eager CPU engine: values, views, reductions, and conversion of data.
 
 use kiln_backends::{Device, Dyn, Flex, FlexDevice};
 use kiln_tensor::{
@@ -26,7 +26,7 @@ fn assert_ints<const D: usize>(tensor: Tensor<Flex, D, Int>, expected: &[i32]) {
 }
 
 #[test]
-fn data_goes_in_and_out_unchanged() {
+fn data_round_trips_unchanged() {
     let data = TensorData::new(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).unwrap();
     assert_eq!(floats::<2>(data.clone()).into_data(), data);
     let double = Tensor::<Flex, 1>::from_data_dtype([1.0f64, 0.1], DType::F64, &DEVICE);
@@ -55,7 +55,7 @@ fn assignment_operators_update() {
 }
 
 #[test]
-fn views_share_and_reorder() {
+fn views_and_shape_methods() {
     let x = ints::<1>([0, 1, 2, 3, 4, 5]).reshape([2, 3]);
     assert_ints(x.clone().transpose(), &[0, 3, 1, 4, 2, 5]);
     assert_ints(x.clone().flip([1]), &[2, 1, 0, 5, 4, 3]);
@@ -76,7 +76,7 @@ fn views_share_and_reorder() {
 }
 
 #[test]
-fn reductions_keep_axes() {
+fn reductions_keep_dims() {
     let x = floats::<2>([[1.0, 2.0, 3.0], [4.0, 6.0, 5.0]]);
     assert_floats(x.clone().sum(), &[21.0]);
     assert_floats(x.clone().sum_dim(0), &[5.0, 8.0, 8.0]);
@@ -125,14 +125,14 @@ fn remainders_follow_python_and_c() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_numbers() {
+fn the_same_seed_gives_the_same_samples() {
     let draw = |device: &Device| {
         Dyn::seed(device, 7);
         let normal = Tensor::<Dyn, 1>::random([100], Distribution::Normal(1.0, 2.0), device);
         let uniform = Tensor::<Dyn, 1>::random([100], Distribution::Uniform(-1.0, 1.0), device);
         [normal.into_data().to_vec::<f32>(), uniform.into_data().to_vec::<f32>()]
     };
-    // A device of its own, since tests that run at once share a device's stream of keys.
+    // A separate device, since concurrent tests share a device's key stream.
     let device = Device::cpu_with_threads(3).autodiff();
     assert_eq!(draw(&device), draw(&device));
     let device = Device::from_engine(std::sync::Arc::new(kiln_cpu::Cpu::with_threads(1)), "one");
@@ -164,7 +164,7 @@ fn an_index_out_of_range_is_an_error_when_read() {
 }
 
 #[test]
-fn pooling_and_convolution_have_the_sizes_of_the_field() {
+fn pooling_and_convolution_have_standard_output_sizes() {
     let x = Tensor::<Flex, 4>::ones([1, 2, 7, 7], &DEVICE);
     let mut options = module::PoolOptions::new([2, 2]);
     assert_eq!(module::max_pool2d(x.clone(), &options).dims(), [1, 2, 3, 3]);

@@ -47,7 +47,7 @@ fn smooth<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
     x.sin().sum() * scale
 }
 
-/// A smooth function of three numbers to four.
+/// A smooth function from three elements to four.
 fn wide<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
     Tensor::cat(vec![x.clone().tanh() * x.clone().sum(), (x.clone() * x).prod().exp()], 0)
 }
@@ -79,7 +79,7 @@ fn transposed(rows: Vec<Vec<f64>>) -> Vec<f64> {
 // Reverse mode.
 
 #[test]
-fn gradients_agree_with_differences() {
+fn gradients_agree_with_finite_differences() {
     let expected = transposed(differences(|x| numbers(smooth(x))));
     close(&numbers(grad(smooth::<Ad>)(point())), &expected, 1e-8);
     let (value, gradient) = value_and_grad(&smooth::<Ad>)(point());
@@ -101,7 +101,7 @@ fn gradients_have_the_structure_of_the_argument() {
 }
 
 #[test]
-fn integers_among_arguments_have_zeros_for_a_gradient() {
+fn integer_arguments_have_zero_gradients() {
     let f = |(x, index): (Tensor<Ad, 1>, Tensor<Ad, 1, Int>)| x.select(0, index).sum();
     let index = Tensor::<Flex, 1, Int>::from_ints([2, 2, 0], &Default::default());
     let (x, index) = grad(f)((point(), index));
@@ -110,7 +110,7 @@ fn integers_among_arguments_have_zeros_for_a_gradient() {
 }
 
 #[test]
-fn what_does_not_matter_has_a_zero_gradient() {
+fn unused_arguments_have_a_zero_gradient() {
     let f = |(x, _y): (Tensor<Ad, 1>, Tensor<Ad, 1>)| x.sum();
     let (x, y) = grad(f)((point(), point()));
     assert_eq!(numbers(x), [1.0; 3]);
@@ -121,7 +121,7 @@ fn what_does_not_matter_has_a_zero_gradient() {
 }
 
 #[test]
-fn what_else_is_returned_is_not_differentiated() {
+fn auxiliary_results_are_not_differentiated() {
     let f = |x: Tensor<Ad, 1>| (x.clone().sum(), (x.clone(), x.exp()));
     let (value, gradient, (same, exp)) = value_and_grad_with_aux(f)(point());
     close(&numbers(value), &[0.7], 1e-14);
@@ -131,7 +131,7 @@ fn what_else_is_returned_is_not_differentiated() {
 }
 
 #[test]
-fn gradients_are_pulled_back_through_several_results_and_again() {
+fn vjp_pulls_back_through_several_results_repeatedly() {
     let f = |x: Tensor<Ad, 1>| (&x * &x, x.sum(), Tensor::<Ad, 1, Int>::zeros([2], &Default::default()));
     let ((squares, sum, ints), pull_back) = vjp(f, point());
     close(&numbers(squares), &[0.09, 0.49, 1.21], 1e-12);
@@ -142,7 +142,7 @@ fn gradients_are_pulled_back_through_several_results_and_again() {
 }
 
 #[test]
-fn jacobians_agree_with_each_other_and_with_differences() {
+fn forward_and_reverse_jacobians_agree_with_finite_differences() {
     let expected = transposed(differences(|x| numbers(wide(x))));
     let reverse: Tensor<Flex, 2> = jacobian(wide::<Ad>)(point());
     let forward: Tensor<Flex, 2> = jacobian_forward(wide::<Fw>)(point());
@@ -166,7 +166,7 @@ fn jacobians_of_matrices() {
 }
 
 #[test]
-fn jacobians_of_nothing() {
+fn jacobians_of_empty_tensors() {
     let empty = || floats::<1>(Vec::<f64>::new());
     let reverse: Tensor<Flex, 2> = jacobian(|x: Tensor<Ad, 1>| x.exp())(empty());
     let forward: Tensor<Flex, 2> = jacobian_forward(|x: Tensor<Fw, 1>| x.exp())(empty());
@@ -179,7 +179,7 @@ fn jacobians_of_nothing() {
 // Forward mode.
 
 #[test]
-fn directions_agree_with_gradients() {
+fn jvps_agree_with_gradients() {
     let direction = || floats::<1>(vec![1.0f64, -2.0, 0.5]);
     let (value, change) = jvp(smooth::<Fw>, point(), direction());
     close(&numbers(value), &numbers(smooth(point())), 1e-14);
@@ -188,7 +188,7 @@ fn directions_agree_with_gradients() {
 }
 
 #[test]
-fn what_does_not_depend_does_not_change() {
+fn results_independent_of_the_input_have_zero_tangents() {
     let f = |(x, n): (Tensor<Fw, 1>, Tensor<Fw, 1, Int>)| {
         (x.clone().int(), n.clone().float() * 2, x.lift(point()) * 3, x.exp())
     };
@@ -203,7 +203,7 @@ fn what_does_not_depend_does_not_change() {
 // Second order.
 
 #[test]
-fn hessians_agree_with_each_other_and_with_differences() {
+fn hessians_agree_with_finite_differences() {
     let expected = transposed(differences(|x| numbers(grad(smooth::<Ad>)(x))));
     let forward_over_reverse: Tensor<Flex, 2> = hessian(smooth::<Autodiff<Fw>>)(point());
     close(&numbers(forward_over_reverse.clone()), &expected, 1e-7);
@@ -221,7 +221,7 @@ fn hessians_agree_with_each_other_and_with_differences() {
 }
 
 #[test]
-fn products_with_hessians_are_columns_of_them() {
+fn hessian_vector_products_are_hessian_columns() {
     let h = numbers(hessian::<Autodiff<Fw>, _, 1, 1, 2>(smooth)(point()));
     let direction = floats::<1>(vec![0.0f64, 1.0, 0.0]);
     let (gradient, product) = hessian_vector_product(smooth::<Autodiff<Fw>>, point(), direction);
@@ -245,7 +245,7 @@ fn third_derivatives() {
 // Batches.
 
 #[test]
-fn axes_of_examples_may_be_any_or_none() {
+fn in_axes_and_out_axes_select_the_batch_axis() {
     let f = |(a, b): (Tensor<Vm, 1>, Tensor<Vm, 1>)| (a.clone() - b.clone(), (a * b).sum());
     let a = || floats::<2>([[1.0f64, 2.0], [3.0, 4.0], [5.0, 6.0]]);
     let b = floats::<1>(vec![10.0f64, 1.0]);
@@ -260,7 +260,7 @@ fn axes_of_examples_may_be_any_or_none() {
 }
 
 #[test]
-fn maps_are_arguments_and_an_axis_is_for_all_of_a_part() {
+fn maps_are_arguments_with_one_batch_axis() {
     type Map = std::collections::BTreeMap<String, Tensor<Flex, 1>>;
     let map =
         |a: f64, b: f64| -> Map { Map::from([("a".into(), floats(vec![a])), ("b".into(), floats(vec![b]))]) };
@@ -284,7 +284,7 @@ fn maps_are_arguments_and_an_axis_is_for_all_of_a_part() {
 }
 
 #[test]
-fn chunks_do_not_change_results() {
+fn vmap_chunk_size_does_not_change_results() {
     let f = |x: Tensor<Vm, 1>| (x.clone().exp(), x.sum());
     let x = || floats::<1>((0..14).map(f64::from).collect::<Vec<_>>()).reshape([7, 2]);
     let x = || -> Tensor<Flex, 2> { x() / 10 };
@@ -298,7 +298,7 @@ fn chunks_do_not_change_results() {
 }
 
 #[test]
-fn one_example_and_none() {
+fn vmap_over_one_and_zero_examples() {
     let f = |x: Tensor<Vm, 1>| activation::softmax(x, 0);
     let one: Tensor<Flex, 2> = vmap(f)(floats::<2>([[0.0f64, 0.0]]));
     assert_eq!(numbers(one), [0.5, 0.5]);
@@ -310,9 +310,9 @@ fn one_example_and_none() {
 }
 
 #[test]
-fn batches_of_batches() {
+fn nested_vmap() {
     let dot = |(a, b): (Tensor<Vmap<Vm>, 1>, Tensor<Vmap<Vm>, 1>)| (a * b).sum();
-    // Every row with every row: outside the rows of a, inside those of b.
+    // All pairs of rows: the outer batch over the rows of a, the inner over those of b.
     let table = |(a, b): (Tensor<Vm, 1>, Tensor<Vm, 2>)| -> Tensor<Vm, 2> {
         vmap_with(VmapOptions::default().in_axes([None, Some(0)]), dot)((a, b))
     };
@@ -343,12 +343,12 @@ fn network() -> Network<Flex> {
 }
 
 #[test]
-fn gradients_of_each_example_add_up_to_the_gradient_of_all() {
+fn per_example_gradients_add_up_to_the_batch_gradient() {
     let (w, b, x, y) = network();
     let options = || VmapOptions::default().in_axes([None, None, Some(0), Some(0)]);
     let each: (Tensor<Flex, 3>, Tensor<Flex, 2>, Tensor<Flex, 2>, Tensor<Flex, 2>) =
         vmap_with(options(), grad(loss::<Autodiff<Vm>>))((w.clone(), b.clone(), x.clone(), y.clone()));
-    // Each alone.
+    // Each example alone.
     for number in 0..4 {
         let row = |t: &Tensor<Flex, 2>| t.clone().narrow(0, number, 1).squeeze_dim::<1>(0);
         let alone = grad(loss::<Ad>)((w.clone(), b.clone(), row(&x), row(&y)));
@@ -356,7 +356,7 @@ fn gradients_of_each_example_add_up_to_the_gradient_of_all() {
         close(&numbers(each.1.clone().narrow(0, number, 1)), &numbers(alone.1), 1e-12);
         close(&numbers(each.2.clone().narrow(0, number, 1)), &numbers(alone.2), 1e-12);
     }
-    // The gradient of the sum, by a batch under a tape.
+    // The gradient of the sum, by a batch inside a tape.
     let total = |arguments: Network<Ad>| {
         let losses: Tensor<Ad, 2> = vmap_with(options(), loss::<Vmap<Ad>>)(arguments);
         losses.sum()
@@ -368,7 +368,7 @@ fn gradients_of_each_example_add_up_to_the_gradient_of_all() {
 }
 
 #[test]
-fn batches_of_every_transform_and_transforms_of_batches() {
+fn vmap_composes_with_every_transform() {
     let points = || floats::<2>([[0.3f64, -0.7, 1.1], [1.0, 0.5, -0.2]]);
     let row = |number: usize| points().narrow(0, number, 1).squeeze_dim::<1>(0);
 
@@ -391,7 +391,7 @@ fn batches_of_every_transform_and_transforms_of_batches() {
         close(&numbers(changes.clone().narrow(0, number, 1)), &numbers(alone), 1e-12);
     }
 
-    // Of the sum over a batch the Hessian is block-diagonal.
+    // The Hessian of a sum over a batch is block-diagonal.
     type Deep = Autodiff<Fw>;
     let sum = |x: Tensor<Deep, 2>| {
         let each: Tensor<Deep, 2> = vmap(smooth::<Vmap<Deep>>)(x);
@@ -412,7 +412,7 @@ fn batches_of_every_transform_and_transforms_of_batches() {
 }
 
 #[test]
-fn random_numbers_in_a_batch() {
+fn randomness_inside_vmap() {
     let f =
         |x: Tensor<Vm, 1>| x.zeros_like() + Tensor::<Vm, 1>::random([2], Distribution::Default, &x.device());
     let x = || Tensor::<Flex, 2>::zeros([3, 2], &Default::default());
@@ -428,7 +428,7 @@ fn random_numbers_in_a_batch() {
 }
 
 #[test]
-fn dropping_a_batch_of_networks_in_gradients_uses_every_family() {
+fn vmap_of_gradients_covers_every_op_family() {
     // Convolution, pooling, normalisation, gather, sort and selection under a batch of gradients.
     fn f<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
         let sorted = x.clone().sort(0);
@@ -444,7 +444,7 @@ fn dropping_a_batch_of_networks_in_gradients_uses_every_family() {
 }
 
 #[test]
-fn functions_in_closed_form_keep_their_slopes_under_a_batch() {
+fn closed_form_gradients_work_under_vmap() {
     fn f<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
         (x.clone().erfinv() + x.clone().lgamma() + x.clone().sinc() + x.asin()).sum()
     }
@@ -466,10 +466,10 @@ fn functions_in_closed_form_keep_their_slopes_under_a_batch() {
     );
 }
 
-// Run-time backends, from outside.
+// Dynamic backends.
 
 #[test]
-fn every_transform_on_a_run_time_backend() {
+fn every_transform_works_on_the_dynamic_backend() {
     let device = kiln_backends::Device::cpu();
     let x = || dynamic(vec![0.3f64, -0.7, 1.1], &device);
     close(&numbers(grad(smooth::<Dyn>)(x())), &numbers(grad(smooth::<Ad>)(point())), 1e-14);
@@ -498,7 +498,7 @@ fn tensors_of_any_rank_among_arguments() {
 }
 
 #[test]
-fn tensors_from_several_functions_out() {
+fn tensors_of_outer_functions_are_lifted_through_nested_gradients() {
     let outer = floats::<1>(vec![2.0f64, 3.0, 4.0]);
     // d/dx Σ outer · x · y at y = x, per element of y: outer · x, whose gradient by x is outer.
     let f = |x: Tensor<Ad, 1>| {
@@ -586,7 +586,7 @@ fn messages() {
 }
 
 #[test]
-fn reading_inside_a_batch_says_so() {
+fn reading_inside_vmap_is_an_error() {
     let read = |x: Tensor<Vm, 1>| {
         let error = x.clone().try_into_data().expect_err("one of many cannot be read");
         assert!(
@@ -599,7 +599,7 @@ fn reading_inside_a_batch_says_so() {
 }
 
 #[test]
-fn tensors_from_outside_must_be_lifted() {
+fn outer_tensors_must_be_lifted_into_transforms() {
     let device = kiln_backends::Device::cpu();
     let outside = dynamic(vec![1.0f64], &device);
     let text = message(|| drop(grad(|x: Tensor<Dyn, 1>| x * outside.clone())(outside.clone())));
@@ -631,7 +631,7 @@ fn tensors_from_outside_must_be_lifted() {
 }
 
 #[test]
-fn errors_of_data_come_back_when_read() {
+fn index_errors_inside_transforms_are_reported_at_the_read() {
     let index = Tensor::<Flex, 1, Int>::from_ints([7], &Default::default());
     let f = |x: Tensor<Ad, 1>| {
         let index = x.lift(index.clone());
@@ -649,7 +649,7 @@ fn errors_of_data_come_back_when_read() {
 }
 
 #[test]
-fn gradients_keep_an_outer_tape() {
+fn gradients_are_recorded_on_an_outer_tape() {
     // A penalty on the gradient: the inner gradient is on the outer tape.
     fn penalty<A: AutodiffBackend>(x: Tensor<A, 1>) -> Tensor<A, 1>
     where

@@ -1,4 +1,4 @@
-//! Views, joins and creation: edge cases of shapes, and the messages of wrong calls.
+//! Views, concatenation and creation: edge cases of shapes, and messages of invalid calls.
 
 use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::{AnyTensor, Autodiff, DType, Int, PadMode, Result, Tensor, TensorType, s};
@@ -28,7 +28,7 @@ fn fails(expected: &str, result: Result<impl std::fmt::Debug>) {
 }
 
 #[test]
-fn axes_count_from_both_ends() {
+fn negative_dims_count_from_the_end() {
     let x = ints([2, 3, 4]);
     assert_eq!(x.clone().swap_dims(-3, 2).dims(), [4, 3, 2]);
     assert_eq!(x.clone().movedim([-1, 0], [0, -1]).dims(), [4, 3, 2]);
@@ -71,7 +71,7 @@ fn slices_follow_numpy() {
 }
 
 #[test]
-fn parts_cover_an_axis() {
+fn split_and_chunk_cover_a_dim() {
     let lengths = |parts: Vec<Tensor<Flex, 1, Int>>| parts.iter().map(|p| p.dims()[0]).collect::<Vec<_>>();
     assert_eq!(lengths(ints([7]).split(3, 0)), [3, 3, 1]);
     assert_eq!(lengths(ints([7]).chunk(4, 0)), [2, 2, 2, 1]);
@@ -83,7 +83,7 @@ fn parts_cover_an_axis() {
 }
 
 #[test]
-fn padding_repeats_what_it_says() {
+fn padding_modes_and_repeats() {
     let x = ints([3]);
     holds(x.clone().pad([(2, 2)], PadMode::Reflect), [7], &[2, 1, 0, 1, 2, 1, 0]);
     holds(x.clone().pad([(0, 2)], PadMode::Edge), [5], &[0, 1, 2, 2, 2]);
@@ -107,7 +107,7 @@ fn triangles_and_diagonals_take_any_offset() {
 }
 
 #[test]
-fn sequences_have_the_ends_of_numpy() {
+fn arange_and_linspace_match_numpy() {
     let floats = |x: Tensor<Flex, 1>| x.into_data().to_vec::<f32>();
     assert_eq!(floats(Tensor::linspace(0.0, 1.0, 1, &DEVICE)), [0.0]);
     assert_eq!(floats(Tensor::linspace(0.0, 1.0, 0, &DEVICE)), []);
@@ -123,7 +123,7 @@ fn sequences_have_the_ends_of_numpy() {
 }
 
 #[test]
-fn wrong_calls_say_what_is_wrong() {
+fn errors_of_invalid_calls() {
     let x = any(&[2, 3]);
 
     fails("[flip] axis 2 is out of range for 2 axes: f32[2, 3]", x.clone().flip(2));
@@ -189,7 +189,7 @@ fn negative_widths_crop() {
 }
 
 #[test]
-fn strides_repeat_elements_and_their_gradients_add_up() {
+fn gradients_of_as_strided_accumulate() {
     let device = Default::default();
     let x = Tensor::<Autodiff<Flex>, 1>::from_floats([1.0f32, 2.0, 3.0], &device).require_grad();
     let gradient = x.grad(&x.clone().as_strided([2, 2], [1, 1], 0).sum().backward()).unwrap();

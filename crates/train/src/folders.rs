@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_apart() {
+    fn checkpoint_folders_must_not_overlap() {
         let apart = |last: &str, best: &str| check_apart(Path::new(last), Path::new(best)).is_ok();
         assert!(apart("runs/last", "runs/best"));
         assert!(apart("runs", "runs-best"));
@@ -82,7 +82,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_seen_through() {
+    fn symlinks_are_resolved() {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speed_and_time_left() {
+    fn throughput_and_remaining_time() {
         assert_eq!(speed(500, 1000, Duration::from_secs(2)), "250 items/s  4 s left");
         assert_eq!(speed(0, 1000, Duration::from_secs(2)), "- items/s");
         assert_eq!(speed(10, 0, Duration::ZERO), "- items/s");

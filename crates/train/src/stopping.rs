@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_counts_what_is_better_by_enough() {
+    fn only_improvements_above_min_delta_count() {
         let mut best = Best::default();
         assert!(!best.update(0, f64::NAN, false, 0.1));
         assert!(best.update(1, 1.0, false, 0.1));

@@ -1,4 +1,4 @@
-//! Training in f16 with a scaled loss: steps are left out, and a run goes on from a checkpoint as if nothing had happened.
+//! Training in f16 with loss scaling: steps are skipped, and a run resumes from a checkpoint bit for bit.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ fn scaler() -> LossScaler {
     LossScalerConfig::new().with_initial_scale(2f64.powi(24)).with_growth_interval(7).init()
 }
 
-/// The seed is the device's, which tests share: held until the weights are drawn.
+/// Serializes seeding and weight initialization, since tests share the seed of the device.
 static SEED: Mutex<()> = Mutex::new(());
 
 fn trainer(epochs: u64) -> Trainer<Net<B>, Adam> {
@@ -61,7 +61,7 @@ fn weights(trainer: &Trainer<Net<B>, Adam>) -> Vec<f32> {
 }
 
 #[test]
-fn steps_that_are_not_finite_are_left_out() {
+fn steps_with_non_finite_gradients_are_skipped() {
     let reports = Rc::new(RefCell::new(Vec::<StepReport>::new()));
     let seen = reports.clone();
     let mut trainer =
@@ -76,7 +76,7 @@ fn steps_that_are_not_finite_are_left_out() {
 }
 
 #[test]
-fn a_run_goes_on_with_its_scale() {
+fn a_resumed_run_restores_the_loss_scale() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last");
     let mut straight = trainer(6).loss_scaler(scaler());

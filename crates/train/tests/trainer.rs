@@ -17,7 +17,7 @@ use kiln_train::{
 
 type B = Autodiff<Flex>;
 
-/// Two classes, by a line through the plane.
+/// A classifier of two classes, separated by a line.
 #[derive(Clone, Debug, Module)]
 struct Net<B: Backend> {
     weight: Param<Tensor<B, 2>>,
@@ -92,7 +92,7 @@ fn weights(net: &Net<B>) -> Vec<f32> {
 const STEPS: usize = 5;
 
 #[test]
-fn a_line_is_learned_and_the_run_repeats_bit_for_bit() {
+fn training_learns_a_line_and_is_reproducible_bit_for_bit() {
     let run = |interval| {
         let mut trainer = trainer().metric(Accuracy::top(2)).read_interval(interval);
         let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
@@ -110,7 +110,7 @@ fn a_line_is_learned_and_the_run_repeats_bit_for_bit() {
     assert_eq!(valid.metric("absent"), None);
     assert_eq!(history.best_epoch, Some(3));
     assert_eq!(run(1), (history.clone(), weights.clone()));
-    // The losses are the same however seldom they are read, and also read at the end of an epoch.
+    // The losses are equal for any read interval, and are also read at the end of an epoch.
     assert_eq!(run(3), (history.clone(), weights.clone()));
     assert_eq!(run(1000), (history, weights));
 }
@@ -141,7 +141,7 @@ fn callbacks_see_every_step_and_epoch() {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_as_if_nothing_had_happened() {
+fn an_interrupted_run_resumes_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last");
     let mut straight = trainer();
@@ -173,10 +173,10 @@ fn an_interrupted_run_goes_on_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn early_stopping_waits_and_the_best_is_kept() {
+fn early_stopping_waits_and_keeps_the_best_model() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("best");
-    // A learning rate of 0 never gets better.
+    // A learning rate of 0 never improves.
     let mut trainer = Trainer::new(net(), SgdConfig::new().init(), 0.0)
         .epochs(10)
         .progress(false)
@@ -189,7 +189,7 @@ fn early_stopping_waits_and_the_best_is_kept() {
     assert_eq!((best.state().epoch, best.state().step), (1, 5));
     assert_eq!(weights(&best.load_module(net()).unwrap()), weights(&net()));
 
-    // By accuracy, where higher is better: the start is bad on purpose.
+    // By accuracy, where higher is better; the initial model is bad on purpose.
     let mut trainer = trainer_of_metric("accuracy", &path);
     let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
     let best = history.best_epoch.unwrap() as usize;
@@ -207,7 +207,7 @@ fn trainer_of_metric(name: &str, path: &Path) -> Trainer<Net<B>, Adam> {
 }
 
 #[test]
-fn a_loss_that_is_no_number_stops_before_it_reaches_the_weights() {
+fn a_nan_loss_stops_training_before_the_weights_change() {
     let mut bad = items();
     bad[0].0[0] = f32::NAN;
     let ordered = || {
@@ -231,7 +231,7 @@ fn a_loss_that_is_no_number_stops_before_it_reaches_the_weights() {
 }
 
 #[test]
-fn errors_of_loaders_and_devices_come_back() {
+fn errors_of_loaders_and_devices_are_returned() {
     let failing = |items: Vec<Item>| {
         if items.iter().any(|(_, class)| *class == 7) {
             return Err(DataError::batcher("no such class"));
@@ -246,7 +246,7 @@ fn errors_of_loaders_and_devices_come_back() {
     let error = trainer().fit_without_validation(&build(with_a_seven.clone())).unwrap_err().to_string();
     assert_eq!(error, "[trainer] epoch 1, step 3, batch 3: no such class");
 
-    // A label out of range is found by the device.
+    // The device detects a label out of range.
     let mut trainer = trainer();
     let unchecked =
         DataLoaderBuilder::new(batch::<B>).batch_size(16).build(InMemoryDataset::new(with_a_seven));
@@ -263,7 +263,7 @@ fn errors_of_loaders_and_devices_come_back() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_named() {
+fn errors_name_invalid_options() {
     let fit = |mut trainer: Trainer<Net<B>, Adam>| {
         trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string()
     };
@@ -287,12 +287,12 @@ fn options_that_make_no_sense_are_named() {
     assert!(error.contains("it must be one that a trainer wrote"), "{error}");
 }
 
-/// Where the loss is not read, the optimizer says so.
+/// If the loss is not read, the optimizer reports the error.
 #[test]
-fn a_step_that_the_optimizer_refuses_says_where() {
+fn a_failed_optimizer_step_error_names_epoch_and_step() {
     let mut with_a_seven = items();
     with_a_seven[40].1 = 7;
-    // An engine that runs later does not know at the backward pass.
+    // A lazy engine does not detect the error in the backward pass.
     type L = Autodiff<Cpu>;
     let dataset = InMemoryDataset::new(with_a_seven);
     let loader = DataLoaderBuilder::new(batch::<L>).batch_size(16).build(dataset).unwrap();
@@ -304,7 +304,7 @@ fn a_step_that_the_optimizer_refuses_says_where() {
     let mut trainer = Trainer::new(model, AdamConfig::new().init(), 0.1).progress(false).read_interval(1000);
     let (result, line) = (trainer.fit_without_validation(&loader), line!());
     let error = result.unwrap_err().to_string();
-    // Found by one of the next steps.
+    // Detected by a later step.
     let begin = "[trainer] epoch 1, step 5, batch 5: [adam] step 3 at ";
     assert!(error.starts_with(begin) && error.contains(&format!("{}:{line}:", file!())), "{error}");
     assert!(error.contains("[cross_entropy] label 7 at position [8]"), "{error}");
@@ -313,11 +313,11 @@ fn a_step_that_the_optimizer_refuses_says_where() {
 }
 
 #[test]
-fn a_panic_in_a_step_says_where() {
+fn a_panic_in_a_step_names_epoch_and_step() {
     #[derive(Debug, Module)]
     struct Narrow<B: Backend>(Param<Tensor<B, 2>>);
     impl<B: Backend> Narrow<B> {
-        /// Of no more than 16 points.
+        /// Accepts only batches of 16 points.
         fn output(&self, batch: Batch<B>) -> StepOutput<B> {
             let [count, _] = batch.points.dims();
             StepOutput::new(self.0.val().matmul(batch.points).square().mean(), count)
@@ -383,13 +383,13 @@ fn folders_of_checkpoints_are_checked_before_training_starts() {
     });
     trained.fit_without_validation(&loader::<B>(items())).unwrap();
     assert!(Checkpoint::open(at("runs/last")).is_ok() && Checkpoint::open(at("runs/best")).is_ok());
-    // The trainer is there still, its locks are not.
+    // The trainer is alive, but its locks are released.
     assert!(CheckpointWriter::open(at("runs/last")).is_ok());
     assert!(CheckpointWriter::open(at("runs/best")).is_ok());
 }
 
 #[test]
-fn a_loss_must_be_one_number() {
+fn a_loss_must_be_a_scalar() {
     #[derive(Debug, Module)]
     struct Wide<B: Backend>(Param<Tensor<B, 1>>);
     impl<B: AutodiffBackend> TrainStep<Batch<B>> for Wide<B> {
@@ -446,7 +446,7 @@ fn accuracy_counts_the_classes_with_the_highest_scores() {
     assert_eq!(value(Accuracy::top(2)), 0.5);
     // Third and fourth of the third row are equal, so its class is at least third.
     assert_eq!(value(Accuracy::top(3)), 0.75);
-    // A score of NaN is never among the highest.
+    // A NaN score is never among the highest.
     assert_eq!(value(Accuracy::top(4)), 0.75);
     assert_eq!(Accuracy::new().format(0.98765), "98.77 %");
     assert_eq!((Accuracy::new().name(), Accuracy::top(5).name()), ("accuracy", "top-5 accuracy"));

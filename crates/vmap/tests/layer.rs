@@ -1,4 +1,4 @@
-//! The behaviour of the layer besides its rules, which the suite checks for every op.
+//! The behavior of the layer, except its rules, which the suite checks for every op.
 
 use kiln_ir::{
     Custom, CustomOp, DType, Engine, Error, Expand, Op, Operand, OperandType, Operands, RandomKind, Result,
@@ -33,7 +33,7 @@ fn draw(engine: &dyn Engine, key: impl Into<Operand>) -> Value {
 }
 
 #[test]
-fn what_is_the_same_for_all_is_the_inner_engines_own() {
+fn unbatched_values_are_the_inner_engines_values() {
     let layer = layer();
     let shared = Var::new(&layer, layer.write([1.0f32, 2.0].into()));
     let sum = (&shared + &shared).into_value();
@@ -42,7 +42,7 @@ fn what_is_the_same_for_all_is_the_inner_engines_own() {
 }
 
 #[test]
-fn the_axis_of_examples_may_be_any() {
+fn any_axis_may_be_the_batch_axis() {
     let layer = layer();
     let columns = layer.inner().write([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]].into());
     let column = layer.batch(columns, 1);
@@ -59,7 +59,7 @@ fn the_axis_of_examples_may_be_any() {
 }
 
 #[test]
-fn batches_of_different_sizes_do_not_mix() {
+fn batches_of_different_sizes_are_an_error() {
     let layer = layer();
     let sum = batch(&layer, [1.0f32, 2.0]) + batch(&layer, [1.0f32, 2.0, 3.0]);
     assert_eq!(
@@ -72,7 +72,7 @@ fn batches_of_different_sizes_do_not_mix() {
 }
 
 #[test]
-fn reading_one_of_many_is_an_error() {
+fn reading_a_batched_value_is_an_error() {
     let layer = layer();
     let error =
         read(&layer, batch(&layer, [1.0f32, 2.0]).into_value()).expect_err("there is no single value");
@@ -83,7 +83,7 @@ fn reading_one_of_many_is_an_error() {
 }
 
 #[test]
-fn an_example_may_have_all_axes_but_one() {
+fn an_example_may_have_at_most_max_rank_minus_one_axes() {
     let layer = layer();
     let x = batch(&layer, [1.0f32, 2.0]);
     let most = x.reshape(vec![1; kiln_ir::MAX_RANK - 1]);
@@ -107,7 +107,7 @@ fn an_index_out_of_range_in_one_example_is_an_error() {
 }
 
 #[test]
-fn poison_passes_on() {
+fn poison_propagates() {
     let layer = layer();
     let error = Error::value("test", "broken");
     let broken = Value::poisoned(TensorType::new([], DType::F32), error.clone());
@@ -118,7 +118,7 @@ fn poison_passes_on() {
 }
 
 #[test]
-fn random_numbers_differ_are_the_same_or_refused() {
+fn randomness_is_different_same_or_an_error() {
     let layer = layer();
     let draw_in = |randomness| layer.scope(3, randomness, || draw(&layer, Scalar::Int(7)));
     let alone = read(&**layer.inner(), draw(&**layer.inner(), Scalar::Int(7))).expect("it is healthy");
@@ -136,12 +136,12 @@ fn random_numbers_differ_are_the_same_or_refused() {
     assert!(
         error.expect("it is refused").starts_with("[vmap] random numbers are drawn inside `vmap`\n  hint: ")
     );
-    // Outside of any function of the layer there are no examples.
+    // Outside of a batched function there are no examples.
     assert!(!layer.is_batched(&draw(&layer, Scalar::Int(7))));
 }
 
 #[test]
-fn a_key_for_each_example_gives_what_it_gives_alone() {
+fn batched_keys_draw_as_single_keys() {
     let layer = layer();
     let keys = layer.batch(layer.inner().write([3u64, 5].into()), 0);
     let drawn = all(&layer, Var::new(&layer, draw(&layer, keys)), 2);
@@ -151,7 +151,7 @@ fn a_key_for_each_example_gives_what_it_gives_alone() {
 }
 
 #[test]
-fn random_numbers_of_nested_functions_differ_along_both() {
+fn nested_batches_draw_different_randoms_along_both_axes() {
     let below = layer();
     let above = Vmap::new(Arc::new(below.clone()));
     let drawn = below.scope(2, Randomness::Different, || {
@@ -165,15 +165,15 @@ fn random_numbers_of_nested_functions_differ_along_both() {
     assert_eq!(numbers.len(), 24);
 }
 
-/// Adds 1, in one of several ways.
+/// A custom op that adds 1, by one of several ways.
 #[derive(Clone, Copy, Debug)]
 struct Increment(Way);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
-    /// As an op that takes leading axes.
+    /// By an op that supports batch dims.
     Batched,
-    /// As an op that, batched, gives something else.
+    /// By an op that returns a wrong type when batched.
     Wrong,
     Expanded,
     OnTheHost,

@@ -1,4 +1,4 @@
-//! An op on a batch is the op on each example.
+//! Checks that an op on a batch matches the op on each example.
 
 use super::{Check, Counts, Failure, Subjects};
 use crate::tolerance::{Computed, attention, difference};
@@ -12,11 +12,11 @@ use kiln_suite::engines::reference;
 use kiln_vmap::{Randomness, Vmap};
 use std::sync::Arc;
 
-/// How many examples a batch has.
+/// Examples per batch.
 const EXAMPLES: usize = 2;
 
-/// Runs each op on two examples at once, by [`Vmap`] over the engine under test, and compares both with the reference. The
-/// first has the operands that the op has in the program, the second some of them in reverse order.
+/// Runs each op on a batch of two examples, by [`Vmap`] over the engine under test, and compares both with the
+/// reference. The first example has the operands of the program; in the second, some operands have reversed elements.
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let trace = trace(&reference(), trial, Ownership::Passed);
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
@@ -39,8 +39,8 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     Ok(())
 }
 
-/// Of `NonZero` each example has another shape, and sending one of many is refused. Regions are batched op by op, which
-/// their own ops show elsewhere.
+/// Whether an op has a batching rule to check. `NonZero` has another shape per example, and `Send` of one example is
+/// refused. Regions are batched op by op, which other programs cover.
 fn has_rule(op: &Op) -> bool {
     if let Op::Collective(collective) = op {
         return !matches!(collective.kind, CollectiveKind::Send { .. });
@@ -48,9 +48,9 @@ fn has_rule(op: &Op) -> bool {
     !matches!(op, Op::NonZero { .. } | Op::Fused(_))
 }
 
-/// Whether nothing can be said of an attention: a key that is hidden has the weight 0, and 0 times an infinity or NaN is NaN
-/// where it is computed and nothing where it is left out. Which of both depends on the number of queries and keys, and a batch
-/// has others than an example.
+/// Whether the result of an attention is undefined: 0 times a nonfinite value of a masked key is NaN if it is computed,
+/// and absent if the key is skipped. That depends on the number of queries and keys, which differs between batch and
+/// example.
 fn is_beyond_attention(op: &Op, list: &[Given]) -> bool {
     let is_wild = |given: &Given| match given {
         Given::Data(data) if data.dtype().is_float() => !data.to_vec::<f64>().into_iter().all(f64::is_finite),
@@ -63,20 +63,20 @@ fn is_beyond_attention(op: &Op, list: &[Given]) -> bool {
 struct Batch<'a> {
     op: &'a Op,
     lists: [Vec<Given>; EXAMPLES],
-    /// Which operands differ, and which axis counts the examples.
+    /// Which operands are batched, and the batch axis.
     differs: Vec<bool>,
     place: usize,
 }
 
 impl Batch<'_> {
     fn new(op: &Op, list: Vec<Given>, number: usize) -> Batch<'_> {
-        // The gradient of attention relies on operands that belong together.
+        // The gradient of attention needs consistent operands.
         let together = matches!(op, Op::AttentionGrad(_));
         let tensors = list.iter().filter(|x| matches!(x, Given::Data(_))).count();
         let mut differs = Vec::new();
         for given in &list {
             let is_tensor = matches!(given, Given::Data(_));
-            // In turn: all of them, or every second.
+            // Alternately all operands, or every second one.
             let chosen =
                 number.is_multiple_of(2) || tensors < 2 || (differs.len() + number / 2).is_multiple_of(2);
             differs.push(is_tensor && chosen);
@@ -91,7 +91,7 @@ impl Batch<'_> {
 
     fn check(&self, engine: &Arc<dyn Engine>, counts: &mut Counts) -> Result<(), String> {
         let reference = reference();
-        // An op that fails for one example fails for the batch.
+        // An error in one example is an error of the batch.
         let expected = self.lists.each_ref().map(|list| run_on(&reference, self.op, list));
         let [Ok(first), Ok(second)] = expected else { return Ok(()) };
         let layer = Vmap::new(engine.clone());
@@ -134,7 +134,7 @@ impl Batch<'_> {
     }
 }
 
-/// The same elements from the last to the first.
+/// The elements in reverse order.
 fn reversed(data: &TensorData) -> TensorData {
     let shape = *data.shape();
     let backwards = |&len: &usize| SliceAxis { start: usize::saturating_sub(len, 1), len, step: -1 };
@@ -142,7 +142,7 @@ fn reversed(data: &TensorData) -> TensorData {
     run_on(&reference(), &op, &[Given::Data(data.clone())]).expect("a view").remove(0)
 }
 
-/// Both examples, which `axis` counts: put together by the reference, so that the engine runs no op but the rule's.
+/// Both examples stacked along `axis`, by the reference, so that the engine runs only ops of the batching rule.
 fn stacked(engine: &dyn Engine, examples: [&TensorData; EXAMPLES], axis: usize) -> Value {
     let reference = reference();
     let row = |data: &TensorData| {
@@ -157,7 +157,7 @@ fn stacked(engine: &dyn Engine, examples: [&TensorData; EXAMPLES], axis: usize) 
     engine.write(read(&reference, all).expect("examples of one type"))
 }
 
-/// One example of a value that its first axis counts.
+/// One example of a value with batch axis 0.
 fn row(engine: &dyn Engine, all: &Value, example: usize) -> Value {
     let all = Var::new(engine, all.clone());
     let mut slices: Vec<SliceAxis> = all.shape().iter().map(|&len| SliceAxis::all(len)).collect();

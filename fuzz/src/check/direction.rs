@@ -1,4 +1,4 @@
-//! Forward mode and programs of gradients agree with reverse mode.
+//! Checks that forward mode and gradient programs agree with reverse mode.
 
 use super::gradient::Projection;
 use super::passed::Passed;
@@ -9,12 +9,12 @@ use crate::trial::Trial;
 use kiln_autodiff::Forward;
 use kiln_ir::{DType, Engine, Op, TensorData, Values, gradient_program, verify};
 
-/// How far two sums of the same terms in another order may be apart, of the sum of their magnitudes. Both are computed in
-/// `f64`, through chains of ops that may lose a few digits.
+/// Allowed difference of two sums of the same terms in another order, relative to the sum of their magnitudes. Both are
+/// computed in `f64`, through chains of ops that may lose a few digits.
 const RELATIVE: f64 = 1e-7;
 
-/// With `g` the gradients of the projection `w · f(x)` by reverse mode: forward mode along a random direction `v` gives
-/// `w · Jv = g · v`, and the program of the gradients gives `g`.
+/// For the gradients `g` of the projection `w · f(x)` by reverse mode, checks that forward mode along a random
+/// direction `v` returns `w · Jv = g · v`, and that the gradient program returns `g`.
 pub(super) fn check(
     trial: &Trial,
     function: &Projection<'_>,
@@ -23,14 +23,14 @@ pub(super) fn check(
     subjects: &Subjects,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
-    // Where numbers are equal but for rounding, each way may choose another one.
+    // With ties, each mode may choose another element.
     let open = |failure: Failure| if values.have_ties() { Ok(()) } else { Err(failure) };
     let is_finite = |data: &TensorData| data.to_vec::<f64>().iter().all(|x| x.is_finite());
     if !gradients.iter().flatten().all(is_finite) {
         return Ok(());
     }
     forward(trial, function, gradients, subjects, counts).or_else(open)?;
-    // Behind `NonZero` the actual shapes are not those that a program of gradients is made for.
+    // After `NonZero`, the actual shapes differ from those of the gradient program.
     let is_open =
         |trial: &Trial| trial.program.instructions.iter().any(|i| matches!(i.op, Op::NonZero { .. }));
     if is_open(trial) {
@@ -102,12 +102,12 @@ fn program(
     let mut inputs: Values = trial.inputs.iter().map(|data| engine.write(data.clone())).collect();
     for ty in &program.inputs[inputs.len()..] {
         let place = function.float_output(inputs.len() - trial.inputs.len());
-        // A number among the outputs has no gradient, and so no input here.
+        // A scalar output has no gradient, and so no input here.
         let weights = TensorData::new(function.weights(place, ty.num_elements()), ty.shape).expect("as many");
         let is_weighted = ty.dtype == DType::F64;
         inputs.push(engine.write(if is_weighted { weights } else { TensorData::zeros(*ty) }));
     }
-    // The program gives one for each float input, of which only those of `f64` are known.
+    // The program returns a gradient for each float input; only those of `f64` inputs are compared.
     let floats = gradients.iter().zip(&trial.inputs).filter(|(_, data)| data.dtype().is_float());
     let results = program.run(engine, inputs);
     for (place, (value, (expected, _))) in results.into_iter().zip(floats).enumerate() {

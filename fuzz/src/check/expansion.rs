@@ -1,4 +1,4 @@
-//! Each op's expansion agrees with the op.
+//! Checks that the expansion of each op agrees with the op.
 
 use super::{Check, Counts, Failure, round_trip};
 use crate::tolerance::{Computed, difference};
@@ -10,12 +10,12 @@ use kiln_ir::{
 };
 use kiln_suite::engines::reference;
 
-/// Operands with more elements are left out: expansions of sorts and contractions materialize intermediates that a
-/// kernel only visits.
+/// Maximum number of elements of checked operands: expansions of sorts and contractions materialize large
+/// intermediates.
 const MOST_ELEMENTS: usize = 700;
 
-/// Expands the program as a whole, which must give a valid one, then runs the expansion of each op on the reference, with
-/// the operands that it has there.
+/// Checks that the expansion of the whole program is valid, then runs the expansion of each op on the reference, with
+/// its operands in the program.
 pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
     let failed = |message: String| Failure::whole(Check::Expansion, message);
     if trial.program.instructions.iter().all(|i| MINIMAL.contains(i.op.kind())) {
@@ -41,7 +41,7 @@ pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Regions are expanded op by op, which their own ops show elsewhere.
+/// Whether the expansion of an op is checked. Regions expand op by op, which other programs cover.
 fn is_worth(op: &Op, list: &[Given]) -> bool {
     let small = |given: &Given| match given {
         Given::Data(data) => data.num_elements() <= MOST_ELEMENTS,
@@ -53,7 +53,7 @@ fn is_worth(op: &Op, list: &[Given]) -> bool {
 
 fn of_op(instruction: &Instruction, list: &[Given], counts: &mut Counts) -> Result<(), String> {
     let reference = reference();
-    // An index out of range is reported by the op and cannot be by its expansion.
+    // The op reports an index out of range; its expansion cannot.
     let Ok(expected) = run_on(&reference, &instruction.op, list) else { return Ok(()) };
     let (program, inputs) = alone(instruction, list);
     let expanded = expand_program(&program, MINIMAL).map_err(|error| error.to_string())?;
@@ -68,7 +68,7 @@ fn of_op(instruction: &Instruction, list: &[Given], counts: &mut Counts) -> Resu
     }
 }
 
-/// The program of one op, whose tensor operands are inputs. Their types are those of the data.
+/// A program of one op, with its tensor operands as inputs. Input types are those of the data.
 fn alone(instruction: &Instruction, list: &[Given]) -> (Program, Vec<TensorData>) {
     let mut inputs = Vec::new();
     let mut operands = Vec::new();

@@ -1,9 +1,9 @@
-//! Programs that are recorded and run as regions agree with their ops run one by one.
+//! Checks that fused programs agree with their ops run one by one.
 //!
-//! A program is recorded several times, since a region's stores depend on the values still in use: with its outputs
-//! held alone, with every value held, and with some held, some read in between, batches that end anywhere, and ops
-//! recorded by other threads. Some programs are recorded in the same way again, until speculative execution starts.
-//! Gradients are those of automatic differentiation over the engine alone and over fusion.
+//! A program is recorded several times, since a region's stores depend on live values: with only its outputs held, with
+//! all values held, and with some values held, reads in between, recordings that end anywhere, and ops recorded by
+//! other threads. Some programs are repeated until speculative execution starts. Gradients by automatic differentiation
+//! over the engine are compared with gradients over fusion.
 
 use super::passed::Passed;
 use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot, run_with_noise};
@@ -17,14 +17,14 @@ use kiln_ir::{Engine, Instruction, Operands, ProgramOperand, Value, Values, Var}
 use kiln_suite::engines::reference;
 use std::sync::Arc;
 
-/// Which values are held to the end.
+/// The values that are held to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     /// Outputs.
     Outputs,
     /// All.
     All,
-    /// Outputs and some others, while other things happen in between.
+    /// Outputs and some other values, with random events in between.
     Some,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     result
 }
 
-/// How a program is recorded. Each way makes regions of its own, which some devices compile.
+/// The ways to record a program. Each way makes other regions, which some devices compile.
 fn ways(subjects: &Subjects) -> &'static [Held] {
     match subjects.scope {
         Scope::All => &[Held::Outputs, Held::All, Held::Some],
@@ -48,9 +48,9 @@ fn ways(subjects: &Subjects) -> &'static [Held] {
 
 /// The ways to record a program, and the repeats of each before its results are compared.
 fn repeated(trial: &Trial, subjects: &Subjects) -> Vec<(Held, usize)> {
-    /// Shorter programs never begin early.
+    /// Minimum length for speculative execution.
     const LONG: usize = 20;
-    /// As often as it takes to be expected, and once more.
+    /// Repeats until a plan is predicted, and one more.
     const OFTEN: usize = 5;
     let once = ways(subjects).iter().map(|&held| (held, 1));
     let is_long = trial.program.instructions.len() >= LONG && subjects.scope != Scope::Kernels;
@@ -91,7 +91,7 @@ fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(),
         if let Some((place, text)) = first_problem(&expected, &found, &noisy) {
             let slot = slots[place];
             let text = format!("%{slot}, with {} held: {text}", held.name());
-            // A smaller program may show it at another op.
+            // A smaller program may fail at another op.
             return Err(Failure { op: None, ..at_slot(trial, slot, Check::Fused, text) });
         }
     }
@@ -161,7 +161,7 @@ fn slots_of(operands: &[ProgramOperand]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Records an op, now and then from another thread.
+/// Records an op, sometimes from another thread.
 fn recorded(
     layer: &Fusion,
     instruction: &Instruction,
@@ -190,7 +190,7 @@ fn disturb(layer: &Fusion, values: &[Option<Value>], random: &mut Random) {
     }
 }
 
-/// The gradients of a projection of the outputs are the same.
+/// Checks that gradients of a projection of the outputs agree with and without fusion.
 fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let checkpointing = checkpointing(trial);
     let under = |engine: Arc<dyn Engine>| pulled_back(trial, &Autodiff::new(engine, checkpointing));
@@ -210,8 +210,8 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
     }
     let failed = |text: String| Failure::whole(Check::FusedGradient, text);
     let found = under(Arc::new(subjects.fused.clone()));
-    // An op that failed is not recorded where that is known at once, and is where it is not. Past it, by a recovery or a choice of
-    // other elements, both go on, with gradients of their own.
+    // A failed op is recorded only if the failure is not known immediately. After a `Recover` or a select of other
+    // elements, both runs continue, with different gradients.
     let is_same = |found: &Vec<Slot>| eager.iter().zip(found).all(|(eager, found)| same(eager, found));
     if !found.as_ref().is_some_and(is_same) && Passed::of(trial).have_failed() {
         return Ok(());
@@ -221,7 +221,7 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
     compared(&eager, &found, Check::FusedGradient)
 }
 
-/// The gradients by the inputs, an error for those that have none; `None` altogether where there is no loss to walk back from.
+/// The gradients by the inputs, an error for inputs without a gradient; `None` if there is no loss.
 fn pulled_back(trial: &Trial, layer: &Autodiff) -> Option<Vec<Slot>> {
     let is_float = |value: &Value| value.dtype().is_float();
     let leaf = |value: Value| if is_float(&value) { layer.require_grad(value) } else { value };
@@ -239,7 +239,7 @@ fn pulled_back(trial: &Trial, layer: &Autodiff) -> Option<Vec<Slot>> {
     if !layer.is_tracked(&loss) {
         return None;
     }
-    // Devices say that an index is out of range when something is read.
+    // Devices report an index out of range at a read.
     read(layer, loss.clone()).ok()?;
     let found = layer.backward(&loss, None).ok()?;
     let slot = |leaf: &Value| match found.get(leaf) {

@@ -1,4 +1,4 @@
-//! Gradients agree with finite differences.
+//! Checks that gradients agree with finite differences.
 
 use super::passed::Passed;
 use super::{Check, Counts, Failure, Subjects, direction};
@@ -9,22 +9,22 @@ use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_ir::{DType, Element, Engine, Expand, ProgramOperand, TensorData, Value, Values, Var};
 use kiln_suite::engines::reference;
 
-/// How many elements of each input are differentiated.
+/// Differentiated elements per input.
 const SAMPLES: usize = 3;
 
-/// The step of differences, of 1 or the magnitude of the element.
+/// The step of differences, relative to 1 or the magnitude of the element.
 const STEP: f64 = 1e-5;
 
-/// Gradients above this are not compared: differences of such steep functions tell too little.
+/// Gradients above this are not compared: differences of steep functions are inaccurate.
 const STEEPEST: f64 = 1e5;
 
-/// Programs with values above this are not differentiated: where these cancel, no digit of a gradient is left.
+/// Programs with values above this are not differentiated: cancellation may leave no digit of a gradient.
 const LARGEST: f64 = 1e5;
 
 /// Compares the gradients of a random projection of the outputs, by [`Autodiff`] over the engine under test, with
 /// central differences on the reference.
 ///
-/// A difference is believed where two step sizes agree, and the differences to both sides: at a kink they do not.
+/// A difference counts if two step sizes agree and both one-sided differences agree, which excludes kinks.
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     if !trial.smooth || !trial.inputs.iter().any(|data| data.dtype() == DType::F64) {
         return Ok(());
@@ -89,7 +89,7 @@ fn has_wild(data: &TensorData) -> bool {
     data.dtype().is_float() && data.to_vec::<f64>().iter().any(|x| !x.is_finite())
 }
 
-/// A number that depends on the inputs: the sum of all float outputs times random weights.
+/// The scalar projection of a program: the sum of all float outputs times random weights.
 pub(super) struct Projection<'a> {
     trial: &'a Trial,
     reference: Expand,
@@ -102,7 +102,7 @@ struct Projected {
     magnitude: f64,
 }
 
-/// A derivative by differences, and how wrong it may be.
+/// A derivative by finite differences, with its error bound.
 struct Slope {
     value: f64,
     doubt: f64,
@@ -113,7 +113,7 @@ impl Projection<'_> {
         Projection { trial, reference: reference() }
     }
 
-    /// The place among all outputs of the float tensor with that number.
+    /// The output index of a float output.
     pub(super) fn float_output(&self, number: usize) -> usize {
         let types = self.trial.program.slot_types();
         let is_float = |place: &usize| match self.trial.program.outputs[*place] {
@@ -139,7 +139,7 @@ impl Projection<'_> {
         TensorData::new(list, *output.shape()).expect("one for each element")
     }
 
-    /// The value with these inputs; `None` where it is not finite.
+    /// The value for these inputs; `None` if it is not finite.
     fn at(&self, inputs: &[TensorData]) -> Option<Projected> {
         let values: Values = inputs.iter().map(|data| self.reference.write(data.clone())).collect();
         let outputs = self.trial.program.run(&self.reference, values);
@@ -157,8 +157,8 @@ impl Projection<'_> {
         total.magnitude.is_finite().then_some(total)
     }
 
-    /// The gradients for the float inputs, by a layer; `None` for other inputs, and altogether where no float output
-    /// depends on an input.
+    /// The gradients of the float inputs, by a layer: `None` for other inputs, and overall if no float output depends
+    /// on an input.
     fn gradients(&self, layer: &Autodiff) -> Result<Option<Vec<Option<TensorData>>>, String> {
         let leaf = |data: &TensorData| {
             let value = layer.write(data.clone());
@@ -204,7 +204,7 @@ impl Projection<'_> {
         sum.map(Var::into_value)
     }
 
-    /// Whether a much smaller step tells another derivative: between two steps the function jumps, or is too steep.
+    /// Whether a much smaller step gives another derivative, because the function jumps or is too steep.
     fn jumps(&self, place: usize, element: usize, here: Projected, slope: &Slope) -> bool {
         let finer = self.slope(place, element, here, STEP * 1e-3);
         finer.is_none_or(|finer| {
@@ -213,7 +213,7 @@ impl Projection<'_> {
         })
     }
 
-    /// The derivative by one element of an input; `None` where differences do not tell it.
+    /// The derivative by one element of an input; `None` if finite differences are unreliable.
     fn slope(&self, place: usize, element: usize, here: Projected, step: f64) -> Option<Slope> {
         let x = self.trial.inputs[place].to_vec::<f64>()[element];
         let step = step * x.abs().max(1.0);

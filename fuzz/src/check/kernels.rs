@@ -1,5 +1,5 @@
-//! Checks that all kernels of a program compile: op by op, recorded, and of its gradients. A source that fails to
-//! compile panics.
+//! Checks that all kernels of a program compile: op by op, fused, and of its gradients. A source that does not compile
+//! panics.
 
 use super::{Counts, Failure, Subjects, fused};
 use crate::shrink::edit;

@@ -1,4 +1,4 @@
-//! Properties of a program's gradients that follow from its values.
+//! Properties of a program's values that decide whether its gradients can be compared.
 
 use crate::shrink::edit::opened_all;
 use crate::trace::{Ownership, Slot, trace};
@@ -6,7 +6,7 @@ use crate::trial::Trial;
 use kiln_ir::{Binary, Instruction, Op, PoolKind, ProgramOperand, Reduction, Unary};
 use kiln_suite::engines::reference;
 
-/// The values of a program on the reference, with the ops of fused regions in their place.
+/// The values of a program on the reference, with fused regions inlined.
 pub(super) struct Passed {
     trial: Trial,
     slots: Vec<Slot>,
@@ -30,8 +30,8 @@ impl Passed {
         finite.fold(0.0, |most, x| x.abs().max(most))
     }
 
-    /// Whether an op has no derivative at its operands: a value is not finite, or a root, logarithm or power is of 0. Times a
-    /// gradient of 0 that gives NaN, though differences may tell 0.
+    /// Whether an op has no derivative at its operands: a value is not finite, or it is a root, logarithm or power of
+    /// 0. Its derivative times a gradient of 0 is NaN, although differences may be 0.
     pub(super) fn are_singular(&self) -> bool {
         let is_root = |op: &Op| {
             matches!(
@@ -44,8 +44,8 @@ impl Passed {
             || self.slots.iter().flat_map(floats).any(|x| !x.is_finite())
     }
 
-    /// Whether an op chooses between numbers that are equal, but for rounding maybe. Its gradient is that of one choice; a difference by one of the numbers
-    /// can be that of another, though it is the same to both sides: the second greatest of three ones stays 1.
+    /// Whether an op chooses between elements that are equal up to rounding. Its gradient is that of one choice. A
+    /// finite difference may be that of another, even if both sides agree: the second greatest of three ones stays 1.
     pub(super) fn have_ties(&self) -> bool {
         let ties = |instruction: &Instruction| {
             let mut list: Vec<f64> = self.operands(instruction).flatten().collect();
@@ -56,7 +56,7 @@ impl Passed {
         self.trial.program.instructions.iter().any(ties)
     }
 
-    /// Whether the remainder of an op jumps within any step of a difference: its dividend is so many times its divisor.
+    /// Whether a remainder jumps within any step of a difference: its dividend is at least `times` its divisor.
     pub(super) fn have_dense_jumps(&self, times: f64) -> bool {
         let jumps = |instruction: &Instruction| {
             let mut magnitudes = self.operands(instruction).map(|list| list.into_iter().map(f64::abs));
@@ -84,7 +84,7 @@ fn floats(slot: &Slot) -> Vec<f64> {
     }
 }
 
-/// Whether the op passes on one of several numbers.
+/// Whether the op selects one of several elements.
 fn chooses(op: &Op) -> bool {
     if let Op::Pool(spec) | Op::PoolGrad { spec, .. } = op {
         return spec.kind == PoolKind::Max;

@@ -1,4 +1,4 @@
-//! Programs as text.
+//! Checks that programs round-trip through text.
 
 use super::{Check, Failure};
 use crate::trial::Trial;

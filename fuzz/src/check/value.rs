@@ -1,8 +1,8 @@
-//! Every op of a program, run by different engines.
+//! Checks every op of a program on different engines.
 //!
 //! The program runs on the engine under test from end to end, so that operands have the layouts and owners of real
-//! programs. Each result is compared with the reference's result for the same operands: errors do not add up, and the
-//! tolerance is that of one op.
+//! programs. Each result is compared with the reference's result for the same operands: errors do not accumulate, and
+//! the tolerance is that of one op.
 
 use super::{Check, Counts, Failure, Scope, Subjects, at_slot, run_with_noise};
 use crate::shrink::edit;
@@ -20,7 +20,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     let computed = if subjects.scope == Scope::Engine { Computed::Elsewhere } else { Computed::Natively };
     let steps = |trial: &Trial, trace: &Trace, counts: &mut Counts| steps(trial, trace, computed, counts);
     let passed = match edit::opened_all(trial) {
-        // Regions are compared with their ops in their place, and these with the reference.
+        // Regions are compared with their inlined ops, and those with the reference.
         Some(flat) => {
             steps(&flat, &trace(engine, &flat, Ownership::Passed), counts)?;
             let passed = trace(engine, trial, Ownership::Passed);
@@ -44,7 +44,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         return exact(trial, &passed, counts);
     }
     if let Err(failure) = equal(trial, &passed, &kept, Check::Threads, counts) {
-        // Which of the two differences is it?
+        // Distinguish a thread-dependent result from an overwritten operand.
         let alone = trace(engine, trial, Ownership::Kept);
         equal(trial, &passed, &alone, Check::Ownership, counts)?;
         return Err(failure);
@@ -56,7 +56,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     equal(trial, &passed, &tracked, Check::Autodiff, counts)
 }
 
-/// Outputs that come through regions are those that the ops in their place may give.
+/// Checks that outputs computed by regions are within the noise of their inlined ops.
 fn regions(
     trial: &Trial,
     trace: &Trace,
@@ -111,7 +111,7 @@ fn step(
 ) -> Result<(), String> {
     let failed = |message: String| Err(message);
     let Some(operands) = given(instruction, &trace.slots) else {
-        // A selection may pick the operand that has not failed.
+        // A select may pick the operand that has not failed.
         if instruction.op.stops_poison() {
             return Ok(());
         }
@@ -144,7 +144,7 @@ fn unchanged(trace: &Trace, trial: &Trial) -> Result<(), Failure> {
     Err(at_slot(trial, slot, Check::Ownership, format!("%{slot} was overwritten while it was in use")))
 }
 
-/// Both runs gave the same bits.
+/// Checks that both runs returned the same bits.
 fn equal(trial: &Trial, a: &Trace, b: &Trace, check: Check, counts: &mut Counts) -> Result<(), Failure> {
     for slot in trial.program.inputs.len()..a.slots.len() {
         counts.comparisons += 1;
@@ -156,8 +156,8 @@ fn equal(trial: &Trial, a: &Trace, b: &Trace, check: Check, counts: &mut Counts)
     Ok(())
 }
 
-/// Whether two results are the same but for the bits of NaN. Those are of the operand that a processor takes first, which another
-/// division of the work may change.
+/// Whether two results are equal except for NaN bits. A processor propagates the bits of its first NaN operand, which
+/// depends on how the work is split.
 fn differ_in_nan(a: &Slot, b: &Slot) -> bool {
     let (Ok(a), Ok(b)) = (a, b) else { return false };
     if a.ty() != b.ty() || !a.dtype().is_float() {
@@ -182,7 +182,7 @@ fn told_apart(expected: &Slot, actual: &Slot) -> String {
     }
 }
 
-/// The program run as a whole returns the same outputs.
+/// Checks that [`Program::run`](kiln_ir::Program::run) returns the same outputs.
 fn whole(trial: &Trial, trace: &Trace, engine: &dyn Engine, counts: &mut Counts) -> Result<(), Failure> {
     let outputs = run_whole(engine, trial);
     for (place, (output, slot)) in outputs.iter().zip(&trial.program.outputs).enumerate() {
@@ -201,7 +201,7 @@ fn run_whole(engine: &dyn Engine, trial: &Trial) -> Vec<Slot> {
     trial.program.run(engine, inputs).into_iter().map(|value| read(engine, value)).collect()
 }
 
-/// The reference returns the same outputs, where they depend on exact ops alone.
+/// Checks that the reference returns the same outputs if they depend only on exact ops.
 fn exact(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failure> {
     let exact = exact_slots(trial);
     let places = |place: &usize| match trial.program.outputs[*place] {
@@ -231,7 +231,7 @@ fn exact(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failur
     Ok(())
 }
 
-/// Which slots depend on the inputs through exact ops alone.
+/// The slots that depend on the inputs only through exact ops.
 fn exact_slots(trial: &Trial) -> Vec<bool> {
     let types = trial.program.slot_types();
     let mut exact = vec![true; trial.program.inputs.len()];

@@ -3,7 +3,7 @@
 use super::{Generator, Wanted};
 use kiln_ir::{Axes, Binary, DType, Op, OpKind, ProgramOperand, Reduction, Shape, TensorType};
 
-/// Ops that regions hold or look through, as often as they stand here.
+/// Fusible ops and views, weighted by their number of entries.
 const KINDS: [OpKind; 20] = [
     OpKind::Unary,
     OpKind::Unary,
@@ -28,7 +28,7 @@ const KINDS: [OpKind; 20] = [
 ];
 
 impl Generator<'_> {
-    /// A chain of ops that mostly fit together.
+    /// Adds a chain of mostly fusible ops.
     pub(super) fn chain(&mut self) {
         for _ in 0..self.random.between(5, 24) {
             match self.random.below(9) {
@@ -43,7 +43,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A tensor, reduced along axes, meets itself again: how softmax and norms are written out.
+    /// Combines a tensor with its own reduction, as in the expansions of softmax and norms.
     fn rejoin(&mut self) -> Option<()> {
         let x = self.tensor(1, 4, |dtype| !dtype.is_bool());
         let ty = self.ty(x);
@@ -62,7 +62,7 @@ impl Generator<'_> {
         self.emit_on(function, &operands).map(drop)
     }
 
-    /// One row added to all, as a bias is.
+    /// Adds a row to all rows, like a bias.
     fn add_row(&mut self) -> Option<()> {
         let x = self.tensor(1, 4, |dtype| !dtype.is_bool());
         let ty = self.ty(x);

@@ -1,4 +1,4 @@
-//! The named composites.
+//! Generates composite ops.
 
 use super::{Generator, Wanted};
 use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, Shape, TensorType};
@@ -45,7 +45,7 @@ impl Generator<'_> {
         self.emit_attention(&attended).map(drop)
     }
 
-    /// Output and log-sum-exp come from the attention itself: the gradient may rely on it.
+    /// Output and log-sum-exp are results of the attention, as its gradient requires.
     pub(super) fn attention_grad(&mut self) -> Option<()> {
         let attended = self.attended();
         let [y, lse] = self.emit_attention(&attended)?[..] else { return None };
@@ -130,7 +130,7 @@ impl Generator<'_> {
         self.emit_on(Op::Dequantize, &operands).map(drop)
     }
 
-    /// A scale for blocks of a tensor of that type, and maybe a zero point of the dtype of the integers.
+    /// Scales for the blocks of a tensor, and optionally zero points of the stored integer dtype.
     fn scales(&mut self, x: TensorType, stored: DType, operands: &mut Vec<usize>) {
         let mut shape = x.shape;
         for length in shape.iter_mut() {

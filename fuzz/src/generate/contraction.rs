@@ -1,4 +1,4 @@
-//! Matrix products, convolution and pooling.
+//! Generates matmul, convolution and pooling.
 
 use super::{Generator, Wanted};
 use kiln_ir::{
@@ -21,7 +21,7 @@ impl Generator<'_> {
         self.emit_on(Op::MatMul, &[b, a]).map(drop)
     }
 
-    /// Of numbers whose products add up exactly: cores round others beside great ones.
+    /// Operands have exactly summable products: tensor cores round small products beside large ones.
     pub(super) fn matmul_float8(&mut self) -> Option<()> {
         let formats = [self.random.pick(Float8::ALL), self.random.pick(Float8::ALL)];
         let dtype = self.random.pick(&[DType::F32, DType::F16, DType::BF16]);
@@ -46,7 +46,7 @@ impl Generator<'_> {
         let most = [0, 17, 7, 4][axes];
         let kernel: Vec<usize> = (0..axes).map(|_| self.random.pick(&[1, 2, 3, 3])).collect();
         let mut space: Vec<usize> = (0..axes).map(|_| self.short(most)).collect();
-        // Most often the kernel fits.
+        // The kernel usually fits.
         for axis in 0..axes {
             let reach = spec.dilation[axis] * (kernel[axis] - 1) + 1;
             let padded = spec.padding[axis].0 + spec.padding[axis].1;
@@ -94,7 +94,7 @@ impl Generator<'_> {
         self.emit_on(Op::PoolGrad { spec, size }, &operands).map(drop)
     }
 
-    /// A pooling, which inference may still refuse, and the type of its operand.
+    /// A pooling, possibly invalid, and the type of its operand.
     fn pooling(&mut self) -> (PoolSpec, TensorType) {
         let kinds = [
             PoolKind::Max,

@@ -1,4 +1,4 @@
-//! Collectives, custom and fused ops.
+//! Generates collectives, custom and fused ops.
 
 use super::{Generator, Input, Wanted};
 use kiln_ir::{
@@ -8,8 +8,8 @@ use kiln_ir::{
 use smallvec::smallvec;
 
 impl Generator<'_> {
-    /// Of a group of one: it is the only group that an engine without a network has. `Recv` is left out, which has
-    /// nothing to receive there, and in smooth programs `Send`, which carries no gradient back.
+    /// A collective of one rank, the only group size without a network. `Recv` is left out, since it has no sender;
+    /// smooth programs also leave out `Send`, which has no gradient.
     pub(super) fn collective(&mut self) -> Option<()> {
         let x = self.tensor(1, 4, |dtype| !dtype.is_bool());
         let axis = self.random.below(self.ty(x).rank());
@@ -32,8 +32,8 @@ impl Generator<'_> {
         self.emit_on(Op::Custom(Custom::new(Cubed { has_rule })), &[x]).map(drop)
     }
 
-    /// A region of a few random ops. It holds no `NonZero`, whose actual shape a region's result types cannot tell, and
-    /// no index out of range.
+    /// A region of a few random ops, without `NonZero`, whose actual shape the result types of a region cannot express,
+    /// and without indices out of range.
     pub(super) fn fused(&mut self) -> Option<()> {
         if self.style.nesting == 0 {
             return None;
@@ -71,12 +71,12 @@ impl Generator<'_> {
 /// A custom op with an expansion: `x³` of floats.
 #[derive(Debug)]
 pub struct Cubed {
-    /// Whether it brings its own gradient rule.
+    /// Whether it has a gradient rule.
     pub has_rule: bool,
 }
 
 impl Cubed {
-    /// Makes programs with the op readable as text.
+    /// Registers the op, so that the text of programs with it parses.
     pub fn register() {
         Custom::register("fuzz_cubed", |attributes| match attributes {
             "rule" => Ok(Custom::new(Cubed { has_rule: true })),

@@ -1,4 +1,4 @@
-//! Ops per element.
+//! Generates elementwise ops.
 
 use super::{Generator, Wanted};
 use kiln_ir::{Binary, Comparison, DType, Op, ProgramOperand, TensorType, Unary};
@@ -54,7 +54,7 @@ impl Generator<'_> {
         self.emit(Op::Compare(comparison), &operands).map(drop)
     }
 
-    /// The tensor with a second operand: another tensor, itself, or a number on either side.
+    /// A tensor and a second operand: another tensor, itself, or a scalar on either side.
     fn beside(&mut self, a: usize) -> [ProgramOperand; 2] {
         let ty = self.ty(a);
         let a = ProgramOperand::Slot(a);
@@ -86,7 +86,7 @@ impl Generator<'_> {
 
     pub(super) fn bitcast(&mut self) -> Option<()> {
         let smooth = self.style.smooth;
-        // Read as integers, floats jump; read as floats, integers can be anything.
+        // Floats read as integers jump; integers read as floats have arbitrary values.
         let x = self.tensor(0, 5, |dtype| dtype.is_int() || dtype.is_float() && !smooth);
         let size = self.ty(x).dtype.size();
         let suits = |dtype: &DType| dtype.size() == size && (dtype.is_int() || dtype.is_float() && !smooth);

@@ -1,4 +1,4 @@
-//! Ops by index.
+//! Generates indexing ops.
 
 use super::{Generator, Wanted};
 use kiln_ir::{DType, IndexUser, Op, Shape, TensorType, UpdateMode};
@@ -80,7 +80,7 @@ impl Generator<'_> {
         self.emit_on(Op::Recover { watched }, &operands).map(drop)
     }
 
-    /// A tensor and the axis that an index points into.
+    /// A tensor and its indexed axis.
     fn indexed(&mut self, ok: impl Fn(DType) -> bool) -> Option<(usize, usize)> {
         let x = self.tensor(1, 5, ok);
         Some((x, self.random.below(self.ty(x).rank())))
@@ -90,13 +90,13 @@ impl Generator<'_> {
         (0..rank).map(|_| self.length().min(6)).collect()
     }
 
-    /// The shape with another length of the axis.
+    /// The shape with another length of an axis.
     fn shape_beside(&mut self, shape: &Shape, axis: usize) -> Shape {
         let length = if self.random.chance(40) { shape[axis] } else { self.length().min(9) };
         shape.with(axis, length)
     }
 
-    /// An index into an axis of that length; `None` where it would have elements but nothing to point to.
+    /// Indices into an axis of a length; `None` for a nonempty index into an empty axis.
     fn index(&mut self, shape: Shape, length: usize) -> Option<usize> {
         if length == 0 && shape.num_elements() > 0 {
             return None;

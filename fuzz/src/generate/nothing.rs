@@ -1,4 +1,4 @@
-//! Ops from nothing.
+//! Generates ops without tensor operands.
 
 use super::{Generator, Wanted};
 use kiln_ir::{DType, Op, ProgramOperand, RandomKind, Scalar, TensorType};
@@ -34,7 +34,7 @@ impl Generator<'_> {
         self.emit(Op::Random { ty, distribution }, &[key]).map(drop)
     }
 
-    /// A type with at least so many axes.
+    /// A type with a minimum rank.
     fn any_type(&mut self, ok: impl Fn(DType) -> bool, least_rank: usize) -> TensorType {
         let dtype = self.dtype(ok);
         let rank = self.random.between(least_rank, 4);

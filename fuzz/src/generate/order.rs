@@ -1,4 +1,4 @@
-//! Many to one, and order.
+//! Generates reductions, scans and sorting.
 
 use super::Generator;
 use kiln_ir::{Axes, DType, Extremum, Op, Reduction};
@@ -26,7 +26,7 @@ impl Generator<'_> {
         self.emit_on(Op::ArgReduce { extremum, axis, index }, &[x]).map(drop)
     }
 
-    /// An integer dtype that can count to that length.
+    /// An integer dtype that represents all indices below a length.
     pub(super) fn index_dtype(&mut self, length: usize) -> DType {
         let greatest = |dtype: DType| 1u128 << (8 * dtype.size() - usize::from(dtype.is_signed_int()));
         self.dtype(|dtype| dtype.is_int() && length as u128 + 1 < greatest(dtype))

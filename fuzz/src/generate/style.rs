@@ -8,22 +8,22 @@ use kiln_suite::case::Fill;
 /// The style of a program.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Floats are `f64` and the inputs tame, so that finite differences can tell gradients.
+    /// Floats are `f64` and inputs moderate, so that finite differences approximate gradients.
     pub smooth: bool,
-    /// Inputs hold NaN, infinities, subnormals, extreme integers and random bits.
+    /// Inputs contain NaN, infinities, subnormals, extreme integers and random bits.
     pub special: bool,
     /// Indices may be out of range.
     pub stray: bool,
-    /// The dtypes that are preferred.
+    /// The preferred dtypes.
     pub dtypes: Vec<DType>,
-    /// The lengths of axes that are preferred.
+    /// The preferred axis lengths.
     pub lengths: Vec<usize>,
-    /// The most elements of an input.
+    /// The maximum number of elements of an input.
     pub most_elements: usize,
-    /// The program is long and of ops that kernels are made of: functions of elements, views, reductions of rows that meet
-    /// their rows again. Large regions come of it.
+    /// The program is a long chain of fusible ops: elementwise functions, views, and row reductions that combine with
+    /// their rows. It fuses into large regions.
     pub chains: bool,
-    /// How many fused regions may still be put into each other.
+    /// The remaining nesting depth of fused regions.
     pub nesting: usize,
 }
 
@@ -31,7 +31,7 @@ const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 const LENGTHS: [usize; 16] = [1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33, 40];
 
 impl Style {
-    /// A random style.
+    /// Draws a random style.
     pub fn draw(random: &mut Random) -> Style {
         let smooth = random.chance(30);
         let special = !smooth && random.chance(30);
@@ -71,7 +71,7 @@ impl Style {
 }
 
 impl Generator<'_> {
-    /// A dtype that suits, if possible one of the style's.
+    /// An accepted dtype, if possible a preferred one.
     pub(super) fn dtype(&mut self, ok: impl Fn(DType) -> bool) -> DType {
         let allowed = |dtype: DType| ok(dtype) && self.allows(dtype);
         let mut suitable: Vec<DType> = self.style.dtypes.iter().copied().filter(|&d| allowed(d)).collect();
@@ -81,12 +81,12 @@ impl Generator<'_> {
         self.random.pick(&suitable)
     }
 
-    /// Whether the style has that dtype: smooth programs have one float dtype.
+    /// Whether the style allows a dtype: smooth programs have one float dtype.
     pub(super) fn allows(&self, dtype: DType) -> bool {
         !self.style.smooth || !dtype.is_float() || dtype == DType::F64
     }
 
-    /// A length of an axis.
+    /// An axis length.
     pub(super) fn length(&mut self) -> usize {
         let lengths = std::mem::take(&mut self.style.lengths);
         let length =
@@ -95,12 +95,12 @@ impl Generator<'_> {
         length
     }
 
-    /// A length of at least 1 and at most that.
+    /// An axis length from 1 to a maximum.
     pub(super) fn short(&mut self, most: usize) -> usize {
         self.length().clamp(1, most)
     }
 
-    /// A shape with that many axes and not too many elements.
+    /// A shape of a rank, with not too many elements.
     pub(super) fn shape(&mut self, rank: usize) -> Shape {
         let mut shape: Shape = (0..rank).map(|_| self.length()).collect();
         while shape.num_elements() > self.style.most_elements {
@@ -110,7 +110,7 @@ impl Generator<'_> {
         shape
     }
 
-    /// The fill rule of a free input.
+    /// The fill rule of an input with arbitrary data.
     pub(super) fn fill(&mut self, dtype: DType) -> Fill {
         if self.style.smooth {
             return self.random.pick(&[

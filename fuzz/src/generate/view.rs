@@ -1,4 +1,4 @@
-//! Ops that put the same elements elsewhere, and operands behind them.
+//! Generates views, copies, padding and concatenation, and operands through views.
 
 use super::{Generator, Wanted};
 use kiln_ir::{Axes, Op, PadAxis, ProgramOperand, Shape, SliceAxis, TensorType};
@@ -10,7 +10,7 @@ impl Generator<'_> {
         self.emit_on(Op::Reshape(shape), &[x]).map(drop)
     }
 
-    /// Another shape with as many elements: axes joined, split and put in.
+    /// Another shape with the same number of elements: axes merged, split and inserted.
     fn same_size(&mut self, shape: &Shape) -> Shape {
         let mut lengths = shape.to_vec();
         for _ in 0..self.random.between(1, 3) {
@@ -123,7 +123,7 @@ impl Generator<'_> {
         self.emit_on(Op::Copy, &[x]).map(drop)
     }
 
-    /// A tensor of that type that is a permutation of another.
+    /// A tensor of a type, by a permutation of another.
     pub(super) fn behind_permute(&mut self, ty: TensorType, wanted: Wanted) -> Option<usize> {
         let axes = Axes::new(&self.random.permutation(ty.rank()));
         let source: Shape = axes.inverse().iter().map(|axis| ty.shape[axis]).collect();
@@ -131,7 +131,7 @@ impl Generator<'_> {
         Some(self.emit_on(Op::Permute(axes), &[source])?[0])
     }
 
-    /// A tensor of that type that is a part of a larger one, or backwards.
+    /// A tensor of a type, by a slice of a larger one, possibly with negative steps.
     pub(super) fn behind_slice(&mut self, ty: TensorType, wanted: Wanted) -> Option<usize> {
         let (mut source, mut slices) = (ty.shape, Vec::new());
         for (axis, &len) in ty.shape.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Generator<'_> {
         Some(self.emit_on(Op::Slice(slices), &[source])?[0])
     }
 
-    /// A tensor of that type that repeats elements of a smaller one.
+    /// A tensor of a type, by a broadcast of a smaller one.
     pub(super) fn behind_broadcast(&mut self, ty: TensorType, wanted: Wanted) -> Option<usize> {
         let keep = self.random.between(0, ty.rank());
         let mut source: Shape = ty.shape[ty.rank() - keep..].into();
@@ -162,7 +162,7 @@ impl Generator<'_> {
         Some(self.emit_on(Op::Broadcast(ty.shape), &[source])?[0])
     }
 
-    /// A tensor of that type that had another shape.
+    /// A tensor of a type, by a reshape of another.
     pub(super) fn behind_reshape(&mut self, ty: TensorType, wanted: Wanted) -> Option<usize> {
         let source = self.same_size(&ty.shape);
         let source = self.fresh(ty.with_shape(source), wanted);

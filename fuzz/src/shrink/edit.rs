@@ -1,4 +1,4 @@
-//! Changes of a trial. Each returns `None` where it does not apply; the result may be invalid.
+//! Changes of a trial. Each returns `None` if it does not apply; the result may be invalid.
 
 use crate::check::guarded;
 use crate::trace::{Ownership, trace};
@@ -9,7 +9,7 @@ use kiln_ir::{
 };
 use kiln_suite::engines::reference;
 
-/// The trial with the types of all results inferred again; `None` where an op no longer accepts its operands.
+/// Infers the types of all results again; `None` if an op no longer accepts its operands.
 pub(super) fn retyped(trial: &Trial) -> Option<Trial> {
     let mut trial = trial.clone();
     let program = &mut trial.program;
@@ -40,7 +40,7 @@ fn first_result(trial: &Trial, place: usize) -> usize {
     trial.program.inputs.len() + before.sum::<usize>()
 }
 
-/// The trial with its operands renumbered.
+/// Renumbers the operands.
 fn renumbered(trial: &mut Trial, number: impl Fn(usize) -> usize) {
     let program = &mut trial.program;
     let operands = program.instructions.iter_mut().flat_map(|i| &mut i.operands);
@@ -51,7 +51,7 @@ fn renumbered(trial: &mut Trial, number: impl Fn(usize) -> usize) {
     }
 }
 
-/// Without inputs that nothing uses.
+/// Removes unused inputs.
 pub(super) fn pruned(trial: &Trial) -> Trial {
     let mut trial = trial.clone();
     for input in (0..trial.inputs.len()).rev() {
@@ -66,7 +66,7 @@ pub(super) fn pruned(trial: &Trial) -> Trial {
     trial
 }
 
-/// The first ops alone. Where no output is left, the results of the last op are.
+/// Keeps the first ops. If no output is left, the results of the last op become outputs.
 pub(super) fn truncated(trial: &Trial, count: usize) -> Option<Trial> {
     let mut trial = trial.clone();
     let instructions = &mut trial.program.instructions;
@@ -80,7 +80,7 @@ pub(super) fn truncated(trial: &Trial, count: usize) -> Option<Trial> {
     Some(trial)
 }
 
-/// Without one of several outputs.
+/// Removes one of several outputs.
 pub(super) fn without_output(trial: &Trial, place: usize) -> Option<Trial> {
     let mut trial = trial.clone();
     if trial.program.outputs.len() < 2 {
@@ -90,7 +90,7 @@ pub(super) fn without_output(trial: &Trial, place: usize) -> Option<Trial> {
     Some(trial)
 }
 
-/// Without an op: inputs with its results take its place, where they are used.
+/// Replaces an op by inputs with its results, where they are used.
 pub(super) fn replaced(trial: &Trial, place: usize, engine: &dyn Engine) -> Option<Trial> {
     let (first, inputs) = (first_result(trial, place), trial.inputs.len());
     let results = trial.program.instructions.get(place)?.results.len();
@@ -102,7 +102,7 @@ pub(super) fn replaced(trial: &Trial, place: usize, engine: &dyn Engine) -> Opti
     }
     let mut trial = trial.clone();
     trial.program.instructions.remove(place);
-    // The new inputs follow the old ones; the slots after them move up.
+    // The new inputs follow the old ones and shift the later slots.
     renumbered(&mut trial, |slot| match slot {
         slot if slot < inputs => slot,
         slot if slot < first => slot + results,
@@ -114,7 +114,7 @@ pub(super) fn replaced(trial: &Trial, place: usize, engine: &dyn Engine) -> Opti
     Some(trial)
 }
 
-/// The trial with the ops of all fused regions in their place; `None` if it has none.
+/// Inlines all fused regions; `None` if there are none.
 pub(crate) fn opened_all(trial: &Trial) -> Option<Trial> {
     let mut flat = None;
     loop {
@@ -125,7 +125,7 @@ pub(crate) fn opened_all(trial: &Trial) -> Option<Trial> {
     }
 }
 
-/// With the ops of a fused region in its place.
+/// Inlines a fused region.
 pub(super) fn opened(trial: &Trial, place: usize) -> Option<Trial> {
     let Instruction { op: Op::Fused(fused), operands, results } = trial.program.instructions.get(place)?
     else {
@@ -160,7 +160,7 @@ pub(super) fn opened(trial: &Trial, place: usize) -> Option<Trial> {
     Some(changed)
 }
 
-/// The program with tensors for the numbers among its outputs, as a run returns them.
+/// Replaces scalar outputs by tensors, as a run returns them.
 fn tensors_alone(program: &Program) -> Program {
     let mut program = program.clone();
     for place in 0..program.outputs.len() {
@@ -174,7 +174,7 @@ fn tensors_alone(program: &Program) -> Program {
     program
 }
 
-/// With all axes of one length (of one input, or of all and of the ops' attributes) made shorter.
+/// Shortens all axes of one length, in one input or in all inputs and attributes.
 pub(super) fn relengthened(trial: &Trial, from: usize, to: usize, only: Option<usize>) -> Option<Trial> {
     let mut trial = trial.clone();
     let number = |length: usize| if length == from { to } else { length };
@@ -200,7 +200,7 @@ fn head(data: &TensorData, shape: Shape) -> Option<TensorData> {
     crate::trace::run_on(&reference(), &op, &given).ok()?.pop()
 }
 
-/// Changes the lengths among an op's attributes.
+/// Changes the lengths in an op's attributes.
 fn shorten(op: &mut Op, number: &dyn Fn(usize) -> usize, shape: &dyn Fn(&Shape) -> Shape) {
     let all = |lengths: &mut Vec<usize>| lengths.iter_mut().for_each(|length| *length = number(*length));
     let typed = |ty: &mut TensorType| ty.shape = shape(&ty.shape);

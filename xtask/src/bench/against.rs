@@ -1,4 +1,5 @@
-//! `cargo xtask bench cpu|gpu --against PATH`: Kiln's program and one of another tree, in turns on the same workloads.
+//! `cargo xtask bench cpu|gpu --against PATH`: compares Kiln's program with one of another tree, interleaved on the
+//! same workloads.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,14 +13,14 @@ use crate::table;
 
 /// Turns of each program on each workload.
 const ROUNDS: usize = 9;
-/// Turns of each program on a workload that seems slower, which is measured again alone.
+/// Turns of each program in the second measurement of workloads that seem slower.
 const AGAIN: usize = 40;
-/// Milliseconds of a turn: longer than beside other frameworks, since small differences are looked for.
+/// Milliseconds of a turn: longer than in comparisons with other frameworks, to detect small differences.
 const TURN: f64 = 40.0;
 /// A workload is slower if the median ratio is less than this.
 const LEAST: f64 = 0.98;
 
-/// The program of another tree, which somebody built; `name` is that of its package.
+/// The prebuilt program of another tree; `name` is its package name.
 pub(super) fn program(path: &Path, name: &str) -> Result<PathBuf, String> {
     let found = std::path::absolute(path).ok().filter(|path| path.is_file());
     found.ok_or_else(|| {
@@ -28,7 +29,7 @@ pub(super) fn program(path: &Path, name: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Compares both programs, prints the table, and fails where a workload is slower or failed.
+/// Compares both programs, prints the table, and fails if a workload is slower or failed.
 ///
 /// `measure` measures a workload; a turn has at most `repeats` repeats.
 pub(super) fn run(
@@ -54,7 +55,8 @@ fn in_turns(rounds: usize, repeats: usize) -> Turns {
     Turns { rounds, back_and_forth: true, repeats, milliseconds: TURN }
 }
 
-/// Measures all rows with [`ROUNDS`] turns, and then those that seem slower with [`AGAIN`], whose results replace the first.
+/// Measures all rows with [`ROUNDS`] turns. Measures slower rows again with [`AGAIN`] turns, which replace the first
+/// results.
 fn compare(
     rows: &[&'static Row],
     report: &mut Report,
@@ -78,10 +80,10 @@ fn compare(
     Ok(())
 }
 
-/// The time before divided by the time now, of the two turns of each round: more than 1 is faster now.
+/// The ratio of the times before and now, per round: more than 1 means faster now.
 #[derive(Debug, Clone, PartialEq)]
 struct Change {
-    /// Of each round, in increasing order.
+    /// One ratio per round, sorted.
     ratios: Vec<f64>,
 }
 
@@ -95,7 +97,7 @@ impl Change {
         (!ratios.is_empty()).then_some(Change { ratios })
     }
 
-    /// The ratio that this share of all ratios is below, interpolated linearly.
+    /// A quantile of the ratios, with linear interpolation.
     fn quantile(&self, share: f64) -> f64 {
         let place = share * (self.ratios.len() - 1) as f64;
         let (below, above) = (place.floor() as usize, place.ceil() as usize);
@@ -198,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_the_turns_of_a_round() {
-        // The machine is slower by half in the second round: the ratio is that of the others.
+    fn ratios_compare_runs_of_one_round() {
+        // The machine is slower by half in the second round; the ratios are unaffected.
         let change = Change::of(&[turns(&[2.0, 3.0, 2.0]), turns(&[1.8, 2.7, 1.8])]).unwrap();
         assert!((change.median() - 0.9).abs() < 1e-12 && change.is_slower(), "{change:?}");
         assert_eq!(Change::of(&[turns(&[1.0]), unknown()]), None);
@@ -210,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_seem_slower_are_measured_again_alone() {
+    fn slower_rows_are_measured_again_alone() {
         let mut report = report();
         let mut asked = Vec::new();
         compare(&rows(&["matmul_512", "softmax", "maxpool"]), &mut report, |row, rounds| {
             asked.push((row.name.to_owned(), rounds));
             Ok(match (row.name, rounds) {
                 ("matmul_512", _) => vec![turns(&[1.0; 9]), turns(&[1.2; 9])],
-                // Slower by chance, and slower for good.
+                // Slower only in the first measurement, and slower in both.
                 ("softmax", ROUNDS) => vec![turns(&[1.0; 9]), turns(&[0.9; 9])],
                 ("softmax", _) => vec![turns(&[1.0; 40]), turns(&[0.99; 40])],
                 _ => vec![turns(&vec![1.0; rounds]), turns(&vec![0.97; rounds])],
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_program_alone_are_listed() {
+    fn rows_of_only_one_program_are_listed() {
         let mut report = report();
         let failed = || Outcome::Failed("gone".into());
         let results = [
@@ -259,7 +261,7 @@ mod tests {
         assert!(text.ends_with("geo-mean before/now: none, both programs have no workload in common\n"));
     }
 
-    /// A program that answers as bench-kiln does: each repeat takes so many milliseconds.
+    /// A program that answers like bench-kiln, with a fixed time per repeat in milliseconds.
     #[cfg(unix)]
     fn answering(name: &'static str, ms: f64) -> Peer {
         let script = format!(
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn a_missing_program_is_named() {
         let problem = program(Path::new("no/bench-gpu"), "bench-gpu").unwrap_err();
         assert!(problem.contains("no/bench-gpu") && problem.contains("-p bench-gpu"), "{problem}");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longer than any workload with its compilation takes.
+/// Timeout of a request, longer than any workload with its compilation.
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// Why there is no answer.
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 pub(crate) enum Refusal {
     /// The peer lacks this.
     Unsupported(String),
-    /// It failed, or it is gone.
+    /// It failed or exited.
     Failed(String),
 }
 
@@ -43,7 +43,7 @@ impl Running {
         Ok(Running { child, requests, answers, alive: true })
     }
 
-    /// Whether the program can still be asked.
+    /// Whether the program still runs.
     pub(crate) fn is_alive(&self) -> bool {
         self.alive
     }
@@ -96,7 +96,7 @@ impl Drop for Running {
     }
 }
 
-/// Parses an answer line; `None` if it is no answer.
+/// Parses an answer line; `None` for other lines.
 fn answer(line: &str) -> Option<Result<Value, Refusal>> {
     let (word, rest) = line.split_once(' ')?;
     match word {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_gets_its_answer_and_noise_is_passed_over() {
+    fn requests_get_their_answer_and_other_output_is_skipped() {
         let mut peer =
             shell(r#"read a; echo noise; echo "ok {\"ms\": [1.5]}"; read b; echo "unsupported $b""#);
         assert_eq!(peer.ask("run 1").unwrap()["ms"][0], 1.5);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_ends_is_said_to_have_ended() {
+    fn a_peer_that_exits_is_reported() {
         let mut peer = shell("read a; exit 3");
         let Err(Refusal::Failed(reason)) = peer.ask("hello") else { panic!("no failure") };
         assert!(reason.contains("it ended") && reason.contains('3'), "{reason}");

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 
 const ACCEPTS: Accepts = Accepts { flags: &["--json"], options: &["--record"], words: false };
 
-/// The program of the suite that measures operations. With `--json` it prints one line for each figure:
+/// The suite's program for the overhead of operations. With `--json` it prints one line for each figure:
 /// `{"name": "…", "measured": 98.2, "unit": "ns", "target": 120}`, where `target` may be null.
 const OPERATIONS: (&str, &str) = ("kiln-suite", "bench_core");
 
@@ -75,7 +75,7 @@ fn operations(workspace: &Workspace) -> Result<Vec<Figure>, String> {
     if figures.is_empty() { Err(format!("{program} printed no figure")) } else { Ok(figures) }
 }
 
-/// `cargo build -p kiln` with nothing built before. Downloads are done first: they are not the compiler's time.
+/// `cargo build -p kiln` with nothing built before. Downloads come first and are not counted.
 fn clean_build(workspace: &Workspace) -> Result<Vec<Figure>, String> {
     process::run(process::cargo(&workspace.root).args(["fetch", "--quiet"]))?;
     let folder = Scratch::new("clean")?;
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_travel_as_json() {
+    fn figures_round_trip_through_json() {
         let line = r#"{"name": "eager add", "measured": 98.25, "unit": "ns", "target": 120}"#;
         let figure = Figure::from_json(line).unwrap();
         assert_eq!(figure.verdict(), "met");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_target_is_said() {
+    fn a_missed_target_is_reported() {
         let figures = [Figure::seconds("rebuild", 2.5, Some(2.0)), Figure::seconds("first", 61.04, None)];
         let text = table::plain(&rows(&figures));
         assert!(text.contains("rebuild  2.5 s     2 s     missed"), "{text}");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_program_has_a_line_to_edit_and_a_users_size() {
+    fn the_user_program_has_one_edit_mark_and_a_typical_length() {
         assert_eq!(USER_PROGRAM.matches(EDIT_MARK).count(), 1);
         assert!((50..=70).contains(&USER_PROGRAM.lines().count()));
     }

@@ -1,4 +1,4 @@
-//! Measuring: workload by workload, peers in turn.
+//! Measures workloads one by one, with interleaved turns of the peers.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use super::peer::{Peer, Skipped};
 use super::report::Report;
 use super::row::{Kind, Row};
 
-/// Repeats before anything counts.
+/// Warm-up repeats.
 const WARM_UP: usize = 2;
-/// The most repeats in a turn.
+/// Maximum repeats per turn.
 const MOST_IN_TURN: usize = 40;
-/// Between turns, so that the threads of the peer before are asleep: OpenMP's spin for about 10 ms.
+/// Pause between turns, so that the threads of the previous peer sleep: OpenMP threads spin for about 10 ms.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A turn of a workload shorter than this, in milliseconds, begins with a repeat that does not count: caches hold the
-/// data of the peer before, and threads must wake up.
+/// A turn of a workload shorter than this, in milliseconds, begins with an uncounted repeat: caches hold data of the
+/// previous peer, and threads must wake up.
 const COLD_MS: f64 = 50.0;
-/// Repeats of a training step whose memory is measured.
+/// Repeats of a training step for the memory measurement.
 const MEMORY_REPEATS: usize = 3;
 
-/// How often peers take turns on a workload.
+/// The number and length of the turns on a workload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turns {
-    /// How often each peer's turn comes.
+    /// Turns of each peer.
     pub(crate) rounds: usize,
-    /// Every other round goes backwards, so that no peer always runs in the wake of the same other.
+    /// Whether every second round runs in reverse order, so that no peer always follows the same other peer.
     pub(crate) back_and_forth: bool,
-    /// The least repeats of all turns together.
+    /// Minimum repeats in all turns.
     pub(crate) repeats: usize,
-    /// A turn lasts about as many milliseconds, by repeating short workloads more often.
+    /// Target length of a turn in milliseconds; short workloads repeat more often.
     pub(crate) milliseconds: f64,
 }
 
 impl Turns {
-    /// Of a comparison with other frameworks.
+    /// Turns for a comparison with other frameworks.
     pub(crate) fn of_frameworks(repeats: usize) -> Turns {
         Turns { rounds: 5, back_and_forth: false, repeats, milliseconds: 15.0 }
     }
@@ -59,18 +59,18 @@ pub(crate) struct Measured {
     pub(crate) times: Vec<f64>,
     /// The median of each turn.
     pub(crate) turns: Vec<f64>,
-    /// Page faults of all repeats, and how many those were.
+    /// Page faults of all repeats.
     pub(crate) all_faults: f64,
     pub(crate) all_repeats: usize,
-    /// The number read from the result of the first repeat of all, and of the last.
+    /// The numbers read from the results of the first and last repeat.
     pub(crate) values: Option<(f64, f64)>,
     /// Other results of the peer.
     pub(crate) extra: Map<String, Value>,
 }
 
-/// A peer with its process, started again after it broke down.
+/// A peer with its process, which is restarted after a failure.
 pub(crate) struct Player<'a> {
-    /// Who it is.
+    /// The peer.
     pub(crate) peer: &'a Peer,
     /// Its version, as it reports it.
     pub(crate) version: String,
@@ -84,7 +84,7 @@ impl<'a> Player<'a> {
         Ok(Player { peer, version, running })
     }
 
-    /// Asks for something that is no workload's matter; why it failed is a text.
+    /// Sends a request that is independent of workloads. Failures return the reason.
     pub(crate) fn request(&mut self, request: &str) -> Result<Value, String> {
         self.ask(request).map_err(|refusal| match refusal {
             Refusal::Unsupported(reason) | Refusal::Failed(reason) => reason,
@@ -112,7 +112,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// Starts everybody, Kiln first; who cannot start is skipped, but for Kiln.
+/// Starts all peers, Kiln first. Peers that cannot start are skipped, except Kiln.
 pub(crate) fn start_all<'a>(
     kiln: &'a Peer,
     others: &'a [Peer],
@@ -143,7 +143,7 @@ pub(crate) fn measure(row: &Row, players: &mut [Player], turns: Turns, file: &st
     let warm = turn(players, &mut outcomes, false, |_| Turn { cold: 0, counted: WARM_UP });
     let plan = |ms: &f64| Turn { cold: usize::from(*ms < COLD_MS), counted: turns.repeats_in_one(*ms) };
     let plans: Vec<Turn> = warm.iter().map(plan).collect();
-    // Warm-up gives the first value; its times and page faults do not count.
+    // Warm-up determines the first value; its times and page faults are not counted.
     for outcome in &mut outcomes {
         if let Outcome::Measured(measured) = outcome {
             measured.times.clear();
@@ -163,12 +163,12 @@ pub(crate) fn measure(row: &Row, players: &mut [Player], turns: Turns, file: &st
 /// Repeats of one peer's turn.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
-    /// First, and not counted.
+    /// Uncounted repeats at the start.
     cold: usize,
     counted: usize,
 }
 
-/// Each peer that is still in has its turn, the last one first if `backwards`; the last time of each.
+/// Runs a turn of each active peer, in reverse order if `backwards`. Returns the last time of each.
 fn turn(
     players: &mut [Player],
     outcomes: &mut [Outcome],
@@ -194,7 +194,7 @@ fn turn(
 }
 
 impl Turns {
-    /// At least so many that all turns together make `repeats`; more of short ones.
+    /// Repeats per turn, so that all turns reach `repeats`; more for short workloads.
     fn repeats_in_one(self, ms: f64) -> usize {
         let enough = (self.milliseconds / ms.max(1e-6)).min(MOST_IN_TURN as f64) as usize;
         self.repeats.div_ceil(self.rounds).max(enough)
@@ -202,7 +202,7 @@ impl Turns {
 }
 
 impl Measured {
-    /// Adds the answer to `run`, of which the first `cold` times do not count.
+    /// Adds an answer of `run`, without the first `cold` times.
     fn add(&mut self, answer: &Value, cold: usize) -> Result<(), Outcome> {
         let times = numbers(&answer["ms"]);
         let values = answer["values"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -224,7 +224,7 @@ impl Measured {
         Ok(())
     }
 
-    /// Page faults of a repeat, on average.
+    /// Mean page faults per repeat.
     pub(crate) fn faults(&self) -> f64 {
         self.all_faults / self.all_repeats.max(1) as f64
     }
@@ -234,7 +234,7 @@ impl Measured {
         super::median(self.times.clone())
     }
 
-    /// The least of the times.
+    /// The minimum of the times.
     pub(crate) fn min_ms(&self) -> f64 {
         self.times.iter().copied().fold(f64::INFINITY, f64::min)
     }
@@ -270,7 +270,7 @@ fn finish(row: &Row, player: &mut Player, outcome: &mut Outcome) {
     }
 }
 
-/// Memory of a fresh process that trains, in MiB: before it prepared anything, and at the most.
+/// Memory of a new training process, in MiB: before preparation, and at the peak.
 fn memory(row: &Row, peer: &Peer) -> Result<Map<String, Value>, Refusal> {
     let mut fresh = peer.start().map_err(Refusal::Failed)?.0;
     let before = fresh.ask("memory")?;
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_add_up() {
+    fn measurements_accumulate() {
         let mut measured = Measured::default();
         measured.add(&json!({"ms": [2.0, 1.0], "values": [5.0, 4.0], "faults": 10}), 0).unwrap();
         measured.add(&json!({"ms": [9.0, 6.0], "values": [9.0, 3.0], "faults": 2}), 1).unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_no_number_is_a_failure() {
+    fn a_non_finite_result_is_a_failure() {
         let mut measured = Measured::default();
         let problem = measured.add(&json!({"ms": [2.0], "values": [null], "faults": 0}), 0).unwrap_err();
         assert!(matches!(problem, Outcome::Failed(reason) if reason.contains("finite")));

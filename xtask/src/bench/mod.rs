@@ -38,10 +38,10 @@ const KINDS: &str = "cargo xtask bench core, or one of bench plan, bench shapes,
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;
 const MOST_REPEATS: usize = 10_000;
-/// From here on a recorded page is written by hand, and kept.
+/// The heading of the hand-written notes of a recorded page, which are kept.
 const NOTES: &str = "\n## Notes\n";
 
-/// All values of an option, which may be repeated and may hold several with commas between them.
+/// All values of an option, which may be repeated and may contain comma-separated values.
 fn words_of<'a>(args: &'a Args, option: &str) -> Vec<&'a str> {
     args.all(option).into_iter().flat_map(|value| value.split(',')).filter(|word| !word.is_empty()).collect()
 }
@@ -71,7 +71,7 @@ fn number_of(args: &Args, option: &str, default: usize, least: usize, most: usiz
     number.ok_or_else(|| format!("{option}: `{word}` is not a number from {least} to {most}"))
 }
 
-/// The page with the notes that somebody wrote under the one in the file.
+/// The page with the hand-written notes of the existing file.
 fn with_notes(page: String, file: &Path) -> String {
     let old = std::fs::read_to_string(file).unwrap_or_default();
     match old.find(NOTES) {
@@ -80,19 +80,19 @@ fn with_notes(page: String, file: &Path) -> String {
     }
 }
 
-/// The middle one; of an even number the greater of the two.
+/// The median; for an even number of values, the greater of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// `None` of no number.
+/// The geometric mean; `None` without values.
 fn geometric_mean(values: &[f64]) -> Option<f64> {
     let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (logarithms / values.len() as f64).exp())
 }
 
-/// Three significant digits at most, no trailing zeros.
+/// Formats a number with at most three significant digits and no trailing zeros.
 fn number(value: f64) -> String {
     let decimals = if value.abs() >= 100.0 {
         0
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_are_rounded_for_display() {
         assert_eq!(["0.05", "2.5", "12.3", "1235"], [0.05, 2.5, 12.34, 1234.6].map(number)[..]);
     }
 
     #[test]
-    fn an_unknown_kind_gets_a_hint() {
+    fn an_unknown_benchmark_gets_a_hint() {
         assert!(run(&["disk".to_owned()]).unwrap_err().contains("bench cpu"));
         assert!(run(&[]).unwrap_err().contains("bench core"));
     }

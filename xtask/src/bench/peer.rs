@@ -1,13 +1,13 @@
-//! A program that is measured, and how it is started.
+//! Measured programs and their commands.
 
 use std::path::PathBuf;
 
 use super::child::{Refusal, Running};
 use crate::process;
 
-/// A program that can be started.
+/// A measured program.
 pub(crate) struct Peer {
-    /// As tables have it.
+    /// The name in tables.
     pub(crate) name: &'static str,
     /// Whether its memory is measured; the memory of `torch.compile` is mostly the compiler's.
     pub(crate) measures_memory: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Peer {
     pub(crate) folder: PathBuf,
 }
 
-/// A framework that is not measured, and why.
+/// A skipped framework, with the reason.
 pub(crate) struct Skipped {
     pub(crate) name: &'static str,
     pub(crate) reason: String,

@@ -1,4 +1,4 @@
-//! `cargo xtask bench plan`: whether the time that fusion takes for each op grows with the number of ops.
+//! `cargo xtask bench plan`: checks that the planning time of fusion per op does not grow with the number of ops.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use crate::workspace::Workspace;
 
 const ACCEPTS: Accepts = Accepts { flags: &[], options: &["--only"], words: false };
 
-/// The package and its benchmark that measures, prints, and fails where the time grows.
+/// The package and its benchmark, which fails if the time per op grows.
 const BENCHMARK: (&str, &str) = ("kiln-fusion", "plan");
 
 /// `cargo xtask bench plan`.

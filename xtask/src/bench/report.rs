@@ -11,16 +11,16 @@ use crate::table;
 /// A statistic of a peer's times on a workload.
 type Statistic = fn(&Measured) -> f64;
 
-/// All that was measured. Outcomes are in the order of `peers`, of which Kiln is the first.
+/// All measurements. Outcomes are in the order of `peers`; Kiln is first.
 pub(crate) struct Report {
     /// `CPU`, or `GPU`.
     pub(crate) kind: &'static str,
     /// The configuration: `2 threads`.
     pub(crate) place: String,
     pub(crate) threads: usize,
-    /// GFLOP/s that the machine's multiply-adds allow.
+    /// Peak GFLOP/s of the machine.
     pub(crate) limit: Option<f64>,
-    /// GB/s that the machine's memory allows, where it is known.
+    /// Peak memory bandwidth in GB/s, if known.
     pub(crate) bandwidth: Option<f64>,
     /// Names and versions.
     pub(crate) peers: Vec<(&'static str, String)>,
@@ -98,7 +98,7 @@ impl Report {
         measured.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
-    /// The time of the best peer divided by Kiln's; `None` where either is missing.
+    /// The time of the best peer divided by Kiln's; `None` if either is missing.
     fn ratio(&self, outcomes: &[Outcome], of: Statistic) -> Option<f64> {
         let kiln = outcomes.first()?.measured()?;
         Some(self.best(outcomes, of)?.1 / of(kiln))
@@ -179,7 +179,7 @@ impl Report {
         format!("geo-mean vs best peer: {text}\n")
     }
 
-    /// Whether every peer that has a workload got through it.
+    /// The failures of peers on workloads that they support.
     pub(crate) fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for (row, outcomes) in &self.results {
@@ -240,7 +240,7 @@ impl Report {
         )
     }
 
-    /// The same as a page.
+    /// The report as a Markdown page.
     pub(crate) fn page(&self, machine: &str) -> String {
         let versions: Vec<String> =
             self.peers.iter().map(|(peer, version)| format!("{peer} {version}")).collect();
@@ -279,7 +279,7 @@ pub(super) fn time(row: &Row, outcome: &Outcome) -> String {
     }
 }
 
-/// Kiln's throughput.
+/// Formats Kiln's throughput.
 fn reached(row: &Row, kiln: &Measured) -> String {
     let seconds = kiln.median_ms() / 1e3;
     match (row.items, row.kind) {
@@ -295,7 +295,7 @@ fn reached(row: &Row, kiln: &Measured) -> String {
     }
 }
 
-/// Six significant digits: more would be noise.
+/// Rounds to six significant digits.
 fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn overhead_is_judged_in_nanoseconds() {
+    fn overhead_is_reported_in_nanoseconds() {
         let report =
             report(&[("op_overhead", vec![measured(&[90e-6]), measured(&[900e-6]), measured(&[1.0])])]);
         let text = report.text();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_listed_and_leave_the_mean_alone() {
+    fn failures_are_listed_and_excluded_from_the_mean() {
         let failed = Outcome::Failed("the loss does not fall".into());
         let report = report(&[
             ("mlp_train_step", vec![failed, measured(&[1.0]), measured(&[2.0])]),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_have_the_agreed_keys() {
+    fn json_lines_have_the_documented_keys() {
         let outcomes = vec![
             measured(&[2.0, 1.0, 3.0]),
             Outcome::Unsupported("none".into()),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn peak_memory_of_training_is_told() {
+    fn peak_memory_of_training_is_reported() {
         let mut kiln = Measured { times: vec![1.0], ..Measured::default() };
         kiln.extra.insert("peak_mib".into(), json!(150.0));
         kiln.extra.insert("idle_mib".into(), json!(8.0));

@@ -3,9 +3,9 @@
 /// One workload.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// As peers know it.
+    /// The name for peers.
     pub(crate) name: &'static str,
-    /// Sizes, for readers.
+    /// Sizes, as text.
     pub(crate) shape: &'static str,
     /// The target for Kiln.
     pub(crate) must: Must,
@@ -26,26 +26,26 @@ pub(crate) enum Must {
     Ratio(f64),
     /// The time of the peer with that name divided by Kiln's.
     RatioTo(&'static str, f64),
-    /// The most seconds that a repeat may take.
+    /// Maximum seconds per repeat.
     Seconds(f64),
-    /// The most that an operation may take, in nanoseconds.
+    /// Maximum nanoseconds per operation.
     Nanoseconds(f64),
 }
 
 /// The kind of a workload, which determines how it is measured and shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
-    /// Matrix products and convolutions: shown as a fraction of the machine's limit.
+    /// Matmuls and convolutions: shown as a fraction of the machine's limit.
     Contraction,
-    /// Anything else that is repeated.
+    /// Other repeated workloads.
     Plain,
     /// Training steps: the loss must fall, and memory is measured.
     Training,
     /// The cost of one operation, shown in nanoseconds.
     Overhead,
-    /// Needs the file of weights.
+    /// Loading of the weight file.
     Load,
-    /// The first repeat of a fresh process, compilation included.
+    /// The first repeat of a new process, including compilation.
     FirstStep,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn select(rows: &'static [Row], names: &[&str]) -> Result<Vec<&'stati
     Ok(rows.iter().filter(|row| names.is_empty() || names.contains(&row.name)).collect())
 }
 
-/// The names that no other of these workloads has twice.
+/// A name that occurs twice, if any.
 #[cfg(test)]
 pub(crate) fn repeated_name(rows: &[Row]) -> Option<&'static str> {
     let again =

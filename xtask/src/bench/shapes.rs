@@ -10,10 +10,10 @@ use crate::workspace::Workspace;
 
 const ACCEPTS: Accepts = Accepts { flags: &["--json"], options: &["--backend"], words: false };
 
-/// The program that measures. With `--json` it prints lines as that of `cargo xtask bench core` does.
+/// The suite's program. With `--json`, it prints lines in the format of `cargo xtask bench core`.
 const PROGRAM: (&str, &str) = ("kiln-suite", "bench_shapes");
 
-/// `cargo xtask bench shapes`: fails where a target is missed.
+/// `cargo xtask bench shapes`: fails if a target is missed.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     let workspace = Workspace::load()?;
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backend_is_passed_on() {
+    fn the_backend_is_forwarded() {
         assert!(arguments(None).ends_with(&["--", "--json"]));
         let words = arguments(Some("cuda")).join(" ");
         assert!(words.ends_with("--features cuda -- --json --backend cuda"), "{words}");

@@ -9,7 +9,7 @@ pub(crate) struct Tally {
     pub(crate) failed: usize,
     /// Ignored tests with their reasons.
     pub(crate) ignored: Vec<(String, String)>,
-    /// The crate or test program whose lines come now.
+    /// The crate or test program of the current lines.
     program: String,
 }
 
@@ -54,7 +54,7 @@ fn program(line: &str) -> Option<String> {
     Some(file.rsplit_once('-').map_or(file, |(name, _)| name).to_owned())
 }
 
-/// The number in front of `what` in `ok. 3 passed; 0 failed; …`.
+/// The number before the word `what` in `ok. 3 passed; 0 failed; …`.
 fn count(counts: &str, what: &str) -> usize {
     let mut words = counts.split([' ', ';', '.']).filter(|word| !word.is_empty());
     let mut last = 0;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_programs_add_up() {
+    fn counts_of_several_programs_add_up() {
         let mut tally = Tally::default();
         for line in [
             "     Running unittests src/lib.rs (target/debug/deps/kiln_ir-0123abc)",

@@ -15,9 +15,9 @@ use steps::{Context, STEPS, Step};
 
 const ACCEPTS: Accepts = Accepts { flags: &["--list", "--no-install"], options: &["--only"], words: false };
 
-/// How one step ended.
+/// The outcome of a step.
 enum Outcome {
-    /// It ran; `error` is set if it ended badly.
+    /// It ran; `error` is set if it failed.
     Ran { tally: Tally, seconds: f64, error: Option<String> },
     /// This machine cannot run it.
     Skipped { reason: String },
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_never_reached_its_tests_counts_as_failed() {
+    fn a_step_that_fails_before_its_tests_counts_as_failed() {
         let text = summary(&[(&STEPS[0], ran(&[], Some("did not compile")))]);
         assert!(text.contains("FAILED") && text.ends_with("\n0 passed, 1 failed, 0 skipped\n"), "{text}");
     }

@@ -10,10 +10,10 @@ use super::libtest::Tally;
 use super::steps::{Context, run_tests};
 use crate::process::{self, at};
 
-/// Folders that hold no pages of our own.
+/// Folders without pages of the repository.
 const ELSEWHERE: &[&str] = &["target", "node_modules"];
 
-/// There is a page with Rust in it, and a façade to compile it against.
+/// Whether there are pages with Rust examples, and the façade crate.
 pub(crate) fn can_run(context: &Context) -> Result<(), String> {
     if context.workspace.package("kiln").is_none() {
         return Err("the workspace has no kiln package".to_owned());
@@ -21,7 +21,7 @@ pub(crate) fn can_run(context: &Context) -> Result<(), String> {
     if pages(&context.workspace.root).is_empty() { Err("no page holds Rust".to_owned()) } else { Ok(()) }
 }
 
-/// Adds `kiln` as it is by default and runs the pages that ask for no feature; then with the features that other pages ask for.
+/// Runs the pages without features against `kiln` with default features, then the other pages with their features.
 pub(crate) fn run(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let root = &context.workspace.root;
     let read = |page: String| {
@@ -47,7 +47,7 @@ pub(crate) fn run(context: &Context, tally: &mut Tally) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("examples fail in {}", failed.join(", "))) }
 }
 
-/// A newcomer's project, built. It is removed with this.
+/// A new project that uses `kiln`. It is removed when dropped.
 struct Project {
     folder: PathBuf,
     library: String,
@@ -93,7 +93,7 @@ impl Project {
         self.folder.join("first-program")
     }
 
-    /// Rustdoc on the examples of a page.
+    /// The rustdoc command for the examples of a page.
     fn rustdoc(&self, page: &Path) -> std::process::Command {
         let folder = Path::new(&self.library).parent().unwrap_or(Path::new("."));
         let dependencies = if folder.ends_with("deps") { folder.to_owned() } else { folder.join("deps") };
@@ -112,7 +112,7 @@ impl Drop for Project {
     }
 }
 
-/// The features of `kiln` that a page tells its reader to add, in a manifest: `kiln = { version = "0.1", features = ["cuda"] }`.
+/// The features of `kiln` in the manifest snippets of a page: `kiln = { version = "0.1", features = ["cuda"] }`.
 fn features(page: &str) -> BTreeSet<String> {
     let lines = page.lines().filter(|line| line.trim_start().starts_with("kiln = {"));
     let lists =
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_told_from_its_test_program() {
+    fn the_library_is_distinguished_from_its_test_program() {
         let message = |test: bool, file: &str| {
             let target = serde_json::json!({"name": "kiln", "kind": ["lib"]});
             let profile = serde_json::json!({"test": test});

@@ -22,7 +22,7 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     /// A short description.
     pub(crate) about: &'static str,
-    /// Whether this machine can run it, or why not.
+    /// Whether this machine can run it; otherwise the reason.
     pub(crate) can_run: fn(&Context) -> Result<(), String>,
     /// Runs it.
     pub(crate) run: fn(&Context, &mut Tally) -> Result<(), String>,
@@ -167,7 +167,7 @@ fn has_core(context: &Context) -> Result<(), String> {
     if missing.is_empty() { Ok(()) } else { Err(format!("the workspace has no {}", missing.join(", "))) }
 }
 
-/// `--no-default-features` on several packages at once keeps the standard library out of all of them.
+/// Checks packages with `--no-default-features`, all at once, so that none uses the standard library.
 fn check_core(context: &Context, target: Option<&str>) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
     command.args(["check", "--no-default-features"]);
@@ -176,7 +176,7 @@ fn check_core(context: &Context, target: Option<&str>) -> Result<(), String> {
     announce_and_run(&mut command)
 }
 
-/// Finds the target's standard library in the toolchain, or adds it through rustup, saying so.
+/// Finds the target's standard library in the toolchain, or adds it by rustup and prints that.
 fn has_rust_target(context: &Context, target: &str) -> Result<(), String> {
     let root = &context.workspace.root;
     let sysroot = process::output(process::program("rustc", root).args(["--print", "sysroot"]))?;
@@ -218,8 +218,8 @@ fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
     announce_and_run(&mut command)
 }
 
-/// The example is a workspace of its own, as a user's crate is. It shares this one's folder of compiled packages. Its dev
-/// profile builds in a quarter of the time of a release, and trains in seconds.
+/// The example is a separate workspace, like a user's crate, which shares this one's target folder. Its dev profile
+/// builds in a quarter of the time of a release build, and trains in seconds.
 fn own_engine(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let folder = context.workspace.root.join("examples/own-engine");
     let cargo = |command: &str| {
@@ -246,7 +246,7 @@ fn has_program(context: &Context, name: &str) -> Result<(), String> {
     if process::succeeds(command.arg("--version")) { Ok(()) } else { Err(format!("{name} is not installed")) }
 }
 
-/// The benchmark is a workspace of its own, which `tests` does not see.
+/// The benchmark is a separate workspace, which the step `tests` does not include.
 fn check_bench(context: &Context) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root.join("bench"));
     announce_and_run(command.args(["check", "-p", "bench-kiln", "-p", "bench-protocol", "--all-targets"]))

@@ -1,4 +1,4 @@
-//! Packages as archives, and unpacked in a workspace of their own.
+//! Packs packages into archives and unpacks them in a separate workspace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use super::names;
 use crate::process::{self, at};
 use crate::workspace::{Package, Workspace};
 
-/// The largest archive that the registry takes.
+/// The maximum archive size of the registry.
 const LARGEST: u64 = 10 << 20;
 
 /// Packages the crates and unpacks them beside each other; returns the folder of the workspace that they form.
 ///
-/// The archives hold no lock file: making one would ask the registry for crates that are not there yet.
+/// The archives contain no lock file: it would need crates that are not in the registry yet.
 pub(super) fn pack(workspace: &Workspace, packages: &[&Package]) -> Result<PathBuf, String> {
     let mut command = process::cargo(&workspace.root);
     command.args(["package", "--quiet", "--no-verify", "--allow-dirty", "--exclude-lockfile"]);
@@ -45,13 +45,13 @@ fn folder(package: &Package) -> String {
     format!("{}-{}", package.name, package.manifest["version"].as_str().unwrap_or_default())
 }
 
-/// Unpacks an archive into `folder` and looks for the files that a package must hold.
+/// Unpacks an archive into `folder` and checks for the required files of a package.
 fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
     let bytes = fs::metadata(archive).map_err(at(archive))?.len();
     if bytes > LARGEST {
         return Err(format!("{}: {bytes} bytes, more than the registry takes", archive.display()));
     }
-    // Files in archives have one fixed time. `m` gives them the present one, by which cargo sees that they may have changed.
+    // Files in archives have a fixed time. `m` sets the current time, so that cargo notices changes.
     process::run(process::program("tar", folder).arg("-xzmf").arg(archive))?;
     let package = folder.join(archive.file_stem().unwrap_or_default());
     let missing =
@@ -82,7 +82,7 @@ fn with_paths(manifest: &str, folders: &[(&str, String)]) -> String {
     text
 }
 
-/// A workspace of the folders. It has the profiles of the root manifest, so that compiled dependencies are used again.
+/// A workspace of the folders. It has the profiles of the root manifest, so that compiled dependencies are reused.
 fn workspace_manifest(folders: &[(&str, String)], root: &str) -> String {
     let members: String = folders.iter().map(|(_, folder)| format!("    \"{folder}\",\n")).collect();
     let mut text = format!("[workspace]\nresolver = \"3\"\nmembers = [\n{members}]\n\n");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_has_members_and_profiles_alone() {
+    fn the_workspace_manifest_has_only_members_and_profiles() {
         let root = "[workspace]\nmembers = [\"crates/*\"]\n\n[profile.dev]\nopt-level = 1\n[lints]\nx = 1\n";
         let text = workspace_manifest(&folders(), root);
         assert!(text.contains("    \"kiln-ir-0.1.0\",\n    \"kiln-0.1.0\",\n]"), "{text}");

@@ -1,12 +1,12 @@
-//! Default builds need no C compiler.
+//! Checks that default builds need no C compiler.
 
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Packages that a newcomer builds first, with their default features.
+/// Packages that new users build first, with default features.
 const FIRST_BUILDS: &[&str] = &["kiln", "kiln-command", "kiln-examples"];
 
-/// Packages by which build scripts call a compiler of C or C++.
+/// Packages by which build scripts call a C or C++ compiler.
 const COMPILERS: &[&str] = &["cc", "cmake", "bindgen", "pkg-config", "autotools"];
 
 /// Packages that call a C compiler while a first build runs.
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compilers_are_found_by_their_whole_name() {
+    fn compiler_crates_are_matched_by_full_name() {
         assert_eq!(compilers("kiln v0.1.0 (/src/kiln)\nccsds v1.0.0\nlibm v0.2.1\n"), [""; 0]);
         assert_eq!(compilers("ring v0.17.0\ncc v1.2.0\ncmake v0.1.0 (*)\n"), ["cc", "cmake"]);
     }

@@ -10,10 +10,10 @@ use crate::workspace::{Package, Workspace};
 /// Fields that each published manifest has, as `cargo metadata` names them.
 const FIELDS: &[&str] = &["description", "license", "readme", "keywords", "categories", "rust_version"];
 
-/// Lists of the manifest, of which the registry takes at most five entries.
+/// Lists of the manifest, for which the registry accepts at most five entries.
 const SHORT_LISTS: &[&str] = &["keywords", "categories"];
 
-/// The texts that each package holds: both licences may be chosen.
+/// The licence files of each package.
 pub(super) const LICENSES: &[&str] = &["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Missing fields, licences, READMEs and docs.rs settings.

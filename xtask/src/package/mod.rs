@@ -2,8 +2,8 @@
 //!
 //! The manifests come first: [`order`] finds dependencies that a registry would refuse, [`metadata`] missing fields, licences
 //! and READMEs. Then [`archive`] packages and unpacks the crates, gives each dependency between them the path of the
-//! unpacked one, and [`verify`] compiles the result. Files outside a crate's folder are not there, which is how a package
-//! that includes one is found. The registry is asked for no crate of this workspace.
+//! unpacked one, and [`verify`] compiles the result. Files outside a crate's folder are absent, so that packages that
+//! include them fail. Crates of this workspace are never fetched from the registry.
 
 mod archive;
 mod compiler;

@@ -31,7 +31,7 @@ fn visit<'a>(
     order.push(package);
 }
 
-/// The dependencies on members that a package keeps in the registry: all but dev-dependencies by path alone.
+/// The dependencies on workspace members in the published package: all except path-only dev-dependencies.
 fn kept<'a>(
     workspace: &'a Workspace,
     package: &'a Package,

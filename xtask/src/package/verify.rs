@@ -1,4 +1,4 @@
-//! Compiling the unpacked packages.
+//! Compiles the unpacked packages.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 const FEATURES: &[&[&str]] = &[&[], &["--all-features"]];
 
 /// Checks all packages at once with their default features, or with `full` each alone, also with all its features. Alone,
-/// no other package turns on a feature that one forgot to ask for.
+/// no other package enables a missing feature.
 pub(super) fn check(
     workspace: &Workspace,
     unpacked: &Path,

@@ -1,4 +1,4 @@
-//! The page for Burn users has a row for every deliberate difference.
+//! Checks that the page for Burn users has a row for every deliberate difference.
 
 use super::{Finding, Tree};
 

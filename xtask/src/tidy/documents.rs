@@ -17,7 +17,7 @@ const REQUIRED: &[&str] = &[
     "CODE_OF_CONDUCT.md",
 ];
 
-/// The pages a reader expects are there.
+/// Checks that the required pages exist.
 pub(super) fn required(tree: &Tree) -> Vec<Finding> {
     let missing = REQUIRED.iter().filter(|path| tree.file(path).is_none());
     let report = |path: &&str| Finding {
@@ -29,7 +29,7 @@ pub(super) fn required(tree: &Tree) -> Vec<Finding> {
     missing.map(report).collect()
 }
 
-/// The README's table of features is that of the façade's manifest.
+/// Checks that the README's feature table matches the façade's manifest.
 pub(super) fn features(tree: &Tree) -> Vec<Finding> {
     let (Some(page), Some(manifest)) = (tree.file(features::PAGE), tree.file(features::MANIFEST)) else {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn features(tree: &Tree) -> Vec<Finding> {
     vec![page.finding(1, problem, "run `cargo xtask features`")]
 }
 
-/// Every relative link of a Markdown page leads to a file or folder of the repository.
+/// Checks that every relative link of a Markdown page resolves to a file or folder of the repository.
 pub(super) fn links(tree: &Tree) -> Vec<Finding> {
     let known = known_paths(tree);
     let pages = tree.texts().filter(|(file, _)| file.path.ends_with(".md"));

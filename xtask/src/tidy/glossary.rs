@@ -1,22 +1,22 @@
-//! The glossary of `ARCHITECTURE.md`: its identifiers exist, and synonyms that it rules out are unused.
+//! Checks the glossary of `ARCHITECTURE.md`: identifiers exist, and forbidden synonyms are unused.
 
 use super::{File, Finding, Tree, words};
 
 const PAGE: &str = "ARCHITECTURE.md";
 
-/// The heading of the section that holds the table.
+/// The heading of the section with the table.
 const HEADING: &str = "## Glossary";
 
-/// The most terms of the table.
+/// Maximum number of terms.
 const MOST: usize = 30;
 
-/// Pages that may use ruled-out synonyms: the changelog names renamed items.
+/// Pages that may use forbidden synonyms: the changelog names renamed items.
 const EXEMPT: &[&str] = &["CHANGELOG.md"];
 
 /// One row of the table: `| term | meaning | identifier in path | synonyms |`.
 #[derive(Debug, PartialEq)]
 struct Row<'t> {
-    /// Counted from 1.
+    /// The line number, from 1.
     line: usize,
     identifier: &'t str,
     /// A file, or a folder of files.
@@ -24,7 +24,8 @@ struct Row<'t> {
     synonyms: Vec<&'t str>,
 }
 
-/// Each term's identifier occurs in the code at its path, and its ruled-out synonyms occur in no code and on no page.
+/// Checks that each identifier occurs in the code at its path, and that forbidden synonyms occur in no code and on no
+/// page.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(page) = tree.file(PAGE) else { return Vec::new() };
     let text = page.text.as_deref().unwrap_or_default();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glossary_is_short() {
+    fn the_glossary_has_a_maximum_length() {
         let row = "| plan | Steps. | `Plan` in `crates/a/src/plan.rs` | |\n";
         let files = [("crates/a/src/plan.rs", "struct Plan;\n")];
         assert_eq!(found(&row.repeat(MOST), &files), [""; 0]);

@@ -1,4 +1,4 @@
-//! Which crate may depend on which. The table is the architecture: a new arrow is a decision, made here.
+//! Checks the dependencies between crates. The table of allowed dependencies defines the architecture.
 
 use super::{Finding, Tree, line_of};
 use crate::workspace::Package;
@@ -42,10 +42,10 @@ const LAYERS: &[(&str, May)] = &[
     ("xtask", May::Use(&[])),
 ];
 
-/// Crates at the edge, and the exceptions that may depend on them: other tests.
+/// Leaf crates, and the test crates that may depend on them.
 const LEAVES: &[(&str, &[&str])] = &[("suite", &["fuzz"]), ("fuzz", &[]), ("examples", &[]), ("xtask", &[])];
 
-/// Every workspace dependency stands in the table.
+/// Checks that the table allows every workspace dependency.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.workspace.packages.iter().flat_map(|package| check_package(tree, package)).collect()
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_arrows_pass_and_foreign_crates_do_not_matter() {
+    fn allowed_dependencies_pass_and_external_crates_are_ignored() {
         let packages = vec![
             package("kiln-ir", "crates/ir", &["half"]),
             package("kiln-cpu", "crates/cpu", &["kiln-ir"]),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_upward_is_reported_at_its_line() {
+    fn an_upward_dependency_is_reported_at_its_line() {
         let packages = vec![
             package("kiln-tensor", "crates/tensor", &[]),
             package("kiln-cpu", "crates/cpu", &["kiln-tensor"]),
@@ -124,21 +124,21 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_use_anything() {
+    fn dev_dependencies_are_unrestricted() {
         let mut cpu = package("kiln-cpu", "crates/cpu", &["kiln-suite"]);
         cpu.dependencies[0].dev = true;
         assert_eq!(findings(vec![cpu, package("kiln-suite", "crates/suite", &[])]), []);
     }
 
     #[test]
-    fn nothing_builds_on_the_suite() {
+    fn no_library_depends_on_the_suite() {
         let packages =
             vec![package("kiln-suite", "crates/suite", &[]), package("kiln", "crates/kiln", &["kiln-suite"])];
         assert_eq!(findings(packages).len(), 1);
     }
 
     #[test]
-    fn other_tests_may_build_on_the_suite() {
+    fn test_crates_may_depend_on_the_suite() {
         let packages =
             vec![package("kiln-suite", "crates/suite", &[]), package("kiln-fuzz", "fuzz", &["kiln-suite"])];
         assert_eq!(findings(packages), []);

@@ -1,4 +1,4 @@
-//! Names, lints and licences in the manifests.
+//! Checks names, lints and licences in the manifests.
 
 use super::{Finding, Tree};
 use crate::workspace::Package;
@@ -9,10 +9,10 @@ const EXHAUSTIVE: &str = "wildcard_enum_match_arm = \"deny\"";
 /// Packages whose names differ from their folders, because another project has the name in the registry.
 const RENAMED: &[(&str, &str)] = &[("cli", "kiln-command")];
 
-/// Keys every package takes from the workspace.
+/// Keys that every package inherits from the workspace.
 const INHERITED: &[&str] = &["version", "edition", "license", "rust-version"];
 
-/// The workspace denies wildcard arms; every package takes its lints and its metadata from the workspace.
+/// Checks that the workspace denies wildcard arms, and that packages inherit lints and metadata from it.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         tree.workspace.packages.iter().flat_map(|p| check_package(tree, p)).collect();

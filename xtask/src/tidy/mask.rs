@@ -23,7 +23,7 @@ pub(super) fn mask(source: &str) -> String {
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// Where the comment or literal that starts at `start` ends; `None` if none starts there.
+/// The end of the comment or literal at `start`; `None` if none starts there.
 fn literal_end(bytes: &[u8], start: usize) -> Option<usize> {
     match bytes[start] {
         b'/' if bytes.get(start + 1) == Some(&b'/') => Some(find(bytes, start, b"\n").unwrap_or(bytes.len())),

@@ -22,14 +22,14 @@ use crate::args::{Accepts, Args};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Everything the checks may look at.
+/// The input of all checks.
 #[derive(Default)]
 pub(crate) struct Tree {
     workspace: Workspace,
     files: Vec<File>,
 }
 
-/// One file that git tracks, or would.
+/// A tracked or untracked file that git does not ignore.
 pub(crate) struct File {
     /// Path relative to the root, with forward slashes.
     path: String,
@@ -41,11 +41,11 @@ pub(crate) struct File {
     code: Option<String>,
 }
 
-/// One violation: its place, the rule, and the fix.
+/// A violation of a rule, with its location and remedy.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Finding {
     path: String,
-    /// Counted from 1.
+    /// The line number, from 1.
     line: usize,
     problem: String,
     remedy: &'static str,
@@ -100,7 +100,7 @@ impl Tree {
     fn load() -> Result<Self, String> {
         let workspace = Workspace::load()?;
         let root = workspace.root.clone();
-        // A checkout owned by another user is common in containers; reading file names needs no trust in it.
+        // In containers, another user often owns the checkout; listing files needs no trust in it.
         let mut command = process::program("git", &root);
         command.args([
             "-c",
@@ -164,12 +164,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The line, counted from 1, that holds byte `offset` of `text`.
+/// The line number, from 1, of byte `offset` of `text`.
 fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// Byte offsets at which `word` stands in `text` with no letter, digit or underscore on either side.
+/// Byte offsets of `word` in `text`, at word boundaries.
 fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = text.as_bytes();
     let in_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_come_sorted_with_place_problem_and_remedy() {
+    fn findings_are_sorted_with_location_problem_and_remedy() {
         let tree = tree(&[("b.md", "[x](missing.md)\n"), ("a.rs", "fn f() {\n    todo!()\n}\n")]);
         let findings = tree.findings();
         let about: Vec<&Finding> = findings.iter().filter(|finding| finding.path.len() == 4).collect();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_borders() {
+    fn words_match_at_word_boundaries() {
         assert_eq!(words("unsafe_code unsafe{} my_unsafe", "unsafe").collect::<Vec<_>>(), [12]);
     }
 

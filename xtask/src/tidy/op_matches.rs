@@ -1,11 +1,11 @@
-//! Matches over `Op` name every variant: adding an operation must make the compiler list every place that decides.
+//! Checks that matches over `Op` have no catch-all arm, so that a new op makes the compiler list every match.
 //!
-//! Clippy denies `_` where the matched value itself is an enum. This check also sees it inside tuples and options,
-//! and a lower-case name that catches everything.
+//! Clippy denies `_` where the matched value itself is an enum. This check also finds it in tuples and options, and
+//! lower-case bindings that match everything.
 
 use super::{Finding, Tree, line_of, words};
 
-/// Crates that decide per operation.
+/// Crates with matches over `Op`.
 const CRATES: &[&str] = &[
     "crates/ir/src/",
     "crates/reference/src/",
@@ -14,7 +14,7 @@ const CRATES: &[&str] = &[
     "crates/vmap/src/",
 ];
 
-/// No catch-all arm stands beside arms that name an `Op`.
+/// Checks that no match with arms for an `Op` has a catch-all arm.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sources = tree.rust().filter(|(file, _)| CRATES.iter().any(|start| file.path.starts_with(start)));
     let check = |(file, code): (&super::File, &str)| {
@@ -45,7 +45,7 @@ fn catch_all_arms(code: &str) -> Vec<usize> {
     suspects.collect()
 }
 
-/// The text between the braces of the match at `offset`, and where it starts.
+/// The body of the match at `offset`, with its offset.
 fn match_body(code: &str, offset: usize) -> Option<(usize, &str)> {
     let open = find_outside_brackets(code, offset, |byte, depth| byte == b'{' && depth == 0)?;
     let close = closing(code, open)?;
@@ -94,7 +94,7 @@ fn find_outside_brackets(code: &str, start: usize, wanted: impl Fn(u8, usize) ->
     })
 }
 
-/// Where the bracket opened at `open` closes.
+/// The offset of the bracket that closes the one at `open`.
 fn closing(code: &str, open: usize) -> Option<usize> {
     let bytes = code.as_bytes();
     let mut depth = 0usize;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_options_and_self_are_seen() {
+    fn matches_on_tuples_options_and_self_are_found() {
         assert_eq!(lines("match (op, dtype) {\n(Op::Full, F32) => 1,\n(_, _) => 2,\n}").len(), 1);
         assert_eq!(lines("match next {\nSome(Op::Full) => 1,\n_ => 2\n}").len(), 1);
         let own = "impl fmt::Display for Op {\n fn f(&self) { match self { Self::Full => 1, _ => 2 } }\n}";
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_matches_and_guards_are_told_apart() {
+    fn nested_matches_and_guards_are_distinguished() {
         let nested =
             "match op {\nOp::Full => match n { 0 => 1, _ => 2 },\nOp::Copy if n > 2 => 3,\nOp::Copy => 4,\n}";
         assert_eq!(lines(nested), [""; 0]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn other_crates_and_comments_do_not_matter() {
+    fn other_crates_and_comments_are_ignored() {
         let source = "match op { Op::Full => 1, _ => 2 }";
         assert_eq!(check(&tree(&[("crates/nn/src/lib.rs", source)])), []);
         assert_eq!(lines("// match op { Op::Full => 1, _ => 2 }"), [""; 0]);

@@ -6,10 +6,10 @@ use super::{Finding, Tree, words};
 
 const PAGE: &str = "book/src/pytorch.md";
 
-/// How the lists of names that PyTorch and Kiln share begin.
+/// The prefix of lists of names that PyTorch and Kiln share.
 const SHARED: &str = "The same name: ";
 
-/// Every Kiln name in the page's lists and tables is declared as public in some crate.
+/// Checks that every Kiln name in the page's lists and tables is public in some crate.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(page) = tree.file(PAGE) else { return Vec::new() };
     let declared = declared_names(tree);
@@ -56,7 +56,7 @@ fn is_name(code: &str) -> bool {
     code.split("::").all(part)
 }
 
-/// The names that crates declare as public. Where a macro declares them, they stand in rows of its invocation.
+/// The public names of all crates, including names in the rows of macro invocations.
 fn declared_names(tree: &Tree) -> HashSet<&str> {
     let sources =
         tree.rust().filter(|(file, _)| file.path.starts_with("crates/") && file.path.contains("/src/"));
@@ -71,7 +71,7 @@ fn declared_names(tree: &Tree) -> HashSet<&str> {
             }));
         }
         if ["pub fn $", "pub struct $", "pub type $"].iter().any(|declared| code.contains(declared)) {
-            // A row begins with the names; arguments in parentheses may follow.
+            // A row starts with the names, optionally followed by arguments in parentheses.
             let rows = code.lines().map(|line| line.split('(').next().unwrap_or_default());
             let rows =
                 rows.filter(|row| !row.contains(['.', '=', '$', '!', ',', '{']) && !row.contains(": "));
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_passes() {
+    fn existing_names_pass() {
         let page = "`anything` in prose\n\nThe same name: `sum`,\n`read`.\n\n| PyTorch | Kiln | |\n|---|---|---|\n\
             | `torch.reciprocal` | `recip` | or `1 / x`, `Linear`, `elu` |\n\n| Kiln | PyTorch |\n|---|---|\n| `nn::Linear` | `torch.x` |\n";
         assert_eq!(found(page), [""; 0]);
     }
 
     #[test]
-    fn what_does_not_exist_is_reported() {
+    fn missing_names_are_reported() {
         let page = "The same name: `sum`,\n`gone`.\n\n| PyTorch | Kiln | |\n|---|---|---|\n| `torch.a` | `conv1d` | and `conv9d` |\n\
             | `torch.b` | `hidden` | |\n\n| Kiln | PyTorch |\n|---|---|\n| `nn::Nothing` | `torch.c` |\n";
         let line = |number: usize| format!("book/src/pytorch.md:{number}");

@@ -5,13 +5,13 @@ use super::{File, Finding, Tree, line_of, words};
 const LONGEST: usize = 700;
 const SOURCE_ENDINGS: &[&str] = &[".rs", ".py", ".sh", ".wgsl", ".cu", ".cuh", ".ir", ".js"];
 
-/// Names that say nothing about a module's purpose.
+/// Module names that describe no purpose.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "base", "misc", "helpers"];
 
 const UNFINISHED: &[&str] = &["todo", "unimplemented", "dbg"];
 
-/// Where `unsafe` may stand: CPU kernels, exchange with C, device drivers, foreign libraries, and programs that count allocations
-/// (the standard library's allocator trait is unsafe to implement).
+/// Paths that may contain `unsafe`: CPU kernels, exchange with C, device drivers, foreign libraries, and programs that
+/// count allocations (the standard library's allocator trait is unsafe to implement).
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/cpu/",
     "crates/dlpack/",
@@ -26,7 +26,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
 
 const SHORTEST_TOUR: usize = 5;
 
-/// Long files say at their top why they are long.
+/// Checks that long files give the reason at their top.
 pub(super) fn length(tree: &Tree) -> Vec<Finding> {
     let sources =
         tree.texts().filter(|(file, _)| SOURCE_ENDINGS.iter().any(|ending| file.path.ends_with(ending)));
@@ -40,7 +40,7 @@ pub(super) fn length(tree: &Tree) -> Vec<Finding> {
     too_long.collect()
 }
 
-/// A module is named after its contents.
+/// Checks that module names describe their contents.
 pub(super) fn module_names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let remedy = "name the module after what it holds";
@@ -64,7 +64,7 @@ pub(super) fn module_names(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// No placeholder and no debugging macro is left.
+/// Checks that no placeholder or debugging macro is left.
 pub(super) fn unfinished(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, code) in tree.rust() {
@@ -85,7 +85,7 @@ pub(super) fn unfinished(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// `unsafe` stands only in the crates that need it.
+/// Checks that only allowed paths contain `unsafe`.
 pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     let safe = tree.rust().filter(|(file, _)| !may_be_unsafe(&file.path));
     let report = |(file, code): (&File, &str)| {
@@ -98,7 +98,7 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     safe.flat_map(report).collect()
 }
 
-/// Every crate root forbids unsafe code where it may, and every library opens with a tour.
+/// Checks that crate roots forbid unsafe code, unless allowed, and that libraries start with a tour.
 pub(super) fn crate_roots(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &tree.workspace.packages {
@@ -129,7 +129,7 @@ pub(super) fn crate_roots(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// An ignored test says why, because `cargo xtask test` prints the reason.
+/// Checks that ignored tests have a reason, which `cargo xtask test` prints.
 pub(super) fn ignored_tests(tree: &Tree) -> Vec<Finding> {
     let report = |(file, code): (&File, &str)| {
         let bare = code.match_indices("#[ignore]").map(|(offset, _)| {
@@ -144,7 +144,7 @@ pub(super) fn ignored_tests(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(report).collect()
 }
 
-/// Nothing switches the exhaustiveness lint off without a reason.
+/// Checks that the exhaustiveness lint is disabled only with a reason.
 pub(super) fn silenced_lint(tree: &Tree) -> Vec<Finding> {
     let report = |(file, code): (&File, &str)| {
         let lint = words(code, "wildcard_enum_match_arm");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_module_names_are_found_in_paths_and_in_code() {
+    fn meaningless_module_names_are_found_in_paths_and_in_code() {
         let files = [
             ("crates/ir/src/utils.rs", ""),
             ("crates/ir/tests/common/mod.rs", ""),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_stays_where_it_may() {
+    fn unsafe_code_is_reported_outside_allowed_crates() {
         let source = "#![forbid(unsafe_code)]\n// unsafe\nfn f() { unsafe { g() } }\n";
         let files = [("crates/nn/src/lib.rs", source), ("crates/cpu/src/simd.rs", source)];
         assert_eq!(places(&unsafe_code(&tree(&files))), ["crates/nn/src/lib.rs:3"]);

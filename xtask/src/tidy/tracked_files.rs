@@ -1,4 +1,4 @@
-//! Rules for every tracked file: size, and nothing of the machine it was written on.
+//! Rules for every tracked file: size, no machine paths, no registry hosts.
 
 use super::{File, Finding, Tree, line_of};
 
@@ -23,7 +23,7 @@ const REGISTRIES: &[&str] = &[
 /// The one source a lock file may name.
 const LOCK_SOURCE: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
 
-/// No large file slips in.
+/// Checks that only listed files are large.
 pub(super) fn sizes(tree: &Tree) -> Vec<Finding> {
     let large = tree.files.iter().filter(|file| file.bytes > LARGEST);
     let unexpected = large.filter(|file| !MAY_BE_LARGE.iter().any(|start| file.path.starts_with(start)));
@@ -38,7 +38,7 @@ pub(super) fn sizes(tree: &Tree) -> Vec<Finding> {
     unexpected.map(report).collect()
 }
 
-/// No text names a path of one machine or the host of a registry.
+/// Checks that no text contains a machine path or the host of a registry.
 pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, text) in tree.texts() {
@@ -67,7 +67,7 @@ pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every package of a lock file comes from the public index.
+/// Checks that every package of a lock file comes from the public index.
 pub(super) fn lock_sources(tree: &Tree) -> Vec<Finding> {
     let locks =
         tree.texts().filter(|(file, _)| file.path == "Cargo.lock" || file.path.ends_with("/Cargo.lock"));
@@ -88,7 +88,7 @@ pub(super) fn lock_sources(tree: &Tree) -> Vec<Finding> {
     locks.flat_map(check).collect()
 }
 
-/// Whether the slash at `offset` begins a path: nothing of a name stands before it.
+/// Whether the slash at `offset` starts a path: no name character precedes it.
 fn starts_path(text: &str, offset: usize) -> bool {
     let before = text[..offset].chars().next_back();
     !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '}' | '*'))

@@ -64,7 +64,7 @@ fn linears<B: Backend>(widths: &[usize], device: &B::Device) -> Vec<Linear<B>> {
     widths.windows(2).map(|pair| LinearConfig::new(pair[0], pair[1]).init(device)).collect()
 }
 
-/// A rectifier follows each layer but the last.
+/// Linear layers, with ReLU after each but the last.
 fn linear_stack<B: Backend>(layers: &[Linear<B>], x: Tensor<B, 2>) -> Tensor<B, 2> {
     let (last, hidden) = layers.split_last().expect("a network has layers");
     last.forward(hidden.iter().fold(x, |x, layer| activation::relu(layer.forward(x))))

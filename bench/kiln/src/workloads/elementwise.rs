@@ -1,4 +1,4 @@
-//! Chains of operations on each element.
+//! Chains of elementwise operations.
 
 use super::{first, normal};
 use bench_protocol::Prepared;

@@ -4,7 +4,7 @@ use bench_protocol::{Prepared, Result};
 use kiln::store::TensorFile;
 use kiln::{Backend, Tensor};
 
-/// Loads all tensors and then reads every number of them once, so that reading cannot be put off.
+/// Loads all tensors and reads every element once, so that lazy loading is included.
 pub(crate) fn prepare<B: Backend>(file: &str, device: &B::Device) -> Result<Prepared> {
     let (file, stack) = (file.to_owned(), B::stack(device));
     Ok(Prepared::new(move || {

@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Matmuls.
 
 use super::{first, normal};
 use bench_protocol::{Prepared, Result, shapes, unknown};

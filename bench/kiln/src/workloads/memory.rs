@@ -1,4 +1,4 @@
-//! Operations that mostly move memory.
+//! Operations bound by memory bandwidth.
 
 use super::{first, normal};
 use bench_protocol::Prepared;

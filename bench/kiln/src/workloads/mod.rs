@@ -17,7 +17,7 @@ mod transformer;
 use bench_protocol::{Prepared, Result, unknown};
 use kiln::{Backend, Distribution, Kind, Tensor};
 
-/// Makes the inputs of the workload with that name; `file` is the file that `safetensors_load` loads.
+/// Creates the inputs of a workload; `file` is the input of `safetensors_load`.
 pub(crate) fn prepare<B: Backend>(workload: &str, file: &str) -> Result<Prepared> {
     let device = B::Device::default();
     B::seed(&device, 1);
@@ -57,7 +57,7 @@ fn normal<B: Backend, const D: usize>(shape: [usize; D], device: &B::Device) -> 
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
 
-/// The first element of a result, which stays alive while it is read, so that all of it must exist.
+/// Reads the first element of a result, which stays alive, so that all of it is computed.
 fn first<B: Backend, const D: usize, K: Kind>(y: &Tensor<B, D, K>) -> Result<f64> {
     Ok(y.clone().reshape([y.num_elements()]).slice([0..1]).try_into_scalar::<f64>()?)
 }

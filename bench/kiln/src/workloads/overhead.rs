@@ -12,7 +12,7 @@ pub(crate) fn eager() -> Prepared {
     additions::<Eager>(&Default::default())
 }
 
-/// On a backend that fuses.
+/// On a backend with fusion.
 pub(crate) fn fused<B: Backend>(device: &B::Device) -> Result<Prepared> {
     if TypeId::of::<B>() == TypeId::of::<Eager>() {
         return Err(Refusal::Unsupported("the chosen backend is eager".to_owned()));

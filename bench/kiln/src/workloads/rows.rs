@@ -29,7 +29,7 @@ pub(crate) fn cdist<B: Backend>(device: &B::Device) -> Prepared {
     Prepared::new(move || first(&x.clone().cdist(y.clone(), 2.0)))
 }
 
-/// Both parts are made at once.
+/// Real FFT: computes real and imaginary parts.
 pub(crate) fn rfft<B: Backend>(device: &B::Device) -> Prepared {
     let x = normal::<B, 2>(SQUARE, device);
     Prepared::new(move || first(&fft::rfft(x.clone(), None, -1, FftNorm::Backward).into_parts().0))

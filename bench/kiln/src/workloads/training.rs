@@ -17,7 +17,7 @@ impl<M, O: Optimizer> Training<M, O> {
         Training { model: Some(model), optimizer, learning_rate }
     }
 
-    /// Forward, backward and update; the loss before the update.
+    /// Forward, backward and update. Returns the loss before the update.
     pub(crate) fn step<B: AutodiffBackend>(
         &mut self,
         device: &B::Device,
@@ -29,7 +29,7 @@ impl<M, O: Optimizer> Training<M, O> {
         let model = self.model.take().ok_or_else(|| bench_protocol::failed("an earlier step failed"))?;
         let loss = loss(&model);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        // Without its tape the loss does not keep the parameters from being updated in place.
+        // Dropping the tape releases the parameters, so that they are updated in place.
         let loss = loss.inner();
         self.model = Some(self.optimizer.step(self.learning_rate, model, gradients));
         let loss = loss.try_into_scalar::<f64>()?;

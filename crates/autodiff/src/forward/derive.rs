@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_needed_is_computed() {
+    fn derived_programs_contain_only_needed_ops() {
         let x = TensorType::new([3], DType::F32);
         let exp = derived(&Op::Unary(Unary::Exp), &[(&x).into()], &[true]);
         assert_eq!(exp.sources, [Source::Result(0), Source::Tangent(0)]);

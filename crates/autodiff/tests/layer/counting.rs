@@ -8,7 +8,7 @@ use kiln_reference::Reference;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The reference engine, counting ops, the bytes of all values that live, and the elements that ops touch.
+/// The reference engine with counts of ops, live bytes and touched elements.
 pub(crate) struct Counting {
     inner: Reference,
     live: Arc<AtomicUsize>,
@@ -31,18 +31,18 @@ impl Counting {
         })
     }
 
-    /// The bytes of all values that live.
+    /// The bytes of all live values.
     pub(crate) fn live(&self) -> usize {
         self.live.load(Ordering::SeqCst)
     }
 
-    /// How many ops ran.
+    /// The number of executed ops.
     pub(crate) fn executed(&self) -> usize {
         self.executed.load(Ordering::SeqCst)
     }
 
-    /// How many elements an engine with strides reads and writes for the ops that ran: none for a view, and those
-    /// of the source alone for a write over a base that nobody else holds.
+    /// The number of elements that a strided engine would read and write for the executed ops: none for views, and only
+    /// those of the source for writes into an unshared base.
     pub(crate) fn touched(&self) -> usize {
         self.touched.load(Ordering::SeqCst)
     }

@@ -67,7 +67,7 @@ fn an_op_without_rule_and_expansion_is_an_error() {
 }
 
 #[test]
-fn a_wrong_rule_is_an_error() {
+fn a_gradient_rule_with_a_wrong_type_or_count_is_an_error() {
     let error = backward(Way::WrongType).unwrap_err().to_string();
     assert!(error.starts_with("[double] its rule gives f64[1] for operand 0 of f64[2]"), "{error}");
     let error = backward(Way::WrongCount).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Derivatives where a function has a kink or a singular point: the field's conventions.
+//! Subgradients at kinks and singular points, by the conventions of PyTorch and JAX.
 
 use crate::{gradient, layer, leaf, value};
 use kiln_ir::{Binary, Reduction, UpdateMode, Var};
@@ -11,7 +11,7 @@ fn slope(x: &[f64], function: impl for<'e> Fn(&Var<'e>) -> Var<'e>) -> Vec<f64> 
 }
 
 #[test]
-fn beside_a_number_the_gradient_passes_on_the_strict_side() {
+fn extrema_against_a_scalar_have_zero_gradient_at_ties() {
     assert_eq!(slope(&[-1.0, 0.0, 1.0], |x| x.max(&x.scalar(0.0))), [0.0, 0.0, 1.0]);
     assert_eq!(slope(&[-1.0, 0.0, 1.0], |x| x.scalar(0.0).max(x)), [0.0, 0.0, 1.0]);
     assert_eq!(slope(&[-1.0, 0.0, 1.0], |x| x.min(&x.scalar(0.0))), [1.0, 0.0, 0.0]);
@@ -19,7 +19,7 @@ fn beside_a_number_the_gradient_passes_on_the_strict_side() {
 }
 
 #[test]
-fn ties_share() {
+fn ties_between_tensors_halve_the_gradient() {
     let layer = layer();
     let (a, b) = (leaf(&layer, &[1.0, 2.0, 3.0]), leaf(&layer, &[1.0, 3.0, 2.0]));
     for (y, left, right) in
@@ -36,9 +36,9 @@ fn ties_share() {
     );
 }
 
-/// PyTorch: `evenly_distribute_backward` for the extreme of all, the position of the NaN for running ones.
+/// PyTorch: `evenly_distribute_backward` for reductions, the position of the NaN for scans.
 #[test]
-fn a_nan_takes_the_gradient_of_the_extreme_that_it_is() {
+fn the_gradient_of_a_nan_extremum_goes_to_the_nan() {
     for reduction in [Reduction::Max, Reduction::Min] {
         let nan = f64::NAN;
         assert_eq!(slope(&[1.0, nan, 3.0], |x| x.reduce(reduction, &[0])), [0.0, 1.0, 0.0]);
@@ -63,7 +63,7 @@ fn a_nan_takes_the_gradient_of_the_extreme_that_it_is() {
 
 /// PyTorch: `atan2_backward` gives 0 where the denominator is 0; elsewhere `(x, -y) / (x² + y²)`.
 #[test]
-fn the_angle_of_the_origin_has_no_slope() {
+fn the_gradient_of_atan2_at_the_origin_is_zero() {
     let layer = layer();
     let (y, x) =
         (leaf(&layer, &[0.0, -0.0, 3.0, 1e-200, 3e200]), leaf(&layer, &[0.0, 0.0, 4.0, 1e-200, 4e200]));
@@ -80,7 +80,7 @@ fn the_angle_of_the_origin_has_no_slope() {
 }
 
 #[test]
-fn powers_at_and_below_zero() {
+fn gradients_of_pow_at_zero_and_negative_bases() {
     assert_eq!(slope(&[0.0, -2.0], |x| x.pow(&x.scalar(2.0))), [0.0, -4.0]);
     assert_eq!(slope(&[0.0, -2.0], |x| x.pow(&x.scalar(3.0))), [0.0, 12.0]);
     assert_eq!(slope(&[0.0, -2.0], |x| x.pow(&x.scalar(0.0))), [0.0, 0.0]);
@@ -96,7 +96,7 @@ fn powers_at_and_below_zero() {
 }
 
 #[test]
-fn flat_functions_have_a_zero_gradient_not_an_error() {
+fn piecewise_constant_functions_have_a_zero_gradient() {
     let layer = layer();
     let x = leaf(&layer, &[0.4]);
     let gradients = layer.backward(&value(&x.floor()), None).unwrap();

@@ -45,7 +45,7 @@ fn gradients_of_an_expression() {
 }
 
 #[test]
-fn backward_twice_gives_the_same_and_owned_too() {
+fn repeated_and_owned_backward_passes_agree() {
     let layer = layer();
     let a = leaf(&layer, &[0.5, 2.0]);
     let y = value(&(a.exp() * &a));
@@ -58,7 +58,7 @@ fn backward_twice_gives_the_same_and_owned_too() {
 }
 
 #[test]
-fn a_seed_weighs_the_root() {
+fn the_seed_is_the_gradient_of_the_root() {
     let layer = layer();
     let a = leaf(&layer, &[1.0, 2.0]);
     let y = value(&a.square());
@@ -71,7 +71,7 @@ fn a_seed_weighs_the_root() {
 }
 
 #[test]
-fn a_leaf_is_its_own_root() {
+fn backward_of_a_leaf_returns_ones() {
     let layer = layer();
     let a = leaf(&layer, &[1.0, 2.0]);
     let gradients = layer.backward(&value(&a), None).unwrap();
@@ -81,7 +81,7 @@ fn a_leaf_is_its_own_root() {
 }
 
 #[test]
-fn untracked_values_are_the_inner_engines() {
+fn untracked_values_are_the_inner_engines_values() {
     let layer = layer();
     let x = layer.write([1.0f64, 2.0].into());
     let y = value(&Var::new(&layer, x).exp());
@@ -123,7 +123,7 @@ fn an_undefined_gradient_is_an_error_of_backward() {
 }
 
 #[test]
-fn poison_passes_through() {
+fn poison_propagates_to_backward() {
     let layer = layer();
     let a = leaf(&layer, &[2.0, 3.0]);
     let index = Var::new(&layer, layer.write([7i32].into()));
@@ -133,7 +133,7 @@ fn poison_passes_through() {
 }
 
 #[test]
-fn a_pause_holds_for_its_scope_and_layer() {
+fn no_grad_applies_to_its_scope_and_layer() {
     let layer = layer();
     let a = leaf(&layer, &[2.0]);
     let y = layer.no_grad(|| value(&a.square()));
@@ -146,7 +146,7 @@ fn a_pause_holds_for_its_scope_and_layer() {
 }
 
 #[test]
-fn gradients_are_a_map_that_moves_between_threads() {
+fn gradients_are_sent_between_threads_and_merged() {
     let layer = layer();
     let a = leaf(&layer, &[2.0]);
     let pass = |layer: &Autodiff| layer.backward(&value(&a.square()), None).unwrap();
@@ -162,7 +162,7 @@ fn gradients_are_a_map_that_moves_between_threads() {
 }
 
 #[test]
-fn independent_graphs_on_many_threads() {
+fn independent_graphs_are_differentiated_on_many_threads() {
     let layer = layer();
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -181,7 +181,7 @@ fn independent_graphs_on_many_threads() {
 }
 
 #[test]
-fn one_graph_on_many_threads() {
+fn one_graph_is_differentiated_on_many_threads() {
     let layer = layer();
     let a = leaf(&layer, &[0.5, 1.5]);
     let shared = a.exp();
@@ -201,7 +201,7 @@ fn one_graph_on_many_threads() {
 }
 
 #[test]
-fn stacked_layers_give_third_derivatives() {
+fn stacked_layers_compute_third_derivatives() {
     let base: Arc<dyn Engine> = Counting::new();
     let layers: Vec<Arc<Autodiff>> = (0..3).fold(Vec::new(), |mut layers: Vec<Arc<Autodiff>>, _| {
         let below = layers.last().map_or(base.clone(), |layer| layer.clone() as Arc<dyn Engine>);
@@ -228,7 +228,7 @@ fn stacked_layers_give_third_derivatives() {
 }
 
 #[test]
-fn operands_that_nobody_holds_reach_the_inner_engine_alone() {
+fn operands_without_other_owners_reach_the_inner_engine_unshared() {
     struct Sole(std::sync::atomic::AtomicUsize, kiln_reference::Reference);
     impl Engine for Sole {
         fn caps(&self) -> &kiln_ir::Caps {

@@ -19,7 +19,7 @@ fn dropping_a_loss_frees_its_tape() {
 }
 
 #[test]
-fn an_owned_pass_frees_everything_but_the_gradients() {
+fn backward_owned_frees_all_but_the_gradients() {
     let engine = Counting::new();
     let layer = Autodiff::new(engine.clone(), Checkpointing::None);
     let a = leaf(&layer, &[1.0, 2.0]);
@@ -32,7 +32,7 @@ fn an_owned_pass_frees_everything_but_the_gradients() {
 }
 
 #[test]
-fn training_steps_hold_memory_flat() {
+fn memory_of_training_steps_is_constant() {
     let engine = Counting::new();
     let layer = Autodiff::new(engine.clone(), Checkpointing::None);
     let mut weight = layer.inner().write([0.3f64, -0.2].into());
@@ -65,7 +65,7 @@ fn long_tapes_are_freed_without_recursion() {
     assert!(layer.backward_owned(y.into_value(), None).is_ok());
 }
 
-/// Two products with chains of cheap ops between them.
+/// Two matmuls with chains of cheap ops between them.
 fn chain<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
     let hidden = a.matmul(b);
     let wave = (&hidden * 1.702).tanh().exp().sin() * &hidden;
@@ -74,7 +74,7 @@ fn chain<'e>(a: &Var<'e>, b: &Var<'e>) -> Var<'e> {
 }
 
 #[test]
-fn balanced_checkpointing_keeps_less_and_computes_the_same() {
+fn balanced_checkpointing_saves_less_memory_with_the_same_gradients() {
     let run = |checkpointing| {
         let engine = Counting::new();
         let layer = Autodiff::new(engine.clone(), checkpointing);
@@ -95,7 +95,7 @@ fn balanced_checkpointing_keeps_less_and_computes_the_same() {
 }
 
 #[test]
-fn balanced_long_chains() {
+fn balanced_checkpointing_of_long_chains() {
     let engine = Counting::new();
     let layer = Autodiff::new(engine.clone(), Checkpointing::Balanced);
     let a = leaf(&layer, &[0.3]);
@@ -121,7 +121,7 @@ fn block(
 }
 
 #[test]
-fn a_block_keeps_only_its_inputs() {
+fn a_checkpointed_block_saves_only_its_inputs() {
     let engine = Counting::new();
     let layer = Autodiff::new(engine.clone(), Checkpointing::None);
     let a = leaf(&layer, &[0.3, 0.4]);
@@ -135,7 +135,7 @@ fn a_block_keeps_only_its_inputs() {
 }
 
 #[test]
-fn blocks_nest_capture_parameters_and_have_several_outputs() {
+fn checkpointed_blocks_nest_capture_parameters_and_have_several_outputs() {
     let layer = layer();
     let (a, w) = (leaf(&layer, &[0.3, 0.4]), leaf(&layer, &[2.0, -1.0]));
     let captured = value(&w.square());
@@ -167,7 +167,7 @@ fn blocks_nest_capture_parameters_and_have_several_outputs() {
 }
 
 #[test]
-fn a_block_of_untracked_values_is_not_recorded() {
+fn a_checkpointed_block_of_untracked_values_is_not_recorded() {
     let layer = layer();
     let x = layer.write([1.0f64].into());
     let y = layer.checkpoint(vec![x], block(&layer, |_, x| vec![x[0].exp()])).remove(0);
@@ -176,7 +176,7 @@ fn a_block_of_untracked_values_is_not_recorded() {
 }
 
 #[test]
-fn a_block_runs_again_inside_a_pause() {
+fn a_checkpointed_block_is_recomputed_inside_no_grad() {
     let layer = layer();
     let a = leaf(&layer, &[0.3]);
     let y = layer.checkpoint(vec![value(&a)], block(&layer, |_, x| vec![x[0].exp()])).remove(0);
@@ -185,7 +185,7 @@ fn a_block_runs_again_inside_a_pause() {
 }
 
 #[test]
-fn a_block_that_changes_is_an_error() {
+fn a_checkpointed_block_with_another_result_type_is_an_error() {
     let layer = layer();
     let a = leaf(&layer, &[0.3]);
     let calls = std::sync::atomic::AtomicUsize::new(0);
@@ -199,7 +199,7 @@ fn a_block_that_changes_is_an_error() {
 }
 
 #[test]
-fn only_what_is_wanted_is_computed() {
+fn only_gradients_of_leaves_are_computed() {
     let engine = Counting::new();
     let layer = Autodiff::new(engine.clone(), Checkpointing::None);
     let a = leaf(&layer, &[0.3]);

@@ -1,4 +1,4 @@
-//! Gradients of many reads of parts of one tensor.
+//! Gradients of many slices of one tensor.
 
 use crate::counting::Counting;
 use crate::{gradient, leaf, numbers, value};
@@ -48,7 +48,7 @@ fn touched_by_recurrence(time: usize, read: Read) -> usize {
 }
 
 #[test]
-fn the_gradient_of_many_reads_of_one_tensor_is_linear_in_their_number() {
+fn gradient_work_is_linear_in_the_number_of_reads() {
     for (name, read) in [("slice", sliced as Read), ("take", taken), ("gather", gathered)] {
         let (once, twice) = (touched_by_recurrence(200, read), touched_by_recurrence(400, read));
         let ratio = twice as f64 / once as f64;
@@ -57,7 +57,7 @@ fn the_gradient_of_many_reads_of_one_tensor_is_linear_in_their_number() {
 }
 
 #[test]
-fn parts_that_overlap_and_repeat_add_up() {
+fn gradients_of_overlapping_and_repeated_slices_accumulate() {
     let engine = Counting::new();
     let layer = Autodiff::new(engine, Checkpointing::None);
     let x = leaf(&layer, &[1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -85,7 +85,7 @@ fn parts_that_overlap_and_repeat_add_up() {
 }
 
 #[test]
-fn second_gradients_of_many_parts() {
+fn second_gradients_of_many_slices() {
     let base: Arc<dyn Engine> = Counting::new();
     let inner = Arc::new(Autodiff::new(base.clone(), Checkpointing::None));
     let outer = Autodiff::new(inner.clone(), Checkpointing::None);
@@ -121,7 +121,7 @@ fn second_gradients_of_many_parts() {
 }
 
 #[test]
-fn a_derived_program_adds_many_parts_in_place() {
+fn a_gradient_program_accumulates_many_slices_in_place() {
     let count = 12;
     let ty = TensorType::new([count], DType::F64);
     let recorder = Recorder::new(&[ty]);

@@ -48,7 +48,7 @@ impl Input {
     }
 }
 
-/// Numbers in `low..high`, no two alike.
+/// Distinct numbers in `low..high`.
 fn between(low: f64, high: f64, shape: impl Into<Shape>, seed: usize) -> Input {
     let shape = shape.into();
     let number = |i: usize| low + (high - low) * ((i * 7919 + seed * 104_729 + 17) % 1009) as f64 / 1009.0;
@@ -143,7 +143,7 @@ pub(crate) fn reductions() -> Vec<Case> {
         for (reverse, exclusive) in [(false, false), (true, false), (false, true), (true, true)] {
             for len in [1, 2, 5] {
                 let op = Op::Scan { reduction, axis: 1, reverse, exclusive };
-                // The identity of an extreme is infinite, of which no difference can be taken.
+                // The identity of min and max is infinite, which has no finite differences.
                 let infinite = exclusive && matches!(reduction, Reduction::Min | Reduction::Max);
                 if !infinite {
                     cases.push(Case::new(op, vec![x([2, len, 2], 3)]));

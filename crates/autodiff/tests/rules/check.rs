@@ -146,7 +146,7 @@ fn track(
     (operands, leaves)
 }
 
-/// The sum of all float results, each element with a weight of its own.
+/// The weighted sum of all float results.
 fn loss(engine: &dyn Engine, op: &Op, operands: Operands) -> Value {
     let types = infer(op, &OperandType::list(&operands)).expect("a valid case");
     let results = engine.execute(op, operands, &types);

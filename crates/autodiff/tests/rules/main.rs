@@ -29,7 +29,7 @@ fn reductions_and_order() {
 }
 
 #[test]
-fn by_index() {
+fn indexing() {
     run(cases::index());
 }
 

@@ -141,7 +141,7 @@ mod tests {
     use crate::buffer::class::Class;
 
     #[test]
-    fn large_blocks_lie_in_huge_pages_from_their_start_on() {
+    fn large_blocks_start_near_a_huge_page_boundary() {
         for len in [HUGE, HUGE + 1, 5 << 20, (7 << 20) + 12345, 64 << 20] {
             let block = Block::new(Class::of(len).unwrap()).unwrap();
             let start = block.start().addr().get() % HUGE;

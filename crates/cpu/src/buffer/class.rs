@@ -60,7 +60,7 @@ mod tests {
     use super::Class;
 
     #[test]
-    fn a_class_is_the_smallest_that_holds_the_length() {
+    fn a_size_class_is_the_smallest_that_fits() {
         let lengths = (0..5000).chain((9..40).flat_map(|power| {
             let near = 1usize << power;
             [near - 1, near, near + 1, near + near / 3, near + near / 8, near + near / 8 + 1]
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn no_class_is_larger_than_an_allocation_may_be() {
+    fn no_size_class_exceeds_the_maximum_allocation() {
         assert_eq!(Class::of(usize::MAX), None);
         let greatest = Class::of(isize::MAX as usize).unwrap();
         assert_eq!(greatest.index(), Class::COUNT - 1);

@@ -284,7 +284,7 @@ mod tests {
         Class::of(len).unwrap()
     }
 
-    /// A pool of its own, beside the process's.
+    /// A separate pool, not the one of the process.
     fn pool(cache: CacheStrategy) -> Pool {
         Pool { config: Some(MemoryConfig::new().with_cache(cache)), ..Pool::new() }
     }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_block_is_handed_out_again_last_in_first_out() {
+    fn freed_blocks_are_reused_last_in_first_out() {
         let mut pool = pool(CacheStrategy::Unlimited);
         let (a, b) = (fresh(&mut pool, 10_000), fresh(&mut pool, 10_000));
         let (first, second) = (a.start(), b.start());
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_up_to_a_quarter_larger_will_do() {
+    fn a_block_up_to_a_quarter_larger_is_reused() {
         let mut pool = pool(CacheStrategy::Unlimited);
         let block = fresh(&mut pool, 1 << 16);
         free(&mut pool, block);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_drops_what_lies_longest() {
+    fn the_limit_evicts_the_oldest_blocks() {
         let mut pool = pool(CacheStrategy::AtMost(3 * 8192));
         let blocks: Vec<Block> = [8192, 16384, 8192].map(|len| fresh(&mut pool, len)).into();
         let dropped: Vec<usize> = blocks.into_iter().map(|block| free(&mut pool, block)).collect();

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_runs_once() {
+    fn every_task_runs_once() {
         let team = Team::new(3).unwrap();
         for parts in 0..200 {
             let counts: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_that_sleep_are_woken() {
+    fn sleeping_workers_are_woken() {
         let team = Team::new(1).unwrap();
         for _ in 0..20 {
             std::thread::sleep(4 * PATIENCE);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_on_many_threads_share_a_team() {
+    fn many_threads_share_one_pool() {
         let team = Team::new(2).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..2 * JOBS {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_may_have_parts() {
+    fn tasks_may_run_nested_tasks() {
         let (team, other) = (Team::new(2).unwrap(), Team::new(2).unwrap());
         let total = AtomicU64::new(0);
         team.run(30, &|i| {
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
+    fn a_panic_reaches_the_caller_and_the_pool_stays_usable() {
         let team = Team::new(2).unwrap();
         for bad in 0..16 {
             let run = || team.run(16, &|i| assert_ne!(i, bad, "part {i}"));
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_end_with_their_team() {
+    fn dropping_the_pool_stops_its_threads() {
         let team = Team::new(2).unwrap();
         let shared = Arc::downgrade(&team.shared);
         assert_eq!(sum(&team, 100), 5050);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_were_not_used_for_the_longest_time_go_beyond_a_number_of_bytes() {
+    fn least_recently_used_plans_are_evicted_above_a_byte_limit() {
         let mut plans = Plans { most: 100, ..Plans::default() };
         let ops: Vec<FusedOp> = (0..1000).map(|_| FusedOp::new(Program::default())).collect();
         for number in 0..1000 {

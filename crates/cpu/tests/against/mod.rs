@@ -1,4 +1,4 @@
-//! One op with random operands, run here and on the reference engine.
+//! Runs one op with random operands on the CPU engine and on the reference engine.
 #![allow(dead_code)]
 
 use kiln_cpu::Cpu;
@@ -16,13 +16,13 @@ pub(crate) struct Case {
     view: View,
 }
 
-/// How operands lie in memory.
+/// The memory layout of operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum View {
     Plain,
-    /// The last two axes are exchanged.
+    /// The last two axes are transposed.
     Transposed,
-    /// Every axis runs backwards.
+    /// Every axis is reversed.
     Flipped,
     /// This operand repeats its first element along the first axis.
     Repeated(usize),
@@ -38,7 +38,7 @@ impl Case {
         Case { op, operands, view: View::Plain }
     }
 
-    /// With operands of that dtype; integers in -9..=9 or 0..=9.
+    /// Sets the operand dtype; integers are in -9..=9 or 0..=9.
     pub(crate) fn dtype(mut self, dtype: DType) -> Case {
         for operand in &mut self.operands {
             let ty = operand.ty();
@@ -54,13 +54,13 @@ impl Case {
         self
     }
 
-    /// With this operand instead.
+    /// Replaces an operand.
     pub(crate) fn operand(mut self, place: usize, data: TensorData) -> Case {
         self.operands[place] = data;
         self
     }
 
-    /// With a further operand.
+    /// Adds an operand.
     pub(crate) fn and(mut self, data: TensorData) -> Case {
         self.operands.push(data);
         self
@@ -91,12 +91,12 @@ impl Case {
         self
     }
 
-    /// Values that repeat, so that extremes are not unique.
+    /// Uses few distinct values, so that extrema are not unique.
     pub(crate) fn with_few_values(self) -> Case {
         self.map(|_, x| (x * 2.0).round())
     }
 
-    /// Some NaN and infinities.
+    /// Adds NaN and infinities.
     pub(crate) fn with_infinities(self) -> Case {
         self.map(|i, x| match i % 11 {
             3..=5 => f64::NEG_INFINITY,
@@ -114,7 +114,7 @@ impl Case {
         self
     }
 
-    /// The results on an engine with that many threads.
+    /// The results on the CPU engine with a number of threads.
     pub(crate) fn on_cpu(&self, threads: usize) -> Vec<TensorData> {
         self.run(&Cpu::with_threads(threads))
     }
@@ -133,7 +133,7 @@ impl Case {
         values.into_iter().zip(&types).map(read).collect()
     }
 
-    /// An operand on an engine, as the view that the case asks for.
+    /// An operand on an engine, in the layout of the case.
     fn value(&self, engine: &dyn Engine, place: usize) -> Value {
         let data = self.operands[place].clone();
         let (shape, rank) = (*data.shape(), data.shape().rank());
@@ -189,7 +189,7 @@ pub(crate) fn against_reference(case: &Case) {
     within(case, 1.0);
 }
 
-/// The same, with a factor to the tolerance.
+/// Like [`against_reference`], with a factor for the tolerance.
 #[track_caller]
 pub(crate) fn within(case: &Case, factor: f64) {
     let wanted = case.run(&Reference::new());
@@ -200,7 +200,7 @@ pub(crate) fn within(case: &Case, factor: f64) {
     }
 }
 
-/// Checks that this engine agrees with the reference, with a factor to the tolerance.
+/// Checks that an engine agrees with the reference, with a factor for the tolerance.
 #[track_caller]
 pub(crate) fn agree(case: &Case, engine: &dyn Engine, factor: f64) {
     for (got, wanted) in case.run(engine).iter().zip(&case.run(&Reference::new())) {

@@ -1,22 +1,22 @@
-//! One op on operands that lie in memory in every way, against the reference engine, bit by bit.
+//! Runs one op on operands in every memory layout and compares with the reference engine, bit by bit.
 #![allow(dead_code)]
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;
 use kiln_reference::Reference;
 
-/// How an operand lies in memory.
+/// The memory layout of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MemoryLayout {
-    /// Row-major; the engine gets the only clone.
+    /// Row-major and unshared.
     Owned,
-    /// Row-major; the test keeps a clone, which must stay as it is.
+    /// Row-major and shared: it must not be overwritten.
     Shared,
     /// The last axis is outermost in memory.
     Permuted,
     /// Every second element, from an offset.
     Strided,
-    /// Backwards along every axis.
+    /// Reversed along every axis.
     Flipped,
     /// Row-major, from the middle of a longer buffer.
     Inside,
@@ -34,7 +34,7 @@ pub(crate) const MEMORY_LAYOUTS: [MemoryLayout; 7] = [
     MemoryLayout::Repeated,
 ];
 
-/// An operand: a tensor that is tried in every place, an index that is too but keeps its elements, or a number.
+/// An operand: a tensor in every layout, an index in every layout that keeps its elements, or a scalar.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
     Tensor(TensorData),
@@ -115,7 +115,7 @@ pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value 
     }
 }
 
-/// Checks an op in every place, on one thread and on several.
+/// Checks an op in every layout, on one thread and on several.
 #[track_caller]
 pub(crate) fn check(op: &Op, given: &[Given]) {
     for threads in [1, 3] {
@@ -126,7 +126,7 @@ pub(crate) fn check(op: &Op, given: &[Given]) {
     }
 }
 
-/// Checks an op in two places only, for large operands.
+/// Checks an op in only two layouts, for large operands.
 #[track_caller]
 pub(crate) fn check_large(op: &Op, given: &[Given]) {
     for threads in [1, 3] {
@@ -218,7 +218,7 @@ pub(crate) fn below(seed: u64, limit: usize, count: usize) -> Vec<usize> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Whole numbers -4..=4 (wrapped in unsigned dtypes), so that sums are exact in every dtype.
+/// Integers -4..=4 (wrapped in unsigned dtypes), so that sums are exact in every dtype.
 pub(crate) fn numbers(dtype: DType, shape: &[usize]) -> TensorData {
     let shape = Shape::new(shape);
     let elements = below(shape.num_elements() as u64 + 3, 9, shape.num_elements());
@@ -226,7 +226,7 @@ pub(crate) fn numbers(dtype: DType, shape: &[usize]) -> TensorData {
     TensorData::new(elements, shape).unwrap().convert(dtype)
 }
 
-/// The same with NaN, infinities and zeros of both signs among floats, and the least and greatest integers.
+/// The same with NaN, infinities and signed zeros for floats, and the minimum and maximum integers.
 pub(crate) fn specials(dtype: DType, shape: &[usize]) -> TensorData {
     let shape = Shape::new(shape);
     let special = [f64::NAN, -0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300];

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_lie_innermost_or_before_space() {
+    fn strides_of_channels_first_and_channels_last() {
         let shape = Shape::from([2, 3, 4, 5]);
         assert_eq!(steps(&shape, false), [60, 20, 5, 1]);
         assert_eq!(steps(&shape, true), [60, 1, 15, 3]);

@@ -542,7 +542,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_without_gaps_have_the_steps_of_rows() {
+    fn contiguous_tensors_have_row_major_strides() {
         assert_eq!(contiguous(&[2, 3, 4, 5]), [60, 20, 5, 1]);
         assert_eq!(contiguous(&[7]), [1]);
     }

@@ -1,4 +1,4 @@
-//! The backend as programs use it: where there is no GPU, and by a small model that learns on one.
+//! The backend in programs: without a GPU, and training of a small model on one.
 
 use crate::alone;
 use kiln::activation::relu;
@@ -9,7 +9,7 @@ use kiln::{
     MemoryUse, Tensor, TensorData, loss,
 };
 
-/// More devices than any machine has: this one is missing with CUDA and without.
+/// A device number that no machine has, with or without CUDA.
 const NOWHERE: usize = 4096;
 
 /// Whether a message names the missing library and the searched places.
@@ -21,7 +21,7 @@ fn tells_what_is_missing(message: &str) -> bool {
 }
 
 #[test]
-fn a_missing_device_is_an_error_once_a_tensor_is_read() {
+fn reading_a_tensor_of_a_missing_device_is_an_error() {
     let device = CudaDevice::new(NOWHERE);
     let x = Tensor::<Autodiff<Cuda>, 2>::random([4, 4], Distribution::Default, &device).require_grad();
     let loss = relu(x.clone().matmul(x.clone())).sum();
@@ -38,7 +38,7 @@ fn a_missing_device_is_an_error_once_a_tensor_is_read() {
 }
 
 #[test]
-fn a_missing_device_is_an_error_when_it_is_opened() {
+fn opening_a_missing_device_is_an_error() {
     let error = CudaDevice::open(NOWHERE).unwrap_err().to_string();
     assert!(tells_what_is_missing(&error), "{error}");
     let error = Device::open("cuda", NOWHERE).unwrap_err().to_string();
@@ -48,7 +48,7 @@ fn a_missing_device_is_an_error_when_it_is_opened() {
 }
 
 #[test]
-fn tensors_that_move_to_a_missing_device_and_back_bring_its_error() {
+fn tensors_moved_through_a_missing_device_return_its_error() {
     let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &Device::cpu());
     let there = x.clone().to_device(&Device::cuda(NOWHERE));
     let back = (there * 2).try_to_device(&Device::cpu());
@@ -58,7 +58,7 @@ fn tensors_that_move_to_a_missing_device_and_back_bring_its_error() {
 }
 
 #[test]
-fn backends_know_their_devices() {
+fn backends_return_their_device_and_dtypes() {
     let device = CudaDevice::new(NOWHERE);
     let x = Tensor::<Autodiff<Cuda<half::bf16, i64>>, 1>::zeros([3], &device);
     assert_eq!(x.device(), device);
@@ -82,7 +82,7 @@ impl<B: Backend> Mlp<B> {
     }
 }
 
-/// The losses of fitting `sin(3 x)`, read every tenth step, and the memory at the middle and at the end.
+/// Fits `sin(3 x)`. Returns the losses of every tenth step, and the memory use at the middle and at the end.
 fn train<B: AutodiffBackend>(device: &B::Device, steps: usize) -> (Vec<f32>, [MemoryUse; 2]) {
     B::seed(device, 7);
     let mut model = Mlp::<B>::new(device);
@@ -105,14 +105,14 @@ fn train<B: AutodiffBackend>(device: &B::Device, steps: usize) -> (Vec<f32>, [Me
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_steps() {
+fn training_matches_the_cpu_and_stops_allocating_after_the_first_steps() {
     let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let (losses, [middle, end]) = train::<Autodiff<Cuda>>(&device, 1000);
     let graphs = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}")).graphs();
     let (expected, _) = train::<Autodiff<Cpu>>(&CpuDevice, 200);
     println!("losses {losses:?}\nexpected {expected:?}\n{middle:?}\n{end:?}\n{graphs:?}");
-    // Early on both see the same numbers; later roundings have grown.
+    // Only early losses agree; later rounding errors grow.
     for (found, expected) in losses.iter().zip(&expected).take(3) {
         assert!((found - expected).abs() < 1e-3 * expected.abs().max(0.1), "{losses:?} {expected:?}");
     }
@@ -122,7 +122,7 @@ fn a_model_learns_as_on_the_processor_and_allocates_nothing_after_its_first_step
         "steps of the second half allocated memory"
     );
     assert_eq!(middle.peak_live_bytes, end.peak_live_bytes, "steps of the second half held more memory");
-    // Of 1,000 steps, nearly all are as one before.
+    // Nearly all of 1,000 steps repeat an earlier one.
     let wanted = kiln_ir::switch("KILN_GRAPHS", true);
     assert!(!wanted || graphs.replayed > 900, "{graphs:?}");
 }
@@ -133,7 +133,7 @@ struct Wide<B: Backend> {
 }
 
 impl<B: Backend> Wide<B> {
-    /// Layers side by side, whose weights differ in shape and begin as the numbers of a wave.
+    /// Independent layers with weights of different shapes, initialized by a sine wave.
     fn new(device: &B::Device) -> Self {
         let layer = |i: usize| {
             let (inputs, outputs) = (8 + i % 3, 8 + (i + 1) % 3);
@@ -149,7 +149,7 @@ impl<B: Backend> Wide<B> {
     }
 }
 
-/// The sums of all weights after a few steps of an optimizer, whose updates of 80 parameters are launches that a GPU joins.
+/// The sums of all weights after a few optimizer steps. A GPU fuses the updates of 80 parameters horizontally.
 fn updated<B: AutodiffBackend>(device: &B::Device) -> Vec<f32> {
     let mut model = Wide::<B>::new(device);
     let mut optimizer = AdamConfig::new().init();
@@ -167,7 +167,7 @@ fn updated<B: AutodiffBackend>(device: &B::Device) -> Vec<f32> {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn updates_of_many_parameters_are_those_of_the_processor() {
+fn updates_of_many_parameters_match_the_cpu() {
     let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let (found, expected) = (updated::<Autodiff<Cuda>>(&device), updated::<Autodiff<Cpu>>(&CpuDevice));
@@ -178,7 +178,7 @@ fn updates_of_many_parameters_are_those_of_the_processor() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn tensors_move_between_the_processor_and_the_gpu() {
+fn tensors_move_between_cpu_and_gpu() {
     let _alone = alone();
     let (cpu, gpu) = (Device::cpu(), Device::open("cuda", 0).unwrap_or_else(|error| panic!("{error}")));
     let x = Tensor::<Dyn, 2>::from_floats([[1.0, -2.0], [3.0, 4.5]], &cpu);
@@ -190,10 +190,10 @@ fn tensors_move_between_the_processor_and_the_gpu() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn copies_of_any_length_arrive_whole() {
+fn copies_of_any_length_are_complete() {
     let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
-    // Around the lengths at which copies are cut in parts, of elements of 4 bytes.
+    // Lengths near the chunk sizes of copies, with 4-byte elements.
     for len in [1, 100, 16_383, 16_384, 16_385, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (9 << 20) + 3] {
         let numbers =
             |step: u32| -> Vec<f32> { (0..len as u32).map(|i| (i * step % 65_521) as f32).collect() };
@@ -209,7 +209,7 @@ fn copies_of_any_length_arrive_whole() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn memory_that_runs_out_spoils_one_value_only() {
+fn out_of_memory_poisons_one_value_only() {
     let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let kept = Tensor::<Cuda, 1>::from_floats([1.0, 2.0], &device);

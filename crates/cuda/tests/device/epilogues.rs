@@ -1,5 +1,4 @@
-//! Matmuls with a bias and an activation, as layers record them: the library calls, and on a GPU that results agree
-//! with the CPU's.
+//! Matmuls with bias and activation, as recorded by layers: the library calls, and on a GPU, agreement with the CPU.
 
 use crate::alone;
 use kiln::activation::{gelu, gelu_approximate, relu};
@@ -10,7 +9,7 @@ use kiln::{
 use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, Traced};
 use std::sync::{Arc, LazyLock};
 
-/// A GPU that is not there, with libraries.
+/// A dry GPU with libraries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Dry;
 
@@ -42,7 +41,7 @@ fn names(steps: Vec<Traced>) -> Vec<String> {
     steps.into_iter().map(name).collect()
 }
 
-/// Numbers between -2 and 2 that differ between neighbours.
+/// Numbers between -2 and 2; adjacent ones differ.
 fn numbers(shape: &[usize], seed: usize) -> TensorData {
     let number = |i: usize| ((i * 7919 + seed * 104_729) % 4001) as f32 / 1000.0 - 2.0;
     TensorData::new((0..shape.iter().product()).map(number).collect(), shape)
@@ -58,7 +57,7 @@ fn tensor<B: Backend, const D: usize>(
     made(numbers(&shape, seed), dtype, device)
 }
 
-/// A tensor of that dtype that is computed already.
+/// A computed tensor of a dtype.
 fn made<B: Backend, const D: usize>(data: TensorData, dtype: DType, device: &B::Device) -> Tensor<B, D> {
     let tensor = Tensor::<B, D>::from_data(data, device).cast(dtype);
     let _ = tensor.clone().into_data();
@@ -73,9 +72,9 @@ enum Layer {
     LinearGelu,
     Relu,
     Gelu,
-    /// Of an `x` whose columns follow each other.
+    /// With a transposed `x`.
     Turned,
-    /// Products of a batch with a bias.
+    /// Batched matmuls with a bias.
     Batch,
 }
 
@@ -90,7 +89,7 @@ const LAYERS: [Layer; 7] = [
 ];
 
 impl Layer {
-    /// Of `[rows, inner]`, `[columns, inner]` and `[columns]`.
+    /// Runs the layer on `[rows, inner]`, `[columns, inner]` and `[columns]`.
     fn run<B: Backend>(self, x: Tensor<B, 2>, w: Tensor<B, 2>, bias: Tensor<B, 1>) -> Tensor<B, 2> {
         match self {
             Layer::Linear => module::linear(x, w, Some(bias)),
@@ -122,7 +121,7 @@ impl Layer {
     }
 }
 
-/// Runs `body`; returns its result and the names of the steps traced meanwhile.
+/// Runs `body`; returns its result and the names of the traced steps.
 fn traced<D: Driver, R>(engine: &Gpu<D>, body: impl FnOnce() -> R) -> (R, Vec<String>) {
     engine.trace(true);
     let result = body();
@@ -131,13 +130,13 @@ fn traced<D: Driver, R>(engine: &Gpu<D>, body: impl FnOnce() -> R) -> (R, Vec<St
     (result, steps)
 }
 
-/// The names of the steps that a dry device is asked to run.
+/// The names of the steps that a dry device gets.
 fn asked<B: Backend, const D: usize>(body: impl FnOnce() -> Tensor<B, D>) -> Vec<String> {
     traced(&DRY, || body().into_data()).1
 }
 
 #[test]
-fn layers_are_what_libraries_finish() {
+fn linear_layers_use_library_epilogues() {
     let _alone = alone();
     for dtype in [DType::F32, DType::BF16, DType::F16] {
         for layer in LAYERS {
@@ -157,7 +156,7 @@ fn layers_are_what_libraries_finish() {
 }
 
 #[test]
-fn other_layers_are_not() {
+fn other_layers_do_not_use_library_epilogues() {
     let _alone = alone();
     let [x, w] = [([24, 16], 1), ([32, 16], 2)]
         .map(|(shape, seed)| tensor::<Dry, 2>(shape, seed, DType::BF16, &DryDevice));
@@ -171,7 +170,7 @@ fn other_layers_are_not() {
     assert!(steps.contains(&"bf16".to_owned()), "{steps:?}");
 }
 
-/// A square layer in mixed precision: all is `f32` to the program.
+/// A square layer in mixed precision, with visible dtype `f32`.
 fn mixed<B: Backend>(device: &B::Device) -> ([Tensor<Autocast<B>, 2>; 2], Tensor<Autocast<B>, 1>) {
     let square = |seed| tensor::<Autocast<B>, 2>([64, 64], seed, DType::F32, device);
     ([square(1), square(2) * 0.1], tensor([64], 3, DType::F32, device))
@@ -186,7 +185,7 @@ fn stacked<B: Backend>(layer: Layer, device: &B::Device) -> Tensor<Autocast<B>, 
 
 /// An intermediate that only the second matmul reads is stored in 16 bits.
 #[test]
-fn layers_in_mixed_precision_are_what_libraries_finish() {
+fn linear_layers_in_mixed_precision_use_library_epilogues() {
     let _alone = alone();
     for layer in [Layer::Linear, Layer::LinearRelu, Layer::LinearGelu] {
         let steps = asked(|| stacked::<Dry>(layer, &DryDevice));
@@ -196,7 +195,7 @@ fn layers_in_mixed_precision_are_what_libraries_finish() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn results_in_mixed_precision_are_those_of_the_processor() {
+fn results_in_mixed_precision_match_the_cpu() {
     let _alone = alone();
     let device = gpu();
     let engine = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}"));
@@ -208,7 +207,7 @@ fn results_in_mixed_precision_are_those_of_the_processor() {
     }
 }
 
-/// Two layers with their loss, and the gradients of all that they are made of.
+/// The gradients of all operands of two layers and a loss.
 fn gradients<B: Backend>(device: &B::Device, layer: Layer, dtype: DType) -> Vec<TensorData> {
     type Tape<B> = Autodiff<B>;
     let leaf = |shape: [usize; 2], seed: usize| {
@@ -223,9 +222,9 @@ fn gradients<B: Backend>(device: &B::Device, layer: Layer, dtype: DType) -> Vec<
     list.into_iter().flatten().collect()
 }
 
-/// The gradient of `max(x, 0)` needs its result only.
+/// The gradient of `max(x, 0)` needs only its result.
 #[test]
-fn a_product_is_finished_with_a_tape_too() {
+fn tracked_linear_relu_uses_a_library_epilogue() {
     let _alone = alone();
     let (_, steps) = traced(&DRY, || gradients::<Dry>(&DryDevice, Layer::LinearRelu, DType::F32));
     assert!(steps.contains(&"f32 + bias, relu".to_owned()));
@@ -235,7 +234,7 @@ fn gpu() -> CudaDevice {
     CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Whether numbers are those that are expected, to a part of the greatest of them; and the greatest difference.
+/// The first element outside the tolerance, which is relative to the maximum magnitude or 1.
 fn differ(found: TensorData, expected: TensorData, tolerance: f32) -> Option<String> {
     let [found, expected] = [found, expected].map(|data| data.convert(DType::F32).to_vec::<f32>());
     let most = expected.iter().fold(1f32, |most, x| most.max(x.abs()));
@@ -244,7 +243,7 @@ fn differ(found: TensorData, expected: TensorData, tolerance: f32) -> Option<Str
     place.map(|place| format!("element {place}: {} instead of {}", found[place], expected[place]))
 }
 
-/// Floats, whether by TF32, and how exact their products are.
+/// Float dtypes, use of TF32, and tolerance of matmuls.
 const FLOATS: [(DType, bool, f32); 4] = [
     (DType::F32, false, 1e-5),
     (DType::F32, true, 2e-3),
@@ -254,7 +253,7 @@ const FLOATS: [(DType, bool, f32); 4] = [
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn results_are_those_of_the_processor() {
+fn results_match_the_cpu() {
     let _alone = alone();
     let device = gpu();
     let engine = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}"));
@@ -287,7 +286,7 @@ fn results_are_those_of_the_processor() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Of the library's algorithms some take NaN for 0.
+/// Some algorithms of the library treat NaN as 0.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn nan_stays_nan() {
@@ -316,14 +315,14 @@ fn nan_stays_nan() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn graphs_take_other_biases() {
+fn graphs_are_updated_with_other_biases() {
     let _alone = alone();
     let device = gpu();
     let engine = kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}"));
     let size = 64;
     for dtype in [DType::F32, DType::BF16] {
         let w = tensor::<Cuda, 2>([size, size], 2, dtype, &device) * 0.02;
-        // All are kept, so that each lies elsewhere.
+        // All are kept alive, so that each has another address.
         let biases: Vec<Tensor<Cuda, 1>> = (0..12).map(|i| tensor([size], i, dtype, &device)).collect();
         let x = tensor::<Cuda, 2>([96, size], 1, dtype, &device);
         let before = engine.graphs().replayed;
@@ -358,7 +357,7 @@ fn graphs_take_other_biases() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn gradients_are_those_of_the_processor() {
+fn gradients_match_the_cpu() {
     let _alone = alone();
     let device = gpu();
     for (dtype, tf32, tolerance) in FLOATS {

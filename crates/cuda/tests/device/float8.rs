@@ -1,4 +1,4 @@
-//! Products of 8-bit floats on a GPU whose cores have them: by the library, and as the reference.
+//! Float8 matmuls on a GPU with float8 tensor cores, by the library, against the reference.
 
 use crate::alone;
 use kiln::float8;
@@ -24,7 +24,7 @@ fn numbers(engine: &dyn Engine, value: &Value) -> Vec<f64> {
     block_on(engine.read(value.clone())).unwrap_or_else(|error| panic!("{error}")).to_vec::<f64>()
 }
 
-/// Batch, rows, inner length and columns; whether the columns of the second factor lie without gaps.
+/// Batch, rows, inner length and columns; whether the columns of the second factor are contiguous.
 struct Case {
     sizes: [usize; 4],
     formats: [Float8; 2],
@@ -63,7 +63,7 @@ fn scale(engine: &dyn Engine, number: f32) -> Value {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn the_library_multiplies_bytes_in_any_layout_and_size() {
+fn float8_matmuls_of_any_layout_and_size_match_the_reference() {
     let _alone = alone();
     use Float8::{E4M3, E5M2};
     let cuda = kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}"));
@@ -86,7 +86,7 @@ fn the_library_multiplies_bytes_in_any_layout_and_size() {
     }
 }
 
-/// Scales and results of steps that repeat lie elsewhere each time, and have other numbers.
+/// Scales and results of repeated steps have other addresses and values each time.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn scales_change_between_replays() {
@@ -100,7 +100,7 @@ fn scales_change_between_replays() {
     let plain = numbers(&fused, &run(&fused, &op, &[&a, &b, &one, &two]));
     let mut kept = Vec::new();
     for step in 1..=20u8 {
-        // So many products are worth a graph.
+        // This many matmuls make a graph.
         let scales: Vec<Value> = (0..24u8).map(|i| scale(&fused, f32::from(step + i))).collect();
         let products: Vec<Value> =
             scales.iter().map(|scale_a| run(&fused, &op, &[&a, &b, scale_a, &two])).collect();
@@ -117,7 +117,7 @@ fn scales_change_between_replays() {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn products_and_gradients_are_near_those_of_floats() {
+fn float8_matmuls_and_gradients_approximate_f32() {
     let _alone = alone();
     type B = Autodiff<Cuda>;
     let device = CudaDevice::new(0);

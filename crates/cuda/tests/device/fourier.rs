@@ -1,4 +1,4 @@
-//! Fourier transforms, by kernels that hold a line in shared memory and by cuFFT, one by one and in graphs.
+//! FFTs by shared-memory kernels and by cuFFT, one by one and in graphs.
 
 use crate::alone;
 use kiln_ir::{
@@ -25,11 +25,11 @@ fn read(engine: &dyn Engine, values: Vec<Value>) -> Vec<Vec<f64>> {
     values.into_iter().map(read).collect()
 }
 
-/// From real numbers and back gives the numbers, times how many there are; and the spectrum is that of the CPU, which is tested
+/// A real FFT and its inverse return the input times its length, and the spectrum matches the CPU, which is tested
 /// against the definition.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn transforms_agree_with_those_of_the_cpu() {
+fn ffts_match_the_cpu() {
     let _alone = alone();
     let gpu = kiln_cuda::open(0).unwrap_or_else(|error| panic!("{error}"));
     let cpu = (kiln_suite::engines::CPU_MANY.open)();
@@ -55,7 +55,7 @@ fn transforms_agree_with_those_of_the_cpu() {
             };
             let op = |kind, inverse| Op::Fft { kind, axis: 1, inverse };
             let (here, there) = (write(cpu, 1), write(&gpu, 1));
-            // Often enough that steps are queued as graphs.
+            // Repeats until steps run as graphs.
             for _ in 0..4 {
                 let spectrum = run(&gpu, &op(FftKind::FromReal, false), std::slice::from_ref(&there));
                 let expected = run(cpu, &op(FftKind::FromReal, false), std::slice::from_ref(&here));

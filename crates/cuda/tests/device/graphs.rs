@@ -4,13 +4,13 @@
 use crate::alone;
 use kiln::{Cuda, CudaDevice, Int, Tensor, TensorData};
 
-/// How often a chain is repeated: it is recorded as a graph the second time.
+/// Repeats of a chain; the second one is recorded as a graph.
 const REPEATS: usize = 12;
 
 /// The kernels of a chain: each reads the results of the previous one, written by another multiprocessor.
 const LINKS: i32 = 60;
 
-/// Repeats a chain of kernels, and says where it went wrong.
+/// Repeats a chain of kernels and reports failures.
 fn repeats(what: &str, mut chain: impl FnMut(&CudaDevice, i32) -> Result<(), String>) {
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     let graphs = || kiln_cuda::shared(0).unwrap_or_else(|error| panic!("{error}")).graphs();
@@ -22,10 +22,10 @@ fn repeats(what: &str, mut chain: impl FnMut(&CudaDevice, i32) -> Result<(), Str
     assert!(!wanted || graphs().replayed > before, "{what}: nothing ran as a graph: {:?}", graphs());
 }
 
-/// One number, which all blocks of a kernel read and the last of them replaces: the mean of many times it, and 1.
+/// All blocks of a kernel read one number, which the last block replaces by the mean of many copies of it, plus 1.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn every_block_reads_what_one_block_wrote() {
+fn every_block_reads_a_value_that_one_block_wrote() {
     let _alone = alone();
     for length in [1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20] {
         repeats(&format!("{length} times one number"), |device, repeat| {
@@ -33,19 +33,19 @@ fn every_block_reads_what_one_block_wrote() {
             let start = Tensor::<Cuda, 1>::from_floats([repeat as f32], device);
             let end = (0..LINKS).fold(start, |number, _| (&ones * number).mean_dim(0) + 1.0);
             let (found, expected) = (end.into_scalar::<f32>(), (repeat + LINKS) as f32);
-            // Both are whole numbers, and so are all sums.
+            // Both are integers, and all sums are exact.
             if found == expected { Ok(()) } else { Err(format!("{found}, and not {expected}")) }
         });
     }
 }
 
-/// Many numbers, each of which is read where another one was written.
+/// Gathers by a permutation, so that blocks read elements of other blocks.
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn every_element_is_read_where_another_block_wrote_it() {
+fn gathers_read_elements_that_other_blocks_wrote() {
     let _alone = alone();
     for length in [33_i32, 1000, 5000, 40_000, 300_000] {
-        // A prime: neighbours come from all over.
+        // A prime stride: adjacent elements come from distant positions.
         let places: Vec<i32> =
             (0..length).map(|i| ((i64::from(i) * 7919 + 13) % i64::from(length)) as i32).collect();
         repeats(&format!("{length} numbers"), |device, repeat| {

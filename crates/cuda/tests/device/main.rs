@@ -11,7 +11,7 @@ mod products;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test of the GPU at a time: they count its memory and its graphs, and change settings.
+/// Serializes GPU tests, which count memory and graphs and change settings.
 fn alone() -> MutexGuard<'static, ()> {
     static RUNNING: Mutex<()> = Mutex::new(());
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)

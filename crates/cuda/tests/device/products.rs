@@ -1,13 +1,13 @@
-//! Products in 16 bits: their sums are rounded once.
+//! Matmuls in 16 bits: sums are rounded once.
 
 use crate::alone;
 use kiln::{Cuda, CudaDevice, DType, Tensor, TensorData};
 
-/// Rows, inner length and columns: some for which libraries split the sum.
+/// Rows, inner length and columns, including sizes for which libraries use split-K.
 const SIZES: [[usize; 3]; 6] =
     [[6, 36, 2], [16, 4096, 16], [64, 16_384, 64], [130, 1000, 66], [768, 4096, 256], [5, 100_000, 8]];
 
-/// Numbers between -1 and 2 that 8 bits of a float hold.
+/// Numbers between -1 and 2 with at most 8 significant bits.
 fn numbers(count: usize, salt: u64) -> Vec<f32> {
     let number = |i: usize| {
         let mixed = (i as u64 + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -18,7 +18,7 @@ fn numbers(count: usize, salt: u64) -> Vec<f32> {
 
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
-fn parts_of_a_sum_are_not_rounded() {
+fn split_k_partial_sums_are_not_rounded() {
     let _alone = alone();
     let device = CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"));
     for [rows, inner, columns] in SIZES {

@@ -1,5 +1,5 @@
-//! The CPU engine with something changed, for tests of the layer above it.
-// Each test program changes something else.
+//! A modified CPU engine, for tests of the layer above it.
+// Each test program modifies something else.
 #![allow(dead_code, reason = "a test program uses some of it")]
 
 use kiln_cpu::Cpu;
@@ -19,19 +19,19 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// Nothing is changed yet.
+    /// An unmodified engine.
     pub(crate) fn new(cpu: Cpu) -> Changed {
         let execute =
             |cpu: &Cpu, op: &Op, inputs: Operands, results: &[TensorType]| cpu.execute(op, inputs, results);
         Changed { caps: cpu.caps().clone(), cpu, execute: Box::new(execute) }
     }
 
-    /// As if it were another machine.
+    /// Sets the machine description.
     pub(crate) fn with_machine(self, machine: Machine) -> Changed {
         Changed { caps: Caps { machine, ..self.caps }, ..self }
     }
 
-    /// With something done before each op.
+    /// Adds a function that runs before each op.
     pub(crate) fn watched(self, watch: impl Fn(&Op) + Send + Sync + 'static) -> Changed {
         self.with_execute(move |cpu, op, inputs, results| {
             watch(op);
@@ -39,7 +39,7 @@ impl Changed {
         })
     }
 
-    /// With another way to execute ops.
+    /// Replaces the execution of ops.
     pub(crate) fn with_execute(
         self,
         execute: impl Fn(&Cpu, &Op, Operands, &[TensorType]) -> Values + Send + Sync + 'static,

@@ -5,7 +5,7 @@ use kiln_ir::DType;
 use kiln_kernel::print::Dialect;
 use std::sync::Mutex;
 
-/// An executed step: the function's number and its arguments, with memory by number.
+/// An executed step: function number and arguments, with memory by number.
 type Ran = Vec<(u32, Vec<u64>)>;
 
 /// A device that records the executed steps.
@@ -192,7 +192,7 @@ fn product(things: &Things, bias: usize, activation: Option<Activation>) -> Step
 /// Another epilogue is another form. Another bias address needs another graph, or an update once the maximum of graphs
 /// exists.
 #[test]
-fn graphs_of_products_know_what_is_done_with_them() {
+fn graphs_distinguish_matmul_epilogues() {
     let run = |graphs: bool| {
         let (queue, things) = (Queue::new(Arc::new(diary()), graphs), things());
         for turn in 0..12 {
@@ -218,7 +218,7 @@ fn ten_steps(driver: Diary, graphs: bool, kernels: usize) -> (Ran, GraphUse) {
 }
 
 #[test]
-fn the_same_runs_with_graphs_and_without() {
+fn execution_is_equal_with_and_without_graphs() {
     for kernels in [1, 3, 30, 127, 128, 500] {
         let (expected, none) = ten_steps(diary(), false, kernels);
         assert_eq!((none.recorded, none.replayed, none.steps_alone), (0, 0, 10 * (kernels as u64 + 1)));
@@ -238,7 +238,7 @@ fn the_same_runs_with_graphs_and_without() {
 }
 
 #[test]
-fn an_unchanged_run_is_replayed_as_it_is() {
+fn an_unchanged_run_is_replayed_without_updates() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     for _ in 0..10 {
         things.train(&queue, 20, 0, 7);
@@ -262,7 +262,7 @@ fn alternating_addresses_have_a_graph_each() {
 
 /// An idle device gets a short run soon, and longer runs later.
 #[test]
-fn the_first_run_after_a_value_was_read_is_short() {
+fn the_first_run_after_a_read_is_short() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     let push = |count: usize| {
         for _ in 0..count {
@@ -285,7 +285,7 @@ fn the_first_run_after_a_value_was_read_is_short() {
 }
 
 #[test]
-fn devices_without_graphs_or_amendments_run_the_same() {
+fn devices_without_graphs_or_graph_updates_execute_equally() {
     let (expected, _) = ten_steps(diary(), false, 30);
     let (found, graphs) = ten_steps(Diary { can_record: false, ..diary() }, true, 30);
     assert_eq!((found, graphs.replayed), (expected.clone(), 0));
@@ -295,7 +295,7 @@ fn devices_without_graphs_or_amendments_run_the_same() {
 }
 
 #[test]
-fn memory_that_was_freed_is_told_from_what_comes_after() {
+fn reused_addresses_are_distinguished_from_freed_blocks() {
     let (queue, mut things) = (Queue::new(Arc::new(diary()), true), things());
     for round in 0..5 {
         // The memory is freed; new memory may get the same address.
@@ -308,7 +308,7 @@ fn memory_that_was_freed_is_told_from_what_comes_after() {
 }
 
 #[test]
-fn only_what_waiting_steps_use_makes_them_run() {
+fn only_accesses_to_memory_of_queued_steps_flush_the_queue() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     let arguments: Arguments<Number> = [Argument::Pointer(things.place(0))].into_iter().collect();
     queue.push(Step::Launch { function: things.functions[0].clone(), grid: GRID, arguments }).unwrap();
@@ -319,7 +319,7 @@ fn only_what_waiting_steps_use_makes_them_run() {
 }
 
 #[test]
-fn a_failure_of_what_waited_is_that_of_all_who_read() {
+fn a_failed_queued_step_fails_all_later_reads() {
     let (queue, things) = (Queue::new(Arc::new(Diary { is_broken: true, ..diary() }), true), things());
     things.train(&queue, 2, 0, 0);
     for _ in 0..2 {
@@ -330,7 +330,7 @@ fn a_failure_of_what_waited_is_that_of_all_who_read() {
 }
 
 #[test]
-fn a_panic_of_the_driver_is_a_failure_and_nobody_waits_for_ever() {
+fn a_driver_panic_is_an_error_without_deadlock() {
     let (queue, things) = (Queue::new(Arc::new(Diary { panics: true, ..diary() }), true), things());
     things.train(&queue, 2, 0, 0);
     for _ in 0..2 {
@@ -340,7 +340,7 @@ fn a_panic_of_the_driver_is_a_failure_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn an_idle_device_gets_a_run_at_once() {
+fn an_idle_device_is_given_a_run_immediately() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     let seen = || queue.driver.ran.lock().unwrap().len();
     things.train(&queue, 2, 0, 0);
@@ -355,7 +355,7 @@ fn an_idle_device_gets_a_run_at_once() {
 }
 
 #[test]
-fn what_each_thread_pushes_reaches_the_device_in_its_order() {
+fn steps_of_each_thread_execute_in_order() {
     let queue = Queue::new(Arc::new(diary()), true);
     let things = things();
     let (threads, rounds) = (4, 300);
@@ -424,7 +424,7 @@ fn joined(launches: &[(usize, usize)], between: Option<usize>) -> Vec<usize> {
 }
 
 #[test]
-fn launches_that_do_not_meet_become_one() {
+fn independent_launches_are_fused_horizontally() {
     let apart: Vec<(usize, usize)> = (0..40).map(|i| (i, 50 + i)).collect();
     assert_eq!(joined(&apart[..3], None), [1, 1, 1], "too few");
     assert_eq!(joined(&apart[..5], None), [5]);
@@ -439,7 +439,7 @@ fn launches_that_do_not_meet_become_one() {
 }
 
 #[test]
-fn launches_that_meet_stay_apart() {
+fn dependent_launches_are_not_fused() {
     let chain: Vec<(usize, usize)> = (0..8).map(|i| (i, i + 1)).collect();
     assert_eq!(joined(&chain, None), [1; 8]);
     let overwritten: Vec<(usize, usize)> = (0..8).map(|i| (i + 1, i)).collect();
@@ -452,7 +452,7 @@ fn launches_that_meet_stay_apart() {
 }
 
 #[test]
-fn launches_that_cannot_be_fused_run_alone() {
+fn launches_that_cannot_be_fused_run_separately() {
     let (queue, things) = (Queue::new(Arc::new(diary()), true), things());
     let function = things.functions[0].clone();
     let joint = Joint::new(function.clone(), [true].into_iter().collect(), |_| None).unwrap();

@@ -1,14 +1,14 @@
-//! Attention and its gradients, by our own kernels and as calls to a library.
+//! Attention and its gradients, by Kiln's kernels and by library calls.
 
 use crate::{check, data, run};
 use kiln_ir::{AttentionSpec, DType, Op, Real};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 
-/// The mask's shape, and whether it is added.
+/// The shape of the mask, and whether it is additive.
 type Mask = Option<(&'static [usize], bool)>;
 
-/// Sizes are batch, heads, heads of keys, queries, keys, columns and columns of values.
+/// Sizes are batch, heads, key heads, queries, keys, head dim and value head dim.
 fn attention(sizes: [usize; 7], causal: Option<i64>, mask: Mask, dtype: DType) {
     let [batch, heads, kv_heads, queries, keys, dim, dim_v] = sizes;
     let spec = AttentionSpec { scale: Real(1.0 / (dim as f64).sqrt()), causal };
@@ -34,7 +34,7 @@ fn attention(sizes: [usize; 7], causal: Option<i64>, mask: Mask, dtype: DType) {
 }
 
 #[test]
-fn kernels_take_any_sizes() {
+fn attention_kernels_support_any_sizes() {
     attention([1, 2, 2, 70, 67, 32, 32], Some(0), None, DType::F32);
     attention([2, 4, 2, 33, 40, 20, 70], None, None, DType::BF16);
     attention([1, 2, 1, 20, 37, 130, 5], Some(3), None, DType::F16);
@@ -42,13 +42,13 @@ fn kernels_take_any_sizes() {
 }
 
 #[test]
-fn few_queries_take_many_keys_in_parts() {
+fn few_queries_split_the_keys() {
     attention([1, 4, 1, 1, 300, 16, 16], None, None, DType::F32);
     attention([1, 4, 2, 2, 200, 16, 8], Some(150), Some((&[1, 1, 2, 200], false)), DType::F32);
 }
 
 #[test]
-fn rows_of_few_queries_are_a_warp_s_each() {
+fn one_warp_computes_each_row_of_few_queries() {
     attention([1, 8, 1, 1, 300, 64, 64], None, Some((&[1, 1, 1, 300], false)), DType::BF16);
     attention([2, 6, 2, 1, 70, 16, 16], None, None, DType::F16);
     attention([1, 4, 2, 3, 90, 32, 32], Some(60), Some((&[1, 4, 3, 90], true)), DType::F32);
@@ -58,17 +58,17 @@ fn rows_of_few_queries_are_a_warp_s_each() {
 }
 
 #[test]
-fn masks_hide_or_are_added() {
+fn boolean_and_additive_masks() {
     attention([2, 2, 2, 9, 21, 8, 8], None, Some((&[1, 2, 9, 21], false)), DType::F32);
     attention([2, 2, 1, 9, 21, 8, 8], Some(4), Some((&[2, 1, 9, 21], true)), DType::F32);
     attention([2, 2, 2, 9, 21, 8, 8], None, Some((&[1, 1, 1, 21], true)), DType::BF16);
 }
 
 #[test]
-fn libraries_take_strided_operands_and_masks_as_numbers() {
+fn library_attention_supports_strided_operands_and_additive_masks() {
     attention([2, 4, 2, 9, 11, 8, 16], Some(2), None, DType::F16);
     attention([1, 2, 2, 17, 18, 20, 8], None, Some((&[1, 1, 17, 18], false)), DType::F16);
-    // All that the first query may see is hidden.
+    // All keys of the first query are masked.
     let sizes = [1, 2, 1, 16, 5, 8, 8];
     attention(sizes, Some(0), Some((&[1, 1, 1, 5], false)), DType::F16);
 }

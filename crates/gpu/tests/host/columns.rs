@@ -8,8 +8,8 @@ use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
 
-/// Rows and columns: one row, fewer than blocks, not a multiple of them; whole vectors and not; of one group of threads, many, and
-/// so long that a thread has no registers for the next row too.
+/// Rows and columns: one row, fewer rows than blocks, not a multiple of blocks; whole vectors and remainders; one group
+/// of threads, many, and rows so long that a thread has no registers to prefetch the next row.
 const SHAPES: [[usize; 2]; 11] = [
     [1, 24],
     [2, 33],
@@ -31,10 +31,10 @@ const DTYPES: [[DType; 2]; 4] = [
     [DType::F64, DType::F64],
 ];
 
-/// Rows add up to large numbers, which the last bits of others get lost beside.
+/// Rows sum to large numbers, beside which the last bits of small ones are lost.
 const CLOSE: Tolerance = Tolerance::Near { relative: 512.0, absolute: 512.0 };
 
-/// Runs a program of two tensors and of two rows that blocks go through.
+/// Runs a program of two tensors and of two rows.
 fn check(shape: [usize; 2], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]) -> Vec<Var<'e>>) {
     let program = traced(shape, dtypes, body);
     assert!(shape[0] == 1 || has_columns(&program), "{program}");
@@ -51,7 +51,7 @@ fn traced(
     Recorder::trace(&types, |inputs| body(inputs))
 }
 
-/// Runs a program of two tensors and others, of the two as they lie and the other way round.
+/// Runs a program, with its first two tensors row-major and transposed in memory.
 fn equals_reference(shape: [usize; 2], program: &Program) {
     let Some(host) = host() else { return };
     let types = &program.inputs;
@@ -73,7 +73,7 @@ fn equals_reference(shape: [usize; 2], program: &Program) {
     }
 }
 
-/// Whether a program is one kernel, which combines values over rows.
+/// Whether a program is one kernel with a column reduction.
 fn has_columns(program: &Program) -> bool {
     let numbers = vec![false; program.inputs.len()];
     let layouts: Vec<Layout> = program.inputs.iter().map(|ty| Layout::row_major(&ty.shape)).collect();
@@ -81,7 +81,7 @@ fn has_columns(program: &Program) -> bool {
         .is_ok_and(|(nest, outputs)| nest.lower(&outputs, &layouts).unwrap().kernel.has_columns())
 }
 
-/// The gradient of a norm of rows: of these, of a weight, and of a bias, which is added to an older one.
+/// The gradients of a row norm: of its input, of its weight, and of its bias, which accumulates.
 #[test]
 fn gradients_of_norms() {
     for shape in SHAPES {
@@ -103,9 +103,9 @@ fn gradients_of_norms() {
     }
 }
 
-/// One reduction along rows, without anything stored for each element of theirs; the greatest of columns.
+/// A row reduction without stored elements, and the maximum of columns.
 #[test]
-fn sums_and_extremes() {
+fn sums_and_extrema() {
     for shape in SHAPES {
         for dtypes in [[DType::F32, DType::BF16], [DType::F64, DType::F32], [DType::I32, DType::I32]] {
             check(shape, dtypes, |x| {
@@ -120,7 +120,7 @@ fn sums_and_extremes() {
 /// Sums over rows of stored elements. Threads prefetch as many rows as their registers hold; rows past the last one are
 /// neither stored nor counted.
 #[test]
-fn sums_of_what_is_stored() {
+fn column_sums_of_stored_values() {
     for shape in [[1, 24], [2, 33], [7, 64], [31, 8], [33, 40], [100, 96], [301, 8], [129, 520], [1000, 17]] {
         for dtypes in DTYPES {
             let program = traced(shape, dtypes, |x| {

@@ -1,4 +1,4 @@
-//! A driver that runs kernels on the processor: C++ by `g++`, the threads of a block one after the other.
+//! A driver that runs kernels on the CPU: C++ by `g++`, with the threads of a block in sequence.
 
 use crate::library;
 use kiln_gpu::driver::{
@@ -15,10 +15,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The processor as a device.
+/// The CPU as a device.
 pub(crate) struct Host {
     info: DeviceInfo,
-    /// Kernels write down in static memory which of their threads runs.
+    /// Kernels store the current thread in static memory, so that one kernel runs at a time.
     running: Mutex<()>,
     multiplies: Multiplies,
     /// Whether its library has Fourier transforms.
@@ -30,9 +30,9 @@ pub(crate) struct Host {
 pub(crate) enum Multiplies {
     /// No matmul support.
     Never,
-    /// It stores them as they are.
+    /// Matmuls without an epilogue.
     Plain,
-    /// It adds a bias and applies an activation before.
+    /// Matmuls with bias and activation.
     Finished,
 }
 
@@ -54,7 +54,7 @@ impl Drop for HostMemory {
     }
 }
 
-/// An entry point in a library that was compiled.
+/// An entry point of a compiled library.
 pub(crate) struct HostFunction {
     library: Arc<Library>,
     symbol: String,
@@ -63,7 +63,7 @@ pub(crate) struct HostFunction {
 type Entry = unsafe extern "C" fn(u32, u32, *const u64);
 
 impl Host {
-    /// `None` where there is no compiler.
+    /// Opens the device; `None` without a compiler.
     pub(crate) fn open() -> Option<Host> {
         Command::new("g++").arg("--version").output().ok()?;
         let info = DeviceInfo {
@@ -78,12 +78,12 @@ impl Host {
         Some(Host { info, running: Mutex::new(()), multiplies: Multiplies::Never, transforms: false })
     }
 
-    /// The same with a library for products.
+    /// Adds a matmul library.
     pub(crate) fn multiplying(self, multiplies: Multiplies) -> Host {
         Host { multiplies, ..self }
     }
 
-    /// The same with a library for Fourier transforms.
+    /// Adds an FFT library.
     pub(crate) fn transforming(self) -> Host {
         Host { transforms: true, ..self }
     }
@@ -167,7 +167,7 @@ impl Driver for Host {
     fn compile(&self, source: &str) -> Result<Vec<u8>> {
         let (from, to) = (temporary("cpp"), temporary("so"));
         std::fs::write(&from, source).map_err(problem)?;
-        // The names of a source leave some entry points out.
+        // The preprocessor removes some entry points.
         let plain = Command::new("g++").args(["-E", "-P"]).arg(&from).output().map_err(problem)?.stdout;
         let shim = include_str!("shim.hpp").replace("#pragma once", "");
         let mut text = format!("{shim}\n{source}\n");
@@ -181,7 +181,7 @@ impl Driver for Host {
             .output();
         let output = compiled.map_err(problem)?;
         let binary = std::fs::read(&to);
-        // The second is not there where the compiler failed.
+        // The second file does not exist if the compiler failed.
         let _ = (std::fs::remove_file(&from), std::fs::remove_file(&to));
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -252,7 +252,7 @@ impl Driver for Host {
         Ok(())
     }
 
-    /// Supports every convolution but those with five channels, as libraries may.
+    /// Supports every convolution except those with five channels, like a library with gaps.
     fn workspace(&self, convolution: &Convolution) -> Result<Option<usize>> {
         Ok((convolution.x[1] != 5).then_some(16))
     }
@@ -302,7 +302,7 @@ impl Driver for Host {
     }
 }
 
-/// A convolution in the order of its definition, in `f64`.
+/// A convolution by its definition, in `f64`.
 ///
 /// # Safety
 /// The tensors must hold the elements of the convolution's.

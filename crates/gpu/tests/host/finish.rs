@@ -16,7 +16,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 
 type Engines = Vec<(Multiplies, Gpu<Host>)>;
 
-/// An engine over each kind of library; none where there is no compiler. Traces are one test's at a time.
+/// An engine over each kind of library; none without a compiler. The lock serializes tests, which trace steps.
 fn engines() -> MutexGuard<'static, Engines> {
     static ENGINES: LazyLock<Mutex<Engines>> = LazyLock::new(|| {
         let kinds = [Multiplies::Never, Multiplies::Plain, Multiplies::Finished];
@@ -60,7 +60,7 @@ impl Case {
         if factor == 0 { [batch, rows, inner] } else { [batch, inner, columns] }
     }
 
-    /// The region: factors, a bias as it is seen, and numbers.
+    /// The program of the region: factors, a bias, and scalars.
     fn program(&self) -> Program {
         let [batch, rows, _, columns] = self.sizes;
         let all = Shape::from([batch, rows, columns]);
@@ -79,7 +79,7 @@ impl Case {
             if self.has_bias {
                 y = y + &inputs[2];
             }
-            // Layers see rows in other shapes.
+            // Layers use other shapes of the rows.
             y = y.reshape([1, batch * rows, columns]);
             let y = match self.after {
                 After::Nothing => y,
@@ -94,18 +94,18 @@ impl Case {
         if let After::Max(number) = self.after { number } else { 0.0 }
     }
 
-    /// The region as the planner makes it.
+    /// The region with the pattern of the planner.
     fn region(&self) -> FusedOp {
         let pattern = match_epilogue(&self.program()).map_or(Pattern::Loop, Pattern::Epilogue);
         FusedOp::with_pattern(self.program(), pattern).unwrap()
     }
 
-    /// Its result, with that bias.
+    /// Its result with a bias.
     fn run(&self, engine: &Gpu<Host>, bias: Value) -> TensorData {
         self.run_as(self.region(), engine, bias)
     }
 
-    /// The result of that region.
+    /// The result of a region.
     fn run_as(&self, region: FusedOp, engine: &Gpu<Host>, bias: Value) -> TensorData {
         let factor = |place: usize| {
             let [batch, down, across] = self.shape(place);
@@ -122,7 +122,7 @@ impl Case {
         read(engine, run_region(engine, region, operands).remove(0))
     }
 
-    /// The same by the reference, in 64 bits.
+    /// The expected result by the reference, in `f64`.
     fn expected(&self, bias: &TensorData) -> TensorData {
         let wide = Case { dtype: DType::F64, widens: false, ..*self };
         let engine = Reference::new();
@@ -146,18 +146,18 @@ fn row(case: &Case) -> TensorData {
     data(&[case.sizes[3]], case.computed(), Fill::Normal)
 }
 
-/// A row as regions see it.
+/// A bias row, broadcast as in regions.
 fn seen<'e>(engine: &'e Gpu<Host>, case: &Case, row: &TensorData) -> Var<'e> {
     let [batch, rows, _, columns] = case.sizes;
     Var::new(engine, engine.write(row.clone())).broadcast([batch, rows, columns])
 }
 
-/// Compares with the reference; returns the queued steps without those that make operands.
+/// Compares with the reference; returns the queued steps, without those for operands.
 fn check(engine: &Gpu<Host>, case: &Case) -> Vec<String> {
     check_as(case.region(), engine, case)
 }
 
-/// The same of that region.
+/// Like [`check`], for a region.
 fn check_as(region: FusedOp, engine: &Gpu<Host>, case: &Case) -> Vec<String> {
     let row = row(case);
     let bias = seen(engine, case, &row).into_value();
@@ -165,7 +165,7 @@ fn check_as(region: FusedOp, engine: &Gpu<Host>, case: &Case) -> Vec<String> {
     let found = case.run_as(region, engine, bias);
     let steps = engine.traced().into_iter().map(|step| step.name);
     engine.trace(false);
-    // Products that are stored are rounded once more.
+    // Stored matmul results have one more rounding.
     let tolerance = Tolerance::Near { relative: 64.0, absolute: 64.0 };
     let problem = difference(&case.expected(&row), &found, tolerance);
     assert!(problem.is_none(), "{case:?}: {}", problem.unwrap_or_default());
@@ -186,11 +186,11 @@ const PLAIN: Case = Case {
 };
 
 #[test]
-fn results_are_those_of_the_reference_with_any_library() {
+fn results_match_the_reference_with_any_library() {
     for (kind, engine) in &*engines() {
         for dtype in [DType::F32, DType::BF16, DType::F16] {
             for after in [After::Nothing, After::Max(0.0), After::Gelu] {
-                // Libraries are not exact enough for a GELU of 32 bits, which is one kernel with its product here.
+                // Libraries are not exact enough for an `f32` GELU, which runs as a kernel.
                 if dtype == DType::F32 && after == After::Gelu {
                     continue;
                 }
@@ -206,7 +206,7 @@ fn results_are_those_of_the_reference_with_any_library() {
 
 /// As mixed precision records layers. Kernels handle values that may overflow `bf16`.
 #[test]
-fn a_bias_of_f32_is_rounded_for_a_product_in_bf16() {
+fn an_f32_bias_is_rounded_for_a_bf16_matmul() {
     for (kind, engine) in &*engines() {
         for after in [After::Nothing, After::Max(0.0), After::Gelu] {
             for dtype in [DType::BF16, DType::F16] {
@@ -275,20 +275,20 @@ fn non_adjacent_matrices_are_copied() {
 }
 
 #[test]
-fn steps_say_what_is_done_with_products() {
+fn traced_steps_name_matmul_epilogues() {
     for (_, engine) in engines().iter().filter(|(kind, _)| *kind == Multiplies::Finished) {
         let steps = check(engine, &PLAIN);
         assert!(matches!(&steps[..], [one] if one.ends_with("-> f32 + bias, relu")), "{steps:?}");
     }
 }
 
-/// Whether a number is 0 and a bias a row is known when they are there.
+/// The engine checks at run time whether the scalar is 0 and the bias a row.
 #[test]
-fn other_numbers_and_other_tensors_are_a_kernel_s() {
+fn unsupported_scalars_and_biases_run_as_kernels() {
     for (_, engine) in &*engines() {
         let steps = check(engine, &Case { after: After::Max(0.5), ..PLAIN });
         assert_ne!(steps.len(), 1, "{steps:?}");
-        // A bias of as many elements as the result, and one that is a column.
+        // A bias of the shape of the result, and a column.
         let [_, rows, _, columns] = PLAIN.sizes;
         for shape in [[1, rows, columns], [1, rows, 1]] {
             let numbers = data(&shape, PLAIN.dtype, Fill::Normal);
@@ -316,7 +316,7 @@ fn regions_without_their_pattern_run_by_kernels() {
 }
 
 #[test]
-fn gemv_like_matmuls_use_our_kernel() {
+fn gemv_like_matmuls_use_the_gemv_kernel() {
     for (_, engine) in &*engines() {
         let steps = check(engine, &Case { sizes: [1, 2, 16, 32], ..PLAIN });
         assert!(steps[0].starts_with("kiln_slim") && steps.len() == 2, "{steps:?}");
@@ -324,7 +324,7 @@ fn gemv_like_matmuls_use_our_kernel() {
 }
 
 #[test]
-fn products_of_nothing_are_the_bias() {
+fn empty_matmuls_return_the_bias() {
     for (_, engine) in &*engines() {
         check(engine, &Case { sizes: [1, 6, 0, 8], ..PLAIN });
         check(engine, &Case { sizes: [1, 0, 5, 8], ..PLAIN });
@@ -332,7 +332,7 @@ fn products_of_nothing_are_the_bias() {
 }
 
 #[test]
-fn errors_of_a_bias_reach_the_result() {
+fn errors_of_a_bias_propagate_to_the_result() {
     for (_, engine) in &*engines() {
         let index =
             |index: i32| Var::new(engine, engine.write(TensorData::new(vec![index; 8], [8]).unwrap()));

@@ -1,4 +1,4 @@
-//! Products of 8-bit floats by a library that takes them as cuBLASLt does: made such, whatever they are.
+//! Float8 matmuls by a library with the layout constraints of cuBLASLt: operands are converted to them.
 
 use crate::driver::{Host, Multiplies};
 use kiln_gpu::Gpu;
@@ -7,7 +7,7 @@ use kiln_reference::Reference;
 use kiln_suite::case::Fill;
 use kiln_suite::fill::{Random, filled};
 
-/// `[batch, rows, inner]` by `[batch, inner, columns]`, both of which may lie the other way.
+/// `[batch, rows, inner]` by `[batch, inner, columns]`, each optionally transposed in memory.
 fn product(engine: &dyn Engine, sizes: [usize; 4], formats: [Float8; 2], turned: [bool; 2]) -> TensorData {
     let [batch, rows, inner, columns] = sizes;
     let mut random = Random::new("float8", (rows * inner * columns) as u64);
@@ -18,7 +18,7 @@ fn product(engine: &dyn Engine, sizes: [usize; 4], formats: [Float8; 2], turned:
         if turned[which] { bits.apply(Op::Permute(Axes::new(&[0, 2, 1])), &[]) } else { bits }
     };
     let (a, b) = (factor(0, [rows, inner]), factor(1, [inner, columns]));
-    // One by itself, and one out of many.
+    // A separate scale, and a scale from a larger tensor.
     let scales = Var::new(engine, engine.write(TensorData::from([9.0f32, 9.0, 9.0, 0.5])));
     let second = Var::new(engine, engine.write(TensorData::scalar(4.0f32)));
     let first = scales.slice_axis(0, SliceAxis { start: 3, len: 1, step: 1 }).reshape([]);
@@ -28,7 +28,7 @@ fn product(engine: &dyn Engine, sizes: [usize; 4], formats: [Float8; 2], turned:
 }
 
 #[test]
-fn a_library_multiplies_bytes_of_any_size_and_layout() {
+fn library_float8_matmuls_support_any_size_and_layout() {
     use Float8::{E4M3, E5M2};
     let Some(driver) = Host::open() else { return };
     let gpu = Gpu::new(driver.multiplying(Multiplies::Finished), kiln_ir::MemoryConfig::new());

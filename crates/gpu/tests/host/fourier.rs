@@ -1,4 +1,4 @@
-//! Fourier transforms by kernels of our own and by a library.
+//! FFTs by Kiln's kernels and by a library.
 
 use crate::driver::Host;
 use crate::{FLOATS, check, data, host, run};
@@ -7,7 +7,7 @@ use kiln_ir::{DType, Engine, FftKind, Op, TensorData};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 
-/// All transforms of an axis with so many points, with operands between others of that shape.
+/// All FFT ops of an axis of a length, with axes before and after it.
 fn transforms(points: usize, [before, after]: [usize; 2], dtype: DType) -> Vec<(Op, Vec<TensorData>)> {
     let mut all = Vec::new();
     for inverse in [false, true] {
@@ -21,7 +21,7 @@ fn transforms(points: usize, [before, after]: [usize; 2], dtype: DType) -> Vec<(
     all
 }
 
-/// Sums are as wrong as the greatest of them.
+/// Compares with errors relative to the maximum.
 fn near(engine: &dyn Engine, op: &Op, inputs: &[TensorData]) {
     let expected = run(&Reference::new(), op, inputs, None);
     for (expected, found) in expected.iter().zip(run(engine, op, inputs, None)) {
@@ -36,7 +36,7 @@ fn near(engine: &dyn Engine, op: &Op, inputs: &[TensorData]) {
 }
 
 #[test]
-fn transforms_of_every_length() {
+fn ffts_of_every_length() {
     let Some(host) = host() else { return };
     for points in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 31, 37, 74, 100, 1018, 2048] {
         for (op, inputs) in transforms(points, [3, 1], DType::F32) {
@@ -55,9 +55,9 @@ fn transforms_of_every_length() {
     }
 }
 
-/// Lines that no block holds are matrices, whose columns come first.
+/// Lines that exceed a block are split into matrices, whose columns are transformed first.
 #[test]
-fn transforms_of_long_lines() {
+fn ffts_of_long_lines() {
     let Some(host) = host() else { return };
     for (points, dtype) in [(4096, DType::F32), (6000, DType::F32), (1500, DType::F64)] {
         for (op, inputs) in transforms(points, [1, 2], dtype) {
@@ -66,9 +66,9 @@ fn transforms_of_long_lines() {
     }
 }
 
-/// A library keeps both parts of complex numbers side by side.
+/// A library uses interleaved complex numbers.
 #[test]
-fn transforms_by_a_library() {
+fn ffts_by_a_library() {
     let Some(driver) = Host::open() else { return };
     let host = Gpu::new(driver.transforming(), kiln_ir::MemoryConfig::new());
     for dtype in [DType::F32, DType::F64] {

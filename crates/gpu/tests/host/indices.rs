@@ -1,4 +1,4 @@
-//! Indices out of range: the message is the reference's, and results that do not come from the index are right.
+//! Indices out of range: messages match the reference, and independent results are correct.
 
 use crate::check;
 use crate::driver::Host;
@@ -15,7 +15,7 @@ fn engine() -> Option<Gpu<Host>> {
     Some(Gpu::new(Host::open()?, kiln_ir::MemoryConfig::new()))
 }
 
-/// The elements, or the message.
+/// The elements, or the error message.
 fn outcome(engine: &dyn Engine, value: Value) -> Result<Vec<f64>, String> {
     block_on(engine.read(value)).map(|data| data.to_vec::<f64>()).map_err(|error| error.to_string())
 }
@@ -59,7 +59,7 @@ fn gather<'e>(x: &Var<'e>, index: &Var<'e>) -> Var<'e> {
 
 /// The loss reads the labels and the probabilities do not.
 #[test]
-fn a_wrong_label_spoils_the_loss_and_not_the_probabilities_beside_it() {
+fn a_label_out_of_range_poisons_the_loss_but_not_the_probabilities() {
     let types = [TensorType::new([4, 3], DType::F32), TensorType::new([4, 1], DType::I32)];
     let program = Recorder::trace(&types, |inputs| {
         let top = inputs[0].reduce(Reduction::Max, &[1]).broadcast([4, 3]);
@@ -71,7 +71,7 @@ fn a_wrong_label_spoils_the_loss_and_not_the_probabilities_beside_it() {
     let labels = |labels: [i32; 4]| TensorData::new(labels.to_vec(), [4, 1]).unwrap();
     let logits = counted(&[4, 3]);
     assert!(alike(&program, &[logits.clone(), labels([0, 2, 1, 0])]).iter().all(Result::is_ok));
-    // Of two that are wrong the first is named.
+    // The error names the first of two invalid indices.
     let outcomes = alike(&program, &[logits, labels([0, 2, 3, -1])]);
     if let [loss, p] = outcomes.as_slice() {
         let message = loss.as_ref().unwrap_err();
@@ -84,7 +84,7 @@ fn a_wrong_label_spoils_the_loss_and_not_the_probabilities_beside_it() {
 }
 
 #[test]
-fn each_index_of_a_region_spoils_its_own_results() {
+fn each_index_of_a_region_poisons_only_dependent_results() {
     let index = TensorType::new([5, 1], DType::I64);
     let types = [TensorType::new([5, 7], DType::F32), index, index];
     let program = Recorder::trace(&types, |inputs| {
@@ -105,9 +105,9 @@ fn each_index_of_a_region_spoils_its_own_results() {
     }
 }
 
-/// Axes of a map are merged and its elements taken several at a time.
+/// Elementwise kernels merge axes and use vectors.
 #[test]
-fn positions_are_right_in_maps() {
+fn error_positions_are_correct_in_elementwise_kernels() {
     let (x, index) = (TensorType::new([5, 24, 64], DType::F32), TensorType::new([5, 24, 1], DType::I32));
     let program = Recorder::trace(&[x, index, index.with_dtype(DType::F32)], |inputs| {
         let y = inputs[0].exp();
@@ -128,7 +128,7 @@ fn positions_are_right_in_maps() {
 
 /// Bounds-check flags of a region's operands pass only to results that read them.
 #[test]
-fn a_wrong_operand_of_a_region_spoils_only_results_that_read_it() {
+fn a_poisoned_operand_of_a_region_poisons_only_results_that_read_it() {
     let Some(host) = engine() else { return };
     let ty = TensorType::new([4, 4], DType::F32);
     let program = Recorder::trace(&[ty, ty], |inputs| {
@@ -154,7 +154,7 @@ fn a_wrong_operand_of_a_region_spoils_only_results_that_read_it() {
 type Body<'a> = &'a dyn Fn(&dyn Engine) -> Result<Vec<f64>, String>;
 
 #[test]
-fn messages_name_index_and_position_as_the_reference_does() {
+fn index_error_messages_match_the_reference() {
     let Some(host) = engine() else { return };
     let reference = Reference::new();
     let engines: [&dyn Engine; 2] = [&reference, &host];
@@ -197,14 +197,14 @@ fn messages_name_index_and_position_as_the_reference_does() {
     assert!(message.contains("index 2147483647 or more at position [1]"), "{message}");
 }
 
-/// Blocks add up the entries of few places before they add to the tensor.
+/// Blocks accumulate entries of few positions before they add to the tensor.
 #[test]
-fn sums_for_few_places() {
+fn scatter_add_to_few_positions() {
     let dtypes = [DType::F32, DType::F64, DType::F16, DType::I32, DType::I64, DType::U8, DType::U64];
     for dtype in dtypes {
         for op in [Op::Put { axis: 0, mode: UpdateMode::Add }, Op::Scatter { axis: 0, mode: UpdateMode::Add }]
         {
-            // The sign of a zero that meets only zeros of its sign is kept; one place gets nothing.
+            // Sums of zeros of one sign keep the sign; one position gets no entry.
             let base = TensorData::new(vec![-0.0f32, 1.0, -0.0, 3.0, -0.0], [5]).unwrap();
             let source: Vec<f32> =
                 (0..4000).map(|i| if i % 4 == 0 { -0.0 } else { (i % 3) as f32 }).collect();

@@ -7,10 +7,10 @@ use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
 
-/// Elements that are read several at a time, of one block and of several, and such that are read one by one.
+/// Lengths for vector access, of one block and of several, and for scalar access.
 const LENGTHS: [[usize; 5]; 2] = [[24, 4096, 8, 1000, 2560], [7, 35, 4097, 3, 777]];
 
-/// A step of an optimizer: each of its ops for all parameters.
+/// An optimizer step: each of its ops for all parameters.
 fn trained(engine: &dyn Engine, parameters: &[TensorData], gradients: &[TensorData]) -> Vec<TensorData> {
     let write = |list: &[TensorData]| -> Vec<_> {
         list.iter().map(|data| Var::new(engine, engine.write(data.clone()))).collect()
@@ -23,7 +23,7 @@ fn trained(engine: &dyn Engine, parameters: &[TensorData], gradients: &[TensorDa
 }
 
 #[test]
-fn updates_of_many_parameters_are_those_of_each() {
+fn horizontally_fused_updates_match_separate_updates() {
     let Some(host) = Host::open() else { return };
     let host = Gpu::new(host, kiln_ir::MemoryConfig::new());
     for (dtype, lengths) in FLOATS.into_iter().flat_map(|dtype| LENGTHS.map(|lengths| (dtype, lengths))) {
@@ -52,7 +52,7 @@ fn updates_of_many_parameters_are_those_of_each() {
 
 /// Each launch reads the previous one's result.
 #[test]
-fn chains_run_one_after_the_other() {
+fn dependent_chains_run_in_order() {
     let Some(host) = Host::open() else { return };
     let host = Gpu::new(host, kiln_ir::MemoryConfig::new());
     let mut x = Var::new(&host, host.write(TensorData::from([1.0f32, -3.0])));

@@ -17,7 +17,7 @@ struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// An element of a tensor that has steps: number `place` of those, number `tensor` of all.
+    /// The offset of an element of a strided tensor: index `place` among the strides, index `tensor` among all tensors.
     fn at(&self, tensor: usize, place: usize, [batch, head, row, column]: [usize; 4]) -> *mut f16 {
         let [per_batch, per_head, per_row] = self.attention.steps[place];
         let at = batch * per_batch + head * per_head + row * per_row + column;
@@ -135,7 +135,7 @@ pub(crate) unsafe fn attended(attention: &Attention, tensors: &[*mut u8]) {
     }
 }
 
-/// Which products this library has: of 8-bit floats those that cuBLASLt has.
+/// Whether the library supports a matmul; for 8-bit floats like cuBLASLt.
 pub(crate) fn multiplies<M>(products: &Products<M>) -> bool {
     let are_floats = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     let Some(float8) = &products.float8 else {
@@ -231,7 +231,7 @@ unsafe fn set(to: *mut u8, at: usize, dtype: DType, number: f64) {
     }
 }
 
-/// Fourier transforms in the order of their definition, in `f64`.
+/// FFTs by their definition, in `f64`.
 ///
 /// # Safety
 /// The tensors must hold all lines.

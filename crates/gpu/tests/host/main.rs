@@ -1,5 +1,5 @@
-//! The engine over a driver that runs kernels on the processor, as C++ by `g++`: without a GPU, kernels written by hand are
-//! compared with the reference, and at sizes at which they take more than one pass.
+//! The engine over a driver that runs kernels on the CPU, as C++ by `g++`. Without a GPU, hand-written kernels are
+//! compared with the reference, also at sizes of more than one pass.
 //!
 //! `cargo test -p kiln-gpu --test host -- --include-ignored` runs the whole suite that way, which takes long.
 
@@ -33,7 +33,7 @@ use kiln_suite::fill::{Random, filled};
 use kiln_suite::run::{Stack, finish, values};
 use std::sync::{Arc, OnceLock};
 
-/// The one engine of all tests; `None` where there is no compiler.
+/// The engine of all tests; `None` without a compiler.
 fn host() -> Option<Arc<Gpu<Host>>> {
     static ENGINE: OnceLock<Option<Arc<Gpu<Host>>>> = OnceLock::new();
     let open = || {
@@ -79,14 +79,14 @@ fn data(shape: &[usize], dtype: DType, fill: Fill) -> TensorData {
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::F16, DType::BF16];
 
-/// Few numbers, so that many are equal.
+/// Few distinct numbers, for many ties.
 const TIES: Fill =
     Fill::Among(&[-2.0, -1.0, -0.0, 0.0, 1.0, 3.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
 
 const CLOSE: Tolerance = Tolerance::Near { relative: 32.0, absolute: 32.0 };
 
 #[test]
-fn random_numbers_are_those_of_the_reference() {
+fn random_numbers_match_the_reference() {
     for count in [1, 7, 1030] {
         for key in [Scalar::Int(42), Scalar::UInt(0xdead_beef_0123_4567)] {
             let draw = |dtype: DType, distribution: RandomKind, tolerance: Tolerance| {
@@ -107,9 +107,9 @@ fn random_numbers_are_those_of_the_reference() {
     check(&op, &[key], Tolerance::Bits);
 }
 
-/// Empty results depend on it too.
+/// Empty results also depend on the index.
 #[test]
-fn an_index_out_of_range_spoils_what_is_empty() {
+fn an_index_out_of_range_poisons_empty_results() {
     let Some(driver) = Host::open() else { return };
     let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let reference = Reference::new();
@@ -138,9 +138,9 @@ fn an_index_out_of_range_spoils_what_is_empty() {
     }
 }
 
-/// Where no element is moved, the entries of an index are looked at all the same.
+/// Indices are checked even if no element is moved.
 #[test]
-fn an_index_out_of_range_is_an_error_though_nothing_is_moved() {
+fn an_index_out_of_range_is_an_error_even_if_no_element_is_moved() {
     let Some(driver) = Host::open() else { return };
     let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let reference = Reference::new();
@@ -176,13 +176,13 @@ fn an_index_out_of_range_is_an_error_though_nothing_is_moved() {
     }
 }
 
-/// None of the rows.
+/// A slice without rows.
 fn none<'e>(x: &Var<'e>) -> Var<'e> {
     x.slice_axis(0, kiln_ir::SliceAxis { start: 0, len: 0, step: 1 })
 }
 
 #[test]
-fn an_index_out_of_range_spoils_only_what_comes_from_it() {
+fn an_index_out_of_range_poisons_only_dependent_values() {
     let Some(host) = host() else { return };
     let write = |data: TensorData| Var::new(&*host, host.write(data));
     let list = |indices: Vec<i32>| {
@@ -246,7 +246,7 @@ fn every_dtype_sorts() {
 
 /// Long lines of 8 bits are sorted by counting, in chunks of one tile and of several.
 #[test]
-fn bytes_are_sorted_by_counting() {
+fn bytes_use_counting_sort() {
     let dtypes = [(DType::U8, Fill::Special), (DType::I8, Fill::Special), (DType::Bool, Fill::Normal)];
     for (number, (dtype, fill)) in dtypes.into_iter().enumerate() {
         for (shape, axis, descending) in [(&[2, 5000][..], 1, number == 0), (&[2049, 2], 0, number != 0)] {
@@ -275,7 +275,7 @@ fn bytes_are_sorted_by_counting() {
 }
 
 #[test]
-fn scans_go_over_tiles() {
+fn scans_longer_than_a_tile() {
     let reductions = [Reduction::Sum, Reduction::Prod, Reduction::Min, Reduction::Max];
     for (shape, axis) in
         [(&[7][..], 0), (&[2, 2048, 2], 1), (&[2049, 2], 0), (&[5, 5000, 1], 1), (&[4097, 3], 1)]
@@ -311,7 +311,7 @@ fn scans_of_many_columns() {
 }
 
 #[test]
-fn extremes_are_found_at_all_lengths() {
+fn argmin_and_argmax_of_all_lengths() {
     for (shape, axis) in [
         (&[5][..], 0),
         (&[3, 40, 5], 1),
@@ -356,7 +356,7 @@ fn pools(kind: PoolKind) -> Vec<(PoolSpec, Vec<usize>)> {
 }
 
 #[test]
-fn pools_and_their_gradients() {
+fn pooling_and_its_gradients() {
     let average = |include_padding| PoolKind::Average { include_padding };
     for kind in [PoolKind::Max, average(false), average(true)] {
         for (spec, shape) in pools(kind) {
@@ -380,13 +380,13 @@ fn pools_and_their_gradients() {
     check(&op, &[data(&[1, 2, 9], DType::F32, TIES)], Tolerance::Exact);
 }
 
-/// A tensor whose channels, axis 1, lie innermost.
+/// A channels-last tensor: axis 1 is innermost in memory.
 fn channels_last(host: &Gpu<Host>, data: &TensorData) -> Value {
     let order: Vec<usize> = [0].into_iter().chain(2..data.shape().len()).chain([1]).collect();
     permuted(host, data, &order)
 }
 
-/// A tensor whose memory has its axes in `order`, outermost first: a permuted view of one that was written so.
+/// A tensor whose memory has its axes in `order`, outermost first, as a permuted view.
 fn permuted(host: &Gpu<Host>, data: &TensorData, order: &[usize]) -> Value {
     let reference = Reference::new();
     let turned = Var::new(&reference, reference.write(data.clone())).permute(order);
@@ -395,7 +395,7 @@ fn permuted(host: &Gpu<Host>, data: &TensorData, order: &[usize]) -> Value {
     Var::new(host, host.write(turned)).permute(&back).into_value()
 }
 
-/// Runs an op here on tensors whose channels lie innermost, and compares with the reference.
+/// Runs an op on channels-last tensors and compares with the reference.
 fn check_channels_last(op: &Op, inputs: &[TensorData], tolerance: Tolerance) {
     let Some(host) = host() else { return };
     let types: Vec<TensorType> = inputs.iter().map(TensorData::ty).collect();
@@ -437,7 +437,7 @@ fn channels_last_pooling() {
 }
 
 #[test]
-fn resizes_to_more_and_to_less() {
+fn resize_up_and_down() {
     for mode in [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::Cubic] {
         for align_corners in [false, true] {
             for (shape, size) in

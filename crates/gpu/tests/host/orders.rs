@@ -11,7 +11,7 @@ use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
 
-/// Orders in which the operands of one run lie, each of them outermost first.
+/// Memory orders of the operands of one run, outermost dim first.
 const ORDERS: [[[usize; 4]; 2]; 5] = [
     [[0, 2, 3, 1], [0, 2, 3, 1]],
     [[0, 2, 3, 1], [0, 1, 2, 3]],
@@ -22,7 +22,7 @@ const ORDERS: [[[usize; 4]; 2]; 5] = [
 
 const CLOSE: Tolerance = Tolerance::Near { relative: 64.0, absolute: 64.0 };
 
-/// Runs a program of two big tensors, and of numbers for each channel behind them, with the tensors in all orders.
+/// Runs a program of two large tensors in all memory orders, followed by per-channel operands.
 fn check(shape: [usize; 4], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]) -> Vec<Var<'e>>) {
     let Some(host) = host() else { return };
     let channels = TensorType::new([1, shape[1], 1, 1], DType::F32);
@@ -49,7 +49,7 @@ fn check(shape: [usize; 4], dtypes: [DType; 2], body: impl for<'e> Fn(&[Var<'e>]
     }
 }
 
-/// A program as one region, with the pattern of an epilogue where it is one, as the planner gives it.
+/// A program as one region, with the epilogue pattern of the planner if it has one.
 pub(crate) fn fused(
     host: &Gpu<impl kiln_gpu::driver::Driver>,
     program: &Program,
@@ -80,7 +80,7 @@ pub(crate) fn read(engine: &dyn Engine, value: Value) -> TensorData {
     block_on(engine.read(value)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Shapes with whole vectors of channels, without, with axes of length 1, and with many columns and few.
+/// Shapes with whole vectors of channels and remainders, axes of length 1, many columns and few.
 const SHAPES: [[usize; 4]; 7] =
     [[2, 16, 5, 4], [3, 5, 4, 7], [1, 8, 3, 3], [4, 1, 3, 2], [2, 24, 1, 1], [2, 72, 6, 6], [16, 8, 24, 24]];
 
@@ -109,7 +109,7 @@ fn reductions_over_all_but_channels() {
 }
 
 #[test]
-fn reductions_beside_what_they_reduce() {
+fn reductions_fused_with_their_operands() {
     for shape in SHAPES {
         check(shape, [DType::BF16, DType::F32], |x| {
             let y = (x[0].cast(DType::F32) - &x[2]) * &x[1];

@@ -28,7 +28,7 @@ fn an_index_out_of_range_becomes_a_flag_and_old_values_are_selected() {
     let engine: &dyn Engine = &host;
     let x = write(engine, TensorData::new(vec![1.0f32, 2.0, 3.0], [3]).unwrap());
     let old = x.clone() * 10.0;
-    // The second time more words are set than one page has.
+    // The second time, more flags are set than one page has.
     for count in [1, 600] {
         let good = (0..count).fold(x.clone(), |x, _| x.take(0, &list(engine, &[2, 0, 1])));
         let bad = (0..count)
@@ -55,7 +55,7 @@ fn an_index_out_of_range_becomes_a_flag_and_old_values_are_selected() {
 }
 
 #[test]
-fn what_is_known_without_waiting_is_said() {
+fn outcome_reports_values_known_without_synchronization() {
     let Some(driver) = Host::open() else { return };
     let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let engine: &dyn Engine = &host;
@@ -69,7 +69,7 @@ fn what_is_known_without_waiting_is_said() {
 }
 
 #[test]
-fn an_index_is_checked_in_the_name_of_its_user() {
+fn check_index_errors_name_the_user_op() {
     let Some(driver) = Host::open() else { return };
     let host = Gpu::new(driver, kiln_ir::MemoryConfig::new());
     let engine: &dyn Engine = &host;

@@ -6,8 +6,7 @@ use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
 
-/// Multiplies the same rows by matrices with these numbers of columns, one after the other, and then adds to the first
-/// result.
+/// Multiplies the same rows by several matrices, and then adds to the first result.
 fn products(
     engine: &dyn Engine,
     x: &TensorData,
@@ -44,7 +43,7 @@ fn check(rows: usize, inner: usize, columns: &[usize], transposed: bool, dtype: 
 }
 
 #[test]
-fn rows_are_split_between_blocks_and_added_up_again() {
+fn gemvs_split_the_inner_dim_between_blocks() {
     for dtype in FLOATS {
         for rows in 1..=4 {
             for inner in [8, 100, 513] {
@@ -58,7 +57,7 @@ fn rows_are_split_between_blocks_and_added_up_again() {
 }
 
 #[test]
-fn columns_are_a_warp_s_each() {
+fn gemvs_use_one_warp_per_column() {
     for dtype in FLOATS {
         for rows in 1..=4 {
             for inner in [8, 520, 4096] {
@@ -89,7 +88,7 @@ fn gemvs_with_the_same_left_factor_are_fused_horizontally() {
 }
 
 #[test]
-fn every_product_counts_from_zero() {
+fn repeated_gemvs_reset_their_counters() {
     let Some(host) = host() else { return };
     let x = data(&[1, 1024], DType::F32, Fill::Normal);
     let w = [data(&[1024, 32], DType::F32, Fill::Normal)];

@@ -9,7 +9,7 @@ use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
 
-/// A weight, its gradient and a running mean of gradients: the mean is updated, and by it the weight.
+/// An update of a running mean of gradients, and of a weight by the mean.
 fn update(dtypes: [DType; 3], shape: &[usize]) -> Program {
     let types = dtypes.map(|dtype| TensorType::new(shape, dtype));
     Recorder::trace(&types, |inputs| {
@@ -49,7 +49,7 @@ const SINGLE: [DType; 3] = [DType::F32; 3];
 fn results_reuse_the_memory_of_dead_operands() {
     let Some(engine) = engine() else { return };
     for (dtypes, taken) in [(SINGLE, 2), ([DType::BF16, DType::F32, DType::F32], 2), ([DType::F16; 3], 2)] {
-        // Whole vectors, and lengths that are none.
+        // Whole vectors and remainders.
         for shape in [&[4096][..], &[33, 31], &[1], &[5, 1001]] {
             let program = update(dtypes, shape);
             let held: Vec<Value> = inputs(&engine, &program);
@@ -68,7 +68,7 @@ fn results_reuse_the_memory_of_dead_operands() {
 }
 
 #[test]
-fn what_somebody_else_sees_stays() {
+fn shared_operands_are_not_overwritten() {
     let Some(engine) = engine() else { return };
     let program = update(SINGLE, &[100]);
     let expected = expected(&program);
@@ -85,7 +85,7 @@ fn what_somebody_else_sees_stays() {
 }
 
 #[test]
-fn what_is_read_elsewhere_too_is_not_overwritten() {
+fn operands_read_at_other_positions_are_not_overwritten() {
     let Some(engine) = engine() else { return };
     let square = TensorType::new([24, 24], DType::F32);
     let bodies: [for<'e> fn(&Var<'e>) -> Var<'e>; 4] = [
@@ -103,7 +103,7 @@ fn what_is_read_elsewhere_too_is_not_overwritten() {
 
 /// Persistent values keep their addresses, so that the steps' graphs need no new ones.
 #[test]
-fn steps_that_repeat_come_to_use_the_same_memory() {
+fn repeated_steps_converge_to_the_same_addresses() {
     const LAYERS: usize = 8;
     let dry = DryDriver::new(DeviceInfo::absent("dry"), |_| Ok(Vec::new())).with_libraries();
     let engine = Gpu::new(dry, kiln_ir::MemoryConfig::new());

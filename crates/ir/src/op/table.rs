@@ -484,13 +484,13 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn names_of_rows_are_distinct() {
+    fn op_names_are_unique() {
         let names: BTreeSet<&str> = OPS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), OPS.len());
     }
 
     #[test]
-    fn a_row_that_is_linear_or_constant_has_a_gradient_that_agrees() {
+    fn linearity_and_gradient_columns_agree() {
         for row in &OPS {
             let is_constant = row.gradient.is_some_and(|gradient| gradient == Gradient::Constant);
             assert!(!is_constant || row.linearity == Some(Linearity::Constant), "{row:?}");
@@ -502,14 +502,14 @@ mod tests {
     }
 
     #[test]
-    fn what_rearranges_is_a_view() {
+    fn rearranging_ops_are_views() {
         let rearranging: Vec<_> = OPS.iter().filter(|row| row.is(REARRANGES)).collect();
         assert_eq!(rearranging.len(), 3);
         assert!(rearranging.iter().all(|row| row.role == Role::View && row.traffic == Traffic::Free));
     }
 
     #[test]
-    fn functions_have_values_of_all_dtypes_of_their_domains() {
+    fn functions_evaluate_all_dtypes_of_their_domains() {
         for dtype in DType::ALL {
             for function in Unary::ALL.iter().filter(|function| function.info().domain.contains(dtype)) {
                 if dtype.is_float() {

@@ -1,4 +1,4 @@
-//! Runs a program as it is and expanded, on the reference engine, and compares the values.
+//! Runs a program and its expansion on the reference engine and compares the values.
 
 use kiln_ir::{
     DType, DTypeSet, Engine, Expand, MINIMAL, OpKind, OpSet, Program, Result, TensorData, TensorType,
@@ -15,7 +15,7 @@ pub(crate) struct Fill {
     pub(crate) ints: Range<i64>,
     /// The inputs whose floats are positive.
     pub(crate) positive: Vec<usize>,
-    /// Whether floats are few, so that some are equal, among them NaN, infinities and both zeros.
+    /// Whether floats are drawn from few values, with NaN, infinities and signed zeros, for ties.
     pub(crate) special: bool,
 }
 
@@ -56,7 +56,7 @@ impl Fill {
     }
 }
 
-/// The reference engine, reduced to the minimal set and to some dtypes.
+/// The reference engine, restricted to the minimal ops and to some dtypes.
 pub(crate) fn minimal(without: &[DType]) -> Limited {
     let dtypes: Vec<DType> = DType::ALL.into_iter().filter(|dtype| !without.contains(dtype)).collect();
     let minimal = Limited::new(Arc::new(Reference::new()), MINIMAL).with_name("minimal");
@@ -69,7 +69,7 @@ pub(crate) fn run(program: &Program, engine: &dyn Engine, inputs: &[TensorData])
     program.run(engine, values).into_iter().map(|value| block_on(engine.read(value))).collect()
 }
 
-/// The ops that move elements: their expansions give the same bits.
+/// Ops that move elements, whose expansions return the same bits.
 const EXACT: OpSet = OpSet::of(&[
     OpKind::Pad,
     OpKind::Windows,
@@ -80,7 +80,7 @@ const EXACT: OpSet = OpSet::of(&[
     OpKind::SliceUpdate,
 ]);
 
-/// Checks that the expansion of a program gives the values of the program.
+/// Checks that the expansion of a program computes the same values.
 pub(crate) fn check(program: &Program, fill: &Fill) -> std::result::Result<(), String> {
     let inputs: Vec<TensorData> =
         program.inputs.iter().enumerate().map(|(i, ty)| fill.data(i, *ty)).collect();

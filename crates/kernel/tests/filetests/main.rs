@@ -1,14 +1,14 @@
-//! Runs the folders `kernel` and `print` of `filetests`: a program, and the kernel or source that it becomes.
+//! Runs the folders `kernel` and `print` of `filetests`: a program, and its kernel or source.
 //!
 //! The first line selects the test:
 //!
-//! * `; test kernel`: kernel and launch of the whole program, for operands that lie row-major without gaps;
+//! * `; test kernel`: kernel and launch of the whole program, for contiguous operands;
 //! * `; test kernel-refused`: which instruction cannot join the region, and why;
 //! * `; test print cuda`, `; test print hip`, `; test print wgsl`: the source of the kernel with the default schedule;
 //! * `; test print-refused wgsl`: the features that the language lacks.
 //!
 //! Kernels are also run on several layouts and compared with the program on the reference engine. Options are lines
-//! below the first: `; numbers 2` makes input 2 a plain number, `; ints 10` fills integers with numbers below 10, and
+//! below the first: `; numbers 2` makes input 2 a scalar operand, `; ints 10` fills integers with numbers below 10, and
 //! `; columns` allows reductions over all rows. `; unroll 2`, `; row_threads 32`, `; resident 16` and `; splits 2`
 //! change the schedule. `naga` validates WGSL. If `g++` is installed, it compiles C++ against a stand-in for the GPU
 //! compiler's header, which runs threads one by one; the results are compared with the reference too. The expected text
@@ -146,7 +146,7 @@ fn option(source: &str, name: &str) -> Option<usize> {
     lines.filter_map(|line| line.strip_prefix("; ")?.strip_prefix(name)?.trim().parse().ok()).next()
 }
 
-/// The kernel for operands without gaps; on other layouts it is run and compared too.
+/// The kernel for contiguous operands. It is also run on other layouts and compared.
 fn lowered(
     program: &Program,
     (nest, outputs): &(Nest, Vec<Slot>),

@@ -1,4 +1,4 @@
-//! Runs a region as a kernel and as a program, and compares.
+//! Runs a region as a kernel and as a program and compares.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use kiln_ir::{
@@ -8,7 +8,7 @@ use kiln_ir::{
 use kiln_kernel::{Argument, Layout, Lowered, Nest, Slot, interpret, verify};
 use kiln_reference::Reference;
 
-/// A generator of random numbers: SplitMix64 (Steele, Lea and Flood 2014).
+/// A pseudorandom generator: SplitMix64 (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// An operand: a plain number, or elements in memory with a layout.
+/// An operand: a scalar, or elements in memory with a layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) ty: TensorType,
@@ -46,7 +46,7 @@ pub(crate) struct Source {
     pub(crate) offset: usize,
     pub(crate) layout: Layout,
     pub(crate) number: Option<Scalar>,
-    /// The same numbers, row-major.
+    /// The same elements, row-major.
     pub(crate) data: TensorData,
 }
 
@@ -83,7 +83,7 @@ fn element(random: &mut Random, dtype: DType, fill: Fill) -> f64 {
 }
 
 impl Source {
-    /// A plain number.
+    /// A scalar operand.
     pub(crate) fn number(random: &mut Random, dtype: DType) -> Source {
         let x = element(random, dtype, Fill::Quarters);
         let data = TensorData::scalar(x).convert(dtype);
@@ -96,13 +96,13 @@ impl Source {
         Source { ty: data.ty(), elements, offset: 0, layout: Layout(vec![]), number: Some(number), data }
     }
 
-    /// A tensor that lies row-major.
+    /// A contiguous tensor.
     pub(crate) fn contiguous(random: &mut Random, ty: TensorType, fill: Fill) -> Source {
         let strides = ty.shape.row_major_strides()[..ty.rank()].iter().map(|&s| s as isize).collect();
         Source::laid_out(random, ty, fill, 0, strides)
     }
 
-    /// A tensor whose axes lie in any order, flipped, with gaps, or repeated.
+    /// A tensor with permuted, reversed, strided or broadcast axes.
     pub(crate) fn random(random: &mut Random, ty: TensorType, fill: Fill) -> Source {
         if random.chance(30) {
             return Source::contiguous(random, ty, fill);
@@ -198,7 +198,7 @@ pub(crate) fn check(
     Ok(lowered)
 }
 
-/// The same where results lie as the operands do.
+/// Like [`check`], with results in the memory order of the operands.
 fn check_in_order(
     nest: &Nest,
     outputs: &[Slot],
@@ -222,7 +222,7 @@ fn check_in_order(
     Ok(())
 }
 
-/// Elements that lie as given, row-major.
+/// The elements of a layout in row-major order.
 fn row_major(elements: &Elements, ty: &TensorType, layout: &Layout) -> Elements {
     let (bytes, size) = (elements.bytes(), ty.dtype.size());
     let mut places = vec![0isize];
@@ -234,7 +234,7 @@ fn row_major(elements: &Elements, ty: &TensorType, layout: &Layout) -> Elements 
     Elements::from_bytes(&moved.copied().collect::<Vec<u8>>(), ty.dtype).unwrap()
 }
 
-/// That kernel and launch read back from their text as they were.
+/// Checks that kernel and launch round-trip through text.
 pub(crate) fn reads_back(lowered: &Lowered) -> Result<(), String> {
     let (kernel, launch) = (lowered.kernel.to_string(), lowered.launch.to_string());
     match (kernel.parse::<kiln_kernel::Kernel>(), launch.parse::<kiln_kernel::Launch>()) {
@@ -245,7 +245,7 @@ pub(crate) fn reads_back(lowered: &Lowered) -> Result<(), String> {
     }
 }
 
-/// How two lists of elements differ by more than a tolerance relative to the greatest of them, or 1.
+/// Describes the first difference above a tolerance relative to the maximum or 1, if any.
 pub(crate) fn difference(expected: &Elements, found: &Elements, tolerance: f64) -> Option<String> {
     if expected.dtype() != found.dtype() || expected.len() != found.len() {
         let (a, b) = (expected.len(), found.len());
@@ -272,7 +272,7 @@ fn one(elements: &Elements, place: usize) -> i128 {
     i128::from(<i64 as kiln_ir::Element>::unwrap(elements.cast(DType::I64)).unwrap()[place])
 }
 
-/// The program of a region as far as it has been pushed.
+/// The operand of a slot.
 pub(crate) fn slot(number: usize) -> ProgramOperand {
     ProgramOperand::Slot(number)
 }

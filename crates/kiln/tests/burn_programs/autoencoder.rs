@@ -41,7 +41,7 @@ impl<B: Backend> Autoencoder<B> {
 }
 
 #[test]
-fn vectors_are_rebuilt_from_their_codes() {
+fn an_autoencoder_reconstructs_its_inputs() {
     type B = Autodiff<Fusion<Flex>>;
     let device = Default::default();
     B::seed(&device, 3);

@@ -33,7 +33,7 @@ fn slope<B: AutodiffBackend>(device: &B::Device) -> f32 {
 }
 
 #[test]
-fn every_backend_has_its_path() {
+fn backends_have_their_burn_paths() {
     assert_eq!(double::<Flex>(&FlexDevice), [2.0, 4.0]);
     assert_eq!(double::<Cpu>(&CpuDevice), [2.0, 4.0]);
     assert_eq!(double::<NdArray>(&NdArrayDevice::Cpu), [2.0, 4.0]);
@@ -46,7 +46,7 @@ fn every_backend_has_its_path() {
 }
 
 #[test]
-fn modules_and_configurations_are_derived_by_their_paths() {
+fn derives_work_through_their_burn_paths() {
     assert_eq!(Size::from_json(r#"{ "width": 3 }"#).unwrap(), Size::new(3));
     let module = Bias::<Flex> { bias: Param::from_tensor(Tensor::zeros([3], &FlexDevice)) };
     assert_eq!(module.num_parameters(), 3);

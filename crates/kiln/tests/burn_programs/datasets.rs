@@ -1,4 +1,4 @@
-//! Data sets made of data sets, a batcher and a loader over them.
+//! Composed datasets, a batcher and a loader.
 
 use kiln as burn;
 
@@ -30,7 +30,7 @@ impl<B: Backend> Batcher<f32, Tensor<B, 1>> for Column<B> {
 type Part = PartialDataset<InMemDataset<u8>, u8>;
 
 #[test]
-fn a_loader_walks_mapped_parts() {
+fn a_loader_iterates_over_mapped_partial_datasets() {
     let digits = InMemDataset::new((0..10).collect::<Vec<u8>>());
     let [low, high]: [Part; 2] =
         [PartialDataset::new(digits.clone(), 0, 5), PartialDataset::new(digits.clone(), 5, 99)];

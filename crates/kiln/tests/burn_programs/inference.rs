@@ -1,4 +1,4 @@
-//! Inference: `valid` switches dropout off and leaves automatic differentiation.
+//! Inference: `valid` disables dropout and removes automatic differentiation.
 
 use kiln as burn;
 
@@ -35,7 +35,7 @@ fn zeros(data: TensorData) -> usize {
 }
 
 #[test]
-fn dropout_is_off_in_the_valid_model() {
+fn dropout_is_disabled_in_the_valid_model() {
     let device = FlexDevice;
     let model = model(&device);
     let x = Tensor::<Training, 2>::random([8, 4], Distribution::Normal(0.0, 1.0), &device);
@@ -49,7 +49,7 @@ fn dropout_is_off_in_the_valid_model() {
 }
 
 #[test]
-fn a_module_names_its_devices() {
+fn a_module_returns_its_devices() {
     let device = FlexDevice;
     let model = model(&device);
     assert_eq!(BackendModule::<Training>::devices(&model), [device]);

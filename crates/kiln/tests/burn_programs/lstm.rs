@@ -1,4 +1,4 @@
-//! A recurrent classifier, with the cell written out: does a sequence of bits hold more ones in its first half?
+//! An LSTM classifier with a hand-written cell: does a bit sequence contain more ones in its first half?
 
 use kiln as burn;
 
@@ -100,7 +100,7 @@ fn train<B: AutodiffBackend>(device: &B::Device) -> f32 {
 }
 
 #[test]
-fn a_recurrent_classifier_remembers_the_first_half() {
+fn an_lstm_classifier_compares_the_halves_of_a_sequence() {
     let accuracy = train::<Autodiff<Flex>>(&Default::default());
     assert!(accuracy > 0.95, "{accuracy}");
 }

@@ -1,5 +1,5 @@
 //! Programs in the form in which Burn's users write them: the paths and names of Burn 0.19 to 0.21 under the crate's other
-//! name. Where a form differs, the page "Coming from Burn" of the book says so.
+//! name. The page "Coming from Burn" of the book lists the differences.
 
 mod autoencoder;
 mod backends;

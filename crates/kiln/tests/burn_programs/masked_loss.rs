@@ -1,4 +1,4 @@
-//! The loss of a language model, whose padding does not count.
+//! The loss of a language model with ignored padding.
 
 use kiln as burn;
 
@@ -16,7 +16,7 @@ fn losses(config: &CrossEntropyLossConfig) -> [f32; 2] {
 }
 
 #[test]
-fn targets_of_padding_do_not_count() {
+fn padding_targets_are_ignored_by_the_loss() {
     let row = |logit: f32, others: f32| (logit.exp() + others).ln() - logit;
     let (first, second, third) = (row(2.0, 2.0), row(3.0, 2.0), row(1.0, 2.0));
     let close = |found: f32, expected: f32| assert!((found - expected).abs() < 1e-5, "{found} {expected}");

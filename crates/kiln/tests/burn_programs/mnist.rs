@@ -145,7 +145,7 @@ fn train<B: AutodiffBackend>(config: &TrainingConfig, device: B::Device) -> (f32
 }
 
 #[test]
-fn a_classifier_of_digits_learns_a_few() {
+fn a_digit_classifier_learns() {
     let config = TrainingConfig::new(ModelConfig::new(10, 32), AdamConfig::new());
     let (first, last, accuracy) = train::<Autodiff<Flex>>(&config, FlexDevice);
     assert!(first > 1.5 && last < 0.7 * first, "{first} {last}");
@@ -153,7 +153,7 @@ fn a_classifier_of_digits_learns_a_few() {
 }
 
 #[test]
-fn a_training_configuration_is_kept_as_json() {
+fn a_training_configuration_round_trips_through_json() {
     let config = TrainingConfig::new(ModelConfig::new(10, 32).with_dropout(0.5), AdamConfig::new());
     let path = std::env::temp_dir().join(format!("kiln-burn-programs-{}.json", std::process::id()));
     config.save(&path).unwrap();

@@ -17,7 +17,7 @@ fn step(model: nn::Linear<B>, optim: &mut Adam) -> nn::Linear<B> {
 }
 
 #[test]
-fn training_goes_on_from_files() {
+fn training_resumes_from_files() {
     let device = Default::default();
     let folder = std::env::temp_dir().join(format!("kiln-burn-records-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Regression of a noisy line: a data set of one's own, a batcher, the squared error, gradient clipping.
+//! Regression of a noisy line: a custom dataset, a batcher, the squared error, gradient clipping.
 
 use kiln as burn;
 
@@ -62,7 +62,7 @@ impl<B: Backend> Batcher<House, Batch<B>> for HouseBatcher<B> {
 }
 
 #[test]
-fn a_line_through_houses_is_found() {
+fn a_linear_regression_learns_its_line() {
     type B = Autodiff<Flex>;
     let device = Default::default();
     let loader = DataLoaderBuilder::new(HouseBatcher::<B>(device))

@@ -10,7 +10,7 @@ use burn::prelude::*;
 use burn::train::metric::{AccuracyMetric, Metric};
 
 #[test]
-fn a_rate_warms_up_and_anneals() {
+fn a_learning_rate_warms_up_and_anneals() {
     type B = Autodiff<Flex>;
     let device = Default::default();
     let schedule = Sequential::new()
@@ -34,7 +34,7 @@ fn a_rate_warms_up_and_anneals() {
 }
 
 #[test]
-fn a_wrong_option_panics_or_is_an_error() {
+fn an_invalid_option_panics_or_is_an_error() {
     let config = AdamConfig::new().with_beta_1(1.5);
     assert!(config.try_init().unwrap_err().to_string().contains("beta_1"));
     let panic = std::panic::catch_unwind(|| config.init()).unwrap_err();

@@ -61,7 +61,7 @@ fn run<B: AutodiffBackend>(device: &B::Device) -> f32 {
 }
 
 #[test]
-fn a_loop_by_hand_separates_a_circle() {
+fn a_hand_written_loop_learns_to_classify_a_circle() {
     let accuracy = run::<Autodiff<NdArray<f32>>>(&NdArrayDevice::Cpu);
     assert!(accuracy > 0.9, "{accuracy}");
 }

@@ -1,4 +1,4 @@
-//! A transformer encoder as a classifier, with attention from `tensor::module`: does a sequence hold its first token again?
+//! A transformer encoder as a classifier, with attention from `tensor::module`: does a sequence repeat its first token?
 
 use kiln as burn;
 
@@ -88,11 +88,11 @@ impl<B: Backend> Classifier<B> {
 }
 
 #[test]
-fn an_encoder_finds_a_token_again() {
+fn a_transformer_encoder_finds_a_repeated_token() {
     type B = Autodiff<Flex>;
     let device = Default::default();
     B::seed(&device, 11);
-    // All sequences of four tokens out of three.
+    // All sequences of length four over three tokens.
     let digits = |n: i64| [n % 3, n / 3 % 3, n / 9 % 3, n / 27];
     let tokens: Vec<i64> = (0..81).flat_map(digits).collect();
     let targets: Vec<i64> = (0..81).map(digits).map(|d| i64::from(d[1..].contains(&d[0]))).collect();

@@ -1,4 +1,4 @@
-//! Complex matrices: factors multiply to the matrix and have their properties, mistakes are told, transforms work.
+//! Complex matrices: properties of decompositions, errors, and function transforms.
 
 use crate::{assert_near, assert_singular_values, noise, numbers_of, random, regular, says, tensor};
 use kiln_backends::{Device, Dyn, Flex};
@@ -37,7 +37,7 @@ fn noisy(seed: u64, shape: &[usize]) -> AnyComplex {
     pair(random(seed, shape), random(seed + 1000, shape))
 }
 
-/// Far from singular.
+/// A well-conditioned matrix.
 fn far(seed: u64, shape: &[usize]) -> AnyComplex {
     pair(regular(seed, shape), random(seed + 1000, shape))
 }
@@ -82,7 +82,7 @@ fn assert_upper(what: &str, x: &AnyComplex) {
     }
 }
 
-/// The columns times these real numbers.
+/// Scales the columns by real numbers.
 fn scaled(x: &AnyComplex, by: &AnyTensor) -> AnyComplex {
     let row = by.clone().reshape(by.shape().inserted(by.rank() - 1, 1)).unwrap();
     x.clone().each(|part| part.mul(row.clone())).unwrap()
@@ -98,7 +98,7 @@ fn hermitian(seed: u64, shape: &[usize]) -> AnyComplex {
 }
 
 #[test]
-fn qr_gives_orthonormal_columns_and_a_positive_diagonal() {
+fn qr_has_orthonormal_columns_and_a_positive_diagonal() {
     for shape in SHAPES {
         let a = noisy(1, shape);
         for mode in [QrMode::Reduced, QrMode::Complete] {
@@ -121,7 +121,7 @@ fn qr_gives_orthonormal_columns_and_a_positive_diagonal() {
 }
 
 #[test]
-fn svd_gives_orthonormal_columns_and_descending_values() {
+fn svd_has_orthonormal_columns_and_descending_values() {
     for shape in SHAPES {
         let a = noisy(2, shape);
         for full in [false, true] {
@@ -152,7 +152,7 @@ fn hermitian_matrices_have_orthonormal_vectors_and_ascending_values() {
             assert!(numbers_of(&w).chunks(n).all(|w| w.is_sorted()), "{what}");
         }
     }
-    // One triangle and the real parts of the diagonal are read.
+    // Only one triangle and the real parts of the diagonal are read.
     let a = numbers(&[2, 2], &[1.0, 100.0, 0.5, 2.0], &[7.0, 30.0, 0.25, -8.0]);
     let clean = numbers(&[2, 2], &[1.0, 0.5, 0.5, 2.0], &[0.0, -0.25, 0.25, 0.0]);
     let expected = eigvalsh(clean.clone(), Triangle::Upper).unwrap();
@@ -163,7 +163,7 @@ fn hermitian_matrices_have_orthonormal_vectors_and_ascending_values() {
 }
 
 #[test]
-fn cholesky_gives_a_triangle_whose_square_is_the_matrix() {
+fn cholesky_times_its_adjoint_is_the_matrix() {
     for shape in square_shapes() {
         let what = format!("cholesky {shape:?}");
         let x = noisy(4, shape);
@@ -177,7 +177,7 @@ fn cholesky_gives_a_triangle_whose_square_is_the_matrix() {
 }
 
 #[test]
-fn eig_gives_vectors_of_length_one() {
+fn eig_has_unit_eigenvectors() {
     for shape in square_shapes() {
         let what = format!("eig {shape:?}");
         let a = noisy(5, shape);
@@ -193,7 +193,7 @@ fn eig_gives_vectors_of_length_one() {
 }
 
 #[test]
-fn equations_are_solved_on_both_sides() {
+fn left_and_right_systems_are_solved() {
     for shape in square_shapes() {
         let what = format!("solve {shape:?}");
         let (a, n) = (far(6, shape), shape[shape.len() - 1]);
@@ -245,9 +245,9 @@ fn the_determinant_agrees_with_its_sign_and_logarithm() {
     assert_eq!(numbers_of(det(singular).unwrap().re()), [0.0]);
 }
 
-/// With imaginary parts of zero they are the functions of real matrices.
+/// With zero imaginary parts, results match the functions of real matrices.
 #[test]
-fn real_matrices_are_complex_ones_without_imaginary_parts() {
+fn zero_imaginary_parts_give_the_real_results() {
     let (a, b) = (regular(13, &[3, 3]), random(14, &[3, 2]));
     let lifted = |x: &AnyTensor| AnyComplex::from_real(x.clone()).unwrap();
     let x = solve(lifted(&a), lifted(&b), Side::Left).unwrap();
@@ -258,7 +258,7 @@ fn real_matrices_are_complex_ones_without_imaginary_parts() {
 }
 
 #[test]
-fn deficient_matrices_have_factors() {
+fn rank_deficient_matrices_have_factors() {
     let zero = numbers(&[4, 3], &[0.0; 12], &[0.0; 12]);
     let ones = numbers(&[4, 3], &[1.0; 12], &[-1.0; 12]);
     let gap = numbers(&[3, 2], &[0.0; 6], &[0.0, 1.0, 0.0, 2.0, 0.0, 3.0]);
@@ -273,7 +273,7 @@ fn deficient_matrices_have_factors() {
 }
 
 #[test]
-fn special_numbers_and_extreme_scales() {
+fn nan_infinities_and_extreme_scales() {
     for n in [1, 3, 40] {
         for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for is_imaginary in [false, true] {
@@ -295,7 +295,7 @@ fn special_numbers_and_extreme_scales() {
                 told_of("eigh", eigh(a.clone(), Triangle::Lower).unwrap().1);
                 told_of("eig", eig(a.clone()).unwrap().0);
                 told_of("det", det(a.clone()).unwrap());
-                // The equations with an infinity may have a finite limit; they must end.
+                // Systems with an infinity may have a finite limit; the solver must terminate.
                 let _ = inverse(a.clone()).unwrap().re().to_data();
                 let _ = solve(a.clone(), a, Side::Left).unwrap().re().to_data();
             }
@@ -316,7 +316,7 @@ fn special_numbers_and_extreme_scales() {
 }
 
 #[test]
-fn narrow_floats_are_computed_in_f32_and_rounded() {
+fn sixteen_bit_floats_are_computed_in_f32_and_rounded() {
     let a = far(15, &[3, 3]);
     let exact = inverse(a.clone()).unwrap();
     for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F16, 2e-3), (DType::BF16, 2e-2)] {
@@ -327,7 +327,7 @@ fn narrow_floats_are_computed_in_f32_and_rounded() {
 }
 
 #[test]
-fn mistakes_of_shape_are_told_as_those_of_real_matrices() {
+fn shape_errors_match_those_of_real_matrices() {
     let text = |op: &str| {
         format!(
             "[{op}] needs square matrices: f64[2, 3]\n  hint: each matrix is 2 x 3; the last two axes must be equally long"
@@ -365,7 +365,7 @@ fn mistakes_of_shape_are_told_as_those_of_real_matrices() {
 }
 
 #[test]
-fn what_is_wrong_with_the_numbers_is_told_when_they_are_read() {
+fn numerical_errors_are_reported_at_the_read() {
     let read = |x: Result<AnyComplex>| x.unwrap().re().to_data();
     let singular = || numbers(&[2, 2], &[1.0, 0.0, 0.0, -1.0], &[0.0, 1.0, 1.0, 0.0]);
     let hint = "the pivot of row 1 is zero; `complex::svd` accepts such matrices";
@@ -418,7 +418,7 @@ fn a_singular_matrix_has_a_gradient_of_its_determinant() {
 }
 
 #[test]
-fn gradients_that_do_not_exist_say_so() {
+fn missing_gradients_are_errors() {
     let found = gradients(|x| Ok(qr(x, QrMode::Complete)?.0.re().clone()), &noisy(16, &[3, 2]));
     says(
         found,
@@ -427,7 +427,7 @@ fn gradients_that_do_not_exist_say_so() {
 }
 
 #[test]
-fn equal_values_have_gradients_but_not_their_vectors() {
+fn equal_singular_values_have_gradients_but_not_their_vectors() {
     let x = numbers(&[2, 2], &[2.0, 0.0, 0.0, 0.0], &[0.0, 0.0, 0.0, 2.0]);
     let [re, im] = gradients(svdvals, &x).unwrap();
     assert_near("re", &re, &tensor(vec![1.0, 0.0, 0.0, 0.0], &[2, 2], &Device::cpu()), TIGHT);
@@ -444,7 +444,7 @@ fn equal_values_have_gradients_but_not_their_vectors() {
     assert!(found.iter().any(|part| numbers_of(part).iter().any(|x| !x.is_finite())));
 }
 
-/// A function of a complex matrix through several decompositions, of its parts one after the other.
+/// A function of a complex matrix, given by its parts, by several decompositions.
 fn several<B: Backend>(x: Tensor<B, 3>) -> Tensor<B, 1> {
     use kiln_linalg::complex;
     let part = |place| x.clone().narrow(0, place, 1).reshape([2, 2]);

@@ -1,5 +1,5 @@
 //! Results of PyTorch, from the suite's golden files, on the CPU engine and on the reference, with gradients. The
-//! ambiguity of a decomposition (such as signs) is removed as in the script that made the files.
+//! ambiguity of a decomposition (such as signs) is removed as in the script that generates the files.
 //!
 //! The files and their specification are in `crates/suite/goldens`; the test is here so that the suite does not have to
 //! compile `faer`.
@@ -18,7 +18,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 #[test]
-fn pytorch_computes_the_same() {
+fn results_match_pytorch() {
     let reference = Device::from_engine(Arc::new(Reference::new()), "reference");
     let goldens = read_family("linalg");
     assert!(goldens.len() >= 180, "the family has all its cases");
@@ -223,7 +223,7 @@ fn first(x: AnyTensor, axis: usize, len: usize) -> Result<AnyTensor> {
     x.slice_axis(axis, SliceAxis { start: 0, len, step: 1 })
 }
 
-/// The sum along the last axis, which leaves.
+/// The sum along the last axis, without keepdim.
 fn sum_last(x: AnyTensor) -> Result<AnyTensor> {
     let axis = x.rank() - 1;
     let shape = x.shape().without(axis);

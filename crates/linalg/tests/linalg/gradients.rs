@@ -1,5 +1,5 @@
-//! Gradients where something is special: singular and empty matrices, equal values, narrow floats. Those of all functions
-//! are compared with differences by their rows.
+//! Gradients of special cases: singular and empty matrices, equal values, 16-bit floats. The rows of the suite compare
+//! gradients of all functions with finite differences.
 
 use crate::{assert_near, noise, numbers_of, tensor};
 use kiln_autodiff::Checkpointing;
@@ -27,14 +27,14 @@ fn part(x: &AnyTensor, axis: usize, start: usize, len: usize) -> Result<AnyTenso
     x.clone().slice_axis(axis, SliceAxis { start, len, step: 1 })
 }
 
-/// The first three rows, far from singular, and the others.
+/// The first three rows as a well-conditioned matrix, and the other rows.
 fn three_and_rest(x: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
     let axis = x.rank() - 2;
     let rest = x.shape()[axis] - 3;
     Ok((shifted(part(&x, axis, 0, 3)?)?, part(&x, axis, 3, rest)?))
 }
 
-/// All elements of both, in one axis.
+/// All elements of both tensors, concatenated.
 fn both(a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
     let flat = |x: AnyTensor| {
         let count = x.shape().num_elements();
@@ -43,7 +43,7 @@ fn both(a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
     AnyTensor::cat(vec![flat(a)?, flat(b)?], 0)
 }
 
-/// `Σ f(x) w` with weights that are always the same.
+/// `Σ f(x) w` with fixed weights.
 fn weighted(function: Function, x: AnyTensor) -> Result<AnyTensor> {
     let y = function(x)?;
     let shape = y.shape().to_vec();
@@ -54,7 +54,7 @@ fn weighted(function: Function, x: AnyTensor) -> Result<AnyTensor> {
     y.mul(weights)?.sum()
 }
 
-/// The gradient of a sum by a leaf, on the stack below.
+/// The gradient of a sum by a leaf, on the inner stack.
 fn gradient(sum: AnyTensor, leaf: &AnyTensor) -> Result<AnyTensor> {
     let sum: Tensor<Dyn, 1, Float> = sum.reshape([1])?.try_into_tensor()?;
     let gradients = sum.try_backward()?;
@@ -97,7 +97,7 @@ fn the_norm_of_zeros_has_a_gradient_of_zero() {
 }
 
 #[test]
-fn balanced_checkpointing_gives_the_same_gradients() {
+fn balanced_checkpointing_computes_the_same_gradients() {
     let numbers = noise(3, 15);
     let function: Function = |x| {
         let (a, b) = three_and_rest(x)?;
@@ -112,7 +112,7 @@ fn balanced_checkpointing_gives_the_same_gradients() {
 }
 
 #[test]
-fn narrow_floats_have_gradients_in_their_dtype() {
+fn sixteen_bit_floats_have_gradients_in_their_dtype() {
     let device = Device::cpu().autodiff();
     let x = tensor(vec![2.0, 0.0, 0.0, 4.0], &[2, 2], &device).cast(kiln_tensor::DType::F16).unwrap();
     let x = x.require_grad().unwrap();
@@ -163,7 +163,7 @@ fn the_power_of_zero_has_a_gradient_of_zero() -> Result<()> {
 }
 
 #[test]
-fn a_vandermonde_matrix_of_too_many_columns_is_an_error() {
+fn a_vandermonde_matrix_with_too_many_columns_is_an_error() {
     let x = AnyTensor::from_data(kiln_tensor::TensorData::from([1.0f64, 2.0]), &Device::flex());
     let error = vander(x, Some(1 << 40)).unwrap_err().to_string();
     assert!(error.contains("[vander] 1099511627776 columns"), "{error}");

@@ -22,7 +22,7 @@ fn hollow(seed: u64, shape: &[usize]) -> AnyTensor {
 }
 
 #[test]
-fn the_factors_multiply_to_the_matrix_and_solve_it() {
+fn the_factors_multiply_to_the_matrix_and_solve_systems() {
     for shape in SHAPES {
         for (kind, a) in [("symmetric", symmetric(1, shape)), ("hollow", hollow(2, shape))] {
             let what = format!("ldl {kind} {shape:?}");
@@ -41,9 +41,9 @@ fn the_factors_multiply_to_the_matrix_and_solve_it() {
     }
 }
 
-/// The rows of `L` in another order are a lower triangle with ones on its diagonal.
+/// A row permutation of `L` is a unit lower triangle.
 #[test]
-fn l_is_a_triangle_but_for_the_order_of_its_rows() {
+fn l_is_a_row_permuted_triangle() {
     let n = 7;
     let l = numbers_of(&ldl(hollow(4, &[n, n])).unwrap().0);
     let mut ends: Vec<usize> = Vec::new();
@@ -57,7 +57,7 @@ fn l_is_a_triangle_but_for_the_order_of_its_rows() {
 }
 
 #[test]
-fn one_triangle_is_read_and_the_other_is_zero() {
+fn only_the_lower_triangle_is_read() {
     let read = tensor(vec![4.0, f64::NAN, 2.0, -1.0], &[2, 2], &Device::cpu());
     let (factors, pivots) = ldl_factor(read).unwrap();
     assert_eq!(numbers_of(&factors), [4.0, 0.0, 0.5, -2.0]);
@@ -76,7 +76,7 @@ fn singular_matrices_have_factors_and_no_solution() {
 }
 
 #[test]
-fn special_numbers_go_through() {
+fn nan_and_infinities_propagate() {
     for x in [f64::NAN, f64::INFINITY] {
         for place in 0..9 {
             let mut numbers = vec![2.0, 0.5, 0.5, 0.5, 2.0, 0.5, 0.5, 0.5, 2.0];
@@ -95,7 +95,7 @@ fn special_numbers_go_through() {
 }
 
 #[test]
-fn leading_axes_broadcast_and_narrow_floats_are_computed_in_f32() {
+fn batch_dims_broadcast_and_16_bit_floats_are_computed_in_f32() {
     let a = symmetric(6, &[2, 1, 3, 3]);
     let (factors, pivots) = ldl_factor(a.clone()).unwrap();
     let b = random(7, &[4, 3, 2]);
@@ -118,7 +118,7 @@ fn leaf(x: &AnyTensor) -> AnyTensor {
 }
 
 #[test]
-fn right_sides_have_gradients_and_factors_an_error() {
+fn right_hand_sides_have_gradients_and_those_of_factors_are_errors() {
     let (a, b) = (symmetric(8, &[3, 3]), random(9, &[3, 2]));
     let right = leaf(&b);
     let there = AnyTensor::from_data(a.to_data().unwrap(), right.stack());
@@ -138,9 +138,9 @@ fn right_sides_have_gradients_and_factors_an_error() {
     assert_eq!(gradient(l, &matrix).unwrap_err().to_string(), text.replace("ldl_factor]", "ldl]"));
 }
 
-/// Factors that are given have a gradient that nobody knows.
+/// The gradient of given LDL factors is undefined, so it is NaN.
 #[test]
-fn the_gradient_of_given_factors_is_not_a_number() {
+fn the_gradient_of_given_factors_is_nan() {
     let (factors, pivots) = ldl_factor(symmetric(10, &[3, 3])).unwrap();
     let factors = leaf(&factors);
     let place = |x: AnyTensor| AnyTensor::from_data(x.to_data().unwrap(), factors.stack());
@@ -150,7 +150,7 @@ fn the_gradient_of_given_factors_is_not_a_number() {
 }
 
 #[test]
-fn wrong_pivots_are_told() {
+fn invalid_pivots_are_errors() {
     let (factors, pivots) = ldl_factor(symmetric(12, &[2, 2])).unwrap();
     let b = random(13, &[2, 1]);
     let error = ldl_solve(factors.clone(), random(1, &[2]), b.clone()).unwrap_err().to_string();
@@ -158,7 +158,7 @@ fn wrong_pivots_are_told() {
     let few = pivots.clone().slice_axis(0, kiln_ir::SliceAxis::range(0..1)).unwrap();
     let error = ldl_solve(factors.clone(), few, b.clone()).unwrap_err().to_string();
     assert!(error.starts_with("[ldl_solve] pivots of i32[1] do not belong"), "{error}");
-    // An exchange with a row that is eliminated already, half a block of 2 rows, no row at all.
+    // An exchange with an eliminated row, half a block of 2 rows, and a missing row.
     for wrong in [[1, 1], [1, -2], [-2, 2], [3, 2], [0, 2]] {
         let wrong = AnyTensor::from_data(kiln_tensor::TensorData::from(wrong), &Device::cpu());
         let read = ldl_solve(factors.clone(), wrong, b.clone()).unwrap().into_data();

@@ -14,7 +14,7 @@ mod transforms;
 use kiln_backends::Device;
 use kiln_tensor::{AnyTensor, DType, Result, TensorData};
 
-/// Numbers between -1 and 1 that look random and are the same everywhere.
+/// Reproducible pseudorandom numbers between -1 and 1.
 fn noise(seed: u64, count: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x1234_5678_9ABC_DEF1);
     let mut next = || {
@@ -36,7 +36,7 @@ fn random(seed: u64, shape: &[usize]) -> AnyTensor {
     tensor(noise(seed, shape.iter().product()), shape, &Device::cpu())
 }
 
-/// A tensor of noise around a multiple of the identity, far from singular.
+/// A multiple of the identity plus noise, well-conditioned.
 fn regular(seed: u64, shape: &[usize]) -> AnyTensor {
     let n = shape[shape.len() - 1];
     let mut numbers = noise(seed, shape.iter().product());

@@ -45,7 +45,7 @@ fn matrices_must_be_square() {
 }
 
 #[test]
-fn tensors_must_have_two_axes() {
+fn tensors_must_have_at_least_two_axes() {
     let text = |op: &str| {
         format!(
             "[{op}] needs matrices, in the last two axes: f64[3]\n  hint: add axes of length 1 with `unsqueeze_dim`, or reshape"
@@ -180,14 +180,14 @@ fn numbers(shape: &[usize], numbers: &[f64]) -> AnyTensor {
     tensor(numbers.to_vec(), shape, &Device::cpu())
 }
 
-/// A batch of four of which the last is not as the others.
+/// A batch of four matrices, with another last one.
 fn batch(last: [f64; 4]) -> AnyTensor {
     let good = [2.0, 0.0, 0.0, 3.0];
     numbers(&[4, 2, 2], &[good, good, good, last].concat())
 }
 
 #[test]
-fn what_is_wrong_with_the_numbers_is_told_when_they_are_read() {
+fn numerical_errors_are_reported_at_the_read() {
     let read = |x: Result<AnyTensor>| x.unwrap().into_data();
     says(
         read(cholesky(batch([1.0, 2.0, 2.0, 1.0]), Triangle::Lower)),
@@ -225,7 +225,7 @@ fn what_is_wrong_with_the_numbers_is_told_when_they_are_read() {
 }
 
 #[test]
-fn gradients_that_do_not_exist_say_so() {
+fn missing_gradients_are_errors() {
     let device = Device::cpu().autodiff();
     let x = AnyTensor::from_data(t(&[3, 2]).to_data().unwrap(), &device).require_grad().unwrap();
     let (q, _) = qr(x, QrMode::Complete).unwrap();

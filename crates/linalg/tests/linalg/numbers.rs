@@ -1,4 +1,4 @@
-//! NaN and infinity: nothing hangs or panics, and no finite number comes of them.
+//! NaN and infinity: no hang, no panic, and no finite results.
 
 use crate::{numbers_of, tensor};
 use kiln_backends::Device;
@@ -8,7 +8,7 @@ use kiln_tensor::{AnyTensor, Result};
 
 const SIZES: [usize; 3] = [1, 3, 40];
 
-/// Symmetric matrices with one special number, at different places.
+/// Symmetric matrices with one NaN or infinity, at different positions.
 fn special() -> Vec<AnyTensor> {
     let mut tensors = Vec::new();
     for n in SIZES {
@@ -25,7 +25,7 @@ fn special() -> Vec<AnyTensor> {
     tensors
 }
 
-/// The result is an error, or has a number that is not finite.
+/// Asserts that the result is an error or has a nonfinite element.
 #[track_caller]
 fn assert_told(what: &str, result: Result<AnyTensor>) {
     if let Ok(data) = result.unwrap().into_data() {
@@ -34,7 +34,7 @@ fn assert_told(what: &str, result: Result<AnyTensor>) {
 }
 
 #[test]
-fn special_numbers_go_through_every_function() {
+fn nan_and_infinities_propagate_through_every_function() {
     for a in special() {
         let b = || tensor(vec![1.0; a.shape()[0]], &[a.shape()[0], 1], &Device::cpu());
         assert_told("cholesky", cholesky(a.clone(), Triangle::Lower));
@@ -55,7 +55,7 @@ fn special_numbers_go_through_every_function() {
             "matrix_rank",
             matrix_rank(a.clone(), Tolerance::default()).and_then(|rank| rank.cast(kiln_tensor::DType::F64)),
         );
-        // The equations with an infinity may have a finite limit; they must end.
+        // Systems with an infinity may have a finite limit; the solver must terminate.
         for result in
             [solve(a.clone(), b(), Side::Left), inverse(a.clone()), cond(a.clone(), MatrixNorm::Frobenius)]
         {
@@ -65,7 +65,7 @@ fn special_numbers_go_through_every_function() {
 }
 
 #[test]
-fn extreme_scales_are_no_error() {
+fn extreme_scales_are_not_errors() {
     for scale in [1e-150, 1e150] {
         let a = tensor(vec![2.0 * scale, scale, scale, 3.0 * scale], &[2, 2], &Device::cpu());
         let near = |found: &AnyTensor, expected: [f64; 2]| {

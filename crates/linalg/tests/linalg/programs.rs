@@ -1,4 +1,4 @@
-//! The ops as parts of programs: names, attributes, text, and engines of every kind.
+//! The ops in programs: names, attributes, text, and all engines.
 
 use crate::{assert_near, numbers_of, positive, product, random};
 use kiln_backends::{Cpu, Device};
@@ -48,7 +48,7 @@ const OPS: [(&str, &str); 34] = [
 ];
 
 #[test]
-fn ops_are_read_back_from_name_and_attributes() {
+fn ops_round_trip_through_name_and_attributes() {
     kiln_linalg::register();
     for (name, attributes) in OPS {
         let op = Custom::from_parts(name, attributes).unwrap_or_else(|error| panic!("{error}"));
@@ -62,7 +62,7 @@ fn ops_are_read_back_from_name_and_attributes() {
 }
 
 #[test]
-fn programs_with_ops_go_through_text() {
+fn programs_with_ops_round_trip_through_text() {
     let text = "program(%0: f64[2, 2]) {
   %1: f64[2, 2], %2: f64[2], %3: f64[2, 2] = custom %0 {name = \"linalg::svd\", attributes = \"full=false\"}
   return %2
@@ -79,7 +79,7 @@ fn programs_with_ops_go_through_text() {
     assert_near("svd", &AnyTensor::from_data(found, &Device::cpu()), &svdvals(x).unwrap(), 1e-12);
 }
 
-/// The engines of [`Device`]s: eager, reference, and expanding everything that expands.
+/// Devices of eager, reference and fully expanding engines.
 fn devices() -> Vec<Device> {
     let expanding = Expand::new(Reference::new());
     vec![
@@ -109,7 +109,7 @@ fn every_engine_runs_the_ops() {
 }
 
 #[test]
-fn transposed_and_sliced_operands_are_read_as_they_are() {
+fn transposed_and_sliced_operands_are_read_by_strides() {
     let x = random(3, &[4, 6]);
     let slice = kiln_ir::SliceAxis { start: 5, len: 3, step: -2 };
     let view = x.clone().slice_axis(1, slice).unwrap().swap_dims(0, 1).unwrap();
@@ -122,7 +122,7 @@ fn floats(x: &AnyTensor) -> AnyTensor {
 }
 
 #[test]
-fn derivatives_go_forward_through_the_ops() {
+fn jvps_pass_through_the_ops() {
     let direction = floats(&random(4, &[3, 3]));
     let x: Tensor<Cpu, 2> = floats(&positive(5, &[3, 3])).try_into_tensor().unwrap();
     let (y, moved) = jvp(
@@ -136,7 +136,7 @@ fn derivatives_go_forward_through_the_ops() {
 }
 
 #[test]
-fn functions_of_one_matrix_run_on_batches() {
+fn vmap_runs_matrix_functions_on_batches() {
     let xs = floats(&positive(6, &[4, 3, 3]));
     let typed: Tensor<Cpu, 3> = xs.clone().try_into_tensor().unwrap();
     let found: Tensor<Cpu, 3> = vmap(|x: Tensor<Vmap<Cpu>, 2>| kiln_linalg::inverse(x))(typed.clone());

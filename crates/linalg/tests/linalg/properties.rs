@@ -1,4 +1,4 @@
-//! Factors multiply to the matrix and have their properties, for matrices of all shapes and conditions.
+//! Properties of decompositions, for matrices of all shapes and condition numbers.
 
 use crate::{
     assert_near, assert_singular_values, numbers_of, positive, product, random, regular, tensor, transposed,
@@ -58,7 +58,7 @@ fn column(x: &AnyTensor) -> AnyTensor {
     x.clone().reshape(x.shape().inserted(x.rank(), 1)).unwrap()
 }
 
-/// The columns times these numbers.
+/// Scales the columns.
 fn scaled(x: &AnyTensor, by: &AnyTensor) -> AnyTensor {
     x.clone().mul(row(by)).unwrap()
 }
@@ -71,7 +71,7 @@ fn square_shapes() -> impl Iterator<Item = &'static [usize]> {
 }
 
 #[test]
-fn qr_gives_orthonormal_columns_and_a_triangle() {
+fn qr_has_orthonormal_columns_and_a_triangle() {
     for shape in SHAPES {
         let a = random(1, shape);
         for mode in [QrMode::Reduced, QrMode::Complete] {
@@ -85,7 +85,7 @@ fn qr_gives_orthonormal_columns_and_a_triangle() {
 }
 
 #[test]
-fn lu_gives_a_permutation_and_two_triangles() {
+fn lu_is_a_permutation_and_two_triangles() {
     for shape in SHAPES.into_iter().chain([&[70usize, 70][..], &[50, 90], &[90, 50]]) {
         let what = format!("lu {shape:?}");
         let a = random(2, shape);
@@ -99,7 +99,7 @@ fn lu_gives_a_permutation_and_two_triangles() {
 }
 
 #[test]
-fn svd_gives_orthonormal_columns_and_descending_values() {
+fn svd_has_orthonormal_columns_and_descending_values() {
     for shape in SHAPES {
         let a = random(3, shape);
         for full in [false, true] {
@@ -141,7 +141,7 @@ fn cholesky_reads_one_triangle() {
 }
 
 #[test]
-fn eigh_gives_orthonormal_vectors_and_ascending_values() {
+fn eigh_has_orthonormal_vectors_and_ascending_values() {
     for shape in square_shapes() {
         let what = format!("eigh {shape:?}");
         let x = random(6, shape);
@@ -163,7 +163,7 @@ fn eigh_gives_orthonormal_vectors_and_ascending_values() {
 }
 
 #[test]
-fn eig_gives_vectors_of_length_one() {
+fn eig_has_unit_eigenvectors() {
     for shape in square_shapes() {
         let what = format!("eig {shape:?}");
         let a = random(7, shape);
@@ -182,7 +182,7 @@ fn eig_gives_vectors_of_length_one() {
 }
 
 #[test]
-fn equations_are_solved_on_both_sides() {
+fn left_and_right_systems_are_solved() {
     for shape in square_shapes() {
         let what = format!("solve {shape:?}");
         let (a, n) = (regular(8, shape), shape[shape.len() - 1]);
@@ -202,7 +202,7 @@ fn equations_are_solved_on_both_sides() {
 }
 
 #[test]
-fn leading_axes_broadcast() {
+fn batch_dims_broadcast() {
     let (a, b) = (regular(11, &[2, 1, 3, 3]), random(12, &[4, 3, 2]));
     let x = solve(a.clone(), b.clone(), Side::Left).unwrap();
     assert_eq!(x.shape()[..], [2, 4, 3, 2]);
@@ -229,7 +229,7 @@ fn pseudo_inverses_satisfy_the_conditions_of_penrose() {
 }
 
 #[test]
-fn least_squares_leave_a_residual_across_the_columns() {
+fn least_squares_residuals_are_orthogonal_to_the_columns() {
     for shape in SHAPES {
         let what = format!("lstsq {shape:?}");
         let (a, m, n) = (random(15, shape), shape[shape.len() - 2], shape[shape.len() - 1]);
@@ -265,7 +265,7 @@ fn the_determinant_is_the_product_of_the_singular_values() {
 }
 
 #[test]
-fn powers_and_the_exponential_obey_their_laws() {
+fn powers_and_the_exponential_satisfy_their_identities() {
     for shape in square_shapes() {
         let what = format!("{shape:?}");
         let a = random(18, shape);
@@ -285,7 +285,7 @@ fn powers_and_the_exponential_obey_their_laws() {
 }
 
 #[test]
-fn norms_of_a_diagonal_are_those_of_its_numbers() {
+fn norms_of_a_diagonal_matrix() {
     let a = tensor(vec![3.0, 0.0, 0.0, -4.0], &[2, 2], &Device::cpu());
     let expected = [
         (MatrixNorm::Frobenius, 5.0, 5.0 * (1.0f64 / 9.0 + 1.0 / 16.0).sqrt()),
@@ -315,7 +315,7 @@ fn norms_of_a_diagonal_are_those_of_its_numbers() {
 }
 
 #[test]
-fn deficient_matrices_have_factors() {
+fn rank_deficient_matrices_have_factors() {
     let device = Device::cpu();
     let zero = tensor(vec![0.0; 12], &[4, 3], &device);
     let ones = tensor(vec![1.0; 12], &[4, 3], &device);
@@ -340,7 +340,7 @@ fn deficient_matrices_have_factors() {
 }
 
 #[test]
-fn the_hilbert_matrix_is_ill_conditioned_and_solved() {
+fn an_ill_conditioned_hilbert_system_is_solved() {
     let n = 9;
     let hilbert = |i: usize| 1.0 / ((i / n + i % n) as f64 + 1.0);
     let a = tensor((0..n * n).map(hilbert).collect(), &[n, n], &Device::cpu());
@@ -373,7 +373,7 @@ fn householder_products_are_orthonormal() {
 }
 
 #[test]
-fn products_and_columns_agree_with_their_definition() {
+fn multi_dot_and_vander_match_their_definition() {
     let [a, b, c] = [random(1, &[2, 6]), random(2, &[6, 3]), random(3, &[3, 4])];
     let expected = product(&a, &product(&b, &c));
     assert_near("multi_dot", &multi_dot(vec![a, b, c]).unwrap(), &expected, TIGHT);
@@ -392,7 +392,7 @@ fn products_and_columns_agree_with_their_definition() {
 }
 
 #[test]
-fn narrow_floats_are_computed_in_f32_and_rounded() {
+fn sixteen_bit_floats_are_computed_in_f32_and_rounded() {
     let a = regular(22, &[3, 3]);
     let exact = inverse(a.clone()).unwrap();
     for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F16, 2e-3), (DType::BF16, 2e-2)] {
@@ -406,7 +406,7 @@ fn narrow_floats_are_computed_in_f32_and_rounded() {
 }
 
 #[test]
-fn a_batch_on_several_cores_is_the_batch_one_by_one() {
+fn batched_results_equal_results_of_single_matrices() {
     let (count, n) = (24, 40);
     let a = random(23, &[count, n, n]);
     let all = numbers_of(&inverse(a.clone()).unwrap());

@@ -1,4 +1,4 @@
-//! Matrices under function transforms: batches of examples, directions, second derivatives.
+//! Matrices under function transforms: vmap, JVPs, second derivatives.
 
 use kiln_backends::Flex;
 use kiln_linalg::{Side, Triangle, cholesky, eigvalsh, inverse, logdet, solve};
@@ -27,7 +27,7 @@ fn close<B: Backend, const D: usize, const E: usize, K: Kind>(
     }
 }
 
-/// A function of a symmetric matrix through several decompositions.
+/// A function of a symmetric matrix by several decompositions.
 fn several<B: Backend>(a: Tensor<B, 2>) -> Tensor<B, 1> {
     let a = (a.clone() + a.transpose()) * 0.5;
     let right = Tensor::<B, 2>::from_any(a.as_any().clone()).exp();
@@ -38,7 +38,7 @@ fn several<B: Backend>(a: Tensor<B, 2>) -> Tensor<B, 1> {
 }
 
 #[test]
-fn a_batch_of_examples_is_a_batch_of_matrices() {
+fn vmap_over_examples_is_a_batch_of_matrices() {
     let found: Tensor<Flex, 3> = vmap(|a: Tensor<Vmap<Flex>, 2>| inverse(a))(matrices());
     close(found, inverse(matrices()));
     let each: Tensor<Flex, 2> = vmap(several::<Vmap<Flex>>)(matrices());

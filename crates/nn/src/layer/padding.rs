@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_keeps_the_length() {
+    fn same_padding_keeps_the_length() {
         assert_eq!(same(7, 3, 1), (1, 1));
         assert_eq!(same(7, 4, 1), (1, 2));
         assert_eq!(same(7, 5, 1), (2, 2));

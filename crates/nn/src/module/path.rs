@@ -89,7 +89,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn names_are_joined_by_dots() {
+    fn path_segments_are_joined_by_dots() {
         let mut path = Path::new();
         assert_eq!((path.as_str(), path.name(), path.depth()), ("", "", 0));
         path.within("layers", |path| {

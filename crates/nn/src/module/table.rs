@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_apart() {
+    fn thousands_are_separated_by_commas() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1000), "1,000");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_relative_to_the_module_around() {
+    fn paths_are_relative_to_the_parent_module() {
         assert_eq!(relative("layers.0.weight", "layers.0"), "weight");
         assert_eq!(relative("weight", ""), "weight");
     }

@@ -43,7 +43,7 @@ fn small() -> [Operand; 3] {
 }
 
 #[test]
-fn attention_sees_what_it_may() {
+fn causal_attention() {
     let all = outcome(&Op::Attention(attention(None)), &small()).unwrap();
     assert_close(&all[0], &[7.0, 7.0]);
     assert_close(&all[1], &[4f64.ln(), 4f64.ln()]);
@@ -72,7 +72,7 @@ fn attention_masks() {
 }
 
 #[test]
-fn attention_shares_keys_between_heads() {
+fn grouped_query_attention() {
     let q = shaped(&[0.0f32; 4], &[1, 4, 1, 1]);
     let (k, v) = (shaped(&[0.0f32; 2], &[1, 2, 1, 1]), shaped(&[5.0f32, 6.0], &[1, 2, 1, 1]));
     let y = outcome(&Op::Attention(attention(None)), &[q, k, v]).unwrap().remove(0);
@@ -123,14 +123,14 @@ fn resized(mode: ResizeMode, align_corners: bool, x: &[f64], to: usize) -> Tenso
 }
 
 #[test]
-fn resizing() {
+fn resize() {
     let x = [1.0, 2.0, 4.0];
     assert_close(&resized(ResizeMode::Nearest, false, &x, 5), &[1.0, 1.0, 2.0, 2.0, 4.0]);
     assert_close(&resized(ResizeMode::Linear, false, &x, 6), &[1.0, 1.25, 1.75, 2.5, 3.5, 4.0]);
     assert_close(&resized(ResizeMode::Linear, true, &x, 5), &[1.0, 1.5, 2.0, 3.0, 4.0]);
     assert_close(&resized(ResizeMode::Linear, true, &x, 1), &[1.0]);
     assert_close(&resized(ResizeMode::Cubic, true, &x, 3), &x);
-    // In the middle of two samples the weights are -3/32, 19/32, 19/32, -3/32; edges repeat.
+    // Halfway between two samples, the weights are -3/32, 19/32, 19/32, -3/32; edges repeat.
     let middle = (19.0 * 1.0 + 19.0 * 2.0 - 3.0 * 1.0 - 3.0 * 4.0) / 32.0;
     assert_close(
         &resized(ResizeMode::Cubic, true, &x, 5).reshape([5]).unwrap(),
@@ -141,7 +141,7 @@ fn resizing() {
 }
 
 #[test]
-fn fourier() {
+fn fft() {
     let fft = |inverse| Op::Fft { kind: FftKind::Complex, axis: 0, inverse };
     let there = outcome(&fft(false), &[t([1.0f64, 2.0, 3.0]), t([0.0f64; 3])]).unwrap();
     let h = 3f64.sqrt() / 2.0;
@@ -155,7 +155,7 @@ fn fourier() {
 }
 
 #[test]
-fn fourier_of_real_numbers() {
+fn real_fft() {
     let of =
         |kind, inverse, inputs: &[Operand]| outcome(&Op::Fft { kind, axis: 0, inverse }, inputs).unwrap();
     // numpy.fft.rfft([1, 2, 4, 8]) and of five points.
@@ -172,13 +172,13 @@ fn fourier_of_real_numbers() {
         let expected: Vec<f64> = (0..points).map(|i| (1 << i) as f64 * points as f64).collect();
         assert_close(&back[0], &expected);
     }
-    // Imaginary parts without a mirror image do not count.
+    // Imaginary parts at self-conjugate frequencies are ignored.
     let (re, im) = (t([1.0f64, 0.0, 1.0]), t([INF as f64, 1.0, INF as f64]));
     assert_close(&of(FftKind::ToReal { points: 4 }, true, &[re, im])[0], &[2.0, -2.0, 2.0, 2.0]);
 }
 
 #[test]
-fn quantising() {
+fn quantize() {
     let op = Op::Quantize { dtype: DType::U8 };
     let x = t([0.5f32, 1.5, -3.0, 1e9, f32::NAN, -INF]);
     assert_eq!(vec_of::<u8>(&op, &[x, t([1.0f32]), t([2u8])]), [2, 4, 0, 255, 0, 0]);

@@ -3,7 +3,7 @@ use kiln_ir::{ConvPass, ConvSpec, DType, Op, PoolKind, PoolSpec};
 use std::slice::from_ref;
 
 #[test]
-fn matrix_products() {
+fn matmul() {
     let y = run(&Op::MatMul, &[t([[1.0f32, 2.0], [3.0, 4.0]]), t([[5.0f32], [6.0]])]);
     assert_eq!((y.shape()[..].to_vec(), y.into_vec::<f32>().unwrap()), (vec![2, 1], vec![17.0, 39.0]));
     let bytes = run(&Op::MatMul, &[t([[100i8, 100]]), t([[100i8], [100]])]);
@@ -15,7 +15,7 @@ fn matrix_products() {
 }
 
 #[test]
-fn convolution_in_one_axis() {
+fn conv1d() {
     let spec = ConvSpec { stride: vec![2], padding: vec![(1, 0)], dilation: vec![2], groups: 1 };
     let conv = |pass| Op::Conv { spec: spec.clone(), pass };
     let (x, w) = (t([[[1.0f32, 2.0, 3.0, 4.0]]]), t([[[10.0f32, 1.0]]]));
@@ -29,7 +29,7 @@ fn convolution_in_one_axis() {
 }
 
 #[test]
-fn convolution_in_groups() {
+fn grouped_conv() {
     let spec = ConvSpec { groups: 2, ..ConvSpec::new(2) };
     let x = shaped(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[1, 2, 2, 2]);
     let w = shaped(&[1.0f32, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0], &[2, 1, 2, 2]);
@@ -38,7 +38,7 @@ fn convolution_in_groups() {
 }
 
 #[test]
-fn greatest_of_windows() {
+fn max_pool() {
     let mut spec = PoolSpec::new(PoolKind::Max, &[2]);
     (spec.stride, spec.padding) = (vec![1], vec![(1, 0)]);
     let x = t([[[-1.0f32, -1.0, f32::NAN, -3.0]]]);
@@ -52,7 +52,7 @@ fn greatest_of_windows() {
 }
 
 #[test]
-fn means_of_windows() {
+fn avg_pool() {
     let spec = |include_padding| {
         let mut spec = PoolSpec::new(PoolKind::Average { include_padding }, &[3]);
         (spec.padding, spec.overhang) = (vec![(1, 0)], vec![1]);
@@ -67,7 +67,7 @@ fn means_of_windows() {
 }
 
 #[test]
-fn pooling_in_two_axes() {
+fn pooling_2d() {
     let x = shaped(&(0..16).map(|i| i as f32).collect::<Vec<_>>(), &[1, 1, 4, 4]);
     let max = Op::Pool(PoolSpec::new(PoolKind::Max, &[2, 2]));
     assert_eq!(vec_of::<f32>(&max, from_ref(&x)), [5.0, 7.0, 13.0, 15.0]);

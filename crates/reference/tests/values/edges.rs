@@ -6,7 +6,7 @@ use kiln_ir::{
 };
 use kiln_reference::Reference;
 
-/// Doubles its operand, in one of several ways.
+/// A custom op that doubles its operand, by one of several ways.
 #[derive(Debug)]
 struct Double {
     by: Way,
@@ -63,7 +63,7 @@ fn custom_ops() {
 }
 
 #[test]
-fn kernels_go_first() {
+fn registered_kernels_take_precedence() {
     let engine = Expand::new(Reference::new());
     engine.register_kernel("double", |op, inputs| {
         assert!(op.downcast::<Double>().is_some());
@@ -74,7 +74,7 @@ fn kernels_go_first() {
 }
 
 #[test]
-fn poison_passes_on() {
+fn poison_propagates() {
     let engine = Reference::new();
     let ty = TensorType::new([1], DType::F32);
     let poisoned = Value::poisoned(ty, Error::value("take", "index 3 is out of range"));
@@ -89,7 +89,7 @@ fn poison_passes_on() {
 }
 
 #[test]
-fn foreign_values_are_refused() {
+fn values_of_other_engines_are_refused() {
     let error = outcome(&Op::Copy, &[Value::new(TensorType::new([1], DType::F32), 5u8).into()]).unwrap_err();
     assert!(error.to_string().contains("of another engine"), "{error}");
 }
@@ -104,7 +104,7 @@ fn ill_formed_ops_poison() {
 }
 
 #[test]
-fn fused_regions_run_their_program() {
+fn fused_regions_execute_their_program() {
     let ty = TensorType::new([2], DType::F32);
     let slot = ProgramOperand::Slot;
     let step = |op, operands| Instruction { op, operands, results: vec![ty] };
@@ -121,9 +121,9 @@ fn fused_regions_run_their_program() {
     assert_eq!(y[1].as_slice::<f32>().unwrap(), [-2.0, -3.0]);
 }
 
-/// A recorded program knows only the greatest count; later ops work on the actual one.
+/// A recorded program has an upper bound of the count; later ops use the actual count.
 #[test]
-fn after_a_shape_that_depends_on_data() {
+fn ops_after_nonzero_use_its_actual_shape() {
     let (x, found) = (TensorType::new([3], DType::Bool), TensorType::new([3, 1], DType::I32));
     let program = Program {
         inputs: vec![x],

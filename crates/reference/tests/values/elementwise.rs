@@ -32,14 +32,14 @@ fn integers_wrap() {
 }
 
 #[test]
-fn complements() {
+fn bitwise_not() {
     assert_eq!(vec_of::<bool>(&Op::Unary(Unary::Not), &[t([true, false])]), [false, true]);
     assert_eq!(vec_of::<u8>(&Op::Unary(Unary::Not), &[t([0b1010_0000u8])]), [0b0101_1111]);
     assert_eq!(vec_of::<i16>(&Op::Unary(Unary::Not), &[t([0i16, -1])]), [-1, 0]);
 }
 
 #[test]
-fn functions_of_reals() {
+fn functions_of_floats() {
     let at = |function, x: f64| vec_of::<f64>(&Op::Unary(function), &[t([x])])[0];
     assert_eq!(at(Unary::Recip, -0.0), f64::NEG_INFINITY);
     assert_eq!(at(Unary::Rsqrt, 4.0), 0.5);
@@ -71,7 +71,7 @@ fn division_and_remainder() {
 }
 
 #[test]
-fn powers() {
+fn pow() {
     let (a, b) = (t([2i32, -1, -1, 1, 2, 0, 0, 3]), t([31i32, -1, -2, -9, -1, 0, -1, 40]));
     let expected = [i32::MIN, -1, 1, 1, 0, 1, 0, 3i32.wrapping_pow(40)];
     assert_eq!(vec_of::<i32>(&Op::Binary(Binary::Pow), &[a, b]), expected);
@@ -81,7 +81,7 @@ fn powers() {
 }
 
 #[test]
-fn extremes_pass_on_nan() {
+fn min_and_max_propagate_nan() {
     for function in [Binary::Min, Binary::Max] {
         let y = vec_of::<f32>(&Op::Binary(function), &[t([NAN, 1.0]), t([1.0f32, NAN])]);
         assert!(y.iter().all(|y| y.is_nan()));
@@ -99,7 +99,7 @@ fn shifts() {
 }
 
 #[test]
-fn angles() {
+fn atan2() {
     let y = run(&Op::Binary(Binary::Atan2), &[t([1.0f64, 0.0, -1.0]), t([0.0f64, -1.0, 0.0])]);
     assert_close(&y, &[std::f64::consts::FRAC_PI_2, std::f64::consts::PI, -std::f64::consts::FRAC_PI_2]);
 }
@@ -118,7 +118,7 @@ fn comparisons() {
 }
 
 #[test]
-fn select_keeps_what_is_not_chosen_out() {
+fn select_does_not_propagate_nan_of_the_other_branch() {
     let condition = t([true, false]);
     let y = vec_of::<f32>(&Op::Select, &[condition.clone(), t([1.0f32, NAN]), n(5.0)]);
     assert_eq!(y, [1.0, 5.0]);
@@ -135,7 +135,7 @@ fn casts() {
     assert_eq!(vec_of::<u8>(&Op::Cast(DType::U8), &[t([-1i32, 256, 257])]), [255, 0, 1]);
     assert_eq!(vec_of::<i64>(&Op::Cast(DType::I64), &[t([u64::MAX])]), [-1]);
     assert_eq!(vec_of::<f32>(&Op::Cast(DType::F32), &[t([true, false])]), [1.0, 0.0]);
-    // Between 2^60 and the next f32, just above the middle: through f64 it would round down.
+    // Just above the midpoint of 2^60 and the next f32: an intermediate f64 would round down.
     let above_middle = (1i64 << 60) + (1 << 36) + 1;
     let expected = ((1i64 << 60) + (1 << 37)) as f32;
     assert_eq!(vec_of::<f32>(&Op::Cast(DType::F32), &[t([above_middle])]), [expected]);
@@ -143,7 +143,7 @@ fn casts() {
 
 #[test]
 fn sixteen_bits_round_once() {
-    // Just above the middle of 1 and the next bf16, f16: an f32 between would round down to the even 1.
+    // Just above the midpoint of 1 and the next bf16 or f16: an intermediate f32 would round down to 1.
     let bf16 = run(&Op::Cast(DType::BF16), &[t([1.0 + 2f64.powi(-8) + 2f64.powi(-40)])]);
     assert_eq!(bf16.to_vec::<f64>(), [1.0 + 2f64.powi(-7)]);
     let f16 = run(&Op::Cast(DType::F16), &[t([1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1e9, -1e-30])]);
@@ -155,13 +155,13 @@ fn sixteen_bits_round_once() {
 #[test]
 fn bit_casts() {
     assert_eq!(vec_of::<u32>(&Op::Bitcast(DType::U32), &[t([1.0f32, -0.0])]), [0x3f80_0000, 0x8000_0000]);
-    // A signalling NaN survives the round trip.
+    // A signaling NaN round-trips.
     let there = run(&Op::Bitcast(DType::F32), &[t([0x7f80_0001u32])]);
     assert_eq!(vec_of::<u32>(&Op::Bitcast(DType::U32), &[t(there)]), [0x7f80_0001]);
 }
 
 #[test]
-fn empty_and_without_axes() {
+fn empty_and_scalar_tensors() {
     assert_eq!(run(&Op::Unary(Unary::Exp), &[shaped::<f32>(&[], &[0, 3])]).shape()[..], [0, 3]);
     assert_eq!(vec_of::<f32>(&Op::Binary(Binary::Add), &[shaped(&[1.0f32], &[]), n(Scalar::Int(2))]), [3.0]);
 }

@@ -19,7 +19,7 @@ fn gather() {
 }
 
 #[test]
-fn out_of_range() {
+fn indices_out_of_range() {
     let index = shaped(&[0i32, 1, 2, 12], &[4, 1]);
     let error = outcome(&Op::Take { axis: 0 }, &[shaped(&[0.0f32; 10], &[10]), index]).unwrap_err();
     let expected = "[take] index 12 at position [3, 0] is out of range for axis 0 of length 10\n  hint: indices go \

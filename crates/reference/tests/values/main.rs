@@ -23,7 +23,7 @@ fn shaped<E: kiln_ir::Element>(elements: &[E], shape: &[usize]) -> Operand {
     t(TensorData::new(elements.to_vec(), shape).unwrap())
 }
 
-/// A plain number as operand.
+/// A scalar operand.
 fn n(x: impl Into<Scalar>) -> Operand {
     x.into().into()
 }
@@ -49,13 +49,13 @@ fn run(op: &Op, inputs: &[Operand]) -> TensorData {
     results.remove(0)
 }
 
-/// The only result of an op, as a vector of its own type.
+/// The only result of an op, as a vector.
 #[track_caller]
 fn vec_of<E: kiln_ir::Element>(op: &Op, inputs: &[Operand]) -> Vec<E> {
     run(op, inputs).into_vec().unwrap()
 }
 
-/// Asserts that numbers agree to about single precision.
+/// Asserts that numbers agree to about `f32` precision.
 #[track_caller]
 fn assert_close(found: &TensorData, expected: &[f64]) {
     let found = found.to_vec::<f64>();

@@ -10,7 +10,7 @@ fn reduce(reduction: Reduction, axes: &[usize]) -> Op {
 }
 
 #[test]
-fn sums_and_products() {
+fn sum_and_prod() {
     let x = t([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     assert_eq!(vec_of::<f32>(&reduce(Reduction::Sum, &[1]), from_ref(&x)), [6.0, 15.0]);
     let y = run(&reduce(Reduction::Sum, &[0, 1]), from_ref(&x));
@@ -18,12 +18,12 @@ fn sums_and_products() {
     assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[0]), from_ref(&x)), [4.0, 10.0, 18.0]);
     assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[]), &[x]).len(), 6);
     assert_eq!(vec_of::<u8>(&reduce(Reduction::Sum, &[0]), &[t([200u8, 100])]), [44]);
-    // In f32 the ones would be lost one by one.
+    // In an f32 sum, each 1 would be lost.
     assert_eq!(vec_of::<f32>(&reduce(Reduction::Sum, &[0]), &[t([16777216.0f32, 1.0, 1.0])]), [16777218.0]);
 }
 
 #[test]
-fn over_nothing() {
+fn reductions_of_empty_tensors() {
     let x = shaped::<f32>(&[], &[2, 0]);
     assert_eq!(vec_of::<f32>(&reduce(Reduction::Sum, &[1]), from_ref(&x)), [0.0, 0.0]);
     assert_eq!(vec_of::<f32>(&reduce(Reduction::Prod, &[1]), from_ref(&x)), [1.0, 1.0]);
@@ -37,14 +37,14 @@ fn over_nothing() {
 }
 
 #[test]
-fn extremes() {
+fn min_and_max() {
     assert!(vec_of::<f32>(&reduce(Reduction::Max, &[0]), &[t([1.0f32, NAN, 2.0])])[0].is_nan());
     assert_eq!(vec_of::<bool>(&reduce(Reduction::Max, &[0]), &[t([false, true])]), [true]);
     assert_eq!(vec_of::<bool>(&reduce(Reduction::Min, &[0]), &[t([false, true])]), [false]);
 }
 
 #[test]
-fn where_extremes_are() {
+fn argmin_and_argmax() {
     let at = |extremum, x| vec_of::<i32>(&Op::ArgReduce { extremum, axis: 0, index: DType::I32 }, &[t(x)]);
     assert_eq!(at(Extremum::Max, [1.0f32, 3.0, 3.0, 2.0]), [1]);
     assert_eq!(at(Extremum::Min, [1.0f32, 3.0, 1.0, 2.0]), [0]);
@@ -86,7 +86,7 @@ fn sorting() {
 }
 
 #[test]
-fn the_first_of_a_sort() {
+fn topk() {
     let topk = |k, largest| Op::TopK { axis: 1, k, largest, index: DType::I32 };
     let x = [t([[3i32, 1, 3], [4, 6, 5]])];
     let most = outcome(&topk(2, true), &x).unwrap();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_names_are_found() {
+    fn only_own_temporary_names_match() {
         let is = |name: &str| is_beside(OsStr::new(name), OsStr::new("run"), PARTIAL);
         assert!(is(".run.0123456789abcdef.partial"));
         assert!(is(".run.4711-0.partial"));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_name_is_replaced_by_another() {
+    fn a_taken_temporary_name_is_retried() {
         let folder = tempfile::tempdir().unwrap();
         let tried = std::cell::Cell::new(0);
         let create_second = |path: &Path| {
@@ -135,7 +135,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_followed_to_where_nothing_is_yet() {
+    fn dangling_symlinks_are_resolved() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);

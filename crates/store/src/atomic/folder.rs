@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_replaced_whole_or_not_at_all() {
+    fn a_folder_is_replaced_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("pair");
         let open = || FolderWriter::open(&target, KIND, Duration::ZERO).unwrap();
@@ -242,9 +242,9 @@ mod tests {
         assert_eq!(names(folder.path()), ["pair"]);
     }
 
-    /// For systems that cannot exchange folders.
+    /// On systems without an atomic exchange of folders.
     #[test]
-    fn two_renames_replace_a_folder_too() {
+    fn two_renames_replace_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("pair");
         let mut writer = FolderWriter::open(&target, KIND, Duration::ZERO).unwrap();
@@ -263,7 +263,7 @@ mod tests {
 
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     #[test]
-    fn an_exchange_is_one_step() {
+    fn an_exchange_is_atomic() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));
         for path in [&one, &other] {

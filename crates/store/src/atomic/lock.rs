@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_writer_is_told_who_the_first_is() {
+    fn the_lock_error_names_the_holder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
         let lock = |patience| PathLock::acquire(&path, Path::new("shown"), patience);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_writer_gets_its_turn() {
+    fn waiting_writers_acquire_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
         let counter = std::sync::Mutex::new(0);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_writers_file_stops_nobody() {
+    fn a_stale_lock_file_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
         fs::write(folder.path().join(".run.lock"), "process 1 on elsewhere").unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_in_place_of_the_lock_is_not_followed() {
+    fn a_symlink_as_lock_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let precious = folder.path().join("precious");
         fs::write(&precious, "text").unwrap();

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_four_gigabytes_come_back() {
+    fn zip64_sizes_and_offsets_round_trip() {
         for (size, offset) in
             [(5, 7), (1 << 33, 7), (5, 1 << 34), (FULL32, FULL32), (FULL32 - 1, 0), (1 << 40, 1 << 41)]
         {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn more_entries_than_sixteen_bits_count() {
+    fn more_than_65535_entries() {
         let entries = vec![entry(0, 0); 70_000];
         let mut bytes = Vec::new();
         write_directory(&mut bytes, &entries, 0).unwrap();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_may_follow_the_end() {
+    fn an_archive_comment_is_skipped() {
         let mut bytes = Vec::new();
         write_directory(&mut bytes, &[entry(0, 0)], 0).unwrap();
         let comment = vec![b'c'; 65_535];
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_refused() {
+    fn impossible_sizes_are_refused() {
         let mut bomb = entry(10, 0);
         (bomb.deflated, bomb.size) = (true, 10 * MAX_RATIO + MAX_RATIO);
         let list = bomb.central();

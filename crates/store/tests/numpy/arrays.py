@@ -1,6 +1,6 @@
 """The arrays that NumPy and Kiln exchange in the tests.
 
-`python3 arrays.py make` writes what the tests read: arrays.npz beside this file.
+`python3 arrays.py make` writes the input of the tests, arrays.npz next to this file.
 `python3 arrays.py check FOLDER` compares the files that Kiln wrote into FOLDER with these arrays.
 """
 

@@ -1,4 +1,4 @@
-//! Files with random damage: reading them never panics, hangs or allocates more than they can hold.
+//! Files with random damage: reading them never panics, hangs or allocates more than their contents.
 
 use kiln_store::numpy::{self, Archive, Compression};
 use kiln_tensor::{DType, TensorData, TensorType};
@@ -31,7 +31,7 @@ fn damaged_arrays() {
     for round in 0..FILES {
         let mut bytes = good[round % good.len()].clone();
         for _ in 0..=random.below(3) {
-            // Most damage goes where the meaning is: the text of the header.
+            // Most damage hits the header text.
             damage(&mut bytes, 80, &mut random);
         }
         if let Ok(data) = numpy::from_bytes(&bytes) {
@@ -71,7 +71,7 @@ fn damaged_archives() {
             let ty = archive.ty(name);
             if let Ok(data) = archive.read(name) {
                 assert_eq!(data.ty(), ty.unwrap());
-                // The checksum holds, so these are the numbers of before.
+                // The checksum matches, so these are the original numbers.
                 let known = arrays().into_iter().find(|(_, known)| known.ty() == data.ty());
                 assert_eq!(data, known.expect("one of the arrays").1);
             }

@@ -1,4 +1,4 @@
-"""What a case is, and the inputs it can draw.
+"""The class of a case, and generators of its inputs.
 
 Floats are drawn as f64 that f32 represents exactly, so f32 and f64 runs start from equal numbers.
 """

@@ -1,7 +1,7 @@
 """Decompositions, equations and functions of matrices.
 
-What a decomposition leaves open (signs, phases, the order of complex eigenvalues) is not compared: the outputs
-are functions of the parts that do not depend on it. An op named `spd_...` or `sym_...` first makes a symmetric
+Ambiguities of a decomposition (signs, phases, the order of complex eigenvalues) are not compared: the outputs are
+invariant functions of its parts. An op named `spd_...` or `sym_...` first makes a symmetric
 matrix of `x`: positive definite `x x^T + 1`, or `x + x^T`.
 """
 
@@ -41,7 +41,7 @@ def _positive_rows(q, r):
 def _qr(inputs, attributes):
     q, r = _positive_rows(*L.qr(inputs["x"], mode=attributes["mode"]))
     k = min(inputs["x"].shape[-2:])
-    # What a complete Q adds is not determined.
+    # The additional columns of a complete Q are not unique.
     return {"y": r if attributes["first"] == "r" else q[..., :k]}
 
 

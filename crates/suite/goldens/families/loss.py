@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from .case import Case, integers, literal, normal, probabilities, uniform
 
-# What PyTorch takes for "no class is ignored": a class that no target names.
+# The `ignore_index` of cases that ignore no class: no target has this class.
 NO_CLASS = -(2**31)
 
 

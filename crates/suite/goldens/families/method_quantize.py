@@ -42,7 +42,7 @@ rows.add(
 
 
 def _float8(x):
-    """The tensor in E4M3, and what its numbers are multiplied by."""
+    """The tensor in E4M3, and its scale."""
     scale = x.float().abs().amax() / 448
     return (x.float() / scale).to(torch.float8_e4m3fn), scale
 

@@ -10,7 +10,7 @@ from torch import optim
 from .case import Case, literal, normal
 
 STEPS = 12
-# PyTorch's names for what the manifest names in the project's words.
+# PyTorch's names of the manifest's optimizer options.
 ARGUMENTS = {"learning_rate": "lr", "epsilon": "eps"}
 
 

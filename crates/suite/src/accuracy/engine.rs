@@ -1,11 +1,11 @@
-//! The engines that are measured.
+//! The measured engines.
 
 use crate::engines::reference;
 use kiln_cpu::Cpu;
 use kiln_ir::{Engine, Expand};
 use std::sync::Arc;
 
-/// An engine that is measured, if this machine has it.
+/// A measured engine, if this machine supports it.
 #[derive(Clone, Copy)]
 pub struct Subject {
     /// Its name in the record and on the page.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The lengths in FFTW's tables.
 const LENGTHS: [usize; 14] = [2, 3, 4, 8, 12, 15, 16, 17, 32, 64, 128, 256, 512, 1024];
 
-/// Which of the transforms that
+/// A type of the real transforms that
 /// [FFTW defines](https://www.fftw.org/fftw3_doc/1d-Real_002deven-DFTs-_0028DCTs_0029.html).
 #[derive(Clone, Copy)]
 struct Transform {
@@ -24,7 +24,7 @@ impl Transform {
         format!("{}{}", if self.is_sine { "dst" } else { "dct" }, self.number)
     }
 
-    /// Whether samples stand halfway between the points of the grid.
+    /// Whether samples are halfway between grid points.
     fn halves_time(self) -> bool {
         matches!(self.number, 2 | 4)
     }
@@ -43,18 +43,18 @@ impl Transform {
         }
     }
 
-    /// Where sample `j` stands in the sequence.
+    /// The index of sample `j` in the sequence.
     fn place(self, j: usize) -> usize {
         if self.halves_time() { 2 * j + 1 } else { j + usize::from(self.is_sine) }
     }
 
-    /// Which element of the complex transform is result `k`.
+    /// The index of result `k` in the complex transform.
     fn frequency(self, k: usize) -> usize {
         if self.halves_frequency() { 2 * k + 1 } else { k + usize::from(self.is_sine) }
     }
 
-    /// The sequence: each sample at its place and, with the sign of the symmetry, at the mirrored one. A sample at which
-    /// both meet counts once, and so does one in the middle of a type 3.
+    /// The symmetric sequence: each sample at its index and, with the sign of the symmetry, at the mirrored index. A
+    /// sample whose indices coincide counts once, and so does the middle sample of type 3.
     fn sequence(self, n: usize) -> Vec<f64> {
         let length = self.extended(n);
         let mut sequence = vec![0.0; length];

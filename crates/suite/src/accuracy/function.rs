@@ -1,22 +1,22 @@
-//! The functions that are measured: methods of tensors.
+//! The measured functions: methods of tensors.
 
 use kiln_ir::{DType, Engine, TensorData};
 use kiln_tensor::{AnyTensor, Result, Stack};
 use std::sync::Arc;
 
-/// A function of one number.
+/// A unary function.
 pub struct Function {
     /// The tensor's method.
     pub name: &'static str,
     /// Its name in NumPy's validation sets.
     pub numpy: Option<&'static str>,
-    /// Whether Boost's tables hold it, under `name`.
+    /// Whether Boost's tables contain it, under `name`.
     pub boost: bool,
     call: fn(AnyTensor) -> Result<AnyTensor>,
 }
 
 impl Function {
-    /// The function of every element.
+    /// Applies the function elementwise.
     ///
     /// # Panics
     /// When the engine fails.
@@ -29,7 +29,7 @@ impl Function {
 
 macro_rules! functions {
     ($($name:ident ($($numpy:literal)?) $($boost:ident)?;)*) => {
-        /// Every function that is measured.
+        /// Every measured function.
         pub const FUNCTIONS: &[Function] = &[$(Function {
             name: stringify!($name),
             numpy: [$(Some($numpy),)? None][0],

@@ -5,7 +5,7 @@ use super::{Row, Worst};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Where the page lies.
+/// The path of the page.
 pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/accuracy.md")
 }
@@ -30,7 +30,7 @@ The digamma function crosses zero once between any two negative integers. Next t
 nearly equal numbers, so that errors there are many units of a small result.
 ";
 
-/// The page.
+/// Renders the page.
 pub fn print(rows: &[Row]) -> String {
     let mut page = HEAD.to_owned();
     page += &summary(rows);
@@ -115,7 +115,7 @@ fn error(row: &Row, worst: Worst) -> String {
     }
 }
 
-/// Where the greatest of the errors is.
+/// The argument of the maximum error.
 fn place(row: &Row) -> String {
     let greatest = row.worst.iter().map(|(_, worst)| worst).max_by(|a, b| a.error.total_cmp(&b.error));
     match greatest {
@@ -124,7 +124,7 @@ fn place(row: &Row) -> String {
     }
 }
 
-/// In the shorter of the two notations.
+/// Formats a number in the shorter of decimal and scientific notation.
 fn number(x: f64) -> String {
     let (plain, scientific) = (format!("{x}"), format!("{x:e}"));
     if plain.len() <= scientific.len() { plain } else { scientific }

@@ -1,11 +1,11 @@
-//! The committed measurement, which no later one may exceed.
+//! The committed measurement, an upper bound for later ones.
 
 use super::{Row, Worst};
 use kiln_ir::DType;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 
-/// Where the record lies.
+/// The path of the record.
 pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("accuracy/record.json")
 }
@@ -71,7 +71,7 @@ fn slack(row: &Row, engine: &str, known: f64) -> f64 {
     }
 }
 
-/// Every measurement that is worse than the record, and every one that the record lacks or has in excess.
+/// Measurements that are worse than the record, missing from it, or only in it.
 pub fn problems(record: &[Row], measured: &[Row]) -> Vec<String> {
     let mut problems = Vec::new();
     for row in measured {
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_travel_as_text() {
+    fn rows_round_trip_through_text() {
         let rows = vec![row(1.0), row(f64::INFINITY)];
         assert_eq!(parse(&print(&rows)).unwrap(), rows);
         assert!(parse("[{}]").is_err());
     }
 
     #[test]
-    fn a_worse_measurement_is_found() {
+    fn a_worse_measurement_is_reported() {
         assert!(problems(&[row(1.0)], &[row(1.0)]).is_empty());
         assert!(problems(&[row(1.0)], &[row(0.0)]).is_empty());
         assert!(problems(&[row(1.0)], &[row(2.0)])[0].contains("error 2"));

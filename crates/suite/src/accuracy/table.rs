@@ -10,7 +10,7 @@ pub struct Tables(Vec<u8>);
 
 /// Arguments with the true values of a function, rounded to the dtype.
 pub struct Points {
-    /// Whose table.
+    /// The source of the table.
     pub table: &'static str,
     /// The arguments.
     pub x: TensorData,
@@ -71,7 +71,7 @@ impl Tables {
         names
     }
 
-    /// Bits read as floats.
+    /// Bit patterns as floats.
     fn floats(&self, name: &str, dtype: DType) -> TensorData {
         let bytes = self.bytes(name);
         let ty = TensorType::new(Shape::new([bytes.len() / dtype.size()]), dtype);

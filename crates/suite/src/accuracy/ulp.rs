@@ -1,10 +1,10 @@
-//! Distances between floats.
+//! Errors in units in the last place (ULP).
 
 use super::Worst;
 use kiln_ir::{Elements, TensorData};
 
-/// The greatest distance between expected and actual results, with its argument. NaN is at no distance from NaN and
-/// infinitely far from numbers; the two zeros are one.
+/// The maximum ULP error of actual results, with its argument. The distance of NaN to NaN is 0, of NaN to a number
+/// infinite; the zeros are equal.
 ///
 /// # Panics
 /// When the three differ in dtype or length.
@@ -26,7 +26,7 @@ pub fn worst(x: &TensorData, expected: &TensorData, actual: &TensorData) -> Wors
     worst
 }
 
-/// The place of each element among all floats of its dtype in ascending order; zero is at 0. `None` for NaN.
+/// The index of each element among all floats of its dtype in ascending order; zero has index 0. `None` for NaN.
 fn places(data: &TensorData) -> Vec<Option<i128>> {
     fn place(is_nan: bool, is_negative: bool, magnitude: u64) -> Option<i128> {
         let place = i128::from(magnitude);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one_apart() {
+    fn adjacent_floats_are_one_ulp_apart() {
         assert_eq!(error(1.0, 1.0), 0.0);
         assert_eq!(error(1.0, 1.0 + f32::EPSILON), 1.0);
         assert_eq!(error(1.0, 1.0 - f32::EPSILON), 2.0);

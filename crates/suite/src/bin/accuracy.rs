@@ -1,5 +1,5 @@
-//! Measures the error of every elementary function and writes the record and `docs/accuracy.md`; with `--check` writes
-//! nothing and fails where the measurement is worse than the record or the page is not that of the record.
+//! Measures the error of every elementary function and writes the record and `docs/accuracy.md`; with `--check`, it
+//! writes nothing and fails if the measurement is worse than the record or the page does not match the record.
 //! `cargo xtask accuracy` runs it.
 
 #![forbid(unsafe_code)]

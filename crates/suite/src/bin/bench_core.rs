@@ -14,7 +14,7 @@ use std::time::Instant;
 
 const USAGE: &str = "usage: bench_core [--json]\n\n  --json  one line of JSON for each figure";
 
-/// Additions in one chain, and chains measured; the median of the chains counts.
+/// Additions per chain, and number of measured chains; the median is reported.
 const CHAIN: usize = 2000;
 const CHAINS: usize = 301;
 
@@ -22,13 +22,13 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts the allocations of each thread. Costs about a nanosecond for each.
+/// Counts the allocations of each thread, at a cost of about 1 ns per allocation.
 struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it came; the counter is a plain cell without a
+// SAFETY: every call is forwarded unchanged to the system's allocator; the counter is a plain cell without a
 // destructor, so that counting neither allocates nor fails.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -91,19 +91,19 @@ fn pair<B: Backend>() -> [Tensor<B, 1>; 2] {
     [1.0, 2.0].map(|x| Tensor::from_floats([x], &device))
 }
 
-/// `((a + b) + b) + …`: each sum is the next one's only clone.
+/// `((a + b) + b) + …`: each sum is unshared, so the next one may reuse its memory.
 fn chain<B: Backend>(a: &Tensor<B, 1>, b: &Tensor<B, 1>) {
     black_box((1..CHAIN).fold(a + b, |sum, _| sum + b));
 }
 
-/// `a + b` again and again: no sum can be written in place.
+/// Repeated `a + b`: operands are shared, so no sum is written in place.
 fn apart<B: Backend>(a: &Tensor<B, 1>, b: &Tensor<B, 1>) {
     for _ in 0..CHAIN {
         black_box(black_box(a) + black_box(b));
     }
 }
 
-/// Nanoseconds for each of the [`CHAIN`] operations that `run` makes, dropping included.
+/// Nanoseconds per operation of a `run` with [`CHAIN`] operations, including drops.
 fn time(run: impl Fn()) -> f64 {
     let measure = || {
         let started = Instant::now();

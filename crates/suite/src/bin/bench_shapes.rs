@@ -1,11 +1,11 @@
 //! The cost of changing shapes: the time of a training step when each step has another batch length.
 //!
 //! `bench_shapes` prints a table; `bench_shapes --json` one line for each figure:
-//! `{"name": "…", "measured": 1.2, "unit": "x", "target": 1.3}`. `--backend NAME` says where: `cpu` (the default), `flex`,
-//! which plans nothing, or `cuda`, with the feature of that name. Run it in release mode.
+//! `{"name": "…", "measured": 1.2, "unit": "x", "target": 1.3}`. `--backend NAME` selects `cpu` (the default), `flex`
+//! (without fusion plans), or `cuda`, with the feature of that name. Run it in release mode.
 //!
-//! Lengths that come again are even numbers spread over one range, so that one length, 16 and 100 of them do the same
-//! work on average. Lengths never seen are the odd numbers between them, each once. All take turns in one process.
+//! Repeated lengths are even numbers spread over one range, so that sets of 1, 16 and 100 lengths do the same work on
+//! average. New lengths are the odd numbers between them, each used once. All sets take turns in one process.
 
 #[cfg(feature = "cuda")]
 use kiln_backends::Cuda;
@@ -20,26 +20,26 @@ use std::time::Instant;
 const USAGE: &str = "usage: bench_shapes [--json] [--backend cpu|flex|cuda]\n\n  --json     one line of JSON for \
     each figure\n  --backend  where the steps run. Default: cpu";
 
-/// Layers of the network, and numbers between them.
+/// Number of layers of the network, and their width.
 const LAYERS: usize = 41;
 const WIDTH: usize = 64;
 const LEARNING_RATE: f64 = 1e-3;
 
-/// Lengths that come again are `FIRST + 2 i` for `i` from 0 to `LENGTHS`.
+/// Repeated lengths are `FIRST + 2 i` for `i` from 0 to `LENGTHS`.
 const FIRST: usize = 8;
 const LENGTHS: usize = 100;
 
-/// Rounds in which each set of lengths gets that many steps, of which the first few, which find the caches of the processor
-/// full of the others', do not count.
+/// Rounds, and steps of each set of lengths per round. The first few steps of a set are not counted: their CPU caches
+/// hold data of other sets.
 const ROUNDS: usize = 49;
 const STEPS: usize = 20;
 const COLD: usize = 4;
-/// Lengths never seen in each round.
+/// New lengths per round.
 const NEW: usize = (LENGTHS - 1) / ROUNDS;
 
-/// A step with 100 lengths in turn takes at most so many times the time of one with one length.
+/// Target for the time of a step with 100 repeated lengths, relative to a step with one length.
 const SEEN_TARGET: f64 = 1.3;
-/// The same of a step with a length that was never seen.
+/// Target for the time of a step with a new length, relative to a step with one length.
 const NEVER_SEEN_TARGET: f64 = 3.0;
 
 fn main() -> ExitCode {
@@ -84,7 +84,7 @@ fn figures<B: Backend>() -> Vec<Figure> {
     let seen: Vec<usize> = (0..LENGTHS).map(|i| FIRST + 2 * i).collect();
     let sixteen: Vec<usize> = (0..16).map(|i| seen[2 + LENGTHS / 16 * i]).collect();
     let one = [seen[LENGTHS / 2]];
-    // A recording is expected to be as before once it was so several times.
+    // A plan is predicted after several equal recordings.
     for _ in 0..4 {
         for &length in &seen {
             training.step(length);
@@ -153,7 +153,7 @@ impl<B: Backend, O: Optimizer> Training<B, O> {
         let y = hidden.iter().fold(x, |x, layer| activation::relu(layer.forward(x)));
         let loss = loss::cross_entropy(last.forward(y), classes, &Default::default());
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        // Without its tape the loss does not keep the parameters from being updated in place.
+        // Dropping the tape releases the parameters, so that they are updated in place.
         let loss = loss.inner();
         self.model = Some(self.optimizer.step(LEARNING_RATE, model, gradients));
         let loss = loss.into_scalar::<f64>();

@@ -1,4 +1,4 @@
-//! Named composites.
+//! Cases of composite ops.
 
 use super::FLOATS;
 use crate::case::{Case, Fill, Grad, Input, tensor};
@@ -100,7 +100,7 @@ fn norms(dtype: DType) -> Vec<Case> {
                 let mut inputs = vec![tensor(shape, dtype, Fill::Normal)];
                 inputs.extend((1..operands).map(|_| tensor(row, dtype, Fill::Normal)));
                 let op = Op::Norm { kind, axes, epsilon: Real(1e-5) };
-                // Of a constant row the rounding of the mean is left, times `1 / sqrt(epsilon)`.
+                // The result of a constant row is the rounding error of the mean, times `1 / sqrt(epsilon)`.
                 let case = Case::new(op, inputs).label(format!("last{axes}")).near(16.0, 400.0);
                 cases.push(sized(case, shape).grad(Grad::Smooth));
             }
@@ -108,12 +108,13 @@ fn norms(dtype: DType) -> Vec<Case> {
     }
     let op = Op::Norm { kind: NormKind::Layer, axes: 1, epsilon: Real(1e-5) };
     let shifted = Fill::Uniform(900.0, 901.0);
-    // The mean is off by a few roundings of a sum near 900 times the count, and so is every element, scaled by 1 / 0.3.
+    // The mean has a few rounding errors of a sum near 900 times the count; every element inherits them, scaled by 1 /
+    // 0.3.
     cases.push(Case::new(op, vec![tensor([4, 33], dtype, shifted)]).label("shifted").near(16.0, 12000.0));
     cases
 }
 
-/// An attention, from which the value and its gradient are made.
+/// An attention, for a case of its value and one of its gradient.
 struct Attention {
     batch: usize,
     heads: usize,

@@ -1,4 +1,4 @@
-//! Matrix products, convolution, pooling.
+//! Cases of matmul, convolution, pooling.
 
 use super::FLOATS;
 use crate::case::{Case, Fill, Grad, Input, tensor};
@@ -24,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Sums of products of `count` normal numbers.
+/// Sets the tolerance for sums of `count` products of normal numbers.
 fn summed(case: Case, count: usize) -> Case {
     case.near(4.0, 4.0 + 2.0 * count as f64)
 }
@@ -111,7 +111,7 @@ fn float8_matmuls() -> Vec<Case> {
         }
     }
     for formats in [[E4M3, E4M3], [E5M2, E4M3]] {
-        // Cores keep about 13 bits of products beside the greatest that they add at once.
+        // Tensor cores keep about 13 bits of products, relative to the largest product of one instruction.
         let positive = inputs(&[33, 64], &[64, 48], [Fill::Normal; 2], Fill::Positive);
         cases.push(case(formats, DType::F32, positive, "small").near(8192.0, 0.0).large());
         let fills = formats.map(beyond);
@@ -121,7 +121,7 @@ fn float8_matmuls() -> Vec<Case> {
     cases
 }
 
-/// A convolution, from which the three passes are made.
+/// A convolution, for a case of each of its three passes.
 struct Conv {
     x: &'static [usize],
     w: &'static [usize],
@@ -198,7 +198,7 @@ impl Conv {
     }
 }
 
-/// A pooling, from which the value and its gradient are made.
+/// A pooling, for a case of its value and one of its gradient.
 struct Pool {
     x: &'static [usize],
     window: &'static [usize],
@@ -267,7 +267,7 @@ impl Pool {
             let case = case.label(&label);
             let case = match kind {
                 PoolKind::Max if case.op.kind() == kiln_ir::OpKind::Pool => case,
-                // The gradient sums over the windows in which an element lies, rounding maybe each time.
+                // The gradient sums over the windows that contain an element, possibly with a rounding per window.
                 PoolKind::Max | PoolKind::Average { .. } => case.near(16.0, 32.0),
             };
             if x.num_elements() > 1000 { case.large() } else { case }
@@ -278,7 +278,7 @@ impl Pool {
         if kind == PoolKind::Max {
             operands.push(operand.clone());
         }
-        // The gradient of a maximum is linear in its first operand and constant in the second.
+        // The gradient of max pooling is linear in its first operand and constant in the second.
         let gradient = Case::new(Op::PoolGrad { spec: spec.clone(), size }, operands).grad(grad);
         let mut cases =
             vec![finish(Case::new(Op::Pool(spec.clone()), vec![operand]).grad(grad)), finish(gradient)];

@@ -1,4 +1,4 @@
-//! Collectives, custom and fused ops.
+//! Cases of collectives, custom and fused ops.
 
 use super::{LARGE, SHAPES};
 use crate::case::{Case, Fill, Grad, Input, tensor};
@@ -26,7 +26,7 @@ fn sized(case: Case) -> Case {
     if elements.unwrap_or(0) > 1000 { case.large() } else { case }
 }
 
-/// A group of one member needs no communication: every engine runs it.
+/// Collectives of one rank need no communication: every engine runs them.
 fn collectives(shape: &[usize], dtype: DType) -> Vec<Case> {
     let mut kinds: Vec<CollectiveKind> =
         Reduction::ALL.iter().map(|&r| CollectiveKind::AllReduce(r)).collect();
@@ -88,10 +88,10 @@ fn fused(shape: &[usize], dtype: DType) -> Vec<Case> {
     vec![sized(case.near(8.0, 4.0).grad(Grad::Piecewise))]
 }
 
-/// A custom op with an expansion, and where wanted a gradient of its own: `x³`.
+/// A custom op `x³` with an expansion and optionally a gradient rule.
 #[derive(Debug)]
 pub struct CubedOp {
-    /// Whether it brings its own gradient.
+    /// Whether it has a gradient rule.
     pub rule: bool,
 }
 
@@ -126,7 +126,7 @@ impl CustomOp for CubedOp {
     }
 }
 
-/// A custom op that is computed on the host: `x²`.
+/// A custom op `x²`, computed on the host.
 #[derive(Debug)]
 pub struct HostSquare;
 

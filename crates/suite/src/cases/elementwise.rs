@@ -1,10 +1,10 @@
-//! Ops per element.
+//! Cases of elementwise ops.
 
 use super::{FLOATS, LARGE, SHAPES};
 use crate::case::{Case, Fill, Grad, Input, number, tensor};
 use kiln_ir::{Binary, Comparison, DType, Op, Scalar, Unary};
 
-/// A shape in which every pair of corner values is likely to meet.
+/// A shape that likely pairs all edge values with each other.
 const CORNERS: &[usize] = &[13, 79];
 
 pub(super) fn unary() -> Vec<Case> {
@@ -31,7 +31,7 @@ fn unary_of(function: Unary, dtype: DType) -> Vec<Case> {
     cases
 }
 
-/// Where to differentiate a function, and where to evaluate it.
+/// The domains for differentiation and for evaluation of a function.
 fn unary_domain(function: Unary) -> (Fill, Fill) {
     match function {
         Unary::Sqrt | Unary::Rsqrt | Unary::Ln => (Fill::Positive, Fill::Uniform(0.0, 1e6)),
@@ -86,7 +86,7 @@ fn unary_tolerance(case: Case, function: Unary) -> Case {
         | Unary::Trunc
         | Unary::Not => case,
         Unary::Rsqrt => case.near(2.0, 0.0),
-        // Near a pole the last bit of the operand decides the result.
+        // Near a pole, the result is sensitive to the last bit of the operand.
         Unary::Tan => case.near(16.0, 2.0),
         Unary::Exp
         | Unary::Expm1
@@ -146,7 +146,7 @@ fn binary_of(function: Binary, dtype: DType) -> Vec<Case> {
 
 const NO_POWER: Grad = Grad::None("a power of 0 or a negative number is not smooth in its exponent");
 
-/// An operand with itself: on a tie, or at a jump of the remainder, there is no derivative to compare with.
+/// Differentiability of a function of an operand with itself: none at ties and at jumps of the remainder.
 fn same_grad(function: Binary) -> Grad {
     match function {
         Binary::Rem => Grad::None("the remainder jumps where both are equal"),
@@ -273,7 +273,7 @@ fn cast(from: DType, to: DType) -> Vec<Case> {
     cases
 }
 
-/// Halves, and numbers between neighbours of the 16-bit floats.
+/// Ties of rounding: halves, and midpoints of adjacent 16-bit floats.
 const TIES: &[f64] = &[
     0.5,
     1.5,

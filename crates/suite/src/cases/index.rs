@@ -1,4 +1,4 @@
-//! Ops by index.
+//! Cases of indexing ops.
 
 use super::MOVED;
 use crate::case::{Case, Fill, Grad, Input, tensor};
@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// `bool` and corner values show in copies; sums and products of them would not fit 16-bit floats.
+/// The fill of a source. Copies use edge values; their sums and products would overflow 16-bit floats.
 fn source(dtype: DType, mode: UpdateMode) -> Fill {
     match mode {
         UpdateMode::Set | UpdateMode::Add => Fill::Normal,
@@ -36,7 +36,7 @@ fn source(dtype: DType, mode: UpdateMode) -> Fill {
 fn tolerance(case: Case, mode: UpdateMode) -> Case {
     match mode {
         UpdateMode::Set | UpdateMode::Min | UpdateMode::Max => case,
-        // 16-bit floats may round after every one of the few updates of an element.
+        // 16-bit floats may round after each of the few updates of an element.
         UpdateMode::Add | UpdateMode::Mul => case.near(12.0, 24.0),
     }
 }
@@ -56,7 +56,7 @@ fn sized(case: Case, shape: &[usize]) -> Case {
     if shape.iter().product::<usize>() > 1000 { case.large() } else { case }
 }
 
-/// Take, and Put in every mode, on the same shapes.
+/// Cases of `Take`, and of `Put` in every mode, on the same shapes.
 fn takes(dtype: DType) -> Vec<Case> {
     let table: [(&[usize], usize, &[usize]); 12] = [
         (&[1], 0, &[]),
@@ -89,7 +89,7 @@ fn takes(dtype: DType) -> Vec<Case> {
     cases
 }
 
-/// Gather, and Scatter in every mode, on the same shapes.
+/// Cases of `Gather`, and of `Scatter` in every mode, on the same shapes.
 fn gathers(dtype: DType) -> Vec<Case> {
     let table: [(&[usize], usize, usize); 10] = [
         (&[1], 0, 1),
@@ -165,7 +165,7 @@ fn nonzeros(dtype: DType) -> Vec<Case> {
     cases
 }
 
-/// Indices that are in range.
+/// Cases of `CheckIndex` with indices in range.
 fn checked() -> Vec<Case> {
     let mut cases = Vec::new();
     for &user in IndexUser::ALL {
@@ -180,7 +180,7 @@ fn checked() -> Vec<Case> {
     cases
 }
 
-/// Recoveries of values that are not poisoned.
+/// Cases of `Recover` with values that are not poisoned.
 fn recovered() -> Vec<Case> {
     const OUTSIDE: Grad = Grad::None("what is left of a failed computation has no gradient");
     let mut cases = Vec::new();
@@ -201,7 +201,7 @@ fn recovered() -> Vec<Case> {
     cases
 }
 
-/// Every integer dtype as an index.
+/// Cases with every integer dtype as index dtype.
 fn index_dtypes() -> Vec<Case> {
     let mut cases = Vec::new();
     for index in DType::ALL.into_iter().filter(|dtype| dtype.is_int()) {

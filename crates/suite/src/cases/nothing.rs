@@ -1,4 +1,4 @@
-//! Ops from nothing.
+//! Cases of ops without tensor operands.
 
 use super::{LARGE, SHAPES};
 use crate::case::{Case, Fill, Grad, Input, number, tensor};
@@ -42,7 +42,7 @@ fn iota(ty: TensorType, axis: usize) -> Case {
     Case::new(Op::Iota { ty, axis }, vec![]).label(format!("axis{axis}")).grad(NO_OPERAND)
 }
 
-/// With the key as a number and as a tensor. Normal numbers pass through `sin` and `ln`, which engines round their way.
+/// Random ops with the key as a scalar and as a tensor. Normals use `sin` and `ln`, whose rounding differs by engine.
 fn random(ty: TensorType, distribution: RandomKind) -> Vec<Case> {
     let keys: [Input; 3] =
         [number(0x1234_5678_9ABC_DEF0u64), number(7i64), tensor([], DType::U64, Fill::Bits)];

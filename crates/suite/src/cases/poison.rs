@@ -1,9 +1,9 @@
-//! Data that ops cannot accept: the results are poisoned, and reading them names the op, the offender and its place.
+//! Invalid data: results are poisoned, and the error of a read names the op, the invalid element and its position.
 
 use crate::case::{Fill, Input, number, tensor};
 use kiln_ir::{Collective, CollectiveKind, DType, IndexUser, Op, TensorType, UpdateMode};
 
-/// An op on operands whose contents it must refuse.
+/// An op on operands with invalid contents.
 #[derive(Clone, Debug)]
 pub struct PoisonCase {
     /// Unique among these cases.
@@ -16,7 +16,7 @@ pub struct PoisonCase {
     pub error: Vec<String>,
 }
 
-/// Every such case.
+/// Every case of invalid data.
 pub fn cases() -> Vec<PoisonCase> {
     let mut cases = Vec::new();
     for (index, bad) in
@@ -45,7 +45,7 @@ fn out_of_range(index: DType, bad: f64) -> Vec<PoisonCase> {
         op: Op::CheckIndex { length: 5, user },
         inputs: vec![line()],
         error: match user {
-            // Its index only says which rows are wrong.
+            // Its index only marks the invalid rows.
             IndexUser::Multinomial => vec![format!("[{}]", user.name()), "weights of row".into()],
             IndexUser::CrossEntropy | IndexUser::Nll | IndexUser::Embedding | IndexUser::OneHot => {
                 vec![format!("[{}]", user.name()), format!("{}", bad as i64), "5".into()]
@@ -64,7 +64,7 @@ fn out_of_range(index: DType, bad: f64) -> Vec<PoisonCase> {
     cases
 }
 
-/// Messages to members that no engine of the suite has.
+/// Collectives with ranks that no engine of the suite has.
 fn lonely() -> Vec<PoisonCase> {
     let ty = TensorType::new([2], DType::F32);
     let kinds = [
@@ -78,7 +78,7 @@ fn lonely() -> Vec<PoisonCase> {
     kinds.map(case).into()
 }
 
-/// Ops on a poisoned operand, which must pass the poison on.
+/// Ops on a poisoned operand, whose results must be poisoned.
 pub fn passing_on() -> Vec<(Op, Vec<Input>)> {
     let ty = TensorType::new([4], DType::F32);
     vec![

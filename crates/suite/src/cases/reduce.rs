@@ -1,4 +1,4 @@
-//! Many to one, and order.
+//! Cases of reductions, scans and sorting.
 
 use super::FLOATS;
 use crate::case::{Case, Fill, Grad, tensor};
@@ -7,9 +7,9 @@ use kiln_ir::{Axes, DType, Extremum, Op, Reduction};
 /// NaN and infinities among small numbers.
 const NOT_FINITE: Fill =
     Fill::Among(&[1.0, -2.0, 0.5, 3.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0]);
-/// Few different numbers: many ties.
+/// Few distinct numbers, for many ties.
 const TIES: Fill = Fill::Among(&[0.0, 1.0, 2.0, 1.0, 3.0]);
-/// Products of these neither vanish nor overflow soon.
+/// Factors whose products neither underflow nor overflow soon.
 const FACTORS: Fill = Fill::Uniform(0.7, 1.4);
 
 const CONSTANT: Grad = Grad::None("the result is an integer");
@@ -37,7 +37,7 @@ fn fill(reduction: Reduction, dtype: DType) -> Fill {
     }
 }
 
-/// Of so many combined elements. 16-bit floats round the finished sum only.
+/// The tolerance for a reduction of `count` elements. 16-bit floats round only the final sum.
 fn tolerance(case: Case, reduction: Reduction, count: usize) -> Case {
     let count = count as f64;
     match reduction {
@@ -82,7 +82,7 @@ fn reductions(reduction: Reduction, dtype: DType) -> Vec<Case> {
         let case = tolerance(case, reduction, count);
         if shape.iter().product::<usize>() > 1000 { case.large() } else { case }
     };
-    // The product of tens of thousands of factors leaves every dtype's range.
+    // The product of tens of thousands of factors overflows every dtype.
     let fits = |shape: &[usize]| reduction != Reduction::Prod || shape.iter().product::<usize>() < 1000;
     let mut cases: Vec<Case> = table
         .into_iter()
@@ -116,7 +116,7 @@ fn scans(reduction: Reduction, dtype: DType) -> Vec<Case> {
             let op = Op::Scan { reduction, axis, reverse, exclusive };
             let label = format!("axis{axis}{}{}", flag(reverse, "r"), flag(exclusive, "x"));
             let case = Case::new(op, vec![tensor(shape, dtype, fill)]).label(label);
-            // Running totals cancel: their errors are those of all elements before.
+            // Running totals cancel: their errors accumulate over all preceding elements.
             let case = tolerance(case, reduction, 4 * shape[axis]);
             if shape.iter().product::<usize>() > 1000 { case.large() } else { case }
         };

@@ -1,4 +1,4 @@
-//! Ops that put the same elements elsewhere.
+//! Cases of views, copies, padding and concatenation.
 
 use super::MOVED;
 use crate::case::{Case, Fill, Grad, tensor};

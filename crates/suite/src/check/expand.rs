@@ -1,4 +1,4 @@
-//! Mode *expand*: an op's expansion has the op's semantics.
+//! Mode *expand*: the expansion of an op matches the op.
 
 use super::{Outcome, expected, given, guarded, operands, read, types_of};
 use crate::case::{Case, Layouts, Tolerance};
@@ -7,14 +7,14 @@ use kiln_ir::{Engine, Expand, MINIMAL, OpKind};
 use kiln_reference::Limited;
 use std::sync::Arc;
 
-/// Whether the case's op has an expansion, and operands small enough for it. Expansions of sorts and contractions
-/// materialize intermediates that a kernel only visits.
+/// Whether the op of the case has an expansion and small enough operands. Expansions of sorts and contractions
+/// materialize intermediates that a kernel never stores.
 pub fn expands(case: &Case) -> bool {
     let expandable = !MINIMAL.contains(case.op.kind()) || case.op.kind() == OpKind::Collective;
     expandable && case.layouts != Layouts::Few
 }
 
-/// Compares the expansion of a case, run by an engine that is left with [`MINIMAL`], with the native reference.
+/// Compares the expansion of a case, on an engine restricted to [`MINIMAL`], with the native reference.
 pub fn check_expand(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
     let list = given(case);
@@ -39,7 +39,7 @@ pub fn check_expand(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
     outcome
 }
 
-/// An expansion rounds after every op that a kernel runs in one go.
+/// The tolerance of an expansion, which rounds after each of its ops.
 fn widened(case: &Case) -> Tolerance {
     match case.tolerance {
         Tolerance::Near { relative, absolute } => {

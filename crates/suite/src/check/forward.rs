@@ -1,4 +1,4 @@
-//! Mode *forward*: directional derivatives agree with gradients and with finite differences.
+//! Mode *forward*: JVPs agree with gradients and with finite differences.
 
 use super::grad::{Ran, dot, floats, gradients, leaf, loss, projection, run};
 use super::{Given, Outcome, given, guarded, read};
@@ -14,10 +14,10 @@ const ANALYTIC: f64 = 1e-9;
 /// Allowed difference from central differences.
 const NUMERIC: f64 = 1e-5;
 
-/// With `J` the derivative of the case, `u` and `v` random: compares `u · J v` by [`Forward`] with `v · Jᵀ u` by
-/// [`Autodiff`], for a change of all float operands together and of each alone, and with central differences. For smooth
-/// cases compares products of the Hessian with `v`, forward over reverse and reverse over forward, with
-/// differences of gradients.
+/// For the Jacobian `J` of the case and random `u` and `v`, compares `u · J v` by [`Forward`] with `v · Jᵀ u` by
+/// [`Autodiff`], for tangents of all float operands together and of each alone, and with central differences. For
+/// smooth cases, compares Hessian-vector products, forward over reverse and reverse over forward, with differences of
+/// gradients.
 pub fn check_forward(engine: &Arc<dyn Engine>, case: &Case) -> Outcome {
     let list = given(case);
     let mut outcome = Outcome::default();
@@ -90,7 +90,7 @@ fn second_order(engine: &Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result
     Ok(outcome)
 }
 
-/// The direction in which an operand changes.
+/// The tangent of an operand.
 fn direction(case: &Case, place: usize, ty: TensorType) -> TensorData {
     let mut random = Random::new(&format!("{}direction", case.name), place as u64);
     let numbers: Vec<f64> = (0..ty.num_elements()).map(|_| random.normal()).collect();
@@ -101,7 +101,7 @@ fn magnitude(data: &TensorData) -> f64 {
     data.to_vec::<f64>().into_iter().fold(0.0, |most: f64, x| most.max(x.abs()))
 }
 
-/// The float operands, moved by `h` along their directions.
+/// The float operands, moved by `h` along their tangents.
 fn moved(case: &Case, list: &[Given], h: f64) -> Vec<Given> {
     let mut moved = list.to_vec();
     for (place, given) in moved.iter_mut().enumerate() {
@@ -128,7 +128,7 @@ fn projected(case: &Case, list: &[Given]) -> f64 {
     floats(ran.results).into_iter().map(weigh).sum()
 }
 
-/// The projection of the tangents of the results, when the operands at some places change.
+/// The projection of the result tangents, with tangents of the operands at some indices.
 fn forward(layer: &Forward, case: &Case, list: &[Given], places: &[usize]) -> Result<f64, String> {
     let ran = run(layer, case, list, &|place, data| {
         let value = layer.write(data.clone());
@@ -150,7 +150,7 @@ fn forward(layer: &Forward, case: &Case, list: &[Given], places: &[usize]) -> Re
     Ok(sum)
 }
 
-/// The tangents of gradients: a tape over values that change.
+/// The tangents of gradients: a tape over dual values.
 fn forward_over_reverse(
     engine: Arc<dyn Engine>,
     case: &Case,
@@ -173,7 +173,7 @@ fn forward_over_reverse(
     })
 }
 
-/// The gradients of tangents: changes of values on a tape.
+/// The gradients of tangents: dual values over a tape.
 fn reverse_over_forward(
     engine: Arc<dyn Engine>,
     case: &Case,
@@ -192,7 +192,7 @@ fn reverse_over_forward(
     let tangents = tangents.filter_map(|(place, value)| Some((place, forward.tangent(&value)?))).collect();
     let value = loss(&tape, case, "first", tangents);
     let found = match value {
-        // Of an op that is linear the tangents depend on nothing.
+        // The tangents of a linear op do not depend on its operands.
         Some(value) if tape.is_tracked(&value) => {
             tape.backward(&value, None).map_err(|error| error.to_string())?
         }
@@ -203,7 +203,7 @@ fn reverse_over_forward(
     })
 }
 
-/// A product for every float operand that is given, zeros where there is none.
+/// A product for every filled float operand, zeros where there is none.
 fn products(
     case: &Case,
     list: &[Given],

@@ -8,15 +8,15 @@ use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_ir::{DType, Element, Engine, Operand, Operands, Shape, TensorData, TensorType, Value, Var};
 use std::sync::Arc;
 
-/// How many elements of each operand are differentiated by differences; more are sampled.
+/// Elements of each operand that are differentiated by differences; larger operands are sampled.
 const SAMPLES: usize = 24;
 
-/// Allowed difference, of 1 plus the magnitude of the gradients: truncation `h²` and rounding `epsilon / h`.
+/// Allowed difference, relative to 1 plus the magnitude of the gradients: truncation `h²` and rounding `epsilon / h`.
 const FIRST_ORDER: f64 = 1e-6;
-/// The same for second derivatives, of differences of first ones.
+/// The same for second derivatives, by differences of first ones.
 const SECOND_ORDER: f64 = 1e-5;
 
-/// Whether gradients of the case are checked: it promises some, all its floats are `f64`, and it is small.
+/// Whether gradients of the case are checked: it is differentiable, all its floats are `f64`, and it is small.
 pub fn differentiates(case: &Case) -> bool {
     let promised = match case.grad {
         Grad::Smooth | Grad::Piecewise => true,
@@ -74,15 +74,15 @@ fn second_order(engine: Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result<
     compare(list, &analytic, &numeric, 1e-4, SECOND_ORDER)
 }
 
-/// Fixed random weights, by which results become one number.
+/// Fixed random weights for the scalar projection of the results.
 pub(super) fn projection(case: &Case, purpose: &str, place: usize, shape: &Shape) -> TensorData {
     let mut random = Random::new(&format!("{}{purpose}", case.name), place as u64);
     let numbers: Vec<f64> = (0..shape.num_elements()).map(|_| random.normal()).collect();
     TensorData::new(numbers, *shape).expect("as many numbers as elements")
 }
 
-/// The weighted sum of results. Infinite ones (the `lse` of a query that sees no key) do not change: they are left out,
-/// so that differences exist.
+/// The weighted sum of results. Infinite elements (the `lse` of a query without visible keys) are constant and left
+/// out, so that differences are finite.
 pub(super) fn dot(results: &TensorData, weights: &TensorData) -> f64 {
     let (results, weights) = (results.to_vec::<f64>(), weights.to_vec::<f64>());
     results.iter().zip(weights).filter(|(x, _)| !x.is_infinite()).map(|(x, weight)| x * weight).sum()
@@ -112,7 +112,7 @@ pub(super) struct Ran {
     pub(super) results: Vec<Value>,
 }
 
-/// The projection of the results on the reference: the function that is differentiated.
+/// The scalar projection of the results on the reference: the differentiated function.
 fn projected(case: &Case, list: &[Given]) -> f64 {
     let reference = reference();
     let ran = run(&reference, case, list, &|_, data| reference.write(data.clone()));
@@ -151,7 +151,7 @@ pub(super) fn floats(results: Vec<Value>) -> Vec<(usize, Value)> {
     results.into_iter().enumerate().filter(|(_, value)| value.dtype().is_float()).collect()
 }
 
-/// The gradients of the projection by the float operands that are given, on the host; `None` for other operands.
+/// The gradients of the projection by the filled float operands, on the host; `None` for other operands.
 pub(super) fn gradients(
     layer: &Autodiff,
     case: &Case,
@@ -196,7 +196,7 @@ fn second_gradients(
 ) -> Result<Vec<Option<TensorData>>, String> {
     let inner = Autodiff::new(engine, Checkpointing::None);
     let outer = Autodiff::new(Arc::new(inner.clone()), Checkpointing::None);
-    // The inner leaves: the outer ones wrap them.
+    // The inner leaves, which the outer leaves wrap.
     let leaves: Vec<Option<Value>> = list
         .iter()
         .map(|given| match given {
@@ -219,7 +219,7 @@ fn second_gradients(
         .collect();
     let value = loss(&inner, case, "second", gradients);
     let second = match value {
-        // Of an op that is linear in everything the gradients depend on nothing.
+        // The gradients of a linear op do not depend on its operands.
         Some(value) if inner.is_tracked(&value) => {
             Some(inner.backward(&value, None).map_err(|error| format!("inner: {error}"))?)
         }

@@ -1,11 +1,11 @@
-//! Bad data: results are poisoned and say why.
+//! Invalid data poisons the results, and the error names the cause.
 
 use super::{Outcome, guarded, operands, read, types_of};
 use crate::case::{Case, Input};
 use crate::cases::poison::PoisonCase;
 use kiln_ir::{Engine, Error, Op, Operand, Value};
 
-/// Checks that an op refuses the data with an error that names it, and never panics.
+/// Checks that invalid data poisons the results with an error that names it, without a panic.
 pub fn check_poison(engine: &dyn Engine, case: &PoisonCase) -> Outcome {
     let mut outcome = Outcome::default();
     let result = guarded(|| {
@@ -33,7 +33,7 @@ fn missing(error: Option<Error>, texts: &[String]) -> Option<String> {
     if absent.is_empty() { None } else { Some(format!("`{message}` does not mention {absent:?}")) }
 }
 
-/// Checks that an op on a poisoned operand, in any place, returns results with the same error.
+/// Checks that the results of an op with a poisoned operand, at any index, have the same error.
 pub fn check_passing_on(engine: &dyn Engine, op: &Op, inputs: &[Input]) -> Outcome {
     let error = Error::device("suite", "the first cause");
     let mut outcome = Outcome::default();

@@ -6,13 +6,13 @@ use crate::compare::difference;
 use crate::layout::{Layout, elements, place};
 use kiln_ir::{Engine, OpKind, Operands, TensorData, Value};
 
-/// Runs a case in each of its layouts and compares every result with the reference: type, elements, and that
-/// operands of which the caller holds a clone stay as they are.
+/// Runs a case in each of its layouts and compares the type and elements of every result with the reference. Checks
+/// that shared operands are not overwritten.
 pub fn check_value(engine: &dyn Engine, case: &Case) -> Outcome {
     Expected::of(case).check(engine)
 }
 
-/// A case with the reference's results, to check several engines with.
+/// A case with the reference's results, for checks of several engines.
 pub struct Expected<'a> {
     case: &'a Case,
     /// The operands and results, as they are and with repeated elements.

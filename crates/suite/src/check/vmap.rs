@@ -1,4 +1,4 @@
-//! Mode *vmap*: an op on a batch is the op on each example.
+//! Mode *vmap*: an op on a batch matches the op on each example.
 
 use super::grad::{floats, gradients, loss, projection, run};
 use super::{Given, Outcome, differentiates, given, guarded, read};
@@ -10,16 +10,16 @@ use kiln_vmap::Vmap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// How many examples a batch has.
+/// Examples per batch.
 const EXAMPLES: usize = 3;
 
-/// Gradients of one example and of a batch are sums in another order.
+/// Gradients of one example and of a batch sum in another order.
 const GRADIENT: Tolerance = Tolerance::Near { relative: 1e6, absolute: 1e6 };
 
-/// Compares [`Vmap`] with running each example alone, for every choice of up to three operands that differ between
-/// examples (of more operands: each alone, all but each, and all), for batches of three, one and no examples, and for
-/// two layers. Of cases with gradients: those of each example, by a tape above the layer, and those of the whole, by a
-/// tape below.
+/// Compares [`Vmap`] with separate runs of each example, for every subset of up to three batched operands (with more
+/// operands: each alone, all but each, and all), for batches of three, one and zero examples, and for two nested
+/// layers. For differentiable cases, compares per-example gradients (a tape above the layer) and batch gradients (a
+/// tape below).
 pub fn check_vmap(engine: &Arc<dyn Engine>, case: &Case) -> Outcome {
     let lists: Vec<Vec<Given>> = (0..EXAMPLES * EXAMPLES).map(|number| example(case, number)).collect();
     let mut outcome = Outcome::default();
@@ -75,7 +75,7 @@ fn example(case: &Case, number: usize) -> Vec<Given> {
     given(&Case { name: format!("{}#{number}", case.name), ..case.clone() })
 }
 
-/// The choices of operands that differ between examples; the last is all.
+/// The subsets of batched operands; the last is all operands.
 fn masks(case: &Case) -> Vec<Vec<usize>> {
     let is_filled = |place: &usize| matches!(case.inputs[*place], Input::Tensor(..));
     let places: Vec<usize> = (0..case.inputs.len()).filter(is_filled).collect();
@@ -90,7 +90,7 @@ fn masks(case: &Case) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Some examples, and the operands that differ between them; the others are those of the first.
+/// A batch of examples and its batched operands; other operands are those of the first example.
 struct Batch<'a> {
     engine: &'a Arc<dyn Engine>,
     case: &'a Case,
@@ -109,7 +109,7 @@ impl Batch<'_> {
         (0..self.case.inputs.len()).map(choose).collect()
     }
 
-    /// The operands at a place of several examples, stacked.
+    /// The operands at an index of several examples, stacked.
     fn stacked(&self, place: usize, numbers: impl Iterator<Item = usize>) -> Value {
         let engine = &**self.engine;
         let data = |number: usize| match &self.lists[number][place] {
@@ -173,7 +173,7 @@ impl Batch<'_> {
         Ok(outcome)
     }
 
-    /// Compares one of many examples with the expected result.
+    /// Compares one example of a batch with the expected result.
     fn compare(
         &self,
         all: &Value,
@@ -190,13 +190,13 @@ impl Batch<'_> {
         Ok(difference(&host(expected)?, &found, tolerance))
     }
 
-    /// Two layers: examples of examples. Of the operands that differ, the first differ along both, later ones along one.
+    /// Two nested layers. The first batched operands have both batch axes, later ones have one.
     fn nested(&self) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
         let below = Vmap::new(self.engine.clone());
         let above = Vmap::new(Arc::new(below.clone()));
         let (rows, columns) = (EXAMPLES, 2);
-        // Of operand `place` in row `i` and column `j`: the number of the example.
+        // The example of operand `place` in row `i` and column `j`.
         let number = |place: usize, i: usize, j: usize| match self.mask.iter().position(|&p| p == place) {
             Some(0) => i * columns + j,
             Some(position) if position % 2 == 1 => i,
@@ -232,12 +232,12 @@ impl Batch<'_> {
         Ok(outcome)
     }
 
-    /// The gradients of one example alone, by the float operands that are given.
+    /// The gradients of one example alone, by the filled float operands.
     fn gradients_alone(&self, number: usize) -> Result<Vec<Option<TensorData>>, String> {
         gradients(&Autodiff::new(self.engine.clone(), Checkpointing::None), self.case, &self.list(number))
     }
 
-    /// A tape above the layer: a gradient for each example.
+    /// Per-example gradients: a tape above the layer.
     fn gradients_of_each(&self) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
         let layer = Vmap::new(self.engine.clone());
@@ -265,7 +265,7 @@ impl Batch<'_> {
         Ok(outcome)
     }
 
-    /// A tape below the layer: the gradient of the sum of all examples.
+    /// The gradient of the sum of all examples: a tape below the layer.
     fn gradients_of_all(&self) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
         let tape = Autodiff::new(self.engine.clone(), Checkpointing::None);
@@ -312,12 +312,12 @@ impl Batch<'_> {
     }
 }
 
-/// The starts of a tape, by place.
+/// The leaves of a tape, by operand index.
 #[derive(Default)]
 struct Leaves(RefCell<Vec<(usize, Value)>>);
 
 impl Leaves {
-    /// The value, with a gradient of its own if it is a float.
+    /// The value, as a leaf of the tape if it is a float.
     fn require(&self, tape: &Autodiff, place: usize, value: Value) -> Value {
         if !value.dtype().is_float() {
             return value;
@@ -333,7 +333,7 @@ impl Leaves {
     }
 }
 
-/// One example of many.
+/// Slices one example from a batch.
 fn slice(engine: &dyn Engine, all: &Value, number: usize) -> Value {
     let all = Var::new(engine, all.clone());
     let one = all.slice_axis(0, SliceAxis::range(number..number + 1));

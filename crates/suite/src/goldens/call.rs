@@ -7,7 +7,7 @@ use kiln_tensor::{AnyTensor, Int, Tensor, TensorData};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-/// The outputs in the golden's order, `None` for one that is not offered; or why the case cannot run.
+/// The outputs in the golden's order, `None` for unsupported ones; or the reason why the case cannot run.
 pub(crate) type Outputs = Result<Vec<Option<AnyTensor>>, &'static str>;
 
 /// A golden case on a device. Dereferences to the case, for its attributes.
@@ -31,7 +31,7 @@ pub(crate) fn one(output: AnyTensor) -> Outputs {
 }
 
 impl<'a> Call<'a> {
-    /// Brings the inputs to the device; with gradients, those that have one require it.
+    /// Writes the inputs to the device. With gradients, inputs with a golden gradient become leaves.
     pub(crate) fn new(golden: &'a Golden, device: &Device, with_gradients: bool) -> Call<'a> {
         let place = |name: &String| {
             let tensor = AnyTensor::from_data(golden.tensor(name).clone(), device);
@@ -42,7 +42,7 @@ impl<'a> Call<'a> {
         Call { golden, device: device.clone(), inputs: golden.inputs.iter().map(place).collect() }
     }
 
-    /// Data on the device.
+    /// Writes data to the device.
     pub(crate) fn place(&self, data: &TensorData) -> AnyTensor {
         AnyTensor::from_data(data.clone(), &self.device)
     }
@@ -81,22 +81,22 @@ impl<'a> Call<'a> {
         self.inputs.values().next().expect("every case has an input")
     }
 
-    /// The engines of the device.
+    /// The engine stack of the device.
     pub(crate) fn engine(&self) -> &dyn Engine {
         self.any().stack().engine()
     }
 
-    /// An input, for expressions of ops.
+    /// An input as a [`Var`].
     pub(crate) fn var(&self, name: &str) -> Var<'_> {
         Var::new(self.engine(), self.input(name).value().clone())
     }
 
-    /// An input, for expressions of ops, if the case has it.
+    /// An input as a [`Var`], if the case has it.
     pub(crate) fn optional_var(&self, name: &str) -> Option<Var<'_>> {
         self.optional(name).map(|tensor| Var::new(self.engine(), tensor.value().clone()))
     }
 
-    /// The result of an expression of ops.
+    /// Converts a [`Var`] to a tensor.
     pub(crate) fn done(&self, var: Var<'_>) -> AnyTensor {
         self.wrap(var.into_value())
     }
@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
         AnyTensor::new(self.any().stack().clone(), value)
     }
 
-    /// Runs an op; all results.
+    /// Runs an op and returns all results.
     pub(crate) fn emit(&self, op: Op, inputs: &[&Var<'_>]) -> Vec<Var<'_>> {
         let operands: Operands = inputs.iter().map(|var| var.operand().clone()).collect();
         Var::emit(self.engine(), &op, operands)
@@ -117,17 +117,17 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A float tensor with its rank.
+/// A float tensor with static rank.
 pub(crate) fn typed<const D: usize>(tensor: AnyTensor) -> Tensor<Dyn, D> {
     tensor.try_into_tensor().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A list as an array.
+/// Converts a list to an array.
 pub(crate) fn array<const N: usize, T: Copy>(list: &[T]) -> [T; N] {
     list.try_into().unwrap_or_else(|_| panic!("{} numbers instead of {N}", list.len()))
 }
 
-/// Evaluates an expression of a typed tensor for whatever rank a tensor has.
+/// Evaluates an expression of a typed tensor for the dynamic rank of a tensor.
 macro_rules! by_rank {
     ($tensor:expr, |$name:ident| $body:expr) => {{
         let tensor: kiln_tensor::AnyTensor = $tensor;

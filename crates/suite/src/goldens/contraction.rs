@@ -1,4 +1,4 @@
-//! Convolution and matrix products.
+//! Convolution and matmul.
 
 use super::call::{Call, Outputs, array, one};
 use kiln_tensor::AnyTensor;

@@ -1,4 +1,4 @@
-//! Fourier transforms. A complex tensor of a golden has a last axis of two: real, imaginary.
+//! FFTs. Complex goldens have a last axis of length 2: real and imaginary parts.
 
 use super::call::{Call, Outputs, one};
 use kiln_tensor::fft::FftNorm;
@@ -8,7 +8,7 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
     one(transformed(call).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// One axis by the transform of lines, more by that of blocks.
+/// Transforms one axis by the 1D functions, several by the n-dimensional ones.
 fn transformed(call: &Call<'_>) -> Result<AnyTensor> {
     let axes = call.counts("axes");
     let sizes = call.optional_counts("sizes");

@@ -1,4 +1,4 @@
-//! Methods by index, order, padding, and rearrangements.
+//! Indexing, sorting, padding, and view methods.
 
 use super::call::{Call, Outputs};
 use kiln_ir::UpdateMode;

@@ -1,4 +1,4 @@
-//! Losses, by the methods of `AnyTensor`; cross-entropy and the squared error by `kiln_nn`, which calls them.
+//! Losses, by the methods of `AnyTensor`; cross-entropy and the squared error by the modules of `kiln_nn`.
 
 use super::call::{Call, Outputs, one};
 use kiln_backends::Dyn;
@@ -70,7 +70,7 @@ fn class_options(call: &Call<'_>, label_smoothing: f64) -> ClassOptions {
     }
 }
 
-/// A result of shape `[1]` or flat in the shape of the golden.
+/// Reshapes a result of shape `[1]` or a flat result to the shape of the golden.
 fn in_shape(call: &Call<'_>, y: AnyTensor) -> AnyTensor {
     let shape = *call.golden_tensor("y").shape();
     y.reshape(shape).expect("as many losses as expected")

@@ -1,4 +1,4 @@
-//! Functions of one or two elements, through the typed methods where there are some.
+//! Unary and binary functions, by the typed methods where they exist.
 
 use super::call::{Call, Outputs, by_rank, one};
 use kiln_ir::Binary;

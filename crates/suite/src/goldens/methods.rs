@@ -1,4 +1,4 @@
-//! Methods, by the rows of the method tables: an op is the key of a row, and inputs are its operands in order.
+//! Methods, by the rows of the method tables: the op is the key of a row, and the inputs are its operands in order.
 
 use super::call::{Call, Outputs};
 use crate::methods::{Method, all};

@@ -1,4 +1,4 @@
-//! Whole modules. `kiln_nn` has none of them yet, so they run as compositions of ops. Like real models, their gradients
+//! Whole modules, as compositions of ops, since `kiln_nn` does not have them yet. Like real models, their gradients
 //! have many steps, slices of weights, and masks.
 
 use super::call::{Call, Outputs};
@@ -14,7 +14,7 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
     Ok(outputs.into_iter().map(|var| Some(call.done(var))).collect())
 }
 
-/// `1 / (1 + exp(-x))`, through `tanh`, which does not overflow.
+/// Sigmoid by `tanh`, which does not overflow.
 pub(crate) fn sigmoid<'e>(x: &Var<'e>) -> Var<'e> {
     ((x * 0.5).tanh() + x.scalar(1.0)) * 0.5
 }
@@ -109,7 +109,7 @@ impl<'c> Direction<'c> {
     }
 }
 
-/// The weights of attention with several heads.
+/// The weights of multi-head attention.
 struct Heads<'c> {
     heads: usize,
     in_weight: Var<'c>,

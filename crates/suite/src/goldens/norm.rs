@@ -30,7 +30,7 @@ fn method(call: &Call<'_>) -> Result<AnyTensor> {
     }
 }
 
-/// By the function where the layer would choose its mode by the device.
+/// Batch norm by the function: the layer would choose training mode by the device.
 fn batch_norm(call: &Call<'_>) -> Outputs {
     if call.flag("training") != call.device.is_autodiff() {
         let running = (call.input("running_mean").clone(), call.input("running_var").clone());

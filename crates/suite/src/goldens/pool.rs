@@ -1,4 +1,4 @@
-//! Pooling, by the methods of `AnyTensor`: values, gradients and where maxima lie.
+//! Pooling, by the methods of `AnyTensor`: values, gradients and indices of maxima.
 
 use super::call::{Call, Outputs, one};
 use kiln_tensor::module::Pooling;

@@ -1,4 +1,4 @@
-//! Reductions and running reductions, by the methods.
+//! Reductions and scans, by the methods.
 
 use super::call::{Call, Outputs, one};
 use kiln_tensor::{AnyTensor, Result};
@@ -46,7 +46,7 @@ fn axes(call: &Call<'_>) -> Vec<usize> {
     axes
 }
 
-/// Without the reduced axes, unless the case keeps them.
+/// Removes the reduced axes, unless the case has `keepdim`.
 fn shaped(call: &Call<'_>, reduced: AnyTensor, axes: &[usize]) -> AnyTensor {
     let keep = call.attributes["keep"].as_bool().unwrap_or(false);
     if keep { reduced } else { done(reduced.squeeze_dims(axes)) }
@@ -63,7 +63,7 @@ fn both(results: Result<(AnyTensor, AnyTensor)>) -> Outputs {
     Ok(vec![Some(y), Some(indices)])
 }
 
-/// Over several axes it is the norm of the vector of all their elements.
+/// Over several axes, the norm of the vector of all their elements.
 fn vector_norm(x: AnyTensor, order: f64, axes: &[usize]) -> Result<AnyTensor> {
     match axes {
         [axis] => x.vector_norm(order, *axis),

@@ -1,5 +1,5 @@
-//! Running the cases on devices: through the public API where it offers the method and through ops where it does not yet;
-//! with gradients, under automatic differentiation.
+//! Runs the cases on devices by the public API, or by ops where the API lacks the method. Gradients run under automatic
+//! differentiation.
 
 use super::call::{Call, Outputs};
 use super::{Golden, read_family};
@@ -128,7 +128,7 @@ fn gradients(checked: &mut Checked, golden: &Golden, call: &Call<'_>, outputs: V
     }
 }
 
-/// Makes a test of each family, on the devices that a function returns, with these attributes.
+/// Generates a test for each family, on the devices that a function returns, with these attributes.
 #[macro_export]
 macro_rules! golden_families {
     (@test ($(#[$attribute:meta])*) $devices:path, $name:ident) => {

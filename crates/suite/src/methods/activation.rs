@@ -3,7 +3,7 @@
 use super::{Method, distinct, floats, normal, one};
 use crate::case::Fill;
 
-/// Numbers on every piece of the functions made of pieces, away from where they bend.
+/// Numbers in every piece of piecewise functions, away from their kinks.
 const PIECES: Fill = Fill::Among(&[-7.3, -4.1, -2.2, -0.7, -0.3, 0.3, 0.7, 2.2, 4.1, 7.3]);
 
 pub(super) fn rows() -> Vec<Method> {

@@ -14,19 +14,19 @@ use kiln_tensor::{AnyTensor, Float, Stack, Tensor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Elements of each operand that are moved to find a slope; more are sampled.
+/// Elements of each operand for finite differences; larger operands are sampled.
 const SAMPLES: usize = 8;
 const FIRST_ORDER: f64 = 2e-6;
 const SECOND_ORDER: f64 = 2e-5;
-/// Every dtype that a method with float operands is tried in.
+/// The tested dtypes of methods with float operands.
 const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
-/// Checks the case of a number.
+/// Checks one case of a row.
 type Body<'a> = dyn Fn(&[Argument], usize) -> Result<Outcome, String> + 'a;
 type Results = Result<Vec<AnyTensor>, String>;
 
-/// Values of a row on an engine are those of the reference: in each float dtype and memory layout, plain and recorded
-/// by automatic differentiation.
+/// Checks that values of a row on an engine match the reference, in each float dtype and memory layout, with and
+/// without automatic differentiation.
 pub fn check_value(subject: &Subject, method: &Method) -> Outcome {
     let mut outcome = Outcome::default();
     let device = device_of(subject);
@@ -40,7 +40,7 @@ pub fn check_value(subject: &Subject, method: &Method) -> Outcome {
     outcome
 }
 
-/// The dtypes of a run; without floats there is one.
+/// The dtypes of a run; one without float operands.
 fn dtypes(method: &Method, arguments: &[Argument]) -> Vec<DType> {
     let has_floats = arguments.iter().any(|argument| argument.ty(DType::F64).dtype.is_float());
     let wanted = |dtype: &DType| dtype.size() > 2 || method.no_half.is_none();
@@ -92,7 +92,7 @@ fn compare(
     }
 }
 
-/// First gradients of a row agree with finite differences on the reference.
+/// Checks that first gradients of a row agree with finite differences on the reference.
 pub fn check_gradient(subject: &Subject, method: &Method) -> Outcome {
     let promised = match method.gradient {
         Gradient::Twice | Gradient::Once(_) => true,
@@ -108,7 +108,7 @@ pub fn check_gradient(subject: &Subject, method: &Method) -> Outcome {
     if promised { each_case(subject, method, &body) } else { Outcome::default() }
 }
 
-/// Second gradients of a row agree with finite differences of the first ones.
+/// Checks that second gradients of a row agree with finite differences of the first ones.
 pub fn check_second(subject: &Subject, method: &Method) -> Outcome {
     let promised = match method.gradient {
         Gradient::Twice => true,
@@ -154,7 +154,7 @@ fn reference() -> Device {
     device_of(&REFERENCE)
 }
 
-/// The operands of a case on the host. Floats are the same numbers in every dtype, but for rounding.
+/// The operands of a case on the host. Floats are equal in every dtype, except for rounding.
 fn given(method: &Method, arguments: &[Argument], number: usize, float: DType) -> Vec<TensorData> {
     let fill = |(place, argument): (usize, &Argument)| {
         let mut random = Random::new(&method.key(), (number * 16 + place) as u64);
@@ -179,7 +179,7 @@ fn tracked(device: &Device, data: &[TensorData]) -> Vec<AnyTensor> {
     data.iter().map(leaf).collect()
 }
 
-/// Calls the method with the same random numbers every time.
+/// Calls the method with a fixed random seed.
 fn call(method: &Method, operands: &[AnyTensor]) -> Results {
     if let Some(operand) = operands.first() {
         let mut stack = Some(operand.stack());
@@ -195,7 +195,7 @@ fn host(results: Results) -> Result<Vec<TensorData>, String> {
     results?.into_iter().map(|result| result.into_data().map_err(|error| error.to_string())).collect()
 }
 
-/// Weights of a result, which turn it into one number.
+/// Weights of a result for the scalar projection.
 fn weights(method: &Method, purpose: u64, place: usize, like: &AnyTensor) -> TensorData {
     let mut random = Random::new(&method.key(), 1000 + purpose * 100 + place as u64);
     let ty = kiln_ir::TensorType::new(*like.shape(), DType::F64);
@@ -223,7 +223,7 @@ fn loss(
     Ok(sum)
 }
 
-/// The function whose slopes are the gradients.
+/// The differentiated scalar function.
 fn projected(method: &Method, device: &Device, data: &[TensorData]) -> Result<f64, String> {
     let results = call(method, &on(device, Layout::Owned, data))?;
     let sum = loss(method, 1, results.into_iter().enumerate().collect())?;
@@ -232,7 +232,7 @@ fn projected(method: &Method, device: &Device, data: &[TensorData]) -> Result<f6
 }
 
 struct First {
-    /// By operand; `None` for one that is not differentiated.
+    /// Gradients by operand; `None` for operands that are not differentiated.
     gradients: Vec<Option<TensorData>>,
     /// The weighted sum of the gradients.
     projected: f64,
@@ -281,7 +281,7 @@ fn second(
         |sum: &AnyTensor| below.outermost::<Autodiff>().is_some_and(|layer| layer.is_tracked(sum.value()));
     match sum {
         Some(sum) if is_tracked(&sum) => to_host(collect(sum, arguments, &inner_leaves)?),
-        // Of a function that is linear in everything the gradients depend on nothing.
+        // The gradients of a linear function do not depend on its operands.
         Some(_) | None => Ok(zeros(arguments, data)),
     }
 }
@@ -294,7 +294,7 @@ fn leaves(device: &Device, arguments: &[Argument], data: &[TensorData]) -> Vec<A
     arguments.iter().zip(data).map(leaf).collect()
 }
 
-/// The gradients of the weighted sum of results by the leaves, on the stack below.
+/// The gradients of the weighted sum of results by the leaves, on the inner stack.
 fn backward(
     method: &Method,
     purpose: u64,

@@ -1,4 +1,4 @@
-//! The core methods, on which all others are built: one function per group of ops.
+//! Core methods, on which other methods are built: one function per group of ops.
 
 use super::{Method, bools, distinct, ints, normal, one, positive};
 use crate::case::Fill;

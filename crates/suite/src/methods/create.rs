@@ -1,4 +1,4 @@
-//! Tensors from nothing and from others.
+//! Tensor creation.
 
 use super::{Method, ints, normal, one};
 use kiln_ir::{DType, TensorType};

@@ -1,8 +1,7 @@
 //! The functions of `kiln_linalg::any`. They are free functions, so their names here begin with `linalg::`.
 //!
-//! Where a function needs regular matrices, the operands are noise, to which the row adds a diagonal. Where results are
-//! not unique, such as the signs of singular vectors and the phases of complex eigenvectors, the row returns
-//! invariants.
+//! Rows of functions that need regular matrices add a diagonal to noise operands. Rows with non-unique results, such as
+//! the signs of singular vectors and the phases of complex eigenvectors, return invariants.
 
 mod complex;
 
@@ -30,7 +29,7 @@ pub(super) fn rows() -> Vec<Method> {
     .concat()
 }
 
-/// Noise that is small beside the diagonals that rows add.
+/// Noise that is small relative to the added diagonals.
 fn noise(shape: &'static [usize]) -> Argument {
     uniform(-1.0, 1.0, shape)
 }
@@ -95,7 +94,7 @@ fn factors() -> Vec<Method> {
             .within(64.0),
         Method::new("linalg::svd", |x| {
             let (u, s, vt) = linalg::svd(x[0].clone(), true)?;
-            // The other columns of `U` are any that complete it.
+            // The other columns of `U` are an arbitrary orthonormal completion.
             singular((u.slice_axis(1, SliceAxis { start: 0, len: 2, step: 1 })?, s, vt))
         })
         .variant("full")
@@ -356,7 +355,7 @@ fn conditions() -> Vec<Method> {
             .on(&[noise(&[3, 3])])
             .on(&[noise(&[2, 3, 2])])
             .on(&[noise(&[0, 3, 3])])
-            // Zero, whatever is in them.
+            // Zero for any contents.
             .on(&[noise(&[2, 0, 0]).constant()]),
         Method::new("linalg::cond", |x| one(linalg::cond(graded(&x[0])?, MatrixNorm::LeastSingularValue)))
             .variant("least singular value")
@@ -425,7 +424,7 @@ fn spectral((w, v): (AnyTensor, AnyTensor)) -> Result<Vec<AnyTensor>> {
     Ok(vec![columns_times(v, w.clone().unary(Unary::Sin)?)?.matmul(turned)?, w])
 }
 
-/// Each column of matrices times a number.
+/// Scales each column of matrices.
 fn columns_times(x: AnyTensor, numbers: AnyTensor) -> Result<AnyTensor> {
     let rows = numbers.shape().inserted(numbers.rank() - 1, 1);
     x.mul(numbers.reshape(rows)?)
@@ -437,14 +436,14 @@ fn without_phases(((w_re, w_im), (v_re, v_im)): (linalg::Pair, linalg::Pair)) ->
     Ok(vec![w_re, w_im, squares])
 }
 
-/// `x` with 4, 8, 12, ... added to the diagonal: around noise the matrices are far from singular, and their eigenvalues
-/// and singular values are far from each other.
+/// `x` with 4, 8, 12, ... added to the diagonal: with noise, the matrices are well-conditioned, and their eigenvalues
+/// and singular values are well separated.
 fn graded(x: &AnyTensor) -> Result<AnyTensor> {
     plus(x, |i, j| if i == j { 4.0 * (i + 1) as f64 } else { 0.0 })
 }
 
-/// `x` with blocks of 2 rows added on the diagonal, each a multiple of a quarter turn and of the identity: around noise
-/// most eigenvalues are complex and all are far from each other.
+/// `x` with blocks of 2 rows added on the diagonal, each a multiple of a quarter turn and of the identity: with noise,
+/// most eigenvalues are complex and all are well separated.
 fn turning(x: &AnyTensor) -> Result<AnyTensor> {
     plus(x, |i, j| match (i == j, i ^ 1 == j, i % 2 == 0) {
         (true, _, _) => 6.0 * (i / 2) as f64,
@@ -454,7 +453,7 @@ fn turning(x: &AnyTensor) -> Result<AnyTensor> {
     })
 }
 
-/// `x` with a number added at each row and column.
+/// `x` plus a function of row and column.
 fn plus(x: &AnyTensor, number: impl Fn(usize, usize) -> f64) -> Result<AnyTensor> {
     let (rows, cols) = (x.shape()[x.rank() - 2], x.shape()[x.rank() - 1]);
     let numbers: Vec<f64> = (0..rows * cols).map(|place| number(place / cols, place % cols)).collect();

@@ -1,4 +1,4 @@
-//! Contractions by name.
+//! Einsum.
 
 use super::{Method, normal, one};
 use kiln_tensor::AnyTensor;

@@ -1,4 +1,4 @@
-//! Arithmetic, comparisons and functions of each element.
+//! Arithmetic, comparisons and elementwise functions.
 
 use super::{Argument, Method, bools, floats, ints, ints_among, normal, one, two, uniform};
 use crate::case::Fill;
@@ -21,7 +21,7 @@ macro_rules! pair {
     };
 }
 
-/// Rows of methods of a tensor and a number.
+/// Rows of methods of a tensor and a scalar.
 macro_rules! with_number {
     ($($method:ident $x:expr, $fill:expr;)*) => {
         vec![$(Method::new(stringify!($method), |x| one(x[0].clone().$method($x))).elementwise($fill)),*]
@@ -253,7 +253,7 @@ fn comparisons() -> Vec<Method> {
     rows.into_iter().map(|method| method.no_gradient(NUMBERS)).collect()
 }
 
-/// Rows of methods of integers, with a tensor and with a number.
+/// Rows of integer methods, with a tensor and with a scalar.
 macro_rules! integers {
     ($($method:ident $with_number:ident;)*) => {
         vec![$(

@@ -1,4 +1,4 @@
-//! By index and by mask.
+//! Indexing and masking.
 
 use super::{Argument, Method, away, bools, distinct, floats, ints, normal, one};
 use crate::case::Fill;

@@ -204,7 +204,7 @@ fn sequences() -> Vec<Method> {
     };
     vec![
         ctc(Method::new("ctc_loss", |x| {
-            // Numbers of class 0 occur among the targets of the second case: the last class is blank.
+            // Class 0 occurs among the targets of the second case, so the last class is blank.
             let options = CtcOptions { blank: x[0].shape()[2] - 1, ..CtcOptions::default() };
             let targets = x[1].clone().binary_scalar(kiln_ir::Binary::Rem, x[0].shape()[2] as i32 - 1)?;
             one(x[0].clone().ctc_loss(targets, x[2].clone(), x[3].clone(), options))

@@ -1,4 +1,4 @@
-//! Order, sets and quantiles.
+//! Sorting, sets and quantiles.
 
 use super::{Argument, Method, distinct, floats, one, two};
 use crate::case::Fill;

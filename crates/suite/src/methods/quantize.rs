@@ -1,4 +1,4 @@
-//! Quantisation.
+//! Quantization.
 
 use super::{Method, normal, one, two, uniform};
 use kiln_ir::{DType, Float8};
@@ -68,7 +68,7 @@ pub(super) fn rows() -> Vec<Method> {
         .no_half(ROUNDED)
         .no_gradient(INTEGERS),
         Method::new("matmul_float8", |x| {
-            // Products are added in `f32` whatever the dtype.
+            // Products are summed in `f32` for every dtype.
             let [a, b] = [x[0].clone().cast(DType::F32)?, x[1].clone().cast(DType::F32)?];
             one(a.matmul_float8(b))
         })

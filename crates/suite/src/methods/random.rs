@@ -1,4 +1,4 @@
-//! Random numbers; the keys are fixed, so every engine draws the same.
+//! Random tensors, with fixed keys: every engine draws the same numbers.
 
 use super::{Method, floats, ints, normal, one, positive, uniform};
 use crate::case::Fill;
@@ -11,7 +11,7 @@ const COARSE: &str = "a count or class jumps where engines differ in the last pl
 
 const KEY: Key = Key::new(11);
 
-/// Every distribution with parameters of its own.
+/// Every distribution, with parameters.
 const DISTRIBUTIONS: [(&str, Distribution); 13] = [
     ("default", Distribution::Default),
     ("bernoulli", Distribution::Bernoulli(0.3)),
@@ -28,7 +28,8 @@ const DISTRIBUTIONS: [(&str, Distribution); 13] = [
     ("laplace", Distribution::Laplace(0.0, 1.0)),
 ];
 
-/// A row for each distribution: functions of a row carry no data, so the place in the list is a parameter of the type.
+/// A row for a distribution. Row functions are `fn` pointers without captures, so the index in the list is a const
+/// generic.
 fn drawn<const PLACE: usize>() -> Method {
     let call = |x: &[AnyTensor]| {
         let ty = TensorType::new([3, 5], x[0].dtype());

@@ -1,4 +1,4 @@
-//! Many to one.
+//! Reductions.
 
 use super::{Argument, Method, bools, distinct, floats, normal, one, two};
 use crate::case::Fill;

@@ -1,4 +1,4 @@
-//! Complex tensors, Fourier transforms, signals. A complex operand is two: real and imaginary parts.
+//! Complex tensors, Fourier transforms, signals. A complex operand is a pair of real and imaginary parts.
 
 use super::{Method, away, normal, one, positive, uniform};
 use kiln_tensor::fft::{Dct, FftNorm};
@@ -12,7 +12,7 @@ pub(super) fn rows() -> Vec<Method> {
     [complex(), transforms(), real_transforms(), frequencies(), windows(), short_time()].concat()
 }
 
-/// The complex operand at a place.
+/// The complex operand at an index.
 fn pair(x: &[AnyTensor], place: usize) -> Result<AnyComplex> {
     AnyComplex::new(x[2 * place].clone(), x[2 * place + 1].clone())
 }

@@ -12,13 +12,13 @@ macro_rules! row {
 
 /// Away from ±1, where inverse functions are steep.
 const WITHIN_ONE: Fill = Fill::Uniform(-0.9, 0.9);
-/// Both sides of the places where formulas change, none of them at one.
+/// Both sides of the points where formulas switch, but not the points.
 const WIDE: Fill = Fill::Uniform(-3.0, 3.0);
-/// No integers, which are poles.
+/// Numbers that are not integers, which are poles.
 const NO_POLE: Fill = Fill::Among(&[-2.7, -1.4, -0.3, 0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
 const POSITIVE: Fill = Fill::Among(&[0.2, 0.7, 1.3, 2.6, 4.2, 7.7, 12.3]);
 
-/// Where incomplete gamma functions change their formula.
+/// Numbers where incomplete gamma functions switch formulas.
 const LARGE: Fill = Fill::Among(&[15.0, 22.0, 30.0, 41.0]);
 /// Orders of zeta functions, away from the pole at 1.
 const ORDERS: Fill = Fill::Among(&[1.5, 2.0, 3.0, 4.5]);

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Folders and files below `crates/` whose public methods of `AnyTensor` must each have a row.
 const METHODS: &[&str] = &["tensor/src/any", "tensor/src/einsum.rs"];
 
-/// Folders and files below `crates/` whose public functions must each have a row, and how the names of these rows begin.
+/// Folders and files below `crates/` whose public functions must each have a row, and the prefix of their row names.
 const FUNCTIONS: &[(&str, &str)] = if cfg!(feature = "linalg") {
     &[
         ("linalg/src/any.rs", "linalg::"),
@@ -18,7 +18,7 @@ const FUNCTIONS: &[(&str, &str)] = if cfg!(feature = "linalg") {
     &[]
 };
 
-/// Methods without a row, and why.
+/// Methods without a row, with the reason.
 pub const EXEMPT: &[(&str, &str)] = &[
     ("emit", "runs any op; the suite of ops tests them"),
     ("apply", "runs any op; the suite of ops tests them"),
@@ -58,7 +58,7 @@ pub const EXEMPT: &[(&str, &str)] = &[
 /// The names of the public methods, and with the feature `linalg` of the functions of `kiln_linalg::any`; sorted.
 ///
 /// # Panics
-/// When the sources are not beside this crate.
+/// When the sources are not next to this crate.
 pub fn surface() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of crates");
     let mut names = BTreeSet::new();
@@ -99,7 +99,7 @@ fn functions(text: &str, prefix: &str, names: &mut BTreeSet<String>) {
     names.extend(text.lines().filter_map(declared).map(|name| format!("{prefix}{name}")));
 }
 
-/// The name of the public function that a line declares at its start.
+/// The name of the public function that a line declares.
 fn declared(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("pub fn ").or(line.strip_prefix("pub async fn "))?;
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()

@@ -1,4 +1,4 @@
-//! The same elements in another shape or order, or more than once.
+//! Views and copies: reshape, permute, slice, repeat.
 
 use super::{Method, ints, normal, one};
 use kiln_tensor::{AnyTensor, PadMode, s};

@@ -1,4 +1,4 @@
-//! Operators, products and comparisons.
+//! Operators, matmuls and comparisons.
 
 use super::*;
 use kiln_tensor::DType;

@@ -1,4 +1,4 @@
-//! Making tensors, and bringing them back.
+//! Creation and reading of tensors.
 
 use super::*;
 use kiln_backends::Device;

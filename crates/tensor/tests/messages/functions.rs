@@ -1,4 +1,4 @@
-//! Activations, losses and the functions of modules.
+//! Activations, losses and module functions.
 
 use super::*;
 use kiln_tensor::module::{AttentionOptions, ConvOptions, PoolOptions};

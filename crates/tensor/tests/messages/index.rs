@@ -1,4 +1,4 @@
-//! By index, by mask, in order.
+//! Indexing, masking and sorting.
 
 use super::*;
 

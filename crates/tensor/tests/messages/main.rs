@@ -1,4 +1,4 @@
-//! The exact text that users see for wrong calls: every call here, its message in `expected.txt`.
+//! The exact messages of invalid calls: each call is here, its message in `expected.txt`.
 //!
 //! After a message was changed on purpose, `UPDATE_EXPECT=1 cargo test -p kiln-tensor --test messages` writes the file
 //! again; read the difference before it is committed. A message names the op, describes the error of the operands, and
@@ -25,12 +25,12 @@ use std::path::Path;
 use kiln_backends::{Flex, FlexDevice};
 use kiln_tensor::{Bool, Int, Result, Tensor};
 
-/// Families come and grow; none may lose its cases unseen.
+/// Minimum number of cases, so that none is lost unnoticed.
 const FEWEST: usize = 170;
 
 const DEVICE: FlexDevice = FlexDevice;
 
-/// A wrong call and its message.
+/// An invalid call and its message.
 struct Case {
     name: &'static str,
     message: String,

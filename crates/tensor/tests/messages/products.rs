@@ -1,4 +1,4 @@
-//! Products of vectors and matrices, and Einstein's sums.
+//! Vector and matrix products, and einsum.
 
 use super::*;
 use kiln_tensor::{einsum, linalg};

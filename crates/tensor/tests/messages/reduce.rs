@@ -1,4 +1,4 @@
-//! Many elements to one, and running totals.
+//! Reductions and scans.
 
 use super::*;
 

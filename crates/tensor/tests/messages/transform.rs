@@ -1,4 +1,4 @@
-//! Functions of functions.
+//! Function transforms.
 
 use super::*;
 use kiln_tensor::transform::{grad, hessian, jvp, vmap};

@@ -1,4 +1,4 @@
-//! The same elements elsewhere.
+//! Views.
 
 use super::*;
 use kiln_tensor::s;

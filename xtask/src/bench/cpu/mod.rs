@@ -24,7 +24,7 @@ const ACCEPTS: Accepts = Accepts {
     words: false,
 };
 
-/// The folder of the programs, a workspace of its own.
+/// The folder of the benchmark programs, a separate workspace.
 const FOLDER: &str = "bench";
 
 const MOST_THREADS: usize = 1024;
@@ -66,7 +66,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(if report.failures().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A report of nothing yet.
+/// An empty report.
 fn report(options: &Options, skipped: Vec<Skipped>) -> Report {
     Report {
         kind: "CPU",
@@ -80,7 +80,7 @@ fn report(options: &Options, skipped: Vec<Skipped>) -> Report {
     }
 }
 
-/// Starts everybody, and measures the rows one by one.
+/// Starts all peers and measures the rows one by one.
 fn measure_all(options: &Options, kiln: &Peer, others: &[Peer], report: &mut Report) -> Result<(), String> {
     let mut players = start_all(kiln, others, report)?;
     report.limit = players[0].limit();
@@ -93,7 +93,7 @@ fn measure_all(options: &Options, kiln: &Peer, others: &[Peer], report: &mut Rep
     Ok(())
 }
 
-/// Measures one row, with the file of weights where it needs that.
+/// Measures one row, with the weight file if needed.
 fn measure_row(
     row: &Row,
     players: &mut [Player],
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_is_possible() {
+    fn errors_list_the_valid_values() {
         let problem = |words: &[&str]| read(words, |_| ()).unwrap_err();
         assert!(problem(&["--peers", "jax"]).contains("any of torch, burn, candle, or none"));
         assert!(problem(&["--only", "conv"]).contains("conv3x3"));

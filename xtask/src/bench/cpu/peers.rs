@@ -1,4 +1,4 @@
-//! Finding, building and starting the programs that are measured.
+//! Finds, builds and starts the measured programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ pub(crate) fn kiln(bench: &Path, threads: usize, backend: Option<&str>) -> Resul
     Ok(of_kiln("kiln", bench.join("target/release/bench-kiln"), bench, threads, backend))
 }
 
-/// Kiln's program of another tree, which somebody built.
+/// Kiln's prebuilt program of another tree.
 pub(crate) fn before(
     program: &Path,
     bench: &Path,
@@ -66,7 +66,7 @@ pub(crate) fn others(bench: &Path, threads: usize, frameworks: &[&str]) -> (Vec<
     (peers, skipped)
 }
 
-/// A framework in Rust, built for this very processor, as candle's documentation advises.
+/// A Rust framework, built with `target-cpu=native`, as candle's documentation recommends.
 fn rust(name: &'static str, bench: &Path, threads: usize) -> Result<Peer, String> {
     let package = format!("bench-{name}");
     let mut command = process::cargo(bench);

@@ -1,4 +1,4 @@
-//! The file that `safetensors_load` loads.
+//! The weight file of `safetensors_load`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -38,7 +38,7 @@ fn header(tensors: usize, rows: usize) -> String {
         format!(r#""tensors.{i}":{{"dtype":"F32","shape":[{rows},{rows}],"data_offsets":[{begin},{end}]}}"#)
     };
     let mut text = format!("{{{}}}", (0..tensors).map(entry).collect::<Vec<_>>().join(","));
-    // Data begins at a multiple of 8, which spaces after the header make so.
+    // Spaces after the header align the data to 8 bytes.
     text += &" ".repeat(text.len().next_multiple_of(8) - text.len());
     text
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_says_where_the_numbers_are() {
+    fn the_header_has_the_offsets_of_tensors() {
         let mut bytes = Vec::new();
         fill(&mut bytes, 2, 4).unwrap();
         let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;

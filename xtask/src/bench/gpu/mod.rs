@@ -1,7 +1,8 @@
 //! `cargo xtask bench gpu`: Kiln and PyTorch on the same workloads on one GPU, interleaved in one run.
 //!
 //! A machine with a GPU may have no Rust: `--program` names a built `bench-gpu`, and `--scripts` the folder with
-//! `torch_gpu.py`. Without them both are those of this tree. With `--against` a `bench-gpu` of another tree is compared instead.
+//! `torch_gpu.py`. Their defaults are those of this tree. With `--against`, a `bench-gpu` of another tree is compared
+//! instead.
 
 mod rows;
 
@@ -36,7 +37,7 @@ const ACCEPTS: Accepts = Accepts {
     words: false,
 };
 
-/// PyTorch as it is, by `torch.compile`, and as a CUDA graph: name and option.
+/// Names and options of the peers: eager PyTorch, `torch.compile`, and CUDA graphs.
 const PEERS: &[(&str, Option<&str>)] =
     &[("torch", None), ("torch.compile", Some("--compile")), ("torch.graph", Some("--graph"))];
 const MOST_LIMIT: usize = 1_000_000;
@@ -48,7 +49,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let names: Vec<&str> = PEERS.iter().map(|(name, _)| *name).collect();
     let wanted = frameworks(&words_of(&args, "--peers"), &names)?;
     let repeats = repeats(&args, DEFAULT_REPEATS)?;
-    // Given in whole units; none is known of a device by itself.
+    // Limits are given by options in integers; there is no default per device.
     let limit = |option: &str| -> Result<Option<f64>, String> {
         let given = args.last(option).is_some();
         Ok(if given { Some(number_of(&args, option, 1, 1, MOST_LIMIT)? as f64) } else { None })
@@ -171,7 +172,7 @@ fn device() -> String {
     if name.is_empty() { "an unknown GPU".to_owned() } else { format!("one {name}") }
 }
 
-/// Kiln's first steps in fresh processes, which share a cache on disk that is empty at first.
+/// Measures Kiln's first steps in new processes, which share an initially empty cache on disk.
 fn first_steps(program: &Path, scripts: &Path, cache: &Path, report: &mut Report) {
     let peer = kiln(program, scripts, cache);
     for row in FIRST_STEPS {
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_say_what_is_possible() {
+    fn errors_list_the_valid_values() {
         let problem = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             run(&words).unwrap_err()

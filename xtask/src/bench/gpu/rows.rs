@@ -19,15 +19,15 @@ use Must::{Nanoseconds, Ratio, RatioTo, Seconds};
 /// The workload of [`FIRST_STEPS`].
 pub(crate) const FIRST_STEP_OF: &str = "gpt2_train_step";
 
-/// The first step of a fresh process, with an empty cache of kernels on disk and with that of the run before.
+/// The first step of a new process, with an empty kernel cache on disk and with the cache of the previous run.
 #[rustfmt::skip]
 pub(crate) const FIRST_STEPS: &[Row] = &[
     row("gpt2_first_step_cold", "GPT-2, empty cache on disk", Seconds(10.0), FirstStep, 0.0, 0.0),
     row("gpt2_first_step_warm", "GPT-2, cache on disk", Seconds(2.0), FirstStep, 0.0, 0.0),
 ];
 
-/// All others, in the order they run. Attention is causal: half of the products count, and 3.5 times as many with gradients.
-/// Bytes of gradients are those of the operands and results of both passes.
+/// All other workloads, in the order they run. Attention is causal: half of the FLOPs count, and 3.5 times as many with
+/// gradients. Bytes of gradients include operands and results of both passes.
 #[rustfmt::skip]
 pub(crate) const ROWS: &[Row] = &[
     row("matmul_bf16_4096", "4096³, bf16", Ratio(0.98), Contraction, 137_439.0, 100.7),

@@ -339,7 +339,7 @@ mod tests {
     use super::Score;
 
     #[test]
-    fn powers_of_two_are_accurate() {
+    fn exp2_is_accurate() {
         for fused in [false, cfg!(feature = "std")] {
             let mut x = -130.0f32;
             while x < 1.0 {

@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_become_radices() {
+    fn lengths_are_factored_into_radices() {
         assert_eq!(radices(1), Some(alloc::vec![]));
         assert_eq!(radices(2048), Some(alloc::vec![8, 8, 8, 4]));
         assert_eq!(radices(8 * 3 * 31), Some(alloc::vec![8, 3, 31]));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_those_of_the_definition() {
+    fn roots_of_unity_match_their_definition() {
         for length in [1, 2, 3, 8, 12, 24, 1000, 1021] {
             for (turn, found) in roots(length).into_iter().enumerate() {
                 let (re, im) = root(turn, length);

@@ -306,7 +306,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn sums_are_exact_on_every_level() {
+    fn integer_matmuls_are_exact_on_every_simd_level() {
         for name in ["scalar", "avx2", "avx512"] {
             let Some(level) = Level::from_name(name).filter(|level| *level <= Level::of_processor()) else {
                 continue;

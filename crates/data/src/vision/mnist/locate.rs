@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_not_passed_over() {
+    fn an_incomplete_folder_is_an_error_and_not_skipped() {
         let root = tempfile::tempdir().unwrap();
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("mnist");
         let places = places(root.path(), Path::new("no-cache"), &checkout);
@@ -139,7 +139,7 @@ mod tests {
 
     #[cfg(not(feature = "download"))]
     #[test]
-    fn without_downloads_the_error_says_how_to_enable_them() {
+    fn the_not_found_error_names_the_download_feature() {
         let root = tempfile::tempdir().unwrap();
         let places = places(root.path(), root.path(), root.path());
         let text = MnistDataset::find(MnistSplit::Train, &places).unwrap_err().to_string();
@@ -149,7 +149,7 @@ mod tests {
 
     #[cfg(feature = "download")]
     #[test]
-    fn downloads_go_where_they_are_found_again() {
+    fn the_download_folder_is_one_that_is_searched() {
         let places = places(Path::new("d"), Path::new("c"), Path::new("s"));
         assert_eq!(places.download_directory(), Some(Path::new("d").join("mnist")));
         let places = Places { data: None, ..places };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn not_found_lists_the_places() {
+    fn the_not_found_error_lists_searched_folders() {
         let places = places(Path::new("d"), Path::new("c"), Path::new("s"));
         let text = places.not_found(MnistSplit::Train, "do this").to_string();
         assert!(text.starts_with("MNIST train files not found; looked in:\n    d"), "{text}");

@@ -122,7 +122,7 @@ fn is_taken_over(seed: u64, from: Lengths, to: Lengths, limits: Limits) -> bool 
 }
 
 #[test]
-fn plans_of_random_recordings_are_those_that_would_be_made() {
+fn derived_plans_of_random_recordings_equal_fresh_plans() {
     let mut random = Random(11);
     let mut taken = 0;
     for seed in 0..3000 {
@@ -197,7 +197,7 @@ fn kernels_have_no_more_ops_than_the_machine_allows() {
 }
 
 #[test]
-fn ops_of_dtypes_that_kernels_lack_run_by_themselves() {
+fn ops_of_dtypes_that_kernels_lack_are_separate_steps() {
     let program = Program::parse(
         "program(%0: f32[8], %1: i64[8]) {
   %2: f32[8] = exp %0
@@ -220,7 +220,7 @@ fn ops_of_dtypes_that_kernels_lack_run_by_themselves() {
 }
 
 #[test]
-fn lengths_that_the_planner_cannot_tell_apart_are_planned_alike() {
+fn plans_are_derived_for_indistinguishable_lengths() {
     let (from, to) = ([4, 37, 4, 24, 5000], [4, 38, 4, 24, 5000]);
     let taken = (0..200).filter(|&seed| is_taken_over(seed, from, to, Limits::default())).count();
     // The others merge axes in more than one way, which only lengths decide.
@@ -228,7 +228,7 @@ fn lengths_that_the_planner_cannot_tell_apart_are_planned_alike() {
 }
 
 #[test]
-fn a_length_that_another_axis_has_is_planned_for_itself() {
+fn lengths_shared_with_another_axis_get_their_own_plan() {
     let taken = |to: Lengths| {
         (0..100).filter(|&seed| is_taken_over(seed, [4, 37, 4, 24, 5000], to, Limits::default())).count()
     };
@@ -237,7 +237,7 @@ fn a_length_that_another_axis_has_is_planned_for_itself() {
 }
 
 #[test]
-fn what_reductions_cross_decides_the_plan() {
+fn reduced_lengths_select_the_plan() {
     let ty = |rows, columns| TensorType::new([rows, columns], DType::F32);
     let recording = |rows, columns| {
         Structure::of_program(&Recorder::trace(&[ty(rows, columns)], |x| {
@@ -258,14 +258,14 @@ fn what_reductions_cross_decides_the_plan() {
 }
 
 #[test]
-fn what_has_no_elements_is_planned_for_itself() {
+fn recordings_with_empty_tensors_get_their_own_plan() {
     let empty = recording(3, [0, 5, 4, 24, 10]);
     assert!(Draft::new(empty, Limits::default()).likeness().is_none());
 }
 
 /// Patterns contain no lengths, so a derived plan keeps them.
 #[test]
-fn patterns_are_taken_over_to_other_lengths() {
+fn patterns_are_derived_for_other_lengths() {
     let finished = |rows: usize| {
         let types = [[rows, 24], [24, 40], [1, 40]].map(|shape| TensorType::new(shape, DType::F32));
         Structure::of_program(&Recorder::trace(&types, |v| {

@@ -107,7 +107,7 @@ fn factors() -> Vec<Method> {
             .within(64.0),
         Method::new("linalg::complex::svd", |x| {
             let (u, s, vh) = complex::svd(operand(x, 0)?, true)?;
-            // The other columns of `U` are any that complete it.
+            // The other columns of `U` are an arbitrary orthonormal completion.
             let u = u.each(|part| part.slice_axis(1, SliceAxis { start: 0, len: 2, step: 1 }))?;
             singular((u, s, vh))
         })
@@ -173,12 +173,12 @@ fn eigenvalues() -> Vec<Method> {
     ]
 }
 
-/// The complex operand at a place.
+/// The complex operand at an index.
 fn operand(x: &[AnyTensor], place: usize) -> Result<AnyComplex> {
     AnyComplex::new(x[2 * place].clone(), x[2 * place + 1].clone())
 }
 
-/// The first operand, far from singular.
+/// The first operand, made well-conditioned.
 fn regular(x: &[AnyTensor]) -> Result<AnyComplex> {
     AnyComplex::new(graded(&x[0])?, x[1].clone())
 }

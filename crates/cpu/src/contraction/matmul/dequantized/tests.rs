@@ -76,7 +76,7 @@ impl Case {
 }
 
 #[test]
-fn products_are_those_of_the_floats() {
+fn dequantized_matmuls_match_float_matmuls() {
     let names = ["scalar", "avx2", "avx512"];
     let levels =
         names.into_iter().filter_map(Level::from_name).filter(|level| *level <= Level::of_processor());

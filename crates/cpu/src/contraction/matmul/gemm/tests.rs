@@ -41,7 +41,7 @@ const SIZES: [[usize; 3]; 6] =
     [[3, 5, 7], [100, 30, 65], [41, 600, 300], [200, 1100, 33], [97, 513, 257], [64, 0, 40]];
 
 #[test]
-fn epilogues_see_every_element_once_and_finished() {
+fn epilogues_run_once_on_each_complete_element() {
     for level in levels() {
         for sizes in SIZES {
             let [m, k, n] = sizes;
@@ -120,7 +120,7 @@ fn prologues_compute_operands() {
 }
 
 #[test]
-fn results_do_not_depend_on_threads() {
+fn results_are_independent_of_thread_count() {
     let sizes = [130, 1500, 700];
     let [m, k, n] = sizes;
     let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
@@ -140,7 +140,7 @@ fn results_do_not_depend_on_threads() {
 }
 
 #[test]
-fn scale_and_accumulation() {
+fn accumulation_with_a_scale() {
     let sizes = [50, 900, 70];
     let [m, k, n] = sizes;
     let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
@@ -155,7 +155,7 @@ fn scale_and_accumulation() {
 }
 
 #[test]
-fn a_panic_in_a_hole_reaches_the_caller() {
+fn a_panic_in_a_prologue_reaches_the_caller() {
     let sizes = [100, 100, 600];
     let a = numbers(100 * 100, 1);
     let fail = |_: Range<usize>, columns: Range<usize>, _: *mut f32, _: usize| {
@@ -169,7 +169,7 @@ fn a_panic_in_a_hole_reaches_the_caller() {
 }
 
 #[test]
-fn every_piece_of_a_grid_is_there_once() {
+fn the_grid_covers_every_element_once() {
     for [m, n, threads] in [[512, 512, 2], [13, 5000, 7], [1, 33, 2], [2048, 2048, 64], [5000, 64, 3]] {
         for narrow in [false, true] {
             let grid = Grid::new(m, n, 32, threads, narrow);

@@ -90,7 +90,7 @@ fn files_in(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn intact_files_arrive() {
+fn intact_files_are_stored() {
     for answer in [Answer::Intact, Answer::WithoutLength] {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("new").join("mnist");
@@ -109,7 +109,7 @@ fn the_next_mirror_is_tried() {
 }
 
 #[test]
-fn bad_downloads_leave_nothing_and_replace_nothing() {
+fn failed_downloads_leave_the_folder_unchanged() {
     for answer in [Answer::Missing, Answer::Flipped, Answer::CutShort, Answer::NotGzip, Answer::Silence] {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join(TEST_LABELS.name), "good").unwrap();
@@ -128,7 +128,7 @@ fn bad_downloads_leave_nothing_and_replace_nothing() {
 }
 
 #[test]
-fn half_a_split_is_not_stored() {
+fn an_incomplete_split_is_not_stored() {
     let root = tempfile::tempdir().unwrap();
     let error = downloader(&[Answer::LabelsOnly]).fetch(MnistSplit::Test, root.path()).unwrap_err();
     assert!(error.to_string().starts_with("t10k-images-idx3-ubyte.gz: download failed:"), "{error}");
@@ -137,7 +137,7 @@ fn half_a_split_is_not_stored() {
 
 #[cfg(unix)]
 #[test]
-fn stored_files_are_as_readable_as_any_other() {
+fn stored_files_have_default_permissions() {
     use std::os::unix::fs::PermissionsExt;
     let root = tempfile::tempdir().unwrap();
     downloader(&[Answer::Intact]).fetch(MnistSplit::Test, root.path()).unwrap();
@@ -147,7 +147,7 @@ fn stored_files_are_as_readable_as_any_other() {
 }
 
 #[test]
-fn wrong_contents_are_told_by_their_digest() {
+fn wrong_contents_are_a_digest_error() {
     let expected = Expected { sha256: TRAIN_LABELS.sha256, ..TEST_LABELS };
     let root = tempfile::tempdir().unwrap();
     let error = downloader(&[Answer::Intact]).fetch_file(expected, root.path()).unwrap_err();
@@ -168,7 +168,7 @@ fn contents_longer_than_expected_are_refused() {
 }
 
 #[test]
-fn the_checkout_has_the_expected_digests() {
+fn bundled_files_have_the_expected_digests() {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("mnist");
     for file in [TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS] {
         verify(&file, &checkout.join(file.name)).unwrap();
