@@ -74,6 +74,18 @@ pub trait Module: Debug + Send {
     }
 
     /// Freezes the parameters: optimizers do not change them, and no gradients are computed for them.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{Linear, LinearConfig, Module};
+    /// use kiln_tensor::Autodiff;
+    ///
+    /// let layer: Linear<Autodiff<Flex>> = LinearConfig::new(4, 2).init(&Default::default());
+    /// let layer = layer.freeze();
+    /// assert_eq!((layer.num_parameters(), layer.num_trainable_parameters()), (4 * 2 + 2, 0));
+    /// assert_eq!(layer.unfreeze().num_trainable_parameters(), 4 * 2 + 2);
+    /// ```
+    #[doc(alias = "requires_grad_")]
     #[must_use]
     fn freeze(self) -> Self
     where
@@ -101,6 +113,16 @@ pub trait Module: Debug + Send {
     }
 
     /// Returns the table of layers and parameters that `Display` of a derived module prints.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{Linear, LinearConfig, Module};
+    ///
+    /// let layer: Linear<Flex> = LinearConfig::new(784, 10).init(&Default::default());
+    /// println!("{}", layer.layer_table());
+    /// assert!(layer.to_string().contains("7,850"));
+    /// ```
+    #[doc(alias = "summary")]
     fn layer_table(&self) -> LayerTable
     where
         Self: Sized,

@@ -17,8 +17,26 @@ use crate::names::closest;
 ///
 /// The metadata contains `format: pt`, which programs that share weights with PyTorch expect.
 ///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model.safetensors");
+/// use kiln_backends::Flex;
+/// use kiln_nn::{Linear, LinearConfig};
+/// use kiln_store::{load_module, save_module};
+///
+/// let model: Linear<Flex> = LinearConfig::new(4, 2).init(&Default::default());
+/// save_module(&model, &path)?;
+///
+/// let other: Linear<Flex> = LinearConfig::new(4, 2).init(&Default::default());
+/// let other = load_module(other, &path)?;
+/// assert_eq!(other.weight.to_vec::<f32>(), model.weight.to_vec::<f32>());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// When the file cannot be written, or a device failed.
+#[doc(alias = "save_file")]
+#[doc(alias = "state_dict")]
 pub fn save_module(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     save_module_with(module, path, &BTreeMap::new())
 }
@@ -63,6 +81,8 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// # Errors
 /// When the file cannot be read or is damaged, or its tensors do not match the module's parameters exactly in name and
 /// type. The error lists the differences and suggests similar names.
+#[doc(alias = "load_file")]
+#[doc(alias = "load_state_dict")]
 pub fn load_module<M: Module>(module: M, path: impl AsRef<Path>) -> Result<M> {
     Ok(load_module_with(module, path, &LoadOptions::new())?.0)
 }

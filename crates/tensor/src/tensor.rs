@@ -118,6 +118,14 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// one engine. Gradients flow back through the copy. If the computation failed, its error moves with the tensor and
     /// is reported when the tensor is read. See [`AnyTensor::to_stack`].
     ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &Device::flex()).to_device(&Device::cpu());
+    /// assert_eq!(x.device(), Device::cpu());
+    /// ```
+    ///
     /// # Panics
     /// When the tensor is tracked by automatic differentiation and the target device does not support it:
     /// [`detach`](Tensor::detach) it first.

@@ -28,8 +28,18 @@ pub trait BackendModule<B: Backend>: Module {
     ///
     /// To copy a module to another device or thread, call `model.clone().to_device(&device)`.
     ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_nn::{BackendModule, Linear, LinearConfig};
+    ///
+    /// let layer: Linear<Dyn> = LinearConfig::new(4, 2).init(&Device::flex());
+    /// let layer = layer.to_device(&Device::cpu());
+    /// assert_eq!(layer.devices(), [Device::cpu()]);
+    /// ```
+    ///
     /// # Panics
     /// When a device fails, or the computation of a parameter failed.
+    #[doc(alias = "to")]
     #[must_use]
     fn to_device(mut self, device: &B::Device) -> Self
     where
