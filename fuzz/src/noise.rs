@@ -118,8 +118,8 @@ impl Noisy {
         self.inner.write(data)
     }
 
-    /// A result as another engine may give it.
-    fn given_as(&self, rule: Rule, value: Value, overflows: bool) -> Value {
+    /// A result with an error that another engine may have under the rule.
+    fn perturbed(&self, rule: Rule, value: Value, overflows: bool) -> Value {
         let step = epsilon(value.dtype());
         match rule {
             Rule::Bits => value,
@@ -431,7 +431,7 @@ impl Engine for Noisy {
         let values = values.into_iter().map(|value| self.cancelled(op, &operands, value));
         let values = values.map(|value| self.flushed(op, self.transformed(op, &operands, value)));
         let odd = values.map(|value| {
-            let value = self.given_as(rule, value, overflows);
+            let value = self.perturbed(rule, value, overflows);
             match beyond {
                 true => self.anything(value),
                 false => value,

@@ -8,7 +8,7 @@ use super::{Check, Counts, Failure, Scope, Subjects, at_slot, run_with_noise};
 use crate::shrink::edit;
 use crate::spread::first_problem;
 use crate::tolerance::{Computed, difference, is_exact};
-use crate::trace::{Ownership, Slot, Trace, given, read, run_on, same, trace};
+use crate::trace::{Ownership, Slot, Trace, host_operands, read, run_on, same, trace};
 use crate::trial::Trial;
 use kiln_ir::{DType, Engine, Instruction, Op, Program, ProgramOperand, TensorData, Values};
 use kiln_suite::compare;
@@ -110,7 +110,7 @@ fn step(
     counts: &mut Counts,
 ) -> Result<(), String> {
     let failed = |message: String| Err(message);
-    let Some(operands) = given(instruction, &trace.slots) else {
+    let Some(operands) = host_operands(instruction, &trace.slots) else {
         // A selection may pick the operand that has not failed.
         if instruction.op.stops_poison() {
             return Ok(());

@@ -196,8 +196,8 @@ pub(super) fn relengthened(trial: &Trial, from: usize, to: usize, only: Option<u
 fn head(data: &TensorData, shape: Shape) -> Option<TensorData> {
     let slices = shape.iter().map(|&len| SliceAxis::all(len)).collect();
     let op = Op::Slice(slices);
-    let given = [crate::trace::Given::Data(data.clone())];
-    crate::trace::run_on(&reference(), &op, &given).ok()?.pop()
+    let operands = [crate::trace::HostOperand::Data(data.clone())];
+    crate::trace::run_on(&reference(), &op, &operands).ok()?.pop()
 }
 
 /// Changes the lengths among an op's attributes.

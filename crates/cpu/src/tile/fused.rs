@@ -1,6 +1,6 @@
 //! Fused regions: compiled once, run with the operands' memory.
 
-use super::cache::{AllGiven, Given, Lock};
+use super::cache::{Lock, OperandLayout, OperandLayouts};
 use super::code::{Code, Param};
 use super::compile::{compile, number_bytes};
 use super::frame::{Frame, Launched};
@@ -32,27 +32,29 @@ pub(super) fn run_shared(
     op: &FusedOp,
     inputs: Operands,
     results: &[TensorType],
-    make: fn(&FusedOp, &AllGiven) -> Plan,
+    make: fn(&FusedOp, &OperandLayouts) -> Plan,
 ) -> Result<Values> {
     let program = op.program();
-    let Some(given) = given(program, &inputs)? else { return Ok(program.run_region(cpu, inputs)) };
-    let plan = cpu.plans.plan(op, given, |given| make(op, given));
+    let Some(layouts) = operand_layouts(program, &inputs)? else {
+        return Ok(program.run_region(cpu, inputs));
+    };
+    let plan = cpu.plans.plan(op, layouts, |layouts| make(op, layouts));
     plan.run(cpu, program, inputs, results)
 }
 
-/// How the operands are given; `None` where they are not of the program's types.
-fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
-    let mut all = AllGiven::new();
+/// The layouts of the operands; `None` where they are not of the program's types.
+fn operand_layouts(program: &Program, inputs: &Operands) -> Result<Option<OperandLayouts>> {
+    let mut all = OperandLayouts::new();
     for (operand, ty) in inputs.iter().zip(&program.inputs) {
         all.push(match operand {
-            Operand::Scalar(_) => Given::Number,
+            Operand::Scalar(_) => OperandLayout::Number,
             Operand::Value(value) if value.ty() != ty => return Ok(None),
             Operand::Value(value) => {
                 let array = Array::of(value)?;
                 if array.is_contiguous() {
-                    Given::Contiguous
+                    OperandLayout::Contiguous
                 } else {
-                    Given::Strided(array.strides().iter().copied().collect())
+                    OperandLayout::Strided(array.strides().iter().copied().collect())
                 }
             }
         });
@@ -75,20 +77,20 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    fn new(op: &FusedOp, given: &AllGiven) -> Plan {
-        let guarded = Guarded::new(op, given).map(|guarded| Plan::Guarded(Box::new(guarded)));
-        guarded.unwrap_or_else(|| Plan::as_it_is(op, given))
+    fn new(op: &FusedOp, layouts: &OperandLayouts) -> Plan {
+        let guarded = Guarded::new(op, layouts).map(|guarded| Plan::Guarded(Box::new(guarded)));
+        guarded.unwrap_or_else(|| Plan::as_it_is(op, layouts))
     }
 
     /// The plan that looks at no flags.
-    pub(super) fn as_it_is(op: &FusedOp, given: &AllGiven) -> Plan {
+    pub(super) fn as_it_is(op: &FusedOp, layouts: &OperandLayouts) -> Plan {
         if is_native(op.program()) {
             return Plan::Native;
         }
-        if let Some(region) = Region::new(op.program(), given) {
+        if let Some(region) = Region::new(op.program(), layouts) {
             return Plan::Kernel(Box::new(region));
         }
-        Split::new(op, given).map_or(Plan::Unfused, |split| Plan::Anchor(Box::new(split)))
+        Split::new(op, layouts).map_or(Plan::Unfused, |split| Plan::Anchor(Box::new(split)))
     }
 
     /// Whether it runs otherwise than op by op: the machine runs it or part of it, or it is one op.
@@ -162,14 +164,14 @@ pub(super) struct Region {
 }
 
 impl Region {
-    pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Region> {
-        let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
+    pub(super) fn new(program: &Program, layouts: &OperandLayouts) -> Option<Region> {
+        let numbers: Vec<bool> = layouts.iter().map(|layout| *layout == OperandLayout::Number).collect();
         let (nest, outputs) = Nest::of_program(program, &numbers).ok()?;
-        let layouts = given.iter().zip(&program.inputs).map(|(given, ty)| {
-            kiln_kernel::Layout(match given {
-                Given::Number => Vec::new(),
-                Given::Contiguous => Layout::contiguous(ty.shape).strides().to_vec(),
-                Given::Strided(strides) => strides.to_vec(),
+        let layouts = layouts.iter().zip(&program.inputs).map(|(layout, ty)| {
+            kiln_kernel::Layout(match layout {
+                OperandLayout::Number => Vec::new(),
+                OperandLayout::Contiguous => Layout::contiguous(ty.shape).strides().to_vec(),
+                OperandLayout::Strided(strides) => strides.to_vec(),
             })
         });
         let lowered = nest.lower(&outputs, &layouts.collect::<Vec<_>>()).ok()?;

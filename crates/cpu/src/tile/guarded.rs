@@ -1,7 +1,7 @@
 //! Regions that select by a flag, such as an optimizer's update that is skipped after a gradient overflow. Where the
 //! flag holds, as nearly always, the region runs without the selections and their other operands.
 
-use super::cache::{AllGiven, Given, program_bytes};
+use super::cache::{OperandLayout, OperandLayouts, program_bytes};
 use super::fused::{Plan, fused, run_shared};
 use crate::Cpu;
 use crate::array::Array;
@@ -26,7 +26,7 @@ pub(super) struct Guarded {
 
 impl Guarded {
     /// `None` where nothing is selected by a flag.
-    pub(super) fn new(op: &FusedOp, given: &AllGiven) -> Option<Guarded> {
+    pub(super) fn new(op: &FusedOp, layouts: &OperandLayouts) -> Option<Guarded> {
         let program = op.program();
         let types = program.slot_types();
         // Of each slot, the flag of which it is a view.
@@ -34,8 +34,8 @@ impl Guarded {
         // Of each slot, the operand in whose place it stands where the flags hold.
         let mut stands_for: Vec<ProgramOperand> = (0..types.len()).map(ProgramOperand::Slot).collect();
         let mut flags = Vec::new();
-        for (input, (ty, given)) in program.inputs.iter().zip(given).enumerate() {
-            views[input] = (ty.dtype.is_bool() && is_one_element(ty, given)).then_some(input);
+        for (input, (ty, layout)) in program.inputs.iter().zip(layouts).enumerate() {
+            views[input] = (ty.dtype.is_bool() && is_one_element(ty, layout)).then_some(input);
         }
         let mut slot = program.inputs.len();
         for instruction in &program.instructions {
@@ -95,13 +95,13 @@ impl Guarded {
     }
 }
 
-fn is_one_element(ty: &TensorType, given: &Given) -> bool {
+fn is_one_element(ty: &TensorType, layout: &OperandLayout) -> bool {
     let count = ty.num_elements();
-    match given {
-        Given::Strided(strides) => {
+    match layout {
+        OperandLayout::Strided(strides) => {
             count > 0 && strides.iter().zip(ty.shape.iter()).all(|(s, n)| *s == 0 || *n == 1)
         }
-        Given::Number | Given::Contiguous => count == 1,
+        OperandLayout::Number | OperandLayout::Contiguous => count == 1,
     }
 }
 

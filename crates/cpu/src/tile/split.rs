@@ -1,7 +1,7 @@
 //! Regions around a matrix product or a convolution: it runs by its own kernel, and the ops after it as one kernel in
 //! the memory of its result.
 
-use super::cache::{AllGiven, Given, program_bytes};
+use super::cache::{OperandLayout, OperandLayouts, program_bytes};
 use super::fused::Region;
 use super::weights::with_integers;
 use crate::Cpu;
@@ -33,7 +33,7 @@ struct Rest {
 
 impl Split {
     /// `None` where there is no product or convolution, or the ops after it have no kernel.
-    pub(super) fn new(fused: &FusedOp, given: &AllGiven) -> Option<Split> {
+    pub(super) fn new(fused: &FusedOp, layouts: &OperandLayouts) -> Option<Split> {
         let integers = match fused.pattern() {
             Pattern::QuantizedMatMul(pattern) => with_integers(fused.program(), pattern),
             Pattern::Loop | Pattern::Epilogue(_) => None,
@@ -41,7 +41,7 @@ impl Split {
         let program = heroes_first(integers.as_ref().unwrap_or(fused.program()));
         let end = program.instructions.iter().rposition(is_anchor)?;
         let is_more = integers.is_some() || end + 1 < program.instructions.len();
-        is_more.then(|| Split::at(&program, end, given)).flatten()
+        is_more.then(|| Split::at(&program, end, layouts)).flatten()
     }
 
     /// The memory that it takes.
@@ -56,7 +56,7 @@ impl Split {
         self.rest.as_ref().is_some_and(|rest| rest.region.checks())
     }
 
-    fn at(program: &Program, end: usize, given: &AllGiven) -> Option<Split> {
+    fn at(program: &Program, end: usize, layouts: &OperandLayouts) -> Option<Split> {
         let (before, after) = (&program.instructions[..end], &program.instructions[end + 1..]);
         let anchor = &program.instructions[end];
         let inputs = program.inputs.len();
@@ -65,7 +65,7 @@ impl Split {
         let (rest, made) = if after.is_empty() && program.outputs == [ProgramOperand::Slot(product)] {
             (None, Vec::new())
         } else {
-            let (rest, made) = Rest::new(program, [end, product], &types, given)?;
+            let (rest, made) = Rest::new(program, [end, product], &types, layouts)?;
             (Some(rest), made)
         };
         let made = made.iter().map(|&slot| ProgramOperand::Slot(slot));
@@ -112,7 +112,7 @@ impl Rest {
         program: &Program,
         [end, product]: [usize; 2],
         types: &[TensorType],
-        given: &AllGiven,
+        layouts: &OperandLayouts,
     ) -> Option<(Rest, Vec<usize>)> {
         let after = &program.instructions[end + 1..];
         let inputs = program.inputs.len();
@@ -131,9 +131,9 @@ impl Rest {
         if made.iter().any(|&slot| maker(program, slot).is_none_or(|maker| is_view(&maker.op))) {
             return None;
         }
-        let mut given_rest: AllGiven = kept.iter().map(|&slot| given[slot].clone()).collect();
-        given_rest.extend(needed[kept.len()..].iter().map(|_| Given::Contiguous));
-        let region = Region::new(&rest, &given_rest)?;
+        let mut rest_layouts: OperandLayouts = kept.iter().map(|&slot| layouts[slot].clone()).collect();
+        rest_layouts.extend(needed[kept.len()..].iter().map(|_| OperandLayout::Contiguous));
+        let region = Region::new(&rest, &rest_layouts)?;
         Some((Rest { kept, region }, made))
     }
 }

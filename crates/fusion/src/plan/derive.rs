@@ -11,10 +11,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{FusedOp, Instruction, Op, Program, Shape, TensorType};
 
-/// A recording that is about to be planned.
-pub(crate) struct Draft {
+/// Plans one recording: from scratch, or by derivation from a template.
+pub(crate) struct Planner {
     structure: Structure,
-    better: Structure,
+    rewritten: Structure,
     originals: Vec<Option<usize>>,
     likeness: Option<Likeness>,
     limits: Limits,
@@ -24,19 +24,19 @@ pub(crate) struct Draft {
 pub(crate) struct Template {
     likeness: Likeness,
     /// The recording after rewrites.
-    better: Structure,
+    rewritten: Structure,
     originals: Vec<Option<usize>>,
     /// The entry of each step that is one op, the last of each other.
-    made_of: Vec<u32>,
+    step_entries: Vec<u32>,
     plan: Arc<Plan>,
 }
 
-impl Draft {
-    /// A recording for a machine with these limits.
-    pub(crate) fn new(structure: Structure, limits: Limits) -> Draft {
-        let Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure, limits);
-        let likeness = Likeness::of(&better, limits);
-        Draft { structure, better, originals, likeness, limits }
+impl Planner {
+    /// The planner of a recording, for a machine with these limits.
+    pub(crate) fn new(structure: Structure, limits: Limits) -> Planner {
+        let Rewritten { structure: rewritten, originals, .. } = rewrite::rewrite(&structure, limits);
+        let likeness = Likeness::of(&rewritten, limits);
+        Planner { structure, rewritten, originals, likeness, limits }
     }
 
     /// A hash that recordings which are planned alike have in common; `None` where there are no others to look for.
@@ -46,23 +46,25 @@ impl Draft {
 
     /// The plan, made from nothing but the recording.
     pub(crate) fn plan(self) -> (Plan, Option<impl FnOnce(Arc<Plan>) -> Template>) {
-        let Draft { structure, better, originals, likeness, limits } = self;
-        let graph = graph::Graph::new(&better);
+        let Planner { structure, rewritten, originals, likeness, limits } = self;
+        let graph = graph::Graph::new(&rewritten);
         let groups = group::groups(&graph, limits);
-        let emit::Emitted { steps, last_entries, made_of, num_slots, outputs } = emit::emit(&graph, groups);
-        let needed = needed_entries(&structure, &better, &originals);
+        let emit::Emitted { steps, last_entries, step_entries, num_slots, outputs } =
+            emit::emit(&graph, groups);
+        let needed = needed_entries(&structure, &rewritten, &originals);
         let needed_entries = last_entries.into_iter().map(|entry| needed[entry as usize]).collect();
         let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
         let outputs = outputs.into_iter().filter_map(original).collect();
         let plan = Plan { structure, steps, needed_entries, num_slots, outputs, derived: None, hash: 0 };
-        let template = likeness
-            .map(|likeness| move |plan: Arc<Plan>| Template { likeness, better, originals, made_of, plan });
+        let template = likeness.map(|likeness| {
+            move |plan: Arc<Plan>| Template { likeness, rewritten, originals, step_entries, plan }
+        });
         (plan, template)
     }
 
-    /// The plan that [`plan`](Draft::plan) would make, but for its notes, if the template is of a recording that is planned
+    /// The plan that [`plan`](Planner::plan) would make, but for its notes, if the template is of a recording that is planned
     /// alike.
-    pub(crate) fn derive(self, template: &Template) -> Result<Plan, Box<Draft>> {
+    pub(crate) fn derive(self, template: &Template) -> Result<Plan, Box<Planner>> {
         match self.steps(template) {
             Some(steps) => {
                 let Plan { needed_entries, num_slots, outputs, .. } = &*template.plan;
@@ -85,13 +87,18 @@ impl Draft {
         if !template.is_like(likeness, self) {
             return None;
         }
-        let mut taken = Taken {
+        let mut substitution = Substitution {
             shapes: template.likeness.replacements(likeness),
-            same_ops: template.better.entries.iter().zip(&self.better.entries).all(|(a, b)| a.op == b.op),
+            same_ops: template
+                .rewritten
+                .entries
+                .iter()
+                .zip(&self.rewritten.entries)
+                .all(|(a, b)| a.op == b.op),
             programs: BTreeMap::new(),
         };
-        let steps = template.plan.steps.iter().zip(&template.made_of);
-        steps.map(|(step, &entry)| taken.step(step, &self.better.entries[entry as usize])).collect()
+        let steps = template.plan.steps.iter().zip(&template.step_entries);
+        steps.map(|(step, &entry)| substitution.step(step, &self.rewritten.entries[entry as usize])).collect()
     }
 }
 
@@ -126,13 +133,13 @@ impl Template {
     /// The bytes that it takes with its plan, which may be kept for itself as well.
     pub(crate) fn bytes(&self) -> usize {
         self.plan.bytes()
-            + self.better.bytes()
+            + self.rewritten.bytes()
             + self.likeness.bytes()
             + self.originals.len() * size_of::<Option<usize>>()
     }
 
-    fn is_like(&self, likeness: &Likeness, draft: &Draft) -> bool {
-        let (a, b) = (&self.better, &draft.better);
+    fn is_like(&self, likeness: &Likeness, planner: &Planner) -> bool {
+        let (a, b) = (&self.rewritten, &planner.rewritten);
         let same_dtypes = |a: &[TensorType], b: &[TensorType]| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.dtype == b.dtype)
         };
@@ -144,21 +151,21 @@ impl Template {
             && a.entries.len() == b.entries.len()
             && same_dtypes(&a.externals, &b.externals)
             && a.entries.iter().zip(&b.entries).all(same)
-            && self.originals == draft.originals
+            && self.originals == planner.originals
     }
 }
 
-/// The parts that are taken over from a template.
-struct Taken {
-    /// By the template's own.
+/// The substitution of a template's shapes by those of another recording.
+struct Substitution {
+    /// The new shape by the template's shape.
     shapes: BTreeMap<Vec<usize>, Shape>,
     /// Whether all ops are equal, lengths and all.
     same_ops: bool,
-    /// By the addresses of the template's own, which steps share.
+    /// The new programs by the addresses of the template's, which steps share.
     programs: BTreeMap<usize, Arc<Program>>,
 }
 
-impl Taken {
+impl Substitution {
     /// A step, of which the entry is the op that it runs, unless it is a region.
     fn step(&mut self, step: &Step, entry: &Entry) -> Option<Step> {
         let op = if let Op::Fused(region) = &step.op

@@ -15,7 +15,7 @@ pub(crate) struct Emitted {
     /// For each step, its last entry or one after it: never fewer than for the step before.
     pub(crate) last_entries: Vec<u32>,
     /// For each step, the entry that it is, or its last.
-    pub(crate) made_of: Vec<u32>,
+    pub(crate) step_entries: Vec<u32>,
     pub(crate) num_slots: usize,
     /// `(result, slot)`.
     pub(crate) outputs: Vec<(usize, usize)>,
@@ -30,8 +30,8 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
     for (place, slot) in slots.iter_mut().enumerate().take(externals) {
         *slot = Some(place);
     }
-    let (steps, last_entries, made_of) = (Vec::new(), Vec::new(), Vec::new());
-    let mut emitter = Emitter { graph, steps, last_entries, made_of, slots, next: externals };
+    let (steps, last_entries, step_entries) = (Vec::new(), Vec::new(), Vec::new());
+    let mut emitter = Emitter { graph, steps, last_entries, step_entries, slots, next: externals };
     let mut groups: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
     for number in order {
         let Some(group) = groups[number].take() else { continue };
@@ -88,7 +88,7 @@ struct Emitter<'a> {
     graph: &'a Graph<'a>,
     steps: Vec<Step>,
     last_entries: Vec<u32>,
-    made_of: Vec<u32>,
+    step_entries: Vec<u32>,
     /// The slot of each value, once it has one.
     slots: Vec<Option<usize>>,
     next: usize,
@@ -129,7 +129,7 @@ impl Emitter<'_> {
     /// Adds a step of entries up to that one.
     fn push(&mut self, step: Step, last: u32) {
         self.steps.push(step);
-        self.made_of.push(last);
+        self.step_entries.push(last);
         self.last_entries.push(self.last_entries.last().map_or(last, |&before| before.max(last)));
     }
 
@@ -213,8 +213,8 @@ impl Emitter<'_> {
                 }
             }
         }
-        let Emitter { steps, last_entries, made_of, next: num_slots, .. } = self;
-        Emitted { steps, last_entries, made_of, num_slots, outputs }
+        let Emitter { steps, last_entries, step_entries, next: num_slots, .. } = self;
+        Emitted { steps, last_entries, step_entries, num_slots, outputs }
     }
 }
 

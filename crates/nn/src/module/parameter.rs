@@ -1,6 +1,6 @@
 //! Tensors that a module owns.
 
-use super::turn::{Turn, both};
+use super::update_lock::{UpdateLock, lock_both};
 use super::{
     BackendModule, Module, ModuleOn, Parameter, ParameterRole, Path, ReplaceParameter, Visitor, VisitorMut,
 };
@@ -183,8 +183,8 @@ pub struct RunningState<T> {
     id: ParamId,
     /// `None` only while a visitor holds the tensor. Locked for moving and cloning it, never for computing with it.
     value: Mutex<Option<T>>,
-    /// Of computing a new value.
-    turn: Turn,
+    /// Held while a new value is computed.
+    update_lock: UpdateLock,
 }
 
 impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
@@ -195,7 +195,11 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 
     fn with_id(id: ParamId, value: Tensor<B, D>) -> Self {
         let leaf = as_leaf(value.into_any(), ParameterRole::Buffer);
-        RunningState { id, value: Mutex::new(Some(Tensor::from_any(leaf))), turn: Turn::default() }
+        RunningState {
+            id,
+            value: Mutex::new(Some(Tensor::from_any(leaf))),
+            update_lock: UpdateLock::default(),
+        }
     }
 
     /// The present value, not tracked by automatic differentiation.
@@ -212,7 +216,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
     /// The function may not update the same state.
     #[track_caller]
     pub fn update(&self, f: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>) {
-        let _turn = self.turn.enter();
+        let _guard = self.update_lock.lock();
         self.replace(f(self.value()));
     }
 
@@ -227,7 +231,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
         other: &RunningState<Tensor<B, D2>>,
         f: impl FnOnce(Tensor<B, D>, Tensor<B, D2>) -> (Tensor<B, D>, Tensor<B, D2>),
     ) {
-        let _turns = both(&self.turn, &other.turn);
+        let _guards = lock_both(&self.update_lock, &other.update_lock);
         let (new, others) = f(self.value(), other.value());
         self.replace(new);
         other.replace(others);
@@ -243,7 +247,11 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 impl<T: Clone> Clone for RunningState<T> {
     /// The clone has the same id and starts from the same value; from then on they go their own ways.
     fn clone(&self) -> Self {
-        RunningState { id: self.id, value: Mutex::new(self.value.lock().clone()), turn: Turn::default() }
+        RunningState {
+            id: self.id,
+            value: Mutex::new(self.value.lock().clone()),
+            update_lock: UpdateLock::default(),
+        }
     }
 }
 

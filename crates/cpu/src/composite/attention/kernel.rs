@@ -1,7 +1,7 @@
 //! The inner loops of attention: products of small matrices, and exponentials of scores.
 
 use crate::contraction::simd::{Float, Kernel, Simd};
-use crate::copy::transpose::Turn;
+use crate::copy::transpose::TransposeBlock;
 
 /// Columns that loops over scores take at once.
 pub(super) const LANES: usize = 16;
@@ -116,7 +116,7 @@ impl<T: Float> Product<T> {
 /// Additional float operations for attention.
 pub(in crate::composite) trait Score: Float {
     /// Integers of its size.
-    type Bits: Turn;
+    type Bits: TransposeBlock;
 
     /// 1 / ln 2.
     const LOG2_E: Self;

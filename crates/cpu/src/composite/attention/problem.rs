@@ -3,7 +3,7 @@
 use super::kernel::{LANES, Score};
 use crate::array::Array;
 use crate::copy::Shared;
-use crate::copy::transpose::Turn;
+use crate::copy::transpose::TransposeBlock;
 use kiln_ir::{AttentionSpec, DType, TensorType};
 
 /// Queries of a block: they lie side by side in the tiles.
@@ -277,7 +277,7 @@ impl<T: Score> Rows<T> {
                 for column in (0..turned).step_by(side) {
                     // SAFETY: a block of the rows, evenly spaced; elements are as good as their bits.
                     unsafe {
-                        T::Bits::turn(
+                        T::Bits::transpose(
                             self.starts[row].add(column).cast(),
                             self.step(row),
                             to.add(column * width + row).cast(),
@@ -345,7 +345,7 @@ pub(super) unsafe fn turn_back<T: Score>(
     unsafe {
         for row in (0..whole).step_by(side) {
             for column in (0..straight).step_by(side) {
-                T::Bits::turn(
+                T::Bits::transpose(
                     matrix.add(column * width + row).cast(),
                     width as isize,
                     rows.add(row * columns + column).cast(),
