@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use alloc::vec::Vec;
-use block::{Blocks, Form, Job, Lanes, Lines, Real, Twist, room};
+use block::{Blocks, Form, Job, Lanes, Lines, Real, Twiddles, scratch_len};
 use core::ops::Range;
 use kiln_ir::{DType, FftKind, Result, TensorType};
 use plan::{Plan, halves, root, roots};
@@ -103,7 +103,7 @@ impl Transform<'_> {
     fn direct<T: Float>(&self, length: usize) -> Option<Plan<T>> {
         let is_matrix = length >= SHORTEST_MATRIX;
         let is_spread = 2 * self.lines() > self.lanes;
-        let fits = room(length, self.lanes) * size_of::<T>() <= MOST_ROOM;
+        let fits = scratch_len(length, self.lanes) * size_of::<T>() <= MOST_ROOM;
         if !is_matrix || is_spread && fits { Plan::new(length) } else { None }
     }
 
@@ -131,9 +131,9 @@ impl Transform<'_> {
         let middle = halves_of::<T>(&between);
         let plans = [Plan::new(rows), Plan::new(columns)];
         let [Some(first), Some(second)] = &plans else { return self.bluestein(source, target) };
-        let twist = Twist::new(points, columns, inner);
+        let twiddles = Twiddles::new(points, columns, inner);
         let across = Lines { inner: columns * inner, jump: points * inner, step: columns * inner };
-        let form = Form::Complex(Some(&twist));
+        let form = Form::Complex(Some(&twiddles));
         let all = self.lines();
         self.run(&Job {
             plan: first,

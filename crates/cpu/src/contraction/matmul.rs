@@ -1,15 +1,15 @@
 //! Matrix products.
 //!
-//! [`gemm`] is the general algorithm, with holes for work on blocks of operands and result; [`narrow`] has the cases
+//! [`gemm`] is the general algorithm, with holes for work on blocks of operands and result; [`gemv`] has the cases
 //! that are bound by reading one operand; [`integer`] is exact arithmetic, [`bytes`] that of 8 bits, [`dequantized`]
 //! has weights that are never written out as floats.
 
 mod bytes;
 pub(crate) mod dequantized;
 pub(crate) mod gemm;
+mod gemv;
 mod integer;
 pub(crate) mod matrix;
-mod narrow;
 mod output;
 mod pack;
 mod tile;

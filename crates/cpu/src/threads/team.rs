@@ -29,8 +29,8 @@ pub(super) struct Team {
 
 struct Shared {
     jobs: [Job; JOBS],
-    /// Counts jobs that were offered.
-    offered: AtomicUsize,
+    /// The number of jobs opened so far.
+    opened: AtomicUsize,
     /// Threads that sleep, or are about to.
     sleepers: AtomicUsize,
     /// How long a thread looks before it sleeps: not at all where there are more threads than processors.
@@ -83,7 +83,7 @@ impl Team {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
             jobs: [const { Job::new() }; JOBS],
-            offered: AtomicUsize::new(0),
+            opened: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             patience: if helpers < processors { PATIENCE } else { Duration::ZERO },
             sleeping: Mutex::new(()),
@@ -110,11 +110,11 @@ impl Team {
         let free = || self.shared.jobs.iter().find(|job| job.claim());
         let job = if foreign || parts < 2 || u32::try_from(parts).is_err() { None } else { free() };
         let Some(job) = job else { return (0..parts).for_each(body) };
-        let offer = Offer::new(&self.shared, job, parts, body);
+        let active = ActiveJob::new(&self.shared, job, parts, body);
         while let Some(part) = job.take_first() {
             body(part);
         }
-        drop(offer);
+        drop(active);
     }
 }
 
@@ -127,29 +127,34 @@ impl Drop for Team {
 }
 
 /// Work that helpers can find, until it is dropped, which waits for those that have begun.
-struct Offer<'a> {
+struct ActiveJob<'a> {
     shared: &'a Shared,
     job: &'a Job,
 }
 
-impl<'a> Offer<'a> {
+impl<'a> ActiveJob<'a> {
     /// Of a job that the caller has claimed.
-    fn new(shared: &'a Shared, job: &'a Job, parts: usize, body: &'a (dyn Fn(usize) + Sync)) -> Offer<'a> {
+    fn new(
+        shared: &'a Shared,
+        job: &'a Job,
+        parts: usize,
+        body: &'a (dyn Fn(usize) + Sync),
+    ) -> ActiveJob<'a> {
         let body: *const (dyn Fn(usize) + Sync + 'a) = body;
-        // SAFETY: only the lifetime changes. Nothing follows the pointer after the offer is dropped, and by then the
+        // SAFETY: only the lifetime changes. Nothing follows the pointer after the job is closed, and by then the
         // function still lives.
         let body: *const (dyn Fn(usize) + Sync) = unsafe { core::mem::transmute(body) };
         // SAFETY: the caller claimed the job, and no helper reads before it is open.
         unsafe { *job.work.get() = Some(Work(body)) };
         job.left.store((parts as u64) << 32, Ordering::Relaxed);
         job.state.store(TAKEN | OPEN, Ordering::Release);
-        shared.offered.fetch_add(1, Ordering::SeqCst);
+        shared.opened.fetch_add(1, Ordering::SeqCst);
         shared.wake(parts - 1);
-        Offer { shared, job }
+        ActiveJob { shared, job }
     }
 }
 
-impl Drop for Offer<'_> {
+impl Drop for ActiveJob<'_> {
     fn drop(&mut self) {
         let job = self.job;
         // After a panic of the caller's own part the others are not begun.
@@ -223,16 +228,16 @@ impl Shared {
     fn serve(self: Arc<Shared>) {
         TEAM.with(|team| team.set(Arc::as_ptr(&self).addr()));
         while !self.closing.load(Ordering::Relaxed) {
-            // Read before looking: an offer after this is seen below.
-            let offered = self.offered.load(Ordering::SeqCst);
+            // Read before looking: a job after this is seen below.
+            let opened = self.opened.load(Ordering::SeqCst);
             for job in &self.jobs {
                 if job.has_work() {
                     self.help(job);
                 }
             }
             let is_new =
-                || self.offered.load(Ordering::SeqCst) != offered || self.closing.load(Ordering::Relaxed);
-            if !soon(self.patience, is_new) {
+                || self.opened.load(Ordering::SeqCst) != opened || self.closing.load(Ordering::Relaxed);
+            if !spin_until(self.patience, is_new) {
                 self.sleep_until(is_new);
             }
         }
@@ -269,7 +274,7 @@ impl Shared {
 
     /// Wakes up to `most` threads that sleep.
     fn wake(&self, most: usize) {
-        // An offer comes before this look, and a thread counts as sleeping before it looks for offers: one sees the other.
+        // A job comes before this look, and a thread counts as sleeping before it looks for jobs: one sees the other.
         let sleepers = self.sleepers.load(Ordering::SeqCst).min(most);
         if sleepers > 0 {
             drop(self.lock());
@@ -280,7 +285,7 @@ impl Shared {
     /// Waits until the last helper has left a job that is no longer open.
     fn wait_for_helpers(&self, job: &Job) {
         let is_left = || job.state.load(Ordering::Acquire) < HELPER;
-        if soon(self.patience, is_left) {
+        if spin_until(self.patience, is_left) {
             return;
         }
         let mut sleeping = self.lock();
@@ -297,7 +302,7 @@ impl Shared {
 
 /// Whether something comes true within that time. The thread does not yield meanwhile: on a busy machine that costs it a
 /// whole turn, where one that sleeps is put first when it wakes.
-fn soon(limit: Duration, is_true: impl Fn() -> bool) -> bool {
+fn spin_until(limit: Duration, is_true: impl Fn() -> bool) -> bool {
     const LOOKS: usize = 32;
     let start = Instant::now();
     loop {

@@ -3,7 +3,7 @@
 use super::cache::{Lock, OperandLayout, OperandLayouts};
 use super::code::{Code, Param};
 use super::compile::{compile, number_bytes};
-use super::frame::{Frame, Launched};
+use super::frame::{Frame, LaunchState};
 use super::guarded::Guarded;
 use super::run;
 use super::split::Split;
@@ -79,11 +79,11 @@ pub(super) enum Plan {
 impl Plan {
     fn new(op: &FusedOp, layouts: &OperandLayouts) -> Plan {
         let guarded = Guarded::new(op, layouts).map(|guarded| Plan::Guarded(Box::new(guarded)));
-        guarded.unwrap_or_else(|| Plan::as_it_is(op, layouts))
+        guarded.unwrap_or_else(|| Plan::unguarded(op, layouts))
     }
 
     /// The plan that looks at no flags.
-    pub(super) fn as_it_is(op: &FusedOp, layouts: &OperandLayouts) -> Plan {
+    pub(super) fn unguarded(op: &FusedOp, layouts: &OperandLayouts) -> Plan {
         if is_native(op.program()) {
             return Plan::Native;
         }
@@ -116,10 +116,10 @@ impl Plan {
         match self {
             // Only the ops by themselves determine which results an index out of range poisons, and the error message.
             Plan::Kernel(region) if region.checks() => {
-                op_by_op_after_errors(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
+                with_unfused_fallback(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
             }
             Plan::Anchor(split) if split.checks() => {
-                op_by_op_after_errors(cpu, program, inputs, |inputs| split.run(cpu, inputs, results))
+                with_unfused_fallback(cpu, program, inputs, |inputs| split.run(cpu, inputs, results))
             }
             Plan::Kernel(region) => region.run(cpu, inputs, results),
             Plan::Anchor(split) => split.run(cpu, inputs, results),
@@ -130,7 +130,7 @@ impl Plan {
 }
 
 /// Runs a region again where it fails. That it keeps the operands means that nothing overwrites them.
-fn op_by_op_after_errors(
+fn with_unfused_fallback(
     cpu: &Cpu,
     program: &Program,
     inputs: Operands,
@@ -240,7 +240,7 @@ impl Region {
             }
         }
         let failed = AtomicBool::new(false);
-        let launched = Launched {
+        let launched = LaunchState {
             code: &code,
             level: cpu.level,
             bases: &bases,

@@ -56,7 +56,7 @@ impl Guarded {
         }
         flags.sort_unstable();
         flags.dedup();
-        let Without { program: assumed, kept, places } = without(program, &stands_for);
+        let PrunedProgram { program: assumed, kept, places } = without(program, &stands_for);
         let moved = |slot: usize| slot_of(&stands_for[slot]).map_or(usize::MAX, |slot| places[slot]);
         let assumed = Arc::new(assumed);
         let patterned = FusedOp::with_pattern(assumed.clone(), moved_pattern(op.pattern(), moved));
@@ -79,7 +79,7 @@ impl Guarded {
     pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         for &flag in &self.flags {
             if !holds(&inputs[flag])? {
-                return run_shared(cpu, &self.whole, inputs, results, Plan::as_it_is);
+                return run_shared(cpu, &self.whole, inputs, results, Plan::unguarded);
             }
         }
         let mut kept = Operands::new();
@@ -123,7 +123,7 @@ fn slot_of(operand: &ProgramOperand) -> Option<usize> {
 }
 
 /// A program without dead instructions.
-struct Without {
+struct PrunedProgram {
     program: Program,
     /// The inputs that it keeps.
     kept: Vec<usize>,
@@ -149,7 +149,7 @@ fn moved_pattern(pattern: &Pattern, moved: impl Fn(usize) -> usize) -> Pattern {
 }
 
 /// A program with other operands in the place of some slots, after dead code elimination.
-fn without(program: &Program, stands_for: &[ProgramOperand]) -> Without {
+fn without(program: &Program, stands_for: &[ProgramOperand]) -> PrunedProgram {
     let resolved = |operand: &ProgramOperand| slot_of(operand).map_or(*operand, |slot| stands_for[slot]);
     let inputs = program.inputs.len();
     let mut needed = alloc::vec![false; stands_for.len()];
@@ -196,5 +196,5 @@ fn without(program: &Program, stands_for: &[ProgramOperand]) -> Without {
         made.instructions.push(Instruction { operands, ..instruction.clone() });
     }
     made.outputs = program.outputs.iter().map(|output| moved(output, &places)).collect();
-    Without { program: made, kept, places }
+    PrunedProgram { program: made, kept, places }
 }

@@ -227,9 +227,9 @@ impl<T: Score> Problem<T> {
                 rows.starts.iter_mut().for_each(|start| {
                     *start = start.wrapping_offset(key as isize * mask.steps()[1]);
                 });
-                // SAFETY: the mask repeats to the shape of the scores; the caller vouches for the room.
+                // SAFETY: the mask repeats to the shape of the scores; the caller vouches for the workspace.
                 let added = unsafe {
-                    rows.turned(keys, T::LOG2_E, spare, width);
+                    rows.transposed(keys, T::LOG2_E, spare, width);
                     core::slice::from_raw_parts(spare, keys * width)
                 };
                 tile.iter_mut().zip(added).for_each(|(score, &added)| *score += added);
@@ -261,8 +261,8 @@ impl<T: Score> Rows<T> {
     /// rest of each is 0.
     ///
     /// # Safety
-    /// The rows are that long, and the matrix has room.
-    pub(super) unsafe fn turned(&self, columns: usize, scale: T, to: *mut T, width: usize) {
+    /// The rows are that long, and the matrix has workspace.
+    pub(super) unsafe fn transposed(&self, columns: usize, scale: T, to: *mut T, width: usize) {
         let side = T::Bits::SIDE;
         let (whole, straight) = (self.len / side * side, columns / side * side);
         // SAFETY: as the caller promises.
@@ -310,7 +310,7 @@ impl<T: Score> Rows<T> {
     /// The rows one after the other, `width` apart; zeros behind each, and for the rest of `count` rows.
     ///
     /// # Safety
-    /// The rows have that many columns, and there is room.
+    /// The rows have that many columns, and there is workspace.
     pub(super) unsafe fn straight(&self, columns: usize, to: *mut T, width: usize, count: usize) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -333,7 +333,7 @@ impl<T: Score> Rows<T> {
 ///
 /// # Safety
 /// The matrix has these sizes, and there is room for the rows.
-pub(super) unsafe fn turn_back<T: Score>(
+pub(super) unsafe fn transpose_back<T: Score>(
     matrix: *const T,
     [columns, width]: [usize; 2],
     count: usize,

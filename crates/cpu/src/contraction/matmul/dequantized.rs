@@ -50,7 +50,7 @@ pub(crate) struct Nibbles {
 }
 
 /// The most rows for which the weights are converted in registers.
-const MAX_NARROW_ROWS: usize = 8;
+const MAX_GEMV_ROWS: usize = 8;
 
 /// Weights that are worth waking another thread for.
 const GRAIN: usize = 1 << 17;
@@ -81,7 +81,7 @@ pub(crate) unsafe fn matmul_dequantized(
         // SAFETY: the block is this call's alone.
         unsafe { f32::dispatch(level, Expand { weights, rows, columns, to, stride }) };
     };
-    if m > MAX_NARROW_ROWS {
+    if m > MAX_GEMV_ROWS {
         let plain = Gemm::new([m, k, n], Operand::Matrix(x), Operand::Computed(&write), Some(c));
         // SAFETY: as the caller promises.
         return unsafe { plain.run(level, pool) };
@@ -90,9 +90,9 @@ pub(crate) unsafe fn matmul_dequantized(
     pool.parallel_for(n, grain, |columns| {
         for start in columns.clone().step_by(STRETCH) {
             let columns = start..(start + STRETCH).min(columns.end);
-            let narrow = Narrow { weights, depth: k, rows: m, columns: columns.clone(), x, c };
+            let gemv = DequantizedGemv { weights, depth: k, rows: m, columns: columns.clone(), x, c };
             // SAFETY: as the caller promises; each column is computed once.
-            unsafe { f32::dispatch(level, narrow) };
+            unsafe { f32::dispatch(level, gemv) };
         }
     });
 }
@@ -288,7 +288,7 @@ impl Kernel<f32> for Expand<'_> {
 }
 
 /// Some columns of a product with few rows.
-struct Narrow<'a> {
+struct DequantizedGemv<'a> {
     weights: &'a Weights,
     depth: usize,
     rows: usize,
@@ -297,7 +297,7 @@ struct Narrow<'a> {
     c: Matrix<f32>,
 }
 
-impl Kernel<f32> for Narrow<'_> {
+impl Kernel<f32> for DequantizedGemv<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -316,7 +316,7 @@ impl Kernel<f32> for Narrow<'_> {
     }
 }
 
-impl Narrow<'_> {
+impl DequantizedGemv<'_> {
     /// Weights along `k`: dot products, block by block.
     ///
     /// # Safety
@@ -336,8 +336,8 @@ impl Narrow<'_> {
             let block = self.weights.block[0];
             let one = S::splat(1.0);
             for j in self.columns.clone() {
-                let mut sums = [S::splat(0.0); MAX_NARROW_ROWS];
-                let mut rest = [0.0f32; MAX_NARROW_ROWS];
+                let mut sums = [S::splat(0.0); MAX_GEMV_ROWS];
+                let mut rest = [0.0f32; MAX_GEMV_ROWS];
                 // Where the next block starts; scale and zero are those of the one before.
                 let (mut next, mut scale, mut zero) = (0, 0.0, 0.0);
                 for first in (0..self.depth).step_by(STRETCH) {
@@ -385,8 +385,8 @@ impl Narrow<'_> {
         let block = self.weights.block[0];
         let mut lines = [[0.0f32; STRETCH]; STEPS];
         let mut blocks = [[0.0f32; STRETCH]; 2];
-        let mut sums = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
-        let mut totals = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
+        let mut sums = [[0.0f32; STRETCH]; MAX_GEMV_ROWS];
+        let mut totals = [[0.0f32; STRETCH]; MAX_GEMV_ROWS];
         // Lines are worked on in whole vectors: what lies beyond the columns is never written to the result.
         // SAFETY: as the caller promises.
         unsafe {
@@ -397,7 +397,7 @@ impl Narrow<'_> {
                 sums[..self.rows].iter_mut().for_each(|row| row[..len].fill(0.0));
                 for p in (first..end).step_by(STEPS) {
                     let steps = (end - p).min(STEPS);
-                    let mut x = [[0.0f32; STEPS]; MAX_NARROW_ROWS];
+                    let mut x = [[0.0f32; STEPS]; MAX_GEMV_ROWS];
                     for step in 0..steps {
                         let line = lines[step].as_mut_ptr();
                         self.weights.prefetch::<S>(p + step + STEPS, start, len);
