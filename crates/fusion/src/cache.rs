@@ -16,13 +16,13 @@ const MOST_TEMPLATE_BYTES: usize = 128 << 20;
 
 /// The plans of structures, and templates for structures of other lengths.
 pub(crate) struct Plans {
-    plans: Recent<Arc<Plan>>,
-    templates: Recent<Arc<Template>>,
+    plans: LruCache<Arc<Plan>>,
+    templates: LruCache<Arc<Template>>,
 }
 
 impl Default for Plans {
     fn default() -> Plans {
-        Plans { plans: Recent::new(MOST_PLAN_BYTES), templates: Recent::new(MOST_TEMPLATE_BYTES) }
+        Plans { plans: LruCache::new(MOST_PLAN_BYTES), templates: LruCache::new(MOST_TEMPLATE_BYTES) }
     }
 }
 
@@ -42,9 +42,9 @@ impl Plans {
         self.plans.add(plan.hash, plan.bytes(), plan);
     }
 
-    /// The templates that may fit a structure of that likeness: hardly ever more than one.
-    pub(crate) fn templates(&mut self, likeness: u64) -> Vec<Arc<Template>> {
-        self.templates.all(likeness)
+    /// The templates that may fit a structure of that signature: hardly ever more than one.
+    pub(crate) fn templates(&mut self, signature: u64) -> Vec<Arc<Template>> {
+        self.templates.all(signature)
     }
 
     pub(crate) fn add_template(&mut self, template: Arc<Template>) {
@@ -58,8 +58,8 @@ impl Plans {
 }
 
 /// An LRU cache by hash with a limit in bytes. The newest entry is never evicted, however large it is.
-struct Recent<T> {
-    by_hash: BTreeMap<u64, Vec<Kept<T>>>,
+struct LruCache<T> {
+    by_hash: BTreeMap<u64, Vec<CacheEntry<T>>>,
     /// The hashes of all, by the time of the last use.
     by_use: BTreeMap<u64, u64>,
     bytes: usize,
@@ -67,15 +67,15 @@ struct Recent<T> {
     clock: u64,
 }
 
-struct Kept<T> {
+struct CacheEntry<T> {
     what: T,
     bytes: usize,
     used: u64,
 }
 
-impl<T: Clone> Recent<T> {
-    fn new(most: usize) -> Recent<T> {
-        Recent { by_hash: BTreeMap::new(), by_use: BTreeMap::new(), bytes: 0, most, clock: 0 }
+impl<T: Clone> LruCache<T> {
+    fn new(most: usize) -> LruCache<T> {
+        LruCache { by_hash: BTreeMap::new(), by_use: BTreeMap::new(), bytes: 0, most, clock: 0 }
     }
 
     /// One of that hash, which is used now.
@@ -103,7 +103,7 @@ impl<T: Clone> Recent<T> {
     fn add(&mut self, hash: u64, bytes: usize, what: T) {
         self.clock += 1;
         self.bytes += bytes;
-        self.by_hash.entry(hash).or_default().push(Kept { what, bytes, used: self.clock });
+        self.by_hash.entry(hash).or_default().push(CacheEntry { what, bytes, used: self.clock });
         self.by_use.insert(self.clock, hash);
         while self.bytes > self.most && self.by_use.len() > 1 {
             self.forget_oldest();
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_was_not_used_for_longest_goes_beyond_a_number_of_bytes() {
-        let mut recent = Recent::new(100);
+        let mut recent = LruCache::new(100);
         for number in 0..10 {
             recent.add(number / 2, 10, number);
         }

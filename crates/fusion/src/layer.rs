@@ -245,7 +245,7 @@ impl Shared {
     /// A cached plan: derived from one for other lengths, or made from the recording alone.
     fn make(&self, hash: u64, mut planner: Planner) -> Arc<Plan> {
         let templates =
-            planner.likeness().map_or_else(Vec::new, |likeness| self.plans.lock().templates(likeness));
+            planner.signature().map_or_else(Vec::new, |signature| self.plans.lock().templates(signature));
         for template in templates {
             match planner.derive(&template) {
                 Ok(plan) => {

@@ -1,12 +1,12 @@
 //! Plans: the fused steps that compute a recording, in execution order.
 
-mod alike;
 mod derive;
 mod emit;
+mod external_uses;
 mod graph;
 mod group;
-mod outside;
 mod rewrite;
+mod shape_signature;
 
 use crate::cache::Programs;
 use crate::check;

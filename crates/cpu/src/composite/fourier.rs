@@ -319,7 +319,7 @@ impl Transform<'_> {
                 // SAFETY: rows of the operands and of the memory, each written once.
                 unsafe {
                     if !inside.is_empty() {
-                        chirp.turn((source, from), (z, to), inside, inner);
+                        chirp.multiply((source, from), (z, to), inside, inner);
                     }
                     if !outside.is_empty() {
                         let count = outside.len() * inner;
@@ -332,14 +332,14 @@ impl Transform<'_> {
             some.spans(size, |outer, span| {
                 let at = outer * size * inner;
                 // SAFETY: rows of both memories, each written once.
-                unsafe { filter.turn((y, at), (z, at), span, inner) };
+                unsafe { filter.multiply((y, at), (z, at), span, inner) };
             });
             // Back, with both parts exchanged.
             padded.complex([z[1], z[0]], [y[1], y[0]])?;
             some.spans(points, |outer, span| {
                 let (from, to) = (outer * size * inner, (first + outer) * points * inner);
                 // SAFETY: rows of the memory and of the results, each written once.
-                unsafe { chirp.turn((y, from), (target, to), span, inner) };
+                unsafe { chirp.multiply((y, from), (target, to), span, inner) };
             });
         }
         Ok(())
@@ -427,7 +427,7 @@ impl<T: Float> Factors<T> {
     ///
     /// # Safety
     /// The rows may be read and written, and nothing else writes them meanwhile.
-    unsafe fn turn(
+    unsafe fn multiply(
         &self,
         (source, from): (Parts<T>, usize),
         (target, to): (Parts<T>, usize),

@@ -1,7 +1,7 @@
 //! Plans derived from a cached plan for other dim lengths.
 
-use super::alike::{Likeness, are_alike, of_type};
 use super::rewrite::{self, Rewritten};
+use super::shape_signature::{ShapeSignature, equal_but_for_lengths, of_type};
 use super::{Plan, Step, Structure, emit, graph, group, needed_entries};
 use crate::limits::Limits;
 use crate::record::Entry;
@@ -16,13 +16,13 @@ pub(crate) struct Planner {
     structure: Structure,
     rewritten: Structure,
     originals: Vec<Option<usize>>,
-    likeness: Option<Likeness>,
+    signature: Option<ShapeSignature>,
     limits: Limits,
 }
 
-/// A planned recording from which recordings with equal likeness derive their plans.
+/// A planned recording from which recordings with equal signature derive their plans.
 pub(crate) struct Template {
-    likeness: Likeness,
+    signature: ShapeSignature,
     /// The recording after rewrites.
     rewritten: Structure,
     originals: Vec<Option<usize>>,
@@ -35,18 +35,18 @@ impl Planner {
     /// The planner of a recording, for a machine with these limits.
     pub(crate) fn new(structure: Structure, limits: Limits) -> Planner {
         let Rewritten { structure: rewritten, originals, .. } = rewrite::rewrite(&structure, limits);
-        let likeness = Likeness::of(&rewritten, limits);
-        Planner { structure, rewritten, originals, likeness, limits }
+        let signature = ShapeSignature::of(&rewritten, limits);
+        Planner { structure, rewritten, originals, signature, limits }
     }
 
     /// A hash that recordings which are planned alike have in common; `None` where there are no others to look for.
-    pub(crate) fn likeness(&self) -> Option<u64> {
-        self.likeness.as_ref().map(Likeness::hash)
+    pub(crate) fn signature(&self) -> Option<u64> {
+        self.signature.as_ref().map(ShapeSignature::hash)
     }
 
     /// The plan, made from nothing but the recording.
     pub(crate) fn plan(self) -> (Plan, Option<impl FnOnce(Arc<Plan>) -> Template>) {
-        let Planner { structure, rewritten, originals, likeness, limits } = self;
+        let Planner { structure, rewritten, originals, signature, limits } = self;
         let graph = graph::Graph::new(&rewritten);
         let groups = group::groups(&graph, limits);
         let emit::Emitted { steps, last_entries, step_entries, num_slots, outputs } =
@@ -56,8 +56,8 @@ impl Planner {
         let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
         let outputs = outputs.into_iter().filter_map(original).collect();
         let plan = Plan { structure, steps, needed_entries, num_slots, outputs, derived: None, hash: 0 };
-        let template = likeness.map(|likeness| {
-            move |plan: Arc<Plan>| Template { likeness, rewritten, originals, step_entries, plan }
+        let template = signature.map(|signature| {
+            move |plan: Arc<Plan>| Template { signature, rewritten, originals, step_entries, plan }
         });
         (plan, template)
     }
@@ -83,12 +83,12 @@ impl Planner {
     }
 
     fn steps(&self, template: &Template) -> Option<Vec<Step>> {
-        let likeness = self.likeness.as_ref()?;
-        if !template.is_like(likeness, self) {
+        let signature = self.signature.as_ref()?;
+        if !template.matches(signature, self) {
             return None;
         }
         let mut substitution = Substitution {
-            shapes: template.likeness.replacements(likeness),
+            shapes: template.signature.replacements(signature),
             same_ops: template
                 .rewritten
                 .entries
@@ -127,26 +127,28 @@ impl Plan {
 impl Template {
     /// The hash under which it is looked for.
     pub(crate) fn hash(&self) -> u64 {
-        self.likeness.hash()
+        self.signature.hash()
     }
 
     /// The bytes that it takes with its plan, which may be kept for itself as well.
     pub(crate) fn bytes(&self) -> usize {
         self.plan.bytes()
             + self.rewritten.bytes()
-            + self.likeness.bytes()
+            + self.signature.bytes()
             + self.originals.len() * size_of::<Option<usize>>()
     }
 
-    fn is_like(&self, likeness: &Likeness, planner: &Planner) -> bool {
+    fn matches(&self, signature: &ShapeSignature, planner: &Planner) -> bool {
         let (a, b) = (&self.rewritten, &planner.rewritten);
         let same_dtypes = |a: &[TensorType], b: &[TensorType]| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.dtype == b.dtype)
         };
         let same = |(a, b): (&Entry, &Entry)| {
-            a.operands == b.operands && same_dtypes(&a.results, &b.results) && are_alike(&a.op, &b.op)
+            a.operands == b.operands
+                && same_dtypes(&a.results, &b.results)
+                && equal_but_for_lengths(&a.op, &b.op)
         };
-        self.likeness.is_like(likeness)
+        self.signature.matches(signature)
             && a.alive == b.alive
             && a.entries.len() == b.entries.len()
             && same_dtypes(&a.externals, &b.externals)

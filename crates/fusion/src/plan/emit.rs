@@ -1,8 +1,8 @@
 //! Emission of plan steps from fusion groups: execution order, region programs, last uses.
 
+use super::external_uses::ExternalUses;
 use super::graph::{Graph, ValueNumber};
 use super::group::{Group, Groups, Kind, number_dtype};
-use super::outside::Outside;
 use super::{Reference, Step};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(crate) struct Emitted {
 
 /// Steps that compute everything that is alive.
 pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
-    let outside = Outside::new(graph, &groups.groups);
+    let external_uses = ExternalUses::new(graph, &groups.groups);
     let order = ordered(&groups.groups);
     let externals = graph.structure.externals.len();
     let mut slots = alloc::vec![None; graph.types.len()];
@@ -38,7 +38,7 @@ pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
         match (group.kind, group.members.as_slice()) {
             (Kind::Gone, _) => {}
             (_, &[entry]) => emitter.alone(entry, group.notes),
-            (Kind::Kernel | Kind::Anchor(_) | Kind::Alone, _) => emitter.region(group, &outside),
+            (Kind::Kernel | Kind::Anchor(_) | Kind::Alone, _) => emitter.region(group, &external_uses),
         }
     }
     emitter.finish()
@@ -147,13 +147,13 @@ impl Emitter<'_> {
         self.slots[value as usize].expect("the entry has run")
     }
 
-    fn region(&mut self, group: Group, outside: &Outside) {
+    fn region(&mut self, group: Group, external_uses: &ExternalUses) {
         let mut region = Region::new(self.graph, &group.members);
         let is_repeated = |entry: &u32| group.repeated.binary_search(entry).is_ok();
         for entry in group.in_order() {
             region.add(entry);
             let result = self.graph.first[entry as usize];
-            if is_repeated(&entry) && outside.has(result) {
+            if is_repeated(&entry) && external_uses.has(result) {
                 region.round(result);
             }
         }
@@ -163,7 +163,7 @@ impl Emitter<'_> {
             let first = self.graph.first[entry as usize];
             first..first + self.graph.entry(entry).results.len() as u32
         });
-        let outputs: Vec<ValueNumber> = results.filter(|&value| outside.has(value)).collect();
+        let outputs: Vec<ValueNumber> = results.filter(|&value| external_uses.has(value)).collect();
         let mut operands: SmallVec<[Reference; 4]> = SmallVec::new();
         for input in &region.inputs {
             operands.push(match *input {

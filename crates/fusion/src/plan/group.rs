@@ -7,7 +7,7 @@
 mod bindings;
 mod body;
 mod columns;
-mod finish;
+mod epilogue;
 mod order;
 mod rematerialize;
 mod weights;
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use body::Body;
 use kiln_ir::{Op, Pattern, Program, Role, TensorType};
 use kiln_kernel::Nest;
-use order::Bits;
+use order::GroupSet;
 use smallvec::SmallVec;
 
 /// Groups of so few members together are built again to become one, each time that something could make it possible.
@@ -44,7 +44,7 @@ pub(crate) struct Group {
     /// The groups that make its operands, each once. Some have been merged into others since.
     before: Vec<usize>,
     /// The groups of the same [window](order) that must run before.
-    ancestors: Bits,
+    ancestors: GroupSet,
     /// The groups of its window that need its results. Some have been merged into others since.
     followers: Vec<usize>,
     /// By group, the number of members of both when they could not be merged.
@@ -89,8 +89,8 @@ pub(crate) fn groups(graph: &Graph<'_>, limits: Limits) -> Groups {
     finder.join_columns();
     finder.rematerialize();
     finder.take_quantized();
-    finder.finish_products();
-    finder.settle_order();
+    finder.fuse_epilogues();
+    finder.rename_merged();
     Groups { groups: finder.groups }
 }
 
@@ -393,7 +393,7 @@ impl Finder<'_> {
         state.kind = kind;
         state.take(built);
         state.notes.extend(notes);
-        self.become_part(other, into);
+        self.merge_into(other, into);
     }
 }
 
@@ -426,7 +426,7 @@ impl Group {
             columns: Vec::new(),
             body,
             before: Vec::new(),
-            ancestors: Bits::default(),
+            ancestors: GroupSet::default(),
             followers: Vec::new(),
             refused: BTreeMap::new(),
             notes: Vec::new(),

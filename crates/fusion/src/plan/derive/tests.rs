@@ -259,7 +259,7 @@ fn what_reductions_cross_decides_the_plan() {
 #[test]
 fn what_has_no_elements_is_planned_for_itself() {
     let empty = recording(3, [0, 5, 4, 24, 10]);
-    assert!(Planner::new(empty, Limits::default()).likeness().is_none());
+    assert!(Planner::new(empty, Limits::default()).signature().is_none());
 }
 
 /// Patterns name no lengths, so that they are taken over as they are.

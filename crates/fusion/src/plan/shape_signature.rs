@@ -1,9 +1,9 @@
 //! Shape generalisation: recordings that differ in dim lengths alone and share a plan's structure.
 //!
 //! The planner asks few things of lengths: which are equal, which are 1, which tensor is larger, whether a product of
-//! lengths reaches a threshold, and which axes a reshape joins or cuts. [`Likeness`] holds the answers. Two recordings
-//! of equal ops, wiring and likeness get equal groups, so that a plan for one is a plan for the other once its types are
-//! replaced. Where the answers cannot be told from shapes one by one, lengths themselves are part of the likeness.
+//! lengths reaches a threshold, and which axes a reshape joins or cuts. [`ShapeSignature`] holds the facts. Two recordings
+//! of equal ops, wiring and signature get equal groups, so that a plan for one is a plan for the other once its types are
+//! replaced. Where shapes one by one do not determine the facts, lengths themselves are part of the signature.
 
 use super::Structure;
 use super::group::WORTH_SHARING;
@@ -23,19 +23,19 @@ const MOST_AXES: usize = 6;
 
 /// The planner's facts about the lengths in a recording.
 #[derive(Debug)]
-pub(super) struct Likeness {
+pub(super) struct ShapeSignature {
     hash: u64,
-    /// All answers.
-    answers: Vec<u32>,
+    /// All facts.
+    facts: Vec<u32>,
     /// The shapes of the recording, each once, in the order in which they come.
     shapes: Vec<Shape>,
     /// The shape of each external, then of each result, by its place among `shapes`.
     places: Vec<u32>,
 }
 
-impl Likeness {
-    /// The likeness of a recording; `None` if it is too expensive to compute, or a tensor has no elements.
-    pub(super) fn of(structure: &Structure, limits: Limits) -> Option<Likeness> {
+impl ShapeSignature {
+    /// The signature of a recording; `None` if it is too expensive to compute, or a tensor has no elements.
+    pub(super) fn of(structure: &Structure, limits: Limits) -> Option<ShapeSignature> {
         let mut by_shape: BTreeMap<&[usize], u32> = BTreeMap::new();
         let mut shapes: Vec<Shape> = Vec::new();
         let mut places = Vec::with_capacity(structure.externals.len() + structure.alive.len());
@@ -49,36 +49,36 @@ impl Likeness {
             }
             places.push(place);
         }
-        let mut answers = Answers { limits, answers: Vec::new(), lengths: BTreeMap::new() };
-        answers.symbols(&shapes)?;
-        answers.products(structure, &shapes);
-        answers.sizes(&shapes);
-        answers.reshapes(structure, &shapes, &places)?;
-        let Answers { answers, .. } = answers;
+        let mut builder = SignatureBuilder { limits, facts: Vec::new(), lengths: BTreeMap::new() };
+        builder.symbols(&shapes)?;
+        builder.products(structure, &shapes);
+        builder.sizes(&shapes);
+        builder.reshapes(structure, &shapes, &places)?;
+        let SignatureBuilder { facts, .. } = builder;
         let mut hasher = FxHasher::new(structure.entries.len() as u64 + 1);
         structure.entries.iter().for_each(|entry| hasher.write_u8(entry.op.kind() as u8));
-        (&answers, &places, &structure.alive).hash(&mut hasher);
-        Some(Likeness { hash: hasher.finish(), answers, shapes, places })
+        (&facts, &places, &structure.alive).hash(&mut hasher);
+        Some(ShapeSignature { hash: hasher.finish(), facts, shapes, places })
     }
 
-    /// A hash of the answers and of the ops of the recording.
+    /// A hash of the facts and of the ops of the recording.
     pub(super) fn hash(&self) -> u64 {
         self.hash
     }
 
     /// Whether two recordings of equal ops and wiring are planned alike.
-    pub(super) fn is_like(&self, other: &Likeness) -> bool {
-        self.hash == other.hash && self.places == other.places && self.answers == other.answers
+    pub(super) fn matches(&self, other: &ShapeSignature) -> bool {
+        self.hash == other.hash && self.places == other.places && self.facts == other.facts
     }
 
     /// Maps each shape of this recording to its shape in one that is planned alike.
-    pub(super) fn replacements(&self, other: &Likeness) -> BTreeMap<Vec<usize>, Shape> {
+    pub(super) fn replacements(&self, other: &ShapeSignature) -> BTreeMap<Vec<usize>, Shape> {
         self.shapes.iter().map(|shape| shape.to_vec()).zip(other.shapes.iter().copied()).collect()
     }
 
     /// The bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        self.answers.len() * 4 + self.places.len() * 4 + self.shapes.len() * size_of::<Shape>()
+        self.facts.len() * 4 + self.places.len() * 4 + self.shapes.len() * size_of::<Shape>()
     }
 }
 
@@ -91,7 +91,7 @@ impl Structure {
 
 /// Whether two ops are equal but for lengths that the planner does not look at, or that the types of results have as
 /// well.
-pub(super) fn are_alike(a: &Op, b: &Op) -> bool {
+pub(super) fn equal_but_for_lengths(a: &Op, b: &Op) -> bool {
     a == b
         || match (a, b) {
             (Op::Full(a), Op::Full(b)) => a.dtype == b.dtype,
@@ -142,22 +142,22 @@ fn with_lengths(op: &Op, ty: TensorType) -> Option<Op> {
     }
 }
 
-/// The answers while they are found.
-struct Answers {
+/// Collects the facts of a signature.
+struct SignatureBuilder {
     limits: Limits,
-    answers: Vec<u32>,
+    facts: Vec<u32>,
     /// A number for each length, in the order in which they come.
     lengths: BTreeMap<usize, u32>,
 }
 
-impl Answers {
-    fn add(&mut self, answer: usize) {
-        self.answers.push(answer as u32);
+impl SignatureBuilder {
+    fn add(&mut self, fact: usize) {
+        self.facts.push(fact as u32);
     }
 
-    /// A length itself, where no answer about it is enough.
-    fn add_itself(&mut self, length: usize) {
-        self.answers.extend([length as u32, (length as u64 >> 32) as u32]);
+    /// A length itself, where no fact about it is enough.
+    fn add_length(&mut self, length: usize) {
+        self.facts.extend([length as u32, (length as u64 >> 32) as u32]);
     }
 
     /// Which lengths are equal, and which are 1. `None` where one is 0.
@@ -171,7 +171,7 @@ impl Answers {
                 }
                 let next = self.lengths.len() as u32;
                 let symbol = *self.lengths.entry(length).or_insert(next);
-                self.answers.push(symbol);
+                self.facts.push(symbol);
             }
         }
         Some(())
@@ -188,7 +188,7 @@ impl Answers {
             self.add(usize::from(shape.num_elements() >= WORTH_SHARING));
             let long: SmallVec<[usize; 6]> = shape.iter().copied().filter(|&length| length > 1).collect();
             if long.len() > MOST_AXES {
-                long.iter().for_each(|&length| self.add_itself(length));
+                long.iter().for_each(|&length| self.add_length(length));
                 continue;
             }
             let products = products(&long);
@@ -267,7 +267,7 @@ impl Answers {
             cut(&parts, *joined, &mut known);
             factors.iter().for_each(|&factor| cut(&parts, factor, &mut own));
             if known != own {
-                [*joined].iter().chain(&known).chain(&own).for_each(|&length| self.add_itself(length));
+                [*joined].iter().chain(&known).chain(&own).for_each(|&length| self.add_length(length));
             }
         }
         Some(())
@@ -296,7 +296,7 @@ impl Answers {
             match (&from[start..i], &to[begin..j]) {
                 ([_], [_]) => {}
                 ([joined], factors) | (factors, [joined]) => joins.push((*joined, factors.into())),
-                (left, right) => left.iter().chain(right).for_each(|&length| self.add_itself(length)),
+                (left, right) => left.iter().chain(right).for_each(|&length| self.add_length(length)),
             }
         }
     }
