@@ -219,7 +219,7 @@ impl<'r> Generator<'r> {
     }
 
     /// A value that the program has: often one of the newest, so that chains grow.
-    fn present(&mut self, ok: impl Fn(&TensorType) -> bool) -> Option<usize> {
+    fn existing_value(&mut self, ok: impl Fn(&TensorType) -> bool) -> Option<usize> {
         let suitable: Vec<usize> = (0..self.slots.len()).filter(|&slot| ok(&self.slots[slot])).collect();
         if suitable.is_empty() {
             return None;
@@ -232,7 +232,7 @@ impl<'r> Generator<'r> {
     pub(crate) fn tensor(&mut self, low: usize, high: usize, ok: impl Fn(DType) -> bool) -> usize {
         let usually = if self.style.chains { 92 } else { 70 };
         if self.random.chance(usually)
-            && let Some(slot) = self.present(|ty| (low..=high).contains(&ty.rank()) && ok(ty.dtype))
+            && let Some(slot) = self.existing_value(|ty| (low..=high).contains(&ty.rank()) && ok(ty.dtype))
         {
             return slot;
         }
@@ -246,7 +246,7 @@ impl<'r> Generator<'r> {
     pub(crate) fn exact(&mut self, ty: TensorType, wanted: Wanted) -> usize {
         if wanted == Wanted::Free
             && self.random.chance(60)
-            && let Some(slot) = self.present(|present| *present == ty)
+            && let Some(slot) = self.existing_value(|present| *present == ty)
         {
             return slot;
         }

@@ -69,7 +69,7 @@ pub(crate) fn difference(
     (0..expected.len()).find_map(|place| {
         let (expected, actual) = (&expected[place], &actual[place]);
         let same = expected.ty() == actual.ty() && expected.bytes() == actual.bytes();
-        let judge = Judge { op, operands, place, computed };
+        let judge = ResultComparison { op, operands, place, computed };
         if same { None } else { judge.difference(expected, actual) }
             .map(|text| format!("result {place}: {text}"))
     })
@@ -192,14 +192,14 @@ pub(crate) fn attention(op: &Op) -> Option<&AttentionSpec> {
 }
 
 /// One result of an op on operands.
-struct Judge<'a> {
+struct ResultComparison<'a> {
     op: &'a Op,
     operands: &'a [HostOperand],
     place: usize,
     computed: Computed,
 }
 
-impl Judge<'_> {
+impl ResultComparison<'_> {
     fn difference(&self, expected: &TensorData, actual: &TensorData) -> Option<String> {
         let rule = rule(self.op, self.computed);
         if !expected.dtype().is_float() || expected.ty() != actual.ty() || rule == Rule::Exact {

@@ -24,30 +24,30 @@ pub(crate) struct EpilogueCache(Mutex<HashMap<usize, CacheEntry, FxBuildHasher>>
 struct CacheEntry {
     /// Held, so that no other program gets its address.
     _program: Arc<Program>,
-    rest: Arc<Rest>,
+    rest: Arc<EpilogueProgram>,
 }
 
 /// The ops of a region after its matmul.
-struct Rest {
+struct EpilogueProgram {
     program: Arc<Program>,
     /// The region inputs of these ops.
     taken: Vec<usize>,
 }
 
 impl EpilogueCache {
-    fn rest(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<Rest> {
+    fn rest(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<EpilogueProgram> {
         let program = fused.shared();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.clear();
         }
-        let make = || CacheEntry { _program: program.clone(), rest: Arc::new(Rest::new(program, epilogue)) };
+        let make = || CacheEntry { _program: program.clone(), rest: Arc::new(EpilogueProgram::new(program, epilogue)) };
         known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).rest.clone()
     }
 }
 
-impl Rest {
-    fn new(region: &Program, epilogue: &Epilogue) -> Rest {
+impl EpilogueProgram {
+    fn new(region: &Program, epilogue: &Epilogue) -> EpilogueProgram {
         let count = region.inputs.len();
         let product = epilogue.product - count;
         let others = region.instructions.iter().enumerate().filter(|(number, _)| *number != product);
@@ -84,7 +84,7 @@ impl Rest {
         });
         let instructions = instructions.collect();
         let outputs = region.outputs.iter().map(moved).collect();
-        Rest { program: Arc::new(Program { inputs, instructions, outputs }), taken }
+        EpilogueProgram { program: Arc::new(Program { inputs, instructions, outputs }), taken }
     }
 }
 

@@ -115,18 +115,18 @@ pub(super) fn replaced(trial: &Trial, place: usize, engine: &dyn Engine) -> Opti
 }
 
 /// The trial with the ops of all fused regions in their place; `None` if it has none.
-pub(crate) fn opened_all(trial: &Trial) -> Option<Trial> {
+pub(crate) fn inlined_all(trial: &Trial) -> Option<Trial> {
     let mut flat = None;
     loop {
         let here = flat.as_ref().unwrap_or(trial);
         let region = here.program.instructions.iter().position(|i| matches!(i.op, Op::Fused(_)));
         let Some(place) = region else { return flat };
-        flat = opened(here, place);
+        flat = inlined(here, place);
     }
 }
 
 /// With the ops of a fused region in its place.
-pub(super) fn opened(trial: &Trial, place: usize) -> Option<Trial> {
+pub(super) fn inlined(trial: &Trial, place: usize) -> Option<Trial> {
     let Instruction { op: Op::Fused(fused), operands, results } = trial.program.instructions.get(place)?
     else {
         return None;

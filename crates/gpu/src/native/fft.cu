@@ -73,7 +73,7 @@ extern "C" __global__ void kiln_fft_roots(T* roots, long long count, long long p
 // A root of the length, of the list of those of all points.
 #define KILN_ROOT(turn) kiln_listed(roots, (turn) * (POINTS / LENGTH))
 
-// One radix: sums of R complex numbers, turned by roots of unity.
+// One radix: sums of R complex numbers, multiplied by roots of unity.
 template <int R> struct kiln_radix {
   __device__ __forceinline__ static void run(kiln_complex* z, const T* roots) {
     kiln_complex y[R];
@@ -169,8 +169,8 @@ __device__ __forceinline__ void kiln_pass(kiln_complex* a, const T* roots, Load 
 // has THREADS. PASSES: all of them. FORM: 0 for complex numbers on both sides, 1 for real ones before, 2 for real ones after. IN_ORDER:
 // whether the first pass finds elements next to each other where lines are given. SIGN: 1, or -1 for the conjugate of a spectrum.
 // Where complex lines lie: `inner` of them side by side, the next `inner` at a distance of `jump`, elements at a distance of `step`;
-// FROM_NEAR and TO_NEAR: whether that is 1. TWIST: element k of line n is turned by root n % columns * k of a list.
-extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_im, const T* roots, const T* twist,
+// FROM_NEAR and TO_NEAR: whether that is 1. TWIDDLE: element k of line n is multiplied by root n % columns * k of a list.
+extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_im, const T* roots, const T* twiddles,
                                     long long lines, long long columns, long long from_inner, long long from_jump,
                                     long long from_step, long long to_inner, long long to_jump, long long to_step) {
   kiln_begin();
@@ -244,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, co
     if (number >= lines) continue;
     kiln_complex z = a[line * KILN_ROW + KILN_PADDED(i)];
 #if FORM == 0
-    if (TWIST) z = kiln_times(z, kiln_listed(twist, number % columns * i));
+    if (TWIDDLE) z = kiln_times(z, kiln_listed(twiddles, number % columns * i));
     const long long at = number / to_inner * to_jump + number % to_inner + i * to_step;
     y_re[at] = z.re, y_im[at] = z.im;
 #elif POINTS == LENGTH

@@ -1,6 +1,6 @@
 //! Mode *forward*: directional derivatives agree with gradients and with finite differences.
 
-use super::grad::{Ran, dot, floats, gradients, leaf, loss, projection, run};
+use super::grad::{TapeRun, dot, floats, gradients, leaf, loss, projection, run};
 use super::{HostOperand, Outcome, guarded, host_operands, read};
 use crate::case::{Case, Grad};
 use crate::engines::reference;
@@ -181,7 +181,7 @@ fn reverse_over_forward(
 ) -> Result<Vec<Option<TensorData>>, String> {
     let tape = Autodiff::new(engine, Checkpointing::None);
     let forward = Forward::new(Arc::new(tape.clone()));
-    let Ran { operands, results } = run(&forward, case, list, &|place, data| {
+    let TapeRun { operands, results } = run(&forward, case, list, &|place, data| {
         let value = forward.write(data.clone());
         if !data.dtype().is_float() {
             return value;

@@ -95,7 +95,7 @@ pub(super) fn run(
     case: &Case,
     list: &[HostOperand],
     write: &dyn Fn(usize, &TensorData) -> Value,
-) -> Ran {
+) -> TapeRun {
     let mut operands = operands(list, write);
     for (i, input) in case.inputs.iter().enumerate() {
         if let Input::Result { op, inputs, place } = input {
@@ -104,10 +104,10 @@ pub(super) fn run(
         }
     }
     let results = execute(engine, &case.op, operands.clone());
-    Ran { operands, results: results.into_vec() }
+    TapeRun { operands, results: results.into_vec() }
 }
 
-pub(super) struct Ran {
+pub(super) struct TapeRun {
     pub(super) operands: Operands,
     pub(super) results: Vec<Value>,
 }

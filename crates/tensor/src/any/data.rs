@@ -117,7 +117,7 @@ impl AnyTensor {
         if self.stack.same(stack) {
             return Ok(self);
         }
-        if let Some(left) = self.stack.left_behind(&self.value, stack) {
+        if let Some(left) = self.stack.lost_layer_state(&self.value, stack) {
             let problem = alloc::format!("{left} would not follow {} to {stack:?}", self.ty());
             return Err(Error::gradient("to_device", problem).hint(
                 "move it to a device with the same layers, as `device.autodiff()`; `detach()` moves elements without gradients",
