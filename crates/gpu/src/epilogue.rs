@@ -41,7 +41,10 @@ impl EpilogueCache {
         if known.len() >= MOST {
             known.clear();
         }
-        let make = || CacheEntry { _program: program.clone(), rest: Arc::new(EpilogueProgram::new(program, epilogue)) };
+        let make = || CacheEntry {
+            _program: program.clone(),
+            rest: Arc::new(EpilogueProgram::new(program, epilogue)),
+        };
         known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).rest.clone()
     }
 }

@@ -31,7 +31,11 @@ pub(crate) struct AxisExtents {
 impl AxisExtents {
     pub(crate) fn new(shape: &[usize], axis: usize) -> AxisExtents {
         let product = |lengths: &[usize]| lengths.iter().product();
-        AxisExtents { before: product(&shape[..axis]), length: shape[axis], after: product(&shape[axis + 1..]) }
+        AxisExtents {
+            before: product(&shape[..axis]),
+            length: shape[axis],
+            after: product(&shape[axis + 1..]),
+        }
     }
 }
 

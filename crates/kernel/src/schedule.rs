@@ -135,7 +135,8 @@ impl GpuSchedule {
             return self;
         }
         let rows = num_points(launch).checked_div(row_len(kernel, launch)).unwrap_or(0);
-        let splits = (multiprocessors * self.resident_blocks(kernel) as usize).min(rows.div_ceil(FEWEST)).max(1);
+        let splits =
+            (multiprocessors * self.resident_blocks(kernel) as usize).min(rows.div_ceil(FEWEST)).max(1);
         GpuSchedule { splits: splits as u32, ..self }
     }
 

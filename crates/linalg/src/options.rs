@@ -1,6 +1,7 @@
 //! Choices that the functions take.
 
 /// One half of a matrix, its diagonal included.
+#[doc(alias = "UPLO")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Triangle {
     /// On and below the diagonal.

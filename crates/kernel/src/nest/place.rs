@@ -62,7 +62,13 @@ impl Nest {
     }
 
     /// Whether an element of `x` is the one of its line that the index, of length 1 along the axis, points to.
-    fn matches_index(&mut self, op: &'static str, x: Slot, index: Slot, axis: usize) -> Result<ValueId, Refusal> {
+    fn matches_index(
+        &mut self,
+        op: &'static str,
+        x: Slot,
+        index: Slot,
+        axis: usize,
+    ) -> Result<ValueId, Refusal> {
         let indices = index;
         let shape = self.ty(x).shape;
         let (own, other) =

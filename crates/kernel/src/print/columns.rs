@@ -224,7 +224,11 @@ impl ColumnEpilogue {
 
     /// For the reductions over all rows.
     fn of_rows(kernel: &Kernel) -> ColumnEpilogue {
-        ColumnEpilogue { totals: kernel.column_totals(), axes: kernel.reduced(), stores: kernel.column_stores() }
+        ColumnEpilogue {
+            totals: kernel.column_totals(),
+            axes: kernel.reduced(),
+            stores: kernel.column_stores(),
+        }
     }
 
     fn write(&self, w: &mut Writer<'_>) {

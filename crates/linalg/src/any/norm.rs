@@ -12,6 +12,7 @@ use kiln_tensor::AnyTensor;
 /// # Errors
 /// When the tensor has fewer than two axes, its dtype is no float, or a greatest or least is asked of matrices without
 /// elements.
+#[doc(alias = "norm")]
 pub fn matrix_norm(a: AnyTensor, norm: MatrixNorm) -> Result<AnyTensor> {
     let call = Call::new("matrix_norm", &[&a])?;
     let (rows, cols) = call.matrix(0)?;

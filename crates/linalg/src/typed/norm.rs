@@ -24,6 +24,7 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// # Panics
 /// When the tensor has fewer than two axes, `D2` does not suit, or a greatest or least is asked of matrices without elements.
 /// For norms by singular values a matrix with a NaN or an infinity is an error of the value.
+#[doc(alias = "norm")]
 #[track_caller]
 pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,

@@ -85,17 +85,20 @@ impl AnyTensor {
     }
 
     /// [`gelu`](AnyTensor::gelu) by `tanh`. See [`activation::gelu_approximate`](crate::activation::gelu_approximate).
+    #[doc(alias = "gelu")]
     pub fn gelu_approximate(self) -> Result<AnyTensor> {
         self.gate(&GELU_APPROXIMATE)
     }
 
     /// `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
+    #[doc(alias = "logsigmoid")]
     pub fn log_sigmoid(self) -> Result<AnyTensor> {
         self.check_float("log_sigmoid")?;
         Ok(self.expression(|x| log_sigmoid(&x)))
     }
 
     /// `min(max(alpha x + beta, 0), 1)`. See [`activation::hard_sigmoid`](crate::activation::hard_sigmoid).
+    #[doc(alias = "hardsigmoid")]
     pub fn hard_sigmoid(self, alpha: f64, beta: f64) -> Result<AnyTensor> {
         self.check_float("hard_sigmoid")?;
         Ok(self.expression(|x| {
@@ -105,11 +108,13 @@ impl AnyTensor {
     }
 
     /// `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
+    #[doc(alias = "swish")]
     pub fn silu(self) -> Result<AnyTensor> {
         self.gate(&SILU)
     }
 
     /// `x min(max(x + 3, 0), 6) / 6`. See [`activation::hard_swish`](crate::activation::hard_swish).
+    #[doc(alias = "hardswish")]
     pub fn hard_swish(self) -> Result<AnyTensor> {
         self.check_float("hard_swish")?;
         Ok(self.expression(|x| {
@@ -203,12 +208,14 @@ impl AnyTensor {
     }
 
     /// `x` where `|x| > lambda`, 0 elsewhere. See [`activation::hard_shrink`](crate::activation::hard_shrink).
+    #[doc(alias = "hardshrink")]
     pub fn hard_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, 0.0)
     }
 
     /// `x` moved towards 0 by `lambda`, and 0 where it would pass it. See
     /// [`activation::soft_shrink`](crate::activation::soft_shrink).
+    #[doc(alias = "softshrink")]
     pub fn soft_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, lambda)
     }

@@ -8,6 +8,9 @@ impl AnyTensor {
     /// column on the right; the axis that this adds is not in the result, so that two of them give a tensor without axes.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
+    #[doc(alias = "mm")]
+    #[doc(alias = "bmm")]
+    #[doc(alias = "dot")]
     pub fn matmul(self, other: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("matmul", &other)?;
         let (m, n) = (self.shape().rank(), other.shape().rank());

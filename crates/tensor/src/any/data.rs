@@ -62,6 +62,8 @@ impl AnyTensor {
     /// assert_eq!(x.to_vec::<f64>()?, [1.0, 2.0]);
     /// # Ok::<(), kiln_tensor::Error>(())
     /// ```
+    #[doc(alias = "tolist")]
+    #[doc(alias = "numpy")]
     pub fn to_vec<E: Element>(&self) -> Result<Vec<E>> {
         self.clone().into_vec_as()
     }
@@ -133,6 +135,8 @@ impl AnyTensor {
     ///
     /// # Errors
     /// As [`to_stack`](AnyTensor::to_stack).
+    #[doc(alias = "to")]
+    #[doc(alias = "device_put")]
     pub fn to_device(self, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         self.to_stack(device.as_ref())
     }

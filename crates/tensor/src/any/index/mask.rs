@@ -7,17 +7,20 @@ use kiln_ir::{Comparison, DType, Op, infer::broadcast_shapes};
 impl AnyTensor {
     /// `self` where the mask is false, `values` where it is true; broadcasts. See
     /// [`Tensor::mask_where`](crate::Tensor::mask_where).
+    #[doc(alias = "where")]
     pub fn mask_where(self, mask: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
         mask.if_else(values, self).map_err(|error| error.in_op("mask_where"))
     }
 
     /// The number where the mask holds; broadcasts. See [`Tensor::mask_fill`](crate::Tensor::mask_fill).
+    #[doc(alias = "masked_fill")]
     pub fn mask_fill(self, mask: AnyTensor, x: impl Number) -> Result<AnyTensor> {
         mask.if_else_number(x, self).map_err(|error| error.in_op("mask_fill"))
     }
 
     /// The elements where the mask holds, in row-major order, `[count]`. Waits for the device. See
     /// [`Tensor::mask_select`](crate::Tensor::mask_select).
+    #[doc(alias = "masked_select")]
     pub fn mask_select(self, mask: AnyTensor) -> Result<AnyTensor> {
         let (x, mask) = self.flat_beside(mask)?;
         let places = mask.argwhere()?;

@@ -42,6 +42,7 @@ impl AnyTensor {
     /// values `[batch, kv_heads, keys, dim_v]`; the result is `[batch, heads, queries, dim_v]`. The mask broadcasts to
     /// `[batch, heads, queries, keys]`; it is `bool` (true: visible) or is added to the scores. See
     /// [`module::attention`](crate::module::attention).
+    #[doc(alias = "scaled_dot_product_attention")]
     pub fn attention(
         self,
         keys: AnyTensor,
