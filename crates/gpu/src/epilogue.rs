@@ -24,7 +24,7 @@ pub(crate) struct EpilogueCache(Mutex<HashMap<usize, CacheEntry, FxBuildHasher>>
 struct CacheEntry {
     /// Held, so that no other program gets its address.
     _program: Arc<Program>,
-    rest: Arc<EpilogueProgram>,
+    epilogue: Arc<EpilogueProgram>,
 }
 
 /// The ops of a region after its matmul.
@@ -35,7 +35,7 @@ struct EpilogueProgram {
 }
 
 impl EpilogueCache {
-    fn rest(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<EpilogueProgram> {
+    fn program(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<EpilogueProgram> {
         let program = fused.shared();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
@@ -43,9 +43,9 @@ impl EpilogueCache {
         }
         let make = || CacheEntry {
             _program: program.clone(),
-            rest: Arc::new(EpilogueProgram::new(program, epilogue)),
+            epilogue: Arc::new(EpilogueProgram::new(program, epilogue)),
         };
-        known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).rest.clone()
+        known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).epilogue.clone()
     }
 }
 
@@ -161,7 +161,7 @@ impl<D: Driver> Gpu<D> {
         inputs: &Operands,
         results: &[TensorType],
     ) -> Result<Values> {
-        let rest = self.finished.rest(fused, epilogue);
+        let rest = self.finished.program(fused, epilogue);
         let factors = epilogue.factors.map(|input| inputs[input].clone());
         let product =
             self.matmul(factors.into_iter().collect(), &[product_type(fused.program(), epilogue)])?;

@@ -92,7 +92,7 @@ enum Map {
     Interleave = 8,
     InterleaveHalf = 9,
     Separate = 10,
-    Turn = 11,
+    Transpose = 11,
 }
 
 /// Real lines as complex ones.
@@ -208,13 +208,13 @@ impl<D: Driver> Gpu<D> {
         let second = Lines { count: count * rows, length: columns, ..lines };
         if columns <= capacity {
             let from = LineLayout { inner: 1, jump: columns, step: 1 };
-            let turned = LineLayout { inner: rows, jump: points, step: rows };
-            return self.transform_lines(second, &middle, to, None, [from, turned], None);
+            let transposed = LineLayout { inner: rows, jump: points, step: rows };
+            return self.transform_lines(second, &middle, to, None, [from, transposed], None);
         }
         let (_last, last) = self.scratch(lines)?;
         self.complex(second, &middle, &last)?;
-        let turned = Packed { points, length: rows, is_even: false, usual: true };
-        self.map(Map::Turn, second, turned, [&last, &last, to], &twiddles, count * points)
+        let packed = Packed { points, length: rows, is_even: false, usual: true };
+        self.map(Map::Transpose, second, packed, [&last, &last, to], &twiddles, count * points)
     }
 
     /// Roots of unity, `count` of the first.

@@ -34,7 +34,7 @@ pub(crate) const MEMORY_LAYOUTS: [MemoryLayout; 7] = [
     MemoryLayout::Repeated,
 ];
 
-/// An operand: a tensor that is tried in every place, an index that is too but keeps its elements, or a number.
+/// An operand: a tensor that is tried in every layout, an index that is too but keeps its elements, or a number.
 #[derive(Clone, Debug)]
 pub(crate) enum HostOperand {
     Tensor(TensorData),
@@ -71,7 +71,7 @@ fn head(data: &TensorData) -> Vec<SliceAxis> {
     data.shape().iter().enumerate().map(range).collect()
 }
 
-pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value {
+pub(crate) fn value(cpu: &Cpu, layout: MemoryLayout, data: &TensorData) -> Value {
     let (shape, rank) = (*data.shape(), data.shape().rank());
     let view = |op: Op, base: &TensorData| {
         let value = cpu.write(base.clone());
@@ -82,7 +82,7 @@ pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value 
         let filler = if data.dtype().is_bool() { Scalar::Bool(true) } else { Scalar::Int(77) };
         on_reference(Op::Pad(vec![pad; rank]), vec![reference_value(data), filler.into()])
     };
-    match place {
+    match layout {
         MemoryLayout::Owned | MemoryLayout::Shared => cpu.write(data.clone()),
         MemoryLayout::Permuted => {
             let op = Op::Permute(Axes::new(&(0..rank).rev().collect::<Vec<_>>()));
@@ -115,31 +115,31 @@ pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value 
     }
 }
 
-/// Checks an op in every place, on one thread and on several.
+/// Checks an op in every layout, on one thread and on several.
 #[track_caller]
 pub(crate) fn check(op: &Op, operands: &[HostOperand]) {
     for threads in [1, 3] {
         let cpu = Cpu::with_threads(threads);
-        for place in MEMORY_LAYOUTS {
-            check_in(&cpu, op, operands, place);
+        for layout in MEMORY_LAYOUTS {
+            check_in(&cpu, op, operands, layout);
         }
     }
 }
 
-/// Checks an op in two places only, for large operands.
+/// Checks an op in two layouts only, for large operands.
 #[track_caller]
 pub(crate) fn check_large(op: &Op, operands: &[HostOperand]) {
     for threads in [1, 3] {
         let cpu = Cpu::with_threads(threads);
-        for place in [MemoryLayout::Owned, MemoryLayout::Permuted] {
-            check_in(&cpu, op, operands, place);
+        for layout in [MemoryLayout::Owned, MemoryLayout::Permuted] {
+            check_in(&cpu, op, operands, layout);
         }
     }
 }
 
 #[track_caller]
-fn check_in(cpu: &Cpu, op: &Op, operands: &[HostOperand], place: MemoryLayout) {
-    let seen = |operand: &HostOperand| match (operand, place) {
+fn check_in(cpu: &Cpu, op: &Op, operands: &[HostOperand], layout: MemoryLayout) {
+    let seen = |operand: &HostOperand| match (operand, layout) {
         (HostOperand::Tensor(data), MemoryLayout::Repeated) => HostOperand::Tensor(repeated(data)),
         (_, _) => operand.clone(),
     };
@@ -152,27 +152,27 @@ fn check_in(cpu: &Cpu, op: &Op, operands: &[HostOperand], place: MemoryLayout) {
     let mut kept = Vec::new();
     let inputs = seen.iter().map(|operand| match operand {
         HostOperand::Tensor(data) => {
-            let value = value(cpu, place, data);
-            if place != MemoryLayout::Owned {
+            let value = value(cpu, layout, data);
+            if layout != MemoryLayout::Owned {
                 kept.push((value.clone(), data.clone()));
             }
             value.into()
         }
         HostOperand::Index(data) => {
-            let place = if place == MemoryLayout::Repeated { MemoryLayout::Owned } else { place };
-            value(cpu, place, data).into()
+            let layout = if layout == MemoryLayout::Repeated { MemoryLayout::Owned } else { layout };
+            value(cpu, layout, data).into()
         }
         HostOperand::Number(number) => (*number).into(),
     });
     let inputs: Operands = inputs.collect();
-    if place != MemoryLayout::Shared && place != MemoryLayout::Inside {
+    if layout != MemoryLayout::Shared && layout != MemoryLayout::Inside {
         kept.clear();
     }
     let found = outcome(cpu, op, inputs);
     match (&expected, &found) {
         (Ok(expected), Ok(found)) => {
             for (expected, found) in expected.iter().zip(found) {
-                let context = format!("{op:?} of {operands:?} {place:?}");
+                let context = format!("{op:?} of {operands:?} {layout:?}");
                 let context = &context[..context.len().min(2000)];
                 assert_eq!(expected.ty(), found.ty(), "{context}");
                 if let Some(at) = difference(expected, found) {
@@ -181,12 +181,12 @@ fn check_in(cpu: &Cpu, op: &Op, operands: &[HostOperand], place: MemoryLayout) {
                 }
             }
         }
-        (_, _) => assert_eq!(expected, found, "{op:?} {place:?}"),
+        (_, _) => assert_eq!(expected, found, "{op:?} {layout:?}"),
     }
     for (value, data) in kept {
         assert!(
             difference(&data, &block_on(cpu.read(value)).unwrap()).is_none(),
-            "{op:?} wrote over {place:?}"
+            "{op:?} wrote over {layout:?}"
         );
     }
 }

@@ -27,7 +27,7 @@ const COLUMNS: usize = 8;
 
 const F32: Data = Data::CUDNN_DATA_FLOAT;
 
-/// Lengths of the tensors that are not given but computed on the way.
+/// An attention while its graph is built, with the lengths of its virtual tensors.
 struct AttentionGraph<'a> {
     graph: Graph,
     attention: &'a Attention,
@@ -80,7 +80,7 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
     }
     let lengths = [attention.batch, attention.heads, queries, keys].map(|length| length as i64);
     let [batch, heads, rows, _] = lengths;
-    let attending = AttentionGraph {
+    let graph = AttentionGraph {
         graph: Graph::default(),
         attention,
         element,
@@ -88,8 +88,8 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
         rows: [batch, heads, rows, 1],
     };
     match attention.pass {
-        AttentionPass::Forward => attending.forward(),
-        AttentionPass::Backward => attending.backward(),
+        AttentionPass::Forward => graph.forward(),
+        AttentionPass::Backward => graph.backward(),
     }
 }
 
