@@ -3,16 +3,16 @@
 mod batch;
 mod direction;
 mod expansion;
+mod forward_values;
 mod fused;
 mod gradient;
 mod kernels;
-mod passed;
 mod text;
 mod value;
 
 pub(crate) use text::round_trip;
 
-use crate::meanwhile::Meanwhile;
+use crate::asynchronous::AsynchronousEngine;
 use crate::noise::Noisy;
 use crate::trial::Trial;
 use gradient::Projection;
@@ -49,7 +49,7 @@ impl Scope {
 }
 
 /// Compiles the engine's kernels for trials ahead.
-pub type Ahead = Arc<dyn Fn(&[Trial]) + Send + Sync>;
+pub type Precompile = Arc<dyn Fn(&[Trial]) + Send + Sync>;
 
 /// The engines under test.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ pub struct Subjects {
     /// The scope of the checks.
     pub scope: Scope,
     /// Compiles kernels ahead, if that is faster.
-    pub ahead: Option<Ahead>,
+    pub ahead: Option<Precompile>,
 }
 
 impl Subjects {
@@ -75,7 +75,7 @@ impl Subjects {
     /// These engines, and the first one behind fusion. Unsupported ops are expanded, as on every stack.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
         let (one, many) = (expanding(one), expanding(many));
-        let fused = Fusion::with_mode(Arc::new(Meanwhile::new(one.clone())), Mode::On);
+        let fused = Fusion::with_mode(Arc::new(AsynchronousEngine::new(one.clone())), Mode::On);
         Subjects { one, many, fused, scope: Scope::All, ahead: None }
     }
 

@@ -1,7 +1,7 @@
 //! A dry GPU engine: NVRTC compiles its kernels, which never run, so that no GPU is needed.
 
-use crate::ahead::ahead;
 use crate::check::{Scope, Subjects};
+use crate::precompile::precompile;
 use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig};
 use kiln_ir::Result;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Compiled {
 
 impl Compiled {
     /// The statistics so far.
-    pub fn so_far() -> Compiled {
+    pub fn totals() -> Compiled {
         let sources = OPENED.get().map_or(0, |engine| engine.compiled_kernels());
         let time = Duration::from_nanos(NANOSECONDS.load(Ordering::Relaxed));
         Compiled { sources, calls: CALLS.load(Ordering::Relaxed), time }
@@ -46,7 +46,7 @@ impl fmt::Display for Compiled {
 impl Subjects {
     /// A GPU engine, alone and behind fusion, with kernels compiled ahead.
     pub fn gpu<D: Driver>(engine: Arc<Gpu<D>>) -> Subjects {
-        Subjects { ahead: Some(ahead(engine.clone())), ..Subjects::device(engine) }
+        Subjects { ahead: Some(precompile(engine.clone())), ..Subjects::device(engine) }
     }
 
     /// The dry GPU of this process, for checks that kernels compile.

@@ -68,7 +68,7 @@ pub(crate) struct Generator<'r> {
     /// Whether the shape of each slot is data-dependent.
     is_open: Vec<bool>,
     inputs: Vec<Input>,
-    instructions: Vec<Draft>,
+    instructions: Vec<DrawnInstruction>,
 }
 
 /// An input of the program.
@@ -80,7 +80,8 @@ pub(crate) struct Input {
     pub(crate) is_free: bool,
 }
 
-struct Draft {
+/// An instruction by the generator's slots, which `finish` renumbers.
+struct DrawnInstruction {
     op: Op,
     operands: Vec<ProgramOperand>,
     first_result: usize,
@@ -195,8 +196,9 @@ impl<'r> Generator<'r> {
             });
         self.slots.extend(types.iter().copied());
         self.is_open.resize(self.slots.len(), open);
-        let draft = Draft { op, operands: operands.to_vec(), first_result, num_results: types.len() };
-        self.instructions.push(draft);
+        let instruction =
+            DrawnInstruction { op, operands: operands.to_vec(), first_result, num_results: types.len() };
+        self.instructions.push(instruction);
         Some((first_result..self.slots.len()).collect())
     }
 
@@ -216,7 +218,7 @@ impl<'r> Generator<'r> {
     }
 
     /// A value of the program, often a recent one, so that chains grow.
-    fn present(&mut self, ok: impl Fn(&TensorType) -> bool) -> Option<usize> {
+    fn existing_value(&mut self, ok: impl Fn(&TensorType) -> bool) -> Option<usize> {
         let suitable: Vec<usize> = (0..self.slots.len()).filter(|&slot| ok(&self.slots[slot])).collect();
         if suitable.is_empty() {
             return None;
@@ -229,7 +231,7 @@ impl<'r> Generator<'r> {
     pub(crate) fn tensor(&mut self, low: usize, high: usize, ok: impl Fn(DType) -> bool) -> usize {
         let usually = if self.style.chains { 92 } else { 70 };
         if self.random.chance(usually)
-            && let Some(slot) = self.present(|ty| (low..=high).contains(&ty.rank()) && ok(ty.dtype))
+            && let Some(slot) = self.existing_value(|ty| (low..=high).contains(&ty.rank()) && ok(ty.dtype))
         {
             return slot;
         }
@@ -243,7 +245,7 @@ impl<'r> Generator<'r> {
     pub(crate) fn exact(&mut self, ty: TensorType, wanted: Wanted) -> usize {
         if wanted == Wanted::Free
             && self.random.chance(60)
-            && let Some(slot) = self.present(|present| *present == ty)
+            && let Some(slot) = self.existing_value(|present| *present == ty)
         {
             return slot;
         }
@@ -310,7 +312,8 @@ impl<'r> Generator<'r> {
     pub(crate) fn finish(mut self) -> (Program, Vec<Input>) {
         let outputs = self.outputs();
         let is_used = |slot: usize| {
-            let operands = self.instructions.iter().flat_map(|draft| &draft.operands).chain(&outputs);
+            let operands =
+                self.instructions.iter().flat_map(|instruction| &instruction.operands).chain(&outputs);
             operands.into_iter().any(|&operand| operand == ProgramOperand::Slot(slot))
         };
         let (inputs, _): (Vec<Input>, Vec<Input>) =
@@ -324,14 +327,15 @@ impl<'r> Generator<'r> {
             ProgramOperand::Slot(slot) => ProgramOperand::Slot(numbers[*slot]),
             ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(*scalar),
         };
-        let instruction = |draft: &Draft| Instruction {
-            op: draft.op.clone(),
-            operands: draft.operands.iter().map(renumbered).collect(),
-            results: self.slots[draft.first_result..draft.first_result + draft.num_results].to_vec(),
+        let numbered = |instruction: &DrawnInstruction| Instruction {
+            op: instruction.op.clone(),
+            operands: instruction.operands.iter().map(renumbered).collect(),
+            results: self.slots[instruction.first_result..instruction.first_result + instruction.num_results]
+                .to_vec(),
         };
         let program = Program {
             inputs: inputs.iter().map(|input| input.data.ty()).collect(),
-            instructions: self.instructions.iter().map(instruction).collect(),
+            instructions: self.instructions.iter().map(numbered).collect(),
             outputs: outputs.iter().map(renumbered).collect(),
         };
         (program, inputs)
@@ -340,11 +344,13 @@ impl<'r> Generator<'r> {
     /// The outputs: most unused values, and sometimes another value or a scalar.
     fn outputs(&mut self) -> Vec<ProgramOperand> {
         let used: Vec<ProgramOperand> =
-            self.instructions.iter().flat_map(|draft| draft.operands.iter().copied()).collect();
+            self.instructions.iter().flat_map(|instruction| instruction.operands.iter().copied()).collect();
         let results: Vec<usize> = self
             .instructions
             .iter()
-            .flat_map(|draft| draft.first_result..draft.first_result + draft.num_results)
+            .flat_map(|instruction| {
+                instruction.first_result..instruction.first_result + instruction.num_results
+            })
             .collect();
         let mut outputs = Vec::new();
         for &slot in &results {

@@ -20,16 +20,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "cuda")]
-mod ahead;
+mod asynchronous;
 pub mod campaign;
 pub mod check;
 #[cfg(feature = "cuda")]
 pub mod dry;
 pub mod generate;
-mod meanwhile;
 mod noise;
 pub mod parser;
+#[cfg(feature = "cuda")]
+mod precompile;
 pub mod random;
 pub mod shrink;
 mod spread;

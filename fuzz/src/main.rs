@@ -29,7 +29,7 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
 ";
 
 fn main() -> ExitCode {
-    match parsed().and_then(act) {
+    match parsed().and_then(run_action) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
@@ -83,13 +83,13 @@ impl Tested {
     }
 
     /// Additional lines of the summary.
-    fn said(self) -> Option<String> {
+    fn summary(self) -> Option<String> {
         match self {
             Tested::Cpu => None,
             #[cfg(feature = "cuda")]
             Tested::Cuda => None,
             #[cfg(feature = "cuda")]
-            Tested::Nvrtc => Some(kiln_fuzz::dry::Compiled::so_far().to_string()),
+            Tested::Nvrtc => Some(kiln_fuzz::dry::Compiled::totals().to_string()),
         }
     }
 }
@@ -148,7 +148,7 @@ fn kind(name: &str) -> Result<OpKind, String> {
 }
 
 /// Runs an action. Returns whether it succeeded.
-fn act(action: Action) -> Result<bool, String> {
+fn run_action(action: Action) -> Result<bool, String> {
     Cubed::register();
     match action {
         Action::Help => {
@@ -173,8 +173,8 @@ fn act(action: Action) -> Result<bool, String> {
             engine.open()?;
             let report = run(&options, || engine.open().expect("it was there before"));
             println!("{report}");
-            if let Some(said) = engine.said() {
-                println!("{said}");
+            if let Some(summary) = engine.summary() {
+                println!("{summary}");
             }
             Ok(report.is_good())
         }

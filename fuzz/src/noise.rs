@@ -119,33 +119,38 @@ impl Noisy {
     }
 
     /// A result with noise, as of another engine.
-    fn given_as(&self, rule: Rule, value: Value, overflows: bool) -> Value {
+    fn perturbed(&self, rule: Rule, value: Value, overflows: bool) -> Value {
         let step = epsilon(value.dtype());
         match rule {
             Rule::Bits => value,
             Rule::Near(relative, absolute) => self.changed(value, |random, x| {
                 // Functions of 0 may be exact, except for the sign of zero.
                 if x == 0.0 && random.chance(50) {
-                    return odd(random, x);
+                    return with_random_zero_and_nan(random, x);
                 }
-                let (one, other) = (either(random), either(random));
-                odd(random, x * (1.0 + relative * step * one) + absolute * step * other)
+                let (one, other) = (signed_unit(random), signed_unit(random));
+                with_random_zero_and_nan(random, x * (1.0 + relative * step * one) + absolute * step * other)
             }),
             // Not always: if all elements are undefined, dependent values distinguish no runs.
             Rule::Sum | Rule::Product | Rule::Measured if overflows && self.random().chance(50) => {
                 let greatest = float_limits(value.dtype()).0;
                 let near = greatest / 64.0;
                 self.changed(value, |random, x| {
-                    let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, greatest * either(random), x];
-                    if x.abs() < near { odd(random, x) } else { wild[random.below(wild.len())] }
+                    let wild =
+                        [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, greatest * signed_unit(random), x];
+                    if x.abs() < near {
+                        with_random_zero_and_nan(random, x)
+                    } else {
+                        wild[random.below(wild.len())]
+                    }
                 })
             }
             // Composites contain functions, which round differently even for operands of 0.
             Rule::Measured => self.changed(value, |random, x| {
-                let error = 4.0 * step * either(random);
-                odd(random, x * (1.0 + error))
+                let error = 4.0 * step * signed_unit(random);
+                with_random_zero_and_nan(random, x * (1.0 + error))
             }),
-            Rule::Exact | Rule::Sum | Rule::Product => self.changed(value, odd),
+            Rule::Exact | Rule::Sum | Rule::Product => self.changed(value, with_random_zero_and_nan),
         }
     }
 
@@ -160,7 +165,7 @@ impl Noisy {
     /// An operand of a sum. Noise in the terms simulates another summation order.
     fn term(&self, value: Value) -> Value {
         let step = epsilon(value.dtype());
-        self.changed(value, |random, x| x * (1.0 + 4.0 * step * either(random)))
+        self.changed(value, |random, x| x * (1.0 + 4.0 * step * signed_unit(random)))
     }
 
     /// Noise for sums that cancel to rounding errors: another order has other errors, or none.
@@ -183,7 +188,7 @@ impl Noisy {
         self.changed(value, |random, x| {
             let error = step * totals.next().unwrap_or_default();
             let is_error = error.is_finite() && x.abs() <= error;
-            let left = if random.chance(30) { 0.0 } else { error * either(random) };
+            let left = if random.chance(30) { 0.0 } else { error * signed_unit(random) };
             if is_error { left } else { x }
         })
     }
@@ -200,7 +205,7 @@ impl Noisy {
             operands.first().and_then(Operand::value).map_or(0, |part| kind.points(part.shape()[*axis]));
         let largest = largest.fold(0.0, f64::max) * points as f64;
         let error = 2.0 * epsilon(value.dtype()) * largest;
-        let value = self.changed(value, |random, x| x + error * either(random));
+        let value = self.changed(value, |random, x| x + error * signed_unit(random));
         self.infinite(*axis, operands, value)
     }
 
@@ -271,11 +276,11 @@ impl Noisy {
     }
 
     /// An undefined result. A reduction of it is NaN unless none of its elements is.
-    fn anything(&self, value: Value) -> Value {
+    fn undefined(&self, value: Value) -> Value {
         let alike = [None, Some(0.0), Some(f64::INFINITY), Some(f64::NEG_INFINITY)];
         let alike = alike[self.random().below(alike.len())];
-        let either = |random: &mut Random| if random.chance(50) { f64::NAN } else { 0.0 };
-        self.changed(value, |random, _| alike.unwrap_or_else(|| either(random)))
+        let nan_or_zero = |random: &mut Random| if random.chance(50) { f64::NAN } else { 0.0 };
+        self.changed(value, |random, _| alike.unwrap_or_else(|| nan_or_zero(random)))
     }
 
     /// The greatest finite magnitude.
@@ -339,12 +344,12 @@ impl Noisy {
 }
 
 /// A uniform number in `[-1, 1]`.
-fn either(random: &mut Random) -> f64 {
+fn signed_unit(random: &mut Random) -> f64 {
     2.0 * random.uniform() - 1.0
 }
 
 /// Randomizes the sign of a zero and the bits of a NaN.
-fn odd(random: &mut Random, x: f64) -> f64 {
+fn with_random_zero_and_nan(random: &mut Random, x: f64) -> f64 {
     if x == 0.0 || x.is_nan() {
         let payload = if x.is_nan() && random.chance(50) { 0x7ff8_0000_2000_0000 } else { x.to_bits() };
         let x = f64::from_bits(payload);
@@ -432,9 +437,9 @@ impl Engine for Noisy {
         let values = values.into_iter().map(|value| self.cancelled(op, &operands, value));
         let values = values.map(|value| self.flushed(op, self.transformed(op, &operands, value)));
         let odd = values.map(|value| {
-            let value = self.given_as(rule, value, overflows);
+            let value = self.perturbed(rule, value, overflows);
             match beyond {
-                true => self.anything(value),
+                true => self.undefined(value),
                 false => value,
             }
         });

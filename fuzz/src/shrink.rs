@@ -64,7 +64,7 @@ impl Shrinker<'_> {
             if place >= best.program.instructions.len() {
                 continue;
             }
-            let opened = edit::opened(best, place);
+            let opened = edit::inlined(best, place);
             if self.adopt(best, opened) {
                 place = best.program.instructions.len();
                 continue;

@@ -14,7 +14,7 @@
 //! Where an intermediate can overflow the accumulator, which is wider for the reference, any result is accepted.
 
 use crate::random::Random;
-use crate::trace::{Given, run_on};
+use crate::trace::{HostOperand, run_on};
 use kiln_ir::{
     AttentionSpec, Binary, DType, Effort, Elements, FftKind, Op, PoolKind, PoolSpec, Reduction, Scalar,
     Shape, TensorData, Unary, UpdateMode,
@@ -57,7 +57,7 @@ pub(crate) enum Rule {
 /// Describes the first difference of results and expected results, if any.
 pub(crate) fn difference(
     op: &Op,
-    given: &[Given],
+    operands: &[HostOperand],
     expected: &[TensorData],
     actual: &[TensorData],
     computed: Computed,
@@ -68,7 +68,7 @@ pub(crate) fn difference(
     (0..expected.len()).find_map(|place| {
         let (expected, actual) = (&expected[place], &actual[place]);
         let same = expected.ty() == actual.ty() && expected.bytes() == actual.bytes();
-        let judge = Judge { op, given, place, computed };
+        let judge = ResultComparison { op, operands, place, computed };
         if same { None } else { judge.difference(expected, actual) }
             .map(|text| format!("result {place}: {text}"))
     })
@@ -191,14 +191,14 @@ pub(crate) fn attention(op: &Op) -> Option<&AttentionSpec> {
 }
 
 /// Compares one result of an op.
-struct Judge<'a> {
+struct ResultComparison<'a> {
     op: &'a Op,
-    given: &'a [Given],
+    operands: &'a [HostOperand],
     place: usize,
     computed: Computed,
 }
 
-impl Judge<'_> {
+impl ResultComparison<'_> {
     fn difference(&self, expected: &TensorData, actual: &TensorData) -> Option<String> {
         let rule = rule(self.op, self.computed);
         if !expected.dtype().is_float() || expected.ty() != actual.ty() || rule == Rule::Exact {
@@ -211,7 +211,7 @@ impl Judge<'_> {
         let allowed = self.allowed(rule, expected.dtype(), &results);
         let is_finite = self.is_finite();
         // `pow(1, NaN)` is 1, except for a signaling NaN, which the reference does not distinguish.
-        let signals = *self.op == Op::Binary(Binary::Pow) && self.given.iter().any(has_signaling_nan);
+        let signals = *self.op == Op::Binary(Binary::Pow) && self.operands.iter().any(has_signaling_nan);
         let nan_is_right = signals || !is_finite && self.multiplies_by_nothing();
         let resizes = matches!(self.op, Op::Resize { .. });
         let normalises = matches!(self.op, Op::Norm { .. });
@@ -262,11 +262,11 @@ impl Judge<'_> {
     }
 
     fn is_finite(&self) -> bool {
-        self.given.iter().all(|given| match given {
-            Given::Data(data) => {
+        self.operands.iter().all(|operand| match operand {
+            HostOperand::Data(data) => {
                 !data.dtype().is_float() || data.to_vec::<f64>().iter().all(|x| x.is_finite())
             }
-            Given::Number(_) => true,
+            HostOperand::Number(_) => true,
         })
     }
 
@@ -342,8 +342,8 @@ impl Judge<'_> {
         let counts = if let Op::Fft { kind, axis, .. } = self.op {
             self.fft_terms(*kind, *axis, &|_| 1.0)
         } else {
-            let ones = |(i, x): (usize, &Given)| self.mapped(i, x, &|_| 1.0);
-            let ones: Vec<Given> = self.given.iter().enumerate().map(ones).collect();
+            let ones = |(i, x): (usize, &HostOperand)| self.mapped(i, x, &|_| 1.0);
+            let ones: Vec<HostOperand> = self.operands.iter().enumerate().map(ones).collect();
             let results = run_on(&reference(), &summing(self.op), &ones);
             results.expect("the op ran on these types before")[self.place].to_vec()
         };
@@ -354,31 +354,32 @@ impl Judge<'_> {
         if let Op::Fft { kind, axis, .. } = self.op {
             return self.fft_terms(*kind, *axis, of);
         }
-        let given: Vec<Given> = self.given.iter().enumerate().map(|(i, x)| self.mapped(i, x, of)).collect();
-        let results = run_on(&reference(), self.op, &given).expect("the op ran on these types before");
+        let operands: Vec<HostOperand> =
+            self.operands.iter().enumerate().map(|(i, x)| self.mapped(i, x, of)).collect();
+        let results = run_on(&reference(), self.op, &operands).expect("the op ran on these types before");
         results[self.place].to_vec()
     }
 
     /// An operand in `f64`, with a function applied to each element. Indices are unchanged, and so is the operand that
     /// selects the maxima for a gradient.
-    fn mapped(&self, place: usize, given: &Given, of: &dyn Fn(f64) -> f64) -> Given {
+    fn mapped(&self, place: usize, operand: &HostOperand, of: &dyn Fn(f64) -> f64) -> HostOperand {
         let chooses = place == 1 && matches!(self.op, Op::PoolGrad { .. });
-        match given {
-            Given::Data(data) if data.dtype().is_float() => {
+        match operand {
+            HostOperand::Data(data) if data.dtype().is_float() => {
                 numbers(data, |x| if chooses { x } else { of(x) })
             }
-            Given::Data(data) => Given::Data(data.clone()),
-            Given::Number(scalar) => Given::Number(Scalar::Float(of(scalar.to_f64()))),
+            HostOperand::Data(data) => HostOperand::Data(data.clone()),
+            HostOperand::Number(scalar) => HostOperand::Number(Scalar::Float(of(scalar.to_f64()))),
         }
     }
 
     /// For each element, the sum of magnitudes over its line; elements of a half spectrum count twice.
     fn fft_terms(&self, kind: FftKind, axis: usize, of: &dyn Fn(f64) -> f64) -> Vec<f64> {
-        let part = |given: &Given| match given {
-            Given::Data(data) => Some((*data.shape(), data.to_vec::<f64>())),
-            Given::Number(_) => None,
+        let part = |operand: &HostOperand| match operand {
+            HostOperand::Data(data) => Some((*data.shape(), data.to_vec::<f64>())),
+            HostOperand::Number(_) => None,
         };
-        let parts: Vec<(Shape, Vec<f64>)> = self.given.iter().filter_map(part).collect();
+        let parts: Vec<(Shape, Vec<f64>)> = self.operands.iter().filter_map(part).collect();
         let Some(&(shape, _)) = parts.first() else { return Vec::new() };
         let (weight, to) = match kind {
             FftKind::Complex => (1.0, shape[axis]),
@@ -401,19 +402,19 @@ impl Judge<'_> {
         if self.largest() > float_limits(working).0.sqrt() * 1e-3 {
             return vec![f64::INFINITY; results.len()];
         }
-        let scores = Scores::of(self.op, self.given);
+        let scores = Scores::of(self.op, self.operands);
         // Scores have no accurate fractional digits, so their exponentials are arbitrary.
         if scores.as_ref().is_some_and(|scores| scores.magnitude * epsilon(working) > 0.5) {
             return vec![f64::INFINITY; results.len()];
         }
         let mut random = Random::new(0, results.len() as u64);
         let mut run = |step: f64| -> Vec<f64> {
-            let mut moved: Vec<Given> = Vec::new();
-            for given in self.given {
+            let mut moved: Vec<HostOperand> = Vec::new();
+            for operand in self.operands {
                 let mut near = || 1.0 + step * (2.0 * random.uniform() - 1.0);
-                moved.push(match given {
-                    Given::Data(data) if data.dtype().is_float() => numbers(data, |x| x * near()),
-                    Given::Data(_) | Given::Number(_) => given.clone(),
+                moved.push(match operand {
+                    HostOperand::Data(data) if data.dtype().is_float() => numbers(data, |x| x * near()),
+                    HostOperand::Data(_) | HostOperand::Number(_) => operand.clone(),
                 });
             }
             if let Some(scores) = &scores {
@@ -442,7 +443,7 @@ impl Judge<'_> {
 
     /// The number of terms of the longest intermediate sum, whose rounding errors may all have one sign.
     fn longest_sum(&self) -> f64 {
-        let Some(Given::Data(x)) = self.given.first() else { return 0.0 };
+        let Some(HostOperand::Data(x)) = self.operands.first() else { return 0.0 };
         let count = match (self.op, x.shape().rank()) {
             (Op::Norm { axes, .. }, rank) => x.shape()[rank - axes..].iter().product(),
             (Op::Softmax { axis, .. }, _) => x.shape()[*axis],
@@ -454,18 +455,20 @@ impl Judge<'_> {
     /// The error bound for rounded sample positions of a resize: the largest difference of neighbours, times the
     /// largest position along an axis.
     fn misplaced(&self) -> f64 {
-        let (Op::Resize { .. }, Some(Given::Data(x))) = (self.op, self.given.first()) else { return 0.0 };
+        let (Op::Resize { .. }, Some(HostOperand::Data(x))) = (self.op, self.operands.first()) else {
+            return 0.0;
+        };
         let longest = x.shape()[2..].iter().copied().max().unwrap_or(0);
         longest as f64 * largest(x)
     }
 
     /// The greatest finite magnitude of an operand.
     fn largest(&self) -> f64 {
-        let one = |given: &Given| match given {
-            Given::Data(data) if data.dtype().is_float() => largest(data),
-            Given::Data(_) | Given::Number(_) => 0.0,
+        let one = |operand: &HostOperand| match operand {
+            HostOperand::Data(data) if data.dtype().is_float() => largest(data),
+            HostOperand::Data(_) | HostOperand::Number(_) => 0.0,
         };
-        self.given.iter().map(one).fold(0.0, f64::max)
+        self.operands.iter().map(one).fold(0.0, f64::max)
     }
 }
 
@@ -475,9 +478,9 @@ fn largest(data: &TensorData) -> f64 {
 }
 
 /// A tensor in `f64`, with a function applied to each element.
-fn numbers(data: &TensorData, of: impl FnMut(f64) -> f64) -> Given {
+fn numbers(data: &TensorData, of: impl FnMut(f64) -> f64) -> HostOperand {
     let list: Vec<f64> = data.to_vec::<f64>().into_iter().map(of).collect();
-    Given::Data(TensorData::new(list, *data.shape()).expect("as many numbers as before"))
+    HostOperand::Data(TensorData::new(list, *data.shape()).expect("as many numbers as before"))
 }
 
 /// The scores of an attention. Each score is rounded separately, so scores are perturbed separately, through the mask.
@@ -491,40 +494,42 @@ struct Scores {
 }
 
 impl Scores {
-    fn of(op: &Op, given: &[Given]) -> Option<Scores> {
+    fn of(op: &Op, operands: &[HostOperand]) -> Option<Scores> {
         let spec = attention(op)?;
         let (first, place) = if let Op::Attention(_) = op { (0, 3) } else { (1, 6) };
-        let (Given::Data(q), Given::Data(k)) = (&given[first], &given[first + 1]) else { return None };
+        let (HostOperand::Data(q), HostOperand::Data(k)) = (&operands[first], &operands[first + 1]) else {
+            return None;
+        };
         let dim = q.shape()[3] as f64;
         let product = spec.scale.0.abs() * dim * largest(q) * largest(k);
         let [batch, heads, queries, keys] = [q.shape()[0], q.shape()[1], q.shape()[2], k.shape()[2]];
-        let none = Given::Data(TensorData::from([0.0]).reshape([1, 1, 1, 1]).expect("one element"));
-        let (mask, added) = match given.get(place) {
-            Some(Given::Data(mask)) if mask.dtype().is_bool() => {
+        let none = HostOperand::Data(TensorData::from([0.0]).reshape([1, 1, 1, 1]).expect("one element"));
+        let (mask, added) = match operands.get(place) {
+            Some(HostOperand::Data(mask)) if mask.dtype().is_bool() => {
                 (numbers(mask, |x| if x == 0.0 { f64::NEG_INFINITY } else { 0.0 }), 0.0)
             }
-            Some(Given::Data(mask)) => (numbers(mask, |x| x), largest(mask)),
-            Some(Given::Number(_)) | None => (none, 0.0),
+            Some(HostOperand::Data(mask)) => (numbers(mask, |x| x), largest(mask)),
+            Some(HostOperand::Number(_)) | None => (none, 0.0),
         };
         let op = Op::Broadcast([batch, heads, queries, keys].into());
         let mask = run_on(&reference(), &op, &[mask]).expect("a mask broadcasts to the scores").remove(0);
         Some(Scores { place, mask, magnitude: product + added })
     }
 
-    fn moved(&self, step: f64, random: &mut Random) -> Given {
+    fn moved(&self, step: f64, random: &mut Random) -> HostOperand {
         numbers(&self.mask, |x| x + step * self.magnitude * (2.0 * random.uniform() - 1.0))
     }
 }
 
 /// Whether a float is a NaN without the topmost bit of the fraction ([IEEE 754](https://doi.org/10.1109/IEEESTD.2019.8766229),
 /// §6.2.1).
-fn has_signaling_nan(given: &Given) -> bool {
+fn has_signaling_nan(operand: &HostOperand) -> bool {
     fn signals(bits: u64, fraction: u32, exponent: u32) -> bool {
         let exponent = ((1u64 << exponent) - 1) << fraction;
         let quiet = 1u64 << (fraction - 1);
         bits & exponent == exponent && bits & quiet == 0 && bits & (quiet - 1) != 0
     }
-    let Given::Data(data) = given else { return false };
+    let HostOperand::Data(data) = operand else { return false };
     match data.elements() {
         Elements::F64(list) => list.iter().any(|x| signals(x.to_bits(), 52, 11)),
         Elements::F32(list) => list.iter().any(|x| signals(x.to_bits().into(), 23, 8)),
@@ -582,16 +587,17 @@ mod tests {
     use super::*;
     use kiln_ir::{Axes, ConvPass, ConvSpec};
 
-    fn data(list: &[f64]) -> Given {
-        Given::Data(TensorData::from(list).convert(DType::F32))
+    fn data(list: &[f64]) -> HostOperand {
+        HostOperand::Data(TensorData::from(list).convert(DType::F32))
     }
 
     #[test]
     fn the_tolerance_of_sums_scales_with_their_terms() {
         let op = Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(0) };
-        let given = [data(&[1000.0, 1.0, -1000.0])];
+        let operands = [data(&[1000.0, 1.0, -1000.0])];
         let expected = [TensorData::from([1.0f32])];
-        let judge = |x: f32| difference(&op, &given, &expected, &[TensorData::from([x])], Computed::Natively);
+        let judge =
+            |x: f32| difference(&op, &operands, &expected, &[TensorData::from([x])], Computed::Natively);
         assert_eq!(judge(1.0), None);
         assert_eq!(judge(1.001), None);
         assert!(judge(1.01).unwrap().contains("instead of 1.0"), "{:?}", judge(1.01));
@@ -602,32 +608,32 @@ mod tests {
     #[test]
     fn intermediate_overflows_are_ignored() {
         let op = Op::Reduce { reduction: Reduction::Sum, axes: Axes::one(0) };
-        let given = [data(&[3e38, 3e38, -3e38])];
+        let operands = [data(&[3e38, 3e38, -3e38])];
         let expected = [TensorData::from([3e38f32])];
         let actual = [TensorData::from([f32::INFINITY])];
-        assert_eq!(difference(&op, &given, &expected, &actual, Computed::Natively), None);
+        assert_eq!(difference(&op, &operands, &expected, &actual, Computed::Natively), None);
     }
 
     #[test]
     fn data_movement_is_compared_bitwise() {
-        let given = [data(&[0.0])];
+        let operands = [data(&[0.0])];
         let (expected, actual) = ([TensorData::from([0.0f32])], [TensorData::from([-0.0f32])]);
-        assert!(difference(&Op::Copy, &given, &expected, &actual, Computed::Natively).is_some());
+        assert!(difference(&Op::Copy, &operands, &expected, &actual, Computed::Natively).is_some());
         let op = Op::Unary(Unary::Floor);
-        assert_eq!(difference(&op, &given, &expected, &actual, Computed::Natively), None);
+        assert_eq!(difference(&op, &operands, &expected, &actual, Computed::Natively), None);
     }
 
     #[test]
     fn only_device_libraries_may_return_other_results_for_overflowing_sums() {
         let ones = |shape: [usize; 3], x: f64| {
             let data = TensorData::new(vec![x; shape.iter().product()], shape).unwrap();
-            Given::Data(data.convert(DType::F16))
+            HostOperand::Data(data.convert(DType::F16))
         };
         let op = Op::Conv { spec: ConvSpec::new(1), pass: ConvPass::Forward };
-        let given = [ones([1, 1, 2], 6e4), ones([1, 1, 2], 1.0)];
-        let expected = run_on(&reference(), &op, &given).unwrap();
+        let operands = [ones([1, 1, 2], 6e4), ones([1, 1, 2], 1.0)];
+        let expected = run_on(&reference(), &op, &operands).unwrap();
         let lost = [TensorData::zeros(expected[0].ty())];
-        let judge = |computed| difference(&op, &given, &expected, &lost, computed);
+        let judge = |computed| difference(&op, &operands, &expected, &lost, computed);
         assert!(judge(Computed::Natively).is_some(), "{expected:?}");
         assert_eq!(judge(Computed::Elsewhere), None);
     }

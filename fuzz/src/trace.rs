@@ -100,27 +100,27 @@ fn count_uses(trial: &Trial) -> Vec<usize> {
 
 /// An operand on the host.
 #[derive(Clone, Debug)]
-pub(crate) enum Given {
+pub(crate) enum HostOperand {
     Data(TensorData),
     Number(Scalar),
 }
 
 /// The operands of an instruction from a trace; `None` if one has failed.
-pub(crate) fn given(instruction: &Instruction, slots: &[Slot]) -> Option<Vec<Given>> {
+pub(crate) fn host_operands(instruction: &Instruction, slots: &[Slot]) -> Option<Vec<HostOperand>> {
     let one = |operand: &ProgramOperand| match operand {
-        ProgramOperand::Scalar(scalar) => Some(Given::Number(*scalar)),
-        ProgramOperand::Slot(slot) => slots[*slot].as_ref().ok().cloned().map(Given::Data),
+        ProgramOperand::Scalar(scalar) => Some(HostOperand::Number(*scalar)),
+        ProgramOperand::Slot(slot) => slots[*slot].as_ref().ok().cloned().map(HostOperand::Data),
     };
     instruction.operands.iter().map(one).collect()
 }
 
 /// Runs an op on operands from the host, with inferred result types. Returns errors of inference and of values.
-pub(crate) fn run_on(engine: &dyn Engine, op: &Op, list: &[Given]) -> Result<Vec<TensorData>, String> {
+pub(crate) fn run_on(engine: &dyn Engine, op: &Op, list: &[HostOperand]) -> Result<Vec<TensorData>, String> {
     let operands: Operands = list
         .iter()
-        .map(|given| match given {
-            Given::Data(data) => Operand::Value(engine.write(data.clone())),
-            Given::Number(scalar) => Operand::Scalar(*scalar),
+        .map(|operand| match operand {
+            HostOperand::Data(data) => Operand::Value(engine.write(data.clone())),
+            HostOperand::Number(scalar) => Operand::Scalar(*scalar),
         })
         .collect();
     let types: Vec<TensorType> =

@@ -1,7 +1,7 @@
 //! The mixed-precision layer.
 
-use crate::held::Form;
 use crate::policy::{Precision, lowered, narrows, precision};
+use crate::stored::StoredFloat;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -49,7 +49,7 @@ impl LowPrecision {
 
 /// The effect of a plain number on an op with 16-bit tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Number {
+enum ScalarPrecision {
     /// None: 16 bits represent it exactly.
     Exact,
     /// The op is computed in `f32`, and the result rounded.
@@ -77,13 +77,13 @@ impl Autocast {
     }
 
     /// The dtype in which the elements are currently stored.
-    pub fn held_dtype(&self, value: &Value) -> DType {
+    pub fn stored_dtype(&self, value: &Value) -> DType {
         self.inner_value(value).dtype()
     }
 
     /// The inner engine's value, in its storage dtype.
     pub fn inner_value(&self, value: &Value) -> Value {
-        Form::of(value, self.id()).map_or(value, Form::value).clone()
+        StoredFloat::of(value, self.id()).map_or(value, StoredFloat::value).clone()
     }
 
     /// Wraps a value of the inner engine.
@@ -142,17 +142,17 @@ impl Autocast {
 
     /// Runs an op in the widest precision in which an operand is stored.
     fn run_widest(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        if !self.are_low(&inputs) {
+        if !self.all_low_precision(&inputs) {
             return self.run_full(op, inputs, results);
         }
         match self.numbers(op, &inputs) {
-            Number::Exact => self.run_low(op, inputs, results),
-            Number::Rounded => {
+            ScalarPrecision::Exact => self.run_low(op, inputs, results),
+            ScalarPrecision::Rounded => {
                 let values = self.execute_full(op, inputs, results);
                 let round = |value: Value| if is_seen(&value) { self.rounded(value) } else { value };
                 self.wrap(values.into_iter().map(round).collect(), results)
             }
-            Number::Full => self.run_full(op, inputs, results),
+            ScalarPrecision::Full => self.run_full(op, inputs, results),
         }
     }
 
@@ -168,50 +168,50 @@ impl Autocast {
     }
 
     /// Whether there are operands that the program sees as `f32`, and all of them are stored in 16 bits.
-    fn are_low(&self, inputs: &Operands) -> bool {
+    fn all_low_precision(&self, inputs: &Operands) -> bool {
         let mut seen = inputs.iter().filter_map(Operand::value).filter(|value| is_seen(value)).peekable();
         seen.peek().is_some() && seen.all(|value| self.is_low(value))
     }
 
     /// Whether a value that the program sees as `f32` is stored only in 16 bits.
     fn is_low(&self, value: &Value) -> bool {
-        matches!(Form::of(value, self.id()), Some(Form::Low(_)))
+        matches!(StoredFloat::of(value, self.id()), Some(StoredFloat::Low(_)))
     }
 
     /// Narrows a value that the program sees as `f32` to 16 bits.
     fn narrow(&self, value: Value) -> Value {
-        Form::wrap(self.id(), self.low(value), DType::F32)
+        StoredFloat::wrap(self.id(), self.low(value), DType::F32)
     }
 
     /// The effect of the plain numbers among the operands. `min` or `max` of a tensor and a number may return the
     /// number, and gradients search for it in the result. Ops that copy numbers without arithmetic can round them
     /// first.
-    fn numbers(&self, op: &Op, inputs: &Operands) -> Number {
+    fn numbers(&self, op: &Op, inputs: &Operands) -> ScalarPrecision {
         let is_extreme = matches!(op, Op::Binary(Binary::Min | Binary::Max));
         let is_computed = matches!(op, Op::Binary(_) | Op::Compare(_));
         let of = |scalar: Scalar| match self.number(scalar) {
-            Number::Rounded if is_extreme => Number::Full,
-            Number::Rounded if is_computed => Number::Rounded,
-            Number::Rounded | Number::Exact => Number::Exact,
-            Number::Full => Number::Full,
+            ScalarPrecision::Rounded if is_extreme => ScalarPrecision::Full,
+            ScalarPrecision::Rounded if is_computed => ScalarPrecision::Rounded,
+            ScalarPrecision::Rounded | ScalarPrecision::Exact => ScalarPrecision::Exact,
+            ScalarPrecision::Full => ScalarPrecision::Full,
         };
-        inputs.iter().filter_map(Operand::scalar).map(of).max().unwrap_or(Number::Exact)
+        inputs.iter().filter_map(Operand::scalar).map(of).max().unwrap_or(ScalarPrecision::Exact)
     }
 
-    fn number(&self, scalar: Scalar) -> Number {
+    fn number(&self, scalar: Scalar) -> ScalarPrecision {
         let x = scalar.to_f64();
         let (least, greatest) = self.precision.range();
         if x == 0.0 || !x.is_finite() {
-            return Number::Exact;
+            return ScalarPrecision::Exact;
         }
         if x.abs() < least || x.abs() > greatest {
-            return Number::Full;
+            return ScalarPrecision::Full;
         }
         let rounded = match self.precision {
             LowPrecision::BF16 => half::bf16::from_f64(x).to_f64(),
             LowPrecision::F16 => half::f16::from_f64(x).to_f64(),
         };
-        if rounded == x { Number::Exact } else { Number::Rounded }
+        if rounded == x { ScalarPrecision::Exact } else { ScalarPrecision::Rounded }
     }
 
     /// Wraps the results with the dtypes that the program sees.
@@ -219,17 +219,17 @@ impl Autocast {
         let mut wrapped = Values::new();
         for (value, seen) in values.into_iter().zip(results) {
             let is_seen = seen.dtype == DType::F32;
-            wrapped.push(if is_seen { Form::wrap(self.id(), value, DType::F32) } else { value });
+            wrapped.push(if is_seen { StoredFloat::wrap(self.id(), value, DType::F32) } else { value });
         }
         wrapped
     }
 
     /// The form of a value; a value of the inner engine becomes a new form.
-    fn open(&self, mut value: Value) -> Form {
-        if let Some(form) = Form::take(&mut value, self.id()) {
+    fn open(&self, mut value: Value) -> StoredFloat {
+        if let Some(form) = StoredFloat::take(&mut value, self.id()) {
             return form;
         }
-        Form::new(self.inner_value(&value))
+        StoredFloat::new(self.inner_value(&value))
     }
 }
 
@@ -237,16 +237,16 @@ impl Autocast {
 impl Autocast {
     /// The inner engine's 16-bit value of a value that the program sees as `f32`. Each value is cast once.
     fn low(&self, mut value: Value) -> Value {
-        match Form::take(&mut value, self.id()) {
-            Some(Form::Low(low)) => return low,
-            Some(Form::Full { full, low }) => {
+        match StoredFloat::take(&mut value, self.id()) {
+            Some(StoredFloat::Low(low)) => return low,
+            Some(StoredFloat::Full { full, low }) => {
                 return low.try_into_inner().unwrap_or_else(|| self.rounded(full));
             }
             None => {}
         }
-        match Form::of(&value, self.id()) {
-            Some(Form::Low(low)) => low.clone(),
-            Some(Form::Full { full, low }) => match low.get() {
+        match StoredFloat::of(&value, self.id()) {
+            Some(StoredFloat::Low(low)) => low.clone(),
+            Some(StoredFloat::Full { full, low }) => match low.get() {
                 Some(low) => low.clone(),
                 // Two threads that reach this point at the same time both cast; neither blocks the other within an
                 // engine.
@@ -267,8 +267,8 @@ impl Autocast {
             return value;
         }
         match self.open(value) {
-            Form::Low(low) => self.cast_inner(low, DType::F32),
-            Form::Full { full, .. } => full,
+            StoredFloat::Low(low) => self.cast_inner(low, DType::F32),
+            StoredFloat::Full { full, .. } => full,
         }
     }
 
@@ -336,14 +336,14 @@ impl Engine for Autocast {
 
     /// Parameters are lifted: the layer wraps them, so that they are cast once.
     fn lift(&self, value: Value) -> Value {
-        if is_seen(&value) { Form::wrap(self.id(), value, DType::F32) } else { value }
+        if is_seen(&value) { StoredFloat::wrap(self.id(), value, DType::F32) } else { value }
     }
 
     /// With the visible dtype of `like`.
     fn rewrap(&self, like: &Value, value: Value) -> Value {
-        match Form::of(like, self.id()) {
+        match StoredFloat::of(like, self.id()) {
             Some(form) if form.value().same(&value) => like.clone(),
-            Some(_) => Form::wrap(self.id(), value, like.dtype()),
+            Some(_) => StoredFloat::wrap(self.id(), value, like.dtype()),
             None => value,
         }
     }

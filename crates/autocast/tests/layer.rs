@@ -75,7 +75,7 @@ fn matrix(layer: &dyn Engine) -> Var<'_> {
 
 fn held(layer: &Autocast, var: &Var<'_>) -> DType {
     assert_eq!(var.dtype(), DType::F32, "what the program sees");
-    layer.held_dtype(var.operand().value().unwrap())
+    layer.stored_dtype(var.operand().value().unwrap())
 }
 
 fn read(layer: &dyn Engine, var: Var<'_>) -> Vec<f32> {
@@ -116,7 +116,7 @@ fn each_precision_class_runs_in_its_dtype() {
         watched.take();
         let values = layer.execute(&op, inputs.into_iter().collect(), &types);
         let log = watched.take().into_iter().filter(|line| !line.starts_with("cast ")).collect::<Vec<_>>();
-        let held: Vec<DType> = values.iter().map(|value| layer.held_dtype(value)).collect();
+        let held: Vec<DType> = values.iter().map(|value| layer.stored_dtype(value)).collect();
         for (value, ty) in values.iter().zip(&types) {
             assert_eq!(value.ty(), ty, "what the program sees of {op:?}");
         }
@@ -174,7 +174,7 @@ fn attention_keeps_its_log_sum_exp_in_f32() {
     let op = Op::Attention(spec);
     let types = infer(&op, &kiln_ir::OperandType::list(&inputs)).unwrap();
     let values = layer.execute(&op, inputs.clone(), &types);
-    assert_eq!([0, 1].map(|i| layer.held_dtype(&values[i])), [DType::BF16, DType::F32]);
+    assert_eq!([0, 1].map(|i| layer.stored_dtype(&values[i])), [DType::BF16, DType::F32]);
     let op = Op::AttentionGrad(spec);
     let mut all: Operands = [values[0].clone().into()].into_iter().collect();
     all.extend(inputs);
@@ -183,7 +183,7 @@ fn attention_keeps_its_log_sum_exp_in_f32() {
     watched.take();
     let gradients = layer.execute(&op, all, &types);
     assert_eq!(watched.take(), ["attention_grad bf16 bf16 bf16 bf16 bf16 f32"]);
-    assert!(gradients.iter().all(|gradient| layer.held_dtype(gradient) == DType::BF16));
+    assert!(gradients.iter().all(|gradient| layer.stored_dtype(gradient) == DType::BF16));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn explicit_casts_change_the_visible_dtype() {
     assert_eq!(explicit.dtype(), DType::BF16);
     assert_eq!(watched.take(), [""; 0], "it is there already");
     let full = cast(DType::F32);
-    assert_eq!((full.dtype(), layer.held_dtype(&full)), (DType::F32, DType::F32));
+    assert_eq!((full.dtype(), layer.stored_dtype(&full)), (DType::F32, DType::F32));
     assert_eq!(watched.take(), ["cast bf16"]);
     assert_eq!(cast(DType::I32).dtype(), DType::I32);
     assert_eq!(watched.take(), ["cast bf16"]);
@@ -255,7 +255,7 @@ fn a_parameter_is_cast_once_for_each_step() {
         let gradients = tape.backward_owned(loss, None).unwrap();
         let gradient = gradients.get(&leaf).unwrap();
         assert_eq!(gradient.dtype(), DType::F32);
-        assert_eq!(layer.held_dtype(&gradient), DType::F32, "optimizers compute in f32");
+        assert_eq!(layer.stored_dtype(&gradient), DType::F32, "optimizers compute in f32");
     }
     let log = watched.take();
     let casts = |dtype: &str| log.iter().filter(|line| **line == format!("cast {dtype}")).count();
@@ -271,9 +271,9 @@ fn matmul_operands_are_saved_for_backward_in_16_bits() {
     let (_, layer) = bf16();
     let x = layer.write([[1.0f32, 2.0], [3.0, 4.0]].into());
     let kept = layer.saved_for_backward(&Op::MatMul, 0, &x);
-    assert_eq!((kept.dtype(), layer.held_dtype(&kept)), (DType::F32, DType::BF16));
+    assert_eq!((kept.dtype(), layer.stored_dtype(&kept)), (DType::F32, DType::BF16));
     let kept = layer.saved_for_backward(&Op::Unary(Unary::Exp), 0, &x);
-    assert_eq!(layer.held_dtype(&kept), DType::F32);
+    assert_eq!(layer.stored_dtype(&kept), DType::F32);
 }
 
 /// `exp`, stored in the precision of its operand or of `exp`.

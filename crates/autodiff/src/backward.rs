@@ -3,7 +3,7 @@
 use crate::block::Block;
 use crate::gradients::Gradients;
 use crate::layer::Autodiff;
-use crate::node::{Edge, Kept, Node, NodeId, NodeKind, Parents, Recorded};
+use crate::node::{Edge, Node, NodeId, NodeKind, Parents, Recorded, SavedTensor};
 use crate::recompute::Recomputed;
 use crate::tracked::Tracked;
 use alloc::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) struct Pass<'a> {
     segments: Vec<TapeSegment<'a>>,
     /// Creates the engine of a segment's gradients from the engine below its layer. `None`: the engine below.
     around: Option<&'a Around<'a>>,
-    waiting: BTreeMap<NodeId, Waiting>,
+    waiting: BTreeMap<NodeId, PendingNode>,
     gradients: Gradients,
     recomputed: Recomputed,
 }
@@ -36,7 +36,7 @@ enum TapeSegment<'a> {
     Crossed { layer: Autodiff, engine: Arc<dyn Engine> },
 }
 
-struct Waiting {
+struct PendingNode {
     node: Arc<Node>,
     /// The index of its segment.
     segment: usize,
@@ -92,7 +92,7 @@ impl<'a> Pass<'a> {
     }
 
     fn sum(&mut self, segment: usize, edge: &Edge) -> &mut GradientSum {
-        let waiting = self.waiting.entry(edge.node.id).or_insert_with(|| Waiting {
+        let waiting = self.waiting.entry(edge.node.id).or_insert_with(|| PendingNode {
             segment,
             sums: core::iter::repeat_n(GradientSum::default(), edge.node.num_outputs()).collect(),
             node: edge.node.clone(),
@@ -101,7 +101,7 @@ impl<'a> Pass<'a> {
     }
 
     pub(crate) fn run(mut self) -> Result<Gradients> {
-        while let Some((_, Waiting { node, segment, sums })) = self.waiting.pop_last() {
+        while let Some((_, PendingNode { node, segment, sums })) = self.waiting.pop_last() {
             let sums: Sums = sums.into_iter().map(GradientSum::into_value).collect();
             let (id, parents, kind) = Node::open(node);
             match kind {
@@ -133,7 +133,7 @@ impl<'a> Pass<'a> {
             self.sum(segment, edge).add_part(engine, &op, index, gradient);
             return Ok(());
         }
-        let types: SmallVec<[Option<TensorType>; 2]> = inputs.iter().map(Kept::ty).collect();
+        let types: SmallVec<[Option<TensorType>; 2]> = inputs.iter().map(SavedTensor::ty).collect();
         let wanted: SmallVec<[bool; 4]> = parents.iter().map(Option::is_some).collect();
         let gradients: SmallVec<[Option<Var<'_>>; 1]> =
             sums.into_iter().map(|sum| sum.map(|value| Var::new(engine, value))).collect();
@@ -201,12 +201,12 @@ impl<'a> Pass<'a> {
         Ok(self.segments.len() - 1)
     }
 
-    fn restore<'e>(&mut self, engine: &'e dyn Engine, kept: Kept) -> Var<'e> {
+    fn restore<'e>(&mut self, engine: &'e dyn Engine, kept: SavedTensor) -> Var<'e> {
         match kept {
-            Kept::Scalar(scalar) => Var::new(engine, scalar),
-            Kept::Type(ty) => Var::new(engine, Value::absent(ty.unpack())),
-            Kept::Value(value) => Var::new(engine, value),
-            Kept::Recompute(recompute) => Var::new(engine, self.recomputed.get(engine, &recompute)),
+            SavedTensor::Scalar(scalar) => Var::new(engine, scalar),
+            SavedTensor::Type(ty) => Var::new(engine, Value::absent(ty.unpack())),
+            SavedTensor::Value(value) => Var::new(engine, value),
+            SavedTensor::Recompute(recompute) => Var::new(engine, self.recomputed.get(engine, &recompute)),
         }
     }
 }
@@ -221,13 +221,13 @@ fn full(engine: &dyn Engine, gradient: Value) -> Value {
     engine.execute(&Op::Cast(ty.dtype), operand, &[ty]).remove(0)
 }
 
-impl Kept {
+impl SavedTensor {
     fn ty(&self) -> Option<TensorType> {
         match self {
-            Kept::Scalar(_) => None,
-            Kept::Type(ty) => Some(ty.unpack()),
-            Kept::Value(value) => Some(*value.ty()),
-            Kept::Recompute(recompute) => Some(recompute.ty),
+            SavedTensor::Scalar(_) => None,
+            SavedTensor::Type(ty) => Some(ty.unpack()),
+            SavedTensor::Value(value) => Some(*value.ty()),
+            SavedTensor::Recompute(recompute) => Some(recompute.ty),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::backward::{Around, Pass, seed};
 use crate::block::{Block, BlockFn};
 use crate::gradients::Gradients;
-use crate::node::{Edge, Kept, Node, NodeId, NodeKind, PackedType, Parents, Recorded};
+use crate::node::{Edge, Node, NodeId, NodeKind, PackedType, Parents, Recorded, SavedTensor};
 use crate::recompute::{Recompute, RecomputeInput, is_cheap};
 use crate::tracked::{Parts, Tracked};
 use crate::transfer::transfer;
@@ -315,7 +315,7 @@ struct Recording<'a> {
     layer: &'a Autodiff,
     saved: Saved,
     parents: Parents,
-    kept: SmallVec<[Kept; 2]>,
+    kept: SmallVec<[SavedTensor; 2]>,
     recompute: Option<RecomputeBuilder>,
 }
 
@@ -340,7 +340,7 @@ impl Recording<'_> {
                     builder.inputs.push(RecomputeInput::Operand(scalar.into()));
                 }
                 self.parents.push(None);
-                self.kept.push(Kept::Scalar(scalar));
+                self.kept.push(SavedTensor::Scalar(scalar));
                 *operand = scalar.into();
                 return;
             }
@@ -362,9 +362,9 @@ impl Recording<'_> {
             builder.add(&inner, recompute.as_ref(), kept);
         }
         self.kept.push(match recompute {
-            Some(recompute) if saves => Kept::Recompute(recompute),
-            None if saves => Kept::Value(self.layer.inner().saved_for_backward(op, place, &inner)),
-            Some(_) | None => Kept::Type(PackedType::new(inner.ty())),
+            Some(recompute) if saves => SavedTensor::Recompute(recompute),
+            None if saves => SavedTensor::Value(self.layer.inner().saved_for_backward(op, place, &inner)),
+            Some(_) | None => SavedTensor::Type(PackedType::new(inner.ty())),
         });
         self.parents.push(edge);
         *operand = inner.into();
@@ -382,9 +382,9 @@ impl Recording<'_> {
         let mut outputs = SmallVec::new();
         for (place, value) in values.iter().enumerate() {
             outputs.push(match &recompute {
-                Some(recompute) if saved.output(place) => Kept::Recompute(recompute.clone()),
-                None if saved.output(place) => Kept::Value(value.clone()),
-                Some(_) | None => Kept::Type(PackedType::new(value.ty())),
+                Some(recompute) if saved.output(place) => SavedTensor::Recompute(recompute.clone()),
+                None if saved.output(place) => SavedTensor::Value(value.clone()),
+                Some(_) | None => SavedTensor::Type(PackedType::new(value.ty())),
             });
         }
         let recorded = Recorded { op: op.clone(), inputs: core::mem::take(&mut self.kept), outputs };

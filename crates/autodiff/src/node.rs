@@ -45,13 +45,13 @@ pub(crate) enum NodeKind {
 #[derive(Clone)]
 pub(crate) struct Recorded {
     pub(crate) op: Op,
-    pub(crate) inputs: SmallVec<[Kept; 2]>,
-    pub(crate) outputs: SmallVec<[Kept; 1]>,
+    pub(crate) inputs: SmallVec<[SavedTensor; 2]>,
+    pub(crate) outputs: SmallVec<[SavedTensor; 1]>,
 }
 
 /// A saved operand or result.
 #[derive(Clone)]
-pub(crate) enum Kept {
+pub(crate) enum SavedTensor {
     Scalar(Scalar),
     /// The gradient rule reads only its type.
     Type(PackedType),

@@ -64,14 +64,14 @@ pub fn no_grad<T>(body: impl FnOnce() -> T) -> T {
 
 /// Runs `body` with recording of the layer (`None`: all layers) enabled or disabled on this thread.
 pub(crate) fn scoped<T>(layer: Option<LayerId>, recording: bool, body: impl FnOnce() -> T) -> T {
-    struct Leave;
-    impl Drop for Leave {
+    struct ScopeGuard;
+    impl Drop for ScopeGuard {
         fn drop(&mut self) {
             SCOPES.with_borrow_mut(Vec::pop);
         }
     }
     let layers = layer.map(|layer| SmallVec::from_iter([layer]));
     SCOPES.with_borrow_mut(|scopes| scopes.push(Scope { layers, recording }));
-    let _leave = Leave;
+    let _guard = ScopeGuard;
     body()
 }

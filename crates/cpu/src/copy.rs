@@ -8,7 +8,7 @@ use crate::array::Array;
 use crate::threads::Pool;
 use crate::walk::Walk;
 use kiln_ir::{Result, TensorType};
-use transpose::{Plane, Turn};
+use transpose::{Plane, TransposeBlock};
 
 /// Bytes copied per task.
 const GRAIN: usize = 1 << 17;
@@ -95,7 +95,7 @@ impl<T> Shared<T> {
 
 /// # Safety
 /// As [`copy`].
-unsafe fn copy_elements<T: Turn>(pool: &Pool, walk: &Walk<2>, source: *const T, target: *mut T) {
+unsafe fn copy_elements<T: TransposeBlock>(pool: &Pool, walk: &Walk<2>, source: *const T, target: *mut T) {
     let mut outer = walk.ordered(1);
     let (source, target) = (Shared::new(source.cast_mut()), Shared::new(target));
     if outer.rank == 0 {

@@ -267,7 +267,7 @@ fn apply<const N: usize>(
 ) -> Result<Values> {
     let n = ty.num_elements();
     if n <= TILE
-        && let Some(few) = Few::gather(&inputs, ty, dtypes)
+        && let Some(few) = SmallOperands::gather(&inputs, ty, dtypes)
     {
         return if n <= LEAST {
             few.run::<LEAST>(inputs, ty, dtypes, n, &call)
@@ -321,7 +321,7 @@ fn overwritten(operand: &mut Operand, ty: &TensorType) -> Result<Values> {
 
 /// Operands of at most a tile of elements, either plain numbers or contiguous tensors: the common case of small eager
 /// ops. The time of such an op is instruction overhead, so each operand is inspected once.
-struct Few<const N: usize> {
+struct SmallOperands<const N: usize> {
     /// The pointers to tensors; `null` for plain numbers.
     stretches: [*const u8; N],
     /// The operand whose memory the result reuses; `N` if there is none.
@@ -331,12 +331,12 @@ struct Few<const N: usize> {
 /// The tile length for which a tile takes one or two cache lines.
 const LEAST: usize = 16;
 
-impl<const N: usize> Few<N> {
+impl<const N: usize> SmallOperands<N> {
     /// Collects the operands; `None` if one is strided, poisoned, or of another engine.
     #[inline]
-    fn gather(inputs: &[Operand], ty: &TensorType, dtypes: [DType; N]) -> Option<Few<N>> {
+    fn gather(inputs: &[Operand], ty: &TensorType, dtypes: [DType; N]) -> Option<SmallOperands<N>> {
         let inputs: &[Operand; N] = inputs.try_into().ok()?;
-        let mut few = Few { stretches: [core::ptr::null(); N], reused: N };
+        let mut few = SmallOperands { stretches: [core::ptr::null(); N], reused: N };
         for place in 0..N {
             if let Operand::Value(value) = &inputs[place] {
                 let array = value.payload::<Array>().filter(|array| array.is_contiguous())?;
@@ -359,14 +359,14 @@ impl<const N: usize> Few<N> {
         n: usize,
         call: &impl Fn([*const u8; N], *mut u8, usize),
     ) -> Result<Values> {
-        let Few { stretches, reused } = self;
+        let SmallOperands { stretches, reused } = self;
         if reused < N {
             let target = stretches[reused].cast_mut();
-            Few { stretches, reused }.write::<LEN>(&inputs, target, dtypes, n, call);
+            SmallOperands { stretches, reused }.write::<LEN>(&inputs, target, dtypes, n, call);
             return overwritten(&mut inputs[reused], ty);
         }
         let buffer = Buffer::uninit(ty.num_bytes())?;
-        Few { stretches, reused }.write::<LEN>(&inputs, buffer.as_ptr(), dtypes, n, call);
+        SmallOperands { stretches, reused }.write::<LEN>(&inputs, buffer.as_ptr(), dtypes, n, call);
         Ok(Values::from_buf([Value::new(*ty, Array { buffer, layout: Layout::contiguous(ty.shape) })]))
     }
 

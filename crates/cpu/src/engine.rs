@@ -153,7 +153,7 @@ impl Cpu {
         }
     }
 
-    fn read_now(&self, mut value: Value) -> Result<TensorData> {
+    fn read_blocking(&self, mut value: Value) -> Result<TensorData> {
         let ty = *value.ty();
         let array = match value.payload_mut::<Array>() {
             // The value is dropped here: taking its buffer returns a vector without a copy.
@@ -226,7 +226,7 @@ impl Engine for Cpu {
     }
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        let data = self.read_now(value);
+        let data = self.read_blocking(value);
         Box::pin(async move { data })
     }
 

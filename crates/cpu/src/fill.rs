@@ -3,8 +3,8 @@
 use crate::Cpu;
 use crate::array::Array;
 use crate::copy::Shared;
+use crate::half_float::HalfFloat;
 use crate::isa::{Widest, multiversion};
-use crate::narrow::Narrow;
 use crate::scalar::{scalar_bytes, with_dtype, with_size};
 use half::{bf16, f16};
 use kiln_ir::{DType, Element, Operand, Operands, RandomKind, Result, TensorType, Values, philox};

@@ -11,7 +11,7 @@ mod write;
 use elements::Places;
 pub(crate) use find::nonzero;
 pub(crate) use read::{gather, take};
-pub(crate) use update::{Combine, Greatest, Least, Product, Sum};
+pub(crate) use update::{Combine, Max, Min, Product, Sum};
 pub(crate) use write::{put, scatter, slice_update};
 
 use crate::Cpu;
@@ -29,13 +29,13 @@ const GRAIN: usize = 1 << 15;
 
 /// The reader of indices, for messages: the op, and the length of the indexed axis.
 struct Reader<'a> {
-    by: By<'a>,
+    by: ReaderName<'a>,
     length: usize,
 }
 
 /// The reader of an index that errors name.
 #[derive(Clone, Copy)]
-enum By<'a> {
+enum ReaderName<'a> {
     /// An op, along an axis.
     Op(&'a str, usize),
     /// A function that the user called.
@@ -144,15 +144,15 @@ impl Reader<'_> {
         let place = numbers.iter().position(|number| !fits(number)).unwrap_or(0);
         let (number, position) = (numbers[place], position(shape, place));
         match *by {
-            By::Op(op, axis) => Error::index_out_of_range(op, number, &position, axis, *length),
-            By::User(user) => user.out_of_range(Some((&number, &position)), *length),
+            ReaderName::Op(op, axis) => Error::index_out_of_range(op, number, &position, axis, *length),
+            ReaderName::User(user) => user.out_of_range(Some((&number, &position)), *length),
         }
     }
 }
 
 /// Checks that all entries of an index are below the length; returns it.
 pub(crate) fn check(cpu: &Cpu, length: usize, user: IndexUser, inputs: Operands) -> Result<Values> {
-    Reader { by: By::User(user), length }.indices(cpu, &inputs, 0)?;
+    Reader { by: ReaderName::User(user), length }.indices(cpu, &inputs, 0)?;
     Ok(inputs.into_iter().filter_map(|operand| operand.value().cloned()).collect())
 }
 

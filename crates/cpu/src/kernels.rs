@@ -4,10 +4,10 @@
 //! and in-place results.
 
 use crate::functions;
+use crate::half_float::HalfFloat;
 use crate::isa::{Level, Widest, multiversion};
 use crate::lane::{Bits, FloatLane, Lane};
 use crate::math::{self, loops::Vector1};
-use crate::narrow::Narrow;
 use core::hint::select_unpredictable;
 use core::mem::MaybeUninit;
 use half::{bf16, f16};

@@ -1,9 +1,9 @@
 //! The element arithmetic of each dtype, as the ops define it.
 
 use crate::functions::{Elementary, float_function};
+use crate::half_float::HalfFloat;
 use crate::isa::Widest;
 use crate::math;
-use crate::narrow::Narrow;
 use half::{bf16, f16};
 use kiln_ir::Element;
 

@@ -43,6 +43,7 @@ mod elementwise;
 mod engine;
 mod fill;
 mod functions;
+mod half_float;
 mod index;
 mod isa;
 mod kernels;
@@ -50,7 +51,6 @@ mod lane;
 #[cfg(feature = "std")]
 mod mapped;
 mod math;
-mod narrow;
 mod order;
 mod reduce;
 mod scalar;

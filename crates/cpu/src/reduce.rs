@@ -10,9 +10,9 @@ use crate::array::Array;
 use crate::contraction::scratch::{Plain, Scratch};
 use crate::copy::Shared;
 use crate::fill;
+use crate::half_float::HalfFloat;
 use crate::isa::{Level, multiversion};
 use crate::lane::Lane;
-use crate::narrow::Narrow;
 use crate::walk::Walk;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
@@ -65,9 +65,9 @@ pub(crate) struct Sum;
 /// The product.
 pub(crate) struct Product;
 /// The minimum; NaN if any element is NaN.
-pub(crate) struct Least;
+pub(crate) struct Min;
 /// The maximum; NaN if any element is NaN.
-pub(crate) struct Greatest;
+pub(crate) struct Max;
 
 macro_rules! reducer {
     ($name:ident $ty:ty, $lane:ty, $total:ty, $identity:expr, $combine:ident,
@@ -112,8 +112,8 @@ macro_rules! float_reducers {
         reducer!(Sum $ty, $lane, f64, 0.0, add, |$x| $load, |$y| $finish);
         // Products exceed the range of narrow lanes long before the result does.
         reducer!(Product $ty, f64, f64, 1.0, mul, |$x| f64::from($load), |$y| $finish);
-        reducer!(Least $ty, $lane, f64, <$lane>::INFINITY, min, |$x| $load, |$y| $finish);
-        reducer!(Greatest $ty, $lane, f64, <$lane>::NEG_INFINITY, max, |$x| $load, |$y| $finish);
+        reducer!(Min $ty, $lane, f64, <$lane>::INFINITY, min, |$x| $load, |$y| $finish);
+        reducer!(Max $ty, $lane, f64, <$lane>::NEG_INFINITY, max, |$x| $load, |$y| $finish);
     )*};
 }
 
@@ -128,8 +128,8 @@ macro_rules! int_reducers {
     ($($ty:ty)*) => {$(
         reducer!(Sum $ty, $ty, $ty, 0, add, |x| x, |y| y);
         reducer!(Product $ty, $ty, $ty, 1, mul, |x| x, |y| y);
-        reducer!(Least $ty, $ty, $ty, <$ty>::MAX, min, |x| x, |y| y);
-        reducer!(Greatest $ty, $ty, $ty, <$ty>::MIN, max, |x| x, |y| y);
+        reducer!(Min $ty, $ty, $ty, <$ty>::MAX, min, |x| x, |y| y);
+        reducer!(Max $ty, $ty, $ty, <$ty>::MIN, max, |x| x, |y| y);
     )*};
 }
 
@@ -199,14 +199,14 @@ impl<'a> Job<'a> {
     where
         Sum: Reducer<U>,
         Product: Reducer<U>,
-        Least: Reducer<T>,
-        Greatest: Reducer<T>,
+        Min: Reducer<T>,
+        Max: Reducer<T>,
     {
         match reduction {
             Reduction::Sum => self.run::<U, Sum>(),
             Reduction::Prod => self.run::<U, Product>(),
-            Reduction::Min => self.run::<T, Least>(),
-            Reduction::Max => self.run::<T, Greatest>(),
+            Reduction::Min => self.run::<T, Min>(),
+            Reduction::Max => self.run::<T, Max>(),
         }
     }
 

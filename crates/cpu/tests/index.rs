@@ -1,10 +1,10 @@
 //! Indexing ops against the reference engine.
 
-mod placed;
+mod memory_layouts;
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;
-use placed::{Given, INTEGERS, check, check_large, indices, numbers, outcome, specials};
+use memory_layouts::{HostOperand, INTEGERS, check, check_large, indices, numbers, outcome, specials};
 
 fn modes(dtype: DType) -> &'static [UpdateMode] {
     if dtype.is_bool() { &[UpdateMode::Set] } else { UpdateMode::ALL }
@@ -15,23 +15,23 @@ fn take() {
     for dtype in DType::ALL {
         for (axis, shape) in [(0, &[5][..]), (0, &[5, 3]), (1, &[3, 5]), (1, &[2, 5, 3]), (1, &[0, 5, 2])] {
             for index in [&[][..], &[4], &[2, 3], &[0]] {
-                let x = Given::Tensor(specials(dtype, shape));
+                let x = HostOperand::Tensor(specials(dtype, shape));
                 check(&Op::Take { axis }, &[x, indices(DType::I32, 5, index)]);
             }
         }
-        let long = Given::Tensor(specials(dtype, &[6, 4, 33]));
+        let long = HostOperand::Tensor(specials(dtype, &[6, 4, 33]));
         check(&Op::Take { axis: 0 }, &[long, indices(DType::U8, 6, &[7])]);
     }
     for index in INTEGERS {
-        let x = Given::Tensor(specials(DType::F32, &[7, 2]));
+        let x = HostOperand::Tensor(specials(DType::F32, &[7, 2]));
         check(&Op::Take { axis: 0 }, &[x, indices(index, 7, &[3, 2])]);
     }
-    let table = Given::Tensor(specials(DType::F32, &[300, 64]));
+    let table = HostOperand::Tensor(specials(DType::F32, &[300, 64]));
     check_large(&Op::Take { axis: 0 }, &[table.clone(), indices(DType::I64, 300, &[40, 50])]);
     check_large(&Op::Take { axis: 1 }, &[table, indices(DType::I64, 64, &[900])]);
     // Larger than the caches, with rows aligned and not aligned to cache lines.
     for (dtype, columns) in [(DType::F32, 1024), (DType::F32, 1027), (DType::BF16, 2101)] {
-        let table = Given::Tensor(specials(dtype, &[90, columns]));
+        let table = HostOperand::Tensor(specials(dtype, &[90, columns]));
         check_large(&Op::Take { axis: 0 }, &[table, indices(DType::I32, 90, &[2200])]);
     }
 }
@@ -47,15 +47,15 @@ fn gather() {
             (1, &[2, 5, 3], &[2, 0, 3]),
             (2, &[2, 3, 5], &[2, 3, 1]),
         ] {
-            let x = Given::Tensor(specials(dtype, shape));
+            let x = HostOperand::Tensor(specials(dtype, shape));
             check(&Op::Gather { axis }, &[x, indices(DType::I64, 5, index)]);
         }
     }
     for index in INTEGERS {
-        let x = Given::Tensor(specials(DType::F16, &[7, 2]));
+        let x = HostOperand::Tensor(specials(DType::F16, &[7, 2]));
         check(&Op::Gather { axis: 0 }, &[x, indices(index, 7, &[3, 2])]);
     }
-    let x = Given::Tensor(specials(DType::F32, &[200, 300]));
+    let x = HostOperand::Tensor(specials(DType::F32, &[200, 300]));
     check_large(&Op::Gather { axis: 1 }, &[x.clone(), indices(DType::I32, 300, &[200, 150])]);
     check_large(&Op::Gather { axis: 0 }, &[x, indices(DType::I32, 200, &[150, 300])]);
 }
@@ -74,14 +74,14 @@ fn put() {
                 (0, &[5, 2], &[0], &[0, 2]),
             ] {
                 let index = indices(DType::I32, 5, index);
-                let given = [numbers(dtype, shape), numbers(dtype, source)].map(Given::Tensor);
-                let [base, source] = given;
+                let operands = [numbers(dtype, shape), numbers(dtype, source)].map(HostOperand::Tensor);
+                let [base, source] = operands;
                 check(&Op::Put { axis, mode }, &[base, index, source]);
             }
         }
     }
     for index in INTEGERS {
-        let [base, source] = [numbers(DType::I16, &[9]), numbers(DType::I16, &[6])].map(Given::Tensor);
+        let [base, source] = [numbers(DType::I16, &[9]), numbers(DType::I16, &[6])].map(HostOperand::Tensor);
         check(&Op::Put { axis: 0, mode: UpdateMode::Set }, &[base, indices(index, 9, &[6]), source]);
     }
 }
@@ -107,7 +107,8 @@ fn large_put() {
                 let mut source = shape.to_vec();
                 source[axis] = count;
                 let index = indices(DType::I32, shape[axis], &[count]);
-                let [base, source] = [specials(dtype, shape), numbers(dtype, &source)].map(Given::Tensor);
+                let [base, source] =
+                    [specials(dtype, shape), numbers(dtype, &source)].map(HostOperand::Tensor);
                 check_large(&Op::Put { axis, mode }, &[base, index, source]);
             }
         }
@@ -126,7 +127,7 @@ fn scatter() {
                 (1, &[2, 5, 3], &[2, 0, 3]),
                 (1, &[1, 5, 1], &[1, 6, 1]),
             ] {
-                let [base, source] = [numbers(dtype, shape), numbers(dtype, index)].map(Given::Tensor);
+                let [base, source] = [numbers(dtype, shape), numbers(dtype, index)].map(HostOperand::Tensor);
                 check(&Op::Scatter { axis, mode }, &[base, indices(DType::U8, 5, index), source]);
             }
         }
@@ -142,7 +143,8 @@ fn scatter() {
         (1, &[1, 40, 3], &[1, 30_000, 3]),
     ] {
         for mode in [UpdateMode::Set, UpdateMode::Add, UpdateMode::Min] {
-            let [base, source] = [numbers(DType::F32, shape), numbers(DType::F32, index)].map(Given::Tensor);
+            let [base, source] =
+                [numbers(DType::F32, shape), numbers(DType::F32, index)].map(HostOperand::Tensor);
             check_large(&Op::Scatter { axis, mode }, &[base, indices(DType::I64, 40, index), source]);
         }
     }
@@ -160,17 +162,18 @@ fn slice_update() {
                 [slice(0, 5, 1), slice(0, 6, 1)],
             ] {
                 let shape = slices.map(|slice| slice.len);
-                let given = [numbers(dtype, &[5, 6]), numbers(dtype, &shape)].map(Given::Tensor);
-                check(&Op::SliceUpdate { slices: slices.to_vec(), mode }, &given);
+                let operands = [numbers(dtype, &[5, 6]), numbers(dtype, &shape)].map(HostOperand::Tensor);
+                check(&Op::SliceUpdate { slices: slices.to_vec(), mode }, &operands);
             }
-            let given = [numbers(dtype, &[]), numbers(dtype, &[])].map(Given::Tensor);
-            check(&Op::SliceUpdate { slices: vec![], mode }, &given);
+            let operands = [numbers(dtype, &[]), numbers(dtype, &[])].map(HostOperand::Tensor);
+            check(&Op::SliceUpdate { slices: vec![], mode }, &operands);
         }
     }
     let slices = vec![slice(0, 250, 1), slice(599, 300, -2)];
     for mode in [UpdateMode::Set, UpdateMode::Add, UpdateMode::Max] {
-        let given = [specials(DType::F32, &[250, 600]), numbers(DType::F32, &[250, 300])].map(Given::Tensor);
-        check_large(&Op::SliceUpdate { slices: slices.clone(), mode }, &given);
+        let operands =
+            [specials(DType::F32, &[250, 600]), numbers(DType::F32, &[250, 300])].map(HostOperand::Tensor);
+        check_large(&Op::SliceUpdate { slices: slices.clone(), mode }, &operands);
     }
 }
 
@@ -196,9 +199,9 @@ fn nonzero_of(x: TensorData, index: DType) {
     let op = Op::NonZero { index };
     let large = x.num_elements() > 10_000;
     if large {
-        check_large(&op, &[Given::Tensor(x)])
+        check_large(&op, &[HostOperand::Tensor(x)])
     } else {
-        check(&op, &[Given::Tensor(x)])
+        check(&op, &[HostOperand::Tensor(x)])
     };
 }
 
@@ -227,15 +230,15 @@ fn an_index_out_of_range_is_reported_and_writes_nothing() {
     {
         for half in [DType::F32, DType::BF16] {
             let index = TensorData::new(vec![0, wrong, 1], [3, 1]).unwrap().convert(dtype);
-            let [base, source] = [numbers(half, &[5, 1]), numbers(half, &[3, 1])].map(Given::Tensor);
+            let [base, source] = [numbers(half, &[5, 1]), numbers(half, &[3, 1])].map(HostOperand::Tensor);
             for mode in [UpdateMode::Set, UpdateMode::Add] {
-                let given = [base.clone(), Given::Index(index.clone()), source.clone()];
-                check(&Op::Scatter { axis: 0, mode }, &given);
+                let operands = [base.clone(), HostOperand::Index(index.clone()), source.clone()];
+                check(&Op::Scatter { axis: 0, mode }, &operands);
             }
-            check(&Op::Gather { axis: 0 }, &[base.clone(), Given::Index(index.clone())]);
+            check(&Op::Gather { axis: 0 }, &[base.clone(), HostOperand::Index(index.clone())]);
         }
     }
-    let empty = Given::Tensor(numbers(DType::F32, &[0, 2]));
+    let empty = HostOperand::Tensor(numbers(DType::F32, &[0, 2]));
     check(&Op::Take { axis: 0 }, &[empty.clone(), indices(DType::I32, 1, &[1])]);
     check(&Op::Take { axis: 0 }, &[empty, indices(DType::I32, 1, &[0])]);
 }

@@ -1,9 +1,9 @@
 //! Argmin, argmax, scans and sorting against the reference engine.
 
-mod placed;
+mod memory_layouts;
 
 use kiln_ir::*;
-use placed::{Given, INTEGERS, check, check_large, numbers, specials};
+use memory_layouts::{HostOperand, INTEGERS, check, check_large, numbers, specials};
 
 const CASES: [(usize, &[usize]); 9] = [
     (0, &[1]),
@@ -20,8 +20,8 @@ const CASES: [(usize, &[usize]); 9] = [
 const LARGE: [(usize, &[usize]); 5] =
     [(0, &[90_000]), (1, &[300, 200]), (0, &[200, 300]), (1, &[4, 5000, 5]), (0, &[20_000, 2])];
 
-fn only(data: TensorData) -> [Given; 1] {
-    [Given::Tensor(data)]
+fn only(data: TensorData) -> [HostOperand; 1] {
+    [HostOperand::Tensor(data)]
 }
 
 #[test]
@@ -105,14 +105,15 @@ fn scan() {
 fn long_scans_are_independent_of_thread_count() {
     for (axis, shape) in [(0, &[100_000][..]), (0, &[40_000, 3]), (1, &[2, 50_000])] {
         let count = shape.iter().product::<usize>();
-        let numbers: Vec<f32> = placed::below(7, 1 << 24, count).iter().map(|&x| x as f32 * 1e-3).collect();
+        let numbers: Vec<f32> =
+            memory_layouts::below(7, 1 << 24, count).iter().map(|&x| x as f32 * 1e-3).collect();
         let data = TensorData::new(numbers.clone(), shape).unwrap();
         for (reverse, exclusive) in [(false, false), (true, true)] {
             let op = Op::Scan { reduction: Reduction::Sum, axis, reverse, exclusive };
             let on = |threads| {
                 let cpu = kiln_cpu::Cpu::with_threads(threads);
                 let x = cpu.write(data.clone());
-                placed::outcome(&cpu, &op, [x.into()].into_iter().collect()).unwrap().remove(0)
+                memory_layouts::outcome(&cpu, &op, [x.into()].into_iter().collect()).unwrap().remove(0)
             };
             let alone = on(1);
             assert!(alone == on(2) && alone == on(5), "{op:?} {shape:?}");

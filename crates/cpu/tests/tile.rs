@@ -1,11 +1,11 @@
 //! Fused regions on the tile machine, against the same programs run op by op on the reference engine.
 
-mod placed;
+mod memory_layouts;
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;
 use kiln_reference::Reference;
-use placed::{MEMORY_LAYOUTS, MemoryLayout, below};
+use memory_layouts::{MEMORY_LAYOUTS, MemoryLayout, below};
 
 type Body = for<'e> fn(&[Var<'e>]) -> Vec<Var<'e>>;
 
@@ -111,11 +111,11 @@ impl Case {
     #[track_caller]
     fn check_in(&self, cpu: &Cpu, place: MemoryLayout, context: &str) {
         let seen: Vec<TensorData> = if place == MemoryLayout::Repeated {
-            self.inputs.iter().map(placed::repeated).collect()
+            self.inputs.iter().map(memory_layouts::repeated).collect()
         } else {
             self.inputs.clone()
         };
-        let values: Vec<Value> = seen.iter().map(|data| placed::value(cpu, place, data)).collect();
+        let values: Vec<Value> = seen.iter().map(|data| memory_layouts::value(cpu, place, data)).collect();
         let kept = if place == MemoryLayout::Owned { Vec::new() } else { values.clone() };
         let found = run(cpu, &self.op, values.into_iter().map(Operand::from).collect());
         self.compare(&found, &self.expected(&seen), &format!("{place:?} {context}"));
@@ -232,7 +232,7 @@ fn maps_of_every_dtype() {
             .check();
         }
     }
-    for dtype in placed::INTEGERS {
+    for dtype in memory_layouts::INTEGERS {
         for n in [9, 700] {
             case(format!("{dtype} {n}"), &[ty(&[n, 3], dtype), ty(&[n, 3], dtype), ty(&[3], dtype)], |v| {
                 let y = &(&(&v[0] * &v[1]) + &v[2].broadcast(v[0].shape())) * 3.0;
@@ -661,8 +661,8 @@ fn large_transposed_operands() {
 
 #[test]
 fn special_float_values() {
-    let x = placed::specials(DType::F32, &[40, 50]);
-    let y = placed::specials(DType::F32, &[40, 1]);
+    let x = memory_layouts::specials(DType::F32, &[40, 50]);
+    let y = memory_layouts::specials(DType::F32, &[40, 1]);
     let types = [x.ty(), y.ty()];
     case("special", &types, |v| {
         let z = v[1].broadcast(v[0].shape());

@@ -1,15 +1,15 @@
 //! Views, padding and concatenation against the reference engine.
 
-mod placed;
+mod memory_layouts;
 
 use kiln_cpu::Cpu;
 use kiln_ir::*;
-use placed::{Given, check, check_large, outcome, specials};
+use memory_layouts::{HostOperand, check, check_large, outcome, specials};
 
 const SHAPES: [&[usize]; 6] = [&[], &[1], &[0, 3], &[4, 0, 2], &[5, 6], &[2, 3, 4]];
 
-fn of(dtype: DType, shape: &[usize]) -> [Given; 1] {
-    [Given::Tensor(specials(dtype, shape))]
+fn of(dtype: DType, shape: &[usize]) -> [HostOperand; 1] {
+    [HostOperand::Tensor(specials(dtype, shape))]
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn transposes() {
         (DType::U8, &[2900, 2944]),
     ] {
         let cpu = Cpu::with_threads(3);
-        let data = placed::numbers(dtype, shape);
+        let data = memory_layouts::numbers(dtype, shape);
         let mut axes: Vec<usize> = (0..shape.len()).collect();
         axes.swap(shape.len() - 2, shape.len() - 1);
         let op = Op::Permute(Axes::new(&axes));
@@ -134,37 +134,38 @@ fn pad() {
     let pad = |low, high, interior| PadAxis { low, high, interior };
     for dtype in DType::ALL {
         let fill = if dtype.is_bool() { Scalar::Bool(true) } else { Scalar::Int(3) };
-        let given = |shape: &[usize]| [Given::Tensor(specials(dtype, shape)), Given::Number(fill)];
-        check(&Op::Pad(vec![]), &given(&[]));
-        check(&Op::Pad(vec![pad(2, 1, 0)]), &given(&[1]));
-        check(&Op::Pad(vec![pad(0, 0, 0), pad(0, 0, 0)]), &given(&[2, 3]));
-        check(&Op::Pad(vec![pad(1, 2, 0), pad(0, 3, 0)]), &given(&[0, 3]));
-        check(&Op::Pad(vec![pad(1, 2, 3), pad(0, 3, 2)]), &given(&[0, 1]));
+        let operands =
+            |shape: &[usize]| [HostOperand::Tensor(specials(dtype, shape)), HostOperand::Number(fill)];
+        check(&Op::Pad(vec![]), &operands(&[]));
+        check(&Op::Pad(vec![pad(2, 1, 0)]), &operands(&[1]));
+        check(&Op::Pad(vec![pad(0, 0, 0), pad(0, 0, 0)]), &operands(&[2, 3]));
+        check(&Op::Pad(vec![pad(1, 2, 0), pad(0, 3, 0)]), &operands(&[0, 3]));
+        check(&Op::Pad(vec![pad(1, 2, 3), pad(0, 3, 2)]), &operands(&[0, 1]));
         for pads in [[pad(1, 2, 0), pad(0, 1, 0)], [pad(0, 0, 2), pad(1, 0, 0)], [pad(2, 0, 0), pad(0, 4, 1)]]
         {
-            check(&Op::Pad(pads.to_vec()), &given(&[5, 6]));
+            check(&Op::Pad(pads.to_vec()), &operands(&[5, 6]));
         }
-        check(&Op::Pad(vec![pad(0, 0, 0), pad(1, 1, 0), pad(2, 2, 0)]), &given(&[2, 3, 4]));
+        check(&Op::Pad(vec![pad(0, 0, 0), pad(1, 1, 0), pad(2, 2, 0)]), &operands(&[2, 3, 4]));
     }
-    let number = Given::Number(Scalar::Float(-0.0));
-    let large = Given::Tensor(specials(DType::F32, &[3, 120, 220]));
+    let number = HostOperand::Number(Scalar::Float(-0.0));
+    let large = HostOperand::Tensor(specials(DType::F32, &[3, 120, 220]));
     check_large(&Op::Pad(vec![pad(0, 1, 0), pad(1, 1, 0), pad(3, 2, 0)]), &[large, number]);
 }
 
 #[test]
 fn concat() {
     for dtype in DType::ALL {
-        let given = |shapes: &[&[usize]]| {
-            shapes.iter().map(|shape| Given::Tensor(specials(dtype, shape))).collect::<Vec<_>>()
+        let operands = |shapes: &[&[usize]]| {
+            shapes.iter().map(|shape| HostOperand::Tensor(specials(dtype, shape))).collect::<Vec<_>>()
         };
-        check(&Op::Concat { axis: 0 }, &given(&[&[3, 2]]));
-        check(&Op::Concat { axis: 0 }, &given(&[&[3], &[0], &[1], &[5]]));
-        check(&Op::Concat { axis: 1 }, &given(&[&[0, 2], &[0, 3]]));
-        check(&Op::Concat { axis: 0 }, &given(&[&[2, 3, 2], &[1, 3, 2]]));
-        check(&Op::Concat { axis: 1 }, &given(&[&[2, 3, 2], &[2, 1, 2], &[2, 0, 2]]));
-        check(&Op::Concat { axis: 2 }, &given(&[&[2, 3, 2], &[2, 3, 5]]));
+        check(&Op::Concat { axis: 0 }, &operands(&[&[3, 2]]));
+        check(&Op::Concat { axis: 0 }, &operands(&[&[3], &[0], &[1], &[5]]));
+        check(&Op::Concat { axis: 1 }, &operands(&[&[0, 2], &[0, 3]]));
+        check(&Op::Concat { axis: 0 }, &operands(&[&[2, 3, 2], &[1, 3, 2]]));
+        check(&Op::Concat { axis: 1 }, &operands(&[&[2, 3, 2], &[2, 1, 2], &[2, 0, 2]]));
+        check(&Op::Concat { axis: 2 }, &operands(&[&[2, 3, 2], &[2, 3, 5]]));
     }
-    let large = [&[300, 100][..], &[300, 500]].map(|shape| Given::Tensor(specials(DType::F64, shape)));
+    let large = [&[300, 100][..], &[300, 500]].map(|shape| HostOperand::Tensor(specials(DType::F64, shape)));
     check_large(&Op::Concat { axis: 1 }, &large);
 }
 

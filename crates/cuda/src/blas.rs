@@ -274,7 +274,7 @@ impl Blas {
         let takes = |algorithm| {
             // SAFETY: the captured work never runs.
             let queue = |stream: CUstream| unsafe { self.queue(&call, algorithm, stream) };
-            graph::takes(driver, |stream| queue(stream).is_ok())
+            graph::is_accepted(driver, |stream| queue(stream).is_ok())
         };
         let refused = plan.proposals.iter().position(takes).unwrap_or(plan.proposals.len());
         plan.proposals.drain(..refused);

@@ -166,7 +166,7 @@ fn with_kernel(
     step: &Step<CudaDriver>,
     body: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> Outcome<()>,
 ) -> Outcome<()> {
-    let Step::Launch { function, grid, arguments } = step else { return Err(misused()) };
+    let Step::Launch { function, grid, arguments } = step else { return Err(invalid_value()) };
     with_arguments(arguments, |list| {
         body(&sys::CUDA_KERNEL_NODE_PARAMS {
             func: function.handle,
@@ -197,12 +197,12 @@ fn fill(step: &Step<CudaDriver>) -> sys::CUDA_MEMSET_NODE_PARAMS {
     sys::CUDA_MEMSET_NODE_PARAMS { dst, pitch: 0, value, elementSize: 1, width, height: 1 }
 }
 
-fn misused() -> DriverError {
+fn invalid_value() -> DriverError {
     DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)
 }
 
 /// Whether a library accepts a call, tested by graph capture. Nothing runs.
-pub(crate) fn takes(driver: &CudaDriver, queue: impl FnOnce(sys::CUstream) -> bool) -> bool {
+pub(crate) fn is_accepted(driver: &CudaDriver, queue: impl FnOnce(sys::CUstream) -> bool) -> bool {
     // SAFETY: the captured graph is never replayed.
     driver.context.enter().is_ok() && unsafe { captured(&driver.trials, queue) }.is_ok()
 }
@@ -240,5 +240,5 @@ unsafe fn captured(stream: &Mutex<Stream>, queue: impl FnOnce(sys::CUstream) -> 
     let queued = queue(stream.0);
     // SAFETY: the capture was begun here, and must end in any case.
     let graph = Definition(unsafe { result::stream::end_capture(stream.0)? });
-    if queued { Ok(graph) } else { Err(misused()) }
+    if queued { Ok(graph) } else { Err(invalid_value()) }
 }

@@ -16,13 +16,13 @@ const MOST_TEMPLATE_BYTES: usize = 128 << 20;
 
 /// The plan cache: plans by exact structure, and templates for structures of other lengths.
 pub(crate) struct Plans {
-    plans: Recent<Arc<Plan>>,
-    templates: Recent<Arc<Template>>,
+    plans: LruCache<Arc<Plan>>,
+    templates: LruCache<Arc<Template>>,
 }
 
 impl Default for Plans {
     fn default() -> Plans {
-        Plans { plans: Recent::new(MOST_PLAN_BYTES), templates: Recent::new(MOST_TEMPLATE_BYTES) }
+        Plans { plans: LruCache::new(MOST_PLAN_BYTES), templates: LruCache::new(MOST_TEMPLATE_BYTES) }
     }
 }
 
@@ -43,8 +43,8 @@ impl Plans {
     }
 
     /// The templates with this likeness hash, seldom more than one.
-    pub(crate) fn templates(&mut self, likeness: u64) -> Vec<Arc<Template>> {
-        self.templates.all(likeness)
+    pub(crate) fn templates(&mut self, signature: u64) -> Vec<Arc<Template>> {
+        self.templates.all(signature)
     }
 
     pub(crate) fn add_template(&mut self, template: Arc<Template>) {
@@ -58,8 +58,8 @@ impl Plans {
 }
 
 /// An LRU cache by hash with a limit in bytes. The newest entry is never evicted, however large it is.
-struct Recent<T> {
-    by_hash: BTreeMap<u64, Vec<Kept<T>>>,
+struct LruCache<T> {
+    by_hash: BTreeMap<u64, Vec<CacheEntry<T>>>,
     /// The hashes of all entries, by the time of their last use.
     by_use: BTreeMap<u64, u64>,
     bytes: usize,
@@ -67,15 +67,15 @@ struct Recent<T> {
     clock: u64,
 }
 
-struct Kept<T> {
+struct CacheEntry<T> {
     what: T,
     bytes: usize,
     used: u64,
 }
 
-impl<T: Clone> Recent<T> {
-    fn new(most: usize) -> Recent<T> {
-        Recent { by_hash: BTreeMap::new(), by_use: BTreeMap::new(), bytes: 0, most, clock: 0 }
+impl<T: Clone> LruCache<T> {
+    fn new(most: usize) -> LruCache<T> {
+        LruCache { by_hash: BTreeMap::new(), by_use: BTreeMap::new(), bytes: 0, most, clock: 0 }
     }
 
     /// Finds an entry by hash and predicate, and marks it as used.
@@ -103,7 +103,7 @@ impl<T: Clone> Recent<T> {
     fn add(&mut self, hash: u64, bytes: usize, what: T) {
         self.clock += 1;
         self.bytes += bytes;
-        self.by_hash.entry(hash).or_default().push(Kept { what, bytes, used: self.clock });
+        self.by_hash.entry(hash).or_default().push(CacheEntry { what, bytes, used: self.clock });
         self.by_use.insert(self.clock, hash);
         while self.bytes > self.most && self.by_use.len() > 1 {
             self.forget_oldest();
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn least_recently_used_entries_are_evicted_above_a_byte_limit() {
-        let mut recent = Recent::new(100);
+        let mut recent = LruCache::new(100);
         for number in 0..10 {
             recent.add(number / 2, 10, number);
         }

@@ -41,7 +41,7 @@ fn read(engine: &dyn Engine, value: &Value) -> Result<TensorData> {
 /// after it.
 fn located(engine: &dyn Engine, program: &Program, operands: &Operands, place: usize) -> Error {
     for number in 0..program.instructions.len() {
-        let Some(cut) = cut_after(program, number) else { continue };
+        let Some(cut) = prefix_program(program, number) else { continue };
         let ty = cut.instructions[number].results[0];
         let expected = cut.run_region(engine, operands.clone());
         let values = engine.execute(&Op::Fused(FusedOp::new(cut)), operands.clone(), &[ty]);
@@ -60,7 +60,7 @@ fn located(engine: &dyn Engine, program: &Program, operands: &Operands, place: u
 }
 
 /// The region up to an instruction, which becomes its only result.
-fn cut_after(program: &Program, number: usize) -> Option<Program> {
+fn prefix_program(program: &Program, number: usize) -> Option<Program> {
     let instruction = program.instructions.get(number)?;
     if instruction.results.len() != 1 || instruction.op.is_view() {
         return None;

@@ -6,7 +6,7 @@ use crate::lazy::{Lazy, into_inner};
 use crate::limits::Limits;
 use crate::lock::Mutex;
 use crate::mode::Mode;
-use crate::plan::{Draft, Plan, Structure};
+use crate::plan::{Plan, Planner, Structure};
 use crate::queue::Queue;
 #[cfg(feature = "std")]
 use crate::threads::ThreadQueues;
@@ -239,15 +239,15 @@ impl Shared {
             return self.found(plan);
         }
         self.counters.plans_made.fetch_add(1, Ordering::Relaxed);
-        self.make(hash, Draft::new(structure, self.limits))
+        self.make(hash, Planner::new(structure, self.limits))
     }
 
     /// Makes the plan of a recording and caches it: derived from a template for other lengths, or planned from scratch.
-    fn make(&self, hash: u64, mut draft: Draft) -> Arc<Plan> {
+    fn make(&self, hash: u64, mut planner: Planner) -> Arc<Plan> {
         let templates =
-            draft.likeness().map_or_else(Vec::new, |likeness| self.plans.lock().templates(likeness));
+            planner.signature().map_or_else(Vec::new, |signature| self.plans.lock().templates(signature));
         for template in templates {
-            match draft.derive(&template) {
+            match planner.derive(&template) {
                 Ok(plan) => {
                     self.counters.plans_derived.fetch_add(1, Ordering::Relaxed);
                     if self.mode == Mode::Check {
@@ -255,10 +255,10 @@ impl Shared {
                     }
                     return self.keep(hash, plan);
                 }
-                Err(same) => draft = *same,
+                Err(same) => planner = *same,
             }
         }
-        let (plan, template) = draft.plan();
+        let (plan, template) = planner.plan();
         let plan = self.keep(hash, plan);
         if let Some(template) = template {
             self.plans.lock().add_template(Arc::new(template(plan.clone())));

@@ -15,7 +15,7 @@ pub(crate) struct Limits {
     /// Whether elementwise ops on the result of a matmul or convolution run in its epilogue.
     pub(crate) continue_products: bool,
     /// Whether a bias and an activation run in a matmul's epilogue if nothing else follows the matmul.
-    pub(crate) finish_products: bool,
+    pub(crate) fuse_epilogues: bool,
     /// The maximum row length, in elements, of a kernel that combines rows with their own reductions.
     /// [`many_rows`](Limits::many_rows) lifts it.
     pub(crate) resident_row: usize,
@@ -53,7 +53,7 @@ impl Limits {
     pub(crate) fn of_engine(machine: &Machine, native: OpSet) -> Limits {
         let kinds = if native.contains_all(ANY_REGION) { native } else { OpSet::default() };
         let limits = Limits::of(machine);
-        Limits { kinds, finish_products: limits.finish_products && kinds.contains(OpKind::MatMul), ..limits }
+        Limits { kinds, fuse_epilogues: limits.fuse_epilogues && kinds.contains(OpKind::MatMul), ..limits }
     }
 
     /// The limits of a machine whose engine runs every op. They do not depend on [`Machine::threads`], so plans are the
@@ -72,7 +72,7 @@ impl Limits {
             continue_products: !library,
             // No machine has both such a library and few bindings, so the tensors moved between kernels are not counted
             // against bindings.
-            finish_products: epilogues && machine.bindings.is_none(),
+            fuse_epilogues: epilogues && machine.bindings.is_none(),
             resident_row: machine.row_elements,
             whole_rows: lockstep,
             many_rows: if lockstep { 4096 } else { 64 },
@@ -105,7 +105,7 @@ mod tests {
     fn limits_of_a_cpu() {
         let limits = Limits {
             continue_products: true,
-            finish_products: false,
+            fuse_epilogues: false,
             resident_row: 32_768,
             whole_rows: false,
             many_rows: 64,
@@ -129,7 +129,7 @@ mod tests {
     fn limits_of_a_gpu() {
         let limits = Limits {
             continue_products: false,
-            finish_products: true,
+            fuse_epilogues: true,
             resident_row: 16_384,
             whole_rows: true,
             many_rows: 4096,
@@ -154,8 +154,8 @@ mod tests {
         let native = OpSet::ALL.without(&[OpKind::Softmax, OpKind::Custom]);
         assert_eq!(of(native), Limits { kinds: native, ..limits });
         let native = OpSet::ALL.without(&[OpKind::MatMul]);
-        assert_eq!(of(native), Limits { kinds: native, finish_products: false, ..limits });
-        let without_regions = Limits { kinds: OpSet::default(), finish_products: false, ..limits };
+        assert_eq!(of(native), Limits { kinds: native, fuse_epilogues: false, ..limits });
+        let without_regions = Limits { kinds: OpSet::default(), fuse_epilogues: false, ..limits };
         assert_eq!(of(OpSet::ALL.without(&[OpKind::Fused])), without_regions);
     }
 
@@ -166,10 +166,10 @@ mod tests {
         let plain = Products::Library { epilogues: false };
         let small = Machine { memory_bytes: Some(4 << 30), ..gpu };
         for (machine, expected) in [
-            (Machine { products: plain, ..gpu }, Limits { finish_products: false, ..limits }),
+            (Machine { products: plain, ..gpu }, Limits { fuse_epilogues: false, ..limits }),
             (
                 Machine { products: Products::Kernels, ..gpu },
-                Limits { continue_products: true, finish_products: false, ..limits },
+                Limits { continue_products: true, fuse_epilogues: false, ..limits },
             ),
             (Machine { workgroup: 256, ..gpu }, Limits { columns: false, ..limits }),
             (small, Limits { kept_bytes: 512 << 20, ..limits }),
@@ -177,7 +177,7 @@ mod tests {
             (Machine { asynchronous: false, ..gpu }, Limits { head_start: false, ..limits }),
             (
                 Machine { bindings: Some(8), ..gpu },
-                Limits { bindings: Some(8), inputs: 7, finish_products: false, ..limits },
+                Limits { bindings: Some(8), inputs: 7, fuse_epilogues: false, ..limits },
             ),
             (
                 Machine { bindings: Some(0), products: Products::Kernels, ..gpu },
@@ -185,7 +185,7 @@ mod tests {
                     bindings: Some(0),
                     inputs: 0,
                     continue_products: true,
-                    finish_products: false,
+                    fuse_epilogues: false,
                     ..limits
                 },
             ),

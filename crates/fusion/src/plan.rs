@@ -1,12 +1,12 @@
 //! Plans: the fused steps that compute a recording, in execution order.
 
-mod alike;
 mod derive;
 mod emit;
+mod external_uses;
 mod graph;
 mod group;
-mod outside;
 mod rewrite;
+mod shape_signature;
 
 use crate::cache::Programs;
 use crate::check;
@@ -19,7 +19,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-pub(crate) use derive::{Draft, Template};
+pub(crate) use derive::{Planner, Template};
 pub(crate) use graph::is_constant_of;
 use kiln_ir::{
     FusedOp, Instruction, Machine, Op, Operand, Operands, Pattern, Program, ProgramOperand, Scalar,
@@ -99,7 +99,7 @@ pub(crate) enum Reference {
 impl Plan {
     /// Plans a recording for a machine with these limits.
     pub(crate) fn new(structure: Structure, limits: Limits) -> Plan {
-        Draft::new(structure, limits).plan().0
+        Planner::new(structure, limits).plan().0
     }
 
     /// The same plan with notes, planned from scratch; `None` if this plan has its notes.
@@ -393,7 +393,7 @@ impl Structure {
 }
 
 /// For each rewritten entry, the number of recorded entries that must exist before it can run.
-fn needed_entries(original: &Structure, better: &Structure, originals: &[Option<usize>]) -> Vec<usize> {
+fn needed_entries(original: &Structure, rewritten: &Structure, originals: &[Option<usize>]) -> Vec<usize> {
     let makers = original.makers();
     let mut originals = originals.iter();
     let mut needed = 0;
@@ -403,5 +403,5 @@ fn needed_entries(original: &Structure, better: &Structure, originals: &[Option<
         }
         needed
     };
-    better.entries.iter().map(count).collect()
+    rewritten.entries.iter().map(count).collect()
 }

@@ -162,7 +162,7 @@ impl<D: Driver> Gpu<D> {
         let Some(workspace) = self.driver.attention_workspace(&attention)? else { return Ok(None) };
         let workspace = self.block(workspace)?;
         if bias.is_some() && pass == AttentionPass::Backward {
-            all[LOG_SUM_EXP] = self.sighted(call, &all[LOG_SUM_EXP])?;
+            all[LOG_SUM_EXP] = self.finite_log_sum_exp(call, &all[LOG_SUM_EXP])?;
         }
         let size =
             |array: &Array<D>| if array.layout.rank() == 4 { dtype } else { dtype.accumulator() }.size();
@@ -172,7 +172,7 @@ impl<D: Driver> Gpu<D> {
         tensors.extend(found.iter().map(|array| array.at(size(array))));
         self.attend(Attend { attention: Arc::new(attention), tensors, workspace: workspace.at(0) })?;
         if bias.is_some() && pass == AttentionPass::Forward {
-            self.blind(call, &found)?;
+            self.zero_masked_rows(call, &found)?;
         }
         Ok(Some(found))
     }
@@ -192,9 +192,9 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Zeroes the output rows whose keys are all masked.
-    fn blind(&self, call: &Call<D>, found: &[Array<D>]) -> Result<()> {
+    fn zero_masked_rows(&self, call: &Call<D>, found: &[Array<D>]) -> Result<()> {
         let Sizes { batch, heads, queries, .. } = call.sizes;
-        let native = call.native("kiln_attention_blind", 6, Tile::ANY).name("HIDDEN", HIDDEN);
+        let native = call.native("kiln_attention_zero_masked_rows", 6, Tile::ANY).name("HIDDEN", HIDDEN);
         let mut arguments = Arguments::<D::Memory>::new();
         arguments.extend([found[0].place(call.dtype), found[1].place(call.dtype.accumulator())]);
         push_steps(&mut arguments, found[0].layout.strides());
@@ -203,14 +203,14 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Returns log-sum-exps under which fully masked rows get zero weights.
-    fn sighted(&self, call: &Call<D>, lse: &Array<D>) -> Result<Array<D>> {
+    fn finite_log_sum_exp(&self, call: &Call<D>, lse: &Array<D>) -> Result<Array<D>> {
         let wide = call.dtype.accumulator();
-        let sighted = self.uninit(&TensorType { shape: lse.layout.shape, dtype: wide })?;
-        let native = call.native("kiln_attention_sighted", 7, Tile::ANY);
+        let finite = self.uninit(&TensorType { shape: lse.layout.shape, dtype: wide })?;
+        let native = call.native("kiln_attention_finite_log_sum_exp", 7, Tile::ANY);
         let total = lse.layout.shape.num_elements();
-        let arguments = [lse.place(wide), sighted.place(wide), length(total)].into_iter().collect();
+        let arguments = [lse.place(wide), finite.place(wide), length(total)].into_iter().collect();
         self.native(native, total, arguments)?;
-        Ok(sighted)
+        Ok(finite)
     }
 
     /// Allocates results. A result takes the memory order of its operand, for example with heads interleaved in each

@@ -24,30 +24,33 @@ pub(crate) struct EpilogueCache(Mutex<HashMap<usize, CacheEntry, FxBuildHasher>>
 struct CacheEntry {
     /// Keeps the address from being reused by another program.
     _program: Arc<Program>,
-    rest: Arc<Rest>,
+    epilogue: Arc<EpilogueProgram>,
 }
 
 /// The ops of a region after its matmul, as a program.
-struct Rest {
+struct EpilogueProgram {
     program: Arc<Program>,
     /// The region inputs that these ops read.
     taken: Vec<usize>,
 }
 
 impl EpilogueCache {
-    fn rest(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<Rest> {
+    fn program(&self, fused: &FusedOp, epilogue: &Epilogue) -> Arc<EpilogueProgram> {
         let program = fused.shared();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.clear();
         }
-        let make = || CacheEntry { _program: program.clone(), rest: Arc::new(Rest::new(program, epilogue)) };
-        known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).rest.clone()
+        let make = || CacheEntry {
+            _program: program.clone(),
+            epilogue: Arc::new(EpilogueProgram::new(program, epilogue)),
+        };
+        known.entry(Arc::as_ptr(program).addr()).or_insert_with(make).epilogue.clone()
     }
 }
 
-impl Rest {
-    fn new(region: &Program, epilogue: &Epilogue) -> Rest {
+impl EpilogueProgram {
+    fn new(region: &Program, epilogue: &Epilogue) -> EpilogueProgram {
         let count = region.inputs.len();
         let product = epilogue.product - count;
         let others = region.instructions.iter().enumerate().filter(|(number, _)| *number != product);
@@ -84,7 +87,7 @@ impl Rest {
         });
         let instructions = instructions.collect();
         let outputs = region.outputs.iter().map(moved).collect();
-        Rest { program: Arc::new(Program { inputs, instructions, outputs }), taken }
+        EpilogueProgram { program: Arc::new(Program { inputs, instructions, outputs }), taken }
     }
 }
 
@@ -159,7 +162,7 @@ impl<D: Driver> Gpu<D> {
         inputs: &Operands,
         results: &[TensorType],
     ) -> Result<Values> {
-        let rest = self.finished.rest(fused, epilogue);
+        let rest = self.finished.program(fused, epilogue);
         let factors = epilogue.factors.map(|input| inputs[input].clone());
         let product =
             self.matmul(factors.into_iter().collect(), &[product_type(fused.program(), epilogue)])?;

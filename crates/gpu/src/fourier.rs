@@ -93,7 +93,7 @@ enum Map {
     Interleave = 8,
     InterleaveHalf = 9,
     Separate = 10,
-    Turn = 11,
+    Transpose = 11,
 }
 
 /// Real lines stored as complex lines.
@@ -202,21 +202,21 @@ impl<D: Driver> Gpu<D> {
         let divisors = (1..=capacity).filter(|&divisor| points.is_multiple_of(divisor));
         let rows = divisors.min_by_key(|&rows| (rows * rows).abs_diff(points)).unwrap_or(1);
         let columns = points / rows;
-        let twist = self.roots(dtype, points, points)?;
-        let (_middle, middle) = self.room(lines)?;
+        let twiddles = self.roots(dtype, points, points)?;
+        let (_middle, middle) = self.scratch(lines)?;
         let across = LineLayout { inner: columns, jump: points, step: columns };
         let first = Lines { count: count * columns, length: rows, ..lines };
-        self.transform_lines(first, from, &middle, None, [across, across], Some((twist.at(0), columns)))?;
+        self.transform_lines(first, from, &middle, None, [across, across], Some((twiddles.at(0), columns)))?;
         let second = Lines { count: count * rows, length: columns, ..lines };
         if columns <= capacity {
             let from = LineLayout { inner: 1, jump: columns, step: 1 };
-            let turned = LineLayout { inner: rows, jump: points, step: rows };
-            return self.transform_lines(second, &middle, to, None, [from, turned], None);
+            let transposed = LineLayout { inner: rows, jump: points, step: rows };
+            return self.transform_lines(second, &middle, to, None, [from, transposed], None);
         }
-        let (_last, last) = self.room(lines)?;
+        let (_last, last) = self.scratch(lines)?;
         self.complex(second, &middle, &last)?;
-        let turned = Packed { points, length: rows, is_even: false, usual: true };
-        self.map(Map::Turn, second, turned, [&last, &last, to], &twist, count * points)
+        let packed = Packed { points, length: rows, is_even: false, usual: true };
+        self.map(Map::Transpose, second, packed, [&last, &last, to], &twiddles, count * points)
     }
 
     /// The first `count` roots of unity of order `points`.
@@ -238,7 +238,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Scratch memory for complex lines.
-    fn room(&self, lines: Lines) -> Result<(Block<D>, Parts<D>)> {
+    fn scratch(&self, lines: Lines) -> Result<(Block<D>, Parts<D>)> {
         let bytes = lines.count.saturating_mul(lines.length).saturating_mul(lines.dtype.size());
         let block = self.block(bytes.saturating_mul(2))?;
         let parts = Parts { re: block.at(0), im: block.at(bytes) };
@@ -253,7 +253,7 @@ impl<D: Driver> Gpu<D> {
         to: &Parts<D>,
         packed: Option<(Form, Packed)>,
         [source, target]: [LineLayout; 2],
-        twist: Option<(DevicePtr<D::Memory>, usize)>,
+        twiddles: Option<(DevicePtr<D::Memory>, usize)>,
     ) -> Result<()> {
         let Lines { dtype, count, length: points } = lines;
         let of_block = (capacity(dtype) / points).clamp(1, MOST_LINES).min(count.next_power_of_two());
@@ -275,15 +275,15 @@ impl<D: Driver> Gpu<D> {
             .name("IN_ORDER", is_in_order)
             .name("FROM_NEAR", source.step == 1)
             .name("TO_NEAR", target.step == 1)
-            .name("TWIST", twist.is_some());
-        let (twist, columns) = twist.unwrap_or((roots.at(0), 1));
+            .name("TWIDDLE", twiddles.is_some());
+        let (twiddles, columns) = twiddles.unwrap_or((roots.at(0), 1));
         let mut arguments: Arguments<D::Memory> = [&from.re, &from.im, &to.re, &to.im]
             .map(|place| Argument::Pointer(place.clone()))
             .into_iter()
             .collect();
         arguments.extend([
             Argument::Pointer(roots.at(0)),
-            Argument::Pointer(twist),
+            Argument::Pointer(twiddles),
             length(count),
             length(columns),
         ]);
@@ -307,8 +307,8 @@ impl<D: Driver> Gpu<D> {
             );
         }
         let roots = self.roots(lines.dtype, packed.points, packed.points)?;
-        let (_before, before) = self.room(complex)?;
-        let (_after, after) = self.room(complex)?;
+        let (_before, before) = self.scratch(complex)?;
+        let (_after, after) = self.scratch(complex)?;
         let bins = packed.points / 2 + 1;
         self.map(Map::Pack, complex, packed, [from, from, &before], &roots, lines.count * packed.length)?;
         self.complex(complex, &before, &after)?;
@@ -329,8 +329,8 @@ impl<D: Driver> Gpu<D> {
             );
         }
         let roots = self.roots(lines.dtype, packed.points, packed.points)?;
-        let (_before, before) = self.room(complex)?;
-        let (_after, after) = self.room(complex)?;
+        let (_before, before) = self.scratch(complex)?;
+        let (_after, after) = self.scratch(complex)?;
         let total = lines.count * packed.length;
         self.map(Map::Join, complex, packed, [from, from, &before], &roots, total)?;
         self.complex(complex, &before, &after)?;
@@ -345,13 +345,13 @@ impl<D: Driver> Gpu<D> {
         let roots = self.roots(lines.dtype, 2 * points, 2 * points)?;
         let chirp = Packed { points, length: size, is_even: false, usual: true };
         let one = Lines { count: 1, length: size, ..lines };
-        let (_plain, plain) = self.room(one)?;
-        let (_filter, filter) = self.room(one)?;
+        let (_plain, plain) = self.scratch(one)?;
+        let (_filter, filter) = self.scratch(one)?;
         self.map(Map::Filter, one, chirp, [&plain, &plain, &plain], &roots, size)?;
         self.complex(one, &plain, &filter)?;
         let padded = Lines { length: size, ..lines };
-        let (_before, before) = self.room(padded)?;
-        let (_after, after) = self.room(padded)?;
+        let (_before, before) = self.scratch(padded)?;
+        let (_after, after) = self.scratch(padded)?;
         let total = lines.count * size;
         self.map(Map::Pad, padded, chirp, [from, from, &before], &roots, total)?;
         self.complex(padded, &before, &after)?;

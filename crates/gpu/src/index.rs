@@ -22,16 +22,20 @@ const FEWEST_BLOCKS: usize = 32;
 const MOST_BLOCKS: usize = 512;
 
 /// The extents of the axes before, along and after the indexed axis.
-pub(crate) struct Sides {
+pub(crate) struct AxisExtents {
     pub(crate) before: usize,
     pub(crate) length: usize,
     pub(crate) after: usize,
 }
 
-impl Sides {
-    pub(crate) fn new(shape: &[usize], axis: usize) -> Sides {
+impl AxisExtents {
+    pub(crate) fn new(shape: &[usize], axis: usize) -> AxisExtents {
         let product = |lengths: &[usize]| lengths.iter().product();
-        Sides { before: product(&shape[..axis]), length: shape[axis], after: product(&shape[axis + 1..]) }
+        AxisExtents {
+            before: product(&shape[..axis]),
+            length: shape[axis],
+            after: product(&shape[axis + 1..]),
+        }
     }
 }
 
@@ -72,7 +76,7 @@ impl<D: Driver> Gpu<D> {
         let (x, x_ty) = tensor::<D>(inputs, 0)?;
         let (index, index_ty) = tensor::<D>(inputs, 1)?;
         let (x, index) = (self.contiguous(x, x_ty.dtype)?, self.contiguous(index, index_ty.dtype)?);
-        let sides = Sides::new(&x_ty.shape, axis);
+        let sides = AxisExtents::new(&x_ty.shape, axis);
         let count = match entries {
             Entries::List => index_ty.num_elements(),
             Entries::Each => index_ty.shape[axis],
@@ -138,7 +142,7 @@ impl<D: Driver> Gpu<D> {
             Entries::Each => index_ty.shape[axis],
         };
         let (index, source) = (self.contiguous(index, index_dtype)?, self.contiguous(source, computed)?);
-        let sides = Sides::new(&ty.shape, axis);
+        let sides = AxisExtents::new(&ty.shape, axis);
         let base = core::mem::replace(&mut inputs[0], Operand::Scalar(kiln_ir::Scalar::Int(0)));
         let result = self.owned(base, TensorType { dtype: computed, ..ty })?;
         let total = source_shape.num_elements();
@@ -268,7 +272,7 @@ impl<D: Driver> Gpu<D> {
 
 /// The number of blocks that accumulate in shared memory before they add to the tensor, if that is cheaper. `None` if
 /// each entry is added to the tensor directly.
-fn blocks_of_sums(mode: UpdateMode, sides: &Sides, total: usize) -> Option<usize> {
+fn blocks_of_sums(mode: UpdateMode, sides: &AxisExtents, total: usize) -> Option<usize> {
     let is_small = sides.before * sides.after == 1 && (1..=MOST_SUMS).contains(&sides.length);
     // Each block adds one sum per indexed position to the tensor.
     let blocks = total / (4 * sides.length.max(1));

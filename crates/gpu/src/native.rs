@@ -31,39 +31,39 @@ pub(crate) struct Native {
 #[derive(PartialEq, Eq)]
 pub(crate) struct NativeKey {
     pub(crate) entry: &'static str,
-    names: SmallVec<[(&'static str, Meaning); 8]>,
+    names: SmallVec<[(&'static str, Definition); 8]>,
     /// Macro names of dtypes, and whether elements are only copied.
     dtypes: SmallVec<[(&'static str, DType, bool); 3]>,
 }
 
 /// The value of a macro.
 #[derive(PartialEq, Eq, Hash)]
-pub(crate) enum Meaning {
+pub(crate) enum Definition {
     Number(usize),
     Text(Cow<'static, str>),
 }
 
-impl From<usize> for Meaning {
+impl From<usize> for Definition {
     fn from(number: usize) -> Self {
-        Meaning::Number(number)
+        Definition::Number(number)
     }
 }
 
-impl From<bool> for Meaning {
+impl From<bool> for Definition {
     fn from(truth: bool) -> Self {
-        Meaning::from(if truth { "true" } else { "false" })
+        Definition::from(if truth { "true" } else { "false" })
     }
 }
 
-impl From<&'static str> for Meaning {
+impl From<&'static str> for Definition {
     fn from(text: &'static str) -> Self {
-        Meaning::Text(text.into())
+        Definition::Text(text.into())
     }
 }
 
-impl From<String> for Meaning {
+impl From<String> for Definition {
     fn from(text: String) -> Self {
-        Meaning::Text(text.into())
+        Definition::Text(text.into())
     }
 }
 
@@ -82,7 +82,7 @@ impl Native {
     }
 
     /// Defines a macro of the source.
-    pub(crate) fn name(mut self, name: &'static str, meaning: impl Into<Meaning>) -> Native {
+    pub(crate) fn name(mut self, name: &'static str, meaning: impl Into<Definition>) -> Native {
         self.known.names.push((name, meaning.into()));
         self
     }
@@ -107,8 +107,8 @@ impl NativeKey {
         let mut all = String::new();
         for (name, meaning) in &self.names {
             match meaning {
-                Meaning::Number(number) => define(&mut all, name, &number.to_string()),
-                Meaning::Text(text) => define(&mut all, name, text),
+                Definition::Number(number) => define(&mut all, name, &number.to_string()),
+                Definition::Text(text) => define(&mut all, name, text),
             }
         }
         for &(name, dtype, is_copied) in &self.dtypes {

@@ -3,7 +3,7 @@
 use crate::Gpu;
 use crate::array::Array;
 use crate::driver::{Argument, DevicePtr, Driver};
-use crate::index::Sides;
+use crate::index::AxisExtents;
 use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
@@ -21,7 +21,7 @@ struct Search<'a, D: Driver> {
     x: &'a Array<D>,
     dtype: DType,
     lines: usize,
-    sides: Sides,
+    sides: AxisExtents,
 }
 
 impl<D: Driver> Search<'_, D> {
@@ -47,7 +47,7 @@ impl<D: Driver> Gpu<D> {
         if lines == 0 {
             return Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])]);
         }
-        let sides = Sides::new(&ty.shape, axis);
+        let sides = AxisExtents::new(&ty.shape, axis);
         let index = results[0].dtype;
         let search = Search { extremum, x: &x, dtype: ty.dtype, lines, sides };
         let workers = self.driver.info().multiprocessors * if search.columns() { 1024 } else { 32 };

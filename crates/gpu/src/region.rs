@@ -148,7 +148,7 @@ impl<D: Driver> Gpu<D> {
         let ty = |operand: &Operand| operand.value().map_or(TensorType::new([], number), |value| *value.ty());
         let types: SmallVec<[TensorType; 3]> = inputs.iter().map(ty).collect();
         let key = Key::Single(Box::new((op.clone(), types.clone())));
-        self.run_program(key, inputs, results, || Arc::new(alone(op, &types, inputs, results)))
+        self.run_program(key, inputs, results, || Arc::new(single_op_program(op, &types, inputs, results)))
     }
 
     fn run_program(
@@ -277,7 +277,7 @@ impl<D: Driver> Region<D> {
         for (entry, blocks) in printed.entries.iter().zip(schedule.grid(&kernel, &launch)) {
             functions.push((gpu.kernels.function(&source, entry)?, blocks));
         }
-        let takes = (0..results.len()).map(|place| taken_by(&kernel, &launch, place)).collect();
+        let takes = (0..results.len()).map(|place| reusable_operands(&kernel, &launch, place)).collect();
         let sources = |(place, operands): (usize, &Vec<bool>)| Sources {
             checks: checks_of(&kernel, &launch, &checks, place),
             operands: operands.clone(),
@@ -498,7 +498,7 @@ fn operands_of(program: &Program) -> Vec<Vec<bool>> {
 
 /// The operands whose memory a result may reuse: every point must read the operand's element exactly where it writes
 /// its own.
-fn taken_by(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize; 2]> {
+fn reusable_operands(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize; 2]> {
     let all = || kernel.params.iter().zip(&launch.bindings).zip(0u32..);
     let output = all()
         .find(|((param, binding), _)| param.kind == ParamKind::Output && binding.place == result)
@@ -536,7 +536,7 @@ fn reusable<'a, D: Driver>(operand: &'a Operand, ty: &TensorType) -> Option<&'a 
 }
 
 /// The program of one op. Plain numbers are scalar inputs, so that the program does not depend on their values.
-fn alone(op: &Op, types: &[TensorType], inputs: &Operands, results: &[TensorType]) -> Program {
+fn single_op_program(op: &Op, types: &[TensorType], inputs: &Operands, results: &[TensorType]) -> Program {
     let mut instructions = Vec::new();
     let mut operands: Vec<ProgramOperand> = (0..types.len()).map(ProgramOperand::Slot).collect();
     for place in (0..inputs.len()).filter(|&place| inputs[place].scalar().is_some()) {

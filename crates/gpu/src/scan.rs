@@ -3,7 +3,7 @@
 use crate::Gpu;
 use crate::array::Array;
 use crate::driver::{Argument, DevicePtr, Driver};
-use crate::index::{Sides, combined_in};
+use crate::index::{AxisExtents, combined_in};
 use crate::native::{Native, length};
 use crate::region::number_bytes;
 use crate::view::tensor;
@@ -21,7 +21,7 @@ const MANY: usize = 4096;
 
 /// The parameters of a scan.
 #[derive(Clone, Copy)]
-struct Running {
+struct ScanParameters {
     reduction: Reduction,
     dtype: DType,
     reverse: bool,
@@ -39,8 +39,8 @@ impl<D: Driver> Gpu<D> {
         };
         let (x, ty) = tensor::<D>(&inputs, 0)?;
         let identity = number_bytes(reduction.identity(ty.dtype), ty.dtype);
-        let running = Running { reduction, dtype: ty.dtype, reverse, exclusive, identity };
-        let sides = Sides::new(&ty.shape, axis);
+        let running = ScanParameters { reduction, dtype: ty.dtype, reverse, exclusive, identity };
+        let sides = AxisExtents::new(&ty.shape, axis);
         let lines = sides.before * sides.after;
         let result = self.uninit(&results[0])?;
         if ty.num_elements() == 0 {
@@ -70,7 +70,7 @@ impl<D: Driver> Gpu<D> {
     /// Scans contiguous lines: first the tile totals, if a line has several tiles.
     fn scan_lines(
         &self,
-        running: Running,
+        running: ScanParameters,
         x: DevicePtr<D::Memory>,
         y: DevicePtr<D::Memory>,
         [count, len]: [usize; 2],
@@ -97,7 +97,7 @@ impl<D: Driver> Gpu<D> {
             smallvec![place(x.clone()), place(totals.at(0)), running.identity(), length(len), length(tiles)];
         let native_totals = running.native("kiln_scan_totals", "KILN_SCAN_TOTALS");
         self.native_blocks(native_totals, blocks, arguments)?;
-        let of_totals = Running { dtype: computed, reverse: false, exclusive: true, ..running };
+        let of_totals = ScanParameters { dtype: computed, reverse: false, exclusive: true, ..running };
         self.scan_lines(of_totals, totals.at(0), carried.at(0), [count, tiles])?;
         let arguments = smallvec![
             place(x),
@@ -111,7 +111,7 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-impl Running {
+impl ScanParameters {
     fn identity<M>(self) -> Argument<M> {
         Argument::Word(self.identity)
     }

@@ -221,7 +221,7 @@ fn kernel(loops: &[Loop], num_params: usize, dtype: DType, body: Vec<Instruction
         })
         .collect();
     Kernel {
-        kind: if params.iter().any(is_turned) { KernelKind::Transpose } else { KernelKind::Map },
+        kind: if params.iter().any(is_transposed) { KernelKind::Transpose } else { KernelKind::Map },
         axes: vec![Axis::Parallel; loops.len()],
         params,
         body,
@@ -229,7 +229,7 @@ fn kernel(loops: &[Loop], num_params: usize, dtype: DType, body: Vec<Instruction
 }
 
 /// Whether the operand's contiguous axis is not the result's, which needs a tiled transpose.
-fn is_turned(param: &Param) -> bool {
+fn is_transposed(param: &Param) -> bool {
     let along = |class: &StrideClass| *class == StrideClass::One;
     param.kind == ParamKind::Input
         && param.strides.last() == Some(&StrideClass::Any)

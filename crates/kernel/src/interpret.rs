@@ -135,7 +135,7 @@ impl Machine<'_> {
     }
 
     /// The offsets of all points of some axes, in row-major order.
-    fn walk(&self, space: AxisSet, strides: &[isize], start: isize) -> Vec<isize> {
+    fn offsets(&self, space: AxisSet, strides: &[isize], start: isize) -> Vec<isize> {
         let mut places = alloc::vec![start];
         for (axis, &extent) in self.launch.extents.iter().enumerate() {
             if space >> axis & 1 == 1 {
@@ -163,7 +163,7 @@ impl Machine<'_> {
     fn spread(&self, value: ValueId, space: AxisSet) -> Numbers {
         let own = self.dependence[value as usize];
         let table = &self.tables[value as usize];
-        if own == space { table.clone() } else { table.pick(&self.walk(space, &self.strides(own), 0)) }
+        if own == space { table.clone() } else { table.pick(&self.offsets(space, &self.strides(own), 0)) }
     }
 
     /// The elements of an input; 0 where a condition is false.
@@ -177,7 +177,7 @@ impl Machine<'_> {
             let found = elements.dtype();
             return Err(refused(format!("operand {} must be of {dtype}, not {found}", binding.place)));
         }
-        let places = self.walk(space, &binding.strides, offset as isize + binding.offset);
+        let places = self.offsets(space, &binding.strides, offset as isize + binding.offset);
         let is_read = |point: usize| condition.as_ref().is_none_or(|holds| holds[point] != 0);
         let mut numbers = Numbers::repeated(Scalar::Int(0), dtype, places.len());
         let memory = Numbers::of(elements);
@@ -209,9 +209,9 @@ impl Machine<'_> {
         dtype: DType,
     ) -> Numbers {
         let identity = reduction.identity(dtype);
-        let count = self.walk(space, &self.strides(space), 0).len();
+        let count = self.offsets(space, &self.strides(space), 0).len();
         let all = space | over;
-        let targets = self.walk(all, &self.strides(space), 0);
+        let targets = self.offsets(all, &self.strides(space), 0);
         let mut totals = Numbers::repeated(identity, dtype, count);
         match (&mut totals, self.spread(value, all)) {
             (Numbers::Real(totals), Numbers::Real(numbers)) => {
@@ -230,7 +230,7 @@ impl Machine<'_> {
                 unreachable!("a verified kernel reduces values of one dtype")
             }
         }
-        totals.settled(dtype)
+        totals.rounded_to(dtype)
     }
 
     fn scan(
@@ -245,8 +245,8 @@ impl Machine<'_> {
         let along = self.kernel.reduced();
         let strides = self.strides(space);
         let mut numbers = self.spread(value, space);
-        for start in self.walk(space & !along, &strides, 0) {
-            let mut places = self.walk(along, &strides, start);
+        for start in self.offsets(space & !along, &strides, 0) {
+            let mut places = self.offsets(along, &strides, start);
             if reverse {
                 places.reverse();
             }
@@ -269,7 +269,7 @@ impl Machine<'_> {
                 }
             }
         }
-        numbers.settled(dtype)
+        numbers.rounded_to(dtype)
     }
 
     fn store(&mut self, param: u32, value: ValueId, dtype: DType) -> Result<()> {
@@ -277,7 +277,7 @@ impl Machine<'_> {
         let crossed = classes.filter(|(_, class)| **class != StrideClass::Zero);
         let space = crossed.fold(0, |set, (axis, _)| set | 1 << axis);
         let binding = &self.launch.bindings[param as usize];
-        let places = self.walk(space, &binding.strides, 0);
+        let places = self.offsets(space, &binding.strides, 0);
         let least = places.iter().copied().min().unwrap_or(0).min(0);
         // The source of each element: every place of a contiguous output is written once.
         let mut sources = alloc::vec![usize::MAX; places.len()];

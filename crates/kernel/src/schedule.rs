@@ -107,7 +107,7 @@ impl GpuSchedule {
             && self.shares_rows(kernel)
             && self.splits >= 1
             && (self.splits == 1 || splits(kernel))
-            && (!kernel.has_columns() || self.goes_through(kernel, launch))
+            && (!kernel.has_columns() || self.is_row_parallel(kernel, launch))
             && self.unroll >= 1
             && (self.unroll == 1 || (kernel.kind == KernelKind::Map && self.vector > 1))
             && whole
@@ -136,13 +136,14 @@ impl GpuSchedule {
             return self;
         }
         let rows = num_points(launch).checked_div(row_len(kernel, launch)).unwrap_or(0);
-        let splits = (multiprocessors * self.at_once(kernel) as usize).min(rows.div_ceil(FEWEST)).max(1);
+        let splits =
+            (multiprocessors * self.resident_blocks(kernel) as usize).min(rows.div_ceil(FEWEST)).max(1);
         GpuSchedule { splits: splits as u32, ..self }
     }
 
     /// The blocks of a kernel with columns that fit one multiprocessor at once, by registers and threads (occupancy).
-    pub(crate) fn at_once(&self, kernel: &Kernel) -> u32 {
-        self.blocks_at_once(bytes_of_columns(kernel, self.vector as usize)).max(1)
+    pub(crate) fn resident_blocks(&self, kernel: &Kernel) -> u32 {
+        self.resident_blocks_for(bytes_of_columns(kernel, self.vector as usize)).max(1)
     }
 
     /// Whether a thread of a kernel with columns has enough registers to prefetch the next row.
@@ -151,11 +152,11 @@ impl GpuSchedule {
         let parallel = kernel.all_axes() & !kernel.reduced();
         let streams = |param: u32| kernel.crossed(param) & parallel != 0;
         let ahead = bytes_read(kernel, self.vector as usize, streams);
-        self.blocks_at_once(bytes + ahead) == self.blocks_at_once(bytes).max(1)
+        self.resident_blocks_for(bytes + ahead) == self.resident_blocks_for(bytes).max(1)
     }
 
     /// The occupancy with `bytes` per resident element in registers; 0 if registers do not suffice.
-    fn blocks_at_once(&self, bytes: usize) -> u32 {
+    fn resident_blocks_for(&self, bytes: usize) -> u32 {
         /// Registers per multiprocessor.
         const REGISTERS: u32 = 1 << 16;
         /// Threads per multiprocessor.
@@ -167,7 +168,7 @@ impl GpuSchedule {
     }
 
     /// Whether each block of a kernel with columns iterates over rows, its threads holding one row.
-    fn goes_through(&self, kernel: &Kernel, launch: &Launch) -> bool {
+    fn is_row_parallel(&self, kernel: &Kernel, launch: &Launch) -> bool {
         self.block == self.row_threads
             && row_len(kernel, launch) <= self.resident as usize * self.row_threads as usize
     }

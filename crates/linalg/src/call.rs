@@ -33,7 +33,7 @@ impl Call {
         if tensor.stack().same_domain(&self.stack) {
             return Ok(());
         }
-        let [here, there] = self.stack.told_apart(tensor.stack());
+        let [here, there] = self.stack.distinguishable_names(tensor.stack());
         let problem = format!("tensors are on different devices: {here} and {there}");
         Err(self.error(problem).hint("move one of them with `to_device`"))
     }

@@ -1,6 +1,7 @@
 //! Options of the functions.
 
 /// A triangle of a matrix, including its diagonal.
+#[doc(alias = "UPLO")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Triangle {
     /// The lower triangle: on and below the diagonal.

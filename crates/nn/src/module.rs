@@ -6,8 +6,8 @@ mod gradients;
 mod parameter;
 mod path;
 mod table;
-mod turn;
 mod typed;
+mod update_lock;
 mod visitors;
 
 pub use functional::{NamedTensors, buffers, trainable_parameters, with_parameters};

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::atomic::{FolderKind, FolderWriter, Snapshot, fill};
-use crate::checksum::{Checksum, Summing, hex_of};
+use crate::checksum::{Checksum, ChecksumWriter, hex_of};
 use crate::error::{Result, StoreError};
 use crate::file::{MAPS, TensorFile, lock, tensor_writer};
 use crate::module::{LoadOptions, for_each, load_module_from, module_tensors};
@@ -418,7 +418,7 @@ impl StagedFolder<'_> {
         let file = OpenOptions::new().write(true).create_new(true).open(self.folder.join(name));
         let file = file.map_err(|source| StoreError::io(&shown, "write", source))?;
         fill(&file, &shown, |writer| {
-            let mut summing = Summing::new(writer);
+            let mut summing = ChecksumWriter::new(writer);
             write(&mut summing)?;
             Ok(summing.checksum())
         })

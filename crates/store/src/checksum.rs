@@ -75,15 +75,15 @@ fn read_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error>
 }
 
 /// A writer that computes the checksum of the bytes it passes on.
-pub(crate) struct Summing<'a> {
+pub(crate) struct ChecksumWriter<'a> {
     writer: &'a mut dyn Write,
     crc: Hasher,
     bytes: u64,
 }
 
-impl<'a> Summing<'a> {
-    pub(crate) fn new(writer: &'a mut dyn Write) -> Summing<'a> {
-        Summing { writer, crc: Hasher::new(), bytes: 0 }
+impl<'a> ChecksumWriter<'a> {
+    pub(crate) fn new(writer: &'a mut dyn Write) -> ChecksumWriter<'a> {
+        ChecksumWriter { writer, crc: Hasher::new(), bytes: 0 }
     }
 
     pub(crate) fn checksum(&self) -> Checksum {
@@ -91,7 +91,7 @@ impl<'a> Summing<'a> {
     }
 }
 
-impl Write for Summing<'_> {
+impl Write for ChecksumWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.writer.write(bytes)?;
         self.crc.update(&bytes[..written]);
@@ -113,7 +113,7 @@ mod tests {
     fn the_crc32_matches_its_check_value() {
         assert_eq!(hex_of(b"123456789"), "cbf43926");
         let mut written = Vec::new();
-        let mut summing = Summing::new(&mut written);
+        let mut summing = ChecksumWriter::new(&mut written);
         summing.write_all(b"12345").unwrap();
         summing.write_all(b"6789").unwrap();
         assert_eq!(summing.checksum(), Checksum { bytes: 9, crc32: 0xCBF4_3926 });

@@ -30,7 +30,7 @@ pub enum Input {
     /// A scalar operand.
     Scalar(Scalar),
     /// The same value as another operand: the engine gets one value twice.
-    Again(usize),
+    SameAs(usize),
     /// A result of another op on filled operands: `attention_grad` takes results of `attention`.
     Result {
         /// The op.
@@ -185,13 +185,13 @@ impl Case {
             .map(|input| match input {
                 Input::Tensor(ty, _) => OperandKind::Tensor(*ty),
                 Input::Scalar(scalar) => OperandKind::Scalar(*scalar),
-                Input::Again(_) | Input::Result { .. } => OperandKind::Scalar(Scalar::Int(0)),
+                Input::SameAs(_) | Input::Result { .. } => OperandKind::Scalar(Scalar::Int(0)),
             })
             .collect();
         for (i, input) in self.inputs.iter().enumerate() {
             match input {
                 Input::Tensor(..) | Input::Scalar(_) => {}
-                Input::Again(place) => types[i] = types[*place],
+                Input::SameAs(place) => types[i] = types[*place],
                 Input::Result { op, inputs, place } => {
                     let operands: Vec<OperandType<'_>> = inputs.iter().map(|&i| types[i].borrow()).collect();
                     let results = infer(op, &operands).unwrap_or_else(|e| panic!("{}: {e}", self.name));
@@ -245,7 +245,7 @@ impl Input {
         match self {
             Input::Tensor(ty, _) => Some(ty.to_string().replace(' ', "")),
             Input::Scalar(scalar) => Some(scalar.to_string()),
-            Input::Again(place) => Some(format!("same{place}")),
+            Input::SameAs(place) => Some(format!("same{place}")),
             Input::Result { .. } => None,
         }
     }
@@ -257,7 +257,7 @@ fn result_label(op: &Op, inputs: &[Input]) -> String {
         .iter()
         .filter_map(|input| match input {
             Input::Scalar(scalar) => Some(Operand::Scalar(*scalar)),
-            Input::Tensor(..) | Input::Again(_) | Input::Result { .. } => None,
+            Input::Tensor(..) | Input::SameAs(_) | Input::Result { .. } => None,
         })
         .collect();
     match infer(op, &OperandType::list(&scalars)) {

@@ -52,55 +52,56 @@ impl Outcome {
 
 /// An operand of a case, on the host.
 #[derive(Clone, Debug)]
-pub(crate) enum Given {
+pub(crate) enum HostOperand {
     Tensor(TensorData),
     Scalar(Scalar),
     /// The same value as another operand.
-    Again(usize),
+    SameAs(usize),
 }
 
 /// The operands of a case. The reference computes operands that are results of other ops.
-pub(crate) fn given(case: &Case) -> Vec<Given> {
+pub(crate) fn host_operands(case: &Case) -> Vec<HostOperand> {
     let reference = reference();
-    let mut list: Vec<Given> = case
+    let mut list: Vec<HostOperand> = case
         .inputs
         .iter()
         .enumerate()
         .map(|(place, input)| match input {
             Input::Tensor(ty, fill) => {
-                Given::Tensor(filled(*ty, *fill, &mut Random::new(&case.name, place as u64)))
+                HostOperand::Tensor(filled(*ty, *fill, &mut Random::new(&case.name, place as u64)))
             }
-            Input::Scalar(scalar) => Given::Scalar(*scalar),
-            Input::Again(place) => Given::Again(*place),
-            Input::Result { .. } => Given::Scalar(Scalar::Int(0)),
+            Input::Scalar(scalar) => HostOperand::Scalar(*scalar),
+            Input::SameAs(place) => HostOperand::SameAs(*place),
+            Input::Result { .. } => HostOperand::Scalar(Scalar::Int(0)),
         })
         .collect();
     for (i, input) in case.inputs.iter().enumerate() {
         if let Input::Result { op, inputs, place } = input {
             let operands: Operands = inputs.iter().map(|&place| on(&reference, &list[place])).collect();
             let value = execute(&reference, op, operands).remove(*place);
-            list[i] = Given::Tensor(read(&reference, value).expect("the reference computes an operand"));
+            list[i] =
+                HostOperand::Tensor(read(&reference, value).expect("the reference computes an operand"));
         }
     }
     list
 }
 
-fn on(engine: &dyn Engine, given: &Given) -> Operand {
-    match given {
-        Given::Tensor(data) => engine.write(data.clone()).into(),
-        Given::Scalar(scalar) => (*scalar).into(),
-        Given::Again(_) => unreachable!("operands of operands are filled"),
+fn on(engine: &dyn Engine, operand: &HostOperand) -> Operand {
+    match operand {
+        HostOperand::Tensor(data) => engine.write(data.clone()).into(),
+        HostOperand::Scalar(scalar) => (*scalar).into(),
+        HostOperand::SameAs(_) => unreachable!("operands of operands are filled"),
     }
 }
 
 /// Writes all operands to an engine.
-pub(crate) fn operands(list: &[Given], write: &dyn Fn(usize, &TensorData) -> Value) -> Operands {
+pub(crate) fn operands(list: &[HostOperand], write: &dyn Fn(usize, &TensorData) -> Value) -> Operands {
     let mut operands = Operands::new();
-    for (place, given) in list.iter().enumerate() {
-        operands.push(match given {
-            Given::Tensor(data) => write(place, data).into(),
-            Given::Scalar(scalar) => (*scalar).into(),
-            Given::Again(place) => operands[*place].clone(),
+    for (place, operand) in list.iter().enumerate() {
+        operands.push(match operand {
+            HostOperand::Tensor(data) => write(place, data).into(),
+            HostOperand::Scalar(scalar) => (*scalar).into(),
+            HostOperand::SameAs(place) => operands[*place].clone(),
         });
     }
     operands
@@ -117,7 +118,7 @@ pub(crate) fn read(engine: &dyn Engine, value: Value) -> kiln_ir::Result<TensorD
 }
 
 /// The results of the reference, on the host.
-pub(crate) fn expected(op: &Op, list: &[Given]) -> Vec<TensorData> {
+pub(crate) fn expected(op: &Op, list: &[HostOperand]) -> Vec<TensorData> {
     let reference = reference();
     let operands = operands(list, &|_, data| reference.write(data.clone()));
     let values = execute(&reference, op, operands);

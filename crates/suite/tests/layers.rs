@@ -225,7 +225,7 @@ fn subjects() -> Vec<Subject> {
             "Autocast",
             |probe| Arc::new(Autocast::new(probe, LowPrecision::BF16)),
             |layer, value| layer.lift(value),
-            |layer, value| of::<Autocast>(layer).held_dtype(value) == DType::F32,
+            |layer, value| of::<Autocast>(layer).stored_dtype(value) == DType::F32,
         ),
     ];
     for (name, mode) in [("Fusion", Mode::On), ("Fusion that is off", Mode::Off)] {

@@ -54,14 +54,14 @@ mod scope {
     pub fn with_device<D: DeviceValue, R>(device: &D, f: impl FnOnce() -> R) -> R {
         let device = Box::new(device.clone());
         SCOPES.with_borrow_mut(|scopes| scopes.push(device));
-        let _scope = Scope;
+        let _scope = ScopeGuard;
         f()
     }
 
     /// Ends the innermost scope when dropped.
-    struct Scope;
+    struct ScopeGuard;
 
-    impl Drop for Scope {
+    impl Drop for ScopeGuard {
         fn drop(&mut self) {
             // The device is dropped after the borrow ends: dropping a device may run code that reads the default.
             let ended = SCOPES.with_borrow_mut(Vec::pop);

@@ -265,7 +265,7 @@ impl Stack {
 
     /// Returns the information of a value that another stack has no layer for: the gradient of a tape, the tangent of
     /// forward mode, or the examples of a batch.
-    pub(crate) fn left_behind(&self, value: &Value, other: &Stack) -> Option<&'static str> {
+    pub(crate) fn lost_layer_state(&self, value: &Value, other: &Stack) -> Option<&'static str> {
         let (carried, inside, place) = if let Some(layer) = self.outermost::<AutodiffLayer>() {
             let carried = layer.is_tracked(value).then_some("the gradient");
             (carried, layer.inner_value(value), other.level_of::<AutodiffLayer>())
@@ -276,13 +276,13 @@ impl Stack {
             let carried = layer.is_batched(value).then_some("the batch of examples");
             (carried, layer.lower(value.clone()), other.level_of::<VmapLayer>())
         } else {
-            return self.below()?.left_behind(value, other);
+            return self.below()?.lost_layer_state(value, other);
         };
         if place.is_none() && carried.is_some() {
             return carried;
         }
         let other = place.map_or(other, |place| place.below().unwrap_or(place));
-        self.below()?.left_behind(&inside, other)
+        self.below()?.lost_layer_state(&inside, other)
     }
 
     /// Returns the stack whose outermost layer is the outermost of this type.
@@ -304,7 +304,7 @@ impl Stack {
 
     /// Formats this stack and another one for a message, with their [domains](Stack::domain) if they are otherwise
     /// equal.
-    pub fn told_apart(&self, other: &Stack) -> [String; 2] {
+    pub fn distinguishable_names(&self, other: &Stack) -> [String; 2] {
         let texts = [format!("{self:?}"), format!("{other:?}")];
         if texts[0] != texts[1] {
             return texts;

@@ -44,14 +44,14 @@ pub(crate) fn follow(source: LayerId, target: LayerId) {
 
 /// Runs `body` as the batched function of a layer.
 pub(crate) fn within<T>(scope: Scope, body: impl FnOnce() -> T) -> T {
-    struct Leave;
-    impl Drop for Leave {
+    struct ScopeGuard;
+    impl Drop for ScopeGuard {
         fn drop(&mut self) {
             with(Vec::pop);
         }
     }
     with(|scopes| scopes.push(scope));
-    let _leave = Leave;
+    let _guard = ScopeGuard;
     body()
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Check, Counts, Failure, Subjects};
 use crate::tolerance::{Computed, attention, difference};
-use crate::trace::{Given, Ownership, given, read, run_on, trace};
+use crate::trace::{HostOperand, Ownership, host_operands, read, run_on, trace};
 use crate::trial::Trial;
 use kiln_ir::{
     Axes, CollectiveKind, Engine, Op, Operand, OperandType, Operands, SliceAxis, TensorData, Value, Var,
@@ -20,7 +20,7 @@ const EXAMPLES: usize = 2;
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let trace = trace(&reference(), trial, Ownership::Passed);
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
-        let Some(list) = given(instruction, &trace.slots) else { continue };
+        let Some(list) = host_operands(instruction, &trace.slots) else { continue };
         if !has_rule(&instruction.op) {
             continue;
         }
@@ -48,13 +48,15 @@ fn has_rule(op: &Op) -> bool {
     !matches!(op, Op::NonZero { .. } | Op::Fused(_))
 }
 
-/// Whether the result of an attention is undefined: 0 times a nonfinite value of a masked key is NaN if it is computed,
-/// and absent if the key is skipped. That depends on the number of queries and keys, which differs between batch and
-/// example.
-fn is_beyond_attention(op: &Op, list: &[Given]) -> bool {
-    let is_wild = |given: &Given| match given {
-        Given::Data(data) if data.dtype().is_float() => !data.to_vec::<f64>().into_iter().all(f64::is_finite),
-        Given::Data(_) | Given::Number(_) => false,
+/// Whether nothing can be said of an attention: a key that is hidden has the weight 0, and 0 times an infinity or NaN is NaN
+/// where it is computed and nothing where it is left out. Which of both depends on the number of queries and keys, and a batch
+/// has others than an example.
+fn is_beyond_attention(op: &Op, list: &[HostOperand]) -> bool {
+    let is_wild = |operand: &HostOperand| match operand {
+        HostOperand::Data(data) if data.dtype().is_float() => {
+            !data.to_vec::<f64>().into_iter().all(f64::is_finite)
+        }
+        HostOperand::Data(_) | HostOperand::Number(_) => false,
     };
     attention(op).is_some() && list.iter().any(is_wild)
 }
@@ -62,28 +64,28 @@ fn is_beyond_attention(op: &Op, list: &[Given]) -> bool {
 /// An op with the operands of both examples.
 struct Batch<'a> {
     op: &'a Op,
-    lists: [Vec<Given>; EXAMPLES],
+    lists: [Vec<HostOperand>; EXAMPLES],
     /// Which operands are batched, and the batch axis.
     differs: Vec<bool>,
     place: usize,
 }
 
 impl Batch<'_> {
-    fn new(op: &Op, list: Vec<Given>, number: usize) -> Batch<'_> {
+    fn new(op: &Op, list: Vec<HostOperand>, number: usize) -> Batch<'_> {
         // The gradient of attention needs consistent operands.
         let together = matches!(op, Op::AttentionGrad(_));
-        let tensors = list.iter().filter(|x| matches!(x, Given::Data(_))).count();
+        let tensors = list.iter().filter(|x| matches!(x, HostOperand::Data(_))).count();
         let mut differs = Vec::new();
-        for given in &list {
-            let is_tensor = matches!(given, Given::Data(_));
+        for operand in &list {
+            let is_tensor = matches!(operand, HostOperand::Data(_));
             // Alternately all operands, or every second one.
             let chosen =
                 number.is_multiple_of(2) || tensors < 2 || (differs.len() + number / 2).is_multiple_of(2);
             differs.push(is_tensor && chosen);
         }
-        let other = |(given, differs): (&Given, &bool)| match given {
-            Given::Data(data) if *differs && !together => Given::Data(reversed(data)),
-            Given::Data(_) | Given::Number(_) => given.clone(),
+        let other = |(operand, differs): (&HostOperand, &bool)| match operand {
+            HostOperand::Data(data) if *differs && !together => HostOperand::Data(reversed(data)),
+            HostOperand::Data(_) | HostOperand::Number(_) => operand.clone(),
         };
         let second = list.iter().zip(&differs).map(other).collect();
         Batch { op, lists: [list, second], differs, place: number }
@@ -120,14 +122,14 @@ impl Batch<'_> {
     fn operands(&self, layer: &Vmap) -> Operands {
         let engine = &**layer.inner();
         let mut operands = Operands::new();
-        for (place, given) in self.lists[0].iter().enumerate() {
-            operands.push(match (given, &self.lists[1][place]) {
-                (Given::Data(first), Given::Data(second)) if self.differs[place] => {
+        for (place, operand) in self.lists[0].iter().enumerate() {
+            operands.push(match (operand, &self.lists[1][place]) {
+                (HostOperand::Data(first), HostOperand::Data(second)) if self.differs[place] => {
                     let axis = self.place % (first.shape().rank() + 1);
                     Operand::Value(layer.batch(stacked(engine, [first, second], axis), axis))
                 }
-                (Given::Data(data), _) => Operand::Value(layer.write(data.clone())),
-                (Given::Number(scalar), _) => Operand::Scalar(*scalar),
+                (HostOperand::Data(data), _) => Operand::Value(layer.write(data.clone())),
+                (HostOperand::Number(scalar), _) => Operand::Scalar(*scalar),
             });
         }
         operands
@@ -139,7 +141,7 @@ fn reversed(data: &TensorData) -> TensorData {
     let shape = *data.shape();
     let backwards = |&len: &usize| SliceAxis { start: usize::saturating_sub(len, 1), len, step: -1 };
     let op = Op::Slice(shape.iter().map(backwards).collect());
-    run_on(&reference(), &op, &[Given::Data(data.clone())]).expect("a view").remove(0)
+    run_on(&reference(), &op, &[HostOperand::Data(data.clone())]).expect("a view").remove(0)
 }
 
 /// Both examples stacked along `axis`, by the reference, so that the engine runs only ops of the batching rule.

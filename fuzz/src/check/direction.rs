@@ -1,7 +1,7 @@
 //! Checks that forward mode and gradient programs agree with reverse mode.
 
+use super::forward_values::ForwardValues;
 use super::gradient::Projection;
-use super::passed::Passed;
 use super::{Check, Counts, Failure, Subjects, round_trip};
 use crate::random::Random;
 use crate::trace::read;
@@ -18,7 +18,7 @@ const RELATIVE: f64 = 1e-7;
 pub(super) fn check(
     trial: &Trial,
     function: &Projection<'_>,
-    values: &Passed,
+    values: &ForwardValues,
     gradients: &[Option<TensorData>],
     subjects: &Subjects,
     counts: &mut Counts,

@@ -2,7 +2,7 @@
 
 use super::{Check, Counts, Failure, round_trip};
 use crate::tolerance::{Computed, difference};
-use crate::trace::{Given, Ownership, given, read, run_on, trace};
+use crate::trace::{HostOperand, Ownership, host_operands, read, run_on, trace};
 use crate::trial::Trial;
 use kiln_ir::{
     Engine, Instruction, MINIMAL, Op, OpKind, OperandType, Program, ProgramOperand, TensorData, Values,
@@ -26,7 +26,7 @@ pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
     round_trip(&expanded).map_err(failed)?;
     let trace = trace(&reference(), trial, Ownership::Passed);
     for (number, instruction) in trial.program.instructions.iter().enumerate() {
-        if let Some(list) = given(instruction, &trace.slots)
+        if let Some(list) = host_operands(instruction, &trace.slots)
             && is_worth(&instruction.op, &list)
         {
             let check = of_op(instruction, &list, counts);
@@ -42,16 +42,16 @@ pub(super) fn check(trial: &Trial, counts: &mut Counts) -> Result<(), Failure> {
 }
 
 /// Whether the expansion of an op is checked. Regions expand op by op, which other programs cover.
-fn is_worth(op: &Op, list: &[Given]) -> bool {
-    let small = |given: &Given| match given {
-        Given::Data(data) => data.num_elements() <= MOST_ELEMENTS,
-        Given::Number(_) => true,
+fn is_worth(op: &Op, list: &[HostOperand]) -> bool {
+    let small = |operand: &HostOperand| match operand {
+        HostOperand::Data(data) => data.num_elements() <= MOST_ELEMENTS,
+        HostOperand::Number(_) => true,
     };
     let has_own = !MINIMAL.contains(op.kind()) || op.kind() == OpKind::Collective;
     has_own && op.kind() != OpKind::Fused && list.iter().all(small)
 }
 
-fn of_op(instruction: &Instruction, list: &[Given], counts: &mut Counts) -> Result<(), String> {
+fn of_op(instruction: &Instruction, list: &[HostOperand], counts: &mut Counts) -> Result<(), String> {
     let reference = reference();
     // The op reports an index out of range; its expansion cannot.
     let Ok(expected) = run_on(&reference, &instruction.op, list) else { return Ok(()) };
@@ -69,13 +69,13 @@ fn of_op(instruction: &Instruction, list: &[Given], counts: &mut Counts) -> Resu
 }
 
 /// A program of one op, with its tensor operands as inputs. Input types are those of the data.
-fn alone(instruction: &Instruction, list: &[Given]) -> (Program, Vec<TensorData>) {
+fn alone(instruction: &Instruction, list: &[HostOperand]) -> (Program, Vec<TensorData>) {
     let mut inputs = Vec::new();
     let mut operands = Vec::new();
-    for given in list {
-        operands.push(match given {
-            Given::Number(scalar) => ProgramOperand::Scalar(*scalar),
-            Given::Data(data) => {
+    for operand in list {
+        operands.push(match operand {
+            HostOperand::Number(scalar) => ProgramOperand::Scalar(*scalar),
+            HostOperand::Data(data) => {
                 inputs.push(data.clone());
                 ProgramOperand::Slot(inputs.len() - 1)
             }

@@ -5,7 +5,7 @@
 //! other threads. Some programs are repeated until speculative execution starts. Gradients by automatic differentiation
 //! over the engine are compared with gradients over fusion.
 
-use super::passed::Passed;
+use super::forward_values::ForwardValues;
 use super::{Check, Counts, Failure, Projection, Scope, Subjects, at_slot, run_with_noise};
 use crate::random::Random;
 use crate::spread::first_problem;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The values that are held to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum Holding {
     /// Outputs.
     Outputs,
     /// All.
@@ -39,33 +39,33 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
 }
 
 /// The ways to record a program. Each way makes other regions, which some devices compile.
-fn ways(subjects: &Subjects) -> &'static [Held] {
+fn holdings(subjects: &Subjects) -> &'static [Holding] {
     match subjects.scope {
-        Scope::All => &[Held::Outputs, Held::All, Held::Some],
-        Scope::Engine | Scope::Kernels => &[Held::Some],
+        Scope::All => &[Holding::Outputs, Holding::All, Holding::Some],
+        Scope::Engine | Scope::Kernels => &[Holding::Some],
     }
 }
 
 /// The ways to record a program, and the repeats of each before its results are compared.
-fn repeated(trial: &Trial, subjects: &Subjects) -> Vec<(Held, usize)> {
+fn repeated(trial: &Trial, subjects: &Subjects) -> Vec<(Holding, usize)> {
     /// Minimum length for speculative execution.
     const LONG: usize = 20;
     /// Repeats until a plan is predicted, and one more.
     const OFTEN: usize = 5;
-    let once = ways(subjects).iter().map(|&held| (held, 1));
+    let once = holdings(subjects).iter().map(|&held| (held, 1));
     let is_long = trial.program.instructions.len() >= LONG && subjects.scope != Scope::Kernels;
-    let often = is_long.then(|| ways(subjects).iter().map(|&held| (held, OFTEN)));
+    let often = is_long.then(|| holdings(subjects).iter().map(|&held| (held, OFTEN)));
     once.chain(often.into_iter().flatten()).collect()
 }
 
 /// Runs the recorded program and its gradients, without comparing results.
 pub(super) fn run_all(trial: &Trial, subjects: &Subjects) {
-    for &held in ways(subjects) {
+    for &held in holdings(subjects) {
         run(&subjects.fused, trial, held, &mut noise_of(trial));
     }
     let checkpointing = checkpointing(trial);
     for engine in [subjects.one.clone(), Arc::new(subjects.fused.clone())] {
-        pulled_back(trial, &Autodiff::new(engine, checkpointing));
+        gradients_of(trial, &Autodiff::new(engine, checkpointing));
     }
 }
 
@@ -82,8 +82,8 @@ fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(),
     let expected = trace(&*subjects.one, trial, Ownership::Kept).slots;
     let noisy = |number: u64| Some(trace(&*run_with_noise(subjects, number), trial, Ownership::Kept).slots);
     for (held, repeats) in repeated(trial, subjects) {
-        let again = |_| run(&subjects.fused, trial, held, &mut noise_of(trial));
-        let found = (1..repeats).fold(again(0), |_, number| again(number));
+        let record = |_| run(&subjects.fused, trial, held, &mut noise_of(trial));
+        let found = (1..repeats).fold(record(0), |_, number| record(number));
         counts.comparisons += found.len() as u64;
         let (slots, found): (Vec<usize>, Vec<Slot>) = found.into_iter().unzip();
         let expected: Vec<Slot> = slots.iter().map(|&slot| expected[slot].clone()).collect();
@@ -98,21 +98,21 @@ fn values(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(),
     Ok(())
 }
 
-impl Held {
+impl Holding {
     fn name(self) -> &'static str {
         match self {
-            Held::Outputs => "the outputs",
-            Held::All => "all values",
-            Held::Some => "some values",
+            Holding::Outputs => "the outputs",
+            Holding::All => "all values",
+            Holding::Some => "some values",
         }
     }
 }
 
 /// Records the program and reads the held values: slots with their values, in the order of the slots.
-fn run(layer: &Fusion, trial: &Trial, held: Held, random: &mut Random) -> Vec<(usize, Slot)> {
+fn run(layer: &Fusion, trial: &Trial, held: Holding, random: &mut Random) -> Vec<(usize, Slot)> {
     let program = &trial.program;
     let mut last = vec![0; program.num_slots()];
-    let mut holds = vec![held == Held::All; program.num_slots()];
+    let mut holds = vec![held == Holding::All; program.num_slots()];
     for (number, instruction) in program.instructions.iter().enumerate() {
         slots_of(&instruction.operands).for_each(|slot| last[slot] = number);
     }
@@ -125,8 +125,8 @@ fn run(layer: &Fusion, trial: &Trial, held: Held, random: &mut Random) -> Vec<(u
             operands.push(match *operand {
                 ProgramOperand::Scalar(scalar) => scalar.into(),
                 ProgramOperand::Slot(slot) => {
-                    let again = slots_of(&instruction.operands[place + 1..]).any(|other| other == slot);
-                    let gone = last[slot] == number && !again && !holds[slot];
+                    let used_again = slots_of(&instruction.operands[place + 1..]).any(|other| other == slot);
+                    let gone = last[slot] == number && !used_again && !holds[slot];
                     let value = if gone { values[slot].take() } else { values[slot].clone() };
                     value.expect("a value is used after its last use").into()
                 }
@@ -135,17 +135,17 @@ fn run(layer: &Fusion, trial: &Trial, held: Held, random: &mut Random) -> Vec<(u
         values.extend(recorded(layer, instruction, operands, held, random).into_iter().map(Some));
         let first = values.len() - instruction.results.len();
         for slot in first..values.len() {
-            holds[slot] |= held == Held::Some && random.chance(25);
+            holds[slot] |= held == Holding::Some && random.chance(25);
             if !holds[slot] && last[slot] <= number {
                 values[slot] = None;
             }
         }
-        if held == Held::Some {
+        if held == Holding::Some {
             disturb(layer, &values, random);
         }
     }
     let mut order: Vec<usize> = (trial.inputs.len()..values.len()).filter(|&slot| holds[slot]).collect();
-    if held == Held::Some {
+    if held == Holding::Some {
         order = random.permutation(order.len()).into_iter().map(|place| order[place]).collect();
     }
     let mut found: Vec<(usize, Slot)> =
@@ -166,10 +166,10 @@ fn recorded(
     layer: &Fusion,
     instruction: &Instruction,
     operands: Operands,
-    held: Held,
+    held: Holding,
     random: &mut Random,
 ) -> Values {
-    if held != Held::Some || !random.chance(8) {
+    if held != Holding::Some || !random.chance(8) {
         return executed(layer, instruction, operands);
     }
     let other = || std::thread::scope(|scope| scope.spawn(|| executed(layer, instruction, operands)).join());
@@ -193,7 +193,7 @@ fn disturb(layer: &Fusion, values: &[Option<Value>], random: &mut Random) {
 /// Checks that gradients of a projection of the outputs agree with and without fusion.
 fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
     let checkpointing = checkpointing(trial);
-    let under = |engine: Arc<dyn Engine>| pulled_back(trial, &Autodiff::new(engine, checkpointing));
+    let under = |engine: Arc<dyn Engine>| gradients_of(trial, &Autodiff::new(engine, checkpointing));
     let Some(eager) = under(subjects.one.clone()) else { return Ok(()) };
     let noisy = |number: u64| under(run_with_noise(subjects, number));
     let compared = |expected: &[Slot], found: &[Slot], check: Check| {
@@ -213,7 +213,7 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
     // A failed op is recorded only if the failure is not known immediately. After a `Recover` or a select of other
     // elements, both runs continue, with different gradients.
     let is_same = |found: &Vec<Slot>| eager.iter().zip(found).all(|(eager, found)| same(eager, found));
-    if !found.as_ref().is_some_and(is_same) && Passed::of(trial).have_failed() {
+    if !found.as_ref().is_some_and(is_same) && ForwardValues::of(trial).have_failed() {
         return Ok(());
     }
     let found = found.ok_or_else(|| failed("there is none, but there is without fusion".into()))?;
@@ -222,7 +222,7 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
 }
 
 /// The gradients by the inputs, an error for inputs without a gradient; `None` if there is no loss.
-fn pulled_back(trial: &Trial, layer: &Autodiff) -> Option<Vec<Slot>> {
+fn gradients_of(trial: &Trial, layer: &Autodiff) -> Option<Vec<Slot>> {
     let is_float = |value: &Value| value.dtype().is_float();
     let leaf = |value: Value| if is_float(&value) { layer.require_grad(value) } else { value };
     let leaves: Values = trial.inputs.iter().map(|data| leaf(layer.write(data.clone()))).collect();

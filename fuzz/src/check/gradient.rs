@@ -1,6 +1,6 @@
 //! Checks that gradients agree with finite differences.
 
-use super::passed::Passed;
+use super::forward_values::ForwardValues;
 use super::{Check, Counts, Failure, Subjects, direction};
 use crate::random::Random;
 use crate::trace::read;
@@ -30,7 +30,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         return Ok(());
     }
     let function = Projection::new(trial);
-    let values = Passed::of(trial);
+    let values = ForwardValues::of(trial);
     let Some(here) = function.at(&trial.inputs).filter(|_| values.largest() <= LARGEST) else {
         counts.gradients_skipped += 1;
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
         .flat_map(|g| g.to_vec::<f64>())
         .fold(0.0, |most: f64, g| most.max(g.abs()));
     direction::check(trial, &function, &values, &gradients, subjects, counts)?;
-    let is_singular = gradients.iter().flatten().any(has_wild) && values.are_singular();
+    let is_singular = gradients.iter().flatten().any(has_nonfinite) && values.are_singular();
     let mut random = Random::new(17, trial.inputs.len() as u64);
     for (place, gradient) in gradients.iter().enumerate() {
         let Some(gradient) = gradient else { continue };
@@ -85,7 +85,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     Ok(())
 }
 
-fn has_wild(data: &TensorData) -> bool {
+fn has_nonfinite(data: &TensorData) -> bool {
     data.dtype().is_float() && data.to_vec::<f64>().iter().any(|x| !x.is_finite())
 }
 

@@ -7,7 +7,7 @@ use crate::trace::{Ownership, trace};
 use crate::trial::Trial;
 
 pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<(), Failure> {
-    for trial in [edit::opened_all(trial).as_ref(), Some(trial)].into_iter().flatten() {
+    for trial in [edit::inlined_all(trial).as_ref(), Some(trial)].into_iter().flatten() {
         trace(&*subjects.one, trial, Ownership::Passed);
         counts.ops += trial.program.instructions.len() as u64;
     }

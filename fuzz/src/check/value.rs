@@ -8,7 +8,7 @@ use super::{Check, Counts, Failure, Scope, Subjects, at_slot, run_with_noise};
 use crate::shrink::edit;
 use crate::spread::first_problem;
 use crate::tolerance::{Computed, difference, is_exact};
-use crate::trace::{Ownership, Slot, Trace, given, read, run_on, same, trace};
+use crate::trace::{Ownership, Slot, Trace, host_operands, read, run_on, same, trace};
 use crate::trial::Trial;
 use kiln_ir::{DType, Engine, Instruction, Op, Program, ProgramOperand, TensorData, Values};
 use kiln_suite::compare;
@@ -19,7 +19,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     let engine = &*subjects.one;
     let computed = if subjects.scope == Scope::Engine { Computed::Elsewhere } else { Computed::Natively };
     let steps = |trial: &Trial, trace: &Trace, counts: &mut Counts| steps(trial, trace, computed, counts);
-    let passed = match edit::opened_all(trial) {
+    let passed = match edit::inlined_all(trial) {
         // Regions are compared with their inlined ops, and those with the reference.
         Some(flat) => {
             steps(&flat, &trace(engine, &flat, Ownership::Passed), counts)?;
@@ -38,7 +38,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     unchanged(&kept, trial)?;
     if subjects.scope == Scope::Engine {
         // Runs need not be bitwise equal, so values held to the end are compared with the reference too.
-        let flat = edit::opened_all(trial);
+        let flat = edit::inlined_all(trial);
         let kept = flat.as_ref().map_or(kept, |flat| trace(engine, flat, Ownership::Kept));
         steps(flat.as_ref().unwrap_or(trial), &kept, counts)?;
         return exact(trial, &passed, counts);
@@ -110,7 +110,7 @@ fn step(
     counts: &mut Counts,
 ) -> Result<(), String> {
     let failed = |message: String| Err(message);
-    let Some(operands) = given(instruction, &trace.slots) else {
+    let Some(operands) = host_operands(instruction, &trace.slots) else {
         // A select may pick the operand that has not failed.
         if instruction.op.stops_poison() {
             return Ok(());
@@ -149,7 +149,7 @@ fn equal(trial: &Trial, a: &Trace, b: &Trace, check: Check, counts: &mut Counts)
     for slot in trial.program.inputs.len()..a.slots.len() {
         counts.comparisons += 1;
         if !same(&a.slots[slot], &b.slots[slot]) && !differ_in_nan(&a.slots[slot], &b.slots[slot]) {
-            let text = told_apart(&a.slots[slot], &b.slots[slot]);
+            let text = describe_difference(&a.slots[slot], &b.slots[slot]);
             return Err(at_slot(trial, slot, check, format!("%{slot}: {text}")));
         }
     }
@@ -169,7 +169,7 @@ fn differ_in_nan(a: &Slot, b: &Slot) -> bool {
     elements.zip(numbers).all(|((a, b), (x, y))| a == b || x.is_nan() && y.is_nan())
 }
 
-fn told_apart(expected: &Slot, actual: &Slot) -> String {
+fn describe_difference(expected: &Slot, actual: &Slot) -> String {
     match (expected, actual) {
         (Ok(expected), Ok(actual)) => {
             let exact = compare::difference(expected, actual, kiln_suite::case::Tolerance::Exact);
@@ -189,7 +189,7 @@ fn whole(trial: &Trial, trace: &Trace, engine: &dyn Engine, counts: &mut Counts)
         let ProgramOperand::Slot(slot) = slot else { continue };
         counts.comparisons += 1;
         if !same(output, &trace.slots[*slot]) {
-            let text = told_apart(&trace.slots[*slot], output);
+            let text = describe_difference(&trace.slots[*slot], output);
             return Err(Failure::whole(Check::Whole, format!("output {place}: {text}")));
         }
     }
@@ -222,7 +222,7 @@ fn exact(trial: &Trial, trace: &Trace, counts: &mut Counts) -> Result<(), Failur
                 compare::difference(expected, actual, kiln_suite::case::Tolerance::Exact)
             }
             (Err(_), Err(_)) => None,
-            (Ok(_), Err(_)) | (Err(_), Ok(_)) => Some(told_apart(expected, actual)),
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => Some(describe_difference(expected, actual)),
         };
         if let Some(problem) = problem {
             return Err(at_slot(trial, slot, Check::Exact, format!("%{slot}: {problem}")));

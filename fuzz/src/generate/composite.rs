@@ -5,7 +5,7 @@ use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, Sha
 use kiln_suite::case::Fill;
 
 /// Operands of an attention.
-struct Attended {
+struct AttentionOperands {
     spec: AttentionSpec,
     q: usize,
     k: usize,
@@ -41,13 +41,13 @@ impl Generator<'_> {
     }
 
     pub(super) fn attention(&mut self) -> Option<()> {
-        let attended = self.attended();
+        let attended = self.attention_operands();
         self.emit_attention(&attended).map(drop)
     }
 
     /// Output and log-sum-exp are results of the attention, as its gradient requires.
     pub(super) fn attention_grad(&mut self) -> Option<()> {
-        let attended = self.attended();
+        let attended = self.attention_operands();
         let [y, lse] = self.emit_attention(&attended)?[..] else { return None };
         let gradient = self.exact(self.ty(y), Wanted::Free);
         let mut operands = vec![gradient, attended.q, attended.k, attended.v, y, lse];
@@ -55,13 +55,13 @@ impl Generator<'_> {
         self.emit_on(Op::AttentionGrad(attended.spec), &operands).map(drop)
     }
 
-    fn emit_attention(&mut self, attended: &Attended) -> Option<Vec<usize>> {
+    fn emit_attention(&mut self, attended: &AttentionOperands) -> Option<Vec<usize>> {
         let mut operands = vec![attended.q, attended.k, attended.v];
         operands.extend(attended.mask);
         self.emit_on(Op::Attention(attended.spec), &operands)
     }
 
-    fn attended(&mut self) -> Attended {
+    fn attention_operands(&mut self) -> AttentionOperands {
         let dtype = self.dtype(DType::is_float);
         let (batch, kv_heads) = (self.short(2), self.random.pick(&[1, 1, 2]));
         let heads = kv_heads * self.random.pick(&[1, 1, 2]);
@@ -85,7 +85,7 @@ impl Generator<'_> {
             let dtype = if self.random.chance(50) { DType::Bool } else { dtype };
             self.exact(TensorType::new(shape, dtype), Wanted::Free)
         });
-        Attended { spec, q, k, v, mask }
+        AttentionOperands { spec, q, k, v, mask }
     }
 
     pub(super) fn resize(&mut self) -> Option<()> {

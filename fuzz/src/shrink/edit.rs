@@ -115,18 +115,18 @@ pub(super) fn replaced(trial: &Trial, place: usize, engine: &dyn Engine) -> Opti
 }
 
 /// Inlines all fused regions; `None` if there are none.
-pub(crate) fn opened_all(trial: &Trial) -> Option<Trial> {
+pub(crate) fn inlined_all(trial: &Trial) -> Option<Trial> {
     let mut flat = None;
     loop {
         let here = flat.as_ref().unwrap_or(trial);
         let region = here.program.instructions.iter().position(|i| matches!(i.op, Op::Fused(_)));
         let Some(place) = region else { return flat };
-        flat = opened(here, place);
+        flat = inlined(here, place);
     }
 }
 
 /// Inlines a fused region.
-pub(super) fn opened(trial: &Trial, place: usize) -> Option<Trial> {
+pub(super) fn inlined(trial: &Trial, place: usize) -> Option<Trial> {
     let Instruction { op: Op::Fused(fused), operands, results } = trial.program.instructions.get(place)?
     else {
         return None;
@@ -196,8 +196,8 @@ pub(super) fn relengthened(trial: &Trial, from: usize, to: usize, only: Option<u
 fn head(data: &TensorData, shape: Shape) -> Option<TensorData> {
     let slices = shape.iter().map(|&len| SliceAxis::all(len)).collect();
     let op = Op::Slice(slices);
-    let given = [crate::trace::Given::Data(data.clone())];
-    crate::trace::run_on(&reference(), &op, &given).ok()?.pop()
+    let operands = [crate::trace::HostOperand::Data(data.clone())];
+    crate::trace::run_on(&reference(), &op, &operands).ok()?.pop()
 }
 
 /// Changes the lengths in an op's attributes.

@@ -15,9 +15,9 @@ use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
-use kernel::{Product, Rescale, Score, Seen, Weigh};
+use kernel::{Product, Rescale, Score, SoftmaxState, SoftmaxWeights};
 use kiln_ir::{AttentionSpec, Result, TensorType};
-use problem::{Block, KEYS, Problem, QUERIES, one_after_another, turn_back};
+use problem::{Block, KEYS, Problem, QUERIES, one_after_another, transpose_back};
 
 /// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 18;
@@ -43,7 +43,7 @@ pub(super) fn forward<T: Score>(
         let sizes = [dim * QUERIES, KEYS * QUERIES, KEYS * QUERIES, dim_v * QUERIES];
         let mut scratch = Scratch::<T>::new(sizes.iter().sum());
         let [queries, tile, spare, sums] = one_after_another(scratch.as_mut_ptr(), sizes);
-        let room = Room { queries, tile, spare, sums };
+        let workspace = Workspace { queries, tile, spare, sums };
         for task in tasks {
             let head = task / blocks;
             let block = problem.block(head / kv_heads, head % kv_heads, task % blocks);
@@ -52,9 +52,9 @@ pub(super) fn forward<T: Score>(
             unsafe {
                 let (y, lse) = (y.get().add(row * dim_v), lse.get().add(row));
                 if few::suits(&problem, block) {
-                    few::attend(cpu, &problem, block, &room, y, lse);
+                    few::attend(cpu, &problem, block, &workspace, y, lse);
                 } else {
-                    attend(cpu, &problem, block, &room, y, lse);
+                    attend(cpu, &problem, block, &workspace, y, lse);
                 }
             }
         }
@@ -64,7 +64,7 @@ pub(super) fn forward<T: Score>(
 
 /// The scratch memory of a task: a transposed block of queries, a tile of scores, a tile of the mask, and the
 /// transposed partial weighted sums of values.
-struct Room<T> {
+struct Workspace<T> {
     queries: *mut T,
     tile: *mut T,
     spare: *mut T,
@@ -79,7 +79,7 @@ unsafe fn attend<T: Score>(
     cpu: &Cpu,
     problem: &Problem<T>,
     block: Block,
-    room: &Room<T>,
+    workspace: &Workspace<T>,
     y: *mut T,
     lse: *mut T,
 ) {
@@ -90,11 +90,11 @@ unsafe fn attend<T: Score>(
     let reach = problem.reach(block, &visible);
     // SAFETY: as the caller promises.
     let sums = unsafe {
-        problem.rows(&problem.q, block).turned(dim, problem.scale * T::LOG2_E, room.queries, width);
+        problem.rows(&problem.q, block).transposed(dim, problem.scale * T::LOG2_E, workspace.queries, width);
         if reach == 0 {
-            room.sums.write_bytes(0, dim_v * width);
+            workspace.sums.write_bytes(0, dim_v * width);
         }
-        core::slice::from_raw_parts_mut(room.sums, dim_v * width)
+        core::slice::from_raw_parts_mut(workspace.sums, dim_v * width)
     };
     for key in (0..reach).step_by(KEYS) {
         let keys = (reach - key).min(KEYS);
@@ -115,26 +115,26 @@ unsafe fn attend<T: Score>(
                 [keys, dim, width],
                 row(&problem.k),
                 problem.k.steps(),
-                room.queries,
-                room.tile,
+                workspace.queries,
+                workspace.tile,
                 false,
             );
             T::dispatch(cpu.level, scores);
-            let tile = core::slice::from_raw_parts_mut(room.tile, keys * width);
-            problem.mask(block, &visible, key, tile, room.spare);
-            let seen = Seen {
+            let tile = core::slice::from_raw_parts_mut(workspace.tile, keys * width);
+            problem.mask(block, &visible, key, tile, workspace.spare);
+            let seen = SoftmaxState {
                 greatest: &mut greatest[..width],
                 total: &mut total[..width],
                 factor: &mut factor[..width],
             };
-            if T::dispatch(cpu.level, Weigh { tile, width, seen }) && key > 0 {
+            if T::dispatch(cpu.level, SoftmaxWeights { tile, width, seen }) && key > 0 {
                 T::dispatch(cpu.level, Rescale { rows: &mut *sums, factor: &factor[..width] });
             }
             let [v_row, v_column] = problem.v.steps();
             let (sizes, strides) = ([dim_v, keys, width], [v_column, v_row]);
             T::dispatch(
                 cpu.level,
-                product(sizes, row(&problem.v), strides, room.tile, sums.as_mut_ptr(), key > 0),
+                product(sizes, row(&problem.v), strides, workspace.tile, sums.as_mut_ptr(), key > 0),
             );
         }
     }
@@ -150,6 +150,6 @@ unsafe fn attend<T: Score>(
     // SAFETY: as the caller promises.
     unsafe {
         T::dispatch(cpu.level, Rescale { rows: &mut *sums, factor: &factor[..width] });
-        turn_back(room.sums, [dim_v, width], block.len, y);
+        transpose_back(workspace.sums, [dim_v, width], block.len, y);
     }
 }

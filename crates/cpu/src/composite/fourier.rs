@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use alloc::vec::Vec;
-use block::{Blocks, Form, Job, Lanes, Lines, Real, Twist, room};
+use block::{Blocks, Form, Job, Lanes, Lines, Real, Twiddles, scratch_len};
 use core::ops::Range;
 use kiln_ir::{DType, FftKind, Result, TensorType};
 use plan::{Plan, halves, root, roots};
@@ -103,7 +103,7 @@ impl Transform<'_> {
     fn direct<T: Float>(&self, length: usize) -> Option<Plan<T>> {
         let is_matrix = length >= SHORTEST_MATRIX;
         let is_spread = 2 * self.lines() > self.lanes;
-        let fits = room(length, self.lanes) * size_of::<T>() <= MOST_ROOM;
+        let fits = scratch_len(length, self.lanes) * size_of::<T>() <= MOST_ROOM;
         if !is_matrix || is_spread && fits { Plan::new(length) } else { None }
     }
 
@@ -132,9 +132,9 @@ impl Transform<'_> {
         let middle = halves_of::<T>(&between);
         let plans = [Plan::new(rows), Plan::new(columns)];
         let [Some(first), Some(second)] = &plans else { return self.bluestein(source, target) };
-        let twist = Twist::new(points, columns, inner);
+        let twiddles = Twiddles::new(points, columns, inner);
         let across = Lines { inner: columns * inner, jump: points * inner, step: columns * inner };
-        let form = Form::Complex(Some(&twist));
+        let form = Form::Complex(Some(&twiddles));
         let all = self.lines();
         self.run(&Job {
             plan: first,
@@ -320,7 +320,7 @@ impl Transform<'_> {
                 // SAFETY: rows of the operands and of the memory, each written once.
                 unsafe {
                     if !inside.is_empty() {
-                        chirp.turn((source, from), (z, to), inside, inner);
+                        chirp.multiply((source, from), (z, to), inside, inner);
                     }
                     if !outside.is_empty() {
                         let count = outside.len() * inner;
@@ -333,14 +333,14 @@ impl Transform<'_> {
             some.spans(size, |outer, span| {
                 let at = outer * size * inner;
                 // SAFETY: rows of both memories, each written once.
-                unsafe { filter.turn((y, at), (z, at), span, inner) };
+                unsafe { filter.multiply((y, at), (z, at), span, inner) };
             });
             // The inverse transform, with real and imaginary parts exchanged.
             padded.complex([z[1], z[0]], [y[1], y[0]])?;
             some.spans(points, |outer, span| {
                 let (from, to) = (outer * size * inner, (first + outer) * points * inner);
                 // SAFETY: rows of the memory and of the results, each written once.
-                unsafe { chirp.turn((y, from), (target, to), span, inner) };
+                unsafe { chirp.multiply((y, from), (target, to), span, inner) };
             });
         }
         Ok(())
@@ -428,7 +428,7 @@ impl<T: Float> Factors<T> {
     ///
     /// # Safety
     /// The rows may be read and written, and nothing else writes them meanwhile.
-    unsafe fn turn(
+    unsafe fn multiply(
         &self,
         (source, from): (Parts<T>, usize),
         (target, to): (Parts<T>, usize),

@@ -7,9 +7,9 @@
 mod bytes;
 pub(crate) mod dequantized;
 pub(crate) mod gemm;
+mod gemv;
 mod integer;
 pub(crate) mod matrix;
-mod narrow;
 mod output;
 mod pack;
 mod tile;

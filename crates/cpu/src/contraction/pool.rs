@@ -9,7 +9,7 @@ use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
 use alloc::vec;
 use alloc::vec::Vec;
-use gradient::{Greatest, Shares};
+use gradient::{AverageGradient, MaxGradient};
 use kiln_ir::{DType, Element, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
 use smallvec::smallvec;
 
@@ -180,7 +180,7 @@ fn spread<T: Number>(
     let to = Shared::new(output.as_mut_ptr::<T>());
     let planes = ty.shape[0] * ty.shape[1];
     cpu.pool.parallel_for(planes, GRAIN.div_ceil(windows.work()), |range| {
-        let (mut greatest, mut shares) = (Greatest::new(&windows), Shares::new(&windows));
+        let (mut greatest, mut shares) = (MaxGradient::new(&windows), AverageGradient::new(&windows));
         for plane in range {
             // SAFETY: planes of operands and result; every plane of the result is written once.
             let (grad, dx) = unsafe { (&*windows.output(from, plane), windows.input(to, plane)) };

@@ -4,9 +4,9 @@
 //! [`Kernel::run`] is compiled once per vector unit, so plain loops inside it are vectorized for that unit too, if
 //! everything they call is `#[inline(always)]`.
 
+use crate::half_float::HalfFloat;
 use crate::isa::Level;
 use crate::math;
-use crate::narrow::Narrow;
 use core::fmt::Debug;
 use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
@@ -206,8 +206,8 @@ macro_rules! widen {
 
 widen! {
     f32: F32, x => x;
-    half::f16: F16, x => Narrow::widen(x);
-    half::bf16: BF16, x => Narrow::widen(x);
+    half::f16: F16, x => HalfFloat::widen(x);
+    half::bf16: BF16, x => HalfFloat::widen(x);
     i8: I8, x => f32::from(x);
     u8: U8, x => f32::from(x);
 }

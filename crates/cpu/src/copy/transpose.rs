@@ -29,7 +29,7 @@ const fn side<T>() -> usize {
     LINE / size_of::<T>()
 }
 
-impl<T: Turn> Plane<T> {
+impl<T: TransposeBlock> Plane<T> {
     /// Whether there is at least one tile.
     pub(super) fn has_tiles(rows: usize, columns: usize) -> bool {
         rows >= side::<T>() && columns >= side::<T>()
@@ -108,7 +108,7 @@ impl<T: Turn> Plane<T> {
             for column in (0..side).step_by(T::SIDE) {
                 let source = source.offset(column as isize * self.source_column);
                 for row in (0..side).step_by(T::SIDE) {
-                    T::turn(
+                    T::transpose(
                         source.add(row),
                         self.source_column,
                         lines.add(row * side + column),
@@ -134,7 +134,7 @@ impl<T: Turn> Plane<T> {
 struct Tile([u8; LINE * LINE]);
 
 /// Elements whose blocks of 16 bytes by as many rows can be transposed.
-pub(crate) trait Turn: Copy {
+pub(crate) trait TransposeBlock: Copy {
     /// The side of a block.
     const SIDE: usize = 16 / size_of::<Self>();
 
@@ -143,19 +143,19 @@ pub(crate) trait Turn: Copy {
     ///
     /// # Safety
     /// Both blocks exist and do not overlap; nothing else accesses the target.
-    unsafe fn turn(source: *const Self, source_row: isize, target: *mut Self, target_row: isize);
+    unsafe fn transpose(source: *const Self, source_row: isize, target: *mut Self, target_row: isize);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::Turn;
+    use super::TransposeBlock;
     use core::arch::x86_64::*;
 
-    macro_rules! turn {
+    macro_rules! transpose {
         ($($ty:ty, $side:literal, $low:ident, $high:ident;)*) => {$(
-            impl Turn for $ty {
+            impl TransposeBlock for $ty {
                 #[inline(always)]
-                unsafe fn turn(source: *const $ty, source_row: isize, target: *mut $ty, target_row: isize) {
+                unsafe fn transpose(source: *const $ty, source_row: isize, target: *mut $ty, target_row: isize) {
                     // SAFETY: every x86-64 has SSE2; the caller guarantees the rows, and accesses may be unaligned.
                     unsafe {
                         let row = |i: usize| _mm_loadu_si128(source.offset(i as isize * source_row).cast());
@@ -179,7 +179,7 @@ mod x86 {
         )*};
     }
 
-    turn! {
+    transpose! {
         u64, 2, _mm_unpacklo_epi64, _mm_unpackhi_epi64;
         u32, 4, _mm_unpacklo_epi32, _mm_unpackhi_epi32;
         u16, 8, _mm_unpacklo_epi16, _mm_unpackhi_epi16;
@@ -188,11 +188,11 @@ mod x86 {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-macro_rules! turn {
+macro_rules! transpose {
     ($($ty:ty),*) => {$(
-        impl Turn for $ty {
+        impl TransposeBlock for $ty {
             #[inline(always)]
-            unsafe fn turn(source: *const $ty, source_row: isize, target: *mut $ty, target_row: isize) {
+            unsafe fn transpose(source: *const $ty, source_row: isize, target: *mut $ty, target_row: isize) {
                 for row in 0..Self::SIDE as isize {
                     for column in 0..Self::SIDE as isize {
                         // SAFETY: as the caller promises.
@@ -207,4 +207,4 @@ macro_rules! turn {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-turn!(u64, u32, u16, u8);
+transpose!(u64, u32, u16, u8);

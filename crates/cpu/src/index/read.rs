@@ -1,6 +1,6 @@
 //! Indexed reads: whole slices (take), or single elements (gather).
 
-use super::{By, Reader};
+use super::{Reader, ReaderName};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::tensor;
@@ -23,7 +23,8 @@ const GRAIN_PICKED: usize = 1 << 14;
 pub(crate) fn take(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values> {
     let (x, ty) = tensor(&inputs, 0)?;
     let (_, index) = tensor(&inputs, 1)?;
-    let indices = Reader { by: By::Op("take", axis), length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let indices =
+        Reader { by: ReaderName::Op("take", axis), length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
     let (before, after) = (&ty.shape[..axis], &ty.shape[axis + 1..]);
     let shape: Shape = before.iter().chain(index.shape.iter()).chain(after).copied().collect();
     let result = Array::uninit(&ty.with_shape(shape))?;
@@ -146,7 +147,8 @@ impl Take<'_> {
 pub(crate) fn gather(cpu: &Cpu, axis: usize, inputs: Operands) -> Result<Values> {
     let (x, ty) = tensor(&inputs, 0)?;
     let (_, index) = tensor(&inputs, 1)?;
-    let indices = Reader { by: By::Op("gather", axis), length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
+    let indices =
+        Reader { by: ReaderName::Op("gather", axis), length: ty.shape[axis] }.indices(cpu, &inputs, 1)?;
     let ty = ty.with_shape(index.shape);
     let result = Array::uninit(&ty)?;
     let mut strides = x.layout.strides;

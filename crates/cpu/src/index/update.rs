@@ -19,9 +19,9 @@ pub(crate) struct Replace;
 pub(crate) struct Sum;
 pub(crate) struct Product;
 /// Minimum; NaN if either is NaN.
-pub(crate) struct Least;
+pub(crate) struct Min;
 /// Maximum; NaN if either is NaN.
-pub(crate) struct Greatest;
+pub(crate) struct Max;
 
 impl<T> Combine<T> for Replace {
     #[inline(always)]
@@ -46,7 +46,7 @@ macro_rules! combine {
     )*};
 }
 
-combine! { Sum: add, T::default().neg(); Product: mul; Least: min; Greatest: max; }
+combine! { Sum: add, T::default().neg(); Product: mul; Min: min; Max: max; }
 
 /// Runs code with the accumulator type of a dtype. 16-bit floats combine in `f32`; the caller has converted them.
 /// Signed integers run as the named types.
@@ -116,8 +116,8 @@ pub(super) unsafe fn run(job: &impl Job, mode: UpdateMode, dtype: DType) {
             UpdateMode::Set => with_size!(dtype.size(), T => job.run::<T, Replace>()),
             UpdateMode::Add => with_combined!(dtype, [u64, u32, u16, u8], T => job.run::<T, Sum>()),
             UpdateMode::Mul => with_combined!(dtype, [u64, u32, u16, u8], T => job.run::<T, Product>()),
-            UpdateMode::Min => with_combined!(dtype, [i64, i32, i16, i8], T => job.run::<T, Least>()),
-            UpdateMode::Max => with_combined!(dtype, [i64, i32, i16, i8], T => job.run::<T, Greatest>()),
+            UpdateMode::Min => with_combined!(dtype, [i64, i32, i16, i8], T => job.run::<T, Min>()),
+            UpdateMode::Max => with_combined!(dtype, [i64, i32, i16, i8], T => job.run::<T, Max>()),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::elements::{Elements, Places};
 use super::update::{Combine, Job, run};
-use super::{By, Reader};
+use super::{Reader, ReaderName};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::{tensor, through_f32};
@@ -40,7 +40,7 @@ pub(crate) fn put(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let reader = Reader { by: By::Op("put", axis), length: ty.shape[axis] };
+    let reader = Reader { by: ReaderName::Op("put", axis), length: ty.shape[axis] };
     let shape = Blocks::of(&ty, axis);
     if shape.block == 1
         && let Some(places) = reader.places(cpu, &inputs, 1)?
@@ -63,7 +63,7 @@ pub(crate) fn scatter(
         return through_f32(cpu, op, inputs, results);
     }
     let ty = *tensor(&inputs, 0)?.1;
-    let reader = Reader { by: By::Op("scatter", axis), length: ty.shape[axis] };
+    let reader = Reader { by: ReaderName::Op("scatter", axis), length: ty.shape[axis] };
     let shape = Blocks::of(&ty, axis);
     if shape.block == 1
         && let Some(places) = reader.places(cpu, &inputs, 1)?

@@ -9,10 +9,10 @@ use super::lines::{Lines, Tile};
 use crate::Cpu;
 use crate::array::{Array, is_reusable};
 use crate::copy::Shared;
-use crate::index::{Combine, Greatest, Least, Product, Sum};
+use crate::half_float::HalfFloat;
+use crate::index::{Combine, Max, Min, Product, Sum};
 use crate::isa::Level;
 use crate::lane::Lane;
-use crate::narrow::Narrow;
 use alloc::vec::Vec;
 use core::convert::identity;
 use half::{bf16, f16};
@@ -62,7 +62,7 @@ pub(crate) fn scan(
 }
 
 /// A dtype with the accumulator type of its sums and products: `f64` for `f32`, `f32` for 16-bit floats.
-trait Running: Lane {
+trait ScanElement: Lane {
     type Total: Lane;
     fn widen(self) -> Self::Total;
     fn narrow(total: Self::Total) -> Self;
@@ -106,7 +106,7 @@ impl Form<f32> for Sums {
 /// Accumulates in the wide type.
 struct Wide;
 
-impl<T: Running> Form<T> for Wide {
+impl<T: ScanElement> Form<T> for Wide {
     type Total = T::Total;
     #[inline(always)]
     fn widen(x: T) -> T::Total {
@@ -135,7 +135,7 @@ impl<T: Lane> Form<T> for Same {
 
 macro_rules! running {
     ($($ty:ty => $total:ty: $widen:expr, $narrow:expr;)*) => {$(
-        impl Running for $ty {
+        impl ScanElement for $ty {
             type Total = $total;
             #[inline(always)]
             fn widen(self) -> $total {
@@ -152,8 +152,8 @@ macro_rules! running {
 running! {
     f64 => f64: identity, identity;
     f32 => f64: f64::from, |total| total as f32;
-    f16 => f32: Narrow::widen, Narrow::narrow;
-    bf16 => f32: Narrow::widen, Narrow::narrow;
+    f16 => f32: HalfFloat::widen, HalfFloat::narrow;
+    bf16 => f32: HalfFloat::widen, HalfFloat::narrow;
     u64 => u64: identity, identity;
     u32 => u32: identity, identity;
     u16 => u16: identity, identity;
@@ -196,28 +196,28 @@ impl Scan<'_> {
         }
     }
 
-    unsafe fn float<T: Running>(&self, reduction: Reduction) {
+    unsafe fn float<T: ScanElement>(&self, reduction: Reduction) {
         // SAFETY: as the caller promises.
         unsafe {
             match reduction {
                 Reduction::Sum => self.run::<T, Wide, Sum>(),
                 // The product of a part may exceed the range of floats while that of the whole does not: one part.
                 Reduction::Prod => self.in_parts_of(usize::MAX).run::<T, Wide, Product>(),
-                Reduction::Min => self.run::<T, Same, Least>(),
-                Reduction::Max => self.run::<T, Same, Greatest>(),
+                Reduction::Min => self.run::<T, Same, Min>(),
+                Reduction::Max => self.run::<T, Same, Max>(),
             }
         }
     }
 
     /// Sums and products do not depend on the sign, so they are computed in the unsigned type.
-    unsafe fn integer<T: Lane, U: Running<Total = U>>(&self, reduction: Reduction) {
+    unsafe fn integer<T: Lane, U: ScanElement<Total = U>>(&self, reduction: Reduction) {
         // SAFETY: as the caller promises.
         unsafe {
             match reduction {
                 Reduction::Sum => self.run::<U, Wide, Sum>(),
                 Reduction::Prod => self.run::<U, Wide, Product>(),
-                Reduction::Min => self.run::<T, Same, Least>(),
-                Reduction::Max => self.run::<T, Same, Greatest>(),
+                Reduction::Min => self.run::<T, Same, Min>(),
+                Reduction::Max => self.run::<T, Same, Max>(),
             }
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct Team {
 struct Shared {
     jobs: [Job; JOBS],
     /// Counts offered jobs.
-    offered: AtomicUsize,
+    opened: AtomicUsize,
     /// Threads that sleep, or are about to.
     sleepers: AtomicUsize,
     /// The time that a thread spins before it sleeps: zero if there are more threads than processors.
@@ -83,7 +83,7 @@ impl Team {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
             jobs: [const { Job::new() }; JOBS],
-            offered: AtomicUsize::new(0),
+            opened: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             patience: if helpers < processors { PATIENCE } else { Duration::ZERO },
             sleeping: Mutex::new(()),
@@ -111,11 +111,11 @@ impl Team {
         let free = || self.shared.jobs.iter().find(|job| job.claim());
         let job = if foreign || parts < 2 || u32::try_from(parts).is_err() { None } else { free() };
         let Some(job) = job else { return (0..parts).for_each(body) };
-        let offer = Offer::new(&self.shared, job, parts, body);
+        let active = ActiveJob::new(&self.shared, job, parts, body);
         while let Some(part) = job.take_first() {
             body(part);
         }
-        drop(offer);
+        drop(active);
     }
 }
 
@@ -128,14 +128,19 @@ impl Drop for Team {
 }
 
 /// Work that helpers can find. Dropping it waits for helpers that have begun.
-struct Offer<'a> {
+struct ActiveJob<'a> {
     shared: &'a Shared,
     job: &'a Job,
 }
 
-impl<'a> Offer<'a> {
-    /// Offers the work of a job that the caller has claimed.
-    fn new(shared: &'a Shared, job: &'a Job, parts: usize, body: &'a (dyn Fn(usize) + Sync)) -> Offer<'a> {
+impl<'a> ActiveJob<'a> {
+    /// Of a job that the caller has claimed.
+    fn new(
+        shared: &'a Shared,
+        job: &'a Job,
+        parts: usize,
+        body: &'a (dyn Fn(usize) + Sync),
+    ) -> ActiveJob<'a> {
         let body: *const (dyn Fn(usize) + Sync + 'a) = body;
         // SAFETY: only the lifetime changes. The pointer is not used after the offer is dropped, and until then the
         // function is alive.
@@ -144,13 +149,13 @@ impl<'a> Offer<'a> {
         unsafe { *job.work.get() = Some(Work(body)) };
         job.left.store((parts as u64) << 32, Ordering::Relaxed);
         job.state.store(TAKEN | OPEN, Ordering::Release);
-        shared.offered.fetch_add(1, Ordering::SeqCst);
+        shared.opened.fetch_add(1, Ordering::SeqCst);
         shared.wake(parts - 1);
-        Offer { shared, job }
+        ActiveJob { shared, job }
     }
 }
 
-impl Drop for Offer<'_> {
+impl Drop for ActiveJob<'_> {
     fn drop(&mut self) {
         let job = self.job;
         // After a panic of the caller's own part, the others are not started.
@@ -225,15 +230,15 @@ impl Shared {
         TEAM.with(|team| team.set(Arc::as_ptr(&self).addr()));
         while !self.closing.load(Ordering::Relaxed) {
             // Read before looking for jobs: an offer after this is detected below.
-            let offered = self.offered.load(Ordering::SeqCst);
+            let opened = self.opened.load(Ordering::SeqCst);
             for job in &self.jobs {
                 if job.has_work() {
                     self.help(job);
                 }
             }
             let is_new =
-                || self.offered.load(Ordering::SeqCst) != offered || self.closing.load(Ordering::Relaxed);
-            if !soon(self.patience, is_new) {
+                || self.opened.load(Ordering::SeqCst) != opened || self.closing.load(Ordering::Relaxed);
+            if !spin_until(self.patience, is_new) {
                 self.sleep_until(is_new);
             }
         }
@@ -282,7 +287,7 @@ impl Shared {
     /// Waits until the last helper has left a job that is no longer open.
     fn wait_for_helpers(&self, job: &Job) {
         let is_left = || job.state.load(Ordering::Acquire) < HELPER;
-        if soon(self.patience, is_left) {
+        if spin_until(self.patience, is_left) {
             return;
         }
         let mut sleeping = self.lock();
@@ -299,7 +304,7 @@ impl Shared {
 
 /// Spins until the predicate is true or the time is over. The thread does not yield: on a busy machine that costs a
 /// whole time slice, whereas a thread that sleeps has priority when it wakes.
-fn soon(limit: Duration, is_true: impl Fn() -> bool) -> bool {
+fn spin_until(limit: Duration, is_true: impl Fn() -> bool) -> bool {
     const LOOKS: usize = 32;
     let start = Instant::now();
     loop {

@@ -13,7 +13,7 @@ const MOST_BYTES: usize = 128 << 20;
 
 /// The kind and layout of an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum OperandLayout {
     /// A plain number.
     Number,
     /// A contiguous row-major tensor.
@@ -22,13 +22,13 @@ pub(super) enum Given {
     Strided(SmallVec<[isize; 6]>),
 }
 
-/// The operands of a region.
-pub(super) type AllGiven = SmallVec<[Given; 8]>;
+/// The layouts of a region's operands.
+pub(super) type OperandLayouts = SmallVec<[OperandLayout; 8]>;
 
 struct Entry {
     /// Keeps the program alive, so that no other program gets its address.
     op: FusedOp,
-    given: AllGiven,
+    layouts: OperandLayouts,
     plan: Arc<Plan>,
     /// The size of program and plan in bytes.
     bytes: usize,
@@ -57,16 +57,16 @@ impl Cache {
     pub(super) fn plan(
         &self,
         op: &FusedOp,
-        given: AllGiven,
-        make: impl FnOnce(&AllGiven) -> Plan,
+        layouts: OperandLayouts,
+        make: impl FnOnce(&OperandLayouts) -> Plan,
     ) -> Arc<Plan> {
         let key = address(op);
-        if let Some(plan) = self.0.with(|plans| plans.find(op, &given)).flatten() {
+        if let Some(plan) = self.0.with(|plans| plans.find(op, &layouts)).flatten() {
             return plan;
         }
-        let plan = Arc::new(make(&given));
+        let plan = Arc::new(make(&layouts));
         let bytes = size_of::<Entry>() + program_bytes(op.program()) + plan.bytes();
-        let entry = Entry { op: op.clone(), given, plan: plan.clone(), bytes, used: 0 };
+        let entry = Entry { op: op.clone(), layouts, plan: plan.clone(), bytes, used: 0 };
         self.0.with(|plans| plans.add(key, entry));
         plan
     }
@@ -81,10 +81,10 @@ impl Cache {
 }
 
 impl Plans {
-    fn find(&mut self, op: &FusedOp, given: &AllGiven) -> Option<Arc<Plan>> {
+    fn find(&mut self, op: &FusedOp, layouts: &OperandLayouts) -> Option<Arc<Plan>> {
         self.clock += 1;
         let entries = self.by_program.get_mut(&address(op))?;
-        let entry = entries.iter_mut().find(|entry| entry.is_for(op, given))?;
+        let entry = entries.iter_mut().find(|entry| entry.is_for(op, layouts))?;
         entry.used = self.clock;
         Some(entry.plan.clone())
     }
@@ -96,7 +96,7 @@ impl Plans {
         debug_assert!(address(&entry.op) == key);
         let entries = self.by_program.entry(key).or_default();
         // Another thread may have inserted it meanwhile.
-        if !entries.iter().any(|other| other.is_for(&entry.op, &entry.given)) {
+        if !entries.iter().any(|other| other.is_for(&entry.op, &entry.layouts)) {
             self.bytes += entry.bytes;
             entries.push(Entry { used: self.clock, ..entry });
         }
@@ -116,8 +116,8 @@ impl Plans {
 
 impl Entry {
     /// Whether the entry is for this region and these operands; the program is the key.
-    fn is_for(&self, op: &FusedOp, given: &AllGiven) -> bool {
-        self.given == *given && self.op.pattern() == op.pattern()
+    fn is_for(&self, op: &FusedOp, layouts: &OperandLayouts) -> bool {
+        self.layouts == *layouts && self.op.pattern() == op.pattern()
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
 
     fn entry(op: &FusedOp, bytes: usize) -> Entry {
         let plan = Arc::new(Plan::Unfused);
-        Entry { op: op.clone(), given: AllGiven::new(), plan, bytes, used: 0 }
+        Entry { op: op.clone(), layouts: OperandLayouts::new(), plan, bytes, used: 0 }
     }
 
     #[test]
@@ -197,12 +197,12 @@ mod tests {
         let ops: Vec<FusedOp> = (0..1000).map(|_| FusedOp::new(Program::default())).collect();
         for number in 0..1000 {
             plans.add(address(&ops[number]), entry(&ops[number], 10));
-            assert!(plans.find(&ops[number], &AllGiven::new()).is_some());
-            assert!(plans.find(&ops[0], &AllGiven::new()).is_some(), "the first is used all the time");
+            assert!(plans.find(&ops[number], &OperandLayouts::new()).is_some());
+            assert!(plans.find(&ops[0], &OperandLayouts::new()).is_some(), "the first is used all the time");
             let kept: usize = plans.by_program.values().map(Vec::len).sum();
             assert!(plans.bytes <= 100 && plans.bytes == 10 * kept, "{} bytes of {kept}", plans.bytes);
         }
-        assert!(plans.find(&ops[1], &AllGiven::new()).is_none());
-        assert!(plans.find(&ops[998], &AllGiven::new()).is_some());
+        assert!(plans.find(&ops[1], &OperandLayouts::new()).is_none());
+        assert!(plans.find(&ops[998], &OperandLayouts::new()).is_some());
     }
 }

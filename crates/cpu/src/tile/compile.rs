@@ -11,8 +11,8 @@ use super::pairs::Arithmetic;
 use super::registers;
 use super::scan::scan;
 use super::stages::{last_stages, stages};
+use crate::half_float::HalfFloat;
 use crate::kernels::{self, Conversion, Loop1};
-use crate::narrow::Narrow;
 use crate::scalar::scalar_bytes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -215,7 +215,7 @@ impl<'a> Compiler<'a> {
             let located = self.instruction(value);
             self.located.push(located);
         }
-        self.find_ahead();
+        self.find_prefetches();
         registers::allocate(&mut self.code, self.tiling.lanes());
         let wide = self.code.wide_bytes.saturating_mul(self.tiling.chunks.length);
         (wide.saturating_add(self.code.register_bytes) <= MOST_BYTES).then_some(self.code)
@@ -355,7 +355,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Allocates a slot for a value.
-    fn fresh(&mut self, value: usize) -> Slot {
+    fn new_slot(&mut self, value: usize) -> Slot {
         match self.class(value) {
             Class::Uniform => {
                 let uniform = self.uniform([0; 8]);
@@ -376,7 +376,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Allocates a slot for an intermediate of a value, in the same stage.
-    fn beside(&mut self, value: usize) -> Slot {
+    fn intermediate_slot(&mut self, value: usize) -> Slot {
         match self.class(value) {
             Class::Uniform => {
                 let uniform = self.uniform([0; 8]);
@@ -392,7 +392,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn emit_costly(&mut self, value: usize, action: Action, cost: usize) -> Located {
-        let to = self.fresh(value);
+        let to = self.new_slot(value);
         let (list, by_row) = self.list(value);
         self.push(list, action, to, by_row);
         if !by_row {
@@ -421,7 +421,7 @@ impl<'a> Compiler<'a> {
     fn source_in(&mut self, operand: ValueId, stage: usize, by_row: bool, hoisted: bool) -> Source {
         let located = self.located[operand as usize];
         match located.class {
-            Class::Full => Source::Lanes(self.again(operand, stage)),
+            Class::Full => Source::Lanes(self.reload(operand, stage)),
             Class::Row if by_row => Source::Lanes(located.slot),
             // Values outside of tiles are the same for all rows of a hoisted tile.
             Class::Row if self.group(stage) == 1 || hoisted => Source::Number(located.slot),
@@ -436,7 +436,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// A register in a stage: values that are loaded chunk by chunk are loaded again.
-    fn again(&mut self, operand: ValueId, stage: usize) -> Slot {
+    fn reload(&mut self, operand: ValueId, stage: usize) -> Slot {
         let located = self.located[operand as usize];
         if let Some(operand) = located.load
             && let Compute::Load(param) = self.kernel.body[operand as usize].compute
@@ -521,7 +521,7 @@ impl<'a> Compiler<'a> {
             }
         };
         if let Some((widen, _)) = kernels::half_loops(dtype) {
-            let to = self.beside(value);
+            let to = self.intermediate_slot(value);
             self.push(list, Action::One(widen, slot), to, by_row);
             self.code.cost += 1;
             slot = to;
@@ -536,7 +536,7 @@ impl<'a> Compiler<'a> {
         let Some((widen, _)) = kernels::half_loops(self.kernel.body[value].dtype) else {
             return self.emit_costly(value, action, 2);
         };
-        let narrow = self.beside(value);
+        let narrow = self.intermediate_slot(value);
         let (list, by_row) = self.list(value);
         self.push(list, action, narrow, by_row);
         self.emit_costly(value, Action::One(widen, narrow), 3)
@@ -574,7 +574,7 @@ impl<'a> Compiler<'a> {
         if !on_the_way {
             return self.emit(value, Action::One(convert, x)).slot;
         }
-        let to = self.beside(value);
+        let to = self.intermediate_slot(value);
         let (list, by_row) = self.list(value);
         self.push(list, Action::One(convert, x), to, by_row);
         to
@@ -608,7 +608,7 @@ impl<'a> Compiler<'a> {
         let dtype = self.kernel.body[value].dtype;
         let stage = self.stages[value];
         let access = &self.code.accesses[param];
-        let crossed = self.crossed(param);
+        let crossed = self.crossed_axes(param);
         let class = if crossed & self.tiling.inner_set() != 0 { Class::Full } else { Class::Row };
         let by_row = class == Class::Row;
         let list = if by_row { List::Rows(stage) } else { List::Tiles(stage) };
@@ -622,7 +622,7 @@ impl<'a> Compiler<'a> {
         let source = self.source_in(a, stage, by_row, false);
         let located = self.located[a as usize];
         if let (Some(SlotKind::AtTile(_)), Source::Lanes(slot), None, true) =
-            (memory, source, narrow, self.leaves(param))
+            (memory, source, narrow, self.bypasses_cache(param))
         {
             let to = self.slot(SlotKind::AtTile(param));
             self.push(list, Action::Stream(dtype.size(), slot), to, by_row);
@@ -656,7 +656,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// The axes along which a parameter has a nonzero stride.
-    fn crossed(&self, param: usize) -> AxisSet {
+    fn crossed_axes(&self, param: usize) -> AxisSet {
         let strides = self.launch.bindings[param].strides.iter().enumerate();
         strides.filter(|(_, stride)| **stride != 0).fold(0, |set, (axis, _)| set | 1 << axis)
     }

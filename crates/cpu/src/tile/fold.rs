@@ -5,7 +5,7 @@
 
 use crate::isa::{Level, multiversion};
 use crate::lane::Lane;
-use crate::reduce::{Greatest, Least, Product, Reducer, Sum, combine_run};
+use crate::reduce::{Max, Min, Product, Reducer, Sum, combine_run};
 use core::mem::MaybeUninit;
 use kiln_ir::{DType, Reduction};
 
@@ -58,14 +58,14 @@ fn of<T: Lane, U: Lane>(reduction: Reduction) -> Folding
 where
     Sum: Reducer<U>,
     Product: Reducer<U>,
-    Least: Reducer<T>,
-    Greatest: Reducer<T>,
+    Min: Reducer<T>,
+    Max: Reducer<T>,
 {
     match reduction {
         Reduction::Sum => loops::<U, Sum>(),
         Reduction::Prod => loops::<U, Product>(),
-        Reduction::Min => loops::<T, Least>(),
-        Reduction::Max => loops::<T, Greatest>(),
+        Reduction::Min => loops::<T, Min>(),
+        Reduction::Max => loops::<T, Max>(),
     }
 }
 

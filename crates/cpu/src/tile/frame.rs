@@ -11,7 +11,7 @@ use kiln_ir::Element;
 use smallvec::SmallVec;
 
 /// State shared by all tasks of a launch.
-pub(super) struct Launched<'a> {
+pub(super) struct LaunchState<'a> {
     pub(super) code: &'a Code,
     pub(super) level: Level,
     /// The pointers to the parameters' first elements.
@@ -22,11 +22,11 @@ pub(super) struct Launched<'a> {
 }
 
 // SAFETY: tasks read shared data, and write different elements of results.
-unsafe impl Sync for Launched<'_> {}
+unsafe impl Sync for LaunchState<'_> {}
 
 /// The state of one task.
 pub(super) struct Frame<'a> {
-    launched: &'a Launched<'a>,
+    launched: &'a LaunchState<'a>,
     slots: SmallVec<[*mut u8; 32]>,
     /// The slots that move with the tile's columns, and their parameters.
     moving: SmallVec<[(usize, usize); 16]>,
@@ -45,7 +45,7 @@ pub(super) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// A frame with its own memory.
-    pub(super) fn new(launched: &'a Launched<'a>) -> Frame<'a> {
+    pub(super) fn new(launched: &'a LaunchState<'a>) -> Frame<'a> {
         let code = launched.code;
         let wide = (code.wide_bytes > 0).then(|| code.wide_bytes * code.chunks.length);
         let mut wide = wide.map(|bytes| Scratch::<f64>::new(bytes.div_ceil(8)));
@@ -54,14 +54,14 @@ impl<'a> Frame<'a> {
     }
 
     /// A frame for uniform values.
-    pub(super) fn single(launched: &'a Launched<'a>) -> Frame<'a> {
+    pub(super) fn single(launched: &'a LaunchState<'a>) -> Frame<'a> {
         let mut frame = Frame::within(launched, core::ptr::null_mut(), core::ptr::null_mut());
         frame.block = Block { row: 0, rows: 1, column: 0, columns: 1 };
         frame
     }
 
     /// A frame for a part of another frame's row: it shares row values and values kept between stages.
-    pub(super) fn part(launched: &'a Launched<'a>, whole: &SharedRow) -> Frame<'a> {
+    pub(super) fn part(launched: &'a LaunchState<'a>, whole: &SharedRow) -> Frame<'a> {
         let mut frame = Frame::within(launched, whole.rows, whole.wide);
         frame.set_rows(whole.row, 1);
         frame
@@ -72,7 +72,7 @@ impl<'a> Frame<'a> {
         SharedRow { rows: self.rows, wide: self.wide, row: self.block.row }
     }
 
-    fn within(launched: &'a Launched<'a>, rows: *mut u8, wide: *mut u8) -> Frame<'a> {
+    fn within(launched: &'a LaunchState<'a>, rows: *mut u8, wide: *mut u8) -> Frame<'a> {
         let code = launched.code;
         let sizes = [code.register_bytes, code.row_bytes, code.total_bytes, code.partial_bytes];
         let mut memory = Scratch::<f64>::new(sizes.iter().sum::<usize>().div_ceil(8));

@@ -1,9 +1,9 @@
 //! Fused regions: compiled once, run on the operands' memory.
 
-use super::cache::{AllGiven, Given, Lock};
+use super::cache::{Lock, OperandLayout, OperandLayouts};
 use super::code::{Code, Param};
 use super::compile::{compile, number_bytes};
-use super::frame::{Frame, Launched};
+use super::frame::{Frame, LaunchState};
 use super::guarded::Guarded;
 use super::run;
 use super::split::Split;
@@ -32,27 +32,29 @@ pub(super) fn run_shared(
     op: &FusedOp,
     inputs: Operands,
     results: &[TensorType],
-    make: fn(&FusedOp, &AllGiven) -> Plan,
+    make: fn(&FusedOp, &OperandLayouts) -> Plan,
 ) -> Result<Values> {
     let program = op.program();
-    let Some(given) = given(program, &inputs)? else { return Ok(program.run_region(cpu, inputs)) };
-    let plan = cpu.plans.plan(op, given, |given| make(op, given));
+    let Some(layouts) = operand_layouts(program, &inputs)? else {
+        return Ok(program.run_region(cpu, inputs));
+    };
+    let plan = cpu.plans.plan(op, layouts, |layouts| make(op, layouts));
     plan.run(cpu, program, inputs, results)
 }
 
 /// The kinds and layouts of the operands; `None` if they are not of the program's types.
-fn given(program: &Program, inputs: &Operands) -> Result<Option<AllGiven>> {
-    let mut all = AllGiven::new();
+fn operand_layouts(program: &Program, inputs: &Operands) -> Result<Option<OperandLayouts>> {
+    let mut all = OperandLayouts::new();
     for (operand, ty) in inputs.iter().zip(&program.inputs) {
         all.push(match operand {
-            Operand::Scalar(_) => Given::Number,
+            Operand::Scalar(_) => OperandLayout::Number,
             Operand::Value(value) if value.ty() != ty => return Ok(None),
             Operand::Value(value) => {
                 let array = Array::of(value)?;
                 if array.is_contiguous() {
-                    Given::Contiguous
+                    OperandLayout::Contiguous
                 } else {
-                    Given::Strided(array.strides().iter().copied().collect())
+                    OperandLayout::Strided(array.strides().iter().copied().collect())
                 }
             }
         });
@@ -75,20 +77,20 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    fn new(op: &FusedOp, given: &AllGiven) -> Plan {
-        let guarded = Guarded::new(op, given).map(|guarded| Plan::Guarded(Box::new(guarded)));
-        guarded.unwrap_or_else(|| Plan::as_it_is(op, given))
+    fn new(op: &FusedOp, layouts: &OperandLayouts) -> Plan {
+        let guarded = Guarded::new(op, layouts).map(|guarded| Plan::Guarded(Box::new(guarded)));
+        guarded.unwrap_or_else(|| Plan::unguarded(op, layouts))
     }
 
     /// The plan without guards.
-    pub(super) fn as_it_is(op: &FusedOp, given: &AllGiven) -> Plan {
+    pub(super) fn unguarded(op: &FusedOp, layouts: &OperandLayouts) -> Plan {
         if is_native(op.program()) {
             return Plan::Native;
         }
-        if let Some(region) = Region::new(op.program(), given) {
+        if let Some(region) = Region::new(op.program(), layouts) {
             return Plan::Kernel(Box::new(region));
         }
-        Split::new(op, given).map_or(Plan::Unfused, |split| Plan::Anchor(Box::new(split)))
+        Split::new(op, layouts).map_or(Plan::Unfused, |split| Plan::Anchor(Box::new(split)))
     }
 
     /// Whether it is more than op by op: the machine runs it or a part of it, or it is a single op.
@@ -114,10 +116,10 @@ impl Plan {
         match self {
             // Only op-by-op execution determines which results an index out of range poisons, and the error message.
             Plan::Kernel(region) if region.checks() => {
-                op_by_op_after_errors(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
+                with_unfused_fallback(cpu, program, inputs, |inputs| region.run(cpu, inputs, results))
             }
             Plan::Anchor(split) if split.checks() => {
-                op_by_op_after_errors(cpu, program, inputs, |inputs| split.run(cpu, inputs, results))
+                with_unfused_fallback(cpu, program, inputs, |inputs| split.run(cpu, inputs, results))
             }
             Plan::Kernel(region) => region.run(cpu, inputs, results),
             Plan::Anchor(split) => split.run(cpu, inputs, results),
@@ -128,7 +130,7 @@ impl Plan {
 }
 
 /// Runs a region again, op by op, if it fails. It keeps the operands alive, so nothing overwrites them.
-fn op_by_op_after_errors(
+fn with_unfused_fallback(
     cpu: &Cpu,
     program: &Program,
     inputs: Operands,
@@ -162,14 +164,14 @@ pub(super) struct Region {
 }
 
 impl Region {
-    pub(super) fn new(program: &Program, given: &AllGiven) -> Option<Region> {
-        let numbers: Vec<bool> = given.iter().map(|given| *given == Given::Number).collect();
+    pub(super) fn new(program: &Program, layouts: &OperandLayouts) -> Option<Region> {
+        let numbers: Vec<bool> = layouts.iter().map(|layout| *layout == OperandLayout::Number).collect();
         let (nest, outputs) = Nest::of_program(program, &numbers).ok()?;
-        let layouts = given.iter().zip(&program.inputs).map(|(given, ty)| {
-            kiln_kernel::Layout(match given {
-                Given::Number => Vec::new(),
-                Given::Contiguous => Layout::contiguous(ty.shape).strides().to_vec(),
-                Given::Strided(strides) => strides.to_vec(),
+        let layouts = layouts.iter().zip(&program.inputs).map(|(layout, ty)| {
+            kiln_kernel::Layout(match layout {
+                OperandLayout::Number => Vec::new(),
+                OperandLayout::Contiguous => Layout::contiguous(ty.shape).strides().to_vec(),
+                OperandLayout::Strided(strides) => strides.to_vec(),
             })
         });
         let lowered = nest.lower(&outputs, &layouts.collect::<Vec<_>>()).ok()?;
@@ -238,7 +240,7 @@ impl Region {
             }
         }
         let failed = AtomicBool::new(false);
-        let launched = Launched {
+        let launched = LaunchState {
             code: &code,
             level: cpu.level,
             bases: &bases,

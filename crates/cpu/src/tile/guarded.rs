@@ -1,7 +1,7 @@
 //! Regions that select by a flag, such as an optimizer's update that is skipped after a gradient overflow. If the flag
 //! is true, as nearly always, the region runs without the selections and their other operands.
 
-use super::cache::{AllGiven, Given, program_bytes};
+use super::cache::{OperandLayout, OperandLayouts, program_bytes};
 use super::fused::{Plan, fused, run_shared};
 use crate::Cpu;
 use crate::array::Array;
@@ -26,7 +26,7 @@ pub(super) struct Guarded {
 
 impl Guarded {
     /// Specializes a region; `None` if nothing is selected by a flag.
-    pub(super) fn new(op: &FusedOp, given: &AllGiven) -> Option<Guarded> {
+    pub(super) fn new(op: &FusedOp, layouts: &OperandLayouts) -> Option<Guarded> {
         let program = op.program();
         let types = program.slot_types();
         // For each slot, the flag of which it is a view.
@@ -34,8 +34,8 @@ impl Guarded {
         // For each slot, the operand that replaces it if the flags are true.
         let mut stands_for: Vec<ProgramOperand> = (0..types.len()).map(ProgramOperand::Slot).collect();
         let mut flags = Vec::new();
-        for (input, (ty, given)) in program.inputs.iter().zip(given).enumerate() {
-            views[input] = (ty.dtype.is_bool() && is_one_element(ty, given)).then_some(input);
+        for (input, (ty, layout)) in program.inputs.iter().zip(layouts).enumerate() {
+            views[input] = (ty.dtype.is_bool() && is_one_element(ty, layout)).then_some(input);
         }
         let mut slot = program.inputs.len();
         for instruction in &program.instructions {
@@ -56,7 +56,7 @@ impl Guarded {
         }
         flags.sort_unstable();
         flags.dedup();
-        let Without { program: assumed, kept, places } = without(program, &stands_for);
+        let PrunedProgram { program: assumed, kept, places } = without(program, &stands_for);
         let moved = |slot: usize| slot_of(&stands_for[slot]).map_or(usize::MAX, |slot| places[slot]);
         let assumed = Arc::new(assumed);
         let patterned = FusedOp::with_pattern(assumed.clone(), moved_pattern(op.pattern(), moved));
@@ -79,7 +79,7 @@ impl Guarded {
     pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         for &flag in &self.flags {
             if !holds(&inputs[flag])? {
-                return run_shared(cpu, &self.whole, inputs, results, Plan::as_it_is);
+                return run_shared(cpu, &self.whole, inputs, results, Plan::unguarded);
             }
         }
         let mut kept = Operands::new();
@@ -95,13 +95,13 @@ impl Guarded {
     }
 }
 
-fn is_one_element(ty: &TensorType, given: &Given) -> bool {
+fn is_one_element(ty: &TensorType, layout: &OperandLayout) -> bool {
     let count = ty.num_elements();
-    match given {
-        Given::Strided(strides) => {
+    match layout {
+        OperandLayout::Strided(strides) => {
             count > 0 && strides.iter().zip(ty.shape.iter()).all(|(s, n)| *s == 0 || *n == 1)
         }
-        Given::Number | Given::Contiguous => count == 1,
+        OperandLayout::Number | OperandLayout::Contiguous => count == 1,
     }
 }
 
@@ -123,7 +123,7 @@ fn slot_of(operand: &ProgramOperand) -> Option<usize> {
 }
 
 /// A program after dead-code elimination.
-struct Without {
+struct PrunedProgram {
     program: Program,
     /// The inputs that it keeps.
     kept: Vec<usize>,
@@ -149,7 +149,7 @@ fn moved_pattern(pattern: &Pattern, moved: impl Fn(usize) -> usize) -> Pattern {
 }
 
 /// Replaces slots by other operands and eliminates dead code.
-fn without(program: &Program, stands_for: &[ProgramOperand]) -> Without {
+fn without(program: &Program, stands_for: &[ProgramOperand]) -> PrunedProgram {
     let resolved = |operand: &ProgramOperand| slot_of(operand).map_or(*operand, |slot| stands_for[slot]);
     let inputs = program.inputs.len();
     let mut needed = alloc::vec![false; stands_for.len()];
@@ -196,5 +196,5 @@ fn without(program: &Program, stands_for: &[ProgramOperand]) -> Without {
         made.instructions.push(Instruction { operands, ..instruction.clone() });
     }
     made.outputs = program.outputs.iter().map(|output| moved(output, &places)).collect();
-    Without { program: made, kept, places }
+    PrunedProgram { program: made, kept, places }
 }

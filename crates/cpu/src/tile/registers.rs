@@ -30,28 +30,28 @@ pub(super) fn operands(step: &Step) -> SmallVec<[Slot; 3]> {
 
 /// The live range of a register, in the order of the steps.
 #[derive(Clone, Copy)]
-struct Life {
+struct LiveRange {
     from: usize,
     to: usize,
 }
 
 /// Assigns memory to each register, reusing memory of registers that are no longer live.
 pub(super) fn allocate(code: &mut Code, lanes: usize) {
-    let lives = lives(code);
+    let live_ranges = live_ranges(code);
     let widest = if code.wide_elements { 8 } else { 4 };
     let bytes = (lanes * widest).next_multiple_of(64);
-    let mut slots: Vec<usize> = (0..lives.len()).filter(|&slot| lives[slot].is_some()).collect();
-    slots.sort_by_key(|&slot| lives[slot].map_or(0, |life| life.from));
+    let mut slots: Vec<usize> = (0..live_ranges.len()).filter(|&slot| live_ranges[slot].is_some()).collect();
+    slots.sort_by_key(|&slot| live_ranges[slot].map_or(0, |range| range.from));
     // The end of the last live range in each piece of memory.
     let mut busy: Vec<usize> = Vec::new();
     for slot in slots {
-        let Some(life) = lives[slot] else { continue };
-        let free = (0..busy.len()).find(|&piece| busy[piece] < life.from);
+        let Some(range) = live_ranges[slot] else { continue };
+        let free = (0..busy.len()).find(|&piece| busy[piece] < range.from);
         let piece = free.unwrap_or_else(|| {
             busy.push(0);
             busy.len() - 1
         });
-        busy[piece] = life.to;
+        busy[piece] = range.to;
         code.slots[slot] = SlotKind::Register(piece * bytes);
     }
     code.register_bytes = busy.len() * bytes;
@@ -60,8 +60,8 @@ pub(super) fn allocate(code: &mut Code, lanes: usize) {
 
 /// The live range of each register. A value computed before a repeated sequence of steps is live to the end of the
 /// sequence.
-fn lives(code: &Code) -> Vec<Option<Life>> {
-    let mut lives: Vec<Option<Life>> = alloc::vec![None; code.slots.len()];
+fn live_ranges(code: &Code) -> Vec<Option<LiveRange>> {
+    let mut live_ranges: Vec<Option<LiveRange>> = alloc::vec![None; code.slots.len()];
     let hoisted = code.hoisted.iter().map(|step| (step, 0));
     let stages = code.stages.iter().enumerate().flat_map(|(i, stage)| {
         let spread = stage.spread.iter().map(move |step| (step, 2 * i + 1));
@@ -75,16 +75,16 @@ fn lives(code: &Code) -> Vec<Option<Life>> {
     for (at, &(step, list)) in steps.iter().enumerate() {
         for slot in operands(step) {
             let slot = usize::from(slot);
-            if let Some(life) = &mut lives[slot] {
+            if let Some(range) = &mut live_ranges[slot] {
                 let repeated = list != lists[slot];
-                life.to = life.to.max(if repeated { end_of(list) } else { at });
+                range.to = range.to.max(if repeated { end_of(list) } else { at });
             }
         }
         let to = usize::from(step.to);
-        if is_free(&code.slots[to]) && lives[to].is_none() {
+        if is_free(&code.slots[to]) && live_ranges[to].is_none() {
             lists[to] = list;
-            lives[to] = Some(Life { from: at, to: if list == 0 { last } else { at } });
+            live_ranges[to] = Some(LiveRange { from: at, to: if list == 0 { last } else { at } });
         }
     }
-    lives
+    live_ranges
 }

@@ -2,7 +2,7 @@
 
 use super::code::{Action, Code, Form, SlotKind};
 use super::fold::Folding;
-use super::frame::{Frame, Launched};
+use super::frame::{Frame, LaunchState};
 use super::space::Access;
 use crate::copy::{Shared, stream};
 use crate::isa::Level;
@@ -26,7 +26,7 @@ const COLUMN_TASKS: usize = 32;
 /// # Safety
 /// The bases are memory of the kernel's parameters, as large as the code's kernel and launch require. Results have no
 /// other writer, and overlap only the inputs that the code was compiled to overwrite.
-pub(super) unsafe fn run(pool: &Pool, launched: &Launched<'_>) {
+pub(super) unsafe fn run(pool: &Pool, launched: &LaunchState<'_>) {
     // SAFETY: as the caller promises.
     unsafe {
         match launched.code.form {
@@ -50,7 +50,7 @@ fn finish(code: &Code) {
     }
 }
 
-unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
+unsafe fn map(pool: &Pool, launched: &LaunchState<'_>) {
     let code = launched.code;
     let chunks = code.chunks.count();
     let groups = code.rows.div_ceil(code.group);
@@ -84,7 +84,7 @@ unsafe fn map(pool: &Pool, launched: &Launched<'_>) {
     });
 }
 
-unsafe fn rows(pool: &Pool, launched: &Launched<'_>) {
+unsafe fn rows(pool: &Pool, launched: &LaunchState<'_>) {
     let code = launched.code;
     let chunks = code.chunks.count();
     let groups = code.rows.div_ceil(code.group);
@@ -116,7 +116,7 @@ unsafe fn rows(pool: &Pool, launched: &Launched<'_>) {
     });
 }
 
-unsafe fn parts(pool: &Pool, launched: &Launched<'_>) {
+unsafe fn parts(pool: &Pool, launched: &LaunchState<'_>) {
     let code = launched.code;
     let chunks = code.chunks.count();
     let tasks = chunks.div_ceil(CHUNKS_PER_PART);
@@ -172,7 +172,7 @@ struct ColumnTasks {
     parts: usize,
 }
 
-unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
+unsafe fn columns(pool: &Pool, launched: &LaunchState<'_>) {
     let code = launched.code;
     let chunks = code.chunks.count();
     let tiles = code.rows.div_ceil(code.group);
@@ -232,7 +232,7 @@ unsafe fn columns(pool: &Pool, launched: &Launched<'_>) {
 ///
 /// # Safety
 /// As [`run`]; nothing else writes results of these rows.
-unsafe fn down(frame: &mut Frame<'_>, launched: &Launched<'_>, tasks: &ColumnTasks, task: usize) -> usize {
+unsafe fn down(frame: &mut Frame<'_>, launched: &LaunchState<'_>, tasks: &ColumnTasks, task: usize) -> usize {
     let code = launched.code;
     let (result, part) = (task / tasks.parts, task % tasks.parts);
     let (outer, chunk) = (result / tasks.chunks, result % tasks.chunks);
@@ -343,7 +343,7 @@ fn prefetch(at: *const u8) {
 ///
 /// # Safety
 /// As [`run`]; the frame contains the totals, and nothing else writes results of these columns.
-unsafe fn finish_columns(frame: &mut Frame<'_>, launched: &Launched<'_>, outer: usize, chunk: usize) {
+unsafe fn finish_columns(frame: &mut Frame<'_>, launched: &LaunchState<'_>, outer: usize, chunk: usize) {
     let code = launched.code;
     // SAFETY: as the caller promises.
     unsafe {

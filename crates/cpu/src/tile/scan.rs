@@ -2,7 +2,7 @@
 
 use crate::lane::Lane;
 use crate::reduce::Reducer;
-use crate::reduce::{Greatest, Least, Product, Sum};
+use crate::reduce::{Max, Min, Product, Sum};
 use kiln_ir::{DType, Reduction};
 
 /// `(x, y, rows, columns, reverse, exclusive)`: writes the scans of rows.
@@ -33,14 +33,14 @@ fn of<T: Lane, U: Lane>(reduction: Reduction) -> ScanLoop
 where
     Sum: Reducer<U>,
     Product: Reducer<U>,
-    Least: Reducer<T>,
-    Greatest: Reducer<T>,
+    Min: Reducer<T>,
+    Max: Reducer<T>,
 {
     match reduction {
         Reduction::Sum => run::<U, Sum>,
         Reduction::Prod => run::<U, Product>,
-        Reduction::Min => run::<T, Least>,
-        Reduction::Max => run::<T, Greatest>,
+        Reduction::Min => run::<T, Min>,
+        Reduction::Max => run::<T, Max>,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Regions around a matmul or a convolution (anchor op): it runs by its own kernel, and the ops after it as one kernel
 //! in the memory of its result.
 
-use super::cache::{AllGiven, Given, program_bytes};
+use super::cache::{OperandLayout, OperandLayouts, program_bytes};
 use super::fused::Region;
 use super::weights::with_integers;
 use crate::Cpu;
@@ -21,11 +21,11 @@ pub(super) struct Split {
     /// The region inputs that `before` needs.
     inputs: Vec<usize>,
     anchor: Instruction,
-    rest: Option<Rest>,
+    epilogue: Option<EpilogueKernel>,
 }
 
 /// The ops after the anchor, as a kernel.
-struct Rest {
+struct EpilogueKernel {
     /// The region inputs that it needs, in order. The results of earlier ops and of the anchor op follow them.
     kept: Vec<usize>,
     region: Region,
@@ -33,40 +33,43 @@ struct Rest {
 
 impl Split {
     /// `None` if there is no anchor op or nothing to run with it, or if the ops after it have no kernel.
-    pub(super) fn new(fused: &FusedOp, given: &AllGiven) -> Option<Split> {
+    pub(super) fn new(fused: &FusedOp, layouts: &OperandLayouts) -> Option<Split> {
         let integers = match fused.pattern() {
             Pattern::QuantizedMatMul(pattern) => with_integers(fused.program(), pattern),
             Pattern::Loop | Pattern::Epilogue(_) => None,
         };
-        let program = heroes_first(integers.as_ref().unwrap_or(fused.program()));
+        let program = anchors_first(integers.as_ref().unwrap_or(fused.program()));
         let end = program.instructions.iter().rposition(is_anchor)?;
         let is_more = integers.is_some() || end + 1 < program.instructions.len();
-        is_more.then(|| Split::at(&program, end, given)).flatten()
+        is_more.then(|| Split::at(&program, end, layouts)).flatten()
     }
 
     /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Split>()
             + program_bytes(&self.before)
-            + self.rest.as_ref().map_or(0, |rest| size_of_val(&rest.kept[..]) + rest.region.bytes())
+            + self
+                .epilogue
+                .as_ref()
+                .map_or(0, |epilogue| size_of_val(&epilogue.kept[..]) + epilogue.region.bytes())
     }
 
     /// Whether the kernel checks indices.
     pub(super) fn checks(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.region.checks())
+        self.epilogue.as_ref().is_some_and(|epilogue| epilogue.region.checks())
     }
 
-    fn at(program: &Program, end: usize, given: &AllGiven) -> Option<Split> {
+    fn at(program: &Program, end: usize, layouts: &OperandLayouts) -> Option<Split> {
         let (before, after) = (&program.instructions[..end], &program.instructions[end + 1..]);
         let anchor = &program.instructions[end];
         let inputs = program.inputs.len();
         let product = inputs + before.iter().map(|before| before.results.len()).sum::<usize>();
         let types = program.slot_types();
-        let (rest, made) = if after.is_empty() && program.outputs == [ProgramOperand::Slot(product)] {
+        let (epilogue, made) = if after.is_empty() && program.outputs == [ProgramOperand::Slot(product)] {
             (None, Vec::new())
         } else {
-            let (rest, made) = Rest::new(program, [end, product], &types, given)?;
-            (Some(rest), made)
+            let (epilogue, made) = EpilogueKernel::new(program, [end, product], &types, layouts)?;
+            (Some(epilogue), made)
         };
         let made = made.iter().map(|&slot| ProgramOperand::Slot(slot));
         let outputs: Vec<ProgramOperand> = anchor.operands.iter().copied().chain(made).collect();
@@ -77,11 +80,11 @@ impl Split {
             instructions: renumbered(before, &used, inputs),
             outputs: outputs.iter().map(|output| place(output, &used, inputs)).collect(),
         };
-        Some(Split { before, inputs: used, anchor: anchor.clone(), rest })
+        Some(Split { before, inputs: used, anchor: anchor.clone(), epilogue })
     }
 
     pub(super) fn run(&self, cpu: &Cpu, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-        let kept = self.rest.iter().flat_map(|rest| &rest.kept);
+        let kept = self.epilogue.iter().flat_map(|epilogue| &epilogue.kept);
         let mut operands: Operands = kept.map(|&place| inputs[place].clone()).collect();
         let before: Operands = self.inputs.iter().map(|&place| inputs[place].clone()).collect();
         drop(inputs);
@@ -99,28 +102,28 @@ impl Split {
             let of_anchor = of_anchor.into_iter().map(Into::into).collect();
             checked(cpu.execute(&self.anchor.op, of_anchor, &[ty]).swap_remove(0))?
         };
-        let Some(rest) = &self.rest else { return Ok(core::iter::once(product).collect()) };
+        let Some(epilogue) = &self.epilogue else { return Ok(core::iter::once(product).collect()) };
         operands.push(product.into());
-        rest.region.run(cpu, operands, results)
+        epilogue.region.run(cpu, operands, results)
     }
 }
 
-impl Rest {
+impl EpilogueKernel {
     /// Builds the kernel of the ops after instruction `end`, whose result is the slot `product`. Also returns the
     /// earlier results that it needs.
     fn new(
         program: &Program,
         [end, product]: [usize; 2],
         types: &[TensorType],
-        given: &AllGiven,
-    ) -> Option<(Rest, Vec<usize>)> {
+        layouts: &OperandLayouts,
+    ) -> Option<(EpilogueKernel, Vec<usize>)> {
         let after = &program.instructions[end + 1..];
         let inputs = program.inputs.len();
         // Inputs, then earlier results, then the anchor op's result.
         let border = product + 1;
-        let operands = after.iter().flat_map(|rest| &rest.operands).chain(&program.outputs);
+        let operands = after.iter().flat_map(|epilogue| &epilogue.operands).chain(&program.outputs);
         let needed = sorted(operands.filter_map(slot).filter(|&slot| slot < border).chain([product]));
-        let rest = Program {
+        let epilogue = Program {
             inputs: needed.iter().map(|&slot| types[slot]).collect(),
             instructions: renumbered(after, &needed, border),
             outputs: program.outputs.iter().map(|output| place(output, &needed, border)).collect(),
@@ -131,10 +134,10 @@ impl Rest {
         if made.iter().any(|&slot| maker(program, slot).is_none_or(|maker| is_view(&maker.op))) {
             return None;
         }
-        let mut given_rest: AllGiven = kept.iter().map(|&slot| given[slot].clone()).collect();
-        given_rest.extend(needed[kept.len()..].iter().map(|_| Given::Contiguous));
-        let region = Region::new(&rest, &given_rest)?;
-        Some((Rest { kept, region }, made))
+        let mut rest_layouts: OperandLayouts = kept.iter().map(|&slot| layouts[slot].clone()).collect();
+        rest_layouts.extend(needed[kept.len()..].iter().map(|_| OperandLayout::Contiguous));
+        let region = Region::new(&epilogue, &rest_layouts)?;
+        Some((EpilogueKernel { kept, region }, made))
     }
 }
 
@@ -144,7 +147,7 @@ pub(super) fn is_anchor(instruction: &Instruction) -> bool {
 
 /// Reorders the program: the operands of anchor ops come first, so that the rest is one kernel. Op by op it would pass
 /// over memory, and round 16-bit floats, once for each op.
-fn heroes_first(program: &Program) -> Program {
+fn anchors_first(program: &Program) -> Program {
     let mut leads = alloc::vec![false; program.instructions.len()];
     let mut wanted = alloc::vec![false; program.num_slots()];
     let mut firsts = alloc::vec![0; program.instructions.len()];

@@ -28,7 +28,7 @@ const COLUMNS: usize = 8;
 const F32: Data = Data::CUDNN_DATA_FLOAT;
 
 /// The lengths of the intermediate tensors.
-struct Attending<'a> {
+struct AttentionGraph<'a> {
     graph: Graph,
     attention: &'a Attention,
     element: Data,
@@ -80,7 +80,7 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
     }
     let lengths = [attention.batch, attention.heads, queries, keys].map(|length| length as i64);
     let [batch, heads, rows, _] = lengths;
-    let attending = Attending {
+    let graph = AttentionGraph {
         graph: Graph::default(),
         attention,
         element,
@@ -88,8 +88,8 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
         rows: [batch, heads, rows, 1],
     };
     match attention.pass {
-        AttentionPass::Forward => attending.forward(),
-        AttentionPass::Backward => attending.backward(),
+        AttentionPass::Forward => graph.forward(),
+        AttentionPass::Backward => graph.backward(),
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn takes_whole_tiles_only(version: usize, keys: usize) -> bool {
     version <= LAST_WITH_WHOLE_TILES && !keys.is_multiple_of(TILE)
 }
 
-impl Attending<'_> {
+impl AttentionGraph<'_> {
     fn forward(mut self) -> Outcome<Graph> {
         let Attention { heads, kv_heads, queries, keys, dim, dim_v, .. } = *self.attention;
         let q = self.rows_at(0, heads, queries, dim)?;
@@ -154,7 +154,7 @@ impl Attending<'_> {
             self.graph.pointwise(Pointwise::CUDNN_POINTWISE_MUL, &[unscaled, scale], of_scores, F32)?;
         self.summed_over_queries(of_scores, q, dim, dk)?;
         let (lengths, steps) = self.layout_of(2, kv_heads, keys, dim);
-        let rows_of_k = self.graph.between(&lengths, &steps, self.element)?;
+        let rows_of_k = self.graph.virtual_tensor(&lengths, &steps, self.element)?;
         let rows_of_k = self.graph.reshape(k, rows_of_k)?;
         // Blocks of keys accumulate into it, in any order.
         let sum = self.graph.scratch(&[self.rows[0], self.rows[1], self.rows[2], dim as i64])?;
@@ -167,7 +167,7 @@ impl Attending<'_> {
     fn delta(&mut self, grad: Tensor, y: Tensor) -> Outcome<Tensor> {
         let [batch, heads, queries, _] = self.scores;
         let lengths = [batch, heads, queries, self.attention.dim_v as i64];
-        let product = self.graph.between(&lengths, &contiguous(&lengths), F32)?;
+        let product = self.graph.virtual_tensor(&lengths, &contiguous(&lengths), F32)?;
         let product = self.graph.pointwise(Pointwise::CUDNN_POINTWISE_MUL, &[grad, y], product, F32)?;
         let sum = self.per_row()?;
         let sum = self.graph.reduce(Reduction::CUDNN_REDUCE_TENSOR_ADD, product, sum)?;
@@ -187,14 +187,14 @@ impl Attending<'_> {
         let [batch, heads, queries, keys] = self.scores;
         let [_, _, row, one] = contiguous(&self.scores)[..] else { unreachable!("there are four axes") };
         let steps = [heads * queries * keys, queries * keys, one, row];
-        let turned = self.graph.between(&[batch, heads, keys, queries], &steps, self.element)?;
+        let turned = self.graph.virtual_tensor(&[batch, heads, keys, queries], &steps, self.element)?;
         let turned = self.graph.reshape(per_score, turned)?;
         if self.attention.heads == self.attention.kv_heads {
             self.graph.matmul(turned, rows, to)?;
             return Ok(());
         }
         let lengths = [batch, heads, keys, columns as i64];
-        let of_each = self.graph.between(&lengths, &contiguous(&lengths), self.element)?;
+        let of_each = self.graph.virtual_tensor(&lengths, &contiguous(&lengths), self.element)?;
         let of_each = self.graph.matmul(turned, rows, of_each)?;
         self.graph.reduce(Reduction::CUDNN_REDUCE_TENSOR_ADD, of_each, to)?;
         Ok(())
@@ -251,12 +251,12 @@ impl Attending<'_> {
 
     fn over_scores(&mut self, data: Data) -> Outcome<Tensor> {
         let scores = self.scores;
-        self.graph.between(&scores, &contiguous(&scores), data)
+        self.graph.virtual_tensor(&scores, &contiguous(&scores), data)
     }
 
     fn per_row(&mut self) -> Outcome<Tensor> {
         let rows = self.rows;
-        self.graph.between(&rows, &contiguous(&rows), F32)
+        self.graph.virtual_tensor(&rows, &contiguous(&rows), F32)
     }
 
     fn per_row_outside(&mut self) -> Outcome<Tensor> {

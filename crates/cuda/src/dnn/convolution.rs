@@ -27,7 +27,7 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
         | DType::U8
         | DType::Bool => return Err(Refusal("the library convolves floats".to_owned())),
     };
-    if loses_the_device(convolution) {
+    if hits_cudnn_bug(convolution) {
         return Err(Refusal("the library fails on such gradients with strides and dilation".to_owned()));
     }
     let mut graph = Graph::default();
@@ -53,7 +53,7 @@ pub(super) fn graph(convolution: &Convolution) -> Outcome<Graph> {
 
 /// Whether the convolution hits bugs of cuDNN. Some proposed plans divide by zero, which aborts the process (seen in 32
 /// bits). Kernels of others execute an illegal instruction, which invalidates the context (seen in 16 bits).
-fn loses_the_device(convolution: &Convolution) -> bool {
+fn hits_cudnn_bug(convolution: &Convolution) -> bool {
     let mut axes = convolution.stride.iter().zip(&convolution.dilation);
     convolution.pass == Pass::Input
         && convolution.stride.len() == 3

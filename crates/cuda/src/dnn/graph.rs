@@ -237,7 +237,7 @@ impl Graph {
     }
 
     /// Adds a virtual tensor, which is never stored in memory.
-    pub(super) fn between(&mut self, lengths: &[i64], steps: &[i64], data: Data) -> Outcome<Tensor> {
+    pub(super) fn virtual_tensor(&mut self, lengths: &[i64], steps: &[i64], data: Data) -> Outcome<Tensor> {
         self.tensor(lengths, steps, data, Storage::Virtual)
     }
 

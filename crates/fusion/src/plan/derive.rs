@@ -1,7 +1,7 @@
 //! Plans derived from a cached plan for other dim lengths.
 
-use super::alike::{Likeness, are_alike, of_type};
 use super::rewrite::{self, Rewritten};
+use super::shape_signature::{ShapeSignature, equal_but_for_lengths, of_type};
 use super::{Plan, Step, Structure, emit, graph, group, needed_entries};
 use crate::limits::Limits;
 use crate::record::Entry;
@@ -12,57 +12,59 @@ use alloc::vec::Vec;
 use kiln_ir::{FusedOp, Instruction, Op, Program, Shape, TensorType};
 
 /// A recording to be planned.
-pub(crate) struct Draft {
+pub(crate) struct Planner {
     structure: Structure,
-    better: Structure,
+    rewritten: Structure,
     originals: Vec<Option<usize>>,
-    likeness: Option<Likeness>,
+    signature: Option<ShapeSignature>,
     limits: Limits,
 }
 
-/// A planned recording from which recordings with equal likeness derive their plans.
+/// A planned recording from which recordings with equal signature derive their plans.
 pub(crate) struct Template {
-    likeness: Likeness,
+    signature: ShapeSignature,
     /// The recording after rewrites.
-    better: Structure,
+    rewritten: Structure,
     originals: Vec<Option<usize>>,
     /// For each step, the entry that it is, or the last entry of a region.
-    made_of: Vec<u32>,
+    step_entries: Vec<u32>,
     plan: Arc<Plan>,
 }
 
-impl Draft {
-    /// A recording for a machine with these limits.
-    pub(crate) fn new(structure: Structure, limits: Limits) -> Draft {
-        let Rewritten { structure: better, originals, .. } = rewrite::rewrite(&structure, limits);
-        let likeness = Likeness::of(&better, limits);
-        Draft { structure, better, originals, likeness, limits }
+impl Planner {
+    /// The planner of a recording, for a machine with these limits.
+    pub(crate) fn new(structure: Structure, limits: Limits) -> Planner {
+        let Rewritten { structure: rewritten, originals, .. } = rewrite::rewrite(&structure, limits);
+        let signature = ShapeSignature::of(&rewritten, limits);
+        Planner { structure, rewritten, originals, signature, limits }
     }
 
     /// A hash that is equal for recordings of equal likeness; `None` if the recording has no likeness.
-    pub(crate) fn likeness(&self) -> Option<u64> {
-        self.likeness.as_ref().map(Likeness::hash)
+    pub(crate) fn signature(&self) -> Option<u64> {
+        self.signature.as_ref().map(ShapeSignature::hash)
     }
 
     /// Plans the recording from scratch.
     pub(crate) fn plan(self) -> (Plan, Option<impl FnOnce(Arc<Plan>) -> Template>) {
-        let Draft { structure, better, originals, likeness, limits } = self;
-        let graph = graph::Graph::new(&better);
+        let Planner { structure, rewritten, originals, signature, limits } = self;
+        let graph = graph::Graph::new(&rewritten);
         let groups = group::groups(&graph, limits);
-        let emit::Emitted { steps, last_entries, made_of, num_slots, outputs } = emit::emit(&graph, groups);
-        let needed = needed_entries(&structure, &better, &originals);
+        let emit::Emitted { steps, last_entries, step_entries, num_slots, outputs } =
+            emit::emit(&graph, groups);
+        let needed = needed_entries(&structure, &rewritten, &originals);
         let needed_entries = last_entries.into_iter().map(|entry| needed[entry as usize]).collect();
         let original = |(result, slot): (usize, usize)| Some((originals[result]?, slot));
         let outputs = outputs.into_iter().filter_map(original).collect();
         let plan = Plan { structure, steps, needed_entries, num_slots, outputs, derived: None, hash: 0 };
-        let template = likeness
-            .map(|likeness| move |plan: Arc<Plan>| Template { likeness, better, originals, made_of, plan });
+        let template = signature.map(|signature| {
+            move |plan: Arc<Plan>| Template { signature, rewritten, originals, step_entries, plan }
+        });
         (plan, template)
     }
 
     /// Derives the plan that [`plan`](Draft::plan) would make, without its notes, if the template's recording has equal
     /// likeness.
-    pub(crate) fn derive(self, template: &Template) -> Result<Plan, Box<Draft>> {
+    pub(crate) fn derive(self, template: &Template) -> Result<Plan, Box<Planner>> {
         match self.steps(template) {
             Some(steps) => {
                 let Plan { needed_entries, num_slots, outputs, .. } = &*template.plan;
@@ -81,17 +83,22 @@ impl Draft {
     }
 
     fn steps(&self, template: &Template) -> Option<Vec<Step>> {
-        let likeness = self.likeness.as_ref()?;
-        if !template.is_like(likeness, self) {
+        let signature = self.signature.as_ref()?;
+        if !template.matches(signature, self) {
             return None;
         }
-        let mut taken = Taken {
-            shapes: template.likeness.replacements(likeness),
-            same_ops: template.better.entries.iter().zip(&self.better.entries).all(|(a, b)| a.op == b.op),
+        let mut substitution = Substitution {
+            shapes: template.signature.replacements(signature),
+            same_ops: template
+                .rewritten
+                .entries
+                .iter()
+                .zip(&self.rewritten.entries)
+                .all(|(a, b)| a.op == b.op),
             programs: BTreeMap::new(),
         };
-        let steps = template.plan.steps.iter().zip(&template.made_of);
-        steps.map(|(step, &entry)| taken.step(step, &self.better.entries[entry as usize])).collect()
+        let steps = template.plan.steps.iter().zip(&template.step_entries);
+        steps.map(|(step, &entry)| substitution.step(step, &self.rewritten.entries[entry as usize])).collect()
     }
 }
 
@@ -120,36 +127,38 @@ impl Plan {
 impl Template {
     /// The likeness hash under which the template is cached.
     pub(crate) fn hash(&self) -> u64 {
-        self.likeness.hash()
+        self.signature.hash()
     }
 
     /// The size in bytes, including its plan, which the plan cache may count as well.
     pub(crate) fn bytes(&self) -> usize {
         self.plan.bytes()
-            + self.better.bytes()
-            + self.likeness.bytes()
+            + self.rewritten.bytes()
+            + self.signature.bytes()
             + self.originals.len() * size_of::<Option<usize>>()
     }
 
-    fn is_like(&self, likeness: &Likeness, draft: &Draft) -> bool {
-        let (a, b) = (&self.better, &draft.better);
+    fn matches(&self, signature: &ShapeSignature, planner: &Planner) -> bool {
+        let (a, b) = (&self.rewritten, &planner.rewritten);
         let same_dtypes = |a: &[TensorType], b: &[TensorType]| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.dtype == b.dtype)
         };
         let same = |(a, b): (&Entry, &Entry)| {
-            a.operands == b.operands && same_dtypes(&a.results, &b.results) && are_alike(&a.op, &b.op)
+            a.operands == b.operands
+                && same_dtypes(&a.results, &b.results)
+                && equal_but_for_lengths(&a.op, &b.op)
         };
-        self.likeness.is_like(likeness)
+        self.signature.matches(signature)
             && a.alive == b.alive
             && a.entries.len() == b.entries.len()
             && same_dtypes(&a.externals, &b.externals)
             && a.entries.iter().zip(&b.entries).all(same)
-            && self.originals == draft.originals
+            && self.originals == planner.originals
     }
 }
 
 /// The replaced parts of a template's plan.
-struct Taken {
+struct Substitution {
     /// Replacement shapes, by the template's shapes.
     shapes: BTreeMap<Vec<usize>, Shape>,
     /// Whether all ops are equal, including lengths.
@@ -158,7 +167,7 @@ struct Taken {
     programs: BTreeMap<usize, Arc<Program>>,
 }
 
-impl Taken {
+impl Substitution {
     /// Derives a step. `entry` is the op of a step that is no region.
     fn step(&mut self, step: &Step, entry: &Entry) -> Option<Step> {
         let op = if let Op::Fused(region) = &step.op

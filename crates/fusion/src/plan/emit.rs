@@ -1,8 +1,8 @@
 //! Emission of plan steps from fusion groups: execution order, region programs, last uses.
 
+use super::external_uses::ExternalUses;
 use super::graph::{Graph, ValueNumber};
 use super::group::{Group, Groups, Kind, number_dtype};
-use super::outside::Outside;
 use super::{Reference, Step};
 use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(crate) struct Emitted {
     /// For each step, the number of its last entry or a later one; it never decreases from step to step.
     pub(crate) last_entries: Vec<u32>,
     /// For each step, the entry that it is, or the last entry of a region.
-    pub(crate) made_of: Vec<u32>,
+    pub(crate) step_entries: Vec<u32>,
     pub(crate) num_slots: usize,
     /// `(result, slot)`.
     pub(crate) outputs: Vec<(usize, usize)>,
@@ -23,22 +23,22 @@ pub(crate) struct Emitted {
 
 /// Emits the steps that compute all live values.
 pub(crate) fn emit(graph: &Graph<'_>, groups: Groups) -> Emitted {
-    let outside = Outside::new(graph, &groups.groups);
+    let external_uses = ExternalUses::new(graph, &groups.groups);
     let order = ordered(&groups.groups);
     let externals = graph.structure.externals.len();
     let mut slots = alloc::vec![None; graph.types.len()];
     for (place, slot) in slots.iter_mut().enumerate().take(externals) {
         *slot = Some(place);
     }
-    let (steps, last_entries, made_of) = (Vec::new(), Vec::new(), Vec::new());
-    let mut emitter = Emitter { graph, steps, last_entries, made_of, slots, next: externals };
+    let (steps, last_entries, step_entries) = (Vec::new(), Vec::new(), Vec::new());
+    let mut emitter = Emitter { graph, steps, last_entries, step_entries, slots, next: externals };
     let mut groups: Vec<Option<Group>> = groups.groups.into_iter().map(Some).collect();
     for number in order {
         let Some(group) = groups[number].take() else { continue };
         match (group.kind, group.members.as_slice()) {
             (Kind::Gone, _) => {}
             (_, &[entry]) => emitter.alone(entry, group.notes),
-            (Kind::Kernel | Kind::Anchor(_) | Kind::Alone, _) => emitter.region(group, &outside),
+            (Kind::Kernel | Kind::Anchor(_) | Kind::Alone, _) => emitter.region(group, &external_uses),
         }
     }
     emitter.finish()
@@ -88,7 +88,7 @@ struct Emitter<'a> {
     graph: &'a Graph<'a>,
     steps: Vec<Step>,
     last_entries: Vec<u32>,
-    made_of: Vec<u32>,
+    step_entries: Vec<u32>,
     /// The slot of each computed value.
     slots: Vec<Option<usize>>,
     next: usize,
@@ -129,7 +129,7 @@ impl Emitter<'_> {
     /// Appends a step whose last entry is `last`.
     fn push(&mut self, step: Step, last: u32) {
         self.steps.push(step);
-        self.made_of.push(last);
+        self.step_entries.push(last);
         self.last_entries.push(self.last_entries.last().map_or(last, |&before| before.max(last)));
     }
 
@@ -147,13 +147,13 @@ impl Emitter<'_> {
         self.slots[value as usize].expect("the entry has run")
     }
 
-    fn region(&mut self, group: Group, outside: &Outside) {
+    fn region(&mut self, group: Group, external_uses: &ExternalUses) {
         let mut region = Region::new(self.graph, &group.members);
         let is_repeated = |entry: &u32| group.repeated.binary_search(entry).is_ok();
         for entry in group.in_order() {
             region.add(entry);
             let result = self.graph.first[entry as usize];
-            if is_repeated(&entry) && outside.has(result) {
+            if is_repeated(&entry) && external_uses.has(result) {
                 region.round(result);
             }
         }
@@ -163,7 +163,7 @@ impl Emitter<'_> {
             let first = self.graph.first[entry as usize];
             first..first + self.graph.entry(entry).results.len() as u32
         });
-        let outputs: Vec<ValueNumber> = results.filter(|&value| outside.has(value)).collect();
+        let outputs: Vec<ValueNumber> = results.filter(|&value| external_uses.has(value)).collect();
         let mut operands: SmallVec<[Reference; 4]> = SmallVec::new();
         for input in &region.inputs {
             operands.push(match *input {
@@ -213,8 +213,8 @@ impl Emitter<'_> {
                 }
             }
         }
-        let Emitter { steps, last_entries, made_of, next: num_slots, .. } = self;
-        Emitted { steps, last_entries, made_of, num_slots, outputs }
+        let Emitter { steps, last_entries, step_entries, next: num_slots, .. } = self;
+        Emitted { steps, last_entries, step_entries, num_slots, outputs }
     }
 }
 

@@ -7,7 +7,7 @@
 mod bindings;
 mod body;
 mod columns;
-mod finish;
+mod epilogue;
 mod order;
 mod rematerialize;
 mod weights;
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use body::Body;
 use kiln_ir::{Op, Pattern, Program, Role, TensorType};
 use kiln_kernel::Nest;
-use order::Bits;
+use order::GroupSet;
 use smallvec::SmallVec;
 
 /// The maximum number of members, of both groups together, for which a refused merge is retried every time.
@@ -44,7 +44,7 @@ pub(crate) struct Group {
     /// The groups that produce its operands, each once. Some may have been merged into others since.
     before: Vec<usize>,
     /// The ancestors: groups of the same [window](order) that must run before.
-    ancestors: Bits,
+    ancestors: GroupSet,
     /// The groups of its window that use its results. Some may have been merged into others since.
     followers: Vec<usize>,
     /// By refused group, the number of members of both at the refusal.
@@ -89,8 +89,8 @@ pub(crate) fn groups(graph: &Graph<'_>, limits: Limits) -> Groups {
     finder.join_columns();
     finder.rematerialize();
     finder.take_quantized();
-    finder.finish_products();
-    finder.settle_order();
+    finder.fuse_epilogues();
+    finder.rename_merged();
     Groups { groups: finder.groups }
 }
 
@@ -395,7 +395,7 @@ impl Finder<'_> {
         state.kind = kind;
         state.take(built);
         state.notes.extend(notes);
-        self.become_part(other, into);
+        self.merge_into(other, into);
     }
 }
 
@@ -429,7 +429,7 @@ impl Group {
             columns: Vec::new(),
             body,
             before: Vec::new(),
-            ancestors: Bits::default(),
+            ancestors: GroupSet::default(),
             followers: Vec::new(),
             refused: BTreeMap::new(),
             notes: Vec::new(),

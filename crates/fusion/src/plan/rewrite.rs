@@ -34,26 +34,26 @@ pub(crate) fn rewrite(original: &Structure, limits: Limits) -> Rewritten {
 }
 
 fn simpler(original: &Structure) -> Rewritten {
-    casts::before_views(constants::folded(turned(original)))
+    casts::before_views(constants::folded(transpose_products(original)))
 }
 
 /// Rewrites matmuls whose result is only used transposed: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are
 /// views. The gradient of a weight then has the memory layout of the weight.
-fn turned(original: &Structure) -> Rewritten {
-    let turned = turned_products(original);
+fn transpose_products(original: &Structure) -> Rewritten {
+    let transpositions = transposed_products(original);
     let mut out = Rewritten::new(&original.externals);
     // The new index of each original result. A removed matmul keeps the index of its factors' transposes.
     let mut places: Vec<u32> = Vec::new();
     let mut first = 0;
     for (number, entry) in original.entries.iter().enumerate() {
         let results = entry.results.len();
-        match turned[number] {
-            Turned::Product => places.push(u32::MAX),
-            Turned::Transpose(product) => {
-                let place = out.turned_product(original, product, &places, first, entry.results[0]);
+        match transpositions[number] {
+            Transposition::Product => places.push(u32::MAX),
+            Transposition::Transpose(product) => {
+                let place = out.transposed_product(original, product, &places, first, entry.results[0]);
                 places.push(place);
             }
-            Turned::No => {
+            Transposition::No => {
                 let seen: Vec<_> =
                     (first..first + results).map(|result| (Some(result), original.alive[result])).collect();
                 out.add(out.moved(entry, &places), &seen, &mut places);
@@ -66,7 +66,7 @@ fn turned(original: &Structure) -> Rewritten {
 
 /// The rewrite of an entry.
 #[derive(Clone, Copy, PartialEq)]
-enum Turned {
+enum Transposition {
     No,
     /// A matmul that is only used transposed: computed at the position of its transpose.
     Product,
@@ -74,7 +74,7 @@ enum Turned {
     Transpose(usize),
 }
 
-fn turned_products(structure: &Structure) -> Vec<Turned> {
+fn transposed_products(structure: &Structure) -> Vec<Transposition> {
     let makers = structure.makers();
     let mut uses = alloc::vec![0usize; makers.len()];
     let operands = structure.entries.iter().flat_map(|entry| &entry.operands);
@@ -83,7 +83,7 @@ fn turned_products(structure: &Structure) -> Vec<Turned> {
             uses[*result as usize] += 1;
         }
     }
-    let mut turned = alloc::vec![Turned::No; structure.entries.len()];
+    let mut transpositions = alloc::vec![Transposition::No; structure.entries.len()];
     for (number, entry) in structure.entries.iter().enumerate() {
         let (Op::Permute(axes), [Source::Result(result)]) = (&entry.op, entry.operands.as_slice()) else {
             continue;
@@ -96,11 +96,11 @@ fn turned_products(structure: &Structure) -> Vec<Turned> {
             operands.iter().all(|source| matches!(source, Source::External(_) | Source::Result(_)))
         };
         if only && is_transpose(axes) && structure.entries[product].op == Op::MatMul && no_numbers() {
-            turned[product] = Turned::Product;
-            turned[number] = Turned::Transpose(product);
+            transpositions[product] = Transposition::Product;
+            transpositions[number] = Transposition::Transpose(product);
         }
     }
-    turned
+    transpositions
 }
 
 /// Whether the permutation exchanges only the last two axes.
@@ -130,7 +130,7 @@ impl Rewritten {
     }
 
     /// Adds the transposes of the factors and their matmul, at the position of the transposed result.
-    fn turned_product(
+    fn transposed_product(
         &mut self,
         original: &Structure,
         product: usize,

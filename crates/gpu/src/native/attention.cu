@@ -501,7 +501,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
 }
 #elif PART == 6
 // Zeroes the rows whose keys are all masked.
-extern "C" __global__ void kiln_attention_blind(T* y, A* lse, STEPS(y), int heads, int queries, long long results) {
+extern "C" __global__ void kiln_attention_zero_masked_rows(T* y, A* lse, STEPS(y), int heads, int queries, long long results) {
   kiln_begin();
   for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x) {
     if (!(lse[r] < (A)HIDDEN / 2)) continue;
@@ -512,7 +512,7 @@ extern "C" __global__ void kiln_attention_blind(T* y, A* lse, STEPS(y), int head
 }
 #else
 // Log-sum-exps under which fully masked rows get zero weights.
-extern "C" __global__ void kiln_attention_sighted(const A* lse, A* to, long long results) {
+extern "C" __global__ void kiln_attention_finite_log_sum_exp(const A* lse, A* to, long long results) {
   kiln_begin();
   for (long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x; r < results; r += gridDim.x * (long long)blockDim.x)
     to[r] = lse[r] == -KILN_INFINITE ? KILN_INFINITE : lse[r];

@@ -174,7 +174,7 @@ __device__ __forceinline__ void kiln_pass(kiln_complex* a, const T* roots, Load 
 // source. SIGN: 1, or -1 to conjugate a spectrum. Line layout: `inner` adjacent lines, group stride `jump`, element
 // stride `step`; FROM_NEAR and TO_NEAR: whether the element stride is 1. TWIST: element k of line n is multiplied by
 // root n % columns * k of a list.
-extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_im, const T* roots, const T* twist,
+extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, const T* x_im, T* y_re, T* y_im, const T* roots, const T* twiddles,
                                     long long lines, long long columns, long long from_inner, long long from_jump,
                                     long long from_step, long long to_inner, long long to_jump, long long to_step) {
   kiln_begin();
@@ -248,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) kiln_fft(const T* x_re, co
     if (number >= lines) continue;
     kiln_complex z = a[line * KILN_ROW + KILN_PADDED(i)];
 #if FORM == 0
-    if (TWIST) z = kiln_times(z, kiln_listed(twist, number % columns * i));
+    if (TWIDDLE) z = kiln_times(z, kiln_listed(twiddles, number % columns * i));
     const long long at = number / to_inner * to_jump + number % to_inner + i * to_step;
     y_re[at] = z.re, y_im[at] = z.im;
 #elif POINTS == LENGTH

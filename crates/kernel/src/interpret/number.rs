@@ -18,9 +18,9 @@ impl Numbers {
     /// `count` copies of a scalar, converted to the dtype.
     pub(super) fn repeated(scalar: Scalar, dtype: DType, count: usize) -> Numbers {
         if dtype.is_float() {
-            return Numbers::Real(alloc::vec![scalar.to_f64(); count]).settled(dtype);
+            return Numbers::Real(alloc::vec![scalar.to_f64(); count]).rounded_to(dtype);
         }
-        Numbers::Whole(alloc::vec![i128::from_scalar(scalar); count]).settled(dtype)
+        Numbers::Whole(alloc::vec![i128::from_scalar(scalar); count]).rounded_to(dtype)
     }
 
     /// The elements of a tensor, converted exactly.
@@ -48,7 +48,7 @@ impl Numbers {
     }
 
     /// Rounds or wraps to the range of a dtype: floats are rounded (16-bit ones to `f32`), integers wrapped.
-    pub(super) fn settled(self, dtype: DType) -> Numbers {
+    pub(super) fn rounded_to(self, dtype: DType) -> Numbers {
         match self {
             Numbers::Real(mut reals) => {
                 if dtype != DType::F64 {
@@ -97,7 +97,7 @@ impl Numbers {
             Numbers::Real(x) => Numbers::Real(x.into_iter().map(|x| x.unary(function, dtype)).collect()),
             Numbers::Whole(x) => Numbers::Whole(x.into_iter().map(|x| x.unary(function, dtype)).collect()),
         }
-        .settled(dtype)
+        .rounded_to(dtype)
     }
 
     /// Applies a binary function; both tables are of the same kind in verified kernels.
@@ -113,7 +113,7 @@ impl Numbers {
                 unreachable!("a verified kernel combines values of one dtype")
             }
         }
-        .settled(dtype)
+        .rounded_to(dtype)
     }
 
     pub(super) fn compare(self, comparison: Comparison, other: Numbers) -> Numbers {

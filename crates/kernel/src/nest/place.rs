@@ -20,7 +20,7 @@ impl Nest {
         if ty.shape[axis] != 1 || !crossed || self.scans() {
             return Err(Refusal::NoKernel);
         }
-        let here = self.is_here("gather", x, index, axis)?;
+        let here = self.matches_index("gather", x, index, axis)?;
         let zero = match ty.dtype {
             dtype if dtype.is_bool() => Scalar::Bool(false),
             dtype if dtype.is_float() => Scalar::Float(0.0),
@@ -50,7 +50,7 @@ impl Nest {
         if self.ty(index).shape[axis] != 1 {
             return Err(Refusal::NoKernel);
         }
-        let here = self.is_here("scatter", base, index, axis)?;
+        let here = self.matches_index("scatter", base, index, axis)?;
         self.same_axes(index, source)?;
         let (base_value, source) = (self.state(base).value, self.state(source).value);
         let written = match mode.binary() {
@@ -61,8 +61,14 @@ impl Nest {
         self.like(base, ty, value)
     }
 
-    /// Whether the position of an element of `x` equals the index, which has length 1 along the axis.
-    fn is_here(&mut self, op: &'static str, x: Slot, index: Slot, axis: usize) -> Result<ValueId, Refusal> {
+    /// Whether an element of `x` is the one of its line that the index, of length 1 along the axis, points to.
+    fn matches_index(
+        &mut self,
+        op: &'static str,
+        x: Slot,
+        index: Slot,
+        axis: usize,
+    ) -> Result<ValueId, Refusal> {
         let indices = index;
         let shape = self.ty(x).shape;
         let (own, other) =

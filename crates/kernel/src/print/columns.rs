@@ -47,7 +47,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     w.open("");
     w.decode("point", parallel);
     let along = by_element(w, pass, &own, &mut scope);
-    go_down(w, pass, &along, scope);
+    loop_over_columns(w, pass, &along, scope);
     w.close();
     for total in &pass.totals {
         let (value, dtype) = (total.value, total.dtype);
@@ -73,14 +73,14 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
             w.line(format!("{place} = s{};", total.value));
         }
     } else {
-        End::of_columns(kernel).write(w);
+        ColumnEpilogue::of_columns(kernel).write(w);
     }
     w.close();
     w.close();
 }
 
 /// Loops over the elements of a thread's columns.
-fn go_down(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut scope: Scope) {
+fn loop_over_columns(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut scope: Scope) {
     let kernel = w.kernel;
     let (vector, groups, reduced) = (w.schedule.vector, w.schedule.row_threads, kernel.reduced());
     let guard = format!("left + side * {vector} < columns");
@@ -208,23 +208,27 @@ fn gather(w: &mut Writer<'_>, totals: &[Total], shared: &str, groups: u32, width
 }
 
 /// The totals of columns, and the ops after them.
-struct End {
+struct ColumnEpilogue {
     totals: Vec<Total>,
     /// The axes of the columns.
     axes: AxisSet,
     stores: Vec<ValueId>,
 }
 
-impl End {
+impl ColumnEpilogue {
     /// For a column reduction kernel.
-    fn of_columns(kernel: &Kernel) -> End {
+    fn of_columns(kernel: &Kernel) -> ColumnEpilogue {
         let totals = kernel.passes().swap_remove(0).totals;
-        End { totals, axes: kernel.all_axes() & !kernel.reduced(), stores: kernel.row_stores() }
+        ColumnEpilogue { totals, axes: kernel.all_axes() & !kernel.reduced(), stores: kernel.row_stores() }
     }
 
-    /// For column reductions in a row kernel.
-    fn of_rows(kernel: &Kernel) -> End {
-        End { totals: kernel.column_totals(), axes: kernel.reduced(), stores: kernel.column_stores() }
+    /// For the reductions over all rows.
+    fn of_rows(kernel: &Kernel) -> ColumnEpilogue {
+        ColumnEpilogue {
+            totals: kernel.column_totals(),
+            axes: kernel.reduced(),
+            stores: kernel.column_stores(),
+        }
     }
 
     fn write(&self, w: &mut Writer<'_>) {
@@ -242,15 +246,15 @@ impl End {
 
 /// The second pass: combines the partial totals.
 pub(super) fn finish(w: &mut Writer<'_>) {
-    combine_parts(w, &End::of_columns(w.kernel));
+    combine_parts(w, &ColumnEpilogue::of_columns(w.kernel));
 }
 
 /// The second pass after a row kernel: combines the blocks' totals of each column.
 pub(super) fn finish_rows(w: &mut Writer<'_>) {
-    combine_parts(w, &End::of_rows(w.kernel));
+    combine_parts(w, &ColumnEpilogue::of_rows(w.kernel));
 }
 
-fn combine_parts(w: &mut Writer<'_>, end: &End) {
+fn combine_parts(w: &mut Writer<'_>, end: &ColumnEpilogue) {
     let GpuSchedule { block, splits, .. } = *w.schedule;
     let side = w.schedule.columns_at_end();
     let groups = block / side;

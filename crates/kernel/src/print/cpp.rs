@@ -217,7 +217,7 @@ impl Cpp<'_> {
     fn bounds(&self, name: &str) -> String {
         let block = self.schedule.block;
         if name == ENTRIES[0] && self.kernel.has_columns() && self.dialect == Dialect::Cuda {
-            format!("{block}, {}", self.schedule.at_once(self.kernel))
+            format!("{block}, {}", self.schedule.resident_blocks(self.kernel))
         } else {
             block.to_string()
         }

@@ -58,7 +58,7 @@ fn entry(writer: Writer<'_>) -> Entry {
 }
 
 /// All values and stores, in order.
-fn everything(kernel: &Kernel) -> Vec<ValueId> {
+fn values_and_stores(kernel: &Kernel) -> Vec<ValueId> {
     (0..kernel.body.len() as ValueId).collect()
 }
 
@@ -73,7 +73,7 @@ fn map(w: &mut Writer<'_>) {
     w.line("return;");
     w.close();
     w.decode("point", axes);
-    w.emit(&everything(kernel), &mut Scope::new(kernel));
+    w.emit(&values_and_stores(kernel), &mut Scope::new(kernel));
 }
 
 /// A vectorized map: elements contiguous in memory use vector loads and stores. All of a thread's loads are issued
@@ -189,7 +189,7 @@ fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
     w.index(&format!("i{outer}"), "top + row");
     w.index(&format!("i{inner}"), "left + x");
     w.open(format!("if (i{outer} < e{outer} && i{inner} < e{inner})"));
-    w.emit(&everything(kernel), &mut scope);
+    w.emit(&values_and_stores(kernel), &mut scope);
     w.close();
     w.close();
 }

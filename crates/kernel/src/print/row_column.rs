@@ -52,7 +52,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
         w.emit(&stores, &mut scope);
         w.close();
     }
-    if passes.iter().filter(|pass| waits(w, pass, threads)).count() == 1 {
+    if passes.iter().filter(|pass| exchanges_partials(w, pass, threads)).count() == 1 {
         // Otherwise the barrier of another pass separates the reads of one row from the writes of the next.
         w.barrier();
     }
@@ -64,7 +64,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
 }
 
 /// Whether the threads of a block exchange partial results of a pass through shared memory.
-fn waits(w: &Writer<'_>, pass: &Pass, threads: u32) -> bool {
+fn exchanges_partials(w: &Writer<'_>, pass: &Pass, threads: u32) -> bool {
     let shuffles = |total: &Total| w.language.shuffle("", total.dtype, 1).is_some();
     !pass.totals.is_empty() && (threads > 32 || !pass.totals.iter().all(shuffles))
 }

@@ -86,6 +86,7 @@ fn on_side<'c>(
 ///
 /// # Errors
 /// When the matrices are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ.
+#[doc(alias = "triangular_solve")]
 pub fn solve_triangular(
     a: AnyComplex,
     b: AnyComplex,
@@ -106,6 +107,7 @@ pub fn solve_triangular(
 ///
 /// # Errors
 /// When the matrices are not square or the dtype is not a float. A singular matrix is reported when the result is read.
+#[doc(alias = "inv")]
 pub fn inverse(a: AnyComplex) -> Result<AnyComplex> {
     let call = call("inverse", &[&a])?;
     call.square(0)?;
@@ -138,6 +140,7 @@ pub fn slogdet(a: AnyComplex) -> Result<(AnyComplex, AnyTensor)> {
 /// # Errors
 /// When the matrices are not square or the dtype is not a float. A matrix that is not positive definite is reported
 /// when the result is read.
+#[doc(alias = "cho_factor")]
 pub fn cholesky(a: AnyComplex, triangle: Triangle) -> Result<AnyComplex> {
     let call = call("cholesky", &[&a])?;
     call.square(0)?;
@@ -169,6 +172,7 @@ pub fn qr(a: AnyComplex, mode: QrMode) -> Result<(AnyComplex, AnyComplex)> {
 ///
 /// # Errors
 /// When the tensor has fewer than two dimensions or its dtype is not a float.
+#[doc(alias = "qr")]
 pub fn qr_r(a: AnyComplex) -> Result<AnyComplex> {
     qr(a, QrMode::Reduced).map(|(_, r)| r)
 }

@@ -11,6 +11,7 @@ use kiln_tensor::AnyTensor;
 /// # Errors
 /// When the matrices are not square or the dtype is not a float. A matrix that is not positive definite is reported
 /// when the result is read.
+#[doc(alias = "cho_factor")]
 pub fn cholesky(a: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
     let call = Call::new("cholesky", &[&a])?;
     call.square(0)?;
@@ -37,6 +38,7 @@ pub fn qr(a: AnyTensor, mode: QrMode) -> Result<(AnyTensor, AnyTensor)> {
 ///
 /// # Errors
 /// When the tensor has fewer than two dimensions or its dtype is not a float.
+#[doc(alias = "qr")]
 pub fn qr_r(a: AnyTensor) -> Result<AnyTensor> {
     qr(a, QrMode::Reduced).map(|(_, r)| r)
 }

@@ -11,6 +11,7 @@ use kiln_tensor::AnyTensor;
 ///
 /// # Errors
 /// When the matrices are not square or the dtype is not a float. A singular matrix is reported when the result is read.
+#[doc(alias = "inv")]
 pub fn inverse(a: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("inverse", &[&a])?;
     call.square(0)?;
@@ -23,6 +24,7 @@ pub fn inverse(a: AnyTensor) -> Result<AnyTensor> {
 /// # Errors
 /// When the tensor has fewer than two dimensions or its dtype is not a float. A matrix with NaN or infinity is reported
 /// when the result is read.
+#[doc(alias = "pinverse")]
 pub fn pinv(a: AnyTensor, tolerance: Tolerance) -> Result<AnyTensor> {
     let call = Call::new("pinv", &[&a])?;
     let (rows, cols) = call.matrix(0)?;
@@ -67,6 +69,7 @@ pub fn matrix_power(a: AnyTensor, exponent: i32) -> Result<AnyTensor> {
 ///
 /// # Errors
 /// When the matrices are not square or the dtype is not a float.
+#[doc(alias = "expm")]
 pub fn matrix_exp(a: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("matrix_exp", &[&a])?;
     call.square(0)?;

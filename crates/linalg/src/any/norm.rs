@@ -12,6 +12,7 @@ use kiln_tensor::AnyTensor;
 /// # Errors
 /// When the tensor has fewer than two dimensions, its dtype is not a float, or a maximum or minimum is taken over
 /// matrices without elements.
+#[doc(alias = "norm")]
 pub fn matrix_norm(a: AnyTensor, norm: MatrixNorm) -> Result<AnyTensor> {
     let call = Call::new("matrix_norm", &[&a])?;
     let (rows, cols) = call.matrix(0)?;

@@ -12,6 +12,7 @@ const MOST_POWERS: usize = 1 << 16;
 ///
 /// # Errors
 /// When there are fewer than two tensors, a tensor in the middle is not a matrix, or inner sizes or dtypes differ.
+#[doc(alias = "chain_matmul")]
 pub fn multi_dot(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
     let operands: Vec<&AnyTensor> = tensors.iter().collect();
     if operands.len() < 2 {
@@ -117,6 +118,7 @@ pub fn vander(x: AnyTensor, count: Option<usize>) -> Result<AnyTensor> {
 ///
 /// # Errors
 /// When there are more columns than rows, more factors than columns, batch dimensions differ, or dtypes differ.
+#[doc(alias = "orgqr")]
 pub fn householder_product(a: AnyTensor, tau: AnyTensor) -> Result<AnyTensor> {
     let call = Call::new("householder_product", &[&a, &tau])?;
     let (rows, cols) = call.matrix(0)?;

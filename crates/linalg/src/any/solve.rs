@@ -73,6 +73,7 @@ fn on_side<'c>(
 ///
 /// # Errors
 /// When the matrices are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ.
+#[doc(alias = "triangular_solve")]
 pub fn solve_triangular(
     a: AnyTensor,
     b: AnyTensor,
@@ -92,6 +93,7 @@ pub fn solve_triangular(
 ///
 /// # Errors
 /// When the factors are not square, sizes differ, batch dimensions do not broadcast, or dtypes differ.
+#[doc(alias = "cho_solve")]
 pub fn cholesky_solve(b: AnyTensor, factor: AnyTensor, triangle: Triangle) -> Result<AnyTensor> {
     let call = Call::new("cholesky_solve", &[&factor, &b])?;
     let n = call.square(0)?;

@@ -91,6 +91,7 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
 ///
 /// # Panics
 /// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
+#[doc(alias = "triangular_solve")]
 #[track_caller]
 pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
     a: Complex<B, D>,
@@ -119,6 +120,7 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
 ///
 /// # Panics
 /// When the matrices are not square. A singular matrix poisons the result: reading it returns the error.
+#[doc(alias = "inv")]
 #[track_caller]
 pub fn inverse<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
     pair(any::complex::inverse(a.into_any()))
@@ -202,6 +204,7 @@ pub fn slogdet<B: Backend, const D: usize, const D2: usize>(
 /// # Panics
 /// When the matrices are not square. A matrix that is not positive definite poisons the result: reading it returns the
 /// error.
+#[doc(alias = "cho_factor")]
 #[track_caller]
 pub fn cholesky<B: Backend, const D: usize>(a: Complex<B, D>, triangle: Triangle) -> Complex<B, D> {
     pair(any::complex::cholesky(a.into_any(), triangle))
@@ -250,6 +253,7 @@ pub fn qr<B: Backend, const D: usize>(a: Complex<B, D>, mode: QrMode) -> (Comple
 ///
 /// # Panics
 /// When the tensor has fewer than two dimensions.
+#[doc(alias = "qr")]
 #[track_caller]
 pub fn qr_r<B: Backend, const D: usize>(a: Complex<B, D>) -> Complex<B, D> {
     pair(any::complex::qr_r(a.into_any()))

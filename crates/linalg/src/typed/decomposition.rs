@@ -27,6 +27,7 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// # Panics
 /// When the matrices are not square. A matrix that is not positive definite poisons the result: reading it returns the
 /// error.
+#[doc(alias = "cho_factor")]
 #[track_caller]
 pub fn cholesky<B: Backend, const D: usize>(a: Tensor<B, D>, triangle: Triangle) -> Tensor<B, D> {
     typed(any::cholesky(a.into_any(), triangle))
@@ -72,6 +73,7 @@ pub fn qr<B: Backend, const D: usize>(a: Tensor<B, D>, mode: QrMode) -> (Tensor<
 ///
 /// # Panics
 /// When the tensor has fewer than two dimensions.
+#[doc(alias = "qr")]
 #[track_caller]
 pub fn qr_r<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
     typed(any::qr_r(a.into_any()))

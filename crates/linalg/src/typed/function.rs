@@ -20,6 +20,7 @@ use kiln_tensor::{Backend, Tensor};
 ///
 /// # Panics
 /// When the matrices are not square. A singular matrix poisons the result: reading it returns the error.
+#[doc(alias = "inv")]
 #[track_caller]
 pub fn inverse<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
     typed(any::inverse(a.into_any()))
@@ -44,6 +45,7 @@ pub fn inverse<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
 /// # Panics
 /// When the tensor has fewer than two dimensions. A matrix with NaN or infinity poisons the result: reading it returns
 /// the error.
+#[doc(alias = "pinverse")]
 #[track_caller]
 pub fn pinv<B: Backend, const D: usize>(a: Tensor<B, D>, tolerance: Tolerance) -> Tensor<B, D> {
     typed(any::pinv(a.into_any(), tolerance))
@@ -93,6 +95,7 @@ pub fn matrix_power<B: Backend, const D: usize>(a: Tensor<B, D>, exponent: i32) 
 ///
 /// # Panics
 /// When the matrices are not square.
+#[doc(alias = "expm")]
 #[track_caller]
 pub fn matrix_exp<B: Backend, const D: usize>(a: Tensor<B, D>) -> Tensor<B, D> {
     typed(any::matrix_exp(a.into_any()))

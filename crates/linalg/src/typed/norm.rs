@@ -26,6 +26,7 @@ use kiln_tensor::{Backend, Int, Tensor};
 /// When the tensor has fewer than two dimensions, `D2` does not match, or a maximum or minimum is taken over matrices
 /// without elements. For norms of singular values, a matrix with NaN or infinity poisons the result: reading it returns
 /// the error.
+#[doc(alias = "norm")]
 #[track_caller]
 pub fn matrix_norm<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,

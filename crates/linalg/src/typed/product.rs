@@ -22,6 +22,7 @@ use kiln_tensor::{Backend, Tensor};
 ///
 /// # Panics
 /// When there are fewer than two matrices, or inner sizes differ.
+#[doc(alias = "chain_matmul")]
 #[track_caller]
 pub fn multi_dot<B: Backend>(matrices: Vec<Tensor<B, 2>>) -> Tensor<B, 2> {
     typed(any::multi_dot(matrices.into_iter().map(Tensor::into_any).collect()))
@@ -73,6 +74,7 @@ pub fn vander<B: Backend, const D: usize, const D2: usize>(
 ///
 /// # Panics
 /// When there are more columns than rows, more factors than columns, or batch dimensions differ.
+#[doc(alias = "orgqr")]
 #[track_caller]
 pub fn householder_product<B: Backend, const D: usize, const D1: usize>(
     a: Tensor<B, D>,

@@ -58,6 +58,7 @@ pub fn solve<B: Backend, const D: usize, const D2: usize>(
 ///
 /// # Panics
 /// When the matrices are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
+#[doc(alias = "triangular_solve")]
 #[track_caller]
 pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
     a: Tensor<B, D>,
@@ -88,6 +89,7 @@ pub fn solve_triangular<B: Backend, const D: usize, const D2: usize>(
 ///
 /// # Panics
 /// When the factors are not square, sizes differ, or batch dimensions do not broadcast to the rank of `B`.
+#[doc(alias = "cho_solve")]
 #[track_caller]
 pub fn cholesky_solve<B: Backend, const D: usize, const D2: usize>(
     b: Tensor<B, D2>,

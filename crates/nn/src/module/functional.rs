@@ -132,7 +132,7 @@ fn common_stack(parameters: &NamedTensors) -> Stack {
     let stack = tensor.stack();
     for (name, other) in parameters {
         if !other.stack().same_domain(stack) {
-            let [here, there] = stack.told_apart(other.stack());
+            let [here, there] = stack.distinguishable_names(other.stack());
             panic!(
                 "[with_parameters] `{first}` is on {here}, but `{name}` on {there}\n  \
                  hint: `lift_to` brings tensors from outside in"

@@ -1,6 +1,6 @@
 //! Parameters and buffers.
 
-use super::turn::{Turn, both};
+use super::update_lock::{UpdateLock, lock_both};
 use super::{
     BackendModule, Module, ModuleOn, Parameter, ParameterRole, Path, ReplaceParameter, Visitor, VisitorMut,
 };
@@ -191,7 +191,7 @@ pub struct RunningState<T> {
     /// `None` only while a visitor holds the tensor. Locked for moving and cloning the tensor, never while computing.
     value: Mutex<Option<T>>,
     /// Serializes updates.
-    turn: Turn,
+    update_lock: UpdateLock,
 }
 
 impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
@@ -202,7 +202,11 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 
     fn with_id(id: ParamId, value: Tensor<B, D>) -> Self {
         let leaf = as_leaf(value.into_any(), ParameterRole::Buffer);
-        RunningState { id, value: Mutex::new(Some(Tensor::from_any(leaf))), turn: Turn::default() }
+        RunningState {
+            id,
+            value: Mutex::new(Some(Tensor::from_any(leaf))),
+            update_lock: UpdateLock::default(),
+        }
     }
 
     /// Returns the current value, not tracked by automatic differentiation.
@@ -222,7 +226,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
     /// The function must not update the same buffer: that may deadlock.
     #[track_caller]
     pub fn update(&self, f: impl FnOnce(Tensor<B, D>) -> Tensor<B, D>) {
-        let _turn = self.turn.enter();
+        let _guard = self.update_lock.lock();
         self.replace(f(self.value()));
     }
 
@@ -237,7 +241,7 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
         other: &RunningState<Tensor<B, D2>>,
         f: impl FnOnce(Tensor<B, D>, Tensor<B, D2>) -> (Tensor<B, D>, Tensor<B, D2>),
     ) {
-        let _turns = both(&self.turn, &other.turn);
+        let _guards = lock_both(&self.update_lock, &other.update_lock);
         let (new, others) = f(self.value(), other.value());
         self.replace(new);
         other.replace(others);
@@ -253,7 +257,11 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
 impl<T: Clone> Clone for RunningState<T> {
     /// Clones the buffer. The clone has the same id and value, and is updated independently.
     fn clone(&self) -> Self {
-        RunningState { id: self.id, value: Mutex::new(self.value.lock().clone()), turn: Turn::default() }
+        RunningState {
+            id: self.id,
+            value: Mutex::new(self.value.lock().clone()),
+            update_lock: UpdateLock::default(),
+        }
     }
 }
 

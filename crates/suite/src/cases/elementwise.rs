@@ -139,7 +139,7 @@ fn binary_of(function: Binary, dtype: DType) -> Vec<Case> {
         cases.push(case(vec![x, tensor(CORNERS, dtype, Fill::Special)]).label(format!("corners{label}")));
     }
     cases.push(two(CORNERS, Fill::Special, Fill::Special).label("corners"));
-    cases.push(case(vec![tensor([4, 5], dtype, right), Input::Again(0)]).grad(same_grad(function)));
+    cases.push(case(vec![tensor([4, 5], dtype, right), Input::SameAs(0)]).grad(same_grad(function)));
     cases.extend(LARGE.into_iter().map(|shape| two(shape, left, right).large()));
     cases
 }
@@ -234,7 +234,7 @@ fn compare_of(comparison: Comparison, dtype: DType) -> Vec<Case> {
     cases.push(case(vec![tensor(CORNERS, dtype, Fill::Special), x.clone()]));
     cases.push(case(vec![x, tensor(CORNERS, dtype, Fill::Special)]));
     cases.push(two(CORNERS, Fill::Special).label("corners"));
-    cases.push(case(vec![tensor(CORNERS, dtype, Fill::Special), Input::Again(0)]));
+    cases.push(case(vec![tensor(CORNERS, dtype, Fill::Special), Input::SameAs(0)]));
     cases.extend(LARGE.into_iter().map(|shape| two(shape, ties).large()));
     cases
 }

@@ -1,6 +1,6 @@
 //! Mode *expand*: the expansion of an op matches the op.
 
-use super::{Outcome, expected, given, guarded, operands, read, types_of};
+use super::{Outcome, expected, guarded, host_operands, operands, read, types_of};
 use crate::case::{Case, Layouts, Tolerance};
 use crate::compare::difference;
 use kiln_ir::{Engine, Expand, MINIMAL, OpKind};
@@ -17,7 +17,7 @@ pub fn expands(case: &Case) -> bool {
 /// Compares the expansion of a case, on an engine restricted to [`MINIMAL`], with the native reference.
 pub fn check_expand(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
-    let list = given(case);
+    let list = host_operands(case);
     let expected = expected(&case.op, &list);
     let result = guarded(|| {
         let layer = Expand::new(Limited::new(engine, MINIMAL));

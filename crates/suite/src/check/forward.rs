@@ -1,7 +1,7 @@
 //! Mode *forward*: JVPs agree with gradients and with finite differences.
 
-use super::grad::{Ran, dot, floats, gradients, leaf, loss, projection, run};
-use super::{Given, Outcome, given, guarded, read};
+use super::grad::{TapeRun, dot, floats, gradients, leaf, loss, projection, run};
+use super::{HostOperand, Outcome, guarded, host_operands, read};
 use crate::case::{Case, Grad};
 use crate::engines::reference;
 use crate::fill::Random;
@@ -19,7 +19,7 @@ const NUMERIC: f64 = 1e-5;
 /// smooth cases, compares Hessian-vector products, forward over reverse and reverse over forward, with differences of
 /// gradients.
 pub fn check_forward(engine: &Arc<dyn Engine>, case: &Case) -> Outcome {
-    let list = given(case);
+    let list = host_operands(case);
     let mut outcome = Outcome::default();
     let result = guarded(|| first_order(engine, case, &list)).and_then(|outcome| outcome);
     outcome.absorb(&format!("{} first order", case.name), result);
@@ -30,7 +30,7 @@ pub fn check_forward(engine: &Arc<dyn Engine>, case: &Case) -> Outcome {
     outcome
 }
 
-fn first_order(engine: &Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result<Outcome, String> {
+fn first_order(engine: &Arc<dyn Engine>, case: &Case, list: &[HostOperand]) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let layer = Forward::new(engine.clone());
     let gradients = gradients(&Autodiff::new(engine.clone(), Checkpointing::None), case, list)?;
@@ -60,7 +60,7 @@ fn first_order(engine: &Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result<
     Ok(outcome)
 }
 
-fn second_order(engine: &Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result<Outcome, String> {
+fn second_order(engine: &Arc<dyn Engine>, case: &Case, list: &[HostOperand]) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let found = [
         forward_over_reverse(engine.clone(), case, list)?,
@@ -102,10 +102,10 @@ fn magnitude(data: &TensorData) -> f64 {
 }
 
 /// The float operands, moved by `h` along their tangents.
-fn moved(case: &Case, list: &[Given], h: f64) -> Vec<Given> {
+fn moved(case: &Case, list: &[HostOperand], h: f64) -> Vec<HostOperand> {
     let mut moved = list.to_vec();
-    for (place, given) in moved.iter_mut().enumerate() {
-        if let Given::Tensor(data) = given
+    for (place, operand) in moved.iter_mut().enumerate() {
+        if let HostOperand::Tensor(data) = operand
             && data.dtype().is_float()
         {
             let direction = direction(case, place, data.ty()).to_vec::<f64>();
@@ -118,7 +118,7 @@ fn moved(case: &Case, list: &[Given], h: f64) -> Vec<Given> {
 }
 
 /// The projection of the results on the reference.
-fn projected(case: &Case, list: &[Given]) -> f64 {
+fn projected(case: &Case, list: &[HostOperand]) -> f64 {
     let reference = reference();
     let ran = run(&reference, case, list, &|_, data| reference.write(data.clone()));
     let weigh = |(place, value): (usize, Value)| {
@@ -129,7 +129,7 @@ fn projected(case: &Case, list: &[Given]) -> f64 {
 }
 
 /// The projection of the result tangents, with tangents of the operands at some indices.
-fn forward(layer: &Forward, case: &Case, list: &[Given], places: &[usize]) -> Result<f64, String> {
+fn forward(layer: &Forward, case: &Case, list: &[HostOperand], places: &[usize]) -> Result<f64, String> {
     let ran = run(layer, case, list, &|place, data| {
         let value = layer.write(data.clone());
         match places.contains(&place) {
@@ -154,7 +154,7 @@ fn forward(layer: &Forward, case: &Case, list: &[Given], places: &[usize]) -> Re
 fn forward_over_reverse(
     engine: Arc<dyn Engine>,
     case: &Case,
-    list: &[Given],
+    list: &[HostOperand],
 ) -> Result<Vec<Option<TensorData>>, String> {
     let forward = Forward::new(engine);
     let tape = Autodiff::new(Arc::new(forward.clone()), Checkpointing::None);
@@ -177,11 +177,11 @@ fn forward_over_reverse(
 fn reverse_over_forward(
     engine: Arc<dyn Engine>,
     case: &Case,
-    list: &[Given],
+    list: &[HostOperand],
 ) -> Result<Vec<Option<TensorData>>, String> {
     let tape = Autodiff::new(engine, Checkpointing::None);
     let forward = Forward::new(Arc::new(tape.clone()));
-    let Ran { operands, results } = run(&forward, case, list, &|place, data| {
+    let TapeRun { operands, results } = run(&forward, case, list, &|place, data| {
         let value = forward.write(data.clone());
         if !data.dtype().is_float() {
             return value;
@@ -206,7 +206,7 @@ fn reverse_over_forward(
 /// A product for every filled float operand, zeros where there is none.
 fn products(
     case: &Case,
-    list: &[Given],
+    list: &[HostOperand],
     operands: &kiln_ir::Operands,
     product: impl Fn(&Value) -> Option<kiln_ir::Result<TensorData>>,
 ) -> Result<Vec<Option<TensorData>>, String> {

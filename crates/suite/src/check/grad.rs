@@ -1,6 +1,6 @@
 //! Mode *grad*: gradients agree with finite differences.
 
-use super::{Given, Outcome, execute, given, guarded, operands, read};
+use super::{HostOperand, Outcome, execute, guarded, host_operands, operands, read};
 use crate::case::{Case, Grad, Input, Layouts};
 use crate::engines::reference;
 use crate::fill::Random;
@@ -35,7 +35,7 @@ pub fn differentiates(case: &Case) -> bool {
 /// Compares the gradients of a random projection of the results, by [`Autodiff`] over the engine, with central
 /// differences on the reference; for smooth cases the second derivatives too, by two layers.
 pub fn check_grad(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
-    let list = given(case);
+    let list = host_operands(case);
     let mut outcome = Outcome::default();
     for checkpointing in [Checkpointing::None, Checkpointing::Balanced] {
         let result = guarded(|| first_order(engine.clone(), case, &list, checkpointing));
@@ -52,18 +52,18 @@ pub fn check_grad(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
 fn first_order(
     engine: Arc<dyn Engine>,
     case: &Case,
-    list: &[Given],
+    list: &[HostOperand],
     checkpointing: Checkpointing,
 ) -> Result<Outcome, String> {
     let analytic = gradients(&Autodiff::new(engine, checkpointing), case, list)?;
-    let numeric = |list: &[Given]| Ok(projected(case, list));
+    let numeric = |list: &[HostOperand]| Ok(projected(case, list));
     compare(list, &analytic, &numeric, 1e-5, FIRST_ORDER)
 }
 
-fn second_order(engine: Arc<dyn Engine>, case: &Case, list: &[Given]) -> Result<Outcome, String> {
+fn second_order(engine: Arc<dyn Engine>, case: &Case, list: &[HostOperand]) -> Result<Outcome, String> {
     let analytic = second_gradients(engine, case, list)?;
     let layer = Autodiff::new(Arc::new(reference()), Checkpointing::None);
-    let numeric = |list: &[Given]| {
+    let numeric = |list: &[HostOperand]| {
         let gradients = gradients(&layer, case, list)?;
         let weigh = |(place, gradient): (usize, &Option<TensorData>)| match gradient {
             Some(gradient) => dot(gradient, &projection(case, "second", place, gradient.shape())),
@@ -93,9 +93,9 @@ pub(super) fn dot(results: &TensorData, weights: &TensorData) -> f64 {
 pub(super) fn run(
     engine: &dyn Engine,
     case: &Case,
-    list: &[Given],
+    list: &[HostOperand],
     write: &dyn Fn(usize, &TensorData) -> Value,
-) -> Ran {
+) -> TapeRun {
     let mut operands = operands(list, write);
     for (i, input) in case.inputs.iter().enumerate() {
         if let Input::Result { op, inputs, place } = input {
@@ -104,16 +104,16 @@ pub(super) fn run(
         }
     }
     let results = execute(engine, &case.op, operands.clone());
-    Ran { operands, results: results.into_vec() }
+    TapeRun { operands, results: results.into_vec() }
 }
 
-pub(super) struct Ran {
+pub(super) struct TapeRun {
     pub(super) operands: Operands,
     pub(super) results: Vec<Value>,
 }
 
 /// The scalar projection of the results on the reference: the differentiated function.
-fn projected(case: &Case, list: &[Given]) -> f64 {
+fn projected(case: &Case, list: &[HostOperand]) -> f64 {
     let reference = reference();
     let ran = run(&reference, case, list, &|_, data| reference.write(data.clone()));
     let mut sum = 0.0;
@@ -155,7 +155,7 @@ pub(super) fn floats(results: Vec<Value>) -> Vec<(usize, Value)> {
 pub(super) fn gradients(
     layer: &Autodiff,
     case: &Case,
-    list: &[Given],
+    list: &[HostOperand],
 ) -> Result<Vec<Option<TensorData>>, String> {
     let ran = run(layer, case, list, &|_, data| {
         let value = layer.write(data.clone());
@@ -179,10 +179,15 @@ pub(super) fn gradients(
 }
 
 /// The operand, if it is a float tensor of the case.
-pub(super) fn leaf<'a>(case: &Case, list: &[Given], place: usize, operand: &'a Operand) -> Option<&'a Value> {
+pub(super) fn leaf<'a>(
+    case: &Case,
+    list: &[HostOperand],
+    place: usize,
+    operand: &'a Operand,
+) -> Option<&'a Value> {
     let is_given = match &list[place] {
-        Given::Tensor(data) => data.dtype().is_float(),
-        Given::Scalar(_) | Given::Again(_) => false,
+        HostOperand::Tensor(data) => data.dtype().is_float(),
+        HostOperand::Scalar(_) | HostOperand::SameAs(_) => false,
     };
     let is_computed = matches!(case.inputs[place], Input::Result { .. });
     if is_given && !is_computed { operand.value() } else { None }
@@ -192,18 +197,18 @@ pub(super) fn leaf<'a>(case: &Case, list: &[Given], place: usize, operand: &'a O
 fn second_gradients(
     engine: Arc<dyn Engine>,
     case: &Case,
-    list: &[Given],
+    list: &[HostOperand],
 ) -> Result<Vec<Option<TensorData>>, String> {
     let inner = Autodiff::new(engine, Checkpointing::None);
     let outer = Autodiff::new(Arc::new(inner.clone()), Checkpointing::None);
     // The inner leaves, which the outer leaves wrap.
     let leaves: Vec<Option<Value>> = list
         .iter()
-        .map(|given| match given {
-            Given::Tensor(data) if data.dtype().is_float() => {
+        .map(|operand| match operand {
+            HostOperand::Tensor(data) if data.dtype().is_float() => {
                 Some(inner.require_grad(inner.write(data.clone())))
             }
-            Given::Tensor(_) | Given::Scalar(_) | Given::Again(_) => None,
+            HostOperand::Tensor(_) | HostOperand::Scalar(_) | HostOperand::SameAs(_) => None,
         })
         .collect();
     let ran = run(&outer, case, list, &|place, data| match &leaves[place] {
@@ -229,8 +234,8 @@ fn second_gradients(
         }
         None => None,
     };
-    let host = |(place, given): (usize, &Given)| {
-        let (Given::Tensor(data), true, Some(leaf)) = (given, is_leaf(place), &leaves[place]) else {
+    let host = |(place, operand): (usize, &HostOperand)| {
+        let (HostOperand::Tensor(data), true, Some(leaf)) = (operand, is_leaf(place), &leaves[place]) else {
             return Ok(None);
         };
         match second.as_ref().and_then(|second| second.get(leaf)) {
@@ -247,15 +252,15 @@ fn second_gradients(
 /// Compares gradients with central differences of `function` with step `h` (times the magnitude of the element, if
 /// above 1).
 fn compare(
-    list: &[Given],
+    list: &[HostOperand],
     analytic: &[Option<TensorData>],
-    function: &dyn Fn(&[Given]) -> Result<f64, String>,
+    function: &dyn Fn(&[HostOperand]) -> Result<f64, String>,
     h: f64,
     tolerance: f64,
 ) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     for (place, gradient) in analytic.iter().enumerate() {
-        let (Some(gradient), Given::Tensor(data)) = (gradient, &list[place]) else { continue };
+        let (Some(gradient), HostOperand::Tensor(data)) = (gradient, &list[place]) else { continue };
         let wrong_type = gradient.ty() != data.ty();
         let problem = || format!("type {} of operand {}", gradient.ty(), data.ty());
         outcome.note(&format!("gradient {place}"), wrong_type.then(problem));
@@ -284,18 +289,18 @@ fn sampled(ty: TensorType) -> Vec<usize> {
 }
 
 fn slope(
-    list: &[Given],
+    list: &[HostOperand],
     place: usize,
     element: usize,
-    function: &dyn Fn(&[Given]) -> Result<f64, String>,
+    function: &dyn Fn(&[HostOperand]) -> Result<f64, String>,
     h: f64,
 ) -> Result<f64, String> {
-    let Given::Tensor(data) = &list[place] else { return Ok(0.0) };
+    let HostOperand::Tensor(data) = &list[place] else { return Ok(0.0) };
     let x = data.to_vec::<f64>()[element];
     let (low, high) = (x - h * x.abs().max(1.0), x + h * x.abs().max(1.0));
     let at = |x: f64| {
         let mut moved = list.to_vec();
-        if let Given::Tensor(data) = &mut moved[place]
+        if let HostOperand::Tensor(data) = &mut moved[place]
             && let Some(elements) = f64::slice_mut(data.elements_mut())
         {
             elements[element] = x;

@@ -20,7 +20,7 @@ pub fn check_poison(engine: &dyn Engine, case: &PoisonCase) -> Outcome {
 }
 
 fn run(engine: &dyn Engine, op: &Op, inputs: &[Input]) -> kiln_ir::Values {
-    let list = super::given(&Case::new(op.clone(), inputs.to_vec()));
+    let list = super::host_operands(&Case::new(op.clone(), inputs.to_vec()));
     let operands = operands(&list, &|_, data| engine.write(data.clone()));
     let types = types_of(op, &operands);
     engine.execute(op, operands, &types)
@@ -40,7 +40,7 @@ pub fn check_passing_on(engine: &dyn Engine, op: &Op, inputs: &[Input]) -> Outco
     for poisoned in 0..inputs.len() {
         let result = guarded(|| {
             let mut outcome = Outcome::default();
-            let list = super::given(&Case::new(op.clone(), inputs.to_vec()));
+            let list = super::host_operands(&Case::new(op.clone(), inputs.to_vec()));
             let mut operands = operands(&list, &|_, data| engine.write(data.clone()));
             let types = types_of(op, &operands);
             let Some(value) = operands[poisoned].value() else { return outcome };

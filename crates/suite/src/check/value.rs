@@ -1,6 +1,6 @@
 //! Mode *value*: the engine agrees with the reference.
 
-use super::{Given, Outcome, expected, given, guarded, operands, read, types_of};
+use super::{HostOperand, Outcome, expected, guarded, host_operands, operands, read, types_of};
 use crate::case::Case;
 use crate::compare::difference;
 use crate::layout::{Layout, elements, place};
@@ -21,15 +21,15 @@ pub struct Expected<'a> {
 }
 
 struct Pair {
-    operands: Vec<Given>,
+    operands: Vec<HostOperand>,
     results: Vec<TensorData>,
 }
 
 impl<'a> Expected<'a> {
     /// Runs the reference.
     pub fn of(case: &'a Case) -> Expected<'a> {
-        let pair = |operands: Vec<Given>| Pair { results: expected(&case.op, &operands), operands };
-        let list = given(case);
+        let pair = |operands: Vec<HostOperand>| Pair { results: expected(&case.op, &operands), operands };
+        let list = host_operands(case);
         let repeats = case.layouts.list().contains(&Layout::Repeated);
         let repeated = repeats.then(|| pair(repeated(&list)));
         Expected { case, plain: pair(list), repeated }
@@ -48,11 +48,11 @@ impl<'a> Expected<'a> {
     }
 }
 
-fn repeated(list: &[Given]) -> Vec<Given> {
-    let repeat = |given: &Given| match given {
-        Given::Tensor(data) => Given::Tensor(elements(Layout::Repeated, data)),
-        Given::Scalar(scalar) => Given::Scalar(*scalar),
-        Given::Again(place) => Given::Again(*place),
+fn repeated(list: &[HostOperand]) -> Vec<HostOperand> {
+    let repeat = |operand: &HostOperand| match operand {
+        HostOperand::Tensor(data) => HostOperand::Tensor(elements(Layout::Repeated, data)),
+        HostOperand::Scalar(scalar) => HostOperand::Scalar(*scalar),
+        HostOperand::SameAs(place) => HostOperand::SameAs(*place),
     };
     list.iter().map(repeat).collect()
 }
@@ -61,7 +61,7 @@ fn in_layout(
     engine: &dyn Engine,
     case: &Case,
     layout: Layout,
-    seen: &[Given],
+    seen: &[HostOperand],
     expected: &[TensorData],
 ) -> Outcome {
     let operands = operands(seen, &|_, data| place(engine, layout, data));
@@ -79,8 +79,8 @@ fn in_layout(
         outcome.note("type", wrong_type.then(|| format!("{claimed} instead of {}", types[i])));
         outcome.note(&format!("result {i}"), compare(engine, value, expected, case));
     }
-    for (i, (operand, given)) in kept.into_iter().zip(seen).enumerate() {
-        if let (Some(value), Given::Tensor(data)) = (operand.value(), given) {
+    for (i, (operand, seen)) in kept.into_iter().zip(seen).enumerate() {
+        if let (Some(value), HostOperand::Tensor(data)) = (operand.value(), seen) {
             outcome.note(&format!("operand {i} was changed"), unchanged(engine, value.clone(), data));
         }
     }

@@ -1,7 +1,7 @@
 //! Mode *vmap*: an op on a batch matches the op on each example.
 
 use super::grad::{floats, gradients, loss, projection, run};
-use super::{Given, Outcome, differentiates, given, guarded, read};
+use super::{HostOperand, Outcome, differentiates, guarded, host_operands, read};
 use crate::case::{Case, Input, Tolerance};
 use crate::compare::difference;
 use kiln_autodiff::{Autodiff, Checkpointing, Gradients};
@@ -21,7 +21,7 @@ const GRADIENT: Tolerance = Tolerance::Near { relative: 1e6, absolute: 1e6 };
 /// layers. For differentiable cases, compares per-example gradients (a tape above the layer) and batch gradients (a
 /// tape below).
 pub fn check_vmap(engine: &Arc<dyn Engine>, case: &Case) -> Outcome {
-    let lists: Vec<Vec<Given>> = (0..EXAMPLES * EXAMPLES).map(|number| example(case, number)).collect();
+    let lists: Vec<Vec<HostOperand>> = (0..EXAMPLES * EXAMPLES).map(|number| example(case, number)).collect();
     let mut outcome = Outcome::default();
     let masks = masks(case);
     for mask in &masks {
@@ -71,8 +71,8 @@ fn differs(found: &str, text: &str) -> Option<String> {
 }
 
 /// The operands of one example.
-fn example(case: &Case, number: usize) -> Vec<Given> {
-    given(&Case { name: format!("{}#{number}", case.name), ..case.clone() })
+fn example(case: &Case, number: usize) -> Vec<HostOperand> {
+    host_operands(&Case { name: format!("{}#{number}", case.name), ..case.clone() })
 }
 
 /// The subsets of batched operands; the last is all operands.
@@ -94,14 +94,14 @@ fn masks(case: &Case) -> Vec<Vec<usize>> {
 struct Batch<'a> {
     engine: &'a Arc<dyn Engine>,
     case: &'a Case,
-    lists: &'a [Vec<Given>],
+    lists: &'a [Vec<HostOperand>],
     mask: &'a [usize],
     n: usize,
 }
 
 impl Batch<'_> {
     /// The operands of one example.
-    fn list(&self, number: usize) -> Vec<Given> {
+    fn list(&self, number: usize) -> Vec<HostOperand> {
         let choose = |place: usize| {
             let number = if self.mask.contains(&place) { number } else { 0 };
             self.lists[number][place].clone()
@@ -113,8 +113,8 @@ impl Batch<'_> {
     fn stacked(&self, place: usize, numbers: impl Iterator<Item = usize>) -> Value {
         let engine = &**self.engine;
         let data = |number: usize| match &self.lists[number][place] {
-            Given::Tensor(data) => data.clone(),
-            Given::Scalar(_) | Given::Again(_) => panic!("operand {place} is no filled tensor"),
+            HostOperand::Tensor(data) => data.clone(),
+            HostOperand::Scalar(_) | HostOperand::SameAs(_) => panic!("operand {place} is no filled tensor"),
         };
         let row = |number: usize| {
             let row = Var::new(engine, engine.write(data(number)));
@@ -220,7 +220,7 @@ impl Batch<'_> {
             let flat = all.shape().without(0).without(0).inserted(0, rows * columns);
             let all = all.reshape(flat).into_value();
             for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
-                let list: Vec<Given> =
+                let list: Vec<HostOperand> =
                     (0..self.case.inputs.len()).map(|p| self.lists[number(p, i, j)][p].clone()).collect();
                 let engine = &**self.engine;
                 let mut alone = run(engine, self.case, &list, &|_, data| engine.write(data.clone())).results;

@@ -87,11 +87,13 @@ impl AnyTensor {
 
     /// Applies the `tanh` approximation of [`gelu`](AnyTensor::gelu). See
     /// [`activation::gelu_approximate`](crate::activation::gelu_approximate).
+    #[doc(alias = "gelu")]
     pub fn gelu_approximate(self) -> Result<AnyTensor> {
         self.gate(&GELU_APPROXIMATE)
     }
 
     /// Applies log-sigmoid, `ln(sigmoid(x))`. See [`activation::log_sigmoid`](crate::activation::log_sigmoid).
+    #[doc(alias = "logsigmoid")]
     pub fn log_sigmoid(self) -> Result<AnyTensor> {
         self.check_float("log_sigmoid")?;
         Ok(self.expression(|x| log_sigmoid(&x)))
@@ -99,6 +101,7 @@ impl AnyTensor {
 
     /// Applies hard sigmoid, `min(max(alpha x + beta, 0), 1)`. See
     /// [`activation::hard_sigmoid`](crate::activation::hard_sigmoid).
+    #[doc(alias = "hardsigmoid")]
     pub fn hard_sigmoid(self, alpha: f64, beta: f64) -> Result<AnyTensor> {
         self.check_float("hard_sigmoid")?;
         Ok(self.expression(|x| {
@@ -108,12 +111,14 @@ impl AnyTensor {
     }
 
     /// Applies SiLU, `x sigmoid(x)`. See [`activation::silu`](crate::activation::silu).
+    #[doc(alias = "swish")]
     pub fn silu(self) -> Result<AnyTensor> {
         self.gate(&SILU)
     }
 
     /// Applies hard swish, `x min(max(x + 3, 0), 6) / 6`. See
     /// [`activation::hard_swish`](crate::activation::hard_swish).
+    #[doc(alias = "hardswish")]
     pub fn hard_swish(self) -> Result<AnyTensor> {
         self.check_float("hard_swish")?;
         Ok(self.expression(|x| {
@@ -212,12 +217,14 @@ impl AnyTensor {
 
     /// Applies hard shrinkage: `x` where `|x| > lambda`, 0 elsewhere. See
     /// [`activation::hard_shrink`](crate::activation::hard_shrink).
+    #[doc(alias = "hardshrink")]
     pub fn hard_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, 0.0)
     }
 
     /// Applies soft shrinkage: moves `x` towards 0 by `lambda`, 0 where `|x| <= lambda`. See
     /// [`activation::soft_shrink`](crate::activation::soft_shrink).
+    #[doc(alias = "softshrink")]
     pub fn soft_shrink(self, lambda: f64) -> Result<AnyTensor> {
         self.shrink(lambda, lambda)
     }

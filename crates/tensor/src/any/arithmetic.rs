@@ -118,6 +118,7 @@ impl AnyTensor {
     }
 
     /// Computes the quotient rounded down. See [`Tensor::floor_divide`](crate::Tensor::floor_divide).
+    #[doc(alias = "floor_div")]
     pub fn floor_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let (x, divisor) = AnyTensor::promoted("floor_divide", self, divisor)?;
         let (rest, adjust) = x.clone().truncated_rest(&divisor)?;
@@ -140,6 +141,7 @@ impl AnyTensor {
     }
 
     /// Computes the quotient rounded towards zero. See [`Tensor::trunc_divide`](crate::Tensor::trunc_divide).
+    #[doc(alias = "div")]
     pub fn trunc_divide(self, divisor: AnyTensor) -> Result<AnyTensor> {
         let quotient = self.div(divisor)?;
         if quotient.dtype().is_float() { quotient.trunc() } else { Ok(quotient) }
@@ -152,11 +154,14 @@ impl AnyTensor {
     }
 
     /// Raises each element to the power of an exponent tensor. See [`Tensor::powf`](crate::Tensor::powf).
+    #[doc(alias = "pow")]
     pub fn powf(self, exponent: AnyTensor) -> Result<AnyTensor> {
         self.pow(exponent)
     }
 
     /// Raises each element to the power of a scalar. See [`Tensor::powf_scalar`](crate::Tensor::powf_scalar).
+    #[doc(alias = "pow")]
+    #[doc(alias = "power")]
     pub fn powf_scalar(self, exponent: f64) -> Result<AnyTensor> {
         if exponent == 2.0 { self.square() } else { self.pow_scalar(exponent) }
     }
@@ -183,11 +188,13 @@ impl AnyTensor {
     }
 
     /// Alias of `minimum`, the elementwise minimum of two tensors. See [`Tensor::min_pair`](crate::Tensor::min_pair).
+    #[doc(alias = "minimum")]
     pub fn min_pair(self, other: AnyTensor) -> Result<AnyTensor> {
         self.minimum(other)
     }
 
     /// Alias of `maximum`, the elementwise maximum of two tensors. See [`Tensor::max_pair`](crate::Tensor::max_pair).
+    #[doc(alias = "maximum")]
     pub fn max_pair(self, other: AnyTensor) -> Result<AnyTensor> {
         self.maximum(other)
     }
@@ -214,6 +221,7 @@ impl AnyTensor {
     }
 
     /// Clamps elements to `[low, high]`. See [`Tensor::clamp`](crate::Tensor::clamp).
+    #[doc(alias = "clip")]
     pub fn clamp(self, low: impl Number, high: impl Number) -> Result<AnyTensor> {
         let clamped = self.clamp_min(low).and_then(|x| x.clamp_max(high));
         clamped.map_err(|error| error.in_op("clamp"))
@@ -251,6 +259,7 @@ impl AnyTensor {
 
     /// Computes the angle of the point `(other, self)` from the x axis, in radians from -π to π. See
     /// [`Tensor::atan2`](crate::Tensor::atan2).
+    #[doc(alias = "arctan2")]
     pub fn atan2(self, other: AnyTensor) -> Result<AnyTensor> {
         self.binary(Binary::Atan2, other)
     }

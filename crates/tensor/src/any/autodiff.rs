@@ -6,6 +6,7 @@ use kiln_autodiff::Autodiff as Layer;
 
 impl AnyTensor {
     /// Returns whether the tensor is a leaf that requires a gradient.
+    #[doc(alias = "requires_grad")]
     pub fn is_require_grad(&self) -> bool {
         self.stack().outermost::<Layer>().is_some_and(|layer| layer.leaf_id(self.value()).is_some())
     }
@@ -14,6 +15,7 @@ impl AnyTensor {
     ///
     /// # Errors
     /// When the stack has no automatic differentiation, or the dtype is not a float dtype.
+    #[doc(alias = "requires_grad_")]
     pub fn require_grad(self) -> Result<AnyTensor> {
         require_grad(self)
     }
@@ -57,6 +59,7 @@ impl AnyTensor {
     }
 
     /// Returns the same elements without a tape: no gradient flows through.
+    #[doc(alias = "stop_gradient")]
     #[must_use]
     pub fn detach(self) -> AnyTensor {
         detach(self)

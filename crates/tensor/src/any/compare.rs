@@ -6,9 +6,10 @@ use crate::{AnyTensor, Number, Result};
 use kiln_ir::{Binary, Comparison, TensorType};
 
 macro_rules! comparisons {
-    ($($method:ident $with_number:ident $comparison:ident $swapped:literal;)*) => {
+    ($($(#[$attribute:meta])* $method:ident $with_number:ident $comparison:ident $swapped:literal;)*) => {
         impl AnyTensor {$(
             #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            $(#[$attribute])*
             pub fn $method(self, other: AnyTensor) -> Result<AnyTensor> {
                 if $swapped {
                     other.compare(Comparison::$comparison, self)
@@ -31,22 +32,32 @@ macro_rules! comparisons {
 }
 
 comparisons! {
+    #[doc(alias = "eq")]
     equal equal_elem Eq false;
+    #[doc(alias = "ne")]
     not_equal not_equal_elem Ne false;
+    #[doc(alias = "lt")]
+    #[doc(alias = "less")]
     lower lower_elem Lt false;
+    #[doc(alias = "le")]
+    #[doc(alias = "less_equal")]
     lower_equal lower_equal_elem Le false;
+    #[doc(alias = "gt")]
     greater greater_elem Lt true;
+    #[doc(alias = "ge")]
     greater_equal greater_equal_elem Le true;
 }
 
 impl AnyTensor {
     /// Returns `true` where an element is NaN. See [`Tensor::is_nan`](crate::Tensor::is_nan). False for integers and
     /// `bool`.
+    #[doc(alias = "isnan")]
     pub fn is_nan(self) -> Result<AnyTensor> {
         self.clone().compare(Comparison::Ne, self)
     }
 
     /// Returns `true` where an element is infinite. See [`Tensor::is_inf`](crate::Tensor::is_inf).
+    #[doc(alias = "isinf")]
     pub fn is_inf(self) -> Result<AnyTensor> {
         if self.dtype().is_float() { self.abs()?.equal_elem(f64::INFINITY) } else { self.never() }
     }
@@ -63,6 +74,7 @@ impl AnyTensor {
 
     /// Returns `true` where an element is neither NaN nor infinite. See
     /// [`Tensor::is_finite`](crate::Tensor::is_finite).
+    #[doc(alias = "isfinite")]
     pub fn is_finite(self) -> Result<AnyTensor> {
         if self.dtype().is_float() {
             self.abs()?.lower_elem(f64::INFINITY)
@@ -82,6 +94,7 @@ impl AnyTensor {
 
     /// Returns `true` where `|self - other| <= absolute + relative * |other|`, both are the same infinity, or both are
     /// NaN. See [`Tensor::is_close`](crate::Tensor::is_close).
+    #[doc(alias = "isclose")]
     pub fn is_close(
         self,
         other: AnyTensor,
@@ -104,6 +117,7 @@ impl AnyTensor {
 
     /// Returns whether all elements are close, by `is_close`. See [`Tensor::all_close`](crate::Tensor::all_close).
     /// Waits for the device.
+    #[doc(alias = "allclose")]
     pub fn all_close(self, other: AnyTensor, relative: Option<f64>, absolute: Option<f64>) -> Result<bool> {
         let close = self.is_close(other, relative, absolute)?.reduce_all(kiln_ir::Reduction::Min)?;
         Ok(close.into_data()?.to_vec::<bool>() == [true])

@@ -8,6 +8,9 @@ impl AnyTensor {
     /// and a column on the right. The result does not have the added axis: the matmul of two vectors has rank 0.
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.matmul.html>
+    #[doc(alias = "mm")]
+    #[doc(alias = "bmm")]
+    #[doc(alias = "dot")]
     pub fn matmul(self, other: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("matmul", &other)?;
         let (m, n) = (self.shape().rank(), other.shape().rank());

@@ -10,6 +10,9 @@ use kiln_ir::{Op, Operand, SharedBytes};
 
 impl AnyTensor {
     /// Creates a tensor of host data, in the data's dtype.
+    #[doc(alias = "tensor")]
+    #[doc(alias = "array")]
+    #[doc(alias = "asarray")]
     pub fn from_data(data: impl Into<TensorData>, device: &impl AsRef<Stack>) -> AnyTensor {
         let stack = device.as_ref();
         AnyTensor::new(stack.clone(), stack.engine().write(data.into()))

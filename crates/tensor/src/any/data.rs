@@ -63,6 +63,8 @@ impl AnyTensor {
     /// assert_eq!(x.to_vec::<f64>()?, [1.0, 2.0]);
     /// # Ok::<(), kiln_tensor::Error>(())
     /// ```
+    #[doc(alias = "tolist")]
+    #[doc(alias = "numpy")]
     pub fn to_vec<E: Element>(&self) -> Result<Vec<E>> {
         self.clone().into_vec_as()
     }
@@ -119,7 +121,7 @@ impl AnyTensor {
         if self.stack.same(stack) {
             return Ok(self);
         }
-        if let Some(left) = self.stack.left_behind(&self.value, stack) {
+        if let Some(left) = self.stack.lost_layer_state(&self.value, stack) {
             let problem = alloc::format!("{left} would not follow {} to {stack:?}", self.ty());
             return Err(Error::gradient("to_device", problem).hint(
                 "move it to a device with the same layers, as `device.autodiff()`; `detach()` moves elements without gradients",
@@ -135,6 +137,8 @@ impl AnyTensor {
     ///
     /// # Errors
     /// As [`to_stack`](AnyTensor::to_stack).
+    #[doc(alias = "to")]
+    #[doc(alias = "device_put")]
     pub fn to_device(self, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
         self.to_stack(device.as_ref())
     }

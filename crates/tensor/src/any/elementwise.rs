@@ -185,6 +185,8 @@ impl AnyTensor {
     }
 
     /// Converts to another dtype. Does nothing if the tensor has it already.
+    #[doc(alias = "astype")]
+    #[doc(alias = "to")]
     pub fn cast(self, dtype: DType) -> Result<AnyTensor> {
         if self.dtype() == dtype { Ok(self) } else { self.apply(&Op::Cast(dtype)) }
     }
@@ -197,9 +199,10 @@ fn two(a: Operand, b: Operand) -> Operands {
 }
 
 macro_rules! functions {
-    ($($method:ident $function:ident;)*) => {
+    ($($(#[$attribute:meta])* $method:ident $function:ident;)*) => {
         impl AnyTensor {$(
             #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            $(#[$attribute])*
             #[inline]
             pub fn $method(self) -> Result<AnyTensor> {
                 self.unary(Unary::$function)
@@ -211,6 +214,7 @@ macro_rules! functions {
 functions! {
     abs Abs;
     sign Sign;
+    #[doc(alias = "reciprocal")]
     recip Recip;
     sqrt Sqrt;
     rsqrt Rsqrt;
@@ -222,6 +226,7 @@ functions! {
     cos Cos;
     tan Tan;
     tanh Tanh;
+    #[doc(alias = "arctan")]
     atan Atan;
     erf Erf;
     erfcx Erfcx;
@@ -251,6 +256,7 @@ impl AnyTensor {
 
     /// Rounds to `decimals` decimal places, ties to even. See
     /// [`Tensor::round_decimals`](crate::Tensor::round_decimals).
+    #[doc(alias = "round")]
     pub fn round_decimals(self, decimals: i32) -> Result<AnyTensor> {
         let power = libm::pow(10.0, f64::from(decimals.unsigned_abs()));
         let (up, down) = if decimals < 0 { (Binary::Div, Binary::Mul) } else { (Binary::Mul, Binary::Div) };

@@ -54,7 +54,7 @@ impl AnyTensor {
 
     #[cold]
     fn in_other_domain(&self, op: &str, other: &AnyTensor) -> Error {
-        let [here, there] = self.stack.told_apart(&other.stack);
+        let [here, there] = self.stack.distinguishable_names(&other.stack);
         let problem = format!("tensors are on different devices: {here} and {there}");
         let is_outside = self.stack.is_at_or_above(&other.stack) || other.stack.is_at_or_above(&self.stack);
         let hint = match is_outside {

@@ -29,6 +29,7 @@ impl AnyTensor {
 
     /// Sorts in ascending order along an axis, and returns the index of each element. See
     /// [`Tensor::sort_with_indices`](crate::Tensor::sort_with_indices).
+    #[doc(alias = "sort")]
     pub fn sort_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.sorted("sort_with_indices", axis.into(), false, Wanted::Indices)
     }
@@ -74,6 +75,8 @@ impl AnyTensor {
 
     /// Returns the `k` greatest elements along an axis, and their indices. See
     /// [`Tensor::topk_with_indices`](crate::Tensor::topk_with_indices).
+    #[doc(alias = "topk")]
+    #[doc(alias = "top_k")]
     pub fn topk_with_indices(self, k: usize, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.first_of("topk_with_indices", k, axis.into(), true, Wanted::Indices)
     }

@@ -12,6 +12,8 @@ impl AnyTensor {
     ///
     /// # Errors
     /// When a parameter of the distribution is invalid ([`Distribution::check`]).
+    #[doc(alias = "rand")]
+    #[doc(alias = "randn")]
     pub fn random(
         ty: TensorType,
         distribution: Distribution,

@@ -50,6 +50,7 @@ impl AnyTensor {
     }
 
     /// Computes the sum along an axis. See [`Tensor::sum_dim`](crate::Tensor::sum_dim).
+    #[doc(alias = "sum")]
     pub fn sum_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.reduce_one("sum_dim", Reduction::Sum, axis.into())
     }

@@ -4,9 +4,10 @@ use crate::special::*;
 use crate::{AnyTensor, Result};
 
 macro_rules! functions {
-    ($($method:ident $function:ident;)*) => {
+    ($($(#[$attribute:meta])* $method:ident $function:ident;)*) => {
         impl AnyTensor {$(
             #[doc = concat!("See [`Tensor::", stringify!($method), "`](crate::Tensor::", stringify!($method), ").")]
+            $(#[$attribute])*
             pub fn $method(self) -> Result<AnyTensor> {
                 self.special(&$function)
             }
@@ -15,13 +16,18 @@ macro_rules! functions {
 }
 
 functions! {
+    #[doc(alias = "arcsin")]
     asin ASIN;
+    #[doc(alias = "arccos")]
     acos ACOS;
     sinc SINC;
     sinh SINH;
     cosh COSH;
+    #[doc(alias = "arcsinh")]
     asinh ASINH;
+    #[doc(alias = "arccosh")]
     acosh ACOSH;
+    #[doc(alias = "arctanh")]
     atanh ATANH;
     exp2 EXP2;
     log2 LOG2;

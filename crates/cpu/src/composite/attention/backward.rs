@@ -1,7 +1,7 @@
 //! The gradients of attention.
 
-use super::kernel::{LANES, Product, Score, Slopes, dot};
-use super::problem::{Block, Heads, KEYS, Problem, QUERIES, one_after_another, turn_back};
+use super::kernel::{LANES, Product, Score, ScoreGradients, dot};
+use super::problem::{Block, Heads, KEYS, Problem, QUERIES, one_after_another, transpose_back};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::scratch::Scratch;
@@ -35,11 +35,11 @@ pub(in crate::composite) fn backward<T: Score>(
     let contiguous = |operand: (&Array, &TensorType)| cpu.contiguous(operand.0, operand.1);
     let operands = [contiguous(grad)?, contiguous(y)?, contiguous(lse)?];
     let problem = Problem::<T>::new(spec, qkv, mask);
-    let cuts = Cuts::of(&problem);
+    let partition = Partition::of(&problem);
     let mut partial = [
-        Partial::new(&results[0], cuts.keys)?,
-        Partial::new(&results[1], cuts.queries)?,
-        Partial::new(&results[2], cuts.queries)?,
+        Partial::new(&results[0], partition.keys)?,
+        Partial::new(&results[1], partition.queries)?,
+        Partial::new(&results[2], partition.queries)?,
     ];
     let backward = Backward {
         cpu,
@@ -47,7 +47,7 @@ pub(in crate::composite) fn backward<T: Score>(
         y: Heads::new(&operands[1]),
         lse: Shared::new(operands[2].as_mut_ptr()),
         gradients: [0, 1, 2].map(|i| Shared::new(partial[i].array.as_mut_ptr())),
-        cuts,
+        partition,
         problem,
     };
     backward.run();
@@ -60,17 +60,17 @@ pub(in crate::composite) fn backward<T: Score>(
 /// The number of parts of the work on one key head, along its queries and along its keys. It depends on the sizes only,
 /// so the order of summation does not depend on the number of threads.
 #[derive(Clone, Copy)]
-struct Cuts {
+struct Partition {
     queries: usize,
     keys: usize,
 }
 
-impl Cuts {
-    fn of<T: Score>(problem: &Problem<T>) -> Cuts {
+impl Partition {
+    fn of<T: Score>(problem: &Problem<T>) -> Partition {
         let heads = (problem.batch * problem.kv_heads).max(1);
         let most = |units: usize, parts: usize| UNITS.div_ceil(units).min(parts).clamp(1, GREATEST_CUT);
         let keys = most(heads, problem.keys.div_ceil(2 * KEYS));
-        Cuts { keys, queries: most(heads * keys, problem.blocks()) }
+        Partition { keys, queries: most(heads * keys, problem.blocks()) }
     }
 }
 
@@ -126,13 +126,13 @@ struct Backward<'a, T> {
     lse: Shared<T>,
     /// For queries, one per part of the keys; for keys and for values, one per part of the queries.
     gradients: [Shared<T>; 3],
-    cuts: Cuts,
+    partition: Partition,
 }
 
 /// The scratch memory of a task: blocks of queries and of output gradients, both plain and transposed. Also tiles of
 /// scores and of their gradients, transposed gradients of queries, and gradients of all keys and values of the task.
-struct Room<T> {
-    turned: [*mut T; 2],
+struct Workspace<T> {
+    transposed: [*mut T; 2],
     straight: [*mut T; 2],
     tiles: [*mut T; 2],
     dq: *mut T,
@@ -148,10 +148,10 @@ impl<T: Score> Backward<'_, T> {
 
     fn run(&self) {
         let Problem { batch, kv_heads, queries, keys, dim, dim_v, .. } = self.problem;
-        let units = self.cuts.queries * self.cuts.keys;
+        let units = self.partition.queries * self.partition.keys;
         let work = queries * keys * (dim + dim_v) * self.problem.shared_by() / units;
         self.cpu.pool.parallel_for(batch * kv_heads * units, GRAIN.div_ceil(work.max(1)), |tasks| {
-            let longest = self.problem.keys.div_ceil(KEYS).div_ceil(self.cuts.keys) * KEYS;
+            let longest = self.problem.keys.div_ceil(KEYS).div_ceil(self.partition.keys) * KEYS;
             let [wide, wide_v] = self.padded();
             let sizes = [
                 dim * QUERIES,
@@ -166,11 +166,12 @@ impl<T: Score> Backward<'_, T> {
             ];
             let mut scratch = Scratch::<T>::new(sizes.iter().sum());
             let [qt, gt, q, g, scores, slopes, dq, dk, dv] = one_after_another(scratch.as_mut_ptr(), sizes);
-            let room = Room { turned: [qt, gt], straight: [q, g], tiles: [scores, slopes], dq, dk, dv };
+            let workspace =
+                Workspace { transposed: [qt, gt], straight: [q, g], tiles: [scores, slopes], dq, dk, dv };
             for task in tasks {
                 let (head, unit) = (task / units, task % units);
                 // SAFETY: the room is large enough; tasks write gradients of their own.
-                unsafe { self.unit([head / kv_heads, head % kv_heads], unit, &room) };
+                unsafe { self.unit([head / kv_heads, head % kv_heads], unit, &workspace) };
             }
         });
     }
@@ -179,26 +180,26 @@ impl<T: Score> Backward<'_, T> {
     ///
     /// # Safety
     /// There is room for everything, and nothing else writes the gradients of this unit.
-    unsafe fn unit(&self, [batch, kv_head]: [usize; 2], unit: usize, room: &Room<T>) {
+    unsafe fn unit(&self, [batch, kv_head]: [usize; 2], unit: usize, workspace: &Workspace<T>) {
         let Problem { keys, kv_heads, dim, dim_v, .. } = self.problem;
-        let (query_part, key_part) = (unit / self.cuts.keys, unit % self.cuts.keys);
-        let tiles = part_of(keys.div_ceil(KEYS), key_part, self.cuts.keys);
+        let (query_part, key_part) = (unit / self.partition.keys, unit % self.partition.keys);
+        let tiles = part_of(keys.div_ceil(KEYS), key_part, self.partition.keys);
         let range = tiles.start * KEYS..(tiles.end * KEYS).min(keys);
         let [wide, wide_v] = self.padded();
         // SAFETY: as the caller promises.
         unsafe {
-            room.dk.write_bytes(0, range.len() * wide);
-            room.dv.write_bytes(0, range.len() * wide_v);
-            for number in part_of(self.problem.blocks(), query_part, self.cuts.queries) {
+            workspace.dk.write_bytes(0, range.len() * wide);
+            workspace.dv.write_bytes(0, range.len() * wide_v);
+            for number in part_of(self.problem.blocks(), query_part, self.partition.queries) {
                 let block = self.problem.block(batch, kv_head, number);
-                self.block(block, range.clone(), key_part, room);
+                self.block(block, range.clone(), key_part, workspace);
             }
             let row = ((query_part * self.problem.batch + batch) * kv_heads + kv_head) * keys + range.start;
             for key in 0..range.len() {
                 let dk = self.gradients[1].get().add((row + key) * dim);
-                dk.copy_from_nonoverlapping(room.dk.add(key * wide), dim);
+                dk.copy_from_nonoverlapping(workspace.dk.add(key * wide), dim);
                 let dv = self.gradients[2].get().add((row + key) * dim_v);
-                dv.copy_from_nonoverlapping(room.dv.add(key * wide_v), dim_v);
+                dv.copy_from_nonoverlapping(workspace.dv.add(key * wide_v), dim_v);
             }
         }
     }
@@ -208,7 +209,13 @@ impl<T: Score> Backward<'_, T> {
     ///
     /// # Safety
     /// As [`unit`](Self::unit).
-    unsafe fn block(&self, block: Block, range: core::ops::Range<usize>, key_part: usize, room: &Room<T>) {
+    unsafe fn block(
+        &self,
+        block: Block,
+        range: core::ops::Range<usize>,
+        key_part: usize,
+        workspace: &Workspace<T>,
+    ) {
         let problem = &self.problem;
         let Problem { batch, heads, queries, dim, dim_v, .. } = *problem;
         let (width, [wide, wide_v]) = (block.width(), self.padded());
@@ -218,10 +225,10 @@ impl<T: Score> Backward<'_, T> {
         let y = problem.rows(&self.y, block);
         // SAFETY: rows of the operands, and room for them.
         unsafe {
-            q.turned(dim, problem.scale * T::LOG2_E, room.turned[0], width);
-            grad.turned(dim_v, T::ONE, room.turned[1], width);
-            q.straight(dim, room.straight[0], wide, width);
-            grad.straight(dim_v, room.straight[1], wide_v, width);
+            q.transposed(dim, problem.scale * T::LOG2_E, workspace.transposed[0], width);
+            grad.transposed(dim_v, T::ONE, workspace.transposed[1], width);
+            q.straight(dim, workspace.straight[0], wide, width);
+            grad.straight(dim_v, workspace.straight[1], wide_v, width);
             let logs = core::slice::from_raw_parts(self.lse.get().add(problem.row(block)), block.len);
             for (i, &log) in logs.iter().enumerate() {
                 // A fully masked query has zero weights, as if the log-sum-exp were infinite.
@@ -236,37 +243,43 @@ impl<T: Score> Backward<'_, T> {
             let keys = (end - key).min(KEYS);
             // SAFETY: as the caller promises.
             unsafe {
-                let scores = core::slice::from_raw_parts_mut(room.tiles[0], keys * width);
-                let slopes = core::slice::from_raw_parts_mut(room.tiles[1], keys * width);
+                let scores = core::slice::from_raw_parts_mut(workspace.tiles[0], keys * width);
+                let slopes = core::slice::from_raw_parts_mut(workspace.tiles[1], keys * width);
                 let operand =
                     |heads: &Heads<T>| (heads.row(block.batch, problem.kv_head(block), key), heads.steps());
                 let (k, [k_row, k_column]) = operand(&problem.k);
                 let (v, v_strides) = operand(&problem.v);
                 let tile = [keys, dim, width];
-                self.product(tile, (k, [k_row, k_column]), room.turned[0], scores.as_mut_ptr(), false);
+                self.product(
+                    tile,
+                    (k, [k_row, k_column]),
+                    workspace.transposed[0],
+                    scores.as_mut_ptr(),
+                    false,
+                );
                 problem.mask(block, &visible, key, scores, slopes.as_mut_ptr());
                 let tile = [keys, dim_v, width];
-                self.product(tile, (v, v_strides), room.turned[1], slopes.as_mut_ptr(), false);
+                self.product(tile, (v, v_strides), workspace.transposed[1], slopes.as_mut_ptr(), false);
                 let (lse, mean) = (&lse[..width], &mean[..width]);
                 let scale = problem.scale;
-                T::dispatch(self.cpu.level, Slopes { scores, slopes, width, lse, mean, scale });
+                T::dispatch(self.cpu.level, ScoreGradients { scores, slopes, width, lse, mean, scale });
                 let row = width as isize;
-                let (scores, slopes) = (room.tiles[0].cast_const(), room.tiles[1].cast_const());
-                let dv = room.dv.add((key - range.start) * wide_v);
-                self.product([keys, width, wide_v], (scores, [row, 1]), room.straight[1], dv, true);
-                let dk = room.dk.add((key - range.start) * wide);
-                self.product([keys, width, wide], (slopes, [row, 1]), room.straight[0], dk, true);
+                let (scores, slopes) = (workspace.tiles[0].cast_const(), workspace.tiles[1].cast_const());
+                let dv = workspace.dv.add((key - range.start) * wide_v);
+                self.product([keys, width, wide_v], (scores, [row, 1]), workspace.straight[1], dv, true);
+                let dk = workspace.dk.add((key - range.start) * wide);
+                self.product([keys, width, wide], (slopes, [row, 1]), workspace.straight[0], dk, true);
                 let is_later = key > range.start;
-                self.product([dim, keys, width], (k, [k_column, k_row]), slopes, room.dq, is_later);
+                self.product([dim, keys, width], (k, [k_column, k_row]), slopes, workspace.dq, is_later);
             }
         }
         // SAFETY: rows of the gradient that only this task writes.
         unsafe {
             if end == range.start {
-                room.dq.write_bytes(0, dim * width);
+                workspace.dq.write_bytes(0, dim * width);
             }
             let row = key_part * batch * heads * queries + problem.row(block);
-            turn_back(room.dq, [dim, width], block.len, self.gradients[0].get().add(row * dim));
+            transpose_back(workspace.dq, [dim, width], block.len, self.gradients[0].get().add(row * dim));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Attention of a few queries against many keys, as in token-by-token decoding: every key and value is read once,
 //! contiguously.
 
-use super::Room;
+use super::Workspace;
 use super::kernel::{LANES, Score, is_fused};
 use super::problem::{Block, Heads, KEYS, Problem};
 use crate::Cpu;
@@ -26,7 +26,7 @@ pub(super) unsafe fn attend<T: Score>(
     cpu: &Cpu,
     problem: &Problem<T>,
     block: Block,
-    room: &Room<T>,
+    workspace: &Workspace<T>,
     y: *mut T,
     lse: *mut T,
 ) {
@@ -35,9 +35,9 @@ pub(super) unsafe fn attend<T: Score>(
     let reach = problem.reach(block, &visible);
     // SAFETY: as the caller promises.
     let (queries, y, lse) = unsafe {
-        problem.rows(&problem.q, block).straight(dim, room.queries, dim, block.len);
+        problem.rows(&problem.q, block).straight(dim, workspace.queries, dim, block.len);
         (
-            core::slice::from_raw_parts_mut(room.queries, block.len * dim),
+            core::slice::from_raw_parts_mut(workspace.queries, block.len * dim),
             core::slice::from_raw_parts_mut(y, block.len * dim_v),
             core::slice::from_raw_parts_mut(lse, block.len),
         )
@@ -51,10 +51,10 @@ pub(super) unsafe fn attend<T: Score>(
         let row = |heads: &Heads<T>| heads.row(block.batch, problem.kv_head(block), key);
         // SAFETY: as the caller promises.
         unsafe {
-            let tile = core::slice::from_raw_parts_mut(room.tile, keys * width);
+            let tile = core::slice::from_raw_parts_mut(workspace.tile, keys * width);
             let (k, k_row) = (row(&problem.k), problem.k.steps()[0]);
             T::dispatch(cpu.level, Dots { queries, dim, k, k_row, tile: &mut *tile, width });
-            problem.mask(block, &visible, key, tile, room.spare);
+            problem.mask(block, &visible, key, tile, workspace.spare);
             let (v, v_row) = (row(&problem.v), problem.v.steps()[0]);
             let (greatest, total) = (&mut greatest[..block.len], &mut total[..block.len]);
             T::dispatch(cpu.level, Sums { tile, width, v, v_row, y: &mut *y, greatest, total });

@@ -1,7 +1,7 @@
 //! The inner loops of attention: small matmuls, and exponentials of scores.
 
 use crate::contraction::simd::{Float, Kernel, Simd};
-use crate::copy::transpose::Turn;
+use crate::copy::transpose::TransposeBlock;
 
 /// The number of columns that loops over scores process at once.
 pub(super) const LANES: usize = 16;
@@ -116,7 +116,7 @@ impl<T: Float> Product<T> {
 /// Additional float operations for attention.
 pub(in crate::composite) trait Score: Float {
     /// The unsigned integer of its size.
-    type Bits: Turn;
+    type Bits: TransposeBlock;
 
     /// 1 / ln 2.
     const LOG2_E: Self;
@@ -195,7 +195,7 @@ pub(super) fn is_fused<T: Float, S: Simd<T>>() -> bool {
 }
 
 /// The online-softmax state of a block of queries, per query, in base 2.
-pub(super) struct Seen<'a, T> {
+pub(super) struct SoftmaxState<'a, T> {
     /// The running maximum of scores.
     pub(super) greatest: &'a mut [T],
     /// The sum of weights relative to that maximum.
@@ -206,19 +206,19 @@ pub(super) struct Seen<'a, T> {
 
 /// Converts the scores of a tile, `[keys, width]`, to weights relative to the running maximum. Returns whether any
 /// rescaling factor is not 1.
-pub(super) struct Weigh<'a, T> {
+pub(super) struct SoftmaxWeights<'a, T> {
     pub(super) tile: &'a mut [T],
     pub(super) width: usize,
-    pub(super) seen: Seen<'a, T>,
+    pub(super) seen: SoftmaxState<'a, T>,
 }
 
-impl<T: Score> Kernel<T> for Weigh<'_, T> {
+impl<T: Score> Kernel<T> for SoftmaxWeights<'_, T> {
     type Output = bool;
 
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(self) -> bool {
         let fused = is_fused::<T, S>();
-        let Seen { greatest, total, factor } = self.seen;
+        let SoftmaxState { greatest, total, factor } = self.seen;
         let mut any = false;
         for column in (0..self.width).step_by(LANES) {
             let mut best = [T::NEG_INFINITY; LANES];
@@ -277,7 +277,7 @@ impl<T: Float> Kernel<T> for Rescale<'_, T> {
 }
 
 /// In tiles `[keys, width]`: scores become weights `p = 2^(s - lse)`, and `slopes` become `p (slope - mean) scale`.
-pub(super) struct Slopes<'a, T> {
+pub(super) struct ScoreGradients<'a, T> {
     pub(super) scores: &'a mut [T],
     pub(super) slopes: &'a mut [T],
     pub(super) width: usize,
@@ -286,7 +286,7 @@ pub(super) struct Slopes<'a, T> {
     pub(super) scale: T,
 }
 
-impl<T: Score> Kernel<T> for Slopes<'_, T> {
+impl<T: Score> Kernel<T> for ScoreGradients<'_, T> {
     type Output = ();
 
     #[inline(always)]

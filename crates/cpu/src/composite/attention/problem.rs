@@ -3,7 +3,7 @@
 use super::kernel::{LANES, Score};
 use crate::array::Array;
 use crate::copy::Shared;
-use crate::copy::transpose::Turn;
+use crate::copy::transpose::TransposeBlock;
 use kiln_ir::{AttentionSpec, DType, TensorType};
 
 /// Queries per block, as adjacent lanes of the tiles.
@@ -228,7 +228,7 @@ impl<T: Score> Problem<T> {
                 });
                 // SAFETY: the mask broadcasts to the shape of the scores; the caller guarantees the memory.
                 let added = unsafe {
-                    rows.turned(keys, T::LOG2_E, spare, width);
+                    rows.transposed(keys, T::LOG2_E, spare, width);
                     core::slice::from_raw_parts(spare, keys * width)
                 };
                 tile.iter_mut().zip(added).for_each(|(score, &added)| *score += added);
@@ -260,8 +260,8 @@ impl<T: Score> Rows<T> {
     /// with zeros.
     ///
     /// # Safety
-    /// The rows are that long, and the matrix has room.
-    pub(super) unsafe fn turned(&self, columns: usize, scale: T, to: *mut T, width: usize) {
+    /// The rows are that long, and the matrix has workspace.
+    pub(super) unsafe fn transposed(&self, columns: usize, scale: T, to: *mut T, width: usize) {
         let side = T::Bits::SIDE;
         let (whole, straight) = (self.len / side * side, columns / side * side);
         // SAFETY: as the caller promises.
@@ -276,7 +276,7 @@ impl<T: Score> Rows<T> {
                 for column in (0..turned).step_by(side) {
                     // SAFETY: a block of the rows, evenly spaced; elements are copied bitwise.
                     unsafe {
-                        T::Bits::turn(
+                        T::Bits::transpose(
                             self.starts[row].add(column).cast(),
                             self.step(row),
                             to.add(column * width + row).cast(),
@@ -310,7 +310,7 @@ impl<T: Score> Rows<T> {
     /// zeros.
     ///
     /// # Safety
-    /// The rows have that many columns, and there is room.
+    /// The rows have that many columns, and there is workspace.
     pub(super) unsafe fn straight(&self, columns: usize, to: *mut T, width: usize, count: usize) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -333,7 +333,7 @@ impl<T: Score> Rows<T> {
 ///
 /// # Safety
 /// The matrix has these sizes, and there is room for the rows.
-pub(super) unsafe fn turn_back<T: Score>(
+pub(super) unsafe fn transpose_back<T: Score>(
     matrix: *const T,
     [columns, width]: [usize; 2],
     count: usize,
@@ -345,7 +345,7 @@ pub(super) unsafe fn turn_back<T: Score>(
     unsafe {
         for row in (0..whole).step_by(side) {
             for column in (0..straight).step_by(side) {
-                T::Bits::turn(
+                T::Bits::transpose(
                     matrix.add(column * width + row).cast(),
                     width as isize,
                     rows.add(row * columns + column).cast(),

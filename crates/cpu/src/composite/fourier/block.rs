@@ -30,7 +30,7 @@ impl Lines {
 /// The element kinds of a transform's input and output lines.
 pub(super) enum Form<'a, T> {
     /// Complex to complex. The results are multiplied by twiddle factors, if they belong to a longer transform.
-    Complex(Option<&'a Twist>),
+    Complex(Option<&'a Twiddles>),
     /// Real to the first half of the spectrum.
     FromReal(Real<'a, T>),
     /// The first half of the spectrum to real.
@@ -48,7 +48,7 @@ pub(super) struct Real<'a, T> {
 
 /// Twiddle factors: multiplies row `k` of column `n` by `exp(-2πi k n / points)`, for lines along the first of two
 /// axes.
-pub(super) struct Twist {
+pub(super) struct Twiddles {
     points: usize,
     columns: usize,
     inner: usize,
@@ -57,12 +57,12 @@ pub(super) struct Twist {
     fine: Vec<(f64, f64)>,
 }
 
-impl Twist {
-    pub(super) fn new(points: usize, columns: usize, inner: usize) -> Twist {
+impl Twiddles {
+    pub(super) fn new(points: usize, columns: usize, inner: usize) -> Twiddles {
         let size = points.isqrt().next_power_of_two();
         let coarse = (0..points.div_ceil(size)).map(|turn| root(turn * size, points)).collect();
         let fine = (0..size).map(|turn| root(turn, points)).collect();
-        Twist { points, columns, inner, coarse, fine }
+        Twiddles { points, columns, inner, coarse, fine }
     }
 
     fn root(&self, turn: usize) -> (f64, f64) {
@@ -101,7 +101,7 @@ impl<T> Kernel<T> for Lanes {
 }
 
 /// Scratch elements for lines of that many complex elements.
-pub(super) fn room(length: usize, lanes: usize) -> usize {
+pub(super) fn scratch_len(length: usize, lanes: usize) -> usize {
     2 * half_room(length, lanes)
 }
 
@@ -117,7 +117,7 @@ impl<T: Float> Kernel<T> for Blocks<'_, T> {
     unsafe fn run<S: Simd<T>>(self) {
         let Blocks { job, range } = self;
         let lanes = S::LANES;
-        let mut memory = Scratch::<T>::new(room(job.plan.length, lanes));
+        let mut memory = Scratch::<T>::new(scratch_len(job.plan.length, lanes));
         for block in range {
             let first = block * lanes;
             let some = first..(first + lanes).min(job.lines);
@@ -186,9 +186,9 @@ impl<T: Float> Job<'_, T> {
         // SAFETY: as the caller promises.
         unsafe {
             let count = match &self.form {
-                Form::Complex(twist) => {
-                    if let Some(twist) = twist {
-                        twisted::<T, S>(twist, some, self.plan.length, y);
+                Form::Complex(twiddles) => {
+                    if let Some(twiddles) = twiddles {
+                        multiply_twiddles::<T, S>(twiddles, some, self.plan.length, y);
                     }
                     self.plan.length
                 }
@@ -253,7 +253,7 @@ unsafe fn split<T: Float, S: Simd<T>>(real: &Real<'_, T>, z: *mut T) {
             let b = Complex::load::<T, S>(z.add((half - k) % half * row));
             let even = Complex { re: S::add(a.re, b.re), im: S::sub(a.im, b.im) }.scaled::<T, S>(point_five);
             let odd = Complex { re: S::add(a.im, b.im), im: S::sub(b.re, a.re) }.scaled::<T, S>(point_five);
-            let odd = if k == 0 { odd } else { odd.turned::<T, S>(real.roots.as_ptr().add(2 * k)) };
+            let odd = if k == 0 { odd } else { odd.times::<T, S>(real.roots.as_ptr().add(2 * k)) };
             let (mut x, mut y) = (even.plus::<T, S>(odd), even.minus::<T, S>(odd));
             if real.usual {
                 y.im = S::sub(zero, y.im);
@@ -286,7 +286,7 @@ unsafe fn joined<T: Float, S: Simd<T>>(real: &Real<'_, T>, x: *mut T) {
             let sum = Complex { re: S::add(a.re, b.re), im: S::sub(a.im, b.im) };
             // The conjugate, so that it is multiplied by the root itself.
             let rest = Complex { re: S::sub(a.re, b.re), im: S::sub(zero, S::add(a.im, b.im)) };
-            let rest = rest.turned::<T, S>(real.roots.as_ptr().add(2 * k));
+            let rest = rest.times::<T, S>(real.roots.as_ptr().add(2 * k));
             let here = Complex { re: S::add(sum.re, rest.im), im: S::add(sum.im, rest.re) };
             let mirrored = Complex { re: S::sub(sum.re, rest.im), im: S::sub(rest.re, sum.im) };
             mirrored.store::<T, S>(x.add(k * row));
@@ -314,15 +314,20 @@ unsafe fn negate<T: Float, S: Simd<T>>(at: *mut T, count: usize) {
 /// # Safety
 /// `y` holds as many complex numbers in each lane as the length.
 #[inline(always)]
-unsafe fn twisted<T: Float, S: Simd<T>>(twist: &Twist, some: &Range<usize>, length: usize, y: *mut T) {
+unsafe fn multiply_twiddles<T: Float, S: Simd<T>>(
+    twiddles: &Twiddles,
+    some: &Range<usize>,
+    length: usize,
+    y: *mut T,
+) {
     let mut columns = [0; 16];
     for (column, line) in columns.iter_mut().zip(some.clone()) {
-        *column = line % (twist.columns * twist.inner) / twist.inner;
+        *column = line % (twiddles.columns * twiddles.inner) / twiddles.inner;
     }
     let mut turns = [0; 16];
     for k in 0..length {
         for lane in 0..some.len() {
-            let (re, im) = twist.root(turns[lane]);
+            let (re, im) = twiddles.root(turns[lane]);
             // SAFETY: element `k` of the lane.
             unsafe {
                 let place = y.add(2 * k * S::LANES + lane);
@@ -331,8 +336,8 @@ unsafe fn twisted<T: Float, S: Simd<T>>(twist: &Twist, some: &Range<usize>, leng
                 *place.add(S::LANES) = T::from_f64(x_re * im + x_im * re);
             }
             turns[lane] += columns[lane];
-            if turns[lane] >= twist.points {
-                turns[lane] -= twist.points;
+            if turns[lane] >= twiddles.points {
+                turns[lane] -= twiddles.points;
             }
         }
     }

@@ -124,11 +124,11 @@ impl<T: Float> Plan<T> {
     /// # Safety
     /// The machine has the unit, and both hold `2 LANES` elements for each complex element.
     #[inline(always)]
-    pub(super) unsafe fn run<S: Simd<T>>(&self, mut from: *mut T, mut room: *mut T) -> *mut T {
+    pub(super) unsafe fn run<S: Simd<T>>(&self, mut from: *mut T, mut scratch: *mut T) -> *mut T {
         for pass in &self.passes {
             // SAFETY: as the caller promises; a pass reads and writes each element once.
-            unsafe { pass.run::<T, S>(self.factors.as_ptr(), from, room) };
-            (from, room) = (room, from);
+            unsafe { pass.run::<T, S>(self.factors.as_ptr(), from, scratch) };
+            (from, scratch) = (scratch, from);
         }
         from
     }
@@ -161,8 +161,8 @@ impl Pass {
                             }
                         } else {
                             for v in 1..$radix {
-                                let turned = $z[v].turned::<T, S>(twiddles.add(2 * (v - 1)));
-                                turned.store::<T, S>(to.add(v * wide));
+                                let product = $z[v].times::<T, S>(twiddles.add(2 * (v - 1)));
+                                product.store::<T, S>(to.add(v * wide));
                             }
                         }
                     }
@@ -222,7 +222,7 @@ impl Pass {
                         }
                         for (v, z) in [(v, even.plus_i::<T, S>(odd)), (radix - v, even.minus_i::<T, S>(odd))]
                         {
-                            z.turned::<T, S>(twiddles.add(2 * (v - 1))).store::<T, S>(to.add(v * wide));
+                            z.times::<T, S>(twiddles.add(2 * (v - 1))).store::<T, S>(to.add(v * wide));
                         }
                     }
                 }
@@ -324,7 +324,7 @@ impl<V: Copy> Complex<V> {
     /// # Safety
     /// The machine has the unit; a real and an imaginary part may be read.
     #[inline(always)]
-    pub(super) unsafe fn turned<T: Float, S: Simd<T, Vector = V>>(self, factor: *const T) -> Self {
+    pub(super) unsafe fn times<T: Float, S: Simd<T, Vector = V>>(self, factor: *const T) -> Self {
         // SAFETY: as the caller promises.
         unsafe {
             let zero = S::splat(T::ZERO);

@@ -288,12 +288,12 @@ impl<T: Float> Products<'_, T> {
     unsafe fn steps<S: Simd<T>, const R: usize, const V: usize>(&self, row: usize) -> bool {
         let mut finite = T::ZERO;
         let mut lanes = [T::ZERO; 32 * 16];
-        let mut turned = [T::ZERO; 16 * 16];
+        let mut transposed = [T::ZERO; 16 * 16];
         for first in (0..self.offsets.len()).step_by(V) {
             let count = (self.offsets.len() - first).min(V);
             // SAFETY: rows of `y`, steps of `x`, and their sums.
             unsafe {
-                let sums = self.tile::<S, R, V>(row, first, &mut lanes, &mut turned);
+                let sums = self.tile::<S, R, V>(row, first, &mut lanes, &mut transposed);
                 for r in 0..R {
                     for v in 0..count {
                         let sum = self.sums.add((row + r) * self.sums_row + first + v);
@@ -312,7 +312,7 @@ impl<T: Float> Products<'_, T> {
         row: usize,
         first: usize,
         lanes: &mut [T; 32 * 16],
-        turned: &mut [T; 16 * 16],
+        transposed: &mut [T; 16 * 16],
     ) -> [T; 32] {
         // SAFETY: every offset plus every segment is within `x`, every row plus every segment within `y`.
         unsafe {
@@ -348,10 +348,10 @@ impl<T: Float> Products<'_, T> {
             let mut sums = [T::ZERO; 32];
             for start in (0..R * V).step_by(S::LANES) {
                 let from = lanes.as_ptr().add(start * S::LANES);
-                S::transpose(from, S::LANES as isize, turned.as_mut_ptr(), S::LANES as isize);
-                let mut sum = S::load(turned.as_ptr());
+                S::transpose(from, S::LANES as isize, transposed.as_mut_ptr(), S::LANES as isize);
+                let mut sum = S::load(transposed.as_ptr());
                 for lane in 1..S::LANES {
-                    sum = S::add(sum, S::load(turned.as_ptr().add(lane * S::LANES)));
+                    sum = S::add(sum, S::load(transposed.as_ptr().add(lane * S::LANES)));
                 }
                 S::store(sums.as_mut_ptr().add(start), sum);
             }

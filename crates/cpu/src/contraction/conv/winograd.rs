@@ -97,23 +97,23 @@ impl Winograd<'_> {
         let Flat { batch, groups, channels_in, channels_out, .. } = self.flat;
         let blocks = self.blocks(lanes);
         let chunks = channels_out.div_ceil(ROWS);
-        let mut turned = Scratch::<T>::new(groups * chunks * ROWS * TILE * channels_in);
+        let mut transformed = Scratch::<T>::new(groups * chunks * ROWS * TILE * channels_in);
         let mut copy = Scratch::<T>::new(self.flat.copied());
         let result = Shared::new(result);
         let infinite = AtomicBool::new(false);
         // SAFETY: the caller upholds the conditions.
         unsafe {
-            self.turn_kernels(cpu, kernels, Shared::new(turned.as_mut_ptr()));
+            self.transform_kernels(cpu, kernels, Shared::new(transformed.as_mut_ptr()));
             let planes = self.flat.laid_out(cpu, source, copy.as_mut_ptr());
-            let turned = Shared::new(turned.as_mut_ptr());
+            let transformed = Shared::new(transformed.as_mut_ptr());
             let all = batch * groups * blocks.len();
             let panel = TILE * channels_in * VECTORS * lanes;
-            let job = Job { blocks: &blocks, planes, turned, result, lanes, infinite: &infinite };
+            let job = Job { blocks: &blocks, planes, transformed, result, lanes, infinite: &infinite };
             if all >= BLOCKS {
                 share(&cpu.pool, all, 1, |tasks| {
                     let mut tiles = Scratch::<T>::new(panel);
                     for task in tasks {
-                        self.turn_block(cpu, &job, task, tiles.as_mut_ptr());
+                        self.transform_block(cpu, &job, task, tiles.as_mut_ptr());
                         self.multiply(cpu, &job, task, tiles.as_mut_ptr(), 0..chunks);
                     }
                 });
@@ -126,7 +126,7 @@ impl Winograd<'_> {
                     for task in tasks {
                         let first = task % parts * ROWS;
                         let channels = first..(first + ROWS).min(channels_in);
-                        self.turn_channels(
+                        self.transform_channels(
                             cpu,
                             &job,
                             task / parts,
@@ -169,7 +169,7 @@ impl Winograd<'_> {
     ///
     /// # Safety
     /// As [`run`](Self::run); there is room.
-    unsafe fn turn_kernels<T: Float>(&self, cpu: &Cpu, kernels: Kernels<T>, to: Shared<T>) {
+    unsafe fn transform_kernels<T: Float>(&self, cpu: &Cpu, kernels: Kernels<T>, to: Shared<T>) {
         let Flat { groups, channels_in, channels_out, .. } = self.flat;
         let rows = channels_out.div_ceil(ROWS) * ROWS;
         share(&cpu.pool, groups * rows, (1usize << 12).div_ceil(channels_in), |tasks| {
@@ -181,9 +181,14 @@ impl Winograd<'_> {
                     if row < channels_out {
                         let group = group * channels_in * channels_out * 9;
                         let first = group + row * kernels.out;
-                        let turn =
-                            TurnKernels { kernels, first, count: channels_in, to, plane: ROWS * channels_in };
-                        T::dispatch(cpu.level, turn);
+                        let transform = TransformKernels {
+                            kernels,
+                            first,
+                            count: channels_in,
+                            to,
+                            plane: ROWS * channels_in,
+                        };
+                        T::dispatch(cpu.level, transform);
                     } else {
                         (0..TILE).for_each(|i| to.add(i * ROWS * channels_in).write_bytes(0, channels_in));
                     }
@@ -193,17 +198,17 @@ impl Winograd<'_> {
     }
 
     /// # Safety
-    /// As [`turn_channels`](Self::turn_channels).
-    unsafe fn turn_block<T: Float>(&self, cpu: &Cpu, job: &Job<'_, T>, task: usize, to: *mut T) {
+    /// As [`transform_channels`](Self::transform_channels).
+    unsafe fn transform_block<T: Float>(&self, cpu: &Cpu, job: &Job<'_, T>, task: usize, to: *mut T) {
         // SAFETY: as the caller promises.
-        unsafe { self.turn_channels(cpu, job, task, 0..self.flat.channels_in, to) }
+        unsafe { self.transform_channels(cpu, job, task, 0..self.flat.channels_in, to) }
     }
 
     /// Transforms the tiles of a block: `[TILE, channels_in, VECTORS * lanes]`.
     ///
     /// # Safety
     /// As [`run`](Self::run); there is room.
-    unsafe fn turn_channels<T: Float>(
+    unsafe fn transform_channels<T: Float>(
         &self,
         cpu: &Cpu,
         job: &Job<'_, T>,
@@ -217,14 +222,14 @@ impl Winograd<'_> {
         for c in channels {
             // SAFETY: a channel of the source; its place among the tiles.
             unsafe {
-                let turn = TurnTiles {
+                let transform = TransformTiles {
                     source: job.planes.start.get().add(offset + c * job.planes.plane + block.position),
                     offsets: &self.map().offsets,
                     vectors: block.vectors,
                     to: to.add(c * width),
                     plane: self.flat.channels_in * width,
                 };
-                T::dispatch(cpu.level, turn);
+                T::dispatch(cpu.level, transform);
             }
         }
     }
@@ -260,7 +265,7 @@ impl Winograd<'_> {
                         source: tiles.add(i * channels_in * width),
                         offsets: &offsets,
                         weights: job
-                            .turned
+                            .transformed
                             .get()
                             .add(((group * group_chunks + chunk) * TILE + i) * ROWS * channels_in),
                         weight_row: channels_in,
@@ -272,7 +277,7 @@ impl Winograd<'_> {
                     T::dispatch(cpu.level, product);
                 }
                 let channel = (n * groups + group) * channels_out + first;
-                let turn = TurnBack {
+                let inverse = InverseTransform {
                     sums: sums.as_mut_ptr(),
                     plane: ROWS * width,
                     row: width,
@@ -282,7 +287,7 @@ impl Winograd<'_> {
                     plane_out,
                     size: self.size,
                 };
-                if !T::dispatch(cpu.level, turn) {
+                if !T::dispatch(cpu.level, inverse) {
                     job.infinite.store(true, Ordering::Relaxed);
                 }
             }
@@ -294,7 +299,7 @@ impl Winograd<'_> {
 struct Job<'a, T> {
     blocks: &'a [Block],
     planes: Planes<T>,
-    turned: Shared<T>,
+    transformed: Shared<T>,
     result: Shared<T>,
     lanes: usize,
     infinite: &'a AtomicBool,
@@ -326,7 +331,7 @@ struct Run {
 }
 
 /// The kernel transform `G g Gᵀ` for one channel of the result.
-struct TurnKernels<T> {
+struct TransformKernels<T> {
     kernels: Kernels<T>,
     /// The offset of the first kernel.
     first: usize,
@@ -336,7 +341,7 @@ struct TurnKernels<T> {
     plane: usize,
 }
 
-impl<T: Float> Kernel<T> for TurnKernels<T> {
+impl<T: Float> Kernel<T> for TransformKernels<T> {
     type Output = ();
 
     #[inline(always)]
@@ -344,7 +349,7 @@ impl<T: Float> Kernel<T> for TurnKernels<T> {
         let Kernels { start, inner, reversed, len, .. } = self.kernels;
         // Kernels as rows of 16 elements, of which 9 are valid, and transposed.
         let mut rows = [T::ZERO; 16 * 16];
-        let mut turned = [T::ZERO; 16 * 16];
+        let mut transposed = [T::ZERO; 16 * 16];
         for first in (0..self.count).step_by(S::LANES) {
             let count = (self.count - first).min(S::LANES);
             let from = self.first + first * inner;
@@ -359,20 +364,20 @@ impl<T: Float> Kernel<T> for TurnKernels<T> {
                     (source, step) = (rows.as_ptr(), 16);
                 }
                 for tap in (0..9).step_by(S::LANES) {
-                    let to = turned.as_mut_ptr().add(tap * S::LANES);
+                    let to = transposed.as_mut_ptr().add(tap * S::LANES);
                     S::transpose(source.add(tap), step, to, S::LANES as isize);
                 }
                 let tap = |tap: usize| {
                     let tap = if reversed { 8 - tap } else { tap };
-                    S::load(turned.as_ptr().add(tap * S::LANES))
+                    S::load(transposed.as_ptr().add(tap * S::LANES))
                 };
                 let mut half = [[S::splat(T::ZERO); 3]; 4];
                 for j in 0..3 {
-                    let column = spread_kernel::<T, S>([tap(j), tap(3 + j), tap(6 + j)]);
+                    let column = transform_kernel::<T, S>([tap(j), tap(3 + j), tap(6 + j)]);
                     (0..4).for_each(|i| half[i][j] = column[i]);
                 }
                 for i in 0..4 {
-                    for (j, value) in spread_kernel::<T, S>(half[i]).into_iter().enumerate() {
+                    for (j, value) in transform_kernel::<T, S>(half[i]).into_iter().enumerate() {
                         S::store_some(self.to.add((4 * i + j) * self.plane + first), value, count);
                     }
                 }
@@ -386,7 +391,7 @@ impl<T: Float> Kernel<T> for TurnKernels<T> {
 /// # Safety
 /// The machine has the unit.
 #[inline(always)]
-unsafe fn spread_kernel<T: Float, S: Simd<T>>([a, b, c]: [S::Vector; 3]) -> [S::Vector; 4] {
+unsafe fn transform_kernel<T: Float, S: Simd<T>>([a, b, c]: [S::Vector; 3]) -> [S::Vector; 4] {
     // SAFETY: as the caller promises.
     unsafe {
         let half = S::splat(T::from_f64(0.5));
@@ -397,7 +402,7 @@ unsafe fn spread_kernel<T: Float, S: Simd<T>>([a, b, c]: [S::Vector; 3]) -> [S::
 }
 
 /// The tile transform `Bᵀ d B` of a block in one channel.
-struct TurnTiles<'a, T> {
+struct TransformTiles<'a, T> {
     source: *const T,
     /// The offset of each element of a tile, relative to the tile's position.
     offsets: &'a [usize],
@@ -407,7 +412,7 @@ struct TurnTiles<'a, T> {
     plane: usize,
 }
 
-impl<T: Float> Kernel<T> for TurnTiles<'_, T> {
+impl<T: Float> Kernel<T> for TransformTiles<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -419,11 +424,11 @@ impl<T: Float> Kernel<T> for TurnTiles<'_, T> {
                 let mut half = [[S::splat(T::ZERO); 4]; 4];
                 for j in 0..4 {
                     let element = |i: usize| S::load(self.source.add(self.offsets[4 * i + j] + first));
-                    let column = spread_tile::<T, S>([element(0), element(1), element(2), element(3)]);
+                    let column = transform_tile::<T, S>([element(0), element(1), element(2), element(3)]);
                     (0..4).for_each(|i| half[i][j] = column[i]);
                 }
                 for i in 0..4 {
-                    for (j, value) in spread_tile::<T, S>(half[i]).into_iter().enumerate() {
+                    for (j, value) in transform_tile::<T, S>(half[i]).into_iter().enumerate() {
                         S::store(self.to.add((4 * i + j) * self.plane + first), value);
                     }
                 }
@@ -435,13 +440,13 @@ impl<T: Float> Kernel<T> for TurnTiles<'_, T> {
 /// # Safety
 /// The machine has the unit.
 #[inline(always)]
-unsafe fn spread_tile<T: Float, S: Simd<T>>([a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 4] {
+unsafe fn transform_tile<T: Float, S: Simd<T>>([a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 4] {
     // SAFETY: as the caller promises.
     unsafe { [S::sub(a, c), S::add(b, c), S::sub(c, b), S::sub(b, d)] }
 }
 
 /// The inverse transform `Aᵀ m A` of the sums of a block, written to the result. Returns whether all are finite.
-struct TurnBack<'a, T> {
+struct InverseTransform<'a, T> {
     /// `[TILE, rows, VECTORS * lanes]`, with these strides.
     sums: *mut T,
     plane: usize,
@@ -453,7 +458,7 @@ struct TurnBack<'a, T> {
     size: [usize; 2],
 }
 
-impl<T: Float> Kernel<T> for TurnBack<'_, T> {
+impl<T: Float> Kernel<T> for InverseTransform<'_, T> {
     type Output = bool;
 
     #[inline(always)]
@@ -468,11 +473,12 @@ impl<T: Float> Kernel<T> for TurnBack<'_, T> {
                     let mut half = [[S::splat(T::ZERO); 4]; 2];
                     for j in 0..4 {
                         let element = |i: usize| S::load(sums.add((4 * i + j) * self.plane));
-                        let column = gather_tile::<T, S>([element(0), element(1), element(2), element(3)]);
+                        let column =
+                            inverse_transform::<T, S>([element(0), element(1), element(2), element(3)]);
                         (half[0][j], half[1][j]) = (column[0], column[1]);
                     }
                     for i in 0..2 {
-                        let [left, right] = gather_tile::<T, S>(half[i]);
+                        let [left, right] = inverse_transform::<T, S>(half[i]);
                         let product = S::mul_add(left, S::splat(T::ZERO), S::splat(T::ZERO));
                         finite = S::add(finite, S::mul_add(right, S::splat(T::ZERO), product));
                         // Overwrites sums that have been read: these planes now contain the four elements of each tile.
@@ -490,7 +496,7 @@ impl<T: Float> Kernel<T> for TurnBack<'_, T> {
     }
 }
 
-impl<T: Float> TurnBack<'_, T> {
+impl<T: Float> InverseTransform<'_, T> {
     /// Writes the result elements of adjacent tiles of a channel.
     ///
     /// # Safety
@@ -522,7 +528,7 @@ impl<T: Float> TurnBack<'_, T> {
 /// # Safety
 /// The machine has the unit.
 #[inline(always)]
-unsafe fn gather_tile<T: Float, S: Simd<T>>([a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 2] {
+unsafe fn inverse_transform<T: Float, S: Simd<T>>([a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 2] {
     // SAFETY: as the caller promises.
     unsafe { [S::add(S::add(a, b), c), S::sub(S::sub(b, c), d)] }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Nibbles {
 }
 
 /// The maximum number of rows for which weights are converted in registers.
-const MAX_NARROW_ROWS: usize = 8;
+const MAX_GEMV_ROWS: usize = 8;
 
 /// The minimum weights per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 17;
@@ -82,7 +82,7 @@ pub(crate) unsafe fn matmul_dequantized(
         // SAFETY: this call owns the block.
         unsafe { f32::dispatch(level, Expand { weights, rows, columns, to, stride }) };
     };
-    if m > MAX_NARROW_ROWS {
+    if m > MAX_GEMV_ROWS {
         let plain = Gemm::new([m, k, n], Operand::Matrix(x), Operand::Computed(&write), Some(c));
         // SAFETY: as the caller promises.
         return unsafe { plain.run(level, pool) };
@@ -91,9 +91,9 @@ pub(crate) unsafe fn matmul_dequantized(
     pool.parallel_for(n, grain, |columns| {
         for start in columns.clone().step_by(STRETCH) {
             let columns = start..(start + STRETCH).min(columns.end);
-            let narrow = Narrow { weights, depth: k, rows: m, columns: columns.clone(), x, c };
+            let gemv = DequantizedGemv { weights, depth: k, rows: m, columns: columns.clone(), x, c };
             // SAFETY: as the caller promises; each column is computed once.
-            unsafe { f32::dispatch(level, narrow) };
+            unsafe { f32::dispatch(level, gemv) };
         }
     });
 }
@@ -289,7 +289,7 @@ impl Kernel<f32> for Expand<'_> {
 }
 
 /// Some columns of a matmul with few rows.
-struct Narrow<'a> {
+struct DequantizedGemv<'a> {
     weights: &'a Weights,
     depth: usize,
     rows: usize,
@@ -298,7 +298,7 @@ struct Narrow<'a> {
     c: Matrix<f32>,
 }
 
-impl Kernel<f32> for Narrow<'_> {
+impl Kernel<f32> for DequantizedGemv<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -317,7 +317,7 @@ impl Kernel<f32> for Narrow<'_> {
     }
 }
 
-impl Narrow<'_> {
+impl DequantizedGemv<'_> {
     /// Weights contiguous along `k`: dot products, block by block.
     ///
     /// # Safety
@@ -337,8 +337,8 @@ impl Narrow<'_> {
             let block = self.weights.block[0];
             let one = S::splat(1.0);
             for j in self.columns.clone() {
-                let mut sums = [S::splat(0.0); MAX_NARROW_ROWS];
-                let mut rest = [0.0f32; MAX_NARROW_ROWS];
+                let mut sums = [S::splat(0.0); MAX_GEMV_ROWS];
+                let mut rest = [0.0f32; MAX_GEMV_ROWS];
                 // The start of the next block; scale and zero point belong to the previous one.
                 let (mut next, mut scale, mut zero) = (0, 0.0, 0.0);
                 for first in (0..self.depth).step_by(STRETCH) {
@@ -386,8 +386,8 @@ impl Narrow<'_> {
         let block = self.weights.block[0];
         let mut lines = [[0.0f32; STRETCH]; STEPS];
         let mut blocks = [[0.0f32; STRETCH]; 2];
-        let mut sums = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
-        let mut totals = [[0.0f32; STRETCH]; MAX_NARROW_ROWS];
+        let mut sums = [[0.0f32; STRETCH]; MAX_GEMV_ROWS];
+        let mut totals = [[0.0f32; STRETCH]; MAX_GEMV_ROWS];
         // SAFETY: as the caller promises. Lines are processed in whole vectors; lanes beyond the columns are never
         // written to the result.
         unsafe {
@@ -398,7 +398,7 @@ impl Narrow<'_> {
                 sums[..self.rows].iter_mut().for_each(|row| row[..len].fill(0.0));
                 for p in (first..end).step_by(STEPS) {
                     let steps = (end - p).min(STEPS);
-                    let mut x = [[0.0f32; STEPS]; MAX_NARROW_ROWS];
+                    let mut x = [[0.0f32; STEPS]; MAX_GEMV_ROWS];
                     for step in 0..steps {
                         let line = lines[step].as_mut_ptr();
                         self.weights.prefetch::<S>(p + step + STEPS, start, len);

@@ -7,8 +7,8 @@
 //!
 //! The order of summation depends on `k` alone, so results are the same for every number of threads and every split.
 
+use super::gemv::Gemv;
 use super::matrix::Matrix;
-use super::narrow::Narrow;
 use super::pack::{PackPanels, PackRows, Source};
 use super::tile::{PanelWidth, Tiles, max_depth, row_stride};
 use crate::contraction::scratch::Scratch;
@@ -144,9 +144,9 @@ impl<'a, T: Float> Gemm<'a, T> {
     /// Operands and result have these sizes and no other users meanwhile. The result overlaps neither operand, and its
     /// columns are contiguous. The functions stay within their blocks.
     pub(crate) unsafe fn run(&self, level: Level, pool: &Pool) {
-        if let Some(narrow) = Narrow::of(self) {
+        if let Some(gemv) = Gemv::of(self) {
             // SAFETY: as the caller promises.
-            return unsafe { narrow.run(self, level, pool) };
+            return unsafe { gemv.run(self, level, pool) };
         }
         let [m, k, n] = self.sizes;
         let work = m.saturating_mul(n).saturating_mul(k.max(1));
@@ -318,7 +318,7 @@ impl<T: Float> Part<'_, T> {
                     break;
                 }
                 // If a function panics, the other threads must not keep waiting.
-                let _done = Done(&packed);
+                let _done = CompletionGuard(&packed);
                 // SAFETY: as the caller promises; each group and block is packed once.
                 unsafe { self.pack(i / groups, i % groups, panels.get()) };
             }
@@ -480,9 +480,9 @@ impl<T: Float> Part<'_, T> {
 }
 
 /// Counts a task at its end, even after a panic.
-struct Done<'a>(&'a AtomicUsize);
+struct CompletionGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Done<'_> {
+impl Drop for CompletionGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Release);
     }

@@ -5,8 +5,8 @@ use super::matrix::Matrix;
 use super::pack::Source;
 use crate::Cpu;
 use crate::contraction::simd::Float;
+use crate::half_float::HalfFloat;
 use crate::isa::{Widest, multiversion};
-use crate::narrow::Narrow;
 use crate::threads::Pool;
 use core::ops::Range;
 use half::{bf16, f16};
@@ -87,7 +87,7 @@ narrow_outputs!(f16: F16, bf16: BF16);
 
 multiversion! {
     /// Rounds to 16-bit floats.
-    fn narrow[N: Narrow]<N> in { Widest::Avx512 } (from: &[f32], to: &mut [N]) {
+    fn narrow[N: HalfFloat]<N> in { Widest::Avx512 } (from: &[f32], to: &mut [N]) {
         for (to, &x) in to.iter_mut().zip(from) {
             *to = N::narrow(x);
         }

@@ -83,16 +83,16 @@ impl<T: Number> Sums<T> {
 }
 
 /// Per-chunk state of the max-pooling gradient.
-pub(super) struct Greatest<T> {
+pub(super) struct MaxGradient<T> {
     best: [T; CHUNK],
     /// Its index in the window.
     which: [u32; CHUNK],
     sums: Sums<T>,
 }
 
-impl<T: Number> Greatest<T> {
-    pub(super) fn new(windows: &Windows) -> Greatest<T> {
-        Greatest {
+impl<T: Number> MaxGradient<T> {
+    pub(super) fn new(windows: &Windows) -> MaxGradient<T> {
+        MaxGradient {
             best: [T::LEAST; CHUNK],
             which: [NONE; CHUNK],
             sums: Sums::new(windows, windows.row.min(CHUNK)),
@@ -150,14 +150,14 @@ impl<T: Number> Greatest<T> {
 }
 
 /// Per-row state of the average-pooling gradient.
-pub(super) struct Shares<T> {
+pub(super) struct AverageGradient<T> {
     shares: Vec<T>,
     sums: Sums<T>,
 }
 
-impl<T: Number> Shares<T> {
-    pub(super) fn new(windows: &Windows) -> Shares<T> {
-        Shares { shares: vec![T::default(); windows.row], sums: Sums::new(windows, windows.row) }
+impl<T: Number> AverageGradient<T> {
+    pub(super) fn new(windows: &Windows) -> AverageGradient<T> {
+        AverageGradient { shares: vec![T::default(); windows.row], sums: Sums::new(windows, windows.row) }
     }
 }
 
@@ -168,7 +168,7 @@ multiversion! {
         x: &[T],
         grad: &[T],
         dx: &mut [T],
-        kept: &mut Greatest<T>,
+        kept: &mut MaxGradient<T>,
     ) {
         for ((starts, _), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
             for from in (0..windows.row).step_by(CHUNK) {
@@ -203,7 +203,7 @@ multiversion! {
         windows: &Windows,
         grad: &[T],
         dx: &mut [T],
-        kept: &mut Shares<T>,
+        kept: &mut AverageGradient<T>,
     ) {
         for ((starts, outer), grad) in windows.rows.iter().zip(grad.chunks_exact(windows.row)) {
             for ((share, &grad), &inner) in kept.shares.iter_mut().zip(grad).zip(&windows.divisors) {

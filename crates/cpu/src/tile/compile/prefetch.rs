@@ -21,12 +21,12 @@ impl Compiler<'_> {
 
     /// Whether non-temporal stores of a result are worthwhile: it would leave the caches before the next read, and it
     /// has its own memory.
-    pub(super) fn leaves(&self, param: usize) -> bool {
+    pub(super) fn bypasses_cache(&self, param: usize) -> bool {
         self.overwritten == 0 && stream::pays(self.bytes(param))
     }
 
     /// Finds the large inputs to prefetch: the next tile's part is prefetched while a tile is computed.
-    pub(super) fn find_ahead(&mut self) {
+    pub(super) fn find_prefetches(&mut self) {
         if self.tiling.form == Form::Columns || self.tiling.form == Form::Parts {
             return;
         }

@@ -109,10 +109,10 @@ fn step<'e>(random: &mut Random, pool: &[Var<'e>], x: Var<'e>, lengths: Lengths)
 /// Derives a plan from a recording of other lengths and compares it with the full plan. Returns whether the likeness
 /// was equal.
 fn is_taken_over(seed: u64, from: Lengths, to: Lengths, limits: Limits) -> bool {
-    let (plan, template) = Draft::new(recording(seed, from), limits).plan();
+    let (plan, template) = Planner::new(recording(seed, from), limits).plan();
     let Some(template) = template else { return false };
     let template = template(Arc::new(plan));
-    match Draft::new(recording(seed, to), limits).derive(&template) {
+    match Planner::new(recording(seed, to), limits).derive(&template) {
         Ok(plan) => {
             plan.compare_with_full();
             true
@@ -245,7 +245,7 @@ fn reduced_lengths_select_the_plan() {
             alloc::vec![(&x[0] - &sum.broadcast(x[0].shape())).exp()]
         }))
     };
-    let plan = |rows, columns| Draft::new(recording(rows, columns), Limits::default());
+    let plan = |rows, columns| Planner::new(recording(rows, columns), Limits::default());
     let (full, template) = plan(10, 40_000).plan();
     assert_eq!(full.steps().len(), 3, "a row is too long to stay: {full:?}");
     let template = template.expect("it has elements")(Arc::new(full));
@@ -260,7 +260,7 @@ fn reduced_lengths_select_the_plan() {
 #[test]
 fn recordings_with_empty_tensors_get_their_own_plan() {
     let empty = recording(3, [0, 5, 4, 24, 10]);
-    assert!(Draft::new(empty, Limits::default()).likeness().is_none());
+    assert!(Planner::new(empty, Limits::default()).signature().is_none());
 }
 
 /// Patterns contain no lengths, so a derived plan keeps them.
@@ -290,11 +290,11 @@ fn patterns_are_derived_for_other_lengths() {
         step => panic!("{step:?}"),
     };
     let check = |recording: &dyn Fn(usize) -> Structure, limits: Limits, name: &str| {
-        let (plan, template) = Draft::new(recording(7), limits).plan();
+        let (plan, template) = Planner::new(recording(7), limits).plan();
         let own = last(&plan).pattern().clone();
         assert_eq!(own.name(), name);
         let template = template.expect("it has elements")(Arc::new(plan));
-        let Ok(taken) = Draft::new(recording(9), limits).derive(&template) else {
+        let Ok(taken) = Planner::new(recording(9), limits).derive(&template) else {
             panic!("{name} is planned anew")
         };
         taken.compare_with_full();

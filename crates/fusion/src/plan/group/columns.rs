@@ -98,7 +98,10 @@ impl Finder<'_> {
 
     /// Tries to merge a group into the kernel that iterates over its rows. Returns whether it did.
     fn join_columns_of(&mut self, into: usize, other: usize) -> bool {
-        if !self.are_near(into, other) || self.is_between(into, other) || self.is_between(other, into) {
+        if !self.are_in_one_window(into, other)
+            || self.is_between(into, other)
+            || self.is_between(other, into)
+        {
             return false;
         }
         let mut columns: Vec<u32> =

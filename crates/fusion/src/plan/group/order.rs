@@ -12,9 +12,9 @@ const WINDOW: usize = 4096;
 
 /// A bit set of groups of one window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bits(Vec<u64>);
+pub(super) struct GroupSet(Vec<u64>);
 
-impl Bits {
+impl GroupSet {
     fn set(&mut self, group: usize) {
         let bit = group % WINDOW;
         if self.0.len() <= bit / 64 {
@@ -35,7 +35,7 @@ impl Bits {
         self.0.get(bit / 64).is_some_and(|word| word & (1 << (bit % 64)) != 0)
     }
 
-    fn join(&mut self, other: &Bits) {
+    fn join(&mut self, other: &GroupSet) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }
@@ -45,7 +45,7 @@ impl Bits {
     }
 
     /// Whether this is a subset of another set.
-    fn is_within(&self, other: &Bits) -> bool {
+    fn is_within(&self, other: &GroupSet) -> bool {
         let others = other.0.iter().copied().chain(core::iter::repeat(0));
         self.0.iter().zip(others).all(|(word, other)| word & !other == 0)
     }
@@ -75,7 +75,7 @@ impl Finder<'_> {
     }
 
     /// Whether two groups are in one window, so that paths between them are known.
-    pub(super) fn are_near(&self, a: usize, b: usize) -> bool {
+    pub(super) fn are_in_one_window(&self, a: usize, b: usize) -> bool {
         is_same_window(a, b)
     }
 
@@ -104,7 +104,7 @@ impl Finder<'_> {
         makers.sort_unstable();
         makers.dedup();
         makers.retain(|maker| before.binary_search(maker).is_err());
-        let mut added = Bits::default();
+        let mut added = GroupSet::default();
         for &maker in makers.iter().filter(|&&maker| is_same_window(maker, group)) {
             self.groups[maker].followers.push(group);
             added.join(&self.groups[maker].ancestors);
@@ -121,7 +121,7 @@ impl Finder<'_> {
 
     /// Records that a group was merged into another of its window: followers of the merged group follow the remaining
     /// one.
-    pub(super) fn become_part(&mut self, gone: usize, into: usize) {
+    pub(super) fn merge_into(&mut self, gone: usize, into: usize) {
         self.became[gone] = into;
         let before = core::mem::take(&mut self.groups[gone].before);
         self.groups[into].before.extend(before);
@@ -142,7 +142,7 @@ impl Finder<'_> {
     }
 
     /// Adds ancestors to all transitive followers of `group`, into which another was merged.
-    fn spread(&mut self, group: usize, added: &Bits, gone: Option<usize>) {
+    fn spread(&mut self, group: usize, added: &GroupSet, gone: Option<usize>) {
         let mut left = alloc::vec![group];
         while let Some(group) = left.pop() {
             let mut followers = core::mem::take(&mut self.groups[group].followers);
@@ -165,7 +165,7 @@ impl Finder<'_> {
     }
 
     /// Replaces merged groups in all predecessor lists.
-    pub(super) fn settle_order(&mut self) {
+    pub(super) fn rename_merged(&mut self) {
         for group in 0..self.groups.len() {
             self.groups[group].before = self.resolved(group);
         }

@@ -5,8 +5,8 @@
 //! stored.
 
 use super::{Finder, Kind};
+use crate::plan::external_uses::ExternalUses;
 use crate::plan::graph::ValueNumber;
-use crate::plan::outside::Outside;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use kiln_ir::{Effort, Op, Role};
@@ -26,7 +26,7 @@ struct Rematerialization<'a> {
     group: usize,
     /// Whether recomputed values may be read through views.
     views: bool,
-    outside: &'a Outside,
+    external_uses: &'a ExternalUses,
     readers: &'a [Readers],
     /// Entries that the group already recomputes.
     added: BTreeSet<u32>,
@@ -63,7 +63,7 @@ impl Finder<'_> {
     /// Visits the kernels, last first: a value that one of them no longer loads may become dead. The cost model then no
     /// longer prefers loading it to loading its inputs, so that the next sweep may find more.
     pub(super) fn rematerialize(&mut self) {
-        let mut outside = Outside::new(self.graph, &self.groups);
+        let mut external_uses = ExternalUses::new(self.graph, &self.groups);
         let values = 0..self.graph.types.len() as ValueNumber;
         // The entries' groups do not change here.
         let readers: Vec<Readers> = values.map(|value| self.readers(value)).collect();
@@ -76,7 +76,7 @@ impl Finder<'_> {
                     // A kernel may not be able to read a recomputed value in another shape.
                     let repeated = [true, false]
                         .into_iter()
-                        .find_map(|views| self.rematerialize_in(group, views, &readers, &mut outside));
+                        .find_map(|views| self.rematerialize_in(group, views, &readers, &mut external_uses));
                     found |= repeated.unwrap_or(false);
                 }
             }
@@ -93,13 +93,14 @@ impl Finder<'_> {
         group: usize,
         views: bool,
         readers: &[Readers],
-        outside: &mut Outside,
+        external_uses: &mut ExternalUses,
     ) -> Option<bool> {
         let loaded: BTreeSet<ValueNumber> = self.loads(group).into_iter().collect();
         let is_for_kernels = |value: &ValueNumber| readers[*value as usize].are_kernels;
         let mut left: Vec<ValueNumber> = loaded.iter().copied().filter(is_for_kernels).collect();
-        let mut chosen = Rematerialization { group, views, outside, readers, added: BTreeSet::new(), loaded };
-        // Recomputing one value may cover most of the entries that another needs.
+        let mut chosen =
+            Rematerialization { group, views, external_uses, readers, added: BTreeSet::new(), loaded };
+        // The entries recomputed for one value may be most of the entries that another needs.
         loop {
             let count = left.len();
             left.retain(|&value| !self.takes(value, &mut chosen));
@@ -111,9 +112,9 @@ impl Finder<'_> {
         if added.is_empty() {
             return Some(false);
         }
-        outside.remove(self.graph, &self.groups[group]);
-        let done = self.add_repeated(group, added);
-        outside.add(self.graph, &self.groups[group]);
+        external_uses.remove(self.graph, &self.groups[group]);
+        let done = self.add_recomputed(group, added);
+        external_uses.add(self.graph, &self.groups[group]);
         done.map(|()| true)
     }
 
@@ -192,7 +193,7 @@ impl Finder<'_> {
             if is_there || op.info().role == Role::Constant {
                 continue;
             }
-            if root != wanted && chosen.outside.has(root) {
+            if root != wanted && chosen.external_uses.has(root) {
                 // Loading a view costs as much as loading its base.
                 chain.from.insert(root);
                 continue;
@@ -213,7 +214,7 @@ impl Finder<'_> {
     }
 
     /// Adds entries that are already members of another group to a group.
-    fn add_repeated(&mut self, group: usize, added: BTreeSet<u32>) -> Option<()> {
+    fn add_recomputed(&mut self, group: usize, added: BTreeSet<u32>) -> Option<()> {
         let state = &self.groups[group];
         let mut members: Vec<u32> = state.members.iter().copied().chain(added.iter().copied()).collect();
         members.sort_unstable();

@@ -8,6 +8,8 @@ use kiln_ir::{Op, Operand, OperandType, PadAxis};
 impl AnyTensor {
     /// Concatenates tensors along an axis; different dtypes are promoted ([`DType::promote`](crate::DType::promote)).
     /// See [`Tensor::cat`](crate::Tensor::cat).
+    #[doc(alias = "concatenate")]
+    #[doc(alias = "concat")]
     pub fn cat(tensors: Vec<AnyTensor>, axis: impl Into<Axis>) -> Result<AnyTensor> {
         AnyTensor::join("cat", tensors, axis.into())
     }

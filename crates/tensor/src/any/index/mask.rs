@@ -7,18 +7,21 @@ use kiln_ir::{Comparison, DType, Op, infer::broadcast_shapes};
 impl AnyTensor {
     /// Selects elements of `values` where the mask is true, and of `self` elsewhere; broadcasts. See
     /// [`Tensor::mask_where`](crate::Tensor::mask_where).
+    #[doc(alias = "where")]
     pub fn mask_where(self, mask: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
         mask.if_else(values, self).map_err(|error| error.in_op("mask_where"))
     }
 
     /// Fills the elements where the mask is true with a scalar; broadcasts. See
     /// [`Tensor::mask_fill`](crate::Tensor::mask_fill).
+    #[doc(alias = "masked_fill")]
     pub fn mask_fill(self, mask: AnyTensor, x: impl Number) -> Result<AnyTensor> {
         mask.if_else_number(x, self).map_err(|error| error.in_op("mask_fill"))
     }
 
     /// Returns the elements where the mask is true, in row-major order, `[count]`. Waits for the device. See
     /// [`Tensor::mask_select`](crate::Tensor::mask_select).
+    #[doc(alias = "masked_select")]
     pub fn mask_select(self, mask: AnyTensor) -> Result<AnyTensor> {
         let (x, mask) = self.flat_beside(mask)?;
         let places = mask.argwhere()?;

@@ -13,6 +13,7 @@ impl AnyTensor {
     }
 
     /// Selects the slices of an axis at the indices, `[count]`. See [`Tensor::select`](crate::Tensor::select).
+    #[doc(alias = "index_select")]
     pub fn select(self, axis: impl Into<Axis>, indices: AnyTensor) -> Result<AnyTensor> {
         if indices.rank() != 1 {
             let types = [self.ty().into(), indices.ty().into()];
@@ -44,6 +45,7 @@ impl AnyTensor {
 
     /// Like [`gather`](AnyTensor::gather), but tensor and indices broadcast outside the axis. See
     /// [`Tensor::take_along_dim`](crate::Tensor::take_along_dim).
+    #[doc(alias = "take_along_axis")]
     pub fn take_along_dim(self, axis: impl Into<Axis>, indices: AnyTensor) -> Result<AnyTensor> {
         let axis = axis.into().of("take_along_dim", self.ty())?;
         let (x, index) = (*self.shape(), *indices.shape());

@@ -22,6 +22,8 @@ pub enum ScatterReduction {
 impl AnyTensor {
     /// Combines each slice of the source with the slice of the axis at its index; the reverse of
     /// [`take`](AnyTensor::take). See [`Tensor::put`](crate::Tensor::put).
+    #[doc(alias = "index_copy")]
+    #[doc(alias = "index_put")]
     pub fn put(
         self,
         axis: impl Into<Axis>,
@@ -37,6 +39,7 @@ impl AnyTensor {
 
     /// Adds each slice of the values at its index along the axis. See
     /// [`Tensor::select_assign`](crate::Tensor::select_assign).
+    #[doc(alias = "index_add")]
     pub fn select_assign(
         self,
         axis: impl Into<Axis>,
@@ -66,6 +69,7 @@ impl AnyTensor {
     }
 
     /// Adds each value at its index along the axis. See [`Tensor::scatter`](crate::Tensor::scatter).
+    #[doc(alias = "scatter_add")]
     pub fn scatter(self, axis: impl Into<Axis>, indices: AnyTensor, values: AnyTensor) -> Result<AnyTensor> {
         self.scatter_mode(axis, indices, values, UpdateMode::Add)
     }

@@ -90,6 +90,7 @@ impl AnyTensor {
 
     /// Divides by a norm along an axis, or by `epsilon` where that is greater. See
     /// [`linalg::vector_normalize`](crate::linalg::vector_normalize).
+    #[doc(alias = "normalize")]
     pub fn vector_normalize(
         self,
         norm: impl Into<Norm>,

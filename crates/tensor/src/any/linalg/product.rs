@@ -100,6 +100,7 @@ impl AnyTensor {
 
     /// Computes matrix-vector products, `[.., m, n] x [.., n] -> [.., m]`. See
     /// [`linalg::matvec`](crate::linalg::matvec).
+    #[doc(alias = "mv")]
     pub fn matvec(self, vector: AnyTensor) -> Result<AnyTensor> {
         if self.rank() < 2 || vector.rank() < 1 {
             let types = [self.ty().into(), vector.ty().into()];

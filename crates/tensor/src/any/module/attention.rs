@@ -42,6 +42,7 @@ impl AnyTensor {
     /// `[batch, kv_heads, keys, dim]`, values `[batch, kv_heads, keys, dim_v]`. The result is
     /// `[batch, heads, queries, dim_v]`. The mask broadcasts to `[batch, heads, queries, keys]`; it is `bool` (true:
     /// attend) or is added to the scores. See [`module::attention`](crate::module::attention).
+    #[doc(alias = "scaled_dot_product_attention")]
     pub fn attention(
         self,
         keys: AnyTensor,

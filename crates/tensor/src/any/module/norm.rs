@@ -34,6 +34,7 @@ pub struct BatchStatistics {
 
 impl BatchStatistics {
     /// Returns the statistics without a tape.
+    #[doc(alias = "stop_gradient")]
     #[must_use]
     pub fn detach(self) -> BatchStatistics {
         BatchStatistics { mean: self.mean.detach(), variance: self.variance.detach(), ..self }

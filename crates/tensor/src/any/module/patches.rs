@@ -7,6 +7,8 @@ use kiln_ir::{ConvPass, ConvSpec, Op, PadAxis, Var};
 impl AnyTensor {
     /// Extracts the windows of `[batch, channels, height, width]` as columns, `[batch, channels kernel.., windows]`
     /// (im2col); the groups of `spec` are ignored. See [`module::unfold4d`](crate::module::unfold4d).
+    #[doc(alias = "unfold")]
+    #[doc(alias = "im2col")]
     pub fn unfold4d(self, kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         let windows = self.window_counts("unfold4d", kernel, spec)?;
         let (batch, channels) = (self.shape()[0], self.shape()[1]);
@@ -29,6 +31,7 @@ impl AnyTensor {
     /// Sums columns `[batch, channels kernel.., windows]` into `[batch, channels, height, width]` at the positions of
     /// their windows (col2im), the transpose of [`unfold4d`](AnyTensor::unfold4d). See
     /// [`module::fold4d`](crate::module::fold4d).
+    #[doc(alias = "fold")]
     pub fn fold4d(self, size: [usize; 2], kernel: [usize; 2], spec: &ConvSpec) -> Result<AnyTensor> {
         const OP: &str = "fold4d";
         self.check_float(OP)?;

@@ -46,22 +46,22 @@ impl AnyTensor {
         parts.swap_dims(1, 2)?.reshape(shape)
     }
 
-    fn image(&self, op: &str) -> Result<(Before, [usize; 3])> {
+    fn image(&self, op: &str) -> Result<(LeadingAxes, [usize; 3])> {
         self.check_rank(op, 3, "[.., channels, height, width]")?;
         let (shape, first) = (*self.shape(), self.rank() - 3);
-        let before = Before { shape, axes: first, product: shape[..first].iter().product() };
+        let before = LeadingAxes { shape, axes: first, product: shape[..first].iter().product() };
         Ok((before, [shape[first], shape[first + 1], shape[first + 2]]))
     }
 }
 
 /// The axes before height and width.
-struct Before {
+struct LeadingAxes {
     shape: Shape,
     axes: usize,
     product: usize,
 }
 
-impl Before {
+impl LeadingAxes {
     fn ending(&self, image: &[usize]) -> Shape {
         self.shape[..self.axes].iter().chain(image).copied().collect()
     }

@@ -15,6 +15,7 @@ impl AnyTensor {
     }
 
     /// Computes the maximum along axes. See [`Tensor::max_dims`](crate::Tensor::max_dims).
+    #[doc(alias = "amax")]
     pub fn max_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("max_dims", Reduction::Max, &axes.into())
     }
@@ -30,6 +31,7 @@ impl AnyTensor {
     }
 
     /// Computes the minimum along axes. See [`Tensor::min_dims`](crate::Tensor::min_dims).
+    #[doc(alias = "amin")]
     pub fn min_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.reduce_some("min_dims", Reduction::Min, &axes.into())
     }
@@ -89,12 +91,14 @@ impl AnyTensor {
 
     /// Computes the maximum along an axis, and its index. See
     /// [`Tensor::max_dim_with_indices`](crate::Tensor::max_dim_with_indices).
+    #[doc(alias = "max")]
     pub fn max_dim_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.extreme_with_indices(Extremum::Max, axis.into())
     }
 
     /// Computes the minimum along an axis, and its index. See
     /// [`Tensor::min_dim_with_indices`](crate::Tensor::min_dim_with_indices).
+    #[doc(alias = "min")]
     pub fn min_dim_with_indices(self, axis: impl Into<Axis>) -> Result<(AnyTensor, AnyTensor)> {
         self.extreme_with_indices(Extremum::Min, axis.into())
     }

@@ -11,6 +11,7 @@ impl AnyTensor {
     }
 
     /// Computes the variance along an axis, over `n`. See [`Tensor::var_bias`](crate::Tensor::var_bias).
+    #[doc(alias = "var")]
     pub fn var_bias(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         Ok(self.moments("var_bias", &AxisList::of_one(axis.into()), 0.0)?.0)
     }

@@ -8,12 +8,15 @@ use smallvec::SmallVec;
 
 impl AnyTensor {
     /// Permutes the axes. See [`Tensor::permute`](crate::Tensor::permute).
+    #[doc(alias = "transpose")]
     pub fn permute(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         let axes = axes.into().of("permute", self.ty())?;
         self.apply(&Op::Permute(Axes::new(&axes)))
     }
 
     /// Swaps two axes. See [`Tensor::swap_dims`](crate::Tensor::swap_dims).
+    #[doc(alias = "swapaxes")]
+    #[doc(alias = "transpose")]
     pub fn swap_dims(self, a: impl Into<Axis>, b: impl Into<Axis>) -> Result<AnyTensor> {
         let (a, b) = (a.into().of("swap_dims", self.ty())?, b.into().of("swap_dims", self.ty())?);
         let mut axes: SmallVec<[usize; MAX_RANK]> = (0..self.rank()).collect();
@@ -22,6 +25,8 @@ impl AnyTensor {
     }
 
     /// Transposes the last two axes. See [`Tensor::transpose`](crate::Tensor::transpose).
+    #[doc(alias = "mT")]
+    #[doc(alias = "matrix_transpose")]
     pub fn transpose(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
             return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()])
@@ -31,6 +36,7 @@ impl AnyTensor {
     }
 
     /// Moves axes to other positions. See [`Tensor::movedim`](crate::Tensor::movedim).
+    #[doc(alias = "moveaxis")]
     pub fn movedim(self, from: impl Into<AxisList>, to: impl Into<AxisList>) -> Result<AnyTensor> {
         self.move_axes(&from.into(), &to.into())
     }
@@ -101,6 +107,7 @@ impl AnyTensor {
     }
 
     /// Shifts elements cyclically along one axis. See [`Tensor::roll_dim`](crate::Tensor::roll_dim).
+    #[doc(alias = "roll")]
     pub fn roll_dim(self, shift: i64, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("roll_dim", self.ty())?;
         self.roll_axis(shift, axis)

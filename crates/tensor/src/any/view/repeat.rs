@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 impl AnyTensor {
     /// Repeats the tensor along each axis by the given counts. See [`Tensor::repeat`](crate::Tensor::repeat).
+    #[doc(alias = "tile")]
     pub fn repeat(self, times: &[usize]) -> Result<AnyTensor> {
         if times.len() != self.rank() {
             let problem = format!("{} counts for {} axes", times.len(), self.rank());
@@ -48,6 +49,7 @@ impl AnyTensor {
 
     /// Repeats each slice of an axis, copies adjacent. See
     /// [`Tensor::repeat_interleave`](crate::Tensor::repeat_interleave).
+    #[doc(alias = "repeat")]
     pub fn repeat_interleave(self, times: usize, axis: impl Into<Axis>) -> Result<AnyTensor> {
         let axis = axis.into().of("repeat_interleave", self.ty())?;
         self.repeat_axis(axis, axis + 1, times)

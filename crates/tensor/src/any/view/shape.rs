@@ -7,6 +7,7 @@ use kiln_ir::{Op, OperandType, infer::broadcast_shapes};
 
 impl AnyTensor {
     /// Reshapes the tensor. See [`Tensor::reshape`](crate::Tensor::reshape).
+    #[doc(alias = "view")]
     pub fn reshape(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
         let shape = shape.into();
         if *self.shape() == shape { Ok(self) } else { self.apply(&Op::Reshape(shape)) }
@@ -22,6 +23,7 @@ impl AnyTensor {
 
     /// Flattens the axes `start..=end` into one. A rank-0 tensor becomes a vector of one element. See
     /// [`Tensor::flatten`](crate::Tensor::flatten).
+    #[doc(alias = "ravel")]
     pub fn flatten(self, start: impl Into<Axis>, end: impl Into<Axis>) -> Result<AnyTensor> {
         self.flatten_axes(start.into(), end.into())
     }
@@ -101,6 +103,8 @@ impl AnyTensor {
 
     /// Inserts an axis of length 1, which is axis `axis` of the result. See
     /// [`Tensor::unsqueeze_dim`](crate::Tensor::unsqueeze_dim).
+    #[doc(alias = "expand_dims")]
+    #[doc(alias = "newaxis")]
     pub fn unsqueeze_dim(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
         self.with_axes("unsqueeze_dim", &AxisList::of_one(axis.into()))
     }
@@ -128,6 +132,7 @@ impl AnyTensor {
     }
 
     /// Expands axes of length 1 and adds axes in front, without copying. See [`Tensor::expand`](crate::Tensor::expand).
+    #[doc(alias = "broadcast_to")]
     pub fn expand(self, shape: impl Into<Shape>) -> Result<AnyTensor> {
         let shape = shape.into();
         if *self.shape() == shape {

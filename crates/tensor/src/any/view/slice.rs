@@ -21,6 +21,7 @@ impl AnyTensor {
 
     /// Slices each axis by a range; with fewer ranges than axes, the remaining axes are whole. See
     /// [`Tensor::slice`](crate::Tensor::slice).
+    #[doc(alias = "getitem")]
     pub fn slice(self, ranges: impl SliceArgs) -> Result<AnyTensor> {
         let slices = self.resolve_slices("slice", ranges.ranges().as_ref())?;
         self.slice_axes(slices)
@@ -45,6 +46,8 @@ impl AnyTensor {
     }
 
     /// Replaces a slice; the values broadcast to it. See [`Tensor::slice_assign`](crate::Tensor::slice_assign).
+    #[doc(alias = "slice_scatter")]
+    #[doc(alias = "index_put")]
     pub fn slice_assign(self, ranges: impl SliceArgs, values: AnyTensor) -> Result<AnyTensor> {
         self.in_same_domain("slice_assign", &values)?;
         let slices = self.resolve_slices("slice_assign", ranges.ranges().as_ref())?;
@@ -74,6 +77,7 @@ impl AnyTensor {
 
     /// Selects the slice at one index of an axis, which is removed. See
     /// [`Tensor::select_dim`](crate::Tensor::select_dim).
+    #[doc(alias = "select")]
     pub fn select_dim(self, axis: impl Into<Axis>, index: i64) -> Result<AnyTensor> {
         let axis = axis.into().of("select_dim", self.ty())?;
         let length = self.shape()[axis];

@@ -27,6 +27,7 @@ impl AnyTensor {
     }
 
     /// Splits an axis into parts of these lengths. See [`Tensor::split_with_sizes`](crate::Tensor::split_with_sizes).
+    #[doc(alias = "split")]
     pub fn split_with_sizes(self, lengths: &[usize], axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("split_with_sizes", self.ty())?;
         let total = self.shape()[axis];
@@ -73,6 +74,8 @@ impl AnyTensor {
     }
 
     /// Splits an axis before each of these indices. See [`Tensor::tensor_split_at`](crate::Tensor::tensor_split_at).
+    #[doc(alias = "tensor_split")]
+    #[doc(alias = "array_split")]
     pub fn tensor_split_at(self, places: &[i64], axis: impl Into<Axis>) -> Result<Vec<AnyTensor>> {
         let axis = axis.into().of("tensor_split_at", self.ty())?;
         let total = self.shape()[axis] as i64;

@@ -1,7 +1,7 @@
 //! One or two vectors times 8-bit weights, which are converted in registers and added to the sums: bound by memory
 //! bandwidth.
 
-use super::{MAX_NARROW_ROWS, Narrow, STRETCH, Values};
+use super::{DequantizedGemv, MAX_GEMV_ROWS, STRETCH, Values};
 use crate::contraction::matmul::matrix::Matrix;
 use crate::contraction::scratch::Scratch;
 use crate::contraction::simd::{Simd, Widen};
@@ -15,7 +15,7 @@ const STEPS: usize = 8;
 /// Columns of weights that are summed together.
 const COLUMNS: usize = 4;
 
-impl Narrow<'_> {
+impl DequantizedGemv<'_> {
     /// Computes the product without writing converted weights to memory; `false` if that is not possible.
     ///
     /// # Safety
@@ -144,7 +144,7 @@ impl Narrow<'_> {
         let mut copy = Scratch::<f32>::new(R * self.depth);
         let x = copy.as_mut_ptr();
         let block = self.weights.block[0];
-        debug_assert!(R <= MAX_NARROW_ROWS);
+        debug_assert!(R <= MAX_GEMV_ROWS);
         // SAFETY: as the caller promises. Past the last column, the last one is computed again, into the same place.
         unsafe {
             for i in 0..R {

@@ -3,13 +3,13 @@
 //! New programs need new kernels, and the start of a compiler takes longer than a small kernel. A dry device first runs
 //! the programs and collects the kernel sources.
 
-use crate::check::{Ahead, Scope, Subjects, check};
+use crate::check::{Precompile, Scope, Subjects, check};
 use crate::trial::Trial;
 use kiln_gpu::{Driver, DryDriver, Gpu, MemoryConfig};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Compiles the kernels of trials for a device before they run.
-pub(crate) fn ahead<D: Driver>(device: Arc<Gpu<D>>) -> Ahead {
+pub(crate) fn precompile<D: Driver>(device: Arc<Gpu<D>>) -> Precompile {
     let found = Arc::new(Mutex::new(Vec::<Arc<str>>::new()));
     let noted = found.clone();
     let note = move |source: &str| {

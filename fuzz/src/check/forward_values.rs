@@ -1,22 +1,22 @@
 //! Properties of a program's values that decide whether its gradients can be compared.
 
-use crate::shrink::edit::opened_all;
+use crate::shrink::edit::inlined_all;
 use crate::trace::{Ownership, Slot, trace};
 use crate::trial::Trial;
 use kiln_ir::{Binary, Instruction, Op, PoolKind, ProgramOperand, Reduction, Unary};
 use kiln_suite::engines::reference;
 
 /// The values of a program on the reference, with fused regions inlined.
-pub(super) struct Passed {
+pub(super) struct ForwardValues {
     trial: Trial,
     slots: Vec<Slot>,
 }
 
-impl Passed {
-    pub(super) fn of(trial: &Trial) -> Passed {
-        let trial = opened_all(trial).unwrap_or_else(|| trial.clone());
+impl ForwardValues {
+    pub(super) fn of(trial: &Trial) -> ForwardValues {
+        let trial = inlined_all(trial).unwrap_or_else(|| trial.clone());
         let slots = trace(&reference(), &trial, Ownership::Kept).slots;
-        Passed { trial, slots }
+        ForwardValues { trial, slots }
     }
 
     /// Whether an op failed.

@@ -6,17 +6,17 @@ use kiln_ir::{
 use std::sync::Arc;
 
 /// The engine, behind fusion with speculative execution of repeated recordings.
-pub(crate) struct Meanwhile(Arc<dyn Engine>, Caps);
+pub(crate) struct AsynchronousEngine(Arc<dyn Engine>, Caps);
 
-impl Meanwhile {
-    pub(crate) fn new(engine: Arc<dyn Engine>) -> Meanwhile {
+impl AsynchronousEngine {
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> AsynchronousEngine {
         let caps = engine.caps().clone();
         let machine = Machine { asynchronous: true, ..caps.machine };
-        Meanwhile(engine, Caps { machine, ..caps })
+        AsynchronousEngine(engine, Caps { machine, ..caps })
     }
 }
 
-impl Engine for Meanwhile {
+impl Engine for AsynchronousEngine {
     fn caps(&self) -> &Caps {
         &self.1
     }

@@ -6,8 +6,8 @@
 
 use super::{Finder, Kind};
 use crate::plan::emit::program_of;
+use crate::plan::external_uses::ExternalUses;
 use crate::plan::graph::ValueNumber;
-use crate::plan::outside::Outside;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use kiln_ir::{Op, Pattern, Program};
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 type Holders = SmallVec<[usize; 2]>;
 
 /// A kernel that can become a matmul's epilogue.
-struct Finish {
+struct EpilogueFusion {
     product: u32,
     /// The members that form the epilogue, ascending.
     head: Vec<u32>,
@@ -30,28 +30,28 @@ struct Finish {
 
 impl Finder<'_> {
     /// Merges matmuls with the kernels that are only their epilogues.
-    pub(super) fn finish_products(&mut self) {
-        if !self.limits.finish_products {
+    pub(super) fn fuse_epilogues(&mut self) {
+        if !self.limits.fuse_epilogues {
             return;
         }
-        let mut outside = Outside::new(self.graph, &self.groups);
+        let mut external_uses = ExternalUses::new(self.graph, &self.groups);
         let mut holders = self.holders();
         for group in 0..self.groups.len() {
-            if let Some(finish) = self.finish(group, &outside, &holders)
-                && self.move_tail(&finish, &mut outside).is_some()
+            if let Some(epilogue) = self.epilogue(group, &external_uses, &holders)
+                && self.move_tail(&epilogue, &mut external_uses).is_some()
             {
-                for &entry in &finish.tail {
+                for &entry in &epilogue.tail {
                     holders[entry as usize].retain(|holder| *holder != group);
                     if let Some(reader) =
-                        finish.reader.filter(|reader| !holders[entry as usize].contains(reader))
+                        epilogue.reader.filter(|reader| !holders[entry as usize].contains(reader))
                     {
                         holders[entry as usize].push(reader);
                     }
                 }
-                holders[finish.product as usize] = [group].into_iter().collect();
-                outside.remove(self.graph, &self.groups[group]);
-                self.take_product(group, finish);
-                outside.add(self.graph, &self.groups[group]);
+                holders[epilogue.product as usize] = [group].into_iter().collect();
+                external_uses.remove(self.graph, &self.groups[group]);
+                self.take_product(group, epilogue);
+                external_uses.add(self.graph, &self.groups[group]);
             }
         }
     }
@@ -65,27 +65,32 @@ impl Finder<'_> {
         holders
     }
 
-    /// Matches a kernel as the epilogue of a matmul that has no other consumer.
-    fn finish(&self, group: usize, outside: &Outside, holders: &[Holders]) -> Option<Finish> {
+    /// How a kernel finishes a product that has no other consumer.
+    fn epilogue(
+        &self,
+        group: usize,
+        external_uses: &ExternalUses,
+        holders: &[Holders],
+    ) -> Option<EpilogueFusion> {
         let state = &self.groups[group];
         if state.kind != Kind::Kernel || !state.columns.is_empty() || !state.repeated.is_empty() {
             return None;
         }
         let product = self.only_product(group, holders)?;
         let results = state.members.iter().map(|&entry| self.graph.first[entry as usize]);
-        let stored: Vec<ValueNumber> = results.filter(|&value| outside.has(value)).collect();
-        stored.iter().find_map(|&result| self.finish_at(group, product, result, &stored, holders))
+        let stored: Vec<ValueNumber> = results.filter(|&value| external_uses.has(value)).collect();
+        stored.iter().find_map(|&result| self.epilogue_at(group, product, result, &stored, holders))
     }
 
     /// As [`finish`](Finder::finish), with `result`, one of the stored values, as the epilogue's result.
-    fn finish_at(
+    fn epilogue_at(
         &self,
         group: usize,
         product: u32,
         result: ValueNumber,
         stored: &[ValueNumber],
         holders: &[Holders],
-    ) -> Option<Finish> {
+    ) -> Option<EpilogueFusion> {
         let members = &self.groups[group].members;
         let mut head = BTreeSet::new();
         self.add_makers(group, result, &mut head);
@@ -100,7 +105,7 @@ impl Finder<'_> {
         let epilogue = match_epilogue(&program)?;
         let has_row = epilogue.bias.is_none_or(|bias| inputs[bias].is_some_and(|value| self.is_row(value)));
         let has_numbers = epilogue.numbers.iter().all(|&(input, _)| inputs[input].is_none());
-        (has_row && has_numbers).then_some(Finish { product, head, tail, reader })
+        (has_row && has_numbers).then_some(EpilogueFusion { product, head, tail, reader })
     }
 
     /// The matmul whose result the kernel reads, if there is only one and the kernel is its only reader.
@@ -173,24 +178,24 @@ impl Finder<'_> {
 
     /// Moves the members computed from the result into the kernel that reads them. `None`, without changes, if that is
     /// not worthwhile.
-    fn move_tail(&mut self, finish: &Finish, outside: &mut Outside) -> Option<()> {
-        let Some(reader) = finish.reader else { return Some(()) };
+    fn move_tail(&mut self, epilogue: &EpilogueFusion, external_uses: &mut ExternalUses) -> Option<()> {
+        let Some(reader) = epilogue.reader else { return Some(()) };
         let state = &self.groups[reader];
-        let mut members: Vec<u32> = state.members.iter().chain(&finish.tail).copied().collect();
+        let mut members: Vec<u32> = state.members.iter().chain(&epilogue.tail).copied().collect();
         members.sort_unstable();
         members.dedup();
         let built = self.build(Kind::Kernel, members, &state.columns)?;
-        outside.remove(self.graph, &self.groups[reader]);
+        external_uses.remove(self.graph, &self.groups[reader]);
         self.groups[reader].take(built);
-        self.groups[reader].repeated.retain(|entry| finish.tail.binary_search(entry).is_err());
-        outside.add(self.graph, &self.groups[reader]);
-        finish.tail.iter().for_each(|&entry| self.of_entry[entry as usize] = Some(reader));
+        self.groups[reader].repeated.retain(|entry| epilogue.tail.binary_search(entry).is_err());
+        external_uses.add(self.graph, &self.groups[reader]);
+        epilogue.tail.iter().for_each(|&entry| self.of_entry[entry as usize] = Some(reader));
         Some(())
     }
 
     /// Merges a matmul and its epilogue into one group.
-    fn take_product(&mut self, group: usize, finish: Finish) {
-        let Finish { product, head, .. } = finish;
+    fn take_product(&mut self, group: usize, epilogue: EpilogueFusion) {
+        let EpilogueFusion { product, head, .. } = epilogue;
         let Some(other) = self.of_entry[product as usize] else { return };
         self.groups[other].kind = Kind::Gone;
         self.groups[other].members.clear();

@@ -24,19 +24,19 @@ const MOST_AXES: usize = 6;
 
 /// The planner's facts about the lengths in a recording.
 #[derive(Debug)]
-pub(super) struct Likeness {
+pub(super) struct ShapeSignature {
     hash: u64,
     /// The encoded facts.
-    answers: Vec<u32>,
+    facts: Vec<u32>,
     /// The distinct shapes of the recording, in order of first occurrence.
     shapes: Vec<Shape>,
     /// The shape of each external, then of each result, as an index into `shapes`.
     places: Vec<u32>,
 }
 
-impl Likeness {
+impl ShapeSignature {
     /// Computes the likeness of a recording; `None` if that is too expensive, or if a tensor has no elements.
-    pub(super) fn of(structure: &Structure, limits: Limits) -> Option<Likeness> {
+    pub(super) fn of(structure: &Structure, limits: Limits) -> Option<ShapeSignature> {
         let mut by_shape: BTreeMap<&[usize], u32> = BTreeMap::new();
         let mut shapes: Vec<Shape> = Vec::new();
         let mut places = Vec::with_capacity(structure.externals.len() + structure.alive.len());
@@ -50,16 +50,16 @@ impl Likeness {
             }
             places.push(place);
         }
-        let mut answers = Answers { limits, answers: Vec::new(), lengths: BTreeMap::new() };
-        answers.symbols(&shapes)?;
-        answers.products(structure, &shapes);
-        answers.sizes(&shapes);
-        answers.reshapes(structure, &shapes, &places)?;
-        let Answers { answers, .. } = answers;
+        let mut builder = SignatureBuilder { limits, facts: Vec::new(), lengths: BTreeMap::new() };
+        builder.symbols(&shapes)?;
+        builder.products(structure, &shapes);
+        builder.sizes(&shapes);
+        builder.reshapes(structure, &shapes, &places)?;
+        let SignatureBuilder { facts, .. } = builder;
         let mut hasher = FxHasher::new(structure.entries.len() as u64 + 1);
         structure.entries.iter().for_each(|entry| hasher.write_u8(entry.op.kind() as u8));
-        (&answers, &places, &structure.alive).hash(&mut hasher);
-        Some(Likeness { hash: hasher.finish(), answers, shapes, places })
+        (&facts, &places, &structure.alive).hash(&mut hasher);
+        Some(ShapeSignature { hash: hasher.finish(), facts, shapes, places })
     }
 
     /// A hash of the facts and of the ops of the recording.
@@ -68,18 +68,18 @@ impl Likeness {
     }
 
     /// Whether two recordings of equal ops and wiring get equal groups.
-    pub(super) fn is_like(&self, other: &Likeness) -> bool {
-        self.hash == other.hash && self.places == other.places && self.answers == other.answers
+    pub(super) fn matches(&self, other: &ShapeSignature) -> bool {
+        self.hash == other.hash && self.places == other.places && self.facts == other.facts
     }
 
     /// Maps each shape of this recording to its shape in a recording of equal likeness.
-    pub(super) fn replacements(&self, other: &Likeness) -> BTreeMap<Vec<usize>, Shape> {
+    pub(super) fn replacements(&self, other: &ShapeSignature) -> BTreeMap<Vec<usize>, Shape> {
         self.shapes.iter().map(|shape| shape.to_vec()).zip(other.shapes.iter().copied()).collect()
     }
 
     /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.answers.len() * 4 + self.places.len() * 4 + self.shapes.len() * size_of::<Shape>()
+        self.facts.len() * 4 + self.places.len() * 4 + self.shapes.len() * size_of::<Shape>()
     }
 }
 
@@ -91,7 +91,7 @@ impl Structure {
 }
 
 /// Whether two ops are equal except for lengths that the planner ignores or that the result types also contain.
-pub(super) fn are_alike(a: &Op, b: &Op) -> bool {
+pub(super) fn equal_but_for_lengths(a: &Op, b: &Op) -> bool {
     a == b
         || match (a, b) {
             (Op::Full(a), Op::Full(b)) => a.dtype == b.dtype,
@@ -144,21 +144,21 @@ fn with_lengths(op: &Op, ty: TensorType) -> Option<Op> {
 }
 
 /// Collects the facts of a likeness.
-struct Answers {
+struct SignatureBuilder {
     limits: Limits,
-    answers: Vec<u32>,
+    facts: Vec<u32>,
     /// A symbol for each length, in order of first occurrence.
     lengths: BTreeMap<usize, u32>,
 }
 
-impl Answers {
-    fn add(&mut self, answer: usize) {
-        self.answers.push(answer as u32);
+impl SignatureBuilder {
+    fn add(&mut self, fact: usize) {
+        self.facts.push(fact as u32);
     }
 
     /// Adds a length itself, where no weaker fact suffices.
-    fn add_itself(&mut self, length: usize) {
-        self.answers.extend([length as u32, (length as u64 >> 32) as u32]);
+    fn add_length(&mut self, length: usize) {
+        self.facts.extend([length as u32, (length as u64 >> 32) as u32]);
     }
 
     /// Adds which lengths are equal, and which are 1. `None` if one is 0.
@@ -172,7 +172,7 @@ impl Answers {
                 }
                 let next = self.lengths.len() as u32;
                 let symbol = *self.lengths.entry(length).or_insert(next);
-                self.answers.push(symbol);
+                self.facts.push(symbol);
             }
         }
         Some(())
@@ -189,7 +189,7 @@ impl Answers {
             self.add(usize::from(shape.num_elements() >= WORTH_SHARING));
             let long: SmallVec<[usize; 6]> = shape.iter().copied().filter(|&length| length > 1).collect();
             if long.len() > MOST_AXES {
-                long.iter().for_each(|&length| self.add_itself(length));
+                long.iter().for_each(|&length| self.add_length(length));
                 continue;
             }
             let products = products(&long);
@@ -268,7 +268,7 @@ impl Answers {
             cut(&parts, *joined, &mut known);
             factors.iter().for_each(|&factor| cut(&parts, factor, &mut own));
             if known != own {
-                [*joined].iter().chain(&known).chain(&own).for_each(|&length| self.add_itself(length));
+                [*joined].iter().chain(&known).chain(&own).for_each(|&length| self.add_length(length));
             }
         }
         Some(())
@@ -297,7 +297,7 @@ impl Answers {
             match (&from[start..i], &to[begin..j]) {
                 ([_], [_]) => {}
                 ([joined], factors) | (factors, [joined]) => joins.push((*joined, factors.into())),
-                (left, right) => left.iter().chain(right).for_each(|&length| self.add_itself(length)),
+                (left, right) => left.iter().chain(right).for_each(|&length| self.add_length(length)),
             }
         }
     }

@@ -6,14 +6,14 @@
 use half::{bf16, f16};
 
 /// A 16-bit float.
-pub(crate) trait Narrow: Copy {
+pub(crate) trait HalfFloat: Copy {
     fn widen(self) -> f32;
 
     /// Rounds to nearest, ties to even.
     fn narrow(x: f32) -> Self;
 }
 
-impl Narrow for bf16 {
+impl HalfFloat for bf16 {
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -30,7 +30,7 @@ impl Narrow for bf16 {
     }
 }
 
-impl Narrow for f16 {
+impl HalfFloat for f16 {
     #[inline(always)]
     fn widen(self) -> f32 {
         let bits = u32::from(self.to_bits());

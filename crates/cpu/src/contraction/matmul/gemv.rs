@@ -32,28 +32,28 @@ const FINISHED: usize = 1 << 14;
 const MIN_DEPTH: usize = 64;
 
 /// A matmul with few rows, or one with few columns transposed.
-pub(super) struct Narrow<'a, T> {
+pub(super) struct Gemv<'a, T> {
     sizes: [usize; 3],
     /// `[m, k]`.
     small: Operand<'a, T>,
     /// `[k, n]`.
     large: Operand<'a, T>,
     transposed: bool,
-    way: Way,
+    method: Method,
 }
 
 /// The contiguous axis of the larger operand.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Method {
     /// Along `n`: its rows are added to the result's rows, each times an element of the other operand (axpy).
     Rows,
     /// Along `k`: dot products of its columns with rows of the other operand.
     Dots,
 }
 
-impl<'a, T: Float> Narrow<'a, T> {
+impl<'a, T: Float> Gemv<'a, T> {
     /// Matches a matmul that is narrow and whose larger operand can be read in place.
-    pub(super) fn of(gemm: &Gemm<'a, T>) -> Option<Narrow<'a, T>> {
+    pub(super) fn of(gemm: &Gemm<'a, T>) -> Option<Gemv<'a, T>> {
         let [m, k, n] = gemm.sizes;
         if gemm.accumulate || gemm.scale != T::ONE || m.min(n) > MAX_DOT_ROWS || m.min(n) == 0 || k == 0 {
             return None;
@@ -69,14 +69,14 @@ impl<'a, T: Float> Narrow<'a, T> {
         let [down, across] = large.strides()?;
         let bytes = k.saturating_mul(columns).saturating_mul(size_of::<T>());
         let dots = if rows == 1 { k >= 16 || across != 1 } else { k >= 32 && rows * columns > 256 };
-        let way = if down == 1 && dots {
-            Way::Dots
+        let method = if down == 1 && dots {
+            Method::Dots
         } else if across == 1 && rows <= MAX_AXPY_ROWS && (rows == 1 || bytes >= LARGE) {
-            Way::Rows
+            Method::Rows
         } else {
             return None;
         };
-        Some(Narrow { sizes, small, large, transposed, way })
+        Some(Gemv { sizes, small, large, transposed, method })
     }
 
     /// Computes the product, multithreaded if worthwhile, and runs the epilogue.
@@ -153,7 +153,7 @@ impl<'a, T: Float> Narrow<'a, T> {
         pool: &Pool,
     ) {
         let [m, k, n] = self.sizes;
-        if self.way == Way::Dots {
+        if self.method == Method::Dots {
             return pool.parallel_for(n, GRAIN.div_ceil(m * k).next_multiple_of(8), |columns| {
                 let (b, c) = (b.at(0, columns.start), c.at(0, columns.start));
                 // SAFETY: as the caller promises; each column is computed once.

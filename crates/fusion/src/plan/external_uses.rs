@@ -5,20 +5,20 @@ use super::group::Group;
 use alloc::vec::Vec;
 
 /// The number of uses of each value outside its group: by other groups or by the program.
-pub(super) struct Outside {
+pub(super) struct ExternalUses {
     uses: Vec<u32>,
 }
 
-impl Outside {
-    pub(super) fn new(graph: &Graph<'_>, groups: &[Group]) -> Outside {
-        let mut outside = Outside { uses: alloc::vec![0; graph.types.len()] };
+impl ExternalUses {
+    pub(super) fn new(graph: &Graph<'_>, groups: &[Group]) -> ExternalUses {
+        let mut external_uses = ExternalUses { uses: alloc::vec![0; graph.types.len()] };
         for value in 0..graph.types.len() as ValueNumber {
             if graph.is_alive(value) {
-                outside.uses[graph.roots[value as usize] as usize] += 1;
+                external_uses.uses[graph.roots[value as usize] as usize] += 1;
             }
         }
-        groups.iter().for_each(|group| outside.add(graph, group));
-        outside
+        groups.iter().for_each(|group| external_uses.add(graph, group));
+        external_uses
     }
 
     /// Whether a value is used outside its group.

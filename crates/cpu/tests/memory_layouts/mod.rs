@@ -36,7 +36,7 @@ pub(crate) const MEMORY_LAYOUTS: [MemoryLayout; 7] = [
 
 /// An operand: a tensor in every layout, an index in every layout that keeps its elements, or a scalar.
 #[derive(Clone, Debug)]
-pub(crate) enum Given {
+pub(crate) enum HostOperand {
     Tensor(TensorData),
     Index(TensorData),
     Number(Scalar),
@@ -71,7 +71,7 @@ fn head(data: &TensorData) -> Vec<SliceAxis> {
     data.shape().iter().enumerate().map(range).collect()
 }
 
-pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value {
+pub(crate) fn value(cpu: &Cpu, layout: MemoryLayout, data: &TensorData) -> Value {
     let (shape, rank) = (*data.shape(), data.shape().rank());
     let view = |op: Op, base: &TensorData| {
         let value = cpu.write(base.clone());
@@ -82,7 +82,7 @@ pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value 
         let filler = if data.dtype().is_bool() { Scalar::Bool(true) } else { Scalar::Int(77) };
         on_reference(Op::Pad(vec![pad; rank]), vec![reference_value(data), filler.into()])
     };
-    match place {
+    match layout {
         MemoryLayout::Owned | MemoryLayout::Shared => cpu.write(data.clone()),
         MemoryLayout::Permuted => {
             let op = Op::Permute(Axes::new(&(0..rank).rev().collect::<Vec<_>>()));
@@ -117,62 +117,62 @@ pub(crate) fn value(cpu: &Cpu, place: MemoryLayout, data: &TensorData) -> Value 
 
 /// Checks an op in every layout, on one thread and on several.
 #[track_caller]
-pub(crate) fn check(op: &Op, given: &[Given]) {
+pub(crate) fn check(op: &Op, operands: &[HostOperand]) {
     for threads in [1, 3] {
         let cpu = Cpu::with_threads(threads);
-        for place in MEMORY_LAYOUTS {
-            check_in(&cpu, op, given, place);
+        for layout in MEMORY_LAYOUTS {
+            check_in(&cpu, op, operands, layout);
         }
     }
 }
 
 /// Checks an op in only two layouts, for large operands.
 #[track_caller]
-pub(crate) fn check_large(op: &Op, given: &[Given]) {
+pub(crate) fn check_large(op: &Op, operands: &[HostOperand]) {
     for threads in [1, 3] {
         let cpu = Cpu::with_threads(threads);
-        for place in [MemoryLayout::Owned, MemoryLayout::Permuted] {
-            check_in(&cpu, op, given, place);
+        for layout in [MemoryLayout::Owned, MemoryLayout::Permuted] {
+            check_in(&cpu, op, operands, layout);
         }
     }
 }
 
 #[track_caller]
-fn check_in(cpu: &Cpu, op: &Op, given: &[Given], place: MemoryLayout) {
-    let seen = |given: &Given| match (given, place) {
-        (Given::Tensor(data), MemoryLayout::Repeated) => Given::Tensor(repeated(data)),
-        (_, _) => given.clone(),
+fn check_in(cpu: &Cpu, op: &Op, operands: &[HostOperand], layout: MemoryLayout) {
+    let seen = |operand: &HostOperand| match (operand, layout) {
+        (HostOperand::Tensor(data), MemoryLayout::Repeated) => HostOperand::Tensor(repeated(data)),
+        (_, _) => operand.clone(),
     };
-    let seen: Vec<Given> = given.iter().map(seen).collect();
-    let expected = seen.iter().map(|given| match given {
-        Given::Tensor(data) | Given::Index(data) => reference_value(data),
-        Given::Number(number) => (*number).into(),
+    let seen: Vec<HostOperand> = operands.iter().map(seen).collect();
+    let expected = seen.iter().map(|operand| match operand {
+        HostOperand::Tensor(data) | HostOperand::Index(data) => reference_value(data),
+        HostOperand::Number(number) => (*number).into(),
     });
     let expected = outcome(&Reference::new(), op, expected.collect());
     let mut kept = Vec::new();
-    let inputs = seen.iter().map(|given| match given {
-        Given::Tensor(data) => {
-            let value = value(cpu, place, data);
-            if place != MemoryLayout::Owned {
+    let inputs = seen.iter().map(|operand| match operand {
+        HostOperand::Tensor(data) => {
+            let value = value(cpu, layout, data);
+            if layout != MemoryLayout::Owned {
                 kept.push((value.clone(), data.clone()));
             }
             value.into()
         }
-        Given::Index(data) => {
-            let place = if place == MemoryLayout::Repeated { MemoryLayout::Owned } else { place };
-            value(cpu, place, data).into()
+        HostOperand::Index(data) => {
+            let layout = if layout == MemoryLayout::Repeated { MemoryLayout::Owned } else { layout };
+            value(cpu, layout, data).into()
         }
-        Given::Number(number) => (*number).into(),
+        HostOperand::Number(number) => (*number).into(),
     });
     let inputs: Operands = inputs.collect();
-    if place != MemoryLayout::Shared && place != MemoryLayout::Inside {
+    if layout != MemoryLayout::Shared && layout != MemoryLayout::Inside {
         kept.clear();
     }
     let found = outcome(cpu, op, inputs);
     match (&expected, &found) {
         (Ok(expected), Ok(found)) => {
             for (expected, found) in expected.iter().zip(found) {
-                let context = format!("{op:?} of {given:?} {place:?}");
+                let context = format!("{op:?} of {operands:?} {layout:?}");
                 let context = &context[..context.len().min(2000)];
                 assert_eq!(expected.ty(), found.ty(), "{context}");
                 if let Some(at) = difference(expected, found) {
@@ -181,12 +181,12 @@ fn check_in(cpu: &Cpu, op: &Op, given: &[Given], place: MemoryLayout) {
                 }
             }
         }
-        (_, _) => assert_eq!(expected, found, "{op:?} {place:?}"),
+        (_, _) => assert_eq!(expected, found, "{op:?} {layout:?}"),
     }
     for (value, data) in kept {
         assert!(
             difference(&data, &block_on(cpu.read(value)).unwrap()).is_none(),
-            "{op:?} wrote over {place:?}"
+            "{op:?} wrote over {layout:?}"
         );
     }
 }
@@ -236,11 +236,11 @@ pub(crate) fn specials(dtype: DType, shape: &[usize]) -> TensorData {
 }
 
 /// Random indices below a limit.
-pub(crate) fn indices(dtype: DType, limit: usize, shape: &[usize]) -> Given {
+pub(crate) fn indices(dtype: DType, limit: usize, shape: &[usize]) -> HostOperand {
     let shape = Shape::new(shape);
     let elements = below(shape.num_elements() as u64 + 11, limit, shape.num_elements());
     let elements: Vec<u64> = elements.into_iter().map(|x| x as u64).collect();
-    Given::Index(TensorData::new(elements, shape).unwrap().convert(dtype))
+    HostOperand::Index(TensorData::new(elements, shape).unwrap().convert(dtype))
 }
 
 pub(crate) const INTEGERS: [DType; 8] =
