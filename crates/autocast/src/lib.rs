@@ -15,8 +15,8 @@
 //! let layer = Autocast::new(Arc::new(Reference::new()), LowPrecision::BF16);
 //! let x = Var::new(&layer, layer.write([[1.0f32, 2.0], [3.0, 4.0]].into()));
 //! let product = x.matmul(&x);
-//! assert_eq!(product.dtype(), DType::F32, "what the program sees");
-//! assert_eq!(layer.held_dtype(product.operand().value().unwrap()), DType::BF16, "what is in memory");
+//! assert_eq!(product.dtype(), DType::F32, "the visible dtype");
+//! assert_eq!(layer.held_dtype(product.operand().value().unwrap()), DType::BF16, "the stored dtype");
 //! let sum = product.sum(&[0, 1]).into_value();
 //! assert_eq!(layer.held_dtype(&sum), DType::F32, "sums need f32");
 //! assert_eq!(block_on(layer.read(sum))?.into_vec::<f32>()?, [54.0]);

@@ -147,7 +147,7 @@ impl<'a> Pass<'a> {
             let (Some(edge), Some(gradient)) = (edge, gradient) else { continue };
             let gradient = gradient.into_value();
             if Some(*gradient.ty()) != ty {
-                let problem = format!("its rule gives a gradient of {}", gradient.ty());
+                let problem = format!("its rule returns a gradient of {}", gradient.ty());
                 return Err(Error::gradient(op.name(), problem)
                     .hint("the gradient of an operand has the operand's type"));
             }
@@ -194,7 +194,7 @@ impl<'a> Pass<'a> {
                     "gradients of a layer around `{from}` do not go to `{to}`, where values came from"
                 );
                 return Err(Error::gradient("backward", problem)
-                    .hint("say with `Autodiff::pull_back_around` which layer goes around each engine"));
+                    .hint("pass a layer for each engine with `Autodiff::pull_back_around`"));
             }
         };
         self.segments.push(TapeSegment::Crossed { layer, engine });

@@ -115,8 +115,8 @@ fn split_covers_every_item_once() {
 fn split_checks_ratios() {
     assert_eq!(
         message(split_consecutive(numbers(5), [0.5, 0.6])),
-        "[split] ratios [0.5, 0.6] are not parts of a whole\n  \
-         hint: give ratios of at least 0 that add up to 1, such as [0.9, 0.1]"
+        "[split] ratios [0.5, 0.6] are not fractions that sum to 1\n  \
+         hint: pass ratios of at least 0 that sum to 1, such as [0.9, 0.1]"
     );
     assert!(split_consecutive(numbers(5), [1.5, -0.5]).is_err());
     assert!(split_consecutive(numbers(5), [f64::NAN, 0.5]).is_err());
@@ -191,7 +191,7 @@ fn concat_counts_without_overflow() {
     }
     assert_eq!(ConcatDataset::new(vec![Endless]).unwrap().len(), usize::MAX);
     assert!(
-        message(ConcatDataset::new(vec![Endless, Endless])).starts_with("[concat] the datasets hold more")
+        message(ConcatDataset::new(vec![Endless, Endless])).starts_with("[concat] the total number of items")
     );
 }
 

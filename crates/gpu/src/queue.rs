@@ -356,7 +356,7 @@ impl<D: Driver> Gpu<D> {
         };
         debug_assert!(
             !run::arguments(step).iter().any(is_free),
-            "[gpu] a step over memory that nobody holds"
+            "[gpu] a step uses freed memory"
         );
     }
 

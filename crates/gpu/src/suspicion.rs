@@ -419,6 +419,6 @@ mod tests {
             let y = chain(&gpu, &y, &index, WORDS - 1);
             block_on(gpu.read(y)).unwrap();
         }
-        assert_eq!(fills(&gpu), 0, "what was read as 0 need not be set again");
+        assert_eq!(fills(&gpu), 0, "words read as 0 are not reset");
     }
 }

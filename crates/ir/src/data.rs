@@ -505,7 +505,7 @@ impl Elements {
 
 fn bools(bytes: &[u8]) -> Result<Vec<bool>> {
     if let Some(place) = bytes.iter().position(|&byte| byte > 1) {
-        let problem = format!("byte {} at {place} is no bool: 0 or 1", bytes[place]);
+        let problem = format!("byte {} at {place} is not a bool (0 or 1)", bytes[place]);
         return Err(
             Error::value("data", problem).hint("compare with 0 to make truth values of other numbers")
         );

@@ -213,11 +213,11 @@ impl Epilogue {
     fn check(&self, parts: &Parts<'_>) -> Result<(), String> {
         let product = parts.made_by(self.product, &Op::MatMul, &self.factors)?;
         if parts.program.instructions.iter().filter(|it| it.op == Op::MatMul).count() != 1 {
-            return Err("it has several products".into());
+            return Err("it has several matmuls".into());
         }
         for factor in self.factors {
             if parts.input(factor)?.dtype != product.dtype {
-                return Err(format!("the factor %{factor} is not of the product's dtype"));
+                return Err(format!("the factor %{factor} does not have the matmul's dtype"));
             }
         }
         let &[ProgramOperand::Slot(result)] = parts.program.outputs.as_slice() else {
@@ -264,12 +264,12 @@ impl Epilogue {
 impl QuantizedMatMul {
     fn check(&self, parts: &Parts<'_>) -> Result<(), String> {
         let product = parts.maker(self.product)?;
-        let right = product.operands.get(1).and_then(slot).ok_or("the product has no right factor")?;
+        let right = product.operands.get(1).and_then(slot).ok_or("the matmul has no right operand")?;
         parts.made_by(self.product, &Op::MatMul, &[self.x, right])?;
         let mut seen = right;
         loop {
             if parts.uses(seen) != 1 {
-                return Err(format!("%{seen} has other uses than the product"));
+                return Err(format!("%{seen} has uses other than the matmul"));
             }
             if seen == self.dequantized {
                 break;
@@ -294,7 +294,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn of(program: &'a Program) -> Result<Parts<'a>, String> {
         if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
-            return Err("an instruction has not one result".into());
+            return Err("an instruction does not have exactly one result".into());
         }
         Ok(Parts { program })
     }

@@ -136,7 +136,7 @@ impl<'a> Rule<'a> {
             return Ok(());
         }
         let range = if least == most { format!("{least}") } else { format!("{least} to {most}") };
-        Err(self.error(format!("takes {range} operands, not {n}")))
+        Err(self.error(format!("expects {range} operands, got {n}")))
     }
 
     fn tensor(&self, place: usize) -> Result<&'a TensorType> {

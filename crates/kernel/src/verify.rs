@@ -239,7 +239,7 @@ fn outputs(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
         if dependence[number] & !crossed != 0 {
             return Err(Invalid::at(
                 number,
-                "what is stored changes along an axis that the output does not cross",
+                "the stored value changes along an axis that the output does not have",
             ));
         }
     }
@@ -334,7 +334,7 @@ fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
             "a scan runs along its innermost axis, and reduces nothing",
         ),
         KernelKind::MatMul(_) => {
-            fail(num_reduced > 0 && inner_reduced == num_reduced, "a product sums along its innermost axes")?;
+            fail(num_reduced > 0 && inner_reduced == num_reduced, "a matmul sums along its innermost axes")?;
             is_product(kernel, dependence)
         }
     }
@@ -342,7 +342,7 @@ fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
 
 /// Checks that the kernel is a sum of products of two values, each of which lacks an axis of the result.
 fn is_product(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
-    let fail = || Invalid::whole("a product of matrices is a sum of products that each lack an axis");
+    let fail = || Invalid::whole("a matmul is a sum of products that each lack an axis");
     let Product { total, factors } = kernel.product().ok_or_else(fail)?;
     let parallel = kernel.all_axes() & !kernel.reduced();
     let lacks = |value: ValueId| parallel & !dependence[value as usize] != 0;

@@ -98,7 +98,7 @@ fn strides() {
         v0: f32 = load %0
         v1: f32 = store %1, v0
     }";
-    assert_eq!(error(row), "v1: what is stored changes along an axis that the output does not cross");
+    assert_eq!(error(row), "v1: the stored value changes along an axis that the output does not have");
     let half = "kernel row_reduce [r, r] (%0: f32 in [any, one], %1: f32 out [zero, one]) {
         v0: f32 = load %0
         v1: f32 = reduce_sum v0
@@ -127,7 +127,7 @@ fn kernel_kinds() {
     assert_eq!(error(&rows("col_reduce")), column);
     assert_eq!(error(&rows("full_reduce")), "a full reduction reduces along every axis");
     assert_eq!(error(&rows("scan")), "a scan runs along its innermost axis, and reduces nothing");
-    let product = "a product of matrices is a sum of products that each lack an axis";
+    let product = "a matmul is a sum of products that each lack an axis";
     assert_eq!(error(&rows("matmul v1")), product);
     assert_eq!(error(&rows("matmul v7")), product);
     let outer = "kernel row_reduce [r, p] (%0: f32 in [any, one], %1: f32 out [zero, one]) ";

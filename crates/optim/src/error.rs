@@ -45,7 +45,7 @@ pub enum OptimError {
     },
 
     /// An update rule computed a step of another type than the parameter.
-    #[error("[{optimizer}] the rule made a step of {found} for parameter `{parameter}`, which is {expected}")]
+    #[error("[{optimizer}] the rule computed a step of type {found} for parameter `{parameter}`, which has type {expected}")]
     StepType {
         /// The optimizer.
         optimizer: &'static str,
@@ -85,7 +85,7 @@ pub enum OptimError {
     },
 
     /// A state contains parameters that the module does not have.
-    #[error("[{optimizer}] the state holds parameters that the module has not: {}", list(names))]
+    #[error("[{optimizer}] the state contains parameters that the module does not have: {}", list(names))]
     UnknownParameters {
         /// The optimizer.
         optimizer: &'static str,

@@ -246,7 +246,7 @@ fn one_writer_a_folder() {
     let (_folder, path) = scratch();
     let mut writer = CheckpointWriter::open(&path).unwrap();
     let error = CheckpointWriter::open(&path).unwrap_err().to_string();
-    let holder = format!("run: is written by this process, {}, at the moment", std::process::id());
+    let holder = format!("run: is being written by this process, {}", std::process::id());
     assert!(error.contains(&holder), "{error}");
     let net = weights(1, 100);
     writer.save(&net, Some(&adam(&net)), &TrainingState::of(&net).at(0, 1)).unwrap();

@@ -590,7 +590,7 @@ fn reading_inside_a_batch_says_so() {
     let read = |x: Tensor<Vm, 1>| {
         let error = x.clone().try_into_data().expect_err("one of many cannot be read");
         assert!(
-            error.to_string().starts_with("[vmap] a tensor that stands for one of 2 examples is read"),
+            error.to_string().starts_with("[vmap] a batched tensor of 2 examples is read"),
             "{error}"
         );
         x

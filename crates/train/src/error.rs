@@ -120,7 +120,7 @@ pub enum TrainError {
     },
 
     /// No metric has the monitored name.
-    #[error("[trainer] there is no metric `{name}` to watch; there are: {}", known.join(", "))]
+    #[error("[trainer] no metric `{name}` to monitor; available: {}", known.join(", "))]
     UnknownMetric {
         /// The name.
         name: String,

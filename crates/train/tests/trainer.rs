@@ -198,7 +198,7 @@ fn early_stopping_waits_and_the_best_is_kept() {
     assert_eq!(Checkpoint::open(&path).unwrap().state().epoch, best as u64 + 1);
     assert_eq!(
         trainer_of_metric("f1", &path).fit(&loader(items()), &loader(items())).unwrap_err().to_string(),
-        "[trainer] there is no metric `f1` to watch; there are: accuracy"
+        "[trainer] no metric `f1` to monitor; available: accuracy"
     );
 }
 
@@ -374,7 +374,7 @@ fn folders_of_checkpoints_are_checked_before_training_starts() {
     refused(counting().keep_last(at("precious")), "precious: there is a folder with `thesis.txt`");
 
     let other = CheckpointWriter::open(at("runs/last")).unwrap();
-    refused(counting().keep_last(at("runs/last")), "runs/last: is written by this process");
+    refused(counting().keep_last(at("runs/last")), "runs/last: is being written by this process");
     drop(other);
     let mut trained = counting().keep_last(at("runs/last")).keep_best(at("runs/best"));
     let inner = at("runs/last");

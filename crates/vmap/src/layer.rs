@@ -141,7 +141,7 @@ impl Vmap {
         let Some(scope) = scope::current(self.id()) else { return Ok(run(*ty)) };
         match scope.randomness {
             Randomness::Same => Ok(run(*ty)),
-            Randomness::Error => Err(Error::unsupported("vmap", "random numbers are drawn inside `vmap`")
+            Randomness::Error => Err(Error::unsupported("vmap", "random ops inside `vmap`")
                 .hint("choose `Randomness::Different` or `Randomness::Same`, or draw outside")),
             Randomness::Different => {
                 self.check_rank(ty.rank())?;
@@ -191,7 +191,7 @@ impl Engine for Vmap {
             Err(shared) => self.inner.read(shared),
             Ok(examples) => {
                 let problem =
-                    format!("a tensor that stands for one of {} examples is read", examples.shape()[0]);
+                    format!("a batched tensor of {} examples is read", examples.shape()[0]);
                 let hint = "inside `vmap` there is no single value to read: return the tensor from the function, \
                             and choose between values with `mask_where` instead of `if`";
                 Box::pin(async move { Err(Error::unsupported("vmap", problem).hint(hint)) })

@@ -69,7 +69,7 @@ fn an_op_without_rule_and_expansion_is_an_error() {
 #[test]
 fn a_wrong_rule_is_an_error() {
     let error = backward(Way::WrongType).unwrap_err().to_string();
-    assert!(error.starts_with("[double] its rule gives f64[1] for operand 0 of f64[2]"), "{error}");
+    assert!(error.starts_with("[double] its rule returns f64[1] for operand 0 of f64[2]"), "{error}");
     let error = backward(Way::WrongCount).unwrap_err().to_string();
-    assert!(error.starts_with("[double] its rule gives 2 gradients for 1 operands"), "{error}");
+    assert!(error.starts_with("[double] its rule returns 2 gradients for 1 operands"), "{error}");
 }

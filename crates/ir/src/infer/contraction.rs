@@ -26,7 +26,7 @@ impl Rule<'_> {
         for place in [2, 3] {
             if *self.tensor(place)? != TensorType::new([], DType::F32) {
                 let problem = format!("operand {place}, a scale, must be f32[]");
-                return Err(self.error(problem).hint("scale the product for scales of rows or columns"));
+                return Err(self.error(problem).hint("scale the result for scales of rows or columns"));
             }
         }
         let fits = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
@@ -243,7 +243,7 @@ impl Rule<'_> {
         }
         let pooled = self.pooled(spec, &x)?;
         if pooled != *grad {
-            return Err(self.error(format!("pooling {x} gives {pooled}, not {grad}")));
+            return Err(self.error(format!("pooling {x} returns {pooled}, not {grad}")));
         }
         Ok(smallvec![x])
     }

@@ -191,7 +191,7 @@ const RULE: Option<Gradient> = Some(Gradient::Rule);
 const EXPANSION: Option<Gradient> = Some(Gradient::Expansion);
 const CONSTANT: Option<Gradient> = Some(Gradient::Constant);
 const RECOVERED: Option<Gradient> = Some(Gradient::Undefined(
-    "what is left of a failed computation has no gradient: detach the operands first",
+    "the result of a recovery has no gradient: detach the operands first",
 ));
 
 const NOTHING: Option<Saved> = Some(Saved::NONE);
@@ -464,7 +464,7 @@ impl Op {
     #[inline]
     pub fn row<T>(&self, column: impl FnOnce(&OpInfo) -> Option<T>) -> T {
         column(self.info())
-            .unwrap_or_else(|| panic!("[{}] the attributes decide, and nothing asks them", self.info().name))
+            .unwrap_or_else(|| panic!("[{}] the attributes decide this column; add a match before it", self.info().name))
     }
 
     /// Whether poison of the operands does not propagate to all results. The op must then run despite a poisoned

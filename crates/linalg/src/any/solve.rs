@@ -136,7 +136,7 @@ pub fn lu_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor, side: Side)
     if !pivots.dtype().is_int() || !pivots_fit(factors.ty(), pivots.ty()) {
         return Err(call
             .error(format!("pivots of {} do not belong to these factors", pivots.ty()))
-            .hint("pass the pivots that `lu_factor` gave with the factors"));
+            .hint("pass the pivots that `lu_factor` returned with the factors"));
     }
     let (packed, b) = (call.var(&factors), call.var(&b));
     let p = op::permutation(&call.plain(&pivots).cast(DType::I32), n, &packed)?;
@@ -173,7 +173,7 @@ pub fn ldl_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor) -> Result<
     if !pivots.dtype().is_int() || !ldl_pivots_fit(factors.ty(), pivots.ty()) {
         return Err(call
             .error(format!("pivots of {} do not belong to these factors", pivots.ty()))
-            .hint("pass the pivots that `ldl_factor` gave with the factors"));
+            .hint("pass the pivots that `ldl_factor` returned with the factors"));
     }
     check_rows(&call, n, rows)?;
     let (packed, b) = call.together(&call.var(&factors), &call.var(&b))?;

@@ -135,7 +135,7 @@ fn check_pivots(operands: Signature<'_>) -> Result<()> {
     }
     Err(operands
         .error("needs i32 pivots, one for each row of the factors")
-        .hint("pass the pivots that `ldl_factor` gave with these factors"))
+        .hint("pass the pivots that `ldl_factor` returned with these factors"))
 }
 
 /// Whether the dtype and shape of pivots match the factors.
@@ -148,6 +148,6 @@ pub(crate) fn ldl_pivots_fit(factors: &TensorType, pivots: &TensorType) -> bool 
 fn blocks(op: &str, pivots: &[i32], index: usize, rows: usize) -> Result<Vec<Block>> {
     ldl::blocks(&pivots[index * rows..][..rows]).map_err(|pivot| {
         Error::value(op, format!("the pivot {pivot} cannot be where it is, in matrices of {rows} rows"))
-            .hint("pass the pivots that `ldl_factor` gave with these factors")
+            .hint("pass the pivots that `ldl_factor` returned with these factors")
     })
 }

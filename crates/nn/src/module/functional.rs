@@ -155,7 +155,7 @@ fn by_id(module: &dyn Module, mut parameters: NamedTensors) -> BTreeMap<ParamId,
     });
     if let Some((first, second)) = twice {
         panic!(
-            "[with_parameters] `{first}` and `{second}` are one parameter of the module\n  hint: give one tensor"
+            "[with_parameters] `{first}` and `{second}` are one parameter of the module\n  hint: pass one tensor"
         )
     }
     if let Some(name) = parameters.keys().next() {
@@ -172,6 +172,6 @@ fn lifted(path: &Path, value: AnyTensor, inside: &Stack) -> AnyTensor {
     let below = value.clone().inner();
     match value.lift_to(inside).or_else(|_| below.lift_to(inside)) {
         Ok(value) => value,
-        Err(error) => panic!("[with_parameters] parameter `{path}` cannot be brought in: {error}"),
+        Err(error) => panic!("[with_parameters] parameter `{path}` cannot be lifted: {error}"),
     }
 }

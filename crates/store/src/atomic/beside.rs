@@ -34,7 +34,7 @@ pub(super) fn resolve(target: &Path) -> io::Result<PathBuf> {
         };
         path = parent(&path).join(to).components().collect();
     }
-    Err(io::Error::other("the path goes through too many symbolic links"))
+    Err(io::Error::other("the path has too many levels of symbolic links"))
 }
 
 /// The parent folder of a path.

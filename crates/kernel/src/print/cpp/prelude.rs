@@ -6,14 +6,14 @@ use alloc::string::String;
 const FUNCTIONS: [(&str, &str); 26] = [
     (
         "kiln_pack",
-        "// Read and written at once, as far as accesses of 16 bytes go.
+        "// Loaded and stored as one access of up to 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) kiln_pack { T at[N]; };
 ",
     ),
     (
         "kiln_begin",
-        "// Waits for the end of the kernel before, since this one may have begun earlier, and only then lets the next one begin: if the
-// next but one began too, it would be in the way of this one.
+        "// Programmatic dependent launch. Waits for the previous kernel to end, then lets the next one start: started earlier, it would
+// let the one after it start too, which would occupy SMs that this kernel needs.
 __device__ __forceinline__ void kiln_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");
@@ -33,7 +33,7 @@ __device__ __forceinline__ void kiln_begin() {
     ),
     (
         "kiln_odd",
-        "// Rounded to odd, so that rounding once more to 16 bits gives what rounding once would give.
+        "// Round to odd: rounding the result to 16 bits again then equals rounding once.
 __device__ __forceinline__ float kiln_odd(double x) {
   const float nearest = (float)x;
   const unsigned bits = kiln_bits<unsigned>(nearest);
@@ -50,7 +50,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
 #if defined(__CUDA_ARCH__)
   float x;
   asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h));
-  // A NaN keeps its bits: kernels may only move it.
+  // A NaN keeps its bits.
   return x == x ? x : kiln_bits<float>((h & 0x8000u) << 16 | 0x7f800000u | (h & 0x3ffu) << 13);
 #else
   const unsigned sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
