@@ -238,6 +238,6 @@ pub(crate) fn seed(engine: &dyn Engine, ty: TensorType, seed: Option<Value>) -> 
         None => Ok(Var::full(engine, ty, 1.0).into_value()),
         Some(seed) if *seed.ty() == ty => Ok(seed),
         Some(seed) => Err(Error::gradient("backward", format!("a seed of {} for a root of {ty}", seed.ty()))
-            .hint("the seed is the gradient of the root: give it the root's type")),
+            .hint("the seed is the gradient of the root: pass a tensor of the root's type")),
     }
 }

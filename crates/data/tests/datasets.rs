@@ -84,15 +84,15 @@ fn subset() {
     assert_eq!(items(&SubsetDataset::range(numbers(10), 10..10).unwrap()), []);
     assert_eq!(
         message(SubsetDataset::new(numbers(10), vec![3, 10])),
-        "[subset] index 10 does not fit a dataset of 10 items\n  \
+        "[subset] index 10 is out of range for a dataset of 10 items\n  \
          hint: use indices from 0 to the dataset's length, which is not included"
     );
     assert!(
-        message(SubsetDataset::range(numbers(10), 3..11)).starts_with("[subset] range 3..11 does not fit")
+        message(SubsetDataset::range(numbers(10), 3..11)).starts_with("[subset] range 3..11 is out of range")
     );
     #[expect(clippy::reversed_empty_ranges)]
     let reversed = SubsetDataset::range(numbers(10), 3..2);
-    assert!(message(reversed).starts_with("[subset] range 3..2 does not fit"));
+    assert!(message(reversed).starts_with("[subset] range 3..2 is out of range"));
 }
 
 #[test]

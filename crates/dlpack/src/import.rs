@@ -140,7 +140,7 @@ fn check_extent(tensor: &DLTensor, ty: &TensorType, strides: &[i64; MAX_RANK]) -
         return Ok(());
     }
     let problem = format!(
-        "{ty} with strides {:?} and byte offset {} reaches beyond the memory",
+        "{ty} with strides {:?} and byte offset {} is out of bounds of the memory",
         &strides[..ty.shape.rank()],
         tensor.byte_offset
     );

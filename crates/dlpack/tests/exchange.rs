@@ -240,15 +240,15 @@ fn what_cannot_be_read_is_refused_and_freed() {
         managed.dl_tensor.shape = LARGE.as_ptr().cast_mut();
     });
     says(
-        "[dlpack] i16[2, 3] with strides [9223372036854775807, 1] and byte offset 0 reaches beyond the memory",
+        "[dlpack] i16[2, 3] with strides [9223372036854775807, 1] and byte offset 0 is out of bounds of the memory",
         &|managed| managed.dl_tensor.strides = FAR.as_ptr().cast_mut(),
     );
     says(
-        "[dlpack] i16[2, 3] with strides [-2305843009213693952, 1] and byte offset 0 reaches beyond the memory",
+        "[dlpack] i16[2, 3] with strides [-2305843009213693952, 1] and byte offset 0 is out of bounds of the memory",
         &|managed| managed.dl_tensor.strides = BEFORE.as_ptr().cast_mut(),
     );
     says(
-        "[dlpack] i16[2, 3] with strides [3, 1] and byte offset 18446744073709551615 reaches beyond the memory",
+        "[dlpack] i16[2, 3] with strides [3, 1] and byte offset 18446744073709551615 is out of bounds of the memory",
         &|managed| managed.dl_tensor.byte_offset = u64::MAX,
     );
 }

@@ -354,10 +354,7 @@ impl<D: Driver> Gpu<D> {
             Argument::Pointer(place) => self.pool.is_free(&place.memory),
             Argument::Word(_) => false,
         };
-        debug_assert!(
-            !run::arguments(step).iter().any(is_free),
-            "[gpu] a step uses freed memory"
-        );
+        debug_assert!(!run::arguments(step).iter().any(is_free), "[gpu] a step uses freed memory");
     }
 
     fn push(&self, step: Step<D>) -> Result<()> {

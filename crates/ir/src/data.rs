@@ -191,7 +191,7 @@ impl TensorData {
     }
 
     fn wrong_dtype(&self, wanted: DType) -> Error {
-        Error::value("data", format!("holds {}, not {wanted}", self.ty()))
+        Error::value("data", format!("contains {}, not {wanted}", self.ty()))
             .hint("convert it first: `data.convert(dtype)` or `data.to_vec::<E>()`")
     }
 }

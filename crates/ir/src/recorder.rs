@@ -131,7 +131,7 @@ impl Engine for Recorder {
     }
 
     fn read(&self, _value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        Box::pin(async { Err(Error::unsupported("recorder", "a recorded value holds no data")) })
+        Box::pin(async { Err(Error::unsupported("recorder", "a recorded value has no data")) })
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {

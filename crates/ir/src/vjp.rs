@@ -289,7 +289,7 @@ impl<'a, 'e> Rule<'a, 'e> {
 
     /// The gradients by differentiating the op's expansion.
     fn through_expansion(&self) -> Result<Gradients<'e>> {
-        let hint = "give the op an expansion or, as a custom op, a `vjp`; or detach its operands";
+        let hint = "implement an expansion or, for a custom op, a `vjp`; or detach its operands";
         let program = program::expansion(self.op, self.inputs, self.outputs)
             .ok_or_else(|| self.undefined().hint(hint))??;
         let tensors = |place: &usize| !self.inputs[*place].is_scalar();

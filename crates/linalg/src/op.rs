@@ -218,7 +218,11 @@ impl<'a> Signature<'a> {
 
     pub(crate) fn count(&self, count: usize) -> Result<()> {
         let found = self.operands.len();
-        if found == count { Ok(()) } else { Err(self.error(format!("expects {count} operands, got {found}"))) }
+        if found == count {
+            Ok(())
+        } else {
+            Err(self.error(format!("expects {count} operands, got {found}")))
+        }
     }
 
     /// Returns the real parts, after checking that the second half of the operands are imaginary parts of equal types.

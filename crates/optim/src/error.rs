@@ -45,7 +45,9 @@ pub enum OptimError {
     },
 
     /// An update rule computed a step of another type than the parameter.
-    #[error("[{optimizer}] the rule computed a step of type {found} for parameter `{parameter}`, which has type {expected}")]
+    #[error(
+        "[{optimizer}] the rule computed a step of type {found} for parameter `{parameter}`, which has type {expected}"
+    )]
     StepType {
         /// The optimizer.
         optimizer: &'static str,

@@ -91,7 +91,7 @@ fn only_a_checkpoint_is_replaced() {
     fs::create_dir(&path).unwrap();
     let thesis = path.join("thesis.txt");
     fs::write(&thesis, "years of work").unwrap();
-    refused(&path, &thesis, "there is a folder with `thesis.txt`, which is no part of a checkpoint");
+    refused(&path, &thesis, "a folder with `thesis.txt` (not part of a checkpoint) exists");
     fs::remove_file(&thesis).unwrap();
 
     // An empty folder has nothing to lose.
@@ -110,11 +110,11 @@ fn only_a_checkpoint_is_replaced() {
     fs::create_dir(&path).unwrap();
     let model = path.join("model.safetensors");
     fs::write(&model, "of somebody else").unwrap();
-    refused(&path, &model, "a folder without `training.json`, which each checkpoint has");
+    refused(&path, &model, "a folder without `training.json` (every checkpoint contains it) exists");
     fs::remove_dir_all(&path).unwrap();
 
     fs::write(&path, "text").unwrap();
-    refused(&path, &path, "there is a file");
+    refused(&path, &path, "a file exists");
     assert_eq!(names(folder.path()), ["run"]);
     fs::remove_file(&path).unwrap();
 
@@ -147,7 +147,7 @@ fn links_are_followed_and_devices_refused() {
     let socket = folder.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     refused(&socket, &real, "there is a socket");
-    refused(Path::new("/dev/null"), &real, "there is a device");
+    refused(Path::new("/dev/null"), &real, "a device exists");
     assert!(save(Path::new("/"), 1).is_err());
     assert!(save(Path::new(".."), 1).is_err());
 }

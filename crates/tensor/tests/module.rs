@@ -275,7 +275,7 @@ fn what_wrong_calls_say() {
     says(
         f(&[2, 3]).linear(f(&[4, 5]), None),
         "[linear] the last axis must be as long as the weight's inputs: f32[2, 3] x f32[4, 5]\n  hint: the weight is \
-         [out, in]: it takes 5 inputs",
+         [out, in]: it expects 5 input features",
     );
     says(
         f(&[2, 3]).max_pool(&Pooling::new(&[2])),

@@ -62,12 +62,12 @@ fn lengths_are_checked_by_name() {
     assert_eq!(
         message(move || drop(a + b)),
         "[add] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]\n  \
-         hint: axes of one name have one length; `rename` one of them if they are different things"
+         hint: axes of one name have one length; `rename` one of them if they differ in meaning"
     );
     assert_eq!(
         message(move || drop::<Named<(Batch,)>>(x.contract(y))),
         "[contract] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]\n  \
-         hint: axes of one name have one length; `rename` one of them if they are different things"
+         hint: axes of one name have one length; `rename` one of them if they differ in meaning"
     );
 }
 

@@ -116,7 +116,7 @@ fn wrong_transforms() {
         ),
         (
             real(&[3]).stft(None, &StftOptions { center: false, ..StftOptions::new(8) }),
-            "[stft] the signal of 3 elements is shorter than 8 points: f32[3]\n  hint: pad it, or take fewer points",
+            "[stft] the signal of 3 elements is shorter than 8 points: f32[3]\n  hint: pad it, or use fewer points",
         ),
         (
             real(&[9]).stft(Some(real(&[3])), &StftOptions::new(4)),

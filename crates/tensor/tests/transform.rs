@@ -544,8 +544,8 @@ fn messages() {
     });
     assert_eq!(
         text,
-        "[vmap] argument 0 has 2 examples, argument 1 has 1: f64[2, 1] x f64[1, 1]\n  hint: all arguments have the same \
-         number; `in_axes` says which axis counts it"
+        "[vmap] argument 0 has 2 examples, argument 1 has 1: f64[2, 1] x f64[1, 1]\n  hint: all batched arguments have the same \
+         number of examples, along the axis of `in_axes`"
     );
     let text = message(|| {
         let options = VmapOptions::default().in_axes([None]);
@@ -589,10 +589,7 @@ fn messages() {
 fn reading_inside_a_batch_says_so() {
     let read = |x: Tensor<Vm, 1>| {
         let error = x.clone().try_into_data().expect_err("one of many cannot be read");
-        assert!(
-            error.to_string().starts_with("[vmap] a batched tensor of 2 examples is read"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("[vmap] a batched tensor of 2 examples is read"), "{error}");
         x
     };
     let _: Tensor<Flex, 2> = vmap(read)(floats::<2>([[1.0f64], [2.0]]));

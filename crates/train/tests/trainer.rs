@@ -371,7 +371,7 @@ fn folders_of_checkpoints_are_checked_before_training_starts() {
     refused(counting().keep_best(at("file/best")), "file: cannot make the folder");
     std::fs::create_dir_all(at("precious")).unwrap();
     std::fs::write(at("precious/thesis.txt"), "years of work").unwrap();
-    refused(counting().keep_last(at("precious")), "precious: there is a folder with `thesis.txt`");
+    refused(counting().keep_last(at("precious")), "precious: a folder with `thesis.txt`");
 
     let other = CheckpointWriter::open(at("runs/last")).unwrap();
     refused(counting().keep_last(at("runs/last")), "runs/last: is being written by this process");

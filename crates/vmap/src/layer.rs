@@ -44,7 +44,7 @@ impl Vmap {
         if axis >= rank {
             let problem = format!("there is no axis {axis} of examples");
             let error = Error::type_error("vmap", problem, &[value.ty().into()]);
-            return Value::poisoned(*value.ty(), error.hint("say which axis counts the examples, or `None`"));
+            return Value::poisoned(*value.ty(), error.hint("name the axis of the examples, or `None`"));
         }
         self.wrap(moved(&*self.inner, value, axis, 0))
     }
@@ -190,8 +190,7 @@ impl Engine for Vmap {
         match self.open(value) {
             Err(shared) => self.inner.read(shared),
             Ok(examples) => {
-                let problem =
-                    format!("a batched tensor of {} examples is read", examples.shape()[0]);
+                let problem = format!("a batched tensor of {} examples is read", examples.shape()[0]);
                 let hint = "inside `vmap` there is no single value to read: return the tensor from the function, \
                             and choose between values with `mask_where` instead of `if`";
                 Box::pin(async move { Err(Error::unsupported("vmap", problem).hint(hint)) })

@@ -133,9 +133,7 @@ fn random_numbers_differ_are_the_same_or_refused() {
     assert!(rows[0] != rows[1] && rows[1] != rows[2]);
 
     let error = draw_in(Randomness::Error).error().map(ToString::to_string);
-    assert!(
-        error.expect("it is refused").starts_with("[vmap] random ops inside `vmap`\n  hint: ")
-    );
+    assert!(error.expect("it is refused").starts_with("[vmap] random ops inside `vmap`\n  hint: "));
     // Outside of any function of the layer there are no examples.
     assert!(!layer.is_batched(&draw(&layer, Scalar::Int(7))));
 }

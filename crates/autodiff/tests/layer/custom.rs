@@ -63,7 +63,7 @@ fn an_expansion_is_differentiated() {
 #[test]
 fn an_op_without_rule_and_expansion_is_an_error() {
     let error = backward(Way::Nothing).unwrap_err().to_string();
-    assert!(error.starts_with("[double] has no gradient\n  hint: give the op an expansion"), "{error}");
+    assert!(error.starts_with("[double] has no gradient\n  hint: implement an expansion"), "{error}");
 }
 
 #[test]

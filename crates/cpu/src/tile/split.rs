@@ -38,7 +38,7 @@ impl Split {
             Pattern::QuantizedMatMul(pattern) => with_integers(fused.program(), pattern),
             Pattern::Loop | Pattern::Epilogue(_) => None,
         };
-        let program = anchors_first(integers.as_ref().unwrap_or(fused.program()));
+        let program = heroes_first(integers.as_ref().unwrap_or(fused.program()));
         let end = program.instructions.iter().rposition(is_anchor)?;
         let is_more = integers.is_some() || end + 1 < program.instructions.len();
         is_more.then(|| Split::at(&program, end, given)).flatten()
@@ -144,7 +144,7 @@ pub(super) fn is_anchor(instruction: &Instruction) -> bool {
 
 /// Reorders the program: the operands of anchor ops come first, so that the rest is one kernel. Op by op it would pass
 /// over memory, and round 16-bit floats, once for each op.
-fn anchors_first(program: &Program) -> Program {
+fn heroes_first(program: &Program) -> Program {
     let mut leads = alloc::vec![false; program.instructions.len()];
     let mut wanted = alloc::vec![false; program.num_slots()];
     let mut firsts = alloc::vec![0; program.instructions.len()];

@@ -136,7 +136,7 @@ pub fn split_consecutive<I, D: Dataset<I>, const N: usize>(
 fn out_of_range(what: String, len: usize) -> DataError {
     DataError::argument(
         "subset",
-        format!("{what} does not fit a dataset of {len} items"),
+        format!("{what} is out of range for a dataset of {len} items"),
         "use indices from 0 to the dataset's length, which is not included",
     )
 }

@@ -169,7 +169,7 @@ impl Parser<'_> {
             }
             _ => {
                 let shown: String = name.chars().take(40).collect();
-                Err(place.error(format!("kernels do not know `{shown}`")))
+                Err(place.error(format!("kernels have no operation `{shown}`")))
             }
         }
     }

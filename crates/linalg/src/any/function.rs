@@ -114,7 +114,7 @@ pub fn tensorsolve(a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
     let unknowns = &left[right.rank()..];
     if unknowns.iter().product::<usize>() != count {
         let problem = format!("{count} equations for {} unknowns", unknowns.iter().product::<usize>());
-        return Err(call.error(problem).hint("there must be as many equations as unknowns"));
+        return Err(call.error(problem).hint("the numbers of equations and unknowns must be equal"));
     }
     let (matrix, column) = (call.var(&a).reshape([count, count]), call.var(&b).reshape([count, 1]));
     let x = run_one(op::Solve, &[&matrix, &column])?;

@@ -41,7 +41,7 @@ pub(super) fn check_rows(call: &Call, n: usize, found: usize) -> Result<()> {
         return Ok(());
     }
     Err(call.error("sizes differ").hint(format!(
-        "the matrices are {n} x {n} and the right sides have {found} elements there: they must be equally many"
+        "the matrices are {n} x {n} and the right sides have {found} elements along that dimension: both must be equal"
     )))
 }
 

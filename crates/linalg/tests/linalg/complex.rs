@@ -352,7 +352,7 @@ fn mistakes_of_shape_are_told_as_those_of_real_matrices() {
     says(svdvals(noisy(1, &[3])), &text("svdvals"));
     says(
         solve(noisy(1, &[3, 3]), noisy(1, &[2, 4]), Side::Left),
-        "[solve] sizes differ: f64[3, 3] x f64[2, 4]\n  hint: the matrices are 3 x 3 and the right sides have 2 elements there: they must be equally many",
+        "[solve] sizes differ: f64[3, 3] x f64[2, 4]\n  hint: the matrices are 3 x 3 and the right sides have 2 elements along that dimension: both must be equal",
     );
     says(
         solve(noisy(1, &[3, 3]), noisy(1, &[3, 4]).each(|part| part.cast(DType::F32)).unwrap(), Side::Left),

@@ -69,7 +69,8 @@ fn tensors_must_have_two_axes() {
 
 #[test]
 fn sizes_must_agree() {
-    let hint = "the matrices are 3 x 3 and the right sides have 2 elements there: they must be equally many";
+    let hint =
+        "the matrices are 3 x 3 and the right sides have 2 elements along that dimension: both must be equal";
     says(
         solve(t(&[3, 3]), t(&[2, 4]), Side::Left),
         &format!("[solve] sizes differ: f64[3, 3] x f64[2, 4]\n  hint: {hint}"),
@@ -127,7 +128,7 @@ fn sizes_must_agree() {
     );
     says(
         tensorsolve(t(&[2, 3, 5]), t(&[2, 3])),
-        "[tensorsolve] 6 equations for 5 unknowns: f64[2, 3, 5] x f64[2, 3]\n  hint: there must be as many equations as unknowns",
+        "[tensorsolve] 6 equations for 5 unknowns: f64[2, 3, 5] x f64[2, 3]\n  hint: the numbers of equations and unknowns must be equal",
     );
     says(
         householder_product(t(&[2, 3]), t(&[2])),

@@ -290,10 +290,7 @@ impl Parser<'_> {
         self.expect(b'(')?;
         while self.peek() != Some(b')') {
             if rank == MAX_RANK {
-                return Err((
-                    self.at,
-                    format!("the array has more than {MAX_RANK} dimensions"),
-                ));
+                return Err((self.at, format!("the array has more than {MAX_RANK} dimensions")));
             }
             lengths[rank] = self.length()?;
             rank += 1;

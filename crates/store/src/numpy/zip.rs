@@ -190,11 +190,7 @@ fn end64(file: &Path, source: &mut (impl Read + Seek), offset: u64, before: u64)
     let record = read_at(file, source, offset, bytes)?;
     let mut fields = Fields { file, bytes: &record, at: 0, base: offset };
     if fields.u32()? != END64 {
-        return Err(StoreError::malformed(
-            file,
-            offset,
-            "no zip64 end record starts here",
-        ));
+        return Err(StoreError::malformed(file, offset, "no zip64 end record starts here"));
     }
     fields.skip(28)?;
     Ok(End { entries: fields.u64()?, bytes: fields.u64()?, start: fields.u64()? })
@@ -472,6 +468,9 @@ mod tests {
         let list = bomb.central();
         let mut fields = Fields { file: Path::new("x"), bytes: &list, at: 0, base: 100 };
         let message = central_entry(&mut fields, 100).unwrap_err().to_string();
-        assert_eq!(message, "x: at byte 100: entry `x.npy` declares 11352 bytes in 10, above deflate's maximum ratio");
+        assert_eq!(
+            message,
+            "x: at byte 100: entry `x.npy` declares 11352 bytes in 10, above deflate's maximum ratio"
+        );
     }
 }

@@ -205,11 +205,7 @@ fn what_is_no_array_is_refused_with_its_byte() {
     );
     says(&dictionary("'<U5'", "False", "(1,)"), &[0; 20], "at byte 20: the elements are strings: `<U5`");
     says(&dictionary("'<M8[ns]'", "False", "(1,)"), &[0; 8], "at byte 20: the elements are dates or times");
-    says(
-        &dictionary("'|V16'", "False", "(1,)"),
-        &[0; 16],
-        "at byte 20: the elements are void bytes",
-    );
+    says(&dictionary("'|V16'", "False", "(1,)"), &[0; 16], "at byte 20: the elements are void bytes");
     says(
         &dictionary("'<f16'", "False", "(1,)"),
         &[0; 16],
@@ -265,7 +261,9 @@ fn wrong_starts_are_explained() {
         problem(b"GIF89a..")
             .starts_with("at byte 0: is not a `.npy` file, which starts with \\x93NUMPY\n  hint: ")
     );
-    assert!(problem(&npy(4, "{}", &[])).starts_with("at byte 6: unsupported format version 4.0; supported: 1.0"));
+    assert!(
+        problem(&npy(4, "{}", &[])).starts_with("at byte 6: unsupported format version 4.0; supported: 1.0")
+    );
     let mut long = b"\x93NUMPY\x02\x00".to_vec();
     long.extend(u32::MAX.to_le_bytes());
     assert!(

@@ -41,7 +41,7 @@ impl AnyTensor {
         if self.rank() != 2 || !self.dtype().is_float() {
             let problem = "needs floats with 2 axes, variables and observations";
             return Err(Error::type_error("cov", problem, &[self.ty().into()])
-                .hint("`axis` says which axis holds the observations"));
+                .hint("`axis` is the axis of the observations"));
         }
         let dtype = self.dtype();
         let rows = if axis == 1 { self } else { self.transpose()? }.widened()?;
@@ -213,7 +213,7 @@ impl AnyTensor {
                 Some(greatest) if greatest as usize >= min_length => format!("the number {greatest}"),
                 Some(_) | None => format!("a length of {min_length}"),
             };
-            return Err(Error::type_error("bincount", format!("{what} asks for too many counts"), &[self.ty().into()])
+            return Err(Error::type_error("bincount", format!("{what} requires too many counts"), &[self.ty().into()])
                 .hint(format!(
                     "each number from 0 on has a count, {MOST_BINS} at most: `unique_with_counts` counts sparse numbers"
                 )));

@@ -196,5 +196,9 @@ fn ordered(low: f64, high: f64) -> Problem {
 fn reachable([low, high]: [f64; 2]) -> Problem {
     (libm::erf(high * core::f64::consts::FRAC_1_SQRT_2) - libm::erf(low * core::f64::consts::FRAC_1_SQRT_2)
         < 1e-6)
-        .then(|| format!("hardly a number lies between {low} and {high} deviations from the mean"))
+        .then(|| {
+            format!(
+                "the interval from {low} to {high} deviations from the mean has almost no probability mass"
+            )
+        })
 }

@@ -217,7 +217,7 @@ pub(super) const DIGAMMA_ROOT: [f64; 2] = [{literal(high)}, {literal(low)}];
 """
     for name, about, zeros in [("J0_ZEROS", "J₀", J0_ZEROS), ("J1_ZEROS", "J₁", J1_ZEROS)]:
         text += f"""
-/// The first two positive zeros of {about}, each with what `f64` leaves out of it.
+/// The first two positive zeros of {about}, each with its remainder beyond `f64`.
 pub(super) const {name}: [[f64; 2]; 2] = {[[literal(z) for z in split(zero)] for zero in zeros]};
 """.replace("'", "")
     TARGET.write_text(text)
@@ -279,7 +279,7 @@ def polynomial_text(name, about, interval, lists):
 
 
 def split(number):
-    """A number as a float and what that leaves out."""
+    """A number as a float and the remainder."""
     high = mpf(float(number))
     return high, number - high
 

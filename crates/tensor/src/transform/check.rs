@@ -108,7 +108,7 @@ fn compare(
                     "the gradient for element {element} of tensor {number} is {found}, but the slope is about {slope}"
                 );
                 return Err(Error::gradient("gradcheck", problem).hint(
-                    "check the rule of the custom op, what is detached, and that the point is no kink",
+                    "check the rule of the custom op and detached tensors; the point must not be a kink",
                 ));
             }
         }

@@ -101,7 +101,9 @@ impl Finder<'_> {
                         if matches!(op, Op::Full(_)) { &[Operand::Scalar(number)] } else { &[] };
                     break self.push_inside(entry, operands, body)?;
                 }
-                Role::View if views.len() == MAX_VIEWS => return Err("there are too many views before it".into()),
+                Role::View if views.len() == MAX_VIEWS => {
+                    return Err("there are too many views before it".into());
+                }
                 Role::View => {
                     views.push((seen, entry));
                     seen = self.graph.operands(entry)[0];
@@ -156,12 +158,10 @@ impl Finder<'_> {
         }
         let (row, rows) = (nest.row_len(), nest.num_points() / nest.row_len().max(1));
         if !nest.rows_are_innermost() || (self.limits.whole_rows && !nest.rows_are_whole()) {
-            return Err(
-                "the rows to combine with their own reductions are not contiguous".to_string()
-            );
+            return Err("the rows to combine with their own reductions are not contiguous".to_string());
         }
         if row > self.limits.resident_row && rows < self.limits.many_rows {
-            return Err(format!("rows of {row} elements are too long to stay in cache"));
+            return Err(format!("rows of {row} elements are too long for the cache"));
         }
         Ok(())
     }

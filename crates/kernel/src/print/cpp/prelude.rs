@@ -50,7 +50,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
 #if defined(__CUDA_ARCH__)
   float x;
   asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h));
-  // A NaN keeps its bits.
+  // A NaN keeps its bits, since a kernel may only copy the value.
   return x == x ? x : kiln_bits<float>((h & 0x8000u) << 16 | 0x7f800000u | (h & 0x3ffu) << 13);
 #else
   const unsigned sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
@@ -79,7 +79,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
   }
   if (rest >= 0x47800000u) return (unsigned short)(sign | 0x7c00u);
   if (rest < 0x38800000u) {
-    // Adding a half puts the bits that stay at the end, rounded to even.
+    // Adding one half shifts the kept bits to the end, rounded to even.
     const float shifted = kiln_bits<float>(rest) + 0.5f;
     return (unsigned short)(sign | (kiln_bits<unsigned>(shifted) - 0x3f000000u));
   }
@@ -106,7 +106,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
     ),
     (
         "kiln_round_bf16",
-        "// The nearest number that bf16 has; any NaN for a NaN.
+        "// Rounds to the nearest bf16 value; NaN for NaN.
 __device__ __forceinline__ float kiln_round_bf16(float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   unsigned bits;
@@ -120,7 +120,7 @@ __device__ __forceinline__ float kiln_round_bf16(float x) {
     ),
     (
         "kiln_cut_bf16",
-        "// Of a number that bf16 has.
+        "// The bf16 bits of a value that bf16 represents exactly.
 __device__ __forceinline__ unsigned short kiln_cut_bf16(float x) { return (unsigned short)(kiln_bits<unsigned>(x) >> 16); }
 ",
     ),
@@ -276,7 +276,7 @@ template <typename T, typename F> __device__ __forceinline__ T kiln_whole(F x, F
     ),
     (
         "kiln_fail",
-        "// Of several points the first is kept, with its index.
+        "// Keeps the first failing point and its index.
 template <typename T> __device__ __forceinline__ void kiln_fail(unsigned long long* failed, T index, long long point) {
   const bool negative = index < T(0);
   long long shown = (long long)index;

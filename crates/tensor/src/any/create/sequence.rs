@@ -31,7 +31,7 @@ impl AnyTensor {
                 if number.beyond(dtype).is_some() {
                     let problem = format!("the number {number} is out of bounds for {dtype}");
                     return Err(Error::type_error("arange", problem, &[])
-                        .hint("name a wider dtype: `AnyTensor::arange` takes one"));
+                        .hint("use a wider dtype: `AnyTensor::arange` accepts one"));
                 }
             }
         }

@@ -134,7 +134,7 @@ impl AnyTensor {
         let Some(weights) = weights else { return Ok(self) };
         self.check_alike("embedding_bag", &weights)?;
         if mode != BagMode::Sum {
-            return Err(self.wrong("embedding_bag", "weights go with sums alone"));
+            return Err(self.wrong("embedding_bag", "weights are only supported for sums"));
         }
         if &**weights.shape() != shape {
             return Err(self.unlike("embedding_bag", "there must be one weight for each index", &weights));

@@ -168,7 +168,7 @@ impl AnyTensor {
             return Ok((y, moved));
         }
         let Some((mean, variance)) = running else {
-            return Err(self.wrong(OP, "has no running statistics").hint("train, or give mean and variance"));
+            return Err(self.wrong(OP, "has no running statistics").hint("train, or pass mean and variance"));
         };
         let (wide_mean, wide) = (self.channels(OP, mean.clone())?, self.channels(OP, variance.clone())?);
         let like = self.held();

@@ -103,7 +103,7 @@ impl AnyTensor {
             let problem =
                 format!("the signal of {length} elements is shorter than {} points", options.points);
             return Err(
-                Error::type_error("stft", problem, &[self.ty().into()]).hint("pad it, or take fewer points")
+                Error::type_error("stft", problem, &[self.ty().into()]).hint("pad it, or use fewer points")
             );
         }
         let window = options.full_window(window, &self)?;
@@ -198,7 +198,7 @@ fn check_cover(
         Some(place) => {
             let problem = format!("the windows are 0 at element {} of the signal", place - kept.start);
             Err(Error::value("istft", problem)
-                .hint("the signal cannot be known there: take a smaller hop, or `center: true`"))
+                .hint("the signal is undefined there: use a smaller hop, or `center: true`"))
         }
     }
 }
