@@ -243,7 +243,7 @@ fn sampler_checks_its_arguments() {
     assert_eq!(
         sample(3, Sampling::new(0).size(4)),
         "[sampler] 4 draws from 3 items that can be drawn\n  \
-         hint: ask for fewer draws, or draw with replacement from at least one item of positive weight"
+         hint: request fewer draws, or draw with replacement from at least one item of positive weight"
     );
     assert!(sample(0, Sampling::new(0).size(1).replacement(true)).contains("1 draws from 0 items"));
     let zeros = Sampling::new(0).weights(vec![0.0, 0.0]);

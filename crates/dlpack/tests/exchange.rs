@@ -223,8 +223,8 @@ fn what_cannot_be_read_is_refused_and_freed() {
         &|managed| managed.dl_tensor.dtype = DLDataType { code: 2, bits: 32, lanes: 4 },
     );
     says(
-        "[dlpack] the tensor is of DLPack version 2; only version 1 is known\n  hint: ask the other framework for \
-         version 1: `max_version=(1, 1)`",
+        "[dlpack] the tensor is of DLPack version 2; only version 1 is known\n  hint: request version 1 from the \
+         other framework: `max_version=(1, 1)`",
         &|managed| managed.version.major = 2,
     );
     says("[dlpack] rank -1 is not between 0 and 12", &|managed| managed.dl_tensor.ndim = -1);
@@ -261,7 +261,7 @@ fn truth_values_are_checked() {
     let managed = Foreign::managed(vec![1, 0, 2], DType::Bool, &[3], &[1], &FREED, |_| {});
     assert_eq!(
         managed.to_data().unwrap_err().to_string(),
-        "[data] byte 2 at 2 is not a bool (0 or 1)\n  hint: compare with 0 to make truth values of other numbers"
+        "[data] byte 2 at 2 is not a bool (0 or 1)\n  hint: compare with 0 to convert other numbers to bool"
     );
 }
 

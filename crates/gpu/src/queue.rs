@@ -310,7 +310,7 @@ fn aligned<M>(op: &'static str, tensors: &[DevicePtr<M>]) -> Result<()> {
     }
     Err(Error::unsupported(
         op,
-        format!("a library was given an address that is no multiple of {ALIGNMENT} bytes"),
+        format!("a library was given an address that is not a multiple of {ALIGNMENT} bytes"),
     ))
 }
 

@@ -226,14 +226,14 @@ impl Epilogue {
         let result = parts.ty(result)?;
         let sizes = [result, product].map(|ty| ty.shape.checked_num_elements());
         if result.dtype != product.dtype || sizes[0] != sizes[1] {
-            return Err(format!("the result {result} is no view of {product}"));
+            return Err(format!("the result {result} is not a view of {product}"));
         }
         if let Some(bias) = self.bias {
             let ty = parts.input(bias)?;
             let is_wide = ty.dtype == DType::F32 && product.dtype == DType::BF16;
             let last = product.shape.last();
             if last.is_none() || ty.shape.last() != last || (ty.dtype != product.dtype && !is_wide) {
-                return Err(format!("the bias %{bias}, {ty}, is no bias of {product}"));
+                return Err(format!("the bias %{bias}, {ty}, is not a bias of {product}"));
             }
             let adds = |it: &Instruction| it.operands.contains(&ProgramOperand::Slot(bias));
             if !parts.has(Op::Binary(Binary::Add), adds) {
@@ -278,7 +278,7 @@ impl QuantizedMatMul {
             let before = view.operands.first().and_then(slot).filter(|&before| before < seen);
             seen = before
                 .filter(|_| view.op.is(REARRANGES))
-                .ok_or_else(|| format!("%{right} is no view of %{}", self.dequantized))?;
+                .ok_or_else(|| format!("%{right} is not a view of %{}", self.dequantized))?;
         }
         let operands: Vec<usize> = [self.values, self.scale].into_iter().chain(self.zero).collect();
         parts.made_by(self.dequantized, &Op::Dequantize, &operands)?;
@@ -303,11 +303,11 @@ impl<'a> Parts<'a> {
     fn maker(&self, slot: usize) -> Result<&'a Instruction, String> {
         let number = slot.checked_sub(self.program.inputs.len());
         let maker = number.and_then(|number| self.program.instructions.get(number));
-        maker.ok_or_else(|| format!("%{slot} is no result"))
+        maker.ok_or_else(|| format!("%{slot} is not a result"))
     }
 
     fn input(&self, slot: usize) -> Result<TensorType, String> {
-        self.program.inputs.get(slot).copied().ok_or_else(|| format!("%{slot} is no input"))
+        self.program.inputs.get(slot).copied().ok_or_else(|| format!("%{slot} is not an input"))
     }
 
     fn ty(&self, slot: usize) -> Result<TensorType, String> {

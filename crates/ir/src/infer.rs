@@ -199,7 +199,7 @@ impl<'a> Rule<'a> {
                 let problem = format!("axis {axis} has {length} elements, but {index} counts to {greatest}");
                 return Err(self
                     .error(problem)
-                    .hint("ask for indices of a wider integer dtype, or process the axis in parts"));
+                    .hint("request indices of a wider integer dtype, or process the axis in parts"));
             }
         }
         Ok(())
@@ -223,7 +223,7 @@ impl<'a> Rule<'a> {
                 .hint(format!("{range}: cast the tensor to a wider dtype first")));
         }
         Err(self
-            .error(format!("the number {scalar} is no {dtype}"))
+            .error(format!("the number {scalar} is not a value of {dtype}"))
             .hint("use a number of the tensor's kind, or cast the tensor first"))
     }
 

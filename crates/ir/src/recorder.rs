@@ -127,7 +127,7 @@ impl Engine for Recorder {
             return Value::new(ty, Slot(slot));
         }
         let error = Error::unsupported("recorder", "data cannot be written into a program");
-        Value::poisoned(ty, error.hint("make it an input of the program"))
+        Value::poisoned(ty, error.hint("pass it as an input of the program"))
     }
 
     fn read(&self, _value: Value) -> BoxFuture<'_, Result<TensorData>> {

@@ -388,11 +388,11 @@ fn errors_tell_line_and_column() {
             "program(%0: f31[]) { return }",
             "line 1, column 13: expected a type such as `f32[2, 3]`, found `f31`",
         ),
-        ("program() { return 1.5u }", "line 1, column 20: `1.5u` is no number, or is out of range"),
-        ("program() { return 1e999 }", "line 1, column 20: `1e999` is no number, or is out of range"),
+        ("program() { return 1.5u }", "line 1, column 20: `1.5u` is not a number, or is out of range"),
+        ("program() { return 1e999 }", "line 1, column 20: `1e999` is not a number, or is out of range"),
         (
             "program() { return 9223372036854775808 }",
-            "line 1, column 20: `9223372036854775808` is no number, or is out of range",
+            "line 1, column 20: `9223372036854775808` is not a number, or is out of range",
         ),
         (
             "program() { %0: f32[] = full 1.0 {type = 3} return }",

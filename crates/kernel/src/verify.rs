@@ -146,13 +146,13 @@ fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(
         Compute::Store(_, value) => of(value),
         Compute::Constant(scalar) => {
             if !scalar.fits(dtype) {
-                return Err(Invalid::at(number, format!("the number {scalar} is no {dtype}")));
+                return Err(Invalid::at(number, format!("the number {scalar} is not a value of {dtype}")));
             }
             dtype
         }
         Compute::Index(_) => {
             if dtype.is_bool() {
-                return Err(Invalid::at(number, "an index is no bool"));
+                return Err(Invalid::at(number, "an index must not be bool"));
             }
             dtype
         }

@@ -57,9 +57,9 @@ fn dtypes() {
     assert_eq!(error(&compare), "v1: is of bool, not f32");
     let constant =
         map(ONE, &["f32 = load %0", "f32 = constant true", "f32 = add v0, v1", "f32 = store %1, v2"]);
-    assert_eq!(error(&constant), "v1: the number true is no f32");
+    assert_eq!(error(&constant), "v1: the number true is not a value of f32");
     let index = map("%0: bool out [one]", &["bool = index 0", "bool = store %0, v0"]);
-    assert_eq!(error(&index), "v0: an index is no bool");
+    assert_eq!(error(&index), "v0: an index must not be bool");
     let bits = map(
         "%0: f16 in [one], %1: i16 out [one]",
         &["f16 = load %0", "i16 = bitcast v0", "i16 = store %1, v1"],

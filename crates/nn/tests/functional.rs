@@ -369,7 +369,7 @@ fn another_shape_is_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "is no device of the backend")]
+#[should_panic(expected = "is not a device of the backend")]
 fn another_backend_is_an_error() {
     let model: Linear<Flex> = LinearConfig::new(2, 1).init(&Default::default());
     let _: Linear<A> = with_parameters(&model, trainable_parameters(&model));

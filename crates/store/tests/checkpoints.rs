@@ -309,7 +309,7 @@ fn a_folder_that_cannot_be_written_is_found_before_anything_is_saved() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let error = CheckpointWriter::open(file.join("run")).unwrap_err().to_string();
-    assert!(error.contains("file: cannot make the folder"), "{error}");
+    assert!(error.contains("file: cannot create the folder"), "{error}");
     #[cfg(target_os = "linux")]
     assert!(CheckpointWriter::open("/proc/run").unwrap_err().to_string().contains("/proc/run: cannot write"));
     fs::create_dir(&path).unwrap();

@@ -77,7 +77,7 @@ fn ranks_known_at_run_time_are_checked() {
         |shape: &[usize]| AnyTensor::zeros(TensorType::new(shape, DType::F32), &Device::cpu()).unwrap();
     assert!(Named::<(Batch, Seq)>::try_from_any(zeros(&[2, 3])).is_ok());
     let error = Named::<(Batch, Seq)>::try_from_any(zeros(&[2])).unwrap_err();
-    assert_eq!(error.to_string(), "[named] is no Float tensor with axes (Batch, Seq): f32[2]");
+    assert_eq!(error.to_string(), "[named] is not a tensor of kind Float with axes (Batch, Seq): f32[2]");
 }
 
 #[test]

@@ -219,8 +219,8 @@ fn invalid_parameters_are_errors() {
     let ty = TensorType::new([2], DType::F32);
     let truncated = |low, high| TruncatedNormal { mean: 0.0, deviation: 1.0, low, high };
     let cases = [
-        (Bernoulli(1.5), "1.5 is no probability between 0 and 1"),
-        (Bernoulli(f64::NAN), "NaN is no probability between 0 and 1"),
+        (Bernoulli(1.5), "1.5 is not a probability between 0 and 1"),
+        (Bernoulli(f64::NAN), "NaN is not a probability between 0 and 1"),
         (Uniform(1.0, 0.0), "the bounds 1 and 0 are the wrong way round or not finite"),
         (Normal(0.0, -1.0), "the standard deviation must not be negative, but is -1"),
         (Normal(f64::INFINITY, 1.0), "inf is not finite"),

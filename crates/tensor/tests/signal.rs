@@ -120,7 +120,7 @@ fn wrong_transforms() {
         ),
         (
             real(&[9]).stft(Some(real(&[3])), &StftOptions::new(4)),
-            "[stft] the window must have shape [4]: f32[9] x f32[3]\n  hint: `window_length` says how long it is",
+            "[stft] the window must have shape [4]: f32[9] x f32[3]\n  hint: `window_length` sets its length",
         ),
     ];
     for (result, expected) in table {

@@ -524,7 +524,7 @@ fn messages() {
     assert_eq!(
         text,
         "[jacobian] the derivative has shape [4, 3], but a tensor with 3 axes is expected\n  hint: it has the axes of \
-         the result, then those of the argument: say how many, as in `Tensor<_, 2>`"
+         the result, then those of the argument: annotate the rank, as in `Tensor<_, 2>`"
     );
     let text = message(|| drop(jvp(smooth::<Fw>, point(), floats(vec![1.0f64]))));
     assert_eq!(
@@ -557,14 +557,14 @@ fn messages() {
     });
     assert_eq!(
         text,
-        "[tensor] is no Float tensor with 1 axes: f64[]\n  hint: inside `vmap` an argument has one axis less than \
+        "[tensor] is not a tensor of kind Float with 1 axes: f64[]\n  hint: inside `vmap` an argument has one axis less than \
          outside: that of the examples"
     );
     let text = message(|| {
         let _: Tensor<Flex, 1> = vmap(|x: Tensor<Vm, 1>| x)(floats::<2>([[1.0f64]]));
     });
     assert!(
-        text.starts_with("[tensor] is no Float tensor with 1 axes: f64[1, 1]\n  hint: the result of `vmap`"),
+        text.starts_with("[tensor] is not a tensor of kind Float with 1 axes: f64[1, 1]\n  hint: the result of `vmap`"),
         "{text}"
     );
     let text = message(|| {

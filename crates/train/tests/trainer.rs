@@ -259,7 +259,7 @@ fn errors_of_loaders_and_devices_come_back() {
     let file = folder.path().join("file");
     std::fs::write(&file, "no folder").unwrap();
     let error = self::trainer().keep_last(file.join("last")).fit_without_validation(&loader::<B>(items()));
-    assert!(error.unwrap_err().to_string().contains("file: cannot make the folder"), "a file is no folder");
+    assert!(error.unwrap_err().to_string().contains("file: cannot create the folder"), "a file is no folder");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn folders_of_checkpoints_are_checked_before_training_starts() {
         assert!(!at("runs").exists());
     }
     std::fs::write(at("file"), "").unwrap();
-    refused(counting().keep_best(at("file/best")), "file: cannot make the folder");
+    refused(counting().keep_best(at("file/best")), "file: cannot create the folder");
     std::fs::create_dir_all(at("precious")).unwrap();
     std::fs::write(at("precious/thesis.txt"), "years of work").unwrap();
     refused(counting().keep_last(at("precious")), "precious: a folder with `thesis.txt`");

@@ -100,7 +100,7 @@ fn draw(len: usize, sampling: Sampling) -> Result<Vec<usize>, DataError> {
         return Err(DataError::argument(
             "sampler",
             format!("{size} draws from {drawable} items that can be drawn"),
-            "ask for fewer draws, or draw with replacement from at least one item of positive weight",
+            "request fewer draws, or draw with replacement from at least one item of positive weight",
         ));
     }
     Ok(match (replacement, weights) {

@@ -61,7 +61,7 @@ impl Rule<'_> {
         if k > ty.shape[axis] {
             return Err(self
                 .error(format!("k is {k}, but axis {axis} has {} elements", ty.shape[axis]))
-                .hint("ask for at most as many as there are: `k.min(length)`"));
+                .hint("use at most the length of the axis: `k.min(length)`"));
         }
         let shape = ty.shape.with(axis, k);
         Ok(smallvec![ty.with_shape(shape), TensorType::new(shape, index)])

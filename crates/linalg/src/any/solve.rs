@@ -206,7 +206,7 @@ pub fn lstsq(a: AnyTensor, b: AnyTensor, rcond: Option<f64>) -> Result<LeastSqua
     let ((m, n), (rows, _)) = (call.matrix(0)?, call.matrix(1)?);
     if m != rows {
         return Err(call.error("sizes differ").hint(format!(
-            "the matrices have {m} rows and the right sides {rows}: they must have equally many"
+            "the matrices have {m} rows and the right sides {rows}: both must be equal"
         )));
     }
     let rcond = rcond.unwrap_or(call.epsilon() * m.max(n) as f64);

@@ -100,7 +100,7 @@ impl MatrixOp for LdlSolve {
         let (n, rows) = (last_two(&factors.shape).0, last_two(&b.shape).0);
         if n != rows {
             return Err(operands.error("sizes differ").hint(format!(
-                "the matrices have {n} rows and the right sides {rows}: they must have equally many"
+                "the matrices have {n} rows and the right sides {rows}: both must be equal"
             )));
         }
         Ok(smallvec![*b])

@@ -72,7 +72,7 @@ pub(crate) fn infer_solution(operands: Signature<'_>) -> Result<kiln_ir::TensorT
     let (n, rows) = (last_two(&a.shape).0, last_two(&b.shape).0);
     if n != rows {
         return Err(operands.error("sizes differ").hint(format!(
-            "the matrices have {n} rows and the right sides {rows}: they must have equally many"
+            "the matrices have {n} rows and the right sides {rows}: both must be equal"
         )));
     }
     Ok(*b)

@@ -89,7 +89,7 @@ fn sizes_must_agree() {
     );
     says(
         lstsq(t(&[4, 3]), t(&[3, 1]), None).map(|_| ()),
-        "[lstsq] sizes differ: f64[4, 3] x f64[3, 1]\n  hint: the matrices have 4 rows and the right sides 3: they must have equally many",
+        "[lstsq] sizes differ: f64[4, 3] x f64[3, 1]\n  hint: the matrices have 4 rows and the right sides 3: both must be equal",
     );
     says(
         solve(t(&[2, 3, 3]), t(&[4, 3, 1]), Side::Left),
@@ -172,7 +172,7 @@ fn typed_functions_panic_with_the_message() {
 }
 
 #[test]
-#[should_panic(expected = "is no Float tensor with 2 axes: f32[2]")]
+#[should_panic(expected = "is not a tensor of kind Float with 2 axes: f32[2]")]
 fn a_wrong_rank_of_the_result_is_named() {
     let _: Tensor<Flex, 2> = kiln_linalg::svdvals(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
 }

@@ -74,7 +74,7 @@ impl FolderWriter {
         let failed = |source| StoreError::io(target, "write", source);
         let real = beside::resolve(target).map_err(failed)?;
         let parent = beside::parent(&real);
-        fs::create_dir_all(parent).map_err(|source| StoreError::io(parent, "make the folder", source))?;
+        fs::create_dir_all(parent).map_err(|source| StoreError::io(parent, "create the folder", source))?;
         let lock = PathLock::acquire(&real, target, patience)?;
         let writer = FolderWriter { shown: target.to_owned(), real, kind, lock };
         writer.check_place()?;

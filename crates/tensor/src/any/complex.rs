@@ -22,7 +22,7 @@ impl AnyComplex {
         if re.ty() != im.ty() || !re.dtype().is_float() {
             let problem = "parts must be floats of one shape and dtype";
             return Err(Error::type_error("complex", problem, &[re.ty().into(), im.ty().into()])
-                .hint("`zeros_like` makes the imaginary part of real numbers"));
+                .hint("`zeros_like` creates the imaginary part of real numbers"));
         }
         Ok(AnyComplex { re, im })
     }

@@ -123,7 +123,7 @@ impl AnyTensor {
         }
         let (low, high) = match range {
             Some((low, high)) if !(low.is_finite() && high.is_finite() && low <= high) => {
-                return wrong(&format!("{low} to {high} is no range"));
+                return wrong(&format!("{low} to {high} is not a range"));
             }
             Some((low, high)) => (self.number(low)?, self.number(high)?),
             None if self.shape().num_elements() == 0 => (self.number(0.0)?, self.number(1.0)?),

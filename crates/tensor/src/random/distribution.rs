@@ -71,7 +71,7 @@ impl Distribution {
         let problem = match self {
             Distribution::Default => None,
             Distribution::Bernoulli(p) => {
-                (!(0.0..=1.0).contains(&p)).then(|| format!("{p} is no probability between 0 and 1"))
+                (!(0.0..=1.0).contains(&p)).then(|| format!("{p} is not a probability between 0 and 1"))
             }
             Distribution::Uniform(low, high) => ordered(low, high),
             Distribution::Normal(mean, deviation) | Distribution::LogNormal(mean, deviation) => {

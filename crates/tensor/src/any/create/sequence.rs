@@ -98,8 +98,8 @@ impl AnyTensor {
         stack: &Stack,
     ) -> Result<AnyTensor> {
         if !dtype.is_float() {
-            return Err(Error::type_error(op, format!("makes floats, not {dtype}"), &[])
-                .hint("`arange` makes integers"));
+            return Err(Error::type_error(op, format!("creates floats, not {dtype}"), &[])
+                .hint("`arange` creates integers"));
         }
         let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
         let places = counted(count, dtype, stack)?;

@@ -212,7 +212,7 @@ impl AnyTensor {
     pub fn trace(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
             return Err(Error::type_error("trace", "needs at least 2 axes", &[self.ty().into()])
-                .hint("`sum` adds up a vector; `diag` makes it a matrix"));
+                .hint("`sum` reduces a vector; `diag` converts it to a matrix"));
         }
         let diagonal = self.diagonal(0, -2, -1)?;
         let last = diagonal.rank() - 1;

@@ -196,7 +196,7 @@ impl AnyTensor {
         if count < 2 {
             return Err(self
                 .wrong(OP, "training needs more than one value per channel")
-                .hint("make batches larger, or leave out a last batch of one"));
+                .hint("use larger batches, or drop a last batch of one"));
         }
         let like = self.held();
         let mean = self.clone().mean_over(&axes)?;

@@ -105,7 +105,7 @@ fn check_dim(op: &str, length: usize, dim: usize, dtype: DType) -> Result<()> {
         return Err(Error::type_error(op, format!("the dimension {dim} is odd"), &[]));
     }
     if !dtype.is_float() {
-        return Err(Error::type_error(op, format!("{dtype} is no float dtype"), &[]));
+        return Err(Error::type_error(op, format!("{dtype} is not a float dtype"), &[]));
     }
     Ok(())
 }

@@ -58,7 +58,7 @@ impl StftOptions {
             Some(window) if *window.shape() != Shape::from([self.window_length]) => {
                 let problem = format!("the window must have shape [{}]", self.window_length);
                 Err(Error::type_error(op, problem, &[x.ty().into(), window.ty().into()])
-                    .hint("`window_length` says how long it is"))
+                    .hint("`window_length` sets its length"))
             }
             Some(window) if window.dtype() != x.dtype() => {
                 Err(Error::type_error(op, "dtypes differ", &[x.ty().into(), window.ty().into()])

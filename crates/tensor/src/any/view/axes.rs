@@ -25,7 +25,7 @@ impl AnyTensor {
     pub fn transpose(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
             return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()])
-                .hint("a vector has no columns; `unsqueeze` makes it a row, `unsqueeze_dim` a column"));
+                .hint("a vector has no columns; `unsqueeze` converts it to a row, `unsqueeze_dim` to a column"));
         }
         self.swap_dims(-2, -1)
     }

@@ -93,7 +93,7 @@ impl AnyTensor {
         let Some(more) = rank.checked_sub(self.rank()) else {
             let problem = format!("{} axes do not become {rank} by adding some", self.rank());
             return Err(Error::type_error("unsqueeze", problem, &[self.ty().into()])
-                .hint("`squeeze` and `flatten` make fewer axes"));
+                .hint("`squeeze` and `flatten` reduce the number of axes"));
         };
         let shape = core::iter::repeat_n(1, more).chain(self.shape().iter().copied()).collect::<Shape>();
         self.reshape(shape)
@@ -117,7 +117,7 @@ impl AnyTensor {
         // The axes are those of the result, so they are checked against its rank.
         let result = self.ty().with_shape(Shape::new(&[1; MAX_RANK][..rank]));
         let places = axes.of(op, &result).map_err(|_| {
-            let problem = format!("the new axes are no distinct places among the {rank} of the result");
+            let problem = format!("the new axes are not distinct axes of a result of {rank} axes");
             Error::type_error(op, problem, &[self.ty().into()])
                 .hint(format!("places range from 0 to {}, or from -1 counted from the end", rank.max(1) - 1))
         })?;
@@ -145,7 +145,7 @@ impl AnyTensor {
             0.. => Ok(length as usize),
             _ => Err(Error::type_error(
                 "expand",
-                format!("{length} at place {axis} is no length"),
+                format!("{length} at position {axis} is not a length"),
                 &[self.ty().into()],
             )
             .hint("-1 keeps the length of an existing axis")),
