@@ -119,7 +119,7 @@ impl AnyTensor {
         let places = axes.of(op, &result).map_err(|_| {
             let problem = format!("the new axes are not distinct axes of a result of {rank} axes");
             Error::type_error(op, problem, &[self.ty().into()])
-                .hint(format!("places range from 0 to {}, or from -1 counted from the end", rank.max(1) - 1))
+                .hint(format!("new axes range from 0 to {}, or from -1 counted from the end", rank.max(1) - 1))
         })?;
         let mut old = self.shape().iter().copied();
         let length = |axis| if places.contains(&axis) { 1 } else { old.next().unwrap_or(1) };
