@@ -191,7 +191,7 @@ impl<'a> Pass<'a> {
             None => {
                 let [from, to] = [start.engine(), &**layer.inner()].map(|engine| &engine.caps().name);
                 let problem = format!(
-                    "gradients of a layer around `{from}` do not go to `{to}`, where values came from"
+                    "gradients of a layer around `{from}` cannot flow to `{to}`, the source of its values"
                 );
                 return Err(Error::gradient("backward", problem)
                     .hint("pass a layer for each engine with `Autodiff::pull_back_around`"));

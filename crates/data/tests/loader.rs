@@ -204,7 +204,7 @@ fn build_refuses_what_cannot_work() {
     assert_eq!(
         message(builder().batch_size(4).drop_last(true).build(numbers(3))),
         "[data_loader] no batch of 4 items can be filled from 3, and drop_last is on\n  \
-         hint: lower batch_size or turn drop_last off"
+         hint: lower batch_size or disable drop_last"
     );
     assert_eq!(
         message(builder().num_workers(2).prefetch(0).build(numbers(3))),

@@ -411,7 +411,7 @@ fn errors_tell_line_and_column() {
             "program() { = slice {start = [0], len = []} return }",
             "line 1, column 15: start, len and step must have one entry per axis each",
         ),
-        ("program() { = exp {a = 1, a = 1} return }", "line 1, column 27: the attribute `a` is given twice"),
+        ("program() { = exp {a = 1, a = 1} return }", "line 1, column 27: duplicate attribute `a`"),
         ("program() { = full 1.0 return }", "line 1, column 15: needs a result or the attribute `type`"),
     ] {
         assert_eq!(problem(text), expected, "{text}");

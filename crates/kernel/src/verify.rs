@@ -46,7 +46,7 @@ impl Invalid {
 /// use kiln_kernel::{KernelKind, Kernel, verify};
 ///
 /// let nothing = Kernel { kind: KernelKind::Map, axes: vec![], params: vec![], body: vec![] };
-/// assert_eq!(verify(&nothing).unwrap_err().to_string(), "the kernel stores nothing");
+/// assert_eq!(verify(&nothing).unwrap_err().to_string(), "the kernel has no stores");
 /// ```
 ///
 /// # Errors
@@ -219,7 +219,7 @@ fn uses(kernel: &Kernel) -> Result<(), Invalid> {
         }
     }
     if !kernel.params.iter().any(|param| param.kind == ParamKind::Output) {
-        return Err(Invalid::whole("the kernel stores nothing"));
+        return Err(Invalid::whole("the kernel has no stores"));
     }
     Ok(())
 }
@@ -315,7 +315,7 @@ fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     fail(!scans || kernel.kind == KernelKind::Scan, "only a scan kernel scans")?;
     match kernel.kind {
         KernelKind::Map | KernelKind::Transpose => {
-            fail(num_reduced == 0 && !reduces, "a map reduces nothing")
+            fail(num_reduced == 0 && !reduces, "a map has no reductions")
         }
         KernelKind::RowReduce => fail(
             num_reduced > 0 && inner_reduced == num_reduced,
@@ -331,7 +331,7 @@ fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
         ),
         KernelKind::Scan => fail(
             scans && !reduces && num_reduced == 1 && inner_reduced == 1,
-            "a scan runs along its innermost axis, and reduces nothing",
+            "a scan runs along its innermost axis, without reductions",
         ),
         KernelKind::MatMul(_) => {
             fail(num_reduced > 0 && inner_reduced == num_reduced, "a matmul sums along its innermost axes")?;

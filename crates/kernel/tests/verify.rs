@@ -83,7 +83,7 @@ fn uses() {
     assert_eq!(error(&never), "output 0 is not stored");
     let again = map(ONE, &["f32 = load %0", "f32 = load %0", "f32 = add v0, v1", "f32 = store %1, v2"]);
     assert_eq!(error(&again), "parameter 0 is read more than once");
-    assert_eq!(error("kernel map [] () {}"), "the kernel stores nothing");
+    assert_eq!(error("kernel map [] () {}"), "the kernel has no stores");
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn kernel_kinds() {
     let body = "{ v0: f32 = load %0 v1: f32 = reduce_sum v0 v2: f32 = store %1, v1 }";
     let rows = |kind: &str| format!("kernel {kind} [p, r] {params} {body}");
     verify(&rows("row_reduce").parse().unwrap()).unwrap();
-    assert_eq!(error(&rows("map")), "a map reduces nothing");
+    assert_eq!(error(&rows("map")), "a map has no reductions");
     let column = "a column reduction reduces along outer axes, and not along the innermost";
     assert_eq!(error(&rows("col_reduce")), column);
     assert_eq!(error(&rows("full_reduce")), "a full reduction reduces along every axis");
-    assert_eq!(error(&rows("scan")), "a scan runs along its innermost axis, and reduces nothing");
+    assert_eq!(error(&rows("scan")), "a scan runs along its innermost axis, without reductions");
     let product = "a matmul is a sum of products that each lack an axis";
     assert_eq!(error(&rows("matmul v1")), product);
     assert_eq!(error(&rows("matmul v7")), product);

@@ -361,7 +361,7 @@ fn an_unknown_name_is_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "parameter `weight` is f32[1, 2], but f32[2, 1] is given")]
+#[should_panic(expected = "parameter `weight` is f32[1, 2], but got f32[2, 1]")]
 fn another_shape_is_an_error() {
     let model: Linear<Flex> = LinearConfig::new(2, 1).init(&Default::default());
     let given = [("weight".to_string(), model.weight.val().transpose().into_any())];

@@ -61,8 +61,8 @@ pub enum OptimError {
 
     /// A gradient or parameter of a step is in error. The step changed neither parameters nor the optimizer's state.
     #[error(
-        "[{optimizer}] step {step} at {caller} was refused, and parameters and state are as before it: the gradients or the \
-         parameters are in error\n  {source}"
+        "[{optimizer}] step {step} at {caller} was rejected; parameters and state are unchanged: the gradients or the \
+         parameters contain an error\n  {source}"
     )]
     StepRefused {
         /// The optimizer.

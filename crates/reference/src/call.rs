@@ -68,6 +68,6 @@ pub(crate) fn data_of(value: &Value) -> Result<&TensorData> {
     }
     value.payload::<TensorData>().ok_or_else(|| {
         let problem = format!("the value {} belongs to another engine, or has no data", value.ty());
-        Error::unsupported("reference", problem).hint("read it there and write it here")
+        Error::unsupported("reference", problem).hint("read it on that engine and write it on this one")
     })
 }

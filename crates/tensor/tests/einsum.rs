@@ -272,7 +272,7 @@ fn wrong_equations_say_what_is_wrong() {
         (
             "ii->i",
             &[&[2, 3]],
-            "[einsum] `i` stands for lengths 2 and 3 in operand 0: f32[2, 3]\n  hint: a letter repeated in one operand selects its diagonal",
+            "[einsum] `i` has lengths 2 and 3 in operand 0: f32[2, 3]\n  hint: a letter repeated in one operand selects its diagonal",
         ),
         (
             "i1->i",

@@ -291,7 +291,7 @@ fn what_wrong_calls_say() {
     );
     says(
         f(&[2, 6, 3]).group_norm(2, Some(f(&[3])), None, 1e-5),
-        "[group_norm] there must be one number for each of 6 channels: f32[2, 6, 3] x f32[3]\n  hint: channels are axis 1",
+        "[group_norm] expected one number for each of 6 channels: f32[2, 6, 3] x f32[3]\n  hint: channels are axis 1",
     );
     says(
         f(&[1, 3, 2, 2]).pixel_shuffle(2),

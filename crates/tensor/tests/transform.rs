@@ -580,7 +580,7 @@ fn messages() {
         let _: Tensor<Flex, 2> = vmap_with(options, |x: Tensor<Vm, 1>| x)(floats::<2>([[1.0f64]]));
     });
     assert!(
-        text.starts_with("[vmap] the result has no place 3 for the examples: f64[1]\n  hint: "),
+        text.starts_with("[vmap] the result has no axis 3 for the examples: f64[1]\n  hint: "),
         "{text}"
     );
 }

@@ -364,7 +364,7 @@ fn folders_of_checkpoints_are_checked_before_training_starts() {
     };
     for (last, best) in [("runs", "runs/best"), ("runs/last", "runs"), ("runs", "runs")] {
         let nested = counting().keep_last(at(last)).keep_best(at(best));
-        refused(nested, "neither inside that of `keep_last` nor around it");
+        refused(nested, "neither inside that of `keep_last` nor a parent of it");
         assert!(!at("runs").exists());
     }
     std::fs::write(at("file"), "").unwrap();
@@ -401,7 +401,7 @@ fn a_loss_must_be_one_number() {
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([3], &Default::default())));
     let mut trainer = Trainer::new(model, SgdConfig::new().init(), 0.1).progress(false);
     let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
-    assert!(error.contains("the loss has 3 elements, where one should be"), "{error}");
+    assert!(error.contains("the loss has 3 elements, expected one"), "{error}");
 
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([1], &Default::default())));
     let optimizer = SgdConfig::new().init();

@@ -42,7 +42,7 @@ impl Vmap {
     pub fn batch(&self, value: Value, axis: usize) -> Value {
         let rank = value.shape().rank();
         if axis >= rank {
-            let problem = format!("there is no axis {axis} of examples");
+            let problem = format!("no axis {axis} for the examples");
             let error = Error::type_error("vmap", problem, &[value.ty().into()]);
             return Value::poisoned(*value.ty(), error.hint("name the axis of the examples, or `None`"));
         }
@@ -57,7 +57,7 @@ impl Vmap {
         let ty = *value.ty();
         let wrong = |problem| Error::type_error("vmap", problem, &[(&ty).into()]);
         if axis > ty.rank() {
-            let problem = format!("a result of {} axes has no place {axis} for the examples", ty.rank());
+            let problem = format!("a result of {} axes has no axis {axis} for the examples", ty.rank());
             return Value::poisoned(ty, wrong(problem));
         }
         if let Err(error) = self.check_rank(ty.rank()) {

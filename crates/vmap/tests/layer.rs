@@ -52,10 +52,10 @@ fn the_axis_of_examples_may_be_any() {
     assert_eq!(read(&**layer.inner(), out), Ok(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
     let error = layer.batch(layer.inner().write([1.0f32].into()), 1).error().map(ToString::to_string);
     assert!(
-        error.expect("it is poisoned").starts_with("[vmap] there is no axis 1 of examples: f32[1]\n  hint: ")
+        error.expect("it is poisoned").starts_with("[vmap] no axis 1 for the examples: f32[1]\n  hint: ")
     );
     let error = layer.unbatch(&column, 3, 2).error().map(ToString::to_string);
-    assert_eq!(error.as_deref(), Some("[vmap] a result of 1 axes has no place 2 for the examples: f32[2]"));
+    assert_eq!(error.as_deref(), Some("[vmap] a result of 1 axes has no axis 2 for the examples: f32[2]"));
 }
 
 #[test]

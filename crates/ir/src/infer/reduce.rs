@@ -35,7 +35,7 @@ impl Rule<'_> {
         if ty.shape[axis] == 0 && ty.shape.with(axis, 1).num_elements() != 0 {
             return Err(self
                 .error(format!("axis {axis} is empty, so it has no extreme element"))
-                .hint("check that there are elements before asking for the extreme one"));
+                .hint("check for an empty axis first"));
         }
         Ok(smallvec![TensorType::new(ty.shape.with(axis, 1), index)])
     }

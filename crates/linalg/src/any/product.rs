@@ -124,7 +124,7 @@ pub fn householder_product(a: AnyTensor, tau: AnyTensor) -> Result<AnyTensor> {
     if cols > rows {
         return Err(call
             .error("more columns than rows")
-            .hint("there are at most as many reflections as rows"));
+            .hint("the number of reflections is at most the number of rows"));
     }
     let count = match tau.shape().split_last() {
         Some((&count, batch)) if batch == leading => count,

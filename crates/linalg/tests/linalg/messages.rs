@@ -132,7 +132,7 @@ fn sizes_must_agree() {
     );
     says(
         householder_product(t(&[2, 3]), t(&[2])),
-        "[householder_product] more columns than rows: f64[2, 3] x f64[2]\n  hint: there are at most as many reflections as rows",
+        "[householder_product] more columns than rows: f64[2, 3] x f64[2]\n  hint: the number of reflections is at most the number of rows",
     );
     says(
         householder_product(t(&[3, 2]), t(&[3])),

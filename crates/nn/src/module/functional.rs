@@ -125,8 +125,8 @@ fn tensors(module: &dyn Module, role: ParameterRole) -> NamedTensors {
 fn common_stack(parameters: &NamedTensors) -> Stack {
     let Some((first, tensor)) = parameters.first_key_value() else {
         panic!(
-            "[with_parameters] there are no tensors, so that the backend is unknown\n  \
-             hint: `trainable_parameters` gives those of a module; frozen ones are not among them"
+            "[with_parameters] the backend is unknown without tensors\n  \
+             hint: `trainable_parameters` returns the parameters of a module that are not frozen"
         )
     };
     let stack = tensor.stack();
@@ -135,7 +135,7 @@ fn common_stack(parameters: &NamedTensors) -> Stack {
             let [here, there] = stack.told_apart(other.stack());
             panic!(
                 "[with_parameters] `{first}` is on {here}, but `{name}` on {there}\n  \
-                 hint: `lift_to` brings tensors from outside in"
+                 hint: lift outer tensors with `lift_to`"
             )
         }
     }

@@ -75,13 +75,13 @@ impl Header {
             Some(bytes) if bytes as u64 == rest => return Ok(()),
             Some(bytes) if (bytes as u64) < rest => {
                 format!(
-                    "the array's elements take {bytes} bytes, but {rest} follow\n  hint: a file holds one array; \
+                    "the array's elements need {bytes} bytes, but {rest} follow\n  hint: a file holds one array; \
                      `numpy.savez` keeps several"
                 )
             }
             Some(bytes) => {
                 format!(
-                    "the array's elements take {bytes} bytes, but only {rest} follow\n  hint: the file is truncated; \
+                    "the array's elements need {bytes} bytes, but only {rest} follow\n  hint: the file is truncated; \
                      get it again"
                 )
             }

@@ -109,7 +109,7 @@ impl AnyTensor {
     fn bin_edges(&self, op: &str, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
         let wrong = |problem: &str| {
             Err(Error::type_error(op, problem, &[self.ty().into()]).hint(
-                "bins of equal width lie between two finite numbers, or the least and the greatest element",
+                "bins of equal width need two finite bounds; default: the least and the greatest element",
             ))
         };
         if !self.dtype().is_float() {

@@ -244,7 +244,7 @@ fn lengths(operands: &[Vec<Label>], shapes: &[Shape]) -> Result<[usize; LABELS],
             let earlier = labels[..axis].iter().position(|&other| other == label);
             if let Some(earlier) = earlier.filter(|&earlier| shape[earlier] != length) {
                 let problem = format!(
-                    "{} stands for lengths {} and {length} in operand {number}",
+                    "{} has lengths {} and {length} in operand {number}",
                     describe(label),
                     shape[earlier]
                 );

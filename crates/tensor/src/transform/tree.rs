@@ -165,7 +165,7 @@ impl<B: Backend, T: Tree<B>, const N: usize> Tree<B> for [T; N] {
     fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
         let parts = structure.parts(Some(N))?;
         let parts: Vec<T> = parts.iter().map(|part| T::unflatten(part, leaves)).collect::<Result<_>>()?;
-        parts.try_into().map_err(|_| Error::type_error("transform", format!("there are not {N} parts"), &[]))
+        parts.try_into().map_err(|_| Error::type_error("transform", format!("expected {N} parts"), &[]))
     }
 }
 

@@ -244,7 +244,7 @@ impl<'a> Batch<'a> {
                 return Err(self.outside(&result));
             }
             if axis > result.rank() {
-                let problem = format!("the result has no place {axis} for the examples");
+                let problem = format!("the result has no axis {axis} for the examples");
                 return Err(Error::type_error("vmap", problem, &[result.ty().into()])
                     .hint("`out_axes` counts the axes of the result with that of the examples"));
             }

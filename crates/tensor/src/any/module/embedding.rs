@@ -137,7 +137,7 @@ impl AnyTensor {
             return Err(self.wrong("embedding_bag", "weights are only supported for sums"));
         }
         if &**weights.shape() != shape {
-            return Err(self.unlike("embedding_bag", "there must be one weight for each index", &weights));
+            return Err(self.unlike("embedding_bag", "expected one weight for each index", &weights));
         }
         let shape = weights.shape().inserted(shape.len(), 1);
         self.binary(Binary::Mul, weights.reshape(shape)?)
