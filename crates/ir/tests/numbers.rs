@@ -23,7 +23,7 @@ fn numbers_out_of_bounds_name_the_number_and_the_dtype() {
     texts.push(text(&Op::Pad(vec![PadAxis::default()]), &[(&bytes).into(), number(300)]));
     for text in texts {
         assert!(text.contains("the number 300 is out of bounds for u8"), "{text}");
-        assert!(text.contains("hint: u8 holds 0 to 255"), "{text}");
+        assert!(text.contains("hint: u8 represents 0 to 255"), "{text}");
     }
 }
 
