@@ -46,7 +46,7 @@ fn bytes(device: &Device) -> AnyTensor {
 
 #[test]
 fn numbers_out_of_bounds_are_errors_in_every_method() {
-    let words = ["the number 300 is out of bounds for u8", "u8 holds 0 to 255"];
+    let words = ["the number 300 is out of bounds for u8", "u8 represents 0 to 255"];
     for device in devices() {
         let x = || bytes(&device);
         let mask = || x().compare_scalar(kiln_ir::Comparison::Lt, 50).unwrap();

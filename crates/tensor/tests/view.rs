@@ -129,7 +129,7 @@ fn wrong_calls_say_what_is_wrong() {
     fails("[flip] axis 2 is out of range for 2 axes: f32[2, 3]", x.clone().flip(2));
     fails("[permute] axis 0 is named twice: f32[2, 3]", x.clone().permute([0, -2]));
     fails("[permute] [0] is not a permutation of 2 axes: f32[2, 3]", x.clone().permute([0]));
-    fails("[movedim] 1 axes do not go to 2 places: f32[2, 3]", x.clone().movedim(0, [0, 1]));
+    fails("[movedim] 1 source axes, but 2 destination axes: f32[2, 3]", x.clone().movedim(0, [0, 1]));
     fails("[rot90] a plane has 2 axes, not 1: f32[2, 3]", x.clone().rot90(1, 0));
     fails("[roll] 1 shifts for 2 axes: f32[2, 3]", x.clone().roll(&[1], [0, 1]));
     fails("[flatten] the first axis, 1, comes after the last, 0: f32[2, 3]", x.clone().flatten(1, 0));

@@ -75,7 +75,7 @@ impl Header {
             Some(bytes) if bytes as u64 == rest => return Ok(()),
             Some(bytes) if (bytes as u64) < rest => {
                 format!(
-                    "the array's elements need {bytes} bytes, but {rest} follow\n  hint: a file holds one array; \
+                    "the array's elements need {bytes} bytes, but {rest} follow\n  hint: a file contains one array; \
                      `numpy.savez` keeps several"
                 )
             }

@@ -243,7 +243,7 @@ fn what_is_no_array_is_refused_with_its_byte() {
     says(
         &dictionary("'|i1'", "False", "(2,)"),
         &[0; 3],
-        "at byte 68: the array's elements need 2 bytes, but 3 follow\n  hint: a file holds one array",
+        "at byte 68: the array's elements need 2 bytes, but 3 follow\n  hint: a file contains one array",
     );
     says(&dictionary("'|b1'", "False", "(3,)"), &[0, 1, 2], "at byte 70: 2 is not a bool (0 or 1)");
 }
