@@ -506,9 +506,7 @@ impl Elements {
 fn bools(bytes: &[u8]) -> Result<Vec<bool>> {
     if let Some(place) = bytes.iter().position(|&byte| byte > 1) {
         let problem = format!("byte {} at {place} is not a bool (0 or 1)", bytes[place]);
-        return Err(
-            Error::value("data", problem).hint("compare with 0 to convert other numbers to bool")
-        );
+        return Err(Error::value("data", problem).hint("compare with 0 to convert other numbers to bool"));
     }
     Ok(bytes.iter().map(|&byte| byte == 1).collect())
 }

@@ -564,7 +564,9 @@ fn messages() {
         let _: Tensor<Flex, 1> = vmap(|x: Tensor<Vm, 1>| x)(floats::<2>([[1.0f64]]));
     });
     assert!(
-        text.starts_with("[tensor] is not a tensor of kind Float with 1 axes: f64[1, 1]\n  hint: the result of `vmap`"),
+        text.starts_with(
+            "[tensor] is not a tensor of kind Float with 1 axes: f64[1, 1]\n  hint: the result of `vmap`"
+        ),
         "{text}"
     );
     let text = message(|| {
@@ -579,10 +581,7 @@ fn messages() {
         let options = VmapOptions::default().out_axes([3]);
         let _: Tensor<Flex, 2> = vmap_with(options, |x: Tensor<Vm, 1>| x)(floats::<2>([[1.0f64]]));
     });
-    assert!(
-        text.starts_with("[vmap] the result has no axis 3 for the examples: f64[1]\n  hint: "),
-        "{text}"
-    );
+    assert!(text.starts_with("[vmap] the result has no axis 3 for the examples: f64[1]\n  hint: "), "{text}");
 }
 
 #[test]

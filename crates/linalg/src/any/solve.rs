@@ -205,9 +205,9 @@ pub fn lstsq(a: AnyTensor, b: AnyTensor, rcond: Option<f64>) -> Result<LeastSqua
     let call = Call::new("lstsq", &[&a, &b])?;
     let ((m, n), (rows, _)) = (call.matrix(0)?, call.matrix(1)?);
     if m != rows {
-        return Err(call.error("sizes differ").hint(format!(
-            "the matrices have {m} rows and the right sides {rows}: both must be equal"
-        )));
+        return Err(call
+            .error("sizes differ")
+            .hint(format!("the matrices have {m} rows and the right sides {rows}: both must be equal")));
     }
     let rcond = rcond.unwrap_or(call.epsilon() * m.max(n) as f64);
     let (a, b) = call.together(&call.var(&a), &call.var(&b))?;

@@ -99,9 +99,9 @@ impl MatrixOp for LdlSolve {
         operands.alike(factors, b)?;
         let (n, rows) = (last_two(&factors.shape).0, last_two(&b.shape).0);
         if n != rows {
-            return Err(operands.error("sizes differ").hint(format!(
-                "the matrices have {n} rows and the right sides {rows}: both must be equal"
-            )));
+            return Err(operands
+                .error("sizes differ")
+                .hint(format!("the matrices have {n} rows and the right sides {rows}: both must be equal")));
         }
         Ok(smallvec![*b])
     }

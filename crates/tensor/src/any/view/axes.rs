@@ -24,8 +24,9 @@ impl AnyTensor {
     /// Transposes the last two axes. See [`Tensor::transpose`](crate::Tensor::transpose).
     pub fn transpose(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
-            return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()])
-                .hint("a vector has no columns; `unsqueeze` converts it to a row, `unsqueeze_dim` to a column"));
+            return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()]).hint(
+                "a vector has no columns; `unsqueeze` converts it to a row, `unsqueeze_dim` to a column",
+            ));
         }
         self.swap_dims(-2, -1)
     }

@@ -118,8 +118,10 @@ impl AnyTensor {
         let result = self.ty().with_shape(Shape::new(&[1; MAX_RANK][..rank]));
         let places = axes.of(op, &result).map_err(|_| {
             let problem = format!("the new axes are not distinct axes of a result of {rank} axes");
-            Error::type_error(op, problem, &[self.ty().into()])
-                .hint(format!("new axes range from 0 to {}, or from -1 counted from the end", rank.max(1) - 1))
+            Error::type_error(op, problem, &[self.ty().into()]).hint(format!(
+                "new axes range from 0 to {}, or from -1 counted from the end",
+                rank.max(1) - 1
+            ))
         })?;
         let mut old = self.shape().iter().copied();
         let length = |axis| if places.contains(&axis) { 1 } else { old.next().unwrap_or(1) };
