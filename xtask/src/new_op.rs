@@ -23,7 +23,7 @@ struct Insertion {
 const UNARY: &[Insertion] = &[
     Insertion {
         file: "crates/ir/src/op/functions.rs",
-        before: "        /// The greatest whole number not above.\n",
+        before: "        /// Rounds down to an integer (floor).\n",
         text: "        /// fill in: the formula of {name}.\n        {Name} \"{name}\" Float RULE A NO Elementary [12, 60], FULL;\n",
     },
     Insertion {
@@ -68,7 +68,7 @@ const UNARY: &[Insertion] = &[
     },
     Insertion {
         file: "crates/tensor/src/tensor/elementwise.rs",
-        before: "    /// The greatest whole number not above.\n",
+        before: "    /// Rounds down to an integer (floor).\n",
         text: "    /// fill in: the formula of {name}.\n    {name} \"[`torch.special.{name}`](https://docs.pytorch.org/docs/stable/special.html#torch.special.{name})\"\n        \"[0.0, 1.0]\" \"[fill in]\";\n",
     },
 ];
@@ -202,12 +202,12 @@ const COMPOSITE: &[Insertion] = &[
     },
     Insertion {
         file: "crates/tensor/src/any/reduce/logsum.rs",
-        before: "    /// The logarithm of the sum of exponentials along axes.",
+        before: "    /// Computes the logarithm of the sum of exponentials along axes.",
         text: "    /// See [`Tensor::{name}`](crate::Tensor::{name}).\n    pub fn {name}(self, axis: impl Into<Axis>) -> Result<AnyTensor> {\n        let axis = axis.into().of(\"{name}\", self.ty())?;\n        self.apply(&kiln_ir::Op::{Name} { axis })\n    }\n\n",
     },
     Insertion {
         file: "crates/tensor/src/tensor/reduce.rs",
-        before: "    /// `ln(Σ eˣ)` along axes, which stay with length 1.",
+        before: "    /// Computes `ln(Σ eˣ)` along axes, which are kept with length 1.",
         text: "    /// fill in: the formula of {name}, and an example.\n    pub fn {name}(self, axis: impl Into<Axis>) -> Self;\n\n",
     },
 ];

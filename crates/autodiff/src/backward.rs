@@ -147,7 +147,7 @@ impl<'a> Pass<'a> {
             let (Some(edge), Some(gradient)) = (edge, gradient) else { continue };
             let gradient = gradient.into_value();
             if Some(*gradient.ty()) != ty {
-                let problem = format!("its rule gives a gradient of {}", gradient.ty());
+                let problem = format!("its rule returns a gradient of {}", gradient.ty());
                 return Err(Error::gradient(op.name(), problem)
                     .hint("the gradient of an operand has the operand's type"));
             }
@@ -191,10 +191,10 @@ impl<'a> Pass<'a> {
             None => {
                 let [from, to] = [start.engine(), &**layer.inner()].map(|engine| &engine.caps().name);
                 let problem = format!(
-                    "gradients of a layer around `{from}` do not go to `{to}`, where values came from"
+                    "gradients of a layer around `{from}` cannot flow to `{to}`, the source of its values"
                 );
                 return Err(Error::gradient("backward", problem)
-                    .hint("say with `Autodiff::pull_back_around` which layer goes around each engine"));
+                    .hint("pass a layer for each engine with `Autodiff::pull_back_around`"));
             }
         };
         self.segments.push(TapeSegment::Crossed { layer, engine });
@@ -238,6 +238,6 @@ pub(crate) fn seed(engine: &dyn Engine, ty: TensorType, seed: Option<Value>) -> 
         None => Ok(Var::full(engine, ty, 1.0).into_value()),
         Some(seed) if *seed.ty() == ty => Ok(seed),
         Some(seed) => Err(Error::gradient("backward", format!("a seed of {} for a root of {ty}", seed.ty()))
-            .hint("the seed is the gradient of the root: give it the root's type")),
+            .hint("the seed is the gradient of the root: pass a tensor of the root's type")),
     }
 }

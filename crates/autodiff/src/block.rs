@@ -66,7 +66,7 @@ impl Block {
         if types != self.outputs {
             let problem = format!("returned {types:?} when it ran again, {:?} the first time", self.outputs);
             return Err(Error::gradient("checkpoint", problem).hint(
-                "the block must do the same each time: no state that changes, random keys made outside",
+                "the block must be deterministic: without mutable state, with random keys created outside",
             ));
         }
         Ok(results)

@@ -13,7 +13,7 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// No gradients.
+    /// Returns an empty collection.
     pub fn new() -> Gradients {
         Gradients::default()
     }

@@ -122,7 +122,7 @@ impl Autodiff {
             return Err(error.clone());
         }
         let parts = Tracked::open(root, self.id()).map_err(|root| {
-            let problem = format!("{} depends on nothing that requires a gradient", root.ty());
+            let problem = format!("{} does not depend on a tensor that requires a gradient", root.ty());
             Error::gradient("backward", problem).hint(
                 "call `require_grad` on the parameters before they are used, and check that the path to the root \
                  is of floats and not detached",

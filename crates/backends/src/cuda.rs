@@ -107,7 +107,7 @@ impl CudaDevice {
         kiln_cuda::set_autotune(on);
     }
 
-    /// The number of GPUs; 0 if CUDA is missing.
+    /// Returns the number of GPUs; 0 if CUDA is missing.
     pub fn count() -> usize {
         kiln_cuda::count()
     }

@@ -266,7 +266,7 @@ fn at_least_one(threads: usize) {
 }
 
 fn unknown_kind(kind: &str) -> Error {
-    let problem = format!("`{kind}` is no kind of device; known: {}", Device::kinds().join(", "));
+    let problem = format!("unknown device kind `{kind}`; known: {}", Device::kinds().join(", "));
     let hint = match kind {
         "cuda" => "build with Kiln's feature `cuda`",
         _ => "`Device::register` adds a kind",

@@ -71,7 +71,7 @@ pub(crate) fn dump(
         && number >= regions.len()
     {
         let has = if regions.len() == 1 { "1 region".into() } else { format!("{} regions", regions.len()) };
-        return Err(format!("there is no region {number}: the plan has {has}\n  hint: they count from 0"));
+        return Err(format!("no region {number}: the plan has {has}\n  hint: regions are counted from 0"));
     }
     match (stage, region) {
         (Stage::Ops, None) => Ok(format!("{program}\n")),
@@ -95,7 +95,7 @@ pub(crate) fn dump(
 
 /// Returns the program of a region.
 fn of_region(step: &Step) -> &Program {
-    let Op::Fused(fused) = step.op() else { unreachable!("{} is no region", step.op().name()) };
+    let Op::Fused(fused) = step.op() else { unreachable!("{} is not a region", step.op().name()) };
     fused.program()
 }
 

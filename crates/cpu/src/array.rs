@@ -118,7 +118,7 @@ fn not_an_array(value: &Value) -> Error {
     match value.error() {
         Some(error) => error.clone(),
         None => Error::unsupported("cpu", "an operand is a value of another engine")
-            .hint("read it there and write it here"),
+            .hint("read it on that engine and write it on this one"),
     }
 }
 

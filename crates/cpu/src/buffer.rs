@@ -300,7 +300,7 @@ fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
 fn out_of_memory(bytes: usize) -> Error {
     let problem = format!("out of memory: {bytes} bytes could not be allocated");
     Error::device("cpu", problem)
-        .hint("free tensors, make batches smaller, or raise the limit of `MemoryConfig`")
+        .hint("free tensors, reduce the batch size, or raise the limit of `MemoryConfig`")
 }
 
 /// Adds to the live bytes that are not in a block; negative to subtract.

@@ -125,7 +125,7 @@ impl Width {
 /// The error for a dtype that inference rejects.
 #[cold]
 pub(crate) fn no_number(op: &str) -> Error {
-    Error::unsupported("cpu", alloc::format!("{op} does not take operands of this dtype"))
+    Error::unsupported("cpu", alloc::format!("{op} does not support operands of this dtype"))
 }
 
 /// The array and the type of an operand that must be a tensor.

@@ -40,7 +40,7 @@ impl MappedFile {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "only files with contents can be mapped"));
         }
         if metadata.len() < len as u64 {
-            let problem = std::format!("{} bytes, where {len} are asked for", metadata.len());
+            let problem = std::format!("{} bytes, but {len} were requested", metadata.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
         }
         // SAFETY: the mapping is private, and plain bytes, valid for any contents. The user must not change the file,

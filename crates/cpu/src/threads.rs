@@ -36,7 +36,7 @@ impl Pool {
     pub(crate) fn new(threads: usize) -> Pool {
         assert!(
             (1..=MAX_THREADS).contains(&threads),
-            "[cpu] an engine cannot have {threads} threads\n  hint: give it 1 to {MAX_THREADS}; one per core is best"
+            "[cpu] an engine cannot have {threads} threads\n  hint: use 1 to {MAX_THREADS}; one per core is best"
         );
         #[cfg(feature = "threads")]
         {

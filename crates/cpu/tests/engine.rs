@@ -68,7 +68,7 @@ fn an_equivalent_op_runs_and_must_have_the_declared_type() {
     let alike = |op: Op| run(&cpu, &Op::Custom(Custom::new(Alike(op))), &[vector(&cpu)]);
     assert_eq!(alike(Op::Unary(Unary::Neg)).unwrap(), [-1.0, -2.0, -3.0]);
     let error = alike(Op::Cast(DType::F64)).unwrap_err().to_string();
-    assert!(error.contains("`equivalent` gives f64[3] instead of f32[3]"), "{error}");
+    assert!(error.contains("`equivalent` returns f64[3] instead of f32[3]"), "{error}");
     assert!(alike(Op::MatMul).unwrap_err().to_string().contains("matmul"));
     // A custom op is not a valid equivalent.
     let custom = Op::Custom(Custom::new(Alike(Op::Copy)));

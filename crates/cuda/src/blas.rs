@@ -182,7 +182,7 @@ impl Blas {
         let device = &driver.info().name;
         let (key, plan) = self
             .plan(products, driver)
-            .ok_or_else(|| Error::unsupported(device, "the library has no product of these matrices"))?;
+            .ok_or_else(|| Error::unsupported(device, "the library does not support this matmul"))?;
         let failed = |error: CublasError| error.on(device, "multiplying matrices");
         // Descriptors contain the addresses of bias and scales.
         let has_own = products.epilogue.bias.is_some() || products.float8.is_some();

@@ -34,7 +34,7 @@ const KNOWS_MINIMAL: (i32, i32) = (12, 4);
 /// kernels compute bitwise equal values. Sources call `fma` explicitly where they need it.
 pub(crate) fn compile(source: &str, architecture: &str, device: &str) -> Result<Vec<u8>> {
     let text =
-        CString::new(source).map_err(|_| Error::device(device, "a kernel's source holds a zero byte"))?;
+        CString::new(source).map_err(|_| Error::device(device, "a kernel's source contains a zero byte"))?;
     let failed = |error: result::NvrtcError| error.on(device, "compiling a kernel");
     let program = Program(result::create_program(&text, None).map_err(failed)?);
     let mut options = vec![

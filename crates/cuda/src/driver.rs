@@ -176,7 +176,7 @@ impl CudaDriver {
         let name = format!("cuda:{index}");
         let devices = count()?;
         if index >= devices {
-            let problem = format!("there is no such device: CUDA shows {devices}");
+            let problem = format!("no such device: CUDA reports {devices}");
             return Err(Error::device(&name, problem).hint("CUDA_VISIBLE_DEVICES may hide some"));
         }
         library::load(library::COMPILER, &name)?;
@@ -253,7 +253,7 @@ impl CudaDriver {
 
     fn function(&self, module: &Arc<Module>, entry: &str) -> Result<CudaFunction> {
         let name = CString::new(entry)
-            .map_err(|_| Error::device(&self.info.name, "an entry point's name holds a zero byte"))?;
+            .map_err(|_| Error::device(&self.info.name, "an entry point's name contains a zero byte"))?;
         // SAFETY: the module is loaded.
         let found = unsafe { result::module::get_function(module.handle, name) };
         let handle = self.done("finding a kernel's entry point", found)?;

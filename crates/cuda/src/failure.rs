@@ -27,7 +27,7 @@ pub(crate) trait Failure {
 impl Failure for DriverError {
     fn describe(&self, what: &str) -> (String, Option<&'static str>) {
         if self.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            let hint = "free tensors, make batches smaller, or end other programs on the device";
+            let hint = "free tensors, reduce the batch size, or end other programs on the device";
             return (format!("out of memory: {what} failed"), Some(hint));
         }
         let said = self.error_string().ok().map(|text| text.to_string_lossy().into_owned());

@@ -94,7 +94,7 @@ pub enum DataError {
     /// The dataset of a loader has no items.
     #[error(
         "[data_loader] the dataset is empty\n  \
-         hint: check the folder, filter or split that the dataset was made from"
+         hint: check the folder, filter or split of the dataset"
     )]
     EmptyDataset,
 
@@ -111,7 +111,7 @@ pub enum DataError {
     },
 
     /// A dataset or batcher panicked while a batch was built.
-    #[error("[data_loader] making batch {batch} of epoch {epoch} panicked: {message}")]
+    #[error("[data_loader] building batch {batch} of epoch {epoch} panicked: {message}")]
     Panicked {
         /// Epoch of the batch.
         epoch: u64,

@@ -84,15 +84,15 @@ fn subset() {
     assert_eq!(items(&SubsetDataset::range(numbers(10), 10..10).unwrap()), []);
     assert_eq!(
         message(SubsetDataset::new(numbers(10), vec![3, 10])),
-        "[subset] index 10 does not fit a dataset of 10 items\n  \
+        "[subset] index 10 is out of range for a dataset of 10 items\n  \
          hint: use indices from 0 to the dataset's length, which is not included"
     );
     assert!(
-        message(SubsetDataset::range(numbers(10), 3..11)).starts_with("[subset] range 3..11 does not fit")
+        message(SubsetDataset::range(numbers(10), 3..11)).starts_with("[subset] range 3..11 is out of range")
     );
     #[expect(clippy::reversed_empty_ranges)]
     let reversed = SubsetDataset::range(numbers(10), 3..2);
-    assert!(message(reversed).starts_with("[subset] range 3..2 does not fit"));
+    assert!(message(reversed).starts_with("[subset] range 3..2 is out of range"));
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn split_covers_every_item_once() {
 fn split_checks_ratios() {
     assert_eq!(
         message(split_consecutive(numbers(5), [0.5, 0.6])),
-        "[split] ratios [0.5, 0.6] are not parts of a whole\n  \
-         hint: give ratios of at least 0 that add up to 1, such as [0.9, 0.1]"
+        "[split] ratios [0.5, 0.6] are not fractions that sum to 1\n  \
+         hint: pass ratios of at least 0 that sum to 1, such as [0.9, 0.1]"
     );
     assert!(split_consecutive(numbers(5), [1.5, -0.5]).is_err());
     assert!(split_consecutive(numbers(5), [f64::NAN, 0.5]).is_err());
@@ -191,7 +191,7 @@ fn concat_counts_without_overflow() {
     }
     assert_eq!(ConcatDataset::new(vec![Endless]).unwrap().len(), usize::MAX);
     assert!(
-        message(ConcatDataset::new(vec![Endless, Endless])).starts_with("[concat] the datasets hold more")
+        message(ConcatDataset::new(vec![Endless, Endless])).starts_with("[concat] the total number of items")
     );
 }
 
@@ -243,7 +243,7 @@ fn sampler_checks_its_arguments() {
     assert_eq!(
         sample(3, Sampling::new(0).size(4)),
         "[sampler] 4 draws from 3 items that can be drawn\n  \
-         hint: ask for fewer draws, or draw with replacement from at least one item of positive weight"
+         hint: request fewer draws, or draw with replacement from at least one item of positive weight"
     );
     assert!(sample(0, Sampling::new(0).size(1).replacement(true)).contains("1 draws from 0 items"));
     let zeros = Sampling::new(0).weights(vec![0.0, 0.0]);

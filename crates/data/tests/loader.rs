@@ -199,12 +199,12 @@ fn build_refuses_invalid_options() {
     assert_eq!(
         message(builder().build(numbers(0))),
         "[data_loader] the dataset is empty\n  \
-         hint: check the folder, filter or split that the dataset was made from"
+         hint: check the folder, filter or split of the dataset"
     );
     assert_eq!(
         message(builder().batch_size(4).drop_last(true).build(numbers(3))),
         "[data_loader] no batch of 4 items can be filled from 3, and drop_last is on\n  \
-         hint: lower batch_size or turn drop_last off"
+         hint: lower batch_size or disable drop_last"
     );
     assert_eq!(
         message(builder().num_workers(2).prefetch(0).build(numbers(3))),
@@ -255,8 +255,8 @@ fn a_panic_becomes_an_error() {
         assert_eq!(
             messages,
             [
-                "[data_loader] making batch 2 of epoch 0 panicked: item 5 is cursed",
-                "[data_loader] making batch 4 of epoch 0 panicked: no message"
+                "[data_loader] building batch 2 of epoch 0 panicked: item 5 is cursed",
+                "[data_loader] building batch 4 of epoch 0 panicked: no message"
             ]
         );
         assert_eq!(results.len(), 6, "{workers} workers");

@@ -31,7 +31,7 @@ pub(crate) unsafe fn describe(tensor: &DLTensor) -> Result<Described> {
     let rank = usize::try_from(tensor.ndim)
         .ok()
         .filter(|rank| *rank <= MAX_RANK)
-        .ok_or_else(|| wrong(format!("{} axes are not between 0 and {MAX_RANK}", tensor.ndim)))?;
+        .ok_or_else(|| wrong(format!("rank {} is not between 0 and {MAX_RANK}", tensor.ndim)))?;
     // SAFETY: the caller passes pointers that are null or point to `ndim` integers.
     let (lengths, strides) = unsafe { (numbers(tensor.shape, rank), numbers(tensor.strides, rank)) };
     let lengths = lengths.ok_or_else(|| wrong("the shape is a null pointer".into()))?;
@@ -111,7 +111,7 @@ unsafe fn numbers(pointer: *const i64, count: usize) -> Option<[i64; MAX_RANK]> 
 fn shape(lengths: &[i64]) -> Result<Shape> {
     let mut shape = Shape::new(&[0; MAX_RANK][..lengths.len()]);
     for (axis, &length) in lengths.iter().enumerate() {
-        let problem = || wrong(format!("axis {axis} has the length {length}"));
+        let problem = || wrong(format!("dimension {axis} has length {length}"));
         shape[axis] = usize::try_from(length).map_err(|_| problem())?;
     }
     Ok(shape)
@@ -140,7 +140,7 @@ fn check_extent(tensor: &DLTensor, ty: &TensorType, strides: &[i64; MAX_RANK]) -
         return Ok(());
     }
     let problem = format!(
-        "{ty} with strides {:?} and byte offset {} reaches beyond the memory",
+        "{ty} with strides {:?} and byte offset {} is out of bounds of the memory",
         &strides[..ty.shape.rank()],
         tensor.byte_offset
     );
@@ -185,7 +185,7 @@ unsafe fn gather<E: Copy>(described: &Described) -> Result<Vec<E>> {
     let mut elements: Vec<E> = Vec::new();
     elements
         .try_reserve_exact(count)
-        .map_err(|_| Error::device("dlpack", format!("there is no memory for {ty}")))?;
+        .map_err(|_| Error::device("dlpack", format!("cannot allocate memory for {ty}")))?;
     if count == 0 {
         return Ok(elements);
     }

@@ -53,7 +53,7 @@ impl<F: Form> Managed<F> {
     pub unsafe fn from_raw(pointer: *mut F) -> Result<Managed<F>> {
         NonNull::new(pointer).map(Managed).ok_or_else(|| {
             Error::value("dlpack", "the managed tensor is a null pointer")
-                .hint("the other framework failed to share its tensor; its own message says why")
+                .hint("the other framework failed to share its tensor; see its own message")
         })
     }
 
@@ -119,7 +119,7 @@ impl<F: Form> Managed<F> {
             major => {
                 let problem = format!("the tensor is of DLPack version {major}; only version 1 is known");
                 Err(Error::unsupported("dlpack", problem)
-                    .hint("ask the other framework for version 1: `max_version=(1, 1)`"))
+                    .hint("request version 1 from the other framework: `max_version=(1, 1)`"))
             }
         }
     }

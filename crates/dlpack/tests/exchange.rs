@@ -223,32 +223,32 @@ fn invalid_tensors_are_refused_and_freed() {
         &|managed| managed.dl_tensor.dtype = DLDataType { code: 2, bits: 32, lanes: 4 },
     );
     says(
-        "[dlpack] the tensor is of DLPack version 2; only version 1 is known\n  hint: ask the other framework for \
-         version 1: `max_version=(1, 1)`",
+        "[dlpack] the tensor is of DLPack version 2; only version 1 is known\n  hint: request version 1 from the \
+         other framework: `max_version=(1, 1)`",
         &|managed| managed.version.major = 2,
     );
-    says("[dlpack] -1 axes are not between 0 and 12", &|managed| managed.dl_tensor.ndim = -1);
-    says("[dlpack] 13 axes are not between 0 and 12", &|managed| managed.dl_tensor.ndim = 13);
+    says("[dlpack] rank -1 is not between 0 and 12", &|managed| managed.dl_tensor.ndim = -1);
+    says("[dlpack] rank 13 is not between 0 and 12", &|managed| managed.dl_tensor.ndim = 13);
     says("[dlpack] the shape is a null pointer", &|managed| managed.dl_tensor.shape = ptr::null_mut());
     says("[dlpack] the memory of i16[2, 3] is a null pointer", &|managed| {
         managed.dl_tensor.data = ptr::null_mut();
     });
-    says("[dlpack] axis 1 has the length -3", &|managed| {
+    says("[dlpack] dimension 1 has length -3", &|managed| {
         managed.dl_tensor.shape = NEGATIVE.as_ptr().cast_mut();
     });
     says("[dlpack] i16[9223372036854775807, 2] is larger than any memory", &|managed| {
         managed.dl_tensor.shape = LARGE.as_ptr().cast_mut();
     });
     says(
-        "[dlpack] i16[2, 3] with strides [9223372036854775807, 1] and byte offset 0 reaches beyond the memory",
+        "[dlpack] i16[2, 3] with strides [9223372036854775807, 1] and byte offset 0 is out of bounds of the memory",
         &|managed| managed.dl_tensor.strides = FAR.as_ptr().cast_mut(),
     );
     says(
-        "[dlpack] i16[2, 3] with strides [-2305843009213693952, 1] and byte offset 0 reaches beyond the memory",
+        "[dlpack] i16[2, 3] with strides [-2305843009213693952, 1] and byte offset 0 is out of bounds of the memory",
         &|managed| managed.dl_tensor.strides = BEFORE.as_ptr().cast_mut(),
     );
     says(
-        "[dlpack] i16[2, 3] with strides [3, 1] and byte offset 18446744073709551615 reaches beyond the memory",
+        "[dlpack] i16[2, 3] with strides [3, 1] and byte offset 18446744073709551615 is out of bounds of the memory",
         &|managed| managed.dl_tensor.byte_offset = u64::MAX,
     );
 }
@@ -261,7 +261,7 @@ fn bool_bytes_are_validated() {
     let managed = Foreign::managed(vec![1, 0, 2], DType::Bool, &[3], &[1], &FREED, |_| {});
     assert_eq!(
         managed.to_data().unwrap_err().to_string(),
-        "[data] byte 2 at 2 is no bool: 0 or 1\n  hint: compare with 0 to make truth values of other numbers"
+        "[data] byte 2 at 2 is not a bool (0 or 1)\n  hint: compare with 0 to convert other numbers to bool"
     );
 }
 

@@ -172,7 +172,7 @@ impl HeadStart {
     }
 
     /// Whether this entry, in a recording with those externals, matches the next entry of the plan.
-    pub(crate) fn goes_on(
+    pub(crate) fn matches_next(
         &mut self,
         (op, operands, results): (&Op, &[Source], &[TensorType]),
         externals: &[External],
@@ -180,10 +180,10 @@ impl HeadStart {
         let is_next = |entry: &Entry| {
             entry.op == *op && entry.operands[..] == *operands && entry.results[..] == *results
         };
-        let goes_on = self.plan.structure.entries.get(self.entries).is_some_and(is_next)
+        let matches_next = self.plan.structure.entries.get(self.entries).is_some_and(is_next)
             && self.has_externals(externals);
-        self.entries += usize::from(goes_on);
-        goes_on
+        self.entries += usize::from(matches_next);
+        matches_next
     }
 
     fn has_externals(&mut self, externals: &[External]) -> bool {

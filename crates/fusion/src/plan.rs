@@ -157,7 +157,7 @@ impl Plan {
     /// let program = Program::parse(
     ///     "program(%0: f32[4, 8], %1: f32[8, 2]) {\n  %2: f32[4, 2] = matmul %0, %1\n  %3: f32[4, 2] = exp %2\n  return %3\n}\n",
     /// )?;
-    /// assert_eq!(Plan::of_program(&program).steps().len(), 1, "a kernel multiplies and goes on");
+    /// assert_eq!(Plan::of_program(&program).steps().len(), 1, "one kernel with epilogue");
     /// assert_eq!(Plan::for_machine(&program, &Machine::gpu()).steps().len(), 2, "a library multiplies");
     /// # Ok::<(), kiln_ir::Error>(())
     /// ```

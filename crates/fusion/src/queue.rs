@@ -223,7 +223,7 @@ impl Drop for Unfinished {
 }
 
 fn interrupted() -> Value {
-    let error = Error::device("fusion", "a panic ended the run that was to compute this value");
+    let error = Error::device("fusion", "a panic ended the run that computes this value");
     Value::poisoned(TensorType::new([], kiln_ir::DType::F32), error)
 }
 

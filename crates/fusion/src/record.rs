@@ -106,7 +106,7 @@ impl Recording {
     /// Appends an op with resolved operands; the caller appends the cells of its results.
     pub(crate) fn add(&mut self, op: &Op, operands: SmallVec<[Source; 3]>, results: &[TensorType]) {
         if let Expected::Plan(start) = &mut self.expected {
-            if start.goes_on((op, &operands, results), &self.externals) {
+            if start.matches_next((op, &operands, results), &self.externals) {
                 return;
             }
             self.write_out();

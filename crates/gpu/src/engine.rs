@@ -140,7 +140,7 @@ impl<D: Driver> Gpu<D> {
             Op::Full(ty) => {
                 let number = inputs.first().and_then(Operand::scalar);
                 let number =
-                    number.ok_or_else(|| self.unsupported("the number of `full` must be a number"))?;
+                    number.ok_or_else(|| self.unsupported("the operand of `full` must be a number"))?;
                 Ok(smallvec![self.full(ty, number)?.into_value(*ty)])
             }
             Op::Iota { ty, axis } => Ok(smallvec![self.iota(ty, *axis)?.into_value(*ty)]),

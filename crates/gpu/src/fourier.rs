@@ -127,7 +127,7 @@ impl<D: Driver> Gpu<D> {
     /// [`Op::Fft`].
     pub(crate) fn fourier(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let Op::Fft { kind, axis, inverse } = *op else {
-            return Err(kiln_ir::Error::unsupported("gpu", format!("`{}` is no transform", op.name())));
+            return Err(kiln_ir::Error::unsupported("gpu", format!("`{}` is not a transform", op.name())));
         };
         let all = suspicions::<D>(&inputs);
         let dtype = results[0].dtype;

@@ -80,8 +80,8 @@ impl<D: Driver> Pool<D> {
     fn too_large(&self, bytes: usize) -> Error {
         let usage = self.usage();
         let problem =
-            format!("out of memory: {bytes} bytes asked for, while tensors hold {} bytes", usage.live_bytes);
-        let hint = "free tensors, make batches smaller, or raise the limit of `MemoryConfig`";
+            format!("out of memory: {bytes} bytes requested, while tensors use {} bytes", usage.live_bytes);
+        let hint = "free tensors, reduce the batch size, or raise the limit of `MemoryConfig`";
         Error::device(&self.driver.info().name, problem).hint(hint)
     }
 

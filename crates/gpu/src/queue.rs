@@ -310,7 +310,7 @@ fn aligned<M>(op: &'static str, tensors: &[DevicePtr<M>]) -> Result<()> {
     }
     Err(Error::unsupported(
         op,
-        format!("a library was given an address that is no multiple of {ALIGNMENT} bytes"),
+        format!("a library was given an address that is not a multiple of {ALIGNMENT} bytes"),
     ))
 }
 
@@ -354,10 +354,7 @@ impl<D: Driver> Gpu<D> {
             Argument::Pointer(place) => self.pool.is_free(&place.memory),
             Argument::Word(_) => false,
         };
-        debug_assert!(
-            !run::arguments(step).iter().any(is_free),
-            "[gpu] a step over memory that nobody holds"
-        );
+        debug_assert!(!run::arguments(step).iter().any(is_free), "[gpu] a step uses freed memory");
     }
 
     fn push(&self, step: Step<D>) -> Result<()> {

@@ -35,7 +35,7 @@ impl<D: Driver> Gpu<D> {
     /// [`Op::Scan`].
     pub(crate) fn scan(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let Op::Scan { reduction, axis, reverse, exclusive } = *op else {
-            return Err(Error::unsupported("gpu", format!("`{}` is no scan", op.name())));
+            return Err(Error::unsupported("gpu", format!("`{}` is not a scan", op.name())));
         };
         let (x, ty) = tensor::<D>(&inputs, 0)?;
         let identity = number_bytes(reduction.identity(ty.dtype), ty.dtype);

@@ -241,7 +241,7 @@ impl<D: Driver> Gpu<D> {
     /// Allocates a flag for a kernel, with the error that it reports.
     pub(crate) fn suspicion(&self, wrong: Wrong) -> Result<Suspicion<D>> {
         let mut words = self.consecutive(core::iter::once(wrong))?;
-        words.pop().ok_or_else(|| Error::unsupported("gpu", "there is no word"))
+        words.pop().ok_or_else(|| Error::unsupported("gpu", "no flag was allocated"))
     }
 
     /// Allocates consecutive words, at most a page of them.
@@ -257,7 +257,7 @@ impl<D: Driver> Gpu<D> {
             state.full.retain(|page| page.strong_count() > 0);
             state.full.extend(full.as_ref().map(Arc::downgrade));
         }
-        let page = state.current.clone().ok_or_else(|| Error::unsupported("gpu", "there is no page"))?;
+        let page = state.current.clone().ok_or_else(|| Error::unsupported("gpu", "no page was allocated"))?;
         let mut errors = page.errors();
         let first = errors.len();
         errors.extend(wrong);
@@ -419,6 +419,6 @@ mod tests {
             let y = chain(&gpu, &y, &index, WORDS - 1);
             block_on(gpu.read(y)).unwrap();
         }
-        assert_eq!(fills(&gpu), 0, "what was read as 0 need not be set again");
+        assert_eq!(fills(&gpu), 0, "words read as 0 are not reset");
     }
 }

@@ -109,7 +109,7 @@ pub fn table(steps: &[Traced]) -> String {
         all
     });
     let mut text =
-        String::from("       ms   steps    MB read  MB written     GB/s   TFLOP/s    blocks  what\n");
+        String::from("       ms   steps    MB read  MB written     GB/s   TFLOP/s    blocks  step\n");
     lines.insert(0, (("in all", 0), all));
     for ((name, blocks), line) in lines {
         let [read, written] = line.megabytes;
@@ -173,7 +173,7 @@ fn of_products<M>(products: &Products<M>) -> Traced {
     let bias = if epilogue.bias.is_some() { *columns } else { 0 };
     Traced {
         name: format!(
-            "products {count} × {}[{rows}, {inner}]{} · {}[{inner}, {columns}]{} -> {result}{}",
+            "matmul {count} × {}[{rows}, {inner}]{} · {}[{inner}, {columns}]{} -> {result}{}",
             format(0).unwrap_or(dtype.name()),
             lies(0),
             format(1).unwrap_or_default(),
@@ -281,7 +281,7 @@ mod tests {
         let steps = gpu.traced();
         let moved: Vec<_> = steps.iter().map(|step| (step.read, step.written)).collect();
         assert_eq!(moved, [((8 * 16 + 16 * 4) * 4, 8 * 4 * 4), (256, 128), (128, 128)], "{steps:?}");
-        assert!(steps[0].name.starts_with("products 1 × f32[8, 16] · [16, 4]"), "{}", steps[0].name);
+        assert!(steps[0].name.starts_with("matmul 1 × f32[8, 16] · [16, 4]"), "{}", steps[0].name);
         assert_eq!(steps[0].operations, 2.0 * 8.0 * 16.0 * 4.0);
         assert!(steps[1].name.ends_with("| add"), "{}", steps[1].name);
         gpu.trace(false);

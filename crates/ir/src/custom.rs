@@ -222,7 +222,7 @@ impl Custom {
         if found == results {
             return Ok(());
         }
-        let problem = format!("`{code}` gives {} instead of {}", list(&found), list(results));
+        let problem = format!("`{code}` returns {} instead of {}", list(&found), list(results));
         Err(Error::value(self.name(), problem).hint(format!("`{code}` and `infer` of the op must agree")))
     }
 

@@ -191,7 +191,7 @@ impl TensorData {
     }
 
     fn wrong_dtype(&self, wanted: DType) -> Error {
-        Error::value("data", format!("holds {}, not {wanted}", self.ty()))
+        Error::value("data", format!("contains {}, not {wanted}", self.ty()))
             .hint("convert it first: `data.convert(dtype)` or `data.to_vec::<E>()`")
     }
 }
@@ -505,10 +505,8 @@ impl Elements {
 
 fn bools(bytes: &[u8]) -> Result<Vec<bool>> {
     if let Some(place) = bytes.iter().position(|&byte| byte > 1) {
-        let problem = format!("byte {} at {place} is no bool: 0 or 1", bytes[place]);
-        return Err(
-            Error::value("data", problem).hint("compare with 0 to make truth values of other numbers")
-        );
+        let problem = format!("byte {} at {place} is not a bool (0 or 1)", bytes[place]);
+        return Err(Error::value("data", problem).hint("compare with 0 to convert other numbers to bool"));
     }
     Ok(bytes.iter().map(|&byte| byte == 1).collect())
 }

@@ -149,8 +149,8 @@ impl Error {
             "index {index} at position {position} is out of range for axis {axis} of length {length}"
         );
         Error::value(op, problem).hint(match length {
-            0 => "the axis is empty, so there is nothing to index".into(),
-            _ => format!("indices go from 0 to {}", length - 1),
+            0 => "the axis is empty, so no index is valid".into(),
+            _ => format!("indices range from 0 to {}", length - 1),
         })
     }
 

@@ -213,11 +213,11 @@ impl Epilogue {
     fn check(&self, parts: &Parts<'_>) -> Result<(), String> {
         let product = parts.made_by(self.product, &Op::MatMul, &self.factors)?;
         if parts.program.instructions.iter().filter(|it| it.op == Op::MatMul).count() != 1 {
-            return Err("it has several products".into());
+            return Err("it has several matmuls".into());
         }
         for factor in self.factors {
             if parts.input(factor)?.dtype != product.dtype {
-                return Err(format!("the factor %{factor} is not of the product's dtype"));
+                return Err(format!("the factor %{factor} does not have the matmul's dtype"));
             }
         }
         let &[ProgramOperand::Slot(result)] = parts.program.outputs.as_slice() else {
@@ -226,14 +226,14 @@ impl Epilogue {
         let result = parts.ty(result)?;
         let sizes = [result, product].map(|ty| ty.shape.checked_num_elements());
         if result.dtype != product.dtype || sizes[0] != sizes[1] {
-            return Err(format!("the result {result} is no view of {product}"));
+            return Err(format!("the result {result} is not a view of {product}"));
         }
         if let Some(bias) = self.bias {
             let ty = parts.input(bias)?;
             let is_wide = ty.dtype == DType::F32 && product.dtype == DType::BF16;
             let last = product.shape.last();
             if last.is_none() || ty.shape.last() != last || (ty.dtype != product.dtype && !is_wide) {
-                return Err(format!("the bias %{bias}, {ty}, is no bias of {product}"));
+                return Err(format!("the bias %{bias}, {ty}, is not a bias of {product}"));
             }
             let adds = |it: &Instruction| it.operands.contains(&ProgramOperand::Slot(bias));
             if !parts.has(Op::Binary(Binary::Add), adds) {
@@ -264,12 +264,12 @@ impl Epilogue {
 impl QuantizedMatMul {
     fn check(&self, parts: &Parts<'_>) -> Result<(), String> {
         let product = parts.maker(self.product)?;
-        let right = product.operands.get(1).and_then(slot).ok_or("the product has no right factor")?;
+        let right = product.operands.get(1).and_then(slot).ok_or("the matmul has no right operand")?;
         parts.made_by(self.product, &Op::MatMul, &[self.x, right])?;
         let mut seen = right;
         loop {
             if parts.uses(seen) != 1 {
-                return Err(format!("%{seen} has other uses than the product"));
+                return Err(format!("%{seen} has uses other than the matmul"));
             }
             if seen == self.dequantized {
                 break;
@@ -278,7 +278,7 @@ impl QuantizedMatMul {
             let before = view.operands.first().and_then(slot).filter(|&before| before < seen);
             seen = before
                 .filter(|_| view.op.is(REARRANGES))
-                .ok_or_else(|| format!("%{right} is no view of %{}", self.dequantized))?;
+                .ok_or_else(|| format!("%{right} is not a view of %{}", self.dequantized))?;
         }
         let operands: Vec<usize> = [self.values, self.scale].into_iter().chain(self.zero).collect();
         parts.made_by(self.dequantized, &Op::Dequantize, &operands)?;
@@ -294,7 +294,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn of(program: &'a Program) -> Result<Parts<'a>, String> {
         if program.instructions.iter().any(|instruction| instruction.results.len() != 1) {
-            return Err("an instruction has not one result".into());
+            return Err("an instruction does not have exactly one result".into());
         }
         Ok(Parts { program })
     }
@@ -303,11 +303,11 @@ impl<'a> Parts<'a> {
     fn maker(&self, slot: usize) -> Result<&'a Instruction, String> {
         let number = slot.checked_sub(self.program.inputs.len());
         let maker = number.and_then(|number| self.program.instructions.get(number));
-        maker.ok_or_else(|| format!("%{slot} is no result"))
+        maker.ok_or_else(|| format!("%{slot} is not a result"))
     }
 
     fn input(&self, slot: usize) -> Result<TensorType, String> {
-        self.program.inputs.get(slot).copied().ok_or_else(|| format!("%{slot} is no input"))
+        self.program.inputs.get(slot).copied().ok_or_else(|| format!("%{slot} is not an input"))
     }
 
     fn ty(&self, slot: usize) -> Result<TensorType, String> {

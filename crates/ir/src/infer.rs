@@ -136,7 +136,7 @@ impl<'a> Rule<'a> {
             return Ok(());
         }
         let range = if least == most { format!("{least}") } else { format!("{least} to {most}") };
-        Err(self.error(format!("takes {range} operands, not {n}")))
+        Err(self.error(format!("expects {range} operands, got {n}")))
     }
 
     fn tensor(&self, place: usize) -> Result<&'a TensorType> {
@@ -164,7 +164,7 @@ impl<'a> Rule<'a> {
         let error = self.error(format!("axis {axis} is out of range for {} axes", ty.rank()));
         Err(match ty.rank() {
             0 => error.hint("a tensor without axes is a single element"),
-            rank => error.hint(format!("axes go from 0 to {}", rank - 1)),
+            rank => error.hint(format!("axes range from 0 to {}", rank - 1)),
         })
     }
 
@@ -199,7 +199,7 @@ impl<'a> Rule<'a> {
                 let problem = format!("axis {axis} has {length} elements, but {index} counts to {greatest}");
                 return Err(self
                     .error(problem)
-                    .hint("ask for indices of a wider integer dtype, or go through the axis in parts"));
+                    .hint("request indices of a wider integer dtype, or process the axis in parts"));
             }
         }
         Ok(())
@@ -217,13 +217,13 @@ impl<'a> Rule<'a> {
             return Ok(());
         }
         if scalar.beyond(dtype).is_some() {
-            let range = format!("{dtype} holds {} to {}", least(dtype), greatest(dtype));
+            let range = format!("{dtype} represents {} to {}", least(dtype), greatest(dtype));
             return Err(self
                 .error(format!("the number {scalar} is out of bounds for {dtype}"))
                 .hint(format!("{range}: cast the tensor to a wider dtype first")));
         }
         Err(self
-            .error(format!("the number {scalar} is no {dtype}"))
+            .error(format!("the number {scalar} is not a value of {dtype}"))
             .hint("use a number of the tensor's kind, or cast the tensor first"))
     }
 

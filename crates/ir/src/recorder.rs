@@ -127,11 +127,11 @@ impl Engine for Recorder {
             return Value::new(ty, Slot(slot));
         }
         let error = Error::unsupported("recorder", "data cannot be written into a program");
-        Value::poisoned(ty, error.hint("make it an input of the program"))
+        Value::poisoned(ty, error.hint("pass it as an input of the program"))
     }
 
     fn read(&self, _value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        Box::pin(async { Err(Error::unsupported("recorder", "a recorded value holds no data")) })
+        Box::pin(async { Err(Error::unsupported("recorder", "a recorded value has no data")) })
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {

@@ -30,7 +30,7 @@ impl SharedBytes {
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<SharedBytes> {
         let held = (*owner).as_ref().len();
         if range.start > range.end || range.end > held {
-            let problem = format!("bytes {}..{} do not lie within {held}", range.start, range.end);
+            let problem = format!("bytes {}..{} are out of bounds for {held} bytes", range.start, range.end);
             return Err(Error::value("data", problem));
         }
         Ok(SharedBytes { owner, range })

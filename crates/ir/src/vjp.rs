@@ -267,7 +267,7 @@ impl<'a, 'e> Rule<'a, 'e> {
     fn checked(&self, mut gradients: Gradients<'e>) -> Result<Gradients<'e>> {
         if gradients.len() != self.inputs.len() {
             let problem =
-                format!("its rule gives {} gradients for {} operands", gradients.len(), self.inputs.len());
+                format!("its rule returns {} gradients for {} operands", gradients.len(), self.inputs.len());
             return Err(Error::gradient(self.op.name(), problem).hint("return one entry per operand"));
         }
         for (place, gradient) in gradients.iter_mut().enumerate() {
@@ -279,7 +279,7 @@ impl<'a, 'e> Rule<'a, 'e> {
                 *gradient = None;
             } else if g.is_scalar() || g.ty() != *x.ty() {
                 let problem =
-                    format!("its rule gives {} for operand {place} of {}", g.operand().ty(), x.ty());
+                    format!("its rule returns {} for operand {place} of {}", g.operand().ty(), x.ty());
                 return Err(Error::gradient(self.op.name(), problem)
                     .hint("the gradient of an operand has the operand's type"));
             }
@@ -289,7 +289,7 @@ impl<'a, 'e> Rule<'a, 'e> {
 
     /// The gradients by differentiating the op's expansion.
     fn through_expansion(&self) -> Result<Gradients<'e>> {
-        let hint = "give the op an expansion or, as a custom op, a `vjp`; or detach its operands";
+        let hint = "implement an expansion or, for a custom op, a `vjp`; or detach its operands";
         let program = program::expansion(self.op, self.inputs, self.outputs)
             .ok_or_else(|| self.undefined().hint(hint))??;
         let tensors = |place: &usize| !self.inputs[*place].is_scalar();

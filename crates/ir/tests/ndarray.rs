@@ -73,7 +73,7 @@ fn every_dtype_and_rank() {
 fn another_dtype_is_an_error() {
     let data = TensorData::from([1i32]);
     let error = data.to_ndarray::<f32>().unwrap_err().to_string();
-    assert!(error.starts_with("[data] holds i32[1], not f32\n  hint: convert it first"), "{error}");
+    assert!(error.starts_with("[data] contains i32[1], not f32\n  hint: convert it first"), "{error}");
     assert_eq!(data.into_ndarray::<i64>().unwrap_err().to_string(), error.replace("f32", "i64"));
 }
 

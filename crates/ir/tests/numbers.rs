@@ -23,7 +23,7 @@ fn errors_of_scalars_out_of_range_name_scalar_and_dtype() {
     texts.push(text(&Op::Pad(vec![PadAxis::default()]), &[(&bytes).into(), number(300)]));
     for text in texts {
         assert!(text.contains("the number 300 is out of bounds for u8"), "{text}");
-        assert!(text.contains("hint: u8 holds 0 to 255"), "{text}");
+        assert!(text.contains("hint: u8 represents 0 to 255"), "{text}");
     }
 }
 

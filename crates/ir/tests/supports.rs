@@ -183,5 +183,5 @@ fn registered_kernels_take_precedence_and_find_their_engine() {
         Ok(inputs.chain([engine.write(matrix(DType::I32))]).collect())
     });
     let error = same().unwrap_err().to_string();
-    assert!(error.contains("`kernel` gives f32[2, 2], i32[2, 2] instead of f32[2, 2]"), "{error}");
+    assert!(error.contains("`kernel` returns f32[2, 2], i32[2, 2] instead of f32[2, 2]"), "{error}");
 }

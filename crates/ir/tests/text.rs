@@ -388,11 +388,11 @@ fn errors_have_line_and_column() {
             "program(%0: f31[]) { return }",
             "line 1, column 13: expected a type such as `f32[2, 3]`, found `f31`",
         ),
-        ("program() { return 1.5u }", "line 1, column 20: `1.5u` is no number, or is out of range"),
-        ("program() { return 1e999 }", "line 1, column 20: `1e999` is no number, or is out of range"),
+        ("program() { return 1.5u }", "line 1, column 20: `1.5u` is not a number, or is out of range"),
+        ("program() { return 1e999 }", "line 1, column 20: `1e999` is not a number, or is out of range"),
         (
             "program() { return 9223372036854775808 }",
-            "line 1, column 20: `9223372036854775808` is no number, or is out of range",
+            "line 1, column 20: `9223372036854775808` is not a number, or is out of range",
         ),
         (
             "program() { %0: f32[] = full 1.0 {type = 3} return }",
@@ -411,7 +411,7 @@ fn errors_have_line_and_column() {
             "program() { = slice {start = [0], len = []} return }",
             "line 1, column 15: start, len and step must have one entry per axis each",
         ),
-        ("program() { = exp {a = 1, a = 1} return }", "line 1, column 27: the attribute `a` is given twice"),
+        ("program() { = exp {a = 1, a = 1} return }", "line 1, column 27: duplicate attribute `a`"),
         ("program() { = full 1.0 return }", "line 1, column 15: needs a result or the attribute `type`"),
     ] {
         assert_eq!(problem(text), expected, "{text}");

@@ -465,7 +465,7 @@ impl Nest {
         let mut sum: Option<ValueId> = None;
         for leaf in self.atoms.leaves_of(atom) {
             let axis = loops.iter().position(|axis| axis.atom == leaf);
-            let axis = axis.expect("what counts along an axis is computed at every point of it");
+            let axis = axis.expect("an index is computed at every point of its axis");
             if let Some(outer) = sum {
                 let extent = Scalar::Int(self.atoms.extent(leaf) as i64);
                 let extent = emit(body, Compute::Constant(extent), dtype);

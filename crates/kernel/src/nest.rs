@@ -164,13 +164,13 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::NoKernel => "the op has no form in kernels",
-            Refusal::Axes => "the axes do not split into the same pieces",
+            Refusal::NoKernel => "the op has no kernel form",
+            Refusal::Axes => "the axes do not split into the same factors",
             Refusal::Diagonal => "one tensor would be read at two places for one point",
             Refusal::Reduction => "the region reduces along other axes",
             Refusal::Space => "the result has another index space than the region",
             Refusal::Empty => "a tensor has no elements",
-            Refusal::Product => "the region has a matrix product already",
+            Refusal::Product => "the region already has a matmul",
         })
     }
 }

@@ -46,7 +46,7 @@ impl Invalid {
 /// use kiln_kernel::{KernelKind, Kernel, verify};
 ///
 /// let nothing = Kernel { kind: KernelKind::Map, axes: vec![], params: vec![], body: vec![] };
-/// assert_eq!(verify(&nothing).unwrap_err().to_string(), "the kernel stores nothing");
+/// assert_eq!(verify(&nothing).unwrap_err().to_string(), "the kernel has no stores");
 /// ```
 ///
 /// # Errors
@@ -146,13 +146,13 @@ fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(
         Compute::Store(_, value) => of(value),
         Compute::Constant(scalar) => {
             if !scalar.fits(dtype) {
-                return Err(Invalid::at(number, format!("the number {scalar} is no {dtype}")));
+                return Err(Invalid::at(number, format!("the number {scalar} is not a value of {dtype}")));
             }
             dtype
         }
         Compute::Index(_) => {
             if dtype.is_bool() {
-                return Err(Invalid::at(number, "an index is no bool"));
+                return Err(Invalid::at(number, "an index must not be bool"));
             }
             dtype
         }
@@ -219,7 +219,7 @@ fn uses(kernel: &Kernel) -> Result<(), Invalid> {
         }
     }
     if !kernel.params.iter().any(|param| param.kind == ParamKind::Output) {
-        return Err(Invalid::whole("the kernel stores nothing"));
+        return Err(Invalid::whole("the kernel has no stores"));
     }
     Ok(())
 }
@@ -239,7 +239,7 @@ fn outputs(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
         if dependence[number] & !crossed != 0 {
             return Err(Invalid::at(
                 number,
-                "what is stored changes along an axis that the output does not cross",
+                "the stored value changes along an axis that the output does not have",
             ));
         }
     }
@@ -315,7 +315,7 @@ fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
     fail(!scans || kernel.kind == KernelKind::Scan, "only a scan kernel scans")?;
     match kernel.kind {
         KernelKind::Map | KernelKind::Transpose => {
-            fail(num_reduced == 0 && !reduces, "a map reduces nothing")
+            fail(num_reduced == 0 && !reduces, "a map has no reductions")
         }
         KernelKind::RowReduce => fail(
             num_reduced > 0 && inner_reduced == num_reduced,
@@ -331,10 +331,10 @@ fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
         ),
         KernelKind::Scan => fail(
             scans && !reduces && num_reduced == 1 && inner_reduced == 1,
-            "a scan runs along its innermost axis, and reduces nothing",
+            "a scan runs along its innermost axis, without reductions",
         ),
         KernelKind::MatMul(_) => {
-            fail(num_reduced > 0 && inner_reduced == num_reduced, "a product sums along its innermost axes")?;
+            fail(num_reduced > 0 && inner_reduced == num_reduced, "a matmul sums along its innermost axes")?;
             is_product(kernel, dependence)
         }
     }
@@ -342,7 +342,7 @@ fn kind(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
 
 /// Checks that the kernel is a sum of products of two values, each of which lacks an axis of the result.
 fn is_product(kernel: &Kernel, dependence: &[AxisSet]) -> Result<(), Invalid> {
-    let fail = || Invalid::whole("a product of matrices is a sum of products that each lack an axis");
+    let fail = || Invalid::whole("a matmul is a sum of products that each lack an axis");
     let Product { total, factors } = kernel.product().ok_or_else(fail)?;
     let parallel = kernel.all_axes() & !kernel.reduced();
     let lacks = |value: ValueId| parallel & !dependence[value as usize] != 0;

@@ -15,10 +15,10 @@ fn syntax_errors_have_positions() {
         ("kernel map [p] (%1: f32 in [one]) {}", "expected `%0`, found `%1`"),
         ("kernel map [p] () { v1: f32 = load %0 }", "expected `v0`, found `v1`"),
         ("kernel map [p] () { v0: f33 = load %0 }", "found `f33`"),
-        ("kernel map [p] () { v0: f32 = lode %0 }", "kernels do not know `lode`"),
+        ("kernel map [p] () { v0: f32 = lode %0 }", "kernels have no operation `lode`"),
         ("kernel map [p] () { v0: f32 = exp %0 }", "expected a value such as `v0`, found `%0`"),
         ("kernel map [p] () { v0: f32 = constant }", "expected a number, found `}`"),
-        ("kernel map [p] () { v0: f32 = constant 1.2.3 }", "`1.2.3` is no number"),
+        ("kernel map [p] () { v0: f32 = constant 1.2.3 }", "`1.2.3` is not a number"),
         ("kernel map [p] () { v0: i32 = index -1 }", "-1 is out of range"),
         (
             "kernel map [p] () { v0: f32 = scan_sum v0 {reverse = 1, exclusive = false} }",

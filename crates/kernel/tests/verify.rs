@@ -57,9 +57,9 @@ fn dtypes() {
     assert_eq!(error(&compare), "v1: is of bool, not f32");
     let constant =
         map(ONE, &["f32 = load %0", "f32 = constant true", "f32 = add v0, v1", "f32 = store %1, v2"]);
-    assert_eq!(error(&constant), "v1: the number true is no f32");
+    assert_eq!(error(&constant), "v1: the number true is not a value of f32");
     let index = map("%0: bool out [one]", &["bool = index 0", "bool = store %0, v0"]);
-    assert_eq!(error(&index), "v0: an index is no bool");
+    assert_eq!(error(&index), "v0: an index must not be bool");
     let bits = map(
         "%0: f16 in [one], %1: i16 out [one]",
         &["f16 = load %0", "i16 = bitcast v0", "i16 = store %1, v1"],
@@ -83,7 +83,7 @@ fn uses() {
     assert_eq!(error(&never), "output 0 is not stored");
     let again = map(ONE, &["f32 = load %0", "f32 = load %0", "f32 = add v0, v1", "f32 = store %1, v2"]);
     assert_eq!(error(&again), "parameter 0 is read more than once");
-    assert_eq!(error("kernel map [] () {}"), "the kernel stores nothing");
+    assert_eq!(error("kernel map [] () {}"), "the kernel has no stores");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn strides() {
         v0: f32 = load %0
         v1: f32 = store %1, v0
     }";
-    assert_eq!(error(row), "v1: what is stored changes along an axis that the output does not cross");
+    assert_eq!(error(row), "v1: the stored value changes along an axis that the output does not have");
     let half = "kernel row_reduce [r, r] (%0: f32 in [any, one], %1: f32 out [zero, one]) {
         v0: f32 = load %0
         v1: f32 = reduce_sum v0
@@ -122,12 +122,12 @@ fn kernel_kinds() {
     let body = "{ v0: f32 = load %0 v1: f32 = reduce_sum v0 v2: f32 = store %1, v1 }";
     let rows = |kind: &str| format!("kernel {kind} [p, r] {params} {body}");
     verify(&rows("row_reduce").parse().unwrap()).unwrap();
-    assert_eq!(error(&rows("map")), "a map reduces nothing");
+    assert_eq!(error(&rows("map")), "a map has no reductions");
     let column = "a column reduction reduces along outer axes, and not along the innermost";
     assert_eq!(error(&rows("col_reduce")), column);
     assert_eq!(error(&rows("full_reduce")), "a full reduction reduces along every axis");
-    assert_eq!(error(&rows("scan")), "a scan runs along its innermost axis, and reduces nothing");
-    let product = "a product of matrices is a sum of products that each lack an axis";
+    assert_eq!(error(&rows("scan")), "a scan runs along its innermost axis, without reductions");
+    let product = "a matmul is a sum of products that each lack an axis";
     assert_eq!(error(&rows("matmul v1")), product);
     assert_eq!(error(&rows("matmul v7")), product);
     let outer = "kernel row_reduce [r, p] (%0: f32 in [any, one], %1: f32 out [zero, one]) ";

@@ -99,7 +99,7 @@ impl Call {
         let batch = broadcast_shapes(&left[..left.rank() - 2].into(), &right[..right.rank() - 2].into());
         let Some(batch) = batch else {
             return Err(self
-                .error("leading axes do not broadcast")
+                .error("batch dimensions do not broadcast")
                 .hint("aligned from the right they must be equal or 1, without the last two"));
         };
         let fit = |var: &Var<'c>| {

@@ -135,8 +135,7 @@ impl<T: Real> Matrices<'_, T> {
 
     /// Returns the error of a matrix that is not finite, on which an iteration cannot converge.
     pub(crate) fn not_finite(&self, op: &str, index: usize) -> Error {
-        self.error(op, index, "holds a NaN or an infinity")
-            .hint("look for what made it: `is_finite` tells which elements are numbers")
+        self.error(op, index, "contains NaN or infinity").hint("find non-finite elements with `is_finite`")
     }
 }
 

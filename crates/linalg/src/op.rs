@@ -181,7 +181,7 @@ fn register_one<O: MatrixOp>() {
         Some(op) => Ok(Custom::new(Host(op))),
         None => {
             let problem = format!("the attributes `{attributes}` are not this op's");
-            Err(Error::value(O::NAME, problem).hint("write them as `CustomOp::attributes` gives them"))
+            Err(Error::value(O::NAME, problem).hint("write them in the form of `CustomOp::attributes`"))
         }
     });
 }
@@ -218,7 +218,11 @@ impl<'a> Signature<'a> {
 
     pub(crate) fn count(&self, count: usize) -> Result<()> {
         let found = self.operands.len();
-        if found == count { Ok(()) } else { Err(self.error(format!("takes {count} operands, not {found}"))) }
+        if found == count {
+            Ok(())
+        } else {
+            Err(self.error(format!("expects {count} operands, got {found}")))
+        }
     }
 
     /// Returns the real parts, after checking that the second half of the operands are imaginary parts of equal types.
@@ -229,7 +233,7 @@ impl<'a> Signature<'a> {
             return Ok(Signature { operands: re, ..self });
         }
         Err(self
-            .error("imaginary parts are not of the types of the real parts")
+            .error("real and imaginary parts differ in type")
             .hint("pass all real parts and then all imaginary parts, in the same order"))
     }
 
@@ -256,8 +260,8 @@ impl<'a> Signature<'a> {
             return Ok(ty);
         }
         Err(self
-            .error("needs matrices, in the last two axes")
-            .hint("add axes of length 1 with `unsqueeze_dim`, or reshape"))
+            .error("needs matrices, in the last two dimensions")
+            .hint("add dimensions of length 1 with `unsqueeze_dim`, or reshape"))
     }
 
     /// Checks that an operand has square matrices in its last two dimensions.
@@ -269,7 +273,7 @@ impl<'a> Signature<'a> {
         }
         Err(self
             .error("needs square matrices")
-            .hint(format!("each matrix is {rows} x {cols}; the last two axes must be equally long")))
+            .hint(format!("each matrix is {rows} x {cols}; the last two dimensions must be equal")))
     }
 
     /// Checks that batch dimensions and dtypes are equal.
@@ -278,7 +282,7 @@ impl<'a> Signature<'a> {
         if leading(&a.shape) == leading(&b.shape) {
             return Ok(());
         }
-        Err(self.error("leading axes differ").hint("broadcast them to one shape first"))
+        Err(self.error("batch dimensions differ").hint("broadcast them to one shape first"))
     }
 
     pub(crate) fn same_dtype(&self, a: &TensorType, b: &TensorType) -> Result<()> {

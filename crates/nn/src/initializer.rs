@@ -143,7 +143,7 @@ fn fans(shape: &[usize]) -> Option<(usize, usize)> {
 }
 
 const NO_FANS: &str =
-    "[initializer] a shape with fewer than two axes has no fans\n  hint: give them with `init_with`";
+    "[initializer] a shape with fewer than two dimensions has no fans\n  hint: pass them to `init_with`";
 
 #[track_caller]
 fn one_fan(fans: Option<(usize, usize)>, output: bool) -> f64 {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "fewer than two axes")]
+    #[should_panic(expected = "fewer than two dimensions")]
     fn fan_in_of_a_vector_panics() {
         values(Initializer::LINEAR, [3]);
     }

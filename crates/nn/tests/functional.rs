@@ -361,7 +361,7 @@ fn an_unknown_name_is_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "parameter `weight` is f32[1, 2], but f32[2, 1] is given")]
+#[should_panic(expected = "parameter `weight` is f32[1, 2], but got f32[2, 1]")]
 fn another_shape_is_an_error() {
     let model: Linear<Flex> = LinearConfig::new(2, 1).init(&Default::default());
     let given = [("weight".to_string(), model.weight.val().transpose().into_any())];
@@ -369,7 +369,7 @@ fn another_shape_is_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "is no device of the backend")]
+#[should_panic(expected = "is not a device of the backend")]
 fn another_backend_is_an_error() {
     let model: Linear<Flex> = LinearConfig::new(2, 1).init(&Default::default());
     let _: Linear<A> = with_parameters(&model, trainable_parameters(&model));

@@ -30,7 +30,7 @@ pub struct GradientsAccumulator<M> {
 }
 
 impl<M: Module> GradientsAccumulator<M> {
-    /// No gradients.
+    /// Returns an empty accumulator.
     pub fn new() -> GradientsAccumulator<M> {
         GradientsAccumulator { total: GradientsParams::new(), module: PhantomData }
     }

@@ -45,7 +45,9 @@ pub enum OptimError {
     },
 
     /// An update rule computed a step of another type than the parameter.
-    #[error("[{optimizer}] the rule made a step of {found} for parameter `{parameter}`, which is {expected}")]
+    #[error(
+        "[{optimizer}] the rule computed a step of type {found} for parameter `{parameter}`, which has type {expected}"
+    )]
     StepType {
         /// The optimizer.
         optimizer: &'static str,
@@ -59,8 +61,8 @@ pub enum OptimError {
 
     /// A gradient or parameter of a step is in error. The step changed neither parameters nor the optimizer's state.
     #[error(
-        "[{optimizer}] step {step} at {caller} was refused, and parameters and state are as before it: the gradients or the \
-         parameters are in error\n  {source}"
+        "[{optimizer}] step {step} at {caller} was rejected; parameters and state are unchanged: the gradients or the \
+         parameters contain an error\n  {source}"
     )]
     StepRefused {
         /// The optimizer.
@@ -85,7 +87,7 @@ pub enum OptimError {
     },
 
     /// A state contains parameters that the module does not have.
-    #[error("[{optimizer}] the state holds parameters that the module has not: {}", list(names))]
+    #[error("[{optimizer}] the state contains parameters that the module does not have: {}", list(names))]
     UnknownParameters {
         /// The optimizer.
         optimizer: &'static str,

@@ -127,7 +127,7 @@ impl OptimizerState {
         }
         let with_steps = |(parameter, (steps, slots)): (String, (Option<u64>, _))| match steps {
             Some(steps) => Ok((parameter, HostState { steps, slots })),
-            None => Err(invalid("optimizer", &parameter, "the number of steps is missing")),
+            None => Err(invalid("optimizer", &parameter, "the step count is missing")),
         };
         let parameters = parameters.into_iter().map(with_steps).collect::<Result<_>>()?;
         Ok(OptimizerState { optimizer: optimizer.into(), parameters })
@@ -222,7 +222,7 @@ fn steps(parameter: &str, data: &TensorData) -> Result<u64> {
     match (data.dtype(), u64::slice(data.elements())) {
         (DType::U64, Some([steps])) => Ok(*steps),
         _ => {
-            let problem = format!("the number of steps is {}, where one u64 should be", data.ty());
+            let problem = format!("the step count is {}, expected one u64", data.ty());
             Err(invalid("optimizer", parameter, problem))
         }
     }

@@ -105,7 +105,7 @@ fn incompatible_states_are_refused_without_changes() {
         with(&|tensors| tensors.iter_mut().for_each(|(name, _)| *name = name.replace("bias", "bais")));
     assert_eq!(
         adam.load_state(renamed.unwrap(), &layer).unwrap_err().to_string(),
-        "[adam] the state holds parameters that the module has not: `bais`"
+        "[adam] the state contains parameters that the module does not have: `bais`"
     );
     let reshaped = with(&|tensors| {
         for (name, data) in tensors.iter_mut().filter(|(name, _)| name == "bias.exp_avg") {
@@ -125,12 +125,12 @@ fn incompatible_states_are_refused_without_changes() {
             .contains("`exp_avg_sq` is missing")
     );
     let without_steps = with(&|tensors| tensors.retain(|(name, _)| name != "weight.step"));
-    assert!(without_steps.unwrap_err().to_string().contains("the number of steps is missing"));
+    assert!(without_steps.unwrap_err().to_string().contains("the step count is missing"));
     let no_number = with(&|tensors| {
         tensors.retain(|(name, _)| name != "weight.step");
         tensors.push(("weight.step".into(), TensorData::from([1.5f32])));
     });
-    assert!(no_number.unwrap_err().to_string().contains("the number of steps is f32[1]"));
+    assert!(no_number.unwrap_err().to_string().contains("the step count is f32[1]"));
     assert!(OptimizerState::from_tensors("adam", [("x".into(), TensorData::scalar(1u64))]).is_err());
 
     assert_eq!(adam.state(&layer).unwrap(), before);

@@ -67,7 +67,7 @@ pub(crate) fn data_of(value: &Value) -> Result<&TensorData> {
         return Err(error.clone());
     }
     value.payload::<TensorData>().ok_or_else(|| {
-        let problem = format!("the value {} is of another engine, or holds no data", value.ty());
-        Error::unsupported("reference", problem).hint("read it there and write it here")
+        let problem = format!("the value {} belongs to another engine, or has no data", value.ty());
+        Error::unsupported("reference", problem).hint("read it on that engine and write it on this one")
     })
 }

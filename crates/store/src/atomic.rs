@@ -125,7 +125,7 @@ fn describe(kind: FileType) -> &'static str {
     } else if kind.is_file() {
         "a file"
     } else {
-        "no plain file"
+        "a special file"
     }
 }
 
@@ -250,15 +250,15 @@ mod tests {
             assert!(matches!(error, StoreError::NotReplaced { .. }), "{error}");
             assert!(error.to_string().contains(expected), "{error}");
         };
-        refused(folder.path(), "there is a folder");
-        refused(Path::new("/dev/null"), "there is a device");
+        refused(folder.path(), "a folder exists");
+        refused(Path::new("/dev/null"), "a device exists");
         let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        refused(&path, "it: there is a socket");
+        refused(&path, "it: a socket exists");
         drop(socket);
         fs::remove_file(&path).unwrap();
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
-        refused(&path, "it: there is a pipe");
+        refused(&path, "it: a pipe exists");
         assert_eq!(names(folder.path()), ["it"]);
     }
 }

@@ -156,7 +156,7 @@ impl Index {
         let failed = |error| StoreError::json(path, error);
         let Version { version } = serde_json::from_str(text).map_err(failed)?;
         if !(1..=VERSION).contains(&version) {
-            let problem = format!("is of version {version}, but this program reads versions 1 to {VERSION}");
+            let problem = format!("has version {version}; supported: 1 to {VERSION}");
             return Err(StoreError::json(path, problem));
         }
         if version > 1 {

@@ -25,7 +25,7 @@ pub enum StoreError {
     },
 
     /// Something else exists where a file or folder should be written.
-    #[error("{}: there is {found}; it is not replaced\n  hint: save under another path, or move it away", path.display())]
+    #[error("{}: {found} exists and is not replaced\n  hint: save under another path, or move it away", path.display())]
     NotReplaced {
         /// The path.
         path: PathBuf,
@@ -35,7 +35,7 @@ pub enum StoreError {
 
     /// Another writer holds a folder.
     #[error(
-        "{}: is written by {holder}, at the moment\n  hint: give each training a folder of its own, or wait until that one ends",
+        "{}: is being written by {holder}\n  hint: use a separate folder for each training run, or wait until the other ends",
         path.display()
     )]
     Locked {
@@ -46,7 +46,7 @@ pub enum StoreError {
     },
 
     /// A file of a checkpoint is damaged: it differs from the saved one.
-    #[error("{}: damaged: {found}, but {expected} when it was saved\n  hint: go on from another checkpoint", file.display())]
+    #[error("{}: damaged: {found}, but {expected} when it was saved\n  hint: resume from another checkpoint", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -104,7 +104,7 @@ pub enum StoreError {
     },
 
     /// The tensors of a file do not match the parameters of the module.
-    #[error("{}: does not fit the module{mismatch}", file.display())]
+    #[error("{}: does not match the module{mismatch}", file.display())]
     Mismatch {
         /// The file.
         file: PathBuf,
@@ -113,7 +113,7 @@ pub enum StoreError {
     },
 
     /// Two tensors have the same name.
-    #[error("{}: two tensors are called `{name}`", file.display())]
+    #[error("{}: duplicate tensor name `{name}`", file.display())]
     Duplicate {
         /// The file.
         file: PathBuf,
@@ -204,7 +204,7 @@ impl fmt::Display for Mismatch {
             format!("`{name}` is {expected} in the module, {found} in the file")
         });
         section(f, "of another type", types)?;
-        f.write_str("\n  hint: `LoadOptions` can rename, cast, and leave out tensors")
+        f.write_str("\n  hint: `LoadOptions` can rename, cast, and skip tensors")
     }
 }
 

@@ -92,7 +92,7 @@ impl Header {
             let at = data_start.saturating_add(entry.begin);
             if entry.begin != filled || entry.end < entry.begin {
                 let problem = format!(
-                    "tensor `{name}` takes bytes {}..{} of the data, where {filled} should come next",
+                    "tensor `{name}` has bytes {}..{} of the data, expected to start at {filled}",
                     entry.begin, entry.end
                 );
                 return Err(StoreError::malformed(file, at, problem));
@@ -115,7 +115,7 @@ fn check_size(file: &Path, name: &str, entry: &Entry, at: u64) -> Result<()> {
         return Ok(());
     }
     let problem =
-        format!("tensor `{name}` is {dtype}{} but takes {} bytes", entry.shape, entry.end - entry.begin);
+        format!("tensor `{name}` is {dtype}{} but has {} bytes", entry.shape, entry.end - entry.begin);
     Err(StoreError::malformed(file, at, problem))
 }
 
@@ -172,7 +172,7 @@ impl<'de> Visitor<'de> for HeaderVisitor {
         while let Some(name) = map.next_key::<String>()? {
             if name == METADATA {
                 if std::mem::replace(&mut has_metadata, true) {
-                    return Err(A::Error::custom(format_args!("`{METADATA}` is there twice")));
+                    return Err(A::Error::custom(format_args!("duplicate key `{METADATA}`")));
                 }
                 header.metadata = map.next_value::<Texts>()?.0;
                 continue;
@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for HeaderVisitor {
             let EntryText { dtype, shape, data_offsets: (begin, end) } = map.next_value()?;
             let entry = Entry { dtype, shape: shape.0, begin, end };
             if header.tensors.insert(name.clone(), entry).is_some() {
-                return Err(A::Error::custom(format_args!("two tensors are called `{name}`")));
+                return Err(A::Error::custom(format_args!("duplicate tensor name `{name}`")));
             }
         }
         Ok(header)
@@ -209,7 +209,7 @@ impl<'de> Visitor<'de> for TextsVisitor {
         let mut texts = BTreeMap::new();
         while let Some(key) = map.next_key::<String>()? {
             if texts.insert(key.clone(), map.next_value()?).is_some() {
-                return Err(A::Error::custom(format_args!("`{METADATA}` has two texts of the key `{key}`")));
+                return Err(A::Error::custom(format_args!("duplicate key `{key}` in `{METADATA}`")));
             }
         }
         Ok(Texts(texts))
@@ -246,7 +246,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
         let mut rank = 0;
         while let Some(length) = lengths.next_element::<usize>()? {
             if rank == MAX_RANK {
-                return Err(A::Error::custom(format_args!("a tensor has more than {MAX_RANK} axes")));
+                return Err(A::Error::custom(format_args!("a tensor has more than {MAX_RANK} dimensions")));
             }
             shape[rank] = length;
             rank += 1;

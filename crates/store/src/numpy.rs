@@ -162,7 +162,7 @@ fn open(path: &Path) -> Result<(File, u64)> {
     let failed = |source| StoreError::io(path, "read", source);
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")));
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
     let file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();

@@ -52,7 +52,7 @@ pub(crate) fn load_optimizer_from(
     file: &TensorFile,
 ) -> Result<()> {
     let Some(name) = file.metadata().get(OPTIMIZER) else {
-        let problem = format!("holds no optimizer state: its metadata has no `{OPTIMIZER}`");
+        let problem = format!("contains no optimizer state: its metadata has no `{OPTIMIZER}`");
         return Err(StoreError::json(file.path(), problem));
     };
     let tensors = file.names().map(|name| Ok((name.to_owned(), file.read(name)?)));

@@ -91,7 +91,7 @@ fn only_a_checkpoint_is_replaced() {
     fs::create_dir(&path).unwrap();
     let thesis = path.join("thesis.txt");
     fs::write(&thesis, "years of work").unwrap();
-    refused(&path, &thesis, "there is a folder with `thesis.txt`, which is no part of a checkpoint");
+    refused(&path, &thesis, "a folder with `thesis.txt` (not part of a checkpoint) exists");
     fs::remove_file(&thesis).unwrap();
 
     // An empty folder may be replaced.
@@ -110,11 +110,11 @@ fn only_a_checkpoint_is_replaced() {
     fs::create_dir(&path).unwrap();
     let model = path.join("model.safetensors");
     fs::write(&model, "of somebody else").unwrap();
-    refused(&path, &model, "a folder without `training.json`, which each checkpoint has");
+    refused(&path, &model, "a folder without `training.json` (every checkpoint contains it) exists");
     fs::remove_dir_all(&path).unwrap();
 
     fs::write(&path, "text").unwrap();
-    refused(&path, &path, "there is a file");
+    refused(&path, &path, "a file exists");
     assert_eq!(names(folder.path()), ["run"]);
     fs::remove_file(&path).unwrap();
 
@@ -147,7 +147,7 @@ fn symlinks_are_followed_and_devices_refused() {
     let socket = folder.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     refused(&socket, &real, "there is a socket");
-    refused(Path::new("/dev/null"), &real, "there is a device");
+    refused(Path::new("/dev/null"), &real, "a device exists");
     assert!(save(Path::new("/"), 1).is_err());
     assert!(save(Path::new(".."), 1).is_err());
 }
@@ -246,7 +246,7 @@ fn a_folder_has_one_writer() {
     let (_folder, path) = scratch();
     let mut writer = CheckpointWriter::open(&path).unwrap();
     let error = CheckpointWriter::open(&path).unwrap_err().to_string();
-    let holder = format!("run: is written by this process, {}, at the moment", std::process::id());
+    let holder = format!("run: is being written by this process, {}", std::process::id());
     assert!(error.contains(&holder), "{error}");
     let net = weights(1, 100);
     writer.save(&net, Some(&adam(&net)), &TrainingState::of(&net).at(0, 1)).unwrap();
@@ -309,7 +309,7 @@ fn an_unwritable_folder_is_reported_before_saving() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let error = CheckpointWriter::open(file.join("run")).unwrap_err().to_string();
-    assert!(error.contains("file: cannot make the folder"), "{error}");
+    assert!(error.contains("file: cannot create the folder"), "{error}");
     #[cfg(target_os = "linux")]
     assert!(CheckpointWriter::open("/proc/run").unwrap_err().to_string().contains("/proc/run: cannot write"));
     fs::create_dir(&path).unwrap();

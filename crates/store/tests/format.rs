@@ -113,33 +113,33 @@ fn errors_of_damaged_files_name_file_and_byte() {
     assert!(problem(r#"{"x":{"dtype":"F32","shape":[2]}}"#, &[]).contains("missing field `data_offsets`"));
     assert_eq!(
         problem(r#"{"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}"#, &[0; 8]),
-        "at byte 62: tensor `x` is f32[3] but takes 8 bytes"
+        "at byte 62: tensor `x` is f32[3] but has 8 bytes"
     );
     assert_eq!(
         problem(r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}"#, &[0; 12]),
-        "at byte 67: tensor `x` takes bytes 4..12 of the data, where 0 should come next"
+        "at byte 67: tensor `x` has bytes 4..12 of the data, expected to start at 0"
     );
     assert!(problem(r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}"#, &[0; 8]).contains("8..0"));
     let huge = r#"{"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}}"#;
-    assert!(problem(huge, &[0; 8]).contains("takes 8 bytes"));
+    assert!(problem(huge, &[0; 8]).contains("has 8 bytes"));
     let far = r#"{"x":{"dtype":"WHAT","shape":[2],"data_offsets":[0,18446744073709551615]}}"#;
     assert!(problem(far, &[0; 8]).contains("truncated"));
     let twice = r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
-    assert!(problem(twice, &[0; 2]).contains("two tensors are called `x`"));
+    assert!(problem(twice, &[0; 2]).contains("duplicate tensor name `x`"));
     let twice = r#"{"__metadata__":{"a":"1"},"__metadata__":{"a":"1"}}"#;
-    assert!(problem(twice, &[]).contains("`__metadata__` is there twice"));
+    assert!(problem(twice, &[]).contains("duplicate key `__metadata__`"));
     let twice = r#"{"__metadata__":{"a":"1","a":"2"}}"#;
-    assert!(problem(twice, &[]).contains("`__metadata__` has two texts of the key `a`"));
+    assert!(problem(twice, &[]).contains("duplicate key `a` in `__metadata__`"));
     assert!(opened(r#"{"__metadata__":{"a":"1","b":"1"}}"#, &[]).is_ok());
     let deep = format!(r#"{{"x":{{"dtype":"U8","shape":[{}1],"data_offsets":[0,1]}}}}"#, "1,".repeat(20));
-    assert!(problem(&deep, &[0]).contains("more than 12 axes"));
+    assert!(problem(&deep, &[0]).contains("more than 12 dimensions"));
     let nested = format!(r#"{{"x":{}"#, "[".repeat(100_000));
     assert!(problem(&nested, &[]).contains("the header is invalid"));
     assert!(problem(r#"{"__metadata__":{"a":1}}"#, &[]).contains("expected a string"));
 
     let bools = file_of(&folder, r#"{"b":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}}"#, &[1, 2]);
     let error = TensorFile::open(&bools).unwrap().read("b").unwrap_err().to_string();
-    assert!(error.contains("tensor `b`: [data] byte 2 at 1 is no bool"), "{error}");
+    assert!(error.contains("tensor `b`: [data] byte 2 at 1 is not a bool"), "{error}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn two_tensors_of_one_name_are_refused() {
     let path = folder.path().join("twice.safetensors");
     let tensors = ["x", "y", "x"].map(|name| (name.to_owned(), TensorData::from([1.0f32])));
     let error = save_tensors(&path, tensors, &BTreeMap::new()).unwrap_err().to_string();
-    assert!(error.ends_with("two tensors are called `x`"), "{error}");
+    assert!(error.ends_with("duplicate tensor name `x`"), "{error}");
     assert!(!path.exists());
 }
 

@@ -100,13 +100,13 @@ fn the_error_lists_all_mismatches() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{}: does not fit the module\n  \
+            "{}: does not match the module\n  \
              missing in the file:\n    `layers.0.weight` (there is `layers.0.wieght`)\n  \
              unknown to the module:\n    `extra`\n    `layers.0.wieght`\n  \
              of another type:\n    \
              `layers.0.bias` is f32[2] in the module, f32[3] in the file\n    \
              `layers.1.weight` is f32[2, 2] in the module, f64[2, 2] in the file\n  \
-             hint: `LoadOptions` can rename, cast, and leave out tensors",
+             hint: `LoadOptions` can rename, cast, and skip tensors",
             path.display()
         )
     );
@@ -153,7 +153,7 @@ fn load_options_rename_cast_and_skip() {
 
     let clash = LoadOptions::new().rename(|_| Some("same".to_owned()));
     let error = load_module_with(net::<B>(1.0), &path, &clash).unwrap_err();
-    assert!(error.to_string().ends_with("two tensors are called `same`"), "{error}");
+    assert!(error.to_string().ends_with("duplicate tensor name `same`"), "{error}");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn an_optimizer_resumes_from_its_file() {
     assert!(error.contains("optimizer.safetensors: [sgd] the state is of optimizer `adam`"), "{error}");
     let model = saved(&folder, &net);
     let error = load_optimizer(&mut other, &net, &model).unwrap_err().to_string();
-    assert!(error.contains("net.safetensors: holds no optimizer state"), "{error}");
+    assert!(error.contains("net.safetensors: contains no optimizer state"), "{error}");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn damaged_checkpoints_are_errors() {
     let text = fs::read_to_string(&json).unwrap();
     fs::write(&json, text.replace("\"version\": 2", "\"version\": 3")).unwrap();
     let error = Checkpoint::open(&path).unwrap_err().to_string();
-    assert!(error.contains("is of version 3, but this program reads versions 1 to 2"), "{error}");
+    assert!(error.contains("has version 3; supported: 1 to 2"), "{error}");
     fs::write(&json, &text[..text.len() / 2]).unwrap();
     assert!(Checkpoint::open(&path).unwrap_err().to_string().contains("training.json: EOF"));
 }

@@ -205,7 +205,7 @@ fn no_gradient(cases: &[Case]) -> Cell {
     };
     match reason {
         Some(reason) => Cell::Not(reason),
-        None if !cases.iter().any(has_floats) => Cell::Not("takes no floats".into()),
+        None if !cases.iter().any(has_floats) => Cell::Not("has no float operands".into()),
         None => Cell::Missing,
     }
 }

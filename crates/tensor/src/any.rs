@@ -140,9 +140,9 @@ impl AnyTensor {
             return Err(mismatch::<D, K>(self.ty()));
         }
         if !B::stack(&B::device(self.stack())).same(self.stack()) {
-            let problem = alloc::format!("is on {:?}, which is no device of the backend", self.stack());
+            let problem = alloc::format!("is on {:?}, which is not a device of the backend", self.stack());
             return Err(kiln_ir::Error::type_error("tensor", problem, &[self.ty().into()])
-                .hint("move it with `to_stack`, or name the backend that made it"));
+                .hint("move it with `to_stack`, or use the backend that created it"));
         }
         Ok(Tensor::from_any(self))
     }

@@ -46,9 +46,8 @@ pub(crate) fn out_of_range(op: &str, axis: impl Display, ty: &TensorType) -> Err
     let error = Error::type_error(op, format!("axis {axis} is out of range for {rank} axes"), &[ty.into()]);
     match rank {
         0 => error.hint("a tensor without axes is a single element"),
-        _ => {
-            error.hint(format!("axes go from 0 to {}, or from -1 to -{rank} counted from the end", rank - 1))
-        }
+        _ => error
+            .hint(format!("axes range from 0 to {}, or from -1 to -{rank} counted from the end", rank - 1)),
     }
 }
 

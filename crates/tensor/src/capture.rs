@@ -44,7 +44,7 @@ pub fn capture(
     if let Some(other) = outputs.iter().find(|output| !output.stack().same_domain(&stack)) {
         let problem = format!("a result is on {:?} and does not depend on the inputs", other.stack());
         return Err(Error::type_error("capture", problem, &[other.ty().into()])
-            .hint("make it from the inputs, or give the tensors it is made of as inputs"));
+            .hint("compute it from the inputs, or pass its operands as inputs"));
     }
     let outputs: Vec<Operand> = outputs.into_iter().map(|output| output.into_value().into()).collect();
     Ok(Captured { program: recorder.finish(&outputs), constants: recorder.constants() })
@@ -70,7 +70,7 @@ impl Captured {
         let (Some(first), true) = (inputs.first(), inputs.iter().map(AnyTensor::ty).eq(expected)) else {
             let types: Vec<_> = inputs.iter().map(|input| input.ty().into()).collect();
             let expected: Vec<_> = expected.iter().map(|ty| format!("{ty}")).collect();
-            let problem = format!("the program takes {}", expected.join(" x "));
+            let problem = format!("the program expects {}", expected.join(" x "));
             return Err(
                 Error::type_error("capture", problem, &types).hint("capture the function for these types")
             );

@@ -102,7 +102,7 @@ impl<B: Backend, S: AxisNames, K: Kind> NamedTensor<B, S, K> {
     pub fn try_from_any(any: AnyTensor) -> Result<Self> {
         const { assert!(names::distinct(S::NAMES), "two axes have the same name") }
         if any.rank() != S::NAMES.len() || !K::holds(any.dtype()) {
-            let problem = format!("is no {} tensor with axes {}", K::NAME, names::list::<S>());
+            let problem = format!("is not a tensor of kind {} with axes {}", K::NAME, names::list::<S>());
             return Err(Error::type_error("named", problem, &[any.ty().into()]));
         }
         Ok(NamedTensor { any, marker: PhantomData })

@@ -75,7 +75,7 @@ impl Key {
     pub fn split(self, count: usize) -> Vec<Key> {
         assert!(
             count <= 1 << 28,
-            "[split] {count} keys are too many\n  hint: `fold_in` gives the key of one number at a time"
+            "[split] {count} keys are too many\n  hint: `fold_in` derives one key from a number"
         );
         // A constant that `fold_in` never uses: it separates `split` from `fold_in`.
         let branch = self.fold_in(u64::MAX);

@@ -46,7 +46,7 @@ impl SliceArg {
     pub fn resolve(self, axis: usize, length: usize) -> Result<SliceAxis> {
         if self.step == 0 {
             return Err(Error::type_error("slice", format!("the step along axis {axis} is 0"), &[])
-                .hint("a step of 1 takes every element, -1 takes them from the end"));
+                .hint("a step of 1 selects every element, -1 reverses"));
         }
         let size = length as i64;
         let place = |x: i64| if x < 0 { (x + size).max(0) } else { x };

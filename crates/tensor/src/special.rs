@@ -154,7 +154,7 @@ pub fn register_special_functions() {
     bound::register();
     Custom::register("polygamma", |attributes| {
         let order = attributes.parse().map_err(|_| {
-            kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is no whole number"))
+            kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is not an integer"))
         })?;
         Ok(Custom::new(Polygamma(order)))
     });
@@ -314,7 +314,7 @@ fn floats(name: &str, inputs: &[OperandType<'_>], count: usize) -> Result<Result
     let problem = |problem: &str| kiln_ir::Error::type_error(name, problem, inputs);
     let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
     if types.len() != count || inputs.len() != count {
-        return Err(problem("takes tensors only"));
+        return Err(problem("expects tensors only"));
     }
     if !types[0].dtype.is_float() {
         return Err(problem("needs a float dtype").hint("cast the tensor to a float dtype first"));

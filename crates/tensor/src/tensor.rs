@@ -225,7 +225,7 @@ fn fail(error: &Error) -> ! {
 
 /// Returns the error of a tensor that is not of the rank or kind that a type names.
 pub(crate) fn mismatch<const D: usize, K: Kind>(ty: &TensorType) -> Error {
-    Error::type_error("tensor", format!("is no {} tensor with {D} axes", K::NAME), &[ty.into()])
+    Error::type_error("tensor", format!("is not a tensor of kind {} with {D} axes", K::NAME), &[ty.into()])
         .hint("`reshape` changes the number of axes, `float`, `int` and `bool` the kind")
 }
 

@@ -128,7 +128,7 @@ fn check_rank(transform: &str, shape: &Shape, rank: usize) -> Result<()> {
     }
     let problem = format!("the derivative has shape {shape}, but a tensor with {rank} axes is expected");
     Err(Error::type_error(transform, problem, &[]).hint(
-        "it has the axes of the result, then those of the argument: say how many, as in `Tensor<_, 2>`",
+        "it has the axes of the result, then those of the argument: annotate the rank, as in `Tensor<_, 2>`",
     ))
 }
 

@@ -164,7 +164,7 @@ fn empty_and_scalar_shapes() {
     }
     assert_eq!(
         x().slice([0..2, 0..3]).unwrap().glu(-1).unwrap_err().to_string(),
-        "[glu] axis 1 has no two halves: its length is 3: f32[2, 3]"
+        "[glu] axis 1 does not split into two halves: its length is 3: f32[2, 3]"
     );
 }
 

@@ -27,13 +27,13 @@ fn a_captured_function_runs_with_its_constants() {
 #[test]
 fn functions_that_cannot_be_captured_are_errors() {
     let read = capture(&[TY()], |x| x[0].to_data().map(|_| vec![]));
-    assert!(read.unwrap_err().to_string().contains("a recorded value holds no data"));
+    assert!(read.unwrap_err().to_string().contains("a recorded value has no data"));
     let other = capture(&[TY()], |_| Ok(vec![on_cpu([0.0; 3])]));
     assert!(other.unwrap_err().to_string().starts_with("[capture] a result is on cpu"));
     let captured = capture(&[TY()], |x| Ok(x.to_vec())).unwrap();
     let wrong = captured.run(&[AnyTensor::zeros(TensorType::new([2], DType::F32), &Device::cpu()).unwrap()]);
     assert_eq!(
         wrong.unwrap_err().to_string(),
-        "[capture] the program takes f32[3]: f32[2]\n  hint: capture the function for these types"
+        "[capture] the program expects f32[3]: f32[2]\n  hint: capture the function for these types"
     );
 }

@@ -252,17 +252,17 @@ fn errors_of_invalid_equations() {
         (
             "ij,jk->ik",
             &[&[2, 3]],
-            "[einsum] `ij,jk->ik` is for 2 operands, there are 1: f32[2, 3]\n  hint: operands are separated by commas",
+            "[einsum] `ij,jk->ik` expects 2 operands, got 1: f32[2, 3]\n  hint: operands are separated by commas",
         ),
         (
             "ijk->i",
             &[&[2, 3]],
-            "[einsum] operand 0 (in `ijk`): 3 letters for the 2 axes of [2, 3]: f32[2, 3]\n  hint: give each axis one letter; `...` stands for axes without letters",
+            "[einsum] operand 0 (in `ijk`): 3 letters for the 2 axes of [2, 3]: f32[2, 3]\n  hint: write one letter for each axis; `...` stands for axes without letters",
         ),
         (
             "ij->ijk",
             &[&[2, 3]],
-            "[einsum] `k` is in the output but in no operand: f32[2, 3]\n  hint: letters of the output come from the operands",
+            "[einsum] `k` is in the output but in no operand: f32[2, 3]\n  hint: each letter of the output must occur in an operand",
         ),
         (
             "ij->ii",
@@ -272,7 +272,7 @@ fn errors_of_invalid_equations() {
         (
             "ii->i",
             &[&[2, 3]],
-            "[einsum] `i` stands for lengths 2 and 3 in operand 0: f32[2, 3]\n  hint: a letter repeated in one operand takes its diagonal",
+            "[einsum] `i` has lengths 2 and 3 in operand 0: f32[2, 3]\n  hint: a letter repeated in one operand selects its diagonal",
         ),
         (
             "i1->i",
@@ -287,7 +287,7 @@ fn errors_of_invalid_equations() {
         (
             "...i...->i",
             &[&[2, 3]],
-            "[einsum] operand 0 (in `...i...`): `...` stands twice: f32[2, 3]\n  hint: write it once",
+            "[einsum] operand 0 (in `...i...`): `...` occurs twice: f32[2, 3]\n  hint: write it once",
         ),
         (
             "...i,...i->i",

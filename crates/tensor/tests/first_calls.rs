@@ -27,7 +27,7 @@ fn tensors_are_created_from_literals() {
 }
 
 #[test]
-#[should_panic(expected = "is no Float tensor with 1 axes")]
+#[should_panic(expected = "is not a tensor of kind Float with 1 axes")]
 fn data_of_another_rank_panics() {
     let _ = Tensor::<Flex, 1>::from(TensorData::from([[1.0f32]]));
 }

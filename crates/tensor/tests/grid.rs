@@ -73,7 +73,7 @@ fn errors_of_invalid_calls() {
     );
     assert_eq!(
         sample(&[1, 1, 0, 2], &[1, 1, 1, 2]),
-        "[grid_sample_2d] there is nothing to sample: f32[1, 1, 0, 2] x f32[1, 1, 1, 2]"
+        "[grid_sample_2d] the input has no elements to sample: f32[1, 1, 0, 2] x f32[1, 1, 1, 2]"
     );
     assert!(sample(&[1, 1, 2, 2], &[1, 1, 1, 3]).contains("the last of the grid of length 2"));
     let cubic = options(GridSampleMode::Bicubic, GridPadding::Zeros);

@@ -46,7 +46,7 @@ fn bytes(device: &Device) -> AnyTensor {
 
 #[test]
 fn scalars_out_of_range_are_errors_in_every_method() {
-    let words = ["the number 300 is out of bounds for u8", "u8 holds 0 to 255"];
+    let words = ["the number 300 is out of bounds for u8", "u8 represents 0 to 255"];
     for device in devices() {
         let x = || bytes(&device);
         let mask = || x().compare_scalar(kiln_ir::Comparison::Lt, 50).unwrap();
@@ -206,7 +206,7 @@ fn bincount_of_a_huge_value_is_an_error() {
     let count = |numbers: &[i32], least: usize| {
         AnyTensor::from_data(TensorData::from(numbers), &Device::flex()).bincount(None, least)
     };
-    fails(count(&[3, i32::MAX], 0), &["[bincount] the number 2147483647 asks for too many counts"]);
+    fails(count(&[3, i32::MAX], 0), &["[bincount] the number 2147483647 requires too many counts"]);
     fails(count(&[3], usize::MAX), &["[bincount] a length of 18446744073709551615"]);
     assert!(start.elapsed() < Duration::from_secs(1));
     assert_eq!(count(&[3, 1], 0).unwrap().into_data().unwrap().to_vec::<i32>(), [0, 1, 0, 1]);

@@ -275,7 +275,7 @@ fn errors_of_invalid_calls() {
     says(
         f(&[2, 3]).linear(f(&[4, 5]), None),
         "[linear] the last axis must be as long as the weight's inputs: f32[2, 3] x f32[4, 5]\n  hint: the weight is \
-         [out, in]: it takes 5 inputs",
+         [out, in]: it expects 5 input features",
     );
     says(
         f(&[2, 3]).max_pool(&Pooling::new(&[2])),
@@ -291,7 +291,7 @@ fn errors_of_invalid_calls() {
     );
     says(
         f(&[2, 6, 3]).group_norm(2, Some(f(&[3])), None, 1e-5),
-        "[group_norm] there must be one number for each of 6 channels: f32[2, 6, 3] x f32[3]\n  hint: channels are axis 1",
+        "[group_norm] expected one number for each of 6 channels: f32[2, 6, 3] x f32[3]\n  hint: channels are axis 1",
     );
     says(
         f(&[1, 3, 2, 2]).pixel_shuffle(2),

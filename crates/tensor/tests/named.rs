@@ -62,12 +62,12 @@ fn dims_are_checked_by_name() {
     assert_eq!(
         message(move || drop(a + b)),
         "[add] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]\n  \
-         hint: axes of one name have one length; `rename` one of them if they are different things"
+         hint: axes of one name have one length; `rename` one of them if they differ in meaning"
     );
     assert_eq!(
         message(move || drop::<Named<(Batch,)>>(x.contract(y))),
         "[contract] axis `Seq` is 3 on the left and 4 on the right: f32[2, 3] x f32[4]\n  \
-         hint: axes of one name have one length; `rename` one of them if they are different things"
+         hint: axes of one name have one length; `rename` one of them if they differ in meaning"
     );
 }
 
@@ -77,7 +77,7 @@ fn dynamic_ranks_are_checked() {
         |shape: &[usize]| AnyTensor::zeros(TensorType::new(shape, DType::F32), &Device::cpu()).unwrap();
     assert!(Named::<(Batch, Seq)>::try_from_any(zeros(&[2, 3])).is_ok());
     let error = Named::<(Batch, Seq)>::try_from_any(zeros(&[2])).unwrap_err();
-    assert_eq!(error.to_string(), "[named] is no Float tensor with axes (Batch, Seq): f32[2]");
+    assert_eq!(error.to_string(), "[named] is not a tensor of kind Float with axes (Batch, Seq): f32[2]");
 }
 
 #[test]

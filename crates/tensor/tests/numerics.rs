@@ -65,7 +65,7 @@ fn operands_without_a_common_dtype_are_an_error() {
     let error = in_dtype(1.0, DType::U64).add(in_dtype(1.0, DType::I32)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "[add] no integer dtype holds u64 and i32: u64[1] x i32[1]\n  \
+        "[add] no integer dtype can represent u64 and i32: u64[1] x i32[1]\n  \
          hint: cast one of them: to `i64` if its numbers fit, or both to `f64`"
     );
 }

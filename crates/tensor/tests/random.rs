@@ -219,13 +219,16 @@ fn invalid_parameters_are_errors() {
     let ty = TensorType::new([2], DType::F32);
     let truncated = |low, high| TruncatedNormal { mean: 0.0, deviation: 1.0, low, high };
     let cases = [
-        (Bernoulli(1.5), "1.5 is no probability between 0 and 1"),
-        (Bernoulli(f64::NAN), "NaN is no probability between 0 and 1"),
+        (Bernoulli(1.5), "1.5 is not a probability between 0 and 1"),
+        (Bernoulli(f64::NAN), "NaN is not a probability between 0 and 1"),
         (Uniform(1.0, 0.0), "the bounds 1 and 0 are the wrong way round or not finite"),
         (Normal(0.0, -1.0), "the standard deviation must not be negative, but is -1"),
         (Normal(f64::INFINITY, 1.0), "inf is not finite"),
         (truncated(1.0, -1.0), "the bounds 1 and -1 are the wrong way round or not finite"),
-        (truncated(9.0, 10.0), "hardly a number lies between 9 and 10 deviations from the mean"),
+        (
+            truncated(9.0, 10.0),
+            "the interval from 9 to 10 deviations from the mean has almost no probability mass",
+        ),
         (LogNormal(0.0, -0.5), "the standard deviation must not be negative, but is -0.5"),
         (Exponential(0.0), "the rate must be positive, not 0"),
         (Gamma(0.0, 1.0), "the shape must be positive, not 0"),
@@ -247,7 +250,7 @@ fn invalid_parameters_are_errors() {
     let int = ty.with_dtype(DType::I32);
     assert_eq!(
         AnyTensor::randint(int, 3..3, None, &Device::cpu()).unwrap_err().to_string(),
-        "[randint] 3..3 holds no integers, or too many\n  hint: the end of the range must be above its start"
+        "[randint] 3..3 contains no integers, or too many\n  hint: the end of the range must be above its start"
     );
     let rates = weights.cast(DType::I32).unwrap();
     assert_eq!(

@@ -242,7 +242,7 @@ fn errors_of_invalid_calls() {
         x.clone().trapezoid_at(i.clone(), 1)
     });
     fails("[cov] needs floats with 2 axes, variables and observations: i32[4]", i.clone().cov(0, 1.0));
-    fails("[histc] 1 to 0 is no range: f32[2, 3]", x.clone().histc(2, Some((1.0, 0.0))));
+    fails("[histc] 1 to 0 is not a range: f32[2, 3]", x.clone().histc(2, Some((1.0, 0.0))));
     fails("[histogram] needs one weight for each element: f32[6] x i32[4]", {
         x.clone().histogram(2, None, Some(i.clone()), false)
     });

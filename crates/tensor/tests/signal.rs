@@ -116,11 +116,11 @@ fn errors_of_invalid_transforms() {
         ),
         (
             real(&[3]).stft(None, &StftOptions { center: false, ..StftOptions::new(8) }),
-            "[stft] the signal of 3 elements is shorter than 8 points: f32[3]\n  hint: pad it, or take fewer points",
+            "[stft] the signal of 3 elements is shorter than 8 points: f32[3]\n  hint: pad it, or use fewer points",
         ),
         (
             real(&[9]).stft(Some(real(&[3])), &StftOptions::new(4)),
-            "[stft] the window must have shape [4]: f32[9] x f32[3]\n  hint: `window_length` says how long it is",
+            "[stft] the window must have shape [4]: f32[9] x f32[3]\n  hint: `window_length` sets its length",
         ),
     ];
     for (result, expected) in table {

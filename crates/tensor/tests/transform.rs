@@ -524,7 +524,7 @@ fn messages() {
     assert_eq!(
         text,
         "[jacobian] the derivative has shape [4, 3], but a tensor with 3 axes is expected\n  hint: it has the axes of \
-         the result, then those of the argument: say how many, as in `Tensor<_, 2>`"
+         the result, then those of the argument: annotate the rank, as in `Tensor<_, 2>`"
     );
     let text = message(|| drop(jvp(smooth::<Fw>, point(), floats(vec![1.0f64]))));
     assert_eq!(
@@ -544,8 +544,8 @@ fn messages() {
     });
     assert_eq!(
         text,
-        "[vmap] argument 0 has 2 examples, argument 1 has 1: f64[2, 1] x f64[1, 1]\n  hint: all arguments have the same \
-         number; `in_axes` says which axis counts it"
+        "[vmap] argument 0 has 2 examples, argument 1 has 1: f64[2, 1] x f64[1, 1]\n  hint: all batched arguments have the same \
+         number of examples, along the axis of `in_axes`"
     );
     let text = message(|| {
         let options = VmapOptions::default().in_axes([None]);
@@ -557,14 +557,16 @@ fn messages() {
     });
     assert_eq!(
         text,
-        "[tensor] is no Float tensor with 1 axes: f64[]\n  hint: inside `vmap` an argument has one axis less than \
+        "[tensor] is not a tensor of kind Float with 1 axes: f64[]\n  hint: inside `vmap` an argument has one axis less than \
          outside: that of the examples"
     );
     let text = message(|| {
         let _: Tensor<Flex, 1> = vmap(|x: Tensor<Vm, 1>| x)(floats::<2>([[1.0f64]]));
     });
     assert!(
-        text.starts_with("[tensor] is no Float tensor with 1 axes: f64[1, 1]\n  hint: the result of `vmap`"),
+        text.starts_with(
+            "[tensor] is not a tensor of kind Float with 1 axes: f64[1, 1]\n  hint: the result of `vmap`"
+        ),
         "{text}"
     );
     let text = message(|| {
@@ -579,20 +581,14 @@ fn messages() {
         let options = VmapOptions::default().out_axes([3]);
         let _: Tensor<Flex, 2> = vmap_with(options, |x: Tensor<Vm, 1>| x)(floats::<2>([[1.0f64]]));
     });
-    assert!(
-        text.starts_with("[vmap] the result has no place 3 for the examples: f64[1]\n  hint: "),
-        "{text}"
-    );
+    assert!(text.starts_with("[vmap] the result has no axis 3 for the examples: f64[1]\n  hint: "), "{text}");
 }
 
 #[test]
 fn reading_inside_vmap_is_an_error() {
     let read = |x: Tensor<Vm, 1>| {
         let error = x.clone().try_into_data().expect_err("one of many cannot be read");
-        assert!(
-            error.to_string().starts_with("[vmap] a tensor that stands for one of 2 examples is read"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("[vmap] a batched tensor of 2 examples is read"), "{error}");
         x
     };
     let _: Tensor<Flex, 2> = vmap(read)(floats::<2>([[1.0f64], [2.0]]));

@@ -129,7 +129,7 @@ fn errors_of_invalid_calls() {
     fails("[flip] axis 2 is out of range for 2 axes: f32[2, 3]", x.clone().flip(2));
     fails("[permute] axis 0 is named twice: f32[2, 3]", x.clone().permute([0, -2]));
     fails("[permute] [0] is not a permutation of 2 axes: f32[2, 3]", x.clone().permute([0]));
-    fails("[movedim] 1 axes do not go to 2 places: f32[2, 3]", x.clone().movedim(0, [0, 1]));
+    fails("[movedim] 1 source axes, but 2 destination axes: f32[2, 3]", x.clone().movedim(0, [0, 1]));
     fails("[rot90] a plane has 2 axes, not 1: f32[2, 3]", x.clone().rot90(1, 0));
     fails("[roll] 1 shifts for 2 axes: f32[2, 3]", x.clone().roll(&[1], [0, 1]));
     fails("[flatten] the first axis, 1, comes after the last, 0: f32[2, 3]", x.clone().flatten(1, 0));
@@ -138,13 +138,13 @@ fn errors_of_invalid_calls() {
         x.clone().unflatten(1, &[2, -1])
     });
     fails(
-        "[unsqueeze_dim] the new axes are no distinct places among the 3 of the result: f32[2, 3]",
+        "[unsqueeze_dim] the new axes are not distinct axes of a result of 3 axes: f32[2, 3]",
         x.clone().unsqueeze_dim(3),
     );
     fails("[unsqueeze] 13 axes are more than the 12 that a tensor may have: f32[2, 3]", {
         x.clone().unsqueeze(13)
     });
-    fails("[expand] -1 at place 0 is no length: f32[2, 3]", x.clone().expand_lengths(&[-1, 2, 3]));
+    fails("[expand] -1 at position 0 is not a length: f32[2, 3]", x.clone().expand_lengths(&[-1, 2, 3]));
     fails("[slice] 3 ranges for 2 axes: f32[2, 3]", x.clone().slice(s![.., .., ..]));
     fails("[slice_assign] the values do not broadcast to the range, [2, 1]: f32[2, 3] x f32[2, 3]", {
         x.clone().slice_assign(s![.., 1], x.clone())
@@ -168,7 +168,7 @@ fn errors_of_invalid_calls() {
     );
     fails("[cat] needs at least one tensor", AnyTensor::cat(vec![], 0));
     fails("[arange] the step must not be 0", AnyTensor::arange(0..3, 0, DType::I32, x.stack()));
-    fails("[linspace] makes floats, not i32", AnyTensor::linspace(0.0, 1.0, 3, DType::I32, x.stack()));
+    fails("[linspace] creates floats, not i32", AnyTensor::linspace(0.0, 1.0, 3, DType::I32, x.stack()));
 }
 
 #[test]

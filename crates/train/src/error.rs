@@ -51,7 +51,7 @@ pub enum TrainError {
     #[error(
         "[trainer] {place}: the loss is {loss}\n  \
          hint: lower the learning rate, clip gradients, or look for NaN in the data; \
-         `stop_on_non_finite(false)` goes on regardless"
+         `stop_on_non_finite(false)` continues regardless"
     )]
     NonFiniteLoss {
         /// The position in training.
@@ -62,8 +62,8 @@ pub enum TrainError {
 
     /// The loss of a step has more than one element.
     #[error(
-        "[trainer] {place}: the loss has {elements} elements, where one should be\n  \
-         hint: take the mean or the sum"
+        "[trainer] {place}: the loss has {elements} elements, expected one\n  \
+         hint: use the mean or the sum"
     )]
     LossShape {
         /// The position in training.
@@ -120,7 +120,7 @@ pub enum TrainError {
     },
 
     /// No metric has the monitored name.
-    #[error("[trainer] there is no metric `{name}` to watch; there are: {}", known.join(", "))]
+    #[error("[trainer] no metric `{name}` to monitor; available: {}", known.join(", "))]
     UnknownMetric {
         /// The name.
         name: String,

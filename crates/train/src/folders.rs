@@ -37,7 +37,7 @@ fn check_apart(last: &Path, best: &Path) -> Result<()> {
     Err(TrainError::InvalidOption {
         option: "the folder of `keep_best`",
         value: format!("`{}` where that of `keep_last` is `{}`", best.display(), last.display()),
-        requirement: "another folder, neither inside that of `keep_last` nor around it, such as `runs/best` beside `runs/last`",
+        requirement: "another folder, neither inside that of `keep_last` nor a parent of it, such as `runs/best` beside `runs/last`",
     })
 }
 

@@ -8,7 +8,7 @@ use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Int, Tensor};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be trained on batches of `{Batch}`",
     label = "`TrainStep<{Batch}>` is missing",
-    note = "implement `TrainStep<{Batch}>` for the model: its `step` gives the loss of a batch"
+    note = "implement `TrainStep<{Batch}>` for the model: its `step` returns the loss of a batch"
 )]
 pub trait TrainStep<Batch> {
     /// The backend of the model.

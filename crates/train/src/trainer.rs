@@ -222,7 +222,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         match &mut self.options.scaler {
             Some(scaler) => scaler
                 .load_state(state)
-                .or_else(|error| refuse(error.to_string(), "that of a checkpoint which a trainer wrote")),
+                .or_else(|error| refuse(error.to_string(), "the state of a checkpoint that a trainer wrote")),
             None => refuse("none".to_owned(), "set before `resume`: the checkpoint was written with one"),
         }
     }

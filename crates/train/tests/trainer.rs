@@ -198,7 +198,7 @@ fn early_stopping_waits_and_keeps_the_best_model() {
     assert_eq!(Checkpoint::open(&path).unwrap().state().epoch, best as u64 + 1);
     assert_eq!(
         trainer_of_metric("f1", &path).fit(&loader(items()), &loader(items())).unwrap_err().to_string(),
-        "[trainer] there is no metric `f1` to watch; there are: accuracy"
+        "[trainer] no metric `f1` to monitor; available: accuracy"
     );
 }
 
@@ -259,7 +259,7 @@ fn errors_of_loaders_and_devices_are_returned() {
     let file = folder.path().join("file");
     std::fs::write(&file, "no folder").unwrap();
     let error = self::trainer().keep_last(file.join("last")).fit_without_validation(&loader::<B>(items()));
-    assert!(error.unwrap_err().to_string().contains("file: cannot make the folder"), "a file is no folder");
+    assert!(error.unwrap_err().to_string().contains("file: cannot create the folder"), "a file is no folder");
 }
 
 #[test]
@@ -364,17 +364,17 @@ fn folders_of_checkpoints_are_checked_before_training_starts() {
     };
     for (last, best) in [("runs", "runs/best"), ("runs/last", "runs"), ("runs", "runs")] {
         let nested = counting().keep_last(at(last)).keep_best(at(best));
-        refused(nested, "neither inside that of `keep_last` nor around it");
+        refused(nested, "neither inside that of `keep_last` nor a parent of it");
         assert!(!at("runs").exists());
     }
     std::fs::write(at("file"), "").unwrap();
-    refused(counting().keep_best(at("file/best")), "file: cannot make the folder");
+    refused(counting().keep_best(at("file/best")), "file: cannot create the folder");
     std::fs::create_dir_all(at("precious")).unwrap();
     std::fs::write(at("precious/thesis.txt"), "years of work").unwrap();
-    refused(counting().keep_last(at("precious")), "precious: there is a folder with `thesis.txt`");
+    refused(counting().keep_last(at("precious")), "precious: a folder with `thesis.txt`");
 
     let other = CheckpointWriter::open(at("runs/last")).unwrap();
-    refused(counting().keep_last(at("runs/last")), "runs/last: is written by this process");
+    refused(counting().keep_last(at("runs/last")), "runs/last: is being written by this process");
     drop(other);
     let mut trained = counting().keep_last(at("runs/last")).keep_best(at("runs/best"));
     let inner = at("runs/last");
@@ -401,7 +401,7 @@ fn a_loss_must_be_a_scalar() {
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([3], &Default::default())));
     let mut trainer = Trainer::new(model, SgdConfig::new().init(), 0.1).progress(false);
     let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
-    assert!(error.contains("the loss has 3 elements, where one should be"), "{error}");
+    assert!(error.contains("the loss has 3 elements, expected one"), "{error}");
 
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([1], &Default::default())));
     let optimizer = SgdConfig::new().init();

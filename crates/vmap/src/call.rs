@@ -40,7 +40,7 @@ impl<'a> Call<'a> {
         let counts: SmallVec<[usize; 4]> = counts.collect();
         let n = counts.first().copied().unwrap_or(0);
         if let Some(other) = counts.iter().find(|&&count| count != n) {
-            let problem = format!("one operand stands for one of {n} examples, another for one of {other}");
+            let problem = format!("one operand has a batch of {n} examples, another of {other}");
             return Err(Error::type_error(op.name(), problem, &types)
                 .hint("all batched arguments of `vmap` have the same number of examples"));
         }

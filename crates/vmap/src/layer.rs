@@ -42,9 +42,9 @@ impl Vmap {
     pub fn batch(&self, value: Value, axis: usize) -> Value {
         let rank = value.shape().rank();
         if axis >= rank {
-            let problem = format!("there is no axis {axis} of examples");
+            let problem = format!("no axis {axis} for the examples");
             let error = Error::type_error("vmap", problem, &[value.ty().into()]);
-            return Value::poisoned(*value.ty(), error.hint("say which axis counts the examples, or `None`"));
+            return Value::poisoned(*value.ty(), error.hint("name the axis of the examples, or `None`"));
         }
         self.wrap(moved(&*self.inner, value, axis, 0))
     }
@@ -57,7 +57,7 @@ impl Vmap {
         let ty = *value.ty();
         let wrong = |problem| Error::type_error("vmap", problem, &[(&ty).into()]);
         if axis > ty.rank() {
-            let problem = format!("a result of {} axes has no place {axis} for the examples", ty.rank());
+            let problem = format!("a result of {} axes has no axis {axis} for the examples", ty.rank());
             return Value::poisoned(ty, wrong(problem));
         }
         if let Err(error) = self.check_rank(ty.rank()) {
@@ -141,7 +141,7 @@ impl Vmap {
         let Some(scope) = scope::current(self.id()) else { return Ok(run(*ty)) };
         match scope.randomness {
             Randomness::Same => Ok(run(*ty)),
-            Randomness::Error => Err(Error::unsupported("vmap", "random numbers are drawn inside `vmap`")
+            Randomness::Error => Err(Error::unsupported("vmap", "random ops inside `vmap`")
                 .hint("choose `Randomness::Different` or `Randomness::Same`, or draw outside")),
             Randomness::Different => {
                 self.check_rank(ty.rank())?;
@@ -190,8 +190,7 @@ impl Engine for Vmap {
         match self.open(value) {
             Err(shared) => self.inner.read(shared),
             Ok(examples) => {
-                let problem =
-                    format!("a tensor that stands for one of {} examples is read", examples.shape()[0]);
+                let problem = format!("a batched tensor of {} examples is read", examples.shape()[0]);
                 let hint = "inside `vmap` there is no single value to read: return the tensor from the function, \
                             and choose between values with `mask_where` instead of `if`";
                 Box::pin(async move { Err(Error::unsupported("vmap", problem).hint(hint)) })

@@ -28,7 +28,7 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
             let hint = "work with a mask of the operand's shape (`mask_where`, a product with 0 and 1), or call it \
                         outside of `vmap`";
             let call = layer.call(op, inputs, results)?;
-            return Err(call.error("would give another shape for each example").hint(hint));
+            return Err(call.error("would return another shape for each example").hint(hint));
         }
         Op::Full(_)
         | Op::Iota { .. }
@@ -192,7 +192,7 @@ fn collective<'a>(call: Call<'a>, collective: Collective) -> Result<Vec<Var<'a>>
         }
         CollectiveKind::Broadcast { root } => CollectiveKind::Broadcast { root },
         CollectiveKind::Send { .. } | CollectiveKind::Recv { .. } => {
-            let hint = "the receiver does not know of the batch: send the batch itself, outside of `vmap`";
+            let hint = "the receiver has no batch: send the whole batch, outside of `vmap`";
             return Err(call.error("cannot send one of many examples").hint(hint));
         }
     };

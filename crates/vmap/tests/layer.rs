@@ -52,10 +52,10 @@ fn any_axis_may_be_the_batch_axis() {
     assert_eq!(read(&**layer.inner(), out), Ok(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
     let error = layer.batch(layer.inner().write([1.0f32].into()), 1).error().map(ToString::to_string);
     assert!(
-        error.expect("it is poisoned").starts_with("[vmap] there is no axis 1 of examples: f32[1]\n  hint: ")
+        error.expect("it is poisoned").starts_with("[vmap] no axis 1 for the examples: f32[1]\n  hint: ")
     );
     let error = layer.unbatch(&column, 3, 2).error().map(ToString::to_string);
-    assert_eq!(error.as_deref(), Some("[vmap] a result of 1 axes has no place 2 for the examples: f32[2]"));
+    assert_eq!(error.as_deref(), Some("[vmap] a result of 1 axes has no axis 2 for the examples: f32[2]"));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn batches_of_different_sizes_are_an_error() {
     assert_eq!(
         sum.into_value().error().map(ToString::to_string).as_deref(),
         Some(
-            "[add] one operand stands for one of 2 examples, another for one of 3: f32[] x f32[]\n  hint: all batched \
+            "[add] one operand has a batch of 2 examples, another of 3: f32[] x f32[]\n  hint: all batched \
              arguments of `vmap` have the same number of examples"
         )
     );
@@ -77,7 +77,7 @@ fn reading_a_batched_value_is_an_error() {
     let error =
         read(&layer, batch(&layer, [1.0f32, 2.0]).into_value()).expect_err("there is no single value");
     assert!(
-        error.to_string().starts_with("[vmap] a tensor that stands for one of 2 examples is read\n  hint: "),
+        error.to_string().starts_with("[vmap] a batched tensor of 2 examples is read\n  hint: "),
         "{error}"
     );
 }
@@ -133,10 +133,8 @@ fn randomness_is_different_same_or_an_error() {
     assert!(rows[0] != rows[1] && rows[1] != rows[2]);
 
     let error = draw_in(Randomness::Error).error().map(ToString::to_string);
-    assert!(
-        error.expect("it is refused").starts_with("[vmap] random numbers are drawn inside `vmap`\n  hint: ")
-    );
-    // Outside of a batched function there are no examples.
+    assert!(error.expect("it is refused").starts_with("[vmap] random ops inside `vmap`\n  hint: "));
+    // Outside of any function of the layer there are no examples.
     assert!(!layer.is_batched(&draw(&layer, Scalar::Int(7))));
 }
 
@@ -217,7 +215,7 @@ fn custom_ops_run_batched_expanded_or_one_by_one() {
     let error = x.apply(Op::Custom(Custom::new(Increment(Way::Wrong))), &[]).into_value();
     let error = error.error().map(ToString::to_string).expect("the types differ");
     assert!(
-        error.starts_with("[vmap] `increment` gives other types for many examples than for one"),
+        error.starts_with("[vmap] `increment` returns other types for a batch than for one example"),
         "{error}"
     );
 }

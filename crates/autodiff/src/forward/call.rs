@@ -33,7 +33,7 @@ impl<'a> Call<'a> {
         let rule = rule_of(op);
         if rule == Rule::Expansion {
             return expanded(layer, op, &inputs)
-                .unwrap_or_else(|| poisoned(results, &undefined(op, "give the op an expansion")));
+                .unwrap_or_else(|| poisoned(results, &undefined(op, "implement an expansion for the op")));
         }
         let call = Call::open(layer, op, &mut { inputs });
         match rule {

@@ -63,13 +63,13 @@ fn an_expansion_is_differentiated() {
 #[test]
 fn an_op_without_rule_and_expansion_is_an_error() {
     let error = backward(Way::Nothing).unwrap_err().to_string();
-    assert!(error.starts_with("[double] has no gradient\n  hint: give the op an expansion"), "{error}");
+    assert!(error.starts_with("[double] has no gradient\n  hint: implement an expansion"), "{error}");
 }
 
 #[test]
 fn a_gradient_rule_with_a_wrong_type_or_count_is_an_error() {
     let error = backward(Way::WrongType).unwrap_err().to_string();
-    assert!(error.starts_with("[double] its rule gives f64[1] for operand 0 of f64[2]"), "{error}");
+    assert!(error.starts_with("[double] its rule returns f64[1] for operand 0 of f64[2]"), "{error}");
     let error = backward(Way::WrongCount).unwrap_err().to_string();
-    assert!(error.starts_with("[double] its rule gives 2 gradients for 1 operands"), "{error}");
+    assert!(error.starts_with("[double] its rule returns 2 gradients for 1 operands"), "{error}");
 }

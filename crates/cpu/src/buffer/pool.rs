@@ -331,7 +331,11 @@ mod tests {
         assert_eq!(dropped, [0, 0, 1]);
         assert_eq!(pool.cached_bytes, 3 * 8192);
         let large = fresh(&mut pool, 1 << 20);
-        assert_eq!(free(&mut pool, large), 3, "a block that alone is over the limit goes with all before it");
+        assert_eq!(
+            free(&mut pool, large),
+            3,
+            "a block that exceeds the limit alone is freed with all older ones"
+        );
         assert_eq!(pool.cached_bytes, 0);
     }
 

@@ -139,12 +139,12 @@ unsafe fn attend<T: Score>(
         }
     }
     for i in 0..width {
-        let blind = total[i] == T::ZERO;
-        factor[i] = if blind { T::ZERO } else { T::ONE / total[i] };
+        let masked = total[i] == T::ZERO;
+        factor[i] = if masked { T::ZERO } else { T::ONE / total[i] };
         if i < block.len {
             let log = greatest[i] * T::LN_2 + total[i].ln();
             // SAFETY: a row of the block.
-            unsafe { *lse.add(i) = if blind { T::NEG_INFINITY } else { log } };
+            unsafe { *lse.add(i) = if masked { T::NEG_INFINITY } else { log } };
         }
     }
     // SAFETY: as the caller promises.

@@ -256,7 +256,7 @@ impl Region {
             run::run(&cpu.pool, &launched);
         }
         if failed.load(Ordering::Relaxed) {
-            let hint = "indices go from 0 to the length of the axis less 1";
+            let hint = "indices range from 0 to the length of the axis less 1";
             return Err(Error::value("fused", "an index is out of range").hint(hint));
         }
         let mut results = Values::new();

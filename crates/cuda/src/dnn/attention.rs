@@ -65,18 +65,18 @@ pub(super) fn graph(attention: &Attention, version: usize) -> Outcome<Graph> {
     let Attention { dim, dim_v, queries, keys, causal, .. } = *attention;
     let fits = |columns: usize| columns <= MOST_COLUMNS && columns.is_multiple_of(COLUMNS);
     if !fits(dim) || !fits(dim_v) {
-        return refused("the numbers of columns are not taken");
+        return refused("the head dims are not supported");
     }
     // The library does not return zeros for a fully masked query.
     if causal.is_some_and(|offset| offset < 0) {
-        return refused("some queries see nothing");
+        return refused("some queries are fully masked");
     }
     let backward = attention.pass == AttentionPass::Backward;
     if backward && takes_whole_tiles_only(version, keys) {
-        return refused("the version takes whole tiles of keys only");
+        return refused("this version supports whole tiles of keys only");
     }
     if backward && queries == 1 && keys == 1 {
-        return refused("gradients of one query and one key are not taken");
+        return refused("gradients of one query and one key are not supported");
     }
     let lengths = [attention.batch, attention.heads, queries, keys].map(|length| length as i64);
     let [batch, heads, rows, _] = lengths;

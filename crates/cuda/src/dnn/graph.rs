@@ -309,7 +309,7 @@ impl Graph {
     pub(super) fn matmul(&mut self, a: Tensor, b: Tensor, to: Tensor) -> Outcome<Tensor> {
         let how = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR)?;
         how.set(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?;
-        let how = how.finish("a product")?;
+        let how = how.finish("a matmul")?;
         let tensors = [
             (Name::CUDNN_ATTR_OPERATION_MATMUL_ADESC, a),
             (Name::CUDNN_ATTR_OPERATION_MATMUL_BDESC, b),
@@ -395,7 +395,7 @@ impl Graph {
         }
         found.sort_by_key(|(varies, _)| *varies);
         let of_scratch: usize = self.scratch.iter().map(|(_, bytes)| bytes).sum();
-        let mut refusal = Refusal("no engine takes the graph".to_owned());
+        let mut refusal = Refusal("no engine supports the graph".to_owned());
         let mut plans: Vec<Plan> = Vec::new();
         for (varies, configuration) in found {
             // Nondeterministic plans are a last resort.

@@ -16,7 +16,7 @@ const NOWHERE: usize = 4096;
 fn tells_what_is_missing(message: &str) -> bool {
     let without_driver =
         message.contains("looked for libcuda.so.1") || message.contains("looked for nvcuda.dll");
-    let without_device = message.contains("there is no such device") || message.contains("starting CUDA");
+    let without_device = message.contains("no such device") || message.contains("starting CUDA");
     message.contains("[cuda") && (without_driver || without_device)
 }
 

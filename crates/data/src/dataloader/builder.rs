@@ -97,7 +97,7 @@ impl<B> DataLoaderBuilder<B> {
             return Err(DataError::argument(
                 "data_loader",
                 format!("no batch of {batch_size} items can be filled from {len}, and drop_last is on"),
-                "lower batch_size or turn drop_last off",
+                "lower batch_size or disable drop_last",
             ));
         }
         if num_workers > MAX_WORKERS {

@@ -29,7 +29,7 @@ impl<D> ConcatDataset<D> {
         for dataset in &datasets {
             end = end.checked_add(dataset.len()).ok_or_else(|| {
                 let hint = "join fewer or smaller datasets";
-                DataError::argument("concat", "the datasets hold more items than can be counted", hint)
+                DataError::argument("concat", "the total number of items overflows usize", hint)
             })?;
             ends.push(end);
         }

@@ -100,7 +100,7 @@ fn draw(len: usize, sampling: Sampling) -> Result<Vec<usize>, DataError> {
         return Err(DataError::argument(
             "sampler",
             format!("{size} draws from {drawable} items that can be drawn"),
-            "ask for fewer draws, or draw with replacement from at least one item of positive weight",
+            "request fewer draws, or draw with replacement from at least one item of positive weight",
         ));
     }
     Ok(match (replacement, weights) {
@@ -121,7 +121,7 @@ fn draw(len: usize, sampling: Sampling) -> Result<Vec<usize>, DataError> {
 fn check_weights(weights: &[f64], len: usize) -> Result<(), DataError> {
     if weights.len() != len {
         let message = format!("{} weights for {len} items", weights.len());
-        return Err(DataError::argument("sampler", message, "give one weight for each item"));
+        return Err(DataError::argument("sampler", message, "pass one weight for each item"));
     }
     if let Some(index) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
         let message = format!("weight {index} is {}", weights[index]);

@@ -115,8 +115,8 @@ pub fn split_consecutive<I, D: Dataset<I>, const N: usize>(
     if ratios.iter().any(|ratio| !ratio.is_finite() || *ratio < 0.0) || (total - 1.0).abs() > 1e-6 {
         return Err(DataError::argument(
             "split",
-            format!("ratios {ratios:?} are not parts of a whole"),
-            "give ratios of at least 0 that add up to 1, such as [0.9, 0.1]",
+            format!("ratios {ratios:?} are not fractions that sum to 1"),
+            "pass ratios of at least 0 that sum to 1, such as [0.9, 0.1]",
         ));
     }
     let dataset = Arc::new(dataset);
@@ -136,7 +136,7 @@ pub fn split_consecutive<I, D: Dataset<I>, const N: usize>(
 fn out_of_range(what: String, len: usize) -> DataError {
     DataError::argument(
         "subset",
-        format!("{what} does not fit a dataset of {len} items"),
+        format!("{what} is out of range for a dataset of {len} items"),
         "use indices from 0 to the dataset's length, which is not included",
     )
 }

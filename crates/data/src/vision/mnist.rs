@@ -163,7 +163,7 @@ impl MnistDataset {
     #[cfg(not(feature = "download"))]
     fn obtain(split: MnistSplit, places: &Places) -> Result<Self, DataError> {
         let hint = format!(
-            "set KILN_DATA_DIR to a folder that holds {}.gz and {}.gz, or build with the feature `download` of \
+            "set KILN_DATA_DIR to a folder that contains {}.gz and {}.gz, or build with the feature `download` of \
              kiln-data to fetch them",
             split.images_file(),
             split.labels_file()

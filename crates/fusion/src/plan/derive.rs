@@ -116,7 +116,7 @@ impl Plan {
             && (self.num_slots, &self.outputs) == (full.num_slots, &full.outputs);
         assert!(
             same,
-            "[fusion] a plan taken over from other lengths differs from the recording's own\n{}\ninstead of\n{}\n  \
+            "[fusion] a plan derived from other lengths differs from the recording's own\n{}\ninstead of\n{}\n  \
              hint: this is a bug in Kiln; KILN_FUSION=off avoids it",
             self.describe_steps(),
             full.describe_steps()

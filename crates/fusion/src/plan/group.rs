@@ -233,15 +233,15 @@ impl Finder<'_> {
     fn join(&mut self, group: usize, entry: u32) -> Result<(), String> {
         let makers = self.makers(entry);
         if makers.iter().any(|&maker| maker != group && self.comes_after(maker, group)) {
-            return Err("an op outside the region lies between".to_string());
+            return Err("an op outside the region must run in between".to_string());
         }
         if self.groups[group].members.len() >= self.limits.kernel_ops {
-            return Err("the region has as many ops as one may have".to_string());
+            return Err("the region has the maximum number of ops".to_string());
         }
         if matches!(self.graph.entry(entry).op, Op::Gather { .. })
             && !self.graph.is_made_by(self.graph.operands(entry)[0], |maker| self.groups[group].has(maker))
         {
-            return Err("it picks from memory".to_string());
+            return Err("it gathers from memory".to_string());
         }
         self.extend(group, &[entry], None)?;
         let state = &mut self.groups[group];

@@ -147,7 +147,7 @@ impl<D: Driver> Shared<D> {
 
 /// The error of a run that panicked, since the panic may occur on the queue's own thread.
 fn interrupted() -> Error {
-    Error::device("gpu", "a panic ended the run that was to give the device its work")
+    Error::device("gpu", "a panic ended the run that submits work to the device")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -429,7 +429,7 @@ fn independent_launches_are_fused_horizontally() {
     assert_eq!(joined(&apart[..3], None), [1, 1, 1], "too few");
     assert_eq!(joined(&apart[..5], None), [5]);
     assert_eq!(joined(&apart, None), [16, 16, 8]);
-    assert_eq!(joined(&apart[..10], Some(4)), [4, 0, 6], "what comes between ends a group");
+    assert_eq!(joined(&apart[..10], Some(4)), [4, 0, 6], "a launch in between ends a group");
     // Each launch writes where it reads, as parameter updates do.
     let in_place: Vec<(usize, usize)> = (0..6).map(|i| (i, i)).collect();
     assert_eq!(joined(&in_place, None), [6]);

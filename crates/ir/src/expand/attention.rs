@@ -79,8 +79,8 @@ pub(super) fn attention_grad<'e>(spec: &AttentionSpec, inputs: &[Var<'e>]) -> Ve
     let [grad, q, k, v, y] = [0, 1, 2, 3, 4].map(|place| inputs[place].cast(dtype.accumulator()));
     let lse = inputs[5].reshape([heads.batch, heads.heads, heads.queries, 1]);
     // A fully masked query has the log-sum-exp `-inf`. With `+inf` instead, its weights are 0.
-    let blind = lse.equal(&lse.scalar(f64::NEG_INFINITY));
-    let lse = blind.select(&lse.scalar(f64::INFINITY), &lse);
+    let masked = lse.equal(&lse.scalar(f64::NEG_INFINITY));
+    let lse = masked.select(&lse.scalar(f64::INFINITY), &lse);
     let weights = (heads.scores(spec, &q, &k, inputs.get(6)) - lse).exp();
     let rows = heads.stacked(&grad);
     let dv = heads.stacked(&weights).transpose().matmul(&rows);

@@ -145,7 +145,7 @@ impl Expand {
             );
         };
         let problem = match collective.size {
-            1 => "the only member of a group has nobody to receive from".into(),
+            1 => "a group of one member has no sender".into(),
             size => format!("the engine does not connect a group of {size} members"),
         };
         self.unsupported(op, &OperandType::list(inputs), &problem)

@@ -106,7 +106,7 @@ impl Expand {
         };
         let operands: Vec<OperandType<'_>> = numbers.iter().zip(&types).map(operand).collect();
         self.unsupported(op, &operands, "it has no kernel, no expansion and no evaluation")
-            .hint("give the op `expand` or `evaluate`, or register a kernel with `Expand::register_kernel`")
+            .hint("implement `expand` or `evaluate` for the op, or register a kernel with `Expand::register_kernel`")
     }
 }
 

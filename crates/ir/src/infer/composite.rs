@@ -70,7 +70,7 @@ impl Rule<'_> {
                 .hint("their axes are [batch, heads, length, dim]; only dim may differ, and the batch is that of the queries"));
         }
         if kv_heads == 0 && heads != 0 || kv_heads != 0 && heads % kv_heads != 0 {
-            let problem = format!("{heads} heads of queries are no multiple of {kv_heads} heads of keys");
+            let problem = format!("{heads} heads of queries are not a multiple of {kv_heads} heads of keys");
             return Err(self
                 .error(problem)
                 .hint("each head of keys serves as many heads of queries: repeat the keys, or change the number of heads"));
@@ -86,7 +86,7 @@ impl Rule<'_> {
         if !mask.dtype.is_bool() && mask.dtype != dtype {
             return Err(self
                 .error(format!("the mask must be bool or {dtype}"))
-                .hint("a bool mask says which scores count; a float mask is added to them"));
+                .hint("a bool mask selects scores; a float mask is added to them"));
         }
         if mask.rank() != 4 || broadcast_shapes(&mask.shape, &scores) != Some(scores) {
             return Err(self
@@ -148,7 +148,7 @@ impl Rule<'_> {
                 Ok(smallvec![half, half])
             }
             FftKind::ToReal { points: 0 } => {
-                Err(self.error("0 points were asked for").hint("a spectrum belongs to at least one point"))
+                Err(self.error("0 points were requested").hint("a transform needs at least one point"))
             }
             FftKind::ToReal { points } if length != points / 2 + 1 => Err(self
                 .error(format!("{points} points need {} frequencies, not {length}", points / 2 + 1))

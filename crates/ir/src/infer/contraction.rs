@@ -26,7 +26,7 @@ impl Rule<'_> {
         for place in [2, 3] {
             if *self.tensor(place)? != TensorType::new([], DType::F32) {
                 let problem = format!("operand {place}, a scale, must be f32[]");
-                return Err(self.error(problem).hint("scale the product for scales of rows or columns"));
+                return Err(self.error(problem).hint("scale the result for scales of rows or columns"));
             }
         }
         let fits = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
@@ -170,7 +170,7 @@ impl Rule<'_> {
             return Ok(());
         }
         Err(self.error(format!(
-            "input {input:?} and kernel {kernel:?} give {space:?}, but the operand has {output:?}"
+            "input {input:?} and kernel {kernel:?} result in {space:?}, but the operand has {output:?}"
         )))
     }
 
@@ -193,7 +193,7 @@ impl Rule<'_> {
             PoolKind::Average { .. } => self.float(x)?,
         }
         if spec.kind != PoolKind::Max && spec.dilation.iter().any(|&dilation| dilation != 1) {
-            return Err(self.error("averages take no dilation"));
+            return Err(self.error("average pooling does not support dilation"));
         }
         let mut shape = x.shape;
         for axis in 0..axes {
@@ -224,8 +224,8 @@ impl Rule<'_> {
             (0..count).take(edge).take_while(is_left).chain((0..count).rev().take(edge).take_while(is_right));
         if length == 0 || at_risk.any(|window| !reaches(window)) {
             return Err(self
-                .error(format!("a window along axis {} holds padding only", axis + 2))
-                .hint("padding must be smaller than the window's reach"));
+                .error(format!("a window along axis {} contains padding only", axis + 2))
+                .hint("padding must be smaller than the window with its dilation"));
         }
         Ok(count)
     }
@@ -243,7 +243,7 @@ impl Rule<'_> {
         }
         let pooled = self.pooled(spec, &x)?;
         if pooled != *grad {
-            return Err(self.error(format!("pooling {x} gives {pooled}, not {grad}")));
+            return Err(self.error(format!("pooling {x} returns {pooled}, not {grad}")));
         }
         Ok(smallvec![x])
     }

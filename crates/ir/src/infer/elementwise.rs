@@ -100,7 +100,7 @@ impl<'a> Rule<'a> {
                 Ok(ty)
             }
             (OperandType::Scalar(_), OperandType::Scalar(_)) => {
-                Err(self.error("two plain numbers have no shape").hint("make one operand a tensor"))
+                Err(self.error("two plain numbers have no shape").hint("pass one operand as a tensor"))
             }
         }
     }

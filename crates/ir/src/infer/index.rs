@@ -73,9 +73,9 @@ impl Rule<'_> {
         if source == expected {
             return Ok(());
         }
-        Err(self.error(format!("the source must be {expected}, not {source}")).hint(
-            "the values have the shape of the places they go to, and the dtype of the tensor they go into",
-        ))
+        Err(self
+            .error(format!("the source must be {expected}, not {source}"))
+            .hint("the source has the shape of the written elements and the dtype of the destination"))
     }
 
     pub(super) fn nonzero(&self, index: DType) -> Result<ResultTypes> {

@@ -35,7 +35,7 @@ impl Rule<'_> {
         if ty.shape[axis] == 0 && ty.shape.with(axis, 1).num_elements() != 0 {
             return Err(self
                 .error(format!("axis {axis} is empty, so it has no extreme element"))
-                .hint("check that there are elements before asking for the extreme one"));
+                .hint("check for an empty axis first"));
         }
         Ok(smallvec![TensorType::new(ty.shape.with(axis, 1), index)])
     }
@@ -61,7 +61,7 @@ impl Rule<'_> {
         if k > ty.shape[axis] {
             return Err(self
                 .error(format!("k is {k}, but axis {axis} has {} elements", ty.shape[axis]))
-                .hint("ask for at most as many as there are: `k.min(length)`"));
+                .hint("use at most the length of the axis: `k.min(length)`"));
         }
         let shape = ty.shape.with(axis, k);
         Ok(smallvec![ty.with_shape(shape), TensorType::new(shape, index)])

@@ -48,7 +48,7 @@ impl Rule<'_> {
         if slices.len() != ty.rank() {
             return Err(self
                 .error(format!("{} ranges for {} axes", slices.len(), ty.rank()))
-                .hint("give one range for each axis; `..` takes all of it"));
+                .hint("pass one range for each axis; `..` selects all of it"));
         }
         for (axis, slice) in slices.iter().enumerate() {
             self.slice_in_bounds(axis, slice, ty.shape[axis])?;
@@ -60,7 +60,7 @@ impl Rule<'_> {
         if slice.step == 0 {
             return Err(self
                 .error(format!("the step along axis {axis} is 0"))
-                .hint("a step of 1 takes every element, -1 takes them from the end"));
+                .hint("a step of 1 selects every element, -1 reverses"));
         }
         if slice.len == 0 && slice.start <= length {
             return Ok(());
@@ -137,7 +137,7 @@ impl Rule<'_> {
         if size == 0 || step == 0 || dilation == 0 {
             return Err(self
                 .error(format!("window, step and dilation along axis {axis} must be at least 1"))
-                .hint("a window of 1 looks at single elements, a step of 1 at every position"));
+                .hint("a window of 1 selects single elements, a step of 1 every position"));
         }
         let reach = dilation.saturating_mul(size - 1).saturating_add(1);
         match length.checked_sub(reach) {

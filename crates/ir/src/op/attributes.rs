@@ -285,8 +285,8 @@ impl IndexUser {
         };
         let problem = alloc::format!("{place} is out of range for {length} {places}");
         let hint = match length {
-            0 => alloc::format!("there are no {places}, so there is nothing to pick"),
-            _ => alloc::format!("{all} go from 0 to {}", length - 1),
+            0 => alloc::format!("there are no {places} to select"),
+            _ => alloc::format!("{all} range from 0 to {}", length - 1),
         };
         crate::Error::value(self.name(), problem).hint(hint)
     }

@@ -179,7 +179,7 @@ functions! {
         /// The scaled complementary error function, `exp(x²) erfc(x)`; infinite for negative arguments where `exp(x²)`
         /// overflows.
         Erfcx "erfcx" Float   RULE     AY      NO       Elementary [24, 60], FULL;
-        /// The greatest whole number not above.
+        /// Rounds down to an integer (floor).
         Floor "floor" Float   RULE     NOTHING FLAT     Arithmetic [1, 1], WIDEST;
         /// The least integer not below.
         Ceil  "ceil"  Float   RULE     NOTHING FLAT     Arithmetic [1, 1], WIDEST;

@@ -190,9 +190,8 @@ pub enum Lengths {
 const RULE: Option<Gradient> = Some(Gradient::Rule);
 const EXPANSION: Option<Gradient> = Some(Gradient::Expansion);
 const CONSTANT: Option<Gradient> = Some(Gradient::Constant);
-const RECOVERED: Option<Gradient> = Some(Gradient::Undefined(
-    "what is left of a failed computation has no gradient: detach the operands first",
-));
+const RECOVERED: Option<Gradient> =
+    Some(Gradient::Undefined("the result of a recovery has no gradient: detach the operands first"));
 
 const NOTHING: Option<Saved> = Some(Saved::NONE);
 const A: Option<Saved> = Some(Saved { inputs: 1, outputs: 0 });
@@ -463,8 +462,9 @@ impl Op {
     /// When the row leaves it to attributes. A match over those kinds must come first.
     #[inline]
     pub fn row<T>(&self, column: impl FnOnce(&OpInfo) -> Option<T>) -> T {
-        column(self.info())
-            .unwrap_or_else(|| panic!("[{}] the attributes decide, and nothing asks them", self.info().name))
+        column(self.info()).unwrap_or_else(|| {
+            panic!("[{}] the attributes decide this column; add a match before it", self.info().name)
+        })
     }
 
     /// Whether poison of the operands does not propagate to all results. The op must then run despite a poisoned

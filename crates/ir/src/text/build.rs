@@ -114,7 +114,7 @@ impl<'t> ParsedOp<'t> {
             "fused" => self.fused(),
             _ => self.spatial().or_else(|| self.collective()).unwrap_or_else(|| {
                 let shown: String = self.name.chars().take(40).collect();
-                Err(self.place.error(format!("there is no op `{shown}`")))
+                Err(self.place.error(format!("unknown op `{shown}`")))
             }),
         }
     }
@@ -284,12 +284,12 @@ impl<'t> ParsedOp<'t> {
 
     fn unsigned(&mut self, key: &str) -> Result<u64> {
         let (value, place) = self.required(key)?;
-        integer(&value).ok_or_else(|| place.error(format!("`{key}` must be a whole number from 0")))
+        integer(&value).ok_or_else(|| place.error(format!("`{key}` must be a non-negative integer")))
     }
 
     fn int(&mut self, key: &str) -> Result<usize> {
         let (value, place) = self.required(key)?;
-        size(&value).ok_or_else(|| place.error(format!("`{key}` must be a whole number from 0")))
+        size(&value).ok_or_else(|| place.error(format!("`{key}` must be a non-negative integer")))
     }
 
     fn optional_int(&mut self, key: &str) -> Result<Option<usize>> {
@@ -304,7 +304,7 @@ impl<'t> ParsedOp<'t> {
     fn tag(&mut self) -> Result<u32> {
         let (value, place) = self.required("tag")?;
         let tag = integer(&value).and_then(|tag| u32::try_from(tag).ok());
-        tag.ok_or_else(|| place.error("`tag` must be a whole number below 2^32"))
+        tag.ok_or_else(|| place.error("`tag` must be an integer below 2^32"))
     }
 
     fn real(&mut self, key: &str) -> Result<f64> {
@@ -353,7 +353,7 @@ impl<'t> ParsedOp<'t> {
 
     fn ints(&mut self, key: &str) -> Result<Vec<usize>> {
         let (value, place) = self.required(key)?;
-        sizes(&value).ok_or_else(|| place.error(format!("`{key}` must be a list of whole numbers from 0")))
+        sizes(&value).ok_or_else(|| place.error(format!("`{key}` must be a list of non-negative integers")))
     }
 
     fn pairs(&mut self, key: &str) -> Result<Vec<(usize, usize)>> {
@@ -406,7 +406,7 @@ impl<'t> ParsedOp<'t> {
             Some((value, place)) => {
                 let steps =
                     entries(&value).and_then(|list| list.iter().map(signed).collect::<Option<Vec<_>>>());
-                steps.ok_or_else(|| place.error("`step` must be a list of whole numbers"))?
+                steps.ok_or_else(|| place.error("`step` must be a list of integers"))?
             }
         };
         self.same_len("start, len and step", &[start.len(), len.len(), step.len()])?;

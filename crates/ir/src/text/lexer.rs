@@ -226,7 +226,7 @@ impl<'t> Lexer<'t> {
         let end = self.offset();
         scalar(&self.text[start..end]).ok_or_else(|| {
             let shown: String = self.text[start..end].chars().take(40).collect();
-            place.error(format!("`{shown}` is no number, or is out of range"))
+            place.error(format!("`{shown}` is not a number, or is out of range"))
         })
     }
 

@@ -146,7 +146,7 @@ impl<'t> Parser<'t> {
                 return Err(self.tokens.unexpected("the name of an attribute"));
             };
             if list.iter().any(|(other, ..)| *other == key) {
-                return Err(place.error(format!("the attribute `{key}` is given twice")));
+                return Err(place.error(format!("duplicate attribute `{key}`")));
             }
             self.tokens.advance()?;
             self.tokens.mark('=')?;

@@ -50,8 +50,7 @@ impl GradientSum {
     /// # Panics
     /// When there is no sum, or the op reads no part.
     pub fn add_part(&mut self, engine: &dyn Engine, op: &Op, index: Option<Operand>, gradient: Value) {
-        let sum =
-            self.sum.take().unwrap_or_else(|| panic!("[{}] there is no sum to add a part to", op.name()));
+        let sum = self.sum.take().unwrap_or_else(|| panic!("[{}] no sum to add a part to", op.name()));
         let index = index.map(|index| Var::new(engine, index));
         let places = Places::read_by(op, index.as_ref())
             .unwrap_or_else(|| panic!("[{}] does not read a part of its operand", op.name()));

@@ -112,7 +112,7 @@ impl Parser<'_> {
     fn compute(&mut self) -> Result<Compute> {
         let place = self.tokens.place;
         let Token::Word(name) = self.tokens.token else {
-            return Err(self.tokens.unexpected("what is computed"));
+            return Err(self.tokens.unexpected("an operation"));
         };
         self.tokens.advance()?;
         if let Some(function) = Unary::from_name(name) {
@@ -169,7 +169,7 @@ impl Parser<'_> {
             }
             _ => {
                 let shown: String = name.chars().take(40).collect();
-                Err(place.error(format!("kernels do not know `{shown}`")))
+                Err(place.error(format!("kernels have no operation `{shown}`")))
             }
         }
     }

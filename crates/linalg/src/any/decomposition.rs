@@ -116,5 +116,5 @@ pub fn svdvals(a: AnyTensor) -> Result<AnyTensor> {
 }
 
 fn take<'c>(call: &'c Call, parts: &mut impl Iterator<Item = Var<'c>>) -> AnyTensor {
-    call.done(parts.next().expect("the op has as many results as its inference says"))
+    call.done(parts.next().expect("the op has the inferred number of results"))
 }

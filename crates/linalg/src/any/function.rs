@@ -86,14 +86,14 @@ pub fn tensorinv(a: AnyTensor, first: usize) -> Result<AnyTensor> {
     let call = Call::new("tensorinv", &[&a])?;
     let shape = *a.shape();
     if first == 0 || first >= shape.rank() {
-        let problem = format!("cannot split {} axes after the first {first}", shape.rank());
-        return Err(call.error(problem).hint("at least one axis must be on either side"));
+        let problem = format!("cannot split {} dimensions after the first {first}", shape.rank());
+        return Err(call.error(problem).hint("at least one dimension must be on either side"));
     }
     let (rows, cols) = shape.split_at(first);
     let (m, n): (usize, usize) = (rows.iter().product(), cols.iter().product());
     if m != n {
-        let problem = format!("the first {first} axes have {m} elements and the others {n}");
-        return Err(call.error(problem).hint("both must have equally many"));
+        let problem = format!("the first {first} dimensions have {m} elements and the others {n}");
+        return Err(call.error(problem).hint("both products must be equal"));
     }
     let inverse = run_one(op::Inverse { infinite: false }, &[&call.var(&a).reshape([m, n])])?;
     let turned: Shape = cols.iter().chain(rows).copied().collect();
@@ -111,13 +111,13 @@ pub fn tensorsolve(a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
     let count = right.num_elements();
     if left.rank() < right.rank() || left[..right.rank()] != right[..] {
         return Err(call
-            .error("the first axes differ")
-            .hint("the first operand must begin with the axes of the second"));
+            .error("the first dimensions differ")
+            .hint("the first operand must begin with the dimensions of the second"));
     }
     let unknowns = &left[right.rank()..];
     if unknowns.iter().product::<usize>() != count {
         let problem = format!("{count} equations for {} unknowns", unknowns.iter().product::<usize>());
-        return Err(call.error(problem).hint("there must be as many equations as unknowns"));
+        return Err(call.error(problem).hint("the numbers of equations and unknowns must be equal"));
     }
     let (matrix, column) = (call.var(&a).reshape([count, count]), call.var(&b).reshape([count, 1]));
     let x = run_one(op::Solve, &[&matrix, &column])?;

@@ -32,10 +32,10 @@ pub fn multi_dot(tensors: Vec<AnyTensor>) -> Result<AnyTensor> {
             1 if place == 0 => x.reshape([1, length]),
             1 if place == last => x.reshape([length, 1]),
             rank => {
-                let problem = format!("tensor {place} has {rank} axes");
+                let problem = format!("tensor {place} has {rank} dimensions");
                 return Err(call
                     .error(problem)
-                    .hint("all are matrices; only the first and the last may have one axis"));
+                    .hint("all are matrices; only the first and the last may have one dimension"));
             }
         });
     }
@@ -90,7 +90,7 @@ fn product<'e>(factors: &[Var<'e>], splits: &[Vec<usize>], i: usize, j: usize) -
 pub fn vander(x: AnyTensor, count: Option<usize>) -> Result<AnyTensor> {
     let call = Call::new("vander", &[&x])?;
     if x.rank() == 0 {
-        return Err(call.error("needs at least 1 axis"));
+        return Err(call.error("needs at least 1 dimension"));
     }
     let x = call.var(&x);
     let length = x.shape()[x.rank() - 1];
@@ -126,14 +126,14 @@ pub fn householder_product(a: AnyTensor, tau: AnyTensor) -> Result<AnyTensor> {
     if cols > rows {
         return Err(call
             .error("more columns than rows")
-            .hint("there are at most as many reflections as rows"));
+            .hint("the number of reflections is at most the number of rows"));
     }
     let count = match tau.shape().split_last() {
         Some((&count, batch)) if batch == leading => count,
         Some(_) | None => {
             return Err(call
-                .error("leading axes differ")
-                .hint("`tau` has the leading axes of the matrices and one more"));
+                .error("batch dimensions differ")
+                .hint("`tau` has the batch dimensions of the matrices and one more"));
         }
     };
     if count > cols {

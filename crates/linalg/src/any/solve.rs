@@ -41,7 +41,7 @@ pub(super) fn check_rows(call: &Call, n: usize, found: usize) -> Result<()> {
         return Ok(());
     }
     Err(call.error("sizes differ").hint(format!(
-        "the matrices are {n} x {n} and the right sides have {found} elements there: they must be equally many"
+        "the matrices are {n} x {n} and the right sides have {found} elements along that dimension: both must be equal"
     )))
 }
 
@@ -138,7 +138,7 @@ pub fn lu_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor, side: Side)
     if !pivots.dtype().is_int() || !pivots_fit(factors.ty(), pivots.ty()) {
         return Err(call
             .error(format!("pivots of {} do not belong to these factors", pivots.ty()))
-            .hint("pass the pivots that `lu_factor` gave with the factors"));
+            .hint("pass the pivots that `lu_factor` returned with the factors"));
     }
     let (packed, b) = (call.var(&factors), call.var(&b));
     let p = op::permutation(&call.plain(&pivots).cast(DType::I32), n, &packed)?;
@@ -175,7 +175,7 @@ pub fn ldl_solve(factors: AnyTensor, pivots: AnyTensor, b: AnyTensor) -> Result<
     if !pivots.dtype().is_int() || !ldl_pivots_fit(factors.ty(), pivots.ty()) {
         return Err(call
             .error(format!("pivots of {} do not belong to these factors", pivots.ty()))
-            .hint("pass the pivots that `ldl_factor` gave with the factors"));
+            .hint("pass the pivots that `ldl_factor` returned with the factors"));
     }
     check_rows(&call, n, rows)?;
     let (packed, b) = call.together(&call.var(&factors), &call.var(&b))?;
@@ -207,9 +207,9 @@ pub fn lstsq(a: AnyTensor, b: AnyTensor, rcond: Option<f64>) -> Result<LeastSqua
     let call = Call::new("lstsq", &[&a, &b])?;
     let ((m, n), (rows, _)) = (call.matrix(0)?, call.matrix(1)?);
     if m != rows {
-        return Err(call.error("sizes differ").hint(format!(
-            "the matrices have {m} rows and the right sides {rows}: they must have equally many"
-        )));
+        return Err(call
+            .error("sizes differ")
+            .hint(format!("the matrices have {m} rows and the right sides {rows}: both must be equal")));
     }
     let rcond = rcond.unwrap_or(call.epsilon() * m.max(n) as f64);
     let (a, b) = call.together(&call.var(&a), &call.var(&b))?;

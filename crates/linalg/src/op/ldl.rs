@@ -99,9 +99,9 @@ impl MatrixOp for LdlSolve {
         operands.alike(factors, b)?;
         let (n, rows) = (last_two(&factors.shape).0, last_two(&b.shape).0);
         if n != rows {
-            return Err(operands.error("sizes differ").hint(format!(
-                "the matrices have {n} rows and the right sides {rows}: they must have equally many"
-            )));
+            return Err(operands
+                .error("sizes differ")
+                .hint(format!("the matrices have {n} rows and the right sides {rows}: both must be equal")));
         }
         Ok(smallvec![*b])
     }
@@ -135,7 +135,7 @@ fn check_pivots(operands: Signature<'_>) -> Result<()> {
     }
     Err(operands
         .error("needs i32 pivots, one for each row of the factors")
-        .hint("pass the pivots that `ldl_factor` gave with these factors"))
+        .hint("pass the pivots that `ldl_factor` returned with these factors"))
 }
 
 /// Whether the dtype and shape of pivots match the factors.
@@ -148,6 +148,6 @@ pub(crate) fn ldl_pivots_fit(factors: &TensorType, pivots: &TensorType) -> bool 
 fn blocks(op: &str, pivots: &[i32], index: usize, rows: usize) -> Result<Vec<Block>> {
     ldl::blocks(&pivots[index * rows..][..rows]).map_err(|pivot| {
         Error::value(op, format!("the pivot {pivot} cannot be where it is, in matrices of {rows} rows"))
-            .hint("pass the pivots that `ldl_factor` gave with these factors")
+            .hint("pass the pivots that `ldl_factor` returned with these factors")
     })
 }

@@ -109,12 +109,12 @@ impl MatrixOp for RowOrder {
         operands.count(1)?;
         let ty = operands.tensor(0)?;
         let Some((&exchanges, batch)) = ty.shape.split_last() else {
-            return Err(operands.error("needs a last axis of pivots"));
+            return Err(operands.error("needs a last dimension of pivots"));
         };
         if ty.dtype != DType::I32 || exchanges > self.rows {
             return Err(operands
                 .error(format!("needs i32 pivots, at most {} for each matrix", self.rows))
-                .hint("pass the pivots that `lu_factor` gave with these factors"));
+                .hint("pass the pivots that `lu_factor` returned with these factors"));
         }
         let shape: Shape = batch.iter().copied().chain([self.rows]).collect();
         Ok(smallvec![ty.with_shape(shape)])
@@ -134,7 +134,7 @@ impl MatrixOp for RowOrder {
                     Ok(_) | Err(_) => {
                         let problem = format!("the pivot {pivot} is not in 1..={}", self.rows);
                         return Err(kiln_ir::Error::value("lu_solve", problem)
-                            .hint("pass the pivots that `lu_factor` gave with these factors"));
+                            .hint("pass the pivots that `lu_factor` returned with these factors"));
                     }
                 }
             }

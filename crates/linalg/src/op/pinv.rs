@@ -88,9 +88,9 @@ impl MatrixOp for Lstsq {
         operands.alike(a, b)?;
         let ((m, n), (rows, cols)) = (last_two(&a.shape), last_two(&b.shape));
         if m != rows {
-            return Err(operands.error("sizes differ").hint(format!(
-                "the matrices have {m} rows and the right sides {rows}: they must have equally many"
-            )));
+            return Err(operands
+                .error("sizes differ")
+                .hint(format!("the matrices have {m} rows and the right sides {rows}: both must be equal")));
         }
         Ok(smallvec![with_last(b, &[n, cols]), with_last(a, &[m.min(n)])])
     }

@@ -139,6 +139,6 @@ pub(crate) fn weighted<'e>(a: &Var<'e>, weights: &Var<'e>) -> Result<Var<'e>> {
 }
 
 pub(crate) fn no_convergence<T: Real>(op: &str, a: &Matrices<'_, T>, index: usize) -> kiln_ir::Error {
-    a.error(op, index, "defeats the iteration, which does not converge")
+    a.error(op, index, "the iteration did not converge")
         .hint("scale the matrix so that its elements are near 1, or use f64")
 }

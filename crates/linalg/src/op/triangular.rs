@@ -71,9 +71,9 @@ pub(crate) fn infer_solution(operands: Signature<'_>) -> Result<kiln_ir::TensorT
     operands.alike(a, b)?;
     let (n, rows) = (last_two(&a.shape).0, last_two(&b.shape).0);
     if n != rows {
-        return Err(operands.error("sizes differ").hint(format!(
-            "the matrices have {n} rows and the right sides {rows}: they must have equally many"
-        )));
+        return Err(operands
+            .error("sizes differ")
+            .hint(format!("the matrices have {n} rows and the right sides {rows}: both must be equal")));
     }
     Ok(*b)
 }

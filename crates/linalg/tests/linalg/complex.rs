@@ -330,7 +330,7 @@ fn sixteen_bit_floats_are_computed_in_f32_and_rounded() {
 fn shape_errors_match_those_of_real_matrices() {
     let text = |op: &str| {
         format!(
-            "[{op}] needs square matrices: f64[2, 3]\n  hint: each matrix is 2 x 3; the last two axes must be equally long"
+            "[{op}] needs square matrices: f64[2, 3]\n  hint: each matrix is 2 x 3; the last two dimensions must be equal"
         )
     };
     let a = || noisy(1, &[2, 3]);
@@ -344,7 +344,7 @@ fn shape_errors_match_those_of_real_matrices() {
     says(eigvals(a()), &text("eigvals"));
     let text = |op: &str| {
         format!(
-            "[{op}] needs matrices, in the last two axes: f64[3]\n  hint: add axes of length 1 with `unsqueeze_dim`, or reshape"
+            "[{op}] needs matrices, in the last two dimensions: f64[3]\n  hint: add dimensions of length 1 with `unsqueeze_dim`, or reshape"
         )
     };
     says(qr(noisy(1, &[3]), QrMode::Reduced), &text("qr"));
@@ -352,7 +352,7 @@ fn shape_errors_match_those_of_real_matrices() {
     says(svdvals(noisy(1, &[3])), &text("svdvals"));
     says(
         solve(noisy(1, &[3, 3]), noisy(1, &[2, 4]), Side::Left),
-        "[solve] sizes differ: f64[3, 3] x f64[2, 4]\n  hint: the matrices are 3 x 3 and the right sides have 2 elements there: they must be equally many",
+        "[solve] sizes differ: f64[3, 3] x f64[2, 4]\n  hint: the matrices are 3 x 3 and the right sides have 2 elements along that dimension: both must be equal",
     );
     says(
         solve(noisy(1, &[3, 3]), noisy(1, &[3, 4]).each(|part| part.cast(DType::F32)).unwrap(), Side::Left),
@@ -360,7 +360,7 @@ fn shape_errors_match_those_of_real_matrices() {
     );
     says(
         solve_triangular(noisy(1, &[2, 3, 3]), noisy(1, &[4, 3, 1]), Triangle::Lower, Side::Left, false),
-        "[solve_triangular] leading axes do not broadcast: f64[2, 3, 3] x f64[4, 3, 1]\n  hint: aligned from the right they must be equal or 1, without the last two",
+        "[solve_triangular] batch dimensions do not broadcast: f64[2, 3, 3] x f64[4, 3, 1]\n  hint: aligned from the right they must be equal or 1, without the last two",
     );
 }
 
@@ -381,7 +381,7 @@ fn numerical_errors_are_reported_at_the_read() {
     let special = || numbers(&[2, 1, 1], &[1.0, 1.0], &[0.0, f64::NAN]);
     let text = |op: &str| {
         format!(
-            "[{op}] matrix 1 of the batch holds a NaN or an infinity\n  hint: look for what made it: `is_finite` tells which elements are numbers"
+            "[{op}] matrix 1 of the batch contains NaN or infinity\n  hint: find non-finite elements with `is_finite`"
         )
     };
     says(svdvals(special()).unwrap().to_data(), &text("svdvals"));

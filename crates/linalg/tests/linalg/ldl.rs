@@ -164,12 +164,12 @@ fn invalid_pivots_are_errors() {
         let read = ldl_solve(factors.clone(), wrong, b.clone()).unwrap().into_data();
         let error = read.unwrap_err().to_string();
         assert!(error.starts_with("[ldl_solve] the pivot "), "{error}");
-        assert!(error.contains("pass the pivots that `ldl_factor` gave with these factors"), "{error}");
+        assert!(error.contains("pass the pivots that `ldl_factor` returned with these factors"), "{error}");
     }
     let error = ldl_factor(random(1, &[2, 3])).unwrap_err().to_string();
     assert!(error.starts_with("[ldl_factor] needs square matrices: f64[2, 3]"), "{error}");
     let error = ldl(random(1, &[3])).unwrap_err().to_string();
-    assert!(error.starts_with("[ldl] needs matrices, in the last two axes: f64[3]"), "{error}");
+    assert!(error.starts_with("[ldl] needs matrices, in the last two dimensions: f64[3]"), "{error}");
     let error = ldl_solve(factors, pivots, random(1, &[3, 1])).unwrap_err().to_string();
     assert!(error.starts_with("[ldl_solve] sizes differ: f64[2, 2] x f64[3, 1]"), "{error}");
 }

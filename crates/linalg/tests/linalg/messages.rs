@@ -18,7 +18,7 @@ fn of(shape: &[usize], dtype: DType) -> AnyTensor {
 fn matrices_must_be_square() {
     let text = |op: &str| {
         format!(
-            "[{op}] needs square matrices: f64[2, 3]\n  hint: each matrix is 2 x 3; the last two axes must be equally long"
+            "[{op}] needs square matrices: f64[2, 3]\n  hint: each matrix is 2 x 3; the last two dimensions must be equal"
         )
     };
     says(cholesky(t(&[2, 3]), Triangle::Lower), &text("cholesky"));
@@ -36,11 +36,11 @@ fn matrices_must_be_square() {
     says(cond(t(&[2, 3]), MatrixNorm::Frobenius), &text("cond"));
     says(
         solve(t(&[2, 3]), t(&[2, 1]), Side::Left),
-        "[solve] needs square matrices: f64[2, 3] x f64[2, 1]\n  hint: each matrix is 2 x 3; the last two axes must be equally long",
+        "[solve] needs square matrices: f64[2, 3] x f64[2, 1]\n  hint: each matrix is 2 x 3; the last two dimensions must be equal",
     );
     says(
         solve_triangular(t(&[4, 2, 3]), t(&[2, 1]), Triangle::Upper, Side::Left, false),
-        "[solve_triangular] needs square matrices: f64[4, 2, 3] x f64[2, 1]\n  hint: each matrix is 2 x 3; the last two axes must be equally long",
+        "[solve_triangular] needs square matrices: f64[4, 2, 3] x f64[2, 1]\n  hint: each matrix is 2 x 3; the last two dimensions must be equal",
     );
 }
 
@@ -48,7 +48,7 @@ fn matrices_must_be_square() {
 fn tensors_must_have_at_least_two_axes() {
     let text = |op: &str| {
         format!(
-            "[{op}] needs matrices, in the last two axes: f64[3]\n  hint: add axes of length 1 with `unsqueeze_dim`, or reshape"
+            "[{op}] needs matrices, in the last two dimensions: f64[3]\n  hint: add dimensions of length 1 with `unsqueeze_dim`, or reshape"
         )
     };
     says(qr(t(&[3]), QrMode::Reduced), &text("qr"));
@@ -63,13 +63,14 @@ fn tensors_must_have_at_least_two_axes() {
     says(cond(t(&[3]), MatrixNorm::Spectral), &text("cond"));
     says(
         lstsq(t(&[3, 3]), t(&[3]), None).map(|_| ()),
-        "[lstsq] needs matrices, in the last two axes: f64[3, 3] x f64[3]\n  hint: add axes of length 1 with `unsqueeze_dim`, or reshape",
+        "[lstsq] needs matrices, in the last two dimensions: f64[3, 3] x f64[3]\n  hint: add dimensions of length 1 with `unsqueeze_dim`, or reshape",
     );
 }
 
 #[test]
 fn sizes_must_agree() {
-    let hint = "the matrices are 3 x 3 and the right sides have 2 elements there: they must be equally many";
+    let hint =
+        "the matrices are 3 x 3 and the right sides have 2 elements along that dimension: both must be equal";
     says(
         solve(t(&[3, 3]), t(&[2, 4]), Side::Left),
         &format!("[solve] sizes differ: f64[3, 3] x f64[2, 4]\n  hint: {hint}"),
@@ -88,11 +89,11 @@ fn sizes_must_agree() {
     );
     says(
         lstsq(t(&[4, 3]), t(&[3, 1]), None).map(|_| ()),
-        "[lstsq] sizes differ: f64[4, 3] x f64[3, 1]\n  hint: the matrices have 4 rows and the right sides 3: they must have equally many",
+        "[lstsq] sizes differ: f64[4, 3] x f64[3, 1]\n  hint: the matrices have 4 rows and the right sides 3: both must be equal",
     );
     says(
         solve(t(&[2, 3, 3]), t(&[4, 3, 1]), Side::Left),
-        "[solve] leading axes do not broadcast: f64[2, 3, 3] x f64[4, 3, 1]\n  hint: aligned from the right they must be equal or 1, without the last two",
+        "[solve] batch dimensions do not broadcast: f64[2, 3, 3] x f64[4, 3, 1]\n  hint: aligned from the right they must be equal or 1, without the last two",
     );
     let (factors, pivots) = lu_factor(t(&[2, 3, 3])).unwrap();
     says(
@@ -102,7 +103,7 @@ fn sizes_must_agree() {
             t(&[3, 1]),
             Side::Left,
         ),
-        "[lu_solve] pivots of i32[1, 3] do not belong to these factors: f64[2, 3, 3] x f64[3, 1]\n  hint: pass the pivots that `lu_factor` gave with the factors",
+        "[lu_solve] pivots of i32[1, 3] do not belong to these factors: f64[2, 3, 3] x f64[3, 1]\n  hint: pass the pivots that `lu_factor` returned with the factors",
     );
     says(
         multi_dot(vec![t(&[2, 3]), t(&[4, 5])]),
@@ -110,28 +111,28 @@ fn sizes_must_agree() {
     );
     says(
         multi_dot(vec![t(&[2, 3]), t(&[3]), t(&[3, 2])]),
-        "[multi_dot] tensor 1 has 1 axes: f64[2, 3] x f64[3] x f64[3, 2]\n  hint: all are matrices; only the first and the last may have one axis",
+        "[multi_dot] tensor 1 has 1 dimensions: f64[2, 3] x f64[3] x f64[3, 2]\n  hint: all are matrices; only the first and the last may have one dimension",
     );
     says(multi_dot(vec![t(&[2, 3])]), "[multi_dot] needs at least 2 tensors, not 1: f64[2, 3]");
     says(
         tensorinv(t(&[2, 3, 4]), 2),
-        "[tensorinv] the first 2 axes have 6 elements and the others 4: f64[2, 3, 4]\n  hint: both must have equally many",
+        "[tensorinv] the first 2 dimensions have 6 elements and the others 4: f64[2, 3, 4]\n  hint: both products must be equal",
     );
     says(
         tensorinv(t(&[2, 2]), 2),
-        "[tensorinv] cannot split 2 axes after the first 2: f64[2, 2]\n  hint: at least one axis must be on either side",
+        "[tensorinv] cannot split 2 dimensions after the first 2: f64[2, 2]\n  hint: at least one dimension must be on either side",
     );
     says(
         tensorsolve(t(&[2, 3, 6]), t(&[3, 2])),
-        "[tensorsolve] the first axes differ: f64[2, 3, 6] x f64[3, 2]\n  hint: the first operand must begin with the axes of the second",
+        "[tensorsolve] the first dimensions differ: f64[2, 3, 6] x f64[3, 2]\n  hint: the first operand must begin with the dimensions of the second",
     );
     says(
         tensorsolve(t(&[2, 3, 5]), t(&[2, 3])),
-        "[tensorsolve] 6 equations for 5 unknowns: f64[2, 3, 5] x f64[2, 3]\n  hint: there must be as many equations as unknowns",
+        "[tensorsolve] 6 equations for 5 unknowns: f64[2, 3, 5] x f64[2, 3]\n  hint: the numbers of equations and unknowns must be equal",
     );
     says(
         householder_product(t(&[2, 3]), t(&[2])),
-        "[householder_product] more columns than rows: f64[2, 3] x f64[2]\n  hint: there are at most as many reflections as rows",
+        "[householder_product] more columns than rows: f64[2, 3] x f64[2]\n  hint: the number of reflections is at most the number of rows",
     );
     says(
         householder_product(t(&[3, 2]), t(&[3])),
@@ -171,7 +172,7 @@ fn typed_functions_panic_with_the_message() {
 }
 
 #[test]
-#[should_panic(expected = "is no Float tensor with 2 axes: f32[2]")]
+#[should_panic(expected = "is not a tensor of kind Float with 2 axes: f32[2]")]
 fn a_wrong_rank_of_the_result_is_named() {
     let _: Tensor<Flex, 2> = kiln_linalg::svdvals(Tensor::<Flex, 2>::ones([2, 3], &Default::default()));
 }
@@ -214,13 +215,13 @@ fn numerical_errors_are_reported_at_the_read() {
     );
     says(
         read(svdvals(batch([f64::NAN, 0.0, 0.0, 1.0]))),
-        "[svdvals] matrix 3 of the batch holds a NaN or an infinity\n  hint: look for what made it: `is_finite` tells which elements are numbers",
+        "[svdvals] matrix 3 of the batch contains NaN or infinity\n  hint: find non-finite elements with `is_finite`",
     );
     let (factors, pivots) = lu_factor(numbers(&[2, 2], &[1.0, 2.0, 3.0, 4.0])).unwrap();
     let wrong = pivots.binary_scalar(kiln_ir::Binary::Mul, 9).unwrap();
     says(
         read(lu_solve(factors, wrong, t(&[2, 1]), Side::Left)),
-        "[lu_solve] the pivot 18 is not in 1..=2\n  hint: pass the pivots that `lu_factor` gave with these factors",
+        "[lu_solve] the pivot 18 is not in 1..=2\n  hint: pass the pivots that `lu_factor` returned with these factors",
     );
 }
 

@@ -15,7 +15,7 @@ use kiln_tensor::{Backend, Tensor};
 fn check_channels<B: Backend, const D: usize>(op: &str, x: &Tensor<B, D>, channels: usize) {
     assert!(
         D >= 2 && x.dims()[1] == channels,
-        "[{op}] expected [batch, {channels}, ..]: {}\n  hint: axis 1 holds the channels that the layer was made for",
+        "[{op}] expected [batch, {channels}, ..]: {}\n  hint: dimension 1 must have the layer's number of channels",
         x.as_any().ty()
     );
 }

@@ -25,7 +25,7 @@ macro_rules! max_pools {
             pub ceil_mode: bool,
         }
 
-        #[doc = concat!("The greatest element of each window over ", $space, ".")]
+        #[doc = concat!("Max pooling over ", $space, ".")]
         #[derive(Module, Clone, Debug)]
         pub struct $name {
             /// Window size.
@@ -85,8 +85,8 @@ macro_rules! max_pools {
 }
 
 max_pools! {
-    MaxPool1d MaxPool1dConfig max_pool1d 1 3 "one axis";
-    MaxPool2d MaxPool2dConfig max_pool2d 2 4 "two axes";
+    MaxPool1d MaxPool1dConfig max_pool1d 1 3 "one spatial dimension";
+    MaxPool2d MaxPool2dConfig max_pool2d 2 4 "two spatial dimensions";
 }
 
 macro_rules! average_pools {
@@ -110,7 +110,7 @@ macro_rules! average_pools {
             pub count_include_pad: bool,
         }
 
-        #[doc = concat!("The mean of each window over ", $space, ".")]
+        #[doc = concat!("Average pooling over ", $space, ".")]
         #[derive(Module, Clone, Debug)]
         pub struct $name {
             /// Window size.
@@ -168,8 +168,8 @@ macro_rules! average_pools {
 }
 
 average_pools! {
-    AvgPool1d AvgPool1dConfig avg_pool1d 1 3 "one axis";
-    AvgPool2d AvgPool2dConfig avg_pool2d 2 4 "two axes";
+    AvgPool1d AvgPool1dConfig avg_pool1d 1 3 "one spatial dimension";
+    AvgPool2d AvgPool2dConfig avg_pool2d 2 4 "two spatial dimensions";
 }
 
 macro_rules! adaptive_pools {
@@ -181,7 +181,7 @@ macro_rules! adaptive_pools {
             pub output_size: [usize; $axes],
         }
 
-        #[doc = concat!("The mean of each of a number of windows that share out ", $space, ".")]
+        #[doc = concat!("Adaptive average pooling over ", $space, ".")]
         ///
         /// Window `i` of `n` over `length` elements contains the elements
         /// `floor(i length / n) .. ceil((i + 1) length / n)`.
@@ -213,6 +213,6 @@ macro_rules! adaptive_pools {
 }
 
 adaptive_pools! {
-    AdaptiveAvgPool1d AdaptiveAvgPool1dConfig adaptive_avg_pool1d 1 3 "one axis";
-    AdaptiveAvgPool2d AdaptiveAvgPool2dConfig adaptive_avg_pool2d 2 4 "two axes";
+    AdaptiveAvgPool1d AdaptiveAvgPool1dConfig adaptive_avg_pool1d 1 3 "one spatial dimension";
+    AdaptiveAvgPool2d AdaptiveAvgPool2dConfig adaptive_avg_pool2d 2 4 "two spatial dimensions";
 }

@@ -125,8 +125,8 @@ fn tensors(module: &dyn Module, role: ParameterRole) -> NamedTensors {
 fn common_stack(parameters: &NamedTensors) -> Stack {
     let Some((first, tensor)) = parameters.first_key_value() else {
         panic!(
-            "[with_parameters] there are no tensors, so that the backend is unknown\n  \
-             hint: `trainable_parameters` gives those of a module; frozen ones are not among them"
+            "[with_parameters] the backend is unknown without tensors\n  \
+             hint: `trainable_parameters` returns the parameters of a module that are not frozen"
         )
     };
     let stack = tensor.stack();
@@ -135,7 +135,7 @@ fn common_stack(parameters: &NamedTensors) -> Stack {
             let [here, there] = stack.distinguishable_names(other.stack());
             panic!(
                 "[with_parameters] `{first}` is on {here}, but `{name}` on {there}\n  \
-                 hint: `lift_to` brings tensors from outside in"
+                 hint: lift outer tensors with `lift_to`"
             )
         }
     }
@@ -155,7 +155,7 @@ fn by_id(module: &dyn Module, mut parameters: NamedTensors) -> BTreeMap<ParamId,
     });
     if let Some((first, second)) = twice {
         panic!(
-            "[with_parameters] `{first}` and `{second}` are one parameter of the module\n  hint: give one tensor"
+            "[with_parameters] `{first}` and `{second}` are one parameter of the module\n  hint: pass one tensor"
         )
     }
     if let Some(name) = parameters.keys().next() {
@@ -172,6 +172,6 @@ fn lifted(path: &Path, value: AnyTensor, inside: &Stack) -> AnyTensor {
     let below = value.clone().inner();
     match value.lift_to(inside).or_else(|_| below.lift_to(inside)) {
         Ok(value) => value,
-        Err(error) => panic!("[with_parameters] parameter `{path}` cannot be brought in: {error}"),
+        Err(error) => panic!("[with_parameters] parameter `{path}` cannot be lifted: {error}"),
     }
 }

@@ -101,7 +101,7 @@ impl GradientsParams {
         Ok(())
     }
 
-    /// The gradient of a parameter.
+    /// Returns the gradient of a parameter.
     pub fn get(&self, id: ParamId) -> Option<&AnyTensor> {
         self.gradients.get(&id)
     }

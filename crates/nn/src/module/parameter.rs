@@ -309,8 +309,8 @@ fn placed<B: Backend, const D: usize, K: Kind>(
     let (before, after) = (*before.ty(), *value.ty());
     assert!(
         before.shape == after.shape && kind(before.dtype) == kind(after.dtype),
-        "[module] parameter `{path}` is {before}, but {after} is given\n  \
-         hint: another dtype will do within floats or integers, another shape will not"
+        "[module] parameter `{path}` is {before}, but got {after}\n  \
+         hint: the dtype may differ within floats or integers; the shape must match"
     );
     match value.try_into_tensor() {
         Ok(value) => value,

@@ -58,7 +58,7 @@ fn custom_ops() {
     let error = outcome(&double(Way::WrongType), &x).unwrap_err().to_string();
     assert_eq!(
         error,
-        "[double] `evaluate` gives u8[] instead of f32[2]\n  hint: `evaluate` and `infer` of the op must agree"
+        "[double] `evaluate` returns u8[] instead of f32[2]\n  hint: `evaluate` and `infer` of the op must agree"
     );
 }
 

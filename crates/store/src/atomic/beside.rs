@@ -34,7 +34,7 @@ pub(super) fn resolve(target: &Path) -> io::Result<PathBuf> {
         };
         path = parent(&path).join(to).components().collect();
     }
-    Err(io::Error::other("the path goes through too many symbolic links"))
+    Err(io::Error::other("the path has too many levels of symbolic links"))
 }
 
 /// The parent folder of a path.
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(resolve(&at("one/")).unwrap(), at("real"));
         assert_eq!(resolve(Path::new("plain")).unwrap(), Path::new("plain"));
         symlink("loop", at("loop")).unwrap();
-        assert!(resolve(&at("loop")).unwrap_err().to_string().contains("too many symbolic links"));
+        assert!(resolve(&at("loop")).unwrap_err().to_string().contains("too many levels of symbolic links"));
         assert!(resolve(Path::new("/")).unwrap_err().to_string().contains("names no file"));
         assert!(resolve(Path::new("..")).is_err());
     }

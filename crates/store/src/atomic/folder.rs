@@ -74,7 +74,7 @@ impl FolderWriter {
         let failed = |source| StoreError::io(target, "write", source);
         let real = beside::resolve(target).map_err(failed)?;
         let parent = beside::parent(&real);
-        fs::create_dir_all(parent).map_err(|source| StoreError::io(parent, "make the folder", source))?;
+        fs::create_dir_all(parent).map_err(|source| StoreError::io(parent, "create the folder", source))?;
         let lock = PathLock::acquire(&real, target, patience)?;
         let writer = FolderWriter { shown: target.to_owned(), real, kind, lock };
         writer.check_place()?;
@@ -128,11 +128,11 @@ impl FolderWriter {
         for entry in &entries {
             let name = entry.file_name();
             if !self.kind.may_hold(&name) || entry.file_type().is_ok_and(|file| file.is_dir()) {
-                return refused(format!("a folder with `{}`, which is no part of a {kind}", name.display()));
+                return refused(format!("a folder with `{}` (not part of a {kind})", name.display()));
             }
         }
         if !entries.is_empty() && !entries.iter().any(|entry| entry.file_name() == self.kind.index) {
-            return refused(format!("a folder without `{}`, which each {kind} has", self.kind.index));
+            return refused(format!("a folder without `{}` (every {kind} contains it)", self.kind.index));
         }
         Ok(())
     }

@@ -142,15 +142,15 @@ mod tests {
         let lock = |patience| PathLock::acquire(&path, Path::new("shown"), patience);
         let first = lock(Duration::ZERO).unwrap();
         let error = lock(Duration::from_millis(20)).unwrap_err().to_string();
-        let expected = format!("shown: is written by this process, {}, at the moment", process::id());
+        let expected = format!("shown: is being written by this process, {}", process::id());
         assert!(error.starts_with(&expected), "{error}");
         let file = folder.path().join(".run.lock");
         fs::write(&file, "process 1 on elsewhere").unwrap();
         let error = lock(Duration::ZERO).unwrap_err().to_string();
-        assert!(error.contains("is written by process 1 on elsewhere"), "{error}");
+        assert!(error.contains("is being written by process 1 on elsewhere"), "{error}");
         fs::write(&file, "\u{1b}[31m").unwrap();
         let error = lock(Duration::ZERO).unwrap_err().to_string();
-        assert!(error.contains("is written by another process"), "{error}");
+        assert!(error.contains("is being written by another process"), "{error}");
         drop(first);
         assert!(lock(Duration::ZERO).is_ok());
         assert_eq!(file.exists(), cfg!(not(unix)));

@@ -82,7 +82,7 @@ impl Archive {
         }
         if let ([first, ..], true) = (&*directory.entries, arrays.is_empty()) {
             let problem = format!(
-                "the archive holds no array, but `{}`\n  hint: the names of arrays end in `{ENDING}`",
+                "the archive contains no array, but `{}`\n  hint: the names of arrays end in `{ENDING}`",
                 first.name.escape_debug()
             );
             return Err(StoreError::malformed(path, first.offset, problem));
@@ -202,7 +202,7 @@ fn check_end(mut reader: CrcReader<Contents<'_>>, entry: &Entry, place: &ByteSou
     let found = reader.crc().sum();
     let more = reader.read(&mut [0]).map_err(|error| place.failed(entry.size, error))?;
     if more > 0 {
-        let problem = format!("goes on after the {} bytes that it claims", entry.size);
+        let problem = format!("continues after its {} declared bytes", entry.size);
         return Err(place.malformed(entry.size, problem));
     }
     if found != entry.crc {

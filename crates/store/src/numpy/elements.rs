@@ -31,8 +31,8 @@ pub(super) fn read_array(input: &mut Input<'_>) -> Result<TensorData> {
         }
         Numbers::Complex(_) => Err(input.malformed(
             0,
-            "the numbers are complex\n  hint: `numpy::read_complex` (`Archive::read_complex` in an archive) gives their \
-             real and imaginary parts",
+            "the array is complex\n  hint: `numpy::read_complex` (`Archive::read_complex` in an archive) returns \
+             the real and imaginary parts",
         )),
     }
 }
@@ -60,7 +60,7 @@ fn read_elements(input: &mut Input<'_>, header: &Header, dtype: DType) -> Result
 
 fn bools(input: &Input<'_>, start: u64, bytes: Vec<u8>) -> Result<Vec<bool>> {
     if let Some(place) = bytes.iter().position(|&byte| byte > 1) {
-        let problem = format!("{} is no bool: 0 or 1", bytes[place]);
+        let problem = format!("{} is not a bool (0 or 1)", bytes[place]);
         return Err(input.malformed(start + place as u64, problem));
     }
     Ok(bytes.into_iter().map(|byte| byte == 1).collect())
@@ -82,7 +82,7 @@ pub(super) fn read_pairs(input: &mut Input<'_>) -> Result<(TensorData, TensorDat
         Numbers::Complex(DType::F64) => read::<f64>(input, &header),
         Numbers::Complex(_) => read::<f32>(input, &header),
         Numbers::Real(dtype) => {
-            let problem = format!("the numbers are {dtype}, not complex\n  hint: `numpy::read` reads them");
+            let problem = format!("the array is {dtype}, not complex\n  hint: `numpy::read` reads them");
             Err(input.malformed(0, problem))
         }
     }
@@ -103,7 +103,7 @@ fn read_vec<E: Pod>(input: &mut Input<'_>, header: &Header, parts: usize) -> Res
     while elements.len() < count {
         let (start, more) = (elements.len(), chunk.min(count - elements.len()));
         if elements.try_reserve(more).is_err() {
-            let problem = format!("there is no memory for the array's {} bytes", count * size_of::<E>());
+            let problem = format!("cannot allocate {} bytes for the array", count * size_of::<E>());
             return Err(input.malformed(input.at(), problem));
         }
         elements.resize(start + more, E::zeroed());

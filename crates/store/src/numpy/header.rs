@@ -75,13 +75,13 @@ impl Header {
             Some(bytes) if bytes as u64 == rest => return Ok(()),
             Some(bytes) if (bytes as u64) < rest => {
                 format!(
-                    "the array's elements take {bytes} bytes, but {rest} follow\n  hint: a file holds one array; \
+                    "the array's elements need {bytes} bytes, but {rest} follow\n  hint: a file contains one array; \
                      `numpy.savez` keeps several"
                 )
             }
             Some(bytes) => {
                 format!(
-                    "the array's elements take {bytes} bytes, but only {rest} follow\n  hint: the file is truncated; \
+                    "the array's elements need {bytes} bytes, but only {rest} follow\n  hint: the file is truncated; \
                      get it again"
                 )
             }
@@ -129,7 +129,7 @@ fn text_length(input: &mut Input<'_>) -> Result<usize> {
         (1, 0) => input.fill(&mut bytes[..2], "the header's length")?,
         (2 | 3, 0) => input.fill(&mut bytes, "the header's length")?,
         (major, minor) => {
-            let problem = format!("version {major}.{minor} of the format is none of 1.0, 2.0 and 3.0");
+            let problem = format!("unsupported format version {major}.{minor}; supported: 1.0, 2.0, 3.0");
             return Err(input.malformed(6, problem));
         }
     }
@@ -146,7 +146,7 @@ fn wrong_start(input: &Input<'_>, start: &[u8]) -> StoreError {
     } else {
         "`numpy.save` writes such files"
     };
-    input.malformed(0, format!("is no `.npy` file, which starts with \\x93NUMPY\n  hint: {hint}"))
+    input.malformed(0, format!("is not a `.npy` file, which starts with \\x93NUMPY\n  hint: {hint}"))
 }
 
 /// The `descr` string of a type.
@@ -212,10 +212,10 @@ fn foreign(text: &str, code: &str) -> String {
             "Python objects, which are pickled",
             "unpickling can run any code; save numbers: `numpy.save(path, array.astype('float32'))`",
         ),
-        Some(b'U' | b'S' | b'a') => ("texts", "tensors hold numbers"),
+        Some(b'U' | b'S' | b'a') => ("strings", "tensors contain numbers"),
         Some(b'M' | b'm') => ("dates or times", "save them as integers: `array.astype('int64')`"),
-        Some(b'V') => ("bytes without a meaning", "save numbers: `array.view('uint8')`"),
-        _ => ("of a type that Kiln does not know", "convert them: `array.astype('float64')`"),
+        Some(b'V') => ("void bytes", "save numbers: `array.view('uint8')`"),
+        _ => ("of an unsupported type", "convert them: `array.astype('float64')`"),
     };
     format!("the elements are {what}: `{}`\n  hint: {hint}", text.escape_debug())
 }
@@ -245,7 +245,7 @@ impl Parser<'_> {
                 }
             };
             if twice {
-                return Err((place, format!("the key `{key}` stands there twice")));
+                return Err((place, format!("duplicate key `{key}`")));
             }
             if self.peek() != Some(b'}') {
                 self.expect(b',')?;
@@ -253,7 +253,7 @@ impl Parser<'_> {
         }
         self.expect(b'}')?;
         if self.peek().is_some() {
-            return Err((self.at, "the header goes on after its dictionary".to_owned()));
+            return Err((self.at, "the header continues after its dictionary".to_owned()));
         }
         let missing = |key: &str| (0, format!("the header has no key `{key}`"));
         let (numbers, big_endian) = numbers.ok_or_else(|| missing("descr"))?;
@@ -290,10 +290,7 @@ impl Parser<'_> {
         self.expect(b'(')?;
         while self.peek() != Some(b')') {
             if rank == MAX_RANK {
-                return Err((
-                    self.at,
-                    format!("the array has more than the {MAX_RANK} axes that a tensor may have"),
-                ));
+                return Err((self.at, format!("the array has more than {MAX_RANK} dimensions")));
             }
             lengths[rank] = self.length()?;
             rank += 1;
@@ -315,13 +312,13 @@ impl Parser<'_> {
             self.at += 1;
         }
         if self.at == place {
-            return Err((place, "expected the length of an axis".to_owned()));
+            return Err((place, "expected a dimension".to_owned()));
         }
         // Python 2 wrote this suffix after long integers.
         if self.text.get(self.at) == Some(&b'L') {
             self.at += 1;
         }
-        length.ok_or_else(|| (place, "an axis is longer than any memory".to_owned()))
+        length.ok_or_else(|| (place, "a dimension exceeds the address space".to_owned()))
     }
 
     /// Parses a string in single or double quotes, without escapes: no type name needs them.

@@ -38,7 +38,7 @@ impl<'a> Input<'a> {
         let wanted = bytes.len() as u64;
         if wanted > self.rest() {
             let problem = format!(
-                "{what} takes {wanted} bytes, but only {} follow\n  hint: the file is truncated; get it again",
+                "{what} needs {wanted} bytes, but only {} follow\n  hint: the file is truncated; get it again",
                 self.rest()
             );
             return Err(self.malformed(self.at, problem));

@@ -104,7 +104,7 @@ impl Directory {
             )
         };
         if self.start.checked_sub(LOCAL_BYTES).is_none_or(|last| entry.offset > last) {
-            return Err(malformed("its header would overlap the list of entries"));
+            return Err(malformed("its header would overlap the central directory"));
         }
         let bytes = read_at(file, source, entry.offset, LOCAL_BYTES)?;
         let mut fields = Fields { file, bytes: &bytes, at: 0, base: entry.offset };
@@ -115,7 +115,7 @@ impl Directory {
         let (name, extra) = (u64::from(fields.u16()?), u64::from(fields.u16()?));
         let start = entry.offset + LOCAL_BYTES + name + extra;
         if start.checked_add(entry.compressed).is_none_or(|end| end > self.start) {
-            return Err(malformed("its bytes would overlap the list of entries"));
+            return Err(malformed("its bytes would overlap the central directory"));
         }
         if read_at(file, source, entry.offset + LOCAL_BYTES, name)? != entry.name.as_bytes() {
             return Err(malformed("its own header has another name"));
@@ -152,11 +152,11 @@ fn find_end(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result
     }
     if end.start.checked_add(end.bytes).is_none_or(|stop| stop > here) {
         return malformed(
-            "the list of entries would be behind its own end\n  hint: the file is damaged; get it again",
+            "the central directory ends after its end record\n  hint: the file is damaged; get it again",
         );
     }
     if end.bytes > MAX_DIRECTORY_BYTES {
-        return malformed("the list of entries is longer than the 100 MB allowed");
+        return malformed("the central directory is longer than the 100 MB allowed");
     }
     Ok(end)
 }
@@ -164,11 +164,11 @@ fn find_end(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result
 fn no_archive(file: &Path, source: &mut (impl Read + Seek), length: u64) -> StoreError {
     let start = read_at(file, source, 0, length.min(8)).unwrap_or_default();
     let problem = if start.starts_with(b"PK") {
-        "the archive has no list of entries at its end\n  hint: the file is truncated; get it again"
+        "the archive has no end of central directory record\n  hint: the file is truncated; get it again"
     } else if start.starts_with(b"\x93NUMPY") {
-        "is no `.npz` file\n  hint: it is a single array: `numpy::read` reads it"
+        "is not a `.npz` file\n  hint: it is a single array: `numpy::read` reads it"
     } else {
-        "is no `.npz` file, which is a zip archive\n  hint: `numpy.savez` writes such files"
+        "is not a `.npz` file, which is a zip archive\n  hint: `numpy.savez` writes such files"
     };
     StoreError::malformed(file, 0, problem)
 }
@@ -184,17 +184,13 @@ fn locator(before_end: &[u8]) -> Option<u64> {
 fn end64(file: &Path, source: &mut (impl Read + Seek), offset: u64, before: u64) -> Result<End> {
     let bytes = END64_BYTES as u64;
     if offset.checked_add(bytes).is_none_or(|end| end > before) {
-        let problem = "the 64-bit record of the archive would be behind its own end";
+        let problem = "the zip64 end record ends after its locator";
         return Err(StoreError::malformed(file, before, problem));
     }
     let record = read_at(file, source, offset, bytes)?;
     let mut fields = Fields { file, bytes: &record, at: 0, base: offset };
     if fields.u32()? != END64 {
-        return Err(StoreError::malformed(
-            file,
-            offset,
-            "the 64-bit record of the archive does not start here",
-        ));
+        return Err(StoreError::malformed(file, offset, "no zip64 end record starts here"));
     }
     fields.skip(28)?;
     Ok(End { entries: fields.u64()?, bytes: fields.u64()?, start: fields.u64()? })
@@ -206,7 +202,7 @@ fn central_entry(fields: &mut Fields<'_>, directory: u64) -> Result<Entry> {
     let file = fields.file;
     let malformed = |problem: String| Err(StoreError::malformed(file, at, problem));
     if fields.u32()? != CENTRAL {
-        return malformed("no entry of the list starts here".to_owned());
+        return malformed("no central directory entry starts here".to_owned());
     }
     fields.skip(4)?;
     let (flags, method) = (fields.u16()?, fields.u16()?);
@@ -219,7 +215,7 @@ fn central_entry(fields: &mut Fields<'_>, directory: u64) -> Result<Entry> {
     let name = std::str::from_utf8(fields.take(usize::from(name))?).map(str::to_owned);
     let extra = fields.take(usize::from(extra))?;
     fields.skip(usize::from(comment))?;
-    let Ok(name) = name else { return malformed("the name of an entry is no UTF-8".to_owned()) };
+    let Ok(name) = name else { return malformed("an entry name is not UTF-8".to_owned()) };
     let wide = [&mut size, &mut compressed, &mut offset].into_iter().filter(|field| **field == FULL32);
     widen(extra, wide);
     let shown = name.escape_debug();
@@ -232,9 +228,16 @@ fn central_entry(fields: &mut Fields<'_>, directory: u64) -> Result<Entry> {
         ));
     }
     let deflated = method == DEFLATED;
-    let possible = if deflated { size / MAX_RATIO <= compressed } else { size == compressed };
-    if !possible || compressed > directory {
-        return malformed(format!("entry `{shown}` claims {size} bytes in {compressed}, which cannot be"));
+    if deflated && size / MAX_RATIO > compressed {
+        let problem = "above deflate's maximum ratio";
+        return malformed(format!("entry `{shown}` declares {size} bytes in {compressed}, {problem}"));
+    }
+    if !deflated && size != compressed {
+        return malformed(format!("entry `{shown}` is stored, but declares {size} bytes in {compressed}"));
+    }
+    if compressed > directory {
+        let problem = "more than precede the central directory";
+        return malformed(format!("entry `{shown}` declares {compressed} compressed bytes, {problem}"));
     }
     Ok(Entry { name, deflated, crc, compressed, size, offset })
 }
@@ -283,7 +286,7 @@ impl<'a> Fields<'a> {
                 Err(StoreError::malformed(
                     self.file,
                     at,
-                    "the archive's list of entries ends in the middle of one",
+                    "the central directory ends in the middle of an entry",
                 ))
             }
         }
@@ -465,6 +468,9 @@ mod tests {
         let list = bomb.central();
         let mut fields = Fields { file: Path::new("x"), bytes: &list, at: 0, base: 100 };
         let message = central_entry(&mut fields, 100).unwrap_err().to_string();
-        assert_eq!(message, "x: at byte 100: entry `x.npy` claims 11352 bytes in 10, which cannot be");
+        assert_eq!(
+            message,
+            "x: at byte 100: entry `x.npy` declares 11352 bytes in 10, above deflate's maximum ratio"
+        );
     }
 }

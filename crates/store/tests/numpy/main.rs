@@ -114,7 +114,7 @@ fn complex_arrays_are_pairs_of_tensors() {
     let error = archive.read("c_c8").unwrap_err().to_string();
     assert!(error.contains("entry `c_c8.npy`") && error.contains("hint: `numpy::read_complex`"), "{error}");
     let error = archive.read_complex("c_f4").unwrap_err().to_string();
-    assert!(error.contains("the numbers are f32, not complex"), "{error}");
+    assert!(error.contains("the array is f32, not complex"), "{error}");
     let error = numpy::complex_to_bytes(&real, &TensorData::from([1.0f64])).unwrap_err().to_string();
     assert!(error.contains("both f32 or both f64, of one shape: f64[2, 2] x f64[1]"), "{error}");
 }
@@ -203,36 +203,32 @@ fn invalid_array_errors_name_the_byte() {
         b"\x80\x04K\x01.",
         "at byte 20: the elements are Python objects, which are pickled: `|O`\n  hint: unpickling can run any code",
     );
-    says(&dictionary("'<U5'", "False", "(1,)"), &[0; 20], "at byte 20: the elements are texts: `<U5`");
+    says(&dictionary("'<U5'", "False", "(1,)"), &[0; 20], "at byte 20: the elements are strings: `<U5`");
     says(&dictionary("'<M8[ns]'", "False", "(1,)"), &[0; 8], "at byte 20: the elements are dates or times");
-    says(
-        &dictionary("'|V16'", "False", "(1,)"),
-        &[0; 16],
-        "at byte 20: the elements are bytes without a meaning",
-    );
+    says(&dictionary("'|V16'", "False", "(1,)"), &[0; 16], "at byte 20: the elements are void bytes");
     says(
         &dictionary("'<f16'", "False", "(1,)"),
         &[0; 16],
-        "at byte 20: the elements are of a type that Kiln does not",
+        "at byte 20: the elements are of an unsupported type",
     );
     says(&dictionary("[('a', '<f4')]", "False", "(1,)"), &[0; 4], "at byte 20: the elements are records");
     says(&dictionary("'<i2'", "0", "(2,)"), &[0; 4], "at byte 44: expected True or False");
-    says(&dictionary("'<i2'", "False", "(-2,)"), &[0; 4], "at byte 61: expected the length of an axis");
+    says(&dictionary("'<i2'", "False", "(-2,)"), &[0; 4], "at byte 61: expected a dimension");
     says(&dictionary("'<i2'", "False", "[2]"), &[0; 4], "at byte 60: expected `(`");
     says("{'descr': '<i2', 'shape': (2,)}", &[0; 4], "at byte 10: the header has no key `fortran_order`");
-    says("{'descr': '<i2', 'descr': '<i4'}", &[0; 4], "at byte 27: the key `descr` stands there twice");
+    says("{'descr': '<i2', 'descr': '<i4'}", &[0; 4], "at byte 27: duplicate key `descr`");
     says("{'order': 1}", &[], "at byte 11: unknown key `order`");
     says("{'descr': '<i2}", &[], "at byte 20: the text has no end");
     says(
         "{'descr': '<i2', 'fortran_order': False, 'shape': ()} x",
         &[0; 2],
-        "at byte 64: the header goes on",
+        "at byte 64: the header continues after",
     );
     says("", &[], "at byte 10: expected `{`");
     let deep = dictionary("'|i1'", "False", &format!("({})", "1,".repeat(13)));
-    says(&deep, &[0], "at byte 85: the array has more than the 12 axes");
+    says(&deep, &[0], "at byte 85: the array has more than 12 dimensions");
     let long = dictionary("'|i1'", "False", "(99999999999999999999999,)");
-    says(&long, &[0], "at byte 61: an axis is longer than any memory");
+    says(&long, &[0], "at byte 61: a dimension exceeds the address space");
     let large = dictionary("'<f8'", "False", "(4294967296, 4294967296)");
     says(&large, &[0], &format!("at byte {}: an array of shape", 10 + large.len()));
     let claimed = dictionary("'<f8'", "False", "(1000000000000,)");
@@ -240,16 +236,16 @@ fn invalid_array_errors_name_the_byte() {
         &claimed,
         &[0; 8],
         &format!(
-            "at byte {}: the array's elements take 8000000000000 bytes, but only 8 follow",
+            "at byte {}: the array's elements need 8000000000000 bytes, but only 8 follow",
             10 + claimed.len()
         ),
     );
     says(
         &dictionary("'|i1'", "False", "(2,)"),
         &[0; 3],
-        "at byte 68: the array's elements take 2 bytes, but 3 follow\n  hint: a file holds one array",
+        "at byte 68: the array's elements need 2 bytes, but 3 follow\n  hint: a file contains one array",
     );
-    says(&dictionary("'|b1'", "False", "(3,)"), &[0, 1, 2], "at byte 70: 2 is no bool: 0 or 1");
+    says(&dictionary("'|b1'", "False", "(3,)"), &[0, 1, 2], "at byte 70: 2 is not a bool (0 or 1)");
 }
 
 #[test]
@@ -263,22 +259,24 @@ fn errors_of_wrong_magic_bytes_name_the_format() {
     assert!(problem(PLAIN).contains("hint: it is a zip archive: `numpy::read_archive`"));
     assert!(
         problem(b"GIF89a..")
-            .starts_with("at byte 0: is no `.npy` file, which starts with \\x93NUMPY\n  hint: ")
+            .starts_with("at byte 0: is not a `.npy` file, which starts with \\x93NUMPY\n  hint: ")
     );
-    assert!(problem(&npy(4, "{}", &[])).starts_with("at byte 6: version 4.0 of the format is none of"));
+    assert!(
+        problem(&npy(4, "{}", &[])).starts_with("at byte 6: unsupported format version 4.0; supported: 1.0")
+    );
     let mut long = b"\x93NUMPY\x02\x00".to_vec();
     long.extend(u32::MAX.to_le_bytes());
     assert!(
         problem(&long).starts_with("at byte 8: the header is 4294967295 bytes long, more than the 65535")
     );
     assert!(archive_problem(array).contains("it is a single array: `numpy::read` reads it"));
-    assert!(archive_problem(b"no zip".to_vec()).contains("is no `.npz` file, which is a zip archive"));
+    assert!(archive_problem(b"no zip".to_vec()).contains("is not a `.npz` file, which is a zip archive"));
     assert!(
         archive_problem(PLAIN[..PLAIN.len() - 30].to_vec()).contains("the file is truncated; get it again")
     );
     let folder = tempfile::tempdir().unwrap();
     let error = numpy::read(folder.path()).unwrap_err().to_string();
-    assert!(error.ends_with("cannot read: it is no regular file"), "{error}");
+    assert!(error.ends_with("cannot read: not a regular file"), "{error}");
     let error = numpy::read(folder.path().join("absent.npy")).unwrap_err().to_string();
     assert!(error.contains("absent.npy: cannot read: "), "{error}");
     let path = folder.path().join("short.npy");
@@ -297,7 +295,7 @@ fn archive_errors_name_the_problem() {
     let error = archive.read("wieght").unwrap_err().to_string();
     assert_eq!(error, "bytes in memory: no tensor `wieght` (there is `weight`)");
     let error = numpy::archive_to_bytes(named(&["x", "x"]), Compression::Stored).unwrap_err().to_string();
-    assert_eq!(error, "bytes in memory: two tensors are called `x`");
+    assert_eq!(error, "bytes in memory: duplicate tensor name `x`");
     let long = "n".repeat(65_532);
     let error = numpy::archive_to_bytes(named(&[&long]), Compression::Stored).unwrap_err().to_string();
     assert!(error.contains("is longer than the 65531 bytes allowed"), "{error}");
@@ -314,20 +312,20 @@ fn archive_errors_name_the_problem() {
         changed(first + 128, 9).contains(&format!("at byte {first}: entry `weight.npy`: the checksum is "))
     );
     assert!(
-        changed(first, 9).starts_with(&format!("at byte {first}: entry `weight.npy`: is no `.npy` file"))
+        changed(first, 9).starts_with(&format!("at byte {first}: entry `weight.npy`: is not a `.npy` file"))
     );
     assert!(changed(30, b'h').starts_with("at byte 0: entry `weight.npy`: its own header has another name"));
     assert!(changed(0, 0).starts_with("at byte 0: entry `weight.npy`: no entry starts here"));
-    assert!(changed(list, 0).starts_with(&format!("at byte {list}: no entry of the list starts here")));
+    assert!(changed(list, 0).starts_with(&format!("at byte {list}: no central directory entry starts here")));
     assert!(changed(list + 8, 1).starts_with(&format!("at byte {list}: entry `weight.npy` is encrypted")));
     assert!(changed(list + 10, 12).contains("entry `weight.npy` is compressed by method 12; only 0"));
-    assert!(changed(list + 24, 1).contains("claims 1 bytes in 136, which cannot be"));
-    assert!(changed(list + 46, 0xFF).contains("the name of an entry is no UTF-8"));
+    assert!(changed(list + 24, 1).contains("is stored, but declares 1 bytes in 136"));
+    assert!(changed(list + 46, 0xFF).contains("an entry name is not UTF-8"));
     assert!(changed(good.len() - 12, 3).contains("the archive lists 2 entries, but counts 3"));
     assert!(changed(list + 42, 0xFF).contains("entry `weight.npy`: "));
     let other: Vec<u8> =
         [&good[..], b""].concat().iter().map(|&byte| if byte == b'y' { b'z' } else { byte }).collect();
-    assert!(archive_problem(other).contains("the archive holds no array, but `weight.npz`"));
+    assert!(archive_problem(other).contains("the archive contains no array, but `weight.npz`"));
 
     let deflated = numpy::archive_to_bytes(named(&["weight"]), Compression::Deflated).unwrap();
     let mut broken = deflated.clone();

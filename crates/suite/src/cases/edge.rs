@@ -149,6 +149,6 @@ impl CustomOp for HostSquare {
 fn infer_one(name: &str, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
     match inputs {
         [OperandType::Tensor(ty)] => Ok(smallvec![**ty]),
-        _ => Err(kiln_ir::Error::type_error(name, "takes one tensor", inputs)),
+        _ => Err(kiln_ir::Error::type_error(name, "expects one tensor", inputs)),
     }
 }

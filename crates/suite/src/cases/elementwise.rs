@@ -69,7 +69,7 @@ fn unary_grad(function: Unary) -> Grad {
         Unary::Abs | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => {
             Grad::Piecewise
         }
-        Unary::Not => Grad::None("takes no floats"),
+        Unary::Not => Grad::None("has no float operands"),
     }
 }
 
@@ -199,7 +199,9 @@ fn binary_grad(function: Binary) -> Grad {
     match function {
         Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Pow | Binary::Atan2 => Grad::Smooth,
         Binary::Rem | Binary::Min | Binary::Max => Grad::Piecewise,
-        Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => Grad::None("takes no floats"),
+        Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => {
+            Grad::None("has no float operands")
+        }
     }
 }
 

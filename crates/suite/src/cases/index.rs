@@ -182,7 +182,7 @@ fn checked() -> Vec<Case> {
 
 /// Cases of `Recover` with values that are not poisoned.
 fn recovered() -> Vec<Case> {
-    const OUTSIDE: Grad = Grad::None("what is left of a failed computation has no gradient");
+    const OUTSIDE: Grad = Grad::None("the result of a recovery has no gradient");
     let mut cases = Vec::new();
     for dtype in MOVED {
         let x = |shape: &[usize]| tensor(shape, dtype, Fill::Normal);

@@ -234,7 +234,9 @@ impl AnyTensor {
     pub fn shrink(self, lambda: f64, bias: f64) -> Result<AnyTensor> {
         self.check_float("shrink")?;
         if lambda.is_nan() || lambda < 0.0 {
-            return Err(self.wrong("shrink", format!("lambda is {lambda}")).hint("use a number from 0 up"));
+            return Err(self
+                .wrong("shrink", format!("lambda is {lambda}"))
+                .hint("use a number of at least 0"));
         }
         Ok(self.expression(|x| {
             let between = x.abs().compare(Comparison::Le, &x.scalar(lambda));

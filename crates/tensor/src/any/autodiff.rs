@@ -88,7 +88,7 @@ impl AnyTensor {
             Some(_) | None => {
                 let problem = alloc::format!("is on {:?}, which is not below {stack:?}", self.stack());
                 Err(kiln_ir::Error::type_error("from_inner", problem, &[self.ty().into()])
-                    .hint("make the tensor on the inner device, or move it there with `to_device`"))
+                    .hint("create the tensor on the inner device, or move it there with `to_device`"))
             }
         }
     }

@@ -22,7 +22,7 @@ impl AnyComplex {
         if re.ty() != im.ty() || !re.dtype().is_float() {
             let problem = "parts must be floats of one shape and dtype";
             return Err(Error::type_error("complex", problem, &[re.ty().into(), im.ty().into()])
-                .hint("`zeros_like` makes the imaginary part of real numbers"));
+                .hint("`zeros_like` creates the imaginary part of real numbers"));
         }
         Ok(AnyComplex { re, im })
     }
@@ -45,7 +45,7 @@ impl AnyComplex {
         if x.shape().last() != Some(&2) {
             let problem = "the last axis must have length 2: real and imaginary part";
             return Err(Error::type_error("from_interleaved", problem, &[x.ty().into()])
-                .hint("`Complex::new` takes the parts as two tensors"));
+                .hint("`Complex::new` accepts the parts as two tensors"));
         }
         let shape = x.shape().without(last);
         let part = |start| x.clone().slice_axis(last, SliceAxis { start, len: 1, step: 1 })?.reshape(shape);

@@ -153,7 +153,7 @@ impl AnyTensor {
     /// Returns the dtype to which `b` and tensors of a dtype, one of which is `a`, are promoted.
     pub(crate) fn meeting(op: &str, dtype: DType, a: &AnyTensor, b: &AnyTensor) -> Result<DType> {
         DType::promote(dtype, b.dtype()).ok_or_else(|| {
-            let problem = alloc::format!("no integer dtype holds {dtype} and {}", b.dtype());
+            let problem = alloc::format!("no integer dtype can represent {dtype} and {}", b.dtype());
             Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
                 .hint("cast one of them: to `i64` if its numbers fit, or both to `f64`")
         })

@@ -26,7 +26,7 @@ impl AnyTensor {
     pub(crate) fn only(stack: Stack, op: &Op, mut results: Values) -> Result<AnyTensor> {
         match results.pop() {
             Some(value) => Ok(AnyTensor { stack, value }),
-            None => Err(Error::type_error(op.name(), "gives no result", &[])),
+            None => Err(Error::type_error(op.name(), "returns no result", &[])),
         }
     }
 

@@ -215,7 +215,7 @@ fn check(op: &str, x: &AnyTensor, points: usize) -> Result<()> {
     }
     if points == 0 {
         return Err(Error::type_error(op, "needs at least one point along the axis", &[x.ty().into()])
-            .hint("`None` takes as many points as the axis has"));
+            .hint("`None` uses the length of the axis"));
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ fn sized_axes(
         Some(sizes) => {
             let problem = alloc::format!("{} sizes for {} axes", sizes.len(), axes.len());
             Err(Error::type_error(op, problem, &[x.ty().into()])
-                .hint("give one size for each axis, or `None`"))
+                .hint("pass one size for each axis, or `None`"))
         }
     }
 }
@@ -282,7 +282,7 @@ fn transform(
         .into_iter();
     match (results.next(), results.next()) {
         (Some(re), Some(im)) => scaled(AnyComplex::new(re, im)?, scale),
-        _ => Err(Error::type_error(op, "gives no complex result", &[])),
+        _ => Err(Error::type_error(op, "returns no complex result", &[])),
     }
 }
 
@@ -297,7 +297,7 @@ fn from_real(op: &str, x: AnyTensor, (axis, points): SizedAxis, scale: f64) -> R
         x.apply_many(&Op::Fft { kind: FftKind::FromReal, axis, inverse: false }, [])?.into_iter();
     match (results.next(), results.next()) {
         (Some(re), Some(im)) => scaled(AnyComplex::new(re, im)?, scale),
-        _ => Err(Error::type_error(op, "gives no complex result", &[])),
+        _ => Err(Error::type_error(op, "returns no complex result", &[])),
     }
 }
 
@@ -307,7 +307,7 @@ fn to_real(op: &str, x: AnyComplex, (axis, points): SizedAxis, scale: f64) -> Re
     let (re, im) = x.each(|part| fitted(part, axis, points / 2 + 1))?.into_parts();
     let kind = FftKind::ToReal { points };
     let mut results = re.apply_many(&Op::Fft { kind, axis, inverse: true }, [im.into_value().into()])?;
-    let x = results.pop().ok_or_else(|| Error::type_error(op, "gives no result", &[]))?;
+    let x = results.pop().ok_or_else(|| Error::type_error(op, "returns no result", &[]))?;
     if scale == 1.0 { Ok(x) } else { x.binary_scalar(Binary::Mul, scale) }
 }
 

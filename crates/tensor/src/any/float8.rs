@@ -143,7 +143,7 @@ impl CustomOp for MatMulAsFloat8 {
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
         let wrong = |problem: &str| Error::type_error(MatMulAsFloat8::NAME, problem, inputs);
-        let [a, b] = types[..] else { return Err(wrong("takes two tensors")) };
+        let [a, b] = types[..] else { return Err(wrong("expects two tensors")) };
         if !a.dtype.is_float() || a.dtype != b.dtype {
             return Err(wrong("needs one float dtype").hint("cast the tensors to it first"));
         }

@@ -39,7 +39,7 @@ impl AnyTensor {
         self.check_alike(op, &numbers)?;
         let channels = self.shape()[1];
         if numbers.rank() != 1 || numbers.shape()[0] != channels {
-            let problem = format!("there must be one number for each of {channels} channels");
+            let problem = format!("expected one number for each of {channels} channels");
             return Err(self.unlike(op, problem, &numbers).hint("channels are axis 1"));
         }
         let shape: Shape = (0..self.rank()).map(|axis| if axis == 1 { channels } else { 1 }).collect();

@@ -130,7 +130,7 @@ impl AnyTensor {
             return Ok(());
         }
         let problem = format!("{elements} elements are more than {index} counts");
-        let hint = "use a device whose integers are i64, or go through the elements in parts";
+        let hint = "use a device whose integers are i64, or process the elements in parts";
         Err(Error::type_error(op, problem, &[self.ty().into()]).hint(hint))
     }
 
@@ -138,7 +138,7 @@ impl AnyTensor {
         let mut results = self.apply_many(op, [])?.into_iter();
         match (results.next(), results.next()) {
             (Some(values), Some(index)) => Ok((values, index)),
-            _ => Err(Error::type_error(op.name(), "gives no two results", &[])),
+            _ => Err(Error::type_error(op.name(), "does not return two results", &[])),
         }
     }
 }

@@ -91,7 +91,7 @@ impl QuantScheme {
                 | DType::BF16
                 | DType::Bool,
                 _,
-            ) => format!("{} is no dtype of quantised numbers", self.dtype),
+            ) => format!("{} is not a quantized dtype", self.dtype),
         };
         Err(x.wrong(op, problem).hint("use i8, i16 or i32, or u8 or u16 with an asymmetric scheme"))
     }

@@ -43,7 +43,7 @@ impl AnyTensor {
         device: &impl AsRef<Stack>,
     ) -> Result<AnyTensor> {
         let Some(count) = range.end.checked_sub(range.start).filter(|&count| count > 0) else {
-            let problem = format!("{}..{} holds no integers, or too many", range.start, range.end);
+            let problem = format!("{}..{} contains no integers, or too many", range.start, range.end);
             return Err(Error::value("randint", problem).hint("the end of the range must be above its start"));
         };
         let outside = [range.start, range.end - 1].into_iter().find(|x| !Scalar::Int(*x).fits(ty.dtype));
@@ -53,7 +53,7 @@ impl AnyTensor {
                 None => "needs an integer dtype".into(),
             };
             return Err(Error::type_error("randint", problem, &[(&ty).into()])
-                .hint("use an integer dtype that holds the whole range"));
+                .hint("use an integer dtype that can represent the range"));
         }
         let bits = bits(ty.shape, key.into().unwrap_or_else(|| Key::next(device)), device.as_ref())?;
         let (first, rest) = (range.start, bits.binary_scalar(Binary::Rem, count)?);

@@ -41,7 +41,7 @@ impl AnyTensor {
         if self.rank() != 2 || !self.dtype().is_float() {
             let problem = "needs floats with 2 axes, variables and observations";
             return Err(Error::type_error("cov", problem, &[self.ty().into()])
-                .hint("`axis` says which axis holds the observations"));
+                .hint("`axis` is the axis of the observations"));
         }
         let dtype = self.dtype();
         let rows = if axis == 1 { self } else { self.transpose()? }.widened()?;
@@ -109,7 +109,7 @@ impl AnyTensor {
     fn bin_edges(&self, op: &str, bins: usize, range: Option<(f64, f64)>) -> Result<AnyTensor> {
         let wrong = |problem: &str| {
             Err(Error::type_error(op, problem, &[self.ty().into()]).hint(
-                "bins of equal width lie between two finite numbers, or the least and the greatest element",
+                "bins of equal width need two finite bounds; default: the least and the greatest element",
             ))
         };
         if !self.dtype().is_float() {
@@ -123,7 +123,7 @@ impl AnyTensor {
         }
         let (low, high) = match range {
             Some((low, high)) if !(low.is_finite() && high.is_finite() && low <= high) => {
-                return wrong(&format!("{low} to {high} is no range"));
+                return wrong(&format!("{low} to {high} is not a range"));
             }
             Some((low, high)) => (self.number(low)?, self.number(high)?),
             None if self.shape().num_elements() == 0 => (self.number(0.0)?, self.number(1.0)?),
@@ -213,7 +213,7 @@ impl AnyTensor {
                 Some(greatest) if greatest as usize >= min_length => format!("the number {greatest}"),
                 Some(_) | None => format!("a length of {min_length}"),
             };
-            return Err(Error::type_error("bincount", format!("{what} asks for too many counts"), &[self.ty().into()])
+            return Err(Error::type_error("bincount", format!("{what} requires too many counts"), &[self.ty().into()])
                 .hint(format!(
                     "each number from 0 on has a count, {MOST_BINS} at most: `unique_with_counts` counts sparse numbers"
                 )));

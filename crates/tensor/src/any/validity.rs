@@ -48,7 +48,7 @@ impl AnyTensor {
         let mut results = AnyTensor::emit(&stack, &op, operands)?;
         let mut last = || match results.pop() {
             Some(value) => Ok(AnyTensor::new(stack.clone(), value)),
-            None => Err(Error::type_error(OP, "gives two flags", &[])),
+            None => Err(Error::type_error(OP, "must return two flags", &[])),
         };
         let (cause, ok) = (last()?, last()?);
         let tensors =

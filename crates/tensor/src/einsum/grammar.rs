@@ -94,7 +94,7 @@ impl Equation {
         });
         let terms = terms.collect::<Result<Vec<Subscripts>, Problem>>()?;
         if terms.len() != shapes.len() {
-            let problem = format!("`{text}` is for {} operands, there are {}", terms.len(), shapes.len());
+            let problem = format!("`{text}` expects {} operands, got {}", terms.len(), shapes.len());
             return Err(Problem::new(problem, "operands are separated by commas"));
         }
         let covered = terms.iter().zip(shapes).enumerate().map(|(number, (term, shape))| {
@@ -190,7 +190,7 @@ impl Subscripts {
                     3
                 }
                 '.' if rest.starts_with("...") => {
-                    return Err(TermProblem("`...` stands twice".to_string(), "write it once"));
+                    return Err(TermProblem("`...` occurs twice".to_string(), "write it once"));
                 }
                 '.' => return Err(TermProblem("a single `.`".to_string(), "other axes are `...`")),
                 other => {
@@ -211,7 +211,10 @@ impl Subscripts {
             None if letters == rank => Ok(0),
             Some(_) | None => {
                 let problem = format!("{letters} letters for the {rank} axes of {shape}");
-                Err(TermProblem(problem, "give each axis one letter; `...` stands for axes without letters"))
+                Err(TermProblem(
+                    problem,
+                    "write one letter for each axis; `...` stands for axes without letters",
+                ))
             }
         }
     }
@@ -241,11 +244,11 @@ fn lengths(operands: &[Vec<Label>], shapes: &[Shape]) -> Result<[usize; LABELS],
             let earlier = labels[..axis].iter().position(|&other| other == label);
             if let Some(earlier) = earlier.filter(|&earlier| shape[earlier] != length) {
                 let problem = format!(
-                    "{} stands for lengths {} and {length} in operand {number}",
+                    "{} has lengths {} and {length} in operand {number}",
                     describe(label),
                     shape[earlier]
                 );
-                return Err(Problem::new(problem, "a letter repeated in one operand takes its diagonal"));
+                return Err(Problem::new(problem, "a letter repeated in one operand selects its diagonal"));
             }
             let known = &mut lengths[label as usize];
             if *known != length && *known != 1 && length != 1 {
@@ -273,7 +276,7 @@ fn check_output(output: &Subscripts, operands: &[Vec<Label>]) -> Result<(), Prob
         }
         if !operands.iter().any(|labels| labels.contains(&label)) {
             let problem = format!("{name} is in the output but in no operand");
-            return Err(Problem::new(problem, "letters of the output come from the operands"));
+            return Err(Problem::new(problem, "each letter of the output must occur in an operand"));
         }
     }
     Ok(())

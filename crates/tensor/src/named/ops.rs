@@ -130,9 +130,8 @@ fn check_lengths(op: &str, a: &AnyTensor, a_names: &[&str], b: &AnyTensor, b_nam
         if let Some(other) = other.filter(|&other| other != length) {
             let problem =
                 format!("axis `{}` is {length} on the left and {other} on the right", names::short(name));
-            return Err(Error::type_error(op, problem, &[a.ty().into(), b.ty().into()]).hint(
-                "axes of one name have one length; `rename` one of them if they are different things",
-            ));
+            return Err(Error::type_error(op, problem, &[a.ty().into(), b.ty().into()])
+                .hint("axes of one name have one length; `rename` one of them if they differ in meaning"));
         }
     }
     Ok(())

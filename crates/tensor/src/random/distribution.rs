@@ -71,7 +71,7 @@ impl Distribution {
         let problem = match self {
             Distribution::Default => None,
             Distribution::Bernoulli(p) => {
-                (!(0.0..=1.0).contains(&p)).then(|| format!("{p} is no probability between 0 and 1"))
+                (!(0.0..=1.0).contains(&p)).then(|| format!("{p} is not a probability between 0 and 1"))
             }
             Distribution::Uniform(low, high) => ordered(low, high),
             Distribution::Normal(mean, deviation) | Distribution::LogNormal(mean, deviation) => {
@@ -196,5 +196,9 @@ fn ordered(low: f64, high: f64) -> Problem {
 fn reachable([low, high]: [f64; 2]) -> Problem {
     (libm::erf(high * core::f64::consts::FRAC_1_SQRT_2) - libm::erf(low * core::f64::consts::FRAC_1_SQRT_2)
         < 1e-6)
-        .then(|| format!("hardly a number lies between {low} and {high} deviations from the mean"))
+        .then(|| {
+            format!(
+                "the interval from {low} to {high} deviations from the mean has almost no probability mass"
+            )
+        })
 }

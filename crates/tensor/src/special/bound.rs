@@ -44,7 +44,9 @@ impl CustomOp for &'static Bound {
                 // The op that it replaces defines those scalars.
                 infer(&Op::Binary(self.function), &[OperandType::Tensor(ty), OperandType::Scalar(*number)])
             }
-            _ => Err(kiln_ir::Error::type_error(self.name, "takes a tensor of floats and a number", inputs)),
+            _ => {
+                Err(kiln_ir::Error::type_error(self.name, "expects a tensor of floats and a number", inputs))
+            }
         }
     }
 

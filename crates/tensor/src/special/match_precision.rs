@@ -41,7 +41,11 @@ impl CustomOp for MatchPrecision {
         {
             return Ok(smallvec![*x]);
         }
-        Err(kiln_ir::Error::type_error(MatchPrecision::NAME, "takes two tensors of one float dtype", inputs))
+        Err(kiln_ir::Error::type_error(
+            MatchPrecision::NAME,
+            "expects two tensors of one float dtype",
+            inputs,
+        ))
     }
 
     fn batched(&self) -> Option<Custom> {

@@ -35,7 +35,7 @@ impl CustomOp for VarianceAbout {
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         let problem = |problem: &str| kiln_ir::Error::type_error(VarianceAbout::NAME, problem, inputs);
         let types: Vec<_> = inputs.iter().filter_map(|input| input.tensor()).collect();
-        let [x, mean] = types[..] else { return Err(problem("takes a tensor and its mean")) };
+        let [x, mean] = types[..] else { return Err(problem("expects a tensor and its mean")) };
         if !x.dtype.is_float() || x.dtype != mean.dtype {
             return Err(problem("needs one float dtype").hint("cast the tensors to it first"));
         }

@@ -211,8 +211,11 @@ pub(crate) fn require_grad(any: AnyTensor) -> Result<AnyTensor> {
     let stack = any.stack().clone();
     let (layer, _) = layer(&any, "require_grad")?;
     if !any.dtype().is_float() {
-        return Err(Error::gradient("require_grad", format!("{} has no gradient: it is no float", any.ty()))
-            .hint("make it a float tensor first: `float()`, or `cast(DType::F32)` on an `AnyTensor`"));
+        return Err(Error::gradient(
+            "require_grad",
+            format!("{} has no gradient: it is not a float tensor", any.ty()),
+        )
+        .hint("convert it to a float tensor first: `float()`, or `cast(DType::F32)` on an `AnyTensor`"));
     }
     let layer = layer.clone();
     Ok(AnyTensor::new(stack, layer.require_grad(any.into_value())))

@@ -111,7 +111,7 @@ float_functions! {
     /// Computes the scaled complementary error function, `exp(x²) erfc(x)`, also where `exp(x²)` overflows.
     erfcx "[`torch.special.erfcx`](https://docs.pytorch.org/docs/stable/special.html#torch.special.erfcx)"
         "[0.0, 1.0]" "[1.0, 0.4275836]";
-    /// The greatest whole number not above.
+    /// Rounds down to an integer (floor).
     floor "[`torch.floor`](https://docs.pytorch.org/docs/stable/generated/torch.floor.html)"
         "[1.5, -1.5]" "[1.0, -2.0]";
     /// Rounds up to an integer (ceiling).

@@ -233,7 +233,7 @@ forward! {
     /// ```
     pub fn logsumexp(self, axis: impl Into<Axis>) -> Self;
 
-    /// `ln(Σ eˣ)` along axes, which stay with length 1. See [`logsumexp`](Tensor::logsumexp).
+    /// Computes `ln(Σ eˣ)` along axes, which are kept with length 1. See [`logsumexp`](Tensor::logsumexp).
     ///
     /// <https://docs.pytorch.org/docs/stable/generated/torch.logsumexp.html>
     ///

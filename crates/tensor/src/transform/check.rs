@@ -88,7 +88,7 @@ fn compare(
         if leaf.dtype() != DType::F64 {
             let problem = format!("tensor {number} is not f64");
             return Err(Error::type_error("gradcheck", problem, &[leaf.ty().into()]).hint(
-                "make it with `from_data_dtype` or `cast`: differences of narrower numbers are too coarse",
+                "create it with `from_data_dtype` or `cast`: differences of narrower numbers are too coarse",
             ));
         }
         let gradient = gradients[number].to_data()?.to_vec::<f64>();
@@ -108,7 +108,7 @@ fn compare(
                     "the gradient for element {element} of tensor {number} is {found}, but the slope is about {slope}"
                 );
                 return Err(Error::gradient("gradcheck", problem).hint(
-                    "check the rule of the custom op, what is detached, and that the point is no kink",
+                    "check the rule of the custom op and detached tensors; the point must not be a kink",
                 ));
             }
         }

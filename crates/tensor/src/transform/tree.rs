@@ -78,7 +78,7 @@ impl Structure {
                     None => "a list".into(),
                 };
                 Err(Error::type_error("transform", format!("the tensors are {self}, not {wanted}"), &[])
-                    .hint("arguments have the structure that the function takes"))
+                    .hint("pass arguments of the structure that the function expects"))
             }
         }
     }
@@ -86,7 +86,7 @@ impl Structure {
     fn leaf(&self, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<AnyTensor> {
         let error = || {
             Error::type_error("transform", format!("the tensors are {self}, not one tensor"), &[])
-                .hint("arguments have the structure that the function takes")
+                .hint("pass arguments of the structure that the function expects")
         };
         match self {
             Structure::Leaf => leaves.next().ok_or_else(error),
@@ -149,7 +149,7 @@ impl<B: Backend, T: Tree<B>> Tree<B> for BTreeMap<String, T> {
         let Structure::Map(parts) = structure else {
             let problem = format!("the tensors are {structure}, not a map by name");
             return Err(Error::type_error("transform", problem, &[])
-                .hint("arguments have the structure that the function takes"));
+                .hint("pass arguments of the structure that the function expects"));
         };
         parts.iter().map(|(name, part)| Ok((name.clone(), T::unflatten(part, leaves)?))).collect()
     }
@@ -165,7 +165,7 @@ impl<B: Backend, T: Tree<B>, const N: usize> Tree<B> for [T; N] {
     fn unflatten(structure: &Structure, leaves: &mut dyn Iterator<Item = AnyTensor>) -> Result<Self> {
         let parts = structure.parts(Some(N))?;
         let parts: Vec<T> = parts.iter().map(|part| T::unflatten(part, leaves)).collect::<Result<_>>()?;
-        parts.try_into().map_err(|_| Error::type_error("transform", format!("there are not {N} parts"), &[]))
+        parts.try_into().map_err(|_| Error::type_error("transform", format!("expected {N} parts"), &[]))
     }
 }
 

@@ -129,7 +129,7 @@ impl VmapOptions {
     #[must_use]
     #[track_caller]
     pub fn chunk_size(mut self, examples: usize) -> VmapOptions {
-        assert!(examples > 0, "[vmap] no examples at once are too few: the chunk size is at least 1");
+        assert!(examples > 0, "[vmap] the chunk size must be at least 1");
         self.chunk_size = Some(examples);
         self
     }
@@ -188,7 +188,7 @@ impl VmapOptions {
             axes => {
                 let problem = format!("`in_axes` has {} entries for {count} arguments", axes.len());
                 Err(Error::type_error("vmap", problem, &types(arguments)).hint(
-                    "give one for each tensor, one for each part of the tuple of arguments, or one for all",
+                    "pass one for each tensor, one for each part of the tuple of arguments, or one for all",
                 ))
             }
         }
@@ -201,7 +201,7 @@ impl VmapOptions {
             axes if axes.len() == count => Ok(axes.to_vec()),
             axes => {
                 let problem = format!("`out_axes` has {} entries for {count} results", axes.len());
-                Err(Error::type_error("vmap", problem, &[]).hint("give one for each tensor, or one for all"))
+                Err(Error::type_error("vmap", problem, &[]).hint("pass one for each tensor, or one for all"))
             }
         }
     }
@@ -244,7 +244,7 @@ impl<'a> Batch<'a> {
                 return Err(self.outside(&result));
             }
             if axis > result.rank() {
-                let problem = format!("the result has no place {axis} for the examples");
+                let problem = format!("the result has no axis {axis} for the examples");
                 return Err(Error::type_error("vmap", problem, &[result.ty().into()])
                     .hint("`out_axes` counts the axes of the result with that of the examples"));
             }
@@ -277,14 +277,15 @@ fn number_of_examples(arguments: &[AnyTensor], axes: &[Option<usize>]) -> Result
         let Some(&count) = argument.shape().get(axis) else {
             let problem = format!("argument {place} has no axis {axis} of examples");
             return Err(Error::type_error("vmap", problem, &types(arguments))
-                .hint("give the argument such an axis, or say with `in_axes` which it is; `None` if it is the same for all"));
+                .hint("add the axis to the argument, or select another with `in_axes`; `None` shares the argument among all examples"));
         };
         match found {
             Some((first, expected)) if expected != count => {
                 let problem =
                     format!("argument {first} has {expected} examples, argument {place} has {count}");
-                return Err(Error::type_error("vmap", problem, &types(arguments))
-                    .hint("all arguments have the same number; `in_axes` says which axis counts it"));
+                return Err(Error::type_error("vmap", problem, &types(arguments)).hint(
+                    "all batched arguments have the same number of examples, along the axis of `in_axes`",
+                ));
             }
             Some(_) => {}
             None => found = Some((place, count)),

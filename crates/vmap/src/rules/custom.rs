@@ -31,8 +31,8 @@ pub(super) fn at_once<'a>(call: Call<'a>, batched: Custom) -> Result<Vec<Var<'a>
     let types = infer(&op, &OperandType::list(&operands))?;
     let expected = call.results.iter().map(|ty| ty.with_shape(call.with_examples(&ty.shape)));
     if !types.iter().copied().eq(expected) {
-        let hint = "`batched` of the op must give its results with the examples in front";
-        return Err(call.error("gives other types for many examples than for one").hint(hint));
+        let hint = "`batched` of the op must return results with the batch dimension first";
+        return Err(call.error("returns other types for a batch than for one example").hint(hint));
     }
     let values = call.engine().execute(&op, operands, &types);
     Ok(values.into_iter().map(|value| Var::new(call.engine(), value)).collect())
@@ -51,7 +51,7 @@ pub(super) fn one_by_one<'a>(call: &Call<'a>, custom: &Custom) -> Result<Vec<Var
         let values = call.engine().execute(&op, operands, &types);
         for ((column, value), ty) in columns.iter_mut().zip(values).zip(call.results) {
             if value.ty() != ty {
-                let problem = format!("gives {} for example {number}, {ty} for others", value.ty());
+                let problem = format!("returns {} for example {number}, {ty} for others", value.ty());
                 return Err(call.error(&problem));
             }
             let value = Var::new(call.engine(), value);

@@ -61,8 +61,8 @@ pub(super) unsafe fn attend<T: Score>(
         }
     }
     for (i, row) in y.chunks_exact_mut(dim_v.max(1)).enumerate() {
-        let blind = total[i] == T::ZERO;
-        let factor = if blind { T::ZERO } else { T::ONE / total[i] };
+        let masked = total[i] == T::ZERO;
+        let factor = if masked { T::ZERO } else { T::ONE / total[i] };
         row.iter_mut().for_each(|y| *y *= factor);
     }
     for (i, lse) in lse.iter_mut().enumerate() {

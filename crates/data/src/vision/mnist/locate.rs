@@ -143,7 +143,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let places = places(root.path(), root.path(), root.path());
         let text = MnistDataset::find(MnistSplit::Train, &places).unwrap_err().to_string();
-        assert!(text.contains("hint: set KILN_DATA_DIR to a folder that holds train-images-idx3"), "{text}");
+        assert!(
+            text.contains("hint: set KILN_DATA_DIR to a folder that contains train-images-idx3"),
+            "{text}"
+        );
         assert!(text.ends_with("build with the feature `download` of kiln-data to fetch them"), "{text}");
     }
 

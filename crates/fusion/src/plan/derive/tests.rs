@@ -247,7 +247,7 @@ fn reduced_lengths_select_the_plan() {
     };
     let plan = |rows, columns| Planner::new(recording(rows, columns), Limits::default());
     let (full, template) = plan(10, 40_000).plan();
-    assert_eq!(full.steps().len(), 3, "a row is too long to stay: {full:?}");
+    assert_eq!(full.steps().len(), 3, "a row is too long for the cache: {full:?}");
     let template = template.expect("it has elements")(Arc::new(full));
     assert!(plan(11, 50_000).derive(&template).is_ok());
     assert!(plan(10, 30_000).derive(&template).is_err(), "its rows stay");

@@ -101,12 +101,14 @@ impl Finder<'_> {
                         if matches!(op, Op::Full(_)) { &[Operand::Scalar(number)] } else { &[] };
                     break self.push_inside(entry, operands, body)?;
                 }
-                Role::View if views.len() == MAX_VIEWS => return Err("it is behind too many views".into()),
+                Role::View if views.len() == MAX_VIEWS => {
+                    return Err("there are too many views before it".into());
+                }
                 Role::View => {
                     views.push((seen, entry));
                     seen = self.graph.operands(entry)[0];
                 }
-                Role::Fusable | Role::Anchor | Role::Alone => return Err("it is made later".into()),
+                Role::Fusable | Role::Anchor | Role::Alone => return Err("it is computed later".into()),
             }
         };
         self.note(seen, slot, body);
@@ -143,25 +145,23 @@ impl Finder<'_> {
             return Err("the region would read too many tensors".to_string());
         }
         if nest.num_values() > self.limits.kernel_ops {
-            return Err("the region would have more operations than a kernel may have".to_string());
+            return Err("the region would exceed the maximum number of operations".to_string());
         }
         if matches!(kind, Kind::Anchor(_)) && nest.reduces() {
-            return Err("nothing is reduced on the way out of a matrix product or convolution".to_string());
+            return Err("an epilogue of a matmul or convolution has no reductions".to_string());
         }
         if nest.column_reduce_bytes() > 0 && !self.holds_columns(nest, slots) {
-            return Err("threads cannot hold rows and what columns add up to".to_string());
+            return Err("registers cannot hold rows and column totals".to_string());
         }
         if !nest.reduces() || !nest.is_resident() {
             return Ok(());
         }
         let (row, rows) = (nest.row_len(), nest.num_points() / nest.row_len().max(1));
         if !nest.rows_are_innermost() || (self.limits.whole_rows && !nest.rows_are_whole()) {
-            return Err(
-                "the rows to combine with their own reductions do not lie together in memory".to_string()
-            );
+            return Err("the rows to combine with their own reductions are not contiguous".to_string());
         }
         if row > self.limits.resident_row && rows < self.limits.many_rows {
-            return Err(format!("rows of {row} elements are too long to stay in cache"));
+            return Err(format!("rows of {row} elements are too long for the cache"));
         }
         Ok(())
     }

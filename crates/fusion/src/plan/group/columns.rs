@@ -33,7 +33,7 @@ impl Finder<'_> {
             let near = rarest.partition_point(|&other| other < group);
             let near = &rarest[near.saturating_sub(MOST_TRIED)..rarest.len().min(near + MOST_TRIED)];
             let mut through: Vec<usize> =
-                near.iter().copied().filter(|&other| self.goes_through(other, group, &reads)).collect();
+                near.iter().copied().filter(|&other| self.rows_are_columns(other, group, &reads)).collect();
             through.sort_by_key(|&other| (self.groups[other].columns.is_empty(), other));
             through.into_iter().find(|&other| self.join_columns_of(other, group));
         }
@@ -78,7 +78,7 @@ impl Finder<'_> {
     }
 
     /// Whether the rows of a group are the columns of another, and the group has all values that the other reads.
-    fn goes_through(&self, group: usize, other: usize, reads: &BTreeSet<ValueNumber>) -> bool {
+    fn rows_are_columns(&self, group: usize, other: usize, reads: &BTreeSet<ValueNumber>) -> bool {
         let (rows, columns) = (&self.groups[group], &self.groups[other].body.nest);
         let nest = &rows.body.nest;
         if group == other || rows.kind != Kind::Kernel || !nest.reduces() || !nest.rows_are_whole() {

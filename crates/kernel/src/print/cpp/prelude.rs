@@ -6,14 +6,14 @@ use alloc::string::String;
 const FUNCTIONS: [(&str, &str); 26] = [
     (
         "kiln_pack",
-        "// Read and written at once, as far as accesses of 16 bytes go.
+        "// Loaded and stored as one access of up to 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) kiln_pack { T at[N]; };
 ",
     ),
     (
         "kiln_begin",
-        "// Waits for the end of the kernel before, since this one may have begun earlier, and only then lets the next one begin: if the
-// next but one began too, it would be in the way of this one.
+        "// Programmatic dependent launch. Waits for the previous kernel to end, then lets the next one start: started earlier, it would
+// let the one after it start too, which would occupy SMs that this kernel needs.
 __device__ __forceinline__ void kiln_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");
@@ -33,7 +33,7 @@ __device__ __forceinline__ void kiln_begin() {
     ),
     (
         "kiln_odd",
-        "// Rounded to odd, so that rounding once more to 16 bits gives what rounding once would give.
+        "// Round to odd: rounding the result to 16 bits again then equals rounding once.
 __device__ __forceinline__ float kiln_odd(double x) {
   const float nearest = (float)x;
   const unsigned bits = kiln_bits<unsigned>(nearest);
@@ -50,7 +50,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
 #if defined(__CUDA_ARCH__)
   float x;
   asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h));
-  // A NaN keeps its bits: kernels may only move it.
+  // A NaN keeps its bits, since a kernel may only copy the value.
   return x == x ? x : kiln_bits<float>((h & 0x8000u) << 16 | 0x7f800000u | (h & 0x3ffu) << 13);
 #else
   const unsigned sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
@@ -79,7 +79,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
   }
   if (rest >= 0x47800000u) return (unsigned short)(sign | 0x7c00u);
   if (rest < 0x38800000u) {
-    // Adding a half puts the bits that stay at the end, rounded to even.
+    // Adding one half shifts the kept bits to the end, rounded to even.
     const float shifted = kiln_bits<float>(rest) + 0.5f;
     return (unsigned short)(sign | (kiln_bits<unsigned>(shifted) - 0x3f000000u));
   }
@@ -106,7 +106,7 @@ __device__ __forceinline__ float kiln_odd(double x) {
     ),
     (
         "kiln_round_bf16",
-        "// The nearest number that bf16 has; any NaN for a NaN.
+        "// Rounds to the nearest bf16 value; NaN for NaN.
 __device__ __forceinline__ float kiln_round_bf16(float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   unsigned bits;
@@ -120,7 +120,7 @@ __device__ __forceinline__ float kiln_round_bf16(float x) {
     ),
     (
         "kiln_cut_bf16",
-        "// Of a number that bf16 has.
+        "// The bf16 bits of a value that bf16 represents exactly.
 __device__ __forceinline__ unsigned short kiln_cut_bf16(float x) { return (unsigned short)(kiln_bits<unsigned>(x) >> 16); }
 ",
     ),
@@ -276,7 +276,7 @@ template <typename T, typename F> __device__ __forceinline__ T kiln_whole(F x, F
     ),
     (
         "kiln_fail",
-        "// Of several points the first is kept, with its index.
+        "// Keeps the first failing point and its index.
 template <typename T> __device__ __forceinline__ void kiln_fail(unsigned long long* failed, T index, long long point) {
   const bool negative = index < T(0);
   long long shown = (long long)index;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 const BEFORE: [(&str, &str); 8] = [
     (
         "kiln_float",
-        "// Infinities and NaN cannot be written as constants.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
+        "// WGSL has no constants for infinities and NaN.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
     ),
     (
         "kiln_is_nan",
@@ -24,7 +24,7 @@ const BEFORE: [(&str, &str); 8] = [
   if (rest > 0x7f800000u) { return sign | 0x7e00u; }
   if (rest >= 0x47800000u) { return sign | 0x7c00u; }
   if (rest < 0x38800000u) {
-    // Adding a half puts the bits that stay at the end, rounded to even.
+    // Adding one half shifts the kept bits to the end, rounded to even.
     return sign | (bitcast<u32>(bitcast<f32>(rest) + 0.5f) - 0x3f000000u);
   }
   return sign | ((rest - 0x38000000u + 0xfffu + ((rest >> 13u) & 1u)) >> 13u);
@@ -106,7 +106,7 @@ const AFTER: [(&str, &str); 18] = [
     ),
     (
         "kiln_rem",
-        "// Exact: multiples of the divisor by powers of two are taken off, greatest first.
+        "// Exact: subtracts the divisor times powers of two, greatest first.
 fn kiln_rem(a: f32, b: f32) -> f32 {
   let infinite = kiln_float(0x7f800000u);
   if (kiln_is_nan(a) || kiln_is_nan(b) || abs(a) == infinite || b == 0.0f) { return kiln_float(0x7fc00000u); }

@@ -56,7 +56,9 @@ impl AnyTensor {
         let axis = axis.of(op, self.ty())?;
         let len = self.shape()[axis];
         if !len.is_multiple_of(2) {
-            return Err(self.wrong(op, format!("axis {axis} has no two halves: its length is {len}")));
+            return Err(
+                self.wrong(op, format!("axis {axis} does not split into two halves: its length is {len}"))
+            );
         }
         Ok(self.expression(|x| {
             let half = |start| x.slice_axis(axis, SliceAxis { start, len: len / 2, step: 1 });

@@ -11,7 +11,7 @@ impl AnyTensor {
     pub fn rrelu(self, lower: f64, upper: f64, training: bool) -> Result<AnyTensor> {
         self.check_float("rrelu")?;
         if !(lower <= upper && upper.is_finite() && lower.is_finite()) {
-            return Err(self.wrong("rrelu", format!("the slopes from {lower} to {upper} are no range")));
+            return Err(self.wrong("rrelu", format!("the slopes from {lower} to {upper} are not a range")));
         }
         if !training {
             return self.leaky_relu((lower + upper) / 2.0);

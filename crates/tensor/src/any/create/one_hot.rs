@@ -35,7 +35,7 @@ impl AnyTensor {
         let rank = self.rank() + 1;
         self.fits_rank("one_hot", rank)?;
         let Some(axis) = axis.within(rank) else {
-            let problem = format!("the new axis is no place among the {rank} of the result");
+            let problem = format!("the new axis is out of range for a result of {rank} axes");
             return Err(Error::type_error("one_hot", problem, &[self.ty().into()]));
         };
         let dtype = self.dtype();

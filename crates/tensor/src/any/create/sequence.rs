@@ -31,7 +31,7 @@ impl AnyTensor {
                 if number.beyond(dtype).is_some() {
                     let problem = format!("the number {number} is out of bounds for {dtype}");
                     return Err(Error::type_error("arange", problem, &[])
-                        .hint("name a wider dtype: `AnyTensor::arange` takes one"));
+                        .hint("use a wider dtype: `AnyTensor::arange` accepts one"));
                 }
             }
         }
@@ -98,8 +98,8 @@ impl AnyTensor {
         stack: &Stack,
     ) -> Result<AnyTensor> {
         if !dtype.is_float() {
-            return Err(Error::type_error(op, format!("makes floats, not {dtype}"), &[])
-                .hint("`arange` makes integers"));
+            return Err(Error::type_error(op, format!("creates floats, not {dtype}"), &[])
+                .hint("`arange` creates integers"));
         }
         let step = if count > 1 { (end - start) / (count - 1) as f64 } else { 0.0 };
         let places = counted(count, dtype, stack)?;

@@ -106,7 +106,7 @@ fn axis_of(place: usize, count: usize, indexing: Indexing) -> usize {
 fn check_vectors(op: &str, vectors: &[AnyTensor]) -> Result<()> {
     let Some(first) = vectors.first() else {
         return Err(Error::type_error(op, "needs at least one vector", &[])
-            .hint("give the coordinates along each axis"));
+            .hint("pass the coordinates along each axis"));
     };
     for vector in vectors {
         first.in_same_domain(op, vector)?;
@@ -174,7 +174,7 @@ fn affine_grid(op: &str, maps: AnyTensor, size: &[usize], align_corners: bool) -
     if !fits || !maps.dtype().is_float() {
         let problem = format!("needs floats of shape [batch, {axes}, {}]", axes + 1);
         return Err(Error::type_error(op, problem, &[maps.ty().into()])
-            .hint("each row of a map gives one coordinate: a linear part, then a shift"));
+            .hint("each row of a map computes one coordinate: a linear part, then a shift"));
     }
     let batch = maps.shape()[0];
     let points = size.iter().fold(1usize, |count, &length| count.saturating_mul(length));

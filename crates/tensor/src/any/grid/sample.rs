@@ -154,7 +154,7 @@ fn check(op: &str, axes: usize, x: &AnyTensor, grid: &AnyTensor) -> Result<()> {
         return Err(error("batch sizes differ".into()));
     }
     if x.shape()[2..].contains(&0) {
-        return Err(error("there is nothing to sample".into()));
+        return Err(error("the input has no elements to sample".into()));
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ impl AnyTensor {
         };
         if !mask.dtype().is_bool() {
             return Err(Error::type_error("mask_select", "the mask must be bool", &types)
-                .hint("a comparison makes one: `greater_elem(0)`"));
+                .hint("a comparison returns one: `greater_elem(0)`"));
         }
         Ok((self.expand(shape)?.flatten_all()?, mask.expand(shape)?.flatten_all()?))
     }

@@ -20,7 +20,7 @@ impl AnyTensor {
         let wanted = self.shape().with(axis, indices.shape().num_elements());
         if indices.rank() != 1 || *source.shape() != wanted {
             let types = [self.ty().into(), indices.ty().into(), source.ty().into()];
-            let problem = format!("indices of 1 axis go with a source of shape {wanted}");
+            let problem = format!("1-D indices require a source of shape {wanted}");
             return Err(Error::type_error(OP, problem, &types)
                 .hint("the source has one slice for each index, of the shape of the tensor's slices"));
         }

@@ -37,7 +37,7 @@ impl AnyTensor {
         if boundaries.rank() != 1 {
             let types = [self.ty().into(), boundaries.ty().into()];
             return Err(Error::type_error("bucketize", "the boundaries need exactly 1 axis", &types)
-                .hint("`searchsorted` takes boundaries for each row"));
+                .hint("`searchsorted` accepts boundaries for each row"));
         }
         boundaries.searchsorted(self, right)
     }

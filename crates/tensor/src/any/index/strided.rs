@@ -12,7 +12,7 @@ impl AnyTensor {
         let wrong = |problem| Error::type_error(OP, problem, &[self.ty().into()]);
         if shape.len() != strides.len() || shape.len() > MAX_RANK {
             let problem = format!("{} sizes and {} strides", shape.len(), strides.len());
-            return Err(wrong(problem).hint(format!("give one stride for each size, at most {MAX_RANK}")));
+            return Err(wrong(problem).hint(format!("pass one stride for each size, at most {MAX_RANK}")));
         }
         let count = self.shape().num_elements();
         let is_empty = shape.contains(&0);

@@ -101,7 +101,7 @@ fn check_ranks(op: &str, a: &AnyTensor, b: &AnyTensor, rank: usize, wanted: &str
         return Ok(());
     }
     let types = [a.ty().into(), b.ty().into()];
-    Err(Error::type_error(op, alloc::format!("takes {wanted}"), &types))
+    Err(Error::type_error(op, alloc::format!("expects {wanted}"), &types))
 }
 
 fn check_batches(op: &str, a: &AnyTensor, b: &AnyTensor) -> Result<()> {

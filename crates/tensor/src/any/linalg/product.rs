@@ -58,9 +58,8 @@ impl AnyTensor {
     /// Computes the outer product of two vectors, `[m] x [n] -> [m, n]`. See [`linalg::outer`](crate::linalg::outer).
     pub fn outer(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 {
-            return Err(
-                vectors("outer", &self, &other).hint("it takes two vectors; `outer_dim` takes more axes")
-            );
+            return Err(vectors("outer", &self, &other)
+                .hint("`outer` expects two vectors; `outer_dim` accepts more axes"));
         }
         self.outer_dim(other, 0)
     }
@@ -85,7 +84,7 @@ impl AnyTensor {
     pub fn dot(self, other: AnyTensor) -> Result<AnyTensor> {
         if self.rank() != 1 || other.rank() != 1 || self.shape() != other.shape() {
             return Err(vectors("dot", &self, &other)
-                .hint("it takes two vectors of one length; `matmul` takes matrices"));
+                .hint("`dot` expects two vectors of one length; `matmul` accepts matrices"));
         }
         self.binary(Binary::Mul, other)?.reduce_all(Reduction::Sum)
     }
@@ -214,7 +213,7 @@ impl AnyTensor {
     pub fn trace(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
             return Err(Error::type_error("trace", "needs at least 2 axes", &[self.ty().into()])
-                .hint("`sum` adds up a vector; `diag` makes it a matrix"));
+                .hint("`sum` reduces a vector; `diag` converts it to a matrix"));
         }
         let diagonal = self.diagonal(0, -2, -1)?;
         let last = diagonal.rank() - 1;

@@ -56,7 +56,7 @@ impl AnyTensor {
         if gamma.is_nan() || gamma < 0.0 {
             return Err(self
                 .wrong("sigmoid_focal", format!("gamma is {gamma}"))
-                .hint("use a number from 0 up"));
+                .hint("use a number of at least 0"));
         }
         self.compared("sigmoid_focal", target, reduction, |x, t| {
             // 1 minus the probability of the target.

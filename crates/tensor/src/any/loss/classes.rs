@@ -146,8 +146,8 @@ impl AnyTensor {
         self.check_same(OP, &target)?;
         if options.ignore_index.is_some() {
             return Err(self
-                .wrong(OP, "`ignore_index` does not go with probabilities")
-                .hint("set the rows that should not count to 0"));
+                .wrong(OP, "`ignore_index` is not supported for probabilities")
+                .hint("set the ignored rows to 0"));
         }
         let rows = self.shape().without(1);
         let spread = options.label_smoothing / self.shape()[1].max(1) as f64;

@@ -53,7 +53,7 @@ impl AnyTensor {
             }
         }
         if options.blank >= classes {
-            let problem = format!("the blank {} is none of {classes} classes", options.blank);
+            let problem = format!("the blank {} is out of range for {classes} classes", options.blank);
             return Err(self.wrong(OP, problem));
         }
         let targets = match targets.rank() {

@@ -20,7 +20,9 @@ impl AnyTensor {
     /// [`loss::smooth_l1`](crate::loss::smooth_l1).
     pub fn smooth_l1_loss(self, target: AnyTensor, beta: f64, reduction: Reduction) -> Result<AnyTensor> {
         if beta.is_nan() || beta < 0.0 {
-            return Err(self.wrong("smooth_l1", format!("beta is {beta}")).hint("use a number from 0 up"));
+            return Err(self
+                .wrong("smooth_l1", format!("beta is {beta}"))
+                .hint("use a number of at least 0"));
         }
         if beta == 0.0 {
             return self.compared("smooth_l1", target, reduction, |x, t| (x - t).abs());

@@ -70,7 +70,7 @@ impl AnyTensor {
             let reach = spec.dilation[axis].saturating_mul(kernel.saturating_sub(1)).saturating_add(1);
             let grown = length.saturating_sub(1).saturating_mul(spec.stride[axis]).saturating_add(reach);
             grown.checked_sub(low.saturating_add(high)).ok_or_else(|| {
-                let problem = format!("padding {low} + {high} along axis {} leaves nothing", axis + 2);
+                let problem = format!("padding {low} + {high} along axis {} leaves no elements", axis + 2);
                 self.unlike("conv_transpose", problem, weight)
             })
         });

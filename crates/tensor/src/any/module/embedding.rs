@@ -134,10 +134,10 @@ impl AnyTensor {
         let Some(weights) = weights else { return Ok(self) };
         self.check_alike("embedding_bag", &weights)?;
         if mode != BagMode::Sum {
-            return Err(self.wrong("embedding_bag", "weights go with sums alone"));
+            return Err(self.wrong("embedding_bag", "weights are only supported for sums"));
         }
         if &**weights.shape() != shape {
-            return Err(self.unlike("embedding_bag", "there must be one weight for each index", &weights));
+            return Err(self.unlike("embedding_bag", "expected one weight for each index", &weights));
         }
         let shape = weights.shape().inserted(shape.len(), 1);
         self.binary(Binary::Mul, weights.reshape(shape)?)

@@ -34,7 +34,7 @@ impl AnyTensor {
             let problem = "the last axis must be as long as the weight's inputs";
             return Err(self
                 .unlike("linear", problem, &weight)
-                .hint(format!("the weight is [out, in]: it takes {input} inputs")));
+                .hint(format!("the weight is [out, in]: it expects {input} input features")));
         }
         // One matmul over all rows: leading axes are merged.
         let last = shape.rank() - 1;

@@ -169,7 +169,7 @@ impl AnyTensor {
             return Ok((y, moved));
         }
         let Some((mean, variance)) = running else {
-            return Err(self.wrong(OP, "has no running statistics").hint("train, or give mean and variance"));
+            return Err(self.wrong(OP, "has no running statistics").hint("train, or pass mean and variance"));
         };
         let (wide_mean, wide) = (self.channels(OP, mean.clone())?, self.channels(OP, variance.clone())?);
         let like = self.held();
@@ -197,7 +197,7 @@ impl AnyTensor {
         if count < 2 {
             return Err(self
                 .wrong(OP, "training needs more than one value per channel")
-                .hint("make batches larger, or leave out a last batch of one"));
+                .hint("use larger batches, or drop a last batch of one"));
         }
         let like = self.held();
         let mean = self.clone().mean_over(&axes)?;

@@ -49,7 +49,7 @@ impl AnyTensor {
         )?;
         let windows = image.window_counts(OP, kernel, spec)?;
         if Some(self.shape()[2]) != windows[0].checked_mul(windows[1]) {
-            let problem = format!("there are {} x {} windows", windows[0], windows[1]);
+            let problem = format!("the input must have {} x {} windows", windows[0], windows[1]);
             return Err(self
                 .wrong(OP, problem)
                 .hint("their number follows from size, kernel, stride and padding"));

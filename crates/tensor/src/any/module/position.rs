@@ -34,7 +34,7 @@ impl AnyTensor {
         let half = shape.with(last, dim / 2);
         if kiln_ir::infer::broadcast_shapes(&half, cos.shape()) != Some(half) {
             let problem = format!("the angles do not broadcast to {half}");
-            return Err(self.unlike(OP, problem, &cos).hint("there is one angle for two numbers"));
+            return Err(self.unlike(OP, problem, &cos).hint("pass one angle for each pair of elements"));
         }
         Ok(self.expression_with([cos, sin], |x, [cos, sin]| {
             let (step, second) = match layout {
@@ -105,7 +105,7 @@ fn check_dim(op: &str, length: usize, dim: usize, dtype: DType) -> Result<()> {
         return Err(Error::type_error(op, format!("the dimension {dim} is odd"), &[]));
     }
     if !dtype.is_float() {
-        return Err(Error::type_error(op, format!("{dtype} is no float dtype"), &[]));
+        return Err(Error::type_error(op, format!("{dtype} is not a float dtype"), &[]));
     }
     Ok(())
 }

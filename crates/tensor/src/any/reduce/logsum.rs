@@ -12,7 +12,7 @@ impl AnyTensor {
         self.apply(&Op::LogSumExp { axis })
     }
 
-    /// The logarithm of the sum of exponentials along axes. See
+    /// Computes the logarithm of the sum of exponentials along axes. See
     /// [`Tensor::logsumexp_dims`](crate::Tensor::logsumexp_dims).
     pub fn logsumexp_dims(self, axes: impl Into<AxisList>) -> Result<AnyTensor> {
         self.logsumexp_of("logsumexp_dims", &axes.into())

@@ -53,7 +53,7 @@ fn lengths(op: &str, x: &AnyTensor, y: &AnyTensor) -> Result<(usize, usize)> {
         _ => {
             let types: Vec<_> = [x, y].iter().map(|tensor| tensor.ty().into()).collect();
             Err(Error::type_error(op, "needs at least one element along the last axis of both", &types)
-                .hint("of nothing there is no convolution"))
+                .hint("the convolution of an empty signal is undefined"))
         }
     }
 }

@@ -58,7 +58,7 @@ impl StftOptions {
             Some(window) if *window.shape() != Shape::from([self.window_length]) => {
                 let problem = format!("the window must have shape [{}]", self.window_length);
                 Err(Error::type_error(op, problem, &[x.ty().into(), window.ty().into()])
-                    .hint("`window_length` says how long it is"))
+                    .hint("`window_length` sets its length"))
             }
             Some(window) if window.dtype() != x.dtype() => {
                 Err(Error::type_error(op, "dtypes differ", &[x.ty().into(), window.ty().into()])
@@ -103,7 +103,7 @@ impl AnyTensor {
             let problem =
                 format!("the signal of {length} elements is shorter than {} points", options.points);
             return Err(
-                Error::type_error("stft", problem, &[self.ty().into()]).hint("pad it, or take fewer points")
+                Error::type_error("stft", problem, &[self.ty().into()]).hint("pad it, or use fewer points")
             );
         }
         let window = options.full_window(window, &self)?;
@@ -198,7 +198,7 @@ fn check_cover(
         Some(place) => {
             let problem = format!("the windows are 0 at element {} of the signal", place - kept.start);
             Err(Error::value("istft", problem)
-                .hint("the signal cannot be known there: take a smaller hop, or `center: true`"))
+                .hint("the signal is undefined there: use a smaller hop, or `center: true`"))
         }
     }
 }

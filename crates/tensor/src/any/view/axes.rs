@@ -29,8 +29,9 @@ impl AnyTensor {
     #[doc(alias = "matrix_transpose")]
     pub fn transpose(self) -> Result<AnyTensor> {
         if self.rank() < 2 {
-            return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()])
-                .hint("a vector has no columns; `unsqueeze` makes it a row, `unsqueeze_dim` a column"));
+            return Err(Error::type_error("transpose", "needs at least 2 axes", &[self.ty().into()]).hint(
+                "a vector has no columns; `unsqueeze` converts it to a row, `unsqueeze_dim` to a column",
+            ));
         }
         self.swap_dims(-2, -1)
     }
@@ -44,9 +45,9 @@ impl AnyTensor {
     fn move_axes(self, from: &AxisList, to: &AxisList) -> Result<AnyTensor> {
         let (from, to) = (from.of("movedim", self.ty())?, to.of("movedim", self.ty())?);
         if from.len() != to.len() {
-            let problem = format!("{} axes do not go to {} places", from.len(), to.len());
+            let problem = format!("{} source axes, but {} destination axes", from.len(), to.len());
             return Err(Error::type_error("movedim", problem, &[self.ty().into()])
-                .hint("name one place for each axis"));
+                .hint("pass one destination for each axis"));
         }
         let mut others = (0..self.rank()).filter(|axis| !from.contains(axis));
         let source = |place: usize| match to.iter().position(|&axis| axis == place) {
@@ -84,7 +85,7 @@ impl AnyTensor {
         let [a, b] = axes[..] else {
             let problem = format!("a plane has 2 axes, not {}", axes.len());
             return Err(Error::type_error("rot90", problem, &[self.ty().into()])
-                .hint("name the two axes to turn from and to, such as `[0, 1]`"));
+                .hint("pass the two axes of the rotation plane, such as `[0, 1]`"));
         };
         match times.rem_euclid(4) {
             0 => Ok(self),
@@ -100,7 +101,7 @@ impl AnyTensor {
         if axes.len() != shifts.len() {
             let problem = format!("{} shifts for {} axes", shifts.len(), axes.len());
             return Err(
-                Error::type_error("roll", problem, &[self.ty().into()]).hint("give one shift for each axis")
+                Error::type_error("roll", problem, &[self.ty().into()]).hint("pass one shift for each axis")
             );
         }
         axes.iter().zip(shifts).try_fold(self, |any, (&axis, &shift)| any.roll_axis(shift, axis))

@@ -66,9 +66,9 @@ impl AnyTensor {
             let less = |width: isize| width.min(0).unsigned_abs();
             let kept = length.checked_sub(less(low)).and_then(|rest| rest.checked_sub(less(high)));
             let Some(len) = kept else {
-                let problem = format!("{low} and {high} take more elements than axis {axis} has");
+                let problem = format!("{low} and {high} remove more elements than axis {axis} has");
                 return Err(Error::type_error("pad", problem, &[cropped.ty().into()])
-                    .hint(format!("at most {length} can be taken away")));
+                    .hint(format!("at most {length} can be removed")));
             };
             if len < length {
                 let start = if len == 0 { 0 } else { less(low) };
@@ -83,7 +83,7 @@ impl AnyTensor {
         self.rank().checked_sub(pairs).ok_or_else(|| {
             let problem = format!("{pairs} pairs for {} axes", self.rank());
             Error::type_error("pad", problem, &[self.ty().into()])
-                .hint("give at most one pair for each axis; they count from the last axes")
+                .hint("pass at most one pair for each axis, for the last axes")
         })
     }
 

@@ -12,7 +12,7 @@ impl AnyTensor {
         if times.len() != self.rank() {
             let problem = format!("{} counts for {} axes", times.len(), self.rank());
             return Err(Error::type_error("repeat", problem, &[self.ty().into()])
-                .hint("`tile` takes more or fewer counts than axes"));
+                .hint("`tile` accepts more or fewer counts than axes"));
         }
         times.iter().enumerate().try_fold(self, |any, (axis, &times)| any.repeat_dim(axis, times))
     }

@@ -83,7 +83,7 @@ impl AnyTensor {
             let problem = format!("axis {axis} has length {}, not 1", shape[axis]);
             return Err(Error::type_error(op, problem, &[self.ty().into()])
                 .hint("join some of them: `flatten`")
-                .hint("only axes of length 1 can go; `reshape` or a reduction removes others"));
+                .hint("only axes of length 1 can be squeezed; `reshape` or a reduction removes others"));
         }
         let rest = (0..shape.rank()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]);
         self.reshape(rest.collect::<Shape>())
@@ -95,7 +95,7 @@ impl AnyTensor {
         let Some(more) = rank.checked_sub(self.rank()) else {
             let problem = format!("{} axes do not become {rank} by adding some", self.rank());
             return Err(Error::type_error("unsqueeze", problem, &[self.ty().into()])
-                .hint("`squeeze` and `flatten` make fewer axes"));
+                .hint("`squeeze` and `flatten` reduce the number of axes"));
         };
         let shape = core::iter::repeat_n(1, more).chain(self.shape().iter().copied()).collect::<Shape>();
         self.reshape(shape)
@@ -121,9 +121,11 @@ impl AnyTensor {
         // The axes are those of the result, so they are checked against its rank.
         let result = self.ty().with_shape(Shape::new(&[1; MAX_RANK][..rank]));
         let places = axes.of(op, &result).map_err(|_| {
-            let problem = format!("the new axes are no distinct places among the {rank} of the result");
-            Error::type_error(op, problem, &[self.ty().into()])
-                .hint(format!("places go from 0 to {}, or from -1 counted from the end", rank.max(1) - 1))
+            let problem = format!("the new axes are not distinct axes of a result of {rank} axes");
+            Error::type_error(op, problem, &[self.ty().into()]).hint(format!(
+                "new axes range from 0 to {}, or from -1 counted from the end",
+                rank.max(1) - 1
+            ))
         })?;
         let mut old = self.shape().iter().copied();
         let length = |axis| if places.contains(&axis) { 1 } else { old.next().unwrap_or(1) };
@@ -150,10 +152,10 @@ impl AnyTensor {
             0.. => Ok(length as usize),
             _ => Err(Error::type_error(
                 "expand",
-                format!("{length} at place {axis} is no length"),
+                format!("{length} at position {axis} is not a length"),
                 &[self.ty().into()],
             )
-            .hint("-1 keeps the length of an axis that is there already")),
+            .hint("-1 keeps the length of an existing axis")),
         };
         let shape = lengths.iter().enumerate().map(length).collect::<Result<Vec<usize>>>()?;
         self.expand(shape)
@@ -224,7 +226,7 @@ fn resolve_lengths(
 ) -> Result<Shape> {
     let error = |problem: &str| {
         Error::type_error(op, format!("{problem} in {lengths:?}"), &[any.ty().into()])
-            .hint("the lengths multiply to the number of elements; one may be -1, for what is left")
+            .hint("the lengths multiply to the number of elements; one may be -1, and is inferred")
     };
     let mut shape = Shape::new(&[1; MAX_RANK][..lengths.len()]);
     let mut open = None;

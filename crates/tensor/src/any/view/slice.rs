@@ -32,7 +32,7 @@ impl AnyTensor {
         if ranges.len() > shape.rank() {
             let problem = format!("{} ranges for {} axes", ranges.len(), shape.rank());
             return Err(Error::type_error(op, problem, &[self.ty().into()])
-                .hint("give at most one range for each axis; axes without one are taken whole"));
+                .hint("pass at most one range for each axis; other axes are selected whole"));
         }
         let range = |axis: usize| ranges.get(axis).copied().unwrap_or(SliceArg::FULL);
         shape.iter().enumerate().map(|(axis, &length)| range(axis).resolve(axis, length)).collect()
@@ -85,7 +85,7 @@ impl AnyTensor {
         if !(0..length as i64).contains(&place) {
             let problem = format!("index {index} is out of range for axis {axis} of length {length}");
             return Err(Error::type_error("select_dim", problem, &[self.ty().into()])
-                .hint("indices go from 0 to the length less 1; negative ones count from the end"));
+                .hint("indices range from 0 to the length less 1; negative ones count from the end"));
         }
         self.narrow(axis, place as usize, 1)?.without_axes("select_dim", &[axis])
     }

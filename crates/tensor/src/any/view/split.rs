@@ -97,7 +97,7 @@ impl AnyTensor {
 
     fn bad_split(&self, op: &str, problem: &str) -> Error {
         Error::type_error(op, problem, &[self.ty().into()]).hint(
-            "`split` takes the length of a part, `chunk` and `tensor_split` the number of parts, `split_with_sizes` all lengths",
+            "`split` expects the length of a part, `chunk` and `tensor_split` the number of parts, `split_with_sizes` all lengths",
         )
     }
 }

@@ -115,7 +115,7 @@ impl AnyTensor {
             1 => self.diag_embed(offset, 0, 1),
             2 => self.diagonal(offset, 0, 1),
             _ => Err(Error::type_error("diag", "needs 1 or 2 axes", &[self.ty().into()])
-                .hint("`diag_embed` and `diagonal` take more axes")),
+                .hint("`diag_embed` and `diagonal` accept more axes")),
         }
     }
 }

@@ -17,7 +17,7 @@ macro_rules! convolutions {
             x.map(|any| any.conv(weight.into_any(), bias.map(Tensor::into_any), &options.spec()))
         }
 
-        #[doc = concat!("The gradient of [`", stringify!($name), "`] for its input, used as a layer: `x` is")]
+        #[doc = concat!("The gradient of [`", stringify!($name), "`] for its input, as a layer (transposed convolution): `x` is")]
         /// `[batch, channels_in, space..]`, weight `[channels_in, channels_out / groups, kernel..]`, bias
         /// `[channels_out]`. `output_padding` adds to the end of each axis of the result
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.conv_transpose2d.html)).
@@ -33,8 +33,8 @@ macro_rules! convolutions {
             x.map(|any| any.conv_transpose(weight, bias, &options.spec(), &output_padding))
         }
 
-        #[doc = concat!("The gradient of [`", stringify!($name), "`] for its input, given that of its result; `size` are the")]
-        /// lengths of the spatial dimensions of the input.
+        #[doc = concat!("The gradient of [`", stringify!($name), "`] for its input, given the gradient of its result. `size` is the")]
+        /// spatial shape of the input.
         #[track_caller]
         pub fn $input<B: Backend>(
             gradient: Tensor<B, $rank>,
@@ -46,7 +46,7 @@ macro_rules! convolutions {
         }
 
         #[doc = concat!("The gradient of [`", stringify!($name), "`] for its weight, given its input and the gradient of its")]
-        /// result; `kernel` are the lengths of the spatial dimensions of the weight.
+        /// result. `kernel` is the spatial shape of the weight.
         #[track_caller]
         pub fn $weight<B: Backend>(
             x: Tensor<B, $rank>,

@@ -90,7 +90,7 @@ where
 
     fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         let types: Option<Vec<TensorType>> = inputs.iter().map(|input| input.tensor().copied()).collect();
-        let types = types.ok_or_else(|| Error::type_error(self.name, "takes tensors", inputs))?;
+        let types = types.ok_or_else(|| Error::type_error(self.name, "expects tensors", inputs))?;
         let recorder = Recorder::new(&types);
         let inputs: Vec<Var<'_>> = recorder.inputs().into_iter().map(|v| Var::new(&recorder, v)).collect();
         let output = (self.forward)(&inputs).into_value();
@@ -116,7 +116,7 @@ where
         };
         let found = (self.backward)(inputs, output, gradient);
         if found.len() != inputs.len() {
-            let problem = format!("`backward` gives {} gradients for {} inputs", found.len(), inputs.len());
+            let problem = format!("`backward` returns {} gradients for {} inputs", found.len(), inputs.len());
             let hint = "return one gradient for each input, zeros for one without a gradient".to_string();
             return Some(Err(Error::value(self.name, problem).hint(hint)));
         }

@@ -15,7 +15,7 @@ macro_rules! poolings {
             x.map(|any| any.max_pool(&options.pooling()))
         }
 
-        #[doc = concat!("As [`", stringify!($max), "`], and where each maximum lies: row-major indices into the spatial dimensions, for")]
+        #[doc = concat!("As [`", stringify!($max), "`], also returning the row-major indices of the maxima in the spatial dimensions, for")]
         #[doc = concat!("[`", stringify!($unpool), "`].")]
         #[track_caller]
         pub fn $indices<B: Backend>(
@@ -26,8 +26,8 @@ macro_rules! poolings {
             (Tensor::from_any(y), Tensor::from_any(indices))
         }
 
-        #[doc = concat!("The gradient of [`", stringify!($max), "`] for its operand, given that of its result: each goes to the first")]
-        /// greatest element of its window.
+        #[doc = concat!("The gradient of [`", stringify!($max), "`] for its operand, given the gradient of its result. The first")]
+        /// maximum of a window receives the gradient of the window.
         #[track_caller]
         pub fn $max_gradient<B: Backend>(
             gradient: Tensor<B, $rank>,
@@ -37,7 +37,7 @@ macro_rules! poolings {
             gradient.map(|any| any.max_pool_gradient(x.into_any(), &options.pooling()))
         }
 
-        #[doc = concat!("Puts elements back to where the indices of [`", stringify!($indices), "`] say that they were, zeros")]
+        #[doc = concat!("Writes elements to the positions that [`", stringify!($indices), "`] returned, zeros")]
         /// elsewhere; `size` are the lengths of the spatial dimensions of the result. Of duplicate indices, the last
         /// element is stored
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_unpool2d.html)).
@@ -62,7 +62,7 @@ macro_rules! poolings {
             x.map(|any| any.avg_pool(&options.pooling(), include_padding))
         }
 
-        #[doc = concat!("The gradient of [`", stringify!($average), "`] for its operand, whose spatial dimensions have these lengths, given")]
+        #[doc = concat!("The gradient of [`", stringify!($average), "`] for its operand with spatial dimensions `size`, given")]
         /// that of its result.
         #[track_caller]
         pub fn $average_gradient<B: Backend>(
@@ -129,15 +129,15 @@ macro_rules! poolings {
             x.map(|any| any.adaptive_avg_pool(&size))
         }
 
-        #[doc = concat!("The greatest element of the windows of [`", stringify!($adaptive), "`]")]
+        #[doc = concat!("Adaptive max pooling over the windows of [`", stringify!($adaptive), "`]")]
         /// ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.adaptive_max_pool2d.html)).
         #[track_caller]
         pub fn $adaptive_max<B: Backend>(x: Tensor<B, $rank>, size: [usize; $axes]) -> Tensor<B, $rank> {
             x.map(|any| any.adaptive_max_pool(&size))
         }
 
-        #[doc = concat!("As [`", stringify!($adaptive_max), "`], and where each maximum lies: row-major indices into the axes of")]
-        /// space.
+        #[doc = concat!("As [`", stringify!($adaptive_max), "`], also returning the row-major indices of the maxima in the spatial")]
+        /// dimensions.
         #[track_caller]
         pub fn $adaptive_indices<B: Backend>(
             x: Tensor<B, $rank>,

@@ -357,8 +357,6 @@ impl<const D: usize> ReshapeArgs<D> for Shape {
 #[track_caller]
 fn length_of(length: impl TryInto<i64> + Copy + core::fmt::Display) -> i64 {
     length.try_into().unwrap_or_else(|_| {
-        panic!(
-            "[shape] an axis cannot have {length} elements\n  hint: -1 of a signed type asks for what is left"
-        )
+        panic!("[shape] an axis cannot have {length} elements\n  hint: -1 of a signed type infers the length")
     })
 }
