@@ -3,7 +3,8 @@
 //! Each command is one module: [`checks`] runs everything this machine can run, [`tidy`] reads the tree and reports
 //! violations of the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's time
 //! per op, and compares Kiln with other frameworks, [`accuracy`] measures elementary functions, [`bundle`] packs test
-//! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] kills processes that save,
+//! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`suite`] runs the
+//! conformance suite on one engine, [`kill`] kills processes that save,
 //! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
 //! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. The only
 //! dependency is a JSON reader, so the tool itself builds in seconds.
@@ -24,6 +25,7 @@ mod new_op;
 mod ops;
 mod package;
 mod process;
+mod suite;
 mod table;
 mod tidy;
 mod workspace;
@@ -90,6 +92,9 @@ commands
              --seed S      determines them (default: 1)
              --only OP     begin each program with this op: MatMul, Conv, ...
              --help        the other options: --threads, --first, --print, --file, ...
+  suite    run the conformance suite on one engine
+             --engine NAME reference, flex, cpu or router
+             --part K/N    every Nth case of each group, from the Kth on
   kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
              --saves N     how many (default: 200)
   goldens  make the PyTorch reference files of crates/suite/goldens again
@@ -141,6 +146,7 @@ fn main() -> ExitCode {
         "goldens" => goldens::run(&rest),
         "ops" => ops::run(&rest),
         "features" => features::run(&rest),
+        "suite" => suite::run(&rest),
         "package" => package::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

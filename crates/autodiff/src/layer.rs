@@ -6,7 +6,7 @@ use crate::gradients::Gradients;
 use crate::node::{Edge, Kept, Node, NodeId, NodeKind, PackedType, Parents, Recorded};
 use crate::recompute::{Recompute, RecomputeInput, is_cheap};
 use crate::tracked::{Parts, Tracked};
-use crate::transfer::transfer;
+use crate::transfer::{move_to, transfer};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -65,7 +65,8 @@ impl Autodiff {
             let error = Error::gradient("require_grad", format!("{ty} has no gradient"));
             return Value::poisoned(ty, error.hint("cast it to a float dtype first"));
         }
-        let edge = Edge { node: Node::new(Parents::new(), NodeKind::Leaf), output: 0 };
+        let kind = NodeKind::Leaf(self.inner().device_of(&value));
+        let edge = Edge { node: Node::new(Parents::new(), kind), output: 0 };
         Tracked::wrap(self.id(), Parts { inner: value, edge, recompute: None }, true)
     }
 
@@ -296,6 +297,11 @@ impl Engine for Autodiff {
             Ok((source, value)) => transfer(self, source, value),
             Err(value) => self.inner().import(from, value),
         }
+    }
+
+    /// Moves a value. The gradient of a tracked one flows back to the device from which it comes.
+    fn to_device(&self, value: Value, device: usize) -> Value {
+        move_to(self, value, device)
     }
 
     /// Tracked where `like` is, by the same node.

@@ -336,6 +336,14 @@ impl Engine for Fusion {
         }
     }
 
+    /// That of a pending value is not known: the query must not run it.
+    fn device_of(&self, value: &Value) -> Option<usize> {
+        match Lazy::of(value) {
+            Some(cell) => self.shared.inner.device_of(cell.ready.get()?),
+            None => self.shared.inner.device_of(value),
+        }
+    }
+
     fn submit(&self) {
         if self.shared.mode != Mode::Off {
             self.queue().submit();

@@ -80,9 +80,9 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.any.stack()
     }
 
-    /// The device.
+    /// The device. Of a result computed from tensors on several devices, the one where it was computed.
     pub fn device(&self) -> B::Device {
-        B::device(self.any.stack())
+        B::device(&self.any.stack().stack_of(self.any.value()))
     }
 
     /// A human-readable report of the kernels that produced this tensor, and why each fusion region ended. Runs pending

@@ -12,7 +12,7 @@ impl AnyTensor {
     /// Data of the host on a device, in its own dtype.
     pub fn from_data(data: impl Into<TensorData>, device: &impl AsRef<Stack>) -> AnyTensor {
         let stack = device.as_ref();
-        AnyTensor::new(stack.clone(), stack.engine().write(data.into()))
+        AnyTensor::new(stack.clone(), stack.place(stack.engine().write(data.into())))
     }
 
     /// Elements that are in memory already, of a mapped file for instance. A device that computes in the same memory
@@ -31,7 +31,7 @@ impl AnyTensor {
     /// ```
     pub fn from_shared(bytes: SharedBytes, ty: TensorType, device: &impl AsRef<Stack>) -> AnyTensor {
         let stack = device.as_ref();
-        AnyTensor::new(stack.clone(), stack.engine().write_shared(bytes, ty))
+        AnyTensor::new(stack.clone(), stack.place(stack.engine().write_shared(bytes, ty)))
     }
 
     /// A tensor filled with a number.

@@ -114,8 +114,8 @@ impl AnyTensor {
     /// # Errors
     /// When a derivative flows through the tensor, or a batch is behind it, and the other stack has no layer for that.
     pub fn to_stack(self, stack: &Stack) -> Result<AnyTensor> {
-        if self.stack.same(stack) {
-            return Ok(self);
+        if self.stack.same_domain(stack) {
+            return Ok(AnyTensor::new(stack.clone(), stack.place(self.value)));
         }
         if let Some(left) = self.stack.left_behind(&self.value, stack) {
             let problem = alloc::format!("{left} would not follow {} to {stack:?}", self.ty());
@@ -124,7 +124,8 @@ impl AnyTensor {
             ));
         }
         let AnyTensor { value, stack: from } = self;
-        Ok(AnyTensor::new(stack.clone(), stack.engine().import(from.engine(), value)))
+        let value = stack.engine().import(from.engine(), value);
+        Ok(AnyTensor::new(stack.clone(), stack.place(value)))
     }
 
     /// The same elements on another device. Waits for this one, unless both are on one engine.

@@ -88,6 +88,7 @@ impl Domain {
             engine: Dispatch::new(self.engine.clone()),
             domain: self.clone(),
             device: device.clone(),
+            number: device.number(),
             below: below.cloned(),
         };
         let stack = Stack(Arc::new(inner));
@@ -104,6 +105,13 @@ impl Domain {
         let stacks = self.stacks.lock();
         let mut open = stacks.iter().filter(|(_, stack)| stack.strong_count() > 0);
         open.find(|(device, _)| device.is(value)).map(|(device, _)| device.clone())
+    }
+
+    /// The device of an open stack that has this number.
+    pub(super) fn numbered(&self, number: usize) -> Option<Arc<OpenDevice>> {
+        let stacks = self.stacks.lock();
+        let mut open = stacks.iter().filter(|(_, stack)| stack.strong_count() > 0);
+        open.find(|(device, _)| device.number() == Some(number)).map(|(device, _)| device.clone())
     }
 
     /// The domain with a layer around it.
