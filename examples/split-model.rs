@@ -9,10 +9,10 @@ use kiln::optim::{AdamConfig, Optimizer};
 use kiln::{Autodiff, Backend, Cpu, CpuDevice, Distribution, Router, Tensor, loss};
 use std::error::Error;
 
-#[cfg(not(feature = "cuda"))]
-use kiln::{Flex as First, FlexDevice as FirstDevice};
 #[cfg(feature = "cuda")]
 use kiln::{Cuda as First, CudaDevice as FirstDevice};
+#[cfg(not(feature = "cuda"))]
+use kiln::{Flex as First, FlexDevice as FirstDevice};
 
 type Split = Router<(First, Cpu)>;
 type B = Autodiff<Split>;

@@ -51,7 +51,8 @@ fn names() -> String {
 
 /// Such as `2/8`.
 fn checked_part(text: &str) -> Result<&str, String> {
-    let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
+    let numbers =
+        text.split_once('/').and_then(|(k, n)| Some((k.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
     match numbers {
         Some((number, parts)) if (1..=parts).contains(&number) => Ok(text),
         Some(_) | None => Err(format!("`--part {text}`: not a part like 2/8")),

@@ -46,10 +46,10 @@ pub use device::{Device, Dyn};
 pub use element::{FloatElement, IntElement};
 pub use fusion::{Fusion, with_fusion};
 pub use kiln_autocast::LowPrecision;
-#[cfg(feature = "router")]
-pub use routed::Router;
 #[cfg(feature = "std")]
 pub use kiln_cpu::MappedFile;
+#[cfg(feature = "router")]
+pub use routed::Router;
 
 /// Several backends as one: the devices of each [`Router`], the policy of transfers, and statistics.
 #[cfg(feature = "router")]

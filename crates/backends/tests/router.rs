@@ -115,8 +115,7 @@ fn forward_mode_and_batches_go_through_both() {
         jvp(|x: Tensor<Dyn, 1>| x.clone() * x.lift(scale.clone()) * x, x.clone(), x.ones_like());
     assert_eq!(numbers(tangent), [4.0, 12.0]);
     let batch = Tensor::<Dyn, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &a);
-    let y: Tensor<Dyn, 2> =
-        vmap(|x: Tensor<Dyn, 1>| x.clone() * x.lift(scale.clone()), batch);
+    let y: Tensor<Dyn, 2> = vmap(|x: Tensor<Dyn, 1>| x.clone() * x.lift(scale.clone()), batch);
     assert_eq!(y.into_data().to_vec::<f32>(), [2.0, 6.0, 6.0, 12.0]);
 }
 

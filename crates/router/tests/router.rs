@@ -4,8 +4,8 @@ use kiln_cpu::Cpu;
 use kiln_fusion::Fusion;
 use kiln_ir::{
     Binary, Custom, CustomOp, DType, Engine, Expand, MINIMAL, Op, OpKind, OpSet, Operand, OperandType,
-    Operands, Reduction, Result, ResultTypes, TensorData, TensorType, Unary, Value, Var, block_on,
-    expanding, infer,
+    Operands, Reduction, Result, ResultTypes, TensorData, TensorType, Unary, Value, Var, block_on, expanding,
+    infer,
 };
 use kiln_reference::{Limited, Reference};
 use kiln_router::{Member, Router, TransferPolicy, Transfers};
@@ -183,8 +183,7 @@ fn an_op_is_expanded_where_it_is_and_its_parts_find_their_members() {
 fn an_engine_in_reserve_is_opened_when_it_is_needed() {
     let few = Limited::new(Arc::new(Reference::new()), OpSet::ALL.without(&[OpKind::Unary]));
     let open = Box::new(|| Member::new("reserve", expanding(Arc::new(Reference::new()))));
-    let router =
-        Router::new([Member::new("few", expanding(Arc::new(few)))]).with_reserve([open as Box<_>]);
+    let router = Router::new([Member::new("few", expanding(Arc::new(few)))]).with_reserve([open as Box<_>]);
     let x = on(&router, [4.0f32], 0);
     assert_eq!(floats(&router, &add(&router, &x, &x)), [8.0]);
     assert_eq!(router.members().len(), 1);

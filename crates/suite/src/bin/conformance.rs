@@ -19,7 +19,10 @@ fn main() -> ExitCode {
     match named(name) {
         Some(subject) => report(&subject),
         None => {
-            eprintln!("conformance: no engine of this build is called `{name}`\n  hint: there are {}", names());
+            eprintln!(
+                "conformance: no engine of this build is called `{name}`\n  hint: there are {}",
+                names()
+            );
             ExitCode::FAILURE
         }
     }
