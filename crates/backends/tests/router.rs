@@ -97,8 +97,7 @@ fn transforms_of_higher_order_go_through_both() {
         let x = Tensor::<Dyn, 1>::from_floats([2.0, 3.0], device);
         let scale = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], other);
         let f = |x: Tensor<Dyn, 1>| (x.clone() * x.clone() * x.lift(scale.clone()) * x).sum();
-        let gradient = grad(f, x.clone());
-        let second = hessian(f, x.clone());
+        let (gradient, second) = (grad::<Dyn, _, _, _>(f)(x.clone()), hessian::<Dyn, _, 1, _, 2>(f)(x));
         (numbers(gradient), second.into_data().to_vec::<f32>())
     };
     let [a, b] = Device::router(&[Device::cpu(), Device::flex()]);
@@ -115,7 +114,8 @@ fn forward_mode_and_batches_go_through_both() {
         jvp(|x: Tensor<Dyn, 1>| x.clone() * x.lift(scale.clone()) * x, x.clone(), x.ones_like());
     assert_eq!(numbers(tangent), [4.0, 12.0]);
     let batch = Tensor::<Dyn, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &a);
-    let y: Tensor<Dyn, 2> = vmap(|x: Tensor<Dyn, 1>| x.clone() * x.lift(scale.clone()), batch);
+    let scaled = vmap(|x: Tensor<Dyn, 1>| x.clone() * x.lift(scale.clone()));
+    let y: Tensor<Dyn, 2> = scaled(batch);
     assert_eq!(y.into_data().to_vec::<f32>(), [2.0, 6.0, 6.0, 12.0]);
 }
 

@@ -284,6 +284,10 @@ impl Engine for Fusion {
         if !op.stops_poison()
             && let Some(error) = poison_of(&inputs)
         {
+            // A poisoned operand of a region poisons only the results that depend on it.
+            if let Op::Fused(region) = op {
+                return region.program().run_region(self, inputs);
+            }
             return poisoned(results, &error);
         }
         if self.shared.mode == Mode::Off {

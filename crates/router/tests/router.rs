@@ -270,6 +270,31 @@ fn fusion_goes_around_a_router_and_below_it() {
     assert!((found - (3f64.exp() + 8f64.exp() + 2.0)).abs() < 1e-2, "{found}");
 }
 
+/// The region `(x + 1, -y)`.
+fn region() -> Op {
+    let ty = TensorType::new([1], DType::F32);
+    let recorder = kiln_ir::Recorder::new(&[ty, ty]);
+    let [x, y]: [Value; 2] = recorder.inputs().into_iter().collect::<Vec<_>>().try_into().unwrap();
+    let sum = (Var::new(&recorder, x) + 1.0).into_value();
+    let negative = (-Var::new(&recorder, y)).into_value();
+    let program = recorder.finish(&[sum.into(), negative.into()]);
+    Op::Fused(kiln_ir::FusedOp::new(program))
+}
+
+#[test]
+fn a_poisoned_operand_of_a_region_harms_only_what_depends_on_it() {
+    let router = pair();
+    for member in [0, 1] {
+        let x = on(&router, [1.0f32], member);
+        let bad = Value::poisoned(*x.ty(), kiln_ir::Error::value("test", "was never there"));
+        let inputs: Operands = [Operand::Value(bad), Operand::Value(x)].into_iter().collect();
+        let types = infer(&region(), &OperandType::list(&inputs)).unwrap();
+        let values = router.execute(&region(), inputs, &types);
+        assert!(said(&router, &values[0]).contains("never there"));
+        assert_eq!(floats(&router, &values[1]), [-1.0], "member {member}");
+    }
+}
+
 #[test]
 fn memory_and_explanations_are_those_of_members() {
     let router = pair();
