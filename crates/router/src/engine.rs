@@ -141,8 +141,8 @@ impl Engine for Router {
 impl Router {
     /// The data of a value that was only written.
     fn host_data(&self, placed: &Placed) -> Option<TensorData> {
-        let Placed::Unplaced(recipe, _) = placed else { return None };
-        match &recipe.source {
+        let Placed::Unplaced(deferred, _) = placed else { return None };
+        match &deferred.source {
             Source::Data(data) => Some(data.clone()),
             Source::Shared(..) | Source::Op(..) => None,
         }

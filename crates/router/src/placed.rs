@@ -10,11 +10,11 @@ pub(crate) enum Placed {
     /// A value of that member's engine.
     On(Arc<Member>, Value),
     /// One result of something that is made on the member that first needs it.
-    Unplaced(Arc<Recipe>, usize),
+    Unplaced(Arc<Deferred>, usize),
 }
 
-/// Something that depends on no member, and how to make it.
-pub(crate) struct Recipe {
+/// A computation that depends on no member, deferred until a member needs it.
+pub(crate) struct Deferred {
     pub(crate) source: Source,
     /// Ops on the longest way from data. Making a value follows it by recursion.
     pub(crate) depth: usize,
@@ -34,27 +34,27 @@ pub(crate) enum Source {
 /// Brings an operand to a member.
 pub(crate) type Opener<'a> = dyn Fn(Operand, &Arc<Member>) -> Operand + 'a;
 
-impl Recipe {
+impl Deferred {
     /// Longer chains of ops are computed at once.
     pub(crate) const MAX_DEPTH: usize = 16;
 
-    pub(crate) fn new(source: Source, depth: usize) -> Arc<Recipe> {
-        Arc::new(Recipe { source, depth, made: Mutex::default() })
+    pub(crate) fn new(source: Source, depth: usize) -> Arc<Deferred> {
+        Arc::new(Deferred { source, depth, made: Mutex::default() })
     }
 
-    /// The values on a member. They stay here while others hold the recipe, and are made again for another member.
-    pub(crate) fn on(self: Arc<Recipe>, member: &Arc<Member>, open: &Opener<'_>) -> Values {
-        let recipe = match Arc::try_unwrap(self) {
+    /// The values on a member. They stay here while others hold this, and are made again for another member.
+    pub(crate) fn on(self: Arc<Deferred>, member: &Arc<Member>, open: &Opener<'_>) -> Values {
+        let deferred = match Arc::try_unwrap(self) {
             Ok(owned) => return owned.into_values(member, open),
             Err(shared) => shared,
         };
-        let mut made = recipe.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = deferred.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((on, values)) = &*made
             && Arc::ptr_eq(on, member)
         {
             return values.clone();
         }
-        let values = match &recipe.source {
+        let values = match &deferred.source {
             Source::Data(data) => Values::from_iter([member.engine().write(data.clone())]),
             Source::Shared(bytes, ty) => shared(member, bytes.clone(), *ty),
             Source::Op(op, operands, results) => execute(member, op, operands.clone(), results, open),

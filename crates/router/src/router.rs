@@ -1,7 +1,7 @@
 //! The router: its members, policy and statistics, and how an op finds the member that runs it.
 
 use crate::member::Member;
-use crate::placed::{Placed, Recipe, Source};
+use crate::placed::{Deferred, Placed, Source};
 use crate::policy::{PolicyCell, TransferPolicy};
 use crate::statistics::{Counters, Statistics, TransferCounter};
 use kiln_ir::{
@@ -161,9 +161,9 @@ impl Router {
     }
 
     pub(crate) fn unplaced(&self, source: Source, depth: usize, types: &[TensorType]) -> Values {
-        let recipe = Recipe::new(source, depth);
+        let deferred = Deferred::new(source, depth);
         let result = |(place, ty): (usize, &TensorType)| {
-            Wrapped::wrap(self.id(), *ty, Placed::Unplaced(recipe.clone(), place))
+            Wrapped::wrap(self.id(), *ty, Placed::Unplaced(deferred.clone(), place))
         };
         types.iter().enumerate().map(result).collect()
     }
@@ -187,9 +187,9 @@ impl Router {
     pub(crate) fn made(&self, placed: Placed, member: &Arc<Member>) -> Value {
         match placed {
             Placed::On(_, inner) => inner,
-            Placed::Unplaced(recipe, place) => {
+            Placed::Unplaced(deferred, place) => {
                 let open = |operand: Operand, member: &Arc<Member>| self.operand_on(operand, member);
-                recipe.on(member, &open).swap_remove(place)
+                deferred.on(member, &open).swap_remove(place)
             }
         }
     }
@@ -259,12 +259,12 @@ impl Router {
         let depths = inputs.iter().map(|operand| match operand {
             Operand::Scalar(_) => Some(0),
             Operand::Value(value) => match self.placed(value)? {
-                Placed::Unplaced(recipe, _) => Some(recipe.depth),
+                Placed::Unplaced(deferred, _) => Some(deferred.depth),
                 Placed::On(..) => None,
             },
         });
         let deepest = depths.collect::<Option<SmallVec<[usize; 4]>>>()?.into_iter().max().unwrap_or(0);
-        (deepest < Recipe::MAX_DEPTH).then_some(deepest + 1)
+        (deepest < Deferred::MAX_DEPTH).then_some(deepest + 1)
     }
 
     fn run_at(&self, home: &Arc<Member>, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
