@@ -15,8 +15,15 @@ use kiln_tensor::{
 };
 use spin::Mutex;
 
-/// The device kinds that are built in.
-const BUILT_IN: &[&str] = if cfg!(feature = "cuda") { &["cpu", "flex", "cuda"] } else { &["cpu", "flex"] };
+/// The kinds that need no registration.
+const BUILT_IN: &[&str] = &[
+    "cpu",
+    "flex",
+    #[cfg(feature = "cuda")]
+    "cuda",
+    #[cfg(feature = "router")]
+    "router",
+];
 
 /// A device chosen at run time, including its layers: the device of [`Dyn`]. Any [`Stack`] can be converted to it.
 ///
@@ -89,6 +96,44 @@ impl Device {
 
     /// Opens device `index` of a kind: a [registered](Device::register) one, `"cpu"`, `"flex"`, or with the crate
     /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`.
+    /// Devices of one router over these devices, in their order: their tensors may be operands of one op, and meet as the
+    /// [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each call makes a router of
+    /// its own. The dtypes of new tensors are those of the first device.
+    ///
+    /// # Panics
+    /// When a device has automatic differentiation, which goes around the router.
+    ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let [cpu, flex] = Device::router(&[Device::cpu(), Device::flex()]);
+    /// let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &cpu);
+    /// let y = Tensor::<Dyn, 1>::from_floats([3.0, 4.0], &flex);
+    /// assert_eq!((x + y).into_data().to_vec::<f32>(), [4.0, 6.0]);
+    /// assert_eq!(flex.router_engine().unwrap().statistics().automatic.transfers, 1);
+    /// ```
+    #[cfg(feature = "router")]
+    #[track_caller]
+    pub fn router<const N: usize>(devices: &[Device; N]) -> [Device; N] {
+        for device in devices {
+            assert!(
+                !device.0.is_differentiated(),
+                "[device] a router is over devices without automatic differentiation, not over {device:?}\n  hint: \
+                 put it around the router: `Device::router(...).map(|device| device.autodiff())`"
+            );
+        }
+        crate::routed::over(devices)
+    }
+
+    /// The engine of the [router](Device::router) that the device belongs to: its policy and its statistics.
+    #[cfg(feature = "router")]
+    pub fn router_engine(&self) -> Option<&kiln_router::Router> {
+        self.0.find()
+    }
+
+    /// feature `cuda`, `"cuda"`. With the crate feature `router`, `"router"` is a router over the CPU ([`Device::cpu`], number
+    /// 0) and all GPUs behind it, in their order.
     ///
     /// # Errors
     /// When the kind is not registered, or the device cannot be opened.
@@ -98,6 +143,8 @@ impl Device {
             "flex" => return Ok(Device::flex()),
             #[cfg(feature = "cuda")]
             "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
+            #[cfg(feature = "router")]
+            "router" => return crate::routed::of_machine(index),
             _ => {}
         }
         let open = || {
@@ -269,6 +316,7 @@ fn unknown_kind(kind: &str) -> Error {
     let problem = format!("unknown device kind `{kind}`; known: {}", Device::kinds().join(", "));
     let hint = match kind {
         "cuda" => "build with Kiln's feature `cuda`",
+        "router" => "build with Kiln's feature `router`",
         _ => "`Device::register` adds a kind",
     };
     Error::unsupported("device", problem).hint(hint)

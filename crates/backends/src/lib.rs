@@ -8,6 +8,7 @@
 //! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
 //! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
 //! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
+//! | `Router<(A, B)>` (crate feature `router`) | several backends as one | `router::duo::MultiDevice` |
 //! | [`Dyn`] | that of the device | [`Device`] |
 //!
 //! ```
@@ -35,6 +36,8 @@ mod cuda;
 mod device;
 mod element;
 mod fusion;
+#[cfg(feature = "router")]
+mod routed;
 
 pub use autocast::{Autocast, AutocastFloat, with_autocast};
 pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
@@ -46,3 +49,12 @@ pub use fusion::{Fusion, with_fusion};
 pub use kiln_autocast::LowPrecision;
 #[cfg(feature = "std")]
 pub use kiln_cpu::MappedFile;
+#[cfg(feature = "router")]
+pub use routed::Router;
+
+/// Several backends as one: the devices of each [`Router`], the policy of transfers, and statistics.
+#[cfg(feature = "router")]
+pub mod router {
+    pub use crate::routed::{Router, duo, oct, quad, quint, sept, sext, solo, trio};
+    pub use kiln_router::{MemberStatistics, Statistics, TransferPolicy, Transfers};
+}

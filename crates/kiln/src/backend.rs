@@ -6,6 +6,8 @@ pub use kiln_backends::{
 };
 #[cfg(feature = "cuda")]
 pub use kiln_backends::{Cuda, CudaDevice};
+#[cfg(feature = "router")]
+pub use kiln_backends::{Router, router};
 pub use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Forward, ForwardBackend, Vmap, VmapBackend};
 
 /// Automatic differentiation as a backend.

@@ -7,7 +7,9 @@ use kiln_ir::{
     BoxFuture, Caps, Engine, Expand, Op, Operand, Operands, TensorData, TensorType, Value, Values,
 };
 use kiln_reference::Reference;
+use kiln_router::{Member, Router};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An engine under test.
 #[derive(Clone, Copy)]
@@ -43,6 +45,15 @@ pub enum Mode {
 }
 
 /// The reference engine. Compared with itself, it tests that layouts, layers and expansions preserve values.
+/// Engines by the names that `cargo xtask suite --engine NAME` takes.
+pub const NAMED: &[(&str, Subject)] =
+    &[("reference", REFERENCE), ("flex", CPU_MANY), ("cpu", FUSED_ONE), ("router", ROUTER)];
+
+/// The engine of that name.
+pub fn named(name: &str) -> Option<Subject> {
+    NAMED.iter().find(|(known, _)| *known == name).map(|(_, subject)| *subject)
+}
+
 pub const REFERENCE: Subject = Subject { name: "reference", open: || Arc::new(reference()), ignored: &[] };
 
 /// The CPU engine on the caller's thread.
@@ -64,6 +75,9 @@ pub const FUSED_MANY: Subject = Subject {
     ignored: CPU_IGNORED,
 };
 
+/// A router over the CPU engine alone and behind fusion, where data and constants are on one after the other: operands meet.
+pub const ROUTER: Subject = Subject { name: "router", open: || Arc::new(router(1)), ignored: CPU_IGNORED };
+
 /// Every engine under test.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
@@ -75,6 +89,12 @@ pub fn reference() -> Expand {
 /// The CPU engine with a number of threads, with expansion of the ops that it does not support, as on every stack.
 pub fn cpu(threads: usize) -> Expand {
     Expand::new(Cpu::with_threads(threads))
+}
+
+/// A router over the CPU engine with that many threads, alone and behind fusion, as over `Flex` and `Cpu`.
+pub fn router(threads: usize) -> Scattered {
+    let plain = Member::new("flex", Arc::new(cpu(threads)) as Arc<dyn Engine>);
+    Scattered::new(Router::new([plain, Member::new("cpu", fused(threads))]))
 }
 
 fn fused(threads: usize) -> Arc<dyn Engine> {
@@ -155,6 +175,59 @@ impl Engine for Tracked {
 
 /// A layer that copies every operand before each op and every result after it, so that each op has neighbours to fuse
 /// with. Values do not change.
+/// A layer that puts what a router's members make from nothing on one member after the other.
+pub struct Scattered {
+    inner: Expand,
+    members: usize,
+    next: AtomicUsize,
+}
+
+impl Scattered {
+    /// The layer around a router.
+    pub fn new(router: Router) -> Scattered {
+        let members = router.members().len();
+        Scattered { inner: Expand::new(router), members, next: AtomicUsize::new(0) }
+    }
+
+    /// The router.
+    ///
+    /// # Panics
+    /// Never: the layer is around one.
+    pub fn router(&self) -> &Router {
+        let engine: &dyn Engine = &self.inner;
+        engine.find().expect("the layer is around a router")
+    }
+
+    fn scattered(&self, value: Value) -> Value {
+        let member = self.next.fetch_add(1, Ordering::Relaxed) % self.members;
+        self.inner.to_device(value, member)
+    }
+}
+
+impl Engine for Scattered {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.inner)
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let is_placed = inputs.iter().any(|operand| operand.value().is_some());
+        let values = self.inner.execute(op, inputs, results);
+        if is_placed { values } else { values.into_iter().map(|value| self.scattered(value)).collect() }
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.scattered(self.inner.write(data))
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, kiln_ir::Result<TensorData>> {
+        self.inner.read(value)
+    }
+}
+
 pub struct Neighbours(pub Arc<dyn Engine>);
 
 impl Neighbours {
