@@ -94,8 +94,6 @@ impl Device {
         Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
     }
 
-    /// Opens device `index` of a kind: a [registered](Device::register) one, `"cpu"`, `"flex"`, or with the crate
-    /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`.
     /// Devices of one router over these devices, in their order: their tensors may be operands of one op, and meet as the
     /// [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each call makes a router of
     /// its own. The dtypes of new tensors are those of the first device.
@@ -132,8 +130,9 @@ impl Device {
         self.0.find()
     }
 
-    /// feature `cuda`, `"cuda"`. With the crate feature `router`, `"router"` is a router over the CPU ([`Device::cpu`], number
-    /// 0) and all GPUs behind it, in their order.
+    /// Opens device `index` of a kind: a [registered](Device::register) one, `"cpu"`, `"flex"`, or with the crate
+    /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`. With the crate feature `router`, `"router"`
+    /// is a router over the CPU ([`Device::cpu`], index 0) and all GPUs after it, in their order.
     ///
     /// # Errors
     /// When the kind is not registered, or the device cannot be opened.
