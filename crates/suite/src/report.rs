@@ -84,10 +84,10 @@ const HEAD: &str = "\
 
 <!-- Written by `cargo xtask ops`; edit the tables of the suite, not this page. -->
 
-What the test suite checks, read off its tables. *Forward*: values agree with the reference (and those of the
+The checks of the test suite, generated from its tables. *Forward*: values agree with the reference (and those of the
 reference with PyTorch and the tables of NumPy, Boost and FFTW), in every dtype, on empty, single-element, broadcast and
 non-contiguous operands, plain and recorded by automatic differentiation. *Gradient* and *second*: first and second
-derivatives agree with finite differences. A number stands for the reason, below, why a mode is not checked.
+derivatives agree with finite differences. A number refers to the reason, below, why a mode is not checked.
 
 ";
 

@@ -16,13 +16,13 @@ const HEAD: &str = "\
 Written by `cargo xtask accuracy`; `cargo test -p kiln-suite --test accuracy` measures again and fails where a
 number is greater than here.
 
-The tables of true values were not made here: NumPy's validation sets with the error that NumPy allows itself, the
+The tables of exact values come from other projects: NumPy's validation sets with the error that NumPy allows itself, the
 tables of the Boost libraries, transforms by FFTW, streams of NumPy's Philox generator.
-[crates/suite/accuracy/README.md](../crates/suite/accuracy/README.md) says where they come from.
+[crates/suite/accuracy/README.md](../crates/suite/accuracy/README.md) lists the sources.
 
 The unit of error is the *unit in the last place* (ULP): how many floats of the dtype lie between the result and the
 float nearest to the true value. 0 is correctly rounded. The CPU engine computes `f32` with kernels of its own,
-the same on AVX2 and AVX-512, and others on what has no fused multiply-add, and calls the platform's mathematical library
+the same on AVX2 and AVX-512, others on processors without fused multiply-add, and calls the platform's mathematical library
 for `f64`; 16-bit floats are computed in `f32` and rounded once. Functions that are no ops (`asin`, `lgamma`, `i0` and others) are expressions of ops, the same
 on every engine.
 
