@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Several engines as one: see the [crate](crate).
 ///
-/// Cheap to clone; clones share members, policy and statistics. [`Engine::execute`] waits where operands move to another
-/// member, as [`Engine::import`] does.
+/// Cheap to clone; clones share members, policy and statistics. [`Engine::execute`](kiln_ir::Engine::execute) waits where
+/// operands move to another member, as [`Engine::import`](kiln_ir::Engine::import) does.
 #[derive(Clone)]
 pub struct Router {
     shared: Arc<Shared>,
