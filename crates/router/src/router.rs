@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Several engines as one: see the [crate](crate).
 ///
-/// Cheap to clone; clones share members, policy and statistics. [`Engine::execute`] waits where operands move to another
-/// member, as [`Engine::import`] does.
+/// Cheap to clone; clones share members, policy and statistics. [`Engine::execute`](kiln_ir::Engine::execute) waits where
+/// operands move to another member, as [`Engine::import`](kiln_ir::Engine::import) does.
 #[derive(Clone)]
 pub struct Router {
     shared: Arc<Shared>,
@@ -286,12 +286,11 @@ impl Router {
 
     /// The results in simpler ops, each of which finds its own member; `None` where there is no such form.
     fn expanded(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Option<Values> {
-        match op {
-            Op::Fused(region) => Some(region.program().run_region(self, inputs.clone())),
-            Op::Custom(_) => None,
-            op if MINIMAL.contains(op.kind()) || op.kind() == OpKind::Collective => None,
-            op => expand_values(self, op, inputs, results),
+        if let Op::Fused(region) = op {
+            return Some(region.program().run_region(self, inputs.clone()));
         }
+        let stays_whole = MINIMAL.union(OpSet::of(&[OpKind::Custom, OpKind::Collective]));
+        if stays_whole.contains(op.kind()) { None } else { expand_values(self, op, inputs, results) }
     }
 
     /// The first member behind `home` that runs the op, around the end of the list; engines in reserve come last.
