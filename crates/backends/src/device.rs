@@ -16,7 +16,12 @@ use kiln_tensor::{
 use spin::Mutex;
 
 /// The kinds that need no registration.
-const BUILT_IN: &[&str] = if cfg!(feature = "cuda") { &["cpu", "flex", "cuda"] } else { &["cpu", "flex"] };
+const BUILT_IN: &[&str] = match (cfg!(feature = "cuda"), cfg!(feature = "remote")) {
+    (false, false) => &["cpu", "flex"],
+    (true, false) => &["cpu", "flex", "cuda"],
+    (false, true) => &["cpu", "flex", "remote"],
+    (true, true) => &["cpu", "flex", "cuda", "remote"],
+};
 
 /// A device chosen at run time, with the layers around it: the device of [`Dyn`]. It is made from any [`Stack`].
 ///
@@ -86,8 +91,16 @@ impl Device {
         Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
     }
 
+    /// The device of a server at this address, such as `ws://host:3000`: that of [`RemoteBackend`](crate::RemoteBackend), where
+    /// a server that does not answer surfaces too.
+    #[cfg(feature = "remote")]
+    pub fn remote(url: &str) -> Device {
+        Device(crate::RemoteBackend::stack(&crate::RemoteDevice::new(url)))
+    }
+
     /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`, or `"flex"`, or with the crate
-    /// feature `cuda`, `"cuda"`.
+    /// feature `cuda`, `"cuda"`. With the crate feature `remote`, `"remote"` is the server at address number `index` of
+    /// those in `KILN_REMOTE`, which are separated by commas.
     ///
     /// # Errors
     /// When nothing is registered under that name, or the device cannot be opened.
@@ -97,6 +110,8 @@ impl Device {
             "flex" => return Ok(Device::flex()),
             #[cfg(feature = "cuda")]
             "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
+            #[cfg(feature = "remote")]
+            "remote" => return open_remote(index),
             _ => {}
         }
         let open = || {
@@ -263,10 +278,27 @@ fn at_least_one(threads: usize) {
     );
 }
 
+#[cfg(feature = "remote")]
+fn open_remote(index: usize) -> Result<Device> {
+    let split = |text: &str| Some(text.split(',').map(|url| url.trim().to_string()).collect());
+    let urls: Vec<String> = kiln_ir::setting("KILN_REMOTE", "addresses such as `ws://host:3000`", split)
+        .unwrap_or_else(|| alloc::vec!["ws://127.0.0.1:3000".to_string()]);
+    let url = urls.get(index).ok_or_else(|| {
+        Error::device("remote", format!("there is no address number {index} in {}", urls.join(", ")))
+            .hint("set `KILN_REMOTE` to the addresses of servers, separated by commas")
+    })?;
+    let device = Device::remote(url);
+    match crate::RemoteDevice::new(url.as_str()).lost() {
+        Some(error) => Err(error),
+        None => Ok(device),
+    }
+}
+
 fn unknown_kind(kind: &str) -> Error {
     let problem = format!("`{kind}` is no kind of device; known: {}", Device::kinds().join(", "));
     let hint = match kind {
         "cuda" => "build with Kiln's feature `cuda`",
+        "remote" => "build with Kiln's feature `remote`",
         _ => "`Device::register` adds a kind",
     };
     Error::unsupported("device", problem).hint(hint)

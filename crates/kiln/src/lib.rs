@@ -50,7 +50,7 @@
 //! data, optimizers, training and storage; `linalg` for matrix decompositions; `progress` for progress bars; `download`
 //! lets datasets fetch missing files; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
 //! shared with other frameworks; `cuda` for `Cuda`, the backend of NVIDIA GPUs, which is built without CUDA and finds it at run
-//! time. NumPy's files are read and written by [`store`], in its module `numpy`.
+//! time; `remote` and `server` for a backend over the network. NumPy's files are read and written by [`store`], in its module `numpy`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
@@ -99,6 +99,8 @@ pub use kiln_linalg as linalg;
 pub use kiln_optim as optim;
 #[cfg(feature = "train")]
 pub use kiln_optim::lr_scheduler;
+#[cfg(feature = "server")]
+pub use kiln_remote::server;
 #[cfg(feature = "train")]
 pub use kiln_store as store;
 #[cfg(feature = "train")]
@@ -125,6 +127,8 @@ pub mod prelude {
     pub use kiln_backends::{Autocast, Cpu, Device, Dyn, Flex};
     #[cfg(feature = "cuda")]
     pub use kiln_backends::{Cuda, CudaDevice};
+    #[cfg(feature = "remote")]
+    pub use kiln_backends::{RemoteBackend, RemoteDevice};
     pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;

@@ -6,9 +6,11 @@ mod listener;
 mod metrics;
 mod options;
 
+pub use crate::session::{Quotas, Usage};
+#[cfg(feature = "tls")]
+pub use crate::tls::TlsIdentity;
 pub use options::ServerOptions;
 
-use crate::session::Usage;
 use hub::Hub;
 use kiln_ir::{Error, Result};
 use kiln_tensor::Backend;

@@ -30,7 +30,7 @@ pub struct RemoteBackend;
 
 /// The address of a server, with what it asks for.
 ///
-/// The default is that of `KILN_REMOTE` in the environment, or `ws://127.0.0.1:3000`. Devices of one address and one token are
+/// The default is the first of `KILN_REMOTE` in the environment, or `ws://127.0.0.1:3000`. Devices of one address and one token are
 /// one session: their tensors may be operands of one op. The session ends with the last tensor, and the server then frees
 /// everything.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -104,11 +104,21 @@ impl RemoteDevice {
     }
 }
 
+impl RemoteEngine {
+    /// An engine with a session of its own at a server. Ops that the server does not run need
+    /// [`Expand`](kiln_ir::Expand) around it, as every stack has.
+    ///
+    /// # Errors
+    /// Those of [`RemoteDevice::open`].
+    pub fn connect(device: &RemoteDevice) -> Result<RemoteEngine> {
+        connection::open(device).map(|(engine, _)| engine)
+    }
+}
+
 impl Default for RemoteDevice {
     fn default() -> RemoteDevice {
-        let url = kiln_ir::setting("KILN_REMOTE", "an address such as `ws://host:3000`", |text| {
-            Some(text.to_string())
-        });
+        let first = |text: &str| text.split(',').next().map(|url| url.trim().to_string());
+        let url = kiln_ir::setting("KILN_REMOTE", "an address such as `ws://host:3000`", first);
         RemoteDevice::new(url.unwrap_or_else(|| "ws://127.0.0.1:3000".into()))
     }
 }
