@@ -122,7 +122,7 @@ impl Link {
     /// When messages are missing here, or there.
     pub(crate) fn resume(&self, received: u64) -> Result<u64> {
         let outbox = self.outbox();
-        if received + 1 < outbox.first || received >= outbox.first + outbox.frames.len() as u64 {
+        if received >= outbox.first + outbox.frames.len() as u64 || received + 1 < outbox.first {
             return Err(crate::codec::malformed("the other side is at another place of the session"));
         }
         Ok(received + 1)

@@ -67,8 +67,8 @@ pub struct Session {
 struct Upload {
     ty: TensorType,
     total: usize,
-    /// `None` beyond the quota: the bytes are dropped as they arrive.
-    bytes: Option<Vec<u8>>,
+    /// An error beyond a quota: the bytes are dropped as they arrive.
+    bytes: Result<Vec<u8>>,
     received: usize,
 }
 
@@ -220,12 +220,15 @@ impl Session {
         if self.uploads.contains_key(&id) || self.values.contains_key(&id) {
             return Err(malformed(format!("the id {id} is taken")));
         }
-        let fits = self.usage.bytes.saturating_add(total as u64) <= self.quotas.memory_bytes
-            && self.values.len() + self.uploads.len() < self.quotas.tensors;
-        if fits {
+        let bytes = if self.usage.bytes.saturating_add(total as u64) > self.quotas.memory_bytes {
+            Err(exceeds("bytes of tensors", self.quotas.memory_bytes))
+        } else if self.values.len() + self.uploads.len() >= self.quotas.tensors {
+            Err(exceeds("tensors", self.quotas.tensors as u64))
+        } else {
             self.usage.bytes += total as u64;
-        }
-        self.uploads.insert(id, Upload { ty, total, bytes: fits.then(Vec::new), received: 0 });
+            Ok(Vec::new())
+        };
+        self.uploads.insert(id, Upload { ty, total, bytes, received: 0 });
         self.chunk(id, tail)
     }
 
@@ -235,7 +238,7 @@ impl Session {
             return Err(malformed("the bytes do not fill the tensor"));
         }
         upload.received += tail.len();
-        if let Some(bytes) = &mut upload.bytes {
+        if let Ok(bytes) = &mut upload.bytes {
             bytes.extend_from_slice(tail);
         }
         if upload.received < upload.total {
@@ -243,17 +246,14 @@ impl Session {
         }
         let Some(upload) = self.uploads.remove(&id) else { return Ok(()) };
         let value = match upload.bytes {
-            Some(bytes) => {
+            Ok(bytes) => {
                 self.usage.bytes -= upload.total as u64;
                 match TensorData::from_bytes(&bytes, upload.ty) {
                     Ok(data) => self.stack.engine().write(data),
                     Err(error) => Value::poisoned(upload.ty, error),
                 }
             }
-            None => {
-                let error = exceeds("bytes of tensors", self.quotas.memory_bytes);
-                Value::poisoned(upload.ty, error)
-            }
+            Err(error) => Value::poisoned(upload.ty, error),
         };
         self.insert(id, value)
     }

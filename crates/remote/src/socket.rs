@@ -151,6 +151,7 @@ async fn write_all(
     let mut sequence = from;
     let mut told = 0;
     let mut beat = tokio::time::interval(heartbeat);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         while let Some(frame) = link.frame(sequence) {
             if link.is_closed() {

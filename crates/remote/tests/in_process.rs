@@ -129,7 +129,7 @@ fn shapes_that_depend_on_data() {
     let x = Tensor::<Dyn, 1, Bool>::from_data(TensorData::from([true, false, true, true]), &device);
     let found = x.argwhere();
     assert_eq!(found.dims(), [3, 1]);
-    assert_eq!(found.mul_scalar(2).into_data().to_vec::<i64>(), [0, 4, 6]);
+    assert_eq!((found * 2).into_data().to_vec::<i64>(), [0, 4, 6]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn quotas_give_errors_and_the_session_goes_on() {
     let read = |x: Tensor<Dyn, 1>| x.try_into_data().map(|_| ()).map_err(|error| error.to_string());
     // 400 bytes are held, 400 more fit, but not 1,200.
     assert_eq!(read(x.clone() * 2), Ok(()));
-    let wide = x.clone().repeat(&[3]);
+    let wide = x.clone().repeat([3]);
     assert!(read(wide).unwrap_err().contains("quota of 1000 bytes"));
     let upload = Tensor::<Dyn, 1>::from_data(TensorData::from(vec![0f32; 300_000]), &device);
     assert!(read(upload).unwrap_err().contains("quota of 1000 bytes"));
@@ -238,13 +238,37 @@ fn messages_that_break_the_protocol_are_refused() {
 /// The messages of a real session with changed bytes: the session refuses them or goes on, and never panics.
 #[test]
 fn damaged_sessions_do_not_panic() {
+    let mut rounds = 0;
+    let refused = damage(0x2545_f491_4f6c_dd1d, || {
+        rounds += 1;
+        rounds <= 3000
+    });
+    assert!(refused > 100, "{refused}");
+}
+
+/// As above, for the seconds of `KILN_WIRE_SECONDS`, or 15 minutes.
+#[test]
+#[ignore = "takes 15 minutes"]
+fn damaged_sessions_for_long() {
+    let seconds = kiln_ir::setting("KILN_WIRE_SECONDS", "a number", |text| text.parse().ok()).unwrap_or(900);
+    let since = std::time::Instant::now();
+    let mut sessions = 0u64;
+    let refused = damage(0x9e37_79b9_7f4a_7c15, || {
+        sessions += 1;
+        since.elapsed().as_secs() < seconds
+    });
+    println!("{sessions} damaged sessions, {refused} refused, 0 panics");
+}
+
+/// Runs damaged sessions while `more` says so. Returns how many were refused.
+fn damage(seed: u64, mut more: impl FnMut() -> bool) -> usize {
     let (device, local, _) = remote();
     let x = Tensor::<Dyn, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     let y = (x.clone().matmul(x.clone()) + 1).sum_dim(1);
     y.into_data();
     x.slice([0..1]).into_data();
     let messages = local.messages.lock().unwrap().clone();
-    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let mut random = seed;
     let mut next = move || {
         random ^= random << 13;
         random ^= random >> 7;
@@ -253,7 +277,7 @@ fn damaged_sessions_do_not_panic() {
     };
     let quotas = Quotas { memory_bytes: 1 << 20, ..Quotas::default() };
     let mut refused = 0;
-    for _ in 0..3000 {
+    while more() {
         let mut session = Session::new(Flex::stack(&Default::default()), quotas);
         let victim = next() % messages.len();
         for (place, message) in messages.iter().enumerate() {
@@ -269,5 +293,5 @@ fn damaged_sessions_do_not_panic() {
             }
         }
     }
-    assert!(refused > 100, "{refused}");
+    refused
 }

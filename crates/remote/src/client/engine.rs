@@ -267,13 +267,17 @@ impl Shared {
     /// Sends everything recorded.
     fn flush(&self, state: &mut State) -> Result<()> {
         let batch = state.recording.take_batch();
-        for ids in state.recording.take_dropped().chunks(MAX_LIST) {
-            self.send(&Request::Free { ids: ids.to_vec() }, &[])?;
-        }
+        self.free(state)?;
         match batch {
             Some(batch) => self.send_batch(&mut state.programs, batch),
             None => Ok(()),
         }
+    }
+
+    /// Sends the ids of values that were dropped, so that their memory serves what comes next.
+    fn free(&self, state: &mut State) -> Result<()> {
+        let dropped = state.recording.take_dropped();
+        dropped.chunks(MAX_LIST).try_for_each(|ids| self.send(&Request::Free { ids: ids.to_vec() }, &[]))
     }
 
     fn send_batch(&self, programs: &mut Programs, batch: Batch) -> Result<()> {
@@ -360,7 +364,8 @@ impl Engine for RemoteEngine {
         state.recording.changes += 1;
         let sent = self
             .shared
-            .send(&Request::Write { id, ty }, first)
+            .free(&mut state)
+            .and_then(|()| self.shared.send(&Request::Write { id, ty }, first))
             .and_then(|()| rest.chunks(CHUNK).try_for_each(|chunk| self.shared.send(&Request::Chunk { id }, chunk)));
         drop(state);
         match sent {

@@ -44,11 +44,10 @@ impl Relay {
         format!("ws://{}", self.address)
     }
 
-    /// Cuts all connections, at whatever byte they are.
-    pub fn cut(&self) {
-        for connection in self.state.connections.lock().unwrap().drain(..) {
-            let _ = connection.shutdown(Shutdown::Both);
-        }
+    /// Cuts all connections, at whatever byte they are. Returns how many there were.
+    pub fn cut(&self) -> usize {
+        let cut = self.state.connections.lock().unwrap().drain(..).collect::<Vec<_>>();
+        cut.iter().filter(|connection| connection.shutdown(Shutdown::Both).is_ok()).count()
     }
 
     /// Nothing passes while it is stalled.
