@@ -9,7 +9,7 @@
 //! it under a number, and [`Request::Run`] names that.
 
 use crate::codec::{bounded, serialize_nested};
-use kiln_ir::{Caps, DType, DTypeSet, Error, FxHasher, Machine, OPS, Op, OpKind, OpSet, Scalar, TensorType};
+use kiln_ir::{Caps, DType, DTypeSet, Error, FxHasher, Machine, OPS, Op, OpKind, OpSet, Products, Scalar, TensorType};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::hash::Hasher;
 
@@ -110,12 +110,46 @@ pub struct Offer {
     /// The dtypes of new tensors of floats and of integers.
     pub default_dtypes: [DType; 2],
     /// The dtypes that the engine supports in all ops.
+    #[serde(with = "dtype_list")]
     pub dtypes: DTypeSet,
     /// The ops that it runs, by their place in [`OpKind::ALL`].
     #[serde(deserialize_with = "bounded::<_, _, 1024>")]
     pub native: Vec<u16>,
     /// The machine.
+    #[serde(with = "MachineFields")]
     pub machine: Machine,
+}
+
+/// The fields of a [`Machine`], with its dtypes as a list of known length.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Machine")]
+struct MachineFields {
+    threads: usize,
+    workgroup: usize,
+    subgroup: usize,
+    shared_bytes: usize,
+    bindings: Option<usize>,
+    memory_bytes: Option<u64>,
+    #[serde(with = "dtype_list")]
+    dtypes: DTypeSet,
+    row_elements: usize,
+    kernel_ops: usize,
+    products: Products,
+    asynchronous: bool,
+    host_errors: bool,
+}
+
+/// A set of dtypes as a list of known length.
+mod dtype_list {
+    use super::{DType, DTypeSet, Deserializer, Serialize, Serializer, bounded};
+
+    pub(super) fn serialize<S: Serializer>(set: &DTypeSet, serializer: S) -> Result<S::Ok, S::Error> {
+        set.iter().collect::<Vec<DType>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DTypeSet, D::Error> {
+        bounded::<D, DType, 64>(deserializer).map(|list| DTypeSet::of(&list))
+    }
 }
 
 impl Offer {

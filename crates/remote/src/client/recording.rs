@@ -137,7 +137,7 @@ impl Recording {
     }
 
     fn is_pending(&self, id: u64) -> bool {
-        id % 2 == 0 && id >= self.first
+        id.is_multiple_of(2) && id >= self.first
     }
 }
 

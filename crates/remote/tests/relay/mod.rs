@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub struct Relay {
-    pub address: SocketAddr,
+pub(crate) struct Relay {
+    pub(crate) address: SocketAddr,
     state: Arc<State>,
 }
 
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Relay {
-    pub fn to(server: SocketAddr, delay: Duration) -> Relay {
+    pub(crate) fn to(server: SocketAddr, delay: Duration) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
@@ -40,30 +40,30 @@ impl Relay {
         Relay { address, state }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("ws://{}", self.address)
     }
 
     /// Cuts all connections, at whatever byte they are. Returns how many there were.
-    pub fn cut(&self) -> usize {
+    pub(crate) fn cut(&self) -> usize {
         let cut = self.state.connections.lock().unwrap().drain(..).collect::<Vec<_>>();
         cut.iter().filter(|connection| connection.shutdown(Shutdown::Both).is_ok()).count()
     }
 
     /// Nothing passes while it is stalled.
-    pub fn stall(&self, is_stalled: bool) {
+    pub(crate) fn stall(&self, is_stalled: bool) {
         self.state.is_stalled.store(is_stalled, Ordering::SeqCst);
     }
 
     /// Nobody is let in while it is down.
-    pub fn set_down(&self, is_down: bool) {
+    pub(crate) fn set_down(&self, is_down: bool) {
         self.state.is_down.store(is_down, Ordering::SeqCst);
         if is_down {
             self.cut();
         }
     }
 
-    pub fn accepted(&self) -> usize {
+    pub(crate) fn accepted(&self) -> usize {
         self.state.accepted.load(Ordering::SeqCst)
     }
 }
