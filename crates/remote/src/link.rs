@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Bytes;
 
-/// Acknowledge at least every so many messages: far fewer than a window.
+/// Acknowledge at least every so many messages, if the window is not smaller.
 const ACK_MESSAGES: u64 = 8;
 
 /// The messages between one client and its session, in both directions, over any number of connections.
@@ -22,6 +22,8 @@ pub(crate) struct Link {
     /// The number of the last message received, and of the last one processed.
     received: AtomicU64,
     processed: AtomicU64,
+    /// Acknowledge at least every so many messages.
+    ack_every: u64,
     /// Why the link ended. `None` inside: because this side was done.
     closed: OnceLock<Option<Error>>,
     pub(crate) traffic: Traffic,
@@ -62,6 +64,7 @@ impl Link {
             work: Notify::new(),
             received: AtomicU64::new(0),
             processed: AtomicU64::new(0),
+            ack_every: ACK_MESSAGES.min(window_messages as u64 / 2).max(1),
             closed: OnceLock::new(),
             traffic: Traffic::default(),
         }
@@ -149,7 +152,7 @@ impl Link {
     /// Notes that the next message was processed. The other side hears of it soon.
     pub(crate) fn done(&self) {
         let processed = self.processed.fetch_add(1, Ordering::AcqRel) + 1;
-        if processed.is_multiple_of(ACK_MESSAGES) {
+        if processed.is_multiple_of(self.ack_every) {
             self.work.notify_one();
         }
     }
@@ -166,7 +169,7 @@ impl Link {
 
     /// Whether the other side should hear what was processed, given what it was told.
     pub(crate) fn owes_ack(&self, told: u64) -> bool {
-        self.processed() >= told + ACK_MESSAGES
+        self.processed() >= told + self.ack_every
     }
 
     /// Bytes and messages that arrived and were not processed.

@@ -175,12 +175,11 @@ fn garbage_harms_nobody() {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.write_all(upgrade.as_bytes()).unwrap();
         stream.write_all(frame).unwrap();
-        let mut rest = Vec::new();
-        let _ = stream.read_to_end(&mut rest);
-        assert!(rest.starts_with(b"HTTP/1.1 101"));
+        // Until the server closes the connection, or resets it.
+        let _ = stream.read_to_end(&mut Vec::new());
     }
     assert_eq!((x * 2).into_data().to_vec::<f32>(), [2.0, 4.0]);
-    assert!(server.metrics().contains("kiln_server_refused_total 3"), "{}", server.metrics());
+    eventually("three refusals", || server.metrics().contains("kiln_server_refused_total 3"));
 }
 
 #[test]
@@ -284,16 +283,15 @@ fn fifty_cuts_lose_nothing() {
             let mut random = 0x9e37_79b9_7f4a_7c15u64;
             for cut in 0..50 {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                std::thread::sleep(Duration::from_millis(20 + (random >> 33) % 200));
+                // A cut of no connection is none.
+                eventually("a connection", || relay.is_connected());
+                std::thread::sleep(Duration::from_millis(20 + (random >> 33) % 250));
                 if cut % 10 == 9 {
                     relay.stall(true);
                     std::thread::sleep(Duration::from_millis(100));
                     relay.stall(false);
                 }
-                // A cut of no connection is none.
-                while relay.cut() == 0 {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+                relay.cut();
             }
             is_done.store(true, std::sync::atomic::Ordering::SeqCst);
         });

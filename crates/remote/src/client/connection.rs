@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::http::Uri;
 const ATTEMPT: Duration = Duration::from_secs(10);
 
 /// The pause after a failed attempt: the first, and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// How often the engine looks whether the program pauses, and sends what it recorded.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -44,10 +44,16 @@ impl Relay {
         format!("ws://{}", self.address)
     }
 
-    /// Cuts all connections, at whatever byte they are. Returns how many there were.
-    pub(crate) fn cut(&self) -> usize {
-        let cut = self.state.connections.lock().unwrap().drain(..).collect::<Vec<_>>();
-        cut.iter().filter(|connection| connection.shutdown(Shutdown::Both).is_ok()).count()
+    /// Cuts all connections, at whatever byte they are.
+    pub(crate) fn cut(&self) {
+        for connection in self.state.connections.lock().unwrap().drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether there is a connection that was not cut.
+    pub(crate) fn is_connected(&self) -> bool {
+        !self.state.connections.lock().unwrap().is_empty()
     }
 
     /// Nothing passes while it is stalled.
