@@ -59,7 +59,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let statistics = device.statistics();
     println!(
         "{} ops in {} batches of {} programs; {} bytes sent, {} received",
-        statistics.ops, statistics.batches, statistics.programs, statistics.bytes_sent, statistics.bytes_received
+        statistics.ops,
+        statistics.batches,
+        statistics.programs,
+        statistics.bytes_sent,
+        statistics.bytes_received
     );
     Ok(())
 }

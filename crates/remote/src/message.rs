@@ -9,7 +9,9 @@
 //! it under a number, and [`Request::Run`] names that.
 
 use crate::codec::{bounded, serialize_nested};
-use kiln_ir::{Caps, DType, DTypeSet, Error, FxHasher, Machine, OPS, Op, OpKind, OpSet, Products, Scalar, TensorType};
+use kiln_ir::{
+    Caps, DType, DTypeSet, Error, FxHasher, Machine, OPS, Op, OpKind, OpSet, Products, Scalar, TensorType,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::hash::Hasher;
 
@@ -470,8 +472,12 @@ mod tests {
     #[test]
     fn ops_that_nest_are_refused_before_they_are_read() {
         let fused = Op::Fused(FusedOp::new(Program::default()));
-        let group =
-            Op::Collective(Collective { kind: CollectiveKind::Send { to: 0, tag: 0 }, group: 0, rank: 0, size: 1 });
+        let group = Op::Collective(Collective {
+            kind: CollectiveKind::Send { to: 0, tag: 0 },
+            group: 0,
+            rank: 0,
+            size: 1,
+        });
         for op in [fused, group] {
             assert_eq!(usize::from(postcard::to_stdvec(&op).unwrap()[0]), op.kind() as usize);
             let bytes = postcard::to_stdvec(&SentOp(op)).unwrap();

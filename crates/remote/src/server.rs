@@ -76,8 +76,7 @@ impl Server {
             move || listener::run(&hub, address, stopped, &sender)
         });
         let thread = thread.map_err(|error| Error::device("server", format!("no thread for it: {error}")))?;
-        let address =
-            receiver.recv().unwrap_or_else(|_| Err(Error::device("server", "its thread ended")))?;
+        let address = receiver.recv().unwrap_or_else(|_| Err(Error::device("server", "its thread ended")))?;
         log::info!("serving {} on {address}", hub.device());
         Ok(Server { hub, address, stop, thread: Some(thread) })
     }

@@ -133,7 +133,8 @@ impl Session {
         }
         let operands = template.steps.iter().flat_map(|step| &step.operands);
         let numbers = operands.filter(|source| matches!(source, Source::Number)).count();
-        self.programs.insert(number, Program { template, types: Vec::new(), numbers, uses: [vec![], vec![]] });
+        self.programs
+            .insert(number, Program { template, types: Vec::new(), numbers, uses: [vec![], vec![]] });
         Ok(())
     }
 
@@ -181,7 +182,8 @@ impl Session {
         let outputs = program.outputs().map(|(_, ty)| ty.num_bytes() as u64);
         let wanted = outputs.fold(self.usage.bytes, u64::saturating_add);
         let most = self.quotas.memory_bytes;
-        let largest = program.types.iter().flatten().map(|ty| ty.num_bytes() as u64).max().unwrap_or_default();
+        let largest =
+            program.types.iter().flatten().map(|ty| ty.num_bytes() as u64).max().unwrap_or_default();
         if wanted > most || largest > most {
             return Some(exceeds("bytes of tensors", most));
         }
@@ -234,7 +236,8 @@ impl Session {
 
     fn chunk(&mut self, id: u64, tail: &[u8]) -> Result<()> {
         let upload = self.uploads.get_mut(&id).ok_or_else(|| missing(id))?;
-        if tail.len() > upload.total - upload.received || (tail.is_empty() && upload.total > upload.received) {
+        if tail.len() > upload.total - upload.received || (tail.is_empty() && upload.total > upload.received)
+        {
             return Err(malformed("the bytes do not fill the tensor"));
         }
         upload.received += tail.len();

@@ -4,9 +4,7 @@ use kiln_backends::{Cpu, Device, Dyn, Flex};
 use kiln_ir::{Engine, Error, Op, Operand, Result, TensorData, TensorType, Unary, Value, block_on};
 use kiln_remote::client::{Answers, RemoteEngine, Transport};
 use kiln_remote::codec::encode;
-use kiln_remote::message::{
-    Argument, Offer, Question, Request, SentOp, Source, Step, Template,
-};
+use kiln_remote::message::{Argument, Offer, Question, Request, SentOp, Source, Step, Template};
 use kiln_remote::session::{Quotas, Session, Usage};
 use kiln_tensor::{Backend, Bool, DType, Int, Stack, Tensor};
 use std::sync::{Arc, Mutex};
@@ -106,7 +104,7 @@ fn a_full_batch_is_sent_before_it_is_read() {
     let (device, local, _) = remote();
     let mut x = Tensor::<Dyn, 1>::from_floats([0.0], &device);
     for _ in 0..1000 {
-        x = x + 1;
+        x += 1;
     }
     assert_eq!(local.usage().runs, 3);
     assert_eq!(x.into_scalar::<f32>(), 1000.0);
@@ -144,7 +142,8 @@ fn errors_surface_when_they_are_read_and_spare_other_values() {
     // A poisoned value from elsewhere.
     let ty = TensorType::new([2], DType::F32);
     let poisoned = Value::poisoned(ty, Error::value("test", "broken before"));
-    let result = engine.execute(&Op::Unary(Unary::Exp), [Operand::Value(poisoned)].into_iter().collect(), &[ty]);
+    let result =
+        engine.execute(&Op::Unary(Unary::Exp), [Operand::Value(poisoned)].into_iter().collect(), &[ty]);
     let error = block_on(engine.read(result[0].clone())).unwrap_err().to_string();
     assert!(error.contains("broken before"), "{error}");
     drop(result);
@@ -173,6 +172,9 @@ fn quotas_give_errors_and_the_session_goes_on() {
     assert!(local.usage().bytes <= 1000);
 }
 
+/// A message with the bytes behind it.
+type Sent = (Request, Vec<u8>);
+
 /// The sessions' rules for messages that no client of ours sends.
 #[test]
 fn messages_that_break_the_protocol_are_refused() {
@@ -185,10 +187,11 @@ fn messages_that_break_the_protocol_are_refused() {
     let run = |inputs, numbers| Request::Run { program: 0, inputs, numbers, first: 0 };
     let last = |id| Argument { id, is_last: true };
     let write = (Request::Write { id: 1, ty }, vec![0; 8]);
-    let define = |operands, outputs| (Request::Define { program: 0, template: exp(operands, outputs) }, vec![]);
+    let define =
+        |operands, outputs| (Request::Define { program: 0, template: exp(operands, outputs) }, vec![]);
     let good = define(vec![Source::Input(0)], vec![0]);
     let huge = TensorType::new([usize::MAX / 2, 3], DType::F64);
-    let cases: Vec<(&str, Vec<(Request, Vec<u8>)>)> = vec![
+    let cases: Vec<(&str, Vec<Sent>)> = vec![
         ("an unknown value", vec![(Request::Free { ids: vec![7] }, vec![])]),
         ("an unknown program", vec![(run(vec![], vec![]), vec![])]),
         ("an unknown question", vec![(Request::Ask { question: 1, about: Question::Data(9) }, vec![])]),
@@ -200,33 +203,43 @@ fn messages_that_break_the_protocol_are_refused() {
         ("a chunk of nothing", vec![(Request::Chunk { id: 1 }, vec![0])]),
         ("an input twice", vec![write.clone(), good.clone(), (run(vec![last(1), last(1)], vec![]), vec![])]),
         ("too few inputs", vec![good.clone(), (run(vec![], vec![]), vec![])]),
-        ("a number too many", vec![write.clone(), good.clone(), (run(vec![last(1)], vec![1.0.into()]), vec![])]),
-        ("a later result", vec![
-            write.clone(),
-            define(vec![Source::Result(0)], vec![0]),
-            (run(vec![last(1)], vec![]), vec![]),
-        ]),
-        ("an output that is not there", vec![
-            write.clone(),
-            define(vec![Source::Input(0)], vec![5]),
-            (run(vec![last(1)], vec![]), vec![]),
-        ]),
-        ("an output twice", vec![
-            write.clone(),
-            define(vec![Source::Input(0)], vec![0, 0]),
-            (run(vec![last(1)], vec![]), vec![]),
-        ]),
-        ("an operand too few", vec![
-            write.clone(),
-            define(vec![], vec![0]),
-            (run(vec![last(1)], vec![]), vec![]),
-        ]),
+        (
+            "a number too many",
+            vec![write.clone(), good.clone(), (run(vec![last(1)], vec![1.0.into()]), vec![])],
+        ),
+        (
+            "a later result",
+            vec![
+                write.clone(),
+                define(vec![Source::Result(0)], vec![0]),
+                (run(vec![last(1)], vec![]), vec![]),
+            ],
+        ),
+        (
+            "an output that is not there",
+            vec![
+                write.clone(),
+                define(vec![Source::Input(0)], vec![5]),
+                (run(vec![last(1)], vec![]), vec![]),
+            ],
+        ),
+        (
+            "an output twice",
+            vec![
+                write.clone(),
+                define(vec![Source::Input(0)], vec![0, 0]),
+                (run(vec![last(1)], vec![]), vec![]),
+            ],
+        ),
+        (
+            "an operand too few",
+            vec![write.clone(), define(vec![], vec![0]), (run(vec![last(1)], vec![]), vec![])],
+        ),
     ];
     for (name, messages) in cases {
         let mut session = Session::new(Flex::stack(&Default::default()), Quotas::default());
-        let mut handle = |(request, tail): &(Request, Vec<u8>)| {
-            session.handle(&encode(request, tail).unwrap(), &mut |_, _| Ok(()))
-        };
+        let mut handle =
+            |(request, tail): &Sent| session.handle(&encode(request, tail).unwrap(), &mut |_, _| Ok(()));
         let (last, before) = messages.split_last().unwrap();
         for message in before {
             handle(message).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -266,7 +279,7 @@ fn damage(seed: u64, mut more: impl FnMut() -> bool) -> usize {
     let x = Tensor::<Dyn, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     let y = (x.clone().matmul(x.clone()) + 1).sum_dim(1);
     y.into_data();
-    x.slice([0..1]).into_data();
+    x.slice([0..1, 0..2]).into_data();
     let messages = local.messages.lock().unwrap().clone();
     let mut random = seed;
     let mut next = move || {

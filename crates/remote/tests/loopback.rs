@@ -107,7 +107,7 @@ fn many_clients_have_sessions_of_their_own() {
                 let device = RemoteDevice::new(url).with_token(format!("{client}"));
                 let mut x = Tensor::<RemoteBackend, 1>::from_floats([client as f32], &device);
                 for _ in 0..50 {
-                    x = x + 1;
+                    x += 1;
                     assert!(x.clone().into_scalar::<f32>() > client as f32);
                 }
                 assert_eq!(x.into_scalar::<f32>(), client as f32 + 50.0);
@@ -157,7 +157,10 @@ fn metrics_are_on_the_same_port() {
     assert!(get(&server, &format!("{head}\r\n")).starts_with("HTTP/1.1 401"));
     let answer = get(&server, &format!("{head}Authorization: Bearer secret\r\n\r\n"));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(answer.contains("\nkiln_server_sessions 1\n") && answer.contains("kiln_server_ops_total 1"), "{answer}");
+    assert!(
+        answer.contains("\nkiln_server_sessions 1\n") && answer.contains("kiln_server_ops_total 1"),
+        "{answer}"
+    );
     assert!(get(&server, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     drop(x);
 }
@@ -170,8 +173,11 @@ fn garbage_harms_nobody() {
     let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     get(&server, "\0\0\0\0\r\n\r\n");
-    for frame in [&[0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4][..], &[0x82, 0xff, 255, 255, 255, 255, 0, 0, 0, 0], &[0xff; 64]]
-    {
+    for frame in [
+        &[0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4][..],
+        &[0x82, 0xff, 255, 255, 255, 255, 0, 0, 0, 0],
+        &[0xff; 64],
+    ] {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.write_all(upgrade.as_bytes()).unwrap();
         stream.write_all(frame).unwrap();
@@ -261,7 +267,7 @@ fn a_stalled_connection_is_replaced() {
         }
     });
     for _ in 0..10 {
-        x = x + 1;
+        x += 1;
     }
     assert_eq!(x.clone().into_scalar::<f32>(), 11.0);
     assert!(device.statistics().reconnections > 0);
@@ -282,7 +288,8 @@ fn fifty_cuts_lose_nothing() {
         let cutter = scope.spawn(|| {
             let mut random = 0x9e37_79b9_7f4a_7c15u64;
             for cut in 0..50 {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 // A cut of no connection is none.
                 eventually("a connection", || relay.is_connected());
                 std::thread::sleep(Duration::from_millis(20 + (random >> 33) % 250));

@@ -74,7 +74,8 @@ pub(super) fn open(device: &RemoteDevice) -> Result<(RemoteEngine, Offer)> {
         }
     });
     thread.map_err(|error| Error::device("remote", format!("no thread for the connection: {error}")))?;
-    let opened = receiver.recv().unwrap_or_else(|_| Err(Error::device("remote", "the connection's thread ended")));
+    let opened =
+        receiver.recv().unwrap_or_else(|_| Err(Error::device("remote", "the connection's thread ended")));
     let (link, welcome): (Arc<Link>, Welcome) = opened?;
     let transport = Box::new(Connection { link, shared });
     let engine = RemoteEngine::new(welcome.offer.caps(), transport, answers, welcome.programs as usize);
@@ -140,7 +141,8 @@ fn run(
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            let _ = opened.send(Err(Error::device("remote", format!("no runtime for the connection: {error}"))));
+            let _ =
+                opened.send(Err(Error::device("remote", format!("no runtime for the connection: {error}"))));
             return;
         }
     };
@@ -215,8 +217,7 @@ async fn reconnect(
     let since = Instant::now();
     let mut pause = PAUSES[0];
     loop {
-        let resume =
-            Resume { session: welcome.session, secret: welcome.secret, received: link.received() };
+        let resume = Resume { session: welcome.session, secret: welcome.secret, received: link.received() };
         match connect(device, address, Some(resume)).await {
             Ok(connected) => return Ok(connected),
             Err(Failure::Final(error)) => return Err(error),
@@ -306,7 +307,8 @@ impl Address {
             Some("wss") => true,
             Some(_) | None => return Err(invalid("it must start with `ws://` or `wss://`".into())),
         };
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| invalid("it has no host".into()))?;
+        let host =
+            uri.host().filter(|host| !host.is_empty()).ok_or_else(|| invalid("it has no host".into()))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_string();
         let port = uri.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
         Ok(Address { url: url.into(), host, port, is_encrypted })

@@ -100,7 +100,12 @@ impl Drop for Handle {
 
 impl RemoteEngine {
     /// The engine of a server with these capabilities. Replies go to `answers`; the server keeps `programs` programs.
-    pub fn new(caps: Caps, transport: Box<dyn Transport>, answers: Arc<Answers>, programs: usize) -> RemoteEngine {
+    pub fn new(
+        caps: Caps,
+        transport: Box<dyn Transport>,
+        answers: Arc<Answers>,
+        programs: usize,
+    ) -> RemoteEngine {
         let shared = Shared {
             transport,
             answers,
@@ -191,11 +196,14 @@ impl RemoteEngine {
     fn record(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Result<u64> {
         if inputs.len() > MAX_OPERANDS {
             let problem = format!("{} operands are more than {MAX_OPERANDS}", inputs.len());
-            return Err(Error::unsupported(&self.caps.name, problem).hint("join the tensors in several steps"));
+            return Err(
+                Error::unsupported(&self.caps.name, problem).hint("join the tensors in several steps")
+            );
         }
         let mut state = self.shared.lock();
         let count = state.recording.count_numbers();
-        let sources: Result<Vec<Source>> = inputs.iter().map(|input| self.source(&mut state, input)).collect();
+        let sources: Result<Vec<Source>> =
+            inputs.iter().map(|input| self.source(&mut state, input)).collect();
         let sources = sources.inspect_err(|_| state.recording.forget_numbers(count))?;
         let id = state.recording.push(op, sources, results);
         if state.recording.is_full() {
@@ -213,7 +221,12 @@ impl RemoteEngine {
         Ok(asked)
     }
 
-    fn ask_about(&self, value: &Value, about: fn(u64) -> Question, data: bool) -> Result<super::answers::Asked> {
+    fn ask_about(
+        &self,
+        value: &Value,
+        about: fn(u64) -> Question,
+        data: bool,
+    ) -> Result<super::answers::Asked> {
         if let Some(error) = value.error() {
             return Err(error.clone());
         }
@@ -366,7 +379,9 @@ impl Engine for RemoteEngine {
             .shared
             .free(&mut state)
             .and_then(|()| self.shared.send(&Request::Write { id, ty }, first))
-            .and_then(|()| rest.chunks(CHUNK).try_for_each(|chunk| self.shared.send(&Request::Chunk { id }, chunk)));
+            .and_then(|()| {
+                rest.chunks(CHUNK).try_for_each(|chunk| self.shared.send(&Request::Chunk { id }, chunk))
+            });
         drop(state);
         match sent {
             Ok(()) => self.value(id, ty),

@@ -125,7 +125,8 @@ impl Recording {
         let held = is_held.iter().enumerate().filter(|(_, is_held)| **is_held);
         template.outputs = held.map(|(result, _)| result as u32).collect();
         if template.outputs.is_empty() {
-            self.dropped.extend(arguments.iter().filter(|argument| argument.is_last).map(|argument| argument.id));
+            self.dropped
+                .extend(arguments.iter().filter(|argument| argument.is_last).map(|argument| argument.id));
             return None;
         }
         Some(Batch { template, arguments, numbers, first, types })

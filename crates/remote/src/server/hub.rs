@@ -169,7 +169,9 @@ impl Hub {
             match outcome {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => live.fail(error),
-                Err(_) => live.fail(Error::device("server", "a message made the server panic: a bug of Kiln's")),
+                Err(_) => {
+                    live.fail(Error::device("server", "a message made the server panic: a bug of Kiln's"))
+                }
             }
         }
         // A panic of an engine may leave values whose drop panics too.
@@ -203,7 +205,9 @@ impl Hub {
     pub(super) fn end_idle(&self) {
         let idle = self.options.idle;
         let all: Vec<Arc<Live>> = self.lock().live.values().cloned().collect();
-        for live in all.iter().filter(|live| live.link.backlog() == 0 && locked(&live.last_message).elapsed() > idle) {
+        for live in
+            all.iter().filter(|live| live.link.backlog() == 0 && locked(&live.last_message).elapsed() > idle)
+        {
             let problem = format!("the session was idle for {idle:?}");
             live.fail(Error::device("server", problem).hint("raise the server's idle timeout"));
         }

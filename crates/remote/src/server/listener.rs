@@ -37,7 +37,8 @@ pub(super) fn run(
     opened: &mpsc::Sender<Result<SocketAddr>>,
 ) {
     let failed = |error: std::io::Error| {
-        Error::device("server", format!("{address} cannot be listened on: {error}")).hint("choose another port")
+        Error::device("server", format!("{address} cannot be listened on: {error}"))
+            .hint("choose another port")
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -137,13 +138,14 @@ async fn greet(hub: &Hub, stream: TcpStream, tls: Tls) -> Result<Option<(Socket,
         return request.answer(status, &body).await.map(|()| None).map_err(|error| error.to_string());
     }
     let io: Box<dyn Io> = Box::new(request.io);
-    let mut socket =
-        accept_async_with_config(io, Some(config())).await.map_err(|error| error.to_string())?;
+    let mut socket = accept_async_with_config(io, Some(config())).await.map_err(|error| error.to_string())?;
     match receive_frame(&mut socket, MAX_HELLO).await? {
         Frame::Hello(hello) => Ok(Some((socket, *hello))),
-        Frame::Welcome(_) | Frame::Refused(_) | Frame::Payload { .. } | Frame::Ack { .. } | Frame::Closed(_) => {
-            Err("the first message is no greeting".into())
-        }
+        Frame::Welcome(_)
+        | Frame::Refused(_)
+        | Frame::Payload { .. }
+        | Frame::Ack { .. }
+        | Frame::Closed(_) => Err("the first message is no greeting".into()),
     }
 }
 
@@ -189,7 +191,8 @@ async fn attached(hub: &Arc<Hub>, live: &Arc<Live>, mut socket: Socket, hello: &
             }
         }
         Err(error) => {
-            let _ = tokio::time::timeout(GREETING, send_frame(&mut socket, &Frame::Refused(error.clone()))).await;
+            let _ =
+                tokio::time::timeout(GREETING, send_frame(&mut socket, &Frame::Refused(error.clone()))).await;
             End::Violation(error)
         }
     };
@@ -207,7 +210,10 @@ async fn attached(hub: &Arc<Hub>, live: &Arc<Live>, mut socket: Socket, hello: &
 async fn end_after_grace(hub: Arc<Hub>, live: Arc<Live>, epoch: u64) {
     tokio::time::sleep(hub.options.grace).await;
     if !is_superseded(&live, epoch) {
-        live.fail(Error::device("server", format!("the client did not come back for {:?}", hub.options.grace)));
+        live.fail(Error::device(
+            "server",
+            format!("the client did not come back for {:?}", hub.options.grace),
+        ));
     }
 }
 

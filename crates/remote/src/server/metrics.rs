@@ -26,7 +26,12 @@ impl Metrics {
             ("connections_total", "counter", "Connections accepted.", count(&self.connections)),
             ("refused_total", "counter", "Connections refused.", count(&self.refused)),
             ("sessions_opened_total", "counter", "Sessions opened.", count(&self.opened)),
-            ("sessions_resumed_total", "counter", "Sessions resumed by a new connection.", count(&self.resumed)),
+            (
+                "sessions_resumed_total",
+                "counter",
+                "Sessions resumed by a new connection.",
+                count(&self.resumed),
+            ),
             ("sessions_failed_total", "counter", "Sessions ended by an error.", count(&self.failed)),
             ("batches_total", "counter", "Batches of ops run.", usage.runs),
             ("ops_total", "counter", "Ops run.", usage.ops),
