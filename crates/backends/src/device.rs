@@ -21,6 +21,8 @@ const BUILT_IN: &[&str] = &[
     "flex",
     #[cfg(feature = "cuda")]
     "cuda",
+    #[cfg(feature = "remote")]
+    "remote",
     #[cfg(feature = "router")]
     "router",
 ];
@@ -130,9 +132,18 @@ impl Device {
         self.0.find()
     }
 
+    /// The device of a server at this address, such as `ws://host:3000`: that of [`RemoteBackend`](crate::RemoteBackend), where
+    /// a server that does not answer surfaces too.
+    #[cfg(feature = "remote")]
+    pub fn remote(url: &str) -> Device {
+        Device(crate::RemoteBackend::stack(&crate::RemoteDevice::new(url)))
+    }
+
     /// Opens device `index` of a kind: a [registered](Device::register) one, `"cpu"`, `"flex"`, or with the crate
     /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`. With the crate feature `router`, `"router"`
-    /// is a router over the CPU ([`Device::cpu`], index 0) and all GPUs after it, in their order.
+    /// is a router over the CPU ([`Device::cpu`], index 0) and all GPUs after it, in their order. With the
+    /// crate feature `remote`, `"remote"` is the server at address number `index` of those in `KILN_REMOTE`, which are
+    /// separated by commas.
     ///
     /// # Errors
     /// When the kind is not registered, or the device cannot be opened.
@@ -144,6 +155,8 @@ impl Device {
             "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
             #[cfg(feature = "router")]
             "router" => return crate::routed::of_machine(index),
+            #[cfg(feature = "remote")]
+            "remote" => return open_remote(index),
             _ => {}
         }
         let open = || {
@@ -311,11 +324,28 @@ fn at_least_one(threads: usize) {
     );
 }
 
+#[cfg(feature = "remote")]
+fn open_remote(index: usize) -> Result<Device> {
+    let split = |text: &str| Some(text.split(',').map(|url| url.trim().to_string()).collect());
+    let urls: Vec<String> = kiln_ir::setting("KILN_REMOTE", "addresses such as `ws://host:3000`", split)
+        .unwrap_or_else(|| alloc::vec!["ws://127.0.0.1:3000".to_string()]);
+    let url = urls.get(index).ok_or_else(|| {
+        Error::device("remote", format!("there is no address number {index} in {}", urls.join(", ")))
+            .hint("set `KILN_REMOTE` to the addresses of servers, separated by commas")
+    })?;
+    let device = Device::remote(url);
+    match crate::RemoteDevice::new(url.as_str()).lost() {
+        Some(error) => Err(error),
+        None => Ok(device),
+    }
+}
+
 fn unknown_kind(kind: &str) -> Error {
     let problem = format!("unknown device kind `{kind}`; known: {}", Device::kinds().join(", "));
     let hint = match kind {
         "cuda" => "build with Kiln's feature `cuda`",
         "router" => "build with Kiln's feature `router`",
+        "remote" => "build with Kiln's feature `remote`",
         _ => "`Device::register` adds a kind",
     };
     Error::unsupported("device", problem).hint(hint)

@@ -6,6 +6,7 @@
 //! | [`Flex`] | the CPU engine | [`FlexDevice`] |
 //! | [`NdArray`] | the CPU engine, under Burn's older name | [`NdArrayDevice`] |
 //! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
+//! | `RemoteBackend` (crate feature `remote`) | the engine of a client, which sends ops to a server | `RemoteDevice` |
 //! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
 //! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
 //! | `Router<(A, B)>` (crate feature `router`) | several backends as one | `router::duo::MultiDevice` |
@@ -49,6 +50,8 @@ pub use fusion::{Fusion, with_fusion};
 pub use kiln_autocast::LowPrecision;
 #[cfg(feature = "std")]
 pub use kiln_cpu::MappedFile;
+#[cfg(feature = "remote")]
+pub use kiln_remote::{RemoteBackend, RemoteDevice};
 #[cfg(feature = "router")]
 pub use routed::Router;
 

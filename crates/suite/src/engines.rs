@@ -78,7 +78,11 @@ pub const FUSED_MANY: Subject = Subject {
 /// A router over the CPU engine alone and behind fusion, where data and constants are on one after the other: operands meet.
 pub const ROUTER: Subject = Subject { name: "router", open: || Arc::new(router(1)), ignored: CPU_IGNORED };
 
-/// Every engine under test.
+/// The engine of a client whose server, over the loopback address, serves the CPU engine behind fusion.
+#[cfg(feature = "remote")]
+pub const REMOTE: Subject = Subject { name: "remote over cpu", open: remote, ignored: CPU_IGNORED };
+
+/// Every engine under test that needs no feature.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
 /// The reference engine with expansion of the ops that it does not support, as on every stack.
@@ -99,6 +103,22 @@ pub fn router(threads: usize) -> Scattered {
 
 fn fused(threads: usize) -> Arc<dyn Engine> {
     Arc::new(Fusion::with_mode(Arc::new(cpu(threads)), kiln_fusion::Mode::On))
+}
+
+/// A session of its own at the one server of the process.
+#[cfg(feature = "remote")]
+fn remote() -> Arc<dyn Engine> {
+    use kiln_remote::client::RemoteEngine;
+    use kiln_remote::server::{Server, ServerOptions};
+    use std::sync::OnceLock;
+
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let server = SERVER.get_or_init(|| {
+        let options = ServerOptions::new().with_sessions(1000);
+        Server::bind::<kiln_backends::Cpu>(&Default::default(), options).expect("a free port")
+    });
+    let device = kiln_remote::RemoteDevice::new(server.url());
+    Arc::new(Expand::new(RemoteEngine::connect(&device).expect("the server answers")))
 }
 
 const CPU_IGNORED: &[Ignored] = &[];
