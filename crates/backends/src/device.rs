@@ -16,7 +16,18 @@ use kiln_tensor::{
 use spin::Mutex;
 
 /// The kinds that need no registration.
-const BUILT_IN: &[&str] = if cfg!(feature = "cuda") { &["cpu", "flex", "cuda"] } else { &["cpu", "flex"] };
+const BUILT_IN: &[&str] = &[
+    "cpu",
+    "flex",
+    #[cfg(feature = "cuda")]
+    "cuda",
+    #[cfg(feature = "candle")]
+    "candle",
+    #[cfg(feature = "candle")]
+    "candle-cuda",
+    #[cfg(feature = "candle")]
+    "candle-metal",
+];
 
 /// A device chosen at run time, with the layers around it: the device of [`Dyn`]. It is made from any [`Stack`].
 ///
@@ -86,8 +97,15 @@ impl Device {
         Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
     }
 
+    /// The processor, by candle's kernels: the device of [`Candle`](crate::Candle).
+    #[cfg(feature = "candle")]
+    pub fn candle() -> Device {
+        Device(crate::Candle::<f32, i64>::stack(&crate::CandleDevice::Cpu))
+    }
+
     /// Device number `index` of a kind that was [registered](Device::register), or `"cpu"`, or `"flex"`, or with the crate
-    /// feature `cuda`, `"cuda"`.
+    /// feature `cuda`, `"cuda"`, or with the crate feature `candle`, `"candle"` (the processor, number 0), `"candle-cuda"` and
+    /// `"candle-metal"`.
     ///
     /// # Errors
     /// When nothing is registered under that name, or the device cannot be opened.
@@ -97,6 +115,10 @@ impl Device {
             "flex" => return Ok(Device::flex()),
             #[cfg(feature = "cuda")]
             "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
+            #[cfg(feature = "candle")]
+            "candle" | "candle-cuda" | "candle-metal" => {
+                return crate::candle::open(kind, index).map(Device);
+            }
             _ => {}
         }
         let open = || {
@@ -267,6 +289,7 @@ fn unknown_kind(kind: &str) -> Error {
     let problem = format!("`{kind}` is no kind of device; known: {}", Device::kinds().join(", "));
     let hint = match kind {
         "cuda" => "build with Kiln's feature `cuda`",
+        "candle" => "build with Kiln's feature `candle`",
         _ => "`Device::register` adds a kind",
     };
     Error::unsupported("device", problem).hint(hint)

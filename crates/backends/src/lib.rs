@@ -6,6 +6,7 @@
 //! | [`Flex`] | the CPU engine | [`FlexDevice`] |
 //! | [`NdArray`] | the CPU engine, with Burn's older name | [`NdArrayDevice`] |
 //! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
+//! | `Candle` (crate feature `candle`) | the engine over candle-core | `CandleDevice` |
 //! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
 //! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
 //! | [`Dyn`] | that of the device | [`Device`] |
@@ -28,6 +29,8 @@
 extern crate alloc;
 
 mod autocast;
+#[cfg(feature = "candle")]
+mod candle;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -36,6 +39,8 @@ mod element;
 mod fusion;
 
 pub use autocast::{Autocast, AutocastFloat, with_autocast};
+#[cfg(feature = "candle")]
+pub use candle::{Candle, CandleDevice};
 pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
 #[cfg(feature = "cuda")]
 pub use cuda::{Cuda, CudaDevice};

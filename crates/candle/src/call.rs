@@ -86,10 +86,8 @@ pub(crate) fn constant(like: &Tensor, number: f64) -> Result<Tensor> {
 
 /// Floats for computation: those of 16 bits become `f32`, which is exact.
 pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
-    match x.dtype() {
-        CandleDType::F16 | CandleDType::BF16 => x.to_dtype(CandleDType::F32),
-        _ => Ok(x.clone()),
-    }
+    let is_narrow = matches!(x.dtype(), CandleDType::F16 | CandleDType::BF16);
+    if is_narrow { x.to_dtype(CandleDType::F32) } else { Ok(x.clone()) }
 }
 
 /// Rounds a [widened] result to its dtype.

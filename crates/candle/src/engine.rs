@@ -7,9 +7,10 @@ use crate::index::is_empty;
 use crate::{composite, contraction, elementwise, index, order, reduce, view};
 use candle_core::{Device, Tensor};
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Elements, Engine, Error, Machine, Op, OpKind, OpSet, Operand, OperandType, Operands,
+    BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpKind, OpSet, Operand, OperandType, Operands,
     Result, TensorData, TensorType, Value, Values, infer, picked_past_poison, poison_of, poisoned, recovered,
 };
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kinds of ops that candle's kernels run, on `f32` at least. Arithmetic on dtypes that candle lacks runs on the host.
 pub const NATIVE: OpSet = OpSet::of(&[
@@ -173,12 +174,10 @@ impl Candle {
 
     /// The operand that a select returns although the other one is poisoned.
     fn past_poison(&self, inputs: &Operands, ty: TensorType) -> Option<Result<Values>> {
-        let holds = |condition: &Value| match data_of(condition).ok()?.into_elements() {
-            Elements::Bool(elements) => {
-                let first = *elements.first()?;
-                elements.iter().all(|element| *element == first).then_some(first)
-            }
-            _ => None,
+        let holds = |condition: &Value| {
+            let elements = data_of(condition).ok()?.to_vec::<bool>();
+            let first = *elements.first()?;
+            elements.iter().all(|element| *element == first).then_some(first)
         };
         Some(match picked_past_poison(inputs, holds)? {
             Operand::Value(value) => Ok([value.clone()].into_iter().collect()),
@@ -205,6 +204,30 @@ impl Candle {
     }
 }
 
+/// The engine of a device, opened once for the process.
+///
+/// # Errors
+/// Those of [`Candle::open`]; the next call tries again.
+///
+/// ```
+/// use kiln_candle::{CandleDevice, shared};
+/// use std::sync::Arc;
+///
+/// let (a, b) = (shared(CandleDevice::Cpu)?, shared(CandleDevice::Cpu)?);
+/// assert!(Arc::ptr_eq(&a, &b));
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+pub fn shared(device: CandleDevice) -> Result<Arc<Candle>> {
+    static OPENED: Mutex<Vec<(CandleDevice, Arc<Candle>)>> = Mutex::new(Vec::new());
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, engine)) = opened.iter().find(|(other, _)| *other == device) {
+        return Ok(engine.clone());
+    }
+    let engine = Arc::new(Candle::open(device)?);
+    opened.push((device, engine.clone()));
+    Ok(engine)
+}
+
 impl Engine for Candle {
     fn caps(&self) -> &Caps {
         &self.caps
@@ -224,12 +247,13 @@ impl Engine for Candle {
     }
 
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
-        let has_condition = match op {
-            Op::Conv { spec, pass } => contraction::has_conv(spec, pass, operands),
-            Op::Pool(spec) => contraction::has_pool(spec, operands),
-            _ => false,
-        };
-        has_condition || self.caps.supports(op, operands)
+        if let Op::Conv { spec, pass } = op {
+            return contraction::has_conv(spec, pass, operands);
+        }
+        if let Op::Pool(spec) = op {
+            return contraction::has_pool(spec, operands);
+        }
+        self.caps.supports(op, operands)
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {

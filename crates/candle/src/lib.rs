@@ -52,9 +52,14 @@ mod elementwise;
 mod engine;
 mod host;
 mod index;
+mod missing;
 mod order;
 mod reduce;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use device::CandleDevice;
-pub use engine::{Candle, NATIVE};
+pub use engine::{Candle, NATIVE, shared};
+pub use missing::Missing;

@@ -96,7 +96,6 @@ fn spread(
     let mut dims = x.dims().to_vec();
     dims[axis + 1] = between;
     let rows = Tensor::cat(&[&x, &fill(&dims)?], axis + 1)?;
-    let mut dims = dims;
     dims.remove(axis + 1);
     dims[axis] = length * (between + 1);
     rows.reshape(dims)?.narrow(axis, 0, length + (length - 1) * between)

@@ -4,6 +4,8 @@ pub use kiln_backends::{
     Autocast, Cpu, CpuDevice, Device, Dyn, Flex, FlexDevice, Fusion, LowPrecision, NdArray, NdArrayDevice,
     with_autocast, with_fusion,
 };
+#[cfg(feature = "candle")]
+pub use kiln_backends::{Candle, CandleDevice};
 #[cfg(feature = "cuda")]
 pub use kiln_backends::{Cuda, CudaDevice};
 pub use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Forward, ForwardBackend, Vmap, VmapBackend};
@@ -19,6 +21,12 @@ pub mod autodiff {
             pub use kiln_tensor::{BalancedCheckpointing, CheckpointingStrategy, NoCheckpointing};
         }
     }
+}
+
+/// Tensors of candle-core.
+#[cfg(feature = "candle")]
+pub mod candle {
+    pub use kiln_backends::{Candle, CandleDevice};
 }
 
 /// The processor, with fusion.

@@ -50,7 +50,7 @@
 //! data, optimizers, training and storage; `linalg` for matrix decompositions; `progress` for progress bars; `download`
 //! lets datasets fetch missing files; `ndarray` for conversions from and to the `ndarray` crate; `dlpack` for tensors
 //! shared with other frameworks; `cuda` for `Cuda`, the backend of NVIDIA GPUs, which is built without CUDA and finds it at run
-//! time. NumPy's files are read and written by [`store`], in its module `numpy`.
+//! time; `candle`, `candle-cuda` and `candle-metal` for `Candle`, the backend over candle-core. NumPy's files are read and written by [`store`], in its module `numpy`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

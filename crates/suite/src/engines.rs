@@ -65,7 +65,20 @@ pub const FUSED_MANY: Subject = Subject {
     ignored: CPU_IGNORED,
 };
 
-/// Every engine under test.
+/// The engine over candle-core, on the processor.
+#[cfg(feature = "candle")]
+pub const CANDLE: Subject = Subject { name: "candle", open: candle, ignored: CANDLE_IGNORED };
+
+#[cfg(feature = "candle")]
+fn candle() -> Arc<dyn Engine> {
+    let engine = kiln_candle::Candle::open(kiln_candle::CandleDevice::Cpu);
+    kiln_ir::expanding(Arc::new(engine.expect("the processor is there")))
+}
+
+#[cfg(feature = "candle")]
+const CANDLE_IGNORED: &[Ignored] = &[];
+
+/// Every engine under test in a default build.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
 /// The reference engine, running every op: those that it leaves out are expanded, as on every stack.
