@@ -73,7 +73,9 @@ impl Tested {
             "nvrtc" => Ok(Tested::Nvrtc),
             #[cfg(not(feature = "cuda"))]
             "cuda" | "nvrtc" => Err(format!("`--engine {name}` needs a build with `--features cuda`")),
-            _ => Err(format!("no engine is called `{name}`\n  hint: the engines are cpu, candle, cuda and nvrtc")),
+            _ => Err(format!(
+                "no engine is called `{name}`\n  hint: the engines are cpu, candle, cuda and nvrtc"
+            )),
         }
     }
 

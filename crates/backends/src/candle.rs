@@ -61,7 +61,9 @@ pub(crate) fn open(kind: &str, index: usize) -> Result<Stack> {
         _ if index == 0 => CandleDevice::Cpu,
         _ => {
             let problem = format!("there is no device {index}: the processor is number 0");
-            return Err(Error::unsupported(kind, problem).hint("open `candle-cuda` or `candle-metal` for a GPU"));
+            return Err(
+                Error::unsupported(kind, problem).hint("open `candle-cuda` or `candle-metal` for a GPU")
+            );
         }
     };
     kiln_candle::shared(device)?;

@@ -41,7 +41,9 @@ impl Call<'_> {
         let value = self.inputs.get(place).and_then(Operand::value);
         let tensor = value.and_then(Value::payload::<Tensor>).cloned();
         tensor.ok_or_else(|| {
-            candle_core::Error::Msg(format!("operand {place} is no tensor of candle: read it and write it here"))
+            candle_core::Error::Msg(format!(
+                "operand {place} is no tensor of candle: read it and write it here"
+            ))
         })
     }
 
@@ -60,7 +62,7 @@ impl Call<'_> {
 
     /// A scalar in these lengths, as a view of one element.
     pub(crate) fn repeated(&self, scalar: Scalar, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        self.upload(Elements::of_scalar(scalar, dtype))?.broadcast_as(dims)
+        self.upload(Elements::of_scalar(scalar, dtype))?.reshape(())?.broadcast_as(dims)
     }
 
     /// A line of elements on the device.

@@ -62,7 +62,7 @@ pub(crate) fn download(tensor: &Tensor, ty: TensorType) -> Result<TensorData> {
         return Ok(TensorData::zeros(ty));
     }
     let elements = elements_of(tensor, ty.dtype)
-        .map_err(|error| Error::device("candle", format!("reading {ty} failed: {error}")))?;
+        .map_err(|error| Error::device("candle", format!("reading {ty} failed: {}", message(&error))))?;
     TensorData::from_elements(elements, ty.shape)
 }
 
@@ -90,4 +90,13 @@ fn list<T: WithDType>(tensor: &Tensor) -> candle_core::Result<Vec<T>> {
 
 fn mapped<A, B>(elements: Vec<A>, convert: impl Fn(A) -> B) -> Vec<B> {
     elements.into_iter().map(convert).collect()
+}
+
+/// What an error of candle says, without the backtrace that it holds where `RUST_BACKTRACE` is set.
+pub(crate) fn message(error: &candle_core::Error) -> String {
+    if let candle_core::Error::WithBacktrace { inner, .. } = error {
+        message(inner)
+    } else {
+        error.to_string()
+    }
 }

@@ -1,5 +1,6 @@
 //! Devices of candle.
 
+use crate::data::message;
 use candle_core::Device;
 use core::fmt;
 use kiln_ir::{Error, Result};
@@ -40,12 +41,11 @@ impl CandleDevice {
             CandleDevice::Metal(index) => Device::new_metal(index),
         };
         device.map_err(|error| {
-            let error = Error::device(&self.to_string(), error.to_string());
+            let error = Error::device(&self.to_string(), message(&error));
             match self {
                 CandleDevice::Cpu => error,
-                CandleDevice::Cuda(_) => {
-                    error.hint("build with the feature `candle-cuda` and `nvcc`, on a machine with an NVIDIA GPU")
-                }
+                CandleDevice::Cuda(_) => error
+                    .hint("build with the feature `candle-cuda` and `nvcc`, on a machine with an NVIDIA GPU"),
                 CandleDevice::Metal(_) => error.hint("build with the feature `candle-metal`, on a Mac"),
             }
         })

@@ -1,8 +1,10 @@
 //! Ops that candle lacks, by the CPU engine.
 
-use crate::data::{download, upload};
+use crate::data::{download, message, upload};
 use candle_core::{Device, Tensor};
-use kiln_ir::{Engine, Error, Expand, Op, Operand, Operands, Result, TensorType, Value, Values, block_on};
+use kiln_ir::{
+    Engine, Error, Expand, Op, Operand, Operands, Result, TensorData, TensorType, Value, Values, block_on,
+};
 
 /// The CPU engine, which runs ops on copies of candle's tensors in host memory.
 pub(crate) struct Host(Expand);
@@ -13,7 +15,13 @@ impl Host {
     }
 
     /// Runs an op on the host and copies the results to the device.
-    pub(crate) fn run(&self, op: &Op, inputs: &Operands, types: &[TensorType], device: &Device) -> Result<Values> {
+    pub(crate) fn run(
+        &self,
+        op: &Op,
+        inputs: &Operands,
+        types: &[TensorType],
+        device: &Device,
+    ) -> Result<Values> {
         let operands: Result<Operands> = inputs.iter().map(|operand| self.operand(operand)).collect();
         let results = self.0.execute(op, operands?, types);
         results.into_iter().map(|value| value_of(block_on(self.0.read(value))?, device)).collect()
@@ -28,7 +36,7 @@ impl Host {
 }
 
 /// The elements of a value.
-pub(crate) fn data_of(value: &Value) -> Result<kiln_ir::TensorData> {
+pub(crate) fn data_of(value: &Value) -> Result<TensorData> {
     if let Some(error) = value.error() {
         return Err(error.clone());
     }
@@ -40,9 +48,9 @@ pub(crate) fn data_of(value: &Value) -> Result<kiln_ir::TensorData> {
 }
 
 /// A value with these elements.
-pub(crate) fn value_of(data: kiln_ir::TensorData, device: &Device) -> Result<Value> {
+pub(crate) fn value_of(data: TensorData, device: &Device) -> Result<Value> {
     let ty = data.ty();
     let tensor = upload(data, device)
-        .map_err(|error| Error::device("candle", format!("writing {ty} failed: {error}")))?;
+        .map_err(|error| Error::device("candle", format!("writing {ty} failed: {}", message(&error))))?;
     Ok(Value::new(ty, tensor))
 }

@@ -6,7 +6,7 @@
 //!   `metal`); [`Candle::open`] makes the engine of one.
 //! * **Ops.** Each op takes one of three ways. Candle's kernels run it where they give Kiln's results ([`NATIVE`] lists the
 //!   kinds). The CPU engine runs it on the host where candle lacks the function or the dtype, and no simpler op exists: bit
-//!   operations, random numbers, 64-bit integer arithmetic. [`Expand`](kiln_ir::Expand), which every stack puts around the
+//!   operations, random numbers, 64-bit integer arithmetic, resizing. [`Expand`](kiln_ir::Expand), which every stack puts around the
 //!   engine, writes the rest in simpler ops.
 //! * **Dtypes.** All of Kiln's. Candle has `f64`, `f32`, `f16`, `bf16`, `i64`, `i32`, `i16`, `u32` and `u8`. The others are kept as
 //!   their bits, `bool` and `i8` as `u8`, `u16` as `i16`, `u64` as `i64`: ops that move elements run natively on bits, arithmetic

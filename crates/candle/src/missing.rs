@@ -2,8 +2,8 @@
 
 use crate::CandleDevice;
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpSet, Operands, Result, TensorData, TensorType, Value,
-    Values, poisoned,
+    BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpSet, Operands, Result, TensorData, TensorType,
+    Value, Values, poisoned,
 };
 
 /// The engine of a device that could not be opened. Every value on it is the error.

@@ -7,7 +7,13 @@ use candle_core::{Result, Tensor};
 use kiln_ir::DType;
 
 /// The first `k` entries of a stable sort along an axis, with their places.
-pub(crate) fn sort(call: &Call<'_>, axis: usize, k: usize, descending: bool, index: DType) -> Native<[Tensor; 2]> {
+pub(crate) fn sort(
+    call: &Call<'_>,
+    axis: usize,
+    k: usize,
+    descending: bool,
+    index: DType,
+) -> Native<[Tensor; 2]> {
     let (x, dtype) = (call.tensor(0)?, call.dtype());
     // Candle's sort is stable on the processor alone.
     if !call.device.is_cpu() || !has_numbers(dtype) || !is_counter(index, x.dims()[axis]) {

@@ -2,9 +2,9 @@
 
 use crate::{Candle, CandleDevice, NATIVE};
 use kiln_ir::{
-    Axes, Binary, Comparison, ConvPass, ConvSpec, DType, Engine, Expand, Extremum, IndexUser, NormKind, Op, OpKind,
-    Operand, OperandType, Operands, PadAxis, PoolKind, PoolSpec, Real, Reduction, Scalar, SliceAxis, TensorData,
-    TensorType, Unary, UpdateMode, Value, block_on, infer,
+    Axes, Binary, Comparison, ConvPass, ConvSpec, DType, Engine, Expand, Extremum, IndexUser, NormKind, Op,
+    OpKind, Operand, OperandType, Operands, PadAxis, PoolKind, PoolSpec, Real, Reduction, Scalar, SliceAxis,
+    TensorData, TensorType, Unary, UpdateMode, Value, block_on, infer,
 };
 
 fn engine() -> Candle {
@@ -69,9 +69,10 @@ fn sample(engine: &Candle, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         OpKind::Pool => (Op::Pool(PoolSpec::new(PoolKind::Max, &[2, 2])), vec![ramp(&[1, 2, 4, 4])]),
         OpKind::Softmax => (Op::Softmax { axis: 1, log: false }, vec![x()]),
         OpKind::LogSumExp => (Op::LogSumExp { axis: 1 }, vec![x()]),
-        OpKind::Norm => {
-            (Op::Norm { kind: NormKind::Layer, axes: 1, epsilon: Real(1e-5) }, vec![x(), ramp(&[4]), ramp(&[4])])
-        }
+        OpKind::Norm => (
+            Op::Norm { kind: NormKind::Layer, axes: 1, epsilon: Real(1e-5) },
+            vec![x(), ramp(&[4]), ramp(&[4])],
+        ),
         OpKind::Random
         | OpKind::Bitcast
         | OpKind::Scan
@@ -102,8 +103,17 @@ fn most_kinds_are_native() {
         engine.native(&op, &operands, &types).unwrap_or_else(|error| panic!("{kind:?}: {error}")).is_some()
     };
     let native: Vec<OpKind> = OpKind::ALL.into_iter().filter(runs).collect();
-    println!("native kinds: {} of {} ({}%)", native.len(), OpKind::ALL.len(), 100 * native.len() / OpKind::ALL.len());
-    assert_eq!(native, NATIVE.iter().collect::<Vec<_>>(), "`NATIVE` lists the kinds that candle's kernels run");
+    println!(
+        "native kinds: {} of {} ({}%)",
+        native.len(),
+        OpKind::ALL.len(),
+        100 * native.len() / OpKind::ALL.len()
+    );
+    assert_eq!(
+        native,
+        NATIVE.iter().collect::<Vec<_>>(),
+        "`NATIVE` lists the kinds that candle's kernels run"
+    );
     assert!(native.len() * 100 >= OpKind::ALL.len() * 60);
 }
 
