@@ -56,6 +56,9 @@ const ON_HOST: &[OpKind] =
 /// The kinds of [`NATIVE`] that run under conditions, which [`Engine::supports`] states.
 const CONDITIONAL: &[OpKind] = &[OpKind::Conv, OpKind::Pool];
 
+/// Bytes of results from which on memory is tried before an op runs.
+const LARGE: usize = 64 << 20;
+
 /// The engine of a device of candle. See the [crate's tour](crate).
 ///
 /// Engines of one device share one type of values: each accepts values of the others.
@@ -93,6 +96,9 @@ impl Candle {
     fn run(&self, op: &Op, inputs: &Operands) -> Result<Values> {
         let types = infer(op, &OperandType::list(inputs))?;
         let nothing = inputs.iter().any(is_empty) || types.iter().any(|ty| ty.num_elements() == 0);
+        if !matches!(op, Op::Broadcast(_) | Op::Permute(_)) {
+            self.check_memory(op, &types)?;
+        }
         let native = if nothing { None } else { self.native(op, inputs, &types)? };
         match native {
             Some(tensors) => {
@@ -100,6 +106,17 @@ impl Candle {
             }
             None => self.host.run(op, inputs, &types, &self.device),
         }
+    }
+
+    /// Refuses results that memory does not hold: candle ends the process when an allocation on the host fails.
+    fn check_memory(&self, op: &Op, types: &[TensorType]) -> Result<()> {
+        let bytes = types.iter().map(bytes_of).fold(0, usize::saturating_add);
+        if bytes < LARGE || !self.device.is_cpu() || Vec::<u8>::new().try_reserve_exact(bytes).is_ok() {
+            return Ok(());
+        }
+        let problem =
+            format!("`{}` needs {bytes} bytes of memory, which the system does not give", op.name());
+        Err(Error::device(&self.caps.name, problem).hint("use a smaller batch"))
     }
 
     /// Runs an op by candle's kernels; `None` where the host must run it.
@@ -266,4 +283,9 @@ impl Engine for Candle {
         let done = self.device.synchronize().map_err(|error| Error::device(&self.caps.name, message(&error)));
         Box::pin(core::future::ready(done))
     }
+}
+
+/// The bytes of a tensor, at most [`usize::MAX`].
+fn bytes_of(ty: &TensorType) -> usize {
+    ty.num_elements().saturating_mul(ty.dtype.size())
 }

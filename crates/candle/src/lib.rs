@@ -38,6 +38,7 @@
 //! | conversions to 16-bit floats round twice (by way of `f32`) | once: on the host, except from `f32` and to it |
 //! | the greatest index of a dtype means "skip"; bounds are not always checked | an error: indices are checked before each op |
 //! | a duplicate index in a scatter has no order on GPUs | the last one wins: on the host |
+//! | a failed allocation on the host ends the process | an error: memory for large results is tried first |
 //! | kernels refuse empty tensors | empty results and identities: on the host |
 //! | convolutions and pooling have one stride, dilation and padding for all dimensions | others are expanded; uneven padding is added first |
 #![cfg_attr(docsrs, feature(doc_cfg))]

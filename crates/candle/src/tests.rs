@@ -163,6 +163,17 @@ fn an_index_out_of_range_poisons_with_its_position() {
 }
 
 #[test]
+fn a_result_beyond_memory_is_an_error() {
+    let engine = engine();
+    let shape = [1usize << 31, 1 << 31];
+    let huge = executed(&engine, &Op::Broadcast(shape.into()), &[floats(&[1.0])]).remove(0);
+    assert!(huge.error().is_none(), "views take no memory");
+    let copy = executed(&engine, &Op::Unary(Unary::Neg), &[huge.into()]).remove(0);
+    let error = block_on(engine.read(copy)).unwrap_err().to_string();
+    assert!(error.contains("[candle:cpu] `neg` needs 18446744073709551615 bytes"), "{error}");
+}
+
+#[test]
 fn a_missing_device_is_an_error() {
     for device in [CandleDevice::Cuda(100), CandleDevice::Metal(100)] {
         let error = Candle::open(device).err().expect("no such device").to_string();
