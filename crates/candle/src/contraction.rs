@@ -16,10 +16,12 @@ pub(crate) fn matmul(call: &Call<'_>) -> Native {
         in_three_axes(&x)
     };
     let (a, b) = (factor(0)?, factor(1)?);
-    // Candle reads transposed factors in place; other strides it refuses.
-    let y = match a.matmul(&b) {
-        Ok(y) => y,
-        Err(_) => a.contiguous()?.matmul(&b.contiguous()?)?,
+    // Candle reads transposed factors in place. Other strides it refuses, and a factor that repeats for all matrices of a stack
+    // makes it take the other one for row-major.
+    let repeats = a.stride()[0] == 0 || b.stride()[0] == 0;
+    let y = match if repeats { None } else { a.matmul(&b).ok() } {
+        Some(y) => y,
+        None => a.contiguous()?.matmul(&b.contiguous()?)?,
     };
     rounded(&y.reshape(call.dims())?, dtype).map(Some)
 }

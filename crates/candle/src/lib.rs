@@ -39,6 +39,7 @@
 //! | the greatest index of a dtype means "skip"; bounds are not always checked | an error: indices are checked before each op |
 //! | a duplicate index in a scatter has no order on GPUs | the last one wins: on the host |
 //! | a failed allocation on the host ends the process | an error: memory for large results is tried first |
+//! | a stack of products with one repeated factor misreads a transposed other one | both are copied to row-major first |
 //! | kernels refuse empty tensors | empty results and identities: on the host |
 //! | convolutions and pooling have one stride, dilation and padding for all dimensions | others are expanded; uneven padding is added first |
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -174,6 +174,20 @@ fn a_result_beyond_memory_is_an_error() {
 }
 
 #[test]
+fn a_repeated_factor_beside_transposed_ones() {
+    let engine = engine();
+    let tensor = |elements: &[f32], dims: &[usize]| -> Operand {
+        engine.write(TensorData::new(elements.to_vec(), dims).expect("the lengths fit")).into()
+    };
+    let x = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[2, 2, 2]);
+    let transposed = executed(&engine, &Op::Permute(Axes::new(&[0, 2, 1])), &[x]).remove(0);
+    let ones = tensor(&[1.0, 0.0, 0.0, 1.0], &[2, 2]);
+    let repeated = executed(&engine, &Op::Broadcast([2, 2, 2].into()), &[ones]).remove(0);
+    let y = one::<f32>(Op::MatMul, &[transposed.into(), repeated.into()]);
+    assert_eq!(y, [1.0, 3.0, 2.0, 4.0, 5.0, 7.0, 6.0, 8.0]);
+}
+
+#[test]
 fn a_missing_device_is_an_error() {
     for device in [CandleDevice::Cuda(100), CandleDevice::Metal(100)] {
         let error = Candle::open(device).err().expect("no such device").to_string();
