@@ -19,7 +19,8 @@ pub(crate) fn matmul(call: &Call<'_>) -> Native {
     // Candle reads transposed factors in place. Other strides it refuses, and a factor that repeats for all matrices of a stack
     // makes it take the other one for row-major.
     let repeats = a.stride()[0] == 0 || b.stride()[0] == 0;
-    let y = match if repeats { None } else { a.matmul(&b).ok() } {
+    let direct = if repeats { None } else { a.matmul(&b).ok() };
+    let y = match direct {
         Some(y) => y,
         None => a.contiguous()?.matmul(&b.contiguous()?)?,
     };
