@@ -41,6 +41,9 @@ pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
     {
         command.args(["--features", "cuda"]);
     }
+    if words.iter().any(|word| matches!(word.as_str(), "candle" | "--engine=candle")) {
+        command.args(["--features", "candle"]);
+    }
     command.arg("--");
     for word in words {
         // The program accepts values only as the next argument.
@@ -65,6 +68,9 @@ mod tests {
         let words: Vec<String> = ["--engine", "cuda"].map(str::to_owned).into();
         let said = process::describe(&fuzzer(Command::new("cargo"), &words));
         assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine cuda");
+        let words = ["--engine=candle".to_owned()];
+        let said = process::describe(&fuzzer(Command::new("cargo"), &words));
+        assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features candle -- --engine candle");
         let words = ["--engine=nvrtc".to_owned()];
         let said = process::describe(&fuzzer(Command::new("cargo"), &words));
         assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine nvrtc");

@@ -21,6 +21,12 @@ const BUILT_IN: &[&str] = &[
     "flex",
     #[cfg(feature = "cuda")]
     "cuda",
+    #[cfg(feature = "candle")]
+    "candle",
+    #[cfg(feature = "candle")]
+    "candle-cuda",
+    #[cfg(feature = "candle")]
+    "candle-metal",
     #[cfg(feature = "remote")]
     "remote",
     #[cfg(feature = "router")]
@@ -96,6 +102,12 @@ impl Device {
         Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
     }
 
+    /// The CPU, by candle's kernels: the device of [`Candle`](crate::Candle).
+    #[cfg(feature = "candle")]
+    pub fn candle() -> Device {
+        Device(crate::Candle::<f32, i64>::stack(&crate::CandleDevice::Cpu))
+    }
+
     /// Devices of one router over these devices, in their order: their tensors may be operands of one op, and meet as the
     /// [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each call makes a router of
     /// its own. The dtypes of new tensors are those of the first device.
@@ -143,7 +155,8 @@ impl Device {
     /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`. With the crate feature `router`, `"router"`
     /// is a router over the CPU ([`Device::cpu`], index 0) and all GPUs after it, in their order. With the
     /// crate feature `remote`, `"remote"` is the server at address number `index` of those in `KILN_REMOTE`, which are
-    /// separated by commas.
+    /// separated by commas. With the crate feature `candle`, `"candle"` (the CPU), `"candle-cuda"` and
+    /// `"candle-metal"` are devices of candle.
     ///
     /// # Errors
     /// When the kind is not registered, or the device cannot be opened.
@@ -157,6 +170,10 @@ impl Device {
             "router" => return crate::routed::of_machine(index),
             #[cfg(feature = "remote")]
             "remote" => return open_remote(index),
+            #[cfg(feature = "candle")]
+            "candle" | "candle-cuda" | "candle-metal" => {
+                return crate::candle::open(kind, index).map(Device);
+            }
             _ => {}
         }
         let open = || {
@@ -346,6 +363,7 @@ fn unknown_kind(kind: &str) -> Error {
         "cuda" => "build with Kiln's feature `cuda`",
         "router" => "build with Kiln's feature `router`",
         "remote" => "build with Kiln's feature `remote`",
+        "candle" => "build with Kiln's feature `candle`",
         _ => "`Device::register` adds a kind",
     };
     Error::unsupported("device", problem).hint(hint)

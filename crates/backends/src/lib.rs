@@ -31,6 +31,8 @@
 extern crate alloc;
 
 mod autocast;
+#[cfg(feature = "candle")]
+mod candle;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -41,6 +43,8 @@ mod fusion;
 mod routed;
 
 pub use autocast::{Autocast, AutocastFloat, with_autocast};
+#[cfg(feature = "candle")]
+pub use candle::{Candle, CandleDevice};
 pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
 #[cfg(feature = "cuda")]
 pub use cuda::{Cuda, CudaDevice};

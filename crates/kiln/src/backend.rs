@@ -4,6 +4,8 @@ pub use kiln_backends::{
     Autocast, Cpu, CpuDevice, Device, Dyn, Flex, FlexDevice, Fusion, LowPrecision, NdArray, NdArrayDevice,
     with_autocast, with_fusion,
 };
+#[cfg(feature = "candle")]
+pub use kiln_backends::{Candle, CandleDevice};
 #[cfg(feature = "cuda")]
 pub use kiln_backends::{Cuda, CudaDevice};
 #[cfg(feature = "router")]
@@ -24,6 +26,12 @@ pub mod autodiff {
 }
 
 /// The CPU backend with fusion.
+/// Tensors of candle-core.
+#[cfg(feature = "candle")]
+pub mod candle {
+    pub use kiln_backends::{Candle, CandleDevice};
+}
+
 pub mod cpu {
     pub use kiln_backends::{Cpu, CpuDevice};
 }

@@ -82,7 +82,20 @@ pub const ROUTER: Subject = Subject { name: "router", open: || Arc::new(router(1
 #[cfg(feature = "remote")]
 pub const REMOTE: Subject = Subject { name: "remote over cpu", open: remote, ignored: CPU_IGNORED };
 
-/// Every engine under test that needs no feature.
+/// The engine over candle-core, on the processor.
+#[cfg(feature = "candle")]
+pub const CANDLE: Subject = Subject { name: "candle", open: candle, ignored: CANDLE_IGNORED };
+
+#[cfg(feature = "candle")]
+fn candle() -> Arc<dyn Engine> {
+    let engine = kiln_candle::Candle::open(kiln_candle::CandleDevice::Cpu);
+    kiln_ir::expanding(Arc::new(engine.expect("the processor is there")))
+}
+
+#[cfg(feature = "candle")]
+const CANDLE_IGNORED: &[Ignored] = &[];
+
+/// Every engine under test in a default build.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
 /// The reference engine with expansion of the ops that it does not support, as on every stack.
