@@ -463,7 +463,9 @@ mod tests {
     }
 
     fn offer() -> Offer {
-        let Frame::Welcome(welcome) = frames().swap_remove(1) else { panic!("the frames are in another order") };
+        let Frame::Welcome(welcome) = frames().swap_remove(1) else {
+            panic!("the frames are in another order")
+        };
         welcome.offer
     }
 
