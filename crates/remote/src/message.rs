@@ -463,10 +463,10 @@ mod tests {
     }
 
     fn offer() -> Offer {
-        match frames().swap_remove(1) {
-            Frame::Welcome(welcome) => welcome.offer,
-            frame => panic!("{frame:?}"),
-        }
+        let Frame::Welcome(welcome) = frames().swap_remove(1) else {
+            panic!("the frames are in another order")
+        };
+        welcome.offer
     }
 
     #[test]
