@@ -332,7 +332,7 @@ fn batched_gradients_that_cannot_be_transferred_are_an_error() {
     let batch = kiln_vmap::Vmap::new(b.inner().clone());
     let seeds = || batch.batch(b.inner().write([[1.0f64, 0.0], [0.0, 1.0]].into()), 0);
     let error = b.pull_back(&batch, vec![(there.clone(), seeds())]).expect_err("it cannot cross").to_string();
-    assert!(error.contains("a layer around `reference` do not go to `reference`"), "{error}");
+    assert!(error.contains("a layer around `reference` cannot flow to `reference`"), "{error}");
     let around =
         |engine: &Arc<dyn Engine>| -> Arc<dyn Engine> { Arc::new(kiln_vmap::Vmap::new(engine.clone())) };
     let found = b.pull_back_around(&around, vec![(there, seeds())]).expect("it crosses");

@@ -170,7 +170,7 @@ fn check_as(region: FusedOp, engine: &Gpu<Host>, case: &Case) -> Vec<String> {
     let problem = difference(&case.expected(&row), &found, tolerance);
     assert!(problem.is_none(), "{case:?}: {}", problem.unwrap_or_default());
     let is_product =
-        |name: &String| ["products", "matmul", "kiln_slim"].iter().any(|it| name.starts_with(it));
+        |name: &String| ["matmul", "kiln_slim"].iter().any(|it| name.starts_with(it));
     steps.skip_while(|name| !is_product(name)).collect()
 }
 
