@@ -1,13 +1,13 @@
 //! Softmax and normalisation, in a few of candle's ops, as `candle-nn` writes them.
 
 use crate::call::{Call, Native, constant, rounded, widened};
-use crate::reduce::extreme;
+use crate::reduce::{extreme, folded};
 use candle_core::{Result, Tensor};
 use kiln_ir::{Extremum, NormKind};
 
 pub(crate) fn softmax(call: &Call<'_>, axis: usize, log: bool) -> Native {
     let x = widened(&call.tensor(0)?)?;
-    let shifted = x.broadcast_sub(&x.max_keepdim(axis)?)?;
+    let shifted = x.broadcast_sub(&folded(&x, &[axis], Extremum::Max)?)?;
     let exponentials = shifted.exp()?;
     let total = exponentials.sum_keepdim(axis)?;
     let y = match log {

@@ -40,6 +40,7 @@
 //! | a duplicate index in a scatter has no order on GPUs | the last one wins: on the host |
 //! | a failed allocation on the host ends the process | an error: memory for large results is tried first |
 //! | a stack of products with one repeated factor misreads a transposed other one | both are copied to row-major first |
+//! | the extreme along an axis of length 1 and stride 0 panics | such axes are left out |
 //! | kernels refuse empty tensors | empty results and identities: on the host |
 //! | convolutions and pooling have one stride, dilation and padding for all dimensions | others are expanded; uneven padding is added first |
 #![cfg_attr(docsrs, feature(doc_cfg))]

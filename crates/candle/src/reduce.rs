@@ -59,10 +59,14 @@ pub(crate) fn extreme(x: &Tensor, axes: &[usize], extremum: Extremum) -> Result<
     has_nan.where_cond(&constant(&y, f64::NAN)?, &y)
 }
 
-/// The extreme along axes, in an order that a NaN disturbs.
-fn folded(x: &Tensor, axes: &[usize], extremum: Extremum) -> Result<Tensor> {
+/// The extreme along axes, in an order that a NaN disturbs. Candle divides by the stride of an axis, which may be 0 where the
+/// length is 1.
+pub(crate) fn folded(x: &Tensor, axes: &[usize], extremum: Extremum) -> Result<Tensor> {
     let mut x = x.clone();
     for &axis in axes {
+        if x.dims()[axis] == 1 {
+            continue;
+        }
         x = match extremum {
             Extremum::Min => x.min_keepdim(axis)?,
             Extremum::Max => x.max_keepdim(axis)?,
@@ -76,6 +80,9 @@ pub(crate) fn arg_reduce(call: &Call<'_>, extremum: Extremum, axis: usize) -> Na
     let index = call.ty().dtype;
     if !has_numbers(dtype) || !is_counter(index, x.dims()[axis]) {
         return Ok(None);
+    }
+    if x.dims()[axis] == 1 {
+        return Tensor::zeros(x.shape(), stored(index), x.device()).map(Some);
     }
     let mut place = match extremum {
         Extremum::Min => x.argmin_keepdim(axis)?,
