@@ -16,6 +16,7 @@ use kiln_tensor::{
 use spin::Mutex;
 
 /// The kinds that need no registration.
+/// The device kinds that are built in.
 const BUILT_IN: &[&str] = &[
     "cpu",
     "flex",

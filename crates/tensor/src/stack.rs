@@ -199,8 +199,6 @@ impl Stack {
         self.0.engine.execute(op, inputs, results)
     }
 
-    /// Returns the outermost engine, if it is of this type. The layer that [expands](kiln_ir::Expand) ops is skipped,
-    /// unless `L` is that layer.
     /// The results of an op without tensor operands, on the stack's device.
     #[inline(never)]
     fn create(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
@@ -233,6 +231,8 @@ impl Stack {
         self.0.engine.engine().clone()
     }
 
+    /// Returns the outermost engine, if it is of this type. The layer that [expands](kiln_ir::Expand) ops is skipped,
+    /// unless `L` is that layer.
     #[inline]
     pub fn outermost<L: Engine>(&self) -> Option<&L> {
         let engine: &dyn Any = self.engine();

@@ -29,7 +29,10 @@ const LAYERS: &[(&str, May)] = &[
     ("router", May::Use(&["ir"])),
     ("tensor", May::Use(&["ir", "autodiff", "vmap"])),
     ("remote", May::Use(&["ir", "tensor"])),
-    ("backends", May::Use(&["ir", "autocast", "fusion", "cpu", "cuda", "candle", "remote", "router", "tensor"])),
+    (
+        "backends",
+        May::Use(&["ir", "autocast", "fusion", "cpu", "cuda", "candle", "remote", "router", "tensor"]),
+    ),
     ("dlpack", May::Use(&["ir", "tensor"])),
     ("linalg", May::Use(&["ir", "tensor"])),
     ("nn", May::Use(&["ir", "tensor", "backends", "macros"])),
