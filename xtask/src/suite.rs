@@ -23,6 +23,8 @@ const ENGINES: &[Engine] = &[
     Engine { name: "flex", feature: None },
     Engine { name: "cpu", feature: None },
     Engine { name: "router", feature: None },
+    Engine { name: "remote", feature: Some("remote") },
+    Engine { name: "candle", feature: Some("candle") },
 ];
 
 /// `cargo xtask suite`.
@@ -79,6 +81,9 @@ mod tests {
         let command = conformance(Command::new("cargo"), named("router").unwrap());
         let said = process::describe(&command);
         assert_eq!(said, "cargo run --quiet -p kiln-suite --bin conformance -- router");
+        let command = conformance(Command::new("cargo"), named("candle").unwrap());
+        let said = process::describe(&command);
+        assert_eq!(said, "cargo run --quiet -p kiln-suite --bin conformance --features candle -- candle");
     }
 
     #[test]

@@ -46,8 +46,16 @@ pub enum Mode {
 
 /// The reference engine. Compared with itself, it tests that layouts, layers and expansions preserve values.
 /// Engines by the names that `cargo xtask suite --engine NAME` takes.
-pub const NAMED: &[(&str, Subject)] =
-    &[("reference", REFERENCE), ("flex", CPU_MANY), ("cpu", FUSED_ONE), ("router", ROUTER)];
+pub const NAMED: &[(&str, Subject)] = &[
+    ("reference", REFERENCE),
+    ("flex", CPU_MANY),
+    ("cpu", FUSED_ONE),
+    ("router", ROUTER),
+    #[cfg(feature = "remote")]
+    ("remote", REMOTE),
+    #[cfg(feature = "candle")]
+    ("candle", CANDLE),
+];
 
 /// The engine of that name.
 pub fn named(name: &str) -> Option<Subject> {
