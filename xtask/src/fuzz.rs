@@ -33,16 +33,19 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The features of the package, and the engines that need them.
+const FEATURES: &[(&str, &[&str])] =
+    &[("cuda", &["cuda", "nvrtc"]), ("candle", &["candle"]), ("remote", &["remote"])];
+
 /// The command that fuzzes. It uses the test profile: its build outputs exist, the engines' kernels are optimised in
 /// it, and overflow and debug assertions are checked.
 pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
     command.args(["run", "--quiet", "-p", PACKAGE]);
-    if words.iter().any(|word| matches!(word.as_str(), "cuda" | "--engine=cuda" | "nvrtc" | "--engine=nvrtc"))
-    {
-        command.args(["--features", "cuda"]);
-    }
-    if words.iter().any(|word| matches!(word.as_str(), "candle" | "--engine=candle")) {
-        command.args(["--features", "candle"]);
+    for (feature, engines) in FEATURES {
+        let names_one = |word: &String| engines.contains(&word.strip_prefix("--engine=").unwrap_or(word));
+        if words.iter().any(names_one) {
+            command.args(["--features", feature]);
+        }
     }
     command.arg("--");
     for word in words {
