@@ -86,7 +86,6 @@ impl Subjects {
         Subjects::of(Arc::new(cpu(1)), Arc::new(cpu(3)))
     }
 
-    /// These engines, and the first one behind fusion. Unsupported ops are expanded, as on every stack.
     /// Routers over the CPU engine alone and behind fusion, on the caller's thread and on three. Operands are spread over both
     /// members, and every op on the way between them must keep its values.
     pub fn router() -> Subjects {
@@ -94,6 +93,7 @@ impl Subjects {
         Subjects { scope: Scope::Routed, ..Subjects::of(one, many) }
     }
 
+    /// These engines, and the first one behind fusion. Unsupported ops are expanded, as on every stack.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
         let (one, many) = (expanding(one), expanding(many));
         let fused = Fusion::with_mode(Arc::new(AsynchronousEngine::new(one.clone())), Mode::On);

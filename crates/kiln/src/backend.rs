@@ -25,13 +25,13 @@ pub mod autodiff {
     }
 }
 
-/// The CPU backend with fusion.
-/// Tensors of candle-core.
+/// The backend over candle-core.
 #[cfg(feature = "candle")]
 pub mod candle {
     pub use kiln_backends::{Candle, CandleDevice};
 }
 
+/// The CPU backend with fusion.
 pub mod cpu {
     pub use kiln_backends::{Cpu, CpuDevice};
 }

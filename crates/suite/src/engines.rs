@@ -44,7 +44,6 @@ pub enum Mode {
     Expand,
 }
 
-/// The reference engine. Compared with itself, it tests that layouts, layers and expansions preserve values.
 /// Engines by the names that `cargo xtask suite --engine NAME` takes.
 pub const NAMED: &[(&str, Subject)] = &[
     ("reference", REFERENCE),
@@ -62,6 +61,7 @@ pub fn named(name: &str) -> Option<Subject> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, subject)| *subject)
 }
 
+/// The reference engine. Compared with itself, it tests that layouts, layers and expansions preserve values.
 pub const REFERENCE: Subject = Subject { name: "reference", open: || Arc::new(reference()), ignored: &[] };
 
 /// The CPU engine on the caller's thread.
@@ -214,9 +214,7 @@ impl Engine for Tracked {
     }
 }
 
-/// A layer that copies every operand before each op and every result after it, so that each op has neighbours to fuse
-/// with. Values do not change.
-/// A layer that puts what a router's members make from nothing on one member after the other.
+/// A layer that places created values on the members of a router in turn.
 pub struct Scattered {
     inner: Expand,
     members: usize,
@@ -269,6 +267,8 @@ impl Engine for Scattered {
     }
 }
 
+/// A layer that copies every operand before each op and every result after it, so that each op has neighbours to fuse
+/// with. Values do not change.
 pub struct Neighbours(pub Arc<dyn Engine>);
 
 impl Neighbours {
