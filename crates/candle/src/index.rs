@@ -2,8 +2,9 @@
 
 use crate::call::{Call, Native, rounded, widened};
 use crate::data::has_numbers;
+use crate::reduce::extreme_of_all;
 use candle_core::{DType as CandleDType, Tensor};
-use kiln_ir::{DType, Operand, UpdateMode};
+use kiln_ir::{DType, Extremum, Operand, UpdateMode};
 
 /// The indices at a place of the operands as candle takes them, if all are in `0..length`.
 fn checked(call: &Call<'_>, place: usize, length: usize) -> Native {
@@ -12,8 +13,8 @@ fn checked(call: &Call<'_>, place: usize, length: usize) -> Native {
         return Ok(None);
     }
     let index = call.tensor(place)?.contiguous()?.to_dtype(CandleDType::I64)?;
-    let least = index.min_all()?.to_scalar::<i64>()?;
-    let greatest = index.max_all()?.to_scalar::<i64>()?;
+    let least = extreme_of_all(&index, Extremum::Min)?.to_scalar::<i64>()?;
+    let greatest = extreme_of_all(&index, Extremum::Max)?.to_scalar::<i64>()?;
     let is_inside = least >= 0 && (greatest as u64) < length as u64;
     is_inside.then(|| index.to_dtype(CandleDType::U32)).transpose()
 }

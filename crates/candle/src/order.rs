@@ -2,9 +2,9 @@
 
 use crate::call::{Call, Native, nan_mask};
 use crate::data::{has_numbers, stored};
-use crate::reduce::is_counter;
+use crate::reduce::{extreme_of_all, is_counter};
 use candle_core::{Result, Tensor};
-use kiln_ir::DType;
+use kiln_ir::{DType, Extremum};
 
 /// The first `k` entries of a stable sort along an axis, with their places.
 pub(crate) fn sort(
@@ -19,7 +19,7 @@ pub(crate) fn sort(
     if !call.device.is_cpu() || !has_numbers(dtype) || !is_counter(index, x.dims()[axis]) {
         return Ok(None);
     }
-    if dtype.is_float() && nan_mask(&x)?.max_all()?.to_scalar::<u8>()? != 0 {
+    if dtype.is_float() && extreme_of_all(&nan_mask(&x)?, Extremum::Max)?.to_scalar::<u8>()? != 0 {
         return Ok(None);
     }
     let last = x.rank() - 1;

@@ -75,6 +75,11 @@ pub(crate) fn folded(x: &Tensor, axes: &[usize], extremum: Extremum) -> Result<T
     Ok(x)
 }
 
+/// The extreme of all elements, without axes, in an order that a NaN disturbs.
+pub(crate) fn extreme_of_all(x: &Tensor, extremum: Extremum) -> Result<Tensor> {
+    folded(&x.flatten_all()?, &[0], extremum)?.reshape(())
+}
+
 pub(crate) fn arg_reduce(call: &Call<'_>, extremum: Extremum, axis: usize) -> Native {
     let (x, dtype) = (call.tensor(0)?, call.dtype());
     let index = call.ty().dtype;

@@ -192,11 +192,15 @@ fn an_axis_of_one_element_without_a_stride() {
     let engine = engine();
     let number: Operand = engine.write(TensorData::scalar(2.0f32)).into();
     let line: Operand = executed(&engine, &Op::Broadcast([1].into()), &[number]).remove(0).into();
-    assert_eq!(one::<f32>(Op::Softmax { axis: 0, log: true }, &[line.clone()]), [0.0]);
+    assert_eq!(one::<f32>(Op::Softmax { axis: 0, log: true }, std::slice::from_ref(&line)), [0.0]);
     let place = Op::ArgReduce { extremum: Extremum::Max, axis: 0, index: DType::I32 };
-    assert_eq!(one::<i32>(place, &[line.clone()]), [0]);
+    assert_eq!(one::<i32>(place, std::slice::from_ref(&line)), [0]);
     let greatest = Op::Reduce { reduction: Reduction::Max, axes: Axes::one(0) };
     assert_eq!(one::<f32>(greatest, &[line]), [2.0]);
+    let zero: Operand = engine.write(TensorData::scalar(0i64)).into();
+    let index = executed(&engine, &Op::Broadcast([1].into()), &[zero]).remove(0);
+    let check = Op::CheckIndex { length: 1, user: IndexUser::OneHot };
+    assert_eq!(one::<i64>(check, &[index.into()]), [0]);
 }
 
 #[test]
