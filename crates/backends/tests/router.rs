@@ -137,7 +137,7 @@ fn errors_of_one_member_do_not_harm_the_other() {
     let index = Tensor::<Pair, 1, Int>::from_ints([9], &SECOND);
     let x = vector::<Pair>(&[1.0, 2.0], &FIRST);
     let bad = x.clone().to_device(&SECOND).select(0, index).to_device(&FIRST);
-    let sum = bad + x.clone().slice([0..1]);
+    let sum = bad + x.clone().slice(0..1);
     assert!(sum.try_into_data().unwrap_err().to_string().contains('9'));
     assert_eq!(numbers(x * 2), [2.0, 4.0]);
     Pair::sync(&SECOND).unwrap();
