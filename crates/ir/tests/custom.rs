@@ -72,10 +72,10 @@ fn run(engine: &dyn Engine, op: Wrong, rest: &[TensorData]) -> Result<TensorData
 #[test]
 fn an_expansion_with_other_result_types_is_an_error() {
     let expected = [
-        (Wrong::Shape, "gives f32[1, 3] instead of f32[2, 3]"),
-        (Wrong::DType, "gives f64[2, 3] instead of f32[2, 3]"),
-        (Wrong::Nothing, "gives nothing instead of f32[2, 3]"),
-        (Wrong::TooMany, "gives f32[2, 3], f32[2, 3] instead of f32[2, 3]"),
+        (Wrong::Shape, "returns f32[1, 3] instead of f32[2, 3]"),
+        (Wrong::DType, "returns f64[2, 3] instead of f32[2, 3]"),
+        (Wrong::Nothing, "returns nothing instead of f32[2, 3]"),
+        (Wrong::TooMany, "returns f32[2, 3], f32[2, 3] instead of f32[2, 3]"),
     ];
     let engines: [Box<dyn Engine>; 2] =
         [Box::new(Expand::new(Reference::new())), Box::new(Expand::new(minimal(&[])))];

@@ -146,7 +146,7 @@ fn symlinks_are_followed_and_devices_refused() {
 
     let socket = folder.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    refused(&socket, &real, "there is a socket");
+    refused(&socket, &real, "a socket exists");
     refused(Path::new("/dev/null"), &real, "a device exists");
     assert!(save(Path::new("/"), 1).is_err());
     assert!(save(Path::new(".."), 1).is_err());

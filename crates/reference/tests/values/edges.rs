@@ -91,7 +91,7 @@ fn poison_propagates() {
 #[test]
 fn values_of_other_engines_are_refused() {
     let error = outcome(&Op::Copy, &[Value::new(TensorType::new([1], DType::F32), 5u8).into()]).unwrap_err();
-    assert!(error.to_string().contains("of another engine"), "{error}");
+    assert!(error.to_string().contains("to another engine"), "{error}");
 }
 
 #[test]

@@ -22,8 +22,8 @@ fn gather() {
 fn indices_out_of_range() {
     let index = shaped(&[0i32, 1, 2, 12], &[4, 1]);
     let error = outcome(&Op::Take { axis: 0 }, &[shaped(&[0.0f32; 10], &[10]), index]).unwrap_err();
-    let expected = "[take] index 12 at position [3, 0] is out of range for axis 0 of length 10\n  hint: indices go \
-                    from 0 to 9";
+    let expected = "[take] index 12 at position [3, 0] is out of range for axis 0 of length 10\n  hint: indices \
+                    range from 0 to 9";
     assert_eq!(error.to_string(), expected);
     let negative = outcome(&Op::Gather { axis: 0 }, &[t([1i32]), t([-1i32])]).unwrap_err();
     assert!(negative.to_string().contains("index -1 at position [0]"));
