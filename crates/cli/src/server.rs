@@ -2,10 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use kiln_backends::{Cpu, Flex};
-use kiln_remote::TlsIdentity;
 use kiln_remote::server::{Quotas, Server, ServerOptions};
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Options of `kiln server`. The token is that of `KILN_TOKEN` in the environment.
@@ -24,11 +22,13 @@ pub(crate) struct Options {
     #[arg(long, default_value = "127.0.0.1")]
     ip: IpAddr,
     /// Certificate chain for TLS, in PEM.
+    #[cfg(feature = "tls")]
     #[arg(long, requires = "key", value_name = "FILE")]
-    certificate: Option<PathBuf>,
+    certificate: Option<std::path::PathBuf>,
     /// Private key for TLS, in PEM.
+    #[cfg(feature = "tls")]
     #[arg(long, requires = "certificate", value_name = "FILE")]
-    key: Option<PathBuf>,
+    key: Option<std::path::PathBuf>,
     /// The most sessions at a time.
     #[arg(long, default_value_t = 64)]
     sessions: usize,
@@ -85,12 +85,21 @@ fn settings(options: &Options) -> ServerOptions {
         .with_idle_timeout(Duration::from_secs(options.idle_seconds))
         .with_grace(Duration::from_secs(options.grace_seconds))
         .with_quotas(Quotas { memory_bytes, ..Quotas::default() });
+    with_tls(settings, options)
+}
+
+#[cfg(feature = "tls")]
+fn with_tls(settings: ServerOptions, options: &Options) -> ServerOptions {
     match (&options.certificate, &options.key) {
-        (Some(certificates), Some(key)) => {
-            settings.with_tls(TlsIdentity { certificates: certificates.clone(), key: key.clone() })
-        }
+        (Some(certificates), Some(key)) => settings
+            .with_tls(kiln_remote::TlsIdentity { certificates: certificates.clone(), key: key.clone() }),
         (Some(_) | None, Some(_) | None) => settings,
     }
+}
+
+#[cfg(not(feature = "tls"))]
+fn with_tls(settings: ServerOptions, _: &Options) -> ServerOptions {
+    settings
 }
 
 /// Writes events to the standard error.
