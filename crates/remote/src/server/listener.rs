@@ -79,6 +79,10 @@ async fn look_for_idle(hub: &Hub) {
     }
 }
 
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(clippy::clone_on_copy, reason = "without TLS the acceptor is a unit")
+)]
 async fn accept(hub: &Arc<Hub>, listener: &TcpListener, tls: Tls, room: &Arc<Semaphore>) {
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
