@@ -7,9 +7,7 @@ use kiln_nn::{GradientsParams, Linear, LinearConfig, Module};
 use kiln_optim::{AdamConfig, Optimizer};
 use kiln_remote::server::{Server, ServerOptions};
 use kiln_remote::{Quotas, RemoteBackend, RemoteDevice};
-use kiln_tensor::{
-    Autodiff, AutodiffBackend, Backend, Distribution, Int, Tensor, TensorData, activation, loss,
-};
+use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, TensorData, activation, loss};
 use relay::Relay;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -327,7 +325,7 @@ fn tls_with_a_certificate_of_its_own() {
     let server = server(ServerOptions::new().with_tls(identity));
     assert!(server.url().starts_with("wss://"));
     let device = RemoteDevice::new(server.url()).with_root_certificates(folder.join("localhost.pem"));
-    let x = Tensor::<RemoteBackend, 2>::random([64, 64], Distribution::Default, &device);
+    let x = Tensor::<RemoteBackend, 2>::random([64, 64], kiln_tensor::Distribution::Default, &device);
     assert_eq!(x.clone().matmul(x).into_data().num_elements(), 4096);
     // Nobody else vouches for it, and it does not talk in the clear.
     let error = RemoteDevice::new(server.url()).open().unwrap_err().to_string();
