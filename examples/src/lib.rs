@@ -2,6 +2,7 @@
 //!
 //! * `mnist`: trains a convolutional network on handwritten digits, saves it, loads it back and shows its predictions;
 //! * `regression`: a training loop written by hand, without a trainer;
+//! * `remote-inference`: a model whose layers run on another machine;
 //! * `custom_op`: an operation with a gradient of its own, used in a model.
 //!
 //! Run one with `cargo run --release --example mnist`.

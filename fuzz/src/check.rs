@@ -18,7 +18,7 @@ use crate::trial::Trial;
 use gradient::Projection;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{Engine, expanding};
-use kiln_suite::engines::cpu;
+use kiln_suite::engines::{cpu, router};
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::AddAssign;
@@ -33,16 +33,30 @@ pub enum Scope {
     /// Checks that depend on the engine of another device: its ops, its regions, and gradients over both, compared with
     /// the reference. Layers and texts are the same on every engine. Its threads add in no fixed order.
     Engine,
+    /// Checks of an engine over several others: as for another device, and batches and gradients too. Which of them runs an op
+    /// changes from run to run, so that bits may differ.
+    Routed,
     /// Checks only that the kernels of an engine for another device compile. Nothing runs there, and every read returns
     /// 0.
     Kernels,
 }
 
 impl Scope {
+    /// Whether two runs may differ in their bits.
+    fn varies(self) -> bool {
+        match self {
+            Scope::All | Scope::Kernels => false,
+            Scope::Engine | Scope::Routed => true,
+        }
+    }
+
     fn has(self, check: Check) -> bool {
         match self {
             Scope::All => check != Check::Kernels,
             Scope::Engine => matches!(check, Check::Value | Check::Fused),
+            Scope::Routed => {
+                matches!(check, Check::Value | Check::Fused | Check::Batch | Check::Gradient)
+            }
             Scope::Kernels => check == Check::Kernels,
         }
     }
@@ -72,6 +86,13 @@ impl Subjects {
         Subjects::of(Arc::new(cpu(1)), Arc::new(cpu(3)))
     }
 
+    /// Routers over the CPU engine alone and behind fusion, on the caller's thread and on three. Operands are spread over both
+    /// members, and every op on the way between them must keep its values.
+    pub fn router() -> Subjects {
+        let [one, many] = [1, 3].map(|threads| Arc::new(router(threads)) as Arc<dyn Engine>);
+        Subjects { scope: Scope::Routed, ..Subjects::of(one, many) }
+    }
+
     /// These engines, and the first one behind fusion. Unsupported ops are expanded, as on every stack.
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
         let (one, many) = (expanding(one), expanding(many));
@@ -89,9 +110,9 @@ impl Subjects {
 /// overflow a narrower float, the CPU engine returns the overflowed result.
 fn run_with_noise(subjects: &Subjects, number: u64) -> Arc<dyn Engine> {
     match (subjects.scope, number) {
-        (Scope::Engine | Scope::Kernels, 0) => Arc::new(cpu(1)),
+        (Scope::Engine | Scope::Kernels | Scope::Routed, 0) => Arc::new(cpu(1)),
         (Scope::Engine | Scope::Kernels, _) => Arc::new(Noisy::of_device(number)),
-        (Scope::All, _) => Arc::new(Noisy::new(number)),
+        (Scope::All | Scope::Routed, _) => Arc::new(Noisy::new(number)),
     }
 }
 

@@ -17,7 +17,8 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
   --first N      the number of the first (default: 0)
   --threads T    how many share the work (default: as many as the machine runs at once)
   --only OP      begin each program with this op, by the name of its kind: MatMul, Conv, ...
-  --engine NAME  what is compared with the reference: cpu, or cuda in a build with that feature (default: cpu);
+  --engine NAME  what is compared with the reference: cpu, router (over the CPU engine alone and fused, with operands
+                 spread over both), or remote, candle or cuda in a build with that feature (default: cpu);
                  nvrtc needs that feature but no GPU: only whether the kernels compile is checked, and how long it takes
   --ahead N      on a GPU, compile the kernels of so many programs together before they run; 0 compiles each when it is
                  needed (default: 32)
@@ -50,6 +51,12 @@ enum Action {
 #[derive(Clone, Copy)]
 enum Tested {
     Cpu,
+    Router,
+    /// A client and a server over the loopback address.
+    #[cfg(feature = "remote")]
+    Remote,
+    #[cfg(feature = "candle")]
+    Candle,
     #[cfg(feature = "cuda")]
     Cuda,
     /// Only its compiler.
@@ -61,13 +68,24 @@ impl Tested {
     fn named(name: &str) -> Result<Tested, String> {
         match name {
             "cpu" => Ok(Tested::Cpu),
+            "router" => Ok(Tested::Router),
+            #[cfg(feature = "remote")]
+            "remote" => Ok(Tested::Remote),
+            #[cfg(not(feature = "remote"))]
+            "remote" => Err("`--engine remote` needs a build with `--features remote`".into()),
+            #[cfg(feature = "candle")]
+            "candle" => Ok(Tested::Candle),
+            #[cfg(not(feature = "candle"))]
+            "candle" => Err("`--engine candle` needs a build with `--features candle`".into()),
             #[cfg(feature = "cuda")]
             "cuda" => Ok(Tested::Cuda),
             #[cfg(feature = "cuda")]
             "nvrtc" => Ok(Tested::Nvrtc),
             #[cfg(not(feature = "cuda"))]
             "cuda" | "nvrtc" => Err(format!("`--engine {name}` needs a build with `--features cuda`")),
-            _ => Err(format!("no engine is called `{name}`\n  hint: the engines are cpu, cuda and nvrtc")),
+            _ => Err(format!(
+                "no engine is called `{name}`\n  hint: the engines are cpu, router, remote, candle, cuda and nvrtc"
+            )),
         }
     }
 
@@ -75,6 +93,11 @@ impl Tested {
     fn open(self) -> Result<Subjects, String> {
         match self {
             Tested::Cpu => Ok(Subjects::cpu()),
+            Tested::Router => Ok(Subjects::router()),
+            #[cfg(feature = "remote")]
+            Tested::Remote => Ok(Subjects::device((kiln_suite::engines::REMOTE.open)())),
+            #[cfg(feature = "candle")]
+            Tested::Candle => Ok(Subjects::device((kiln_suite::engines::CANDLE.open)())),
             #[cfg(feature = "cuda")]
             Tested::Cuda => Ok(Subjects::gpu(kiln_cuda::shared(0).map_err(|error| error.to_string())?)),
             #[cfg(feature = "cuda")]
@@ -85,7 +108,11 @@ impl Tested {
     /// Additional lines of the summary.
     fn summary(self) -> Option<String> {
         match self {
-            Tested::Cpu => None,
+            Tested::Cpu | Tested::Router => None,
+            #[cfg(feature = "remote")]
+            Tested::Remote => None,
+            #[cfg(feature = "candle")]
+            Tested::Candle => None,
             #[cfg(feature = "cuda")]
             Tested::Cuda => None,
             #[cfg(feature = "cuda")]

@@ -33,13 +33,19 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The features of the package, and the engines that need them.
+const FEATURES: &[(&str, &[&str])] =
+    &[("cuda", &["cuda", "nvrtc"]), ("candle", &["candle"]), ("remote", &["remote"])];
+
 /// The command that fuzzes. It uses the test profile: its build outputs exist, the engines' kernels are optimised in
 /// it, and overflow and debug assertions are checked.
 pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
     command.args(["run", "--quiet", "-p", PACKAGE]);
-    if words.iter().any(|word| matches!(word.as_str(), "cuda" | "--engine=cuda" | "nvrtc" | "--engine=nvrtc"))
-    {
-        command.args(["--features", "cuda"]);
+    for (feature, engines) in FEATURES {
+        let names_one = |word: &String| engines.contains(&word.strip_prefix("--engine=").unwrap_or(word));
+        if words.iter().any(names_one) {
+            command.args(["--features", feature]);
+        }
     }
     command.arg("--");
     for word in words {
@@ -65,6 +71,9 @@ mod tests {
         let words: Vec<String> = ["--engine", "cuda"].map(str::to_owned).into();
         let said = process::describe(&fuzzer(Command::new("cargo"), &words));
         assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine cuda");
+        let words = ["--engine=candle".to_owned()];
+        let said = process::describe(&fuzzer(Command::new("cargo"), &words));
+        assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features candle -- --engine candle");
         let words = ["--engine=nvrtc".to_owned()];
         let said = process::describe(&fuzzer(Command::new("cargo"), &words));
         assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine nvrtc");

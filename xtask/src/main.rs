@@ -24,6 +24,7 @@ mod new_op;
 mod ops;
 mod package;
 mod process;
+mod suite;
 mod table;
 mod tidy;
 mod workspace;
@@ -90,6 +91,9 @@ commands
              --seed S      determines them (default: 1)
              --only OP     begin each program with this op: MatMul, Conv, ...
              --help        the other options: --threads, --first, --print, --file, ...
+  suite    run the conformance suite on one engine
+             --engine NAME reference, flex, cpu or router
+             --part K/N    every Nth case of each group, from the Kth on
   kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
              --saves N     how many (default: 200)
   goldens  make the PyTorch reference files of crates/suite/goldens again
@@ -141,6 +145,7 @@ fn main() -> ExitCode {
         "goldens" => goldens::run(&rest),
         "ops" => ops::run(&rest),
         "features" => features::run(&rest),
+        "suite" => suite::run(&rest),
         "package" => package::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

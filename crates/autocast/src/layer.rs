@@ -360,6 +360,17 @@ impl Engine for Autocast {
         self.inner.outcome(&self.inner_value(value))
     }
 
+    /// As for `outcome`.
+    fn device_of(&self, value: &Value) -> Option<usize> {
+        self.inner.device_of(&self.inner_value(value))
+    }
+
+    /// In the precision in which it is held.
+    fn to_device(&self, value: Value, device: usize) -> Value {
+        let moved = self.inner.to_device(self.inner_value(&value), device);
+        self.rewrap(&value, moved)
+    }
+
     fn mixes_precision(&self) -> bool {
         true
     }

@@ -105,15 +105,21 @@ impl<'a> Pass<'a> {
             let sums: Sums = sums.into_iter().map(GradientSum::into_value).collect();
             let (id, parents, kind) = Node::open(node);
             match kind {
-                NodeKind::Leaf => {
+                NodeKind::Leaf(device) => {
                     if let Some(gradient) = sums.into_iter().flatten().next() {
                         let engine = self.segments[segment].engine();
-                        self.gradients.insert(id, full(engine, gradient));
+                        let gradient = full(engine, gradient);
+                        let placed = match device {
+                            Some(device) => engine.to_device(gradient, device),
+                            None => gradient,
+                        };
+                        self.gradients.insert(id, placed);
                     }
                 }
                 NodeKind::Op(recorded) => self.step(segment, recorded, parents, sums)?,
                 NodeKind::Block(block) => self.enter(segment, block, parents, sums)?,
                 NodeKind::Transfer(source) => self.cross(segment, source, parents, sums)?,
+                NodeKind::Move(device) => self.move_back(segment, device, parents, sums),
             }
         }
         Ok(self.gradients)
@@ -180,6 +186,14 @@ impl<'a> Pass<'a> {
     }
 
     /// The index of the segment of the nodes that a layer recorded.
+    /// Sends the gradient of a value that moved between devices of one engine back to the one from which it came.
+    fn move_back(&mut self, segment: usize, device: usize, parents: Parents, sums: Sums) {
+        for (edge, gradient) in parents.into_iter().flatten().zip(sums.into_iter().flatten()) {
+            let gradient = self.segments[segment].engine().to_device(gradient, device);
+            self.push(segment, edge, gradient);
+        }
+    }
+
     fn segment_of(&mut self, layer: Autodiff) -> Result<usize> {
         if let Some(known) = self.segments.iter().position(|segment| segment.layer().id() == layer.id()) {
             return Ok(known);

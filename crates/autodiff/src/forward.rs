@@ -193,6 +193,16 @@ impl Engine for Forward {
     }
 
     /// Keeps the tangent of `like`.
+    /// The tangent moves along.
+    fn to_device(&self, value: Value, device: usize) -> Value {
+        let (primal, tangent) = self.open(value);
+        let primal = self.inner.to_device(primal, device);
+        match tangent {
+            Some(tangent) => self.wrap(primal, self.tangents.to_device(tangent, device)),
+            None => primal,
+        }
+    }
+
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match self.dual_of(like) {
             Some(dual) if dual.primal.same(&value) => like.clone(),

@@ -6,7 +6,7 @@ use crate::gradients::Gradients;
 use crate::node::{Edge, Node, NodeId, NodeKind, PackedType, Parents, Recorded, SavedTensor};
 use crate::recompute::{Recompute, RecomputeInput, is_cheap};
 use crate::tracked::{Parts, Tracked};
-use crate::transfer::transfer;
+use crate::transfer::{move_to, transfer};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -64,7 +64,8 @@ impl Autodiff {
             let error = Error::gradient("require_grad", format!("{ty} has no gradient"));
             return Value::poisoned(ty, error.hint("cast it to a float dtype first"));
         }
-        let edge = Edge { node: Node::new(Parents::new(), NodeKind::Leaf), output: 0 };
+        let kind = NodeKind::Leaf(self.inner().device_of(&value));
+        let edge = Edge { node: Node::new(Parents::new(), kind), output: 0 };
         Tracked::wrap(self.id(), Parts { inner: value, edge, recompute: None }, true)
     }
 
@@ -298,6 +299,11 @@ impl Engine for Autodiff {
     }
 
     /// Tracked by the node of `like`, if `like` is tracked.
+    /// Moves a value. The gradient of a tracked one flows back to the device from which it comes.
+    fn to_device(&self, value: Value, device: usize) -> Value {
+        move_to(self, value, device)
+    }
+
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match Tracked::of(like, self.id()) {
             Some(tracked) if tracked.parts.inner.same(&value) => like.clone(),

@@ -33,12 +33,14 @@ pub(crate) struct Edge {
 
 #[derive(Clone)]
 pub(crate) enum NodeKind {
-    /// A value that requires a gradient.
-    Leaf,
+    /// A value that requires a gradient, with the number of its device where the engine stands for several.
+    Leaf(Option<usize>),
     Op(Recorded),
     Block(Block),
     /// A value from another engine: the layer that recorded the parent.
     Transfer(Autodiff),
+    /// A value from another device of the same engine: its number.
+    Move(usize),
 }
 
 /// A recorded op with the saved tensors of its gradient rule.
@@ -103,7 +105,7 @@ impl Node {
 
     pub(crate) fn num_outputs(&self) -> usize {
         match &self.kind {
-            NodeKind::Leaf | NodeKind::Transfer(_) => 1,
+            NodeKind::Leaf(_) | NodeKind::Transfer(_) | NodeKind::Move(_) => 1,
             NodeKind::Op(recorded) => recorded.outputs.len(),
             NodeKind::Block(block) => block.outputs.len(),
         }
@@ -113,7 +115,7 @@ impl Node {
     pub(crate) fn open(node: Arc<Node>) -> (NodeId, Parents, NodeKind) {
         match Arc::try_unwrap(node) {
             Ok(mut node) => {
-                let kind = mem::replace(&mut node.kind, NodeKind::Leaf);
+                let kind = mem::replace(&mut node.kind, NodeKind::Leaf(None));
                 (node.id, mem::take(&mut node.parents), kind)
             }
             Err(node) => (node.id, node.parents.clone(), node.kind.clone()),

@@ -38,7 +38,7 @@ impl Tracked {
 
     pub(crate) fn leaf(&self) -> Option<NodeId> {
         let node = &self.parts.edge.node;
-        matches!(node.kind, NodeKind::Leaf).then_some(node.id)
+        matches!(node.kind, NodeKind::Leaf(_)).then_some(node.id)
     }
 
     /// Whether the value is kept alive anyway.

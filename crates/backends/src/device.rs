@@ -15,8 +15,24 @@ use kiln_tensor::{
 };
 use spin::Mutex;
 
+/// The kinds that need no registration.
 /// The device kinds that are built in.
-const BUILT_IN: &[&str] = if cfg!(feature = "cuda") { &["cpu", "flex", "cuda"] } else { &["cpu", "flex"] };
+const BUILT_IN: &[&str] = &[
+    "cpu",
+    "flex",
+    #[cfg(feature = "cuda")]
+    "cuda",
+    #[cfg(feature = "candle")]
+    "candle",
+    #[cfg(feature = "candle")]
+    "candle-cuda",
+    #[cfg(feature = "candle")]
+    "candle-metal",
+    #[cfg(feature = "remote")]
+    "remote",
+    #[cfg(feature = "router")]
+    "router",
+];
 
 /// A device chosen at run time, including its layers: the device of [`Dyn`]. Any [`Stack`] can be converted to it.
 ///
@@ -87,8 +103,61 @@ impl Device {
         Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
     }
 
+    /// The CPU, by candle's kernels: the device of [`Candle`](crate::Candle).
+    #[cfg(feature = "candle")]
+    pub fn candle() -> Device {
+        Device(crate::Candle::<f32, i64>::stack(&crate::CandleDevice::Cpu))
+    }
+
+    /// Devices of one router over these devices, in their order: their tensors may be operands of one op, and meet as the
+    /// [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each call makes a router of
+    /// its own. The dtypes of new tensors are those of the first device.
+    ///
+    /// # Panics
+    /// When a device has automatic differentiation, which goes around the router.
+    ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let [cpu, flex] = Device::router(&[Device::cpu(), Device::flex()]);
+    /// let x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &cpu);
+    /// let y = Tensor::<Dyn, 1>::from_floats([3.0, 4.0], &flex);
+    /// assert_eq!((x + y).into_data().to_vec::<f32>(), [4.0, 6.0]);
+    /// assert_eq!(flex.router_engine().unwrap().statistics().automatic.transfers, 1);
+    /// ```
+    #[cfg(feature = "router")]
+    #[track_caller]
+    pub fn router<const N: usize>(devices: &[Device; N]) -> [Device; N] {
+        for device in devices {
+            assert!(
+                !device.0.is_differentiated(),
+                "[device] a router is over devices without automatic differentiation, not over {device:?}\n  hint: \
+                 put it around the router: `Device::router(...).map(|device| device.autodiff())`"
+            );
+        }
+        crate::routed::over(devices)
+    }
+
+    /// The engine of the [router](Device::router) that the device belongs to: its policy and its statistics.
+    #[cfg(feature = "router")]
+    pub fn router_engine(&self) -> Option<&kiln_router::Router> {
+        self.0.find()
+    }
+
+    /// The device of a server at this address, such as `ws://host:3000`: that of [`RemoteBackend`](crate::RemoteBackend), where
+    /// a server that does not answer surfaces too.
+    #[cfg(feature = "remote")]
+    pub fn remote(url: &str) -> Device {
+        Device(crate::RemoteBackend::stack(&crate::RemoteDevice::new(url)))
+    }
+
     /// Opens device `index` of a kind: a [registered](Device::register) one, `"cpu"`, `"flex"`, or with the crate
-    /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`.
+    /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`. With the crate feature `router`, `"router"`
+    /// is a router over the CPU ([`Device::cpu`], index 0) and all GPUs after it, in their order. With the
+    /// crate feature `remote`, `"remote"` is the server at address number `index` of those in `KILN_REMOTE`, which are
+    /// separated by commas. With the crate feature `candle`, `"candle"` (the CPU), `"candle-cuda"` and
+    /// `"candle-metal"` are devices of candle.
     ///
     /// # Errors
     /// When the kind is not registered, or the device cannot be opened.
@@ -98,6 +167,14 @@ impl Device {
             "flex" => return Ok(Device::flex()),
             #[cfg(feature = "cuda")]
             "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
+            #[cfg(feature = "router")]
+            "router" => return crate::routed::of_machine(index),
+            #[cfg(feature = "remote")]
+            "remote" => return open_remote(index),
+            #[cfg(feature = "candle")]
+            "candle" | "candle-cuda" | "candle-metal" => {
+                return crate::candle::open(kind, index).map(Device);
+            }
             _ => {}
         }
         let open = || {
@@ -265,10 +342,29 @@ fn at_least_one(threads: usize) {
     );
 }
 
+#[cfg(feature = "remote")]
+fn open_remote(index: usize) -> Result<Device> {
+    let split = |text: &str| Some(text.split(',').map(|url| url.trim().to_string()).collect());
+    let urls: Vec<String> = kiln_ir::setting("KILN_REMOTE", "addresses such as `ws://host:3000`", split)
+        .unwrap_or_else(|| alloc::vec!["ws://127.0.0.1:3000".to_string()]);
+    let url = urls.get(index).ok_or_else(|| {
+        Error::device("remote", format!("there is no address number {index} in {}", urls.join(", ")))
+            .hint("set `KILN_REMOTE` to the addresses of servers, separated by commas")
+    })?;
+    let device = Device::remote(url);
+    match crate::RemoteDevice::new(url.as_str()).lost() {
+        Some(error) => Err(error),
+        None => Ok(device),
+    }
+}
+
 fn unknown_kind(kind: &str) -> Error {
     let problem = format!("unknown device kind `{kind}`; known: {}", Device::kinds().join(", "));
     let hint = match kind {
         "cuda" => "build with Kiln's feature `cuda`",
+        "router" => "build with Kiln's feature `router`",
+        "remote" => "build with Kiln's feature `remote`",
+        "candle" => "build with Kiln's feature `candle`",
         _ => "`Device::register` adds a kind",
     };
     Error::unsupported("device", problem).hint(hint)

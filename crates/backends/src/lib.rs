@@ -6,8 +6,10 @@
 //! | [`Flex`] | the CPU engine | [`FlexDevice`] |
 //! | [`NdArray`] | the CPU engine, under Burn's older name | [`NdArrayDevice`] |
 //! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
+//! | `RemoteBackend` (crate feature `remote`) | the engine of a client, which sends ops to a server | `RemoteDevice` |
 //! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
 //! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
+//! | `Router<(A, B)>` (crate feature `router`) | several backends as one | `router::duo::MultiDevice` |
 //! | [`Dyn`] | that of the device | [`Device`] |
 //!
 //! ```
@@ -29,14 +31,20 @@
 extern crate alloc;
 
 mod autocast;
+#[cfg(feature = "candle")]
+mod candle;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
 mod element;
 mod fusion;
+#[cfg(feature = "router")]
+mod routed;
 
 pub use autocast::{Autocast, AutocastFloat, with_autocast};
+#[cfg(feature = "candle")]
+pub use candle::{Candle, CandleDevice};
 pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
 #[cfg(feature = "cuda")]
 pub use cuda::{Cuda, CudaDevice};
@@ -46,3 +54,14 @@ pub use fusion::{Fusion, with_fusion};
 pub use kiln_autocast::LowPrecision;
 #[cfg(feature = "std")]
 pub use kiln_cpu::MappedFile;
+#[cfg(feature = "remote")]
+pub use kiln_remote::{RemoteBackend, RemoteDevice};
+#[cfg(feature = "router")]
+pub use routed::Router;
+
+/// Several backends as one: the devices of each [`Router`], the policy of transfers, and statistics.
+#[cfg(feature = "router")]
+pub mod router {
+    pub use crate::routed::{Router, duo, oct, quad, quint, sept, sext, solo, trio};
+    pub use kiln_router::{MemberStatistics, Statistics, TransferPolicy, Transfers};
+}

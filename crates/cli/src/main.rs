@@ -9,10 +9,18 @@
 //! kiln dump plan --machine gpu filetests/fuse/softmax.ir
 //! kiln dump cuda --region 0 filetests/fuse/softmax.ir
 //! ```
+//!
+//! `kiln server` serves a backend to programs on other machines, which name it by `RemoteDevice::new("ws://host:3000")`:
+//!
+//! ```text
+//! kiln server --backend cpu --port 3000
+//! ```
 
 #![forbid(unsafe_code)]
 
 mod dump;
+#[cfg(feature = "server")]
+mod server;
 
 use clap::{Parser, Subcommand};
 use dump::{Stage, Target};
@@ -46,15 +54,23 @@ enum Command {
         #[arg(long, value_name = "N")]
         region: Option<usize>,
     },
+    /// Serve a backend over the network.
+    #[cfg(feature = "server")]
+    Server(server::Options),
 }
 
 fn main() -> ExitCode {
-    let Command::Dump { stage, file, machine, region } = Arguments::parse().command;
-    let result = read(&file).and_then(|text| {
-        let program = dump::program(&text).map_err(|error| format!("{file}: {error}"))?;
-        dump::dump(&program, stage, machine, region)
-    });
-    match result.and_then(|text| print(&text)) {
+    let result = match Arguments::parse().command {
+        Command::Dump { stage, file, machine, region } => read(&file)
+            .and_then(|text| {
+                let program = dump::program(&text).map_err(|error| format!("{file}: {error}"))?;
+                dump::dump(&program, stage, machine, region)
+            })
+            .and_then(|text| print(&text)),
+        #[cfg(feature = "server")]
+        Command::Server(options) => server::run(options),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("kiln: {message}");

@@ -284,6 +284,10 @@ impl Engine for Fusion {
         if !op.stops_poison()
             && let Some(error) = poison_of(&inputs)
         {
+            // A poisoned operand of a region poisons only the results that depend on it.
+            if let Op::Fused(region) = op {
+                return region.program().run_region(self, inputs);
+            }
             return poisoned(results, &error);
         }
         if self.shared.mode == Mode::Off {
@@ -333,6 +337,14 @@ impl Engine for Fusion {
         match Lazy::of(value) {
             Some(cell) => self.shared.inner.outcome(cell.ready.get()?),
             None => self.shared.inner.outcome(value),
+        }
+    }
+
+    /// That of a pending value is not known: the query must not run it.
+    fn device_of(&self, value: &Value) -> Option<usize> {
+        match Lazy::of(value) {
+            Some(cell) => self.shared.inner.device_of(cell.ready.get()?),
+            None => self.shared.inner.device_of(value),
         }
     }
 

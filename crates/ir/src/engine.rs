@@ -165,6 +165,21 @@ pub trait Engine: Any + Send + Sync {
         }
     }
 
+    /// The number of the device that a value is on, for an engine that stands for several devices. `None` on engines of
+    /// one device, and for values that are on no device yet, such as constants.
+    fn device_of(&self, value: &Value) -> Option<usize> {
+        self.below()?.device_of(&self.lower(value.clone()))
+    }
+
+    /// The value on another device of an engine that stands for several. On engines of one device, the value itself.
+    ///
+    /// A layer whose values carry metadata that lives on a device, such as tangents, moves it too.
+    fn to_device(&self, value: Value, device: usize) -> Value {
+        let Some(below) = self.below() else { return value };
+        let moved = below.to_device(self.lower(value.clone()), device);
+        self.rewrap(&value, moved)
+    }
+
     /// The memory statistics of the engine, if it tracks them.
     fn memory(&self) -> Option<&dyn crate::Memory> {
         self.below()?.memory()

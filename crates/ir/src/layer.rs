@@ -25,6 +25,12 @@ impl LayerId {
     pub fn around(below: &dyn Engine) -> LayerId {
         LayerId(core::ptr::from_ref(below).addr())
     }
+
+    /// The id of an engine that is not around one other engine: by the address of a part that it owns as long as it lives.
+    #[inline]
+    pub fn of_part<T>(part: &alloc::sync::Arc<T>) -> LayerId {
+        LayerId(alloc::sync::Arc::as_ptr(part).addr())
+    }
 }
 
 /// For [`Engine::import`]: finds the layer of `from` whose values carry the same metadata, and lowers the value to it.
@@ -44,6 +50,14 @@ pub fn imported_from<'a, L: Engine>(
         return Err(value);
     }
     Ok((source, lowered_to(from, place, value)?))
+}
+
+/// The value of the engine `target` inside a value of `from`, which is that engine or a layer around it.
+///
+/// # Errors
+/// The value, where `from` is neither.
+pub fn lowered(from: &dyn Engine, target: &dyn Engine, value: Value) -> Result<Value, Value> {
+    lowered_to(from, (core::ptr::from_ref(target).addr(), target.type_id()), value)
 }
 
 impl<T: Send + Sync + 'static> Wrapped<T> {

@@ -90,7 +90,7 @@ pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
 pub use future::block_on;
 pub use fx_hasher::{FxBuildHasher, FxHasher};
 pub use infer::{infer, infer_alike, infer_with_number};
-pub use layer::{LayerId, Wrapped, imported_from};
+pub use layer::{LayerId, Wrapped, imported_from, lowered};
 pub use layout::Layout;
 pub use machine::{Machine, Products};
 pub use memory::{CacheStrategy, Memory, MemoryConfig, MemoryUse};

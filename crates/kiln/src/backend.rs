@@ -4,8 +4,12 @@ pub use kiln_backends::{
     Autocast, Cpu, CpuDevice, Device, Dyn, Flex, FlexDevice, Fusion, LowPrecision, NdArray, NdArrayDevice,
     with_autocast, with_fusion,
 };
+#[cfg(feature = "candle")]
+pub use kiln_backends::{Candle, CandleDevice};
 #[cfg(feature = "cuda")]
 pub use kiln_backends::{Cuda, CudaDevice};
+#[cfg(feature = "router")]
+pub use kiln_backends::{Router, router};
 pub use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Forward, ForwardBackend, Vmap, VmapBackend};
 
 /// Automatic differentiation as a backend.
@@ -19,6 +23,12 @@ pub mod autodiff {
             pub use kiln_tensor::{BalancedCheckpointing, CheckpointingStrategy, NoCheckpointing};
         }
     }
+}
+
+/// The backend over candle-core.
+#[cfg(feature = "candle")]
+pub mod candle {
+    pub use kiln_backends::{Candle, CandleDevice};
 }
 
 /// The CPU backend with fusion.

@@ -104,6 +104,8 @@ pub use kiln_linalg as linalg;
 pub use kiln_optim as optim;
 #[cfg(feature = "train")]
 pub use kiln_optim::lr_scheduler;
+#[cfg(feature = "server")]
+pub use kiln_remote::server;
 #[cfg(feature = "train")]
 pub use kiln_store as store;
 #[cfg(feature = "train")]
@@ -130,6 +132,8 @@ pub mod prelude {
     pub use kiln_backends::{Autocast, Cpu, Device, Dyn, Flex};
     #[cfg(feature = "cuda")]
     pub use kiln_backends::{Cuda, CudaDevice};
+    #[cfg(feature = "remote")]
+    pub use kiln_backends::{RemoteBackend, RemoteDevice};
     pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;

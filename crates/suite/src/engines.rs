@@ -7,7 +7,9 @@ use kiln_ir::{
     BoxFuture, Caps, Engine, Expand, Op, Operand, Operands, TensorData, TensorType, Value, Values,
 };
 use kiln_reference::Reference;
+use kiln_router::{Member, Router};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An engine under test.
 #[derive(Clone, Copy)]
@@ -42,6 +44,23 @@ pub enum Mode {
     Expand,
 }
 
+/// Engines by the names that `cargo xtask suite --engine NAME` takes.
+pub const NAMED: &[(&str, Subject)] = &[
+    ("reference", REFERENCE),
+    ("flex", CPU_MANY),
+    ("cpu", FUSED_ONE),
+    ("router", ROUTER),
+    #[cfg(feature = "remote")]
+    ("remote", REMOTE),
+    #[cfg(feature = "candle")]
+    ("candle", CANDLE),
+];
+
+/// The engine of that name.
+pub fn named(name: &str) -> Option<Subject> {
+    NAMED.iter().find(|(known, _)| *known == name).map(|(_, subject)| *subject)
+}
+
 /// The reference engine. Compared with itself, it tests that layouts, layers and expansions preserve values.
 pub const REFERENCE: Subject = Subject { name: "reference", open: || Arc::new(reference()), ignored: &[] };
 
@@ -64,7 +83,27 @@ pub const FUSED_MANY: Subject = Subject {
     ignored: CPU_IGNORED,
 };
 
-/// Every engine under test.
+/// A router over the CPU engine alone and behind fusion, where data and constants are on one after the other: operands meet.
+pub const ROUTER: Subject = Subject { name: "router", open: || Arc::new(router(1)), ignored: CPU_IGNORED };
+
+/// The engine of a client whose server, over the loopback address, serves the CPU engine behind fusion.
+#[cfg(feature = "remote")]
+pub const REMOTE: Subject = Subject { name: "remote over cpu", open: remote, ignored: CPU_IGNORED };
+
+/// The engine over candle-core, on the processor.
+#[cfg(feature = "candle")]
+pub const CANDLE: Subject = Subject { name: "candle", open: candle, ignored: CANDLE_IGNORED };
+
+#[cfg(feature = "candle")]
+fn candle() -> Arc<dyn Engine> {
+    let engine = kiln_candle::Candle::open(kiln_candle::CandleDevice::Cpu);
+    kiln_ir::expanding(Arc::new(engine.expect("the processor is there")))
+}
+
+#[cfg(feature = "candle")]
+const CANDLE_IGNORED: &[Ignored] = &[];
+
+/// Every engine under test in a default build.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
 
 /// The reference engine with expansion of the ops that it does not support, as on every stack.
@@ -77,8 +116,30 @@ pub fn cpu(threads: usize) -> Expand {
     Expand::new(Cpu::with_threads(threads))
 }
 
+/// A router over the CPU engine with that many threads, alone and behind fusion, as over `Flex` and `Cpu`.
+pub fn router(threads: usize) -> Scattered {
+    let plain = Member::new("flex", Arc::new(cpu(threads)) as Arc<dyn Engine>);
+    Scattered::new(Router::new([plain, Member::new("cpu", fused(threads))]))
+}
+
 fn fused(threads: usize) -> Arc<dyn Engine> {
     Arc::new(Fusion::with_mode(Arc::new(cpu(threads)), kiln_fusion::Mode::On))
+}
+
+/// A session of its own at the one server of the process.
+#[cfg(feature = "remote")]
+fn remote() -> Arc<dyn Engine> {
+    use kiln_remote::client::RemoteEngine;
+    use kiln_remote::server::{Server, ServerOptions};
+    use std::sync::OnceLock;
+
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let server = SERVER.get_or_init(|| {
+        let options = ServerOptions::new().with_sessions(1000);
+        Server::bind::<kiln_backends::Cpu>(&Default::default(), options).expect("a free port")
+    });
+    let device = kiln_remote::RemoteDevice::new(server.url());
+    Arc::new(Expand::new(RemoteEngine::connect(&device).expect("the server answers")))
 }
 
 const CPU_IGNORED: &[Ignored] = &[];
@@ -150,6 +211,59 @@ impl Engine for Tracked {
 
     fn sync(&self) -> BoxFuture<'_, kiln_ir::Result<()>> {
         self.0.sync()
+    }
+}
+
+/// A layer that places created values on the members of a router in turn.
+pub struct Scattered {
+    inner: Expand,
+    members: usize,
+    next: AtomicUsize,
+}
+
+impl Scattered {
+    /// The layer around a router.
+    pub fn new(router: Router) -> Scattered {
+        let members = router.members().len();
+        Scattered { inner: Expand::new(router), members, next: AtomicUsize::new(0) }
+    }
+
+    /// The router.
+    ///
+    /// # Panics
+    /// Never: the layer is around one.
+    pub fn router(&self) -> &Router {
+        let engine: &dyn Engine = &self.inner;
+        engine.find().expect("the layer is around a router")
+    }
+
+    fn scattered(&self, value: Value) -> Value {
+        let member = self.next.fetch_add(1, Ordering::Relaxed) % self.members;
+        self.inner.to_device(value, member)
+    }
+}
+
+impl Engine for Scattered {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn below(&self) -> Option<&dyn Engine> {
+        Some(&self.inner)
+    }
+
+    fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let is_placed = inputs.iter().any(|operand| operand.value().is_some());
+        let values = self.inner.execute(op, inputs, results);
+        if is_placed { values } else { values.into_iter().map(|value| self.scattered(value)).collect() }
+    }
+
+    fn write(&self, data: TensorData) -> Value {
+        self.scattered(self.inner.write(data))
+    }
+
+    fn read(&self, value: Value) -> BoxFuture<'_, kiln_ir::Result<TensorData>> {
+        self.inner.read(value)
     }
 }
 

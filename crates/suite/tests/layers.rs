@@ -28,12 +28,17 @@ const ROWS: &[Row] = &[
     Row { method: "mixes_precision", check: mixes_precision },
     Row { method: "submit", check: submit },
     Row { method: "sync", check: sync },
+    Row { method: "device_of", check: device_of },
+    Row { method: "to_device", check: to_device },
     Row { method: "memory", check: memory },
     Row { method: "explain", check: explain },
 ];
 
 /// Optional methods that define how a layer wraps engine and values; the other methods forward through them.
 const OF_THE_LAYER: &[&str] = &["below", "lower", "lift", "rewrap"];
+
+/// The device of the probe's values.
+const DEVICE: usize = 7;
 
 /// The engine of the probe's values. Its answers differ from every default.
 struct Probe {
@@ -111,6 +116,18 @@ impl Engine for Probe {
     fn import(&self, _from: &dyn Engine, value: Value) -> Value {
         self.note("import");
         Probe::made(TensorData::zeros(*value.ty()), "import")
+    }
+
+    fn device_of(&self, value: &Value) -> Option<usize> {
+        self.note("device_of");
+        Probe::maker(value);
+        Some(DEVICE)
+    }
+
+    fn to_device(&self, value: Value, device: usize) -> Value {
+        self.note("to_device");
+        assert_eq!(device, DEVICE + 1);
+        Probe::made(TensorData::zeros(*value.ty()), "to_device")
     }
 
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
@@ -273,6 +290,18 @@ fn import(subject: &Subject) {
     let other = Reference::new();
     let value = subject.layer.import(&other, other.write(numbers()));
     assert_eq!(subject.maker(&value), "import");
+}
+
+fn device_of(subject: &Subject) {
+    assert_eq!(subject.layer.device_of(&subject.value()), Some(DEVICE));
+}
+
+fn to_device(subject: &Subject) {
+    let value = subject.value();
+    let moved = subject.layer.to_device(value.clone(), DEVICE + 1);
+    assert_eq!(subject.maker(&moved), "to_device");
+    assert!((subject.carries)(&*subject.layer, &moved), "the attachment of the value is lost");
+    assert_eq!(moved.ty(), value.ty());
 }
 
 fn outcome(subject: &Subject) {

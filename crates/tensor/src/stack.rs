@@ -39,6 +39,8 @@ struct Inner {
     engine: Dispatch,
     domain: Arc<Domain>,
     device: Arc<OpenDevice>,
+    /// That of the device, where ops look for it.
+    number: Option<usize>,
     below: Option<Stack>,
 }
 
@@ -62,7 +64,7 @@ impl Stack {
         int: DType,
     ) -> Stack {
         let domain = Domain::new(expanding(engine), String::new(), [float, int]);
-        domain.stack(&Arc::new(OpenDevice::new(device, device_name)), None)
+        domain.stack(&Arc::new(OpenDevice::new(device, device_name, None)), None)
     }
 
     /// Returns the stack that was opened before for a backend's device, or opens it with `open`. `B` is the type of the
@@ -148,12 +150,24 @@ impl Stack {
     /// first operand.
     #[must_use]
     pub fn with_device(&self, device: impl DeviceValue, device_name: &str) -> Stack {
-        let mut base = self;
-        while let Some(below) = base.below() {
-            base = below;
-        }
-        let known = base.0.domain.device(&device);
-        self.on(&known.unwrap_or_else(|| Arc::new(OpenDevice::new(device, device_name))))
+        self.with_open_device(device, device_name, None)
+    }
+
+    /// As [`with_device`](Stack::with_device), for an engine that knows its devices by number: values that are made on the
+    /// stack are on the device of that [number](kiln_ir::Engine::to_device), and `to_device` moves values there.
+    #[must_use]
+    pub fn with_numbered_device(&self, device: impl DeviceValue, device_name: &str, number: usize) -> Stack {
+        self.with_open_device(device, device_name, Some(number))
+    }
+
+    fn with_open_device(&self, device: impl DeviceValue, name: &str, number: Option<usize>) -> Stack {
+        let known = self.base().0.domain.device(&device);
+        self.on(&known.unwrap_or_else(|| Arc::new(OpenDevice::new(device, name, number))))
+    }
+
+    /// The stack below all layers.
+    fn base(&self) -> &Stack {
+        self.levels().last().unwrap_or(self)
     }
 
     /// Returns the stack of this domain for the device of another stack.
@@ -179,7 +193,42 @@ impl Stack {
     /// Like [`Engine::execute`] of the outermost engine, and faster for small ops: see [`Dispatch`].
     #[inline]
     pub(crate) fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        if self.0.number.is_some() && inputs.iter().all(|operand| operand.value().is_none()) {
+            return self.create(op, inputs, results);
+        }
         self.0.engine.execute(op, inputs, results)
+    }
+
+    /// The results of an op without tensor operands, on the stack's device.
+    #[inline(never)]
+    fn create(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        let values = self.0.engine.execute(op, inputs, results);
+        values.into_iter().map(|value| self.place(value)).collect()
+    }
+
+    /// The value on the stack's device: moved there, where the engine stands for several devices.
+    #[inline]
+    pub(crate) fn place(&self, value: Value) -> Value {
+        match self.0.number {
+            Some(number) => self.engine().to_device(value, number),
+            None => value,
+        }
+    }
+
+    /// The stack of the device that a value of this domain is on. It differs from this one only where the engine stands for
+    /// several devices, and computed the value on another one than that of the first operand.
+    pub(crate) fn stack_of(&self, value: &Value) -> Stack {
+        let Some(here) = self.0.number else { return self.clone() };
+        let there = self.engine().device_of(value).filter(|number| *number != here);
+        match there.and_then(|number| self.base().0.domain.numbered(number)) {
+            Some(device) => self.on(&device),
+            None => self.clone(),
+        }
+    }
+
+    /// The outermost engine, shared: for engines around the engines of other stacks.
+    pub fn shared_engine(&self) -> Arc<dyn Engine> {
+        self.0.engine.engine().clone()
     }
 
     /// Returns the outermost engine, if it is of this type. The layer that [expands](kiln_ir::Expand) ops is skipped,

@@ -82,7 +82,7 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 
     /// Returns the device of the tensor.
     pub fn device(&self) -> B::Device {
-        B::device(self.any.stack())
+        B::device(&self.any.stack().stack_of(self.any.value()))
     }
 
     /// Returns a human-readable report of the kernels that produced this tensor, and why each fused region ended. Runs

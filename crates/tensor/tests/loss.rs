@@ -236,6 +236,6 @@ fn errors_of_invalid_calls() {
             i(&[1]),
             CtcOptions { blank: 3, ..CtcOptions::default() },
         ),
-        "[ctc] the blank 3 is none of 3 classes: f32[2, 1, 3]",
+        "[ctc] the blank 3 is out of range for 3 classes: f32[2, 1, 3]",
     );
 }

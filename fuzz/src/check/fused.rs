@@ -42,7 +42,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
 fn holdings(subjects: &Subjects) -> &'static [Holding] {
     match subjects.scope {
         Scope::All => &[Holding::Outputs, Holding::All, Holding::Some],
-        Scope::Engine | Scope::Kernels => &[Holding::Some],
+        Scope::Engine | Scope::Routed | Scope::Kernels => &[Holding::Some],
     }
 }
 
@@ -202,7 +202,7 @@ fn gradients(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> Result<
         problem.map_or(Ok(()), failed)
     };
     counts.comparisons += eager.len() as u64;
-    if subjects.scope == Scope::Engine {
+    if subjects.scope.varies() {
         let reference = under(Arc::new(reference()));
         let none = || Failure::whole(Check::EagerGradient, "there is one, but none over the reference");
         compared(&reference.ok_or_else(none)?, &eager, Check::EagerGradient)?;

@@ -36,7 +36,7 @@ pub(super) fn check(trial: &Trial, subjects: &Subjects, counts: &mut Counts) -> 
     unchanged(&passed, trial)?;
     let kept = trace(&*subjects.many, trial, Ownership::Kept);
     unchanged(&kept, trial)?;
-    if subjects.scope == Scope::Engine {
+    if subjects.scope.varies() {
         // Runs need not be bitwise equal, so values held to the end are compared with the reference too.
         let flat = edit::inlined_all(trial);
         let kept = flat.as_ref().map_or(kept, |flat| trace(engine, flat, Ownership::Kept));

@@ -33,8 +33,7 @@ impl Backend for Dry {
 
 /// The description of each library call, and `kernel` for each kernel.
 fn names(steps: Vec<Traced>) -> Vec<String> {
-    let name = |step: Traced| match step.name.strip_prefix("matmul").and_then(|rest| rest.split_once("-> "))
-    {
+    let name = |step: Traced| match step.name.strip_prefix("matmul").and_then(|rest| rest.split_once("-> ")) {
         Some((_, becomes)) => becomes.to_owned(),
         None => "kernel".to_owned(),
     };

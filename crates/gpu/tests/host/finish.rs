@@ -169,8 +169,7 @@ fn check_as(region: FusedOp, engine: &Gpu<Host>, case: &Case) -> Vec<String> {
     let tolerance = Tolerance::Near { relative: 64.0, absolute: 64.0 };
     let problem = difference(&case.expected(&row), &found, tolerance);
     assert!(problem.is_none(), "{case:?}: {}", problem.unwrap_or_default());
-    let is_product =
-        |name: &String| ["matmul", "kiln_slim"].iter().any(|it| name.starts_with(it));
+    let is_product = |name: &String| ["matmul", "kiln_slim"].iter().any(|it| name.starts_with(it));
     steps.skip_while(|name| !is_product(name)).collect()
 }
 

@@ -15,7 +15,7 @@ impl AnyTensor {
     #[doc(alias = "asarray")]
     pub fn from_data(data: impl Into<TensorData>, device: &impl AsRef<Stack>) -> AnyTensor {
         let stack = device.as_ref();
-        AnyTensor::new(stack.clone(), stack.engine().write(data.into()))
+        AnyTensor::new(stack.clone(), stack.place(stack.engine().write(data.into())))
     }
 
     /// Creates a tensor of elements in shared memory, such as a memory-mapped file. A device that uses the same memory
@@ -34,7 +34,7 @@ impl AnyTensor {
     /// ```
     pub fn from_shared(bytes: SharedBytes, ty: TensorType, device: &impl AsRef<Stack>) -> AnyTensor {
         let stack = device.as_ref();
-        AnyTensor::new(stack.clone(), stack.engine().write_shared(bytes, ty))
+        AnyTensor::new(stack.clone(), stack.place(stack.engine().write_shared(bytes, ty)))
     }
 
     /// Creates a tensor filled with a scalar.

@@ -118,8 +118,8 @@ impl AnyTensor {
     /// # Errors
     /// When a derivative flows through the tensor, or it represents a batch, and the other stack has no layer for that.
     pub fn to_stack(self, stack: &Stack) -> Result<AnyTensor> {
-        if self.stack.same(stack) {
-            return Ok(self);
+        if self.stack.same_domain(stack) {
+            return Ok(AnyTensor::new(stack.clone(), stack.place(self.value)));
         }
         if let Some(left) = self.stack.lost_layer_state(&self.value, stack) {
             let problem = alloc::format!("{left} would not follow {} to {stack:?}", self.ty());
@@ -128,7 +128,8 @@ impl AnyTensor {
             ));
         }
         let AnyTensor { value, stack: from } = self;
-        Ok(AnyTensor::new(stack.clone(), stack.engine().import(from.engine(), value)))
+        let value = stack.engine().import(from.engine(), value);
+        Ok(AnyTensor::new(stack.clone(), stack.place(value)))
     }
 
     /// Copies the elements to another device. Waits for the current device, unless both devices are on one engine.

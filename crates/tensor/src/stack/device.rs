@@ -38,6 +38,8 @@ pub(super) struct OpenDevice {
     name: String,
     keys: KeyStream,
     key: Once<DeviceKey>,
+    /// Its number, where the engine stands for several devices and creates values on this one.
+    number: Option<usize>,
 }
 
 /// A [`DeviceValue`] behind a pointer.
@@ -52,8 +54,13 @@ impl<D: DeviceValue> Value for D {
 }
 
 impl OpenDevice {
-    pub(super) fn new(value: impl DeviceValue, name: &str) -> OpenDevice {
-        OpenDevice { value: Box::new(value), name: name.into(), keys: KeyStream::default(), key: Once::new() }
+    pub(super) fn new(value: impl DeviceValue, name: &str, number: Option<usize>) -> OpenDevice {
+        let (keys, key) = (KeyStream::default(), Once::new());
+        OpenDevice { value: Box::new(value), name: name.into(), keys, key, number }
+    }
+
+    pub(super) fn number(&self) -> Option<usize> {
+        self.number
     }
 
     pub(super) fn value<D: DeviceValue>(&self) -> Option<&D> {

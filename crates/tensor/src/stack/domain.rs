@@ -87,6 +87,7 @@ impl Domain {
             engine: Dispatch::new(self.engine.clone()),
             domain: self.clone(),
             device: device.clone(),
+            number: device.number(),
             below: below.cloned(),
         };
         let stack = Stack(Arc::new(inner));
@@ -106,6 +107,13 @@ impl Domain {
     }
 
     /// Returns the domain with a layer around it.
+    /// The device of an open stack that has this number.
+    pub(super) fn numbered(&self, number: usize) -> Option<Arc<OpenDevice>> {
+        let stacks = self.stacks.lock();
+        let mut open = stacks.iter().filter(|(_, stack)| stack.strong_count() > 0);
+        open.find(|(device, _)| device.number() == Some(number)).map(|(device, _)| device.clone())
+    }
+
     pub(super) fn layered<L: Engine, S: PartialEq + Send + Sync + 'static>(
         &self,
         label: &str,

@@ -1,0 +1,71 @@
+//! The backend over candle-core.
+
+use crate::{FloatElement, IntElement};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use core::marker::PhantomData;
+pub use kiln_candle::CandleDevice;
+use kiln_candle::Missing;
+use kiln_ir::{Engine, Expand};
+use kiln_tensor::{Backend, DeviceKey, Error, Result, Stack};
+
+/// Tensors of candle-core: ops run one by one by candle's kernels, and those that candle lacks on the host or in simpler ops. The
+/// [crate of the engine](kiln_candle) lists them.
+///
+/// `F` and `I` are the dtypes of new tensors of floats and of integers; `i64` is candle's own choice. Tensors of all other dtypes may
+/// be made too.
+///
+/// The device is the processor by default. `CandleDevice::Cuda` needs the crate feature `candle-cuda`, `CandleDevice::Metal`
+/// the feature `candle-metal`. Where the device is missing, tensors carry the error until one is read;
+/// [`Device::open`](crate::Device::open) returns it at once.
+///
+/// ```
+/// use kiln_backends::{Candle, CandleDevice};
+/// use kiln_tensor::{Autodiff, Tensor};
+///
+/// type B = Autodiff<Candle>;
+/// let x = Tensor::<B, 1>::from_floats([1.0, 2.0], &CandleDevice::Cpu).require_grad();
+/// let gradients = (&x * &x).sum().backward();
+/// assert_eq!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>(), [2.0, 4.0]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Candle<F = f32, I = i64>(PhantomData<(F, I)>);
+
+impl<F: FloatElement, I: IntElement> Backend for Candle<F, I> {
+    type Device = CandleDevice;
+
+    fn stack(device: &CandleDevice) -> Stack {
+        let open = || Stack::of_device(engine(*device), *device, &device.to_string(), F::DTYPE, I::DTYPE);
+        Stack::opened::<Candle<F, I>>(DeviceKey::Index(device.key()), open)
+    }
+}
+
+/// The engine of a device, with the kernels of the custom ops of tensors.
+fn engine(device: CandleDevice) -> Arc<dyn Engine> {
+    let engine = match kiln_candle::shared(device) {
+        Ok(engine) => Expand::around(engine),
+        Err(error) => return Arc::new(Missing::new(device, error)),
+    };
+    for (name, kernel) in kiln_tensor::HOST_KERNELS {
+        engine.register_kernel(name, kernel);
+    }
+    Arc::new(engine)
+}
+
+/// Device number `index` of the kind `candle`, `candle-cuda` or `candle-metal`, opened now.
+pub(crate) fn open(kind: &str, index: usize) -> Result<Stack> {
+    let device = match kind {
+        "candle-cuda" => CandleDevice::Cuda(index),
+        "candle-metal" => CandleDevice::Metal(index),
+        _ if index == 0 => CandleDevice::Cpu,
+        _ => {
+            let problem = format!("there is no device {index}: the processor is number 0");
+            return Err(
+                Error::unsupported(kind, problem).hint("open `candle-cuda` or `candle-metal` for a GPU")
+            );
+        }
+    };
+    kiln_candle::shared(device)?;
+    Ok(Candle::<f32, i64>::stack(&device))
+}

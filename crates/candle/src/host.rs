@@ -1,0 +1,56 @@
+//! Ops that candle lacks, by the CPU engine.
+
+use crate::data::{download, message, upload};
+use candle_core::{Device, Tensor};
+use kiln_ir::{
+    Engine, Error, Expand, Op, Operand, Operands, Result, TensorData, TensorType, Value, Values, block_on,
+};
+
+/// The CPU engine, which runs ops on copies of candle's tensors in host memory.
+pub(crate) struct Host(Expand);
+
+impl Host {
+    pub(crate) fn new() -> Host {
+        Host(Expand::new(kiln_cpu::Cpu::new()))
+    }
+
+    /// Runs an op on the host and copies the results to the device.
+    pub(crate) fn run(
+        &self,
+        op: &Op,
+        inputs: &Operands,
+        types: &[TensorType],
+        device: &Device,
+    ) -> Result<Values> {
+        let operands: Result<Operands> = inputs.iter().map(|operand| self.operand(operand)).collect();
+        let results = self.0.execute(op, operands?, types);
+        results.into_iter().map(|value| value_of(block_on(self.0.read(value))?, device)).collect()
+    }
+
+    fn operand(&self, operand: &Operand) -> Result<Operand> {
+        Ok(match operand {
+            Operand::Value(value) => Operand::Value(self.0.write(data_of(value)?)),
+            Operand::Scalar(scalar) => Operand::Scalar(*scalar),
+        })
+    }
+}
+
+/// The elements of a value.
+pub(crate) fn data_of(value: &Value) -> Result<TensorData> {
+    if let Some(error) = value.error() {
+        return Err(error.clone());
+    }
+    let tensor = value.payload::<Tensor>().ok_or_else(|| {
+        let problem = format!("the value {} is of another engine, or holds no data", value.ty());
+        Error::unsupported("candle", problem).hint("read it there and write it here")
+    })?;
+    download(tensor, *value.ty())
+}
+
+/// A value with these elements.
+pub(crate) fn value_of(data: TensorData, device: &Device) -> Result<Value> {
+    let ty = data.ty();
+    let tensor = upload(data, device)
+        .map_err(|error| Error::device("candle", format!("writing {ty} failed: {}", message(&error))))?;
+    Ok(Value::new(ty, tensor))
+}

@@ -1,0 +1,146 @@
+//! The backend and its device.
+
+use super::connection;
+use super::engine::{RemoteEngine, Statistics};
+use kiln_ir::{Error, FxHasher, Result};
+use kiln_tensor::{Backend, DType, DeviceKey, Stack};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The backend of a device on another machine, which a `Server` serves.
+///
+/// Ops are sent in batches, and run there as on a local device, fused. Only reading a tensor waits. Add gradients as to any
+/// backend: `Autodiff<RemoteBackend>`. If the server cannot be reached or is lost, tensors carry the error until one is
+/// read; [`RemoteDevice::open`] returns it at once.
+///
+/// ```
+/// use kiln_remote::{RemoteBackend, RemoteDevice};
+/// use kiln_tensor::Tensor;
+///
+/// // Nobody listens there.
+/// let device = RemoteDevice::new("ws://127.0.0.1:1");
+/// let x = Tensor::<RemoteBackend, 1>::from_floats([1.0, 2.0], &device);
+/// let error = (x * 2).try_into_data().unwrap_err();
+/// assert!(error.to_string().contains("ws://127.0.0.1:1"), "{error}");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteBackend;
+
+/// The address of a server, with what it asks for.
+///
+/// The default is the first of `KILN_REMOTE` in the environment, or `ws://127.0.0.1:3000`. Devices of one address and one token are
+/// one session: their tensors may be operands of one op. The session ends with the last tensor, and the server then frees
+/// everything.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RemoteDevice {
+    url: String,
+    token: Option<String>,
+    roots: Option<PathBuf>,
+}
+
+impl RemoteDevice {
+    /// The device at an address: `ws://host:3000`, or `wss://host:3000` for TLS. It is opened on first use. The token is that of
+    /// `KILN_TOKEN` in the environment, if there is one.
+    pub fn new(url: impl Into<String>) -> RemoteDevice {
+        let token = kiln_ir::setting("KILN_TOKEN", "a token", |text| Some(text.to_string()));
+        RemoteDevice { url: url.into(), token, roots: None }
+    }
+
+    /// The device, with the token that its server asks for.
+    #[must_use]
+    pub fn with_token(self, token: impl Into<String>) -> RemoteDevice {
+        RemoteDevice { token: Some(token.into()), ..self }
+    }
+
+    /// The device, where TLS trusts the certificates in this file (PEM) in place of the usual ones. For servers with a
+    /// certificate of their own.
+    #[must_use]
+    pub fn with_root_certificates(self, path: impl Into<PathBuf>) -> RemoteDevice {
+        RemoteDevice { roots: Some(path.into()), ..self }
+    }
+
+    /// Connects now.
+    ///
+    /// # Errors
+    /// When the address is invalid, nobody answers, or the server refuses; the error names the address.
+    pub fn open(&self) -> Result<()> {
+        self.lost().map_or(Ok(()), Err)
+    }
+
+    /// The error with which the server was lost, if it was.
+    pub fn lost(&self) -> Option<Error> {
+        RemoteBackend::stack(self).find::<RemoteEngine>()?.lost()
+    }
+
+    /// The traffic of the session so far.
+    pub fn statistics(&self) -> Statistics {
+        RemoteBackend::stack(self).find::<RemoteEngine>().map(RemoteEngine::statistics).unwrap_or_default()
+    }
+
+    /// The address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "read where there is TLS"))]
+    pub(super) fn root_certificates(&self) -> Option<&Path> {
+        self.roots.as_deref()
+    }
+
+    /// The address, and a number for all else in which devices differ.
+    fn key(&self) -> DeviceKey {
+        if self.token.is_none() && self.roots.is_none() {
+            return DeviceKey::Url(self.url.clone());
+        }
+        let mut hasher = FxHasher::default();
+        self.hash(&mut hasher);
+        DeviceKey::Url(format!("{}#{:016x}", self.url, hasher.finish()))
+    }
+}
+
+impl RemoteEngine {
+    /// An engine with a session of its own at a server. Ops that the server does not run need
+    /// [`Expand`](kiln_ir::Expand) around it, as every stack has.
+    ///
+    /// # Errors
+    /// Those of [`RemoteDevice::open`].
+    pub fn connect(device: &RemoteDevice) -> Result<RemoteEngine> {
+        connection::open(device).map(|(engine, _)| engine)
+    }
+}
+
+impl Default for RemoteDevice {
+    fn default() -> RemoteDevice {
+        let first = |text: &str| text.split(',').next().map(|url| url.trim().to_string());
+        let url = kiln_ir::setting("KILN_REMOTE", "an address such as `ws://host:3000`", first);
+        RemoteDevice::new(url.unwrap_or_else(|| "ws://127.0.0.1:3000".into()))
+    }
+}
+
+/// Without the token.
+impl fmt::Debug for RemoteDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteDevice({})", self.url)
+    }
+}
+
+impl Backend for RemoteBackend {
+    type Device = RemoteDevice;
+
+    fn stack(device: &RemoteDevice) -> Stack {
+        let open = || {
+            let (engine, dtypes) = match connection::open(device) {
+                Ok((engine, offer)) => (engine, offer.default_dtypes),
+                Err(error) => (RemoteEngine::unreachable(error), [DType::F32, DType::I32]),
+            };
+            Stack::of_device(Arc::new(engine), device.clone(), &device.url, dtypes[0], dtypes[1])
+        };
+        Stack::opened::<RemoteBackend>(device.key(), open)
+    }
+}

@@ -1,0 +1,54 @@
+//! The suite on a client and a server over the loopback address: values, gradients, methods and PyTorch's goldens.
+//!
+//! `cargo test -p kiln-suite --features remote --test remote`
+
+#![cfg(feature = "remote")]
+
+use kiln_backends::Device;
+use kiln_suite::cases::Group;
+use kiln_suite::engines::{REMOTE, Subject};
+use kiln_suite::run::{Stack, Summary, finish, grads, values};
+
+const MATRIX: [(Subject, Stack); 2] = [(REMOTE, Stack::Plain), (REMOTE, Stack::Autodiff)];
+
+macro_rules! groups {
+    ($($test:ident $group:ident,)*) => {$(
+        #[test]
+        fn $test() {
+            finish(values(&MATRIX, Group::$group));
+        }
+    )*};
+}
+
+groups! {
+    nothing Nothing,
+    unary Unary,
+    binary Binary,
+    view View,
+    reduce Reduce,
+    index Index,
+    contraction Contraction,
+    composite Composite,
+    edge Edge,
+}
+
+#[test]
+fn gradients() {
+    let groups = [Group::Unary, Group::Binary, Group::Index, Group::Contraction, Group::Composite];
+    finish(groups.map(|group| grads(&REMOTE, group)).into());
+}
+
+#[test]
+fn methods() {
+    let mut summary = Summary::new("methods of remote over cpu");
+    for (_, rows) in kiln_suite::methods::FAMILIES {
+        rows().iter().for_each(|method| summary.add(kiln_suite::methods::check_value(&REMOTE, method)));
+    }
+    summary.finish();
+}
+
+fn devices() -> [(&'static str, Device); 1] {
+    [("remote over cpu", Device::from_engine((REMOTE.open)(), "remote"))]
+}
+
+kiln_suite::golden_families!(devices);
