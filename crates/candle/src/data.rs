@@ -92,7 +92,7 @@ fn mapped<A, B>(elements: Vec<A>, convert: impl Fn(A) -> B) -> Vec<B> {
     elements.into_iter().map(convert).collect()
 }
 
-/// What an error of candle says, without the backtrace that it holds where `RUST_BACKTRACE` is set.
+/// The message of a candle error, without the backtrace that it contains if `RUST_BACKTRACE` is set.
 pub(crate) fn message(error: &candle_core::Error) -> String {
     if let candle_core::Error::WithBacktrace { inner, .. } = error {
         message(inner)

@@ -7,7 +7,7 @@
 //! * A recorded batch is a [`Template`](message::Template), which the server keeps: it travels once for each structure, and later
 //!   only its number, the numbers in it, and the ids of its inputs.
 //! * A link numbers the [messages](message) in both directions and keeps them until the other side has processed them, so
-//!   that a broken connection loses nothing. It bounds what is on the way: programs wait where the server is slower.
+//!   that a broken connection loses nothing. It bounds the messages in flight: programs wait if the server is slower.
 //! * A [`Session`](session::Session) on the server holds the values and programs of one client, within its
 //!   [quotas](session::Quotas), and runs batches on a stack: that of any backend, with its fusion. It knows no other session.
 //! * A `Server` accepts connections, greets clients, and ends sessions that are idle or whose client does not come back.

@@ -167,7 +167,7 @@ impl Link {
         self.processed.load(Ordering::Acquire)
     }
 
-    /// Whether the other side should hear what was processed, given what it was told.
+    /// Whether to acknowledge processed messages now, given the last acknowledgement.
     pub(crate) fn owes_ack(&self, told: u64) -> bool {
         self.processed() >= told + self.ack_every
     }

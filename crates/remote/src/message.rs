@@ -30,7 +30,7 @@ pub const MAX_LIST: usize = 1 << 16;
 /// The ops that are never sent: programs inside ops, user code, and groups.
 pub const UNSENT: [OpKind; 3] = [OpKind::Fused, OpKind::Custom, OpKind::Collective];
 
-/// What one binary WebSocket message holds.
+/// The content of one binary WebSocket message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Frame {
     /// The client's first frame.
@@ -236,14 +236,14 @@ pub enum Request {
     Ask {
         /// The number of the question.
         question: u64,
-        /// What is asked for.
+        /// The question.
         about: Question,
     },
     /// A unit of work ends here.
     Submit,
 }
 
-/// What a client may ask for.
+/// The questions of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
     /// The elements of a value, by its id.
@@ -298,11 +298,11 @@ pub enum Answer {
     Text(Option<String>),
     /// Everything is done.
     Done,
-    /// The error of what was asked for.
+    /// The error of the question.
     Failed(Error),
 }
 
-/// A batch of ops, without what differs from run to run.
+/// The structure of a batch of ops, without the ids and numbers that differ between runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Template {
     /// The types of its inputs.

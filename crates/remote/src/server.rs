@@ -97,7 +97,7 @@ impl Server {
         self.hub.sessions()
     }
 
-    /// What all sessions hold and have done.
+    /// The usage of all sessions.
     pub fn usage(&self) -> Usage {
         self.hub.usage()
     }
@@ -120,7 +120,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes no more clients and messages, lets sessions finish what they received, tells their clients, and ends. Sessions
+    /// Shuts down: accepts no further clients or messages, finishes received messages, and notifies clients. Sessions
     /// that take longer than 10 s are ended.
     pub fn shutdown(mut self) {
         self.hub.drain(Duration::from_secs(10));

@@ -29,7 +29,7 @@ impl Default for Quotas {
     }
 }
 
-/// What a session has done and holds.
+/// The usage of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Values.
@@ -90,7 +90,7 @@ impl Session {
         Session { stack, native, quotas, values, uploads, programs, usage: Usage::default() }
     }
 
-    /// What the session has done and holds.
+    /// The usage of the session.
     pub fn usage(&self) -> Usage {
         Usage { tensors: self.values.len() + self.uploads.len(), programs: self.programs.len(), ..self.usage }
     }

@@ -261,7 +261,7 @@ fn damaged_sessions_do_not_panic() {
 
 /// As above, for the seconds of `KILN_WIRE_SECONDS`, or 15 minutes.
 #[test]
-#[ignore = "takes 15 minutes"]
+#[ignore = "runs for 15 minutes: damaged sessions for KILN_WIRE_SECONDS, by hand"]
 fn damaged_sessions_for_long() {
     let seconds = kiln_ir::setting("KILN_WIRE_SECONDS", "a number", |text| text.parse().ok()).unwrap_or(900);
     let since = std::time::Instant::now();

@@ -243,7 +243,7 @@ fn a_lost_server_gives_an_error_and_never_hangs() {
     assert!(error.contains("was lost") && since.elapsed() < Duration::from_secs(10), "{error}");
     let again = (x + 1).try_into_data().unwrap_err().to_string();
     assert!(again.contains("was lost"), "{again}");
-    // The server frees what the client had, after the grace period.
+    // The server frees the client's values after the grace period.
     is_empty(&server);
 }
 

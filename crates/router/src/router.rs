@@ -97,7 +97,7 @@ impl Router {
         self.shared.policy.set(policy);
     }
 
-    /// What the router did so far.
+    /// The statistics of the router.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
         Statistics {
@@ -147,7 +147,7 @@ impl Router {
         Wrapped::of(value, self.id())
     }
 
-    /// What is in a value. The only clone is moved out of, so that the member may overwrite it.
+    /// The content of a value. The only clone is moved out, so that the member may overwrite it.
     pub(crate) fn open(&self, value: Value) -> std::result::Result<Placed, Value> {
         Wrapped::open(value, self.id())
     }

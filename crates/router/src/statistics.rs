@@ -1,4 +1,4 @@
-//! Counters of what a router does.
+//! Statistics of a router.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -28,7 +28,7 @@ struct Waiting {
     waker: Option<Waker>,
 }
 
-/// What a question found.
+/// The answer to a question.
 #[derive(Debug)]
 pub enum Found {
     /// Elements.

@@ -21,7 +21,7 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 /// The pause after a failed attempt: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
-/// How often the engine looks whether the program pauses, and sends what it recorded.
+/// The interval at which the engine checks for a pause of the program, and sends recorded ops.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the last messages may take when the engine is dropped.
@@ -33,7 +33,7 @@ struct Connection {
     shared: Arc<Shared>,
 }
 
-/// What the thread of the connection shares with the engine.
+/// The state shared by the connection thread and the engine.
 #[derive(Default)]
 struct Shared {
     reconnections: AtomicU64,
@@ -83,7 +83,7 @@ pub(super) fn open(device: &RemoteDevice) -> Result<(RemoteEngine, Offer)> {
     Ok((engine, welcome.offer))
 }
 
-/// Sends what was recorded when the program pauses, as long as the engine lives.
+/// Sends recorded ops when the program pauses, as long as the engine lives.
 fn watch_pauses(engine: &RemoteEngine) {
     let engine = Arc::downgrade(engine.shared());
     let watch = move || {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteBackend;
 
-/// The address of a server, with what it asks for.
+/// The address of a server, with the credentials for it.
 ///
 /// The default is the first of `KILN_REMOTE` in the environment, or `ws://127.0.0.1:3000`. Devices of one address and one token are
 /// one session: their tensors may be operands of one op. The session ends with the last tensor, and the server then frees

@@ -25,7 +25,7 @@ pub trait Transport: Send + Sync + 'static {
     /// The error with which the session ended, if it has.
     fn lost(&self) -> Option<Error>;
 
-    /// Adds what is known of the traffic.
+    /// Adds the traffic statistics of the connection.
     fn count(&self, statistics: &mut Statistics) {
         let _ = statistics;
     }
@@ -287,7 +287,7 @@ impl Shared {
         }
     }
 
-    /// Sends the ids of values that were dropped, so that their memory serves what comes next.
+    /// Sends the ids of values that were dropped, so that later values can reuse their memory.
     fn free(&self, state: &mut State) -> Result<()> {
         let dropped = state.recording.take_dropped();
         dropped.chunks(MAX_LIST).try_for_each(|ids| self.send(&Request::Free { ids: ids.to_vec() }, &[]))

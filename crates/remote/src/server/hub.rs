@@ -30,7 +30,7 @@ pub(super) struct Hub {
 struct Sessions {
     live: HashMap<u64, Arc<Live>>,
     next: u64,
-    /// What ended sessions have done.
+    /// The usage of ended sessions.
     past: Usage,
     past_traffic: [u64; 4],
     is_closed: bool,

@@ -50,7 +50,7 @@ impl Metrics {
     }
 }
 
-/// What two sessions hold and have done together.
+/// The sum of the usage of two sessions.
 pub(super) fn add(a: Usage, b: Usage) -> Usage {
     Usage {
         tensors: a.tensors + b.tensors,
