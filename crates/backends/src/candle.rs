@@ -1,9 +1,13 @@
 //! The backend over candle-core.
 
+use crate::device::{Device, DeviceInfo, Driver};
 use crate::{FloatElement, IntElement};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec;
+#[cfg(any(feature = "candle-cuda", feature = "candle-metal"))]
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 pub use kiln_candle::CandleDevice;
 use kiln_candle::Missing;
@@ -53,19 +57,39 @@ fn engine(device: CandleDevice) -> Arc<dyn Engine> {
     Arc::new(engine)
 }
 
-/// Device number `index` of the kind `candle`, `candle-cuda` or `candle-metal`, opened now.
-pub(crate) fn open(kind: &str, index: usize) -> Result<Stack> {
-    let device = match kind {
-        "candle-cuda" => CandleDevice::Cuda(index),
-        "candle-metal" => CandleDevice::Metal(index),
-        _ if index == 0 => CandleDevice::Cpu,
-        _ => {
-            let problem = format!("there is no device {index}: the processor is number 0");
-            return Err(
-                Error::unsupported(kind, problem).hint("open `candle-cuda` or `candle-metal` for a GPU")
-            );
-        }
-    };
+/// The kind `candle`.
+pub(crate) const CPU: Driver = Driver {
+    open: |index| match index {
+        0 => open(CandleDevice::Cpu),
+        _ => Err(Error::unsupported("candle", format!("there is no device {index}: the processor is number 0"))
+            .hint("open `candle-cuda` or `candle-metal` for a GPU")),
+    },
+    list: || Ok(vec![DeviceInfo::new("candle", 0, "the processor, by candle-core")]),
+};
+
+/// The kind `candle-cuda`.
+#[cfg(feature = "candle-cuda")]
+pub(crate) const CUDA: Driver = Driver {
+    open: |index| open(CandleDevice::Cuda(index)),
+    list: || found("candle-cuda", "NVIDIA GPU, by candle-core", CandleDevice::Cuda),
+};
+
+/// The kind `candle-metal`.
+#[cfg(feature = "candle-metal")]
+pub(crate) const METAL: Driver = Driver {
+    open: |index| open(CandleDevice::Metal(index)),
+    list: || found("candle-metal", "Apple GPU, by candle-core", CandleDevice::Metal),
+};
+
+fn open(device: CandleDevice) -> Result<Device> {
     kiln_candle::shared(device)?;
-    Ok(Candle::<f32, i64>::stack(&device))
+    Ok(Candle::<f32, i64>::stack(&device).into())
+}
+
+/// candle does not count devices: they are opened one after the other, up to the first that fails.
+#[cfg(any(feature = "candle-cuda", feature = "candle-metal"))]
+fn found(kind: &str, description: &str, device: fn(usize) -> CandleDevice) -> Result<Vec<DeviceInfo>> {
+    kiln_candle::shared(device(0))?;
+    let is_open = |index: &usize| kiln_candle::shared(device(*index)).is_ok();
+    Ok((0..).take_while(is_open).map(|index| DeviceInfo::new(kind, index, description)).collect())
 }

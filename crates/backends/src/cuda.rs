@@ -1,8 +1,10 @@
 //! The backend of NVIDIA GPUs.
 
+use crate::device::{Device, DeviceInfo, Driver};
 use crate::{FloatElement, IntElement, with_fusion};
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 use kiln_cuda::Missing;
 use kiln_ir::Engine;
@@ -132,4 +134,20 @@ impl<F: FloatElement, I: IntElement> Backend for Cuda<F, I> {
         };
         Stack::opened::<Cuda<F, I>>(DeviceKey::Index(device.index as u64), open)
     }
+}
+
+/// The kind `cuda`.
+pub(crate) const DRIVER: Driver = Driver { open, list };
+
+fn open(index: usize) -> Result<Device> {
+    CudaDevice::open(index).map(|_| Device::cuda(index))
+}
+
+fn list() -> Result<Vec<DeviceInfo>> {
+    let gpus = kiln_cuda::list()?;
+    let info = |(index, gpu): (usize, kiln_cuda::Installed)| DeviceInfo {
+        memory_bytes: Some(gpu.memory_bytes),
+        ..DeviceInfo::new("cuda", index, gpu.model)
+    };
+    Ok(gpus.into_iter().enumerate().map(info).collect())
 }

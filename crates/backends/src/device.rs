@@ -1,4 +1,11 @@
-//! Devices chosen at run time, and their backend.
+//! Devices chosen at run time, and their backend. [`kinds`] is the table of device kinds.
+
+mod kinds;
+mod list;
+
+#[allow(unused_imports, reason = "the kinds of crate features use it")]
+pub(crate) use kinds::Driver;
+pub use list::{DeviceInfo, DeviceKind};
 
 use crate::{Cpu, CpuDevice, Flex, FlexDevice, cpu, with_autocast, with_fusion};
 use alloc::collections::BTreeMap;
@@ -14,25 +21,6 @@ use kiln_tensor::{
     MemoryUse, Result, Stack, VmapBackend,
 };
 use spin::Mutex;
-
-/// The kinds that need no registration.
-/// The device kinds that are built in.
-const BUILT_IN: &[&str] = &[
-    "cpu",
-    "flex",
-    #[cfg(feature = "cuda")]
-    "cuda",
-    #[cfg(feature = "candle")]
-    "candle",
-    #[cfg(feature = "candle")]
-    "candle-cuda",
-    #[cfg(feature = "candle")]
-    "candle-metal",
-    #[cfg(feature = "remote")]
-    "remote",
-    #[cfg(feature = "router")]
-    "router",
-];
 
 /// A device chosen at run time, including its layers: the device of [`Dyn`]. Any [`Stack`] can be converted to it.
 ///
@@ -152,30 +140,25 @@ impl Device {
         Device(crate::RemoteBackend::stack(&crate::RemoteDevice::new(url)))
     }
 
-    /// Opens device `index` of a kind: a [registered](Device::register) one, `"cpu"`, `"flex"`, or with the crate
-    /// feature `cuda`, `"cuda"`. The index is ignored for `"cpu"` and `"flex"`. With the crate feature `router`, `"router"`
-    /// is a router over the CPU ([`Device::cpu`], index 0) and all GPUs after it, in their order. With the
-    /// crate feature `remote`, `"remote"` is the server at address number `index` of those in `KILN_REMOTE`, which are
-    /// separated by commas. With the crate feature `candle`, `"candle"` (the CPU), `"candle-cuda"` and
-    /// `"candle-metal"` are devices of candle.
+    /// Opens device `index` of a kind: a [registered](Device::register) one, or one of these.
+    ///
+    /// | kind | crate feature | device `index` |
+    /// |---|---|---|
+    /// | `cpu` | | the CPU with fusion; the index is ignored |
+    /// | `flex` | | the CPU without fusion; the index is ignored |
+    /// | `cuda` | `cuda` | NVIDIA GPU `index` |
+    /// | `router` | `router` | a router over the CPU (index 0) and all GPUs after it, in their order |
+    /// | `remote` | `remote` | the server at address `index` of those in `KILN_REMOTE`, separated by commas |
+    /// | `candle` | `candle` | candle on the CPU |
+    /// | `candle-cuda`, `candle-metal` | of the same names | candle on GPU `index` |
+    ///
+    /// [`Device::list`] says which of them this machine has.
     ///
     /// # Errors
-    /// When the kind is not registered, or the device cannot be opened.
+    /// When the kind is unknown, this build lacks its crate feature, or the device cannot be opened.
     pub fn open(kind: &str, index: usize) -> Result<Device> {
-        match kind {
-            "cpu" => return Ok(Device::cpu()),
-            "flex" => return Ok(Device::flex()),
-            #[cfg(feature = "cuda")]
-            "cuda" => return crate::CudaDevice::open(index).map(|_| Device::cuda(index)),
-            #[cfg(feature = "router")]
-            "router" => return crate::routed::of_machine(index),
-            #[cfg(feature = "remote")]
-            "remote" => return open_remote(index),
-            #[cfg(feature = "candle")]
-            "candle" | "candle-cuda" | "candle-metal" => {
-                return crate::candle::open(kind, index).map(Device);
-            }
-            _ => {}
+        if let Some(built_in) = kinds::built_in(kind) {
+            return (built_in.driver()?.open)(index);
         }
         let open = || {
             let opener = OPENERS.lock().get(kind).copied();
@@ -186,15 +169,39 @@ impl Device {
         Stack::try_opened(kind, DeviceKey::Index(index as u64), open).map(Device)
     }
 
+    /// Returns what this machine has of each device kind, and for a kind without a device the reason.
+    ///
+    /// Opens no engine, except of [registered](Device::register) kinds, of which device 0 is opened. A `remote` server is
+    /// asked, which takes at most 10 seconds where nobody answers.
+    ///
+    /// ```
+    /// use kiln_backends::Device;
+    ///
+    /// for kind in Device::list() {
+    ///     print!("{kind}");
+    /// }
+    /// let list = Device::list();
+    /// let cpu = list.iter().find(|kind| kind.name == "cpu").unwrap();
+    /// let device = cpu.devices.as_ref().unwrap()[0].open()?;
+    /// assert_eq!(device, Device::cpu());
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    #[doc(alias = "device_count")]
+    #[doc(alias = "is_available")]
+    pub fn list() -> Vec<DeviceKind> {
+        list::all()
+    }
+
     /// Registers the function that opens devices of a kind by index, replacing the previous one. Built-in kinds take
     /// precedence.
     pub fn register(kind: &str, open: fn(usize) -> Result<Arc<dyn Engine>>) {
         OPENERS.lock().insert(kind.into(), open);
     }
 
-    /// Returns the device kinds that [`open`](Device::open) accepts.
+    /// Returns the device kinds that [`open`](Device::open) accepts in this build.
     pub fn kinds() -> Vec<String> {
-        BUILT_IN.iter().copied().map(ToString::to_string).chain(OPENERS.lock().keys().cloned()).collect()
+        let built_in = kinds::KINDS.iter().filter(|kind| kind.driver.is_some());
+        built_in.map(|kind| kind.name.to_string()).chain(registered()).collect()
     }
 
     /// Returns a new device over an engine, for engines and layers of other crates.
@@ -342,30 +349,12 @@ fn at_least_one(threads: usize) {
     );
 }
 
-#[cfg(feature = "remote")]
-fn open_remote(index: usize) -> Result<Device> {
-    let split = |text: &str| Some(text.split(',').map(|url| url.trim().to_string()).collect());
-    let urls: Vec<String> = kiln_ir::setting("KILN_REMOTE", "addresses such as `ws://host:3000`", split)
-        .unwrap_or_else(|| alloc::vec!["ws://127.0.0.1:3000".to_string()]);
-    let url = urls.get(index).ok_or_else(|| {
-        Error::device("remote", format!("there is no address number {index} in {}", urls.join(", ")))
-            .hint("set `KILN_REMOTE` to the addresses of servers, separated by commas")
-    })?;
-    let device = Device::remote(url);
-    match crate::RemoteDevice::new(url.as_str()).lost() {
-        Some(error) => Err(error),
-        None => Ok(device),
-    }
+/// The registered kinds.
+fn registered() -> Vec<String> {
+    OPENERS.lock().keys().cloned().collect()
 }
 
 fn unknown_kind(kind: &str) -> Error {
     let problem = format!("unknown device kind `{kind}`; known: {}", Device::kinds().join(", "));
-    let hint = match kind {
-        "cuda" => "build with Kiln's feature `cuda`",
-        "router" => "build with Kiln's feature `router`",
-        "remote" => "build with Kiln's feature `remote`",
-        "candle" => "build with Kiln's feature `candle`",
-        _ => "`Device::register` adds a kind",
-    };
-    Error::unsupported("device", problem).hint(hint)
+    Error::unsupported("device", problem).hint("`Device::register` adds a kind")
 }

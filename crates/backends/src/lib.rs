@@ -39,6 +39,8 @@ mod cuda;
 mod device;
 mod element;
 mod fusion;
+#[cfg(feature = "remote")]
+mod remote;
 #[cfg(feature = "router")]
 mod routed;
 
@@ -48,7 +50,7 @@ pub use candle::{Candle, CandleDevice};
 pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
 #[cfg(feature = "cuda")]
 pub use cuda::{Cuda, CudaDevice};
-pub use device::{Device, Dyn};
+pub use device::{Device, DeviceInfo, DeviceKind, Dyn};
 pub use element::{FloatElement, IntElement};
 pub use fusion::{Fusion, with_fusion};
 pub use kiln_autocast::LowPrecision;

@@ -2,7 +2,7 @@
 //!
 //! [`Router`] is the backend, [`duo::MultiDevice`] and its companions are its devices.
 
-use crate::Device;
+use crate::device::{Device, DeviceInfo, Driver};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
@@ -138,12 +138,26 @@ pub(crate) fn over<const N: usize>(devices: &[Device; N]) -> [Device; N] {
     })
 }
 
-/// Device number `index` of the router over the CPU and all GPUs of this machine.
-pub(crate) fn of_machine(index: usize) -> Result<Device> {
+/// The kind `router`: the CPU and all GPUs of this machine.
+pub(crate) const DRIVER: Driver = Driver { open: of_machine, list: || Ok(list()) };
+
+/// The members of the machine's router.
+fn members() -> Vec<Device> {
     #[allow(unused_mut, reason = "GPUs are a feature")]
     let mut members = vec![Device::cpu()];
     #[cfg(feature = "cuda")]
     members.extend((0..crate::CudaDevice::count()).map(Device::cuda));
+    members
+}
+
+fn list() -> Vec<DeviceInfo> {
+    let info = |(index, member): (usize, Device)| DeviceInfo::new("router", index, name_of(member.as_ref()));
+    members().into_iter().enumerate().map(info).collect()
+}
+
+/// Device number `index` of the machine's router.
+fn of_machine(index: usize) -> Result<Device> {
+    let members = members();
     let Some(member) = members.get(index) else {
         let problem = format!("there is no device {index} in the router over {members:?}");
         let hint = "number 0 is the CPU, GPUs follow";

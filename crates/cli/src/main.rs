@@ -10,6 +10,8 @@
 //! kiln dump cuda --region 0 filetests/fuse/softmax.ir
 //! ```
 //!
+//! `kiln devices` lists the devices of this machine, and why others are missing.
+//!
 //! `kiln server` serves a backend to programs on other machines, which name it by `RemoteDevice::new("ws://host:3000")`:
 //!
 //! ```text
@@ -18,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod devices;
 mod dump;
 #[cfg(feature = "server")]
 mod server;
@@ -54,6 +57,10 @@ enum Command {
         #[arg(long, value_name = "N")]
         region: Option<usize>,
     },
+    /// List the devices of this machine, and why others are missing.
+    ///
+    /// Servers are those at the addresses in KILN_REMOTE, separated by commas.
+    Devices,
     /// Serve a backend over the network.
     #[cfg(feature = "server")]
     Server(server::Options),
@@ -67,6 +74,7 @@ fn main() -> ExitCode {
                 dump::dump(&program, stage, machine, region)
             })
             .and_then(|text| print(&text)),
+        Command::Devices => print(&devices::list()),
         #[cfg(feature = "server")]
         Command::Server(options) => server::run(options),
     };

@@ -47,6 +47,18 @@ impl Level {
         }
     }
 
+    /// The name in text for users.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Level::Baseline if cfg!(target_arch = "aarch64") => "NEON",
+            Level::Baseline => "baseline instructions",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "AVX-512",
+        }
+    }
+
     /// The best level of this processor.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn of_processor() -> Level {

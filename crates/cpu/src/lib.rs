@@ -63,3 +63,14 @@ pub use engine::Cpu;
 #[cfg(feature = "std")]
 pub use mapped::MappedFile;
 pub use threads::MAX_THREADS;
+
+/// The resources that [`Cpu::new`] uses on this machine, such as `CPU: 8 threads, AVX-512`.
+///
+/// ```
+/// assert!(kiln_cpu::processor().starts_with("CPU: "));
+/// ```
+pub fn processor() -> alloc::string::String {
+    let threads = threads::Pool::shared().threads();
+    let plural = if threads == 1 { "" } else { "s" };
+    alloc::format!("CPU: {threads} thread{plural}, {}", isa::Level::detect().title())
+}

@@ -7,7 +7,7 @@ use crate::fft::Fft;
 use crate::graph::CudaGraph;
 use crate::staging::Staging;
 use crate::stopwatch::Laps;
-use crate::{compile, library};
+use crate::{Installed, compile, library};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use kiln_gpu::DeviceInfo;
@@ -165,6 +165,22 @@ pub(crate) fn count() -> Result<usize> {
     let failed = |error: DriverError| error.on("cuda", "starting CUDA");
     result::init().map_err(failed)?;
     Ok(result::device::get_count().map_err(failed)?.max(0) as usize)
+}
+
+/// Every device, at least one.
+pub(crate) fn list() -> Result<Vec<Installed>> {
+    let devices = count()?;
+    if devices == 0 {
+        let problem = "CUDA reports no GPU";
+        return Err(Error::device("cuda", problem).hint("CUDA_VISIBLE_DEVICES may hide some"));
+    }
+    let describe = |index: usize| {
+        let device = result::device::get(index as i32)?;
+        // SAFETY: the device exists.
+        let memory_bytes = unsafe { result::device::total_mem(device)? } as u64;
+        Ok(Installed { model: result::device::get_name(device)?, memory_bytes })
+    };
+    (0..devices).map(describe).collect::<core::result::Result<_, DriverError>>().map_err(|error| error.on("cuda", "listing devices"))
 }
 
 impl CudaDriver {

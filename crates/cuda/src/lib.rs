@@ -118,3 +118,27 @@ pub fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
 pub fn count() -> usize {
     driver::count().unwrap_or(0)
 }
+
+/// A GPU of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// The vendor's model name.
+    pub model: String,
+    /// The bytes of its memory.
+    pub memory_bytes: u64,
+}
+
+/// The GPUs of this machine, at least one, in the order that `CUDA_VISIBLE_DEVICES` gives them. Opens none of them.
+///
+/// # Errors
+/// When the driver is missing or reports no GPU.
+///
+/// ```
+/// match kiln_cuda::list() {
+///     Ok(gpus) => assert_eq!(gpus.len(), kiln_cuda::count()),
+///     Err(error) => assert!(error.to_string().contains("cuda"), "{error}"),
+/// }
+/// ```
+pub fn list() -> Result<Vec<Installed>> {
+    driver::list()
+}
