@@ -3,6 +3,7 @@
 use std::process::{Command, ExitCode};
 
 use crate::args::{Accepts, Args};
+use crate::engines;
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -33,19 +34,18 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The features of the package, and the engines that need them.
-const FEATURES: &[(&str, &[&str])] =
-    &[("cuda", &["cuda", "nvrtc"]), ("candle", &["candle"]), ("remote", &["remote"])];
-
 /// The command that fuzzes. It uses the test profile: its build outputs exist, the engines' kernels are optimised in
 /// it, and overflow and debug assertions are checked.
-pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
+pub(crate) fn fuzzer(command: Command, words: &[String]) -> Command {
+    let features: Vec<&str> = feature(words).into_iter().collect();
+    fuzzer_with(command, &features, words)
+}
+
+/// The same in a build with these features.
+pub(crate) fn fuzzer_with(mut command: Command, features: &[&str], words: &[String]) -> Command {
     command.args(["run", "--quiet", "-p", PACKAGE]);
-    for (feature, engines) in FEATURES {
-        let names_one = |word: &String| engines.contains(&word.strip_prefix("--engine=").unwrap_or(word));
-        if words.iter().any(names_one) {
-            command.args(["--features", feature]);
-        }
+    if !features.is_empty() {
+        command.args(["--features", &features.join(",")]);
     }
     command.arg("--");
     for word in words {
@@ -56,6 +56,13 @@ pub(crate) fn fuzzer(mut command: Command, words: &[String]) -> Command {
         };
     }
     command
+}
+
+/// The feature that the engine of `--engine NAME` or `--engine=NAME` needs. The program reports unknown names.
+fn feature(words: &[String]) -> Option<&'static str> {
+    let at = words.iter().rposition(|word| word == "--engine" || word.starts_with("--engine="))?;
+    let name = words[at].strip_prefix("--engine=").or(words.get(at + 1).map(String::as_str))?;
+    engines::named(name, |engine| engine.fuzz).ok()?.feature
 }
 
 #[cfg(test)]

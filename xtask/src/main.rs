@@ -15,6 +15,7 @@ mod args;
 mod bench;
 mod bundle;
 mod checks;
+mod engines;
 mod features;
 mod fuzz;
 mod goldens;

@@ -3,6 +3,7 @@
 use std::process::{Command, ExitCode};
 
 use crate::args::{Accepts, Args};
+use crate::engines::{self, Engine};
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -11,29 +12,14 @@ const ACCEPTS: Accepts = Accepts { flags: &[], options: &["--engine", "--part"],
 /// The program of the suite that runs it.
 const PROGRAM: (&str, &str) = ("kiln-suite", "conformance");
 
-/// An engine, and the feature of the suite's package with which it is built.
-struct Engine {
-    name: &'static str,
-    feature: Option<&'static str>,
-}
-
-/// The engines, by the names that `kiln_suite::engines::NAMED` has.
-const ENGINES: &[Engine] = &[
-    Engine { name: "reference", feature: None },
-    Engine { name: "flex", feature: None },
-    Engine { name: "cpu", feature: None },
-    Engine { name: "router", feature: None },
-    Engine { name: "remote", feature: Some("remote") },
-    Engine { name: "candle", feature: Some("candle") },
-];
-
 /// `cargo xtask suite`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
-    let name = args.last("--engine").ok_or_else(|| format!("`--engine` is missing\n  hint: {}", names()))?;
+    let name = args.last("--engine").ok_or("`--engine` is missing\n  hint: such as `--engine cpu`")?;
     let engine = named(name)?;
     let root = Workspace::load()?.root;
-    let mut command = conformance(process::cargo(&root), engine);
+    let features: Vec<&str> = engine.feature.into_iter().collect();
+    let mut command = conformance(process::cargo(&root), engine.name, &features);
     if let Some(part) = args.last("--part") {
         command.env("KILN_SUITE_PART", checked_part(part)?);
     }
@@ -42,13 +28,7 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 }
 
 fn named(name: &str) -> Result<&'static Engine, String> {
-    let found = ENGINES.iter().find(|engine| engine.name == name);
-    found.ok_or_else(|| format!("no engine is called `{name}`\n  hint: {}", names()))
-}
-
-fn names() -> String {
-    let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name).collect();
-    format!("the engines are {}", names.join(", "))
+    engines::named(name, |engine| engine.suite)
 }
 
 /// Such as `2/8`.
@@ -61,14 +41,14 @@ fn checked_part(text: &str) -> Result<&str, String> {
     }
 }
 
-/// The command that runs the suite, in the test profile as the tests do.
-fn conformance(mut command: Command, engine: &Engine) -> Command {
+/// The command that runs the suite in a build with these features, in the test profile as the tests do.
+pub(crate) fn conformance(mut command: Command, engine: &str, features: &[&str]) -> Command {
     let (package, program) = PROGRAM;
     command.args(["run", "--quiet", "-p", package, "--bin", program]);
-    if let Some(feature) = engine.feature {
-        command.args(["--features", feature]);
+    if !features.is_empty() {
+        command.args(["--features", &features.join(",")]);
     }
-    command.args(["--", engine.name]);
+    command.args(["--", engine]);
     command
 }
 
@@ -78,10 +58,10 @@ mod tests {
 
     #[test]
     fn the_engine_is_handed_on() {
-        let command = conformance(Command::new("cargo"), named("router").unwrap());
+        let command = conformance(Command::new("cargo"), "router", &[]);
         let said = process::describe(&command);
         assert_eq!(said, "cargo run --quiet -p kiln-suite --bin conformance -- router");
-        let command = conformance(Command::new("cargo"), named("candle").unwrap());
+        let command = conformance(Command::new("cargo"), "candle", &["candle"]);
         let said = process::describe(&command);
         assert_eq!(said, "cargo run --quiet -p kiln-suite --bin conformance --features candle -- candle");
     }

@@ -61,8 +61,11 @@ fn engine(device: CandleDevice) -> Arc<dyn Engine> {
 pub(crate) const CPU: Driver = Driver {
     open: |index| match index {
         0 => open(CandleDevice::Cpu),
-        _ => Err(Error::unsupported("candle", format!("there is no device {index}: the processor is number 0"))
-            .hint("open `candle-cuda` or `candle-metal` for a GPU")),
+        _ => Err(Error::unsupported(
+            "candle",
+            format!("there is no device {index}: the processor is number 0"),
+        )
+        .hint("open `candle-cuda` or `candle-metal` for a GPU")),
     },
     list: || Ok(vec![DeviceInfo::new("candle", 0, "the processor, by candle-core")]),
 };

@@ -16,6 +16,36 @@ pub struct FlexDevice;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuDevice;
 
+impl CpuDevice {
+    /// The library that computes large matmuls of `f32` and `f64` on all CPU backends, such as `OpenBLAS (libopenblas.so.0)`;
+    /// `None` for Kiln's own kernels. The environment variable `KILN_BLAS` chooses it: `openblas`, `mkl`, `accelerate`, the
+    /// path of a library with the interface CBLAS, or `off`. Unset, the first that is found is used.
+    ///
+    /// # Errors
+    /// When `KILN_BLAS` names a library that is missing. Matmuls then have the same error.
+    #[cfg(feature = "blas")]
+    pub fn blas() -> kiln_tensor::Result<Option<alloc::string::String>> {
+        kiln_cpu::blas()
+    }
+
+    /// Sets whether the library computes matmuls, from now on. Default: yes.
+    ///
+    /// ```
+    /// use kiln_backends::{Cpu, CpuDevice};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let x = Tensor::<Cpu, 2>::ones([128, 128], &CpuDevice);
+    /// let by_library = x.clone().matmul(x.clone()).into_data();
+    /// CpuDevice::set_blas(false);
+    /// assert_eq!(x.clone().matmul(x).into_data(), by_library);
+    /// # CpuDevice::set_blas(true);
+    /// ```
+    #[cfg(feature = "blas")]
+    pub fn set_blas(on: bool) {
+        kiln_cpu::set_blas(on);
+    }
+}
+
 /// The eager CPU backend: each op runs at once, with the lowest latency. Results do not depend on the number of
 /// threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

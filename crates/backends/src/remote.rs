@@ -28,7 +28,8 @@ fn list() -> Result<Vec<DeviceInfo>> {
         match RemoteDevice::new(url.as_str()).open() {
             Ok(()) => devices.push(DeviceInfo::new("remote", index, url.as_str())),
             Err(error) => {
-                let error = error.hint("start `kiln server` there, or set `KILN_REMOTE` to the addresses of servers");
+                let error =
+                    error.hint("start `kiln server` there, or set `KILN_REMOTE` to the addresses of servers");
                 lost = lost.or(Some(error));
             }
         }

@@ -27,6 +27,10 @@
 //!
 //! `KILN_NUM_THREADS` sets the number of shared threads; `KILN_CPU_ISA` (`scalar`, `avx2`, `avx512`) lowers the
 //! instruction set, for tests; `KILN_CPU_POOL_BYTES` limits the cached bytes of freed memory.
+//!
+//! With the crate feature `blas`, large matmuls of `f32` and `f64` run in the vendor's BLAS: OpenBLAS, oneMKL or Accelerate,
+//! which `KILN_BLAS` chooses (`openblas`, `mkl`, `accelerate`, a path, or `off`). Their sums may depend on the number of
+//! threads. Without the variable the first library that is found is used, and Kiln's own kernels if there is none.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 
@@ -35,6 +39,8 @@ extern crate alloc;
 extern crate std;
 
 mod array;
+#[cfg(feature = "blas")]
+mod blas;
 mod buffer;
 mod composite;
 mod contraction;
@@ -59,18 +65,34 @@ mod tile;
 mod view;
 mod walk;
 
+#[cfg(feature = "blas")]
+pub use blas::{blas, set_blas};
 pub use engine::Cpu;
 #[cfg(feature = "std")]
 pub use mapped::MappedFile;
 pub use threads::MAX_THREADS;
 
-/// The resources that [`Cpu::new`] uses on this machine, such as `CPU: 8 threads, AVX-512`.
+/// The resources that [`Cpu::new`] uses on this machine, such as `CPU: 8 threads, AVX-512`. With the crate feature `blas` the
+/// library of matmuls follows.
 ///
 /// ```
 /// assert!(kiln_cpu::processor().starts_with("CPU: "));
 /// ```
 pub fn processor() -> alloc::string::String {
+    #[cfg(feature = "blas")]
+    use alloc::string::ToString;
+
     let threads = threads::Pool::shared().threads();
     let plural = if threads == 1 { "" } else { "s" };
-    alloc::format!("CPU: {threads} thread{plural}, {}", isa::Level::detect().title())
+    let own = alloc::format!("CPU: {threads} thread{plural}, {}", isa::Level::detect().title());
+    #[cfg(feature = "blas")]
+    return match blas::blas() {
+        Ok(Some(name)) => alloc::format!("{own}, matmuls by {name}"),
+        Ok(None) => alloc::format!("{own}, matmuls by Kiln: no BLAS was found or wanted"),
+        Err(error) => {
+            alloc::format!("{own}, matmuls fail: {}", error.to_string().lines().next().unwrap_or_default())
+        }
+    };
+    #[cfg(not(feature = "blas"))]
+    own
 }

@@ -180,7 +180,10 @@ pub(crate) fn list() -> Result<Vec<Installed>> {
         let memory_bytes = unsafe { result::device::total_mem(device)? } as u64;
         Ok(Installed { model: result::device::get_name(device)?, memory_bytes })
     };
-    (0..devices).map(describe).collect::<core::result::Result<_, DriverError>>().map_err(|error| error.on("cuda", "listing devices"))
+    (0..devices)
+        .map(describe)
+        .collect::<core::result::Result<_, DriverError>>()
+        .map_err(|error| error.on("cuda", "listing devices"))
 }
 
 impl CudaDriver {

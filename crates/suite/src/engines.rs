@@ -86,13 +86,17 @@ pub const FUSED_MANY: Subject = Subject {
 /// A router over the CPU engine alone and behind fusion, where data and constants are on one after the other: operands meet.
 pub const ROUTER: Subject = Subject { name: "router", open: || Arc::new(router(1)), ignored: CPU_IGNORED };
 
-/// The engine of a client whose server, over the loopback address, serves the CPU engine behind fusion.
-#[cfg(feature = "remote")]
+/// The engine of a client whose server, over the loopback address, serves the CPU engine behind fusion. Opens in builds
+/// with the feature `remote`.
 pub const REMOTE: Subject = Subject { name: "remote over cpu", open: remote, ignored: CPU_IGNORED };
 
-/// The engine over candle-core, on the processor.
-#[cfg(feature = "candle")]
+/// The engine over candle-core, on the processor. Opens in builds with the feature `candle`.
 pub const CANDLE: Subject = Subject { name: "candle", open: candle, ignored: CANDLE_IGNORED };
+
+#[cfg(not(feature = "candle"))]
+fn candle() -> Arc<dyn Engine> {
+    panic!("this build has no feature `candle`")
+}
 
 #[cfg(feature = "candle")]
 fn candle() -> Arc<dyn Engine> {
@@ -100,7 +104,6 @@ fn candle() -> Arc<dyn Engine> {
     kiln_ir::expanding(Arc::new(engine.expect("the processor is there")))
 }
 
-#[cfg(feature = "candle")]
 const CANDLE_IGNORED: &[Ignored] = &[];
 
 /// Every engine under test in a default build.
@@ -124,6 +127,11 @@ pub fn router(threads: usize) -> Scattered {
 
 fn fused(threads: usize) -> Arc<dyn Engine> {
     Arc::new(Fusion::with_mode(Arc::new(cpu(threads)), kiln_fusion::Mode::On))
+}
+
+#[cfg(not(feature = "remote"))]
+fn remote() -> Arc<dyn Engine> {
+    panic!("this build has no feature `remote`")
 }
 
 /// A session of its own at the one server of the process.

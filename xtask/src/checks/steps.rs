@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::libtest::Tally;
 use super::newcomer;
 use crate::workspace::Workspace;
-use crate::{fuzz, goldens, gpu, kill, process};
+use crate::{engines, fuzz, goldens, gpu, kill, process, suite};
 
 /// The context of every step.
 pub(crate) struct Context<'a> {
@@ -41,6 +41,18 @@ pub(crate) const STEPS: &[Step] = &[
         about: "5,000 random programs give the same on every engine, fused, under autodiff and expanded",
         can_run: has_fuzzer,
         run: fuzz_programs,
+    },
+    Step {
+        name: "engines",
+        about: "a part of the suite and 1,000 random programs on the engines remote and candle",
+        can_run: has_fuzzer,
+        run: |context, _| OTHER_ENGINES.iter().try_for_each(|engine| check_engine(context, engine)),
+    },
+    Step {
+        name: "libtorch",
+        about: "the same on the engine libtorch",
+        can_run: has_libtorch,
+        run: |context, _| check_engine(context, "libtorch"),
     },
     Step {
         name: "kill",
@@ -130,8 +142,17 @@ const WASM: &str = "wasm32-unknown-unknown";
 const CORE: &[&str] =
     &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-vmap", "kiln-tensor", "kiln-backends", "kiln-nn"];
 
+/// Engines that other libraries or other processes run, beside `libtorch`. The workspace's tests do not compile them.
+const OTHER_ENGINES: &[&str] = &["remote", "candle"];
+
+/// The part of the suite that runs on each of them: every twelfth case.
+const PART: &str = "1/12";
+
 /// Packages with tests that call Python, which are ignored elsewhere.
 const PYTHON_TESTS: &[&str] = &["kiln-store", "kiln-dlpack"];
+
+/// Debian's and Ubuntu's package of LibTorch.
+const DEBIAN_LIBTORCH: &str = "libtorch-dev";
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
@@ -153,6 +174,41 @@ fn has_fuzzer(context: &Context) -> Result<(), String> {
 fn fuzz_programs(context: &Context, _: &mut Tally) -> Result<(), String> {
     let words = ["--programs", "5000"].map(str::to_owned);
     announce_and_run(&mut fuzz::fuzzer(process::cargo(&context.workspace.root), &words))
+}
+
+/// A part of the suite, and random programs. All engines are built at once, so that nothing is built twice.
+fn check_engine(context: &Context, name: &str) -> Result<(), String> {
+    let cargo = || process::cargo(&context.workspace.root);
+    let features = engines::features();
+    let mut suite = suite::conformance(cargo(), name, &features);
+    announce_and_run(suite.env("KILN_SUITE_PART", PART))?;
+    let words = ["--engine", name, "--programs", "1000"].map(str::to_owned);
+    announce_and_run(&mut fuzz::fuzzer_with(cargo(), &features, &words))
+}
+
+/// Asks the engine's own search, which looks in more places than a package manager knows; else installs Debian's package.
+fn has_libtorch(context: &Context) -> Result<(), String> {
+    has_fuzzer(context)?;
+    let root = &context.workspace.root;
+    let is_set = std::env::var_os("LIBTORCH").is_some_and(|folder| !folder.is_empty());
+    let in_python = || process::succeeds(process::program("python3", root).args(["-c", "import torch"]));
+    let is_installed = || process::succeeds(process::program("dpkg", root).args(["-s", DEBIAN_LIBTORCH]));
+    if is_set || in_python() || is_installed() {
+        return Ok(());
+    }
+    let advice = format!(
+        "LibTorch is not installed; `apt-get install {DEBIAN_LIBTORCH}` or `pip install torch` adds it"
+    );
+    let may_install =
+        || process::output(process::program("id", root).arg("-u")).is_ok_and(|id| id.trim() == "0");
+    if !context.install || !may_install() {
+        return Err(advice);
+    }
+    println!("installing Debian's package {DEBIAN_LIBTORCH} with apt-get");
+    let apt =
+        |words: &[&str]| process::run_within(process::program("apt-get", root).args(words), INSTALL_LIMIT);
+    let install = ["install", "--yes", "--no-install-recommends", DEBIAN_LIBTORCH];
+    apt(&["update"]).and_then(|()| apt(&install)).map_err(|error| format!("{advice} (tried here: {error})"))
 }
 
 fn documentation(context: &Context, _: &mut Tally) -> Result<(), String> {

@@ -79,9 +79,9 @@ impl fmt::Display for DeviceKind {
 
 impl fmt::Display for DeviceInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let memory = self.memory_bytes.map_or_else(String::new, |bytes| {
-            format!(", {:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
-        });
+        let memory = self
+            .memory_bytes
+            .map_or_else(String::new, |bytes| format!(", {:.1} GiB", bytes as f64 / (1u64 << 30) as f64));
         write!(f, "{:<14} {:<2} {}{memory}", self.kind, self.index, self.description)
     }
 }

@@ -13,6 +13,8 @@ pub(crate) mod matrix;
 mod output;
 mod pack;
 mod tile;
+#[cfg(feature = "blas")]
+mod vendor;
 mod weights;
 
 pub(super) use integer::integers;
@@ -78,12 +80,14 @@ impl Batched {
 /// copied, and rounded once at the end.
 ///
 /// # Errors
-/// When there is not enough memory.
+/// When there is not enough memory, or the chosen BLAS is missing.
 pub(super) fn floats<T: Float, N: Output<T>>(
     cpu: &Cpu,
     [a, b]: [&Array; 2],
     ty: &TensorType,
 ) -> Result<Array> {
+    #[cfg(feature = "blas")]
+    crate::blas::library()?;
     let output = Array::uninit(ty)?;
     if output.num_elements() == 0 {
         return Ok(output);

@@ -259,6 +259,10 @@ pub(crate) trait Float:
 
     /// The nearest integer, ties to even.
     fn round_even(self) -> Self;
+
+    /// The function of the vendor's BLAS.
+    #[cfg(feature = "blas")]
+    fn gemm_of(blas: &crate::blas::Blas) -> crate::blas::Gemm<Self>;
 }
 
 /// The unit of machines without another one here: arrays that the compiler maps to the available vectors.
@@ -345,7 +349,7 @@ portable!(f64, 2);
 mod x86;
 
 macro_rules! float {
-    ($ty:ident, $exp:path, $ln:path, $sqrt:path, $round:path) => {
+    ($ty:ident, $gemm:ident, $exp:path, $ln:path, $sqrt:path, $round:path) => {
         impl Float for $ty {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -398,18 +402,23 @@ macro_rules! float {
             fn round_even(self) -> Self {
                 $round(self)
             }
+
+            #[cfg(feature = "blas")]
+            fn gemm_of(blas: &crate::blas::Blas) -> crate::blas::Gemm<Self> {
+                blas.$gemm
+            }
         }
     };
 }
 
 #[cfg(feature = "std")]
-float!(f32, math::exp, f32::ln, f32::sqrt, f32::round_ties_even);
+float!(f32, sgemm, math::exp, f32::ln, f32::sqrt, f32::round_ties_even);
 #[cfg(feature = "std")]
-float!(f64, exp_f64, f64::ln, f64::sqrt, f64::round_ties_even);
+float!(f64, dgemm, exp_f64, f64::ln, f64::sqrt, f64::round_ties_even);
 #[cfg(not(feature = "std"))]
-float!(f32, math::exp, libm::logf, libm::sqrtf, libm::rintf);
+float!(f32, sgemm, math::exp, libm::logf, libm::sqrtf, libm::rintf);
 #[cfg(not(feature = "std"))]
-float!(f64, exp_f64, libm::log, libm::sqrt, libm::rint);
+float!(f64, dgemm, exp_f64, libm::log, libm::sqrt, libm::rint);
 
 /// `e^x = 2^n · e^r` with `|r| <= ln(2) / 2`, and the Taylor polynomial of `e^r`. Rounding to an integer `n` adds and
 /// subtracts a number so large that the fraction is rounded off; its low bits then contain `n`.

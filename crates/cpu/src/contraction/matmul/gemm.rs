@@ -148,11 +148,26 @@ impl<'a, T: Float> Gemm<'a, T> {
             // SAFETY: as the caller promises.
             return unsafe { gemv.run(self, level, pool) };
         }
+        // SAFETY: as the caller promises.
+        #[cfg(feature = "blas")]
+        if unsafe { super::vendor::run(self, pool) } {
+            return;
+        }
         let [m, k, n] = self.sizes;
         let work = m.saturating_mul(n).saturating_mul(k.max(1));
         let threads = if work < 2 * GRAIN { 1 } else { pool.threads().min(work / GRAIN) };
         // SAFETY: as the caller promises.
         unsafe { self.split(level, pool, threads) }
+    }
+
+    /// As [`run`](Self::run), by this module alone.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[cfg(all(test, feature = "blas"))]
+    pub(super) unsafe fn split_alone(&self, level: Level, pool: &Pool) {
+        // SAFETY: as the caller promises.
+        unsafe { self.split(level, pool, pool.threads()) }
     }
 
     /// # Safety

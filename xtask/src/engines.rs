@@ -1,0 +1,38 @@
+//! The engines that the suite and the fuzzer take by name.
+
+/// An engine, and the feature of the packages `kiln-suite` and `kiln-fuzz` with which it is built.
+pub(crate) struct Engine {
+    pub(crate) name: &'static str,
+    pub(crate) feature: Option<&'static str>,
+    /// Whether `cargo xtask suite` runs it.
+    pub(crate) suite: bool,
+    /// Whether `cargo xtask fuzz` compares it with the reference.
+    pub(crate) fuzz: bool,
+}
+
+/// Every engine. The names are those of `kiln_suite::engines::NAMED` and of the fuzzer's option `--engine`.
+pub(crate) const ENGINES: &[Engine] = &[
+    Engine { name: "reference", feature: None, suite: true, fuzz: false },
+    Engine { name: "flex", feature: None, suite: true, fuzz: false },
+    Engine { name: "cpu", feature: None, suite: true, fuzz: true },
+    Engine { name: "router", feature: None, suite: true, fuzz: true },
+    Engine { name: "remote", feature: Some("remote"), suite: true, fuzz: true },
+    Engine { name: "candle", feature: Some("candle"), suite: true, fuzz: true },
+    Engine { name: "libtorch", feature: Some("libtorch"), suite: true, fuzz: true },
+    Engine { name: "cuda", feature: Some("cuda"), suite: false, fuzz: true },
+    Engine { name: "nvrtc", feature: Some("cuda"), suite: false, fuzz: true },
+];
+
+/// The engine of that name among those of one tool.
+pub(crate) fn named(name: &str, tool: fn(&Engine) -> bool) -> Result<&'static Engine, String> {
+    let mut engines = ENGINES.iter().filter(|engine| tool(engine));
+    engines.clone().find(|engine| engine.name == name).ok_or_else(|| {
+        let names: Vec<&str> = engines.by_ref().map(|engine| engine.name).collect();
+        format!("no engine is called `{name}`\n  hint: the engines are {}", names.join(", "))
+    })
+}
+
+/// The features of all engines that run the suite, in the order of the table.
+pub(crate) fn features() -> Vec<&'static str> {
+    ENGINES.iter().filter(|engine| engine.suite).filter_map(|engine| engine.feature).collect()
+}
