@@ -59,8 +59,8 @@ fn product(cpu: &Cpu, inputs: &[Value]) {
 }
 
 fn matrix(cpu: &Cpu, dtype: DType, shape: [usize; 2]) -> Value {
-    let ty = TensorType::new(&shape, DType::F32);
+    let ty = TensorType::new(shape, DType::F32);
     let elements: Vec<f32> =
         (0..ty.num_elements()).map(|i| (i * 7919 % 1009) as f32 / 1009.0 - 0.5).collect();
-    cpu.write(TensorData::new(elements, &shape[..]).unwrap().convert(dtype))
+    cpu.write(TensorData::new(elements, shape).unwrap().convert(dtype))
 }

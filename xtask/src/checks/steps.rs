@@ -255,23 +255,12 @@ fn has_target(context: &Context, kind: &str, name: &str) -> Result<(), String> {
     if found { Ok(()) } else { Err(format!("the workspace has no {kind} called {name}")) }
 }
 
+/// In the dev profile, whose build outputs exist and whose kernels are optimised: a release build takes minutes.
 fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
     let output = context.workspace.target.join("xtask/mnist");
     let mut command = process::cargo(&context.workspace.root);
-    command.args([
-        "run",
-        "--release",
-        "--example",
-        "mnist",
-        "--",
-        "--epochs",
-        "1",
-        "--limit",
-        "4000",
-        "--output",
-    ]);
-    command.arg(output);
-    announce_and_run(&mut command)
+    command.args(["run", "--example", "mnist", "--", "--epochs", "1", "--limit", "4000", "--output"]);
+    announce_and_run(command.arg(output))
 }
 
 /// The example is a separate workspace, like a user's crate, which shares this one's target folder. Its dev profile
