@@ -15,6 +15,8 @@ use kiln_tensor::Result;
 pub struct DeviceKind {
     /// The name that [`Device::open`] takes.
     pub name: String,
+    /// The crate feature that this build lacks; `None` if it has all that the kind needs.
+    pub missing_feature: Option<&'static str>,
     /// At least one device; or the error of the library, server or crate feature that is missing.
     pub devices: Result<Vec<DeviceInfo>>,
 }
@@ -51,9 +53,14 @@ impl DeviceInfo {
 pub(super) fn all() -> Vec<DeviceKind> {
     let built_in = kinds::KINDS.iter().map(|kind| DeviceKind {
         name: kind.name.to_string(),
+        missing_feature: kind.feature.filter(|_| kind.driver.is_none()),
         devices: kind.driver().and_then(|driver| (driver.list)()),
     });
-    let others = registered().into_iter().map(|name| DeviceKind { devices: first(&name), name });
+    let others = registered().into_iter().map(|name| DeviceKind {
+        devices: first(&name),
+        missing_feature: None,
+        name,
+    });
     built_in.chain(others).collect()
 }
 
