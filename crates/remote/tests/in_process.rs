@@ -1,7 +1,9 @@
 //! The client's engine against a session in the same process, without a network.
 
 use kiln_backends::{Cpu, Device, Dyn, Flex};
-use kiln_ir::{Engine, Error, Op, Operand, Result, TensorData, TensorType, Unary, Value, block_on};
+use kiln_ir::{
+    Engine, Error, MemoryConfig, Op, Operand, Result, TensorData, TensorType, Unary, Value, block_on,
+};
 use kiln_remote::client::{Answers, RemoteEngine, Transport};
 use kiln_remote::codec::encode;
 use kiln_remote::message::{Argument, Offer, Question, Request, SentOp, Source, Step, Template};
@@ -40,10 +42,11 @@ impl Transport for To {
 
 fn remote_over(stack: Stack, quotas: Quotas) -> (Arc<RemoteEngine>, Arc<Local>) {
     let offer = Offer::new(stack.engine().caps(), "local", [DType::F32, DType::I32]);
+    let offer = Offer { tracks_memory: stack.memory().is_some(), ..offer };
     let answers = Arc::new(Answers::default());
     let session = Mutex::new(Session::new(stack, quotas));
     let local = Arc::new(Local { session, answers: answers.clone(), messages: Mutex::default() });
-    let engine = RemoteEngine::new(offer.caps(), Box::new(To(local.clone())), answers, quotas.programs);
+    let engine = RemoteEngine::new(&offer, Box::new(To(local.clone())), answers, quotas.programs);
     (Arc::new(engine), local)
 }
 
@@ -86,7 +89,7 @@ fn dropped_values_are_freed() {
 }
 
 #[test]
-fn a_program_travels_once_whatever_its_numbers_are() {
+fn a_program_is_sent_once_whatever_its_numbers_are() {
     let (device, _, engine) = remote();
     let mut x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &device);
     let mut expected = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &Default::default());
@@ -111,7 +114,7 @@ fn a_full_batch_is_sent_before_it_is_read() {
 }
 
 #[test]
-fn large_tensors_travel_in_chunks() {
+fn large_tensors_are_sent_in_chunks() {
     let (device, local, _) = remote();
     let elements: Vec<f32> = (0..700_000).map(|i| i as f32).collect();
     let x = Tensor::<Dyn, 1>::from_data(TensorData::from(elements.clone()), &device);
@@ -170,6 +173,39 @@ fn quotas_give_errors_and_the_session_goes_on() {
     assert_eq!(read(x.clone() * 3), Ok(()));
     drop(x);
     assert!(local.usage().bytes <= 1000);
+}
+
+#[test]
+fn memory_is_that_of_the_server() {
+    let (device, _, engine) = remote();
+    let memory = engine.memory().expect("the processor's engine tracks it");
+    let x = Tensor::<Dyn, 1>::from_data(TensorData::from(vec![0f32; 1 << 20]), &device);
+    let usage = memory.usage();
+    assert!(usage.live_bytes >= 4 << 20 && usage.peak_live_bytes >= usage.live_bytes, "{usage:?}");
+    drop(x);
+    memory.reset_peak();
+    memory.trim();
+    // Other tests use the same allocator meanwhile.
+    assert!(memory.usage().system_allocations > 0);
+}
+
+#[test]
+fn a_limit_is_the_session_s_own_and_within_its_quota() {
+    let quotas = Quotas { memory_bytes: 1000, ..Quotas::default() };
+    let (engine, _) = remote_over(Flex::stack(&Default::default()), quotas);
+    let device = Device::from_engine(engine.clone(), "limited");
+    let holds = |count: usize| {
+        let x = Tensor::<Dyn, 1>::from_data(TensorData::from(vec![0f32; count]), &device);
+        x.try_into_data().map(|_| ()).map_err(|error| error.to_string())
+    };
+    let limit = |bytes| MemoryConfig { limit: bytes, ..MemoryConfig::new() };
+    let memory = engine.memory().expect("the processor's engine tracks it");
+    assert_eq!(holds(200), Ok(()));
+    memory.configure(limit(Some(400)));
+    assert!(holds(200).unwrap_err().contains("quota of 400 bytes"));
+    memory.configure(limit(Some(1 << 40)));
+    assert_eq!(holds(200), Ok(()));
+    assert!(holds(300).unwrap_err().contains("quota of 1000 bytes"));
 }
 
 /// A message with the bytes behind it.

@@ -78,7 +78,7 @@ pub(super) fn open(device: &RemoteDevice) -> Result<(RemoteEngine, Offer)> {
         receiver.recv().unwrap_or_else(|_| Err(Error::device("remote", "the connection's thread ended")));
     let (link, welcome): (Arc<Link>, Welcome) = opened?;
     let transport = Box::new(Connection { link, shared });
-    let engine = RemoteEngine::new(welcome.offer.caps(), transport, answers, welcome.programs as usize);
+    let engine = RemoteEngine::new(&welcome.offer, transport, answers, welcome.programs as usize);
     watch_pauses(&engine);
     Ok((engine, welcome.offer))
 }

@@ -2,7 +2,7 @@
 
 use super::connection;
 use super::engine::{RemoteEngine, Statistics};
-use kiln_ir::{Error, FxHasher, Result};
+use kiln_ir::{CacheStrategy, Error, FxHasher, MemoryConfig, Result};
 use kiln_tensor::{Backend, DType, DeviceKey, Stack};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -142,5 +142,25 @@ impl Backend for RemoteBackend {
             Stack::of_device(Arc::new(engine), device.clone(), &device.url, dtypes[0], dtypes[1])
         };
         Stack::opened::<RemoteBackend>(device.key(), open)
+    }
+
+    /// Limits the bytes of the session's tensors, within the quota of the server. Other sessions are unaffected.
+    ///
+    /// # Errors
+    /// For another cache strategy than the automatic one, which is the server's; when the server was lost, or its device does
+    /// not track memory.
+    fn configure_memory(device: &RemoteDevice, config: MemoryConfig) -> Result<()> {
+        device.open()?;
+        let stack = RemoteBackend::stack(device);
+        if config.cache != CacheStrategy::Automatic {
+            let problem = format!("{:?} is a cache strategy for all clients of {}", config.cache, device.url);
+            return Err(
+                Error::unsupported("remote", problem).hint("leave it automatic, or set it on the server")
+            );
+        }
+        let untracked =
+            || Error::unsupported("remote", format!("the device of {} does not track memory", device.url));
+        stack.memory().ok_or_else(untracked)?.configure(config);
+        Ok(())
     }
 }
