@@ -11,7 +11,6 @@
 mod gpt;
 mod options;
 #[path = "../mnist/model.rs"]
-#[expect(dead_code, reason = "data is generated here: the example `mnist` reads and batches images")]
 mod picture;
 mod training;
 
@@ -125,7 +124,7 @@ where
         pairs.push(if number % 2 == 0 { [first, second] } else { [second, first] });
     }
     let steps = options.blocks * options.steps;
-    report(options, &pairs, same(&warm), &per_step(before, counts(remote), steps));
+    report(options, &pairs, &same(&warm), &per_step(before, counts(remote), steps));
     Ok(())
 }
 
@@ -143,9 +142,13 @@ fn block(step: &mut Step, options: &Options) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-fn same([local, remote]: &[Vec<f32>; 2]) -> &'static str {
-    let equal = local.iter().map(|loss| loss.to_bits()).eq(remote.iter().map(|loss| loss.to_bits()));
-    if equal { "equal bit for bit" } else { "different" }
+/// Whether the losses are equal, and the first that are not.
+fn same([local, remote]: &[Vec<f32>; 2]) -> String {
+    let mut pairs = local.iter().zip(remote).enumerate();
+    match pairs.find(|(_, (local, remote))| local.to_bits() != remote.to_bits()) {
+        None => "equal bit for bit".into(),
+        Some((step, (local, remote))) => format!("different from step {step} on, {local} and {remote}"),
+    }
 }
 
 /// Messages and bytes sent, messages and bytes received, ops, batches and new programs.

@@ -249,8 +249,20 @@ impl Session {
             self.usage.bytes += total as u64;
             Ok(Vec::new())
         };
+        if bytes.is_ok() && tail.len() == total {
+            self.usage.bytes -= total as u64;
+            let value = self.written(ty, tail);
+            return self.insert(id, value);
+        }
         self.uploads.insert(id, Upload { ty, total, bytes, received: 0 });
         self.chunk(id, tail)
+    }
+
+    fn written(&self, ty: TensorType, bytes: &[u8]) -> Value {
+        match TensorData::from_bytes(bytes, ty) {
+            Ok(data) => self.stack.engine().write(data),
+            Err(error) => Value::poisoned(ty, error),
+        }
     }
 
     fn chunk(&mut self, id: u64, tail: &[u8]) -> Result<()> {
@@ -270,10 +282,7 @@ impl Session {
         let value = match upload.bytes {
             Ok(bytes) => {
                 self.usage.bytes -= upload.total as u64;
-                match TensorData::from_bytes(&bytes, upload.ty) {
-                    Ok(data) => self.stack.engine().write(data),
-                    Err(error) => Value::poisoned(upload.ty, error),
-                }
+                self.written(upload.ty, &bytes)
             }
             Err(error) => Value::poisoned(upload.ty, error),
         };

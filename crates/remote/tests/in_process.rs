@@ -5,8 +5,11 @@ use kiln_ir::{
     Engine, Error, MemoryConfig, Op, Operand, Result, TensorData, TensorType, Unary, Value, block_on,
 };
 use kiln_remote::client::{Answers, RemoteEngine, Transport};
-use kiln_remote::codec::encode;
-use kiln_remote::message::{Argument, Offer, Question, Request, SentOp, Source, Step, Template};
+use kiln_remote::codec::{decode, decode_all, encode};
+use kiln_remote::message::{
+    Argument, Frame, Hello, MAGIC, Offer, PROTOCOL, Question, Request, Resume, SentOp, Source, Step,
+    Template, Welcome, fingerprint,
+};
 use kiln_remote::session::{Quotas, Session, Usage};
 use kiln_tensor::{Backend, Bool, DType, Int, Stack, Tensor};
 use std::sync::{Arc, Mutex};
@@ -299,14 +302,109 @@ fn damaged_sessions_do_not_panic() {
 #[test]
 #[ignore = "runs for 15 minutes: damaged sessions for KILN_WIRE_SECONDS, by hand"]
 fn damaged_sessions_for_long() {
-    let seconds = kiln_ir::setting("KILN_WIRE_SECONDS", "a number", |text| text.parse().ok()).unwrap_or(900);
-    let since = std::time::Instant::now();
     let mut sessions = 0u64;
+    let in_time = in_time();
     let refused = damage(0x9e37_79b9_7f4a_7c15, || {
         sessions += 1;
-        since.elapsed().as_secs() < seconds
+        in_time()
     });
     println!("{sessions} damaged sessions, {refused} refused, 0 panics");
+}
+
+/// Whether the seconds of `KILN_WIRE_SECONDS`, or 15 minutes, have not passed since this call.
+fn in_time() -> impl Fn() -> bool {
+    let seconds = kiln_ir::setting("KILN_WIRE_SECONDS", "a number", |text| text.parse().ok()).unwrap_or(900);
+    let since = std::time::Instant::now();
+    move || since.elapsed().as_secs() < seconds
+}
+
+/// The frames of the handshake with changed bytes: an error or another frame, never a panic.
+#[test]
+fn damaged_handshakes_do_not_panic() {
+    let mut rounds = 0;
+    let refused = damage_handshakes(0x2545_f491_4f6c_dd1d, || {
+        rounds += 1;
+        rounds <= 100_000
+    });
+    assert!(refused > 1000, "{refused}");
+}
+
+/// As above, for the seconds of `KILN_WIRE_SECONDS`, or 15 minutes.
+#[test]
+#[ignore = "runs for 15 minutes: damaged handshakes for KILN_WIRE_SECONDS, by hand"]
+fn damaged_handshakes_for_long() {
+    let mut frames = 0u64;
+    let in_time = in_time();
+    let refused = damage_handshakes(0x9e37_79b9_7f4a_7c15, || {
+        frames += 1;
+        !frames.is_multiple_of(1024) || in_time()
+    });
+    println!("{frames} damaged frames, {refused} refused, 0 panics");
+}
+
+fn handshakes() -> Vec<Vec<u8>> {
+    let stack = Cpu::stack(&Default::default());
+    let offer = Offer::new(stack.engine().caps(), "cpu", [DType::F32, DType::I32]);
+    let hello = |resume| {
+        let (token, fingerprint) = ("a token of some length".into(), fingerprint());
+        Frame::Hello(Box::new(Hello { magic: MAGIC, protocol: PROTOCOL, fingerprint, token, resume }))
+    };
+    let welcome = Welcome {
+        session: 1,
+        secret: [u64::MAX, 3],
+        received: 9,
+        window_messages: 256,
+        window_bytes: 32 << 20,
+        programs: 1024,
+        grace_millis: 30_000,
+        heartbeat_millis: 5_000,
+        offer,
+    };
+    let frames = [
+        hello(None),
+        hello(Some(Resume { session: 7, secret: [1, u64::MAX], received: 300 })),
+        Frame::Welcome(Box::new(welcome)),
+        Frame::Refused(Error::device("server", "full").hint("try again")),
+        Frame::Closed(Some(Error::device("server", "idle"))),
+    ];
+    frames.iter().map(|frame| encode(frame, &[]).unwrap()).collect()
+}
+
+/// Decodes damaged frames while `more` says so. Returns how many were refused. What is decoded encodes to a frame again.
+fn damage_handshakes(seed: u64, mut more: impl FnMut() -> bool) -> usize {
+    let frames = handshakes();
+    let mut next = random(seed);
+    let mut refused = 0;
+    while more() {
+        let mut bytes = frames[next() % frames.len()].clone();
+        for _ in 0..=next() % 4 {
+            let place = next() % bytes.len();
+            match next() % 4 {
+                0 => bytes.truncate(place.max(1)),
+                1 => bytes.insert(place, next() as u8),
+                // A length, or the most significant bits of one.
+                2 => bytes[place] = 0xff,
+                _ => bytes[place] = next() as u8,
+            }
+        }
+        let _ = decode::<Frame>(&bytes);
+        match decode_all::<Frame>(&bytes) {
+            Ok(frame) => drop(encode(&frame, &[]).unwrap()),
+            Err(_) => refused += 1,
+        }
+    }
+    refused
+}
+
+/// Xorshift.
+fn random(seed: u64) -> impl FnMut() -> usize {
+    let mut random = seed;
+    move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize
+    }
 }
 
 /// Runs damaged sessions while `more` says so. Returns how many were refused.
@@ -317,13 +415,7 @@ fn damage(seed: u64, mut more: impl FnMut() -> bool) -> usize {
     y.into_data();
     x.slice([0..1, 0..2]).into_data();
     let messages = local.messages.lock().unwrap().clone();
-    let mut random = seed;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random as usize
-    };
+    let mut next = random(seed);
     let quotas = Quotas { memory_bytes: 1 << 20, ..Quotas::default() };
     let mut refused = 0;
     while more() {
