@@ -10,7 +10,9 @@ use kiln_remote::codec::encode;
 use kiln_remote::message::{Frame, Hello, MAGIC, PROTOCOL, Resume, fingerprint};
 use kiln_remote::server::{Server, ServerOptions};
 use kiln_remote::{Quotas, RemoteBackend, RemoteDevice};
-use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, TensorData, activation, loss};
+use kiln_tensor::{
+    Autodiff, AutodiffBackend, Backend, Distribution, Int, Tensor, TensorData, activation, loss,
+};
 use relay::Relay;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -74,7 +76,6 @@ fn losses<B: AutodiffBackend>(device: &B::Device, steps: usize) -> Vec<u32> {
 fn training_gives_the_same_losses_bit_for_bit() {
     let server = server(ServerOptions::new());
     let device = RemoteDevice::new(server.url());
-    let keep = Tensor::<RemoteBackend, 1>::from_floats([0.0], &device);
     let local = losses::<Autodiff<Cpu>>(&Default::default(), 20);
     let remote = losses::<Autodiff<RemoteBackend>>(&device, 10);
     let before = device.statistics();
@@ -92,8 +93,29 @@ fn training_gives_the_same_losses_bit_for_bit() {
         after.programs - before.programs,
     );
     assert!(after.programs - before.programs <= 10, "programs are not found again: {after:?}");
-    drop(keep);
+    drop(device);
     is_empty(&server);
+}
+
+#[test]
+fn a_device_keeps_its_session_and_its_seed() {
+    type B = RemoteBackend;
+    let server = server(ServerOptions::new());
+    let device = RemoteDevice::new(server.url());
+    let draw = || Tensor::<B, 1>::random([4], Distribution::Default, &device.clone()).into_data();
+    B::seed(&device, 7);
+    let first = [draw(), draw()];
+    assert_ne!(first[0], first[1]);
+    B::seed(&device, 7);
+    assert_eq!([draw(), draw()], first);
+    assert!(server.metrics().contains("kiln_server_sessions_opened_total 1"), "{}", server.metrics());
+    // The device of a tensor is a name only: it would keep the session open forever.
+    let x = Tensor::<B, 1>::from_floats([1.0], &device);
+    let name = x.device();
+    assert_eq!(name, device);
+    drop((x, device));
+    is_empty(&server);
+    assert_eq!(Tensor::<B, 1>::from_floats([2.0], &name).into_scalar::<f32>(), 2.0);
 }
 
 #[test]
@@ -241,7 +263,7 @@ fn damaged_greetings_harm_nobody() {
     }
     assert_eq!((x.clone() * 2).into_data().to_vec::<f32>(), [2.0, 4.0]);
     eventually("one session", || server.sessions() == 1);
-    drop(x);
+    drop((x, device));
     is_empty(&server);
 }
 
@@ -328,7 +350,7 @@ fn a_stalled_connection_is_replaced() {
     }
     assert_eq!(x.clone().into_scalar::<f32>(), 11.0);
     assert!(device.statistics().reconnections > 0);
-    drop((x, release.join().unwrap()));
+    drop((x, device, release.join().unwrap()));
     is_empty(&server);
 }
 
@@ -338,7 +360,6 @@ fn fifty_cuts_lose_nothing() {
     let server = server(quick().with_grace(Duration::from_secs(30)));
     let relay = Relay::to(server.address(), Duration::from_millis(20));
     let device = RemoteDevice::new(relay.url());
-    let keep = Tensor::<RemoteBackend, 1>::from_floats([0.0], &device);
     let is_done = std::sync::atomic::AtomicBool::new(false);
     let mut rounds = 0;
     std::thread::scope(|scope| {
@@ -369,7 +390,7 @@ fn fifty_cuts_lose_nothing() {
     let statistics = device.statistics();
     println!("{rounds} rounds, {} connections, {statistics:?}", relay.accepted());
     assert!(statistics.reconnections >= 10 && relay.accepted() > 50, "{statistics:?}");
-    drop(keep);
+    drop(device);
     is_empty(&server);
 }
 
@@ -384,7 +405,7 @@ fn tls_with_a_certificate_of_its_own() {
     let server = server(ServerOptions::new().with_tls(identity));
     assert!(server.url().starts_with("wss://"));
     let device = RemoteDevice::new(server.url()).with_root_certificates(folder.join("localhost.pem"));
-    let x = Tensor::<RemoteBackend, 2>::random([64, 64], kiln_tensor::Distribution::Default, &device);
+    let x = Tensor::<RemoteBackend, 2>::random([64, 64], Distribution::Default, &device);
     assert_eq!(x.clone().matmul(x).into_data().num_elements(), 4096);
     // Nobody else vouches for it, and it does not talk in the clear.
     let error = RemoteDevice::new(server.url()).open().unwrap_err().to_string();
