@@ -3,7 +3,9 @@
 use crate::Result;
 use crate::gpt::{Gpt, VOCABULARY};
 use crate::options::{ModelName, Options};
-use crate::picture::NetConfig;
+use crate::picture::{MnistBatch, MnistBatcher, NetConfig};
+use kiln::data::Batcher;
+use kiln::data::vision::MnistItem;
 use kiln::nn::{AutodiffModule, GradientsParams, Linear, LinearConfig};
 use kiln::optim::{AdamConfig, AdamWConfig, Optimizer};
 use kiln::prelude::*;
@@ -26,8 +28,8 @@ pub(crate) fn prepare<B: AutodiffBackend>(options: &Options, device: &B::Device)
         ModelName::Mnist => {
             let model = NetConfig::new().init::<B>(device);
             steps(model, AdamConfig::new().init(), device, move |model, number, device| {
-                let images = pixels(number, batch, device).reshape([batch, 1, 28, 28]);
-                cross_entropy(model.forward(images), labels(number, batch, 10, device))
+                let batch = pictures(number, batch, device);
+                cross_entropy(model.forward(batch.images), batch.targets)
             })
         }
         ModelName::Gpt2 => {
@@ -74,6 +76,17 @@ where
 
 fn cross_entropy<B: Backend>(logits: Tensor<B, 2>, targets: Tensor<B, 1, Int>) -> Tensor<B, 1> {
     kiln::loss::cross_entropy(logits, targets, &Default::default())
+}
+
+/// A batch of the example `mnist`, another for each step.
+fn pictures<B: Backend>(step: usize, batch: usize, device: &B::Device) -> MnistBatch<B> {
+    let item = |place: usize| {
+        let pixel = |row: usize, column: usize| ((place * 784 + row * 28 + column) * 7919 + step) as u8;
+        let image = std::array::from_fn(|row| std::array::from_fn(|column| pixel(row, column)));
+        MnistItem { image, label: ((place + step) % 10) as u8 }
+    };
+    let batcher = MnistBatcher { device: device.clone() };
+    batcher.batch((0..batch).map(item).collect()).expect("all images have 28 by 28 pixels")
 }
 
 /// Images of 28 by 28 pixels from 0 to 1, others for each step.
