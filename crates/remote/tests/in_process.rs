@@ -426,7 +426,9 @@ fn damage(seed: u64, mut more: impl FnMut() -> bool) -> usize {
             if place == victim {
                 let byte = next() % message.len();
                 message[byte] = next() as u8;
-                message.truncate(message.len() - if next().is_multiple_of(4) { next() % message.len() } else { 0 });
+                message.truncate(
+                    message.len() - if next().is_multiple_of(4) { next() % message.len() } else { 0 },
+                );
             }
             if session.handle(&message, &mut |_, _| Ok(())).is_err() {
                 refused += 1;
