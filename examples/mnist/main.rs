@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run --release --example mnist
 //! cargo run --release --example mnist --features cuda -- --backend cuda
+//! KILN_REMOTE=ws://host:3000 cargo run --release --example mnist --features remote -- --backend remote
 //! cargo run --release --example mnist -- --help
 //! ```
 
@@ -114,7 +115,10 @@ fn open_device(options: &Options) -> Result<Device> {
         (BackendName::Flex, 0) => Device::flex(),
         (BackendName::Flex, threads) => Device::flex_with_threads(threads),
         (BackendName::Cuda, 0) => Device::open("cuda", 0)?,
-        (BackendName::Cuda, _) => return Err("threads are the processor's: leave --threads out".into()),
+        (BackendName::Remote, 0) => Device::open("remote", 0)?,
+        (BackendName::Cuda | BackendName::Remote, _) => {
+            return Err("threads are those of this machine's processor: leave --threads out".into());
+        }
         (BackendName::Reference, 0 | 1) => {
             Device::from_engine(Arc::new(kiln_reference::Reference::new()), "reference")
         }

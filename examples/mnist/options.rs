@@ -62,6 +62,8 @@ pub(crate) enum BackendName {
     Flex,
     /// NVIDIA GPU. Requires a build with `--features cuda`.
     Cuda,
+    /// Server at the first address of KILN_REMOTE. Requires a build with `--features remote`.
+    Remote,
     /// Reference engine: naive and slow, for comparison.
     Reference,
 }

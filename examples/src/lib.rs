@@ -3,6 +3,7 @@
 //! * `mnist`: trains a convolutional network on handwritten digits, saves it, loads it back and shows its predictions;
 //! * `regression`: a training loop written by hand, without a trainer;
 //! * `remote-inference`: a model whose layers run on another machine;
+//! * `remote-speed`: training steps on a server beside local ones, measured;
 //! * `custom_op`: an operation with a gradient of its own, used in a model.
 //!
 //! Run one with `cargo run --release --example mnist`.

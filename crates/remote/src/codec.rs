@@ -23,10 +23,15 @@ pub const CHUNK: usize = 512 << 10;
 /// # Errors
 /// When the header cannot be serialised, or the message would be longer than [`MAX_FRAME`].
 pub fn encode<T: Serialize>(header: &T, tail: &[u8]) -> Result<Vec<u8>> {
-    let bytes = Vec::with_capacity(tail.len() + 64);
+    encode_parts(header, &[tail])
+}
+
+/// As [`encode`], where the bytes that follow are in several places.
+pub(crate) fn encode_parts<T: Serialize>(header: &T, parts: &[&[u8]]) -> Result<Vec<u8>> {
+    let bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 64);
     let mut bytes = postcard::to_extend(header, bytes)
         .map_err(|error| Error::value("remote", format!("a message cannot be encoded: {error}")))?;
-    bytes.extend_from_slice(tail);
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
     if bytes.len() > MAX_FRAME {
         let problem = format!("a message of {} bytes is longer than {MAX_FRAME}", bytes.len());
         return Err(Error::value("remote", problem).hint("split the op in several of fewer operands"));

@@ -1,10 +1,10 @@
 //! A backend over the network: ops of a program here run on a device elsewhere.
 //!
-//! A tour, in the order in which an op travels:
+//! A tour, in the order in which an op is processed:
 //!
-//! * [`RemoteEngine`](client::RemoteEngine) is the client's engine. Executing an op only writes it down. Ops that the server does not
+//! * [`RemoteEngine`](client::RemoteEngine) is the client's engine. Executing an op only records it. Ops that the server does not
 //!   run are expanded before; custom ops without an expansion run on the client's host.
-//! * A recorded batch is a [`Template`](message::Template), which the server keeps: it travels once for each structure, and later
+//! * A recorded batch is a [`Template`](message::Template), which the server keeps: it is sent once for each structure, and later
 //!   only its number, the numbers in it, and the ids of its inputs.
 //! * A link numbers the [messages](message) in both directions and keeps them until the other side has processed them, so
 //!   that a broken connection loses nothing. It bounds the messages in flight: programs wait if the server is slower.

@@ -1,6 +1,6 @@
 //! One direction of messages that survives broken connections: each is numbered, and kept until the other side has processed it.
 
-use crate::codec::encode;
+use crate::codec::{encode, encode_parts};
 use crate::message::Frame;
 use kiln_ir::{Error, Result};
 use std::collections::VecDeque;
@@ -75,16 +75,16 @@ impl Link {
     /// # Errors
     /// When the message cannot be encoded, or the link is closed.
     pub(crate) fn send<T: serde::Serialize>(&self, header: &T, tail: &[u8]) -> Result<()> {
-        let message = encode(header, tail)?;
+        let header = encode(header, &[])?;
         let mut outbox = self.outbox();
-        while self.closed().is_none() && outbox.is_full(message.len()) {
+        while self.closed().is_none() && outbox.is_full(header.len() + tail.len()) {
             outbox = self.room.wait(outbox).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some(reason) = self.closed() {
             return Err(reason.unwrap_or_else(|| Error::device("remote", "the connection is closed")));
         }
         let sequence = outbox.first + outbox.frames.len() as u64;
-        let frame = encode(&Frame::Payload { sequence }, &message)?;
+        let frame = encode_parts(&Frame::Payload { sequence }, &[&header, tail])?;
         self.traffic.sent[0].fetch_add(1, Ordering::Relaxed);
         self.traffic.sent[1].fetch_add(frame.len() as u64, Ordering::Relaxed);
         outbox.bytes += frame.len();

@@ -10,7 +10,8 @@
 
 use crate::codec::{bounded, serialize_nested};
 use kiln_ir::{
-    Caps, DType, DTypeSet, Error, FxHasher, Machine, OPS, Op, OpKind, OpSet, Products, Scalar, TensorType,
+    Caps, DType, DTypeSet, Error, FxHasher, Machine, MemoryUse, OPS, Op, OpKind, OpSet, Products, Scalar,
+    TensorType,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::hash::Hasher;
@@ -19,7 +20,7 @@ use std::hash::Hasher;
 pub const MAGIC: [u8; 4] = *b"KILN";
 
 /// The version of the protocol.
-pub const PROTOCOL: u16 = 1;
+pub const PROTOCOL: u16 = 2;
 
 /// The most steps of a [`Template`].
 pub const MAX_STEPS: usize = 4096;
@@ -120,6 +121,8 @@ pub struct Offer {
     /// The machine.
     #[serde(with = "MachineFields")]
     pub machine: Machine,
+    /// Whether it answers [`Question::Memory`] with statistics.
+    pub tracks_memory: bool,
 }
 
 /// The fields of a [`Machine`], with its dtypes as a list of known length.
@@ -141,6 +144,17 @@ struct MachineFields {
     host_errors: bool,
 }
 
+/// The fields of a [`MemoryUse`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "MemoryUse")]
+struct MemoryFields {
+    live_bytes: usize,
+    cached_bytes: usize,
+    peak_live_bytes: usize,
+    system_allocations: u64,
+    reuses: u64,
+}
+
 /// A set of dtypes as a list of known length.
 mod dtype_list {
     use super::{DType, DTypeSet, Deserializer, Serialize, Serializer, bounded};
@@ -155,11 +169,12 @@ mod dtype_list {
 }
 
 impl Offer {
-    /// The offer of an engine.
+    /// The offer of an engine that does not track memory.
     pub fn new(caps: &Caps, device: &str, default_dtypes: [DType; 2]) -> Offer {
         let native = caps.native.without(&UNSENT).iter().map(|kind| kind as u16).collect();
         let (engine, device) = (caps.name.clone(), device.to_string());
-        Offer { engine, device, default_dtypes, dtypes: caps.dtypes, native, machine: caps.machine }
+        let (dtypes, machine) = (caps.dtypes, caps.machine);
+        Offer { engine, device, default_dtypes, dtypes, native, machine, tracks_memory: false }
     }
 
     /// The offer as the capabilities of the client's engine, which queues everything.
@@ -241,6 +256,19 @@ pub enum Request {
     },
     /// A unit of work ends here.
     Submit,
+    /// Changes how memory is used.
+    Memory(MemoryChange),
+}
+
+/// A change of the use of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryChange {
+    /// Resets the peak of the server's device to its live bytes.
+    ResetPeak,
+    /// Returns cached memory of the server's device to the system.
+    Trim,
+    /// Sets the most bytes of the session's values. The server's quota is the upper bound, and the value of `None`.
+    Limit(Option<u64>),
 }
 
 /// The questions of a client.
@@ -254,6 +282,8 @@ pub enum Question {
     Explain(u64),
     /// Whether everything that was queued is done.
     Sync,
+    /// The memory statistics of the device.
+    Memory,
 }
 
 /// The value of an input.
@@ -298,6 +328,8 @@ pub enum Answer {
     Text(Option<String>),
     /// Everything is done.
     Done,
+    /// Memory statistics; zeros if the device has none.
+    Memory(#[serde(with = "MemoryFields")] MemoryUse),
     /// The error of the question.
     Failed(Error),
 }
@@ -398,7 +430,19 @@ mod tests {
             Request::Free { ids: vec![1, 2, 1 << 40] },
             Request::Ask { question: 5, about: Question::Data(7) },
             Request::Submit,
+            Request::Memory(MemoryChange::Limit(Some(1 << 33))),
         ]
+    }
+
+    fn replies() -> Vec<Reply> {
+        let ty = TensorType::new([2, 3], DType::F32);
+        let memory = MemoryUse { live_bytes: 24, peak_live_bytes: 1 << 40, ..MemoryUse::default() };
+        let answers =
+            [Answer::Type(ty), Answer::Text(Some("fused".into())), Answer::Done, Answer::Memory(memory)];
+        let failed = Answer::Failed(Error::device("server", "full"));
+        let answer = |answer| Reply::Answer { question: 9, answer };
+        let data = [Reply::Data { question: 8, ty }, Reply::Chunk { question: 8 }];
+        data.into_iter().chain(answers.into_iter().chain([failed]).map(answer)).collect()
     }
 
     fn frames() -> Vec<Frame> {
@@ -441,6 +485,9 @@ mod tests {
     fn messages_survive_the_wire() {
         for request in samples() {
             assert_eq!(decode_all::<Request>(&encode(&request, &[]).unwrap()).unwrap(), request);
+        }
+        for reply in replies() {
+            assert_eq!(decode_all::<Reply>(&encode(&reply, &[]).unwrap()).unwrap(), reply);
         }
         for frame in frames() {
             assert_eq!(decode_all::<Frame>(&encode(&frame, &[]).unwrap()).unwrap(), frame);

@@ -1,7 +1,7 @@
 //! The server's side of one client: its values and programs on a stack, without any network.
 
 use crate::codec::{CHUNK, decode, malformed};
-use crate::message::{Answer, Argument, Question, Reply, Request, Source, Template, UNSENT};
+use crate::message::{Answer, Argument, MemoryChange, Question, Reply, Request, Source, Template, UNSENT};
 use kiln_ir::{
     Engine, Error, FxBuildHasher, Op, OpSet, Operand, OperandType, Operands, Result, ResultTypes, Scalar,
     TensorData, TensorType, Value, Values, block_on, infer, poison_of, poisoned,
@@ -57,6 +57,8 @@ pub struct Session {
     stack: Stack,
     native: OpSet,
     quotas: Quotas,
+    /// The server's quota of bytes, which that in `quotas` never exceeds.
+    granted: u64,
     values: HashMap<u64, Value, FxBuildHasher>,
     uploads: HashMap<u64, Upload, FxBuildHasher>,
     programs: HashMap<u32, Program, FxBuildHasher>,
@@ -87,7 +89,8 @@ impl Session {
     pub fn new(stack: Stack, quotas: Quotas) -> Session {
         let native = stack.engine().caps().native.without(&UNSENT);
         let (values, uploads, programs) = (HashMap::default(), HashMap::default(), HashMap::default());
-        Session { stack, native, quotas, values, uploads, programs, usage: Usage::default() }
+        let granted = quotas.memory_bytes;
+        Session { stack, native, quotas, granted, values, uploads, programs, usage: Usage::default() }
     }
 
     /// The usage of the session.
@@ -120,6 +123,22 @@ impl Session {
                 self.stack.engine().submit();
                 Ok(())
             }
+            Request::Memory(change) => {
+                self.change_memory(change);
+                Ok(())
+            }
+        }
+    }
+
+    /// A limit is the session's own: other sessions share the device.
+    fn change_memory(&mut self, change: MemoryChange) {
+        match (change, self.stack.memory()) {
+            (MemoryChange::Limit(bytes), _) => {
+                self.quotas.memory_bytes = bytes.unwrap_or(u64::MAX).min(self.granted);
+            }
+            (MemoryChange::ResetPeak, Some(memory)) => memory.reset_peak(),
+            (MemoryChange::Trim, Some(memory)) => memory.trim(),
+            (MemoryChange::ResetPeak | MemoryChange::Trim, None) => {}
         }
     }
 
@@ -230,8 +249,20 @@ impl Session {
             self.usage.bytes += total as u64;
             Ok(Vec::new())
         };
+        if bytes.is_ok() && tail.len() == total {
+            self.usage.bytes -= total as u64;
+            let value = self.written(ty, tail);
+            return self.insert(id, value);
+        }
         self.uploads.insert(id, Upload { ty, total, bytes, received: 0 });
         self.chunk(id, tail)
+    }
+
+    fn written(&self, ty: TensorType, bytes: &[u8]) -> Value {
+        match TensorData::from_bytes(bytes, ty) {
+            Ok(data) => self.stack.engine().write(data),
+            Err(error) => Value::poisoned(ty, error),
+        }
     }
 
     fn chunk(&mut self, id: u64, tail: &[u8]) -> Result<()> {
@@ -251,10 +282,7 @@ impl Session {
         let value = match upload.bytes {
             Ok(bytes) => {
                 self.usage.bytes -= upload.total as u64;
-                match TensorData::from_bytes(&bytes, upload.ty) {
-                    Ok(data) => self.stack.engine().write(data),
-                    Err(error) => Value::poisoned(upload.ty, error),
-                }
+                self.written(upload.ty, &bytes)
             }
             Err(error) => Value::poisoned(upload.ty, error),
         };
@@ -272,6 +300,7 @@ impl Session {
             Question::Type(id) => Answer::Type(*self.value(id)?.ty()),
             Question::Explain(id) => Answer::Text(engine.explain(self.value(id)?)),
             Question::Sync => block_on(engine.sync()).map_or_else(Answer::Failed, |()| Answer::Done),
+            Question::Memory => Answer::Memory(self.stack.memory().map(|m| m.usage()).unwrap_or_default()),
         };
         reply(Reply::Answer { question, answer }, &[])
     }

@@ -1,10 +1,15 @@
 //! The client's engine against a session in the same process, without a network.
 
 use kiln_backends::{Cpu, Device, Dyn, Flex};
-use kiln_ir::{Engine, Error, Op, Operand, Result, TensorData, TensorType, Unary, Value, block_on};
+use kiln_ir::{
+    Engine, Error, MemoryConfig, Op, Operand, Result, TensorData, TensorType, Unary, Value, block_on,
+};
 use kiln_remote::client::{Answers, RemoteEngine, Transport};
-use kiln_remote::codec::encode;
-use kiln_remote::message::{Argument, Offer, Question, Request, SentOp, Source, Step, Template};
+use kiln_remote::codec::{decode, decode_all, encode};
+use kiln_remote::message::{
+    Argument, Frame, Hello, MAGIC, Offer, PROTOCOL, Question, Request, Resume, SentOp, Source, Step,
+    Template, Welcome, fingerprint,
+};
 use kiln_remote::session::{Quotas, Session, Usage};
 use kiln_tensor::{Backend, Bool, DType, Int, Stack, Tensor};
 use std::sync::{Arc, Mutex};
@@ -40,10 +45,11 @@ impl Transport for To {
 
 fn remote_over(stack: Stack, quotas: Quotas) -> (Arc<RemoteEngine>, Arc<Local>) {
     let offer = Offer::new(stack.engine().caps(), "local", [DType::F32, DType::I32]);
+    let offer = Offer { tracks_memory: stack.memory().is_some(), ..offer };
     let answers = Arc::new(Answers::default());
     let session = Mutex::new(Session::new(stack, quotas));
     let local = Arc::new(Local { session, answers: answers.clone(), messages: Mutex::default() });
-    let engine = RemoteEngine::new(offer.caps(), Box::new(To(local.clone())), answers, quotas.programs);
+    let engine = RemoteEngine::new(&offer, Box::new(To(local.clone())), answers, quotas.programs);
     (Arc::new(engine), local)
 }
 
@@ -86,7 +92,7 @@ fn dropped_values_are_freed() {
 }
 
 #[test]
-fn a_program_travels_once_whatever_its_numbers_are() {
+fn a_program_is_sent_once_whatever_its_numbers_are() {
     let (device, _, engine) = remote();
     let mut x = Tensor::<Dyn, 1>::from_floats([1.0, 2.0], &device);
     let mut expected = Tensor::<Flex, 1>::from_floats([1.0, 2.0], &Default::default());
@@ -111,7 +117,7 @@ fn a_full_batch_is_sent_before_it_is_read() {
 }
 
 #[test]
-fn large_tensors_travel_in_chunks() {
+fn large_tensors_are_sent_in_chunks() {
     let (device, local, _) = remote();
     let elements: Vec<f32> = (0..700_000).map(|i| i as f32).collect();
     let x = Tensor::<Dyn, 1>::from_data(TensorData::from(elements.clone()), &device);
@@ -170,6 +176,39 @@ fn quotas_give_errors_and_the_session_goes_on() {
     assert_eq!(read(x.clone() * 3), Ok(()));
     drop(x);
     assert!(local.usage().bytes <= 1000);
+}
+
+#[test]
+fn memory_is_that_of_the_server() {
+    let (device, _, engine) = remote();
+    let memory = engine.memory().expect("the processor's engine tracks it");
+    let x = Tensor::<Dyn, 1>::from_data(TensorData::from(vec![0f32; 1 << 20]), &device);
+    let usage = memory.usage();
+    assert!(usage.live_bytes >= 4 << 20 && usage.peak_live_bytes >= usage.live_bytes, "{usage:?}");
+    drop(x);
+    memory.reset_peak();
+    memory.trim();
+    // Other tests use the same allocator meanwhile.
+    assert!(memory.usage().system_allocations > 0);
+}
+
+#[test]
+fn a_limit_is_the_session_s_own_and_within_its_quota() {
+    let quotas = Quotas { memory_bytes: 1000, ..Quotas::default() };
+    let (engine, _) = remote_over(Flex::stack(&Default::default()), quotas);
+    let device = Device::from_engine(engine.clone(), "limited");
+    let holds = |count: usize| {
+        let x = Tensor::<Dyn, 1>::from_data(TensorData::from(vec![0f32; count]), &device);
+        x.try_into_data().map(|_| ()).map_err(|error| error.to_string())
+    };
+    let limit = |bytes| MemoryConfig { limit: bytes, ..MemoryConfig::new() };
+    let memory = engine.memory().expect("the processor's engine tracks it");
+    assert_eq!(holds(200), Ok(()));
+    memory.configure(limit(Some(400)));
+    assert!(holds(200).unwrap_err().contains("quota of 400 bytes"));
+    memory.configure(limit(Some(1 << 40)));
+    assert_eq!(holds(200), Ok(()));
+    assert!(holds(300).unwrap_err().contains("quota of 1000 bytes"));
 }
 
 /// A message with the bytes behind it.
@@ -263,14 +302,109 @@ fn damaged_sessions_do_not_panic() {
 #[test]
 #[ignore = "runs for 15 minutes: damaged sessions for KILN_WIRE_SECONDS, by hand"]
 fn damaged_sessions_for_long() {
-    let seconds = kiln_ir::setting("KILN_WIRE_SECONDS", "a number", |text| text.parse().ok()).unwrap_or(900);
-    let since = std::time::Instant::now();
     let mut sessions = 0u64;
+    let in_time = in_time();
     let refused = damage(0x9e37_79b9_7f4a_7c15, || {
         sessions += 1;
-        since.elapsed().as_secs() < seconds
+        in_time()
     });
     println!("{sessions} damaged sessions, {refused} refused, 0 panics");
+}
+
+/// Whether the seconds of `KILN_WIRE_SECONDS`, or 15 minutes, have not passed since this call.
+fn in_time() -> impl Fn() -> bool {
+    let seconds = kiln_ir::setting("KILN_WIRE_SECONDS", "a number", |text| text.parse().ok()).unwrap_or(900);
+    let since = std::time::Instant::now();
+    move || since.elapsed().as_secs() < seconds
+}
+
+/// The frames of the handshake with changed bytes: an error or another frame, never a panic.
+#[test]
+fn damaged_handshakes_do_not_panic() {
+    let mut rounds = 0;
+    let refused = damage_handshakes(0x2545_f491_4f6c_dd1d, || {
+        rounds += 1;
+        rounds <= 100_000
+    });
+    assert!(refused > 1000, "{refused}");
+}
+
+/// As above, for the seconds of `KILN_WIRE_SECONDS`, or 15 minutes.
+#[test]
+#[ignore = "runs for 15 minutes: damaged handshakes for KILN_WIRE_SECONDS, by hand"]
+fn damaged_handshakes_for_long() {
+    let mut frames = 0u64;
+    let in_time = in_time();
+    let refused = damage_handshakes(0x9e37_79b9_7f4a_7c15, || {
+        frames += 1;
+        !frames.is_multiple_of(1024) || in_time()
+    });
+    println!("{frames} damaged frames, {refused} refused, 0 panics");
+}
+
+fn handshakes() -> Vec<Vec<u8>> {
+    let stack = Cpu::stack(&Default::default());
+    let offer = Offer::new(stack.engine().caps(), "cpu", [DType::F32, DType::I32]);
+    let hello = |resume| {
+        let (token, fingerprint) = ("a token of some length".into(), fingerprint());
+        Frame::Hello(Box::new(Hello { magic: MAGIC, protocol: PROTOCOL, fingerprint, token, resume }))
+    };
+    let welcome = Welcome {
+        session: 1,
+        secret: [u64::MAX, 3],
+        received: 9,
+        window_messages: 256,
+        window_bytes: 32 << 20,
+        programs: 1024,
+        grace_millis: 30_000,
+        heartbeat_millis: 5_000,
+        offer,
+    };
+    let frames = [
+        hello(None),
+        hello(Some(Resume { session: 7, secret: [1, u64::MAX], received: 300 })),
+        Frame::Welcome(Box::new(welcome)),
+        Frame::Refused(Error::device("server", "full").hint("try again")),
+        Frame::Closed(Some(Error::device("server", "idle"))),
+    ];
+    frames.iter().map(|frame| encode(frame, &[]).unwrap()).collect()
+}
+
+/// Decodes damaged frames while `more` says so. Returns how many were refused. What is decoded encodes to a frame again.
+fn damage_handshakes(seed: u64, mut more: impl FnMut() -> bool) -> usize {
+    let frames = handshakes();
+    let mut next = random(seed);
+    let mut refused = 0;
+    while more() {
+        let mut bytes = frames[next() % frames.len()].clone();
+        for _ in 0..=next() % 4 {
+            let place = next() % bytes.len();
+            match next() % 4 {
+                0 => bytes.truncate(place.max(1)),
+                1 => bytes.insert(place, next() as u8),
+                // A length, or the most significant bits of one.
+                2 => bytes[place] = 0xff,
+                _ => bytes[place] = next() as u8,
+            }
+        }
+        let _ = decode::<Frame>(&bytes);
+        match decode_all::<Frame>(&bytes) {
+            Ok(frame) => drop(encode(&frame, &[]).unwrap()),
+            Err(_) => refused += 1,
+        }
+    }
+    refused
+}
+
+/// Xorshift.
+fn random(seed: u64) -> impl FnMut() -> usize {
+    let mut random = seed;
+    move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize
+    }
 }
 
 /// Runs damaged sessions while `more` says so. Returns how many were refused.
@@ -281,13 +415,7 @@ fn damage(seed: u64, mut more: impl FnMut() -> bool) -> usize {
     y.into_data();
     x.slice([0..1, 0..2]).into_data();
     let messages = local.messages.lock().unwrap().clone();
-    let mut random = seed;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random as usize
-    };
+    let mut next = random(seed);
     let quotas = Quotas { memory_bytes: 1 << 20, ..Quotas::default() };
     let mut refused = 0;
     while more() {
@@ -298,7 +426,9 @@ fn damage(seed: u64, mut more: impl FnMut() -> bool) -> usize {
             if place == victim {
                 let byte = next() % message.len();
                 message[byte] = next() as u8;
-                message.truncate(message.len() - if next() % 4 == 0 { next() % message.len() } else { 0 });
+                message.truncate(
+                    message.len() - if next().is_multiple_of(4) { next() % message.len() } else { 0 },
+                );
             }
             if session.handle(&message, &mut |_, _| Ok(())).is_err() {
                 refused += 1;

@@ -3,11 +3,16 @@
 mod relay;
 
 use kiln_backends::Cpu;
+use kiln_ir::{CacheStrategy, MemoryConfig};
 use kiln_nn::{GradientsParams, Linear, LinearConfig, Module};
 use kiln_optim::{AdamConfig, Optimizer};
+use kiln_remote::codec::encode;
+use kiln_remote::message::{Frame, Hello, MAGIC, PROTOCOL, Resume, fingerprint};
 use kiln_remote::server::{Server, ServerOptions};
 use kiln_remote::{Quotas, RemoteBackend, RemoteDevice};
-use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, TensorData, activation, loss};
+use kiln_tensor::{
+    Autodiff, AutodiffBackend, Backend, Distribution, Int, Tensor, TensorData, activation, loss,
+};
 use relay::Relay;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -71,7 +76,6 @@ fn losses<B: AutodiffBackend>(device: &B::Device, steps: usize) -> Vec<u32> {
 fn training_gives_the_same_losses_bit_for_bit() {
     let server = server(ServerOptions::new());
     let device = RemoteDevice::new(server.url());
-    let keep = Tensor::<RemoteBackend, 1>::from_floats([0.0], &device);
     let local = losses::<Autodiff<Cpu>>(&Default::default(), 20);
     let remote = losses::<Autodiff<RemoteBackend>>(&device, 10);
     let before = device.statistics();
@@ -89,8 +93,29 @@ fn training_gives_the_same_losses_bit_for_bit() {
         after.programs - before.programs,
     );
     assert!(after.programs - before.programs <= 10, "programs are not found again: {after:?}");
-    drop(keep);
+    drop(device);
     is_empty(&server);
+}
+
+#[test]
+fn a_device_keeps_its_session_and_its_seed() {
+    type B = RemoteBackend;
+    let server = server(ServerOptions::new());
+    let device = RemoteDevice::new(server.url());
+    let draw = || Tensor::<B, 1>::random([4], Distribution::Default, &device.clone()).into_data();
+    B::seed(&device, 7);
+    let first = [draw(), draw()];
+    assert_ne!(first[0], first[1]);
+    B::seed(&device, 7);
+    assert_eq!([draw(), draw()], first);
+    assert!(server.metrics().contains("kiln_server_sessions_opened_total 1"), "{}", server.metrics());
+    // The device of a tensor is a name only: it would keep the session open forever.
+    let x = Tensor::<B, 1>::from_floats([1.0], &device);
+    let name = x.device();
+    assert_eq!(name, device);
+    drop((x, device));
+    is_empty(&server);
+    assert_eq!(Tensor::<B, 1>::from_floats([2.0], &name).into_scalar::<f32>(), 2.0);
 }
 
 #[test]
@@ -146,6 +171,30 @@ fn get(server: &Server, request: &str) -> String {
 }
 
 #[test]
+fn memory_is_that_of_the_server_and_limits_are_a_session_s_own() {
+    type B = RemoteBackend;
+    let server = server(ServerOptions::new());
+    let device = RemoteDevice::new(server.url());
+    // Written data is in memory at once, unlike results of ops that wait to be fused.
+    let x = Tensor::<B, 1>::from_data(TensorData::from(vec![0f32; 1 << 20]), &device);
+    let usage = B::memory(&device).expect("the processor's engine tracks it");
+    assert!(usage.live_bytes >= 4 << 20 && usage.peak_live_bytes >= usage.live_bytes, "{usage:?}");
+    B::reset_peak_memory(&device);
+    B::memory_cleanup(&device);
+    B::configure_memory(&device, MemoryConfig::new().with_limit(5 << 20)).unwrap();
+    let error = (x.clone() + 1).try_into_data().unwrap_err().to_string();
+    assert!(error.contains("quota of 5242880 bytes"), "{error}");
+    let other = RemoteDevice::new(server.url()).with_token("other");
+    assert!((Tensor::<B, 1>::zeros([1 << 21], &other) + 1).try_into_data().is_ok());
+    let strategy = MemoryConfig::new().with_cache(CacheStrategy::Disabled);
+    let error = B::configure_memory(&device, strategy).unwrap_err().to_string();
+    assert!(error.contains("Disabled") && error.contains("set it on the server"), "{error}");
+    drop(x);
+    // A server that is lost has no statistics.
+    assert!(B::memory(&RemoteDevice::new("ws://127.0.0.1:1")).is_none());
+}
+
+#[test]
 fn metrics_are_on_the_same_port() {
     let server = server(ServerOptions::new().with_token("secret"));
     let device = RemoteDevice::new(server.url()).with_token("secret");
@@ -163,13 +212,14 @@ fn metrics_are_on_the_same_port() {
     drop(x);
 }
 
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 #[test]
 fn garbage_harms_nobody() {
     let server = server(quick());
     let device = RemoteDevice::new(server.url());
     let x = Tensor::<RemoteBackend, 1>::from_floats([1.0, 2.0], &device);
-    let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     get(&server, "\0\0\0\0\r\n\r\n");
     for frame in [
         &[0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4][..],
@@ -177,13 +227,45 @@ fn garbage_harms_nobody() {
         &[0xff; 64],
     ] {
         let mut stream = TcpStream::connect(server.address()).unwrap();
-        stream.write_all(upgrade.as_bytes()).unwrap();
+        stream.write_all(UPGRADE.as_bytes()).unwrap();
         stream.write_all(frame).unwrap();
         // Until the server closes the connection, or resets it.
         let _ = stream.read_to_end(&mut Vec::new());
     }
     assert_eq!((x * 2).into_data().to_vec::<f32>(), [2.0, 4.0]);
     eventually("three refusals", || server.metrics().contains("kiln_server_refused_total 3"));
+}
+
+/// Greetings with changed bytes, to a server that has another client.
+#[test]
+fn damaged_greetings_harm_nobody() {
+    let server = server(quick());
+    let device = RemoteDevice::new(server.url());
+    let x = Tensor::<RemoteBackend, 1>::from_floats([1.0, 2.0], &device);
+    let hello = Hello {
+        magic: MAGIC,
+        protocol: PROTOCOL,
+        fingerprint: fingerprint(),
+        token: "none".into(),
+        resume: Some(Resume { session: 1, secret: [1, 2], received: 0 }),
+    };
+    let hello = encode(&Frame::Hello(Box::new(hello)), &[]).unwrap();
+    assert!(hello.len() < 126, "its length is one byte of a WebSocket frame");
+    for round in 0..200usize {
+        let mut damaged = hello.clone();
+        damaged[round * 31 % hello.len()] ^= 1 << (round % 8);
+        damaged.truncate(if round % 3 == 0 { hello.len() - round % hello.len() } else { hello.len() });
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        stream.write_all(UPGRADE.as_bytes()).unwrap();
+        stream.write_all(&[0x82, 0x80 | damaged.len() as u8, 0, 0, 0, 0]).unwrap();
+        let _ = stream.write_all(&damaged);
+        let _ = stream.read(&mut [0; 1024]);
+    }
+    assert_eq!((x.clone() * 2).into_data().to_vec::<f32>(), [2.0, 4.0]);
+    eventually("one session", || server.sessions() == 1);
+    drop((x, device));
+    is_empty(&server);
 }
 
 #[test]
@@ -269,7 +351,7 @@ fn a_stalled_connection_is_replaced() {
     }
     assert_eq!(x.clone().into_scalar::<f32>(), 11.0);
     assert!(device.statistics().reconnections > 0);
-    drop((x, release.join().unwrap()));
+    drop((x, device, release.join().unwrap()));
     is_empty(&server);
 }
 
@@ -279,7 +361,6 @@ fn fifty_cuts_lose_nothing() {
     let server = server(quick().with_grace(Duration::from_secs(30)));
     let relay = Relay::to(server.address(), Duration::from_millis(20));
     let device = RemoteDevice::new(relay.url());
-    let keep = Tensor::<RemoteBackend, 1>::from_floats([0.0], &device);
     let is_done = std::sync::atomic::AtomicBool::new(false);
     let mut rounds = 0;
     std::thread::scope(|scope| {
@@ -310,7 +391,7 @@ fn fifty_cuts_lose_nothing() {
     let statistics = device.statistics();
     println!("{rounds} rounds, {} connections, {statistics:?}", relay.accepted());
     assert!(statistics.reconnections >= 10 && relay.accepted() > 50, "{statistics:?}");
-    drop(keep);
+    drop(device);
     is_empty(&server);
 }
 
@@ -325,7 +406,7 @@ fn tls_with_a_certificate_of_its_own() {
     let server = server(ServerOptions::new().with_tls(identity));
     assert!(server.url().starts_with("wss://"));
     let device = RemoteDevice::new(server.url()).with_root_certificates(folder.join("localhost.pem"));
-    let x = Tensor::<RemoteBackend, 2>::random([64, 64], kiln_tensor::Distribution::Default, &device);
+    let x = Tensor::<RemoteBackend, 2>::random([64, 64], Distribution::Default, &device);
     assert_eq!(x.clone().matmul(x).into_data().num_elements(), 4096);
     // Nobody else vouches for it, and it does not talk in the clear.
     let error = RemoteDevice::new(server.url()).open().unwrap_err().to_string();

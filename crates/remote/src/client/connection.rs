@@ -66,7 +66,7 @@ pub(super) fn open(device: &RemoteDevice) -> Result<(RemoteEngine, Offer)> {
     let (sender, receiver) = mpsc::channel();
     let (answers, shared) = (Arc::new(Answers::default()), Arc::new(Shared::default()));
     let thread = std::thread::Builder::new().name("kiln-remote".into()).spawn({
-        let (device, answers, shared) = (device.clone(), answers.clone(), shared.clone());
+        let (device, answers, shared) = (device.unheld(), answers.clone(), shared.clone());
         move || {
             run(&device, &address, &answers, &shared, &sender);
             *shared.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -78,7 +78,7 @@ pub(super) fn open(device: &RemoteDevice) -> Result<(RemoteEngine, Offer)> {
         receiver.recv().unwrap_or_else(|_| Err(Error::device("remote", "the connection's thread ended")));
     let (link, welcome): (Arc<Link>, Welcome) = opened?;
     let transport = Box::new(Connection { link, shared });
-    let engine = RemoteEngine::new(welcome.offer.caps(), transport, answers, welcome.programs as usize);
+    let engine = RemoteEngine::new(&welcome.offer, transport, answers, welcome.programs as usize);
     watch_pauses(&engine);
     Ok((engine, welcome.offer))
 }

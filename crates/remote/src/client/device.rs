@@ -2,12 +2,12 @@
 
 use super::connection;
 use super::engine::{RemoteEngine, Statistics};
-use kiln_ir::{Error, FxHasher, Result};
+use kiln_ir::{CacheStrategy, Error, FxHasher, MemoryConfig, Result};
 use kiln_tensor::{Backend, DType, DeviceKey, Stack};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The backend of a device on another machine, which a `Server` serves.
 ///
@@ -31,34 +31,40 @@ pub struct RemoteBackend;
 /// The address of a server, with the credentials for it.
 ///
 /// The default is the first of `KILN_REMOTE` in the environment, or `ws://127.0.0.1:3000`. Devices of one address and one token are
-/// one session: their tensors may be operands of one op. The session ends with the last tensor, and the server then frees
-/// everything.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// one session: their tensors may be operands of one op. The session begins with the first use of a device, and ends with the last
+/// tensor and the last device, clones included; the server then frees everything.
+#[derive(Clone)]
 pub struct RemoteDevice {
     url: String,
     token: Option<String>,
     roots: Option<PathBuf>,
+    session: Hold,
 }
+
+/// Keeps the session of a device and its clones open, with its stream of random keys, while no tensor does. `None` in
+/// [unheld](RemoteDevice::unheld) devices.
+#[derive(Clone, Default)]
+struct Hold(Option<Arc<Mutex<Option<Stack>>>>);
 
 impl RemoteDevice {
     /// The device at an address: `ws://host:3000`, or `wss://host:3000` for TLS. It is opened on first use. The token is that of
     /// `KILN_TOKEN` in the environment, if there is one.
     pub fn new(url: impl Into<String>) -> RemoteDevice {
         let token = kiln_ir::setting("KILN_TOKEN", "a token", |text| Some(text.to_string()));
-        RemoteDevice { url: url.into(), token, roots: None }
+        RemoteDevice { url: url.into(), token, roots: None, session: Hold::new() }
     }
 
     /// The device, with the token that its server asks for.
     #[must_use]
     pub fn with_token(self, token: impl Into<String>) -> RemoteDevice {
-        RemoteDevice { token: Some(token.into()), ..self }
+        RemoteDevice { token: Some(token.into()), session: Hold::new(), ..self }
     }
 
     /// The device, where TLS trusts the certificates in this file (PEM) in place of the usual ones. For servers with a
     /// certificate of their own.
     #[must_use]
     pub fn with_root_certificates(self, path: impl Into<PathBuf>) -> RemoteDevice {
-        RemoteDevice { roots: Some(path.into()), ..self }
+        RemoteDevice { roots: Some(path.into()), session: Hold::new(), ..self }
     }
 
     /// Connects now.
@@ -93,14 +99,68 @@ impl RemoteDevice {
         self.roots.as_deref()
     }
 
+    /// The device without a hold on a session: for the session's own parts.
+    pub(super) fn unheld(&self) -> RemoteDevice {
+        RemoteDevice { session: Hold::default(), ..self.clone() }
+    }
+
+    /// All that tells devices apart.
+    fn parts(&self) -> (&str, Option<&str>, Option<&Path>) {
+        (&self.url, self.token.as_deref(), self.roots.as_deref())
+    }
+
     /// The address, and a number for all else in which devices differ.
     fn key(&self) -> DeviceKey {
         if self.token.is_none() && self.roots.is_none() {
             return DeviceKey::Url(self.url.clone());
         }
         let mut hasher = FxHasher::default();
-        self.hash(&mut hasher);
+        self.parts().hash(&mut hasher);
         DeviceKey::Url(format!("{}#{:016x}", self.url, hasher.finish()))
+    }
+}
+
+impl Hold {
+    fn new() -> Hold {
+        Hold(Some(Arc::default()))
+    }
+
+    /// Keeps this session, in place of the one before. Not a lost one: the next use then connects again.
+    fn keep(&self, stack: &Stack) {
+        self.replace(Some(stack).filter(|stack| !is_lost(stack)).cloned());
+    }
+
+    /// Lets a lost session go.
+    fn release_lost(&self) {
+        let Some(held) = &self.0 else { return };
+        if held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_lost) {
+            self.replace(None);
+        }
+    }
+
+    fn replace(&self, stack: Option<Stack>) {
+        let Some(held) = &self.0 else { return };
+        // The end of a session waits for the server, so it is outside the lock.
+        let before = std::mem::replace(&mut *held.lock().unwrap_or_else(PoisonError::into_inner), stack);
+        drop(before);
+    }
+}
+
+fn is_lost(stack: &Stack) -> bool {
+    stack.find::<RemoteEngine>().is_some_and(|engine| engine.lost().is_some())
+}
+
+impl PartialEq for RemoteDevice {
+    fn eq(&self, other: &RemoteDevice) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for RemoteDevice {}
+
+impl Hash for RemoteDevice {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
     }
 }
 
@@ -139,8 +199,31 @@ impl Backend for RemoteBackend {
                 Ok((engine, offer)) => (engine, offer.default_dtypes),
                 Err(error) => (RemoteEngine::unreachable(error), [DType::F32, DType::I32]),
             };
-            Stack::of_device(Arc::new(engine), device.clone(), &device.url, dtypes[0], dtypes[1])
+            Stack::of_device(Arc::new(engine), device.unheld(), &device.url, dtypes[0], dtypes[1])
         };
-        Stack::opened::<RemoteBackend>(device.key(), open)
+        device.session.release_lost();
+        let stack = Stack::opened::<RemoteBackend>(device.key(), open);
+        device.session.keep(&stack);
+        stack
+    }
+
+    /// Limits the bytes of the session's tensors, within the quota of the server. Other sessions are unaffected.
+    ///
+    /// # Errors
+    /// For another cache strategy than the automatic one, which is the server's; when the server was lost, or its device does
+    /// not track memory.
+    fn configure_memory(device: &RemoteDevice, config: MemoryConfig) -> Result<()> {
+        device.open()?;
+        let stack = RemoteBackend::stack(device);
+        if config.cache != CacheStrategy::Automatic {
+            let problem = format!("{:?} is a cache strategy for all clients of {}", config.cache, device.url);
+            return Err(
+                Error::unsupported("remote", problem).hint("leave it automatic, or set it on the server")
+            );
+        }
+        let untracked =
+            || Error::unsupported("remote", format!("the device of {} does not track memory", device.url));
+        stack.memory().ok_or_else(untracked)?.configure(config);
+        Ok(())
     }
 }

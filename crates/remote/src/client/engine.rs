@@ -3,10 +3,11 @@
 use super::answers::{Answers, Found};
 use super::recording::{Batch, Programs, Recording};
 use crate::codec::{CHUNK, malformed};
-use crate::message::{Answer, MAX_LIST, Question, Request, Source, UNSENT};
+use crate::message::{Answer, MAX_LIST, MemoryChange, Offer, Question, Request, Source, UNSENT};
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Engine, Error, Machine, Op, OpSet, Operand, OperandType, Operands, Result,
-    TensorData, TensorType, Value, Values, block_on, poisoned,
+    BoxFuture, CacheStrategy, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse,
+    Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType, Value, Values, block_on,
+    poisoned,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -52,13 +53,14 @@ pub struct Statistics {
     pub programs: u64,
 }
 
-/// The engine of a device elsewhere: it writes ops down and sends them in batches.
+/// The engine of a device elsewhere: it records ops and sends them in batches.
 ///
 /// Executing an op only records it. A batch is sent when it is full, when a value is read, at [`submit`](Engine::submit) and
 /// [`sync`](Engine::sync), and when the program pauses. Only a read waits for the server, and
 /// [`Op::NonZero`], whose shape depends on data. If the server is lost, all values carry the error.
 pub struct RemoteEngine {
     caps: Caps,
+    tracks_memory: bool,
     shared: Arc<Shared>,
 }
 
@@ -99,9 +101,9 @@ impl Drop for Handle {
 }
 
 impl RemoteEngine {
-    /// The engine of a server with these capabilities. Replies go to `answers`; the server keeps `programs` programs.
+    /// The engine of a server with this offer. Replies go to `answers`; the server keeps `programs` programs.
     pub fn new(
-        caps: Caps,
+        offer: &Offer,
         transport: Box<dyn Transport>,
         answers: Arc<Answers>,
         programs: usize,
@@ -116,7 +118,7 @@ impl RemoteEngine {
             batches: AtomicU64::new(0),
             defined: AtomicU64::new(0),
         };
-        RemoteEngine { caps, shared: Arc::new(shared) }
+        RemoteEngine { caps: offer.caps(), tracks_memory: offer.tracks_memory, shared: Arc::new(shared) }
     }
 
     /// The engine of a server that cannot be reached: all values carry the error.
@@ -133,12 +135,12 @@ impl RemoteEngine {
             }
         }
 
-        let machine = Machine { asynchronous: true, host_errors: false, ..Machine::processor() };
-        let native = OpSet::ALL.without(&UNSENT);
-        let caps = Caps { name: "remote".into(), dtypes: DTypeSet::ALL, native, machine };
+        let (name, machine) = ("nowhere".into(), Machine::processor());
+        let caps = Caps { name, dtypes: DTypeSet::ALL, native: OpSet::ALL, machine };
+        let offer = Offer::new(&caps, "nowhere", [DType::F32, DType::I32]);
         let answers = Arc::new(Answers::default());
         answers.fail(&error);
-        RemoteEngine::new(caps, Box::new(Nowhere(error)), answers, 1)
+        RemoteEngine::new(&offer, Box::new(Nowhere(error)), answers, 1)
     }
 
     /// The traffic so far.
@@ -221,6 +223,12 @@ impl RemoteEngine {
         Ok(asked)
     }
 
+    /// Sends everything recorded, and a change of memory behind it. A loss surfaces with the next op or read.
+    fn change_memory(&self, change: MemoryChange) {
+        let mut state = self.shared.lock();
+        let _ = self.shared.flush(&mut state).and_then(|()| self.shared.send(&Request::Memory(change), &[]));
+    }
+
     fn ask_about(
         &self,
         value: &Value,
@@ -239,7 +247,7 @@ impl RemoteEngine {
         match block_on(self.ask_about(value, Question::Type, false)?)? {
             Found::Answer(Answer::Type(ty)) => Ok(ty),
             Found::Answer(Answer::Failed(error)) => Err(error),
-            Found::Answer(Answer::Done | Answer::Text(_)) | Found::Data(_) => {
+            Found::Answer(Answer::Done | Answer::Text(_) | Answer::Memory(_)) | Found::Data(_) => {
                 Err(malformed("an answer to another question"))
             }
         }
@@ -396,7 +404,7 @@ impl Engine for RemoteEngine {
             match asked?.await? {
                 Found::Data(data) => Ok(data),
                 Found::Answer(Answer::Failed(error)) => Err(error),
-                Found::Answer(Answer::Type(_) | Answer::Text(_) | Answer::Done) => {
+                Found::Answer(Answer::Type(_) | Answer::Text(_) | Answer::Done | Answer::Memory(_)) => {
                     Err(malformed("an answer to another question"))
                 }
             }
@@ -420,7 +428,7 @@ impl Engine for RemoteEngine {
             match asked?.await? {
                 Found::Answer(Answer::Done) => Ok(()),
                 Found::Answer(Answer::Failed(error)) => Err(error),
-                Found::Answer(Answer::Type(_) | Answer::Text(_)) | Found::Data(_) => {
+                Found::Answer(Answer::Type(_) | Answer::Text(_) | Answer::Memory(_)) | Found::Data(_) => {
                     Err(malformed("an answer to another question"))
                 }
             }
@@ -431,7 +439,38 @@ impl Engine for RemoteEngine {
         let asked = self.ask_about(value, Question::Explain, false).ok()?;
         match block_on(asked).ok()? {
             Found::Answer(Answer::Text(text)) => text,
-            Found::Answer(Answer::Type(_) | Answer::Done | Answer::Failed(_)) | Found::Data(_) => None,
+            Found::Answer(Answer::Type(_) | Answer::Done | Answer::Failed(_) | Answer::Memory(_))
+            | Found::Data(_) => None,
         }
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        self.tracks_memory.then_some(self)
+    }
+}
+
+/// The memory of the server's device, which all sessions of the server share.
+impl Memory for RemoteEngine {
+    /// Waits for the server. Zeros if it is lost.
+    fn usage(&self) -> MemoryUse {
+        let answer = self.ask(Question::Memory, None).and_then(block_on);
+        if let Ok(Found::Answer(Answer::Memory(usage))) = answer { usage } else { MemoryUse::default() }
+    }
+
+    fn reset_peak(&self) {
+        self.change_memory(MemoryChange::ResetPeak);
+    }
+
+    fn trim(&self) {
+        self.change_memory(MemoryChange::Trim);
+    }
+
+    /// Limits the bytes of this session's values, within the server's quota. The cache strategy is the server's: another than
+    /// [`CacheStrategy::Automatic`] is logged as a warning.
+    fn configure(&self, config: MemoryConfig) {
+        if config.cache != CacheStrategy::Automatic {
+            log::warn!("the cache of a server's device is not changed by clients: {:?}", config.cache);
+        }
+        self.change_memory(MemoryChange::Limit(config.limit.map(|bytes| bytes as u64)));
     }
 }

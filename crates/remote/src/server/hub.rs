@@ -142,6 +142,7 @@ impl Hub {
     pub(super) fn welcome(&self, live: &Live) -> Welcome {
         let stack = &self.stack;
         let dtypes = [stack.float_dtype(), stack.int_dtype()];
+        let offer = Offer::new(stack.engine().caps(), stack.device_name(), dtypes);
         Welcome {
             session: live.id,
             secret: live.secret,
@@ -151,7 +152,7 @@ impl Hub {
             programs: u32::try_from(self.options.quotas.programs).unwrap_or(u32::MAX),
             grace_millis: millis(self.options.grace),
             heartbeat_millis: millis(self.options.heartbeat),
-            offer: Offer::new(stack.engine().caps(), stack.device_name(), dtypes),
+            offer: Offer { tracks_memory: stack.memory().is_some(), ..offer },
         }
     }
 

@@ -56,7 +56,7 @@ impl ServerOptions {
         ServerOptions { port, ..self }
     }
 
-    /// The token that clients must show. Without TLS it travels as it is.
+    /// The token that clients must show. Without TLS it is sent unencrypted.
     #[must_use]
     pub fn with_token(self, token: impl Into<String>) -> ServerOptions {
         ServerOptions { token: Some(token.into()), ..self }
