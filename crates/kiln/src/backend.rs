@@ -1,8 +1,8 @@
 //! Backends and their devices, one module per backend.
 
 pub use kiln_backends::{
-    Autocast, Cpu, CpuDevice, Device, Dyn, Flex, FlexDevice, Fusion, LowPrecision, NdArray, NdArrayDevice,
-    with_autocast, with_fusion,
+    Autocast, Cpu, CpuDevice, Device, DeviceInfo, DeviceKind, Dyn, Flex, FlexDevice, Fusion, LowPrecision,
+    NdArray, NdArrayDevice, with_autocast, with_fusion,
 };
 #[cfg(feature = "candle")]
 pub use kiln_backends::{Candle, CandleDevice};
