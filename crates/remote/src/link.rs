@@ -173,6 +173,7 @@ impl Link {
     }
 
     /// Bytes and messages that arrived and were not processed.
+    #[cfg_attr(not(any(feature = "server", test)), expect(dead_code, reason = "called by the server"))]
     pub(crate) fn backlog(&self) -> u64 {
         self.received().saturating_sub(self.processed())
     }
@@ -194,6 +195,7 @@ impl Link {
     }
 
     /// Whether no message comes any more.
+    #[cfg_attr(not(feature = "client"), expect(dead_code, reason = "called by the client"))]
     pub(crate) fn is_finished(&self) -> bool {
         self.is_closed() || self.outbox().finished.is_some()
     }

@@ -161,6 +161,7 @@ impl RemoteEngine {
         self.shared.is_lost()
     }
 
+    #[cfg_attr(not(feature = "client"), expect(dead_code, reason = "called by the connection"))]
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -332,6 +333,7 @@ impl Shared {
     }
 
     /// Sends everything recorded if nothing was added since the last call.
+    #[cfg_attr(not(feature = "client"), expect(dead_code, reason = "called by the connection"))]
     pub(super) fn flush_if_paused(&self) {
         let mut state = self.lock();
         if state.seen == state.recording.changes && !state.recording.is_empty() && self.is_lost().is_none() {

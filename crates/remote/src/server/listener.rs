@@ -206,7 +206,13 @@ async fn attached(hub: &Arc<Hub>, live: &Arc<Live>, mut socket: Socket, hello: &
             log::info!("a connection of session {} broke: {problem}", live.id);
             tokio::spawn(end_after_grace(hub.clone(), live.clone(), epoch));
         }
-        End::Closed(_) | End::Finished => live.end(None),
+        End::Closed(reason) => {
+            if let Some(error) = reason {
+                log::warn!("the client of session {} failed: {error}", live.id);
+            }
+            live.end(None);
+        }
+        End::Finished => live.end(None),
         End::Violation(error) => live.fail(error),
     }
 }
