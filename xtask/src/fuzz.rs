@@ -34,8 +34,12 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
 }
 
 /// The features of the package, and the engines that need them.
-const FEATURES: &[(&str, &[&str])] =
-    &[("cuda", &["cuda", "nvrtc"]), ("candle", &["candle"]), ("remote", &["remote"])];
+const FEATURES: &[(&str, &[&str])] = &[
+    ("cuda", &["cuda", "nvrtc"]),
+    ("candle", &["candle"]),
+    ("libtorch", &["libtorch"]),
+    ("remote", &["remote"]),
+];
 
 /// The command that fuzzes. It uses the test profile: its build outputs exist, the engines' kernels are optimised in
 /// it, and overflow and debug assertions are checked.

@@ -25,6 +25,7 @@ const ENGINES: &[Engine] = &[
     Engine { name: "router", feature: None },
     Engine { name: "remote", feature: Some("remote") },
     Engine { name: "candle", feature: Some("candle") },
+    Engine { name: "libtorch", feature: Some("libtorch") },
 ];
 
 /// `cargo xtask suite`.

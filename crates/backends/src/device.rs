@@ -28,6 +28,12 @@ const BUILT_IN: &[&str] = &[
     "candle-cuda",
     #[cfg(feature = "candle")]
     "candle-metal",
+    #[cfg(feature = "libtorch")]
+    "libtorch",
+    #[cfg(feature = "libtorch")]
+    "libtorch-cuda",
+    #[cfg(feature = "libtorch")]
+    "libtorch-mps",
     #[cfg(feature = "remote")]
     "remote",
     #[cfg(feature = "router")]
@@ -109,6 +115,12 @@ impl Device {
         Device(crate::Candle::<f32, i64>::stack(&crate::CandleDevice::Cpu))
     }
 
+    /// The CPU, by LibTorch's kernels: the device of [`LibTorch`](crate::LibTorch). If LibTorch is missing, tensors carry the error.
+    #[cfg(feature = "libtorch")]
+    pub fn libtorch() -> Device {
+        Device(crate::LibTorch::<f32, i64>::stack(&crate::LibTorchDevice::Cpu))
+    }
+
     /// Devices of one router over these devices, in their order: their tensors may be operands of one op, and meet as the
     /// [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each call makes a router of
     /// its own. The dtypes of new tensors are those of the first device.
@@ -157,7 +169,8 @@ impl Device {
     /// is a router over the CPU ([`Device::cpu`], index 0) and all GPUs after it, in their order. With the
     /// crate feature `remote`, `"remote"` is the server at address number `index` of those in `KILN_REMOTE`, which are
     /// separated by commas. With the crate feature `candle`, `"candle"` (the CPU), `"candle-cuda"` and
-    /// `"candle-metal"` are devices of candle.
+    /// `"candle-metal"` are devices of candle. With the crate feature `libtorch`, `"libtorch"` (the CPU), `"libtorch-cuda"` and
+    /// `"libtorch-mps"` are devices of LibTorch.
     ///
     /// # Errors
     /// When the kind is not registered, or the device cannot be opened.
@@ -174,6 +187,10 @@ impl Device {
             #[cfg(feature = "candle")]
             "candle" | "candle-cuda" | "candle-metal" => {
                 return crate::candle::open(kind, index).map(Device);
+            }
+            #[cfg(feature = "libtorch")]
+            "libtorch" | "libtorch-cuda" | "libtorch-mps" => {
+                return crate::torch::open(kind, index).map(Device);
             }
             _ => {}
         }

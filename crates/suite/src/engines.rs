@@ -54,6 +54,8 @@ pub const NAMED: &[(&str, Subject)] = &[
     ("remote", REMOTE),
     #[cfg(feature = "candle")]
     ("candle", CANDLE),
+    #[cfg(feature = "libtorch")]
+    ("libtorch", LIBTORCH),
 ];
 
 /// The engine of that name.
@@ -102,6 +104,19 @@ fn candle() -> Arc<dyn Engine> {
 
 #[cfg(feature = "candle")]
 const CANDLE_IGNORED: &[Ignored] = &[];
+
+/// The engine over LibTorch, on the processor.
+#[cfg(feature = "libtorch")]
+pub const LIBTORCH: Subject = Subject { name: "libtorch", open: libtorch, ignored: LIBTORCH_IGNORED };
+
+#[cfg(feature = "libtorch")]
+fn libtorch() -> Arc<dyn Engine> {
+    let engine = kiln_torch::LibTorch::open(kiln_torch::LibTorchDevice::Cpu);
+    kiln_ir::expanding(Arc::new(engine.unwrap_or_else(|error| panic!("{error}"))))
+}
+
+#[cfg(feature = "libtorch")]
+const LIBTORCH_IGNORED: &[Ignored] = &[];
 
 /// Every engine under test in a default build.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];
