@@ -24,19 +24,17 @@ fn main() {
     }
     let shim = find().and_then(|library| {
         println!("cargo:rerun-if-changed={}", library.libraries.display());
-        compile(&library).map(|shim| (library, shim))
+        compile(&library)
     });
     match shim {
-        Ok((library, shim)) => {
+        Ok(shim) => {
             println!("cargo:rustc-env=KILN_TORCH_SHIM={}", shim.display());
-            println!("cargo:rustc-env=KILN_TORCH_FOUND={}", library.libraries.display());
             println!("cargo:rustc-env=KILN_TORCH_MISSING=");
         }
         Err(problem) => {
             let problem = problem.replace(['\n', '\r'], " ");
             println!("cargo:warning=kiln-torch is built without LibTorch: {problem}");
             println!("cargo:rustc-env=KILN_TORCH_SHIM=");
-            println!("cargo:rustc-env=KILN_TORCH_FOUND=");
             println!("cargo:rustc-env=KILN_TORCH_MISSING={problem}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::call::{Call, Native, rounded, widened};
 use crate::ffi::Argument::{self, Bool, Int, Ints, Real};
 use crate::ffi::call as call_torch;
-use crate::tensor::{TorchType, ints, one};
+use crate::tensor::{Tensor, TorchType, ints, one};
 use kiln_ir::NormKind;
 
 pub(crate) fn softmax(call: &Call<'_>, axis: usize, log: bool) -> Native {
@@ -26,11 +26,7 @@ pub(crate) fn norm(call: &Call<'_>, kind: NormKind, axes: usize, epsilon: f64) -
     let lengths = ints(&x.dims()[row..]);
     let y = match kind {
         NormKind::Layer => {
-            let optional = |x: &Option<_>| match x {
-                Some(x) => Argument::Tensor(x),
-                None => Argument::None,
-            };
-            let arguments = [x.arg(), Ints(&lengths), optional(&weight), optional(&bias), Real(epsilon)];
+            let arguments = [x.arg(), Ints(&lengths), optional(weight.as_ref()), optional(bias.as_ref()), Real(epsilon)];
             let [y, _mean, _deviation] = call_torch(c"native_layer_norm", &arguments)?;
             return rounded(&y, call.ty().dtype).map(Some);
         }
@@ -45,4 +41,8 @@ pub(crate) fn norm(call: &Call<'_>, kind: NormKind, axes: usize, epsilon: f64) -
     let y = weight.map_or(Ok(y.clone()), |weight| y.and(c"mul.Tensor", &weight))?;
     let y = bias.map_or(Ok(y.clone()), |bias| y.and(c"add.Tensor", &bias))?;
     rounded(&y, call.ty().dtype).map(Some)
+}
+
+fn optional(x: Option<&Tensor>) -> Argument<'_> {
+    x.map_or(Argument::None, Tensor::arg)
 }

@@ -20,23 +20,6 @@ pub(crate) const fn stored(dtype: DType) -> TorchType {
     }
 }
 
-/// Whether LibTorch's tensors hold bits of another dtype instead of the numbers themselves.
-pub(crate) const fn is_bits(dtype: DType) -> bool {
-    match dtype {
-        DType::U64 | DType::U32 | DType::U16 => true,
-        DType::F64
-        | DType::F32
-        | DType::F16
-        | DType::BF16
-        | DType::I64
-        | DType::I32
-        | DType::I16
-        | DType::I8
-        | DType::U8
-        | DType::Bool => false,
-    }
-}
-
 /// Copies elements to the device.
 pub(crate) fn upload(data: &TensorData, place: Place) -> TorchResult {
     Tensor::write(data.bytes(), &ints(data.shape()), stored(data.dtype()) as i32, place)
