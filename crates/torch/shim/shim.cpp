@@ -12,6 +12,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #if defined(__has_include)
@@ -65,10 +66,27 @@ static const at::Tensor& tensor_of(const void* handle) {
   return *static_cast<const at::Tensor*>(handle);
 }
 
+// PyTorch warns of interfaces that may change, which concerns no user of Kiln.
+struct Silent final : c10::WarningHandler {
+#if TORCH_VERSION_MAJOR < 2
+  void process(const c10::SourceLocation&, const std::string&, const bool) override {}
+#else
+  void process(const c10::Warning&) override {}
+#endif
+};
+
+#if TORCH_VERSION_MAJOR < 2
+using WarningGuard = c10::Warning::WarningHandlerGuard;
+#else
+using WarningGuard = c10::WarningUtils::WarningHandlerGuard;
+#endif
+
 // Runs a function, and returns `failed` with the error kept if it throws.
 template <typename T, typename F>
 static T guarded(T failed, F&& function) noexcept {
   try {
+    static Silent silent;
+    WarningGuard without_warnings(&silent);
     c10::InferenceMode without_gradients;
     return function();
   } catch (const c10::Error& error) {
