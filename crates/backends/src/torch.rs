@@ -5,10 +5,10 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
-pub use kiln_torch::LibTorchDevice;
-use kiln_torch::Missing;
 use kiln_ir::{Engine, Expand};
 use kiln_tensor::{Backend, DeviceKey, Error, Result, Stack};
+pub use kiln_torch::LibTorchDevice;
+use kiln_torch::Missing;
 
 /// Tensors of LibTorch, PyTorch's C++ library: ops run one by one by PyTorch's kernels, and those that differ from Kiln's on the host or in
 /// simpler ops. The [crate of the engine](kiln_torch) lists them, and says where LibTorch is looked for.
@@ -64,7 +64,9 @@ pub(crate) fn open(kind: &str, index: usize) -> Result<Stack> {
         "libtorch" if index == 0 => LibTorchDevice::Cpu,
         _ => {
             let problem = format!("there is no device {index}: the kind has number 0 alone");
-            return Err(Error::unsupported(kind, problem).hint("open `libtorch-cuda` for a GPU by its number"));
+            return Err(
+                Error::unsupported(kind, problem).hint("open `libtorch-cuda` for a GPU by its number")
+            );
         }
     };
     kiln_torch::shared(device)?;

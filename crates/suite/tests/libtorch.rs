@@ -2,7 +2,7 @@
 //!
 //! `cargo test -p kiln-suite --features libtorch --test libtorch` runs it; `KILN_SUITE_PART=2/8` in the environment leaves an eighth.
 
-use kiln_backends::{LibTorch, LibTorchDevice, Device, Dyn};
+use kiln_backends::{Device, Dyn, LibTorch, LibTorchDevice};
 use kiln_suite::cases::{Group, poison};
 use kiln_suite::check::{check_passing_on, check_poison};
 use kiln_suite::engines::LIBTORCH;

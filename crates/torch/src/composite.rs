@@ -26,7 +26,8 @@ pub(crate) fn norm(call: &Call<'_>, kind: NormKind, axes: usize, epsilon: f64) -
     let lengths = ints(&x.dims()[row..]);
     let y = match kind {
         NormKind::Layer => {
-            let arguments = [x.arg(), Ints(&lengths), optional(weight.as_ref()), optional(bias.as_ref()), Real(epsilon)];
+            let arguments =
+                [x.arg(), Ints(&lengths), optional(weight.as_ref()), optional(bias.as_ref()), Real(epsilon)];
             let [y, _mean, _deviation] = call_torch(c"native_layer_norm", &arguments)?;
             return rounded(&y, call.ty().dtype).map(Some);
         }

@@ -13,17 +13,29 @@ pub(crate) fn unary(call: &Call<'_>, function: Unary) -> Native {
         return x.map(c"bitwise_not").map(Some);
     }
     if dtype.is_float() {
-        return rounded(&float_unary(&widened(&x)?, function)?, dtype).map(Some);
+        let y = float_unary(&widened(&x)?, function)?;
+        return y.map(|y| rounded(&y, dtype)).transpose();
     }
     integer_unary(&x, function, dtype)
 }
 
-fn float_unary(x: &Tensor, function: Unary) -> Result {
+/// From this number on, the logarithms of `x` and of `1 + x` are the same float.
+const GREAT: f64 = 1e20;
+
+fn float_unary(x: &Tensor, function: Unary) -> Native {
     let op = match function {
+        // Of NaN and of zeros, the sign is the operand.
         Unary::Sign => {
-            let is_finite_sign = x.map(c"abs")?.with(c"gt.Scalar", Real(0.0))?;
-            return is_finite_sign.select(&x.map(c"sign")?, x);
+            let has_sign = x.map(c"abs")?.with(c"gt.Scalar", Real(0.0))?;
+            return has_sign.select(&x.map(c"sign")?, x).map(Some);
         }
+        // LibTorch's is infinite for the greatest numbers.
+        Unary::Log1p => {
+            let is_great = x.with(c"gt.Scalar", Real(GREAT))?;
+            return is_great.select(&x.map(c"log")?, &x.map(c"log1p")?).map(Some);
+        }
+        // LibTorch's has too few digits for negative numbers.
+        Unary::Erfcx => return Ok(None),
         Unary::Neg => c"neg",
         Unary::Abs => c"abs",
         Unary::Recip => c"reciprocal",
@@ -32,21 +44,19 @@ fn float_unary(x: &Tensor, function: Unary) -> Result {
         Unary::Exp => c"exp",
         Unary::Expm1 => c"expm1",
         Unary::Ln => c"log",
-        Unary::Log1p => c"log1p",
         Unary::Sin => c"sin",
         Unary::Cos => c"cos",
         Unary::Tan => c"tan",
         Unary::Tanh => c"tanh",
         Unary::Atan => c"atan",
         Unary::Erf => c"erf",
-        Unary::Erfcx => c"special_erfcx",
         Unary::Floor => c"floor",
         Unary::Ceil => c"ceil",
         Unary::Round => c"round",
         Unary::Trunc => c"trunc",
         Unary::Not => c"bitwise_not",
     };
-    x.map(op)
+    x.map(op).map(Some)
 }
 
 fn integer_unary(x: &Tensor, function: Unary, dtype: DType) -> Native {

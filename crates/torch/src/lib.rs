@@ -51,6 +51,8 @@
 //! |---|---|
 //! | no `u16`, `u32`, `u64` (1.13) | kept as bits of signed integers: widened to `i64`, or with the sign flipped, where the order matters |
 //! | `sign` of NaN is 0 | it stays: selected from the operand |
+//! | `log1p` of the greatest numbers is infinite | finite: by `log` |
+//! | `erfcx` loses digits for negative numbers | accurate: on the host |
 //! | division by the integer 0 is an error, that of the least integer by -1 ends the process | 0, and the least integer: such divisors are replaced and corrected |
 //! | shifts by the width or more are undefined | 0, or the sign: masked |
 //! | conversions of floats beyond the range of an integer are undefined | saturate, NaN becomes 0: masked; to `u64` on the host |

@@ -1,7 +1,7 @@
 //! The ops of LibTorch that the engine calls, as methods.
 
-use crate::ffi::{Argument, Failure, call};
 pub(crate) use crate::ffi::Tensor;
+use crate::ffi::{Argument, Failure, call};
 use Argument::{Bool, Int, Ints, Tensors, Text};
 use core::ffi::CStr;
 

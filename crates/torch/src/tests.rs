@@ -53,10 +53,9 @@ fn sample(engine: &LibTorch, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         OpKind::ArgReduce => {
             (Op::ArgReduce { extremum: Extremum::Max, axis: 1, index: DType::I64 }, vec![x()])
         }
-        OpKind::Scan => (
-            Op::Scan { reduction: Reduction::Max, axis: 0, reverse: true, exclusive: true },
-            vec![x()],
-        ),
+        OpKind::Scan => {
+            (Op::Scan { reduction: Reduction::Max, axis: 0, reverse: true, exclusive: true }, vec![x()])
+        }
         OpKind::NonZero => (Op::NonZero { index: DType::I64 }, vec![x()]),
         OpKind::Sort => (Op::Sort { axis: 0, descending: true, index: DType::I64 }, vec![x()]),
         OpKind::TopK => (Op::TopK { axis: 1, k: 2, largest: true, index: DType::I64 }, vec![x()]),
@@ -176,7 +175,10 @@ fn unsigned_integers_keep_their_order() {
     let order = Op::Sort { axis: 0, descending: true, index: DType::I32 };
     assert_eq!(one::<u64>(order, &[line(&engine, &[1u64, u64::MAX, 3])]), [u64::MAX, 3, 1]);
     let x = line(&engine, &[u32::MAX, 5]);
-    assert_eq!(one::<u32>(Op::Binary(Binary::Div), &[x.clone(), Operand::Scalar(Scalar::Int(2))]), [2147483647, 2]);
+    assert_eq!(
+        one::<u32>(Op::Binary(Binary::Div), &[x.clone(), Operand::Scalar(Scalar::Int(2))]),
+        [2147483647, 2]
+    );
     assert_eq!(one::<f32>(Op::Cast(DType::F32), &[x]), [4294967300.0, 5.0]);
 }
 

@@ -32,7 +32,9 @@ const LAYERS: &[(&str, May)] = &[
     ("remote", May::Use(&["ir", "tensor"])),
     (
         "backends",
-        May::Use(&["ir", "autocast", "fusion", "cpu", "cuda", "candle", "torch", "remote", "router", "tensor"]),
+        May::Use(&[
+            "ir", "autocast", "fusion", "cpu", "cuda", "candle", "torch", "remote", "router", "tensor",
+        ]),
     ),
     ("dlpack", May::Use(&["ir", "tensor"])),
     ("linalg", May::Use(&["ir", "tensor"])),
