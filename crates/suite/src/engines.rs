@@ -105,13 +105,17 @@ fn candle() -> Arc<dyn Engine> {
 #[cfg(feature = "candle")]
 const CANDLE_IGNORED: &[Ignored] = &[];
 
-/// The engine over LibTorch, on the processor.
+/// The engine over LibTorch, on the processor, or on the GPU whose number is in `KILN_LIBTORCH_CUDA`.
 #[cfg(feature = "libtorch")]
 pub const LIBTORCH: Subject = Subject { name: "libtorch", open: libtorch, ignored: LIBTORCH_IGNORED };
 
 #[cfg(feature = "libtorch")]
 fn libtorch() -> Arc<dyn Engine> {
-    let engine = kiln_torch::LibTorch::open(kiln_torch::LibTorchDevice::Cpu);
+    let device = match std::env::var("KILN_LIBTORCH_CUDA") {
+        Ok(number) => kiln_torch::LibTorchDevice::Cuda(number.parse().expect("the number of a GPU")),
+        Err(_) => kiln_torch::LibTorchDevice::Cpu,
+    };
+    let engine = kiln_torch::LibTorch::open(device);
     kiln_ir::expanding(Arc::new(engine.unwrap_or_else(|error| panic!("{error}"))))
 }
 

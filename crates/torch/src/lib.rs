@@ -35,15 +35,15 @@
 //! 2. the module `torch` of the Python in `PYTHON`, by default `python3`,
 //! 3. `/usr/include` and `/usr/lib`, where Debian's package puts it.
 //!
-//! It compiles the shim against the first one with a C++ compiler, into a shared library that a program opens at run time by its path: nothing
-//! has to be passed to the linker, and `LD_LIBRARY_PATH` stays as it is. A program that moves to another machine takes
+//! It compiles the shim against the first one with a C++ compiler, into a shared library that a program opens at run time by its
+//! path: nothing has to be passed to the linker, and `LD_LIBRARY_PATH` stays as it is. A program that moves to another machine takes
 //! `libkiln_torch.so` along in its own folder, or names it in the variable `KILN_TORCH_SHIM`. Without LibTorch the crate builds too;
 //! opening a device then is an error with the line to run. It does not support Windows.
 //!
 //! # Process-wide settings
 //!
-//! Opening a device turns off the rounding of `f32` products to TF32 and cuDNN's choice of algorithms by measurement. The number of threads is
-//! LibTorch's (`OMP_NUM_THREADS`).
+//! Opening a device turns off the rounding of `f32` products to TF32 and cuDNN's choice of algorithms by measurement. The number of
+//! threads is LibTorch's (`OMP_NUM_THREADS`).
 //!
 //! # Where LibTorch differs
 //!
@@ -53,7 +53,7 @@
 //! | `sign` of NaN is 0 | it stays: selected from the operand |
 //! | `log1p` of the greatest numbers is infinite | finite: by `log` |
 //! | `erfcx` loses digits for negative numbers | accurate: on the host |
-//! | division by the integer 0 is an error, that of the least integer by -1 ends the process | 0, and the least integer: such divisors are replaced and corrected |
+//! | integer division by 0 is an error, that of the least integer by -1 ends the process | 0, and the least integer: masked |
 //! | shifts by the width or more are undefined | 0, or the sign: masked |
 //! | conversions of floats beyond the range of an integer are undefined | saturate, NaN becomes 0: masked; to `u64` on the host |
 //! | conversions to 16-bit floats round twice (by way of `f32`) | once: from `f64` and wide integers on the host |
@@ -64,6 +64,7 @@
 //! | products of integer matrices only on the processor | on the host for GPUs |
 //! | one padding for both sides in convolutions and pooling | others are added to the operand first, or cut off the gradient |
 //! | reductions over no elements are errors for extremes | the identity: ops on empty tensors run on the host |
+//! | Apple GPUs have no `f64` | an error of the value |
 //! | random numbers of its own generators | Kiln's, which are the same on each engine: on the host |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
