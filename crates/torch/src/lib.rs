@@ -52,6 +52,8 @@
 //! | no `u16`, `u32`, `u64` (1.13) | kept as bits of signed integers: widened to `i64`, or with the sign flipped, where the order matters |
 //! | `sign` of NaN is 0 | it stays: selected from the operand |
 //! | `log1p` of the greatest numbers is infinite | finite: by `log` |
+//! | the remainder of floats is NaN for great quotients | exact: on the host |
+//! | `sqrt` of `f64` with MKL may be off by the last bit | rounded correctly: on the host |
 //! | `erfcx` loses digits for negative numbers | accurate: on the host |
 //! | integer division by 0 is an error, that of the least integer by -1 ends the process | 0, and the least integer: masked |
 //! | shifts by the width or more are undefined | 0, or the sign: masked |
