@@ -23,7 +23,7 @@ fn main() {
         println!("cargo:rerun-if-env-changed={name}");
     }
     let shim = find().and_then(|library| {
-        println!("cargo:rerun-if-changed={}", library.libraries.display());
+        println!("cargo:rerun-if-changed={}", library.libraries.join(file_name("torch_cpu")).display());
         compile(&library)
     });
     match shim {
