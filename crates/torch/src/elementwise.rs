@@ -12,15 +12,23 @@ pub(crate) fn unary(call: &Call<'_>, function: Unary) -> Native {
     if function == Unary::Not {
         return x.map(c"bitwise_not").map(Some);
     }
-    // MKL's square root of `f64` may be off by the last bit.
-    if function == Unary::Sqrt && dtype == DType::F64 && call.place.is_processor() {
-        return Ok(None);
+    if function == Unary::Sqrt && call.place.is_processor() {
+        return square_root(&x, dtype);
     }
     if dtype.is_float() {
         let y = float_unary(&widened(&x)?, function)?;
         return y.map(|y| rounded(&y, dtype)).transpose();
     }
     integer_unary(&x, function, dtype)
+}
+
+/// MKL's square root may be off by the last bit: narrower floats are computed in `f64`.
+fn square_root(x: &Tensor, dtype: DType) -> Native {
+    if dtype == DType::F64 {
+        return Ok(None);
+    }
+    let y = widened(x)?.to(TorchType::Double)?.map(c"sqrt")?.to(TorchType::Float)?;
+    rounded(&y, dtype).map(Some)
 }
 
 /// From this number on, the logarithms of `x` and of `1 + x` are the same float.
@@ -134,10 +142,9 @@ fn float_binary(a: &Tensor, b: &Tensor, function: Binary) -> Native {
         Binary::Sub => c"sub.Tensor",
         Binary::Mul => c"mul.Tensor",
         Binary::Div => c"div.Tensor",
-        Binary::Pow => c"pow.Tensor_Tensor",
         Binary::Atan2 => c"atan2",
-        // LibTorch's is NaN where the quotient is great.
-        Binary::Rem => return Ok(None),
+        // LibTorch's remainder is NaN where the quotient is great, its power infinite for the greatest numbers.
+        Binary::Rem | Binary::Pow => return Ok(None),
         Binary::Min | Binary::Max | Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr => {
             return Ok(None);
         }

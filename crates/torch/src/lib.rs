@@ -53,13 +53,13 @@
 //! | `sign` of NaN is 0 | it stays: selected from the operand |
 //! | `log1p` of the greatest numbers is infinite | finite: by `log` |
 //! | the remainder of floats is NaN for great quotients | exact: on the host |
-//! | `sqrt` of `f64` with MKL may be off by the last bit | rounded correctly: on the host |
+//! | powers are infinite for the greatest numbers, off for integers with negative exponents | on the host |
+//! | `sqrt` with MKL may be off by the last bit | rounded correctly: in `f64`, and of `f64` on the host |
 //! | `erfcx` loses digits for negative numbers | accurate: on the host |
 //! | integer division by 0 is an error, that of the least integer by -1 ends the process | 0, and the least integer: masked |
 //! | shifts by the width or more are undefined | 0, or the sign: masked |
 //! | conversions of floats beyond the range of an integer are undefined | saturate, NaN becomes 0: masked; to `u64` on the host |
 //! | conversions to 16-bit floats round twice (by way of `f32`) | once: from `f64` and wide integers on the host |
-//! | integer powers with negative exponents | on the host |
 //! | `f16` lacks kernels on the processor | computed in `f32`, rounded once |
 //! | an index out of range on a GPU ends the CUDA context | an error: indices are checked before each op |
 //! | a duplicate index in a scatter has no order on GPUs | the last one wins: on the host |
