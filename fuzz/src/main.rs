@@ -18,7 +18,7 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
   --threads T    how many share the work (default: as many as the machine runs at once)
   --only OP      begin each program with this op, by the name of its kind: MatMul, Conv, ...
   --engine NAME  what is compared with the reference: cpu, router (over the CPU engine alone and fused, with operands
-                 spread over both), or remote, candle or cuda in a build with that feature (default: cpu);
+                 spread over both), or remote, candle, libtorch or cuda in a build with that feature (default: cpu);
                  nvrtc needs that feature but no GPU: only whether the kernels compile is checked, and how long it takes
   --ahead N      on a GPU, compile the kernels of so many programs together before they run; 0 compiles each when it is
                  needed (default: 32)
@@ -57,6 +57,8 @@ enum Tested {
     Remote,
     #[cfg(feature = "candle")]
     Candle,
+    #[cfg(feature = "libtorch")]
+    LibTorch,
     #[cfg(feature = "cuda")]
     Cuda,
     /// Only its compiler.
@@ -77,6 +79,10 @@ impl Tested {
             "candle" => Ok(Tested::Candle),
             #[cfg(not(feature = "candle"))]
             "candle" => Err("`--engine candle` needs a build with `--features candle`".into()),
+            #[cfg(feature = "libtorch")]
+            "libtorch" => Ok(Tested::LibTorch),
+            #[cfg(not(feature = "libtorch"))]
+            "libtorch" => Err("`--engine libtorch` needs a build with `--features libtorch`".into()),
             #[cfg(feature = "cuda")]
             "cuda" => Ok(Tested::Cuda),
             #[cfg(feature = "cuda")]
@@ -84,7 +90,7 @@ impl Tested {
             #[cfg(not(feature = "cuda"))]
             "cuda" | "nvrtc" => Err(format!("`--engine {name}` needs a build with `--features cuda`")),
             _ => Err(format!(
-                "no engine is called `{name}`\n  hint: the engines are cpu, router, remote, candle, cuda and nvrtc"
+                "no engine is called `{name}`\n  hint: the engines are cpu, router, remote, candle, libtorch, cuda and nvrtc"
             )),
         }
     }
@@ -98,6 +104,11 @@ impl Tested {
             Tested::Remote => Ok(Subjects::device((kiln_suite::engines::REMOTE.open)())),
             #[cfg(feature = "candle")]
             Tested::Candle => Ok(Subjects::device((kiln_suite::engines::CANDLE.open)())),
+            #[cfg(feature = "libtorch")]
+            Tested::LibTorch => {
+                kiln_torch::version().map_err(|error| error.to_string())?;
+                Ok(Subjects::device((kiln_suite::engines::LIBTORCH.open)()))
+            }
             #[cfg(feature = "cuda")]
             Tested::Cuda => Ok(Subjects::gpu(kiln_cuda::shared(0).map_err(|error| error.to_string())?)),
             #[cfg(feature = "cuda")]
@@ -113,6 +124,8 @@ impl Tested {
             Tested::Remote => None,
             #[cfg(feature = "candle")]
             Tested::Candle => None,
+            #[cfg(feature = "libtorch")]
+            Tested::LibTorch => None,
             #[cfg(feature = "cuda")]
             Tested::Cuda => None,
             #[cfg(feature = "cuda")]

@@ -97,6 +97,12 @@ impl Device {
         Device(crate::Candle::<f32, i64>::stack(&crate::CandleDevice::Cpu))
     }
 
+    /// The CPU, by LibTorch's kernels: the device of [`LibTorch`](crate::LibTorch). If LibTorch is missing, tensors carry the error.
+    #[cfg(feature = "libtorch")]
+    pub fn libtorch() -> Device {
+        Device(crate::LibTorch::<f32, i64>::stack(&crate::LibTorchDevice::Cpu))
+    }
+
     /// Devices of one router over these devices, in their order: their tensors may be operands of one op, and meet as the
     /// [`TransferPolicy`](crate::router::TransferPolicy) of the [engine](Device::router_engine) says. Each call makes a router of
     /// its own. The dtypes of new tensors are those of the first device.
@@ -151,6 +157,8 @@ impl Device {
     /// | `remote` | `remote` | the server at address `index` of those in `KILN_REMOTE`, separated by commas |
     /// | `candle` | `candle` | candle on the CPU |
     /// | `candle-cuda`, `candle-metal` | of the same names | candle on GPU `index` |
+    /// | `libtorch` | `libtorch` | LibTorch on the CPU |
+    /// | `libtorch-cuda`, `libtorch-mps` | `libtorch` | LibTorch on GPU `index` of NVIDIA or AMD, or of Apple |
     ///
     /// [`Device::list`] says which of them this machine has.
     ///

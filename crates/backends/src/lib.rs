@@ -43,6 +43,8 @@ mod fusion;
 mod remote;
 #[cfg(feature = "router")]
 mod routed;
+#[cfg(feature = "libtorch")]
+mod torch;
 
 pub use autocast::{Autocast, AutocastFloat, with_autocast};
 #[cfg(feature = "candle")]
@@ -60,6 +62,8 @@ pub use kiln_cpu::MappedFile;
 pub use kiln_remote::{RemoteBackend, RemoteDevice};
 #[cfg(feature = "router")]
 pub use routed::Router;
+#[cfg(feature = "libtorch")]
+pub use torch::{LibTorch, LibTorchDevice};
 
 /// Several backends as one: the devices of each [`Router`], the policy of transfers, and statistics.
 #[cfg(feature = "router")]

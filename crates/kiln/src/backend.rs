@@ -8,6 +8,8 @@ pub use kiln_backends::{
 pub use kiln_backends::{Candle, CandleDevice};
 #[cfg(feature = "cuda")]
 pub use kiln_backends::{Cuda, CudaDevice};
+#[cfg(feature = "libtorch")]
+pub use kiln_backends::{LibTorch, LibTorchDevice};
 #[cfg(feature = "router")]
 pub use kiln_backends::{Router, router};
 pub use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Forward, ForwardBackend, Vmap, VmapBackend};
@@ -29,6 +31,12 @@ pub mod autodiff {
 #[cfg(feature = "candle")]
 pub mod candle {
     pub use kiln_backends::{Candle, CandleDevice};
+}
+
+/// The backend over LibTorch, PyTorch's C++ library.
+#[cfg(feature = "libtorch")]
+pub mod libtorch {
+    pub use kiln_backends::{LibTorch, LibTorchDevice};
 }
 
 /// The CPU backend with fusion.

@@ -54,6 +54,8 @@ pub const NAMED: &[(&str, Subject)] = &[
     ("remote", REMOTE),
     #[cfg(feature = "candle")]
     ("candle", CANDLE),
+    #[cfg(feature = "libtorch")]
+    ("libtorch", LIBTORCH),
 ];
 
 /// The engine of that name.
@@ -105,6 +107,27 @@ fn candle() -> Arc<dyn Engine> {
 }
 
 const CANDLE_IGNORED: &[Ignored] = &[];
+
+/// The engine over LibTorch, on the processor, or on the GPU whose number is in `KILN_LIBTORCH_CUDA`.
+/// Opens in builds with the feature `libtorch`.
+pub const LIBTORCH: Subject = Subject { name: "libtorch", open: libtorch, ignored: LIBTORCH_IGNORED };
+
+#[cfg(not(feature = "libtorch"))]
+fn libtorch() -> Arc<dyn Engine> {
+    panic!("this build has no feature `libtorch`")
+}
+
+#[cfg(feature = "libtorch")]
+fn libtorch() -> Arc<dyn Engine> {
+    let device = match std::env::var("KILN_LIBTORCH_CUDA") {
+        Ok(number) => kiln_torch::LibTorchDevice::Cuda(number.parse().expect("the number of a GPU")),
+        Err(_) => kiln_torch::LibTorchDevice::Cpu,
+    };
+    let engine = kiln_torch::LibTorch::open(device);
+    kiln_ir::expanding(Arc::new(engine.unwrap_or_else(|error| panic!("{error}"))))
+}
+
+const LIBTORCH_IGNORED: &[Ignored] = &[];
 
 /// Every engine under test in a default build.
 pub const SUBJECTS: [Subject; 5] = [REFERENCE, CPU_ONE, CPU_MANY, FUSED_ONE, FUSED_MANY];

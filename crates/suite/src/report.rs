@@ -6,14 +6,14 @@ use crate::case::{Case, Grad};
 use crate::cases;
 use crate::check::differentiates;
 use crate::coverage::variant;
-use crate::engines::{CANDLE, CPU_ONE, Mode, REFERENCE, REMOTE, ROUTER, Subject};
+use crate::engines::{CANDLE, CPU_ONE, LIBTORCH, Mode, REFERENCE, REMOTE, ROUTER, Subject};
 use crate::goldens;
 use crate::methods::{self, EXEMPT, FAMILIES, Gradient, Method};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// The engines of the report. Several configurations of one engine share a column.
-const COLUMNS: [Subject; 5] = [REFERENCE, CPU_ONE, ROUTER, REMOTE, CANDLE];
+const COLUMNS: [Subject; 6] = [REFERENCE, CPU_ONE, ROUTER, REMOTE, CANDLE, LIBTORCH];
 
 /// The first engines, which have a column for each mode. The others have one column: their cells are equal except for
 /// the cases that they do not pass.

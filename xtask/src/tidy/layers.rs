@@ -23,6 +23,7 @@ const LAYERS: &[(&str, May)] = &[
     ("gpu", May::Use(&["ir", "kernel"])),
     ("cuda", May::Use(&["ir", "kernel", "gpu"])),
     ("candle", May::Use(&["ir", "cpu"])),
+    ("torch", May::Use(&["ir", "cpu"])),
     ("autodiff", May::Use(&["ir"])),
     ("vmap", May::Use(&["ir"])),
     ("autocast", May::Use(&["ir"])),
@@ -31,7 +32,9 @@ const LAYERS: &[(&str, May)] = &[
     ("remote", May::Use(&["ir", "tensor"])),
     (
         "backends",
-        May::Use(&["ir", "autocast", "fusion", "cpu", "cuda", "candle", "remote", "router", "tensor"]),
+        May::Use(&[
+            "ir", "autocast", "fusion", "cpu", "cuda", "candle", "torch", "remote", "router", "tensor",
+        ]),
     ),
     ("dlpack", May::Use(&["ir", "tensor"])),
     ("linalg", May::Use(&["ir", "tensor"])),

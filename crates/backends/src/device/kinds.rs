@@ -56,6 +56,9 @@ pub(super) const KINDS: &[Kind] = &[
     kind!("candle" if "candle": crate::candle::CPU),
     kind!("candle-cuda" if "candle-cuda": crate::candle::CUDA),
     kind!("candle-metal" if "candle-metal": crate::candle::METAL),
+    kind!("libtorch" if "libtorch": crate::torch::CPU),
+    kind!("libtorch-cuda" if "libtorch": crate::torch::CUDA),
+    kind!("libtorch-mps" if "libtorch": crate::torch::MPS),
 ];
 
 /// The built-in kind of that name.
