@@ -10,9 +10,9 @@ use kiln::{Autodiff, Backend, Cpu, CpuDevice, Distribution, Router, Tensor, loss
 use std::error::Error;
 
 #[cfg(feature = "cuda")]
-use kiln::{Cuda as First, CudaDevice as FirstDevice};
+use kiln::Cuda as First;
 #[cfg(not(feature = "cuda"))]
-use kiln::{Flex as First, FlexDevice as FirstDevice};
+use kiln::Flex as First;
 
 type Split = Router<(First, Cpu)>;
 type B = Autodiff<Split>;
@@ -63,7 +63,7 @@ fn train(devices: &[Place; 2]) -> Result<Vec<f32>, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     kiln_examples::exit_on_closed_pipe();
-    let (first, second) = (MultiDevice::B1(FirstDevice::default()), MultiDevice::B2(CpuDevice));
+    let [first, second]: [Place; 2] = [MultiDevice::B1(Default::default()), MultiDevice::B2(CpuDevice)];
     let alone = train(&[first.clone(), first.clone()])?;
     Split::reset_statistics();
     let split = train(&[first, second])?;
