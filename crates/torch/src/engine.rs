@@ -51,9 +51,9 @@ pub const NATIVE: OpSet = OpSet::of(&[
     OpKind::Norm,
 ]);
 
-/// The kinds that run on the host for every operand: LibTorch draws other random numbers, and the expansion of a cubic resize rounds
-/// more often than the suite allows.
-const ON_HOST: &[OpKind] = &[OpKind::Random, OpKind::Recover, OpKind::Resize];
+/// The kinds that run on the host for every operand: LibTorch draws other random numbers, and the expansions of a cubic resize and of
+/// a Fourier transform round more often than the suite allows.
+const ON_HOST: &[OpKind] = &[OpKind::Random, OpKind::Recover, OpKind::Resize, OpKind::Fft];
 
 /// The kinds of [`NATIVE`] that run under conditions, which [`Engine::supports`] states.
 const CONDITIONAL: &[OpKind] = &[OpKind::Conv, OpKind::Pool];

@@ -67,6 +67,7 @@
 //! | one padding for both sides in convolutions and pooling | others are added to the operand first, or cut off the gradient |
 //! | reductions over no elements are errors for extremes | the identity: ops on empty tensors run on the host |
 //! | Apple GPUs have no `f64` | an error of the value |
+//! | the expansions of Fourier transforms and cubic resizing lose digits in its products | on the host |
 //! | random numbers of its own generators | Kiln's, which are the same on each engine: on the host |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
