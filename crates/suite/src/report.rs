@@ -138,7 +138,7 @@ fn table(page: &mut String, title: &str, rows: &[Row], notes: &mut Notes) {
     for row in rows {
         write!(page, "| `{}`", row.name).expect("text grows");
         let (detailed, others) = row.cells.split_at(DETAILED);
-        for cell in detailed.iter().flatten().chain(others.iter().map(|cells| worst(cells))) {
+        for cell in detailed.iter().flatten().chain(others.iter().map(worst)) {
             write!(page, " | {}", notes.mark(cell)).expect("text grows");
         }
         let goldens = row.goldens.map_or(String::new(), |count| count.to_string());
