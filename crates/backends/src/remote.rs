@@ -27,11 +27,7 @@ fn list() -> Result<Vec<DeviceInfo>> {
     for (index, url) in addresses().iter().enumerate() {
         match RemoteDevice::new(url.as_str()).open() {
             Ok(()) => devices.push(DeviceInfo::new("remote", index, url.as_str())),
-            Err(error) => {
-                let error =
-                    error.hint("start `kiln server` there, or set `KILN_REMOTE` to the addresses of servers");
-                lost = lost.or(Some(error));
-            }
+            Err(error) => lost = lost.or(Some(error)),
         }
     }
     match lost {
