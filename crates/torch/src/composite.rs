@@ -24,18 +24,24 @@ pub(crate) fn norm(call: &Call<'_>, kind: NormKind, axes: usize, epsilon: f64) -
     let (weight, bias) = (widened_at(1)?, widened_at(2)?);
     let row = x.rank() - axes;
     let lengths = ints(&x.dims()[row..]);
+    let count: i64 = lengths.iter().product();
+    let mean_of = |x: &Tensor| {
+        let ty = if x.is(TorchType::Double) { TorchType::Double } else { TorchType::Float };
+        let axes: Vec<usize> = (row..x.rank()).collect();
+        x.sum(&axes, ty)?.with(c"div.Scalar", Real(count as f64))
+    };
     let y = match kind {
         NormKind::Layer => {
+            // LibTorch multiplies the row and its mean by the scale before it subtracts them, which loses the digits that the
+            // mean has in common with the row.
+            let x = x.and(c"sub.Tensor", &mean_of(&x)?)?;
             let arguments =
                 [x.arg(), Ints(&lengths), optional(weight.as_ref()), optional(bias.as_ref()), Real(epsilon)];
             let [y, _mean, _deviation] = call_torch(c"native_layer_norm", &arguments)?;
             return rounded(&y, call.ty().dtype).map(Some);
         }
         NormKind::Rms => {
-            let count: i64 = lengths.iter().product();
-            let ty = if x.is(TorchType::Double) { TorchType::Double } else { TorchType::Float };
-            let row: Vec<usize> = (row..x.rank()).collect();
-            let mean = x.and(c"mul.Tensor", &x)?.sum(&row, ty)?.with(c"div.Scalar", Real(count as f64))?;
+            let mean = mean_of(&x.and(c"mul.Tensor", &x)?)?;
             x.and(c"div.Tensor", &mean.with(c"add.Scalar", Real(epsilon))?.map(c"sqrt")?)?
         }
     };

@@ -54,6 +54,7 @@
 //! | `log1p` of the greatest numbers is infinite | finite: by `log` |
 //! | the remainder of floats is NaN for great quotients | exact: on the host |
 //! | powers are infinite for the greatest numbers, off for integers with negative exponents | on the host |
+//! | layer norm loses digits where the mean of a row is great | kept: the mean is subtracted first |
 //! | `sqrt` with MKL may be off by the last bit | rounded correctly: in `f64`, and of `f64` on the host |
 //! | `erfcx` loses digits for negative numbers | accurate: on the host |
 //! | integer division by 0 is an error, that of the least integer by -1 ends the process | 0, and the least integer: masked |

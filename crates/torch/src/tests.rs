@@ -166,6 +166,21 @@ fn integers_wrap_shift_and_divide_by_zero() {
 }
 
 #[test]
+fn a_layer_norm_keeps_the_digits_that_the_mean_leaves() {
+    let Some(engine) = engine() else { return };
+    let norm = |elements: &[f64]| {
+        let x =
+            engine.write(TensorData::new(elements.to_vec(), [1, elements.len()]).expect("the lengths fit"));
+        let op = Op::Norm { kind: NormKind::Layer, axes: 1, epsilon: Real(0.0) };
+        one::<f64>(op, &[x.into()])
+    };
+    assert_eq!(norm(&[1e8 + 1.0, 1e8 - 1.0]), [1.0, -1.0]);
+    let x = engine.write(TensorData::new(vec![1.767_470_222_266_878_8f64], [1, 1]).expect("the lengths fit"));
+    let op = Op::Norm { kind: NormKind::Layer, axes: 1, epsilon: Real(1e-3) };
+    assert_eq!(one::<f64>(op, &[x.into()]), [0.0]);
+}
+
+#[test]
 fn unsigned_integers_keep_their_order() {
     let Some(engine) = engine() else { return };
     let max = Op::Reduce { reduction: Reduction::Max, axes: Axes::all(1) };
