@@ -1,7 +1,7 @@
 //! Finds LibTorch and compiles the shim against it into a shared library, which the crate opens at run time by its path. Programs that
 //! depend on the crate need no flags for the linker therefore.
 //!
-//! Without LibTorch the build succeeds too: opening a device is then an error that says what was looked for.
+//! Without LibTorch the build succeeds too: opening a device is then an error that lists the searched places.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ struct LibTorch {
     abi: Option<String>,
 }
 
-/// The first LibTorch of the places to look at, or what they were.
+/// The first LibTorch of the places to look at, or the list of them.
 fn find() -> Result<LibTorch, String> {
     if env::var_os("DOCS_RS").is_some() {
         return Err("documentation is built without it".into());

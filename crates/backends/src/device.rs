@@ -177,7 +177,7 @@ impl Device {
         Stack::try_opened(kind, DeviceKey::Index(index as u64), open).map(Device)
     }
 
-    /// Returns what this machine has of each device kind, and for a kind without a device the reason.
+    /// Returns each device kind with the devices of this machine, or the reason why there is none.
     ///
     /// Opens no engine, except of [registered](Device::register) kinds, of which device 0 is opened. A `remote` server is
     /// asked, which takes at most 10 seconds where nobody answers.

@@ -72,7 +72,7 @@ pub(crate) const CUDA: Driver = Driver {
         let version = kiln_torch::version()?;
         let count = LibTorchDevice::gpus()?;
         if count == 0 {
-            // The error says what LibTorch lacks.
+            // The error names the missing part of LibTorch.
             return open_shared(LibTorchDevice::Cuda(0)).map(|_| Vec::new());
         }
         let description = format!("NVIDIA or AMD GPU, by LibTorch {version}");

@@ -212,7 +212,7 @@ fn places(file: &str) -> Vec<PathBuf> {
 }
 
 /// # Errors
-/// A short text: what is wrong with the file.
+/// A short text: the reason why the file cannot be used.
 fn open(path: &Path, name: &str) -> core::result::Result<Blas, String> {
     // SAFETY: the user or this table names a BLAS, whose initialisers may run at any time.
     let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;

@@ -101,7 +101,7 @@ impl fmt::Display for LibTorchDevice {
 /// The version of the LibTorch that the crate was built with, such as `1.13.1`.
 ///
 /// # Errors
-/// When LibTorch is missing: the error says what was looked for, and which line to run.
+/// When LibTorch is missing: the error lists the searched places and the line to run.
 ///
 /// ```
 /// match kiln_torch::version() {

@@ -71,7 +71,7 @@ impl LibTorch {
     /// The engine of a device.
     ///
     /// # Errors
-    /// When LibTorch or the device is missing; the error says what was looked for, and which line to run.
+    /// When LibTorch or the device is missing; the error lists the searched places and the line to run.
     ///
     /// ```
     /// use kiln_torch::{LibTorch, LibTorchDevice, version};

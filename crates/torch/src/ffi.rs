@@ -49,7 +49,7 @@ pub(crate) enum Argument<'a> {
     None,
     /// A tensor.
     Tensor(&'a Tensor),
-    /// A number, or what PyTorch counts: a dtype, a memory format.
+    /// A number, or one that stands for a dtype or a memory format.
     Int(i64),
     /// A number.
     Real(f64),
