@@ -179,8 +179,9 @@ impl Device {
 
     /// Returns each device kind with the devices of this machine, or the reason why there is none.
     ///
-    /// Opens no engine, except of [registered](Device::register) kinds, of which device 0 is opened. A `remote` server is
-    /// asked, which takes at most 10 seconds where nobody answers.
+    /// NVIDIA GPUs of Kiln's own backend are counted without being opened. The devices of candle and LibTorch may be
+    /// opened; device 0 of each [registered](Device::register) kind is. Each `remote` server is asked, which takes at most
+    /// 10 seconds where nobody answers.
     ///
     /// ```
     /// use kiln_backends::Device;

@@ -20,7 +20,8 @@ pub(super) struct Kind {
 pub(crate) struct Driver {
     /// Opens a device by index.
     pub(crate) open: fn(usize) -> Result<Device>,
-    /// Lists the devices of this machine, at least one, or says why there is none. Opens no engine.
+    /// Lists the devices of this machine, at least one, or says why there is none. Opens only those that their library
+    /// cannot count.
     pub(crate) list: fn() -> Result<Vec<DeviceInfo>>,
 }
 
