@@ -45,8 +45,11 @@
 //!   `Conv2dConfig::new([1, 8], [3, 3]).with_stride([2, 2]).init(&device)`. Parameters have PyTorch's names and
 //!   layouts.
 //! * The default backend of layers is chosen at run time: `Linear` is `Linear<Dyn>`.
-//! * Training mode (dropout, the statistics of batch normalisation) follows the backend: it is on with automatic
-//!   differentiation, and off on the inner backend, to which [`AutodiffModule::valid`] moves the module.
+//! * Training mode (dropout, the statistics of batch normalisation) follows the backend unless [`Module::train`] or
+//!   [`Module::eval`] sets it: it is on with automatic differentiation, and off on the inner backend, to which
+//!   [`AutodiffModule::valid`] moves the module.
+//! * A module with one input and one output implements [`ForwardModule`]. Such modules form chains ([`Sequential`], or a
+//!   tuple) and lists of different types ([`BoxedModule`]).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
@@ -56,6 +59,7 @@ extern crate alloc;
 extern crate self as kiln_nn;
 
 pub mod config;
+mod container;
 mod initializer;
 mod layer;
 pub mod loss;
@@ -79,15 +83,16 @@ pub mod pool {
 }
 
 pub use config::{Config, ConfigError};
+pub use container::{BoxedModule, ModuleDict, ModuleList, Sequential};
 pub use initializer::Initializer;
 pub use kiln_macros::{Config, Module};
 #[doc(hidden)]
 pub use kiln_tensor as tensor;
 pub use layer::*;
 pub use module::{
-    AutodiffModule, BackendModule, GradientsParams, LayerTable, Module, ModuleOn, NamedTensors, Param,
-    ParamId, Parameter, ParameterRole, Path, RunningState, Visitor, VisitorMut, buffers,
-    trainable_parameters, with_parameters,
+    AutodiffModule, BackendModule, ForwardModule, GradientsParams, LayerTable, Mode, Module, ModuleOn,
+    NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, RunningState, Visitor, VisitorMut, buffers,
+    set_mode, trainable_parameters, with_parameters,
 };
 #[doc(hidden)]
 pub use serde;

@@ -1,8 +1,10 @@
 //! The module trait: one object-safe traversal over parameters with dotted names.
 
 mod containers;
+pub(crate) mod forward;
 mod functional;
 mod gradients;
+mod mode;
 mod parameter;
 mod path;
 mod table;
@@ -10,8 +12,10 @@ mod typed;
 mod update_lock;
 mod visitors;
 
+pub use forward::ForwardModule;
 pub use functional::{NamedTensors, buffers, trainable_parameters, with_parameters};
 pub use gradients::GradientsParams;
+pub use mode::{Mode, set_mode};
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
 pub use table::LayerTable;
@@ -112,6 +116,51 @@ pub trait Module: Debug + Send {
         self.freeze()
     }
 
+    /// Sets training mode in every module of this one: dropout is active and batch normalisation uses the statistics of
+    /// the batch, on every backend. Parameters and their gradients do not change.
+    #[must_use]
+    fn train(self) -> Self
+    where
+        Self: Sized,
+    {
+        self.with_mode(Mode::Train)
+    }
+
+    /// Sets evaluation mode in every module of this one: dropout is the identity and batch normalisation uses its
+    /// running statistics, also where gradients are tracked. Apply it to a part of a model to freeze the statistics of
+    /// that part, and [`freeze`](Module::freeze) it to freeze its parameters too.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{BatchNorm, BatchNormConfig, Module};
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let device = Default::default();
+    /// let norm: BatchNorm<Autodiff<Flex>> = BatchNormConfig::new(2).init(&device);
+    /// let norm = norm.eval();
+    /// let x = Tensor::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// norm.forward(x);
+    /// assert_eq!(norm.running_mean.value().into_data().to_vec::<f32>(), [0.0, 0.0]);
+    /// assert_eq!(norm.num_trainable_parameters(), 4);
+    /// ```
+    #[must_use]
+    fn eval(self) -> Self
+    where
+        Self: Sized,
+    {
+        self.with_mode(Mode::Eval)
+    }
+
+    /// Sets the [mode](Mode) of every module of this one. The mode of new modules is [`Mode::Auto`].
+    #[must_use]
+    fn with_mode(mut self, mode: Mode) -> Self
+    where
+        Self: Sized,
+    {
+        set_mode(&mut self, mode);
+        self
+    }
+
     /// Returns the table of layers and parameters that `Display` of a derived module prints.
     ///
     /// ```
@@ -184,6 +233,9 @@ pub trait Visitor {
     /// Called for a field of plain data that describes the module, such as a stride. Layer tables show it.
     fn attribute(&mut self, _path: &Path, _value: &dyn Debug) {}
 
+    /// Called for the mode of a module that has one. Layer tables show a mode other than [`Mode::Auto`].
+    fn mode(&mut self, _path: &Path, _mode: Mode) {}
+
     /// Visits a parameter. Its value is on the module's own backend. With automatic differentiation it is tracked, so
     /// that results computed from it can be differentiated.
     fn parameter(&mut self, path: &Path, parameter: Parameter);
@@ -196,6 +248,9 @@ pub trait VisitorMut {
 
     /// Called at the end of the innermost open module.
     fn exit(&mut self, _path: &Path, _name: &str) {}
+
+    /// Receives the mode of a module that has one, and may change it.
+    fn mode(&mut self, _path: &Path, _mode: &mut Mode) {}
 
     /// Receives a parameter and returns its replacement.
     ///

@@ -1,5 +1,6 @@
 //! Layers of the activation functions in [`kiln_tensor::activation`].
 
+use crate::module::forward::forward_modules;
 use crate::{Config, Module};
 use kiln_tensor::{Backend, Tensor, activation};
 
@@ -146,4 +147,17 @@ with_a_number! {
     Softplus SoftplusConfig softplus,
     /// The sharpness: larger values are closer to ReLU.
     beta = 1.0;
+}
+
+forward_modules! {
+    Relu;
+    Silu;
+    Tanh;
+    Sigmoid;
+    Gelu;
+    Softmax;
+    LogSoftmax;
+    LeakyRelu;
+    Elu;
+    Softplus;
 }

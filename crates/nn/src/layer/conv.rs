@@ -1,6 +1,7 @@
 //! Convolutions.
 
 use super::padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
+use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, Param};
 use kiln_backends::Dyn;
 use kiln_tensor::module::{self, ConvOptions};
@@ -117,4 +118,10 @@ pub(super) fn check_groups(op: &str, input: usize, output: usize, groups: usize)
         "[{op}] {groups} groups do not divide {input} input and {output} output channels\n  \
          hint: both numbers of channels must be multiples of `groups`"
     );
+}
+
+forward_modules! {
+    Conv1d<B>: 3 => 3;
+    Conv2d<B>: 4 => 4;
+    Conv3d<B>: 5 => 5;
 }

@@ -1,6 +1,7 @@
 //! Transposed convolutions.
 
 use super::conv::check_groups;
+use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, Param};
 use kiln_backends::Dyn;
 use kiln_tensor::module::{self, ConvOptions};
@@ -117,4 +118,10 @@ transposed_convolutions! {
     ConvTranspose2d ConvTranspose2dConfig conv_transpose2d 2 4;
     /// 3-dimensional transposed convolution.
     ConvTranspose3d ConvTranspose3dConfig conv_transpose3d 3 5;
+}
+
+forward_modules! {
+    ConvTranspose1d<B>: 3 => 3;
+    ConvTranspose2d<B>: 4 => 4;
+    ConvTranspose3d<B>: 5 => 5;
 }

@@ -1,6 +1,7 @@
 //! Dropout.
 
-use crate::{Config, Module};
+use crate::module::forward::forward_modules;
+use crate::{Config, Mode, Module};
 use kiln_tensor::{Backend, Distribution, Tensor};
 
 /// Settings of a [`Dropout`] layer.
@@ -13,12 +14,14 @@ pub struct DropoutConfig {
 /// Dropout: sets each element to zero with probability `prob` and multiplies the others by `1 / (1 - prob)`
 /// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)).
 ///
-/// It is active on backends with automatic differentiation (in any of their layers), and the identity on other
-/// backends. Random values come from the device's random stream ([`Backend::seed`]).
+/// It is active in training [mode](Mode): by default on backends with automatic differentiation (in any of their layers),
+/// and the identity on other backends. Random values come from the device's random stream ([`Backend::seed`]).
 #[derive(Module, Clone, Debug)]
 pub struct Dropout {
     /// The probability of setting an element to zero.
     pub prob: f64,
+    /// Whether dropout is active.
+    pub mode: Mode,
 }
 
 impl DropoutConfig {
@@ -30,7 +33,7 @@ impl DropoutConfig {
     pub fn init(&self) -> Dropout {
         let prob = self.prob;
         assert!((0.0..=1.0).contains(&prob), "[dropout] the probability {prob} is not between 0 and 1");
-        Dropout { prob }
+        Dropout { prob, mode: Mode::Auto }
     }
 }
 
@@ -38,7 +41,7 @@ impl Dropout {
     /// Applies dropout to each element. The input has any shape; the output has the same shape.
     #[track_caller]
     pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
-        if self.prob == 0.0 || !x.engine_stack().is_differentiated() {
+        if self.prob == 0.0 || !self.mode.is_training(x.engine_stack()) {
             return x;
         }
         let keep = 1.0 - self.prob;
@@ -46,4 +49,8 @@ impl Dropout {
         let mask = x.random_like(Distribution::Bernoulli(keep)) * scale;
         x * mask
     }
+}
+
+forward_modules! {
+    Dropout;
 }

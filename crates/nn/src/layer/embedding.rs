@@ -1,5 +1,6 @@
 //! Embeddings.
 
+use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, Param};
 use kiln_backends::Dyn;
 use kiln_tensor::module::{self, EmbeddingOptions};
@@ -74,4 +75,8 @@ impl<B: Backend> Embedding<B> {
         };
         module::embedding_with(self.weight.val(), indices, &options)
     }
+}
+
+forward_modules! {
+    Embedding<B>: 2 Int => 3;
 }

@@ -1,6 +1,6 @@
 //! Flattening.
 
-use crate::Module;
+use crate::{ForwardModule, Module};
 use kiln_tensor::{Backend, Tensor};
 
 /// Flattens neighbouring dimensions into one.
@@ -25,5 +25,17 @@ impl Flatten {
     #[track_caller]
     pub fn forward<B: Backend, const D: usize, const D2: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D2> {
         x.flatten(self.start, self.end)
+    }
+}
+
+/// Flattens to rank 2, as between the convolutions and the linear layers of a classifier.
+impl<B: Backend, const D: usize> ForwardModule<Tensor<B, D>> for Flatten {
+    type Output = Tensor<B, 2>;
+
+    /// # Panics
+    /// When a dimension is out of range, or the output does not have rank 2.
+    #[track_caller]
+    fn forward(&self, x: Tensor<B, D>) -> Tensor<B, 2> {
+        Flatten::forward(self, x)
     }
 }

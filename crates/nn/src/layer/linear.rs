@@ -1,5 +1,6 @@
 //! The linear layer.
 
+use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, Param};
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor, float8, module};
@@ -68,4 +69,8 @@ impl<B: Backend> Linear<B> {
     pub fn forward_float8<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         float8::linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
     }
+}
+
+forward_modules! {
+    Linear<B>;
 }

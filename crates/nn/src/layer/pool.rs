@@ -1,5 +1,6 @@
 //! Pooling.
 
+use crate::module::forward::forward_modules;
 use crate::{Config, Module};
 use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Tensor};
@@ -215,4 +216,13 @@ macro_rules! adaptive_pools {
 adaptive_pools! {
     AdaptiveAvgPool1d AdaptiveAvgPool1dConfig adaptive_avg_pool1d 1 3 "one spatial dimension";
     AdaptiveAvgPool2d AdaptiveAvgPool2dConfig adaptive_avg_pool2d 2 4 "two spatial dimensions";
+}
+
+forward_modules! {
+    MaxPool1d: 3 => 3;
+    MaxPool2d: 4 => 4;
+    AvgPool1d: 3 => 3;
+    AvgPool2d: 4 => 4;
+    AdaptiveAvgPool1d: 3 => 3;
+    AdaptiveAvgPool2d: 4 => 4;
 }

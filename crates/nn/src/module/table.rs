@@ -1,6 +1,6 @@
 //! The table of a module's layers.
 
-use super::{Module, Parameter, ParameterRole, Path, Visitor};
+use super::{Mode, Module, Parameter, ParameterRole, Path, Visitor};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -78,6 +78,13 @@ impl Visitor for LayerTable {
         let row = self.current();
         let text = format!("{} {value:?}", relative(path.as_str(), &row.path));
         row.attributes.push(text);
+    }
+
+    fn mode(&mut self, path: &Path, mode: Mode) {
+        match mode {
+            Mode::Auto => {}
+            Mode::Train | Mode::Eval => self.attribute(path, &mode),
+        }
     }
 
     fn parameter(&mut self, path: &Path, parameter: Parameter) {

@@ -79,7 +79,8 @@ pub trait AutodiffModule<B: AutodiffBackend>: BackendModule<B> {
     type InnerModule: Module;
 
     /// Returns the module for inference, on the backend below automatic differentiation. It shares the parameters
-    /// without a copy. Dropout is inactive, and batch normalisation uses its running statistics.
+    /// without a copy. Dropout is inactive, and batch normalisation uses its running statistics, except where
+    /// [`Module::train`] set the mode of a module.
     fn valid(&self) -> Self::InnerModule;
 }
 

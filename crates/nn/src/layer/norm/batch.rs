@@ -1,7 +1,8 @@
 //! Batch normalisation.
 
 use super::check_channels;
-use crate::{Config, Initializer, Module, Param, RunningState};
+use crate::module::forward::forward_modules;
+use crate::{Config, Initializer, Mode, Module, Param, RunningState};
 use kiln_backends::Dyn;
 use kiln_tensor::module::{BatchNormOptions, BatchStatistics};
 use kiln_tensor::{AnyTensor, Backend, Tensor};
@@ -25,11 +26,10 @@ pub struct BatchNormConfig {
 /// Batch normalisation: `(x - mean) / √(variance + ε) * weight + bias`, per channel, over the batch and all spatial
 /// dimensions ([Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167)).
 ///
-/// On a backend with automatic differentiation (in any of its layers) it is in training mode: it normalises with the
-/// mean and biased variance of the batch. It also updates the running statistics,
-/// `running = (1 - momentum) running + momentum batch`, with the unbiased variance. On other backends it is in
-/// evaluation mode: it uses the running statistics and does not update them. Whether the input or the parameters
-/// require gradients has no effect.
+/// In training [mode](Mode) it normalises with the mean and biased variance of the batch. It also updates the running
+/// statistics, `running = (1 - momentum) running + momentum batch`, with the unbiased variance. In evaluation mode it
+/// uses the running statistics and does not update them. By default, backends with automatic differentiation (in any of
+/// their layers) are in training mode. Whether the input or the parameters require gradients has no effect.
 #[derive(Module, Clone, Debug)]
 pub struct BatchNorm<B: Backend = Dyn> {
     /// `[channels]`; initialized to ones.
@@ -46,6 +46,8 @@ pub struct BatchNorm<B: Backend = Dyn> {
     pub momentum: f64,
     /// Added to the variance for numerical stability.
     pub epsilon: f64,
+    /// Whether the statistics of the batch are used, and the running statistics updated.
+    pub mode: Mode,
 }
 
 impl BatchNormConfig {
@@ -60,6 +62,7 @@ impl BatchNormConfig {
             num_features: self.num_features,
             momentum: self.momentum,
             epsilon: self.epsilon,
+            mode: Mode::Auto,
         }
     }
 }
@@ -74,7 +77,7 @@ impl<B: Backend> BatchNorm<B> {
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         check_channels("batch_norm", &x, self.num_features);
         let (weight, bias) = (value(&self.weight), value(&self.bias));
-        if x.engine_stack().is_differentiated() {
+        if self.mode.is_training(x.engine_stack()) {
             let seen = |batch| {
                 self.move_to(batch);
                 Ok(())
@@ -102,4 +105,8 @@ impl<B: Backend> BatchNorm<B> {
 /// The value of an optional parameter.
 fn value<B: Backend>(parameter: &Option<Param<Tensor<B, 1>>>) -> Option<AnyTensor> {
     parameter.as_ref().map(|parameter| parameter.val().into_any())
+}
+
+forward_modules! {
+    BatchNorm<B>;
 }

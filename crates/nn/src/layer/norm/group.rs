@@ -1,6 +1,7 @@
 //! Group normalisation.
 
 use super::check_channels;
+use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, Param};
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor, module};
@@ -69,4 +70,8 @@ impl<B: Backend> GroupNorm<B> {
         let number = |parameter: &Option<Param<Tensor<B, 1>>>| parameter.as_ref().map(Param::val);
         module::group_norm(x, self.num_groups, number(&self.weight), number(&self.bias), self.epsilon)
     }
+}
+
+forward_modules! {
+    GroupNorm<B>;
 }

@@ -1,5 +1,6 @@
 //! Layer normalisation and RMS normalisation: over the last dimension.
 
+use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, Param};
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor, module};
@@ -92,4 +93,9 @@ impl<B: Backend> RmsNorm<B> {
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
         module::rms_norm(x, Some(self.weight.val()), self.epsilon)
     }
+}
+
+forward_modules! {
+    LayerNorm<B>;
+    RmsNorm<B>;
 }
