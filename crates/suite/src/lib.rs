@@ -41,6 +41,7 @@ pub mod fill;
 pub mod goldens;
 pub mod layout;
 pub mod methods;
+pub mod modules;
 pub mod report;
 pub mod run;
 pub mod support;

@@ -1,8 +1,7 @@
 //! Normalisation.
 
 use super::call::{Call, Outputs, by_rank, one};
-use kiln_nn::{BatchNorm, Param, RunningState};
-use kiln_tensor::module::BatchNormOptions;
+use kiln_nn::{BatchNorm, Mode, Param, RunningState};
 use kiln_tensor::{AnyTensor, Result};
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
@@ -30,21 +29,7 @@ fn method(call: &Call<'_>) -> Result<AnyTensor> {
     }
 }
 
-/// Batch norm by the function: the layer would choose training mode by the device.
 fn batch_norm(call: &Call<'_>) -> Outputs {
-    if call.flag("training") != call.device.is_autodiff() {
-        let running = (call.input("running_mean").clone(), call.input("running_var").clone());
-        let (weight, bias) = (call.optional("weight").cloned(), call.optional("bias").cloned());
-        let options = BatchNormOptions {
-            training: call.flag("training"),
-            momentum: call.real("momentum"),
-            epsilon: call.real("epsilon"),
-        };
-        let result = call.input("x").clone().batch_norm(Some(running), weight, bias, options);
-        let (y, running) = result.unwrap_or_else(|error| panic!("{error}"));
-        let (mean, variance) = running.expect("running statistics");
-        return Ok(vec![Some(y), Some(mean), Some(variance)]);
-    }
     let parameter = |name: &str| Some(Param::from_tensor(call.optional_tensor::<1>(name)?));
     let layer = BatchNorm {
         weight: parameter("weight"),
@@ -54,6 +39,7 @@ fn batch_norm(call: &Call<'_>) -> Outputs {
         num_features: call.input("x").shape()[1],
         momentum: call.real("momentum"),
         epsilon: call.real("epsilon"),
+        mode: if call.flag("training") { Mode::Train } else { Mode::Eval },
     };
     let y = by_rank!(call.input("x").clone(), |x| layer.forward(x));
     let (mean, variance) = (layer.running_mean.value(), layer.running_var.value());
