@@ -98,6 +98,8 @@ commands
   kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
              --saves N     how many (default: 200)
   goldens  make the PyTorch reference files of crates/suite/goldens again
+  modules  print what the suite checks of each module, loss, optimizer and schedule, write it into the book
+             --check       write nothing, fail where the page differs or a cell is empty without a reason
   ops      print what the suite checks of each op and method, write it into the book
              --check       write nothing, fail where the page differs or a cell is empty without a reason
   features write the table of Cargo features into README.md, from the comments in crates/kiln/Cargo.toml
@@ -144,6 +146,7 @@ fn main() -> ExitCode {
         "kill" => kill::run(&rest),
         "new-op" => new_op::run(&rest),
         "goldens" => goldens::run(&rest),
+        "modules" => ops::modules(&rest),
         "ops" => ops::run(&rest),
         "features" => features::run(&rest),
         "suite" => suite::run(&rest),

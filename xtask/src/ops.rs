@@ -1,4 +1,4 @@
-//! `cargo xtask ops`: the coverage table of ops and methods, in the book.
+//! `cargo xtask ops` and `cargo xtask modules`: the suite's coverage tables, in the book.
 
 use std::fs;
 use std::process::{ExitCode, Stdio};
@@ -7,45 +7,72 @@ use crate::args::{Accepts, Args};
 use crate::process;
 use crate::workspace::Workspace;
 
+/// The crate of the programs.
+const PACKAGE: &str = "kiln-suite";
+
 const ACCEPTS: Accepts = Accepts { flags: &["--check"], options: &[], words: false };
 
-/// The page with the table.
-const PAGE: &str = "book/src/operations.md";
+/// A page of the book that a program of the suite prints. The program fails if a cell is empty without a reason.
+struct Table {
+    /// The command that writes the page.
+    command: &'static str,
+    page: &'static str,
+    program: &'static str,
+    /// The features that enable all rows.
+    features: &'static [&'static str],
+}
 
-/// The suite's program, which prints the table and fails if a cell is empty without a reason.
-const PROGRAM: (&str, &str) = ("kiln-suite", "coverage");
+const OPS: Table =
+    Table { command: "ops", page: "book/src/operations.md", program: "coverage", features: &["linalg"] };
 
-/// The features that enable all rows of the suite.
-const FEATURES: &str = "linalg";
+const MODULES: Table =
+    Table { command: "modules", page: "book/src/modules.md", program: "modules", features: &[] };
 
 /// `cargo xtask ops`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
-    let args = Args::parse(words, &ACCEPTS)?;
-    let workspace = Workspace::load()?;
-    let (page, is_complete) = report(&workspace)?;
-    let path = workspace.root.join(PAGE);
-    if args.has("--check") {
-        let committed = fs::read_to_string(&path).map_err(|error| format!("{PAGE}: {error}"))?;
-        if committed != page {
-            return Err(format!("{PAGE} is not what the tables say\n  hint: run `cargo xtask ops`"));
-        }
-    } else {
-        print!("{page}");
-        fs::write(&path, page).map_err(|error| format!("{PAGE}: {error}"))?;
-    }
-    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    OPS.run(words)
 }
 
-/// The page, and whether all empty cells have a reason.
-fn report(workspace: &Workspace) -> Result<(String, bool), String> {
-    let (package, program) = PROGRAM;
-    let mut command = process::cargo(&workspace.root);
-    command.args(["run", "--quiet", "-p", package, "--features", FEATURES, "--bin", program]);
-    command.stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| format!("cargo run: {error}"))?;
-    let page = String::from_utf8(output.stdout).map_err(|_| format!("{program} printed no text"))?;
-    if page.is_empty() {
-        return Err(format!("{program} printed nothing"));
+/// `cargo xtask modules`.
+pub(crate) fn modules(words: &[String]) -> Result<ExitCode, String> {
+    MODULES.run(words)
+}
+
+impl Table {
+    fn run(&self, words: &[String]) -> Result<ExitCode, String> {
+        let args = Args::parse(words, &ACCEPTS)?;
+        let workspace = Workspace::load()?;
+        let (page, is_complete) = self.report(&workspace)?;
+        let path = workspace.root.join(self.page);
+        if args.has("--check") {
+            let committed = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", self.page))?;
+            if committed != page {
+                let Table { command, page, .. } = self;
+                return Err(format!(
+                    "{page} is not what the tables say\n  hint: run `cargo xtask {command}`"
+                ));
+            }
+        } else {
+            print!("{page}");
+            fs::write(&path, page).map_err(|error| format!("{}: {error}", self.page))?;
+        }
+        Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
-    Ok((page, output.status.success()))
+
+    /// The page, and whether all empty cells have a reason.
+    fn report(&self, workspace: &Workspace) -> Result<(String, bool), String> {
+        let mut command = process::cargo(&workspace.root);
+        command.args(["run", "--quiet", "-p", PACKAGE, "--bin", self.program]);
+        if !self.features.is_empty() {
+            command.args(["--features", &self.features.join(",")]);
+        }
+        command.stderr(Stdio::inherit());
+        let output = command.output().map_err(|error| format!("cargo run: {error}"))?;
+        let page =
+            String::from_utf8(output.stdout).map_err(|_| format!("{} printed no text", self.program))?;
+        if page.is_empty() {
+            return Err(format!("{} printed nothing", self.program));
+        }
+        Ok((page, output.status.success()))
+    }
 }

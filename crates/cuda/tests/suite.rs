@@ -71,3 +71,23 @@ groups! {
     composite Composite,
     edge Edge,
 }
+
+mod modules {
+    use super::{FUSED, PLAIN};
+    use kiln_suite::methods::{check_gradient, check_value};
+    use kiln_suite::modules::all;
+    use kiln_suite::run::{Summary, finish};
+
+    #[test]
+    #[ignore = "needs an NVIDIA GPU"]
+    fn values_and_gradients() {
+        let mut summary = Summary::new("modules on cuda".to_owned());
+        for row in all() {
+            for subject in [PLAIN, FUSED] {
+                summary.add(check_value(&subject, &row.method));
+                summary.add(check_gradient(&subject, &row.method));
+            }
+        }
+        finish(vec![summary]);
+    }
+}

@@ -74,7 +74,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "ops",
-        about: "the book's table of ops and methods is current, and no cell is empty without a reason",
+        about: "the book's tables of ops, methods and modules are current, and no cell is empty without a reason",
         can_run: always,
         run: |context, _| check_ops(context),
     },
@@ -277,8 +277,10 @@ fn own_engine(context: &Context, tally: &mut Tally) -> Result<(), String> {
 }
 
 fn check_ops(context: &Context) -> Result<(), String> {
-    let mut command = process::cargo(&context.workspace.root);
-    announce_and_run(command.args(["run", "--quiet", "-p", "xtask", "--", "ops", "--check"]))
+    ["ops", "modules"].into_iter().try_for_each(|table| {
+        let mut command = process::cargo(&context.workspace.root);
+        announce_and_run(command.args(["run", "--quiet", "-p", "xtask", "--", table, "--check"]))
+    })
 }
 
 fn check_packages(context: &Context) -> Result<(), String> {
