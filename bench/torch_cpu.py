@@ -42,10 +42,20 @@ POINTS = (4096, 64)
 ATTENTION = (4, 8, 512, 64)
 ADDITIONS = 2000
 BATCH = 64
+# Features and units, layers, sequences, steps.
+RECURRENT = (512, 2, 32, 128)
+# Sequences, length, width, heads of `mha_causal`.
+CAUSAL = (4, 512, 512, 8)
+# Sequences, length, width, heads, width of the feed-forward layer of `encoder_layer_train_step`.
+ENCODER = (8, 128, 512, 8, 2048)
+# The tensors of `adamw_1m_in_100_tensors` and `lion`, and those of `muon`.
+TENSORS, TENSOR = 100, (100, 100)
+MATRICES, MATRIX = 8, (512, 512)
 LENGTH, VOCABULARY, WIDTH, HEADS, FEED_FORWARD, LAYERS, SEQUENCES = 256, 8192, 256, 8, 1024, 4, 8
 
 # Workloads that run without torch.compile.
-NOT_COMPILED = {"matmul_512", "matmul_1024", "matmul_2048", "scatter_add", "cdist", "sort_1m", "op_overhead", "safetensors_load"}
+NOT_COMPILED = {"matmul_512", "matmul_1024", "matmul_2048", "scatter_add", "cdist", "sort_1m", "op_overhead", "safetensors_load",
+                "lstm", "gru", "adamw_1m_in_100_tensors", "lion", "muon"}
 
 
 class Unsupported(Exception):
@@ -134,6 +144,29 @@ def resnet():
     )
 
 
+class Lion(torch.optim.Optimizer):
+    """Lion (Chen et al. 2023), over all tensors at once: `torch.optim` has none."""
+
+    def __init__(self, parameters, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            gradients = [p.grad for p in parameters]
+            for p in parameters:
+                if not self.state[p]:
+                    self.state[p]["momentum"] = torch.zeros_like(p)
+            momenta = [self.state[p]["momentum"] for p in parameters]
+            first, second = group["betas"]
+            updates = torch._foreach_lerp(momenta, gradients, 1 - first)
+            torch._foreach_sign_(updates)
+            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+            torch._foreach_lerp_(momenta, gradients, 1 - second)
+
+
 class Peer:
     """Answers requests."""
 
@@ -206,6 +239,15 @@ class Peer:
             "mlp_train_step": lambda: self.classifier(mlp(), (BATCH, 784)),
             "cnn_train_step": lambda: self.classifier(cnn(), (BATCH, 1, 28, 28)),
             "transformer_train_step": self.transformer,
+            "lstm": lambda: self.recurrent(nn.LSTM),
+            "gru": lambda: self.recurrent(nn.GRU),
+            "mha_causal": self.causal_attention,
+            "encoder_layer_train_step": self.encoder_layer,
+            "adamw_1m_in_100_tensors": lambda: self.update(
+                lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, fused=True), TENSORS, TENSOR
+            ),
+            "lion": lambda: self.update(Lion, TENSORS, TENSOR),
+            "muon": lambda: self.update(lambda parameters: torch.optim.Muon(parameters, lr=1e-3), MATRICES, MATRIX),
             "resnet18_infer": lambda: self.inference(resnet().eval(), torch.randn(1, 3, 224, 224)),
             "safetensors_load": lambda: self.load(file),
         }
@@ -265,6 +307,48 @@ class Peer:
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01, fused=True)
         tokens = torch.randint(0, VOCABULARY, (SEQUENCES, LENGTH))
         return self.training(model, optimizer, tokens, torch.randint(0, VOCABULARY, (SEQUENCES * LENGTH,)))
+
+    def recurrent(self, module):
+        width, layers, sequences, steps = RECURRENT
+        model = module(width, width, layers, batch_first=True).eval()
+        return self.inference(lambda x: model(x)[0], torch.randn(sequences, steps, width))
+
+    def causal_attention(self):
+        sequences, length, width, heads = CAUSAL
+        model = nn.MultiheadAttention(width, heads, batch_first=True).eval()
+        mask = nn.Transformer.generate_square_subsequent_mask(length)
+        attend = lambda x: model(x, x, x, attn_mask=mask, is_causal=True, need_weights=False)[0]
+        return self.inference(attend, torch.randn(sequences, length, width))
+
+    def encoder_layer(self):
+        sequences, length, width, heads, feed_forward = ENCODER
+        model = nn.TransformerEncoderLayer(width, heads, feed_forward, dropout=0.0, batch_first=True)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        x = torch.randn(sequences, length, width)
+        targets = torch.randn(sequences, length, width)
+        loss_of = self.function(lambda x: F.mse_loss(model(x), targets))
+
+        def repeat():
+            optimizer.zero_grad()
+            loss = loss_of(x)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        return repeat
+
+    def update(self, optimizer, count, shape):
+        """One step of an optimizer with gradients that do not change."""
+        parameters = [nn.Parameter(torch.randn(shape)) for _ in range(count)]
+        for parameter in parameters:
+            parameter.grad = torch.randn(shape)
+        optimizer = optimizer(parameters)
+
+        def repeat():
+            optimizer.step()
+            return first(parameters[0].detach())
+
+        return repeat
 
     def load(self, file):
         """Loads all tensors and then reads every number of them once: they are mapped, not read."""

@@ -81,6 +81,17 @@ pub const ATTENTION: [usize; 4] = [4, 8, 512, 64];
 /// Additions in one repeat of `op_overhead`.
 pub const ADDITIONS: usize = 2000;
 
+/// Sizes of `lstm` and `gru`: features and units, layers, sequences, steps.
+pub const RECURRENT: (usize, usize, usize, usize) = (512, 2, 32, 128);
+/// Sequences, length, width and heads of `mha_causal`.
+pub const CAUSAL: (usize, usize, usize, usize) = (4, 512, 512, 8);
+/// Sequences, length, width, heads and feed-forward width of `encoder_layer_train_step`.
+pub const ENCODER: (usize, usize, usize, usize, usize) = (8, 128, 512, 8, 2048);
+/// Number and shape of the tensors of `adamw_1m_in_100_tensors` and `lion`.
+pub const TENSORS: (usize, [usize; 2]) = (100, [100, 100]);
+/// Number and shape of the matrices of `muon`.
+pub const MATRICES: (usize, [usize; 2]) = (8, [512, 512]);
+
 /// Sizes of `mlp_train_step` and `cnn_train_step`.
 pub mod classifier {
     /// Examples in a batch.

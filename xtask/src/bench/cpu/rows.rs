@@ -47,6 +47,13 @@ pub(crate) const ROWS: &[Row] = &[
     row("mlp_train_step", "batch 64, 784-512-512-10, Adam", 1.1, Training, 0.0, 0.0),
     row("cnn_train_step", "batch 64 of 28², two convolutions, 1024-512-10, Adam", 1.2, Training, 0.0, 0.0),
     row("transformer_train_step", "4 layers of 256, 8 × 256 tokens of 8192, AdamW", 1.25, Training, 0.0, 0.0),
+    row("lstm", "2 layers of 512, 32 × 128 steps", 1.0, Contraction, 34359.7, 0.0),
+    row("gru", "2 layers of 512, 32 × 128 steps", 1.0, Contraction, 25769.8, 0.0),
+    row("mha_causal", "[4, 512, 512], 8 heads", 1.0, Contraction, 6442.5, 0.0),
+    row("encoder_layer_train_step", "[8, 128, 512], 8 heads, feed-forward 2048, AdamW", 1.0, Training, 0.0, 0.0),
+    row("adamw_1m_in_100_tensors", "one step, 100 of [100, 100]", 1.0, Plain, 0.0, 28.0),
+    row("lion", "one step, 100 of [100, 100]", 1.0, Plain, 0.0, 20.0),
+    row("muon", "one step, 8 of [512, 512]", 1.0, Contraction, 32212.3, 0.0),
     row("resnet18_infer", "batch 1, 224²", 1.1, Plain, 3628.1, 0.0),
     row("safetensors_load", "512 MiB, loaded and summed", 1.0, Load, 0.0, 536.9),
 ];
