@@ -80,7 +80,8 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 ///
 /// # Errors
 /// When the file cannot be read or is damaged, or its tensors do not match the module's parameters exactly in name and
-/// type. The error lists the differences and suggests similar names.
+/// type. The error lists the differences and suggests similar names. Only the counters `num_batches_tracked` of PyTorch's
+/// batch normalisation are skipped.
 #[doc(alias = "load_file")]
 #[doc(alias = "load_state_dict")]
 pub fn load_module<M: Module>(module: M, path: impl AsRef<Path>) -> Result<M> {
@@ -135,7 +136,7 @@ pub(crate) fn load_module_from(
 ///
 /// let options = LoadOptions::new()
 ///     .rename_prefix("module.", "")
-///     .rename(|name| (!name.ends_with("num_batches_tracked")).then(|| name.to_string()))
+///     .rename(|name| (!name.ends_with("position_ids")).then(|| name.to_string()))
 ///     .dtype(DTypePolicy::Cast);
 /// ```
 #[derive(Clone, Default)]
@@ -284,7 +285,8 @@ impl Plan {
             mismatch.missing = report.missing.iter().map(|name| (name.clone(), close(name))).collect();
         }
         if !options.allow_unexpected {
-            mismatch.unexpected = available.values().cloned().collect();
+            let refused = available.iter().filter(|(name, _)| !is_batch_counter(name));
+            mismatch.unexpected = refused.map(|(_, name_in_file)| name_in_file.clone()).collect();
         }
         report.unexpected.extend(available.into_values());
         if !mismatch.is_empty() {
@@ -320,6 +322,12 @@ impl DTypePolicy {
             DTypePolicy::Exact | DTypePolicy::Keep => (expected == found).then_some(found),
         }
     }
+}
+
+/// Whether PyTorch wrote a counter of batches under this name. Its batch normalisation reads it only where the momentum
+/// is `None`.
+fn is_batch_counter(name: &str) -> bool {
+    name.rsplit('.').next() == Some("num_batches_tracked")
 }
 
 fn same_kind(a: DType, b: DType) -> bool {
