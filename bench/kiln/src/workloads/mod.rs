@@ -7,6 +7,8 @@ mod elementwise;
 mod load;
 mod matmul;
 mod memory;
+mod modules;
+mod optimizers;
 mod order;
 mod overhead;
 mod resnet;
@@ -46,6 +48,13 @@ pub(crate) fn prepare<B: Backend>(workload: &str, file: &str) -> Result<Prepared
         "mlp_train_step" => classifier::mlp::<B>(&device),
         "cnn_train_step" => classifier::cnn::<B>(&device),
         "transformer_train_step" => transformer::train::<B>(&device),
+        "lstm" => Ok(modules::lstm::<B>(&device)),
+        "gru" => Ok(modules::gru::<B>(&device)),
+        "mha_causal" => Ok(modules::causal_attention::<B>(&device)),
+        "encoder_layer_train_step" => modules::encoder_layer::<B>(&device),
+        "adamw_1m_in_100_tensors" => Ok(optimizers::adamw::<B>(&device)),
+        "lion" => Ok(optimizers::lion::<B>(&device)),
+        "muon" => Ok(optimizers::muon::<B>(&device)),
         "resnet18_infer" => Ok(resnet::infer::<B>(&device)),
         "safetensors_load" => load::prepare::<B>(file, &device),
         _ => Err(unknown(workload)),
