@@ -84,10 +84,10 @@ impl AdaptiveLogSoftmaxWithLossConfig {
         let mut cutoffs = self.cutoffs.clone();
         cutoffs.push(self.n_classes);
         let mut tail = Vec::new();
-        let mut features = self.in_features as f64;
+        let mut divisor = 1.0;
         for classes in cutoffs.windows(2) {
-            features /= self.div_value;
-            let hidden = features as usize;
+            divisor *= self.div_value;
+            let hidden = (self.in_features as f64 / divisor) as usize;
             let cluster = classes[1] - classes[0];
             tail.push((linear(self.in_features, hidden, false), linear(hidden, cluster, false)));
         }
