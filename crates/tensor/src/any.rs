@@ -39,7 +39,7 @@ pub(crate) use float8::MatMulAsFloat8;
 pub use grid::{GridPadding, GridSampleMode, GridSampleOptions, Indexing};
 pub use index::ScatterReduction;
 pub use linalg::{Norm, TensordotAxes};
-pub use loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
+pub use loss::{ClassOptions, CtcOptions, Reduction, RnntOptions, TripletOptions};
 pub use module::{
     AttentionOptions, BagMode, BatchNormOptions, BatchStatistics, Causal, DeformConvSpec, EmbeddingOptions,
     InterpolateMode, InterpolateOptions, InterpolateSize, RotaryLayout,

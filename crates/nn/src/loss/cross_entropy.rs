@@ -1,6 +1,6 @@
 //! Cross-entropy loss.
 
-use super::Reduction;
+use super::{Reduction, weight_buffer, weights_as};
 use crate::{Config, Module, Param};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -58,9 +58,8 @@ impl CrossEntropyLossConfig {
             (0.0..=1.0).contains(&smoothing),
             "[cross_entropy] the label smoothing {smoothing} is not between 0 and 1"
         );
-        let weights = self.weights.clone();
         CrossEntropyLoss {
-            weights: weights.map(|weights| Param::buffer(Tensor::from_data(weights, device))),
+            weights: weight_buffer(self.weights.as_ref(), device),
             label_smoothing: smoothing,
             ignore_index: self.ignore_index,
             pad_tokens: self.pad_tokens.clone(),
@@ -123,7 +122,7 @@ impl<B: Backend> CrossEntropyLoss<B> {
     #[track_caller]
     fn options(&self, dtype: DType) -> ClassOptions {
         ClassOptions {
-            weight: self.weights.as_ref().map(|weights| weights.val().cast(dtype).into_any()),
+            weight: weights_as(self.weights.as_ref(), dtype).map(Tensor::into_any),
             ignore_index: self.ignore_index,
             label_smoothing: self.label_smoothing,
             reduction: self.reduction,

@@ -106,7 +106,7 @@ fn mse(call: &Call<'_>) -> AnyTensor {
     let (x, target) = (call.tensor::<2>("x"), call.tensor::<2>("target"));
     match reduction(call) {
         Reduction::None => MseLoss::new().forward_no_reduction(x, target).into_any(),
-        reduction @ (Reduction::Mean | Reduction::Sum | Reduction::BatchMean) => {
+        reduction @ (Reduction::Mean | Reduction::Sum | Reduction::BatchMean | Reduction::Auto) => {
             MseLoss::new().forward(x, target, reduction).into_any()
         }
     }

@@ -3,7 +3,7 @@
 use super::{Method, away, distinct, floats, ints, ints_among, normal, one, positive, uniform};
 use crate::case::Fill;
 use kiln_tensor::AnyTensor;
-use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction, TripletOptions};
+use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction, RnntOptions, TripletOptions};
 
 const SIGNS: Fill = Fill::Among(&[-1.0, 1.0]);
 const PIECEWISE: &str = "the second derivative jumps";
@@ -26,6 +26,13 @@ fn differences() -> Vec<Method> {
             .variant("none")
             .on(&[normal(&[0, 3]), normal(&[0, 3])]),
         pairs(Method::new("l1_loss", |x| one(x[0].clone().l1_loss(x[1].clone(), Reduction::Sum)))),
+        Method::new("lp_loss", |x| one(x[0].clone().lp_loss(x[1].clone(), 3.0, Reduction::Mean)))
+            .on(&[normal(&[2, 3]), normal(&[2, 3])]),
+        Method::new("gram_matrix", |x| one(x[0].clone().gram_matrix())).on(&[normal(&[2, 3, 2, 2])]),
+        Method::new("gram_matrix_loss", |x| {
+            one(x[0].clone().gram_matrix_loss(x[1].clone(), Reduction::None))
+        })
+        .on(&[normal(&[2, 3, 2, 2]), normal(&[2, 3, 2, 2])]),
         Method::new("smooth_l1_loss", |x| {
             one(x[0].clone().smooth_l1_loss(x[1].clone(), 0.5, Reduction::BatchMean))
         })
@@ -216,6 +223,11 @@ fn sequences() -> Vec<Method> {
         })
         .variant("one after the other")
         .on(&[normal(&[4, 2, 3]), ints(1, 2, &[4]), ints(1, 4, &[2]), ints(2, 2, &[2])])
+        .within(64.0),
+        Method::new("rnnt_loss", |x| {
+            one(x[0].clone().rnnt_loss(x[1].clone(), x[2].clone(), x[3].clone(), RnntOptions::default()))
+        })
+        .on(&[normal(&[2, 3, 3, 4]), ints(0, 2, &[2, 2]), ints(2, 3, &[2]), ints(0, 2, &[2])])
         .within(64.0),
     ]
 }

@@ -5,12 +5,15 @@ mod classes;
 mod ctc;
 mod difference;
 mod embedding;
+mod image;
 mod likelihood;
 mod margin;
+mod rnnt;
 
 pub use classes::ClassOptions;
 pub use ctc::CtcOptions;
 pub use embedding::TripletOptions;
+pub use rnnt::RnntOptions;
 
 use crate::{AnyTensor, Result};
 use kiln_ir::{Binary, Reduction as Combine, Var};
@@ -38,16 +41,24 @@ pub enum Reduction {
     /// The sum, divided by the length of the first axis: PyTorch's `batchmean`, the mathematical Kullback-Leibler
     /// divergence.
     BatchMean,
+    /// The default of the loss, as in Burn: [`BatchMean`](Reduction::BatchMean) for the Kullback-Leibler divergence,
+    /// the mean for every other loss.
+    Auto,
 }
 
 impl Reduction {
+    /// Returns the reduction that `Auto` stands for.
+    pub(crate) fn or(self, default: Reduction) -> Reduction {
+        if self == Reduction::Auto { default } else { self }
+    }
+
     /// Reduces losses to shape `[1]`, or returns them unchanged.
     pub(crate) fn of(self, losses: AnyTensor) -> Result<AnyTensor> {
         let batch = losses.shape().first().copied().unwrap_or(1);
         match self {
             Reduction::None => Ok(losses),
             Reduction::Sum => losses.reduce_all(Combine::Sum),
-            Reduction::Mean => {
+            Reduction::Mean | Reduction::Auto => {
                 let count = losses.shape().num_elements();
                 losses.reduce_all(Combine::Sum)?.binary_scalar(Binary::Div, count)
             }

@@ -122,7 +122,9 @@ impl AnyTensor {
         if both == Some(*self.shape()) {
             return Ok(());
         }
-        Err(self.unlike(op, "the weight does not broadcast to the prediction", weight))
+        Err(self
+            .unlike(op, "the weight does not broadcast to the prediction", weight)
+            .hint("a weight has the length of the prediction or 1 in each axis, counted from the last"))
     }
 }
 

@@ -58,7 +58,7 @@ impl AnyTensor {
             return Ok(());
         }
         let problem = format!("the class weights must be [{}]", self.shape()[1]);
-        Err(self.unlike(op, problem, weight))
+        Err(self.unlike(op, problem, weight).hint("there is one weight for each class"))
     }
 
     fn check_targets(&self, op: &str, target: &AnyTensor) -> Result<()> {
@@ -87,19 +87,21 @@ impl AnyTensor {
             None => None,
         };
         let losses = self.target_losses(target, weights.clone(), options)?;
+        let reduction = options.reduction.or(Reduction::Mean);
         let Some(ignored) = ignored else {
-            return match (options.reduction, weights) {
+            return match (reduction, weights) {
                 (Reduction::Mean, Some(weights)) => {
                     Reduction::Sum.of(losses)?.binary(kiln_ir::Binary::Div, Reduction::Sum.of(weights)?)
                 }
-                (Reduction::Mean, None) | (Reduction::Sum | Reduction::None | Reduction::BatchMean, _) => {
-                    options.reduction.of(losses)
+                (Reduction::Mean, None)
+                | (Reduction::Sum | Reduction::None | Reduction::BatchMean | Reduction::Auto, _) => {
+                    reduction.of(losses)
                 }
             };
         };
         let losses = ignored.clone().if_else_number(0, losses)?;
-        if options.reduction != Reduction::Mean {
-            return options.reduction.of(losses);
+        if reduction != Reduction::Mean {
+            return reduction.of(losses);
         }
         let weights = match weights {
             Some(weights) => weights,

@@ -22,7 +22,7 @@ pub struct CtcOptions {
 }
 
 /// The log-probability of impossible events: finite, so that differences of two of them are numbers; far below any sum.
-const IMPOSSIBLE: f64 = -1e30;
+pub(super) const IMPOSSIBLE: f64 = -1e30;
 
 impl AnyTensor {
     /// Computes the CTC loss of targets, given log-probabilities `[time, batch, classes]`. Targets are
@@ -79,7 +79,7 @@ impl AnyTensor {
                 impossible.select(&total.scalar(value), &-&total)
             });
         let losses = match options.reduction {
-            Reduction::Mean => {
+            Reduction::Mean | Reduction::Auto => {
                 let lengths = target_lengths.cast(wide)?.binary_scalar(Binary::Max, 1.0)?;
                 losses.binary(Binary::Div, lengths)?
             }
@@ -181,7 +181,7 @@ fn skips<'e>(labels: &Var<'e>, blank: usize, dtype: DType) -> Var<'e> {
 }
 
 /// Replaces each state by the one `by` before it in the list of states.
-fn shifted<'e>(x: &Var<'e>, by: usize, fill: Var<'e>) -> Var<'e> {
+pub(super) fn shifted<'e>(x: &Var<'e>, by: usize, fill: Var<'e>) -> Var<'e> {
     let len = x.shape()[1];
     let pads = alloc::vec![PadAxis::default(), PadAxis::new(by, 0)];
     let padded = x.apply(kiln_ir::Op::Pad(pads), &[&fill]);
@@ -196,7 +196,7 @@ fn enter<'e>(alpha: &Var<'e>, skips: &Var<'e>) -> Var<'e> {
 }
 
 /// Computes `ln Σ exp(x)`; the maximum is subtracted, which changes no derivative.
-fn log_sum<'e>(terms: &[Var<'e>]) -> Var<'e> {
+pub(super) fn log_sum<'e>(terms: &[Var<'e>]) -> Var<'e> {
     let greatest = terms[1..].iter().fold(constant(&terms[0]), |most, term| most.max(&constant(term)));
     let sum =
         terms[1..].iter().fold((&terms[0] - &greatest).exp(), |sum, term| sum + (term - &greatest).exp());

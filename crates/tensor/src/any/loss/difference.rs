@@ -16,6 +16,20 @@ impl AnyTensor {
         self.compared("l1", target, reduction, |x, t| (x - t).abs())
     }
 
+    /// Computes a power of the absolute error, `|x - target|^p`. See [`loss::lp`](crate::loss::lp).
+    pub fn lp_loss(self, target: AnyTensor, p: f64, reduction: Reduction) -> Result<AnyTensor> {
+        if !(p > 0.0 && p.is_finite()) {
+            return Err(self.wrong("lp", format!("p is {p}")).hint("use a finite number above 0"));
+        }
+        if p == 1.0 {
+            return self.compared("lp", target, reduction, |x, t| (x - t).abs());
+        }
+        if p == 2.0 {
+            return self.compared("lp", target, reduction, |x, t| (x - t).square());
+        }
+        self.compared("lp", target, reduction, |x, t| power((x - t).abs(), p))
+    }
+
     /// Computes the smooth L1 loss: quadratic below `beta`, linear above. See
     /// [`loss::smooth_l1`](crate::loss::smooth_l1).
     pub fn smooth_l1_loss(self, target: AnyTensor, beta: f64, reduction: Reduction) -> Result<AnyTensor> {
@@ -44,4 +58,11 @@ fn bend<'e>(difference: Var<'e>, limit: f64) -> Var<'e> {
     let distance = difference.abs();
     let near = distance.min(&distance.scalar(limit));
     &near * (distance - &near * 0.5)
+}
+
+/// Computes `distance^p` of distances of at least 0; the gradient at 0 is 0.
+fn power<'e>(distance: Var<'e>, p: f64) -> Var<'e> {
+    let none = distance.equal(&distance.scalar(0.0));
+    let held = none.select(&distance.scalar(1.0), &distance);
+    none.select(&held.scalar(0.0), &held.pow(&held.scalar(p)))
 }

@@ -47,7 +47,9 @@ impl AnyTensor {
         let rows = self.shape().without(last);
         if *target.shape() != rows {
             let problem = format!("the targets must be {rows}");
-            return Err(self.unlike(OP, problem, &target));
+            return Err(self
+                .unlike(OP, problem, &target)
+                .hint("there is one target, 1 or -1, for each vector"));
         }
         let target = target.cast(self.dtype())?;
         let losses = self.expression_with([other, target], |a, [b, t]| {
@@ -114,7 +116,9 @@ impl AnyTensor {
             return Err(self.wrong(OP, "needs 2 axes").hint("the axes are [batch, dim]"));
         }
         if !(temperature > 0.0 && temperature.is_finite()) {
-            return Err(self.wrong(OP, format!("the temperature is {temperature}")));
+            return Err(self
+                .wrong(OP, format!("the temperature is {temperature}"))
+                .hint("use a finite number above 0"));
         }
         let batch = self.shape()[0];
         let index = self.stack().int_dtype();

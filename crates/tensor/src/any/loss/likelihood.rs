@@ -11,7 +11,7 @@ impl AnyTensor {
     /// Computes the Kullback-Leibler divergence of log-probabilities `self` from probabilities (or their logarithms).
     /// See [`loss::kl_div`](crate::loss::kl_div).
     pub fn kl_div_loss(self, target: AnyTensor, log_target: bool, reduction: Reduction) -> Result<AnyTensor> {
-        self.compared("kl_div", target, reduction, |x, t| {
+        self.compared("kl_div", target, reduction.or(Reduction::BatchMean), |x, t| {
             let nothing = if log_target { f64::NEG_INFINITY } else { 0.0 };
             // Classes of target probability 0 contribute 0, whatever the prediction.
             let absent = t.equal(&t.scalar(nothing));
@@ -52,7 +52,9 @@ impl AnyTensor {
         let fits = kiln_ir::infer::broadcast_shapes(self.shape(), variance.shape());
         if fits != Some(*self.shape()) {
             let problem = "the variance does not broadcast to the prediction";
-            return Err(self.unlike("gaussian_nll", problem, &variance));
+            return Err(self
+                .unlike("gaussian_nll", problem, &variance)
+                .hint("a variance has the length of the prediction or 1 in each axis"));
         }
         if epsilon.is_nan() || epsilon <= 0.0 {
             return Err(self

@@ -67,7 +67,9 @@ impl AnyTensor {
             Some(weight) => {
                 self.check_alike(OP, &weight)?;
                 if weight.rank() != 1 || weight.shape()[0] != classes {
-                    return Err(self.unlike(OP, format!("the class weights must be [{classes}]"), &weight));
+                    return Err(self
+                        .unlike(OP, format!("the class weights must be [{classes}]"), &weight)
+                        .hint("there is one weight for each class"));
                 }
                 Some(weight.take(0, target.clone())?)
             }

@@ -1,0 +1,128 @@
+//! Losses of images: overlap of segmentations, and style.
+
+use super::Reduction;
+use crate::{Config, Module};
+use kiln_tensor::{Backend, Tensor, loss};
+
+/// Settings of a [`DiceLoss`].
+#[derive(Config, Clone, Copy, Debug, PartialEq)]
+pub struct DiceLossConfig {
+    /// Added to numerator and denominator, so that two empty sets overlap. Default: 1.
+    #[config(default = 1.0)]
+    pub smooth: f64,
+}
+
+/// Dice loss of predicted probabilities `x` and targets `t` ([Milletari et al. 2016](https://arxiv.org/abs/1606.04797)):
+/// `1 - (2 Σ x t + smooth) / (Σ x + Σ t + smooth)`. The sums are over all dims but the first: one loss per example.
+///
+/// ```
+/// use kiln_backends::Flex;
+/// use kiln_nn::loss::{DiceLoss, Reduction};
+/// use kiln_tensor::Tensor;
+///
+/// let mask = Tensor::<Flex, 3>::from([[[1.0, 0.0], [0.0, 1.0]]]);
+/// assert_eq!(DiceLoss::default().forward(mask.clone(), mask, Reduction::Mean).item::<f32>(), 0.0);
+/// ```
+#[derive(Module, Clone, Copy, Debug)]
+pub struct DiceLoss {
+    /// Added to numerator and denominator.
+    pub smooth: f64,
+}
+
+impl DiceLossConfig {
+    /// Returns the loss.
+    pub fn init(&self) -> DiceLoss {
+        DiceLoss { smooth: self.smooth }
+    }
+}
+
+impl Default for DiceLoss {
+    fn default() -> DiceLoss {
+        DiceLossConfig::new().init()
+    }
+}
+
+impl DiceLoss {
+    /// Computes the loss of probabilities and targets of equal shape `[batch, ..]`. The output has shape `[1]`, or with
+    /// [`Reduction::None`] `[batch]`.
+    ///
+    /// # Panics
+    /// When shapes or dtypes differ.
+    #[track_caller]
+    pub fn forward<B: Backend, const D: usize>(
+        &self,
+        predictions: Tensor<B, D>,
+        targets: Tensor<B, D>,
+        reduction: Reduction,
+    ) -> Tensor<B, 1> {
+        loss::dice(predictions, targets, self.smooth, reduction)
+    }
+
+    /// Computes the loss of each example, `[batch]`.
+    ///
+    /// # Panics
+    /// When shapes or dtypes differ.
+    #[track_caller]
+    pub fn forward_no_reduction<B: Backend, const D: usize>(
+        &self,
+        predictions: Tensor<B, D>,
+        targets: Tensor<B, D>,
+    ) -> Tensor<B, 1> {
+        self.forward(predictions, targets, Reduction::None)
+    }
+}
+
+/// Style loss of feature maps ([Gatys et al. 2015](https://arxiv.org/abs/1508.06576)): the squared difference of their
+/// Gram matrices `G = F Fᵀ`, `Σ (G - G')² / (4 channels² (height width)²)` for each example.
+///
+/// It is the term of one layer. The paper adds those of five layers of a pretrained VGG network, with weights; Burn's loss
+/// holds that network, here the features are arguments.
+///
+/// ```
+/// use kiln_backends::Flex;
+/// use kiln_nn::loss::{GramMatrixLoss, Reduction};
+/// use kiln_tensor::Tensor;
+///
+/// let features = Tensor::<Flex, 4>::full([2, 3, 4, 4], 2.0, &Default::default());
+/// let style = features.zeros_like();
+/// // Each entry of the Gram matrix is 64, divided by 2 · 16.
+/// let loss = GramMatrixLoss::new().forward(features, style, Reduction::Mean);
+/// assert!((loss.item::<f32>() - 4.0).abs() < 1e-5);
+/// ```
+#[derive(Module, Clone, Copy, Debug, Default)]
+pub struct GramMatrixLoss;
+
+impl GramMatrixLoss {
+    /// Returns the loss.
+    pub fn new() -> GramMatrixLoss {
+        GramMatrixLoss
+    }
+
+    /// Computes the loss of features `[batch, channels, height, width]`. The output has shape `[1]`, or with
+    /// [`Reduction::None`] `[batch]`.
+    ///
+    /// # Panics
+    /// When shapes or dtypes differ.
+    #[track_caller]
+    pub fn forward<B: Backend>(
+        &self,
+        features: Tensor<B, 4>,
+        targets: Tensor<B, 4>,
+        reduction: Reduction,
+    ) -> Tensor<B, 1> {
+        loss::gram_matrix_loss(features, targets, reduction)
+    }
+
+    /// Computes the loss of each example, `[batch]`.
+    ///
+    /// # Panics
+    /// When shapes or dtypes differ.
+    #[track_caller]
+    pub fn forward_no_reduction<B: Backend>(
+        &self,
+        features: Tensor<B, 4>,
+        targets: Tensor<B, 4>,
+    ) -> Tensor<B, 1> {
+        self.forward(features, targets, Reduction::None)
+    }
+}
