@@ -338,6 +338,7 @@ fn batch_norm() {
                 num_features: x.shape()[1],
                 momentum: case.number("momentum"),
                 epsilon: case.number("epsilon"),
+                mode: Mode::Auto,
             };
             if case.flag("training") {
                 let inputs = [("x", any(&x)), ("weight", any_param(&layer.weight)), ("bias", any_param(&layer.bias))];
