@@ -1,7 +1,7 @@
 //! Similarities and distances of vectors.
 
 use crate::{Config, ForwardModule, Module};
-use kiln_tensor::{Backend, Tensor, linalg};
+use kiln_tensor::{Axis, Backend, Tensor, linalg};
 
 /// Settings of a [`CosineSimilarity`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -42,8 +42,25 @@ impl CosineSimilarity {
         a: Tensor<B, D>,
         b: Tensor<B, D>,
     ) -> Tensor<B, D2> {
+        let Some(axis) = Axis::from(self.dim).within(D) else {
+            panic!("[cosine_similarity] dimension {} is out of range: {}", self.dim, a.as_any().ty());
+        };
+        // A vector of length 1 stands for one of equal elements, with the norm of that.
+        let length = a.dims()[axis].max(b.dims()[axis]);
+        let (a, b) = (widened(a, axis, length), widened(b, axis, length));
         linalg::cosine_similarity(a, b, self.dim, Some(self.eps)).squeeze_dim(self.dim)
     }
+}
+
+/// Broadcasts one dimension to a length.
+#[track_caller]
+fn widened<B: Backend, const D: usize>(x: Tensor<B, D>, axis: usize, length: usize) -> Tensor<B, D> {
+    let mut dims = x.dims();
+    if dims[axis] == length {
+        return x;
+    }
+    dims[axis] = length;
+    x.expand(dims)
 }
 
 /// Of vectors in the rows of two matrices.
