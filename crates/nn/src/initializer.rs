@@ -1,9 +1,9 @@
 //! Initializers of parameters.
 
+mod matrix;
+
 use crate::{Config, Param};
-use alloc::vec;
-use alloc::vec::Vec;
-use kiln_tensor::{Backend, Distribution, Shape, Tensor, TensorData};
+use kiln_tensor::{Backend, Distribution, Tensor};
 
 /// Initializer of a parameter: the distribution of its first values. Random values come from the device's random stream
 /// ([`Backend::seed`]).
@@ -70,6 +70,34 @@ pub enum Initializer {
         /// The scale factor.
         gain: f64,
     },
+    /// Normal distribution, truncated to `[min, max)`.
+    TruncNormal {
+        /// The mean before truncation.
+        mean: f64,
+        /// The standard deviation before truncation.
+        std: f64,
+        /// The lower bound. PyTorch's default is -2.
+        min: f64,
+        /// The upper bound. PyTorch's default is 2.
+        max: f64,
+    },
+    /// The identity matrix, for a linear layer that starts as the identity: 1 on the diagonal, 0 elsewhere.
+    Eye,
+    /// The Dirac delta function, for a convolution that starts as the identity of as many channels as possible: weights
+    /// `[out, in, kernel..]` are 1 where input and output channel of a group agree, in the middle of the kernel, and 0
+    /// elsewhere.
+    Dirac {
+        /// The number of groups of the convolution.
+        groups: usize,
+    },
+    /// A sparse matrix ([Martens 2010](https://www.cs.toronto.edu/~jmartens/docs/Deep_HessianFree.pdf)): in each column,
+    /// a fraction of the rows (rounded up) is 0, the others are normal with mean 0.
+    Sparse {
+        /// The fraction of zeros in each column.
+        sparsity: f64,
+        /// The standard deviation of the other elements. PyTorch's default is 0.01.
+        std: f64,
+    },
 }
 
 impl Initializer {
@@ -81,7 +109,9 @@ impl Initializer {
     /// Returns a trainable parameter of this shape. The fans follow from the shape.
     ///
     /// # Panics
-    /// When the initializer depends on fans and the shape has fewer than two dimensions.
+    /// When the initializer depends on fans and the shape has fewer than two dimensions. When the shape of an `Eye` or
+    /// `Sparse` is not a matrix, or that of a `Dirac` does not have three to five dimensions and a first dimension that
+    /// its groups divide.
     #[track_caller]
     pub fn init<B: Backend, const D: usize>(
         &self,
@@ -130,7 +160,14 @@ impl Initializer {
             }
             Initializer::XavierUniform { gain } => uniform(gain * libm::sqrt(6.0 / both_fans(fans))),
             Initializer::XavierNormal { gain } => normal(gain * libm::sqrt(2.0 / both_fans(fans))),
-            Initializer::Orthogonal { gain } => orthogonal(shape, gain, device),
+            Initializer::Orthogonal { gain } => matrix::orthogonal(shape, gain, device),
+            Initializer::TruncNormal { mean, std, min, max } => {
+                let distribution = Distribution::TruncatedNormal { mean, deviation: std, low: min, high: max };
+                Tensor::random(shape, distribution, device)
+            }
+            Initializer::Eye => matrix::eye(shape, device),
+            Initializer::Dirac { groups } => matrix::dirac(shape, groups, device),
+            Initializer::Sparse { sparsity, std } => matrix::sparse(shape, sparsity, std, device),
         }
     }
 }
@@ -157,46 +194,11 @@ fn both_fans(fans: Option<(usize, usize)>) -> f64 {
     (fan_in + fan_out).max(1) as f64
 }
 
-/// Orthonormalises random vectors by the modified Gram-Schmidt process. Each vector is projected twice: after one
-/// projection, rounding errors grow with the number of vectors.
-#[track_caller]
-fn orthogonal<B: Backend, const D: usize>(shape: [usize; D], gain: f64, device: &B::Device) -> Tensor<B, D> {
-    let random = Tensor::<B, D>::random(shape, Distribution::Normal(0.0, 1.0), device);
-    let rows = shape.first().copied().unwrap_or(1);
-    let columns: usize = shape.iter().skip(1).product();
-    let (count, length) = (rows.min(columns), rows.max(columns));
-    let mut vectors: Vec<f64> = random.into_data().to_vec();
-    for current in 0..count {
-        let (before, rest) = vectors.split_at_mut(current * length);
-        let vector = &mut rest[..length];
-        for other in before.chunks_exact(length).chain(before.chunks_exact(length)) {
-            let product: f64 = vector.iter().zip(other).map(|(a, b)| a * b).sum();
-            vector.iter_mut().zip(other).for_each(|(a, b)| *a -= product * b);
-        }
-        let norm = libm::sqrt(vector.iter().map(|a| a * a).sum());
-        vector.iter_mut().for_each(|a| *a /= norm);
-    }
-    vectors.iter_mut().for_each(|a| *a *= gain);
-    let vectors = if rows <= columns { vectors } else { transposed(&vectors, count, length) };
-    match TensorData::new(vectors, Shape::from(shape)) {
-        Ok(data) => Tensor::from_data(data, device),
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn transposed(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    let mut result = vec![0.0; matrix.len()];
-    for row in 0..rows {
-        for column in 0..columns {
-            result[column * rows + row] = matrix[row * columns + column];
-        }
-    }
-    result
-}
-
 #[cfg(test)]
 mod tests {
+    use super::matrix::transposed;
     use super::*;
+    use alloc::vec::Vec;
     use kiln_backends::Flex;
 
     fn values<const D: usize>(initializer: Initializer, shape: [usize; D]) -> Vec<f64> {
@@ -267,5 +269,46 @@ mod tests {
     #[should_panic(expected = "fewer than two dimensions")]
     fn fan_in_of_a_vector_panics() {
         values(Initializer::LINEAR, [3]);
+    }
+
+    #[test]
+    fn truncated_normals_stay_within_their_bounds() {
+        let values = values(Initializer::TruncNormal { mean: 0.5, std: 1.0, min: -0.5, max: 1.0 }, [100, 100]);
+        assert!(values.iter().all(|x| (-0.5..1.0).contains(x)));
+        // The mean of a normal distribution truncated to -1 .. 0.5 standard deviations.
+        let mean = values.iter().sum::<f64>() / 1e4;
+        assert!((mean - 0.5 - (-0.206_7)).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn identities() {
+        assert_eq!(values(Initializer::Eye, [2, 3]), [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+        let kernel = values(Initializer::Dirac { groups: 1 }, [2, 2, 3]);
+        assert_eq!(kernel, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+        let grouped = values(Initializer::Dirac { groups: 2 }, [4, 1, 1, 2]);
+        assert_eq!(grouped, [0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn columns_of_sparse_matrices_have_zeros() {
+        let matrix = values(Initializer::Sparse { sparsity: 0.25, std: 0.5 }, [10, 40]);
+        for column in 0..40 {
+            let zeros = (0..10).filter(|row| matrix[row * 40 + column] == 0.0).count();
+            assert_eq!(zeros, 3);
+        }
+        let others: Vec<f64> = matrix.iter().copied().filter(|x| *x != 0.0).collect();
+        assert!((deviation(&others) - 0.5).abs() < 0.1);
+    }
+
+    #[test]
+    #[should_panic(expected = "[initializer] `Eye` is for matrices, not [3]")]
+    fn an_identity_is_a_matrix() {
+        values(Initializer::Eye, [3]);
+    }
+
+    #[test]
+    #[should_panic(expected = "[initializer] 3 groups do not divide 4 output channels")]
+    fn groups_of_a_dirac_divide_the_channels() {
+        values(Initializer::Dirac { groups: 3 }, [4, 1, 1]);
     }
 }

@@ -1,35 +1,44 @@
 //! Layers and their configurations.
 
-mod activation;
+pub(crate) mod activation;
+mod bilinear;
 mod conv;
 mod conv_transpose;
+mod deform_conv;
+mod distance;
 mod dropout;
 mod embedding;
+mod embedding_bag;
 mod flatten;
+mod identity;
+mod image;
+mod lazy;
 mod linear;
-mod norm;
+pub(crate) mod norm;
+mod pad;
 mod padding;
+mod patches;
 mod pool;
 
-pub use activation::{
-    Elu, EluConfig, Gelu, LeakyRelu, LeakyReluConfig, LogSoftmax, Relu, Sigmoid, Silu, Softmax, Softplus,
-    SoftplusConfig, Tanh,
-};
+pub use activation::*;
+pub use bilinear::{Bilinear, BilinearConfig};
 pub use conv::{Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig};
 pub use conv_transpose::{
     ConvTranspose1d, ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig, ConvTranspose3d,
     ConvTranspose3dConfig,
 };
-pub use dropout::{Dropout, DropoutConfig};
+pub use deform_conv::{DeformConv2d, DeformConv2dConfig};
+pub use distance::{CosineSimilarity, CosineSimilarityConfig, PairwiseDistance, PairwiseDistanceConfig};
+pub use dropout::*;
 pub use embedding::{Embedding, EmbeddingConfig};
-pub use flatten::Flatten;
+pub use embedding_bag::{BagMode, EmbeddingBag, EmbeddingBagConfig};
+pub use flatten::{Flatten, Unflatten};
+pub use identity::Identity;
+pub use image::*;
+pub use lazy::*;
 pub use linear::{Linear, LinearConfig};
-pub use norm::{
-    BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, LayerNorm, LayerNormConfig, RmsNorm,
-    RmsNormConfig,
-};
+pub use norm::*;
+pub use pad::*;
 pub use padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
-pub use pool::{
-    AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, AvgPool1d,
-    AvgPool1dConfig, AvgPool2d, AvgPool2dConfig, MaxPool1d, MaxPool1dConfig, MaxPool2d, MaxPool2dConfig,
-};
+pub use patches::{Fold, Fold4d, Fold4dConfig, Unfold, Unfold4d, Unfold4dConfig};
+pub use pool::*;

@@ -70,15 +70,39 @@ pub mod conv {
     pub use crate::layer::{
         Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig, ConvTranspose1d,
         ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig, ConvTranspose3d,
-        ConvTranspose3dConfig,
+        ConvTranspose3dConfig, DeformConv2d, DeformConv2dConfig,
     };
 }
 
 /// Pooling layers and their configurations.
 pub mod pool {
     pub use crate::layer::{
-        AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, AvgPool1d,
-        AvgPool1dConfig, AvgPool2d, AvgPool2dConfig, MaxPool1d, MaxPool1dConfig, MaxPool2d, MaxPool2dConfig,
+        AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig,
+        AdaptiveAvgPool3d, AdaptiveAvgPool3dConfig, AdaptiveMaxPool1d, AdaptiveMaxPool1dConfig,
+        AdaptiveMaxPool2d, AdaptiveMaxPool2dConfig, AdaptiveMaxPool3d, AdaptiveMaxPool3dConfig, AvgPool1d,
+        AvgPool1dConfig, AvgPool2d, AvgPool2dConfig, AvgPool3d, AvgPool3dConfig, FractionalMaxPool2d,
+        FractionalMaxPool2dConfig, FractionalMaxPool3d, FractionalMaxPool3dConfig, LpPool1d, LpPool1dConfig,
+        LpPool2d, LpPool2dConfig, LpPool3d, LpPool3dConfig, MaxPool1d, MaxPool1dConfig, MaxPool2d,
+        MaxPool2dConfig, MaxPool3d, MaxPool3dConfig, MaxUnpool1d, MaxUnpool1dConfig, MaxUnpool2d,
+        MaxUnpool2dConfig, MaxUnpool3d, MaxUnpool3dConfig,
+    };
+}
+
+/// Activation layers and their configurations.
+pub mod activation {
+    pub use crate::layer::activation::*;
+}
+
+/// Normalisation layers and their configurations.
+pub mod norm {
+    pub use crate::layer::norm::*;
+}
+
+/// Resizing layers and their configurations.
+pub mod interpolate {
+    pub use crate::layer::{
+        Interpolate1d, Interpolate1dConfig, Interpolate2d, Interpolate2dConfig, Interpolate3d,
+        Interpolate3dConfig, InterpolateMode, Upsample, UpsampleConfig,
     };
 }
 

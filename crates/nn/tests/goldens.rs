@@ -1,9 +1,8 @@
 //! Layers and losses match PyTorch, forward and backward, in all goldens that they cover.
 
-#[macro_use]
 mod golden;
 
-use golden::*;
+use golden::{B, Case, any, any_param, each_case, with_rank};
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss};
 use kiln_nn::*;
 use kiln_tensor::loss::CrossEntropyTargets;
@@ -70,6 +69,9 @@ macro_rules! pool_tests {
                     ceil_mode: case.flag("ceil_mode"),
                 };
                 case.check(layer.forward(x.clone()), &[("x", any(&x))]);
+                let (y, indices) = layer.forward_with_indices(x.inner());
+                case.compare("y", y.into_data());
+                case.compare("indices", indices.into_data());
             });
         }
 
@@ -83,6 +85,7 @@ macro_rules! pool_tests {
                     padding: case.lengths("padding"),
                     ceil_mode: case.flag("ceil_mode"),
                     count_include_pad: case.flag("count_include_pad"),
+                    divisor_override: None,
                 };
                 case.check(layer.forward(x.clone()), &[("x", any(&x))]);
             });
@@ -102,6 +105,7 @@ macro_rules! pool_tests {
 pool_tests! {
     max_pool1d avg_pool1d adaptive_avg_pool1d MaxPool1d AvgPool1d AdaptiveAvgPool1d 3;
     max_pool2d avg_pool2d adaptive_avg_pool2d MaxPool2d AvgPool2d AdaptiveAvgPool2d 4;
+    max_pool3d avg_pool3d adaptive_avg_pool3d MaxPool3d AvgPool3d AdaptiveAvgPool3d 5;
 }
 
 #[test]
@@ -172,6 +176,7 @@ fn batch_norm() {
                 num_features: x.shape()[1],
                 momentum: case.number("momentum"),
                 epsilon: case.number("epsilon"),
+                mode: Mode::Auto,
             };
             if case.flag("training") {
                 let inputs = [("x", any(&x)), ("weight", any_param(&layer.weight)), ("bias", any_param(&layer.bias))];

@@ -1,56 +1,35 @@
-//! Dropout.
+//! Layers that are random in training: dropout of elements, channels and paths, and noise.
 
-use crate::module::forward::forward_modules;
-use crate::{Config, Mode, Module};
-use kiln_tensor::{Backend, Distribution, Tensor};
+mod alpha;
+mod channels;
+mod elements;
+mod noise;
+mod path;
 
-/// Settings of a [`Dropout`] layer.
-#[derive(Config, Clone, Debug, PartialEq)]
-pub struct DropoutConfig {
-    /// The probability of setting an element to zero, from 0 to 1.
-    pub prob: f64,
+pub use alpha::{AlphaDropout, AlphaDropoutConfig, FeatureAlphaDropout, FeatureAlphaDropoutConfig};
+pub use channels::{
+    Dropout1d, Dropout1dConfig, Dropout2d, Dropout2dConfig, Dropout3d, Dropout3dConfig,
+};
+pub use elements::{Dropout, DropoutConfig};
+pub use noise::{GaussianNoise, GaussianNoiseConfig};
+pub use path::{DropPath, DropPathConfig};
+
+use kiln_tensor::{AnyTensor, Backend, Distribution, Tensor, TensorType};
+
+#[track_caller]
+fn check_probability(op: &str, prob: f64) {
+    assert!((0.0..=1.0).contains(&prob), "[{op}] the probability {prob} is not between 0 and 1");
 }
 
-/// Dropout: sets each element to zero with probability `prob` and multiplies the others by `1 / (1 - prob)`
-/// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)).
-///
-/// It is active in training [mode](Mode): by default on backends with automatic differentiation (in any of their layers),
-/// and the identity on other backends. Random values come from the device's random stream ([`Backend::seed`]).
-#[derive(Module, Clone, Debug)]
-pub struct Dropout {
-    /// The probability of setting an element to zero.
-    pub prob: f64,
-    /// Whether dropout is active.
-    pub mode: Mode,
-}
-
-impl DropoutConfig {
-    /// Returns the layer.
-    ///
-    /// # Panics
-    /// When `prob` is not between 0 and 1.
-    #[track_caller]
-    pub fn init(&self) -> Dropout {
-        let prob = self.prob;
-        assert!((0.0..=1.0).contains(&prob), "[dropout] the probability {prob} is not between 0 and 1");
-        Dropout { prob, mode: Mode::Auto }
+/// Returns a random mask that broadcasts over all but the first `axes` dimensions of `x`: 1 with probability `keep`, 0
+/// otherwise.
+#[track_caller]
+fn mask<B: Backend, const D: usize>(x: &Tensor<B, D>, axes: usize, keep: f64) -> Tensor<B, D> {
+    let mut shape = x.dims();
+    shape[axes.min(D)..].fill(1);
+    let ty = TensorType::new(shape, x.dtype());
+    match AnyTensor::random(ty, Distribution::Bernoulli(keep), x.as_any().stack()) {
+        Ok(mask) => Tensor::from_any(mask),
+        Err(error) => panic!("{error}"),
     }
-}
-
-impl Dropout {
-    /// Applies dropout to each element. The input has any shape; the output has the same shape.
-    #[track_caller]
-    pub fn forward<B: Backend, const D: usize>(&self, x: Tensor<B, D>) -> Tensor<B, D> {
-        if self.prob == 0.0 || !self.mode.is_training(x.engine_stack()) {
-            return x;
-        }
-        let keep = 1.0 - self.prob;
-        let scale = if keep > 0.0 { 1.0 / keep } else { 0.0 };
-        let mask = x.random_like(Distribution::Bernoulli(keep)) * scale;
-        x * mask
-    }
-}
-
-forward_modules! {
-    Dropout;
 }

@@ -1,11 +1,11 @@
 //! Batch normalisation.
 
-use super::check_channels;
+use super::{check_channels, value};
 use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Mode, Module, Param, RunningState};
 use kiln_backends::Dyn;
 use kiln_tensor::module::{BatchNormOptions, BatchStatistics};
-use kiln_tensor::{AnyTensor, Backend, Tensor};
+use kiln_tensor::{Backend, Tensor};
 
 /// Settings of a [`BatchNorm`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -100,11 +100,6 @@ impl<B: Backend> BatchNorm<B> {
             }
         });
     }
-}
-
-/// The value of an optional parameter.
-fn value<B: Backend>(parameter: &Option<Param<Tensor<B, 1>>>) -> Option<AnyTensor> {
-    parameter.as_ref().map(|parameter| parameter.val().into_any())
 }
 
 forward_modules! {

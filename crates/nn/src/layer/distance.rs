@@ -1,0 +1,138 @@
+//! Similarities and distances of vectors.
+
+use crate::{Config, ForwardModule, Module};
+use kiln_tensor::{Axis, Backend, Tensor, linalg};
+
+/// Settings of a [`CosineSimilarity`] layer.
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct CosineSimilarityConfig {
+    /// The dimension of the vectors; negative numbers count from the end. Default: 1.
+    #[config(default = 1)]
+    pub dim: isize,
+    /// The least norm, against division by zero. Default: 1e-8.
+    #[config(default = 1e-8)]
+    pub eps: f64,
+}
+
+/// Cosine similarity: `a · b / (max(‖a‖, ε) max(‖b‖, ε))` along one dimension.
+#[derive(Module, Clone, Debug)]
+pub struct CosineSimilarity {
+    /// The dimension of the vectors; negative numbers count from the end.
+    pub dim: isize,
+    /// The least norm.
+    pub eps: f64,
+}
+
+impl CosineSimilarityConfig {
+    /// Returns the layer.
+    pub fn init(&self) -> CosineSimilarity {
+        CosineSimilarity { dim: self.dim, eps: self.eps }
+    }
+}
+
+impl CosineSimilarity {
+    /// Computes the similarities of two tensors, which broadcast. The output has the shape of the inputs without the
+    /// dimension: `D2` is `D - 1`.
+    ///
+    /// # Panics
+    /// When `dim` is out of range, or `D2` is not `D - 1`.
+    #[track_caller]
+    pub fn forward<B: Backend, const D: usize, const D2: usize>(
+        &self,
+        a: Tensor<B, D>,
+        b: Tensor<B, D>,
+    ) -> Tensor<B, D2> {
+        let Some(axis) = Axis::from(self.dim).within(D) else {
+            panic!("[cosine_similarity] dimension {} is out of range: {}", self.dim, a.as_any().ty());
+        };
+        // A vector of length 1 stands for one of equal elements, with the norm of that.
+        let length = a.dims()[axis].max(b.dims()[axis]);
+        let (a, b) = (widened(a, axis, length), widened(b, axis, length));
+        linalg::cosine_similarity(a, b, self.dim, Some(self.eps)).squeeze_dim(self.dim)
+    }
+}
+
+/// Broadcasts one dimension to a length.
+#[track_caller]
+fn widened<B: Backend, const D: usize>(x: Tensor<B, D>, axis: usize, length: usize) -> Tensor<B, D> {
+    let mut dims = x.dims();
+    if dims[axis] == length {
+        return x;
+    }
+    dims[axis] = length;
+    x.expand(dims)
+}
+
+/// Of vectors in the rows of two matrices.
+impl<B: Backend> ForwardModule<(Tensor<B, 2>, Tensor<B, 2>)> for CosineSimilarity {
+    type Output = Tensor<B, 1>;
+
+    #[track_caller]
+    fn forward(&self, (a, b): (Tensor<B, 2>, Tensor<B, 2>)) -> Tensor<B, 1> {
+        CosineSimilarity::forward(self, a, b)
+    }
+}
+
+/// Settings of a [`PairwiseDistance`] layer.
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct PairwiseDistanceConfig {
+    /// The `p` of the norm, `(Σ |x|^p)^(1/p)`. Default: 2.
+    #[config(default = 2.0)]
+    pub p: f64,
+    /// Added to each difference, against the gradient's singularity at 0. Default: 1e-6.
+    #[config(default = 1e-6)]
+    pub eps: f64,
+}
+
+/// Distance of corresponding vectors: the p-norm of `a - b + ε` along the last dimension.
+#[derive(Module, Clone, Debug)]
+pub struct PairwiseDistance {
+    /// The `p` of the norm.
+    pub p: f64,
+    /// Added to each difference.
+    pub eps: f64,
+}
+
+impl PairwiseDistanceConfig {
+    /// Returns the layer.
+    pub fn init(&self) -> PairwiseDistance {
+        PairwiseDistance { p: self.p, eps: self.eps }
+    }
+}
+
+impl PairwiseDistance {
+    /// Computes the distances of two tensors, which broadcast. The output has the shape of the inputs without the last
+    /// dimension: `D2` is `D - 1`.
+    ///
+    /// # Panics
+    /// When `D2` is not `D - 1`.
+    #[track_caller]
+    pub fn forward<B: Backend, const D: usize, const D2: usize>(
+        &self,
+        a: Tensor<B, D>,
+        b: Tensor<B, D>,
+    ) -> Tensor<B, D2> {
+        self.forward_keepdim(a, b).squeeze_dim(-1)
+    }
+
+    /// Like [`forward`](PairwiseDistance::forward), with a last dimension of length 1 in the output.
+    #[doc(alias = "keepdim")]
+    #[track_caller]
+    pub fn forward_keepdim<B: Backend, const D: usize>(
+        &self,
+        a: Tensor<B, D>,
+        b: Tensor<B, D>,
+    ) -> Tensor<B, D> {
+        linalg::pairwise_distance(a, b, self.p, Some(self.eps))
+    }
+}
+
+/// Of vectors in the rows of two matrices.
+impl<B: Backend> ForwardModule<(Tensor<B, 2>, Tensor<B, 2>)> for PairwiseDistance {
+    type Output = Tensor<B, 1>;
+
+    #[track_caller]
+    fn forward(&self, (a, b): (Tensor<B, 2>, Tensor<B, 2>)) -> Tensor<B, 1> {
+        PairwiseDistance::forward(self, a, b)
+    }
+}

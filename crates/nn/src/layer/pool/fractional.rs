@@ -1,0 +1,110 @@
+//! Fractional max pooling.
+
+use crate::module::forward::forward_modules;
+use crate::{Config, Module};
+use kiln_tensor::{Backend, Tensor, module};
+
+macro_rules! fractional_pools {
+    ($($name:ident $config:ident $function:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer. Either `output_size` or `output_ratio` is set.")]
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// Window size.
+            pub kernel_size: [usize; $axes],
+            /// Output size: the number of windows along each dimension. Default: none.
+            pub output_size: Option<[usize; $axes]>,
+            /// Output size divided by the input size, between 0 and 1, along each dimension. Default: none.
+            pub output_ratio: Option<[f64; $axes]>,
+        }
+
+        #[doc = concat!("Fractional max pooling over ", $space, ": the maximum of windows at random positions, which")]
+        /// reduces sizes by a factor that need not be an integer ([Graham 2014](https://arxiv.org/abs/1412.6071)).
+        ///
+        /// Positions are random in training and in evaluation, as in PyTorch. They come from the device's random stream
+        /// ([`Backend::seed`]).
+        #[derive(Module, Clone, Debug)]
+        pub struct $name {
+            /// Window size.
+            #[module(attribute)]
+            pub kernel_size: [usize; $axes],
+            /// Output size: the number of windows along each dimension.
+            #[module(attribute)]
+            pub output_size: Option<[usize; $axes]>,
+            /// Output size divided by the input size, along each dimension.
+            #[module(attribute)]
+            pub output_ratio: Option<[f64; $axes]>,
+        }
+
+        impl $config {
+            /// Returns the layer.
+            ///
+            /// # Panics
+            /// When both or none of `output_size` and `output_ratio` are set, or a ratio is not between 0 and 1.
+            #[track_caller]
+            pub fn init(&self) -> $name {
+                let ratios = self.output_ratio.as_ref();
+                check_choice(self.output_size.is_some(), ratios.map(|ratios| ratios.as_slice()));
+                $name {
+                    kernel_size: self.kernel_size,
+                    output_size: self.output_size,
+                    output_ratio: self.output_ratio,
+                }
+            }
+        }
+
+        impl $name {
+            /// Pools `[batch, channels, space..]`. The output is `[batch, channels, windows..]`.
+            ///
+            /// # Panics
+            /// When the windows do not fit into a dimension.
+            #[track_caller]
+            pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
+                let size = self.size(x.dims());
+                module::$function(x, self.kernel_size, size, None)
+            }
+
+            /// Like [`forward`](Self::forward), with window positions from `samples`, `[batch, channels, dimensions]` in
+            /// `0..1`, in the order of the spatial dimensions. PyTorch's two-dimensional layer has the last dimension
+            /// first.
+            ///
+            /// # Panics
+            /// When the windows do not fit into a dimension, or `samples` has another shape.
+            #[track_caller]
+            pub fn forward_with_samples<B: Backend>(
+                &self,
+                x: Tensor<B, $rank>,
+                samples: Tensor<B, 3>,
+            ) -> Tensor<B, $rank> {
+                let size = self.size(x.dims());
+                module::$function(x, self.kernel_size, size, Some(samples))
+            }
+
+            fn size(&self, dims: [usize; $rank]) -> [usize; $axes] {
+                let scaled = |axis: usize, ratio: f64| (dims[axis + 2] as f64 * ratio) as usize;
+                let by_ratio = |ratios: [f64; $axes]| core::array::from_fn(|axis| scaled(axis, ratios[axis]));
+                let own = core::array::from_fn(|axis| dims[axis + 2]);
+                self.output_size.or(self.output_ratio.map(by_ratio)).unwrap_or(own)
+            }
+        }
+
+        forward_modules! { $name: $rank => $rank; }
+    )*};
+}
+
+fractional_pools! {
+    FractionalMaxPool2d FractionalMaxPool2dConfig fractional_max_pool2d 2 4 "two spatial dimensions";
+    FractionalMaxPool3d FractionalMaxPool3dConfig fractional_max_pool3d 3 5 "three spatial dimensions";
+}
+
+#[track_caller]
+fn check_choice(has_size: bool, ratios: Option<&[f64]>) {
+    assert!(
+        has_size != ratios.is_some(),
+        "[fractional_max_pool] expected either `output_size` or `output_ratio`"
+    );
+    let ratios = ratios.unwrap_or_default();
+    assert!(
+        ratios.iter().all(|ratio| 0.0 < *ratio && *ratio < 1.0),
+        "[fractional_max_pool] the ratios {ratios:?} are not between 0 and 1"
+    );
+}

@@ -1,0 +1,111 @@
+//! Max pooling.
+
+use crate::module::forward::forward_modules;
+use crate::{Config, Module};
+use kiln_tensor::module::{self, PoolOptions};
+use kiln_tensor::{Backend, Int, Tensor};
+
+macro_rules! max_pools {
+    ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
+        #[derive(Config, Clone, Debug, PartialEq)]
+        pub struct $config {
+            /// Window size.
+            pub kernel_size: [usize; $axes],
+            /// Stride. Default (`None`): the window size.
+            pub stride: Option<[usize; $axes]>,
+            /// Padding at both ends of each dimension, at most half a window. Padding is never the maximum. Default: 0.
+            #[config(default = [0; $axes])]
+            pub padding: [usize; $axes],
+            /// Dilation: distance between window elements. Default: 1.
+            #[config(default = [1; $axes])]
+            pub dilation: [usize; $axes],
+            /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
+            /// false.
+            #[config(default = false)]
+            pub ceil_mode: bool,
+        }
+
+        #[doc = concat!("Max pooling over ", $space, ".")]
+        #[derive(Module, Clone, Debug)]
+        pub struct $name {
+            /// Window size.
+            #[module(attribute)]
+            pub kernel_size: [usize; $axes],
+            /// Stride.
+            #[module(attribute)]
+            pub stride: [usize; $axes],
+            /// Padding at both ends of each dimension. Padding is never the maximum.
+            #[module(attribute)]
+            pub padding: [usize; $axes],
+            /// Dilation: distance between window elements.
+            #[module(attribute)]
+            pub dilation: [usize; $axes],
+            /// Whether to round the number of windows up, so that the last window may extend past the end.
+            pub ceil_mode: bool,
+        }
+
+        impl $config {
+            /// Sets the stride: `with_stride(Some(strides))` under the name that Burn uses.
+            #[must_use]
+            pub fn with_strides(self, strides: [usize; $axes]) -> Self {
+                self.with_stride(Some(strides))
+            }
+
+            /// Returns the layer.
+            pub fn init(&self) -> $name {
+                $name {
+                    kernel_size: self.kernel_size,
+                    stride: self.stride.unwrap_or(self.kernel_size),
+                    padding: self.padding,
+                    dilation: self.dilation,
+                    ceil_mode: self.ceil_mode,
+                }
+            }
+        }
+
+        impl $name {
+            /// Pools `[batch, channels, space..]`. The output is `[batch, channels, windows..]`.
+            ///
+            /// # Panics
+            /// When a window is longer than the padded input, the padding exceeds half a window, or a stride or
+            /// dilation is 0.
+            #[track_caller]
+            pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
+                module::$function(x, &self.options())
+            }
+
+            /// Like [`forward`](Self::forward), and returns the position of each maximum: a row-major index into the
+            #[doc = concat!("spatial dimensions, as [`", stringify!($unpool), "`](crate::", stringify!($unpool), ") reads it.")]
+            ///
+            /// # Panics
+            /// As [`forward`](Self::forward).
+            #[doc(alias = "return_indices")]
+            #[track_caller]
+            pub fn forward_with_indices<B: Backend>(
+                &self,
+                x: Tensor<B, $rank>,
+            ) -> (Tensor<B, $rank>, Tensor<B, $rank, Int>) {
+                module::$with_indices(x, &self.options())
+            }
+
+            fn options(&self) -> PoolOptions<$axes> {
+                PoolOptions {
+                    window: self.kernel_size,
+                    stride: self.stride,
+                    padding: self.padding,
+                    dilation: self.dilation,
+                    ceil_mode: self.ceil_mode,
+                }
+            }
+        }
+
+        forward_modules! { $name: $rank => $rank; }
+    )*};
+}
+
+max_pools! {
+    MaxPool1d MaxPool1dConfig max_pool1d max_pool1d_with_indices MaxUnpool1d 1 3 "one spatial dimension";
+    MaxPool2d MaxPool2dConfig max_pool2d max_pool2d_with_indices MaxUnpool2d 2 4 "two spatial dimensions";
+    MaxPool3d MaxPool3dConfig max_pool3d max_pool3d_with_indices MaxUnpool3d 3 5 "three spatial dimensions";
+}
