@@ -7,8 +7,13 @@
 //! [`check_saved`] saves and loads the parameters. [`page`](page()) prints the table of the book.
 
 mod activations;
+mod convolutions;
 mod layers;
+mod losses;
 mod page;
+mod pools;
+mod random;
+mod sequences;
 mod surface;
 
 pub use page::{Page, page};
@@ -56,9 +61,24 @@ impl ModuleRow {
     }
 }
 
-/// A row: `row!("Linear", Golden("matmul", "linear"), |d| LinearConfig::new(3, 2).init(d), |m, x| one(m.forward(t::<2, _>(&x[0]))),
-/// [normal(&[4, 3])])`.
+/// A row of a module.
+///
+/// * `row!("Relu", twin, |_| Relu::new(), 2, away(&[2, 3]))` has one input of that rank.
+/// * `row!("Bilinear", twin, |d| .., |m, x| one(m.forward(t::<2, _>(&x[0]), t(&x[1]))), [normal(&[2, 3]), normal(&[2, 4])])`
+///   has any inputs.
 macro_rules! row {
+    ($name:literal, $twin:expr, $build:expr, $rank:literal, $input:expr) => {
+        $crate::modules::row!(
+            $name,
+            $twin,
+            $build,
+            |m, x| $crate::modules::one(kiln_nn::ForwardModule::forward(
+                m,
+                $crate::modules::t::<$rank, kiln_tensor::Float>(&x[0])
+            )),
+            [$input]
+        )
+    };
     ($name:literal, $twin:expr, $build:expr, $forward:expr, [$($input:expr),* $(,)?]) => {{
         let mut operands = $crate::modules::parameters($build);
         operands.extend([$($input),*]);
@@ -73,8 +93,15 @@ macro_rules! row {
 pub(crate) use row;
 
 /// Every row, by group.
-pub const GROUPS: &[(&str, fn() -> Vec<ModuleRow>)] =
-    &[("Activations", activations::rows), ("Layers", layers::rows)];
+pub const GROUPS: &[(&str, fn() -> Vec<ModuleRow>)] = &[
+    ("Activations", activations::rows),
+    ("Linear layers, embeddings and norms", layers::rows),
+    ("Convolutions, padding and images", convolutions::rows),
+    ("Pooling", pools::rows),
+    ("Random layers", random::rows),
+    ("Recurrent modules and attention", sequences::rows),
+    ("Losses", losses::rows),
+];
 
 /// Every row.
 pub fn all() -> Vec<ModuleRow> {
