@@ -38,6 +38,9 @@ fn reductions() {
     assert_eq!(of(Reduction::Sum), [10.0]);
     assert_eq!(of(Reduction::Mean), [2.5]);
     assert_eq!(of(Reduction::BatchMean), [5.0]);
+    assert_eq!(of(Reduction::Auto), [2.5]);
+    let divergence = |reduction| values(&x.clone().kl_div_loss(x.clone(), false, reduction).unwrap());
+    assert_eq!(divergence(Reduction::Auto), divergence(Reduction::BatchMean));
     let empty = || AnyTensor::zeros(TensorType::new([0, 2], DType::F32), &Device::cpu()).unwrap();
     assert!(values(&empty().mse_loss(empty(), Reduction::Mean).unwrap())[0].is_nan());
     assert_eq!(values(&empty().mse_loss(empty(), Reduction::Sum).unwrap()), [0.0]);
@@ -223,7 +226,8 @@ fn errors_of_invalid_calls() {
     says(
         f(&[2, 3])
             .cross_entropy_loss(i(&[2]), &ClassOptions { weight: Some(f(&[2])), ..ClassOptions::default() }),
-        "[cross_entropy] the class weights must be [3]: f32[2, 3] x f32[2]",
+        "[cross_entropy] the class weights must be [3]: f32[2, 3] x f32[2]\n  hint: there is one weight for \
+         each class",
     );
     says(
         i(&[2, 3]).kl_div_loss(i(&[2, 3]), false, Reduction::Mean),
