@@ -37,6 +37,7 @@ from . import (
     pool,
     reduce,
     resize,
+    transformer,
 )
 
 FAMILIES = {
@@ -55,6 +56,7 @@ FAMILIES = {
     "linalg": linalg,
     "fft": fft,
     "module": module,
+    "transformer": transformer,
     "method_core": method_core,
     "method_activation": method_activation,
     "method_create": method_create,
