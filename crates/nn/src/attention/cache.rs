@@ -99,6 +99,22 @@ impl<B: Backend> MhaCache<B> {
         }
     }
 
+    /// Empties the cache for another sequence. A static cache keeps its buffers.
+    pub fn reset(&mut self) {
+        match &mut self.kind {
+            MhaCacheKind::Growing { keys, values } => {
+                (*keys, *values) = (TensorCache::empty(), TensorCache::empty());
+            }
+            MhaCacheKind::Static(cache) => {
+                cache.position = match &cache.position {
+                    CachePosition::Host(_) => CachePosition::Host(0),
+                    CachePosition::Device(position) => CachePosition::Device(position.zeros_like()),
+                };
+            }
+            MhaCacheKind::Memory(memory) => *memory = None,
+        }
+    }
+
     /// Returns the positions `[count]` of the next tokens.
     ///
     /// # Panics

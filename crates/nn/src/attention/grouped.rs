@@ -81,10 +81,10 @@ pub struct GroupedQueryAttention<B: Backend = Dyn> {
     /// Number of heads of keys and values.
     pub n_kv_heads: usize,
     /// Number of keys that a query attends to.
-    #[module(skip)]
+    #[module(attribute)]
     pub sliding_window: Option<usize>,
     /// The scale of the scores.
-    #[module(skip)]
+    #[module(attribute)]
     pub scale: Option<f64>,
 }
 

@@ -21,7 +21,7 @@ pub fn generate_autoregressive_mask<B: Backend>(
     seq_length: usize,
     device: &B::Device,
 ) -> Tensor<B, 3, Bool> {
-    let mask = Tensor::<B, 2, Bool>::tril_mask([seq_length, seq_length], 0, device);
+    let mask = Tensor::<B, 2, Bool>::triu_mask([seq_length, seq_length], 1, device);
     mask.expand([batch_size, seq_length, seq_length])
 }
 
@@ -103,7 +103,8 @@ pub fn generate_padding_mask<B: Backend>(
     };
     let batch = tokens_list.len();
     let padding = core::iter::repeat(pad_token);
-    let rows = tokens_list.into_iter().flat_map(|tokens| tokens.into_iter().chain(padding.clone()).take(length));
+    let rows =
+        tokens_list.into_iter().flat_map(|tokens| tokens.into_iter().chain(padding.clone()).take(length));
     let tokens: Vec<i64> = rows.map(|token| token as i64).collect();
     let tensor = match TensorData::new(tokens, [batch, length]) {
         Ok(data) => Tensor::<B, 2, Int>::from_data(data, device),

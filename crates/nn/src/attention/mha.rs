@@ -3,7 +3,9 @@
 use super::cache::MhaCache;
 use super::input::{MhaInput, MhaOutput};
 use super::scores::{HeadAttention, Reach, ScoreMask, join_heads, split_heads};
-use crate::{Config, Dropout, DropoutConfig, ForwardModule, Initializer, Linear, LinearConfig, Module, Param};
+use crate::{
+    Config, Dropout, DropoutConfig, ForwardModule, Initializer, Linear, LinearConfig, Module, Param,
+};
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor, module};
 
@@ -93,7 +95,7 @@ pub struct MultiHeadAttention<B: Backend = Dyn> {
     /// Whether a key and a value of zeros are appended.
     pub add_zero_attn: bool,
     /// The scale of the scores.
-    #[module(skip)]
+    #[module(attribute)]
     pub scale: Option<f64>,
     /// Whether the softmax has 1 added to its denominator.
     pub quiet_softmax: bool,
@@ -109,7 +111,10 @@ impl MultiHeadAttentionConfig {
         let (d, heads) = (self.d_model, self.n_heads);
         let kv_heads = self.n_kv_heads.unwrap_or(heads);
         check_heads("MultiHeadAttention", heads, kv_heads);
-        assert!(d.is_multiple_of(heads), "[MultiHeadAttention] {heads} heads cannot share {d} features (d_model)");
+        assert!(
+            d.is_multiple_of(heads),
+            "[MultiHeadAttention] {heads} heads cannot share {d} features (d_model)"
+        );
         let d_kv = d / heads * kv_heads;
         let (kdim, vdim) = (self.kdim.unwrap_or(d), self.vdim.unwrap_or(d));
         let initializer = self.initializer.unwrap_or(Initializer::XavierUniform { gain: 1.0 });
@@ -197,7 +202,10 @@ impl<B: Backend> MultiHeadAttention<B> {
             (None, Some(_)) => {
                 let all = self.project("queries", &input.query, self.rows(&None, 0, 3 * self.d_model));
                 let part = |index: usize| all.clone().narrow(2, index * self.d_model, self.d_model);
-                (self.rotated(part(0), self.n_heads, &input), gather(&|| self.split(part(1), part(2), &input)))
+                (
+                    self.rotated(part(0), self.n_heads, &input),
+                    gather(&|| self.split(part(1), part(2), &input)),
+                )
             }
             (Some(_), _) | (None, None) => (self.queries(&input), gather(&|| self.keys_and_values(&input))),
         };

@@ -171,7 +171,8 @@ impl<B: Backend> TransformerDecoder<B> {
 
     /// Returns an empty cache that grows with each token.
     pub fn new_autoregressive_cache(&self) -> TransformerDecoderAutoregressiveCache<B> {
-        let layers = self.layers.iter().map(|_| TransformerDecoderLayerAutoregressiveCache::empty()).collect();
+        let layers =
+            self.layers.iter().map(|_| TransformerDecoderLayerAutoregressiveCache::empty()).collect();
         TransformerDecoderAutoregressiveCache { layers, outputs: TensorCache::empty() }
     }
 

@@ -2,7 +2,8 @@
 
 use super::feed_forward::{FeedForwardActivation, GatedFeedForward, GatedFeedForwardConfig};
 use crate::attention::{
-    Conditions, GroupedQueryAttention, GroupedQueryAttentionConfig, MhaCache, MhaInput, StaticCache, conditions,
+    Conditions, GroupedQueryAttention, GroupedQueryAttentionConfig, MhaCache, MhaInput, StaticCache,
+    conditions,
 };
 use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, RmsNorm, RmsNormConfig};

@@ -327,7 +327,8 @@ impl<B: Backend> TransformerEncoder<B> {
         max_length: usize,
         device: &B::Device,
     ) -> TransformerEncoderAutoregressiveCache<B> {
-        let layers = self.layers.iter().map(|layer| static_cache(&layer.self_attn, batch, max_length, device));
+        let layers =
+            self.layers.iter().map(|layer| static_cache(&layer.self_attn, batch, max_length, device));
         TransformerEncoderAutoregressiveCache { layers: layers.collect(), outputs: TensorCache::empty() }
     }
 

@@ -4,8 +4,9 @@ use super::harness::B;
 use super::{assert_near, message, random};
 use kiln_backends::Flex;
 use kiln_nn::attention::{
-    CrossAttentionConfig, GroupedQueryAttentionConfig, MhaInput, MultiHeadAttention, MultiHeadAttentionConfig,
-    PositionalEncodingConfig, SeqLengthOption, generate_padding_mask, sliding_window_mask,
+    CrossAttentionConfig, GroupedQueryAttentionConfig, MhaInput, MultiHeadAttention,
+    MultiHeadAttentionConfig, PositionalEncodingConfig, SeqLengthOption, generate_padding_mask,
+    sliding_window_mask,
 };
 use kiln_nn::transformer::{
     DecoderBlockConfig, PositionWiseFeedForwardConfig, TransformerConfig, TransformerEncoderConfig,
@@ -72,7 +73,9 @@ fn a_query_without_visible_keys_returns_the_bias() {
     layer.out_proj = LinearConfig::new(8, 8).init(&Default::default());
     let hidden = Tensor::<Flex, 2, Bool>::from_bools([[true, true], [false, false]], &Default::default());
     let input = || MhaInput::self_attn(random([2, 2, 8])).mask_pad(hidden.clone());
-    for input in [input(), input().need_weights(), input().attn_bias(Tensor::zeros([1, 1, 2, 2], &Default::default()))] {
+    for input in
+        [input(), input().need_weights(), input().attn_bias(Tensor::zeros([1, 1, 2, 2], &Default::default()))]
+    {
         let y = layer.forward(input).context.narrow(0, 0, 1);
         assert_near(y, layer.out_proj.bias.as_ref().unwrap().val().expand([1, 2, 8]));
     }
@@ -108,7 +111,8 @@ fn cross_attention_is_multi_head_attention_of_another_width() {
     let (x, context) = (random([2, 3, 8]), random([2, 4, 6]));
     let mask = [[false, true, false, true], [false, false, false, true]];
     let mask = Tensor::<Flex, 2, Bool>::from_bools(mask, &device);
-    let expected = layer.forward(MhaInput::cross_attn(x.clone(), context.clone()).mask_pad(mask.clone())).context;
+    let expected =
+        layer.forward(MhaInput::cross_attn(x.clone(), context.clone()).mask_pad(mask.clone())).context;
     assert_near(cross.forward(x.clone(), context.clone(), Some(mask.clone())), expected.clone());
     let mut cache = kiln_nn::cache::MhaCache::autoregressive_cross_attention();
     assert_near(cross.forward_cache(x, context, Some(mask), &mut cache), expected);
@@ -135,7 +139,10 @@ fn padding_masks_pad_and_truncate() {
     assert_eq!(longest.mask.into_data().to_vec::<bool>(), [false, false, false, false, true, true]);
     assert_eq!(padded(SeqLengthOption::Max(2)).tensor.into_data().to_vec::<i32>(), [1, 2, 4, 9]);
     assert_eq!(padded(SeqLengthOption::Max(5)).tensor.dims(), [2, 3]);
-    assert_eq!(padded(SeqLengthOption::Fixed(4)).tensor.into_data().to_vec::<i32>(), [1, 2, 3, 9, 4, 9, 9, 9]);
+    assert_eq!(
+        padded(SeqLengthOption::Fixed(4)).tensor.into_data().to_vec::<i32>(),
+        [1, 2, 3, 9, 4, 9, 9, 9]
+    );
 }
 
 #[test]
@@ -245,7 +252,10 @@ fn wrong_shapes_are_reported() {
     check(random([2, 3, 6]).into(), "queries are [2, 3, 6], but the layer expects 8 features");
     check(MhaInput::cross_attn(x(), random([2, 3, 6])), "keys are [2, 3, 6], but the layer expects 8");
     let pad = |shape: [usize; 2]| Tensor::<Flex, 2, Bool>::zeros(shape, &device);
-    check(MhaInput::self_attn(x()).mask_pad(pad([2, 4])), "the padding mask is [2, 4], not [batch, keys] = [2, 3]");
+    check(
+        MhaInput::self_attn(x()).mask_pad(pad([2, 4])),
+        "the padding mask is [2, 4], not [batch, keys] = [2, 3]",
+    );
     let mask = Tensor::<Flex, 3, Bool>::zeros([2, 3, 4], &device);
     check(MhaInput::self_attn(x()).mask_attn(mask), "the attention mask is [2, 3, 4]");
     check(MhaInput::self_attn(x()).attn_bias(random([1, 3, 3, 3])), "the bias is [1, 3, 3, 3]");

@@ -1,15 +1,16 @@
 //! Cached decoding equals the forward pass of the whole sequence.
 
 use super::{assert_near, message, random};
-use kiln_backends::Flex;
+use kiln_backends::{Cpu, Flex};
 use kiln_nn::attention::{
-    AlibiConfig, CachePosition, MhaCache, MhaInput, MultiHeadAttentionConfig, RotaryEncodingConfig, StaticCache,
+    AlibiConfig, CachePosition, MhaCache, MhaInput, MultiHeadAttentionConfig, RotaryEncodingConfig,
+    StaticCache,
 };
 use kiln_nn::transformer::{
     DecoderBlockConfig, DecoderBlockInput, TransformerDecoderConfig, TransformerDecoderInput,
     TransformerEncoderConfig, TransformerEncoderInput,
 };
-use kiln_tensor::{Bool, Tensor};
+use kiln_tensor::{Bool, Distribution, Tensor};
 
 /// The numbers of tokens of the calls: a prompt, single tokens, and several at once.
 const STEPS: [usize; 5] = [3, 1, 1, 2, 1];
@@ -27,7 +28,10 @@ fn caches(shape: [usize; 4]) -> [MhaCache<Flex>; 3] {
 }
 
 /// Applies `step` to the parts of a sequence and joins the results.
-fn in_steps(x: &Tensor<Flex, 3>, mut step: impl FnMut(Tensor<Flex, 3>, usize) -> Tensor<Flex, 3>) -> Tensor<Flex, 3> {
+fn in_steps(
+    x: &Tensor<Flex, 3>,
+    mut step: impl FnMut(Tensor<Flex, 3>, usize) -> Tensor<Flex, 3>,
+) -> Tensor<Flex, 3> {
     let mut start = 0;
     let parts = STEPS.iter().map(|&count| {
         start += count;
@@ -54,6 +58,40 @@ fn attention_with_rotary_and_grouped_queries() {
                 layer.forward_cache(MhaInput::self_attn(x).rotary(angles), &mut cache).context
             });
             assert_near(steps, whole.clone());
+        }
+    }
+}
+
+#[test]
+fn caches_are_reset() {
+    let layer = MultiHeadAttentionConfig::new(8, 2).init::<Flex>(&Default::default());
+    let x = random([1, 2, 8]);
+    for mut cache in caches([1, 2, 4, 4]) {
+        let first = layer.forward_cache(x.clone(), &mut cache).context;
+        cache.reset();
+        assert_near(layer.forward_cache(x.clone(), &mut cache).context, first);
+    }
+    let mut memory = MhaCache::autoregressive_cross_attention();
+    layer.forward_cache(MhaInput::cross_attn(x.clone(), x), &mut memory);
+    memory.reset();
+    assert!(memory.is_empty());
+}
+
+#[test]
+fn caches_with_fusion() {
+    let device = Default::default();
+    let block = DecoderBlockConfig::new(16, 24, 4, 2).init::<Cpu>(&device);
+    let rotary = RotaryEncodingConfig::new(12, 4).init::<Cpu>(&device);
+    let x = Tensor::<Cpu, 3>::random([2, LENGTH, 16], Distribution::Normal(0.0, 1.0), &device);
+    let whole = block.forward(DecoderBlockInput::new(x.clone()).rotary(rotary.angles(0, LENGTH)));
+    let shape = [2, 2, 12, 4];
+    let on_device = CachePosition::Device(Tensor::from_ints([0], &device));
+    let on_device = StaticCache::new(shape, &device).with_position(on_device);
+    for mut cache in [MhaCache::autoregressive(), block.new_static_cache(2, 12, &device), on_device.into()] {
+        for token in 0..LENGTH {
+            let input = DecoderBlockInput::new(x.clone().narrow(1, token, 1));
+            let y = block.forward_cache(input.rotary(rotary.angles_after(&cache, 1)), &mut cache);
+            assert_near(y, whole.clone().narrow(1, token, 1));
         }
     }
 }
@@ -137,13 +175,13 @@ fn decoder_blocks() {
 fn decoder() {
     let device = Default::default();
     for norm_first in [false, true] {
-        let config = TransformerDecoderConfig::new(8, 12, 2, 2).with_norm_first(norm_first).with_final_norm(true);
+        let config =
+            TransformerDecoderConfig::new(8, 12, 2, 2).with_norm_first(norm_first).with_final_norm(true);
         let decoder = config.init::<Flex>(&device);
         let (x, memory) = (random([2, LENGTH, 8]), random([2, 5, 8]));
         let padding = [[false, false, false, true, true], [false, false, false, false, true]];
         let padding = Tensor::<Flex, 2, Bool>::from_bools(padding, &device);
-        let input =
-            |x| TransformerDecoderInput::new(x, memory.clone()).memory_mask_pad(padding.clone());
+        let input = |x| TransformerDecoderInput::new(x, memory.clone()).memory_mask_pad(padding.clone());
         let whole = decoder.forward(input(x.clone()).causal());
         for fixed in [false, true] {
             let new = || match fixed {
@@ -155,7 +193,8 @@ fn decoder() {
 
             let mut cache = new();
             for end in [3, 4, 4, 6, 8] {
-                let y = decoder.forward_autoregressive_inference(input(x.clone().narrow(1, 0, end)), &mut cache);
+                let y =
+                    decoder.forward_autoregressive_inference(input(x.clone().narrow(1, 0, end)), &mut cache);
                 assert_near(y, whole.clone().narrow(1, 0, end));
             }
             let text = message(|| {

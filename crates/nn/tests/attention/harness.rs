@@ -114,14 +114,16 @@ impl Case<'_> {
     ) {
         self.compare("y", y.to_data());
         let gradients = (y * self.tensor::<D, _>("grad_output")).backward();
-        let parameters = module.named_parameters().into_iter().map(|(name, parameter)| (name, parameter.value));
+        let parameters =
+            module.named_parameters().into_iter().map(|(name, parameter)| (name, parameter.value));
         let inputs = inputs.iter().map(|(name, tensor)| (name.to_string(), (*tensor).clone().into_any()));
         let all: Vec<(String, AnyTensor)> = parameters.chain(inputs).collect();
         let stored = self.json["gradients"].as_object().unwrap();
         assert!(!stored.is_empty(), "{} has no gradients", self.name());
         for (input, gradient) in stored {
             let (_, tensor) = all.iter().find(|(name, _)| name == input).unwrap();
-            let got = gradients.get(tensor).unwrap_or_else(|| panic!("{}: no gradient of {input}", self.name()));
+            let got =
+                gradients.get(tensor).unwrap_or_else(|| panic!("{}: no gradient of {input}", self.name()));
             self.compare(gradient.as_str().unwrap(), got.into_data().unwrap());
         }
     }

@@ -2,7 +2,7 @@
 
 use super::harness::{B, Case, each_case};
 use super::{assert_near, message, random};
-use kiln_backends::Flex;
+use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::attention::{
     AlibiConfig, LearnedPositionalEncodingConfig, PositionalEncodingConfig, RelativePositionBiasConfig,
     RotaryEncodingConfig, RotaryScaling, alibi_slopes,
@@ -73,6 +73,16 @@ fn rotary_rotates_the_first_features_of_wider_heads() {
 }
 
 #[test]
+fn tables_follow_their_input() {
+    let (first, second) = (Device::flex(), Device::cpu());
+    let rotary = RotaryEncodingConfig::new(8, 4).init::<Dyn>(&first);
+    let x = Tensor::<Dyn, 4>::ones([1, 1, 3, 4], &second);
+    let y = rotary.forward(x.clone());
+    assert_eq!(y.device(), second);
+    assert_near(rotary.forward(x.to_device(&first)), y.to_device(&first));
+}
+
+#[test]
 fn rotary_scores_depend_on_distances() {
     let rotary = RotaryEncodingConfig::new(100, 8).init::<Flex>(&Default::default());
     let (q, k) = (random([1, 1, 4, 8]), random([1, 1, 4, 8]));
@@ -104,7 +114,8 @@ fn rotary_reports_wrong_shapes() {
 #[test]
 fn alibi() {
     each_case("transformer", "alibi_slopes", 6, |case| {
-        let slopes: Vec<f32> = alibi_slopes(case.number("heads")).into_iter().map(|slope| slope as f32).collect();
+        let slopes: Vec<f32> =
+            alibi_slopes(case.number("heads")).into_iter().map(|slope| slope as f32).collect();
         case.compare("slopes", slopes.as_slice().into());
     });
     // The paper's slopes of 8 heads.

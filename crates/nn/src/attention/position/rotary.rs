@@ -105,7 +105,14 @@ impl RotaryEncodingConfig {
         let factor = self.scaling.attention_factor();
         let table = |f| Table::new(turned(frequencies, 0, rows, factor, f), rows, d / 2, device);
         let RotaryEncodingConfig { theta, interleaved, scaling, .. } = *self;
-        RotaryEncoding { cos: table(libm::cos), sin: table(libm::sin), d_model: d, theta, interleaved, scaling }
+        RotaryEncoding {
+            cos: table(libm::cos),
+            sin: table(libm::sin),
+            d_model: d,
+            theta,
+            interleaved,
+            scaling,
+        }
     }
 }
 

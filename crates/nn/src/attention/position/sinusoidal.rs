@@ -47,7 +47,10 @@ impl PositionalEncodingConfig {
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> PositionalEncoding<B> {
         let (d, rows, base) = (self.d_model, self.max_sequence_size, self.max_timescale as f64);
-        assert!(d.is_multiple_of(2), "[PositionalEncoding] d_model is {d}, but features are sine and cosine pairs");
+        assert!(
+            d.is_multiple_of(2),
+            "[PositionalEncoding] d_model is {d}, but features are sine and cosine pairs"
+        );
         let rates: Vec<f64> = (0..d / 2).map(|i| libm::pow(base, -2.0 * i as f64 / d as f64)).collect();
         let row = |position: usize| {
             rates.iter().flat_map(move |rate| {
