@@ -58,12 +58,19 @@ extern crate alloc;
 // Lets the derives refer to this crate as `kiln_nn` here too.
 extern crate self as kiln_nn;
 
+pub mod attention;
 pub mod config;
 mod container;
 mod initializer;
 mod layer;
 pub mod loss;
 pub mod module;
+pub mod transformer;
+
+/// Caches of autoregressive inference.
+pub mod cache {
+    pub use crate::attention::{CachePosition, MhaCache, StaticCache, TensorCache};
+}
 
 /// Convolution layers and their configurations.
 pub mod conv {
@@ -106,6 +113,10 @@ pub mod interpolate {
     };
 }
 
+pub use attention::{
+    LearnedPositionalEncoding, LearnedPositionalEncodingConfig, PositionalEncoding, PositionalEncodingConfig,
+    RotaryEncoding, RotaryEncodingConfig,
+};
 pub use config::{Config, ConfigError};
 pub use container::{BoxedModule, ModuleDict, ModuleList, Sequential};
 pub use initializer::Initializer;

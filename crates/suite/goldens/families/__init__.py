@@ -39,6 +39,7 @@ from . import (
     pool,
     reduce,
     resize,
+    transformer,
 )
 
 FAMILIES = {
@@ -59,6 +60,7 @@ FAMILIES = {
     "fft": fft,
     "module": module,
     "nn_layer": nn_layer,
+    "transformer": transformer,
     "method_core": method_core,
     "method_activation": method_activation,
     "method_create": method_create,
