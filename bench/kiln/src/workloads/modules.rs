@@ -5,7 +5,7 @@ use super::{first, normal};
 use bench_protocol::shapes::{CAUSAL, ENCODER, RECURRENT};
 use bench_protocol::{Prepared, Result};
 use kiln::nn::attention::{MhaInput, MultiHeadAttentionConfig};
-use kiln::nn::transformer::{TransformerEncoderLayer, TransformerEncoderLayerConfig};
+use kiln::nn::transformer::{TransformerEncoderConfig, TransformerEncoderLayer};
 use kiln::nn::{GruConfig, LstmConfig};
 use kiln::optim::AdamWConfig;
 use kiln::{Autodiff, Backend, loss};
@@ -33,8 +33,8 @@ pub(crate) fn causal_attention<B: Backend>(device: &B::Device) -> Prepared {
 
 pub(crate) fn encoder_layer<B: Backend>(device: &B::Device) -> Result<Prepared> {
     let (sequences, length, width, heads, feed_forward) = ENCODER;
-    let config = TransformerEncoderLayerConfig::new(width, feed_forward, heads).with_dropout(0.0);
-    let model: TransformerEncoderLayer<Autodiff<B>> = config.init(device);
+    let config = TransformerEncoderConfig::new(width, feed_forward, heads, 1).with_dropout(0.0);
+    let model: TransformerEncoderLayer<Autodiff<B>> = TransformerEncoderLayer::new(&config, device);
     let x = normal::<Autodiff<B>, 3>([sequences, length, width], device);
     let targets = normal::<Autodiff<B>, 3>([sequences, length, width], device);
     let mut training = Training::new(model, AdamWConfig::new().init(), 1e-4);

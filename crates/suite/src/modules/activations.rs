@@ -48,16 +48,41 @@ fn piecewise() -> Vec<ModuleRow> {
     vec![
         row!("Relu", golden("relu"), |_| Relu::new(), 2, away(&[2, 3])).with(once),
         row!("Relu6", golden("relu6"), |_| Relu6::new(), 2, away(&[2, 3])).with(once),
-        row!("LeakyRelu", golden("leaky_relu"), |_| LeakyReluConfig::new().init(), 2, away(&[2, 3])).with(once),
-        row!("HardSigmoid", golden("hard_sigmoid"), |_| HardSigmoidConfig::new().init(), 2, normal(&[2, 3])).with(once),
-        row!("Hardtanh", golden("hard_tanh"), |_| HardtanhConfig::new().init(), 2, normal(&[2, 3])).with(once),
-        row!("HardShrink", golden("hard_shrink"), |_| HardShrinkConfig::new().init(), 2, normal(&[2, 3])).with(once),
-        row!("SoftShrink", golden("soft_shrink"), |_| SoftShrinkConfig::new().init(), 2, normal(&[2, 3])).with(once),
-        row!("Shrink", Twin::None(ABSENT), |_| ShrinkConfig::new().init(), 2, normal(&[2, 3])).with(once),
-        row!("Threshold", golden("threshold"), |_| ThresholdConfig::new(0.1, -2.0).init(), 2, normal(&[2, 3])).with(once),
-        row!("ThresholdedRelu", Twin::None(ABSENT), |_| ThresholdedReluConfig::new().init(), 2, normal(&[2, 3]))
+        row!("LeakyRelu", golden("leaky_relu"), |_| LeakyReluConfig::new().init(), 2, away(&[2, 3]))
             .with(once),
-        row!("RRelu", Twin::Golden("nn_layer", "rrelu"), |_| RReluConfig::new().init().eval(), 2, away(&[2, 3])).with(once),
+        row!("HardSigmoid", golden("hard_sigmoid"), |_| HardSigmoidConfig::new().init(), 2, normal(&[2, 3]))
+            .with(once),
+        row!("Hardtanh", golden("hard_tanh"), |_| HardtanhConfig::new().init(), 2, normal(&[2, 3]))
+            .with(once),
+        row!("HardShrink", golden("hard_shrink"), |_| HardShrinkConfig::new().init(), 2, normal(&[2, 3]))
+            .with(once),
+        row!("SoftShrink", golden("soft_shrink"), |_| SoftShrinkConfig::new().init(), 2, normal(&[2, 3]))
+            .with(once),
+        row!("Shrink", Twin::None(ABSENT), |_| ShrinkConfig::new().init(), 2, normal(&[2, 3])).with(once),
+        row!(
+            "Threshold",
+            golden("threshold"),
+            |_| ThresholdConfig::new(0.1, -2.0).init(),
+            2,
+            normal(&[2, 3])
+        )
+        .with(once),
+        row!(
+            "ThresholdedRelu",
+            Twin::None(ABSENT),
+            |_| ThresholdedReluConfig::new().init(),
+            2,
+            normal(&[2, 3])
+        )
+        .with(once),
+        row!(
+            "RRelu",
+            Twin::Golden("nn_layer", "rrelu"),
+            |_| RReluConfig::new().init().eval(),
+            2,
+            away(&[2, 3])
+        )
+        .with(once),
     ]
 }
 
@@ -67,7 +92,13 @@ fn along_an_axis() -> Vec<ModuleRow> {
         row!("LogSoftmax", golden("log_softmax"), |_| LogSoftmax::new(1), 2, normal(&[2, 3])),
         row!("Softmin", golden("softmin"), |_| Softmin::new(1), 2, normal(&[2, 3])),
         row!("QuietSoftmax", Twin::None(ABSENT), |_| QuietSoftmax::new(1), 2, distinct(&[2, 3])),
-        row!("Softmax2d", Twin::Golden("nn_layer", "softmax2d"), |_| Softmax2d::new(), 4, normal(&[1, 3, 2, 2])),
+        row!(
+            "Softmax2d",
+            Twin::Golden("nn_layer", "softmax2d"),
+            |_| Softmax2d::new(),
+            4,
+            normal(&[1, 3, 2, 2])
+        ),
         row!("Glu", golden("glu"), |_| Glu::new(1), 2, normal(&[2, 4])),
     ]
 }

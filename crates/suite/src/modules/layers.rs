@@ -26,7 +26,13 @@ pub(super) fn rows() -> Vec<ModuleRow> {
 
 fn tables() -> Vec<ModuleRow> {
     vec![
-        row!("Linear", Twin::Golden("matmul", "linear"), |d| LinearConfig::new(3, 2).init::<Dyn>(d), 2, normal(&[4, 3])),
+        row!(
+            "Linear",
+            Twin::Golden("matmul", "linear"),
+            |d| LinearConfig::new(3, 2).init::<Dyn>(d),
+            2,
+            normal(&[4, 3])
+        ),
         row!(
             "Bilinear",
             layer("bilinear"),
@@ -70,14 +76,42 @@ fn norms() -> Vec<ModuleRow> {
     vec![
         row!("LayerNorm", norm("layer_norm"), |d| LayerNormConfig::new(4).init::<Dyn>(d), 2, normal(&[3, 4])),
         row!("RmsNorm", norm("rms_norm"), |d| RmsNormConfig::new(4).init::<Dyn>(d), 2, normal(&[3, 4])),
-        row!("GroupNorm", norm("group_norm"), |d| GroupNormConfig::new(2, 4).init::<Dyn>(d), 3, normal(&[2, 4, 3])),
-        row!("BatchNorm", norm("batch_norm"), |d| BatchNormConfig::new(2).init::<Dyn>(d).train(), 2, normal(&[4, 2])),
-        row!("BatchNorm", norm("batch_norm"), |d| BatchNormConfig::new(2).init::<Dyn>(d).eval(), 2, normal(&[4, 2]))
-            .variant("evaluation mode"),
-        row!("SyncBatchNorm", Twin::None("a group of one process computes `BatchNorm`"), |d| {
-            SyncBatchNormConfig::new(2).init::<Dyn>(d).train()
-        }, 2, normal(&[4, 2])),
-        row!("InstanceNorm", norm("instance_norm"), |d| InstanceNormConfig::new(2).init::<Dyn>(d), 3, normal(&[2, 2, 4])),
+        row!(
+            "GroupNorm",
+            norm("group_norm"),
+            |d| GroupNormConfig::new(2, 4).init::<Dyn>(d),
+            3,
+            normal(&[2, 4, 3])
+        ),
+        row!(
+            "BatchNorm",
+            norm("batch_norm"),
+            |d| BatchNormConfig::new(2).init::<Dyn>(d).train(),
+            2,
+            normal(&[4, 2])
+        ),
+        row!(
+            "BatchNorm",
+            norm("batch_norm"),
+            |d| BatchNormConfig::new(2).init::<Dyn>(d).eval(),
+            2,
+            normal(&[4, 2])
+        )
+        .variant("evaluation mode"),
+        row!(
+            "SyncBatchNorm",
+            Twin::None("a group of one process computes `BatchNorm`"),
+            |d| { SyncBatchNormConfig::new(2).init::<Dyn>(d).train() },
+            2,
+            normal(&[4, 2])
+        ),
+        row!(
+            "InstanceNorm",
+            norm("instance_norm"),
+            |d| InstanceNormConfig::new(2).init::<Dyn>(d),
+            3,
+            normal(&[2, 2, 4])
+        ),
         row!(
             "LocalResponseNorm",
             norm("local_response_norm"),
@@ -98,9 +132,15 @@ fn norms() -> Vec<ModuleRow> {
 fn shapes() -> Vec<ModuleRow> {
     vec![
         row!("Flatten", Twin::None(VIEW), |_| Flatten::new(1, 2), 3, normal(&[2, 3, 2])),
-        row!("Unflatten", Twin::None(VIEW), |_| Unflatten::new(1, [2, 3]), |m, x| {
-            let y: Tensor<Dyn, 3> = m.forward(t::<2, _>(&x[0]));
-            one(y)
-        }, [normal(&[2, 6])]),
+        row!(
+            "Unflatten",
+            Twin::None(VIEW),
+            |_| Unflatten::new(1, [2, 3]),
+            |m, x| {
+                let y: Tensor<Dyn, 3> = m.forward(t::<2, _>(&x[0]));
+                one(y)
+            },
+            [normal(&[2, 6])]
+        ),
     ]
 }
