@@ -64,6 +64,7 @@ mod initializer;
 mod layer;
 pub mod loss;
 pub mod module;
+mod recurrent;
 
 /// Convolution layers and their configurations.
 pub mod conv {
@@ -82,6 +83,16 @@ pub mod pool {
     };
 }
 
+/// Recurrent networks, and their sequences of different lengths.
+pub mod rnn {
+    pub use crate::recurrent::*;
+}
+
+/// Gated recurrent units.
+pub mod gru {
+    pub use crate::recurrent::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig};
+}
+
 pub use config::{Config, ConfigError};
 pub use container::{BoxedModule, ModuleDict, ModuleList, Sequential};
 pub use initializer::Initializer;
@@ -93,6 +104,11 @@ pub use module::{
     AutodiffModule, BackendModule, ForwardModule, GradientsParams, LayerTable, Mode, Module, ModuleOn,
     NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, RunningState, Visitor, VisitorMut, buffers,
     set_mode, trainable_parameters, with_parameters,
+};
+pub use recurrent::{
+    BiGru, BiGruConfig, BiLstm, BiLstmConfig, BiRnn, BiRnnConfig, Gru, GruCell, GruCellConfig, GruConfig,
+    Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmState, RecurrentLayers, RecurrentWeights, Rnn, RnnCell,
+    RnnCellConfig, RnnConfig,
 };
 #[doc(hidden)]
 pub use serde;
