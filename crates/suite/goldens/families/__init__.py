@@ -35,6 +35,7 @@ from . import (
     norm,
     optimizer,
     pool,
+    recurrent,
     reduce,
     resize,
 )
@@ -55,6 +56,7 @@ FAMILIES = {
     "linalg": linalg,
     "fft": fft,
     "module": module,
+    "recurrent": recurrent,
     "method_core": method_core,
     "method_activation": method_activation,
     "method_create": method_create,
