@@ -5,7 +5,8 @@ use kiln_nn::rnn::*;
 use kiln_nn::*;
 use kiln_tensor::transform::{grad, vmap};
 use kiln_tensor::{
-    AnyTensor, Autodiff, AutodiffBackend, Backend, DType, Distribution, Int, Tensor, TensorData, TensorType, Vmap,
+    AnyTensor, Autodiff, AutodiffBackend, Backend, DType, Distribution, Int, Tensor, TensorData, TensorType,
+    Vmap,
 };
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -147,14 +148,15 @@ fn inputs<B: Backend, const X: usize>(
     cell: &Option<Tensor<B, X>>,
 ) -> Vec<(String, AnyTensor)> {
     let all = [("x", Some(x)), ("hidden", hidden.as_ref()), ("cell", cell.as_ref())];
-    let some = |(name, tensor): (&str, Option<&Tensor<B, X>>)| Some((name.to_string(), tensor?.clone().into_any()));
+    let some =
+        |(name, tensor): (&str, Option<&Tensor<B, X>>)| Some((name.to_string(), tensor?.clone().into_any()));
     all.into_iter().filter_map(some).collect()
 }
 
-/// Runs a case of a module with layers; `names` maps names of parameters to inputs of the case. Returns outputs, last
-/// hidden and last cell state, the inputs, and the parameters.
+/// Outputs with the last states, the inputs by name, and the parameters by name.
 type Results<B> = (Vec<Tensor<B, 3>>, Vec<(String, AnyTensor)>, Vec<(String, Parameter)>);
 
+/// Runs a case of a module with layers; `names` maps names of parameters to inputs of the case.
 fn run_layers<B: AutodiffBackend>(case: &Case, names: fn(&str) -> String) -> Results<B> {
     let device = Default::default();
     let x = case.input::<B, 3>("x");
@@ -162,7 +164,13 @@ fn run_layers<B: AutodiffBackend>(case: &Case, names: fn(&str) -> String) -> Res
     let inputs = inputs(&x, &hidden, &cell);
     let bias = case.json["inputs"].to_string().contains("bias");
     let weight_hh = if case.has("weight_hh") { "weight_hh" } else { "weight_hh_l0" };
-    let gates = if case.op() == "lstm" { 4 } else if case.op() == "gru" { 3 } else { 1 };
+    let gates = if case.op() == "lstm" {
+        4
+    } else if case.op() == "gru" {
+        3
+    } else {
+        1
+    };
     let (d_input, d_hidden) = (x.dims()[2], case.data(weight_hh).shape()[0] / gates);
     let layers = case.count("layers").unwrap_or(1);
     let bidirectional = case.flag("bidirectional");
@@ -245,7 +253,8 @@ fn check_cells<B: AutodiffBackend>() {
                 case.check(flat(&gru.forward(x, hidden)), inputs, gru.named_parameters());
             }
             _ => {
-                let config = RnnCellConfig::new(d_input, d_hidden, bias).with_nonlinearity(case.nonlinearity());
+                let config =
+                    RnnCellConfig::new(d_input, d_hidden, bias).with_nonlinearity(case.nonlinearity());
                 let rnn: RnnCell<B> = case.load(config.init(&device), str::to_string);
                 case.check(flat(&rnn.forward(x, hidden)), inputs, rnn.named_parameters());
             }
@@ -279,6 +288,38 @@ fn fused_modules_match_pytorch() {
         check_layers::<Autodiff<Cpu>>(op);
     }
     check_cells::<Autodiff<Cpu>>();
+}
+
+/// Gradients of 2 layers and 2 directions over 20 steps, of inputs and parameters.
+fn long_gradients<B: AutodiffBackend>(parameters: &[TensorData], x: &TensorData) -> Vec<Vec<f64>> {
+    let config = LstmConfig::new(5, 16, true).with_num_layers(2).with_bidirectional(true);
+    let mut lstm: Lstm<B> = config.init(&Default::default());
+    let mut values = parameters.iter().cloned();
+    lstm.map_parameters(|_, parameter| {
+        parameter.map(|old| AnyTensor::from_data(values.next().unwrap(), old.stack()))
+    });
+    let x = Tensor::<B, 3>::from_data(x.clone(), &Default::default()).require_grad();
+    let (y, state) = lstm.forward_packed(x.clone(), &[20, 7, 13], None);
+    let gradients = (y.square().sum() + state.cell.sum()).backward();
+    let of = |value: &AnyTensor| gradients.get(value).unwrap().into_data().unwrap().to_vec::<f64>();
+    let parameters = lstm.named_parameters();
+    parameters.iter().map(|(_, parameter)| &parameter.value).chain([x.as_any()]).map(of).collect()
+}
+
+#[test]
+fn fused_gradients_are_those_of_eager_ops() {
+    let config = LstmConfig::new(5, 16, true).with_num_layers(2).with_bidirectional(true);
+    let lstm: Lstm<Flex> = config.init(&Default::default());
+    let data = |(_, parameter): (String, Parameter)| parameter.value.into_data().unwrap();
+    let parameters: Vec<TensorData> = lstm.named_parameters().into_iter().map(data).collect();
+    let x = random::<Flex, 3>([3, 20, 5]).into_data();
+    let eager = long_gradients::<A>(&parameters, &x);
+    let fused = long_gradients::<Autodiff<Cpu>>(&parameters, &x);
+    assert_eq!(eager.len(), 17);
+    for (eager, fused) in eager.iter().zip(&fused) {
+        assert!(eager.iter().any(|x| x.abs() > 1e-3));
+        assert_close(fused, eager, 1e-4);
+    }
 }
 
 fn random<B: Backend, const D: usize>(shape: [usize; D]) -> Tensor<B, D> {
@@ -370,8 +411,10 @@ fn cells_and_bidirectional_configurations_have_pytorch_parameters() {
     );
     let lstm: BiLstm<Flex> = BiLstmConfig::new(3, 4, false).init(&device);
     let gru: BiGru<Flex> = BiGruConfig::new(3, 4, false).init(&device);
-    let rnn: BiRnn<Flex> =
-        BiRnnConfig::new(3, 4, false).with_nonlinearity(Nonlinearity::Relu).with_batch_first(false).init(&device);
+    let rnn: BiRnn<Flex> = BiRnnConfig::new(3, 4, false)
+        .with_nonlinearity(Nonlinearity::Relu)
+        .with_batch_first(false)
+        .init(&device);
     let names = ["weight_ih_l0", "weight_hh_l0", "weight_ih_l0_reverse", "weight_hh_l0_reverse"];
     for parameters in [names_and_shapes(&lstm), names_and_shapes(&gru), names_and_shapes(&rnn)] {
         assert_eq!(parameters.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names);
@@ -393,6 +436,14 @@ fn parameters_start_uniform_with_the_bound_of_pytorch() {
     let zeros: Gru<Flex> =
         GruConfig::new(2, 3, true).with_initializer(Initializer::Zeros).init(&Default::default());
     assert_eq!(numbers(&zeros.forward(random([1, 2, 2]), None).0), [0.0; 6]);
+}
+
+#[test]
+fn configurations_are_read_from_json() {
+    let config = LstmConfig::new(3, 4, true).with_num_layers(2).with_projection(2);
+    assert_eq!(LstmConfig::from_json(&config.to_json()).unwrap(), config);
+    let config = RnnConfig::from_json(r#"{"d_input": 3, "d_hidden": 4, "bias": false}"#).unwrap();
+    assert_eq!(config, RnnConfig::new(3, 4, false));
 }
 
 #[test]
@@ -452,9 +503,9 @@ fn batching_by_vmap_is_batching() {
     let parameters = trainable_parameters(&lstm);
     let x = random::<Flex, 3>([5, 2, 3]);
     let one = |x: Tensor<Vmap<Flex>, 2>| {
-        let parameters = parameters.iter().map(|(name, value)| {
-            (name.clone(), value.clone().lift_to(x.engine_stack()).unwrap())
-        });
+        let parameters = parameters
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone().lift_to(x.engine_stack()).unwrap()));
         let lstm: Lstm<Vmap<Flex>> = with_parameters(&lstm, parameters.collect());
         let (y, _) = lstm.forward_packed(x.unsqueeze_dim(0), &[2], None);
         y.squeeze_dim::<2>(0)
@@ -469,7 +520,9 @@ fn second_derivatives_match_finite_differences() {
     type AA = Autodiff<A>;
     let config = LstmConfig::new(2, 3, true).with_num_layers(2).with_projection(2).with_bidirectional(true);
     let mut lstm: Lstm<AA> = config.init(&Default::default());
-    lstm.map_parameters(|_, parameter| parameter.map(|value| value.cast(DType::F64).unwrap() * 2.0));
+    lstm.map_parameters(|_, parameter| {
+        parameter.map(|value| value.cast(DType::F64).unwrap().mul_scalar(2.0).unwrap())
+    });
     let squared_norm = |x: Tensor<A, 3>| {
         let x = Tensor::<AA, 3>::from_inner(x).require_grad();
         let (y, state) = lstm.forward_packed(x.clone(), &[3, 2], None);
@@ -509,7 +562,10 @@ fn padding_may_hold_any_numbers() {
     let lstm: Lstm<A> =
         LstmConfig::new(1, 2, true).with_num_layers(2).with_bidirectional(true).init(&Default::default());
     let gradients = |padding: f64| {
-        let x = Tensor::<A, 3>::from_floats([[[1.0], [2.0], [padding]], [[1.0], [2.0], [3.0]]], &Default::default());
+        let x = Tensor::<A, 3>::from_floats(
+            [[[1.0], [2.0], [padding]], [[1.0], [2.0], [3.0]]],
+            &Default::default(),
+        );
         let x = x.require_grad();
         let (y, state) = lstm.forward_packed(x.clone(), &[2, 3], None);
         let gradients = (y.sum() + state.cell.sum()).backward();
@@ -589,7 +645,9 @@ fn input_without_steps_panics() {
 }
 
 #[test]
-#[should_panic(expected = "[lstm] the cell state is [1, 2, 3], but must be [layers * directions, batch, width] = [1, 2, 4]")]
+#[should_panic(
+    expected = "[lstm] the cell state is [1, 2, 3], but must be [layers * directions, batch, width] = [1, 2, 4]"
+)]
 fn state_of_another_shape_panics() {
     lstm().forward(random([2, 5, 3]), Some(LstmState { hidden: random([1, 2, 4]), cell: random([1, 2, 3]) }));
 }

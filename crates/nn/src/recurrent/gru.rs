@@ -51,8 +51,9 @@ pub struct GruConfig {
 ///
 /// The definition, the names and the shapes of the parameters are those of
 /// [`torch.nn.GRU`](https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html): `weight_ih_l0`
-/// `[3 d_hidden, d_input]` holds the matrices of the gates r, z, n. So a state dict of PyTorch loads without renames. As
-/// there, the reset gate multiplies the product with `W_hn`. In the paper it multiplies `h`.
+/// `[3 d_hidden, d_input]` holds the matrices of the gates r, z, n. A state dict of PyTorch loads without renames.
+///
+/// As in PyTorch, the reset gate multiplies the product with `W_hn`. In the paper it multiplies `h`.
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -49,8 +49,8 @@ fn check_longest(lengths: &[usize], longest: usize) {
 /// Pads sequences `[length, ..]` of different lengths to the longest and stacks them: `[batch, longest, ..]` with
 /// `batch_first`, otherwise `[longest, batch, ..]`.
 ///
-/// The definition is that of
-/// [`torch.nn.utils.rnn.pad_sequence`](https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html).
+/// <https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html>
+///
 /// [`unpad_sequence`] is the inverse. The result and the lengths are operands of `forward_packed` of the recurrent
 /// modules.
 ///
@@ -94,8 +94,7 @@ pub fn pad_sequence<B: Backend, const D: usize, const D2: usize, K: Kind>(
 /// Splits a padded batch into its sequences, `[length, ..]` each. `padded` is `[batch, longest, ..]` with
 /// `batch_first`, otherwise `[longest, batch, ..]`. The inverse of [`pad_sequence`].
 ///
-/// The definition is that of
-/// [`torch.nn.utils.rnn.unpad_sequence`](https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.unpad_sequence.html).
+/// <https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.unpad_sequence.html>
 ///
 /// # Panics
 /// When there is not one length per sequence, a length is above `longest`, or `D2` is not `D - 1`.

@@ -58,7 +58,7 @@ pub struct LstmConfig {
 ///
 /// The definition, the names and the shapes of the parameters are those of
 /// [`torch.nn.LSTM`](https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html): `weight_ih_l0`
-/// `[4 d_hidden, d_input]` holds the matrices of the gates i, f, g, o. So a state dict of PyTorch loads without renames.
+/// `[4 d_hidden, d_input]` holds the matrices of the gates i, f, g, o. A state dict of PyTorch loads without renames.
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -40,8 +40,8 @@ pub struct RnnConfig {
     pub initializer: Option<Initializer>,
 }
 
-/// A recurrent network without gates ([Elman 1990](https://doi.org/10.1207/s15516709cog1402_1)), of several layers and of
-/// one or two directions.
+/// A recurrent network without gates ([Elman 1990](https://doi.org/10.1207/s15516709cog1402_1)), of several layers and
+/// of one or two directions.
 ///
 /// Each step computes the hidden state `h` from its input `x`:
 ///
@@ -51,7 +51,7 @@ pub struct RnnConfig {
 ///
 /// The definition, the names and the shapes of the parameters are those of
 /// [`torch.nn.RNN`](https://docs.pytorch.org/docs/stable/generated/torch.nn.RNN.html): `weight_ih_l0`
-/// `[d_hidden, d_input]`. So a state dict of PyTorch loads without renames.
+/// `[d_hidden, d_input]`. A state dict of PyTorch loads without renames.
 ///
 /// ```
 /// use kiln_backends::Flex;

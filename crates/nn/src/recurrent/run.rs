@@ -96,11 +96,13 @@ fn step<B: Backend, U: Unit>(
     let mask = (scanned.len() > 1).then(|| Tensor::<B, 2, Bool>::from_any(scanned.remove(1)));
     let product = Tensor::from_any(scanned.remove(0));
     let before = typed::<B>(carried);
-    let after = unit.step(product, before.clone(), &typed::<B>(constants.to_vec()));
-    let after: Vec<Tensor<B, 2>> = match mask {
-        Some(mask) => {
-            let kept = |(old, new): (Tensor<B, 2>, Tensor<B, 2>)| old.mask_where(mask.clone(), new);
-            before.into_iter().zip(after).map(kept).collect()
+    // Without a mask the step owns the states, so an engine may reuse their memory.
+    let kept = mask.map(|mask| (mask, before.clone()));
+    let after = unit.step(product, before, &typed::<B>(constants.to_vec()));
+    let after: Vec<Tensor<B, 2>> = match kept {
+        Some((mask, before)) => {
+            let select = |(old, new): (Tensor<B, 2>, Tensor<B, 2>)| old.mask_where(mask.clone(), new);
+            before.into_iter().zip(after).map(select).collect()
         }
         None => after,
     };
