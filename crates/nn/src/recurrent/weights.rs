@@ -59,6 +59,10 @@ impl<B: Backend> RecurrentLayers<B> {
     }
 
     /// Returns the number of input features.
+    ///
+    /// # Panics
+    /// When there are no layers.
+    #[track_caller]
     pub fn d_input(&self) -> usize {
         self.weights[0].weight_ih.dims()[1]
     }
