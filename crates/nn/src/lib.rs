@@ -71,6 +71,7 @@ pub mod transformer;
 pub mod cache {
     pub use crate::attention::{CachePosition, MhaCache, StaticCache, TensorCache};
 }
+mod recurrent;
 
 /// Convolution layers and their configurations.
 pub mod conv {
@@ -117,6 +118,16 @@ pub use attention::{
     LearnedPositionalEncoding, LearnedPositionalEncodingConfig, PositionalEncoding, PositionalEncodingConfig,
     RotaryEncoding, RotaryEncodingConfig,
 };
+/// Recurrent networks, and their sequences of different lengths.
+pub mod rnn {
+    pub use crate::recurrent::*;
+}
+
+/// Gated recurrent units.
+pub mod gru {
+    pub use crate::recurrent::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig};
+}
+
 pub use config::{Config, ConfigError};
 pub use container::{BoxedModule, ModuleDict, ModuleList, Sequential};
 pub use initializer::Initializer;
@@ -128,6 +139,11 @@ pub use module::{
     AutodiffModule, BackendModule, ForwardModule, GradientsParams, LayerTable, Mode, Module, ModuleOn,
     NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, RunningState, Visitor, VisitorMut, buffers,
     set_mode, trainable_parameters, with_parameters,
+};
+pub use recurrent::{
+    BiGru, BiGruConfig, BiLstm, BiLstmConfig, BiRnn, BiRnnConfig, Gru, GruCell, GruCellConfig, GruConfig,
+    Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmState, RecurrentLayers, RecurrentWeights, Rnn, RnnCell,
+    RnnCellConfig, RnnConfig,
 };
 #[doc(hidden)]
 pub use serde;
