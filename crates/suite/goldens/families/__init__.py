@@ -7,6 +7,7 @@ outputs by name; gradients are those of the first output.
 from . import (
     activation,
     attention,
+    average,
     conv,
     fft,
     index,
@@ -37,6 +38,7 @@ from . import (
     pool,
     reduce,
     resize,
+    schedule,
 )
 
 FAMILIES = {
@@ -49,6 +51,8 @@ FAMILIES = {
     "math": math,
     "matmul": matmul,
     "optimizer": optimizer,
+    "schedule": schedule,
+    "average": average,
     "resize": resize,
     "reduce": reduce,
     "index": index,
