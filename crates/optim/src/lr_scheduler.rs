@@ -40,12 +40,15 @@
 
 mod combine;
 mod config;
-mod constant;
-mod cosine;
+#[doc(hidden)]
+pub mod constant;
+#[doc(hidden)]
+pub mod cosine;
 mod cycle;
 mod decay;
 mod lambda;
-mod linear;
+#[doc(hidden)]
+pub mod linear;
 mod plateau;
 mod scheduler;
 mod state;
@@ -57,8 +60,9 @@ pub use combine::{Composed, Repeat, SchedulerReduction, Sequential};
 pub use config::{
     ComposedLrScheduler, ComposedLrSchedulerConfig, ConstantLr, CosineAnnealingLrScheduler,
     CosineAnnealingLrSchedulerConfig, ExponentialLrScheduler, ExponentialLrSchedulerConfig,
-    LinearLrScheduler, LinearLrSchedulerConfig, LrSchedulerConfig, NoamLrScheduler, NoamLrSchedulerConfig,
-    SequentialLrScheduler, SequentialLrSchedulerConfig, StepLrScheduler, StepLrSchedulerConfig,
+    LinearLrScheduler, LinearLrSchedulerConfig, LrScheduler, LrSchedulerConfig, NoamLrScheduler,
+    NoamLrSchedulerConfig, SequentialLrScheduler, SequentialLrSchedulerConfig, StepLrScheduler,
+    StepLrSchedulerConfig,
 };
 pub use constant::Constant;
 pub use cosine::{Cosine, CosineWarmRestarts};
@@ -72,6 +76,24 @@ pub use state::ScheduleState;
 pub use swa::SwaLr;
 pub use transformer::{InverseSqrt, Noam};
 pub use warmup::{DecayShape, Warmup, WarmupCosine, WarmupStableDecay, WarmupStableDecayConfig};
+
+/// The paths of Burn's modules.
+macro_rules! burn_modules {
+    ($($module:ident: $($item:ident),*;)*) => {$(
+        #[doc(hidden)]
+        pub mod $module {
+            pub use super::{$($item),*};
+        }
+    )*};
+}
+
+burn_modules! {
+    composed: ComposedLrScheduler, ComposedLrSchedulerConfig, SchedulerReduction;
+    exponential: ExponentialLrScheduler, ExponentialLrSchedulerConfig;
+    noam: NoamLrScheduler, NoamLrSchedulerConfig;
+    sequential: SequentialLrScheduler, SequentialLrSchedulerConfig;
+    step: StepLrScheduler, StepLrSchedulerConfig;
+}
 
 use crate::error::{OptimError, Result};
 use alloc::boxed::Box;

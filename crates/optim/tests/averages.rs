@@ -142,7 +142,7 @@ fn averages_resume_bit_for_bit_from_a_state() {
         mean: RunningState::new(Tensor::from_floats([3.0 * x], &device)),
     };
     let mut changing = layer(1.0);
-    let mut change = |average: &mut ModelAverage, x: f32, layer: &mut Layer<B>| {
+    let change = |average: &mut ModelAverage, x: f32, layer: &mut Layer<B>| {
         layer.weight.set(Tensor::from_floats([[x, 1.0 / x]], &device));
         average.update(layer).unwrap();
     };

@@ -9,6 +9,42 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use kiln_nn::Config;
 
+/// A scheduler that returns the rates of successive steps, for code that is generic over it.
+///
+/// ```
+/// use kiln_optim::lr_scheduler::{Linear, LrScheduler, Scheduler};
+///
+/// fn last(mut scheduler: impl LrScheduler, steps: usize) -> f64 {
+///     (0..steps).fold(0.0, |_, _| scheduler.step())
+/// }
+///
+/// assert_eq!(last(Scheduler::new(Linear::new(1.0, 0.0, 4)?), 3), 0.5);
+/// assert_eq!(last(0.1, 3), 0.1);
+/// # Ok::<(), kiln_optim::OptimError>(())
+/// ```
+pub trait LrScheduler: Send + Sync {
+    /// Returns the rate of the current step and advances to the next step.
+    fn step(&mut self) -> f64;
+}
+
+impl<L: LearningRate> LrScheduler for Scheduler<L> {
+    fn step(&mut self) -> f64 {
+        Scheduler::step(self)
+    }
+}
+
+impl LrScheduler for ConstantLr {
+    fn step(&mut self) -> f64 {
+        self.lr
+    }
+}
+
+impl LrScheduler for f64 {
+    fn step(&mut self) -> f64 {
+        *self
+    }
+}
+
 /// A constant learning rate. [`Constant`](super::Constant) is the same with a checked rate.
 ///
 /// ```

@@ -1,5 +1,7 @@
 //! A constant rate.
 
+pub use super::config::ConstantLr;
+
 use super::LearningRate;
 use crate::error::{Result, not_negative};
 

@@ -1,5 +1,7 @@
 //! Cosine annealing, without and with restarts.
 
+pub use super::config::{CosineAnnealingLrScheduler, CosineAnnealingLrSchedulerConfig};
+
 use super::{LearningRate, at_least_one};
 use crate::error::{Result, not_negative};
 use core::f64::consts::PI;

@@ -1,5 +1,7 @@
 //! Linear and polynomial interpolation.
 
+pub use super::config::{LinearLrScheduler, LinearLrSchedulerConfig};
+
 use super::{LearningRate, at_least_one};
 use crate::error::{Result, not_negative, positive};
 
