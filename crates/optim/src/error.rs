@@ -106,6 +106,17 @@ pub enum OptimError {
         problem: String,
     },
 
+    /// The state of a learning-rate schedule belongs to another schedule.
+    #[error(
+        "[{schedule}] {problem}\n  hint: load the state into the schedule that saved it, with the same parts"
+    )]
+    ScheduleState {
+        /// The schedule that loads the state.
+        schedule: &'static str,
+        /// A description of the problem.
+        problem: String,
+    },
+
     /// An op on a tensor failed.
     #[error(transparent)]
     Tensor(#[from] kiln_tensor::Error),
@@ -120,6 +131,11 @@ impl OptimError {
         requirement: &'static str,
     ) -> OptimError {
         OptimError::InvalidOption { owner, option, value: value.to_string(), requirement }
+    }
+
+    /// Returns the error of a state that a schedule cannot load.
+    pub fn schedule_state(schedule: &'static str, problem: impl Into<String>) -> OptimError {
+        OptimError::ScheduleState { schedule, problem: problem.into() }
     }
 }
 

@@ -35,7 +35,9 @@
 //! * [`GradientClipping`] clips gradients in the optimizer; [`clip_grad_norm`] is the free function.
 //! * [`LossScaler`] prevents underflow of 16-bit gradients.
 //! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
-//! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, steps.
+//! * [`lr_scheduler`] has learning-rate schedules: warm-up, cosine, 1cycle, reduction on a plateau, and others.
+//! * [`ModelAverage`] averages the weights over the steps: EMA and SWA. [`update_batch_norm`] recomputes the running
+//!   statistics of an averaged model.
 //!
 //! Updates run below automatic differentiation and in place. The new value of a parameter reuses the memory of the old
 //! one, unless the tensor has another owner, such as a loss that was not dropped.
@@ -47,6 +49,7 @@ extern crate alloc;
 
 mod accumulate;
 mod adam;
+mod average;
 mod clip;
 mod error;
 mod group;
@@ -59,6 +62,7 @@ mod state;
 
 pub use accumulate::GradientsAccumulator;
 pub use adam::{Adam, AdamConfig, AdamRule, AdamW, AdamWConfig};
+pub use average::{AverageState, EmaConfig, ModelAverage, SwaConfig, update_batch_norm};
 pub use clip::{GradientClipping, Norm, clip_grad_norm, clip_grad_norm_with, clip_grad_value, grad_norm};
 pub use error::{OptimError, Result};
 pub use group::{ParameterGroup, StepOptions};

@@ -1,6 +1,7 @@
 //! Learning-rate schedules.
 //!
-//! A [`LearningRate`] is a function of the step index, so resuming from a checkpoint needs only that index.
+//! A [`LearningRate`] is a function of the step index, so resuming from a checkpoint needs only that index. Schedules
+//! that react to a metric, such as [`ReduceOnPlateau`], also have a [`ScheduleState`].
 //!
 //! ```
 //! use kiln_optim::lr_scheduler::{Cosine, LearningRate, Linear, Sequential};
@@ -15,18 +16,163 @@
 //! assert_eq!(schedule.at(5000), 1e-5);
 //! # Ok::<(), kiln_optim::OptimError>(())
 //! ```
+//!
+//! | schedule | PyTorch | Burn |
+//! |---|---|---|
+//! | a number, [`Constant`] | `ConstantLR` with [`with_factor`](Constant::with_factor) | [`ConstantLr`] |
+//! | [`Linear`] | `LinearLR` | [`LinearLrSchedulerConfig`] |
+//! | [`Polynomial`] | `PolynomialLR` | |
+//! | [`Exponential`] | `ExponentialLR` | [`ExponentialLrSchedulerConfig`] |
+//! | [`Step`] | `StepLR` | [`StepLrSchedulerConfig`] |
+//! | [`MultiStep`] | `MultiStepLR` | |
+//! | [`Cosine`] | `CosineAnnealingLR` with [`periodic`](Cosine::periodic) | [`CosineAnnealingLrSchedulerConfig`] |
+//! | [`CosineWarmRestarts`] | `CosineAnnealingWarmRestarts` | |
+//! | [`OneCycle`] | `OneCycleLR` | |
+//! | [`Cyclic`] | `CyclicLR` | |
+//! | [`ReduceOnPlateau`] | `ReduceLROnPlateau` | |
+//! | [`Lambda`], [`Multiplicative`] | `LambdaLR`, `MultiplicativeLR` | |
+//! | [`Noam`] | | [`NoamLrSchedulerConfig`] |
+//! | [`InverseSqrt`], [`WarmupCosine`], [`WarmupStableDecay`] | | |
+//! | [`SwaLr`] | `swa_utils.SWALR` | |
+//! | [`Sequential`] | `SequentialLR` | [`SequentialLrSchedulerConfig`] |
+//! | [`Composed`] | `ChainedScheduler` of factors | [`ComposedLrSchedulerConfig`] |
+//! | [`Warmup`], [`Repeat`] | | |
 
-use crate::error::{OptimError, Result, not_negative, positive};
+mod combine;
+mod config;
+#[doc(hidden)]
+pub mod constant;
+#[doc(hidden)]
+pub mod cosine;
+mod cycle;
+mod decay;
+mod lambda;
+#[doc(hidden)]
+pub mod linear;
+mod plateau;
+mod scheduler;
+mod state;
+mod swa;
+mod transformer;
+mod warmup;
+
+pub use combine::{Composed, Repeat, SchedulerReduction, Sequential};
+pub use config::{
+    ComposedLrScheduler, ComposedLrSchedulerConfig, ConstantLr, CosineAnnealingLrScheduler,
+    CosineAnnealingLrSchedulerConfig, ExponentialLrScheduler, ExponentialLrSchedulerConfig,
+    LinearLrScheduler, LinearLrSchedulerConfig, LrScheduler, LrSchedulerConfig, NoamLrScheduler,
+    NoamLrSchedulerConfig, SequentialLrScheduler, SequentialLrSchedulerConfig, StepLrScheduler,
+    StepLrSchedulerConfig,
+};
+pub use constant::Constant;
+pub use cosine::{Cosine, CosineWarmRestarts};
+pub use cycle::{AnnealStrategy, Cyclic, CyclicConfig, CyclicMode, OneCycle, OneCycleConfig};
+pub use decay::{Exponential, MultiStep, Step};
+pub use lambda::{Lambda, Multiplicative};
+pub use linear::{Linear, Polynomial};
+pub use plateau::{PlateauMode, ReduceOnPlateau, ReduceOnPlateauConfig, ThresholdMode};
+pub use scheduler::{Scheduler, SchedulerState};
+pub use state::ScheduleState;
+pub use swa::SwaLr;
+pub use transformer::{InverseSqrt, Noam};
+pub use warmup::{DecayShape, Warmup, WarmupCosine, WarmupStableDecay, WarmupStableDecayConfig};
+
+/// The paths of Burn's modules.
+macro_rules! burn_modules {
+    ($($module:ident: $($item:ident),*;)*) => {$(
+        #[doc(hidden)]
+        pub mod $module {
+            pub use super::{$($item),*};
+        }
+    )*};
+}
+
+burn_modules! {
+    composed: ComposedLrScheduler, ComposedLrSchedulerConfig, SchedulerReduction;
+    exponential: ExponentialLrScheduler, ExponentialLrSchedulerConfig;
+    noam: NoamLrScheduler, NoamLrSchedulerConfig;
+    sequential: SequentialLrScheduler, SequentialLrSchedulerConfig;
+    step: StepLrScheduler, StepLrSchedulerConfig;
+}
+
+use crate::error::{OptimError, Result};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::f64::consts::PI;
 use core::fmt::Debug;
 
 /// A learning-rate schedule: the rate of each step. A plain `f64` is a constant rate.
+///
+/// A schedule that is a function of the step implements only [`at`](LearningRate::at). A schedule that depends on a
+/// metric implements the other methods too:
+///
+/// ```
+/// use kiln_optim::lr_scheduler::{LearningRate, ScheduleState, Scheduler};
+/// use kiln_optim::{OptimError, Result};
+///
+/// /// Halves the rate when the metric rises.
+/// #[derive(Debug)]
+/// struct Halving {
+///     rate: f64,
+///     last: f64,
+/// }
+///
+/// impl LearningRate for Halving {
+///     fn at(&self, _step: u64) -> f64 {
+///         self.rate
+///     }
+///
+///     fn observe(&mut self, _step: u64, metric: f64) {
+///         if metric > self.last {
+///             self.rate /= 2.0;
+///         }
+///         self.last = metric;
+///     }
+///
+///     fn state(&self) -> ScheduleState {
+///         ScheduleState::new().with_value("rate", self.rate).with_value("last", self.last)
+///     }
+///
+///     fn load_state(&mut self, state: &ScheduleState) -> Result<()> {
+///         *self = Halving { rate: state.require("halving", "rate")?, last: state.require("halving", "last")? };
+///         Ok(())
+///     }
+/// }
+///
+/// let mut scheduler = Scheduler::new(Halving { rate: 0.1, last: f64::INFINITY });
+/// for metric in [3.0, 2.0, 4.0] {
+///     scheduler.step();
+///     scheduler.observe(metric);
+/// }
+/// assert_eq!(scheduler.step(), 0.05);
+/// ```
 pub trait LearningRate: Debug + Send + Sync {
     /// Returns the learning rate of step `step`, counted from 0.
     fn at(&self, step: u64) -> f64;
+
+    /// Receives a metric that was measured before step `step`, such as the validation loss after an epoch. It may
+    /// change the rates of this and later steps. Default: does nothing.
+    fn observe(&mut self, step: u64, metric: f64) {
+        let _ = (step, metric);
+    }
+
+    /// Returns the state besides the step index. Default: the empty state.
+    fn state(&self) -> ScheduleState {
+        ScheduleState::new()
+    }
+
+    /// Replaces the state. With the same options as when it was saved, the schedule continues bit for bit.
+    ///
+    /// # Errors
+    /// When the state belongs to another schedule. The schedule is then unchanged.
+    fn load_state(&mut self, state: &ScheduleState) -> Result<()> {
+        if state.is_empty() {
+            return Ok(());
+        }
+        Err(OptimError::schedule_state(
+            "schedule",
+            "the schedule has no state, but the loaded state is not empty",
+        ))
+    }
 }
 
 impl LearningRate for f64 {
@@ -39,226 +185,45 @@ impl<L: LearningRate + ?Sized> LearningRate for Box<L> {
     fn at(&self, step: u64) -> f64 {
         (**self).at(step)
     }
+
+    fn observe(&mut self, step: u64, metric: f64) {
+        (**self).observe(step, metric);
+    }
+
+    fn state(&self) -> ScheduleState {
+        (**self).state()
+    }
+
+    fn load_state(&mut self, state: &ScheduleState) -> Result<()> {
+        (**self).load_state(state)
+    }
 }
 
+/// A shared schedule. Its state changes only while it has one owner: with several owners,
+/// [`observe`](LearningRate::observe) does nothing, and only the state that it already has can be loaded.
 impl<L: LearningRate + ?Sized> LearningRate for Arc<L> {
     fn at(&self, step: u64) -> f64 {
         (**self).at(step)
     }
-}
 
-/// A constant learning rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Constant(f64);
-
-impl Constant {
-    /// Returns a schedule with a constant rate.
-    ///
-    /// # Errors
-    /// When the rate is negative or not finite.
-    pub fn new(rate: f64) -> Result<Constant> {
-        not_negative("constant", "the learning rate", rate).map(Constant)
-    }
-}
-
-impl LearningRate for Constant {
-    fn at(&self, _step: u64) -> f64 {
-        self.0
-    }
-}
-
-/// Linear interpolation from `start` to `end` over a number of steps, then `end`: warm-up or decay.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Linear {
-    start: f64,
-    end: f64,
-    steps: u64,
-}
-
-impl Linear {
-    /// Returns a schedule from `start` at step 0 to `end` at step `steps`.
-    ///
-    /// # Errors
-    /// When a rate is negative or not finite, or `steps` is 0.
-    pub fn new(start: f64, end: f64, steps: u64) -> Result<Linear> {
-        not_negative("linear", "start", start)?;
-        not_negative("linear", "end", end)?;
-        Ok(Linear { start, end, steps: at_least_one("linear", "steps", steps)? })
-    }
-}
-
-impl LearningRate for Linear {
-    fn at(&self, step: u64) -> f64 {
-        if step >= self.steps {
-            return self.end;
-        }
-        self.start + (self.end - self.start) * (step as f64 / self.steps as f64)
-    }
-}
-
-/// Cosine annealing from `start` to `end` over a number of steps, then `end`
-/// ([Loshchilov and Hutter 2017](https://arxiv.org/abs/1608.03983), without restarts).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cosine {
-    start: f64,
-    end: f64,
-    steps: u64,
-}
-
-impl Cosine {
-    /// Returns a schedule from `start` at step 0 to `end` at step `steps`.
-    ///
-    /// # Errors
-    /// When a rate is negative or not finite, or `steps` is 0.
-    pub fn new(start: f64, end: f64, steps: u64) -> Result<Cosine> {
-        not_negative("cosine", "start", start)?;
-        not_negative("cosine", "end", end)?;
-        Ok(Cosine { start, end, steps: at_least_one("cosine", "steps", steps)? })
-    }
-}
-
-impl LearningRate for Cosine {
-    fn at(&self, step: u64) -> f64 {
-        match step {
-            0 => self.start,
-            step if step >= self.steps => self.end,
-            step => {
-                let wave = libm::cos(PI * step as f64 / self.steps as f64);
-                self.end + (self.start - self.end) * (1.0 + wave) / 2.0
-            }
+    fn observe(&mut self, step: u64, metric: f64) {
+        if let Some(schedule) = Arc::get_mut(self) {
+            schedule.observe(step, metric);
         }
     }
-}
 
-/// Step decay: multiplies the rate by `gamma` every `every` steps.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
-    initial: f64,
-    gamma: f64,
-    every: u64,
-}
-
-impl Step {
-    /// Returns the schedule `initial · gamma^floor(step / every)`.
-    ///
-    /// # Errors
-    /// When `initial` is negative or not finite, `gamma` is not a finite value greater than 0, or `every` is 0.
-    pub fn new(initial: f64, gamma: f64, every: u64) -> Result<Step> {
-        not_negative("step", "initial", initial)?;
-        positive("step", "gamma", gamma)?;
-        Ok(Step { initial, gamma, every: at_least_one("step", "every", every)? })
-    }
-}
-
-impl LearningRate for Step {
-    fn at(&self, step: u64) -> f64 {
-        self.initial * libm::pow(self.gamma, (step / self.every) as f64)
-    }
-}
-
-/// Exponential decay: multiplies the rate by `gamma` at every step.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Exponential {
-    initial: f64,
-    gamma: f64,
-}
-
-impl Exponential {
-    /// Returns the schedule `initial · gamma^step`.
-    ///
-    /// # Errors
-    /// When `initial` is negative or not finite, or `gamma` is not a finite value greater than 0.
-    pub fn new(initial: f64, gamma: f64) -> Result<Exponential> {
-        not_negative("exponential", "initial", initial)?;
-        Ok(Exponential { initial, gamma: positive("exponential", "gamma", gamma)? })
-    }
-}
-
-impl LearningRate for Exponential {
-    fn at(&self, step: u64) -> f64 {
-        self.initial * libm::pow(self.gamma, step as f64)
-    }
-}
-
-/// Runs schedules in sequence; each counts its steps from 0.
-#[derive(Debug, Default)]
-pub struct Sequential {
-    parts: Vec<(u64, Box<dyn LearningRate>)>,
-}
-
-impl Sequential {
-    /// Returns an empty sequence: a rate of 0.
-    pub fn new() -> Sequential {
-        Sequential::default()
+    fn state(&self) -> ScheduleState {
+        (**self).state()
     }
 
-    /// Adds a schedule for a number of steps. The last schedule continues beyond its steps.
-    #[must_use]
-    pub fn then(mut self, schedule: impl LearningRate + 'static, steps: u64) -> Sequential {
-        self.parts.push((steps, Box::new(schedule)));
-        self
-    }
-
-    /// Adds a schedule for all steps that follow.
-    #[must_use]
-    pub fn finally(self, schedule: impl LearningRate + 'static) -> Sequential {
-        self.then(schedule, u64::MAX)
-    }
-}
-
-impl LearningRate for Sequential {
-    fn at(&self, step: u64) -> f64 {
-        let mut local = step;
-        for (place, (steps, schedule)) in self.parts.iter().enumerate() {
-            if local < *steps || place + 1 == self.parts.len() {
-                return schedule.at(local);
-            }
-            local -= steps;
+    fn load_state(&mut self, state: &ScheduleState) -> Result<()> {
+        if (**self).state() == *state {
+            return Ok(());
         }
-        0.0
-    }
-}
-
-/// A scheduler that counts the steps, for manual training loops.
-///
-/// ```
-/// use kiln_optim::lr_scheduler::{Exponential, Scheduler};
-///
-/// let mut scheduler = Scheduler::new(Exponential::new(1.0, 0.5)?);
-/// assert_eq!([scheduler.step(), scheduler.step(), scheduler.step()], [1.0, 0.5, 0.25]);
-///
-/// // Resume from a checkpoint.
-/// let mut resumed = Scheduler::new(Exponential::new(1.0, 0.5)?);
-/// resumed.load_state(scheduler.state());
-/// assert_eq!(resumed.step(), 0.125);
-/// # Ok::<(), kiln_optim::OptimError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Scheduler<L> {
-    schedule: L,
-    next: u64,
-}
-
-impl<L: LearningRate> Scheduler<L> {
-    /// Returns a scheduler at step 0.
-    pub fn new(schedule: L) -> Scheduler<L> {
-        Scheduler { schedule, next: 0 }
-    }
-
-    /// Returns the rate of the current step and advances to the next step.
-    pub fn step(&mut self) -> f64 {
-        self.next += 1;
-        self.schedule.at(self.next - 1)
-    }
-
-    /// Returns the index of the next step.
-    pub fn state(&self) -> u64 {
-        self.next
-    }
-
-    /// Sets the index of the next step.
-    pub fn load_state(&mut self, next: u64) {
-        self.next = next;
+        match Arc::get_mut(self) {
+            Some(schedule) => schedule.load_state(state),
+            None => Err(OptimError::schedule_state("schedule", "the schedule has several owners")),
+        }
     }
 }
 
@@ -267,52 +232,4 @@ fn at_least_one(owner: &'static str, option: &'static str, value: u64) -> Result
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn linear_and_cosine_schedules_reach_their_bounds() {
-        let line = Linear::new(1.0, 0.0, 4).unwrap();
-        assert_eq!([0, 1, 2, 3, 4, 99].map(|step| line.at(step)), [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]);
-        let wave = Cosine::new(1.0, 0.1, 10).unwrap();
-        assert_eq!(wave.at(0), 1.0);
-        assert!((wave.at(5) - 0.55).abs() < 1e-12);
-        assert_eq!(wave.at(10), 0.1);
-    }
-
-    #[test]
-    fn step_exponential_and_constant_schedules() {
-        let steps = Step::new(1.0, 0.5, 3).unwrap();
-        assert_eq!([0, 2, 3, 5, 6].map(|step| steps.at(step)), [1.0, 1.0, 0.5, 0.5, 0.25]);
-        assert_eq!(Exponential::new(2.0, 0.5).unwrap().at(3), 0.25);
-        assert_eq!(Constant::new(0.3).unwrap().at(7), 0.3);
-        assert_eq!(0.3.at(7), 0.3);
-    }
-
-    #[test]
-    fn sequential_schedules_restart_their_step_count() {
-        let schedule = Sequential::new()
-            .then(Linear::new(0.0, 1.0, 2).unwrap(), 2)
-            .then(Constant::new(1.0).unwrap(), 3)
-            .finally(Exponential::new(1.0, 0.5).unwrap());
-        let rates: Vec<f64> = (0..8).map(|step| schedule.at(step)).collect();
-        assert_eq!(rates, [0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 0.5, 0.25]);
-        let last_goes_on = Sequential::new().then(Linear::new(1.0, 0.0, 2).unwrap(), 1);
-        assert_eq!(last_goes_on.at(2), 0.0);
-        assert_eq!(Sequential::new().at(3), 0.0);
-    }
-
-    #[test]
-    fn errors_name_options_out_of_range() {
-        let error = Linear::new(0.1, f64::NAN, 3).unwrap_err();
-        assert_eq!(
-            alloc::format!("{error}"),
-            "[linear] end is NaN\n  hint: it must be a finite number of at least 0"
-        );
-        assert!(Linear::new(0.1, 0.0, 0).is_err());
-        assert!(Cosine::new(-1.0, 0.0, 3).is_err());
-        assert!(Step::new(1.0, 0.0, 3).is_err());
-        assert!(Exponential::new(f64::INFINITY, 0.5).is_err());
-        assert!(Constant::new(-0.1).is_err());
-    }
-}
+mod tests;

@@ -265,10 +265,11 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         evaluate_with(&model, loader, &mut self.metrics, &self.options, epoch, title)
     }
 
-    /// Updates the best value, writes checkpoints and calls the callbacks.
+    /// Updates the schedule and the best value, writes checkpoints and calls the callbacks.
     fn end_epoch(&mut self, report: &EpochReport) -> Result<()> {
         self.position.epoch += 1;
         self.position.batch = 0;
+        self.learning_rate.observe(self.position.step, report.valid.as_ref().unwrap_or(&report.train).loss);
         // `check` ensures that the value exists.
         let value = self.options.monitor.value(report).unwrap_or(f64::NAN);
         let min_delta = self.options.early_stopping.map_or(0.0, |stopping| stopping.min_delta);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use kiln_nn::Module;
+use kiln_optim::lr_scheduler::ScheduleState;
 use kiln_optim::{LearningRate, LossScaler, LossScalerState, Optimizer};
 use kiln_store::{Checkpoint, CheckpointWriter, TrainingState};
 use serde::{Deserialize, Serialize};
@@ -69,9 +70,15 @@ const POSITION: &str = "trainer";
 /// The key of the loss scaler's state in a checkpoint.
 const SCALER: &str = "loss_scaler";
 
+/// The key of the learning-rate schedule's state in a checkpoint. Absent for a schedule without state.
+const LEARNING_RATE: &str = "learning_rate";
+
 impl<M: Module, O: Optimizer> Trainer<M, O> {
     /// Returns a trainer of a model. The learning rate is a constant `f64` or a [schedule](kiln_optim::lr_scheduler)
     /// over the optimizer's steps.
+    ///
+    /// After each epoch the schedule [observes](LearningRate::observe) the loss: of validation, or of training without
+    /// validation. Checkpoints contain the state of the schedule.
     pub fn new(model: M, optimizer: O, learning_rate: impl LearningRate + 'static) -> Trainer<M, O> {
         Trainer {
             model,
@@ -190,12 +197,16 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         self
     }
 
-    /// Resumes from a checkpoint that a trainer wrote: parameters, optimizer, position and random state. The results
-    /// equal those of an uninterrupted run bit for bit.
+    /// Resumes from a checkpoint that a trainer wrote: parameters, optimizer, learning-rate schedule, position and random
+    /// state. The results equal those of an uninterrupted run bit for bit.
+    ///
+    /// A checkpoint without the state of a schedule leaves the schedule in its initial state, at the step of the
+    /// checkpoint.
     ///
     /// # Errors
     /// When the checkpoint is damaged, belongs to another model or optimizer, or was not written by a trainer. When the
-    /// checkpoint contains the state of a [loss scaler](Trainer::loss_scaler) and the trainer has none.
+    /// checkpoint contains the state of a [loss scaler](Trainer::loss_scaler) and the trainer has none, or that of
+    /// another learning-rate schedule.
     pub fn resume(mut self, checkpoint: &Checkpoint) -> Result<Self> {
         let state = checkpoint.state();
         let Some(position) = state.value::<Position>(POSITION)? else {
@@ -207,6 +218,9 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         };
         if let Some(scaler) = state.value::<LossScalerState>(SCALER)? {
             self.load_scaler(scaler)?;
+        }
+        if let Some(schedule) = state.value::<ScheduleState>(LEARNING_RATE)? {
+            self.load_schedule(&schedule)?;
         }
         self.model = load(self.model, checkpoint)?;
         checkpoint.load_optimizer(&mut self.optimizer, &self.model)?;
@@ -225,6 +239,14 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
                 .or_else(|error| refuse(error.to_string(), "the state of a checkpoint that a trainer wrote")),
             None => refuse("none".to_owned(), "set before `resume`: the checkpoint was written with one"),
         }
+    }
+
+    fn load_schedule(&mut self, state: &ScheduleState) -> Result<()> {
+        self.learning_rate.load_state(state).map_err(|error| TrainError::InvalidOption {
+            option: "the learning-rate schedule",
+            value: error.to_string(),
+            requirement: "the schedule that the checkpoint was written with",
+        })
     }
 
     /// Returns the model.
@@ -274,6 +296,10 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
             TrainingState::of(&self.model).at(epoch, step).with_value(POSITION, &self.position)?;
         if let Some(scaler) = &self.options.scaler {
             state = state.with_value(SCALER, &scaler.state())?;
+        }
+        let schedule = self.learning_rate.state();
+        if !schedule.is_empty() {
+            state = state.with_value(LEARNING_RATE, &schedule)?;
         }
         Ok(writer.save(&self.model, Some(&self.optimizer), &state)?)
     }

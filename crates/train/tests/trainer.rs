@@ -173,6 +173,61 @@ fn an_interrupted_run_resumes_bit_for_bit() {
 }
 
 #[test]
+fn a_schedule_observes_the_validation_loss_and_resumes_bit_for_bit() {
+    use kiln_optim::lr_scheduler::{ReduceOnPlateauConfig, Sequential};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last");
+    // No loss is an improvement by 10, so that each epoch after the first of the plateau halves the rate.
+    let plateau = || {
+        let config = ReduceOnPlateauConfig::new(0.1).with_factor(0.5).with_patience(0);
+        config
+            .with_threshold_mode(kiln_optim::lr_scheduler::ThresholdMode::Absolute)
+            .with_threshold(10.0)
+            .init()
+    };
+    let schedule = move || Sequential::new().then(0.2, STEPS as u64).finally(plateau());
+    let run = |epochs| {
+        let rates = Rc::new(RefCell::new(Vec::new()));
+        let seen = rates.clone();
+        let trainer = Trainer::new(net(), SgdConfig::new().init(), schedule())
+            .epochs(epochs)
+            .progress(false)
+            .keep_last(&path)
+            .on_step(move |report| seen.borrow_mut().push(report.learning_rate));
+        (trainer, rates)
+    };
+    let (mut straight, rates) = run(5);
+    let whole = straight.fit(&loader(items()), &loader(items())).unwrap();
+    let by_epoch: Vec<f64> = rates.borrow().iter().step_by(STEPS).copied().collect();
+    assert_eq!(by_epoch, [0.2, 0.1, 0.05, 0.025, 0.0125]);
+
+    let (mut first, _) = run(3);
+    first.fit(&loader(items()), &loader(items())).unwrap();
+    let (resumed, rates) = run(5);
+    let mut resumed = resumed.resume(&Checkpoint::open(&path).unwrap()).unwrap();
+    let after = resumed.fit(&loader(items()), &loader(items())).unwrap();
+    assert_eq!(after.losses, whole.losses[3 * STEPS..]);
+    assert_eq!(weights(resumed.model()), weights(straight.model()));
+    assert_eq!((rates.borrow()[0], rates.borrow()[STEPS]), (0.025, 0.0125));
+
+    // Without validation it observes the training loss.
+    let (mut unvalidated, rates) = run(4);
+    unvalidated.fit_without_validation(&loader::<B>(items())).unwrap();
+    assert_eq!(rates.borrow()[3 * STEPS], 0.025);
+
+    // A schedule without state cannot load the state of another, but a state is not required.
+    let other =
+        || Trainer::new(net(), SgdConfig::new().init(), 0.1).epochs(1).progress(false).keep_last(&path);
+    let error = other().resume(&Checkpoint::open(&path).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("the schedule that the checkpoint was written with"), "{error}");
+    other().fit(&loader(items()), &loader(items())).unwrap();
+    let (resumed, rates) = run(2);
+    let mut resumed = resumed.resume(&Checkpoint::open(&path).unwrap()).unwrap();
+    resumed.fit(&loader(items()), &loader(items())).unwrap();
+    assert_eq!(rates.borrow()[0], 0.1);
+}
+
+#[test]
 fn early_stopping_waits_and_keeps_the_best_model() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("best");

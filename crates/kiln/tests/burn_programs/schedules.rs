@@ -34,6 +34,28 @@ fn a_learning_rate_warms_up_and_anneals() {
 }
 
 #[test]
+fn burns_scheduler_configurations() {
+    use burn::lr_scheduler::LrScheduler;
+    use burn::lr_scheduler::composed::ComposedLrSchedulerConfig;
+    use burn::lr_scheduler::cosine::CosineAnnealingLrSchedulerConfig;
+    use burn::lr_scheduler::linear::LinearLrSchedulerConfig;
+
+    fn rates(mut scheduler: impl LrScheduler) -> Vec<f64> {
+        (0..3).map(|_| scheduler.step()).collect()
+    }
+    let cosine = CosineAnnealingLrSchedulerConfig::new(1.0, 2000);
+    assert_eq!(rates(cosine.init().unwrap())[0], 1.0);
+    let composed = ComposedLrSchedulerConfig::new()
+        .cosine(cosine)
+        .linear(LinearLrSchedulerConfig::new(1e-8, 1.0, 2000))
+        .linear(LinearLrSchedulerConfig::new(1e-2, 1e-6, 10000));
+    assert!((rates(composed.init().unwrap())[0] - 1e-10).abs() < 1e-20);
+    assert_eq!(rates(burn::lr_scheduler::constant::ConstantLr::new(0.1)), [0.1; 3]);
+    let noam = burn::lr_scheduler::noam::NoamLrSchedulerConfig::new(1.0).with_model_size(256).init().unwrap();
+    assert!(rates(noam).is_sorted());
+}
+
+#[test]
 fn an_invalid_option_panics_or_is_an_error() {
     let config = AdamConfig::new().with_beta_1(1.5);
     assert!(config.try_init().unwrap_err().to_string().contains("beta_1"));

@@ -7,6 +7,7 @@ outputs by name; gradients are those of the first output.
 from . import (
     activation,
     attention,
+    average,
     conv,
     fft,
     index,
@@ -41,6 +42,7 @@ from . import (
     reduce,
     resize,
     transformer,
+    schedule,
 )
 
 FAMILIES = {
@@ -54,6 +56,8 @@ FAMILIES = {
     "math": math,
     "matmul": matmul,
     "optimizer": optimizer,
+    "schedule": schedule,
+    "average": average,
     "resize": resize,
     "reduce": reduce,
     "index": index,

@@ -1,0 +1,229 @@
+//! Cyclical schedules.
+
+use super::{LearningRate, at_least_one};
+use crate::error::{OptimError, Result, not_negative, positive};
+use core::f64::consts::PI;
+use kiln_nn::Config;
+
+/// The shape of an interpolation between two rates.
+#[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnealStrategy {
+    /// Half a period of a cosine.
+    Cosine,
+    /// A straight line.
+    Linear,
+}
+
+impl AnnealStrategy {
+    /// Returns the share of the end value at a position in `[0, 1]`.
+    pub(super) fn share(self, position: f64) -> f64 {
+        match self {
+            AnnealStrategy::Cosine => (1.0 - libm::cos(PI * position)) / 2.0,
+            AnnealStrategy::Linear => position,
+        }
+    }
+}
+
+/// Options of [`OneCycle`], with the defaults of `torch.optim.lr_scheduler.OneCycleLR`.
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct OneCycleConfig {
+    /// The greatest rate: finite and at least 0.
+    pub max_lr: f64,
+    /// The number of steps: at least 1.
+    pub total_steps: u64,
+    /// The fraction of the steps in which the rate rises: in `[0, 1]`. Default: 0.3.
+    #[config(default = 0.3)]
+    pub pct_start: f64,
+    /// The shape of rise and fall. Default: cosine.
+    #[config(default = AnnealStrategy::Cosine)]
+    pub anneal_strategy: AnnealStrategy,
+    /// The initial rate is `max_lr / div_factor`. Greater than 0. Default: 25.
+    #[config(default = 25.0)]
+    pub div_factor: f64,
+    /// The final rate is `max_lr / div_factor / final_div_factor`. Greater than 0. Default: 10000.
+    #[config(default = 1e4)]
+    pub final_div_factor: f64,
+    /// Whether the fall to the initial rate takes as many steps as the rise, and a third phase falls to the final rate.
+    /// Otherwise one phase falls from the greatest to the final rate. Default: no.
+    #[config(default = false)]
+    pub three_phase: bool,
+}
+
+impl OneCycleConfig {
+    /// Returns the schedule.
+    ///
+    /// # Panics
+    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
+    #[track_caller]
+    pub fn init(&self) -> OneCycle {
+        self.try_init().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Returns the schedule, or the error of an invalid option.
+    ///
+    /// # Errors
+    /// When an option is out of range.
+    pub fn try_init(&self) -> Result<OneCycle> {
+        const NAME: &str = "one_cycle";
+        let peak = not_negative(NAME, "max_lr", self.max_lr)?;
+        let last = at_least_one(NAME, "total_steps", self.total_steps)? - 1;
+        if !(0.0..=1.0).contains(&self.pct_start) {
+            return Err(OptimError::option(NAME, "pct_start", self.pct_start, "between 0 and 1"));
+        }
+        let initial = peak / positive(NAME, "div_factor", self.div_factor)?;
+        let end = initial / positive(NAME, "final_div_factor", self.final_div_factor)?;
+        let rise = self.pct_start * self.total_steps as f64;
+        let middle = match self.three_phase {
+            true => Phase { end: 2.0 * rise - 2.0, from: peak, to: initial },
+            false => Phase { end: rise - 1.0, from: peak, to: peak },
+        };
+        let fall = if self.three_phase { initial } else { peak };
+        let phases = [
+            Phase { end: rise - 1.0, from: initial, to: peak },
+            middle,
+            Phase { end: last as f64, from: fall, to: end },
+        ];
+        Ok(OneCycle { phases, last, anneal: self.anneal_strategy })
+    }
+}
+
+/// The 1cycle policy ([Smith and Topin 2018](https://arxiv.org/abs/1708.07120)): the rate rises to a maximum, then falls
+/// far below its initial value. Created by [`OneCycleConfig`].
+///
+/// The formula is that of `torch.optim.lr_scheduler.OneCycleLR`, with `cycle_momentum=False`. After the last step the
+/// rate stays at its final value.
+///
+/// ```
+/// use kiln_optim::lr_scheduler::{LearningRate, OneCycleConfig};
+///
+/// let schedule = OneCycleConfig::new(0.1, 100).init();
+/// assert_eq!((schedule.at(0), schedule.at(29)), (0.1 / 25.0, 0.1));
+/// assert!((schedule.at(99) - 0.1 / 25.0 / 1e4).abs() < 1e-15);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneCycle {
+    phases: [Phase; 3],
+    last: u64,
+    anneal: AnnealStrategy,
+}
+
+/// A part of a cycle that begins where the previous one ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Phase {
+    /// The last step, a fraction.
+    end: f64,
+    from: f64,
+    to: f64,
+}
+
+impl LearningRate for OneCycle {
+    fn at(&self, step: u64) -> f64 {
+        let step = step.min(self.last) as f64;
+        let [first, middle, last] = self.phases;
+        let (start, phase) = match () {
+            () if step <= first.end => (0.0, first),
+            () if step <= middle.end => (first.end, middle),
+            () => (middle.end, last),
+        };
+        let length = phase.end - start;
+        let position = if length > 0.0 { (step - start) / length } else { 1.0 };
+        phase.from + (phase.to - phase.from) * self.anneal.share(position)
+    }
+}
+
+/// The change of a [`Cyclic`] schedule's amplitude.
+#[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CyclicMode {
+    /// Constant.
+    Triangular,
+    /// Halved after each cycle.
+    Triangular2,
+    /// Multiplied by `gamma` at each step.
+    ExpRange,
+}
+
+/// Options of [`Cyclic`], with the defaults of `torch.optim.lr_scheduler.CyclicLR`.
+#[derive(Config, Clone, Debug, PartialEq)]
+pub struct CyclicConfig {
+    /// The rate at the start of each cycle: finite and at least 0.
+    pub base_lr: f64,
+    /// The greatest rate of the first cycle: finite and at least 0.
+    pub max_lr: f64,
+    /// The number of steps in which the rate rises: at least 1. Default: 2000.
+    #[config(default = 2000)]
+    pub step_size_up: u64,
+    /// The number of steps in which the rate falls: at least 1. Default: `step_size_up`.
+    pub step_size_down: Option<u64>,
+    /// The change of the amplitude. Default: triangular.
+    #[config(default = CyclicMode::Triangular)]
+    pub mode: CyclicMode,
+    /// The factor of [`CyclicMode::ExpRange`]: greater than 0. Default: 1.
+    #[config(default = 1.0)]
+    pub gamma: f64,
+}
+
+impl CyclicConfig {
+    /// Returns the schedule.
+    ///
+    /// # Panics
+    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
+    #[track_caller]
+    pub fn init(&self) -> Cyclic {
+        self.try_init().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Returns the schedule, or the error of an invalid option.
+    ///
+    /// # Errors
+    /// When an option is out of range.
+    pub fn try_init(&self) -> Result<Cyclic> {
+        const NAME: &str = "cyclic";
+        let down = self.step_size_down.unwrap_or(self.step_size_up);
+        Ok(Cyclic {
+            base: not_negative(NAME, "base_lr", self.base_lr)?,
+            max: not_negative(NAME, "max_lr", self.max_lr)?,
+            up: at_least_one(NAME, "step_size_up", self.step_size_up)?,
+            down: at_least_one(NAME, "step_size_down", down)?,
+            mode: self.mode,
+            gamma: positive(NAME, "gamma", self.gamma)?,
+        })
+    }
+}
+
+/// A cyclical learning rate ([Smith 2017](https://arxiv.org/abs/1506.01186)): rises and falls linearly between two
+/// bounds. Created by [`CyclicConfig`].
+///
+/// The formula is that of `torch.optim.lr_scheduler.CyclicLR`, with `cycle_momentum=False`.
+///
+/// ```
+/// use kiln_optim::lr_scheduler::{Cyclic, CyclicConfig, CyclicMode, LearningRate};
+///
+/// let schedule: Cyclic = CyclicConfig::new(0.0, 1.0).with_step_size_up(2).with_mode(CyclicMode::Triangular2).init();
+/// assert_eq!([0, 1, 2, 3, 4, 6].map(|step| schedule.at(step)), [0.0, 0.5, 1.0, 0.5, 0.0, 0.5]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cyclic {
+    base: f64,
+    max: f64,
+    up: u64,
+    down: u64,
+    mode: CyclicMode,
+    gamma: f64,
+}
+
+impl LearningRate for Cyclic {
+    fn at(&self, step: u64) -> f64 {
+        let total = self.up.saturating_add(self.down);
+        let (cycle, place) = (step / total, step % total);
+        let height = match place <= self.up {
+            true => place as f64 / self.up as f64,
+            false => (total - place) as f64 / self.down as f64,
+        };
+        let scale = match self.mode {
+            CyclicMode::Triangular => 1.0,
+            CyclicMode::Triangular2 => libm::pow(0.5, cycle as f64),
+            CyclicMode::ExpRange => libm::pow(self.gamma, step as f64),
+        };
+        self.base + (self.max - self.base) * height * scale
+    }
+}
