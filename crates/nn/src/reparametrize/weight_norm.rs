@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// use kiln_nn::{Conv1d, Module, conv::Conv1dConfig};
 /// use kiln_tensor::Autodiff;
 ///
-/// let layer: Conv1d<Autodiff<Flex>> = Conv1dConfig::new([2, 4], 3).init(&Default::default());
+/// let layer: Conv1d<Autodiff<Flex>> = Conv1dConfig::new([2, 4], [3]).init(&Default::default());
 /// let layer = WeightNormConfig::new().init(layer)?;
 /// let names: Vec<String> = layer.named_parameters().into_iter().map(|(name, _)| name).collect();
 /// assert_eq!(names, ["parametrizations.weight.original1", "parametrizations.weight.original0", "bias"]);

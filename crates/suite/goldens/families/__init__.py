@@ -36,6 +36,7 @@ from . import (
     optimizer,
     pool,
     reduce,
+    reparametrize,
     resize,
 )
 
@@ -49,6 +50,7 @@ FAMILIES = {
     "math": math,
     "matmul": matmul,
     "optimizer": optimizer,
+    "reparametrize": reparametrize,
     "resize": resize,
     "reduce": reduce,
     "index": index,
