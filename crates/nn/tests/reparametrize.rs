@@ -290,7 +290,8 @@ fn shared_weights_have_one_adapter() {
 fn reparametrized_modules_are_modules() {
     let device = seeded();
     let x = Tensor::<B, 2>::ones([2, 3], &device);
-    let lora = with_random_adapters(LoraConfig::new(2).init(LinearConfig::new(3, 4).init::<B>(&device)).unwrap());
+    let lora =
+        with_random_adapters(LoraConfig::new(2).init(LinearConfig::new(3, 4).init::<B>(&device)).unwrap());
     let norm = SpectralNormConfig::new().init(LinearConfig::new(4, 2).init::<B>(&device)).unwrap().eval();
     let expected = numbers(&norm.forward(lora.forward(x.clone())));
 
@@ -452,7 +453,11 @@ impl Case<'_> {
         let tolerance = |expected: f32| 1e-5 + 1e-5 * expected.abs();
         assert_eq!(got.len(), expected.len(), "{}: {name}", self.json["name"]);
         for (got, expected) in got.iter().zip(&expected) {
-            assert!((got - expected).abs() <= tolerance(*expected), "{}: {name}: {got} {expected}", self.json["name"]);
+            assert!(
+                (got - expected).abs() <= tolerance(*expected),
+                "{}: {name}: {got} {expected}",
+                self.json["name"]
+            );
         }
     }
 
@@ -463,7 +468,8 @@ impl Case<'_> {
         wrap: &dyn Fn(Layer<B>) -> Reparametrized<Layer<B>, P>,
         names: &[(&str, &str)],
     ) {
-        let mut model = wrap(Layer::new(self.json["attributes"]["layer"].as_str().unwrap(), &self.data(weight)));
+        let mut model =
+            wrap(Layer::new(self.json["attributes"]["layer"].as_str().unwrap(), &self.data(weight)));
         model.map_parameters(|path, parameter| {
             let (input, _) = names.iter().find(|(_, name)| path.as_str().ends_with(name)).unwrap();
             parameter.map(|x| AnyTensor::from_data(self.data(input), x.stack()))

@@ -344,7 +344,11 @@ impl Parameter {
 }
 
 /// Moves a parameter through a visitor, so that its value has no other owner, and makes the result a leaf.
-pub(super) fn pass(parameter: Parameter, path: &Path, visitor: &mut dyn VisitorMut) -> (AnyTensor, ParameterRole) {
+pub(super) fn pass(
+    parameter: Parameter,
+    path: &Path,
+    visitor: &mut dyn VisitorMut,
+) -> (AnyTensor, ParameterRole) {
     let before = *parameter.value.ty();
     let Parameter { value, role, stack, .. } = visitor.parameter(path, parameter.map(AnyTensor::inner));
     let after = *value.ty();

@@ -45,7 +45,8 @@ pub struct LayerSummary {
     pub name: String,
     /// The number of modules around this one.
     pub depth: usize,
-    /// The type of the last output: dtype and shape. `None` if the forward pass does not read the parameters.
+    /// The type of the last output: dtype and shape. For a module around others, that of the last op of its layers and
+    /// of the ops after them. `None` if the forward pass does not read the parameters.
     pub output: Option<TensorType>,
     /// Number of elements in the parameters of the module and its submodules, without buffers.
     pub parameters: usize,

@@ -173,7 +173,12 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} parameters", grouped(self.parameters() as u64))?;
         if self.frozen > 0 {
-            write!(f, " ({} trainable, {} frozen)", grouped(self.trainable as u64), grouped(self.frozen as u64))?;
+            write!(
+                f,
+                " ({} trainable, {} frozen)",
+                grouped(self.trainable as u64),
+                grouped(self.frozen as u64)
+            )?;
         }
         if self.buffers > 0 {
             write!(f, ", {} elements in buffers", grouped(self.buffers as u64))?;

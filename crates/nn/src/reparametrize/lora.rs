@@ -2,9 +2,7 @@
 
 use super::{Parametrization, Reparametrized};
 use crate::module::{AnyParam, ReplaceParameter};
-use crate::{
-    BackendModule, Config, Mode, Module, ModuleOn, ParamId, Parameter, Path, Visitor, VisitorMut,
-};
+use crate::{BackendModule, Config, Mode, Module, ModuleOn, ParamId, Parameter, Path, Visitor, VisitorMut};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -144,7 +142,13 @@ impl LoraConfig {
         let a = TensorType::new(ty.shape.with(0, self.rank), ty.dtype);
         let a = AnyTensor::random(a, Distribution::Uniform(-bound, bound), stack)?;
         let b = AnyTensor::zeros(TensorType::new(column, ty.dtype), stack)?;
-        Ok(Lora { a: AnyParam::new(a), b: AnyParam::new(b), scale: self.scale(), dropout: self.dropout, mode: Mode::Auto })
+        Ok(Lora {
+            a: AnyParam::new(a),
+            b: AnyParam::new(b),
+            scale: self.scale(),
+            dropout: self.dropout,
+            mode: Mode::Auto,
+        })
     }
 
     fn scale(&self) -> f64 {
@@ -246,7 +250,10 @@ impl<M: Module> LoraModel<M> {
     pub fn adapter_parameters(&self) -> BTreeMap<String, AnyTensor> {
         let ids = self.adapter_ids();
         let parameters = self.named_parameters().into_iter();
-        parameters.filter(|(_, parameter)| ids.contains(&parameter.id)).map(|(name, p)| (name, p.value)).collect()
+        parameters
+            .filter(|(_, parameter)| ids.contains(&parameter.id))
+            .map(|(name, p)| (name, p.value))
+            .collect()
     }
 
     /// Replaces the tensors of all adapters. They may be on another device and of another float dtype. Names may have the

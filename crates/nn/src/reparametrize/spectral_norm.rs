@@ -71,7 +71,10 @@ impl SpectralNormConfig {
 
     /// Sets the patterns of the parameters.
     #[must_use]
-    pub fn with_targets<T: Into<String>>(mut self, targets: impl IntoIterator<Item = T>) -> SpectralNormConfig {
+    pub fn with_targets<T: Into<String>>(
+        mut self,
+        targets: impl IntoIterator<Item = T>,
+    ) -> SpectralNormConfig {
         self.targets = targets.into_iter().map(Into::into).collect();
         self
     }
@@ -154,7 +157,8 @@ impl SpectralNorm {
 fn as_matrix(weight: AnyTensor, dim: usize) -> Result<AnyTensor> {
     let rank = weight.shape().rank();
     let rows = weight.shape()[dim];
-    let columns = weight.shape().iter().enumerate().filter(|(axis, _)| *axis != dim).map(|(_, n)| n).product();
+    let columns =
+        weight.shape().iter().enumerate().filter(|(axis, _)| *axis != dim).map(|(_, n)| n).product();
     let axes: Vec<usize> = once(dim).chain((0..rank).filter(|axis| *axis != dim)).collect();
     weight.permute(&axes)?.reshape([rows, columns])
 }

@@ -5,7 +5,7 @@ use crate::module::table::LayerTable;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use kiln_ir::{Instruction, Op, OperandType, Program, ProgramOperand, TensorType, Traffic, cost};
+use kiln_ir::{Binary, Instruction, Op, OperandType, Program, ProgramOperand, TensorType, Traffic, cost};
 
 /// The ops of a program by layer, in order of execution.
 pub(super) struct Attribution<'p> {
@@ -61,7 +61,6 @@ fn flops(instruction: &Instruction, types: &[TensorType]) -> u64 {
         ProgramOperand::Scalar(scalar) => Some(OperandType::Scalar(*scalar)),
     };
     let operands: Vec<_> = instruction.operands.iter().filter_map(operand).collect();
-    // A scalar needs no slot type, so nothing is dropped for a valid program.
     cost(&instruction.op, &operands, &instruction.results).flops
 }
 
@@ -75,7 +74,7 @@ impl Attribution<'_> {
     }
 
     fn read_parameter(&mut self, row: usize, place: usize) {
-        let reshape = self.reshape_before(place);
+        let leading = self.leading_op(place);
         let call = self.last();
         if call.row == Some(row) {
             let then = core::mem::take(&mut call.then);
@@ -83,19 +82,26 @@ impl Attribution<'_> {
             call.own.push(place);
             return;
         }
-        if reshape.is_some() {
+        if leading.is_some() {
             call.then.pop();
         }
-        let own = reshape.into_iter().chain([place]).collect();
-        self.calls.push(Call { row: Some(row), own, then: Vec::new(), is_reshaped: reshape.is_some() });
+        let own = leading.into_iter().chain([place]).collect();
+        let is_reshaped = leading.is_some_and(|leading| self.is_reshape(leading));
+        self.calls.push(Call { row: Some(row), own, then: Vec::new(), is_reshaped });
     }
 
-    /// The reshape that computes an operand of the instruction, if it is the last op.
-    fn reshape_before(&mut self, place: usize) -> Option<usize> {
+    fn is_reshape(&self, place: usize) -> bool {
+        matches!(self.program.instructions[place].op, Op::Reshape(_))
+    }
+
+    /// The op before the instruction, if a layer applies it to its input: a linear layer merges the leading dimensions,
+    /// an embedding checks its indices.
+    fn leading_op(&mut self, place: usize) -> Option<usize> {
         let last = *self.last().then.last()?;
-        let is_reshape = matches!(self.program.instructions[last].op, Op::Reshape(_));
+        let is_leading =
+            self.is_reshape(last) || matches!(self.program.instructions[last].op, Op::CheckIndex { .. });
         let result = self.first_result(last);
-        (is_reshape && slots(&self.program.instructions[place]).any(|slot| slot == result)).then_some(last)
+        (is_leading && slots(&self.program.instructions[place]).any(|slot| slot == result)).then_some(last)
     }
 
     fn first_result(&self, place: usize) -> usize {
@@ -104,7 +110,7 @@ impl Attribution<'_> {
     }
 
     fn read_none(&mut self, place: usize) {
-        let is_reshape = matches!(self.program.instructions[place].op, Op::Reshape(_));
+        let is_reshape = self.is_reshape(place);
         let call = self.last();
         if call.is_reshaped && is_reshape && call.then.is_empty() {
             call.own.push(place);
@@ -158,16 +164,28 @@ impl Attribution<'_> {
         let output = self.result(&places)?;
         let mut ops: Vec<String> = Vec::new();
         for &place in &places {
-            let op = &self.program.instructions[place].op;
-            let is_view = matches!(op.info().traffic, Traffic::Free);
-            if !is_view && !ops.iter().any(|name| name == op.name()) {
-                ops.push(op.name().to_string());
+            let instruction = &self.program.instructions[place];
+            let is_view = matches!(instruction.op.info().traffic, Traffic::Free);
+            if !is_view && !ops.iter().any(|present| present == name(instruction)) {
+                ops.push(name(instruction).to_string());
             }
         }
         if ops.is_empty() {
-            ops.push(self.program.instructions[*places.last()?].op.name().to_string());
+            ops.push(name(&self.program.instructions[*places.last()?]).to_string());
         }
         Some(FunctionSummary { ops, output, flops })
+    }
+}
+
+/// The name of an op. ReLU is recorded as the maximum with 0.
+fn name(instruction: &Instruction) -> &str {
+    let with_zero = instruction
+        .operands
+        .iter()
+        .any(|operand| matches!(operand, ProgramOperand::Scalar(scalar) if scalar.to_f64() == 0.0));
+    match &instruction.op {
+        Op::Binary(Binary::Max) if with_zero => "relu",
+        op => op.name(),
     }
 }
 

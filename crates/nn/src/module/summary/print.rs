@@ -42,7 +42,12 @@ fn layer(row: &LayerSummary, around: &str) -> [String; 4] {
     let title = if own.is_empty() { row.name.clone() } else { format!("{own}: {}", row.name) };
     let calls = if row.calls > 1 { format!(" ({} calls)", row.calls) } else { String::new() };
     let output = row.output.as_ref().map_or(String::new(), shape);
-    [indented(&format!("{title}{calls}"), row.depth), output, grouped(row.parameters as u64), grouped(row.flops)]
+    [
+        indented(&format!("{title}{calls}"), row.depth),
+        output,
+        grouped(row.parameters as u64),
+        grouped(row.flops),
+    ]
 }
 
 fn functions(functions: &FunctionSummary, depth: usize) -> [String; 4] {
