@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 type B = Autodiff<Flex>;
 
-/// Two layers, a convolution and a shared layer.
+/// A convolution, two linear layers and a norm.
 #[derive(Module, Clone, Debug)]
 struct Net<B: Backend> {
     conv: Conv1d<B>,

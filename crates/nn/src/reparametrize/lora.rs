@@ -246,7 +246,8 @@ impl<B: Backend> ModuleOn<B> for Lora {
 const PEFT_PREFIX: &str = "base_model.model.";
 
 impl<M: Module> LoraModel<M> {
-    /// Returns the tensors of the adapters by name: all that a fine-tuned model needs beside its base.
+    /// Returns the tensors of the adapters by name: all that a fine-tuned model needs beside its base. Write their data to
+    /// a file with `save_tensors` of the `kiln-store` crate.
     pub fn adapter_parameters(&self) -> BTreeMap<String, AnyTensor> {
         let ids = self.adapter_ids();
         let parameters = self.named_parameters().into_iter();
