@@ -50,6 +50,8 @@
 //!   [`AutodiffModule::valid`] moves the module.
 //! * A module with one input and one output implements [`ForwardModule`]. Such modules form chains ([`Sequential`], or a
 //!   tuple) and lists of different types ([`BoxedModule`]).
+//! * [`reparametrize`] computes weights from other parameters: LoRA adapters, weight and spectral normalisation.
+//! * [`ModuleSummary::summary`] prints output shapes, parameters and arithmetic operations of each layer.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
@@ -72,6 +74,7 @@ pub mod cache {
     pub use crate::attention::{CachePosition, MhaCache, StaticCache, TensorCache};
 }
 mod recurrent;
+pub mod reparametrize;
 
 /// Convolution layers and their configurations.
 pub mod conv {
@@ -137,8 +140,8 @@ pub use kiln_tensor as tensor;
 pub use layer::*;
 pub use module::{
     AutodiffModule, BackendModule, ForwardModule, GradientsParams, LayerTable, Mode, Module, ModuleOn,
-    NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, RunningState, Visitor, VisitorMut, buffers,
-    set_mode, trainable_parameters, with_parameters,
+    ModuleSummary, NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, RunningState, Summary,
+    Visitor, VisitorMut, buffers, set_mode, trainable_parameters, with_parameters,
 };
 pub use recurrent::{
     BiGru, BiGruConfig, BiLstm, BiLstmConfig, BiRnn, BiRnnConfig, Gru, GruCell, GruCellConfig, GruConfig,

@@ -1,5 +1,6 @@
 //! The module trait: one object-safe traversal over parameters with dotted names.
 
+mod any_parameter;
 mod containers;
 pub(crate) mod forward;
 mod functional;
@@ -7,17 +8,20 @@ mod gradients;
 mod mode;
 mod parameter;
 mod path;
+mod summary;
 mod table;
 mod typed;
 mod update_lock;
 mod visitors;
 
+pub(crate) use any_parameter::AnyParam;
 pub use forward::ForwardModule;
 pub use functional::{NamedTensors, buffers, trainable_parameters, with_parameters};
 pub use gradients::GradientsParams;
 pub use mode::{Mode, set_mode};
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
+pub use summary::{FunctionSummary, LayerSummary, ModuleSummary, Summary};
 pub use table::LayerTable;
 pub use typed::{AutodiffModule, BackendModule, ModuleOn, ReplaceParameter};
 

@@ -6,7 +6,7 @@ use super::{
 };
 use core::fmt;
 use core::ops::Deref;
-use kiln_tensor::{AnyTensor, Backend, DType, Float, Kind, Tensor};
+use kiln_tensor::{AnyTensor, Backend, DType, Float, Kind, Tensor, TensorType};
 use spin::Mutex;
 
 /// The id of a parameter, unique in the process. Clones of a parameter have the same id.
@@ -139,7 +139,7 @@ impl<T> Param<T> {
     }
 }
 
-const LOST: &str = "[param] the tensor was lost when a visitor panicked";
+pub(super) const LOST: &str = "[param] the tensor was lost when a visitor panicked";
 
 impl<T> Deref for Param<T> {
     type Target = T;
@@ -306,21 +306,26 @@ fn placed<B: Backend, const D: usize, K: Kind>(
     before: &AnyTensor,
     value: AnyTensor,
 ) -> Tensor<B, D, K> {
-    let (before, after) = (*before.ty(), *value.ty());
-    assert!(
-        before.shape == after.shape && kind(before.dtype) == kind(after.dtype),
-        "[module] parameter `{path}` is {before}, but got {after}\n  \
-         hint: the dtype may differ within floats or integers; the shape must match"
-    );
+    check_placed(path, before.ty(), value.ty());
     match value.try_into_tensor() {
         Ok(value) => value,
         Err(error) => panic!("[module] the tensor for parameter `{path}` is of another backend: {error}"),
     }
 }
 
+/// Panics unless a replacement has the shape and kind of its parameter.
+#[track_caller]
+pub(super) fn check_placed(path: &Path, before: &TensorType, after: &TensorType) {
+    assert!(
+        before.shape == after.shape && kind(before.dtype) == kind(after.dtype),
+        "[module] parameter `{path}` is {before}, but got {after}\n  \
+         hint: the dtype may differ within floats or integers; the shape must match"
+    );
+}
+
 /// Prepares a tensor for a role: a leaf that requires a gradient, or a tensor that is not tracked.
 #[track_caller]
-fn as_leaf(value: AnyTensor, role: ParameterRole) -> AnyTensor {
+pub(super) fn as_leaf(value: AnyTensor, role: ParameterRole) -> AnyTensor {
     if value.stack().inner().is_none() {
         return value;
     }
@@ -332,14 +337,18 @@ fn as_leaf(value: AnyTensor, role: ParameterRole) -> AnyTensor {
 }
 
 impl Parameter {
-    fn new(id: ParamId, value: AnyTensor, role: ParameterRole) -> Parameter {
+    pub(super) fn new(id: ParamId, value: AnyTensor, role: ParameterRole) -> Parameter {
         let stack = value.stack().clone();
         Parameter { id, value, role, stack }
     }
 }
 
 /// Moves a parameter through a visitor, so that its value has no other owner, and makes the result a leaf.
-fn pass(parameter: Parameter, path: &Path, visitor: &mut dyn VisitorMut) -> (AnyTensor, ParameterRole) {
+pub(super) fn pass(
+    parameter: Parameter,
+    path: &Path,
+    visitor: &mut dyn VisitorMut,
+) -> (AnyTensor, ParameterRole) {
     let before = *parameter.value.ty();
     let Parameter { value, role, stack, .. } = visitor.parameter(path, parameter.map(AnyTensor::inner));
     let after = *value.ty();

@@ -55,6 +55,27 @@ impl Path {
         result
     }
 
+    /// Returns the path with these components in place of the last one. Empty components are omitted.
+    ///
+    /// ```
+    /// use kiln_nn::Path;
+    ///
+    /// let mut path = Path::new();
+    /// let adapter = path.within("linear", |path| {
+    ///     path.within("weight", |path| path.with_last(&["lora_A", path.name()]))
+    /// });
+    /// assert_eq!(adapter.as_str(), "linear.lora_A.weight");
+    /// ```
+    #[must_use]
+    pub fn with_last(&self, names: &[&str]) -> Path {
+        let mut path = self.clone();
+        path.pop();
+        for name in names.iter().filter(|name| !name.is_empty()) {
+            path.push(format_args!("{name}"));
+        }
+        path
+    }
+
     fn push(&mut self, name: fmt::Arguments<'_>) {
         self.starts.push(self.text.len());
         if !self.text.is_empty() {

@@ -1,6 +1,6 @@
 //! The table of a module's layers.
 
-use super::{Mode, Module, Parameter, ParameterRole, Path, Visitor};
+use super::{LayerSummary, Mode, Module, Parameter, ParameterRole, Path, Visitor};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -19,6 +19,7 @@ pub struct LayerTable {
 #[derive(Clone, Debug)]
 struct Row {
     path: String,
+    name: String,
     depth: usize,
     /// The path relative to the enclosing module, and the name of the type.
     title: String,
@@ -30,7 +31,7 @@ struct Row {
 
 /// Numbers of elements by role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Totals {
+pub(super) struct Totals {
     trainable: usize,
     frozen: usize,
     buffers: usize,
@@ -44,12 +45,36 @@ impl LayerTable {
         table
     }
 
+    /// The index of the innermost open module's row.
+    pub(super) fn innermost(&self) -> usize {
+        self.open.last().copied().unwrap_or(0)
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The modules, without outputs and operations.
+    pub(super) fn summary_rows(&self) -> Vec<LayerSummary> {
+        let row = |row: &Row| LayerSummary {
+            path: row.path.clone(),
+            name: row.name.clone(),
+            depth: row.depth,
+            output: None,
+            parameters: row.count,
+            flops: 0,
+            calls: 0,
+            then: None,
+        };
+        self.rows.iter().map(row).collect()
+    }
+
     /// The row of the innermost open module. Parameters outside any module get their own row.
     fn current(&mut self) -> &mut Row {
         if self.open.is_empty() {
             self.enter(&Path::new(), "");
         }
-        let innermost = self.open.last().copied().unwrap_or(0);
+        let innermost = self.innermost();
         &mut self.rows[innermost]
     }
 }
@@ -62,6 +87,7 @@ impl Visitor for LayerTable {
         self.open.push(self.rows.len());
         self.rows.push(Row {
             path: path.to_string(),
+            name: name.to_string(),
             depth: self.open.len() - 1,
             title,
             attributes: Vec::new(),
@@ -114,7 +140,7 @@ impl fmt::Display for LayerTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let titles: Vec<String> = self.rows.iter().map(Row::title).collect();
         let weights: Vec<String> = self.rows.iter().map(|row| row.weights.join(", ")).collect();
-        let counts: Vec<String> = self.rows.iter().map(|row| grouped(row.count)).collect();
+        let counts: Vec<String> = self.rows.iter().map(|row| grouped(row.count as u64)).collect();
         let first = width("layer", &titles);
         let second = width("weights", &weights);
         let third = width("parameters", &counts);
@@ -136,30 +162,42 @@ impl Row {
     }
 }
 
+impl Totals {
+    /// The number of elements in parameters, without buffers.
+    pub(super) fn parameters(self) -> usize {
+        self.trainable + self.frozen
+    }
+}
+
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} parameters", grouped(self.trainable + self.frozen))?;
+        write!(f, "{} parameters", grouped(self.parameters() as u64))?;
         if self.frozen > 0 {
-            write!(f, " ({} trainable, {} frozen)", grouped(self.trainable), grouped(self.frozen))?;
+            write!(
+                f,
+                " ({} trainable, {} frozen)",
+                grouped(self.trainable as u64),
+                grouped(self.frozen as u64)
+            )?;
         }
         if self.buffers > 0 {
-            write!(f, ", {} elements in buffers", grouped(self.buffers))?;
+            write!(f, ", {} elements in buffers", grouped(self.buffers as u64))?;
         }
         Ok(())
     }
 }
 
 /// The path relative to the path of the enclosing module.
-fn relative<'a>(path: &'a str, around: &str) -> &'a str {
+pub(super) fn relative<'a>(path: &'a str, around: &str) -> &'a str {
     path.strip_prefix(around).map_or(path, |rest| rest.trim_start_matches('.'))
 }
 
-fn width(heading: &str, cells: &[String]) -> usize {
+pub(super) fn width(heading: &str, cells: &[String]) -> usize {
     cells.iter().map(|cell| cell.chars().count()).chain([heading.len()]).max().unwrap_or(0)
 }
 
 /// Formats an integer with thousands separators: `1,234,567`.
-fn grouped(number: usize) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
