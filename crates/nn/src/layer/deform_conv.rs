@@ -105,12 +105,7 @@ impl<B: Backend> DeformConv2d<B> {
     /// # Panics
     /// When the shapes do not suit.
     #[track_caller]
-    pub fn forward(
-        &self,
-        x: Tensor<B, 4>,
-        offset: Tensor<B, 4>,
-        mask: Option<Tensor<B, 4>>,
-    ) -> Tensor<B, 4> {
+    pub fn forward(&self, x: Tensor<B, 4>, offset: Tensor<B, 4>, mask: Option<Tensor<B, 4>>) -> Tensor<B, 4> {
         let ([_, _, height, width], [_, _, rows, columns]) = (x.dims(), self.weight.dims());
         let sides = self.padding.sides([height, width], [rows, columns], self.stride, self.dilation);
         // The op pads both ends equally. Zeros that are part of the input are read like those outside.

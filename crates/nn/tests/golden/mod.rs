@@ -9,7 +9,7 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::PathBuf;
 
-pub type B = Autodiff<Flex>;
+pub(crate) type B = Autodiff<Flex>;
 
 /// The cases of a family and their tensors.
 struct Family {
@@ -18,13 +18,13 @@ struct Family {
 }
 
 /// One case: its description, and the tensors of its family.
-pub struct Case<'a> {
-    pub json: &'a Value,
+pub(crate) struct Case<'a> {
+    pub(crate) json: &'a Value,
     tensors: &'a SafeTensors<'a>,
 }
 
 /// Runs a check on every case of the named ops, and fails unless there are some.
-pub fn each_case(family: &str, ops: &[&str], mut check: impl FnMut(&Case<'_>)) {
+pub(crate) fn each_case(family: &str, ops: &[&str], mut check: impl FnMut(&Case<'_>)) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../suite/goldens");
     let json = std::fs::read_to_string(folder.join(format!("{family}.json"))).unwrap();
     let tensors = std::fs::read(folder.join(format!("{family}.safetensors"))).unwrap();
@@ -38,19 +38,19 @@ pub fn each_case(family: &str, ops: &[&str], mut check: impl FnMut(&Case<'_>)) {
 }
 
 impl Case<'_> {
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.json["name"].as_str().unwrap()
     }
 
-    pub fn op(&self) -> &str {
+    pub(crate) fn op(&self) -> &str {
         self.json["op"].as_str().unwrap()
     }
 
-    pub fn has(&self, input: &str) -> bool {
+    pub(crate) fn has(&self, input: &str) -> bool {
         self.json["inputs"].as_array().unwrap().iter().any(|name| name == input)
     }
 
-    pub fn data(&self, name: &str) -> TensorData {
+    pub(crate) fn data(&self, name: &str) -> TensorData {
         let view = self.tensors.tensor(&format!("{}/{name}", self.name())).unwrap();
         let dtypes = [
             (safetensors::Dtype::F32, DType::F32),
@@ -61,42 +61,42 @@ impl Case<'_> {
         TensorData::from_bytes(view.data(), TensorType::new(view.shape(), dtype)).unwrap()
     }
 
-    pub fn rank(&self, name: &str) -> usize {
+    pub(crate) fn rank(&self, name: &str) -> usize {
         self.data(name).shape().rank()
     }
 
-    pub fn constant<const D: usize, K: Kind>(&self, name: &str) -> Tensor<B, D, K> {
+    pub(crate) fn constant<const D: usize, K: Kind>(&self, name: &str) -> Tensor<B, D, K> {
         let data = self.data(name);
         let dtype = data.dtype();
         Tensor::from_data_dtype(data, dtype, &Default::default())
     }
 
-    pub fn input<const D: usize>(&self, name: &str) -> Tensor<B, D> {
+    pub(crate) fn input<const D: usize>(&self, name: &str) -> Tensor<B, D> {
         self.constant(name).require_grad()
     }
 
-    pub fn param<const D: usize>(&self, name: &str) -> Param<Tensor<B, D>> {
+    pub(crate) fn param<const D: usize>(&self, name: &str) -> Param<Tensor<B, D>> {
         Param::from_tensor(self.constant(name))
     }
 
-    pub fn optional<const D: usize>(&self, name: &str) -> Option<Param<Tensor<B, D>>> {
+    pub(crate) fn optional<const D: usize>(&self, name: &str) -> Option<Param<Tensor<B, D>>> {
         self.has(name).then(|| self.param(name))
     }
 
-    pub fn number(&self, attribute: &str) -> f64 {
+    pub(crate) fn number(&self, attribute: &str) -> f64 {
         self.json["attributes"][attribute].as_f64().unwrap()
     }
 
-    pub fn flag(&self, attribute: &str) -> bool {
+    pub(crate) fn flag(&self, attribute: &str) -> bool {
         self.json["attributes"][attribute].as_bool().unwrap()
     }
 
-    pub fn lengths<const N: usize>(&self, attribute: &str) -> [usize; N] {
+    pub(crate) fn lengths<const N: usize>(&self, attribute: &str) -> [usize; N] {
         let list = self.json["attributes"][attribute].as_array().unwrap();
         std::array::from_fn(|axis| list[axis].as_u64().unwrap() as usize)
     }
 
-    pub fn reduction(&self) -> Reduction {
+    pub(crate) fn reduction(&self) -> Reduction {
         match self.json["attributes"]["reduction"].as_str().unwrap() {
             "mean" => Reduction::Mean,
             "sum" => Reduction::Sum,
@@ -106,7 +106,7 @@ impl Case<'_> {
     }
 
     /// Compares an output, whatever its shape, with the stored one.
-    pub fn compare(&self, name: &str, got: TensorData) {
+    pub(crate) fn compare(&self, name: &str, got: TensorData) {
         let expected: Vec<f64> = self.data(name).to_vec();
         let got: Vec<f64> = got.to_vec();
         assert_eq!(got.len(), expected.len(), "{}: {name} has another number of elements", self.name());
@@ -120,7 +120,7 @@ impl Case<'_> {
     }
 
     /// Compares the main output, and the gradients of the inputs.
-    pub fn check<const D: usize>(&self, y: Tensor<B, D>, inputs: &[(&str, Option<AnyTensor>)]) {
+    pub(crate) fn check<const D: usize>(&self, y: Tensor<B, D>, inputs: &[(&str, Option<AnyTensor>)]) {
         self.compare(self.json["outputs"][0].as_str().unwrap(), y.to_data());
         let stored = self.json["gradients"].as_object().unwrap();
         if stored.is_empty() {
@@ -138,11 +138,11 @@ impl Case<'_> {
     }
 }
 
-pub fn any<const D: usize>(tensor: &Tensor<B, D>) -> Option<AnyTensor> {
+pub(crate) fn any<const D: usize>(tensor: &Tensor<B, D>) -> Option<AnyTensor> {
     Some(tensor.clone().into_any())
 }
 
-pub fn any_param<const D: usize>(param: &Option<Param<Tensor<B, D>>>) -> Option<AnyTensor> {
+pub(crate) fn any_param<const D: usize>(param: &Option<Param<Tensor<B, D>>>) -> Option<AnyTensor> {
     param.as_ref().map(|param| param.val().into_any())
 }
 
