@@ -90,8 +90,8 @@ pub enum Initializer {
         /// The number of groups of the convolution.
         groups: usize,
     },
-    /// A sparse matrix ([Martens 2010](https://www.cs.toronto.edu/~jmartens/docs/Deep_HessianFree.pdf)): in each column,
-    /// a fraction of the rows (rounded up) is 0, the others are normal with mean 0.
+    /// A sparse matrix ([Martens 2010](https://www.cs.toronto.edu/~jmartens/docs/Deep_HessianFree.pdf)): in each
+    /// column, a fraction of the rows (rounded up) is 0, the others are normal with mean 0.
     Sparse {
         /// The fraction of zeros in each column.
         sparsity: f64,

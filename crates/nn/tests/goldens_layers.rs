@@ -374,6 +374,7 @@ fn embedding_bag() {
                 "mean" => BagMode::Mean,
                 _ => BagMode::Max,
             },
+            padding_idx: case.json["attributes"]["padding_idx"].as_u64().map(|index| index as usize),
             max_norm: case.json["attributes"]["max_norm"].as_f64(),
             norm_type: case.number("norm_type"),
             include_last_offset: case.flag("include_last_offset"),

@@ -39,9 +39,9 @@ pub struct DeformConv2dConfig {
     pub initializer: Initializer,
 }
 
-/// Deformable 2-dimensional convolution ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)): each kernel element reads
-/// the input at an offset, by bilinear interpolation and with zeros outside. Offsets come from another layer, often a
-/// [`Conv2d`](crate::Conv2d) of the same input. A mask multiplies the elements that are read
+/// Deformable 2-dimensional convolution ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)): each kernel element
+/// reads the input at an offset, by bilinear interpolation and with zeros outside. Offsets come from another layer, often
+/// a [`Conv2d`](crate::Conv2d) of the same input. A mask multiplies the elements that are read
 /// ([Zhu et al. 2018](https://arxiv.org/abs/1811.11168)).
 #[derive(Module, Clone, Debug)]
 pub struct DeformConv2d<B: Backend = Dyn> {
