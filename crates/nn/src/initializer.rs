@@ -90,8 +90,8 @@ pub enum Initializer {
         /// The number of groups of the convolution.
         groups: usize,
     },
-    /// A sparse matrix ([Martens 2010](https://www.cs.toronto.edu/~jmartens/docs/Deep_HessianFree.pdf)): in each column,
-    /// a fraction of the rows (rounded up) is 0, the others are normal with mean 0.
+    /// A sparse matrix ([Martens 2010](https://www.cs.toronto.edu/~jmartens/docs/Deep_HessianFree.pdf)): in each
+    /// column, a fraction of the rows (rounded up) is 0, the others are normal with mean 0.
     Sparse {
         /// The fraction of zeros in each column.
         sparsity: f64,
@@ -162,7 +162,8 @@ impl Initializer {
             Initializer::XavierNormal { gain } => normal(gain * libm::sqrt(2.0 / both_fans(fans))),
             Initializer::Orthogonal { gain } => matrix::orthogonal(shape, gain, device),
             Initializer::TruncNormal { mean, std, min, max } => {
-                let distribution = Distribution::TruncatedNormal { mean, deviation: std, low: min, high: max };
+                let distribution =
+                    Distribution::TruncatedNormal { mean, deviation: std, low: min, high: max };
                 Tensor::random(shape, distribution, device)
             }
             Initializer::Eye => matrix::eye(shape, device),
@@ -273,7 +274,8 @@ mod tests {
 
     #[test]
     fn truncated_normals_stay_within_their_bounds() {
-        let values = values(Initializer::TruncNormal { mean: 0.5, std: 1.0, min: -0.5, max: 1.0 }, [100, 100]);
+        let values =
+            values(Initializer::TruncNormal { mean: 0.5, std: 1.0, min: -0.5, max: 1.0 }, [100, 100]);
         assert!(values.iter().all(|x| (-0.5..1.0).contains(x)));
         // The mean of a normal distribution truncated to -1 .. 0.5 standard deviations.
         let mean = values.iter().sum::<f64>() / 1e4;

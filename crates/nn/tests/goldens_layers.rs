@@ -24,9 +24,7 @@ fn activation(case: &Case<'_>) -> Option<ActivationConfig> {
         "gelu" if case.json["attributes"]["approximate"] == "tanh" => ActivationConfig::GeluApproximate,
         "gelu" => ActivationConfig::Gelu,
         "hard_sigmoid" => HardSigmoidConfig::new().into(),
-        "hard_tanh" => {
-            HardtanhConfig::new().with_min_val(number("min")).with_max_val(number("max")).into()
-        }
+        "hard_tanh" => HardtanhConfig::new().with_min_val(number("min")).with_max_val(number("max")).into(),
         "elu" => EluConfig::new().with_alpha(number("alpha")).into(),
         "celu" => CeluConfig::new().with_alpha(number("alpha")).into(),
         "leaky_relu" => LeakyReluConfig::new().with_negative_slope(number("negative_slope")).into(),
@@ -36,9 +34,7 @@ fn activation(case: &Case<'_>) -> Option<ActivationConfig> {
         "hard_shrink" => HardShrinkConfig::new().with_lambda(number("lambda")).into(),
         "soft_shrink" => SoftShrinkConfig::new().with_lambda(number("lambda")).into(),
         "threshold" => ThresholdConfig::new(number("threshold"), number("value")).into(),
-        "rrelu" => {
-            RReluConfig::new().with_lower(number("lower")).with_upper(number("upper")).into()
-        }
+        "rrelu" => RReluConfig::new().with_lower(number("lower")).with_upper(number("upper")).into(),
         other => panic!("{other}"),
     })
 }
@@ -46,9 +42,27 @@ fn activation(case: &Case<'_>) -> Option<ActivationConfig> {
 #[test]
 fn activations() {
     let ops = [
-        "relu", "relu6", "silu", "tanh", "sigmoid", "log_sigmoid", "hard_swish", "mish", "selu", "softsign",
-        "tanh_shrink", "gelu", "hard_sigmoid", "hard_tanh", "elu", "celu", "leaky_relu", "softplus",
-        "hard_shrink", "soft_shrink", "threshold",
+        "relu",
+        "relu6",
+        "silu",
+        "tanh",
+        "sigmoid",
+        "log_sigmoid",
+        "hard_swish",
+        "mish",
+        "selu",
+        "softsign",
+        "tanh_shrink",
+        "gelu",
+        "hard_sigmoid",
+        "hard_tanh",
+        "elu",
+        "celu",
+        "leaky_relu",
+        "softplus",
+        "hard_shrink",
+        "soft_shrink",
+        "threshold",
     ];
     each_case("activation", &ops, check_activation);
     each_case("nn_layer", &["rrelu"], check_activation);
@@ -360,6 +374,7 @@ fn embedding_bag() {
                 "mean" => BagMode::Mean,
                 _ => BagMode::Max,
             },
+            padding_idx: case.json["attributes"]["padding_idx"].as_u64().map(|index| index as usize),
             max_norm: case.json["attributes"]["max_norm"].as_f64(),
             norm_type: case.number("norm_type"),
             include_last_offset: case.flag("include_last_offset"),
@@ -395,12 +410,8 @@ fn bilinear() {
 fn check_bilinear<const D: usize>(case: &Case<'_>) {
     let (a, b) = (case.input::<D>("a"), case.input::<D>("b"));
     let layer = Bilinear::<B> { weight: case.param("weight"), bias: case.optional("bias") };
-    let inputs = [
-        ("a", any(&a)),
-        ("b", any(&b)),
-        ("weight", any(&layer.weight)),
-        ("bias", any_param(&layer.bias)),
-    ];
+    let inputs =
+        [("a", any(&a)), ("b", any(&b)), ("weight", any(&layer.weight)), ("bias", any_param(&layer.bias))];
     case.check(layer.forward(a, b), &inputs);
 }
 

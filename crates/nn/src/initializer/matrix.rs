@@ -90,7 +90,8 @@ pub(super) fn sparse<B: Backend, const D: usize>(
     let [rows, columns] = matrix("Sparse", &shape);
     assert!((0.0..=1.0).contains(&sparsity), "[initializer] the sparsity {sparsity} is not between 0 and 1");
     let zeros = libm::ceil(sparsity * rows as f64) as usize;
-    let random = |distribution| Tensor::<B, D>::random(shape, distribution, device).into_data().to_vec::<f64>();
+    let random =
+        |distribution| Tensor::<B, D>::random(shape, distribution, device).into_data().to_vec::<f64>();
     let mut values = random(Distribution::Normal(0.0, std));
     let keys = random(Distribution::Default);
     for column in 0..columns {
@@ -112,7 +113,11 @@ fn matrix(name: &str, shape: &[usize]) -> [usize; 2] {
 }
 
 #[track_caller]
-fn from_values<B: Backend, const D: usize>(values: Vec<f64>, shape: [usize; D], device: &B::Device) -> Tensor<B, D> {
+fn from_values<B: Backend, const D: usize>(
+    values: Vec<f64>,
+    shape: [usize; D],
+    device: &B::Device,
+) -> Tensor<B, D> {
     match TensorData::new(values, Shape::from(shape)) {
         Ok(data) => Tensor::from_data(data, device),
         Err(error) => panic!("{error}"),

@@ -39,9 +39,9 @@ pub struct DeformConv2dConfig {
     pub initializer: Initializer,
 }
 
-/// Deformable 2-dimensional convolution ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)): each kernel element reads
-/// the input at an offset, by bilinear interpolation and with zeros outside. Offsets come from another layer, often a
-/// [`Conv2d`](crate::Conv2d) of the same input. A mask multiplies the elements that are read
+/// Deformable 2-dimensional convolution ([Dai et al. 2017](https://arxiv.org/abs/1703.06211)): each kernel element
+/// reads the input at an offset, by bilinear interpolation and with zeros outside. Offsets come from another layer, often
+/// a [`Conv2d`](crate::Conv2d) of the same input. A mask multiplies the elements that are read
 /// ([Zhu et al. 2018](https://arxiv.org/abs/1811.11168)).
 #[derive(Module, Clone, Debug)]
 pub struct DeformConv2d<B: Backend = Dyn> {
@@ -105,12 +105,7 @@ impl<B: Backend> DeformConv2d<B> {
     /// # Panics
     /// When the shapes do not suit.
     #[track_caller]
-    pub fn forward(
-        &self,
-        x: Tensor<B, 4>,
-        offset: Tensor<B, 4>,
-        mask: Option<Tensor<B, 4>>,
-    ) -> Tensor<B, 4> {
+    pub fn forward(&self, x: Tensor<B, 4>, offset: Tensor<B, 4>, mask: Option<Tensor<B, 4>>) -> Tensor<B, 4> {
         let ([_, _, height, width], [_, _, rows, columns]) = (x.dims(), self.weight.dims());
         let sides = self.padding.sides([height, width], [rows, columns], self.stride, self.dilation);
         // The op pads both ends equally. Zeros that are part of the input are read like those outside.

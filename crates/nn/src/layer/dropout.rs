@@ -7,9 +7,7 @@ mod noise;
 mod path;
 
 pub use alpha::{AlphaDropout, AlphaDropoutConfig, FeatureAlphaDropout, FeatureAlphaDropoutConfig};
-pub use channels::{
-    Dropout1d, Dropout1dConfig, Dropout2d, Dropout2dConfig, Dropout3d, Dropout3dConfig,
-};
+pub use channels::{Dropout1d, Dropout1dConfig, Dropout2d, Dropout2dConfig, Dropout3d, Dropout3dConfig};
 pub use elements::{Dropout, DropoutConfig};
 pub use noise::{GaussianNoise, GaussianNoiseConfig};
 pub use path::{DropPath, DropPathConfig};

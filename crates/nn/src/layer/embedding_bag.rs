@@ -42,6 +42,8 @@ pub struct EmbeddingBagConfig {
     /// The initializer of the table. Default: normal with mean 0 and standard deviation 1.
     #[config(default = Initializer::Normal { mean: 0.0, std: 1.0 })]
     pub initializer: Initializer,
+    /// Index of a row that is initialized to zeros, left out of every bag, and receives no gradient. Default: none.
+    pub padding_idx: Option<usize>,
     /// Maximum norm: looked-up vectors with a larger norm are scaled down to it. Default: none.
     pub max_norm: Option<f64>,
     /// The `p` of the p-norm in `max_norm`, `(Σ |x|^p)^(1/p)`. Default: 2.
@@ -78,6 +80,9 @@ pub struct EmbeddingBag<B: Backend = Dyn> {
     pub weight: Param<Tensor<B, 2>>,
     /// The reduction of the vectors of a bag.
     pub mode: BagMode,
+    /// Index of a row that is left out of every bag, and receives no gradient.
+    #[module(attribute)]
+    pub padding_idx: Option<usize>,
     /// Maximum norm of looked-up vectors. The table itself is not rescaled.
     #[module(attribute)]
     pub max_norm: Option<f64>,
@@ -91,10 +96,21 @@ pub struct EmbeddingBag<B: Backend = Dyn> {
 
 impl EmbeddingBagConfig {
     /// Returns a layer with an initialized table on a device.
+    ///
+    /// # Panics
+    /// When `padding_idx` is out of range.
+    #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> EmbeddingBag<B> {
+        let mut weight: Param<Tensor<B, 2>> = self.initializer.init([self.n_embedding, self.d_model], device);
+        if let Some(padding) = self.padding_idx {
+            let rows = self.n_embedding;
+            assert!(padding < rows, "[embedding_bag] padding_idx is {padding}, the table has {rows} vectors");
+            weight = weight.map(|table| filled(table, padding, 0.0));
+        }
         EmbeddingBag {
-            weight: self.initializer.init([self.n_embedding, self.d_model], device),
+            weight,
             mode: self.mode,
+            padding_idx: self.padding_idx,
             max_norm: self.max_norm,
             norm_type: self.norm_type,
             include_last_offset: self.include_last_offset,
@@ -107,7 +123,7 @@ impl<B: Backend> EmbeddingBag<B> {
     /// poisons the result: reading it returns the error.
     #[track_caller]
     pub fn forward(&self, indices: Tensor<B, 2, Int>) -> Tensor<B, 2> {
-        module::embedding_bag(self.table(), indices, None, self.mode.into())
+        self.reduced(|table, mode| module::embedding_bag(table, indices.clone(), None, mode.into()))
     }
 
     /// Like [`forward`](EmbeddingBag::forward), with a weight for each index: `[bags, length]`.
@@ -117,7 +133,11 @@ impl<B: Backend> EmbeddingBag<B> {
     #[doc(alias = "per_sample_weights")]
     #[track_caller]
     pub fn forward_weighted(&self, indices: Tensor<B, 2, Int>, weights: Tensor<B, 2>) -> Tensor<B, 2> {
-        module::embedding_bag(self.table(), indices, Some(weights), self.mode.into())
+        self.check_weighted();
+        let weights = Some(weights);
+        self.reduced(|table, mode| {
+            module::embedding_bag(table, indices.clone(), weights.clone(), mode.into())
+        })
     }
 
     /// Reduces bags of different lengths: indices are `[count]`, the concatenated bags; offsets are the start of each
@@ -132,6 +152,9 @@ impl<B: Backend> EmbeddingBag<B> {
         offsets: Tensor<B, 1, Int>,
         weights: Option<Tensor<B, 1>>,
     ) -> Tensor<B, 2> {
+        if weights.is_some() {
+            self.check_weighted();
+        }
         let offsets = if self.include_last_offset {
             let count = offsets.dims()[0];
             assert!(count > 0, "[embedding_bag] expected offsets that end with the number of indices");
@@ -139,7 +162,40 @@ impl<B: Backend> EmbeddingBag<B> {
         } else {
             offsets
         };
-        module::embedding_bag_offsets(self.table(), indices, offsets, weights, self.mode.into())
+        self.reduced(|table, mode| {
+            let (indices, offsets, weights) = (indices.clone(), offsets.clone(), weights.clone());
+            module::embedding_bag_offsets(table, indices, offsets, weights, mode.into())
+        })
+    }
+
+    #[track_caller]
+    fn check_weighted(&self) {
+        let mode = self.mode;
+        assert!(
+            mode == BagMode::Sum,
+            "[embedding_bag] weights are only supported for sums, not for {mode:?}"
+        );
+    }
+
+    /// Applies a reduction of rows of a table to the layer's, without the padding row.
+    #[track_caller]
+    fn reduced(&self, reduce: impl Fn(Tensor<B, 2>, BagMode) -> Tensor<B, 2>) -> Tensor<B, 2> {
+        let table = self.table();
+        let Some(padding) = self.padding_idx else { return reduce(table, self.mode) };
+        match self.mode {
+            BagMode::Sum => reduce(filled(table, padding, 0.0), BagMode::Sum),
+            BagMode::Mean => {
+                let ones = table.clone().detach().narrow(1, 0, 1).ones_like();
+                let counts = reduce(filled(ones, padding, 0.0), BagMode::Sum).clamp_min(1.0);
+                reduce(filled(table, padding, 0.0), BagMode::Sum) / counts
+            }
+            BagMode::Max => {
+                let greatest = reduce(filled(table, padding, f64::NEG_INFINITY), BagMode::Max);
+                // A bag of padding only becomes zeros, like an empty bag.
+                let is_empty = greatest.clone().equal_scalar(f64::NEG_INFINITY);
+                greatest.mask_fill(is_empty, 0.0)
+            }
+        }
     }
 
     /// The table with vectors scaled down to the maximum norm. The gradient is that of the scaled vectors, as in
@@ -152,6 +208,13 @@ impl<B: Backend> EmbeddingBag<B> {
         let scaled = linalg::renorm(detached.clone(), self.norm_type, 0, max_norm);
         table + (scaled - detached)
     }
+}
+
+/// Replaces a row by a number.
+#[track_caller]
+fn filled<B: Backend>(table: Tensor<B, 2>, row: usize, value: f64) -> Tensor<B, 2> {
+    let index = Tensor::from_data([row as i64], &table.device());
+    table.index_fill(0, index, value)
 }
 
 forward_modules! {

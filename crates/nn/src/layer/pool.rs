@@ -8,9 +8,9 @@ mod power;
 mod unpool;
 
 pub use adaptive::{
-    AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, AdaptiveAvgPool3d,
-    AdaptiveAvgPool3dConfig, AdaptiveMaxPool1d, AdaptiveMaxPool1dConfig, AdaptiveMaxPool2d,
-    AdaptiveMaxPool2dConfig, AdaptiveMaxPool3d, AdaptiveMaxPool3dConfig,
+    AdaptiveAvgPool1d, AdaptiveAvgPool1dConfig, AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig,
+    AdaptiveAvgPool3d, AdaptiveAvgPool3dConfig, AdaptiveMaxPool1d, AdaptiveMaxPool1dConfig,
+    AdaptiveMaxPool2d, AdaptiveMaxPool2dConfig, AdaptiveMaxPool3d, AdaptiveMaxPool3dConfig,
 };
 pub use average::{AvgPool1d, AvgPool1dConfig, AvgPool2d, AvgPool2dConfig, AvgPool3d, AvgPool3dConfig};
 pub use fractional::{

@@ -62,6 +62,7 @@ def embedding_bag(inputs, attributes):
             max_norm=attributes["max_norm"],
             norm_type=attributes["norm_type"],
             include_last_offset=attributes["include_last_offset"],
+            padding_idx=attributes["padding_idx"],
             per_sample_weights=inputs.get("weights"),
         )
     }
@@ -140,9 +141,10 @@ def _instance_case(name, x, training, affine=True):
                 constant=("running_mean", "running_var"))
 
 
-def _bag_case(name, mode, max_norm=None, norm_type=2.0, last=False, **inputs):
+def _bag_case(name, mode, max_norm=None, norm_type=2.0, last=False, padding=None, **inputs):
     attributes = {
         "mode": mode, "max_norm": max_norm, "norm_type": norm_type, "include_last_offset": last,
+        "padding_idx": padding,
     }
     # Distinct elements: no two rows share a maximum.
     inputs = {"weight": distinct(5, 3)} | inputs
@@ -213,6 +215,15 @@ CASES = [
     _bag_case("offsets_weighted", "sum", **OFFSETS, weights=normal(6)),
     _bag_case("last_offset", "mean", last=True, indices=integers(0, 5, 6), offsets=literal([0, 2, 6])),
     _bag_case("max_norm", "sum", max_norm=1.0, indices=integers(0, 5, 2, 3)),
+    *(
+        _bag_case(f"padding_{mode}", mode, padding=1, indices=literal([[0, 1, 3], [1, 1, 1]]))
+        for mode in ["sum", "mean", "max"]
+    ),
+    *(
+        _bag_case(f"padding_offsets_{mode}", mode, padding=2, indices=literal([2, 4, 2, 2, 0, 3]),
+                  offsets=literal([0, 2, 2, 4]))
+        for mode in ["sum", "mean", "max"]
+    ),
     Case("bilinear_vector", "bilinear",
          {"a": normal(3), "b": normal(2), "weight": normal(2, 3, 2), "bias": normal(2)}),
     Case("bilinear_no_bias", "bilinear",

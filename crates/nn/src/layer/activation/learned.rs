@@ -58,8 +58,8 @@ pub struct RReluConfig {
 /// Leaky ReLU with random slopes (RReLU): `x` for `x > 0`, `slope x` for `x ≤ 0`
 /// ([Xu et al. 2015](https://arxiv.org/abs/1505.00853)).
 ///
-/// In training [mode](Mode) the slope of each element is drawn uniformly from `lower .. upper`, from the device's random
-/// stream ([`Backend::seed`]). In evaluation mode it is the mean of both.
+/// In training [mode](Mode) the slope of each element is drawn uniformly from `lower .. upper`, from the device's
+/// random stream ([`Backend::seed`]). In evaluation mode it is the mean of both.
 #[derive(Module, Clone, Debug)]
 pub struct RRelu {
     /// The least slope.

@@ -15,8 +15,8 @@ pub struct DropoutConfig {
 /// Dropout: sets each element to zero with probability `prob` and multiplies the others by `1 / (1 - prob)`
 /// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)).
 ///
-/// It is active in training [mode](Mode): by default on backends with automatic differentiation (in any of their layers),
-/// and the identity on other backends. Random values come from the device's random stream ([`Backend::seed`]).
+/// It is active in training [mode](Mode): by default on backends with automatic differentiation (in any of their
+/// layers), and the identity on other backends. Random values come from the device's random stream ([`Backend::seed`]).
 #[derive(Module, Clone, Debug)]
 pub struct Dropout {
     /// The probability of setting an element to zero.

@@ -52,7 +52,8 @@ pub(super) fn check(op: &str, has_size: bool, has_factors: bool, mode: Interpola
 
 macro_rules! interpolations {
     ($($name:ident $config:ident $op:literal $axes:literal $rank:literal $shape:literal;)*) => {$(
-        #[doc = concat!("Settings of an [`", stringify!($name), "`] layer. Either `output_size` or `scale_factor` is set.")]
+        #[doc = concat!("Settings of an [`", stringify!($name), "`] layer.")]
+        /// Either `output_size` or `scale_factor` is set.
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
             /// Output size. Default: none.

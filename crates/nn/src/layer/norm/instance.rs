@@ -56,7 +56,9 @@ impl InstanceNormConfig {
     /// Returns the layer on a device.
     pub fn init<B: Backend>(&self, device: &B::Device) -> InstanceNorm<B> {
         let channels = [self.num_channels];
-        let running = |value| self.track_running_stats.then(|| RunningState::new(Tensor::full(channels, value, device)));
+        let running = |value| {
+            self.track_running_stats.then(|| RunningState::new(Tensor::full(channels, value, device)))
+        };
         InstanceNorm {
             weight: self.affine.then(|| Initializer::Ones.init(channels, device)),
             bias: self.affine.then(|| Initializer::Zeros.init(channels, device)),
@@ -101,7 +103,11 @@ impl<B: Backend> InstanceNorm<B> {
     ) {
         let (batch, channels) = (x.dims()[0], self.num_channels);
         let length: usize = x.dims()[2..].iter().product();
-        assert!(length > 1, "[instance_norm] training needs more than one value per channel: {}", x.as_any().ty());
+        assert!(
+            length > 1,
+            "[instance_norm] training needs more than one value per channel: {}",
+            x.as_any().ty()
+        );
         let rows: Tensor<B, 3> = x.clone().detach().reshape([batch, channels, length]);
         let (variances, means) = rows.var_mean(2);
         let moved = |old: Tensor<B, 1>, new: Tensor<B, 3>| {

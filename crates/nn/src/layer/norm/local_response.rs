@@ -36,8 +36,8 @@ pub struct LocalResponseNorm {
     pub k: f64,
 }
 
-/// [`LocalResponseNorm`] under the name of PyTorch's older layer. That one has a mistake, which is not repeated here: from
-/// channel `(size + 1) / 2` on, its sums also contain channels before the window.
+/// [`LocalResponseNorm`] under the name of PyTorch's older layer. That one has a mistake, which is not repeated here:
+/// from channel `(size + 1) / 2` on, its sums also contain channels before the window.
 pub type CrossMapLRN2d = LocalResponseNorm;
 
 impl LocalResponseNormConfig {

@@ -99,8 +99,19 @@ impl<B: Backend> SyncBatchNorm<B> {
     /// Returns the layer with the parameters of a batch normalisation layer.
     #[doc(alias = "convert_sync_batchnorm")]
     pub fn from_batch_norm(layer: BatchNorm<B>, group: SyncGroup) -> SyncBatchNorm<B> {
-        let BatchNorm { weight, bias, running_mean, running_var, num_features, momentum, epsilon, mode } = layer;
-        SyncBatchNorm { weight, bias, running_mean, running_var, num_features, momentum, epsilon, mode, group }
+        let BatchNorm { weight, bias, running_mean, running_var, num_features, momentum, epsilon, mode } =
+            layer;
+        SyncBatchNorm {
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            num_features,
+            momentum,
+            epsilon,
+            mode,
+            group,
+        }
     }
 
     /// Normalises `[batch, channels, space..]`; the output has the same shape. In training mode every member of the

@@ -6,7 +6,8 @@ use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Tensor};
 
 macro_rules! average_pools {
-    ($($name:ident $config:ident $function:ident $with_divisor:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+    ($($name:ident $config:ident $function:ident $with_divisor:ident $axes:literal $rank:literal
+       $space:literal;)*) => {$(
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {

@@ -6,7 +6,8 @@ use kiln_tensor::{Backend, Tensor, module};
 
 macro_rules! fractional_pools {
     ($($name:ident $config:ident $function:ident $axes:literal $rank:literal $space:literal;)*) => {$(
-        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer. Either `output_size` or `output_ratio` is set.")]
+        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
+        /// Either `output_size` or `output_ratio` is set.
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
             /// Window size.
@@ -63,8 +64,8 @@ macro_rules! fractional_pools {
                 module::$function(x, self.kernel_size, size, None)
             }
 
-            /// Like [`forward`](Self::forward), with window positions from `samples`, `[batch, channels, dimensions]` in
-            /// `0..1`, in the order of the spatial dimensions. PyTorch's two-dimensional layer has the last dimension
+            /// Like [`forward`](Self::forward), with window positions from `samples`, `[batch, channels, dimensions]`
+            /// in `0..1`, in the order of the spatial dimensions. PyTorch's two-dimensional layer has the last dimension
             /// first.
             ///
             /// # Panics

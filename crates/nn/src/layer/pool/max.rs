@@ -6,7 +6,8 @@ use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Int, Tensor};
 
 macro_rules! max_pools {
-    ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+    ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $axes:literal $rank:literal
+       $space:literal;)*) => {$(
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
@@ -76,7 +77,8 @@ macro_rules! max_pools {
             }
 
             /// Like [`forward`](Self::forward), and returns the position of each maximum: a row-major index into the
-            #[doc = concat!("spatial dimensions, as [`", stringify!($unpool), "`](crate::", stringify!($unpool), ") reads it.")]
+            /// spatial dimensions, for
+            #[doc = concat!("[`", stringify!($unpool), "`](crate::", stringify!($unpool), ").")]
             ///
             /// # Panics
             /// As [`forward`](Self::forward).

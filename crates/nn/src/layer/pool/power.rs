@@ -22,8 +22,8 @@ macro_rules! power_pools {
             pub ceil_mode: bool,
         }
 
-        #[doc = concat!("Power-average pooling over ", $space, ": `(Σ x^p)^(1/p)` of each window. Where the sum is 0, its")]
-        /// gradient is 0. For an odd or fractional `p` the inputs should not be negative.
+        #[doc = concat!("Power-average pooling over ", $space, ": `(Σ x^p)^(1/p)` of each window.")]
+        /// Where the sum is 0, its gradient is 0. For an odd or fractional `p` the inputs should not be negative.
         #[derive(Module, Clone, Debug)]
         pub struct $name {
             /// The exponent `p`.

@@ -5,7 +5,8 @@ use kiln_tensor::{Backend, Int, Tensor, module};
 
 macro_rules! unpools {
     ($($name:ident $config:ident $function:ident $pool:ident $axes:literal $rank:literal $space:literal;)*) => {$(
-        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer: those of the [`", stringify!($pool), "`](crate::", stringify!($pool), ") that it reverses.")]
+        #[doc = concat!("Settings of a [`", stringify!($name), "`] layer: those of")]
+        #[doc = concat!("the [`", stringify!($pool), "`](crate::", stringify!($pool), ") that it reverses.")]
         #[derive(Config, Clone, Debug, PartialEq)]
         pub struct $config {
             /// Window size.
@@ -17,7 +18,8 @@ macro_rules! unpools {
             pub padding: [usize; $axes],
         }
 
-        #[doc = concat!("Max unpooling over ", $space, ": writes each element to the position of the maximum that [`", stringify!($pool), "`](crate::", stringify!($pool), ")")]
+        #[doc = concat!("Max unpooling over ", $space, ": writes each element to the position of the maximum that")]
+        #[doc = concat!("[`", stringify!($pool), "`](crate::", stringify!($pool), ")")]
         /// found, and zeros elsewhere. Of duplicate positions, the last element is stored.
         #[derive(Module, Clone, Debug)]
         pub struct $name {
