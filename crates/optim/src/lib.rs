@@ -44,15 +44,26 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod accumulate;
 mod adam;
+mod blockwise;
 mod clip;
+mod config;
 mod error;
 mod group;
 mod guard;
 pub mod lr_scheduler;
+mod objective;
 mod optimizer;
+mod parameter_state;
+mod pattern;
+mod per_parameter;
+mod pipeline;
+mod report;
+mod rule;
 mod scaler;
 mod sgd;
 mod state;
@@ -64,7 +75,13 @@ pub use error::{OptimError, Result};
 pub use group::{ParameterGroup, StepOptions};
 pub use kiln_nn::GradientsParams;
 pub use lr_scheduler::LearningRate;
-pub use optimizer::{Optimizer, PerParameter, Update, UpdateRule};
+pub use objective::{Evaluation, Objective};
+pub use optimizer::Optimizer;
+pub use parameter_state::ParameterState;
+pub use per_parameter::PerParameter;
+pub use pipeline::GradientPipeline;
+pub use report::{StepOutcome, StepReport};
+pub use rule::{Mode, SlotCode, Update, UpdateRule};
 pub use scaler::{LossScaler, LossScalerConfig, LossScalerState};
 pub use sgd::{Sgd, SgdConfig, SgdRule};
-pub use state::{OptimizerState, ParameterState};
+pub use state::OptimizerState;
