@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_tensor_keeps_its_shape_and_its_block_maxima() {
-        let numbers: Vec<f32> = (0..5000).map(|i| libm::sinf(i as f32) * libm::expf((i % 7) as f32)).collect();
+        let numbers: Vec<f32> =
+            (0..5000).map(|i| libm::sinf(i as f32) * libm::expf((i % 7) as f32)).collect();
         let data = TensorData::new(numbers.clone(), [50, 100]).unwrap();
         let tensor = Tensor::<Flex, 2>::from_data(data, &Default::default()).into_any();
         let encoded = Blockwise::encode(tensor, false).unwrap();

@@ -117,7 +117,11 @@ pub(crate) fn largest(gradients: &GradientsParams) -> Result<f64> {
     }
 }
 
-pub(crate) fn clip_by_norm(gradients: &mut GradientsParams, limit: f64, norm: Norm) -> Result<Option<AnyTensor>> {
+pub(crate) fn clip_by_norm(
+    gradients: &mut GradientsParams,
+    limit: f64,
+    norm: Norm,
+) -> Result<Option<AnyTensor>> {
     let Some(total) = total_norm(gradients, norm)? else { return Ok(None) };
     let coefficient = coefficient(total.clone(), limit)?;
     each(gradients, |gradient| scale(gradient, coefficient.clone()))?;
@@ -135,7 +139,7 @@ pub(crate) fn total_norm(gradients: &GradientsParams, norm: Norm) -> Result<Opti
 }
 
 /// The global norm of tensors on a stack, of shape `[1]`. Sums are accumulated in `f32` or wider.
-fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTensor> {
+pub(crate) fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTensor> {
     let wide = tensors.iter().any(|tensor| tensor.dtype() == DType::F64);
     let dtype = if wide { DType::F64 } else { DType::F32 };
     let mut parts = Vec::with_capacity(tensors.len());

@@ -163,6 +163,11 @@ pub(crate) fn below_one(owner: &'static str, option: &'static str, value: f64) -
     Err(OptimError::option(owner, option, value, "at least 0 and below 1"))
 }
 
+/// Returns the value if it is at least 1.
+pub(crate) fn at_least_one(owner: &'static str, option: &'static str, value: u64) -> Result<u64> {
+    if value == 0 { Err(OptimError::option(owner, option, value, "at least 1")) } else { Ok(value) }
+}
+
 /// Formats at most eight names and the number of the others.
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 8;

@@ -113,7 +113,6 @@ pub struct Update {
     pub step: AnyTensor,
 }
 
-
 /// The code of a stored tensor in 8 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotCode {

@@ -224,12 +224,7 @@ impl HostState {
         }
     }
 
-    fn take_slot(
-        &mut self,
-        slot: &str,
-        place: &StateTarget,
-        rule: &dyn UpdateRule,
-    ) -> Result<Slot, String> {
+    fn take_slot(&mut self, slot: &str, place: &StateTarget, rule: &dyn UpdateRule) -> Result<Slot, String> {
         let ty = rule.slot_type(slot, place.ty);
         let mut take = |name: String, expected: TensorType| match self.slots.remove(&name) {
             None => Ok(None),
