@@ -28,14 +28,40 @@
 //! # Ok::<(), kiln_optim::OptimError>(())
 //! ```
 //!
-//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`] for one
-//!   parameter; [`PerParameter`] applies it to a module. A custom optimizer implements only `UpdateRule`.
-//! * [`ParameterGroup`]s set the learning rate and weight decay of some parameters.
-//! * [`GradientsAccumulator`] adds the gradients of several batches.
-//! * [`GradientClipping`] clips gradients in the optimizer; [`clip_grad_norm`] is the free function.
-//! * [`LossScaler`] prevents underflow of 16-bit gradients.
+//! # Optimizers
+//!
+//! Each is an [`UpdateRule`] for one parameter, which [`PerParameter`] applies to a module. A custom optimizer implements
+//! only `UpdateRule`. [`Lbfgs`] alone is an [`Optimizer`] of its own.
+//!
+//! | | optimizers |
+//! |---|---|
+//! | with the formulas and defaults of PyTorch | [`Sgd`], [`Asgd`], [`Rprop`], [`Adagrad`], [`Adadelta`], [`RmsProp`], [`Adam`], [`AdamW`], [`Adamax`], [`NAdam`], [`RAdam`], [`Adafactor`], [`Muon`], [`Lbfgs`] |
+//! | momentum | [`Lion`], [`Adan`] |
+//! | large batches | [`Lars`], [`Lamb`] |
+//! | second order | [`SophiaG`], [`Shampoo`], [`Soap`] |
+//! | without a learning-rate schedule | [`ScheduleFreeSgd`], [`ScheduleFreeAdamW`] |
+//! | little memory | [`Adafactor`]; any with [`with_8bit_state`](PerParameter::with_8bit_state) |
+//!
+//! # Steps
+//!
+//! * [`Optimizer::step`] returns the updated model; [`Optimizer::update`] changes it in place and returns a
+//!   [`StepReport`]: number of updated parameters, parameters without a gradient, gradient norm.
+//! * [`Optimizer::step_with`] evaluates a closure, for [`Lbfgs`].
+//! * [`Optimizer::eval_model`] returns the model for evaluation, for the schedule-free optimizers.
+//! * [`ParameterGroup`]s set update rule, learning rate, weight decay and clipping of the parameters that match a pattern:
+//!   `ParameterGroup::matching("backbone.**")`.
 //! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
-//! * [`lr_scheduler`] has learning-rate schedules: warm-up, linear, cosine, steps.
+//! * [`lr_scheduler`] has learning-rate schedules.
+//!
+//! # Gradients
+//!
+//! A [`GradientPipeline`] in each optimizer treats gradients before the update, in this order:
+//!
+//! 1. accumulation over several batches: [`with_accumulation`](PerParameter::with_accumulation)
+//! 2. loss scaling, which prevents underflow of 16-bit gradients: [`with_loss_scaler`](PerParameter::with_loss_scaler)
+//! 3. clipping: [`with_grad_clipping`](PerParameter::with_grad_clipping)
+//!
+//! [`GradientsAccumulator`], [`LossScaler`] and [`clip_grad_norm`] do the same outside of an optimizer.
 //!
 //! Updates run below automatic differentiation and in place. The new value of a parameter reuses the memory of the old
 //! one, unless the tensor has another owner, such as a loss that was not dropped.

@@ -301,7 +301,8 @@ struct Case {
 fn cases(family: &str) -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../suite/goldens");
     let file = fs::read(folder.join(format!("{family}.safetensors"))).unwrap();
-    let json: Value = serde_json::from_slice(&fs::read(folder.join(format!("{family}.json"))).unwrap()).unwrap();
+    let json: Value =
+        serde_json::from_slice(&fs::read(folder.join(format!("{family}.json"))).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let case = |case: &Value| Case {
         name: text(&case["name"]),
