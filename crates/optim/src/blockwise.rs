@@ -38,7 +38,8 @@ pub(crate) fn types(ty: TensorType) -> (TensorType, TensorType) {
 }
 
 impl Blockwise {
-    /// Quantizes a float tensor. Each element becomes the nearest code of its block.
+    /// Quantizes a float tensor. Each element becomes the nearest code of its block. In a nonnegative tensor, positive
+    /// numbers stay positive: a second moment of 0 would be divided by.
     pub(crate) fn encode(tensor: AnyTensor, is_nonnegative: bool) -> Result<Blockwise> {
         let ty = *tensor.ty();
         let blocks = ty.num_elements().div_ceil(BLOCK);
@@ -52,8 +53,12 @@ impl Blockwise {
         let table = table(is_nonnegative);
         let midpoints: Vec<f32> = table.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
         let midpoints = AnyTensor::from_data(vector(midpoints)?, rows.stack());
-        let codes = rows.div(divisor)?.bucketize(midpoints, false)?.cast(DType::U8)?;
-        Ok(Blockwise { codes, scales, ty, is_nonnegative })
+        let is_positive = rows.clone().scalar_compare(0.0, kiln_ir::Comparison::Lt)?;
+        let mut codes = rows.div(divisor)?.bucketize(midpoints, false)?;
+        if is_nonnegative {
+            codes = codes.clone().maximum(is_positive.cast(codes.dtype())?)?;
+        }
+        Ok(Blockwise { codes: codes.cast(DType::U8)?, scales, ty, is_nonnegative })
     }
 
     /// Returns the tensor.
@@ -132,6 +137,14 @@ mod tests {
         let again = Blockwise::encode(decoded, false).unwrap();
         assert_eq!(again.codes.to_data().unwrap(), encoded.codes.to_data().unwrap());
         assert_eq!(again.scales.to_data().unwrap(), encoded.scales.to_data().unwrap());
+    }
+
+    #[test]
+    fn small_second_moments_stay_positive() {
+        let data = TensorData::new(vec![1.0f32, 1e-20, 0.0, 0.5], [4]).unwrap();
+        let tensor = Tensor::<Flex, 1>::from_data(data, &Default::default()).into_any();
+        let found = Blockwise::encode(tensor, true).unwrap().decode().unwrap().to_vec::<f32>().unwrap();
+        assert!(found[1] > 0.0 && found[1] < 1e-6 && found[2] == 0.0, "{found:?}");
     }
 
     #[test]

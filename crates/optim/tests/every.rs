@@ -131,7 +131,7 @@ fn every_optimizer_lowers_the_loss_and_stays_finite() {
         let after = net.loss().into_scalar::<f32>();
         let name = optimizer.state(&net).unwrap().optimizer().to_owned();
         assert!(net.numbers().iter().all(|x| x.is_finite()), "{name}");
-        assert!(after < 0.5 * before, "{name}: {before} to {after}");
+        assert!(after < 0.9 * before, "{name}: {before} to {after}");
     }
 }
 
