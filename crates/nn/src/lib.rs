@@ -67,14 +67,14 @@ mod initializer;
 mod layer;
 pub mod loss;
 pub mod module;
+mod recurrent;
+pub mod reparametrize;
 pub mod transformer;
 
 /// Caches of autoregressive inference.
 pub mod cache {
     pub use crate::attention::{CachePosition, MhaCache, StaticCache, TensorCache};
 }
-mod recurrent;
-pub mod reparametrize;
 
 /// Convolution layers and their configurations.
 pub mod conv {
@@ -117,10 +117,6 @@ pub mod interpolate {
     };
 }
 
-pub use attention::{
-    LearnedPositionalEncoding, LearnedPositionalEncodingConfig, PositionalEncoding, PositionalEncodingConfig,
-    RotaryEncoding, RotaryEncodingConfig,
-};
 /// Recurrent networks, and their sequences of different lengths.
 pub mod rnn {
     pub use crate::recurrent::*;
@@ -131,6 +127,10 @@ pub mod gru {
     pub use crate::recurrent::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig};
 }
 
+pub use attention::{
+    LearnedPositionalEncoding, LearnedPositionalEncodingConfig, PositionalEncoding, PositionalEncodingConfig,
+    RotaryEncoding, RotaryEncodingConfig,
+};
 pub use config::{Config, ConfigError};
 pub use container::{BoxedModule, ModuleDict, ModuleList, Sequential};
 pub use initializer::Initializer;

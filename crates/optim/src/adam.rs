@@ -1,8 +1,9 @@
 //! The Adam and AdamW optimizers.
 
+use crate::config::optimizer_config;
 use crate::error::{Result, below_one, not_negative};
 use crate::sgd::with_l2_penalty;
-use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
+use crate::{GradientClipping, ParameterState, PerParameter, SlotCode, StepOptions, Update, UpdateRule};
 use kiln_ir::{Binary, Unary};
 use kiln_nn::Config;
 use kiln_tensor::AnyTensor;
@@ -10,7 +11,8 @@ use kiln_tensor::AnyTensor;
 /// The Adam optimizer, created by [`AdamConfig`].
 pub type Adam = PerParameter<AdamRule>;
 
-/// The AdamW optimizer, created by [`AdamWConfig`].
+/// The AdamW optimizer, created by [`AdamWConfig`]. AdamW in 8 bits is
+/// `AdamWConfig::new().init().with_8bit_state()`.
 pub type AdamW = PerParameter<AdamRule>;
 
 macro_rules! adam_config {
@@ -39,37 +41,23 @@ macro_rules! adam_config {
         }
 
         impl $config {
-            /// Returns the optimizer.
-            ///
-            /// # Panics
-            /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-            #[track_caller]
-            pub fn init(&self) -> $optimizer {
-                self.try_init().unwrap_or_else(|error| panic!("{error}"))
-            }
-
-            /// Returns the optimizer, or the error of an invalid option.
+            /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
             ///
             /// # Errors
             /// When an option is out of range.
-            pub fn try_init(&self) -> Result<$optimizer> {
-                let rule = AdamRule {
+            pub fn rule(&self) -> Result<AdamRule> {
+                Ok(AdamRule {
                     beta_1: below_one($name, "beta_1", self.beta_1)?,
                     beta_2: below_one($name, "beta_2", self.beta_2)?,
                     epsilon: not_negative($name, "epsilon", self.epsilon)?,
                     weight_decay: not_negative($name, "weight_decay", self.weight_decay)?,
                     decoupled: $decoupled,
                     amsgrad: self.amsgrad,
-                };
-                PerParameter::new(rule).with_grad_clipping(self.grad_clipping)
+                })
             }
         }
 
-        impl Default for $config {
-            fn default() -> $config {
-                $config::new()
-            }
-        }
+        optimizer_config!($config, $optimizer);
     };
 }
 
@@ -111,6 +99,10 @@ impl UpdateRule for AdamRule {
 
     fn slots(&self) -> &'static [&'static str] {
         if self.amsgrad { &[FIRST, SECOND, GREATEST] } else { &[FIRST, SECOND] }
+    }
+
+    fn slot_code(&self, slot: &str) -> SlotCode {
+        if slot == FIRST { SlotCode::Signed } else { SlotCode::NonNegative }
     }
 
     fn weight_decay(&self) -> f64 {

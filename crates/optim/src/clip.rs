@@ -117,14 +117,18 @@ pub(crate) fn largest(gradients: &GradientsParams) -> Result<f64> {
     }
 }
 
-fn clip_by_norm(gradients: &mut GradientsParams, limit: f64, norm: Norm) -> Result<Option<AnyTensor>> {
+pub(crate) fn clip_by_norm(
+    gradients: &mut GradientsParams,
+    limit: f64,
+    norm: Norm,
+) -> Result<Option<AnyTensor>> {
     let Some(total) = total_norm(gradients, norm)? else { return Ok(None) };
     let coefficient = coefficient(total.clone(), limit)?;
     each(gradients, |gradient| scale(gradient, coefficient.clone()))?;
     Ok(Some(total))
 }
 
-fn total_norm(gradients: &GradientsParams, norm: Norm) -> Result<Option<AnyTensor>> {
+pub(crate) fn total_norm(gradients: &GradientsParams, norm: Norm) -> Result<Option<AnyTensor>> {
     if let Norm::P(order) = norm {
         positive("clip_grad_norm", "the order of the norm", order)?;
     }
@@ -135,7 +139,7 @@ fn total_norm(gradients: &GradientsParams, norm: Norm) -> Result<Option<AnyTenso
 }
 
 /// The global norm of tensors on a stack, of shape `[1]`. Sums are accumulated in `f32` or wider.
-fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTensor> {
+pub(crate) fn norm_of(tensors: &[&AnyTensor], norm: Norm, stack: &Stack) -> Result<AnyTensor> {
     let wide = tensors.iter().any(|tensor| tensor.dtype() == DType::F64);
     let dtype = if wide { DType::F64 } else { DType::F32 };
     let mut parts = Vec::with_capacity(tensors.len());
@@ -204,7 +208,8 @@ pub(crate) fn each(
     Ok(())
 }
 
-fn read(scalar: AnyTensor) -> Result<f64> {
+/// Reads one element. Waits for the device.
+pub(crate) fn read(scalar: AnyTensor) -> Result<f64> {
     let data = scalar.into_data()?;
     Ok(data.to_vec::<f64>().first().copied().unwrap_or(0.0))
 }

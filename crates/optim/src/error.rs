@@ -59,6 +59,22 @@ pub enum OptimError {
         found: Box<TensorType>,
     },
 
+    /// An update rule does not support a parameter.
+    #[error(
+        "[{rule}] parameter `{parameter}` is {found}, but the rule needs {requirement}\n  \
+         hint: give other parameters another rule, with `ParameterGroup::rule`"
+    )]
+    UnsupportedParameter {
+        /// The update rule.
+        rule: &'static str,
+        /// The parameter's dotted name.
+        parameter: String,
+        /// The parameter's type.
+        found: Box<TensorType>,
+        /// The parameters that the rule supports.
+        requirement: &'static str,
+    },
+
     /// A gradient or parameter of a step is in error. The step changed neither parameters nor the optimizer's state.
     #[error(
         "[{optimizer}] step {step} at {caller} was rejected; parameters and state are unchanged: the gradients or the \
@@ -161,6 +177,11 @@ pub(crate) fn below_one(owner: &'static str, option: &'static str, value: f64) -
         return Ok(value);
     }
     Err(OptimError::option(owner, option, value, "at least 0 and below 1"))
+}
+
+/// Returns the value if it is at least 1.
+pub(crate) fn at_least_one(owner: &'static str, option: &'static str, value: u64) -> Result<u64> {
+    if value == 0 { Err(OptimError::option(owner, option, value, "at least 1")) } else { Ok(value) }
 }
 
 /// Formats at most eight names and the number of the others.

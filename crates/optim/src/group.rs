@@ -1,31 +1,68 @@
 //! Parameter groups with their own options.
 
 use crate::error::{Result, not_negative};
+use crate::{GradientClipping, LearningRate, UpdateRule, pattern};
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
-/// A parameter group: parameters, selected by their dotted names, with their own options.
+/// A parameter group: parameters, selected by their dotted names, with their own options and update rule.
 ///
 /// ```
-/// use kiln_optim::{AdamWConfig, ParameterGroup};
+/// use kiln_optim::{AdamWConfig, ParameterGroup, SgdConfig};
 ///
+/// let head = SgdConfig::new().with_momentum(0.9).rule()?;
 /// let optimizer = AdamWConfig::new()
 ///     .init()
-///     .with_group(ParameterGroup::new(|path| path.ends_with("bias")).weight_decay(0.0))?
-///     .with_group(ParameterGroup::new(|path| path.starts_with("backbone.")).learning_rate_factor(0.1))?;
+///     .with_group(ParameterGroup::matching("**.bias").weight_decay(0.0))?
+///     .with_group(ParameterGroup::matching("backbone.**").learning_rate_factor(0.1))?
+///     .with_group(ParameterGroup::new(|path| path.starts_with("head.")).rule(head))?;
 /// # Ok::<(), kiln_optim::OptimError>(())
 /// ```
 #[derive(Clone)]
 pub struct ParameterGroup {
     contains: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    rule: Option<Arc<dyn UpdateRule + Sync>>,
+    learning_rate: Option<Arc<dyn LearningRate>>,
     learning_rate_factor: f64,
     weight_decay: Option<f64>,
+    clipping: Option<GradientClipping>,
 }
 
 impl ParameterGroup {
     /// Returns the group of the parameters whose dotted names (`layers.0.weight`) satisfy the predicate.
     pub fn new(contains: impl Fn(&str) -> bool + Send + Sync + 'static) -> ParameterGroup {
-        ParameterGroup { contains: Arc::new(contains), learning_rate_factor: 1.0, weight_decay: None }
+        ParameterGroup {
+            contains: Arc::new(contains),
+            rule: None,
+            learning_rate: None,
+            learning_rate_factor: 1.0,
+            weight_decay: None,
+            clipping: None,
+        }
+    }
+
+    /// Returns the group of the parameters whose dotted names match a pattern. In it, the component `*` is any one
+    /// component, and `**` is any number of components, also none. Within a component, `*` is any text:
+    /// `layers.*.norm*.weight`.
+    pub fn matching(pattern: impl Into<String>) -> ParameterGroup {
+        let pattern = pattern.into();
+        ParameterGroup::new(move |path| pattern::matches(&pattern, path))
+    }
+
+    /// Sets the update rule. Default: that of the optimizer.
+    #[must_use]
+    pub fn rule(mut self, rule: impl UpdateRule + Sync + 'static) -> ParameterGroup {
+        self.rule = Some(Arc::new(rule));
+        self
+    }
+
+    /// Sets the learning rate, a number or a schedule over the updates of each parameter, in place of the rate that the
+    /// optimizer's step receives. The [factor](ParameterGroup::learning_rate_factor) applies too.
+    #[must_use]
+    pub fn learning_rate(mut self, learning_rate: impl LearningRate + 'static) -> ParameterGroup {
+        self.learning_rate = Some(Arc::new(learning_rate));
+        self
     }
 
     /// Sets the factor of the learning rate: finite and at least 0. Default: 1.
@@ -35,27 +72,56 @@ impl ParameterGroup {
         self
     }
 
-    /// Sets the weight decay: finite and at least 0. Default: that of the optimizer.
+    /// Sets the weight decay: finite and at least 0. Default: that of the rule.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> ParameterGroup {
         self.weight_decay = Some(weight_decay);
         self
     }
 
+    /// Sets gradient clipping in place of the optimizer's. A global norm is that of the group's gradients. Default: the
+    /// optimizer's.
+    #[must_use]
+    pub fn grad_clipping(mut self, clipping: GradientClipping) -> ParameterGroup {
+        self.clipping = Some(clipping);
+        self
+    }
+
     pub(crate) fn check(&self, owner: &'static str) -> Result<()> {
         not_negative(owner, "the learning rate factor of a group", self.learning_rate_factor)?;
+        if let Some(clipping) = self.clipping {
+            clipping.check(owner)?;
+        }
         match self.weight_decay {
             Some(decay) => not_negative(owner, "the weight decay of a group", decay).map(|_| ()),
             None => Ok(()),
         }
+    }
+
+    /// Returns the group of a parameter and its index: the first that contains it.
+    pub(crate) fn of<'a>(path: &str, groups: &'a [ParameterGroup]) -> Option<(usize, &'a ParameterGroup)> {
+        groups.iter().enumerate().find(|(_, group)| (group.contains)(path))
+    }
+
+    /// Returns the update rule, if the group has its own.
+    pub(crate) fn own_rule(&self) -> Option<&(dyn UpdateRule + Sync)> {
+        self.rule.as_deref()
+    }
+
+    /// Returns the gradient clipping, if the group has its own.
+    pub(crate) fn own_clipping(&self) -> Option<GradientClipping> {
+        self.clipping
     }
 }
 
 impl fmt::Debug for ParameterGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ParameterGroup")
+            .field("rule", &self.rule)
+            .field("learning_rate", &self.learning_rate)
             .field("learning_rate_factor", &self.learning_rate_factor)
             .field("weight_decay", &self.weight_decay)
+            .field("grad_clipping", &self.clipping)
             .finish_non_exhaustive()
     }
 }
@@ -65,17 +131,19 @@ impl fmt::Debug for ParameterGroup {
 pub struct StepOptions {
     /// The learning rate, with the factor of the parameter's group.
     pub learning_rate: f64,
-    /// The weight decay of the parameter's group, or of the optimizer.
+    /// The weight decay of the parameter's group, or of its rule.
     pub weight_decay: f64,
 }
 
 impl StepOptions {
-    /// Returns the options of a parameter: those of the first group that contains it.
-    pub(crate) fn of(self, path: &str, groups: &[ParameterGroup]) -> StepOptions {
-        let Some(group) = groups.iter().find(|group| (group.contains)(path)) else { return self };
+    /// Returns the options of a parameter in a group. `step` is the index of its update, counted from 0.
+    pub(crate) fn in_group(self, group: Option<&ParameterGroup>, step: u64) -> StepOptions {
+        let Some(group) = group else { return self };
+        let own_rate = group.learning_rate.as_ref().map(|rate| rate.at(step));
+        let own_decay = group.weight_decay.or(group.rule.as_ref().map(|rule| rule.weight_decay()));
         StepOptions {
-            learning_rate: self.learning_rate * group.learning_rate_factor,
-            weight_decay: group.weight_decay.unwrap_or(self.weight_decay),
+            learning_rate: own_rate.unwrap_or(self.learning_rate) * group.learning_rate_factor,
+            weight_decay: own_decay.unwrap_or(self.weight_decay),
         }
     }
 }
@@ -88,11 +156,14 @@ mod tests {
     fn the_first_matching_parameter_group_applies() {
         let groups = [
             ParameterGroup::new(|path| path.ends_with(".bias")).weight_decay(0.0),
-            ParameterGroup::new(|path| path.starts_with("head.")).learning_rate_factor(10.0),
+            ParameterGroup::matching("head.**").learning_rate_factor(10.0),
+            ParameterGroup::matching("neck.*").learning_rate(0.125).learning_rate_factor(2.0),
         ];
         let own = StepOptions { learning_rate: 0.5, weight_decay: 0.1 };
-        assert_eq!(own.of("body.weight", &groups), own);
-        assert_eq!(own.of("head.weight", &groups), StepOptions { learning_rate: 5.0, weight_decay: 0.1 });
-        assert_eq!(own.of("head.bias", &groups), StepOptions { learning_rate: 0.5, weight_decay: 0.0 });
+        let of = |path| own.in_group(ParameterGroup::of(path, &groups).map(|(_, group)| group), 0);
+        assert_eq!(of("body.weight"), own);
+        assert_eq!(of("head.weight"), StepOptions { learning_rate: 5.0, weight_decay: 0.1 });
+        assert_eq!(of("head.bias"), StepOptions { learning_rate: 0.5, weight_decay: 0.0 });
+        assert_eq!(of("neck.weight"), StepOptions { learning_rate: 0.25, weight_decay: 0.1 });
     }
 }

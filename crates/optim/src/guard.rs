@@ -29,6 +29,14 @@ impl StepId {
         let StepId { optimizer, step, caller } = self;
         OptimError::StepRefused { optimizer, step, caller, source }
     }
+
+    /// The refusal of the step, if the error is that of a tensor.
+    pub(crate) fn refused_by(self, error: OptimError) -> OptimError {
+        match error {
+            OptimError::Tensor(source) => self.refused(source),
+            other => other,
+        }
+    }
 }
 
 /// The steps with unknown outcome.
@@ -146,6 +154,13 @@ impl Guard {
             }
         }
         Ok(())
+    }
+
+    /// Makes the refusal of a step leave the step counts unchanged.
+    pub(crate) fn keep_counts(&mut self, id: StepId) {
+        for pending in self.pending.iter_mut().filter(|pending| pending.id.step == id.step) {
+            pending.parameters.clear();
+        }
     }
 
     /// Waits for all steps and keeps them.

@@ -28,16 +28,42 @@
 //! # Ok::<(), kiln_optim::OptimError>(())
 //! ```
 //!
-//! * [`Sgd`], [`Adam`] and [`AdamW`] follow PyTorch's formulas and defaults. Each is an [`UpdateRule`] for one
-//!   parameter; [`PerParameter`] applies it to a module. A custom optimizer implements only `UpdateRule`.
-//! * [`ParameterGroup`]s set the learning rate and weight decay of some parameters.
-//! * [`GradientsAccumulator`] adds the gradients of several batches.
-//! * [`GradientClipping`] clips gradients in the optimizer; [`clip_grad_norm`] is the free function.
-//! * [`LossScaler`] prevents underflow of 16-bit gradients.
+//! # Optimizers
+//!
+//! Each is an [`UpdateRule`] for one parameter, which [`PerParameter`] applies to a module. A custom optimizer implements
+//! only `UpdateRule`. [`Lbfgs`] alone is an [`Optimizer`] of its own.
+//!
+//! | | optimizers |
+//! |---|---|
+//! | with the formulas and defaults of PyTorch | [`Sgd`], [`Asgd`], [`Rprop`], [`Adagrad`], [`Adadelta`], [`RmsProp`], [`Adam`], [`AdamW`], [`Adamax`], [`NAdam`], [`RAdam`], [`Adafactor`], [`Muon`], [`Lbfgs`] |
+//! | momentum | [`Lion`], [`Adan`] |
+//! | large batches | [`Lars`], [`Lamb`] |
+//! | second order | [`SophiaG`], [`Shampoo`], [`Soap`] |
+//! | without a learning-rate schedule | [`ScheduleFreeSgd`], [`ScheduleFreeAdamW`] |
+//! | little memory | [`Adafactor`]; any with [`with_8bit_state`](PerParameter::with_8bit_state) |
+//!
+//! # Steps
+//!
+//! * [`Optimizer::step`] returns the updated model; [`Optimizer::update`] changes it in place and returns a
+//!   [`StepReport`]: number of updated parameters, parameters without a gradient, gradient norm.
+//! * [`Optimizer::step_with`] evaluates a closure, for [`Lbfgs`].
+//! * [`Optimizer::eval_model`] returns the model for evaluation, for the schedule-free optimizers.
+//! * [`ParameterGroup`]s set update rule, learning rate, weight decay and clipping of the parameters that match a pattern:
+//!   `ParameterGroup::matching("backbone.**")`.
 //! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
 //! * [`lr_scheduler`] has learning-rate schedules: warm-up, cosine, 1cycle, reduction on a plateau, and others.
 //! * [`ModelAverage`] averages the weights over the steps: EMA and SWA. [`update_batch_norm`] recomputes the running
 //!   statistics of an averaged model.
+//!
+//! # Gradients
+//!
+//! A [`GradientPipeline`] in each optimizer treats gradients before the update, in this order:
+//!
+//! 1. accumulation over several batches: [`with_accumulation`](PerParameter::with_accumulation)
+//! 2. loss scaling, which prevents underflow of 16-bit gradients: [`with_loss_scaler`](PerParameter::with_loss_scaler)
+//! 3. clipping: [`with_grad_clipping`](PerParameter::with_grad_clipping)
+//!
+//! [`GradientsAccumulator`], [`LossScaler`] and [`clip_grad_norm`] do the same outside of an optimizer.
 //!
 //! Updates run below automatic differentiation and in place. The new value of a parameter reuses the memory of the old
 //! one, unless the tensor has another owner, such as a loss that was not dropped.
@@ -46,16 +72,31 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod accumulate;
 mod adam;
 mod average;
+mod blockwise;
 mod clip;
+mod config;
 mod error;
 mod group;
 mod guard;
+mod lbfgs;
 pub mod lr_scheduler;
+mod math;
+mod matrix;
+mod objective;
 mod optimizer;
+mod parameter_state;
+mod pattern;
+mod per_parameter;
+mod pipeline;
+mod report;
+mod rule;
+mod rules;
 mod scaler;
 mod sgd;
 mod state;
@@ -67,8 +108,16 @@ pub use clip::{GradientClipping, Norm, clip_grad_norm, clip_grad_norm_with, clip
 pub use error::{OptimError, Result};
 pub use group::{ParameterGroup, StepOptions};
 pub use kiln_nn::GradientsParams;
+pub use lbfgs::{Lbfgs, LbfgsConfig, LineSearch};
 pub use lr_scheduler::LearningRate;
-pub use optimizer::{Optimizer, PerParameter, Update, UpdateRule};
+pub use objective::{Evaluation, Objective};
+pub use optimizer::Optimizer;
+pub use parameter_state::ParameterState;
+pub use per_parameter::PerParameter;
+pub use pipeline::GradientPipeline;
+pub use report::{StepOutcome, StepReport};
+pub use rule::{Mode, SlotCode, Update, UpdateRule};
+pub use rules::*;
 pub use scaler::{LossScaler, LossScalerConfig, LossScalerState};
 pub use sgd::{Sgd, SgdConfig, SgdRule};
-pub use state::{OptimizerState, ParameterState};
+pub use state::OptimizerState;

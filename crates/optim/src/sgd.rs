@@ -1,5 +1,6 @@
 //! The SGD optimizer.
 
+use crate::config::optimizer_config;
 use crate::error::{OptimError, Result, not_negative};
 use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
 use kiln_ir::Binary;
@@ -39,20 +40,11 @@ pub struct SgdConfig {
 }
 
 impl SgdConfig {
-    /// Returns the optimizer.
-    ///
-    /// # Panics
-    /// When an option is out of range; [`try_init`](Self::try_init) returns the error instead.
-    #[track_caller]
-    pub fn init(&self) -> Sgd {
-        self.try_init().unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// Returns the optimizer, or the error of an invalid option.
+    /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
     ///
     /// # Errors
     /// When an option is out of range, or Nesterov momentum is used without momentum or with dampening.
-    pub fn try_init(&self) -> Result<Sgd> {
+    pub fn rule(&self) -> Result<SgdRule> {
         not_negative("sgd", "momentum", self.momentum)?;
         not_negative("sgd", "weight_decay", self.weight_decay)?;
         if !self.dampening.is_finite() {
@@ -67,22 +59,17 @@ impl SgdConfig {
                 "false, or momentum > 0 and dampening 0",
             ));
         }
-        let rule = SgdRule {
+        Ok(SgdRule {
             momentum: self.momentum,
             dampening: self.dampening,
             nesterov: self.nesterov,
             weight_decay: self.weight_decay,
             maximize: self.maximize,
-        };
-        PerParameter::new(rule).with_grad_clipping(self.grad_clipping)
+        })
     }
 }
 
-impl Default for SgdConfig {
-    fn default() -> SgdConfig {
-        SgdConfig::new()
-    }
-}
+optimizer_config!(SgdConfig, Sgd);
 
 /// The update rule of [`Sgd`].
 #[derive(Clone, Debug)]

@@ -1,66 +1,15 @@
-//! Optimizer state.
+//! Optimizer state in host memory.
 
-use crate::UpdateRule;
+use crate::blockwise::{self, Blockwise};
 use crate::error::{OptimError, Result};
-use crate::guard::select;
+use crate::parameter_state::{ParameterState, Slot};
+use crate::{SlotCode, UpdateRule};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 use kiln_tensor::{AnyTensor, DType, Element, Stack, TensorData, TensorType};
-
-/// The optimizer state of one parameter: step count and named tensors.
-#[derive(Clone, Debug, Default)]
-pub struct ParameterState {
-    steps: u64,
-    slots: Vec<(&'static str, AnyTensor)>,
-}
-
-impl ParameterState {
-    /// Returns the number of updates of the parameter, including the current step.
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// Removes a tensor and returns it, so that it can be updated in place. `None` at the first step.
-    pub fn take(&mut self, slot: &str) -> Option<AnyTensor> {
-        let place = self.slots.iter().position(|(name, _)| *name == slot)?;
-        Some(self.slots.swap_remove(place).1)
-    }
-
-    /// Stores a tensor under a name, replacing the previous one.
-    pub fn put(&mut self, slot: &'static str, tensor: AnyTensor) {
-        self.take(slot);
-        self.slots.push((slot, tensor));
-    }
-
-    /// Counts a step of a parameter on a stack, and moves the state to that stack if the parameter was moved.
-    pub(crate) fn begin_step(&mut self, stack: &Stack) -> Result<()> {
-        self.steps += 1;
-        for (_, tensor) in &mut self.slots {
-            if !tensor.stack().same(stack) {
-                *tensor = tensor.clone().to_stack(stack)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Undoes the count of a refused step and returns the remaining count.
-    pub(crate) fn take_back_step(&mut self) -> u64 {
-        self.steps = self.steps.saturating_sub(1);
-        self.steps
-    }
-
-    /// Restores the previous tensors where the flag is false.
-    pub(crate) fn keep_unless(&mut self, ok: &AnyTensor, mut before: ParameterState) -> Result<()> {
-        for (slot, tensor) in core::mem::take(&mut self.slots) {
-            let old = before.take(slot);
-            self.slots.push((slot, select(ok, tensor, old)?));
-        }
-        Ok(())
-    }
-}
 
 /// The state of an optimizer in host memory by dotted parameter names, for checkpoints.
 ///
@@ -69,16 +18,27 @@ impl ParameterState {
 pub struct OptimizerState {
     optimizer: String,
     parameters: BTreeMap<String, HostState>,
+    /// The entries that belong to no parameter. Their names start with `@`.
+    global: BTreeMap<String, TensorData>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct HostState {
+    /// The rule's name, if it is not the optimizer's.
+    rule: Option<String>,
     steps: u64,
     slots: BTreeMap<String, TensorData>,
 }
 
 /// The name of the step count among the slots.
 const STEP: &str = "step";
+
+/// The name of the rule among the slots.
+const RULE: &str = "rule";
+
+/// The suffixes of a slot in 8 bits.
+const CODES: &str = "#codes";
+const SCALES: &str = "#scales";
 
 impl OptimizerState {
     /// Returns the name of the optimizer: `adam`.
@@ -91,8 +51,18 @@ impl OptimizerState {
         self.parameters.keys().map(String::as_str)
     }
 
-    /// Returns the state as named tensors, ordered by name: `conv1.weight.exp_avg` and so on. Each parameter also has
-    /// its step count, `conv1.weight.step`, as a `u64` scalar of rank 0.
+    /// Returns the name of the update rule of a parameter: the optimizer's, or that of its group.
+    pub fn rule(&self, parameter: &str) -> Option<&str> {
+        let state = self.parameters.get(parameter)?;
+        Some(state.rule.as_deref().unwrap_or(&self.optimizer))
+    }
+
+    /// Returns the state as named tensors: `conv1.weight.exp_avg` and so on, ordered by parameter.
+    ///
+    /// * Each parameter also has its step count, `conv1.weight.step`, as a `u64` scalar of rank 0.
+    /// * A parameter with another rule than the optimizer has its name, `conv1.weight.rule`, as `u8` of UTF-8.
+    /// * A tensor in 8 bits is `conv1.weight.exp_avg#codes` and `conv1.weight.exp_avg#scales`.
+    /// * Names that start with `@` belong to the whole optimizer, such as `@loss_scaler.scale`.
     pub fn into_tensors(self) -> Vec<(String, TensorData)> {
         let mut tensors = Vec::new();
         for (parameter, state) in self.parameters {
@@ -100,7 +70,11 @@ impl OptimizerState {
                 tensors.push((format!("{parameter}.{slot}"), data));
             }
             tensors.push((format!("{parameter}.{STEP}"), TensorData::scalar(state.steps)));
+            if let Some(rule) = state.rule {
+                tensors.push((format!("{parameter}.{RULE}"), bytes(&rule)));
+            }
         }
+        tensors.extend(self.global);
         tensors
     }
 
@@ -113,97 +87,174 @@ impl OptimizerState {
         optimizer: impl Into<String>,
         tensors: impl IntoIterator<Item = (String, TensorData)>,
     ) -> Result<OptimizerState> {
-        let mut parameters = BTreeMap::<String, (Option<u64>, BTreeMap<String, TensorData>)>::new();
+        let mut parameters = BTreeMap::<String, (Option<u64>, HostState)>::new();
+        let mut global = BTreeMap::new();
         for (name, data) in tensors {
+            if name.starts_with('@') {
+                global.insert(name, data);
+                continue;
+            }
             let Some((parameter, slot)) = name.rsplit_once('.') else {
                 return Err(invalid("optimizer", &name, "the name of a tensor ends with a dot and a slot"));
             };
-            let state = parameters.entry(parameter.to_string()).or_default();
-            if slot == STEP {
-                state.0 = Some(steps(parameter, &data)?);
-            } else {
-                state.1.insert(slot.to_string(), data);
+            let (count, state) = parameters.entry(parameter.to_string()).or_default();
+            match slot {
+                STEP => *count = Some(steps(parameter, &data)?),
+                RULE => state.rule = Some(text(parameter, &data)?),
+                slot => drop(state.slots.insert(slot.to_string(), data)),
             }
         }
-        let with_steps = |(parameter, (steps, slots)): (String, (Option<u64>, _))| match steps {
-            Some(steps) => Ok((parameter, HostState { steps, slots })),
+        let with_steps = |(parameter, (steps, state)): (String, (Option<u64>, _))| match steps {
+            Some(steps) => Ok((parameter, HostState { steps, ..state })),
             None => Err(invalid("optimizer", &parameter, "the step count is missing")),
         };
         let parameters = parameters.into_iter().map(with_steps).collect::<Result<_>>()?;
-        Ok(OptimizerState { optimizer: optimizer.into(), parameters })
+        Ok(OptimizerState { optimizer: optimizer.into(), parameters, global })
+    }
+
+    /// Returns a state without parameters.
+    pub(crate) fn new(optimizer: &'static str) -> OptimizerState {
+        OptimizerState {
+            optimizer: optimizer.to_string(),
+            parameters: BTreeMap::new(),
+            global: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the state of a parameter with tensors in host memory.
+    pub(crate) fn insert(&mut self, parameter: String, steps: u64, slots: BTreeMap<String, TensorData>) {
+        self.parameters.insert(parameter, HostState { rule: None, steps, slots });
+    }
+
+    /// Adds entries that belong to no parameter. Their names start with `@`.
+    pub(crate) fn with_global(mut self, entries: Vec<(String, TensorData)>) -> OptimizerState {
+        self.global.extend(entries);
+        self
+    }
+
+    /// Returns the entries that belong to no parameter.
+    pub(crate) fn global(&self) -> Vec<(String, TensorData)> {
+        self.global.iter().map(|(name, data)| (name.clone(), data.clone())).collect()
+    }
+
+    /// Returns one of the entries that belong to no parameter.
+    pub(crate) fn global_entry(&self, name: &str) -> Option<&TensorData> {
+        self.global.get(name)
     }
 
     /// Collects the states of a module's parameters by dotted name.
-    pub(crate) fn collect(
+    pub(crate) fn collect<'a>(
         optimizer: &'static str,
         states: &BTreeMap<ParamId, ParameterState>,
         module: &dyn Module,
+        rule: impl Fn(&str) -> &'a dyn UpdateRule,
     ) -> Result<OptimizerState> {
-        let mut parameters = BTreeMap::new();
+        let mut collected = OptimizerState::new(optimizer);
         for (path, place) in places(module) {
             let Some(state) = states.get(&place.id) else { continue };
-            let slots = state.slots.iter().map(|(slot, tensor)| Ok((slot.to_string(), tensor.to_data()?)));
-            let slots = slots.collect::<Result<_>>()?;
-            parameters.insert(path, HostState { steps: state.steps, slots });
+            let own = rule(&path).name();
+            let mut host = HostState { steps: state.steps(), ..HostState::default() };
+            host.rule = (own != optimizer).then(|| own.to_string());
+            for (slot, stored) in state.slots() {
+                match stored {
+                    Slot::Full(tensor) => drop(host.slots.insert(slot.to_string(), tensor.to_data()?)),
+                    Slot::Blockwise(Blockwise { codes, scales, .. }) => {
+                        host.slots.insert(format!("{slot}{CODES}"), codes.to_data()?);
+                        host.slots.insert(format!("{slot}{SCALES}"), scales.to_data()?);
+                    }
+                }
+            }
+            collected.parameters.insert(path, host);
         }
-        Ok(OptimizerState { optimizer: optimizer.to_string(), parameters })
+        Ok(collected)
     }
 
     /// Maps the states to the ids of a module's parameters, on their devices.
-    pub(crate) fn distribute(
+    pub(crate) fn distribute<'a>(
         self,
-        rule: &dyn UpdateRule,
+        optimizer: &'static str,
         module: &dyn Module,
+        rule: impl Fn(&str) -> &'a dyn UpdateRule,
     ) -> Result<BTreeMap<ParamId, ParameterState>> {
-        let optimizer = rule.name();
-        if self.optimizer != optimizer {
-            return Err(OptimError::WrongOptimizer { optimizer, found: self.optimizer });
-        }
-        let places = places(module);
-        let unknown = self.parameters.keys().filter(|name| !places.contains_key(*name)).cloned();
-        let unknown: Vec<String> = unknown.collect();
-        if !unknown.is_empty() {
-            return Err(OptimError::UnknownParameters { optimizer, names: unknown });
-        }
+        let places = self.checked_places(optimizer, module)?;
         let on_device = |(name, state): (String, HostState)| {
             let place = &places[&name];
+            let rule = rule(&name);
+            let saved_by = state.rule.as_deref().unwrap_or(optimizer);
+            if saved_by != rule.name() {
+                let problem = format!("it was saved by rule `{saved_by}`, not `{}`", rule.name());
+                return Err(invalid(optimizer, &name, problem));
+            }
             let state = state.on_device(place, rule);
             state.map(|state| (place.id, state)).map_err(|problem| invalid(optimizer, &name, problem))
         };
         self.parameters.into_iter().map(on_device).collect()
     }
+
+    /// Returns the parameters of a module, if the state belongs to this optimizer and module.
+    pub(crate) fn checked_places(
+        &self,
+        optimizer: &'static str,
+        module: &dyn Module,
+    ) -> Result<BTreeMap<String, StateTarget>> {
+        if self.optimizer != optimizer {
+            return Err(OptimError::WrongOptimizer { optimizer, found: self.optimizer.clone() });
+        }
+        let places = places(module);
+        let unknown = self.parameters.keys().filter(|name| !places.contains_key(*name)).cloned();
+        let unknown: Vec<String> = unknown.collect();
+        if unknown.is_empty() {
+            return Ok(places);
+        }
+        Err(OptimError::UnknownParameters { optimizer, names: unknown })
+    }
 }
 
 impl HostState {
-    fn on_device(self, place: &StateTarget, rule: &dyn UpdateRule) -> Result<ParameterState, String> {
-        let slots = rule.slots();
-        if let Some(missing) = slots.iter().find(|slot| !self.slots.contains_key(**slot)) {
-            return Err(format!("`{missing}` is missing; it was saved with other options"));
-        }
-        let mut state = ParameterState { steps: self.steps, slots: Vec::new() };
-        for (name, data) in self.slots {
-            let Some(&slot) = slots.iter().find(|slot| **slot == name) else {
-                return Err(format!("`{name}` is unknown; it was saved with other options"));
-            };
-            let expected = rule.slot_type(slot, place.ty);
-            if data.ty() != expected {
-                return Err(format!("`{name}` is {}, but should be {expected}", data.ty()));
+    fn on_device(mut self, place: &StateTarget, rule: &dyn UpdateRule) -> Result<ParameterState, String> {
+        let mut state = ParameterState::with_steps(self.steps);
+        for &slot in rule.slots() {
+            if rule.has_slot(slot, place.ty) {
+                state.put_slot(slot, self.take_slot(slot, place, rule)?);
             }
-            state.put(slot, AnyTensor::from_data(data, &place.stack));
         }
-        Ok(state)
+        match self.slots.keys().next() {
+            None => Ok(state),
+            Some(name) => Err(format!("`{name}` is unknown; it was saved with other options")),
+        }
+    }
+
+    fn take_slot(&mut self, slot: &str, place: &StateTarget, rule: &dyn UpdateRule) -> Result<Slot, String> {
+        let ty = rule.slot_type(slot, place.ty);
+        let mut take = |name: String, expected: TensorType| match self.slots.remove(&name) {
+            None => Ok(None),
+            Some(data) if data.ty() == expected => Ok(Some(AnyTensor::from_data(data, &place.stack))),
+            Some(data) => Err(format!("`{name}` is {}, but should be {expected}", data.ty())),
+        };
+        if let Some(tensor) = take(slot.to_string(), ty)? {
+            return Ok(Slot::Full(tensor));
+        }
+        let (codes, scales) = blockwise::types(ty);
+        let codes = take(format!("{slot}{CODES}"), codes)?;
+        let scales = take(format!("{slot}{SCALES}"), scales)?;
+        let (Some(codes), Some(scales)) = (codes, scales) else {
+            return Err(format!("`{slot}` is missing; it was saved with other options"));
+        };
+        let is_nonnegative = rule.slot_code(slot) == SlotCode::NonNegative;
+        Ok(Slot::Blockwise(Blockwise { codes, scales, ty, is_nonnegative }))
     }
 }
 
 /// The parameter that a state belongs to.
-struct StateTarget {
-    id: ParamId,
-    ty: TensorType,
+pub(crate) struct StateTarget {
+    pub(crate) id: ParamId,
+    pub(crate) ty: TensorType,
     /// The stack below automatic differentiation.
-    stack: Stack,
+    pub(crate) stack: Stack,
 }
 
-fn places(module: &dyn Module) -> BTreeMap<String, StateTarget> {
+/// The parameters of a module by dotted name.
+pub(crate) fn places(module: &dyn Module) -> BTreeMap<String, StateTarget> {
     struct Places(BTreeMap<String, StateTarget>);
     impl Visitor for Places {
         fn parameter(&mut self, path: &Path, parameter: Parameter) {
@@ -228,6 +279,23 @@ fn steps(parameter: &str, data: &TensorData) -> Result<u64> {
     }
 }
 
-fn invalid(optimizer: &'static str, parameter: &str, problem: impl Into<String>) -> OptimError {
+fn bytes(text: &str) -> TensorData {
+    let bytes = text.as_bytes().to_vec();
+    let mut data = TensorData::zeros(TensorType::new([bytes.len()], DType::U8));
+    if let Some(elements) = u8::slice_mut(data.elements_mut()) {
+        elements.copy_from_slice(&bytes);
+    }
+    data
+}
+
+fn text(parameter: &str, data: &TensorData) -> Result<String> {
+    let bytes = u8::slice(data.elements()).map(<[u8]>::to_vec);
+    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
+        let problem = format!("the name of the rule is {}, expected u8 of UTF-8", data.ty());
+        invalid("optimizer", parameter, problem)
+    })
+}
+
+pub(crate) fn invalid(optimizer: &'static str, parameter: &str, problem: impl Into<String>) -> OptimError {
     OptimError::InvalidState { optimizer, parameter: parameter.to_string(), problem: problem.into() }
 }

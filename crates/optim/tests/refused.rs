@@ -96,7 +96,7 @@ fn a_label_out_of_range_leaves_parameters_and_moments_unchanged() {
         let bad = gradients(&net, &device, BAD);
         let (result, line) = (optimizer.update(0.1, &mut net, bad), line!());
         // Eager engines return the error here, others later.
-        let error = result.and_then(|()| optimizer.finish()).unwrap_err();
+        let error = result.and_then(|_| optimizer.finish()).unwrap_err();
         is_the_error(&error, 3, line);
         assert_eq!(numbers(&net), before, "{name}");
         assert_eq!(optimizer.state(&net).unwrap(), state, "{name}");
@@ -149,7 +149,7 @@ fn the_first_step_may_fail() {
             let before = numbers(&net);
             let bad = gradients(&net, &device, BAD);
             let result = optimizer.update(0.1, &mut net, bad);
-            let error = result.and_then(|()| optimizer.finish()).unwrap_err();
+            let error = result.and_then(|_| optimizer.finish()).unwrap_err();
             assert!(matches!(error, OptimError::StepRefused { step: 1, .. }), "{name}: {error}");
             assert_eq!(numbers(&net), before, "{name}");
             assert_eq!(optimizer.state(&net).unwrap().into_tensors().len(), 0, "{name}");
@@ -164,7 +164,7 @@ fn saving_a_state_reports_the_failed_step() {
         let mut optimizer = AdamWConfig::new().init();
         let bad = gradients(&net, &device, BAD);
         let early = optimizer.update(0.1, &mut net, bad);
-        let error = early.and_then(|()| optimizer.state(&net).map(drop)).unwrap_err();
+        let error = early.and_then(|_| optimizer.state(&net).map(drop)).unwrap_err();
         assert!(error.to_string().contains("step 1 at "), "{name}: {error}");
     }
 }
@@ -225,7 +225,7 @@ fn a_failed_step_leaves_parameters_on_several_devices_unchanged() {
     let bad = all(&here, &there, BAD);
     let mut both = Both { here, there };
     let result = optimizer.update(0.1, &mut both, bad);
-    assert!(result.and_then(|()| optimizer.finish()).is_err());
+    assert!(result.and_then(|_| optimizer.finish()).is_err());
     assert_eq!((numbers(&both.here), numbers(&both.there)), before);
 }
 
@@ -238,7 +238,7 @@ fn clipping_by_the_global_norm_does_not_spread_errors() {
         let before = numbers(&net);
         let bad = gradients(&net, &device, BAD);
         let result = optimizer.update(0.1, &mut net, bad);
-        assert!(result.and_then(|()| optimizer.finish()).is_err(), "{name}");
+        assert!(result.and_then(|_| optimizer.finish()).is_err(), "{name}");
         assert_eq!(numbers(&net), before, "{name}");
     }
 }

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use kiln_data::DataLoader;
 use kiln_nn::{AutodiffModule, GradientsParams, Module};
-use kiln_optim::Optimizer;
+use kiln_optim::{Optimizer, StepOutcome};
+use kiln_tensor::{Backend, Tensor};
 
 use crate::error::{Result, TrainError, TrainPosition};
 use crate::folders::Folders;
@@ -21,7 +22,8 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     ///
     /// Epoch `n` uses epoch `n` of the loader. A shuffling loader thus has a different order in each epoch, and the
     /// same order after resuming. After each epoch the [inference copy](AutodiffModule::valid) of the model is
-    /// validated on epoch 0 of the other loader.
+    /// validated on epoch 0 of the other loader, with the optimizer's
+    /// [parameters for evaluation](Optimizer::enter_eval).
     ///
     /// A second call continues where training stopped. The history contains this call only.
     ///
@@ -222,7 +224,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         }
         let loss = match &self.options.scaler {
             Some(scaler) => scaler.scale_loss(loss),
-            None => loss,
+            None => scaled(loss, self.optimizer.loss_scale()),
         };
         let gradients = loss.try_backward().map_err(|source| TrainError::Tensor { place, source })?;
         // Without the tape the parameters have no other owner, and are updated in place.
@@ -235,7 +237,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
             }
             None => {
                 let update = self.optimizer.update_from(learning_rate, &mut self.model, gradients, caller);
-                update.map(|()| true)
+                update.map(|report| report.outcome != StepOutcome::SkippedNonFinite)
             }
         };
         let is_changed = update.map_err(|source| TrainError::Optimizer { place, source })?;
@@ -260,7 +262,11 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
         M: TrainStep<T> + AutodiffModule<<M as TrainStep<T>>::Backend>,
         <M as AutodiffModule<<M as TrainStep<T>>::Backend>>::InnerModule: ValidStep<V>,
     {
-        let model = self.model.valid();
+        let mut model = self.model.valid();
+        let place = TrainPosition { validation: true, ..self.place() };
+        self.optimizer
+            .enter_eval(&mut model)
+            .map_err(|source| TrainError::Optimizer { place, source })?;
         let title = format!("valid {}/{}", epoch + 1, self.options.epochs);
         evaluate_with(&model, loader, &mut self.metrics, &self.options, epoch, title)
     }
@@ -304,6 +310,11 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
 
 /// The source location of a call.
 type Caller = &'static Location<'static>;
+
+/// The loss times the loss scale of an optimizer.
+fn scaled<B: Backend, const D: usize>(loss: Tensor<B, D>, scale: f64) -> Tensor<B, D> {
+    if scale == 1.0 { loss } else { loss * scale }
+}
 
 /// Runs a step of the model and turns a panic into an error with its position.
 fn guarded<R>(place: TrainPosition, step: impl FnOnce() -> R) -> Result<R> {

@@ -132,6 +132,9 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
 
     /// Enables loss scaling, for training in `f16`; see [`LossScaler`]. A step with non-finite gradients does not
     /// change the model. Each step waits for the device. Checkpoints contain the scale. Default: no loss scaling.
+    ///
+    /// Alternatively, the optimizer can have the
+    /// [loss scaler](kiln_optim::PerParameter::with_loss_scaler), not both.
     #[must_use]
     pub fn loss_scaler(mut self, scaler: LossScaler) -> Self {
         self.options.scaler = Some(scaler);

@@ -2,7 +2,10 @@
 
 use super::call::{Call, Outputs};
 use kiln_nn::{GradientsParams, Module, Param, ParamId};
-use kiln_optim::{AdamConfig, AdamWConfig, Norm, Optimizer, SgdConfig, clip_grad_norm_with, clip_grad_value};
+use kiln_optim::{
+    AdadeltaConfig, AdagradConfig, AdamConfig, AdamWConfig, AdamaxConfig, NAdamConfig, Norm, Optimizer, RAdamConfig,
+    RmsPropConfig, SgdConfig, clip_grad_norm_with, clip_grad_value,
+};
 use kiln_tensor::{AnyTensor, Backend, Tensor, TensorData};
 
 /// The trained parameters.
@@ -49,8 +52,54 @@ pub(crate) fn run(call: &Call<'_>) -> Outputs {
             };
             trajectory(call, config.init())
         }
-        "adamax" | "nadam" | "radam" | "rmsprop" | "adagrad" | "adadelta" => {
-            Err("kiln-optim has SGD, Adam and AdamW so far")
+        "adamax" => {
+            let config = AdamaxConfig::new()
+                .with_beta_1(betas()[0])
+                .with_beta_2(betas()[1])
+                .with_epsilon(real("epsilon"))
+                .with_weight_decay(real("weight_decay"));
+            trajectory(call, config.init())
+        }
+        "nadam" => {
+            let config = NAdamConfig::new()
+                .with_beta_1(betas()[0])
+                .with_beta_2(betas()[1])
+                .with_epsilon(real("epsilon"))
+                .with_weight_decay(real("weight_decay"))
+                .with_momentum_decay(real("momentum_decay"));
+            trajectory(call, config.init())
+        }
+        "radam" => {
+            let config = RAdamConfig::new()
+                .with_beta_1(betas()[0])
+                .with_beta_2(betas()[1])
+                .with_epsilon(real("epsilon"))
+                .with_weight_decay(real("weight_decay"));
+            trajectory(call, config.init())
+        }
+        "rmsprop" => {
+            let config = RmsPropConfig::new()
+                .with_alpha(real("alpha"))
+                .with_epsilon(real("epsilon"))
+                .with_weight_decay(real("weight_decay"))
+                .with_momentum(real("momentum"))
+                .with_centered(call.flag("centered"));
+            trajectory(call, config.init())
+        }
+        "adagrad" => {
+            let config = AdagradConfig::new()
+                .with_lr_decay(real("lr_decay"))
+                .with_epsilon(real("epsilon"))
+                .with_weight_decay(real("weight_decay"))
+                .with_initial_accumulator_value(real("initial_accumulator_value"));
+            trajectory(call, config.init())
+        }
+        "adadelta" => {
+            let config = AdadeltaConfig::new()
+                .with_rho(real("rho"))
+                .with_epsilon(real("epsilon"))
+                .with_weight_decay(real("weight_decay"));
+            trajectory(call, config.init())
         }
         "clip_by_norm" => clip_by_norm(call),
         "clip_by_value" => clip_by_value(call),

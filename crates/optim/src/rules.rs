@@ -1,0 +1,42 @@
+//! The update rules besides SGD and Adam, one file each.
+
+mod adadelta;
+mod adafactor;
+mod adagrad;
+mod adamax;
+mod adan;
+mod asgd;
+mod lamb;
+mod lars;
+mod lion;
+mod muon;
+mod nadam;
+mod radam;
+mod rmsprop;
+mod rprop;
+mod schedule_free;
+mod schedule_free_adamw;
+mod schedule_free_sgd;
+mod shampoo;
+mod soap;
+mod sophia_g;
+
+pub use adadelta::{Adadelta, AdadeltaConfig, AdadeltaRule};
+pub use adafactor::{Adafactor, AdafactorConfig, AdafactorRule};
+pub use adagrad::{Adagrad, AdagradConfig, AdagradRule};
+pub use adamax::{Adamax, AdamaxConfig, AdamaxRule};
+pub use adan::{Adan, AdanConfig, AdanRule};
+pub use asgd::{Asgd, AsgdConfig, AsgdRule};
+pub use lamb::{Lamb, LambConfig, LambRule};
+pub use lars::{Lars, LarsConfig, LarsRule};
+pub use lion::{Lion, LionConfig, LionRule};
+pub use muon::{Muon, MuonConfig, MuonRule, MuonScale};
+pub use nadam::{NAdam, NAdamConfig, NAdamRule};
+pub use radam::{RAdam, RAdamConfig, RAdamRule};
+pub use rmsprop::{RmsProp, RmsPropConfig, RmsPropRule};
+pub use rprop::{Rprop, RpropConfig, RpropRule};
+pub use schedule_free_adamw::{ScheduleFreeAdamW, ScheduleFreeAdamWConfig, ScheduleFreeAdamWRule};
+pub use schedule_free_sgd::{ScheduleFreeSgd, ScheduleFreeSgdConfig, ScheduleFreeSgdRule};
+pub use shampoo::{Shampoo, ShampooConfig, ShampooRule};
+pub use soap::{Soap, SoapConfig, SoapRule};
+pub use sophia_g::{SophiaG, SophiaGConfig, SophiaGRule};
