@@ -149,7 +149,8 @@ impl Autocast {
         let inputs = recorder.inputs().into_iter().map(|value| layer.lift(value)).collect();
         let results = looped.body().run(&layer, inputs);
         let outputs: Vec<Operand> = results.into_iter().map(|value| layer.full(value).into()).collect();
-        let has_error = outputs.iter().any(|output| output.value().is_some_and(|value| value.error().is_some()));
+        let has_error =
+            outputs.iter().any(|output| output.value().is_some_and(|value| value.error().is_some()));
         if has_error { None } else { looped.with_body(recorder.finish(&outputs)).ok() }
     }
 

@@ -12,7 +12,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
     BoxFuture, Caps, Dispatch, Engine, Error, Gradient, LayerId, Op, Operand, OperandType, Operands, Result,
-    ResultTypes, Saved, Scalar, TensorData, TensorType, Value, Values, gradient_of, imported_from, infer, saved,
+    ResultTypes, Saved, Scalar, TensorData, TensorType, Value, Values, gradient_of, imported_from, infer,
+    saved,
 };
 use smallvec::SmallVec;
 

@@ -9,8 +9,8 @@ mod view;
 
 use crate::op::{greatest, least};
 use crate::{
-    CollectiveKind, DType, Domain, Error, LoopAttributes, LoopOp, Op, OperandType, Result, ResultTypes, Scalar,
-    Shape, TensorType,
+    CollectiveKind, DType, Domain, Error, LoopAttributes, LoopOp, Op, OperandType, Result, ResultTypes,
+    Scalar, Shape, TensorType,
 };
 use alloc::format;
 use alloc::string::String;

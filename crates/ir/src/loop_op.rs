@@ -72,7 +72,8 @@ impl LoopOp {
     /// has another shape in each step.
     pub fn new(body: impl Into<Arc<Program>>, attributes: LoopAttributes) -> Result<LoopOp> {
         let body = body.into();
-        check(&body, &attributes).map_err(|problem| Error::program(format!("the body of `loop`: {problem}")))?;
+        check(&body, &attributes)
+            .map_err(|problem| Error::program(format!("the body of `loop`: {problem}")))?;
         Ok(LoopOp::of(body, attributes))
     }
 
@@ -117,7 +118,9 @@ fn check(body: &Program, attributes: &LoopAttributes) -> Result<(), alloc::strin
     let &LoopAttributes { carried, scanned, .. } = attributes;
     let inputs = body.inputs.len();
     if carried.checked_add(scanned).is_none_or(|least| least > inputs) {
-        return Err(format!("{carried} carried and {scanned} scanned values are more than its {inputs} inputs"));
+        return Err(format!(
+            "{carried} carried and {scanned} scanned values are more than its {inputs} inputs"
+        ));
     }
     let types: Vec<TensorType> =
         body.output_types().map_err(|slot| format!("its output %{slot} does not exist"))?;

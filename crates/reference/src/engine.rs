@@ -2,7 +2,8 @@
 
 use crate::call::{Call, data_of};
 use crate::{
-    attention, contraction, elementwise, index, loops, normal, order, pool, quantize, random, reduce, signal, view,
+    attention, contraction, elementwise, index, loops, normal, order, pool, quantize, random, reduce, signal,
+    view,
 };
 use alloc::boxed::Box;
 use alloc::vec;

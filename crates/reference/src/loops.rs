@@ -4,12 +4,15 @@ use crate::Reference;
 use crate::call::data_of;
 use alloc::vec;
 use alloc::vec::Vec;
-use kiln_ir::{
-    LoopAttributes, LoopOp, Operand, Operands, Result, TensorData, TensorType, Value, Values,
-};
+use kiln_ir::{LoopAttributes, LoopOp, Operand, Operands, Result, TensorData, TensorType, Value, Values};
 
 /// Runs a loop whose results have these types.
-pub(crate) fn looped(engine: &Reference, op: &LoopOp, inputs: &Operands, types: &[TensorType]) -> Result<Values> {
+pub(crate) fn looped(
+    engine: &Reference,
+    op: &LoopOp,
+    inputs: &Operands,
+    types: &[TensorType],
+) -> Result<Values> {
     let attributes = op.attributes();
     let LoopAttributes { carried, scanned, .. } = attributes;
     let values: Vec<Value> = inputs.iter().filter_map(Operand::value).cloned().collect();

@@ -1,18 +1,17 @@
 //! Loops, step by step.
 
-use crate::{Engine, LoopAttributes, LoopOp, Op, Operand, Operands, SliceAxis, TensorType, Value, Values, Var};
+use crate::{
+    Engine, LoopAttributes, LoopOp, Op, Operand, Operands, SliceAxis, TensorType, Value, Values, Var,
+};
 use alloc::vec::Vec;
 use smallvec::smallvec;
 
 /// Runs the body of a loop once for each step. The outputs of the steps are concatenated once, at the end.
-pub(super) fn looped<'e>(
-    engine: &'e dyn Engine,
-    op: &LoopOp,
-    inputs: &[Var<'e>],
-) -> Option<Vec<Var<'e>>> {
+pub(super) fn looped<'e>(engine: &'e dyn Engine, op: &LoopOp, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
     let attributes = op.attributes();
     let LoopAttributes { carried, scanned, .. } = attributes;
-    let values: Vec<Value> = inputs.iter().map(|input| input.operand().value().cloned()).collect::<Option<_>>()?;
+    let values: Vec<Value> =
+        inputs.iter().map(|input| input.operand().value().cloned()).collect::<Option<_>>()?;
     let (state, rest) = values.split_at_checked(carried)?;
     let (scanned, constants) = rest.split_at_checked(scanned)?;
     let types = op.body().output_types().ok()?;

@@ -3,7 +3,7 @@
 use super::attribute::Attribute;
 use crate::{
     Axes, CollectiveKind, ConvPass, ConvSpec, DType, Epilogue, FftKind, Float8, LoopAttributes, Op, PadAxis,
-    Pattern,    PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType, UpdateMode,
+    Pattern, PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType, UpdateMode,
 };
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

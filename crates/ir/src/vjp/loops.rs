@@ -136,7 +136,8 @@ impl<'p> Residuals<'p> {
                 slots.extend((first..first + instruction.results.len()).map(&mut take));
                 continue;
             }
-            let operands = instruction.operands.iter().map(|operand| at(&slots, engine, operand).into_operand());
+            let operands =
+                instruction.operands.iter().map(|operand| at(&slots, engine, operand).into_operand());
             let results = engine.execute(&instruction.op, operands.collect(), &instruction.results);
             slots.extend(results.into_iter().map(|value| Var::new(engine, value)));
         }
@@ -216,11 +217,8 @@ impl<'e> Rule<'_, 'e> {
             let ty = self.x(place).ty();
             Var::zeros(self.engine(), ty.with_dtype(accumulator(ty.dtype)))
         };
-        let carried: Vec<Var<'e>> = states
-            .iter()
-            .map(|&place| self.gradient_or_zeros(place))
-            .chain(sums.iter().map(sum))
-            .collect();
+        let carried: Vec<Var<'e>> =
+            states.iter().map(|&place| self.gradient_or_zeros(place)).chain(sums.iter().map(sum)).collect();
         let scanned: Vec<Var<'e>> = seeds
             .iter()
             .map(|&place| self.gradient_or_zeros(place))
@@ -238,7 +236,8 @@ impl<'e> Rule<'_, 'e> {
         let types: Vec<TensorType> = types.chain(constants.iter().map(|&place| self.x(place).ty())).collect();
         let body = backward_body(&residuals, &interface, &types)?;
         let operands = carried.into_iter().chain(scanned).chain(constants.iter().map(input)).collect();
-        let mut results = run(self.engine(), &Op::Loop(LoopOp::new(body, attributes)?), operands)?.into_iter();
+        let mut results =
+            run(self.engine(), &Op::Loop(LoopOp::new(body, attributes)?), operands)?.into_iter();
         let mut gradients = self.zero();
         for (&place, result) in states.iter().zip(results.by_ref()) {
             gradients[place] = self.wanted[place].then_some(result);
