@@ -1,69 +1,13 @@
 //! Loops over steps: against the unrolled computation, with gradients, batches and forward mode.
 
+mod lstm;
+
 use kiln_backends::{Cpu, Device, Flex};
-use kiln_fusion::Fusion;
 use kiln_tensor::transform::{grad, hessian, jvp, scan, vmap};
-use kiln_tensor::{
-    AnyTensor, Autodiff, Backend, DType, Distribution, Tensor, activation, loop_for, loop_over,
-};
+use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Tensor, loop_for, loop_over};
+use lstm::{EXAMPLES, INPUTS, State, Weights, drawn, looped, unrolled, weights};
 
 type Ad = Autodiff<Flex>;
-
-/// Hidden units, inputs and examples of the LSTM cells below.
-const HIDDEN: usize = 4;
-const INPUTS: usize = 3;
-const EXAMPLES: usize = 2;
-
-type State<B> = (Tensor<B, 2>, Tensor<B, 2>);
-type Weights<B> = (Tensor<B, 2>, Tensor<B, 2>, Tensor<B, 1>);
-
-/// One step of an LSTM: `gates = x Wᵀ + h Uᵀ + b`, in the order of PyTorch.
-fn lstm_cell<B: Backend>(
-    (h, c): State<B>,
-    x: Tensor<B, 2>,
-    (w, u, b): Weights<B>,
-) -> (State<B>, Tensor<B, 2>) {
-    let gates = x.matmul(w.transpose()) + h.matmul(u.transpose()) + b.unsqueeze::<2>();
-    let gate = |number: usize| gates.clone().narrow(1, number * HIDDEN, HIDDEN);
-    let (input, forget) = (activation::sigmoid(gate(0)), activation::sigmoid(gate(1)));
-    let c = forget * c + input * gate(2).tanh();
-    let h = activation::sigmoid(gate(3)) * c.clone().tanh();
-    ((h.clone(), c), h)
-}
-
-fn drawn<B: Backend, const D: usize>(shape: [usize; D]) -> Tensor<B, D> {
-    Tensor::random(shape, Distribution::Normal(0.0, 0.5), &Default::default())
-}
-
-fn weights<B: Backend>() -> Weights<B> {
-    (drawn([4 * HIDDEN, INPUTS]), drawn([4 * HIDDEN, HIDDEN]), drawn([4 * HIDDEN]))
-}
-
-fn zeros<B: Backend>() -> State<B> {
-    let zeros = Tensor::zeros([EXAMPLES, HIDDEN], &Default::default());
-    (zeros.clone(), zeros)
-}
-
-fn looped<B: Backend>(x: Tensor<B, 3>, weights: Weights<B>, reverse: bool) -> (State<B>, Tensor<B, 3>) {
-    scan(zeros(), x, weights, reverse, lstm_cell::<B>)
-}
-
-fn unrolled<B: Backend>(x: Tensor<B, 3>, weights: Weights<B>, reverse: bool) -> (State<B>, Tensor<B, 3>) {
-    let steps = x.dims()[0];
-    let mut state = zeros();
-    let mut outputs = Vec::new();
-    for number in 0..steps {
-        let step = if reverse { steps - 1 - number } else { number };
-        let slice = x.clone().narrow(0, step, 1).squeeze_dim::<2>(0);
-        let output;
-        (state, output) = lstm_cell(state, slice, weights.clone());
-        outputs.push(output);
-    }
-    if reverse {
-        outputs.reverse();
-    }
-    (state, Tensor::stack(outputs, 0))
-}
 
 fn numbers<B: Backend, const D: usize>(x: Tensor<B, D>) -> Vec<f64> {
     x.into_data().to_vec()
@@ -105,39 +49,6 @@ fn a_loop_of_no_steps_returns_its_initial_values() {
     assert_eq!(all.dims(), [0, 3]);
     let gradients = last.sum().backward();
     assert_eq!(numbers(start.grad(&gradients).unwrap()), [1.0; 3]);
-}
-
-/// The recorded ops and planned bodies of a forward and backward pass over an LSTM of these steps, with its loss and
-/// the gradient of the input.
-fn counted(
-    steps: usize,
-    run: fn(Tensor<Autodiff<Cpu>, 3>, Weights<Autodiff<Cpu>>) -> Tensor<Autodiff<Cpu>, 3>,
-) -> (u64, u64) {
-    type B = Autodiff<Cpu>;
-    let x = drawn::<B, 3>([steps, EXAMPLES, INPUTS]).require_grad();
-    let (w, u, b) = weights::<B>();
-    let weights = (w.require_grad(), u.require_grad(), b.require_grad());
-    Cpu::sync(&Default::default()).unwrap();
-    let stack = Cpu::stack(&Default::default());
-    let fusion = stack.find::<Fusion>().expect("Cpu fuses");
-    let before = fusion.statistics();
-    let all = run(x.clone(), weights.clone());
-    let gradients = (all.clone() * all).sum().backward();
-    let found = [x.grad(&gradients).unwrap().sum(), weights.0.grad(&gradients).unwrap().sum()];
-    found.into_iter().for_each(|sum| assert!(numbers(sum)[0].is_finite()));
-    let after = fusion.statistics();
-    (after.ops_recorded - before.ops_recorded, after.bodies_planned - before.bodies_planned)
-}
-
-#[test]
-fn a_loop_of_many_steps_records_as_many_ops_as_one_of_few() {
-    let (few, bodies) = counted(10, |x, weights| looped(x, weights, false).1);
-    let (many, later_bodies) = counted(1000, |x, weights| looped(x, weights, false).1);
-    assert_eq!(few, many);
-    assert_eq!(bodies, 2, "the forward and the backward body");
-    assert_eq!(later_bodies, 0, "a body is planned once, for any number of steps");
-    let (unrolled, _) = counted(10, |x, weights| unrolled(x, weights, false).1);
-    assert!(few * 4 < unrolled, "{few} and {unrolled} ops");
 }
 
 #[test]

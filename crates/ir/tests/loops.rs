@@ -32,7 +32,10 @@ fn problem(body: Program, attributes: LoopAttributes) -> String {
 fn the_interface_of_a_body_is_checked() {
     let many = LoopAttributes { carried: 2, scanned: 2, ..attributes() };
     let found = problem(body(), many);
-    assert_eq!(found, "[program] the body of `loop`: 2 carried and 2 scanned values are more than its 3 inputs");
+    assert_eq!(
+        found,
+        "[program] the body of `loop`: 2 carried and 2 scanned values are more than its 3 inputs"
+    );
     assert!(LoopOp::new(body(), LoopAttributes { carried: usize::MAX, ..attributes() }).is_err());
     let few = LoopAttributes { carried: 3, scanned: 0, ..attributes() };
     assert!(problem(body(), few).ends_with("3 carried values are more than its 2 outputs"));
@@ -44,7 +47,8 @@ fn the_interface_of_a_body_is_checked() {
     let full = Recorder::trace(&[TensorType::new(shape, DType::F32)], |inputs| inputs.to_vec());
     let found = problem(full, LoopAttributes { scanned: 0, ..attributes() });
     assert!(found.ends_with("leaves no axis for the steps"), "{found}");
-    let places = Recorder::trace(&[row()], |inputs| vec![inputs[0].apply(Op::NonZero { index: DType::I32 }, &[])]);
+    let places =
+        Recorder::trace(&[row()], |inputs| vec![inputs[0].apply(Op::NonZero { index: DType::I32 }, &[])]);
     assert!(problem(places, LoopAttributes { carried: 0, ..attributes() }).contains("`nonzero`"));
     let missing = Program { outputs: vec![ProgramOperand::Slot(9)], ..body() };
     assert!(problem(missing, attributes()).ends_with("its output %9 does not exist"));
