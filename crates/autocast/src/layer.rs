@@ -5,9 +5,10 @@ use crate::stored::StoredFloat;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use kiln_ir::{
-    Binary, BoxFuture, Caps, DType, Engine, Error, LayerId, Op, Operand, OperandType, Operands, Result,
-    Scalar, TensorData, TensorType, Value, Values, expand_values, infer, poisoned,
+    Binary, BoxFuture, Caps, DType, Engine, Error, LayerId, LoopOp, Op, Operand, OperandType, Operands,
+    Recorder, Result, Scalar, TensorData, TensorType, Value, Values, expand_values, infer, poisoned,
 };
 
 /// A layer that runs ops in 16 bits where they are not numerically sensitive, around the engine that runs them.
@@ -138,6 +139,19 @@ impl Autocast {
             });
         }
         self.inner.execute(op, widened, results)
+    }
+
+    /// The loop whose body contains the casts of its ops. Its carried values and outputs stay `f32`. `None` if an op of
+    /// the body does not run in 16 bits.
+    fn with_mixed_body(&self, looped: &LoopOp) -> Option<LoopOp> {
+        let recorder = Arc::new(Recorder::new(&looped.body().inputs));
+        let layer = Autocast::new(recorder.clone(), self.precision);
+        let inputs = recorder.inputs().into_iter().map(|value| layer.lift(value)).collect();
+        let results = looped.body().run(&layer, inputs);
+        let outputs: Vec<Operand> = results.into_iter().map(|value| layer.full(value).into()).collect();
+        let has_error =
+            outputs.iter().any(|output| output.value().is_some_and(|value| value.error().is_some()));
+        if has_error { None } else { looped.with_body(recorder.finish(&outputs)).ok() }
     }
 
     /// Runs an op in the widest precision in which an operand is stored.
@@ -309,6 +323,11 @@ impl Engine for Autocast {
             && let Some(Operand::Value(value)) = inputs.pop()
         {
             return self.cast(*dtype, value, results);
+        }
+        if let Op::Loop(looped) = op
+            && let Some(looped) = self.with_mixed_body(looped)
+        {
+            return self.run_full(&Op::Loop(looped), inputs, results);
         }
         match precision(op) {
             Precision::Low if inputs.iter().any(sees) => self.run_low(op, inputs, results),

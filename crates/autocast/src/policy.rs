@@ -62,7 +62,8 @@ pub fn precision(op: &Op) -> Precision {
         | Op::Quantize { .. }
         | Op::Dequantize
         | Op::Collective(_)
-        | Op::Fused(_) => op.row(|row| row.precision),
+        | Op::Fused(_)
+        | Op::Loop(_) => op.row(|row| row.precision),
     }
 }
 

@@ -11,8 +11,9 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Dispatch, Engine, Error, Gradient, LayerId, Op, Operand, Operands, Result, Saved,
-    Scalar, TensorData, TensorType, Value, Values, gradient_of, imported_from, saved,
+    BoxFuture, Caps, Dispatch, Engine, Error, Gradient, LayerId, Op, Operand, OperandType, Operands, Result,
+    ResultTypes, Saved, Scalar, TensorData, TensorType, Value, Values, gradient_of, imported_from, infer,
+    saved,
 };
 use smallvec::SmallVec;
 
@@ -224,6 +225,11 @@ impl Autodiff {
     }
 
     fn record(&self, op: &Op, mut inputs: Operands, wanted: &[bool], results: &[TensorType]) -> Values {
+        if let Some((op, types)) = with_residuals(op, &inputs, wanted) {
+            let mut values = self.record(&op, inputs, wanted, &types);
+            values.truncate(results.len());
+            return values;
+        }
         let mut recording = Recording {
             layer: self,
             saved: saved(op, &inputs, wanted),
@@ -314,6 +320,14 @@ impl Engine for Autodiff {
             None => value,
         }
     }
+}
+
+/// The loop that also returns the intermediates that its gradient reads, with its result types. `None` for any other op.
+fn with_residuals(op: &Op, inputs: &Operands, wanted: &[bool]) -> Option<(Op, ResultTypes)> {
+    let Op::Loop(looped) = op else { return None };
+    let op = Op::Loop(looped.with_residuals(wanted)?);
+    let types = infer(&op, &OperandType::list(inputs)).ok()?;
+    Some((op, types))
 }
 
 /// An op being recorded.

@@ -88,7 +88,8 @@ fn sample(engine: &Candle, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         | OpKind::Dequantize
         | OpKind::Collective
         | OpKind::Custom
-        | OpKind::Fused => return None,
+        | OpKind::Fused
+        | OpKind::Loop => return None,
     })
 }
 

@@ -30,6 +30,8 @@ const LEFT_OUT: &[OpKind] = &[
     OpKind::MatMulFloat8,
     OpKind::Collective,
     OpKind::Custom,
+    // Step by step in `Expand`; a native loop would run a body without an op call for each step.
+    OpKind::Loop,
 ];
 
 impl Cpu {
@@ -126,9 +128,11 @@ impl Cpu {
             Op::Scatter { axis, mode } => index::scatter(self, op, *axis, *mode, inputs, results),
             Op::SliceUpdate { slices, mode } => index::slice_update(self, slices, *mode, inputs, results),
             Op::NonZero { index } => index::nonzero(self, *index, inputs),
-            Op::LogSumExp { .. } | Op::MatMulFloat8 { .. } | Op::Collective(_) | Op::Custom(_) => {
-                Err(self.caps.left_out(op))
-            }
+            Op::LogSumExp { .. }
+            | Op::MatMulFloat8 { .. }
+            | Op::Collective(_)
+            | Op::Custom(_)
+            | Op::Loop(_) => Err(self.caps.left_out(op)),
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::CheckIndex { length, user } => index::check(self, *length, *user, inputs),
             Op::Recover { .. } => Ok(recovered(inputs, results, |data| self.write(data))),

@@ -5,6 +5,7 @@ use crate::head_start::Beginnings;
 use crate::lazy::{Lazy, into_inner};
 use crate::limits::Limits;
 use crate::lock::Mutex;
+use crate::loops::Bodies;
 use crate::mode::Mode;
 use crate::plan::{Plan, Planner, Structure};
 use crate::queue::Queue;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     plans: Mutex<Plans>,
     pub(crate) beginnings: Mutex<Beginnings>,
     programs: Mutex<Programs>,
+    pub(crate) bodies: Mutex<Bodies>,
     queues: Mutex<Vec<Weak<Queue>>>,
 }
 
@@ -68,6 +70,8 @@ pub struct Statistics {
     pub steps_early: u64,
     /// Steps that ran speculatively for mispredicted plans: their work was wasted.
     pub steps_lost: u64,
+    /// Bodies of loops that were planned: one for each distinct body.
+    pub bodies_planned: u64,
 }
 
 #[derive(Default)]
@@ -81,6 +85,7 @@ pub(crate) struct Counters {
     pub(crate) ops_fused: AtomicUsize,
     pub(crate) steps_early: AtomicUsize,
     pub(crate) steps_lost: AtomicUsize,
+    pub(crate) bodies_planned: AtomicUsize,
 }
 
 impl Fusion {
@@ -92,15 +97,27 @@ impl Fusion {
     /// Creates a layer around an engine, in the given mode.
     pub fn with_mode(inner: Arc<dyn Engine>, mode: Mode) -> Fusion {
         let native = native_engine(&inner).caps().native.intersection(inner.caps().native);
+        let limits = Limits::of_engine(&inner.caps().machine, native);
+        Fusion::with_limits(inner, mode, native, limits)
+    }
+
+    /// A layer that plans as `shared` does, around an engine that records the steps of its plans.
+    pub(crate) fn planning(shared: &Shared, recorder: Arc<dyn Engine>) -> Fusion {
+        let limits = Limits { head_start: false, ..shared.limits };
+        Fusion::with_limits(recorder, Mode::On, shared.native, limits)
+    }
+
+    fn with_limits(inner: Arc<dyn Engine>, mode: Mode, native: OpSet, limits: Limits) -> Fusion {
         let shared = Shared {
             native,
-            limits: Limits::of_engine(&inner.caps().machine, native),
+            limits,
             inner,
             mode,
             counters: Counters::default(),
             plans: Mutex::default(),
             beginnings: Mutex::default(),
             programs: Mutex::default(),
+            bodies: Mutex::default(),
             queues: Mutex::default(),
         };
         Fusion {
@@ -135,6 +152,7 @@ impl Fusion {
             ops_fused: of(&counters.ops_fused),
             steps_early: of(&counters.steps_early),
             steps_lost: of(&counters.steps_lost),
+            bodies_planned: of(&counters.bodies_planned),
         }
     }
 
@@ -186,16 +204,20 @@ impl Fusion {
         let stands_for_others = if let Op::Custom(custom) = op {
             custom.is_expression()
         } else {
-            let is_asked = !matches!(op, Op::Fused(_) | Op::Collective(_));
-            is_asked && !self.supports_natively(op, &OperandType::list(inputs))
+            let is_asked = !matches!(op, Op::Fused(_) | Op::Loop(_) | Op::Collective(_));
+            is_asked && !supports_natively(&self.shared.inner, op, &OperandType::list(inputs))
         };
         if stands_for_others { expand_values(self, op, inputs, results) } else { None }
     }
 
-    /// Whether an op outside the sets runs without being expanded.
-    fn supports_natively(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
-        let inner = &self.shared.inner;
-        inner.supports(op, operands) && native_engine(inner).supports(op, operands)
+    /// Records an op, or runs it if it must not be deferred.
+    #[inline]
+    fn defer(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        if runs_at_once(op) {
+            return self.execute_now(op, inputs, results);
+        }
+        self.shared.counters.ops_recorded.fetch_add(1, Ordering::Relaxed);
+        self.queue().record(op, inputs, results)
     }
 
     fn execute_now(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
@@ -215,11 +237,16 @@ fn native_engine(inner: &Arc<dyn Engine>) -> &dyn Engine {
     inner.find::<Expand>().map_or(&**inner, |layer| &**layer.inner())
 }
 
+/// Whether an op outside the sets runs without being expanded.
+pub(crate) fn supports_natively(inner: &Arc<dyn Engine>, op: &Op, operands: &[OperandType<'_>]) -> bool {
+    inner.supports(op, operands) && native_engine(inner).supports(op, operands)
+}
+
 /// Whether an op must not be deferred. A plan publishes its values only at its end, so that two threads whose
 /// collectives or custom ops depend on each other could deadlock.
 fn runs_at_once(op: &Op) -> bool {
-    if let Op::Fused(region) = op {
-        return region.program().instructions.iter().any(|instruction| instruction.op.is(IMMEDIATE));
+    if matches!(op, Op::Fused(_) | Op::Loop(_)) {
+        return op.kinds_inside().iter().any(|kind| kind.info().is(IMMEDIATE));
     }
     op.is(IMMEDIATE)
 }
@@ -296,11 +323,10 @@ impl Engine for Fusion {
         if let Some(values) = self.expression(op, &inputs, results) {
             return values;
         }
-        if runs_at_once(op) {
-            return self.execute_now(op, inputs, results);
+        if let Op::Loop(looped) = op {
+            return self.defer(&Op::Loop(self.shared.with_fused_body(looped)), inputs, results);
         }
-        self.shared.counters.ops_recorded.fetch_add(1, Ordering::Relaxed);
-        self.queue().record(op, inputs, results)
+        self.defer(op, inputs, results)
     }
 
     fn write(&self, data: TensorData) -> Value {

@@ -54,6 +54,7 @@ mod layer;
 mod lazy;
 mod limits;
 mod lock;
+mod loops;
 mod mode;
 mod plan;
 mod queue;

@@ -48,6 +48,7 @@ const LEFT_OUT: &[OpKind] = &[
     // Connections between devices are not the engine's.
     OpKind::Collective,
     OpKind::Custom,
+    OpKind::Loop,
 ];
 
 impl<D: Driver> Gpu<D> {
@@ -136,7 +137,9 @@ impl<D: Driver> Gpu<D> {
             Op::MatMul => self.matmul(inputs, results),
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
             Op::Fused(fused) => self.fused(fused, inputs, results),
-            Op::LogSumExp { .. } | Op::Collective(_) | Op::Custom(_) => Err(self.caps.left_out(op)),
+            Op::LogSumExp { .. } | Op::Collective(_) | Op::Custom(_) | Op::Loop(_) => {
+                Err(self.caps.left_out(op))
+            }
             Op::Full(ty) => {
                 let number = inputs.first().and_then(Operand::scalar);
                 let number =

@@ -41,11 +41,12 @@ impl Sum for Cost {
 ///   5 per score, its gradient its five matmuls and 5 per score, regardless of masks;
 /// * a Fourier transform counts `5 n log2(n)` per line, interpolation 3 (linear) or 7 (cubic) per element and axis;
 /// * quantization counts 3 per element, dequantization 1, a zero point 1 more;
+/// * a loop counts its body once for each step;
 /// * pure data movement counts 0; so does a custom op, whose cost is unknown.
 ///
 /// Conventions of bytes: each tensor operand is read once and each result written once, with these exceptions. Views
 /// (reshape, permute, broadcast, slice, windows, bitcast) move no bytes. Take and gather read only the selected
-/// elements. A fused region moves its operands and results only.
+/// elements. A fused region moves its operands and results only, and so does a loop.
 pub fn cost(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> Cost {
     Cost { flops: flops(op, inputs, results), bytes: bytes(op, inputs, results) }
 }
@@ -135,6 +136,7 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
             | CollectiveKind::Recv { .. } => 0,
         },
         Op::Fused(fused) => fused.program().cost().flops,
+        Op::Loop(looped) => times(&[looped.attributes().steps as u64, looped.body().cost().flops]),
         Op::Full(_)
         | Op::Iota { .. }
         | Op::Random { .. }

@@ -220,12 +220,12 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Whether the sets contain an op on operands of these types: its kind (for a fused region the kinds inside), and
+    /// Whether the sets contain an op on operands of these types: its kind (of fused regions and loops also the kinds
+    /// inside), and
     /// the dtypes of operands and results.
     pub fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
-        let region = if let Op::Fused(region) = op { region.kinds() } else { OpSet::default() };
         self.native.contains(op.kind())
-            && self.native.contains_all(region)
+            && self.native.contains_all(op.kinds_inside())
             && (self.dtypes == DTypeSet::ALL || self.has_dtypes(op, operands))
     }
 

@@ -15,6 +15,7 @@ mod dispatch;
 mod engine;
 mod index;
 mod kernels;
+mod loops;
 mod order;
 mod pool;
 mod quantize;
@@ -129,6 +130,7 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
         },
         Op::Custom(op) => op.expand(inputs),
         Op::Fused(fused) => run(engine, fused, inputs),
+        Op::Loop(op) => loops::looped(engine, op, inputs),
     }
 }
 

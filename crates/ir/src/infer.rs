@@ -9,7 +9,8 @@ mod view;
 
 use crate::op::{greatest, least};
 use crate::{
-    CollectiveKind, DType, Domain, Error, Op, OperandType, Result, ResultTypes, Scalar, Shape, TensorType,
+    CollectiveKind, DType, Domain, Error, LoopAttributes, LoopOp, Op, OperandType, Result, ResultTypes,
+    Scalar, Shape, TensorType,
 };
 use alloc::format;
 use alloc::string::String;
@@ -76,6 +77,7 @@ pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
         Op::Collective(collective) => rule.collective(collective),
         Op::Custom(op) => op.infer(inputs),
         Op::Fused(fused) => rule.fused(fused.program()),
+        Op::Loop(op) => rule.looped(op),
     }
 }
 
@@ -300,14 +302,40 @@ impl<'a> Rule<'a> {
                 return Err(self.error(format!("operand {place} must be {expected}")));
             }
         }
-        let types = program.slot_types();
-        let output = |operand: &crate::ProgramOperand| match operand {
-            crate::ProgramOperand::Slot(slot) => {
-                types.get(*slot).copied().ok_or_else(|| self.error(format!("slot {slot} does not exist")))
+        let types = program.output_types();
+        Ok(types.map_err(|slot| self.error(format!("slot {slot} does not exist")))?.into_iter().collect())
+    }
+
+    /// The body was checked when the op was created, so only the operands are left.
+    fn looped(&self, op: &LoopOp) -> Result<ResultTypes> {
+        let LoopAttributes { carried, scanned, steps, .. } = op.attributes();
+        let body = op.body();
+        self.arity(body.inputs.len())?;
+        for (place, expected) in body.inputs.iter().enumerate() {
+            let is_scanned = (carried..carried + scanned).contains(&place);
+            let role = if is_scanned {
+                "scanned"
+            } else if place < carried {
+                "carried"
+            } else {
+                "constant"
+            };
+            let expected = if is_scanned { self.stacked(expected, steps)? } else { *expected };
+            if *self.tensor(place)? != expected {
+                return Err(self.error(format!("the {role} operand {place} must be {expected}")));
             }
-            crate::ProgramOperand::Scalar(scalar) => Ok(TensorType::new([], scalar.default_dtype())),
+        }
+        let types = body.output_types().map_err(|slot| self.error(format!("slot {slot} does not exist")))?;
+        let result = |(place, ty): (usize, &TensorType)| {
+            if place < carried { Ok(*ty) } else { self.stacked(ty, steps) }
         };
-        program.outputs.iter().map(output).collect()
+        types.iter().enumerate().map(result).collect()
+    }
+
+    /// The type of the values of all steps along a new axis 0.
+    fn stacked(&self, ty: &TensorType, steps: usize) -> Result<TensorType> {
+        self.rank_fits(ty.rank() + 1)?;
+        self.sized(ty.shape.inserted(0, steps), ty.dtype)
     }
 }
 

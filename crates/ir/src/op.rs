@@ -22,7 +22,7 @@ pub use window::{
     ConvAttributes, ConvOptions, ConvSpec, PoolAttributes, PoolKind, PoolOptions, PoolSpec, Pooling,
 };
 
-use crate::{Custom, DType, Float8, FusedOp, Real, Shape, TensorType};
+use crate::{Custom, DType, Float8, FusedOp, LoopOp, OpSet, Real, Shape, TensorType};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -315,4 +315,22 @@ pub enum Op {
     Custom(Custom),
     /// A region of ops run as one, written only by the fusion layer.
     Fused(FusedOp),
+    /// `(carried, …, scanned, …, constant, …) -> (carried, …, stacked, …)`: runs a program once for each step. Its
+    /// carried values are those of the step before, and it reads one slice of each scanned tensor along axis 0. See
+    /// [`LoopOp`].
+    Loop(LoopOp),
+}
+
+impl Op {
+    /// The kinds of the ops in the program that the op holds: those of a fused region, or of the body of a loop.
+    #[inline]
+    pub fn kinds_inside(&self) -> OpSet {
+        if let Op::Fused(region) = self {
+            region.kinds()
+        } else if let Op::Loop(looped) = self {
+            looped.kinds()
+        } else {
+            OpSet::default()
+        }
+    }
 }

@@ -62,10 +62,22 @@ impl Program {
         self.inputs.iter().copied().chain(results).collect()
     }
 
-    /// The kinds of its ops, and of the ops in its fused regions.
+    /// The type of every output. A plain number is a tensor without axes.
+    ///
+    /// # Errors
+    /// The first output slot that does not exist.
+    pub(crate) fn output_types(&self) -> Result<Vec<TensorType>, usize> {
+        let types = self.slot_types();
+        let output = |output: &ProgramOperand| match output {
+            ProgramOperand::Slot(slot) => types.get(*slot).copied().ok_or(*slot),
+            ProgramOperand::Scalar(scalar) => Ok(TensorType::new([], scalar.default_dtype())),
+        };
+        self.outputs.iter().map(output).collect()
+    }
+
+    /// The kinds of its ops, and of the ops in its fused regions and loops.
     pub fn kinds(&self) -> OpSet {
-        let inside = |op: &Op| if let Op::Fused(region) = op { region.kinds() } else { OpSet::default() };
-        let of = |instruction: &Instruction| inside(&instruction.op).with(instruction.op.kind());
+        let of = |instruction: &Instruction| instruction.op.kinds_inside().with(instruction.op.kind());
         self.instructions.iter().map(of).fold(OpSet::default(), OpSet::union)
     }
 

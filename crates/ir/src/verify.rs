@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// Verifies a program. Every operand must be a slot defined before its use, and every op must accept its operands.
 /// Result types must equal those of [`infer`](mod@crate::infer), and the outputs must exist. The programs of fused ops
-/// must be valid too.
+/// and loops must be valid too.
 ///
 /// # Errors
 /// When a rule is violated. The message contains the instruction's index from 0 and its op.
@@ -25,6 +25,9 @@ pub fn verify(program: &Program) -> Result<()> {
         };
         if let Op::Fused(fused) = &instruction.op {
             verify(fused.program()).map_err(|error| at(format!("{error}")))?;
+        }
+        if let Op::Loop(looped) = &instruction.op {
+            verify(looped.body()).map_err(|error| at(format!("{error}")))?;
         }
         let operands = operand_types(&instruction.operands, &slots).map_err(at)?;
         let types = infer(&instruction.op, &operands).map_err(|error| at(format!("{error}")))?;

@@ -14,6 +14,7 @@ mod composite;
 mod contraction;
 mod elementwise;
 mod index;
+mod loops;
 mod program;
 mod reduce;
 mod saved;
@@ -104,7 +105,8 @@ pub fn gradient_of(op: &Op) -> Gradient {
         | Op::Quantize { .. }
         | Op::Dequantize
         | Op::Custom(_)
-        | Op::Fused(_) => op.row(|row| row.gradient),
+        | Op::Fused(_)
+        | Op::Loop(_) => op.row(|row| row.gradient),
     }
 }
 
@@ -194,6 +196,7 @@ impl<'a, 'e> Rule<'a, 'e> {
             Op::Fft { kind, axis, inverse } => self.fft(*kind, *axis, *inverse),
             Op::Dequantize => self.dequantize(),
             Op::Collective(collective) => self.collective(*collective),
+            Op::Loop(op) => return self.looped(op),
             Op::Custom(op) => match op.vjp(self.inputs, self.outputs, self.gradients) {
                 Some(gradients) => self.checked(gradients?)?,
                 None => return self.through_expansion(),

@@ -30,6 +30,13 @@ fn register() {
     Custom::register("test::note", |attributes| Ok(Custom::new(Note(attributes.into()))));
 }
 
+/// A loop that carries one value, scans one tensor and reads a constant.
+fn looped(steps: usize, reverse: bool) -> LoopOp {
+    let ty = TensorType::new([2, 3], DType::F32);
+    let body = Recorder::trace(&[ty, ty, ty], |x| vec![&x[0] * &x[2] + &x[1], x[1].exp()]);
+    LoopOp::new(body, LoopAttributes { carried: 1, scanned: 1, steps, reverse }).unwrap()
+}
+
 /// Every variant of [`Op`], with every variant of its attributes.
 fn every_op() -> Vec<Op> {
     let ty = TensorType::new([2, 3], DType::F32);
@@ -86,6 +93,8 @@ fn every_op() -> Vec<Op> {
         note("a \"quoted\" \\ line\nand\ta tab, \u{7f} and é"),
         Op::Fused(FusedOp::new(region)),
         Op::Fused(FusedOp::new(nested)),
+        Op::Loop(looped(0, false)),
+        Op::Loop(looped(usize::MAX, true)),
     ];
     ops.extend(patterned().map(Op::Fused));
     for kind in [PoolKind::Max, average, PoolKind::Average { include_padding: false }] {

@@ -2,7 +2,8 @@
 
 use crate::call::{Call, data_of};
 use crate::{
-    attention, contraction, elementwise, index, normal, order, pool, quantize, random, reduce, signal, view,
+    attention, contraction, elementwise, index, loops, normal, order, pool, quantize, random, reduce, signal,
+    view,
 };
 use alloc::boxed::Box;
 use alloc::vec;
@@ -100,6 +101,7 @@ impl Reference {
             Op::Dequantize => quantize::dequantize(call),
             Op::Collective(_) | Op::Custom(_) => return Err(self.caps.left_out(op)),
             Op::Fused(fused) => return self.fused(fused, inputs),
+            Op::Loop(op) => return loops::looped(self, op, inputs, &types),
         };
         Ok(values(vec![one?]))
     }

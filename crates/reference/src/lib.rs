@@ -41,6 +41,7 @@ mod elementwise;
 mod engine;
 mod index;
 mod limited;
+mod loops;
 mod normal;
 mod numbers;
 mod order;

@@ -29,7 +29,7 @@ pub const MAX_STEPS: usize = 4096;
 pub const MAX_LIST: usize = 1 << 16;
 
 /// The ops that are never sent: programs inside ops, user code, and groups.
-pub const UNSENT: [OpKind; 3] = [OpKind::Fused, OpKind::Custom, OpKind::Collective];
+pub const UNSENT: [OpKind; 4] = [OpKind::Fused, OpKind::Loop, OpKind::Custom, OpKind::Collective];
 
 /// The content of one binary WebSocket message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

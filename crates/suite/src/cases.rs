@@ -5,6 +5,7 @@ mod contraction;
 mod edge;
 mod elementwise;
 mod index;
+mod loops;
 mod nothing;
 pub mod poison;
 mod reduce;
@@ -36,11 +37,13 @@ pub enum Group {
     Composite,
     /// Collectives, custom and fused ops.
     Edge,
+    /// Structured loops.
+    Loop,
 }
 
 impl Group {
     /// Every group.
-    pub const ALL: [Group; 9] = [
+    pub const ALL: [Group; 10] = [
         Group::Nothing,
         Group::Unary,
         Group::Binary,
@@ -50,6 +53,7 @@ impl Group {
         Group::Contraction,
         Group::Composite,
         Group::Edge,
+        Group::Loop,
     ];
 
     /// The cases of the group.
@@ -64,6 +68,7 @@ impl Group {
             Group::Contraction => contraction::cases(),
             Group::Composite => composite::cases(),
             Group::Edge => edge::cases(),
+            Group::Loop => loops::cases(),
         }
     }
 }

@@ -65,6 +65,7 @@ pub fn variant(op: &Op) -> String {
         | Op::AttentionGrad(_)
         | Op::Dequantize
         | Op::Fused(_) => name.into(),
+        Op::Loop(looped) => format!("{name}_{}", looped.attributes().reverse),
     }
 }
 
@@ -91,6 +92,7 @@ pub fn variants(kind: OpKind) -> Vec<String> {
             })
             .collect(),
         OpKind::Sort => flags("sort"),
+        OpKind::Loop => flags("loop"),
         OpKind::TopK => flags("topk"),
         OpKind::Put => modes("put"),
         OpKind::Scatter => modes("scatter"),

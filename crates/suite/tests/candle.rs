@@ -70,6 +70,7 @@ groups! {
     contraction Contraction,
     composite Composite,
     edge Edge,
+    loops Loop,
 }
 
 #[test]

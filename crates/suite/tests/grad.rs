@@ -10,7 +10,7 @@ macro_rules! matrix {
             use super::*;
 
             matrix!(@ $subject: unary Unary, binary Binary, view View, reduce Reduce, index Index,
-                contraction Contraction, composite Composite, edge Edge);
+                contraction Contraction, composite Composite, edge Edge, loops Loop);
         }
     )*};
     (@ $subject:ident: $($test:ident $group:ident),*) => {$(

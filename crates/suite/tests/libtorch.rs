@@ -88,6 +88,7 @@ groups! {
     contraction Contraction,
     composite Composite,
     edge Edge,
+    loops Loop,
 }
 
 #[test]

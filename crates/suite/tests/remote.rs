@@ -30,6 +30,7 @@ groups! {
     contraction Contraction,
     composite Composite,
     edge Edge,
+    loops Loop,
 }
 
 #[test]

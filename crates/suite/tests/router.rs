@@ -19,6 +19,7 @@ groups! {
     reduce Reduce,
     contraction Contraction,
     edge Edge,
+    loops Loop,
 }
 
 #[test]

@@ -36,4 +36,5 @@ groups! {
     contraction Contraction,
     composite Composite,
     edge Edge,
+    loops Loop,
 }

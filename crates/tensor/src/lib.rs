@@ -44,6 +44,7 @@ mod display;
 mod einsum;
 mod functions;
 mod kind;
+mod looped;
 mod named;
 mod number;
 pub mod random;
@@ -76,6 +77,7 @@ pub use kiln_ir::{
     TensorType, UpdateMode, Var, print_options, set_print_options,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
+pub use looped::{LoopResults, loop_for, loop_over};
 pub use named::{At, AxisName, AxisNames, Has, NamedTensor};
 pub use number::Number;
 pub use random::{Distribution, HOST_KERNELS, HostKernel};

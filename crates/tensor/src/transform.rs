@@ -13,6 +13,8 @@
 //! | [`gradcheck`] | a comparison with finite differences | `Autodiff<B>` |
 //! | [`vmap`], [`vmap_with`] | the batched function | [`Vmap<B>`](crate::Vmap) |
 //!
+//! [`scan`] is a loop over steps as one op.
+//!
 //! ```
 //! use kiln_backends::Flex;
 //! use kiln_tensor::transform::{grad, vmap};
@@ -53,6 +55,7 @@ mod check;
 mod forward;
 mod lift;
 mod reverse;
+mod scan;
 mod second;
 mod tree;
 mod vmap;
@@ -61,6 +64,7 @@ pub use check::{GradcheckOptions, gradcheck};
 pub use forward::{jacobian_forward, jvp};
 pub use kiln_vmap::Randomness;
 pub use reverse::{grad, jacobian, value_and_grad, value_and_grad_with_aux, vjp};
+pub use scan::scan;
 pub use second::{hessian, hessian_vector_product};
 pub use tree::{Structure, Tree};
 pub use vmap::{VmapOptions, vmap, vmap_with};

@@ -170,7 +170,8 @@ impl LibTorch {
             | Op::Dequantize
             | Op::Collective(_)
             | Op::Custom(_)
-            | Op::Fused(_) => Ok(None),
+            | Op::Fused(_)
+            | Op::Loop(_) => Ok(None),
         };
         Ok(one?.map(|tensor| vec![tensor]))
     }

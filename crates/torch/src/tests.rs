@@ -91,7 +91,8 @@ fn sample(engine: &LibTorch, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         | OpKind::Dequantize
         | OpKind::Collective
         | OpKind::Custom
-        | OpKind::Fused => return None,
+        | OpKind::Fused
+        | OpKind::Loop => return None,
     })
 }
 

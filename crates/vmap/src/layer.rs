@@ -102,7 +102,7 @@ impl Vmap {
     }
 
     /// The identity of the layer, by the engine below: two layers around one engine are the same.
-    fn id(&self) -> LayerId {
+    pub(crate) fn id(&self) -> LayerId {
         LayerId::around(&*self.inner)
     }
 

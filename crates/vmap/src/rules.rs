@@ -4,6 +4,7 @@ mod composite;
 mod contraction;
 mod custom;
 mod index;
+mod loops;
 
 use crate::Vmap;
 use crate::call::Call;
@@ -74,6 +75,7 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
         | Op::Quantize { .. }
         | Op::Dequantize
         | Op::Collective(_) => {}
+        Op::Loop(looped) => return loops::looped(layer, looped, layer.call(op, inputs, results)?),
     }
     let call = layer.call(op, inputs, results)?;
     let results = if call.n == 0 { call.nothing() } else { batched(call)? };
@@ -154,7 +156,7 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
             Some(batched) => return custom::at_once(call, batched),
             None => return custom::one_by_one(&call, custom),
         },
-        Op::NonZero { .. } | Op::Fused(_) => return Err(call.error("has no rule")),
+        Op::NonZero { .. } | Op::Fused(_) | Op::Loop(_) => return Err(call.error("has no rule")),
     })
 }
 

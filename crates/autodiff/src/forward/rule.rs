@@ -101,7 +101,8 @@ fn linearity(op: &Op) -> Linearity {
         | Op::Quantize { .. }
         | Op::Dequantize
         | Op::Custom(_)
-        | Op::Fused(_) => op.row(|row| row.linearity),
+        | Op::Fused(_)
+        | Op::Loop(_) => op.row(|row| row.linearity),
     }
 }
 

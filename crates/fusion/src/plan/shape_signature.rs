@@ -13,7 +13,7 @@ use crate::record::Source;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use kiln_ir::{DType, FxHasher, Lengths, Op, Shape, TensorType};
+use kiln_ir::{DType, FxHasher, Lengths, LoopAttributes, LoopOp, Op, Shape, TensorType};
 use smallvec::SmallVec;
 
 /// The maximum number of distinct shapes of a recording; larger recordings have no likeness.
@@ -103,6 +103,10 @@ pub(super) fn equal_but_for_lengths(a: &Op, b: &Op) -> bool {
             }
             (Op::Slice(a), Op::Slice(b)) => a.len() == b.len(),
             (Op::Windows { axis, .. }, Op::Windows { axis: other, .. }) => axis == other,
+            (Op::Loop(a), Op::Loop(b)) => {
+                let roles = |looped: &LoopOp| LoopAttributes { steps: 0, ..looped.attributes() };
+                roles(a) == roles(b)
+            }
             pair => matches!(
                 pair,
                 (Op::Reshape(_), Op::Reshape(_))

@@ -23,6 +23,7 @@ use alloc::vec::Vec;
 /// * **Collectives** of a single-member group return their operand. Those of larger groups need an engine that supports
 ///   them.
 /// * **Fused regions** that the engine does not support as a whole run op by op.
+/// * **Loops** run step by step, unless the engine supports them with all ops of their body.
 ///
 /// The layer has the name, the dtypes and the machine of the engine, and all ops in its [`Caps`]. An op that is neither
 /// supported nor expandable, or of a dtype that the engine lacks, returns poisoned results. The error names engine, op
@@ -56,7 +57,7 @@ impl Expand {
     /// Wraps a shared engine.
     pub fn around(engine: Arc<dyn Engine>) -> Expand {
         let caps = engine.caps();
-        let direct = caps.native.without(&[OpKind::Fused, OpKind::Custom, OpKind::Collective]);
+        let direct = caps.native.without(&[OpKind::Fused, OpKind::Loop, OpKind::Custom, OpKind::Collective]);
         let has_all_dtypes = caps.dtypes == DTypeSet::ALL;
         let caps = Caps { native: OpSet::ALL, ..caps.clone() };
         Expand { inner: engine, caps, direct, has_all_dtypes, kernels: Kernels::default() }

@@ -91,7 +91,8 @@ impl Op {
             | Op::Fft { .. }
             | Op::Quantize { .. }
             | Op::Dequantize
-            | Op::Fused(_) => self.info().name,
+            | Op::Fused(_)
+            | Op::Loop(_) => self.info().name,
         }
     }
 }

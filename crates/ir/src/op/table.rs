@@ -156,7 +156,7 @@ pub enum Precision {
     Full,
     /// In 16 bits if all operands are stored in 16 bits; in `f32` if one is stored in `f32`, or if there is none.
     Widest,
-    /// By the rules of the ops inside: for regions, and for custom ops that are
+    /// By the rules of the ops inside: for regions, bodies of loops, and custom ops that are
     /// [expressions](crate::CustomOp::is_expression).
     Inside,
 }
@@ -376,6 +376,8 @@ ops! {
         RULE      None       NO        KEEP  ZERO  All     None      Alone    Independent;
     Fused         "fused"          Opaque       None, FAILS =>
         EXPANSION ALL_X      NO        KEEP  None  All     INSIDE    Alone    Other;
+    Loop          "loop"           Opaque       None, FAILS =>
+        RULE      None       NO        KEEP  None  All     INSIDE    Alone    Other;
 }
 
 /// The kinds that are [`PRIMITIVE`].

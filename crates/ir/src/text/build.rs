@@ -5,6 +5,7 @@ use super::lexer::Position;
 use crate::*;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// A parsed op.
@@ -112,6 +113,7 @@ impl<'t> ParsedOp<'t> {
             }
             "custom" => self.custom(),
             "fused" => self.fused(),
+            "loop" => self.looped(),
             _ => self.spatial().or_else(|| self.collective()).unwrap_or_else(|| {
                 let shown: String = self.name.chars().take(40).collect();
                 Err(self.place.error(format!("unknown op `{shown}`")))
@@ -219,11 +221,26 @@ impl<'t> ParsedOp<'t> {
         custom.map(Op::Custom).map_err(|error| self.place.error(error.to_string()))
     }
 
-    fn fused(&mut self) -> Result<Op> {
-        let program = match self.required("program")? {
-            (Attribute::Program(program), _) => program,
-            (_, place) => return Err(place.error("`program` must be a program")),
+    fn program(&mut self, key: &str) -> Result<Arc<Program>> {
+        match self.required(key)? {
+            (Attribute::Program(program), _) => Ok(program),
+            (_, place) => Err(place.error(format!("`{key}` must be a program"))),
+        }
+    }
+
+    fn looped(&mut self) -> Result<Op> {
+        let attributes = LoopAttributes {
+            carried: self.int("carried")?,
+            scanned: self.int("scanned")?,
+            steps: self.int("steps")?,
+            reverse: self.flag("reverse")?,
         };
+        let looped = LoopOp::new(self.program("body")?, attributes);
+        looped.map(Op::Loop).map_err(|error| self.place.error(error.to_string()))
+    }
+
+    fn fused(&mut self) -> Result<Op> {
+        let program = self.program("program")?;
         let fused = FusedOp::with_pattern(program, self.pattern()?);
         fused.map(Op::Fused).map_err(|error| self.place.error(error.to_string()))
     }

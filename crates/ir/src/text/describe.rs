@@ -2,8 +2,8 @@
 
 use super::attribute::Attribute;
 use crate::{
-    Axes, CollectiveKind, ConvPass, ConvSpec, DType, Epilogue, FftKind, Float8, Op, PadAxis, Pattern,
-    PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType, UpdateMode,
+    Axes, CollectiveKind, ConvPass, ConvSpec, DType, Epilogue, FftKind, Float8, LoopAttributes, Op, PadAxis,
+    Pattern, PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType, UpdateMode,
 };
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -98,6 +98,17 @@ pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
             let text = op.attributes();
             let attributes = (!text.is_empty()).then_some(("attributes", Attribute::Text(text)));
             with([("name", Attribute::Text(String::from(op.name())))].into(), attributes)
+        }
+        Op::Loop(looped) => {
+            let LoopAttributes { carried, scanned, steps, reverse } = looped.attributes();
+            [
+                ("carried", int(carried)),
+                ("scanned", int(scanned)),
+                ("steps", int(steps)),
+                ("reverse", flag(reverse)),
+                ("body", Attribute::Program(looped.shared().clone())),
+            ]
+            .into()
         }
         Op::Fused(fused) => {
             with([("program", Attribute::Program(fused.shared().clone()))].into(), pattern(fused.pattern()))

@@ -93,25 +93,32 @@ pub(super) fn expansion(op: &Op, inputs: &[Var<'_>], outputs: &[Var<'_>]) -> Opt
 }
 
 /// A program with static facts about its slots.
-struct Tape<'p> {
+pub(super) struct Tape<'p> {
     program: &'p Program,
-    types: Vec<TensorType>,
+    pub(super) types: Vec<TensorType>,
     /// The first slot of each instruction's results.
-    first: Vec<usize>,
+    pub(super) first: Vec<usize>,
     /// Whether a slot depends on a wanted input in a differentiable way.
-    active: Vec<bool>,
+    pub(super) active: Vec<bool>,
     /// Whether the value of a slot is read: by a rule, or by an instruction that is recomputed.
-    needed: Vec<bool>,
+    pub(super) read: Vec<bool>,
 }
 
 impl<'p> Tape<'p> {
     fn new(program: &'p Program, wanted: &[bool]) -> Tape<'p> {
+        let mut tape = Tape::unrepeated(program, wanted);
+        tape.mark_recomputed();
+        tape
+    }
+
+    /// A tape that recomputes nothing: only the values that rules read are marked.
+    pub(super) fn unrepeated(program: &'p Program, wanted: &[bool]) -> Tape<'p> {
         let mut tape = Tape {
             program,
             types: program.slot_types(),
             first: Vec::with_capacity(program.instructions.len()),
             active: program.inputs.iter().zip(wanted).map(|(ty, w)| *w && ty.dtype.is_float()).collect(),
-            needed: alloc::vec![false; program.num_slots()],
+            read: alloc::vec![false; program.num_slots()],
         };
         for instruction in &program.instructions {
             tape.first.push(tape.active.len());
@@ -119,7 +126,7 @@ impl<'p> Tape<'p> {
                 && tape.wanted(instruction).contains(&true);
             tape.active.extend(instruction.results.iter().map(|ty| continues && ty.dtype.is_float()));
         }
-        tape.mark_needed();
+        tape.mark_read();
         tape
     }
 
@@ -131,7 +138,7 @@ impl<'p> Tape<'p> {
         instruction.operands.iter().map(active).collect()
     }
 
-    fn mark_needed(&mut self) {
+    fn mark_read(&mut self) {
         for (instruction, &first) in self.program.instructions.iter().zip(&self.first) {
             let results = first..first + instruction.results.len();
             if !self.active[results.clone()].contains(&true) {
@@ -139,19 +146,23 @@ impl<'p> Tape<'p> {
             }
             let kept = saved(&instruction.op, &self.typed(instruction), &self.wanted(instruction));
             for (place, slot) in results.enumerate() {
-                self.needed[slot] |= kept.output(place);
+                self.read[slot] |= kept.output(place);
             }
             for (place, operand) in instruction.operands.iter().enumerate() {
                 if let ProgramOperand::Slot(slot) = operand {
-                    self.needed[*slot] |= kept.input(place);
+                    self.read[*slot] |= kept.input(place);
                 }
             }
         }
+    }
+
+    /// Marks the operands of the instructions that compute the marked values.
+    fn mark_recomputed(&mut self) {
         for (instruction, &first) in self.program.instructions.iter().zip(&self.first).rev() {
             if self.runs(instruction, first) {
                 for operand in &instruction.operands {
                     if let ProgramOperand::Slot(slot) = operand {
-                        self.needed[*slot] = true;
+                        self.read[*slot] = true;
                     }
                 }
             }
@@ -159,7 +170,7 @@ impl<'p> Tape<'p> {
     }
 
     fn runs(&self, instruction: &Instruction, first: usize) -> bool {
-        self.needed[first..first + instruction.results.len()].contains(&true)
+        self.read[first..first + instruction.results.len()].contains(&true)
     }
 
     /// Operands that have only types.
@@ -171,7 +182,7 @@ impl<'p> Tape<'p> {
         instruction.operands.iter().map(typed).collect()
     }
 
-    /// Recomputes the values that are needed; the others are absent.
+    /// Recomputes the values that are read; the others are absent.
     fn forward<'e>(&self, engine: &'e dyn Engine, inputs: &[Var<'e>]) -> Vec<Var<'e>> {
         let mut slots: Vec<Var<'e>> = inputs.to_vec();
         for (instruction, &first) in self.program.instructions.iter().zip(&self.first) {
@@ -184,14 +195,14 @@ impl<'p> Tape<'p> {
                 instruction.operands.iter().map(|operand| at(&slots, engine, operand).into_operand());
             let results: Values = engine.execute(&instruction.op, operands.collect(), &instruction.results);
             let kept = |(place, value): (usize, Value)| {
-                if self.needed[first + place] { Var::new(engine, value) } else { absent(engine, &value) }
+                if self.read[first + place] { Var::new(engine, value) } else { absent(engine, &value) }
             };
             slots.extend(results.into_iter().enumerate().map(kept));
         }
         slots
     }
 
-    fn backward<'e>(
+    pub(super) fn backward<'e>(
         &self,
         engine: &'e dyn Engine,
         values: &[Var<'e>],
@@ -245,7 +256,7 @@ impl<'p> Tape<'p> {
     }
 }
 
-fn at<'e>(slots: &[Var<'e>], engine: &'e dyn Engine, operand: &ProgramOperand) -> Var<'e> {
+pub(super) fn at<'e>(slots: &[Var<'e>], engine: &'e dyn Engine, operand: &ProgramOperand) -> Var<'e> {
     match operand {
         ProgramOperand::Slot(slot) => slots[*slot].clone(),
         ProgramOperand::Scalar(scalar) => Var::new(engine, *scalar),

@@ -139,6 +139,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
             | CollectiveKind::Recv { .. } => Saved::NONE,
         },
         Op::Custom(custom) => custom.saved(),
+        Op::Loop(op) => op.saved(wanted),
         Op::Full(_)
         | Op::Iota { .. }
         | Op::Random { .. }

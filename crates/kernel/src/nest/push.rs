@@ -186,7 +186,8 @@ impl Nest {
             | Op::MatMulFloat8 { .. }
             | Op::Collective(_)
             | Op::Custom(_)
-            | Op::Fused(_) => Err(Refusal::NoKernel),
+            | Op::Fused(_)
+            | Op::Loop(_) => Err(Refusal::NoKernel),
         }
     }
 
