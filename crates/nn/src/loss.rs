@@ -2,8 +2,8 @@
 //!
 //! A loss is a struct of settings with a method `forward`. Each setting has the default of PyTorch; where Burn differs,
 //! the loss says so. Losses with defaults for all settings have `new()` or `Default`; the others, and all settings, are
-//! in a configuration: `HuberLossConfig::new(0.5).init()`, or `init(&device)` for losses that hold weights. As functions,
-//! losses are in [`kiln_tensor::loss`].
+//! in a configuration: `HuberLossConfig::new(0.5).init()`, or `init(&device)` for losses that hold weights. As
+//! functions, losses are in [`kiln_tensor::loss`].
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -16,15 +16,15 @@
 //! assert_eq!(loss.forward(predictions, targets, Reduction::Sum).item::<f32>(), 0.03125 + 0.875);
 //! ```
 //!
-//! | task | losses |
-//! |---|---|
-//! | regression | [`MseLoss`], [`L1Loss`], [`LpLoss`], [`SmoothL1Loss`], [`HuberLoss`] |
-//! | likelihood | [`KlDivLoss`], [`PoissonNllLoss`], [`GaussianNllLoss`] |
-//! | binary or multi-label classification | [`BinaryCrossEntropyLoss`], [`BceWithLogitsLoss`], [`FocalLoss`], [`SoftMarginLoss`], [`MultiLabelSoftMarginLoss`], [`MultiLabelMarginLoss`] |
-//! | classification | [`CrossEntropyLoss`], [`NllLoss`], [`MultiMarginLoss`], [`AdaptiveLogSoftmaxWithLoss`] |
-//! | ranking, embeddings | [`MarginRankingLoss`], [`HingeEmbeddingLoss`], [`CosineEmbeddingLoss`], [`TripletMarginLoss`], [`TripletMarginWithDistanceLoss`], [`InfoNceLoss`] |
-//! | sequences | [`CtcLoss`], [`RnntLoss`] |
-//! | images | [`DiceLoss`], [`GramMatrixLoss`] |
+//! * regression: [`MseLoss`], [`L1Loss`], [`LpLoss`], [`SmoothL1Loss`], [`HuberLoss`]
+//! * likelihood: [`KlDivLoss`], [`PoissonNllLoss`], [`GaussianNllLoss`]
+//! * binary or multi-label classification: [`BinaryCrossEntropyLoss`], [`BceWithLogitsLoss`], [`FocalLoss`],
+//!   [`SoftMarginLoss`], [`MultiLabelSoftMarginLoss`], [`MultiLabelMarginLoss`]
+//! * classification: [`CrossEntropyLoss`], [`NllLoss`], [`MultiMarginLoss`], [`AdaptiveLogSoftmaxWithLoss`]
+//! * ranking, embeddings: [`MarginRankingLoss`], [`HingeEmbeddingLoss`], [`CosineEmbeddingLoss`],
+//!   [`TripletMarginLoss`], [`TripletMarginWithDistanceLoss`], [`InfoNceLoss`]
+//! * sequences: [`CtcLoss`], [`RnntLoss`]
+//! * images: [`DiceLoss`], [`GramMatrixLoss`]
 //!
 //! **Reduction.** As in Burn, `forward` has the [`Reduction`] as its last argument, and `forward_no_reduction` returns
 //! the losses in their shape. Exceptions, also as in Burn: the reduction of [`CrossEntropyLoss`], [`NllLoss`],

@@ -13,8 +13,8 @@ pub struct AdaptiveLogSoftmaxWithLossConfig {
     pub in_features: usize,
     /// Number of classes, ordered by frequency: the most frequent first.
     pub n_classes: usize,
-    /// The first class of each cluster: increasing, above 0 and below `n_classes`. Classes before the first cutoff are in
-    /// the head.
+    /// The first class of each cluster: increasing, above 0 and below `n_classes`. Classes before the first cutoff are
+    /// in the head.
     pub cutoffs: Vec<usize>,
     /// Cluster `i`, counted from 0, has `in_features / div_value^(i + 1)` features, rounded down. Default: 4.
     #[config(default = 4.0)]
@@ -30,9 +30,9 @@ pub struct AdaptiveLogSoftmaxWithLossConfig {
 /// Adaptive softmax ([Grave et al. 2017](https://arxiv.org/abs/1609.04309)): an approximation of a softmax over many
 /// classes of unequal frequency, with its loss.
 ///
-/// The head has a score for each frequent class and for each cluster of rarer classes; each cluster has scores of its own,
-/// computed from fewer features, only for examples whose target is in it. Parameters have PyTorch's names: `head.weight`,
-/// `tail.0.0.weight` (the projection of the first cluster) and `tail.0.1.weight` (its scores).
+/// The head has a score for each frequent class and for each cluster of rarer classes; each cluster has scores of its
+/// own, computed from fewer features, only for examples whose target is in it. Parameters have PyTorch's names:
+/// `head.weight`, `tail.0.0.weight` (the projection of the first cluster) and `tail.0.1.weight` (its scores).
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -72,8 +72,8 @@ impl AdaptiveLogSoftmaxWithLossConfig {
     /// Returns the module with initialized parameters on a device.
     ///
     /// # Panics
-    /// When there is no cutoff, the cutoffs are not increasing, one is 0 or not below `n_classes`, or `div_value` is not
-    /// positive.
+    /// When there is no cutoff, the cutoffs are not increasing, one is 0 or not below `n_classes`, or `div_value` is
+    /// not positive.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> AdaptiveLogSoftmaxWithLoss<B> {
         self.check();
@@ -119,11 +119,11 @@ struct Members {
 }
 
 impl<B: Backend> AdaptiveLogSoftmaxWithLoss<B> {
-    /// Computes the log-probability of each target and the mean loss, for inputs `[batch, in_features]` and class indices
-    /// `[batch]`.
+    /// Computes the log-probability of each target and the mean loss, for inputs `[batch, in_features]` and class
+    /// indices `[batch]`.
     ///
-    /// Waits for the targets, to compute each cluster only for its rows. A class out of range poisons the result: reading
-    /// it returns the error.
+    /// Waits for the targets, to compute each cluster only for its rows. A class out of range poisons the result:
+    /// reading it returns the error.
     ///
     /// # Panics
     /// When the shapes are incompatible, or the computation of the targets failed.

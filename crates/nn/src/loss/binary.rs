@@ -23,10 +23,11 @@ pub struct BinaryCrossEntropyLossConfig {
     pub reduction: Reduction,
 }
 
-/// Binary cross-entropy of probabilities, `-(t ln(x) + (1 - t) ln(1 - x))`, or of logits. Logarithms are clamped to -100.
+/// Binary cross-entropy of probabilities, `-(t ln(x) + (1 - t) ln(1 - x))`, or of logits. Logarithms are clamped to
+/// -100.
 ///
-/// This is PyTorch's `BCELoss` with Burn's settings. [`BceWithLogitsLoss`] has the settings of PyTorch. A weight of each
-/// element, PyTorch's `weight`, is an argument of the function [`loss::binary_cross_entropy`].
+/// This is PyTorch's `BCELoss` with Burn's settings. [`BceWithLogitsLoss`] has the settings of PyTorch. A weight of
+/// each element, PyTorch's `weight`, is an argument of the function [`loss::binary_cross_entropy`].
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -77,8 +78,8 @@ impl BinaryCrossEntropyLossConfig {
 }
 
 impl<B: Backend> BinaryCrossEntropyLoss<B> {
-    /// Computes the loss of predictions `[batch]` or `[.., classes]` and targets of the same shape: integers 0 and 1, or
-    /// probabilities. The output has shape `[1]`, or with [`Reduction::None`] `[elements]`.
+    /// Computes the loss of predictions `[batch]` or `[.., classes]` and targets of the same shape: integers 0 and 1,
+    /// or probabilities. The output has shape `[1]`, or with [`Reduction::None`] `[elements]`.
     ///
     /// # Panics
     /// When predictions and targets differ in shape, or the number of weights is not that of the classes.
@@ -139,8 +140,8 @@ fn along_last<B: Backend, const D: usize>(weights: Tensor<B, 1>) -> Tensor<B, D>
 pub struct BceWithLogitsLossConfig {
     /// Weight of each class, `[classes]`, along the last dim. Default (`None`): 1.
     pub weights: Option<Vec<f32>>,
-    /// Weight of the loss of targets of 1 for each class, `[classes]`, along the last dim: above 1 for more recall, below
-    /// for more precision. Default (`None`): 1.
+    /// Weight of the loss of targets of 1 for each class, `[classes]`, along the last dim: above 1 for more recall,
+    /// below for more precision. Default (`None`): 1.
     pub pos_weights: Option<Vec<f32>>,
     /// The reduction over elements. Default: the mean.
     #[config(default = Reduction::Mean)]
@@ -186,8 +187,8 @@ impl BceWithLogitsLossConfig {
 }
 
 impl<B: Backend> BceWithLogitsLoss<B> {
-    /// Computes the loss of logits `[.., classes]` and targets of the same shape: probabilities, or integers 0 and 1. The
-    /// output has shape `[1]`, or with [`Reduction::None`] `[elements]`.
+    /// Computes the loss of logits `[.., classes]` and targets of the same shape: probabilities, or integers 0 and 1.
+    /// The output has shape `[1]`, or with [`Reduction::None`] `[elements]`.
     ///
     /// # Panics
     /// When logits and targets differ in shape, or the number of weights is not that of the classes.

@@ -19,8 +19,8 @@ pub struct NllLossConfig {
     pub reduction: Reduction,
 }
 
-/// Negative log-likelihood of classes, given log-probabilities: `-weight[target] x[target]`. With a log-softmax before it,
-/// it is [`CrossEntropyLoss`](super::CrossEntropyLoss).
+/// Negative log-likelihood of classes, given log-probabilities: `-weight[target] x[target]`. With a log-softmax before
+/// it, it is [`CrossEntropyLoss`](super::CrossEntropyLoss).
 ///
 /// The mean divides by the sum of the weights of the targets that are not ignored; if all are ignored, it is NaN.
 ///
@@ -96,8 +96,8 @@ pub struct MultiMarginLossConfig {
     pub weights: Option<Vec<f32>>,
 }
 
-/// Multi-class margin (hinge) loss: `Σ max(0, margin - x[target] + x[i])^p / classes` over the classes `i` other than the
-/// target, times the weight of the target's class.
+/// Multi-class margin (hinge) loss: `Σ max(0, margin - x[target] + x[i])^p / classes` over the classes `i` other than
+/// the target, times the weight of the target's class.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -159,8 +159,8 @@ impl<B: Backend> MultiMarginLoss<B> {
     }
 }
 
-/// Multi-label margin loss: `Σ max(0, 1 - x[present] + x[absent]) / classes` over all pairs of a class that is listed in
-/// the targets and one that is not.
+/// Multi-label margin loss: `Σ max(0, 1 - x[present] + x[absent]) / classes` over all pairs of a class that is listed
+/// in the targets and one that is not.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -184,8 +184,8 @@ impl MultiLabelMarginLoss {
         MultiLabelMarginLoss
     }
 
-    /// Computes the loss of scores `[batch, classes]` and targets of the same shape: a row of targets lists class indices
-    /// and ends at the first -1. The output has shape `[1]`, or with [`Reduction::None`] `[batch]`.
+    /// Computes the loss of scores `[batch, classes]` and targets of the same shape: a row of targets lists class
+    /// indices and ends at the first -1. The output has shape `[1]`, or with [`Reduction::None`] `[batch]`.
     ///
     /// # Panics
     /// When scores and targets differ in shape.

@@ -52,8 +52,8 @@ impl CosineEmbeddingLoss {
         CosineEmbeddingLossConfig::new().init()
     }
 
-    /// Computes the loss of vectors `[batch, dim]` and targets `[batch]`, integers or floats. The output has shape `[1]`,
-    /// or with [`Reduction::None`] `[batch]`.
+    /// Computes the loss of vectors `[batch, dim]` and targets `[batch]`, integers or floats. The output has shape
+    /// `[1]`, or with [`Reduction::None`] `[batch]`.
     ///
     /// # Panics
     /// When the vectors differ in shape, or the targets are not `[batch]`.
@@ -185,8 +185,8 @@ pub struct TripletMarginWithDistanceLossConfig {
     pub swap: bool,
 }
 
-/// Triplet margin loss with any distance: `max(0, d(anchor, positive) - d(anchor, negative) + margin)`. The distance is an
-/// argument of `forward`, not a field as in PyTorch, so that the settings are plain data.
+/// Triplet margin loss with any distance: `max(0, d(anchor, positive) - d(anchor, negative) + margin)`. The distance is
+/// an argument of `forward`, not a field as in PyTorch, so that the settings are plain data.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -244,7 +244,8 @@ impl TripletMarginWithDistanceLoss {
 /// Settings of an [`InfoNceLoss`].
 #[derive(Config, Clone, Copy, Debug, PartialEq)]
 pub struct InfoNceLossConfig {
-    /// The divisor of the cosine similarities; above 0. Lower temperatures give near negatives more weight. Default: 0.1.
+    /// The divisor of the cosine similarities; above 0. Lower temperatures give near negatives more weight. Default:
+    /// 0.1.
     #[config(default = 0.1)]
     pub temperature: f64,
 }

@@ -12,8 +12,9 @@ pub struct DiceLossConfig {
     pub smooth: f64,
 }
 
-/// Dice loss of predicted probabilities `x` and targets `t` ([Milletari et al. 2016](https://arxiv.org/abs/1606.04797)):
-/// `1 - (2 Σ x t + smooth) / (Σ x + Σ t + smooth)`. The sums are over all dims but the first: one loss per example.
+/// Dice loss of predicted probabilities `x` and targets `t` ([Milletari et al.
+/// 2016](https://arxiv.org/abs/1606.04797)): `1 - (2 Σ x t + smooth) / (Σ x + Σ t + smooth)`. The sums are over all
+/// dims but the first: one loss per example.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -75,8 +76,8 @@ impl DiceLoss {
 /// Style loss of feature maps ([Gatys et al. 2015](https://arxiv.org/abs/1508.06576)): the squared difference of their
 /// Gram matrices `G = F Fᵀ`, `Σ (G - G')² / (4 channels² (height width)²)` for each example.
 ///
-/// It is the term of one layer. The paper adds those of five layers of a pretrained VGG network, with weights; Burn's loss
-/// holds that network, here the features are arguments.
+/// It is the term of one layer. The paper adds those of five layers of a pretrained VGG network, with weights; Burn's
+/// loss holds that network, here the features are arguments.
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -12,8 +12,8 @@ pub struct KlDivLossConfig {
     pub log_target: bool,
 }
 
-/// Kullback-Leibler divergence of predicted log-probabilities: `target (ln(target) - prediction)`. Where the target is 0,
-/// the loss is 0.
+/// Kullback-Leibler divergence of predicted log-probabilities: `target (ln(target) - prediction)`. Where the target is
+/// 0, the loss is 0.
 ///
 /// [`Reduction::BatchMean`] is the divergence per example, and [`Reduction::Auto`] stands for it, as in Burn.
 /// [`Reduction::Mean`], PyTorch's default, divides by the number of elements, which is not the divergence.
@@ -150,8 +150,8 @@ impl Default for GaussianNllLoss {
 }
 
 impl GaussianNllLoss {
-    /// Computes the loss of means and targets of equal shape `[..]`, with variances that broadcast to it. The output has
-    /// shape `[1]`, or with [`Reduction::None`] `[elements]`.
+    /// Computes the loss of means and targets of equal shape `[..]`, with variances that broadcast to it. The output
+    /// has shape `[1]`, or with [`Reduction::None`] `[elements]`.
     ///
     /// # Panics
     /// When the shapes are incompatible, dtypes differ, or `eps` is not positive.

@@ -26,7 +26,7 @@ impl MseLoss {
     }
 }
 
-pairwise!(MseLoss: loss::mse, mse_loss(); "When shapes or dtypes differ: broadcasting a target is nearly always a mistake.");
+pairwise!(MseLoss: loss::mse, mse_loss(); "When shapes or dtypes differ: a target that broadcasts is an error.");
 
 /// Absolute error loss: `|prediction - target|`. The gradient is 0 where both are equal.
 ///
@@ -59,8 +59,8 @@ pub struct LpLossConfig {
     pub p: f64,
 }
 
-/// Power loss: `|prediction - target|^p`. No root is taken: with a mean it is the mean absolute error for `p` 1, and the
-/// mean squared error for `p` 2. The gradient is 0 where both are equal.
+/// Power loss: `|prediction - target|^p`. No root is taken: with a mean it is the mean absolute error for `p` 1, and
+/// the mean squared error for `p` 2. The gradient is 0 where both are equal.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -121,8 +121,8 @@ pub struct SmoothL1LossConfig {
     pub beta: f64,
 }
 
-/// Smooth L1 loss: with `d = |prediction - target|`, `d² / (2 beta)` below `beta` and `d - beta / 2` above. With `beta` 0
-/// it is [`L1Loss`] (Burn requires a positive `beta`). It is [`HuberLoss`] divided by `beta`.
+/// Smooth L1 loss: with `d = |prediction - target|`, `d² / (2 beta)` below `beta` and `d - beta / 2` above. With `beta`
+/// 0 it is [`L1Loss`] (Burn requires a positive `beta`). It is [`HuberLoss`] divided by `beta`.
 ///
 /// ```
 /// use kiln_backends::Flex;

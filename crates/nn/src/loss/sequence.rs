@@ -90,8 +90,8 @@ impl CtcLoss {
 /// Settings of an [`RnntLoss`].
 #[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RnntLossConfig {
-    /// The blank class; negative numbers count from the end. Default: -1, the last class, as in torchaudio; Burn's default
-    /// is 0.
+    /// The blank class; negative numbers count from the end. Default: -1, the last class, as in torchaudio; Burn's
+    /// default is 0.
     #[config(default = -1)]
     pub blank: i64,
     /// Whether the scores are logits, to which a log-softmax is applied; otherwise they are log-probabilities. Default:
