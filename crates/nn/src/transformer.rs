@@ -2,13 +2,15 @@
 //!
 //! | module | where it is used | names of parameters |
 //! |---|---|---|
-//! | [`TransformerEncoder`] | BERT, ViT; with [`causal`](TransformerEncoderInput::causal) GPT-2 | `torch.nn.TransformerEncoder` |
+//! | [`TransformerEncoder`] | BERT, ViT; with [`causal`] inputs GPT-2 | `torch.nn.TransformerEncoder` |
 //! | [`TransformerDecoder`] | decoders with a memory | `torch.nn.TransformerDecoder` |
 //! | [`Transformer`] | translation | `torch.nn.Transformer` |
 //! | [`DecoderBlock`] | Llama, Mistral, Qwen | Hugging Face's `LlamaDecoderLayer` |
 //!
 //! The defaults are PyTorch's: post-norm, ReLU, dropout 0.1, and no normalisation after the last layer (except in
 //! [`Transformer`]). Sequences are `[batch, length, d_model]`.
+//!
+//! [`causal`]: TransformerEncoderInput::causal
 
 mod decoder;
 mod decoder_block;

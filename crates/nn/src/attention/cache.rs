@@ -46,15 +46,17 @@ impl<B: Backend, const D: usize> TensorCache<B, D> {
     }
 }
 
-/// Keys and values of the tokens so far, for [`MultiHeadAttention::forward_cache`](super::MultiHeadAttention::forward_cache)
-/// and its companions. The call appends the keys and values of its tokens. Tokens attend to all tokens in the cache, and
-/// causally to each other.
+/// Keys and values of the tokens so far, for
+/// [`MultiHeadAttention::forward_cache`](super::MultiHeadAttention::forward_cache) and its companions. The call appends
+/// the keys and values of its tokens. Tokens attend to all tokens in the cache, and causally to each other.
 ///
 /// | constructor | shape of keys and values |
 /// |---|---|
 /// | [`autoregressive`](MhaCache::autoregressive) | grows by the new tokens |
 /// | [`from`](MhaCache::from) a [`StaticCache`] | constant; later positions are masked |
-/// | [`autoregressive_cross_attention`](MhaCache::autoregressive_cross_attention) | those of the memory, computed by the first call |
+/// | [`autoregressive_cross_attention`] | those of the memory, computed by the first call |
+///
+/// [`autoregressive_cross_attention`]: MhaCache::autoregressive_cross_attention
 #[derive(Clone, Debug)]
 pub struct MhaCache<B: Backend = Dyn> {
     kind: MhaCacheKind<B>,
@@ -200,8 +202,8 @@ impl<B: Backend> StaticCache<B> {
         StaticCache::from_buffers(zeros(), zeros())
     }
 
-    /// Returns a cache that writes to these tensors, `[batch, kv_heads, max_length, features]`. The features of keys and
-    /// values may differ. The dtype is that of projected keys and values.
+    /// Returns a cache that writes to these tensors, `[batch, kv_heads, max_length, features]`. The features of keys
+    /// and values may differ. The dtype is that of projected keys and values.
     ///
     /// # Panics
     /// When the other dimensions differ.
@@ -215,7 +217,8 @@ impl<B: Backend> StaticCache<B> {
         StaticCache { buffers: Some((keys, values)), shape, position: CachePosition::Host(0) }
     }
 
-    /// Sets the position of the next token. Earlier positions are visible, later ones are masked until they are written.
+    /// Sets the position of the next token. Earlier positions are visible, later ones are masked until they are
+    /// written.
     #[must_use]
     pub fn with_position(mut self, position: CachePosition<B>) -> Self {
         self.position = position;

@@ -92,7 +92,8 @@ impl GroupedQueryAttentionConfig {
     /// Returns a layer with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `n_kv_heads` is not a divisor of `n_heads`, or `head_dim` is absent and `n_heads` not a divisor of `d_model`.
+    /// When `n_kv_heads` is not a divisor of `n_heads`, or `head_dim` is absent and `n_heads` not a divisor of
+    /// `d_model`.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> GroupedQueryAttention<B> {
         let (d, heads, kv_heads) = (self.d_model, self.n_heads, self.n_kv_heads);
@@ -148,13 +149,12 @@ impl<B: Backend> GroupedQueryAttention<B> {
         self.attend(input.into(), |(k, v)| (k, v, Reach::Causal))
     }
 
-    /// Computes [`forward`](GroupedQueryAttention::forward) for new tokens, `[batch, new, d_model]`, and adds their keys
-    /// and values to a cache; see
-    /// [`MultiHeadAttention::forward_cache`](super::MultiHeadAttention::forward_cache).
+    /// Computes [`forward`](GroupedQueryAttention::forward) for new tokens, `[batch, new, d_model]`, and adds their
+    /// keys and values to a cache; see [`MultiHeadAttention::forward_cache`](super::MultiHeadAttention::forward_cache).
     ///
     /// # Panics
-    /// When the input has keys of its own, the number of features, or the shape of a mask or of the cache, differs, or a
-    /// static cache is full.
+    /// When the input has keys of its own, the number of features, or the shape of a mask or of the cache, differs, or
+    /// a static cache is full.
     #[track_caller]
     pub fn forward_cache(&self, input: impl Into<MhaInput<B>>, cache: &mut MhaCache<B>) -> MhaOutput<B> {
         self.attend(input.into(), |new| cache.update(|| new))

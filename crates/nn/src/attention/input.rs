@@ -44,8 +44,8 @@ impl<B: Backend> Conditions<B> {
 macro_rules! conditions {
     ($input:ident) => {
         impl<B: kiln_tensor::Backend> $input<B> {
-            /// Sets the padding mask `[batch, keys]`: true where a key is hidden from all queries. A mask of length 1 in
-            /// the first dimension is that of all examples.
+            /// Sets the padding mask `[batch, keys]`: true where a key is hidden from all queries. A mask of length 1
+            /// in the first dimension is that of all examples.
             #[doc(alias = "key_padding_mask")]
             #[must_use]
             pub fn mask_pad(mut self, mask: kiln_tensor::Tensor<B, 2, kiln_tensor::Bool>) -> Self {
@@ -61,8 +61,8 @@ macro_rules! conditions {
                 self
             }
 
-            /// Sets the bias `[batch, heads, queries, keys]` that is added to the scores: an additive mask (`-inf` hides
-            /// a key), [`Alibi`](crate::attention::Alibi) or
+            /// Sets the bias `[batch, heads, queries, keys]` that is added to the scores: an additive mask (`-inf`
+            /// hides a key), [`Alibi`](crate::attention::Alibi) or
             /// [`RelativePositionBias`](crate::attention::RelativePositionBias). Dimensions of length 1 broadcast.
             #[must_use]
             pub fn attn_bias(mut self, bias: kiln_tensor::Tensor<B, 4>) -> Self {

@@ -25,9 +25,9 @@ pub fn generate_autoregressive_mask<B: Backend>(
     mask.expand([batch_size, seq_length, seq_length])
 }
 
-/// Returns a mask `[1, queries, keys]` for [`MhaInput::mask_attn`](super::MhaInput::mask_attn) that hides keys after the
-/// query and keys at least `window` positions before it: query `i` attends to `window` keys, the last of which is at
-/// its own position ([Beltagy et al. 2020](https://arxiv.org/abs/2004.05150), causal as in
+/// Returns a mask `[1, queries, keys]` for [`MhaInput::mask_attn`](super::MhaInput::mask_attn) that hides keys after
+/// the query and keys at least `window` positions before it: query `i` attends to `window` keys, the last of which is
+/// at its own position ([Beltagy et al. 2020](https://arxiv.org/abs/2004.05150), causal as in
 /// [Mistral](https://arxiv.org/abs/2310.06825)). The last query is at the position of the last key.
 ///
 /// ```

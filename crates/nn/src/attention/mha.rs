@@ -49,9 +49,9 @@ pub struct MultiHeadAttentionConfig {
 /// `softmax(q_i k_iᵀ / √d + mask) v_i` of projected queries, keys and values; the output is a projection of all heads.
 ///
 /// Fields, names and shapes are those of
-/// [`torch.nn.MultiheadAttention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html), with
-/// `batch_first=True`. With `n_kv_heads`, which PyTorch does not have, the input projections are separate, and keys and
-/// values have `n_kv_heads * d_model / n_heads` features. A query whose keys are all masked returns the output
+/// [`torch.nn.MultiheadAttention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html),
+/// with `batch_first=True`. With `n_kv_heads`, which PyTorch does not have, the input projections are separate, and
+/// keys and values have `n_kv_heads * d_model / n_heads` features. A query whose keys are all masked returns the output
 /// projection of zeros; PyTorch returns NaN.
 ///
 /// ```
@@ -176,9 +176,9 @@ impl<B: Backend> MultiHeadAttention<B> {
         })
     }
 
-    /// Computes [`forward`](MultiHeadAttention::forward) for new tokens, `[batch, new, d_model]`, and adds their keys and
-    /// values to a cache. The tokens attend to all tokens in the cache and causally to each other; `keys` in the shape of
-    /// masks counts both. Masks for a [`StaticCache`](super::StaticCache) may be shorter than the cache.
+    /// Computes [`forward`](MultiHeadAttention::forward) for new tokens, `[batch, new, d_model]`, and adds their keys
+    /// and values to a cache. The tokens attend to all tokens in the cache and causally to each other; `keys` in the
+    /// shape of masks counts both. Masks for a [`StaticCache`](super::StaticCache) may be shorter than the cache.
     ///
     /// Burn's method of this name receives the whole sequence in each call. Pass only the new tokens here.
     ///

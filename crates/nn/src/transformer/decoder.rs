@@ -51,8 +51,8 @@ pub struct TransformerDecoderConfig {
     pub initializer: Option<Initializer>,
 }
 
-/// Transformer decoder ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)): layers of self-attention, attention to
-/// a memory, and feed-forward networks. Names and shapes of its parameters are those of
+/// Transformer decoder ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)): layers of self-attention, attention
+/// to a memory, and feed-forward networks. Names and shapes of its parameters are those of
 /// [`torch.nn.TransformerDecoder`](https://docs.pytorch.org/docs/stable/generated/torch.nn.TransformerDecoder.html).
 ///
 /// ```
@@ -130,7 +130,8 @@ impl<B: Backend> TransformerDecoder<B> {
     }
 
     /// Decodes new tokens of the target, `[batch, new, d_model]`, which attend to the tokens in the cache and causally
-    /// to each other. The first call computes the keys and values of the memory. The output has the shape of the target.
+    /// to each other. The first call computes the keys and values of the memory. The output has the shape of the
+    /// target.
     ///
     /// # Panics
     /// When the number of features, or the shape of a mask or of the cache, differs, or a static cache is full.
@@ -147,12 +148,12 @@ impl<B: Backend> TransformerDecoder<B> {
         self.normalized(input.target)
     }
 
-    /// Decodes a whole target causally, `[batch, length, d_model]`, and computes only the tokens that previous calls with
-    /// this cache did not. The output has the shape of the target. Masks are those of the whole target.
+    /// Decodes a whole target causally, `[batch, length, d_model]`, and computes only the tokens that previous calls
+    /// with this cache did not. The output has the shape of the target. Masks are those of the whole target.
     ///
     /// # Panics
-    /// When the target is shorter than that of the previous call; see also
-    /// [`forward_cache`](TransformerDecoder::forward_cache).
+    /// When the target is shorter than that of the previous call, or
+    /// [`forward_cache`](TransformerDecoder::forward_cache) has used the cache; see also there.
     #[track_caller]
     pub fn forward_autoregressive_inference(
         &self,
@@ -160,8 +161,9 @@ impl<B: Backend> TransformerDecoder<B> {
         cache: &mut TransformerDecoderAutoregressiveCache<B>,
     ) -> Tensor<B, 3> {
         let TransformerDecoderInput { target, memory, own, cross } = input;
+        let cached = cache.layers.first().and_then(|layer| layer.self_attn.len());
         let mut outputs = core::mem::replace(&mut cache.outputs, TensorCache::empty());
-        let whole = only_new(target, &mut outputs, |target, start, length| {
+        let whole = only_new(target, &mut outputs, cached, |target, start, length| {
             let (own, cross) = (own.after(start, length), cross.after(start, length));
             self.forward_cache(TransformerDecoderInput { target, memory, own, cross }, cache)
         });

@@ -43,9 +43,9 @@ pub struct DecoderBlockConfig {
 }
 
 /// Decoder block of Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)): causal
-/// [`GroupedQueryAttention`] and a [`GatedFeedForward`] network, each with RMS normalisation of its input and a residual
-/// connection. The names of its parameters are those of `LlamaDecoderLayer` in Hugging Face's files, which also fit
-/// Mistral, Qwen2 and Qwen3.
+/// [`GroupedQueryAttention`] and a [`GatedFeedForward`] network, each with RMS normalisation of its input and a
+/// residual connection. The names of its parameters are those of `LlamaDecoderLayer` in Hugging Face's files, which
+/// also fit Mistral, Qwen2 and Qwen3.
 ///
 /// The angles of the positions are an argument, so that all blocks of a model share them. Hugging Face's weights need
 /// [`interleaved`](crate::attention::RotaryEncodingConfig::interleaved) set to false.
@@ -82,7 +82,8 @@ impl DecoderBlockConfig {
     /// Returns a block with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `n_kv_heads` is not a divisor of `n_heads`, or `head_dim` is absent and `n_heads` not a divisor of `d_model`.
+    /// When `n_kv_heads` is not a divisor of `n_heads`, or `head_dim` is absent and `n_heads` not a divisor of
+    /// `d_model`.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> DecoderBlock<B> {
         let norm = || RmsNormConfig::new(self.d_model).with_epsilon(self.norm_epsilon).init(device);
@@ -140,8 +141,8 @@ impl<B: Backend> DecoderBlock<B> {
         self.branches(input.into(), |input| self.self_attn.forward(input).context)
     }
 
-    /// Applies the block to new tokens, `[batch, new, d_model]`, which attend to the tokens in the cache and causally to
-    /// each other.
+    /// Applies the block to new tokens, `[batch, new, d_model]`, which attend to the tokens in the cache and causally
+    /// to each other.
     ///
     /// # Panics
     /// When the number of features, or the shape of a mask or of the cache, differs, or a static cache is full.

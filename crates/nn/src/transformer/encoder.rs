@@ -213,8 +213,8 @@ impl<B: Backend> TransformerEncoderLayer<B> {
         self.branches(input.into(), |input| self.self_attn.forward(input).context)
     }
 
-    /// Applies the layer to new tokens, `[batch, new, d_model]`, which attend to the tokens in the cache and causally to
-    /// each other; see [`MultiHeadAttention::forward_cache`].
+    /// Applies the layer to new tokens, `[batch, new, d_model]`, which attend to the tokens in the cache and causally
+    /// to each other; see [`MultiHeadAttention::forward_cache`].
     ///
     /// # Panics
     /// When the number of features, or the shape of a mask or of the cache, differs, or a static cache is full.
@@ -295,8 +295,8 @@ impl<B: Backend> TransformerEncoder<B> {
     /// with this cache did not. The output has the shape of the input. Masks are those of the whole sequence.
     ///
     /// # Panics
-    /// When the sequence is shorter than that of the previous call; see also
-    /// [`forward_cache`](TransformerEncoder::forward_cache).
+    /// When the sequence is shorter than that of the previous call, or
+    /// [`forward_cache`](TransformerEncoder::forward_cache) has used the cache; see also there.
     #[track_caller]
     pub fn forward_autoregressive_inference(
         &self,
@@ -304,8 +304,9 @@ impl<B: Backend> TransformerEncoder<B> {
         cache: &mut TransformerEncoderAutoregressiveCache<B>,
     ) -> Tensor<B, 3> {
         let TransformerEncoderInput { tensor, conditions } = input.into();
+        let cached = cache.layers.first().and_then(MhaCache::len);
         let mut outputs = core::mem::replace(&mut cache.outputs, TensorCache::empty());
-        let whole = only_new(tensor, &mut outputs, |tensor, start, length| {
+        let whole = only_new(tensor, &mut outputs, cached, |tensor, start, length| {
             let conditions = conditions.after(start, length);
             self.forward_cache(TransformerEncoderInput { tensor, conditions }, cache)
         });
@@ -341,11 +342,13 @@ impl<B: Backend> TransformerEncoder<B> {
     }
 }
 
-/// Applies `compute` to the part of a sequence that is not among the outputs, and returns all outputs.
+/// Applies `compute` to the part of a sequence that is not among the outputs, and returns all outputs. `cached` is the
+/// number of tokens in the caches of the layers, if the host knows it.
 #[track_caller]
 pub(super) fn only_new<B: Backend>(
     sequence: Tensor<B, 3>,
     outputs: &mut TensorCache<B, 3>,
+    cached: Option<usize>,
     compute: impl FnOnce(Tensor<B, 3>, usize, usize) -> Tensor<B, 3>,
 ) -> Tensor<B, 3> {
     let (start, length) = (outputs.len(1), sequence.dims()[1]);
@@ -353,6 +356,11 @@ pub(super) fn only_new<B: Backend>(
         start <= length,
         "[forward_autoregressive_inference] the sequence has {length} tokens, the cache {start}\n  \
          hint: pass the whole sequence, or call `forward_cache` with the new tokens"
+    );
+    assert!(
+        cached.is_none_or(|cached| cached == start),
+        "[forward_autoregressive_inference] the cache has tokens without outputs, from `forward_cache`\n  \
+         hint: use one of the two methods with a cache"
     );
     match outputs.get() {
         Some(whole) if start == length => whole.clone(),

@@ -47,9 +47,9 @@ pub struct TransformerConfig {
     pub initializer: Initializer,
 }
 
-/// Transformer of [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762): an encoder of the source and a decoder of the
-/// target, each with a final normalisation. Embeddings and output projection are not part of it. Names and shapes of its
-/// parameters are those of
+/// Transformer of [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762): an encoder of the source and a decoder of
+/// the target, each with a final normalisation. Embeddings and output projection are not part of it. Names and shapes
+/// of its parameters are those of
 /// [`torch.nn.Transformer`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Transformer.html).
 ///
 /// To generate a target, encode the source once, and call [`TransformerDecoder::forward_cache`] for each token.
@@ -148,7 +148,8 @@ impl<B: Backend> TransformerInput<B> {
         TransformerInput { target_mask_attn: Some(mask), ..self }
     }
 
-    /// Sets the padding mask of the encoded source in the decoder, `[batch, source_length]`: usually that of the source.
+    /// Sets the padding mask of the encoded source in the decoder, `[batch, source_length]`: usually that of the
+    /// source.
     #[must_use]
     pub fn memory_mask_pad(self, mask: Tensor<B, 2, Bool>) -> Self {
         TransformerInput { memory_mask_pad: Some(mask), ..self }

@@ -223,6 +223,10 @@ fn encoder() {
             assert_near(y, whole.clone().narrow(1, 0, end));
         }
     }
+    let mut cache = encoder.new_autoregressive_cache();
+    encoder.forward_cache(x.clone(), &mut cache);
+    let text = message(|| drop(encoder.forward_autoregressive_inference(x.clone(), &mut cache)));
+    assert!(text.contains("the cache has tokens without outputs"), "{text}");
     let other = TransformerEncoderConfig::new(8, 12, 2, 1).init::<Flex>(&device);
     let text = message(|| drop(encoder.forward_cache(x, &mut other.new_autoregressive_cache())));
     assert!(text.contains("the cache has 1 layers, the module 2"), "{text}");

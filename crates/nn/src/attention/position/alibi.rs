@@ -39,7 +39,8 @@ impl AlibiConfig {
 }
 
 impl Alibi {
-    /// Returns the bias `[1, heads, queries, keys]`. The last query is at the position of the last key, as with a cache.
+    /// Returns the bias `[1, heads, queries, keys]`. The last query is at the position of the last key, as with a
+    /// cache.
     #[track_caller]
     pub fn bias<B: Backend>(&self, queries: usize, keys: usize, device: &B::Device) -> Tensor<B, 4> {
         let start = keys as i64 - queries as i64;

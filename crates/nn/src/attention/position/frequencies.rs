@@ -4,10 +4,9 @@ use crate::{Config, plain_data};
 use alloc::vec::Vec;
 use core::f64::consts::PI;
 
-/// Scaling of the frequencies of a [`RotaryEncoding`](super::RotaryEncoding), for contexts that are longer than those of
-/// training. With the unscaled frequencies `f_i = theta^(-2 i / d)`:
-///
-/// The definitions are those of Hugging Face's `rope_scaling` settings, whose names are in parentheses.
+/// Scaling of the frequencies of a [`RotaryEncoding`](super::RotaryEncoding), for contexts that are longer than those
+/// of training. The unscaled frequencies are `f_i = theta^(-2 i / d)`. The definitions are those of Hugging Face's
+/// `rope_scaling` settings; their names are in parentheses.
 #[derive(Config, Clone, Copy, Debug, PartialEq)]
 pub enum RotaryScaling {
     /// The frequencies `f_i` (`default`).

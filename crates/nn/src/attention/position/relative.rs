@@ -25,9 +25,9 @@ pub struct RelativePositionBiasConfig {
     pub initializer: Initializer,
 }
 
-/// Relative position bias ([Raffel et al. 2019](https://arxiv.org/abs/1910.10683)): adds a learned number for the bucket
-/// of the distance between query and key to the scores of each head. Half of the buckets hold one distance each, the
-/// others grow logarithmically up to `max_distance`. Pass the bias to
+/// Relative position bias ([Raffel et al. 2019](https://arxiv.org/abs/1910.10683)): adds a learned number for the
+/// bucket of the distance between query and key to the scores of each head. Half of the buckets hold one distance each,
+/// the others grow logarithmically up to `max_distance`. Pass the bias to
 /// [`MhaInput::attn_bias`](crate::attention::MhaInput::attn_bias).
 ///
 /// T5 does not scale the scores. A field named `relative_attention_bias` has the parameter name of T5's files.
@@ -54,8 +54,8 @@ impl RelativePositionBiasConfig {
     /// Returns the bias with an initialized table on a device.
     ///
     /// # Panics
-    /// When there are fewer than 2 buckets (4 if bidirectional), or `max_distance` is not beyond the distances that have
-    /// a bucket each.
+    /// When there are fewer than 2 buckets (4 if bidirectional), or `max_distance` is not beyond the distances that
+    /// have a bucket each.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> RelativePositionBias<B> {
         let exact = self.n_buckets / if self.bidirectional { 4 } else { 2 };
@@ -74,7 +74,8 @@ impl RelativePositionBiasConfig {
 }
 
 impl<B: Backend> RelativePositionBias<B> {
-    /// Returns the bias `[1, heads, queries, keys]`. The last query is at the position of the last key, as with a cache.
+    /// Returns the bias `[1, heads, queries, keys]`. The last query is at the position of the last key, as with a
+    /// cache.
     #[track_caller]
     pub fn forward(&self, queries: usize, keys: usize) -> Tensor<B, 4> {
         let first = keys as i64 - queries as i64;

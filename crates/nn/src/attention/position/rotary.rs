@@ -29,9 +29,9 @@ pub struct RotaryEncodingConfig {
     pub scaling: RotaryScaling,
 }
 
-/// Rotary position encoding (RoPE, [Su et al. 2021](https://arxiv.org/abs/2104.09864)): rotates pair `i` of the features
-/// of a head at position `p` by the angle `p theta^(-2 i / d)`. Scores of rotated queries and keys depend on the
-/// difference of their positions.
+/// Rotary position encoding (RoPE, [Su et al. 2021](https://arxiv.org/abs/2104.09864)): rotates pair `i` of the
+/// features of a head at position `p` by the angle `p theta^(-2 i / d)`. Scores of rotated queries and keys depend on
+/// the difference of their positions.
 ///
 /// The tables of cosines and sines are computed in 64 bits. They are not parameters: files do not contain them.
 ///
@@ -116,8 +116,8 @@ impl RotaryEncodingConfig {
     }
 }
 
-/// A function of the angles of `rows` positions from `start`, row by row. In `f64`: 32 bits cannot represent the fraction
-/// of a late position's angle.
+/// A function of the angles of `rows` positions from `start`, row by row. In `f64`: 32 bits cannot represent the
+/// fraction of a late position's angle.
 fn turned(frequencies: &[f64], start: usize, rows: usize, factor: f64, f: fn(f64) -> f64) -> Vec<f64> {
     let row = |position: usize| frequencies.iter().map(move |rate| factor * f(position as f64 * rate));
     (start..start + rows).flat_map(row).collect()

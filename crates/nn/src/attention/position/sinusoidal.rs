@@ -21,8 +21,8 @@ pub struct PositionalEncodingConfig {
 }
 
 /// Sinusoidal positional encoding ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)): adds
-/// `sin(p base^(-2 i / d))` to feature `2 i` at position `p`, and the cosine to feature `2 i + 1`. The table is computed
-/// in 64 bits. It is not a parameter: files do not contain it.
+/// `sin(p base^(-2 i / d))` to feature `2 i` at position `p`, and the cosine to feature `2 i + 1`. The table is
+/// computed in 64 bits. It is not a parameter: files do not contain it.
 ///
 /// ```
 /// use kiln_backends::Flex;
