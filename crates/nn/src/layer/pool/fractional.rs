@@ -65,8 +65,8 @@ macro_rules! fractional_pools {
             }
 
             /// Like [`forward`](Self::forward), with window positions from `samples`, `[batch, channels, dimensions]`
-            /// in `0..1`, in the order of the spatial dimensions. PyTorch's two-dimensional layer has the last dimension
-            /// first.
+            /// in `0..1`, in the order of the spatial dimensions. PyTorch's two-dimensional layer has the last
+            /// dimension first.
             ///
             /// # Panics
             /// When the windows do not fit into a dimension, or `samples` has another shape.
