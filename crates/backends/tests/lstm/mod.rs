@@ -38,11 +38,19 @@ pub(crate) fn zeros<B: Backend>() -> State<B> {
     (zeros.clone(), zeros)
 }
 
-pub(crate) fn looped<B: Backend>(x: Tensor<B, 3>, weights: Weights<B>, reverse: bool) -> (State<B>, Tensor<B, 3>) {
+pub(crate) fn looped<B: Backend>(
+    x: Tensor<B, 3>,
+    weights: Weights<B>,
+    reverse: bool,
+) -> (State<B>, Tensor<B, 3>) {
     scan(zeros(), x, weights, reverse, lstm_cell::<B>)
 }
 
-pub(crate) fn unrolled<B: Backend>(x: Tensor<B, 3>, weights: Weights<B>, reverse: bool) -> (State<B>, Tensor<B, 3>) {
+pub(crate) fn unrolled<B: Backend>(
+    x: Tensor<B, 3>,
+    weights: Weights<B>,
+    reverse: bool,
+) -> (State<B>, Tensor<B, 3>) {
     let steps = x.dims()[0];
     let mut state = zeros();
     let mut outputs = Vec::new();
