@@ -88,8 +88,7 @@ impl UpdateRule for AdafactorRule {
         &[ROWS, COLUMNS, VARIANCE]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::NonNegative
     }
 

@@ -96,12 +96,11 @@ impl UpdateRule for AdanRule {
 
     fn update(
         &self,
-        value: &AnyTensor,
+        _value: &AnyTensor,
         gradient: AnyTensor,
         state: &mut ParameterState,
         options: StepOptions,
     ) -> Result<Update> {
-        let _ = value;
         let AdanConfig { beta_1, beta_2, beta_3, epsilon, no_prox, .. } = self.options;
         let steps = state.steps() as f64;
         let change = match state.take(PREVIOUS) {

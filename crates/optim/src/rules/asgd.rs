@@ -78,8 +78,7 @@ impl UpdateRule for AsgdRule {
         &[AVERAGE]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
     }
 

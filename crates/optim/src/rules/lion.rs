@@ -74,12 +74,11 @@ impl UpdateRule for LionRule {
 
     fn update(
         &self,
-        value: &AnyTensor,
+        _value: &AnyTensor,
         gradient: AnyTensor,
         state: &mut ParameterState,
         options: StepOptions,
     ) -> Result<Update> {
-        let _ = value;
         let LionConfig { beta_1, beta_2, .. } = self.options;
         let mut direction = gradient.clone().mul_scalar(1.0 - beta_1)?;
         if let Some(mean) = state.get(MEAN) {

@@ -87,19 +87,17 @@ impl UpdateRule for RpropRule {
         &[PREVIOUS, SIZES]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
     }
 
     fn update(
         &self,
-        value: &AnyTensor,
+        _value: &AnyTensor,
         gradient: AnyTensor,
         state: &mut ParameterState,
         options: StepOptions,
     ) -> Result<Update> {
-        let _ = value;
         let RpropConfig { eta_minus, eta_plus, min_step, max_step, maximize, .. } = self.options;
         let gradient = ascent(gradient, maximize)?;
         let sizes = match state.take(SIZES) {

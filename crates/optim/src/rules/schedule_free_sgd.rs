@@ -93,8 +93,7 @@ impl UpdateRule for ScheduleFreeSgdRule {
         &[Z, WEIGHT_SUM, LARGEST_RATE]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
     }
 
