@@ -130,12 +130,16 @@ impl UpdateRule for AdafactorRule {
 
 impl AdafactorRule {
     fn epsilon_1(&self, dtype: DType) -> f64 {
-        self.options.epsilon_1.unwrap_or(match dtype {
-            DType::F64 => f64::EPSILON,
-            DType::F16 => 0.0009765625,
-            DType::BF16 => 0.0078125,
-            _ => f64::from(f32::EPSILON),
-        })
+        let of_dtype = if dtype == DType::F64 {
+            f64::EPSILON
+        } else if dtype == DType::F16 {
+            0.0009765625
+        } else if dtype == DType::BF16 {
+            0.0078125
+        } else {
+            f64::from(f32::EPSILON)
+        };
+        self.options.epsilon_1.unwrap_or(of_dtype)
     }
 }
 
