@@ -30,8 +30,8 @@
 //!
 //! # Optimizers
 //!
-//! Each is an [`UpdateRule`] for one parameter, which [`PerParameter`] applies to a module. A custom optimizer implements
-//! only `UpdateRule`. [`Lbfgs`] alone is an [`Optimizer`] of its own.
+//! Each is an [`UpdateRule`] for one parameter, which [`PerParameter`] applies to a module. A custom optimizer
+//! implements only `UpdateRule`. [`Lbfgs`] alone is an [`Optimizer`] of its own.
 //!
 //! | | optimizers |
 //! |---|---|
@@ -48,8 +48,8 @@
 //!   [`StepReport`]: number of updated parameters, parameters without a gradient, gradient norm.
 //! * [`Optimizer::step_with`] evaluates a closure, for [`Lbfgs`].
 //! * [`Optimizer::eval_model`] returns the model for evaluation, for the schedule-free optimizers.
-//! * [`ParameterGroup`]s set update rule, learning rate, weight decay and clipping of the parameters that match a pattern:
-//!   `ParameterGroup::matching("backbone.**")`.
+//! * [`ParameterGroup`]s set update rule, learning rate, weight decay and clipping of the parameters that match a
+//!   pattern: `ParameterGroup::matching("backbone.**")`.
 //! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
 //! * [`lr_scheduler`] has learning-rate schedules.
 //!

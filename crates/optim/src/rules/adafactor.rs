@@ -11,8 +11,9 @@ use kiln_tensor::{AnyTensor, TensorType};
 /// The Adafactor optimizer, created by [`AdafactorConfig`].
 pub type Adafactor = PerParameter<AdafactorRule>;
 
-/// Options of [`Adafactor`], Adam with a factored second moment ([Shazeer and Stern 2018](https://arxiv.org/abs/1804.04235)),
-/// with the formulas of `torch.optim.Adafactor`. A usual learning rate is 0.01.
+/// Options of [`Adafactor`], Adam with a factored second moment ([Shazeer and Stern
+/// 2018](https://arxiv.org/abs/1804.04235)), with the formulas of `torch.optim.Adafactor`. A usual learning rate is
+/// 0.01.
 ///
 /// With gradient `g` at step `t`, `w = t^beta_2_decay` and RMS the root of the mean of squares:
 ///

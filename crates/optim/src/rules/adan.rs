@@ -10,8 +10,8 @@ use kiln_tensor::AnyTensor;
 /// The Adan optimizer, created by [`AdanConfig`].
 pub type Adan = PerParameter<AdanRule>;
 
-/// Options of [`Adan`], adaptive Nesterov momentum ([Xie et al. 2022](https://arxiv.org/abs/2208.06677)), with the formulas
-/// and defaults of the authors' code. A usual learning rate is 0.001.
+/// Options of [`Adan`], adaptive Nesterov momentum ([Xie et al. 2022](https://arxiv.org/abs/2208.06677)), with the
+/// formulas and defaults of the authors' code. A usual learning rate is 0.001.
 ///
 /// With gradient `g` and its change `d` since the last step (0 at the first), at step `t`:
 ///

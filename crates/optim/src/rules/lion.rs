@@ -10,8 +10,8 @@ use kiln_tensor::AnyTensor;
 /// The Lion optimizer, created by [`LionConfig`].
 pub type Lion = PerParameter<LionRule>;
 
-/// Options of [`Lion`] ([Chen et al. 2023](https://arxiv.org/abs/2302.06675)), with the formulas and defaults of the paper. A
-/// usual learning rate is 0.0001.
+/// Options of [`Lion`] ([Chen et al. 2023](https://arxiv.org/abs/2302.06675)), with the formulas and defaults of the
+/// paper. A usual learning rate is 0.0001.
 ///
 /// With gradient `g`: `p = (1 - lr weight_decay) p - lr sign(beta_1 m + (1 - beta_1) g)`, then
 /// `m = beta_2 m + (1 - beta_2) g`.

@@ -12,8 +12,8 @@ use kiln_tensor::AnyTensor;
 pub type Rprop = PerParameter<RpropRule>;
 
 /// Options of [`Rprop`] ([Riedmiller and Braun 1993](https://doi.org/10.1109/ICNN.1993.298623)), with the formulas of
-/// `torch.optim.Rprop`, for full batches. The learning rate is the initial step size; a usual one is 0.01. Later rates have
-/// no effect. Weight decay has no effect.
+/// `torch.optim.Rprop`, for full batches. The learning rate is the initial step size; a usual one is 0.01. Later rates
+/// have no effect. Weight decay has no effect.
 ///
 /// With gradient `g` and the previous gradient `h`, for each element:
 ///
