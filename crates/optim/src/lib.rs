@@ -35,7 +35,9 @@
 //!
 //! | | optimizers |
 //! |---|---|
-//! | with the formulas and defaults of PyTorch | [`Sgd`], [`Asgd`], [`Rprop`], [`Adagrad`], [`Adadelta`], [`RmsProp`], [`Adam`], [`AdamW`], [`Adamax`], [`NAdam`], [`RAdam`], [`Adafactor`], [`Muon`], [`Lbfgs`] |
+//! | as in PyTorch: first order | [`Sgd`], [`Asgd`], [`Rprop`], [`Adagrad`], [`Adadelta`], [`RmsProp`] |
+//! | as in PyTorch: Adam | [`Adam`], [`AdamW`], [`Adamax`], [`NAdam`], [`RAdam`], [`Adafactor`] |
+//! | as in PyTorch: others | [`Muon`], [`Lbfgs`] |
 //! | momentum | [`Lion`], [`Adan`] |
 //! | large batches | [`Lars`], [`Lamb`] |
 //! | second order | [`SophiaG`], [`Shampoo`], [`Soap`] |
