@@ -65,8 +65,8 @@ adam_config! {
     /// Options of [`Adam`] ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)), with the formulas of
     /// `torch.optim.Adam`: weight decay is an L2 penalty, added to the gradient.
     ///
-    /// With gradient `g` at step `t`: `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`, and the parameter
-    /// changes by `-lr m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon)`.
+    /// With gradient `g` at step `t`: `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`, and the
+    /// parameter changes by `-lr m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon)`.
     AdamConfig, Adam, "adam", 0.0, false
 }
 

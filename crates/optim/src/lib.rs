@@ -30,12 +30,14 @@
 //!
 //! # Optimizers
 //!
-//! Each is an [`UpdateRule`] for one parameter, which [`PerParameter`] applies to a module. A custom optimizer implements
-//! only `UpdateRule`. [`Lbfgs`] alone is an [`Optimizer`] of its own.
+//! Each is an [`UpdateRule`] for one parameter, which [`PerParameter`] applies to a module. A custom optimizer
+//! implements only `UpdateRule`. [`Lbfgs`] alone is an [`Optimizer`] of its own.
 //!
 //! | | optimizers |
 //! |---|---|
-//! | with the formulas and defaults of PyTorch | [`Sgd`], [`Asgd`], [`Rprop`], [`Adagrad`], [`Adadelta`], [`RmsProp`], [`Adam`], [`AdamW`], [`Adamax`], [`NAdam`], [`RAdam`], [`Adafactor`], [`Muon`], [`Lbfgs`] |
+//! | as in PyTorch: first order | [`Sgd`], [`Asgd`], [`Rprop`], [`Adagrad`], [`Adadelta`], [`RmsProp`] |
+//! | as in PyTorch: Adam | [`Adam`], [`AdamW`], [`Adamax`], [`NAdam`], [`RAdam`], [`Adafactor`] |
+//! | as in PyTorch: others | [`Muon`], [`Lbfgs`] |
 //! | momentum | [`Lion`], [`Adan`] |
 //! | large batches | [`Lars`], [`Lamb`] |
 //! | second order | [`SophiaG`], [`Shampoo`], [`Soap`] |
@@ -48,8 +50,8 @@
 //!   [`StepReport`]: number of updated parameters, parameters without a gradient, gradient norm.
 //! * [`Optimizer::step_with`] evaluates a closure, for [`Lbfgs`].
 //! * [`Optimizer::eval_model`] returns the model for evaluation, for the schedule-free optimizers.
-//! * [`ParameterGroup`]s set update rule, learning rate, weight decay and clipping of the parameters that match a pattern:
-//!   `ParameterGroup::matching("backbone.**")`.
+//! * [`ParameterGroup`]s set update rule, learning rate, weight decay and clipping of the parameters that match a
+//!   pattern: `ParameterGroup::matching("backbone.**")`.
 //! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
 //! * [`lr_scheduler`] has learning-rate schedules: warm-up, cosine, 1cycle, reduction on a plateau, and others.
 //! * [`ModelAverage`] averages the weights over the steps: EMA and SWA. [`update_batch_norm`] recomputes the running

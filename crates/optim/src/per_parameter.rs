@@ -19,8 +19,8 @@ use kiln_tensor::{AnyTensor, Backend, Tensor};
 
 /// An optimizer that applies an [`UpdateRule`] to each parameter separately and keeps a state for each.
 ///
-/// A [`ParameterGroup`] can have a rule of its own. A [`GradientPipeline`] accumulates, unscales and clips the gradients
-/// before the update.
+/// A [`ParameterGroup`] can have a rule of its own. A [`GradientPipeline`] accumulates, unscales and clips the
+/// gradients before the update.
 #[derive(Clone, Debug)]
 pub struct PerParameter<R> {
     rule: R,

@@ -11,8 +11,9 @@ use kiln_tensor::{AnyTensor, TensorType};
 /// The Adafactor optimizer, created by [`AdafactorConfig`].
 pub type Adafactor = PerParameter<AdafactorRule>;
 
-/// Options of [`Adafactor`], Adam with a factored second moment ([Shazeer and Stern 2018](https://arxiv.org/abs/1804.04235)),
-/// with the formulas of `torch.optim.Adafactor`. A usual learning rate is 0.01.
+/// Options of [`Adafactor`], Adam with a factored second moment ([Shazeer and Stern
+/// 2018](https://arxiv.org/abs/1804.04235)), with the formulas of `torch.optim.Adafactor`. A usual learning rate is
+/// 0.01.
 ///
 /// With gradient `g` at step `t`, `w = t^beta_2_decay` and RMS the root of the mean of squares:
 ///
@@ -88,8 +89,7 @@ impl UpdateRule for AdafactorRule {
         &[ROWS, COLUMNS, VARIANCE]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::NonNegative
     }
 
@@ -131,12 +131,16 @@ impl UpdateRule for AdafactorRule {
 
 impl AdafactorRule {
     fn epsilon_1(&self, dtype: DType) -> f64 {
-        self.options.epsilon_1.unwrap_or(match dtype {
-            DType::F64 => f64::EPSILON,
-            DType::F16 => 0.0009765625,
-            DType::BF16 => 0.0078125,
-            _ => f64::from(f32::EPSILON),
-        })
+        let of_dtype = if dtype == DType::F64 {
+            f64::EPSILON
+        } else if dtype == DType::F16 {
+            0.0009765625
+        } else if dtype == DType::BF16 {
+            0.0078125
+        } else {
+            f64::from(f32::EPSILON)
+        };
+        self.options.epsilon_1.unwrap_or(of_dtype)
     }
 }
 

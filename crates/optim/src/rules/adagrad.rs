@@ -76,8 +76,7 @@ impl UpdateRule for AdagradRule {
         &[SUM]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::NonNegative
     }
 

@@ -11,8 +11,8 @@ use kiln_tensor::AnyTensor;
 /// The Adamax optimizer, created by [`AdamaxConfig`].
 pub type Adamax = PerParameter<AdamaxRule>;
 
-/// Options of [`Adamax`], Adam with the infinity norm ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980), section 7),
-/// with the formulas of `torch.optim.Adamax`. A usual learning rate is 0.002.
+/// Options of [`Adamax`], Adam with the infinity norm ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980), section
+/// 7), with the formulas of `torch.optim.Adamax`. A usual learning rate is 0.002.
 ///
 /// With gradient `g` at step `t`: `g += weight_decay p`, `m = beta_1 m + (1 - beta_1) g`,
 /// `u = max(beta_2 u, |g| + epsilon)`, and the parameter changes by `-lr m / (1 - beta_1^t) / u`.

@@ -10,8 +10,8 @@ use kiln_tensor::AnyTensor;
 /// The Adan optimizer, created by [`AdanConfig`].
 pub type Adan = PerParameter<AdanRule>;
 
-/// Options of [`Adan`], adaptive Nesterov momentum ([Xie et al. 2022](https://arxiv.org/abs/2208.06677)), with the formulas
-/// and defaults of the authors' code. A usual learning rate is 0.001.
+/// Options of [`Adan`], adaptive Nesterov momentum ([Xie et al. 2022](https://arxiv.org/abs/2208.06677)), with the
+/// formulas and defaults of the authors' code. A usual learning rate is 0.001.
 ///
 /// With gradient `g` and its change `d` since the last step (0 at the first), at step `t`:
 ///
@@ -96,12 +96,11 @@ impl UpdateRule for AdanRule {
 
     fn update(
         &self,
-        value: &AnyTensor,
+        _value: &AnyTensor,
         gradient: AnyTensor,
         state: &mut ParameterState,
         options: StepOptions,
     ) -> Result<Update> {
-        let _ = value;
         let AdanConfig { beta_1, beta_2, beta_3, epsilon, no_prox, .. } = self.options;
         let steps = state.steps() as f64;
         let change = match state.take(PREVIOUS) {

@@ -11,8 +11,8 @@ use kiln_tensor::AnyTensor;
 /// The averaged SGD optimizer, created by [`AsgdConfig`].
 pub type Asgd = PerParameter<AsgdRule>;
 
-/// Options of [`Asgd`], averaged SGD ([Polyak and Juditsky 1992](https://dl.acm.org/doi/10.1137/0330046)), with the formulas
-/// of `torch.optim.ASGD`. A usual learning rate is 0.01.
+/// Options of [`Asgd`], averaged SGD ([Polyak and Juditsky 1992](https://dl.acm.org/doi/10.1137/0330046)), with the
+/// formulas of `torch.optim.ASGD`. A usual learning rate is 0.01.
 ///
 /// With gradient `g` at step `t`, `eta = lr / (1 + lambda lr (t - 1))^alpha` and `mu = 1 / max(1, t - 1 - t0)`:
 ///
@@ -78,8 +78,7 @@ impl UpdateRule for AsgdRule {
         &[AVERAGE]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
     }
 

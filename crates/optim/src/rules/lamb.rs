@@ -11,8 +11,8 @@ use kiln_tensor::AnyTensor;
 /// The LAMB optimizer, created by [`LambConfig`].
 pub type Lamb = PerParameter<LambRule>;
 
-/// Options of [`Lamb`], Adam with layerwise rates for large batches ([You et al. 2020](https://arxiv.org/abs/1904.00962)). A
-/// usual learning rate is 0.001.
+/// Options of [`Lamb`], Adam with layerwise rates for large batches ([You et al.
+/// 2020](https://arxiv.org/abs/1904.00962)). A usual learning rate is 0.001.
 ///
 /// With gradient `g` at step `t`:
 ///

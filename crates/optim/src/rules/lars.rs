@@ -12,7 +12,8 @@ use kiln_tensor::AnyTensor;
 /// The LARS optimizer, created by [`LarsConfig`].
 pub type Lars = PerParameter<LarsRule>;
 
-/// Options of [`Lars`], SGD with layerwise rates for large batches ([You et al. 2017](https://arxiv.org/abs/1708.03888)).
+/// Options of [`Lars`], SGD with layerwise rates for large batches ([You et al.
+/// 2017](https://arxiv.org/abs/1708.03888)).
 ///
 /// With gradient `g`:
 ///

@@ -10,8 +10,8 @@ use kiln_tensor::AnyTensor;
 /// The Lion optimizer, created by [`LionConfig`].
 pub type Lion = PerParameter<LionRule>;
 
-/// Options of [`Lion`] ([Chen et al. 2023](https://arxiv.org/abs/2302.06675)), with the formulas and defaults of the paper. A
-/// usual learning rate is 0.0001.
+/// Options of [`Lion`] ([Chen et al. 2023](https://arxiv.org/abs/2302.06675)), with the formulas and defaults of the
+/// paper. A usual learning rate is 0.0001.
 ///
 /// With gradient `g`: `p = (1 - lr weight_decay) p - lr sign(beta_1 m + (1 - beta_1) g)`, then
 /// `m = beta_2 m + (1 - beta_2) g`.
@@ -74,12 +74,11 @@ impl UpdateRule for LionRule {
 
     fn update(
         &self,
-        value: &AnyTensor,
+        _value: &AnyTensor,
         gradient: AnyTensor,
         state: &mut ParameterState,
         options: StepOptions,
     ) -> Result<Update> {
-        let _ = value;
         let LionConfig { beta_1, beta_2, .. } = self.options;
         let mut direction = gradient.clone().mul_scalar(1.0 - beta_1)?;
         if let Some(mean) = state.get(MEAN) {

@@ -11,8 +11,9 @@ use kiln_tensor::{AnyTensor, TensorType};
 /// The NAdam optimizer, created by [`NAdamConfig`].
 pub type NAdam = PerParameter<NAdamRule>;
 
-/// Options of [`NAdam`], Adam with Nesterov momentum ([Dozat 2016](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ)),
-/// with the formulas of `torch.optim.NAdam`. A usual learning rate is 0.002.
+/// Options of [`NAdam`], Adam with Nesterov momentum ([Dozat
+/// 2016](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ)), with the formulas of `torch.optim.NAdam`. A usual
+/// learning rate is 0.002.
 ///
 /// With gradient `g` at step `t`, and `mu_t = beta_1 (1 - 0.96^(t momentum_decay) / 2)`:
 ///

@@ -11,8 +11,8 @@ use kiln_tensor::AnyTensor;
 /// The RAdam optimizer, created by [`RAdamConfig`].
 pub type RAdam = PerParameter<RAdamRule>;
 
-/// Options of [`RAdam`], Adam with a rectified second moment ([Liu et al. 2020](https://arxiv.org/abs/1908.03265)), with the
-/// formulas of `torch.optim.RAdam`. A usual learning rate is 0.001.
+/// Options of [`RAdam`], Adam with a rectified second moment ([Liu et al. 2020](https://arxiv.org/abs/1908.03265)),
+/// with the formulas of `torch.optim.RAdam`. A usual learning rate is 0.001.
 ///
 /// With gradient `g` at step `t`: `m = beta_1 m + (1 - beta_1) g`, `v = beta_2 v + (1 - beta_2) g^2`,
 /// `rho = rho_inf - 2 t beta_2^t / (1 - beta_2^t)` and `rho_inf = 2 / (1 - beta_2) - 1`.

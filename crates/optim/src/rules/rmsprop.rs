@@ -11,8 +11,9 @@ use kiln_tensor::AnyTensor;
 /// The RMSprop optimizer, created by [`RmsPropConfig`].
 pub type RmsProp = PerParameter<RmsPropRule>;
 
-/// Options of [`RmsProp`] ([Hinton, lecture 6e](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf)),
-/// with the formulas of `torch.optim.RMSprop`. A usual learning rate is 0.01.
+/// Options of [`RmsProp`] ([Hinton, lecture
+/// 6e](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf)), with the formulas of
+/// `torch.optim.RMSprop`. A usual learning rate is 0.01.
 ///
 /// With gradient `g`:
 ///

@@ -12,8 +12,8 @@ use kiln_tensor::AnyTensor;
 pub type Rprop = PerParameter<RpropRule>;
 
 /// Options of [`Rprop`] ([Riedmiller and Braun 1993](https://doi.org/10.1109/ICNN.1993.298623)), with the formulas of
-/// `torch.optim.Rprop`, for full batches. The learning rate is the initial step size; a usual one is 0.01. Later rates have
-/// no effect. Weight decay has no effect.
+/// `torch.optim.Rprop`, for full batches. The learning rate is the initial step size; a usual one is 0.01. Later rates
+/// have no effect. Weight decay has no effect.
 ///
 /// With gradient `g` and the previous gradient `h`, for each element:
 ///
@@ -87,19 +87,17 @@ impl UpdateRule for RpropRule {
         &[PREVIOUS, SIZES]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
     }
 
     fn update(
         &self,
-        value: &AnyTensor,
+        _value: &AnyTensor,
         gradient: AnyTensor,
         state: &mut ParameterState,
         options: StepOptions,
     ) -> Result<Update> {
-        let _ = value;
         let RpropConfig { eta_minus, eta_plus, min_step, max_step, maximize, .. } = self.options;
         let gradient = ascent(gradient, maximize)?;
         let sizes = match state.take(SIZES) {

@@ -14,8 +14,8 @@ use kiln_tensor::{AnyTensor, TensorType};
 /// The schedule-free AdamW optimizer, created by [`ScheduleFreeAdamWConfig`].
 pub type ScheduleFreeAdamW = PerParameter<ScheduleFreeAdamWRule>;
 
-/// Options of [`ScheduleFreeAdamW`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas and defaults
-/// of the authors' code. A usual learning rate is 0.0025.
+/// Options of [`ScheduleFreeAdamW`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas and
+/// defaults of the authors' code. A usual learning rate is 0.0025.
 ///
 /// With gradient `g` at step `t`:
 ///

@@ -13,8 +13,8 @@ use kiln_tensor::{AnyTensor, TensorType};
 /// The schedule-free SGD optimizer, created by [`ScheduleFreeSgdConfig`].
 pub type ScheduleFreeSgd = PerParameter<ScheduleFreeSgdRule>;
 
-/// Options of [`ScheduleFreeSgd`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas and defaults of
-/// the authors' code. A usual learning rate is 1.
+/// Options of [`ScheduleFreeSgd`] ([Defazio et al. 2024](https://arxiv.org/abs/2405.15682)), with the formulas and
+/// defaults of the authors' code. A usual learning rate is 1.
 ///
 /// With gradient `g` at step `t`, and `beta_1 = momentum`:
 ///
@@ -93,8 +93,7 @@ impl UpdateRule for ScheduleFreeSgdRule {
         &[Z, WEIGHT_SUM, LARGEST_RATE]
     }
 
-    fn slot_code(&self, slot: &str) -> SlotCode {
-        let _ = slot;
+    fn slot_code(&self, _slot: &str) -> SlotCode {
         SlotCode::Exact
     }
 

@@ -15,10 +15,10 @@ pub type Shampoo = PerParameter<ShampooRule>;
 
 /// Options of [`Shampoo`] ([Gupta et al. 2018](https://arxiv.org/abs/1802.09568)). A usual learning rate is 0.1.
 ///
-/// With a gradient matrix `g`: `L += g g'`, `R += g' g`, `u = L^(-1/4) g R^(-1/4)`, `b = momentum b + u` and `p -= lr b`. `L`
-/// and `R` start at `epsilon` times the identity. A parameter of more axes is a matrix whose rows are its first axis, and a
-/// vector is a matrix of one column. With one preconditioned side the power is -1/2. Without one, the update is that of
-/// Adagrad.
+/// With a gradient matrix `g`: `L += g g'`, `R += g' g`, `u = L^(-1/4) g R^(-1/4)`, `b = momentum b + u` and `p -= lr
+/// b`. `L` and `R` start at `epsilon` times the identity. A parameter of more axes is a matrix whose rows are its first
+/// axis, and a vector is a matrix of one column. With one preconditioned side the power is -1/2. Without one, the
+/// update is that of Adagrad.
 ///
 /// The roots are computed by matmuls only: coupled Newton iterations
 /// ([Anil et al. 2020](https://arxiv.org/abs/2002.09018)), with a ridge of 1e-6 times the norm of `L`.

@@ -13,8 +13,8 @@ use kiln_tensor::{AnyTensor, TensorType};
 pub type Soap = PerParameter<SoapRule>;
 
 /// Options of [`Soap`], Adam in the eigenbasis of Shampoo's preconditioners
-/// ([Vyas et al. 2024](https://arxiv.org/abs/2409.11321)), with the defaults of the authors' code. A usual learning rate is
-/// 0.003.
+/// ([Vyas et al. 2024](https://arxiv.org/abs/2409.11321)), with the defaults of the authors' code. A usual learning
+/// rate is 0.003.
 ///
 /// With a gradient matrix `g` and the eigenvectors `P`, `Q` of `L`, `R`:
 ///
@@ -23,8 +23,8 @@ pub type Soap = PerParameter<SoapRule>;
 /// * `p = (1 - lr weight_decay) p - lr u`
 /// * `L = beta_2 L + (1 - beta_2) g g'`, `R = beta_2 R + (1 - beta_2) g' g`
 ///
-/// The first step only sets `L` and `R`, as in the authors' code. A parameter of more axes is a matrix whose rows are its
-/// first axis. Vectors are updated by Adam.
+/// The first step only sets `L` and `R`, as in the authors' code. A parameter of more axes is a matrix whose rows are
+/// its first axis. Vectors are updated by Adam.
 ///
 /// The eigenvectors are computed by matmuls only: Jacobi rotations of all pairs of columns at once, made orthogonal by
 /// Newton-Schulz iterations. They continue from the previous eigenvectors, in place of the QR iteration of the paper.

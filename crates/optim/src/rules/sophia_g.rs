@@ -111,12 +111,11 @@ impl UpdateRule for SophiaGRule {
 
     fn update(
         &self,
-        value: &AnyTensor,
+        _value: &AnyTensor,
         gradient: AnyTensor,
         state: &mut ParameterState,
         options: StepOptions,
     ) -> Result<Update> {
-        let _ = value;
         let SophiaGConfig { beta_1, rho, batch_size, maximize, .. } = self.options;
         let gradient = ascent(gradient, maximize)?;
         let mean = ema(state, MEAN, gradient, beta_1)?;
