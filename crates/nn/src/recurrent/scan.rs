@@ -1,7 +1,7 @@
 //! Iteration over the steps of a sequence.
 
 use alloc::vec::Vec;
-use kiln_tensor::{AnyTensor, Result};
+use kiln_tensor::{AnyTensor, Result, loop_over};
 
 /// The tensors that a step returns.
 pub(super) struct Step {
@@ -18,21 +18,12 @@ pub(super) enum Order {
     LastToFirst,
 }
 
-impl Order {
-    fn nth(self, count: usize, length: usize) -> usize {
-        match self {
-            Order::FirstToLast => count,
-            Order::LastToFirst => length - 1 - count,
-        }
-    }
-}
-
-/// Runs a body once per step: `(carried, slices of the scanned tensors, constants) -> (carried, outputs)`. Returns the
-/// carried tensors after the last step, and each output of all steps, stacked along a new axis 0.
+/// Runs a body once per step, as one op: `(carried, slices of the scanned tensors, constants) -> (carried, outputs)`. Returns
+/// the carried tensors after the last step, and each output of all steps, stacked along a new axis 0.
 ///
-/// The scanned tensors have the step as axis 0, at least one, of one length above 0. The body is a pure function of its
-/// operands: every tensor that it reads is passed to it. The bounds enforce this, since a closure that holds a tensor
-/// is not `Copy + 'static`. It may hold plain data.
+/// The scanned tensors have the step as axis 0, of one length. The body is a pure function of its operands: every tensor
+/// that it reads is passed to it. The bounds enforce this, since a closure that holds a tensor is not `Copy + 'static`. It
+/// may hold plain data.
 pub(super) fn scan<F>(
     order: Order,
     carried: Vec<AnyTensor>,
@@ -43,24 +34,11 @@ pub(super) fn scan<F>(
 where
     F: Fn(Vec<AnyTensor>, Vec<AnyTensor>, &[AnyTensor]) -> Step + Copy + 'static,
 {
-    let length = scanned[0].shape()[0];
-    let (mut carried, mut collected) = (carried, Vec::<Vec<AnyTensor>>::new());
-    for count in 0..length {
-        let place = order.nth(count, length);
-        let slices = scanned.iter().map(|all| all.clone().select_dim(0, place as i64));
-        let step = body(carried, slices.collect::<Result<_>>()?, constants);
-        carried = step.carried;
-        collected.resize_with(step.outputs.len(), || Vec::with_capacity(length));
-        collected.iter_mut().zip(step.outputs).for_each(|(all, output)| all.push(output));
-    }
-    let outputs = collected.into_iter().map(|outputs| stacked(order, outputs));
-    Ok(Step { carried, outputs: outputs.collect::<Result<_>>()? })
-}
-
-fn stacked(order: Order, mut outputs: Vec<AnyTensor>) -> Result<AnyTensor> {
-    match order {
-        Order::FirstToLast => {}
-        Order::LastToFirst => outputs.reverse(),
-    }
-    AnyTensor::stack_tensors(outputs, 0)
+    let reverse = order == Order::LastToFirst;
+    let step = |carried: &[AnyTensor], slices: &[AnyTensor], constants: &[AnyTensor]| {
+        let Step { carried, outputs } = body(carried.to_vec(), slices.to_vec(), constants);
+        Ok((carried, outputs))
+    };
+    let (carried, outputs) = loop_over(carried, scanned, constants.to_vec(), reverse, step)?;
+    Ok(Step { carried, outputs })
 }
