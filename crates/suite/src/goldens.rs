@@ -62,6 +62,18 @@ pub const FAMILIES: &[&str] = &[
     "resize",
 ];
 
+/// The families that the tests of `kiln-nn` and `kiln-optim` run by modules, optimizers and schedules.
+pub const MODULE_FAMILIES: &[&str] = &[
+    "average",
+    "loss_module",
+    "nn_layer",
+    "optimizer2",
+    "recurrent",
+    "reparametrize",
+    "schedule",
+    "transformer",
+];
+
 /// One case: an op with inputs, PyTorch's results, and the tolerance.
 #[derive(Clone, Debug)]
 pub struct Golden {

@@ -15,9 +15,11 @@ mod pools;
 mod random;
 mod sequences;
 mod surface;
+mod updates;
 
 pub use page::{Page, page};
-pub use surface::surface;
+pub use surface::{EXEMPT, surface};
+pub use updates::{OPTIMIZERS, OptimizerRow, SCHEDULES, ScheduleRow, check_long_training, check_optimizer};
 
 use crate::check::Outcome;
 use crate::methods::{Argument, Method};

@@ -2,7 +2,7 @@
 //!
 //! It is derived from the rows, which the tests enforce: a mark means that a test checks the property.
 
-use super::{GROUPS, ModuleRow, Twin};
+use super::{GROUPS, ModuleRow, OPTIMIZERS, SCHEDULES, Twin};
 use crate::goldens;
 use crate::methods::Gradient;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,38 +40,71 @@ const HEAD: &str = "\
 A mark means that a test checks the property of the module:
 
 * **forward**, **gradient**: results and gradients are those of PyTorch, for stored inputs (`crates/suite/goldens`).
-* **saved**: parameters and buffers are equal after they were saved and loaded by name.
+* **saved**: parameters and buffers are equal after they were saved and loaded by name. An optimizer or schedule that was
+  saved and loaded in the middle continues bit for bit.
 * **second order**: first and second derivatives by inputs and parameters agree with finite differences.
 * **fused**: values and gradients on `Cpu`, whose ops are fused, are those of the reference engine.
 * **CUDA**: the same on an NVIDIA GPU. Continuous integration has none; the tests run there by `cargo xtask bundle`.
 
 ";
 
+const NO_GRADIENT: &str = "its results have no gradients";
+const NUMBERS: &str = "it computes one number for a step";
+
 /// Reads the tables.
 pub fn page() -> Page {
     let counts = counts();
-    let (mut text, mut missing, mut notes) = (String::from(HEAD), Vec::new(), Notes::default());
-    for (group, rows) in GROUPS {
-        let mut by_name: BTreeMap<&str, Vec<ModuleRow>> = BTreeMap::new();
-        rows().into_iter().for_each(|row| by_name.entry(row.method.name).or_default().push(row));
-        write!(
-            text,
-            "## {group}\n\n| module | {} |\n|---|{}\n",
-            COLUMNS.join(" | "),
-            "---|".repeat(COLUMNS.len())
-        )
-        .expect("text grows");
-        for (name, rows) in by_name {
-            let cells = cells(&rows, &counts);
+    let mut text = String::from(HEAD);
+    let (mut missing, mut notes, mut totals) = (Vec::new(), Notes::default(), [0; 4]);
+    let mut table = |group: &str, rows: Vec<(&str, [Cell; 6])>, total: usize| {
+        totals[total] += rows.len();
+        write!(text, "## {group}\n\n| name | {} |\n|---|{}\n", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()))
+            .expect("text grows");
+        for (name, cells) in rows {
             let empty = cells.iter().zip(COLUMNS).filter(|(cell, _)| **cell == Cell::Missing);
             missing.extend(empty.map(|(_, column)| format!("{name}: {column}")));
             let marks: Vec<String> = cells.iter().map(|cell| notes.mark(cell)).collect();
             writeln!(text, "| `{name}` | {} |", marks.join(" | ")).expect("text grows");
         }
         text.push('\n');
+    };
+    for (group, rows) in GROUPS {
+        let mut by_name: BTreeMap<&str, Vec<ModuleRow>> = BTreeMap::new();
+        rows().into_iter().for_each(|row| by_name.entry(row.method.name).or_default().push(row));
+        let rows = by_name.into_iter().map(|(name, rows)| (name, cells(&rows, &counts))).collect();
+        table(group, rows, usize::from(*group == "Losses"));
     }
+    let optimizer = |twin| {
+        let none = || Cell::Not(NO_GRADIENT);
+        [golden(twin, &counts), none(), Cell::Checked, none(), Cell::Checked, Cell::Checked]
+    };
+    table("Optimizers", OPTIMIZERS.iter().map(|row| (row.name, optimizer(row.twin))).collect(), 2);
+    let schedule = |twin| {
+        let none = || Cell::Not(NUMBERS);
+        [golden(twin, &counts), none(), Cell::Checked, none(), none(), none()]
+    };
+    table("Schedules", SCHEDULES.iter().map(|row| (row.name, schedule(row.twin))).collect(), 3);
     notes.list(&mut text);
+    let [modules, losses, optimizers, schedules] = totals;
+    writeln!(
+        text,
+        "\n{modules} modules, {losses} losses, {optimizers} optimizers, {schedules} schedules, {} empty cells without a \
+         reason",
+        missing.len()
+    )
+    .expect("text grows");
     Page { text, missing }
+}
+
+/// The cell of PyTorch's results.
+fn golden(twin: Twin, counts: &Counts) -> Cell {
+    match twin {
+        Twin::None(reason) => Cell::Not(reason),
+        Twin::Golden(family, op) => match counts.get(&(family.into(), op.into())) {
+            Some((1.., _)) => Cell::Checked,
+            Some((0, _)) | None => Cell::Missing,
+        },
+    }
 }
 
 /// The cells of a module with these rows.
@@ -111,7 +144,7 @@ fn goldens_of(rows: &[ModuleRow], counts: &Counts) -> [Cell; 2] {
 
 fn counts() -> Counts {
     let mut counts = Counts::new();
-    for family in goldens::FAMILIES {
+    for family in goldens::FAMILIES.iter().chain(goldens::MODULE_FAMILIES) {
         for case in goldens::read_family(family) {
             let count = counts.entry(((*family).into(), case.op.clone())).or_default();
             count.0 += 1;

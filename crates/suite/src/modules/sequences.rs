@@ -28,7 +28,62 @@ pub(super) fn rows() -> Vec<ModuleRow> {
     let mut rows = attention();
     rows.extend(positions());
     rows.extend(transformers());
+    rows.extend(recurrent());
     rows
+}
+
+fn recurrent() -> Vec<ModuleRow> {
+    let golden = |op| Twin::Golden("recurrent", op);
+    vec![
+        row!(
+            "Rnn",
+            golden("rnn"),
+            |d| RnnConfig::new(3, 2, true).with_num_layers(2).init::<Dyn>(d),
+            |m, x| one(m.forward(t(&x[0]), None).0),
+            [normal(&[2, 4, 3])]
+        )
+        .with(wide),
+        row!(
+            "Gru",
+            golden("gru"),
+            |d| GruConfig::new(3, 2, true).with_bidirectional(true).init::<Dyn>(d),
+            |m, x| one(m.forward(t(&x[0]), None).0),
+            [normal(&[2, 4, 3])]
+        )
+        .with(wide),
+        row!(
+            "Lstm",
+            golden("lstm"),
+            |d| LstmConfig::new(3, 4, true).with_num_layers(2).with_projection(Some(2)).init::<Dyn>(d),
+            |m, x| one(m.forward(t(&x[0]), None).0),
+            [normal(&[2, 4, 3])]
+        )
+        .with(wide),
+        row!(
+            "RnnCell",
+            golden("rnn_cell"),
+            |d| RnnCellConfig::new(3, 2, true).init::<Dyn>(d),
+            |m, x| one(m.forward(t(&x[0]), Some(t(&x[1])))),
+            [normal(&[2, 3]), normal(&[2, 2])]
+        )
+        .with(wide),
+        row!(
+            "GruCell",
+            golden("gru_cell"),
+            |d| GruCellConfig::new(3, 2, true).init::<Dyn>(d),
+            |m, x| one(m.forward(t(&x[0]), Some(t(&x[1])))),
+            [normal(&[2, 3]), normal(&[2, 2])]
+        )
+        .with(wide),
+        row!(
+            "LstmCell",
+            golden("lstm_cell"),
+            |d| LstmCellConfig::new(3, 2, true).init::<Dyn>(d),
+            |m, x| one(m.forward(t(&x[0]), Some(LstmState::new(t(&x[1]), t(&x[2])))).hidden),
+            [normal(&[2, 3]), normal(&[2, 2]), normal(&[2, 2])]
+        )
+        .with(wide),
+    ]
 }
 
 fn attention() -> Vec<ModuleRow> {
