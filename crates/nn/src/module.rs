@@ -142,7 +142,7 @@ pub trait Module: Debug + Send {
     /// let device = Default::default();
     /// let norm: BatchNorm<Autodiff<Flex>> = BatchNormConfig::new(2).init(&device);
     /// let norm = norm.eval();
-    /// let x = Tensor::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+    /// let x = Tensor::<_, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
     /// norm.forward(x);
     /// assert_eq!(norm.running_mean.value().into_data().to_vec::<f32>(), [0.0, 0.0]);
     /// assert_eq!(norm.num_trainable_parameters(), 4);

@@ -264,9 +264,7 @@ impl<M: Module, O: Optimizer> Trainer<M, O> {
     {
         let mut model = self.model.valid();
         let place = TrainPosition { validation: true, ..self.place() };
-        self.optimizer
-            .enter_eval(&mut model)
-            .map_err(|source| TrainError::Optimizer { place, source })?;
+        self.optimizer.enter_eval(&mut model).map_err(|source| TrainError::Optimizer { place, source })?;
         let title = format!("valid {}/{}", epoch + 1, self.options.epochs);
         evaluate_with(&model, loader, &mut self.metrics, &self.options, epoch, title)
     }

@@ -3,8 +3,8 @@
 use super::call::{Call, Outputs};
 use kiln_nn::{GradientsParams, Module, Param, ParamId};
 use kiln_optim::{
-    AdadeltaConfig, AdagradConfig, AdamConfig, AdamWConfig, AdamaxConfig, NAdamConfig, Norm, Optimizer, RAdamConfig,
-    RmsPropConfig, SgdConfig, clip_grad_norm_with, clip_grad_value,
+    AdadeltaConfig, AdagradConfig, AdamConfig, AdamWConfig, AdamaxConfig, NAdamConfig, Norm, Optimizer,
+    RAdamConfig, RmsPropConfig, SgdConfig, clip_grad_norm_with, clip_grad_value,
 };
 use kiln_tensor::{AnyTensor, Backend, Tensor, TensorData};
 

@@ -58,8 +58,13 @@ pub fn page() -> Page {
     let (mut missing, mut notes, mut totals) = (Vec::new(), Notes::default(), [0; 4]);
     let mut table = |group: &str, rows: Vec<(&str, [Cell; 6])>, total: usize| {
         totals[total] += rows.len();
-        write!(text, "## {group}\n\n| name | {} |\n|---|{}\n", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()))
-            .expect("text grows");
+        write!(
+            text,
+            "## {group}\n\n| name | {} |\n|---|{}\n",
+            COLUMNS.join(" | "),
+            "---|".repeat(COLUMNS.len())
+        )
+        .expect("text grows");
         for (name, cells) in rows {
             let empty = cells.iter().zip(COLUMNS).filter(|(cell, _)| **cell == Cell::Missing);
             missing.extend(empty.map(|(_, column)| format!("{name}: {column}")));

@@ -27,7 +27,8 @@ pub fn surface() -> BTreeSet<String> {
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for word in code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')) {
-            let name = word.strip_suffix("Config").filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+            let name =
+                word.strip_suffix("Config").filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
             names.extend(name.map(str::to_owned));
         }
     }

@@ -92,7 +92,7 @@ pub const SCHEDULES: &[ScheduleRow] = schedules! {
     "Composed" schedule("chained"), lr_scheduler::Composed::new(lr_scheduler::SchedulerReduction::Prod).with(0.5);
     "Constant" schedule("constant"), lr_scheduler::Constant::new(0.1).expect("a rate");
     "Cosine" schedule("cosine"), lr_scheduler::Cosine::new(1.0, 0.0, 50).expect("rates");
-    "CosineWarmRestarts" schedule("cosine_warm_restarts"), lr_scheduler::CosineWarmRestarts::new(1.0, 10).expect("rates");
+    "CosineWarmRestarts" schedule("cosine_warm_restarts"), lr_scheduler::CosineWarmRestarts::new(1.0, 0.0, 10).expect("rates");
     "Cyclic" schedule("cyclic"), lr_scheduler::CyclicConfig::new(0.1, 1.0).init();
     "Exponential" schedule("exponential"), lr_scheduler::Exponential::new(1.0, 0.9).expect("rates");
     "InverseSqrt" Twin::None(NO_SCHEDULE), lr_scheduler::InverseSqrt::new(1.0, 10).expect("rates");
@@ -137,8 +137,14 @@ impl Net<Dyn> {
         Net { weight: Param::from_tensor(weight), bias: Param::from_tensor(bias) }
     }
 
-    fn step(&mut self, row: &OptimizerRow, optimizer: &mut dyn Optimizer, device: &Device) -> Result<f64, String> {
-        let (x, y) = (Tensor::<Dyn, 2>::from_floats(INPUTS, device), Tensor::<Dyn, 2>::from_floats(TARGETS, device));
+    fn step(
+        &mut self,
+        row: &OptimizerRow,
+        optimizer: &mut dyn Optimizer,
+        device: &Device,
+    ) -> Result<f64, String> {
+        let (x, y) =
+            (Tensor::<Dyn, 2>::from_floats(INPUTS, device), Tensor::<Dyn, 2>::from_floats(TARGETS, device));
         let output = (x.matmul(self.weight.val()) + self.bias.val().unsqueeze_dim::<2>(0)).tanh();
         let loss = (output - y).square().mean();
         let gradients = GradientsParams::from_grads(loss.backward(), self);
