@@ -3,7 +3,10 @@
 //! `fixtures/state_dicts.py` made the file.
 
 use kiln_backends::Flex;
+use kiln_nn::attention::*;
 use kiln_nn::conv::*;
+use kiln_nn::reparametrize::WeightNormConfig;
+use kiln_nn::transformer::*;
 use kiln_nn::*;
 use kiln_store::{LoadOptions, TensorFile, load_module_with};
 use kiln_tensor::{Float, Int, Kind, Tensor};
@@ -81,4 +84,31 @@ state_dicts! {
     sequential: |d: &Device| {
         Sequential::<B>::new().push(LinearConfig::new(3, 4).init::<B>(d)).push(Relu::new()).push(LinearConfig::new(4, 2).init::<B>(d))
     }, |m, a: 2 Float| m.forward(a);
+    bilinear: |d: &Device| BilinearConfig::new(3, 2, 4).init::<B>(d), |m, a: 2 Float, b: 2 Float| m.forward(a, b);
+    embedding_bag: |d: &Device| EmbeddingBagConfig::new(5, 4).with_mode(BagMode::Mean).init::<B>(d), |m, a: 2 Int| m.forward(a);
+    instance_norm: |d: &Device| {
+        InstanceNormConfig::new(3).with_affine(true).with_track_running_stats(true).init::<B>(d)
+    }, |m, a: 4 Float| m.forward(a);
+    prelu: |d: &Device| PReluConfig::new().with_num_parameters(3).init::<B>(d), |m, a: 3 Float| m.forward(a);
+    rnn: |d: &Device| RnnConfig::new(3, 4, true).init::<B>(d), |m, a: 3 Float| m.forward(a, None).0;
+    lstm: |d: &Device| {
+        LstmConfig::new(3, 4, true).with_num_layers(2).with_bidirectional(true).with_projection(Some(2)).init::<B>(d)
+    }, |m, a: 3 Float| m.forward(a, None).0;
+    gru: |d: &Device| GruConfig::new(3, 4, true).with_num_layers(2).init::<B>(d), |m, a: 3 Float| m.forward(a, None).0;
+    lstm_cell: |d: &Device| LstmCellConfig::new(3, 4, true).init::<B>(d), |m, a: 2 Float| m.forward(a, None).hidden;
+    gru_cell: |d: &Device| GruCellConfig::new(3, 4, true).init::<B>(d), |m, a: 2 Float| m.forward(a, None);
+    multi_head_attention: |d: &Device| MultiHeadAttentionConfig::new(4, 2).init::<B>(d),
+        |m, a: 3 Float| m.forward(MhaInput::self_attn(a)).context;
+    transformer_encoder_layer: |d: &Device| TransformerEncoderLayer::<B>::new(&TransformerEncoderConfig::new(4, 6, 2, 1), d),
+        |m, a: 3 Float| m.forward(a);
+    transformer_decoder_layer: |d: &Device| TransformerDecoderLayer::<B>::new(&TransformerDecoderConfig::new(4, 6, 2, 1), d),
+        |m, a: 3 Float, b: 3 Float| m.forward(TransformerDecoderInput::new(a, b));
+    transformer_encoder: |d: &Device| TransformerEncoderConfig::new(4, 6, 2, 2).with_final_norm(true).init::<B>(d),
+        |m, a: 3 Float| m.forward(a);
+    transformer: |d: &Device| {
+        let config = TransformerConfig::new().with_d_model(4).with_n_heads(2).with_d_ff(6);
+        config.with_n_encoder_layers(1).with_n_decoder_layers(1).init::<B>(d)
+    }, |m, a: 3 Float, b: 3 Float| m.forward(TransformerInput::new(a, b));
+    weight_norm: |d: &Device| WeightNormConfig::new().init(LinearConfig::new(3, 2).init::<B>(d)).unwrap(),
+        |m, a: 2 Float| m.module().forward(a);
 }

@@ -45,6 +45,8 @@ pub struct ModuleRow {
 pub enum Twin {
     /// The cases of this op in this family.
     Golden(&'static str, &'static str),
+    /// The cases of this op in this family, which have no gradients, for this reason.
+    Values(&'static str, &'static str, &'static str),
     /// There are none, for this reason.
     None(&'static str),
 }

@@ -76,6 +76,9 @@ fn declared_names(tree: &Tree) -> HashSet<&str> {
             let rows =
                 rows.filter(|row| !row.contains(['.', '=', '$', '!', ',', '{']) && !row.contains(": "));
             names.extend(rows.flat_map(|row| row.split(|c: char| !c.is_alphanumeric() && c != '_')));
+            // The name of a type begins a row whatever follows it.
+            let types = code.lines().map(|line| identifier(line.trim_start()));
+            names.extend(types.filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase())));
         }
     }
     names

@@ -105,10 +105,12 @@ pub fn page() -> Page {
 fn golden(twin: Twin, counts: &Counts) -> Cell {
     match twin {
         Twin::None(reason) => Cell::Not(reason),
-        Twin::Golden(family, op) => match counts.get(&(family.into(), op.into())) {
-            Some((1.., _)) => Cell::Checked,
-            Some((0, _)) | None => Cell::Missing,
-        },
+        Twin::Golden(family, op) | Twin::Values(family, op, _) => {
+            match counts.get(&(family.into(), op.into())) {
+                Some((1.., _)) => Cell::Checked,
+                Some((0, _)) | None => Cell::Missing,
+            }
+        }
     }
 }
 
@@ -133,6 +135,10 @@ fn goldens_of(rows: &[ModuleRow], counts: &Counts) -> [Cell; 2] {
             Twin::Golden(family, op) => {
                 let (cases, gradients) = counts.get(&(family.into(), op.into())).copied().unwrap_or_default();
                 found = (found.0 + cases, found.1 + gradients);
+            }
+            Twin::Values(family, op, reason) => {
+                found.0 += counts.get(&(family.into(), op.into())).map_or(0, |(cases, _)| *cases);
+                why = Some(reason);
             }
             Twin::None(reason) => why = Some(reason),
         }

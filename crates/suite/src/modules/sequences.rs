@@ -140,7 +140,7 @@ fn positions() -> Vec<ModuleRow> {
         ),
         row!(
             "RelativePositionBias",
-            golden("t5_buckets"),
+            Twin::Values("transformer", "t5_buckets", TABLE),
             |d| RelativePositionBiasConfig::new(2).init::<Dyn>(d),
             |m, x| {
                 let scores: Tensor<Dyn, 4> = t(&x[0]);
@@ -150,7 +150,7 @@ fn positions() -> Vec<ModuleRow> {
         ),
         row!(
             "Alibi",
-            golden("alibi_slopes"),
+            Twin::Values("transformer", "alibi_slopes", TABLE),
             |_| AlibiConfig::new(2).init(),
             |m, x| {
                 let scores: Tensor<Dyn, 4> = t(&x[0]);
