@@ -16,10 +16,13 @@ use kiln_ir::{
 /// The maximum number of cached bodies. A full cache starts empty.
 const MAX_BODIES: usize = 1024;
 
-/// Bodies of loops by content, each with the body of fused regions that replaces it.
+/// A body, and the body of fused regions that replaces it.
+type Replacement = (Arc<Program>, Arc<Program>);
+
+/// Bodies of loops by content.
 #[derive(Default)]
 pub(crate) struct Bodies {
-    by_hash: BTreeMap<u64, Vec<(Arc<Program>, Arc<Program>)>>,
+    by_hash: BTreeMap<u64, Vec<Replacement>>,
     count: usize,
 }
 
