@@ -7,13 +7,11 @@ use kiln_fusion::Fusion;
 use kiln_tensor::{Autodiff, Backend, Tensor};
 use lstm::{EXAMPLES, INPUTS, Weights, drawn, looped, unrolled, weights};
 
+type B = Autodiff<Cpu>;
+
 /// The recorded ops and planned bodies of a forward and backward pass over an LSTM of these steps, with its loss and
 /// the gradient of the input.
-fn counted(
-    steps: usize,
-    run: fn(Tensor<Autodiff<Cpu>, 3>, Weights<Autodiff<Cpu>>) -> Tensor<Autodiff<Cpu>, 3>,
-) -> (u64, u64) {
-    type B = Autodiff<Cpu>;
+fn counted(steps: usize, run: fn(Tensor<B, 3>, Weights<B>) -> Tensor<B, 3>) -> (u64, u64) {
     let x = drawn::<B, 3>([steps, EXAMPLES, INPUTS]).require_grad();
     let (w, u, b) = weights::<B>();
     let weights = (w.require_grad(), u.require_grad(), b.require_grad());

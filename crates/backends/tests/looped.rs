@@ -60,6 +60,9 @@ fn a_thousand_steps_equal_the_unrolled_computation() {
     close(&numbers(all), &numbers(all2), 1e-4);
 }
 
+/// An LSTM over a sequence, forward or in reverse.
+type Run<B> = fn(Tensor<B, 3>, Weights<B>, bool) -> (State<B>, Tensor<B, 3>);
+
 #[test]
 fn gradients_equal_those_of_the_unrolled_computation() {
     type B = Autodiff<Cpu>;
@@ -67,7 +70,7 @@ fn gradients_equal_those_of_the_unrolled_computation() {
         let x = drawn::<B, 3>([6, EXAMPLES, INPUTS]).require_grad();
         let (w, u, b) = weights::<B>();
         let weights = (w.require_grad(), u.require_grad(), b.require_grad());
-        let run = |run: fn(Tensor<B, 3>, Weights<B>, bool) -> (State<B>, Tensor<B, 3>)| {
+        let run = |run: Run<B>| {
             let ((h, c), all) = run(x.clone(), weights.clone(), reverse);
             let gradients = (h.sum() + (c.clone() * c).sum() + (all.clone() * all).sum()).backward();
             let of = [numbers(x.grad(&gradients).unwrap()), numbers(weights.0.grad(&gradients).unwrap())];
@@ -101,20 +104,21 @@ fn forward_and_reverse_mode_agree() {
     close(&numbers(along), &[products.concat().iter().sum()], 1e-5);
 }
 
+/// The initial value, the scanned rows and the constant of a loop.
+type Operands<B> = (Tensor<B, 1>, Tensor<B, 2>, Tensor<B, 1>);
+type Sum<B> = fn(Operands<B>) -> Tensor<B, 1>;
+
 /// A function of one vector, through the initial value, the scanned rows and the constant of a loop.
-fn of_vector<B: Backend>(
-    w: Tensor<B, 1>,
-    run: fn((Tensor<B, 1>, Tensor<B, 2>, Tensor<B, 1>)) -> Tensor<B, 1>,
-) -> Tensor<B, 1> {
+fn of_vector<B: Backend>(w: Tensor<B, 1>, run: Sum<B>) -> Tensor<B, 1> {
     let rows = [w.clone(), w.clone() * 2.0, w.clone() * 0.3 + 0.1].map(|row| row.unsqueeze::<2>());
     run((w.clone() * 0.5, Tensor::cat(rows.to_vec(), 0), w))
 }
 
-fn unrolled_sum<B: Backend>((mut h, x, w): (Tensor<B, 1>, Tensor<B, 2>, Tensor<B, 1>)) -> Tensor<B, 1> {
+fn unrolled_sum<B: Backend>((mut h, x, w): Operands<B>) -> Tensor<B, 1> {
     let mut sum = h.clone().sum() * 0.0;
     for step in 0..x.dims()[0] {
         h = (h * w.clone() + x.clone().narrow(0, step, 1).squeeze_dim::<1>(0)).tanh();
-        sum = sum + h.clone().sum();
+        sum += h.clone().sum();
     }
     sum
 }
@@ -128,7 +132,7 @@ fn second_derivatives_equal_those_of_the_unrolled_computation() {
     close(&numbers(found), &numbers(expected), 1e-4);
 
     type B2 = Autodiff<Ad>;
-    let slope = |run: fn((Tensor<B2, 1>, Tensor<B2, 2>, Tensor<B2, 1>)) -> Tensor<B2, 1>| {
+    let slope = |run: Sum<B2>| {
         grad(move |w: Tensor<Ad, 1>| grad(move |w: Tensor<B2, 1>| of_vector(w, run))(w).sum())(w.clone())
     };
     close(&numbers(slope(cell_sum)), &numbers(slope(unrolled_sum)), 1e-4);

@@ -79,7 +79,7 @@ impl AdaptiveLogSoftmaxWithLossConfig {
         self.check();
         let linear = |input, output, bias| {
             let config = LinearConfig::new(input, output).with_bias(bias);
-            config.with_initializer(self.initializer.clone()).init(device)
+            config.with_initializer(self.initializer).init(device)
         };
         let mut cutoffs = self.cutoffs.clone();
         cutoffs.push(self.n_classes);

@@ -103,10 +103,9 @@ impl<B: Backend, M: ModuleOn<B>, P: Parametrization> ModuleOn<B> for Reparametri
             let id = parameter.id;
             let Some(parametrization) = self.parametrizations.get(&id) else { return place(path, parameter) };
             let original = place(&P::original_path(path), parameter);
-            if !parametrizations.contains_key(&id) {
-                let placed = ModuleOn::<Dyn>::on(parametrization, &mut P::own_path(path), place);
-                parametrizations.insert(id, placed);
-            }
+            parametrizations
+                .entry(id)
+                .or_insert_with(|| ModuleOn::<Dyn>::on(parametrization, &mut P::own_path(path), place));
             original
         });
         Reparametrized { base, parametrizations, frozen: self.frozen.clone() }

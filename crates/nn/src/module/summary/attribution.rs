@@ -57,7 +57,7 @@ fn slots(instruction: &Instruction) -> impl Iterator<Item = usize> {
 
 fn flops(instruction: &Instruction, types: &[TensorType]) -> u64 {
     let operand = |operand: &ProgramOperand| match operand {
-        ProgramOperand::Slot(slot) => types.get(*slot).map(|ty| OperandType::Tensor(ty)),
+        ProgramOperand::Slot(slot) => types.get(*slot).map(OperandType::Tensor),
         ProgramOperand::Scalar(scalar) => Some(OperandType::Scalar(*scalar)),
     };
     let operands: Vec<_> = instruction.operands.iter().filter_map(operand).collect();
@@ -183,10 +183,8 @@ fn name(instruction: &Instruction) -> &str {
         .operands
         .iter()
         .any(|operand| matches!(operand, ProgramOperand::Scalar(scalar) if scalar.to_f64() == 0.0));
-    match &instruction.op {
-        Op::Binary(Binary::Max) if with_zero => "relu",
-        op => op.name(),
-    }
+    let is_relu = with_zero && instruction.op == Op::Binary(Binary::Max);
+    if is_relu { "relu" } else { instruction.op.name() }
 }
 
 /// The functions after two calls of one layer.
