@@ -338,10 +338,7 @@ fn stored_type(ty: TensorType) -> TensorType {
 }
 
 fn stored_dtype(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        dtype => dtype,
-    }
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 
 fn invalid(parameter: &str, problem: String) -> OptimError {

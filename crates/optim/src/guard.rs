@@ -32,10 +32,7 @@ impl StepId {
 
     /// The refusal of the step, if the error is that of a tensor.
     pub(crate) fn refused_by(self, error: OptimError) -> OptimError {
-        match error {
-            OptimError::Tensor(source) => self.refused(source),
-            other => other,
-        }
+        if let OptimError::Tensor(source) = error { self.refused(source) } else { error }
     }
 }
 

@@ -19,7 +19,7 @@ impl Sides {
     /// The sides of at least 2 and at most `max_size` elements. The rows are the first axis.
     pub(crate) fn of(parameter: TensorType, max_size: usize) -> Sides {
         let rows = if parameter.rank() == 0 { 1 } else { parameter.shape[0] };
-        let columns = if rows == 0 { 0 } else { parameter.num_elements() / rows };
+        let columns = parameter.num_elements().checked_div(rows).unwrap_or(0);
         let is_on = |size: usize| (2..=max_size).contains(&size) && parameter.num_elements() > 0;
         let dtype = scalar_type(parameter).dtype;
         Sides { rows, columns, left: is_on(rows), right: is_on(columns), dtype }

@@ -184,12 +184,9 @@ fn losses_are_fields_of_modules() {
     };
     // Weights of a loss are buffers: saved, and not updated.
     assert_eq!(tagger.num_parameters(), 3 * 2 + 2);
-    assert_eq!(
-        kiln_nn::buffers(&tagger).into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
-        ["loss.pos_weights"]
-    );
+    assert_eq!(kiln_nn::buffers(&tagger).into_keys().collect::<Vec<_>>(), ["loss.pos_weights"]);
     let x = Tensor::ones([4, 3], &device);
     let y = tagger.loss.forward(tagger.layer.forward(x), Tensor::<B, 2, Int>::ones([4, 2], &device));
     assert!(tagger.layer.weight.grad(&y.backward()).is_some());
-    assert!(tagger.to_string().contains("pos_weights") && tagger.margin.swap == false);
+    assert!(tagger.to_string().contains("pos_weights") && !tagger.margin.swap);
 }
