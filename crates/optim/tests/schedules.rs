@@ -35,10 +35,13 @@ fn rates_match_pytorch() {
     }
 }
 
+/// Creates a schedule.
+type NewSchedule = dyn Fn() -> Box<dyn LearningRate>;
+
 /// A schedule that is saved and loaded in the middle, as JSON text, continues bit for bit.
 #[test]
 fn every_schedule_resumes_from_its_state() {
-    let mut makes: Vec<(String, Box<dyn Fn() -> Box<dyn LearningRate>>)> = Vec::new();
+    let mut makes: Vec<(String, Box<NewSchedule>)> = Vec::new();
     for case in Case::all() {
         makes.push((case.name().to_owned(), Box::new(move || case.schedule())));
     }

@@ -96,8 +96,11 @@ macro_rules! row {
 
 pub(crate) use row;
 
+/// The name of a group and its rows.
+pub type Group = (&'static str, fn() -> Vec<ModuleRow>);
+
 /// Every row, by group.
-pub const GROUPS: &[(&str, fn() -> Vec<ModuleRow>)] = &[
+pub const GROUPS: &[Group] = &[
     ("Activations", activations::rows),
     ("Linear layers, embeddings and norms", layers::rows),
     ("Convolutions, padding and images", convolutions::rows),
