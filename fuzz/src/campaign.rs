@@ -1,7 +1,7 @@
 //! Fuzzing campaigns: many trials, on several threads.
 
 use crate::check::{Check, Counts, Failure, Subjects, check, guarded};
-use crate::generate::trial;
+use crate::generate::{NOT_GENERATED, trial};
 use crate::random::Random;
 use crate::shrink::shrink;
 use crate::trial::Trial;
@@ -282,7 +282,7 @@ impl Report {
         if self.is_partial || !self.failures.is_empty() {
             return missing;
         }
-        for kind in OpKind::ALL {
+        for kind in OpKind::ALL.into_iter().filter(|kind| !NOT_GENERATED.contains(kind)) {
             if self.programs >= FOR_EVERY_KIND && !self.kinds.contains_key(&kind) {
                 missing.push(format!("{kind:?}"));
             }

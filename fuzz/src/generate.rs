@@ -60,6 +60,10 @@ pub fn trial(seed: u64, number: u64, only: Option<OpKind>) -> Trial {
     Trial { program, inputs: inputs.into_iter().map(|input| input.data).collect(), smooth }
 }
 
+/// The kinds that no program contains: the noise model does not bound the rounding of several steps of a loop. The suite
+/// and the tests of loops compare them with unrolled computations.
+pub const NOT_GENERATED: [OpKind; 1] = [OpKind::Loop];
+
 /// A program under construction. Slots are numbered in order of creation.
 pub(crate) struct Generator<'r> {
     pub(crate) random: &'r mut Random,
@@ -172,7 +176,7 @@ impl<'r> Generator<'r> {
             OpKind::Collective => self.collective(),
             OpKind::Custom => self.custom(),
             OpKind::Fused => self.fused(),
-            // The rounding of many steps has no bound that holds for every body.
+            // One of `NOT_GENERATED`.
             OpKind::Loop => None,
         }
     }

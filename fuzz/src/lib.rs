@@ -1,7 +1,7 @@
 //! Differential fuzzing of Kiln's engines.
 //!
-//! [`generate::trial`] makes a random typed program with inputs from a seed and a number; it generates every op on
-//! every supported dtype, with views of every layout. [`check::check`] runs it in several ways that must agree:
+//! [`generate::trial`] makes a random typed program with inputs from a seed and a number; it generates every op
+//! except [`NOT_GENERATED`](generate::NOT_GENERATED) on every supported dtype, with views of every layout. [`check::check`] runs it in several ways that must agree:
 //! the reference engine, the CPU engine with one thread and with several, with operands shared and owned, under
 //! automatic differentiation, recorded and fused, expanded into simpler ops, printed and read back; gradients are compared
 //! with finite differences. [`shrink::shrink`] minimizes a failing trial, and [`Trial::to_filetest`] prints it as a

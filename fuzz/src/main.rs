@@ -5,7 +5,7 @@
 use kiln_fuzz::Trial;
 use kiln_fuzz::campaign::{Options, run};
 use kiln_fuzz::check::{Subjects, check};
-use kiln_fuzz::generate::{Cubed, trial};
+use kiln_fuzz::generate::{Cubed, NOT_GENERATED, trial};
 use kiln_ir::OpKind;
 use std::process::ExitCode;
 
@@ -181,9 +181,11 @@ fn parsed() -> Result<Action, String> {
 fn kind(name: &str) -> Result<OpKind, String> {
     let plain = |text: &str| text.replace('_', "").to_lowercase();
     let found = OpKind::ALL.into_iter().find(|kind| plain(&format!("{kind:?}")) == plain(name));
-    found.ok_or_else(|| {
-        let all: Vec<String> = OpKind::ALL.iter().map(|kind| format!("{kind:?}")).collect();
-        format!("no op is called `{name}`\n  hint: the ops are {}", all.join(", "))
+    let is_generated = |kind: &OpKind| !NOT_GENERATED.contains(kind);
+    found.filter(is_generated).ok_or_else(|| {
+        let all = OpKind::ALL.iter().filter(|kind| is_generated(kind)).map(|kind| format!("{kind:?}"));
+        let all: Vec<String> = all.collect();
+        format!("no op is called `{name}` in random programs\n  hint: the ops are {}", all.join(", "))
     })
 }
 
