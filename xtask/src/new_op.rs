@@ -182,7 +182,7 @@ const COMPOSITE: &[Insertion] = &[
     },
     Insertion {
         file: "crates/cpu/src/engine.rs",
-        before: "            Op::LogSumExp { .. } | Op::MatMulFloat8 { .. }",
+        before: "            Op::LogSumExp { .. }\n            | Op::MatMulFloat8 { .. }\n",
         text: "            Op::{Name} { .. } => Err(self.caps.left_out(op)),\n",
     },
     Insertion {
