@@ -1,12 +1,17 @@
 //! Loops, step by step.
 
 use crate::{
-    Engine, LoopAttributes, LoopOp, Op, Operand, Operands, SliceAxis, TensorType, Value, Values, Var,
+    Engine, IMMEDIATE, Instruction, LoopAttributes, LoopOp, Op, Operand, Operands, Program, ProgramOperand,
+    SliceAxis, TensorType, Value, Values, Var,
 };
 use alloc::vec::Vec;
 use smallvec::smallvec;
 
-/// Runs the body of a loop once for each step. The outputs of the steps are concatenated once, at the end.
+/// The number of steps from which a contiguous copy of a constant is worth its time.
+const MIN_COPIED_STEPS: usize = 4;
+
+/// Runs the body of a loop once for each step. Ops that have the same results in each step run once, before the first. The
+/// outputs of the steps are concatenated once, at the end.
 pub(super) fn looped<'e>(engine: &'e dyn Engine, op: &LoopOp, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
     let attributes = op.attributes();
     let LoopAttributes { carried, scanned, .. } = attributes;
@@ -15,12 +20,14 @@ pub(super) fn looped<'e>(engine: &'e dyn Engine, op: &LoopOp, inputs: &[Var<'e>]
     let (state, rest) = values.split_at_checked(carried)?;
     let (scanned, constants) = rest.split_at_checked(scanned)?;
     let types = op.body().output_types().ok()?;
+    let Hoisted { before, step: body } = Hoisted::of(op);
+    let constants = before.run(engine, constants.iter().cloned().collect());
     let mut outputs: Vec<Vec<Value>> = types.iter().skip(carried).map(|_| Vec::new()).collect();
     let mut state: Values = state.iter().cloned().collect();
     for step in attributes.order() {
         state.extend(scanned.iter().map(|x| slice(engine, x, step)));
         state.extend(constants.iter().cloned());
-        let mut results = op.body().run(engine, state);
+        let mut results = body.run(engine, state);
         for (list, output) in outputs.iter_mut().zip(results.drain(carried..)) {
             list.push(with_axis(engine, output));
         }
@@ -33,6 +40,123 @@ pub(super) fn looped<'e>(engine: &'e dyn Engine, op: &LoopOp, inputs: &[Var<'e>]
         stacked(engine, list, ty)
     });
     Some(state.into_iter().chain(stacks).map(|value| Var::new(engine, value)).collect())
+}
+
+/// A body in two programs (loop-invariant code motion).
+struct Hoisted {
+    /// The ops that depend on constants alone: from the constants to the values that the steps read.
+    before: Program,
+    /// All other ops: from carried values, slices and the results of `before` to the outputs of the body.
+    step: Program,
+}
+
+impl Hoisted {
+    fn of(op: &LoopOp) -> Hoisted {
+        let (body, LoopAttributes { carried, scanned, steps, .. }) = (op.body(), op.attributes());
+        let fixed = fixed(body, carried + scanned);
+        let kept = read_in_steps(body, &fixed);
+        // Slots of the body in each program.
+        let mut before = Part::new(body.inputs[carried + scanned..].to_vec());
+        let mut step = Part::new(body.inputs[..carried + scanned].to_vec());
+        let types = body.slot_types();
+        step.program.inputs.extend(kept.iter().map(|&slot| types[slot]));
+        before.map((carried + scanned..body.inputs.len()).collect());
+        step.map((0..carried + scanned).chain(kept.iter().copied()).collect());
+        let mut next = body.inputs.len();
+        for instruction in &body.instructions {
+            let part = if fixed[next] { &mut before } else { &mut step };
+            part.push(instruction, next);
+            next += instruction.results.len();
+        }
+        let outputs = kept.iter().map(|&slot| before.output(slot, types[slot], steps)).collect();
+        before.program.outputs = outputs;
+        step.program.outputs = body.outputs.iter().map(|output| step.operand(output)).collect();
+        Hoisted { before: before.program, step: step.program }
+    }
+}
+
+/// Whether the value of each slot is the same in each step.
+fn fixed(body: &Program, constants: usize) -> Vec<bool> {
+    let mut fixed: Vec<bool> = (0..body.inputs.len()).map(|slot| slot >= constants).collect();
+    for instruction in &body.instructions {
+        let is_fixed = !instruction.op.is(IMMEDIATE) && slots(&instruction.operands).all(|slot| fixed[slot]);
+        fixed.extend(instruction.results.iter().map(|_| is_fixed));
+    }
+    fixed
+}
+
+/// The fixed slots that the other ops, or the outputs, read.
+fn read_in_steps(body: &Program, fixed: &[bool]) -> Vec<usize> {
+    let mut read = alloc::vec![false; fixed.len()];
+    let mut next = body.inputs.len();
+    for instruction in &body.instructions {
+        if !fixed[next] {
+            slots(&instruction.operands).for_each(|slot| read[slot] = true);
+        }
+        next += instruction.results.len();
+    }
+    slots(&body.outputs).for_each(|slot| read[slot] = true);
+    (0..fixed.len()).filter(|&slot| fixed[slot] && read[slot]).collect()
+}
+
+fn slots(operands: &[ProgramOperand]) -> impl Iterator<Item = usize> + '_ {
+    operands.iter().filter_map(|operand| match operand {
+        ProgramOperand::Slot(slot) => Some(*slot),
+        ProgramOperand::Scalar(_) => None,
+    })
+}
+
+/// A program under construction from instructions of another one.
+struct Part {
+    program: Program,
+    /// The slots of the other program with their slots here.
+    places: alloc::collections::BTreeMap<usize, usize>,
+    next: usize,
+}
+
+impl Part {
+    fn new(inputs: Vec<TensorType>) -> Part {
+        let program = Program { inputs, ..Program::default() };
+        Part { program, places: Default::default(), next: 0 }
+    }
+
+    /// Sets the slots of the inputs.
+    fn map(&mut self, inputs: Vec<usize>) {
+        self.next = inputs.len();
+        self.places = inputs.into_iter().enumerate().map(|(here, there)| (there, here)).collect();
+    }
+
+    /// Adds an instruction whose results have slots from `first` there.
+    fn push(&mut self, instruction: &Instruction, first: usize) {
+        let operands = instruction.operands.iter().map(|operand| self.operand(operand)).collect();
+        self.program.instructions.push(Instruction { operands, ..instruction.clone() });
+        for result in 0..instruction.results.len() {
+            self.places.insert(first + result, self.next);
+            self.next += 1;
+        }
+    }
+
+    fn operand(&self, operand: &ProgramOperand) -> ProgramOperand {
+        match operand {
+            ProgramOperand::Slot(slot) => ProgramOperand::Slot(self.places[slot]),
+            ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(*scalar),
+        }
+    }
+
+    /// The output of that slot. A matrix is copied, so that each step reads contiguous rows instead of a transposed view.
+    fn output(&mut self, slot: usize, ty: TensorType, steps: usize) -> ProgramOperand {
+        let output = self.operand(&ProgramOperand::Slot(slot));
+        if ty.rank() < 2 || steps < MIN_COPIED_STEPS {
+            return output;
+        }
+        self.program.instructions.push(Instruction {
+            op: Op::Copy,
+            operands: [output].into(),
+            results: [ty].into(),
+        });
+        self.next += 1;
+        ProgramOperand::Slot(self.next - 1)
+    }
 }
 
 /// One step of a scanned tensor, without the axis of the steps.

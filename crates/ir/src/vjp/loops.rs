@@ -4,7 +4,10 @@
 //! residuals](LoopOp::with_residuals) has them among the outputs of its steps, so that the backward loop scans them.
 //! Autodiff runs such a loop in the forward pass. The rule of a loop without residuals runs it once more with them.
 //!
-//! The backward loop carries the gradients of the carried values and a sum for each constant.
+//! The backward loop carries the gradients of the carried values and a sum for each constant, unless the gradient is a
+//! product of values of the steps.
+
+mod products;
 
 use super::program::{Tape, at};
 use super::{Gradients, Rule};
@@ -14,6 +17,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::ops::Range;
+use products::{Counts, Stacked};
 
 impl LoopOp {
     /// The same loop with further outputs of each step, after the others: the intermediates that the gradients of the
@@ -225,25 +229,35 @@ impl<'e> Rule<'_, 'e> {
             .chain(stacks.iter().map(|&(_, place)| outputs[place].clone()))
             .chain(slices.iter().map(input))
             .collect();
-        let attributes = LoopAttributes {
-            carried: carried.len(),
-            scanned: scanned.len(),
-            reverse: !op.attributes().reverse,
-            ..op.attributes()
-        };
         let types = carried.iter().map(Var::ty);
         let types = types.chain(scanned.iter().map(|x| x.ty().with_shape(x.shape().without(0))));
         let types: Vec<TensorType> = types.chain(constants.iter().map(|&place| self.x(place).ty())).collect();
         let body = backward_body(&residuals, &interface, &types)?;
-        let operands = carried.into_iter().chain(scanned).chain(constants.iter().map(input)).collect();
-        let mut results =
-            run(self.engine(), &Op::Loop(LoopOp::new(body, attributes)?), operands)?.into_iter();
+        let counts = Counts { states: states.len(), sums: sums.len(), scanned: scanned.len() };
+        let Stacked { body, products, sums: kept } = Stacked::of(&body, counts);
+        let attributes = LoopAttributes {
+            carried: states.len() + kept.len(),
+            scanned: scanned.len(),
+            reverse: !op.attributes().reverse,
+            ..op.attributes()
+        };
+        let (of_states, of_sums) = carried.split_at(states.len());
+        let carried = of_states.iter().chain(kept.iter().map(|&sum| &of_sums[sum])).cloned();
+        let operands = carried.chain(scanned.iter().cloned()).chain(constants.iter().map(input)).collect();
+        let results = run(self.engine(), &Op::Loop(LoopOp::new(body, attributes)?), operands)?;
+        let (results, factors) = results.split_at(states.len() + kept.len() + found.len());
+        let mut results = results.iter().cloned();
         let mut gradients = self.zero();
         for (&place, result) in states.iter().zip(results.by_ref()) {
             gradients[place] = self.wanted[place].then_some(result);
         }
-        for (&place, result) in sums.iter().chain(found).zip(results) {
+        let of_constants = kept.iter().map(|&sum| sums[sum]);
+        for (place, result) in of_constants.chain(found.iter().copied()).zip(results) {
             gradients[place] = Some(cast(&result, self.x(place).dtype()));
+        }
+        for product in products {
+            let place = sums[product.sum];
+            gradients[place] = Some(cast(&product.gradient(&scanned, factors), self.x(place).dtype()));
         }
         Ok(gradients)
     }
