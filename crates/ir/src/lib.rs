@@ -46,6 +46,7 @@ mod data;
 mod dtype;
 mod engine;
 mod error;
+mod excerpt;
 mod expand;
 mod float8;
 mod fused;

@@ -1,6 +1,6 @@
 //! Structured loops: a program that runs once for each step, as one op.
 
-use crate::{Error, MAX_RANK, OpKind, OpSet, Program, Result, TensorType};
+use crate::{Error, IMMEDIATE, MAX_RANK, OpKind, OpSet, Program, Result, TensorType};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -102,6 +102,18 @@ impl LoopOp {
     #[inline]
     pub fn kinds(&self) -> OpSet {
         self.0.kinds
+    }
+
+    /// Whether the value of each slot of the body is the same in each step: that of constants, and of ops of them.
+    pub(crate) fn fixed_slots(&self) -> Vec<bool> {
+        let LoopAttributes { carried, scanned, .. } = self.attributes();
+        let mut fixed: Vec<bool> =
+            (0..self.body().inputs.len()).map(|slot| slot >= carried + scanned).collect();
+        for instruction in &self.body().instructions {
+            let is_fixed = !instruction.op.is(IMMEDIATE) && instruction.slots().all(|slot| fixed[slot]);
+            fixed.extend(instruction.results.iter().map(|_| is_fixed));
+        }
+        fixed
     }
 
     /// The same loop with an equivalent body, for example one whose ops are fused.

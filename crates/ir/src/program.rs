@@ -40,7 +40,22 @@ pub enum ProgramOperand {
     Scalar(Scalar),
 }
 
+impl ProgramOperand {
+    /// The slot; `None` for a plain number.
+    pub fn slot(&self) -> Option<usize> {
+        match self {
+            ProgramOperand::Slot(slot) => Some(*slot),
+            ProgramOperand::Scalar(_) => None,
+        }
+    }
+}
+
 impl Instruction {
+    /// The slots of the operands, without plain numbers.
+    pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        self.operands.iter().filter_map(ProgramOperand::slot)
+    }
+
     fn run_as_inferred(&self, engine: &dyn Engine, operands: Operands) -> Values {
         let inferred = infer(&self.op, &OperandType::list(&operands));
         match inferred {

@@ -1,8 +1,9 @@
 //! Loops, step by step.
 
+use crate::excerpt::Excerpt;
 use crate::{
-    Engine, IMMEDIATE, Instruction, LoopAttributes, LoopOp, Op, Operand, Operands, Program, ProgramOperand,
-    SliceAxis, TensorType, Value, Values, Var,
+    Engine, Instruction, LoopAttributes, LoopOp, Op, Operand, Operands, Program, ProgramOperand, SliceAxis,
+    TensorType, Value, Values, Var,
 };
 use alloc::vec::Vec;
 use smallvec::smallvec;
@@ -53,36 +54,22 @@ struct Hoisted {
 impl Hoisted {
     fn of(op: &LoopOp) -> Hoisted {
         let (body, LoopAttributes { carried, scanned, steps, .. }) = (op.body(), op.attributes());
-        let fixed = fixed(body, carried + scanned);
-        let kept = read_in_steps(body, &fixed);
-        // Slots of the body in each program.
-        let mut before = Part::new(body.inputs[carried + scanned..].to_vec());
-        let mut step = Part::new(body.inputs[..carried + scanned].to_vec());
-        let types = body.slot_types();
-        step.program.inputs.extend(kept.iter().map(|&slot| types[slot]));
-        before.map((carried + scanned..body.inputs.len()).collect());
-        step.map((0..carried + scanned).chain(kept.iter().copied()).collect());
+        let fixed = op.fixed_slots();
+        let (kept, types) = (read_in_steps(body, &fixed), body.slot_types());
+        let constants: Vec<usize> = (carried + scanned..body.inputs.len()).collect();
+        let read: Vec<usize> = (0..carried + scanned).chain(kept.iter().copied()).collect();
+        let (mut before, mut step) = (Excerpt::new(&constants, &types), Excerpt::new(&read, &types));
         let mut next = body.inputs.len();
         for instruction in &body.instructions {
             let part = if fixed[next] { &mut before } else { &mut step };
             part.push(instruction, next);
             next += instruction.results.len();
         }
-        let outputs = kept.iter().map(|&slot| before.output(slot, types[slot], steps)).collect();
+        let outputs = kept.iter().map(|&slot| contiguous(&mut before, slot, types[slot], steps)).collect();
         before.program.outputs = outputs;
-        step.program.outputs = body.outputs.iter().map(|output| step.operand(output)).collect();
+        step.program.outputs = step.operands(&body.outputs);
         Hoisted { before: before.program, step: step.program }
     }
-}
-
-/// Whether the value of each slot is the same in each step.
-fn fixed(body: &Program, constants: usize) -> Vec<bool> {
-    let mut fixed: Vec<bool> = (0..body.inputs.len()).map(|slot| slot >= constants).collect();
-    for instruction in &body.instructions {
-        let is_fixed = !instruction.op.is(IMMEDIATE) && slots(&instruction.operands).all(|slot| fixed[slot]);
-        fixed.extend(instruction.results.iter().map(|_| is_fixed));
-    }
-    fixed
 }
 
 /// The fixed slots that the other ops, or the outputs, read.
@@ -91,72 +78,22 @@ fn read_in_steps(body: &Program, fixed: &[bool]) -> Vec<usize> {
     let mut next = body.inputs.len();
     for instruction in &body.instructions {
         if !fixed[next] {
-            slots(&instruction.operands).for_each(|slot| read[slot] = true);
+            instruction.slots().for_each(|slot| read[slot] = true);
         }
         next += instruction.results.len();
     }
-    slots(&body.outputs).for_each(|slot| read[slot] = true);
+    body.outputs.iter().filter_map(ProgramOperand::slot).for_each(|slot| read[slot] = true);
     (0..fixed.len()).filter(|&slot| fixed[slot] && read[slot]).collect()
 }
 
-fn slots(operands: &[ProgramOperand]) -> impl Iterator<Item = usize> + '_ {
-    operands.iter().filter_map(|operand| match operand {
-        ProgramOperand::Slot(slot) => Some(*slot),
-        ProgramOperand::Scalar(_) => None,
-    })
-}
-
-/// A program under construction from instructions of another one.
-struct Part {
-    program: Program,
-    /// The slots of the other program with their slots here.
-    places: alloc::collections::BTreeMap<usize, usize>,
-    next: usize,
-}
-
-impl Part {
-    fn new(inputs: Vec<TensorType>) -> Part {
-        let program = Program { inputs, ..Program::default() };
-        Part { program, places: Default::default(), next: 0 }
+/// The output of that slot. A matrix is copied, so that each step reads contiguous rows instead of a transposed view.
+fn contiguous(before: &mut Excerpt, slot: usize, ty: TensorType, steps: usize) -> ProgramOperand {
+    let output = before.operand(&ProgramOperand::Slot(slot));
+    if ty.rank() < 2 || steps < MIN_COPIED_STEPS {
+        return output;
     }
-
-    /// Sets the slots of the inputs.
-    fn map(&mut self, inputs: Vec<usize>) {
-        self.next = inputs.len();
-        self.places = inputs.into_iter().enumerate().map(|(here, there)| (there, here)).collect();
-    }
-
-    /// Adds an instruction whose results have slots from `first` there.
-    fn push(&mut self, instruction: &Instruction, first: usize) {
-        let operands = instruction.operands.iter().map(|operand| self.operand(operand)).collect();
-        self.program.instructions.push(Instruction { operands, ..instruction.clone() });
-        for result in 0..instruction.results.len() {
-            self.places.insert(first + result, self.next);
-            self.next += 1;
-        }
-    }
-
-    fn operand(&self, operand: &ProgramOperand) -> ProgramOperand {
-        match operand {
-            ProgramOperand::Slot(slot) => ProgramOperand::Slot(self.places[slot]),
-            ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(*scalar),
-        }
-    }
-
-    /// The output of that slot. A matrix is copied, so that each step reads contiguous rows instead of a transposed view.
-    fn output(&mut self, slot: usize, ty: TensorType, steps: usize) -> ProgramOperand {
-        let output = self.operand(&ProgramOperand::Slot(slot));
-        if ty.rank() < 2 || steps < MIN_COPIED_STEPS {
-            return output;
-        }
-        self.program.instructions.push(Instruction {
-            op: Op::Copy,
-            operands: [output].into(),
-            results: [ty].into(),
-        });
-        self.next += 1;
-        ProgramOperand::Slot(self.next - 1)
-    }
+    let copy = Instruction { op: Op::Copy, operands: [output].into(), results: [ty].into() };
+    ProgramOperand::Slot(before.push_own(copy))
 }
 
 /// One step of a scanned tensor, without the axis of the steps.

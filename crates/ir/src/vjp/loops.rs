@@ -12,8 +12,8 @@ mod products;
 use super::program::{Tape, at};
 use super::{Gradients, Rule};
 use crate::{
-    DType, Engine, IMMEDIATE, Instruction, LoopAttributes, LoopOp, MAX_RANK, Op, Operand, OperandType,
-    Operands, Program, ProgramOperand, Recorder, Result, Role, Saved, TensorType, Var, infer,
+    DType, Engine, Instruction, LoopAttributes, LoopOp, MAX_RANK, Op, Operand, OperandType, Operands,
+    Program, ProgramOperand, Recorder, Result, Role, Saved, TensorType, Var, infer,
 };
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -75,12 +75,11 @@ impl<'p> Residuals<'p> {
             carried: 0..carried,
             constants: carried + scanned..program.inputs.len(),
         };
-        residuals.repeat();
+        residuals.repeat(&op.fixed_slots());
         residuals
     }
 
-    fn repeat(&mut self) {
-        let is_fixed = self.fixed();
+    fn repeat(&mut self, is_fixed: &[bool]) {
         let instructions = self.program.instructions.iter().zip(&self.tape.first);
         for (number, (instruction, &first)) in instructions.enumerate().rev() {
             let results = first..first + instruction.results.len();
@@ -88,21 +87,10 @@ impl<'p> Residuals<'p> {
                 continue;
             }
             self.repeated[number] = true;
-            for slot in slots(instruction) {
+            for slot in instruction.slots() {
                 self.read[slot] = true;
             }
         }
-    }
-
-    /// Whether the value of a slot is the same in each step.
-    fn fixed(&self) -> Vec<bool> {
-        let inputs = 0..self.program.inputs.len();
-        let mut fixed: Vec<bool> = inputs.map(|slot| self.constants.contains(&slot)).collect();
-        for instruction in &self.program.instructions {
-            let is_fixed = !instruction.op.is(IMMEDIATE) && slots(instruction).all(|slot| fixed[slot]);
-            fixed.extend(instruction.results.iter().map(|_| is_fixed));
-        }
-        fixed
     }
 
     /// The slots whose values the backward loop scans: carried values, and results of the body's ops.
@@ -175,13 +163,6 @@ fn active<'p>(program: &'p Program, carried: usize, wanted: &[bool]) -> Tape<'p>
 fn is_repeated(instruction: &Instruction) -> bool {
     let role = instruction.op.info().role;
     role == Role::View || role == Role::Constant || instruction.results.iter().any(|ty| ty.rank() >= MAX_RANK)
-}
-
-fn slots(instruction: &Instruction) -> impl Iterator<Item = usize> + '_ {
-    instruction.operands.iter().filter_map(|operand| match operand {
-        ProgramOperand::Slot(slot) => Some(*slot),
-        ProgramOperand::Scalar(_) => None,
-    })
 }
 
 /// The interface of the backward loop: places of the forward loop's operands and results.

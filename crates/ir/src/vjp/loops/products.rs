@@ -3,8 +3,8 @@
 //! Where the gradient of a constant in a step is `aᵀ b`, its sum over the steps is the product of the stacked factors,
 //! with the steps as part of the contracted axis.
 
+use crate::excerpt::Excerpt;
 use crate::{Axes, Binary, Instruction, Op, Program, ProgramOperand, Var};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// A backward body without the products of constants.
@@ -114,14 +114,14 @@ fn factors(
     sum: usize,
 ) -> Option<[(usize, bool); 2]> {
     let producer = |slot: usize| producers[slot];
-    let added = producer(slot(body.outputs[counts.states + sum])?)?;
+    let added = producer(body.outputs[counts.states + sum].slot()?)?;
     let [before, term] = *added.operands.as_slice() else { return None };
-    if added.op != Op::Binary(Binary::Add) || slot(before)? != counts.states + sum {
+    if added.op != Op::Binary(Binary::Add) || before.slot()? != counts.states + sum {
         return None;
     }
-    let mut product = producer(slot(term)?)?;
+    let mut product = producer(term.slot()?)?;
     if let (Op::Cast(_), [operand]) = (&product.op, product.operands.as_slice()) {
-        product = producer(slot(*operand)?)?;
+        product = producer(operand.slot()?)?;
     }
     let [left, right] = *product.operands.as_slice() else { return None };
     if product.op != Op::MatMul || product.results[0].rank() != 2 {
@@ -129,9 +129,9 @@ fn factors(
     }
     let below = |slot: usize| {
         let permuted = producer(slot).filter(|instruction| instruction.op == Op::Permute(Axes::new(&[1, 0])));
-        permuted.and_then(|instruction| self::slot(instruction.operands[0]))
+        permuted.and_then(|instruction| instruction.operands[0].slot())
     };
-    let (left, right) = (slot(left)?, slot(right)?);
+    let (left, right) = (left.slot()?, right.slot()?);
     let found = [
         below(left).map_or((left, false), |below| (below, true)),
         below(right).map_or((right, true), |below| (below, false)),
@@ -139,13 +139,6 @@ fn factors(
     // A constant would be stacked once for each step.
     let constants = counts.states + counts.sums + counts.scanned..body.inputs.len();
     found.iter().all(|(slot, _)| !constants.contains(slot)).then_some(found)
-}
-
-fn slot(operand: ProgramOperand) -> Option<usize> {
-    match operand {
-        ProgramOperand::Slot(slot) => Some(slot),
-        ProgramOperand::Scalar(_) => None,
-    }
 }
 
 /// The stacked values of a slot: a scanned operand, or a further output of the steps.
@@ -164,36 +157,20 @@ fn source(slot: usize, counts: Counts, outputs: &mut Vec<usize>) -> Source {
 /// The program with these inputs and outputs, without instructions that no output needs.
 fn pruned(body: &Program, inputs: &[usize], outputs: Vec<ProgramOperand>) -> Program {
     let mut needed = alloc::vec![false; body.num_slots()];
-    let mark = |operands: &[ProgramOperand], needed: &mut Vec<bool>| {
-        operands.iter().filter_map(|operand| slot(*operand)).for_each(|slot| needed[slot] = true);
-    };
-    mark(&outputs, &mut needed);
+    outputs.iter().filter_map(ProgramOperand::slot).for_each(|slot| needed[slot] = true);
     let mut first = body.num_slots();
     let mut kept = Vec::new();
     for instruction in body.instructions.iter().rev() {
         first -= instruction.results.len();
         if needed[first..first + instruction.results.len()].contains(&true) {
-            mark(&instruction.operands, &mut needed);
+            instruction.slots().for_each(|slot| needed[slot] = true);
             kept.push((first, instruction));
         }
     }
-    let mut places: BTreeMap<usize, usize> =
-        inputs.iter().enumerate().map(|(here, &there)| (there, here)).collect();
-    let mut program =
-        Program { inputs: inputs.iter().map(|&place| body.inputs[place]).collect(), ..Program::default() };
-    let renamed = |operand: &ProgramOperand, places: &BTreeMap<usize, usize>| match operand {
-        ProgramOperand::Slot(slot) => ProgramOperand::Slot(places[slot]),
-        ProgramOperand::Scalar(scalar) => ProgramOperand::Scalar(*scalar),
-    };
-    let mut next = inputs.len();
+    let mut program = Excerpt::new(inputs, &body.slot_types());
     for (first, instruction) in kept.into_iter().rev() {
-        let operands = instruction.operands.iter().map(|operand| renamed(operand, &places)).collect();
-        program.instructions.push(Instruction { operands, ..instruction.clone() });
-        for result in 0..instruction.results.len() {
-            places.insert(first + result, next);
-            next += 1;
-        }
+        program.push(instruction, first);
     }
-    program.outputs = outputs.iter().map(|operand| renamed(operand, &places)).collect();
-    program
+    program.program.outputs = program.operands(&outputs);
+    program.program
 }

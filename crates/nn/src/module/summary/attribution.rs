@@ -35,7 +35,7 @@ pub(super) fn attribute<'p>(program: &'p Program, owners: &[usize]) -> Attributi
     rows.resize(program.inputs.len(), None);
     let types = program.slot_types();
     for (place, instruction) in program.instructions.iter().enumerate() {
-        let operands: Vec<Option<usize>> = slots(instruction).map(|slot| rows[slot]).collect();
+        let operands: Vec<Option<usize>> = instruction.slots().map(|slot| rows[slot]).collect();
         let row = operands.iter().copied().flatten().next();
         let constant = row.filter(|_| operands.iter().all(Option::is_some));
         rows.resize(rows.len() + instruction.results.len(), constant);
@@ -46,13 +46,6 @@ pub(super) fn attribute<'p>(program: &'p Program, owners: &[usize]) -> Attributi
         }
     }
     attribution
-}
-
-fn slots(instruction: &Instruction) -> impl Iterator<Item = usize> {
-    instruction.operands.iter().filter_map(|operand| match operand {
-        ProgramOperand::Slot(slot) => Some(*slot),
-        ProgramOperand::Scalar(_) => None,
-    })
 }
 
 fn flops(instruction: &Instruction, types: &[TensorType]) -> u64 {
@@ -101,7 +94,7 @@ impl Attribution<'_> {
         let is_leading =
             self.is_reshape(last) || matches!(self.program.instructions[last].op, Op::CheckIndex { .. });
         let result = self.first_result(last);
-        (is_leading && slots(&self.program.instructions[place]).any(|slot| slot == result)).then_some(last)
+        (is_leading && self.program.instructions[place].slots().any(|slot| slot == result)).then_some(last)
     }
 
     fn first_result(&self, place: usize) -> usize {
@@ -159,7 +152,7 @@ impl Attribution<'_> {
     }
 
     fn functions(&self, places: &[usize], flops: u64) -> Option<FunctionSummary> {
-        let computed = |place: &usize| slots(&self.program.instructions[*place]).next().is_some();
+        let computed = |place: &usize| self.program.instructions[*place].slots().next().is_some();
         let places: Vec<usize> = places.iter().copied().filter(computed).collect();
         let output = self.result(&places)?;
         let mut ops: Vec<String> = Vec::new();
