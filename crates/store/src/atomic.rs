@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Result, StoreError};
 
+pub(crate) use beside::target_of_temporary;
 pub(crate) use folder::{FolderKind, FolderWriter};
 pub(crate) use snapshot::Snapshot;
 

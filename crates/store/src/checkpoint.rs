@@ -1,46 +1,49 @@
 //! Checkpoints: the state for resuming training.
 
+mod background;
+mod contents;
+mod index;
+mod part;
+mod series;
+mod state;
+
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kiln_nn::Module;
 use kiln_optim::Optimizer;
-use kiln_tensor::Stack;
-use kiln_tensor::random::KeyState;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use kiln_tensor::TensorData;
 
-use crate::atomic::{FolderKind, FolderWriter, Snapshot, fill};
-use crate::checksum::{Checksum, ChecksumWriter, hex_of};
+use self::index::{Index, KIND};
+use self::part::{PartKind, PartName, TRAINING};
+use crate::atomic::{FolderWriter, Snapshot, fill};
+use crate::checksum::{Checksum, ChecksumWriter};
 use crate::error::{Result, StoreError};
 use crate::file::{MAPS, TensorFile, lock, tensor_writer};
-use crate::module::{LoadOptions, for_each, load_module_from, module_tensors};
-use crate::optimizer::{load_optimizer_from, optimizer_tensors};
+use crate::module::{LoadOptions, load_module_from};
+use crate::optimizer::load_optimizer_from;
 
-const MODEL: &str = "model.safetensors";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const TRAINING: &str = "training.json";
+pub use background::BackgroundWriter;
+pub use contents::CheckpointContents;
+pub use series::{CheckpointSeries, SavedCheckpoint};
+pub use state::TrainingState;
 
-const KIND: FolderKind =
-    FolderKind { name: "checkpoint", index: TRAINING, files: &[TRAINING, MODEL, OPTIMIZER] };
-
-/// The version of `training.json` that this crate writes. Version 1 had no checksums.
-const VERSION: u32 = 2;
-
-/// Limit on the length of `training.json`, in bytes.
-const MAX_TRAINING_BYTES: u64 = 64 << 20;
+/// The names of the model and of the optimizer of a checkpoint with one of each.
+const MODEL: &str = "model";
+const OPTIMIZER: &str = "optimizer";
 
 /// Time that [`Checkpoint::save`] waits for another writer of the folder.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A checkpoint: a folder with a model, the state of an optimizer and the position in training.
+/// A checkpoint: a folder with models, the states of optimizers, named tensors and the position in training.
 ///
-/// It contains `model.safetensors`, `optimizer.safetensors` and `training.json`. A save replaces the previous
-/// checkpoint atomically; nothing else is replaced. `training.json` is the index: it contains the checksums of each
+/// It contains `training.json` and, for one model and one optimizer, `model.safetensors` and `optimizer.safetensors`;
+/// [`CheckpointContents`] lists the names of other files. A save replaces the previous checkpoint atomically; nothing
+/// else is replaced. `training.json` is the index: it contains the checksums of each
 /// file and of itself. A damaged file is an error that names it.
 ///
 /// An open checkpoint is a snapshot: all files are from the same [save](Checkpoint::save), even if the folder is
@@ -68,8 +71,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Checkpoint {
     folder: PathBuf,
     state: TrainingState,
-    model: Part,
-    optimizer: Option<Part>,
+    parts: BTreeMap<PartName, Part>,
 }
 
 /// An exclusive lock for writing checkpoints to a folder, released on drop.
@@ -118,140 +120,11 @@ impl Part {
         }
         TensorFile::of(&self.path, Arc::clone(&self.file), MAPS)
     }
-}
 
-/// The contents of `training.json`.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Index {
-    version: u32,
-    epoch: u64,
-    step: u64,
-    random: Vec<Keys>,
-    values: BTreeMap<String, serde_json::Value>,
-    /// The other files. Empty in version 1.
-    #[serde(default)]
-    files: BTreeMap<String, Checksum>,
-    /// The checksum of all bytes before it.
-    #[serde(default, skip_serializing)]
-    #[expect(dead_code, reason = "it is checked before the rest is parsed")]
-    crc32: Option<String>,
-}
-
-/// The text before the checksum of `training.json`, which is its last value.
-const CHECKSUM: &str = ",\n  \"crc32\": \"";
-
-impl Index {
-    fn print(&self) -> serde_json::Result<String> {
-        let text = serde_json::to_string_pretty(self)?;
-        let text = text.strip_suffix("\n}").unwrap_or(&text);
-        Ok(format!("{text}{CHECKSUM}{}\"\n}}\n", hex_of(text.as_bytes())))
-    }
-
-    fn parse(path: &Path, text: &str) -> Result<Index> {
-        #[derive(Deserialize)]
-        struct Version {
-            version: u32,
-        }
-        let failed = |error| StoreError::json(path, error);
-        let Version { version } = serde_json::from_str(text).map_err(failed)?;
-        if !(1..=VERSION).contains(&version) {
-            let problem = format!("has version {version}; supported: 1 to {VERSION}");
-            return Err(StoreError::json(path, problem));
-        }
-        if version > 1 {
-            let (before, after) = text.rsplit_once(CHECKSUM).unwrap_or_default();
-            let (found, expected) = (hex_of(before.as_bytes()), after.get(..8).unwrap_or_default());
-            if found != expected {
-                let found = format!("its CRC-32 is {found}");
-                let expected = if expected.is_empty() { "another" } else { expected }.to_owned();
-                return Err(StoreError::Damaged { file: path.to_owned(), found, expected });
-            }
-        }
-        serde_json::from_str(text).map_err(failed)
-    }
-}
-
-/// The position in training: epoch, step, random state and custom values.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TrainingState {
-    /// Number of complete epochs.
-    pub epoch: u64,
-    /// Number of optimizer steps over all epochs.
-    pub step: u64,
-    /// The random states of the module's devices.
-    random: Vec<Keys>,
-    /// Custom values as JSON, by key.
-    values: BTreeMap<String, serde_json::Value>,
-}
-
-/// The position in a stream of random keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    seed: u64,
-    drawn: u64,
-}
-
-impl TrainingState {
-    /// Returns the state at the start of training, with the current random state of the module's devices.
-    pub fn of(module: &dyn Module) -> TrainingState {
-        let keys = |stack: &Stack| {
-            let KeyState { seed, drawn } = stack.keys().state();
-            Keys { seed, drawn }
-        };
-        let random = stacks(module).iter().map(keys).collect();
-        TrainingState { random, ..TrainingState::default() }
-    }
-
-    /// Sets the epoch and the step.
-    #[must_use]
-    pub fn at(mut self, epoch: u64, step: u64) -> TrainingState {
-        self.epoch = epoch;
-        self.step = step;
-        self
-    }
-
-    /// Adds a custom value, such as a configuration.
-    ///
-    /// # Errors
-    /// When the value cannot be serialized as JSON.
-    pub fn with_value<V: Serialize>(mut self, key: impl Into<String>, value: &V) -> Result<TrainingState> {
-        let json =
-            serde_json::to_value(value).map_err(|error| StoreError::json(Path::new(TRAINING), error))?;
-        self.values.insert(key.into(), json);
-        Ok(self)
-    }
-
-    /// Returns the custom value of a key, if any.
-    ///
-    /// # Errors
-    /// When the value cannot be deserialized as `V`.
-    pub fn value<V: DeserializeOwned>(&self, key: &str) -> Result<Option<V>> {
-        let read = |json| V::deserialize(json);
-        let value = self.values.get(key).map(read).transpose();
-        value.map_err(|error| StoreError::json(Path::new(TRAINING), format_args!("`{key}`: {error}")))
-    }
-
-    /// Restores the random state of the module's devices.
-    ///
-    /// # Errors
-    /// When the number of engine stacks differs: the module is on another number of devices, or has other layers.
-    pub fn restore_random(&self, module: &dyn Module) -> Result<()> {
-        let stacks = stacks(module);
-        if stacks.len() != self.random.len() {
-            let problem = format!(
-                "the random state is of {} engine stacks, but the module is on {}",
-                self.random.len(),
-                stacks.len()
-            );
-            return Err(StoreError::json(Path::new(TRAINING), problem));
-        }
-        for (stack, &Keys { seed, drawn }) in stacks.iter().zip(&self.random) {
-            stack.keys().restore(KeyState { seed, drawn });
-        }
-        Ok(())
+    /// Whether the file has its saved length. Does not read it.
+    fn is_whole(&self) -> bool {
+        let length = || lock(&self.file).metadata().map(|metadata| metadata.len());
+        self.checksum.is_none_or(|checksum| length().is_ok_and(|bytes| bytes == checksum.bytes()))
     }
 }
 
@@ -272,8 +145,7 @@ impl Checkpoint {
         optimizer: Option<&dyn Optimizer>,
         state: &TrainingState,
     ) -> Result<()> {
-        let folder = FolderWriter::open(folder.as_ref(), KIND, PATIENCE)?;
-        CheckpointWriter { folder }.save(module, optimizer, state)
+        CheckpointWriter::open_patiently(folder.as_ref())?.save(module, optimizer, state)
     }
 
     /// Opens a checkpoint and reads its position in training.
@@ -287,32 +159,24 @@ impl Checkpoint {
     pub fn open(folder: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = folder.as_ref().join(TRAINING);
         let snapshot = Snapshot::open(folder.as_ref(), KIND);
-        let Snapshot { folder, files } = snapshot.map_err(|source| StoreError::io(&path, "read", source))?;
-        let missing = |name| StoreError::io(&folder.join(name), "read", std::io::ErrorKind::NotFound.into());
-        let mut files: BTreeMap<&str, Option<File>> = KIND.files.iter().copied().zip(files).collect();
-        let mut take = |name: &'static str| files.remove(name).flatten();
-
-        let mut text = String::new();
-        take(TRAINING)
-            .ok_or_else(|| missing(TRAINING))?
-            .take(MAX_TRAINING_BYTES)
-            .read_to_string(&mut text)
-            .map_err(|source| StoreError::io(&path, "read", source))?;
-        let Index { version, epoch, step, random, values, files: sums, .. } = Index::parse(&path, &text)?;
-
-        let mut part = |name: &'static str| {
-            let checksum = sums.get(name).copied();
-            let is_wanted = checksum.is_some() || version == 1;
-            let file = take(name).filter(|_| is_wanted)?;
-            Some(Part { path: folder.join(name), file: Arc::new(Mutex::new(file)), checksum })
-        };
-        let model = part(MODEL).ok_or_else(|| missing(MODEL))?;
-        let optimizer = part(OPTIMIZER);
-        if optimizer.is_none() && sums.contains_key(OPTIMIZER) {
-            return Err(missing(OPTIMIZER));
+        let Snapshot { folder, index, mut files } =
+            snapshot.map_err(|source| StoreError::io(&path, "read", source))?;
+        let Index { state, files: listed } = Index::parse(&path, &index)?;
+        let mut parts = BTreeMap::new();
+        for (part, checksum, is_required) in listed.expected() {
+            let path = folder.join(part.file_name());
+            match files.remove(&part.file_name()) {
+                Some(file) => {
+                    let file = Arc::new(Mutex::new(file));
+                    drop(parts.insert(part, Part { path, file, checksum }));
+                }
+                None if is_required => {
+                    return Err(StoreError::io(&path, "read", std::io::ErrorKind::NotFound.into()));
+                }
+                None => {}
+            }
         }
-        let state = TrainingState { epoch, step, random, values };
-        Ok(Checkpoint { folder, state, model, optimizer })
+        Ok(Checkpoint { folder, state, parts })
     }
 
     /// Returns the path of the folder.
@@ -325,34 +189,98 @@ impl Checkpoint {
         &self.state
     }
 
-    /// Loads the parameters of the checkpoint into a module. Reads the file once to verify its checksum.
+    /// Returns the names of the modules, in alphabetical order. The module of [`save`](Checkpoint::save) is `model`.
+    pub fn module_names(&self) -> Vec<&str> {
+        self.names(PartKind::Module)
+    }
+
+    /// Returns the names of the optimizers, in alphabetical order. The optimizer of [`save`](Checkpoint::save) is
+    /// `optimizer`.
+    pub fn optimizer_names(&self) -> Vec<&str> {
+        self.names(PartKind::Optimizer)
+    }
+
+    /// Returns the names of the groups of tensors, in alphabetical order.
+    pub fn tensor_names(&self) -> Vec<&str> {
+        self.names(PartKind::Tensors)
+    }
+
+    /// Loads the parameters of the module `model` into a module. Reads the file once to verify its checksum.
     ///
     /// On the CPU, parameters may use the memory-mapped file; see [`load_module`](crate::load_module).
     ///
     /// # Errors
-    /// The errors of [`load_module`](crate::load_module). [`StoreError::Damaged`] when the file differs from the saved
-    /// one.
+    /// See [`load_module_into`](Checkpoint::load_module_into).
     pub fn load_module<M: Module>(&self, mut module: M) -> Result<M> {
-        load_module_from(&mut module, &self.model.open()?, &LoadOptions::new())?;
+        self.load_module_into(MODEL, &mut module)?;
         Ok(module)
     }
 
-    /// Returns whether the checkpoint contains an optimizer state.
-    pub fn has_optimizer(&self) -> bool {
-        self.optimizer.is_some()
+    /// Loads the parameters of a module of the checkpoint in place. On an error the module does not change.
+    ///
+    /// # Errors
+    /// The errors of [`load_module`](crate::load_module). [`StoreError::Damaged`] when the file differs from the saved
+    /// one. [`StoreError::NoSuchPart`] when the checkpoint has no module of that name.
+    pub fn load_module_into(&self, name: &str, module: &mut dyn Module) -> Result<()> {
+        load_module_from(module, &self.part(PartKind::Module, name)?.open()?, &LoadOptions::new())?;
+        Ok(())
     }
 
-    /// Restores the state of an optimizer.
+    /// Returns whether the checkpoint contains an optimizer state of the name `optimizer`.
+    pub fn has_optimizer(&self) -> bool {
+        self.part(PartKind::Optimizer, OPTIMIZER).is_ok()
+    }
+
+    /// Restores the state of the optimizer `optimizer`.
+    ///
+    /// # Errors
+    /// See [`load_named_optimizer`](Checkpoint::load_named_optimizer).
+    pub fn load_optimizer(&self, optimizer: &mut dyn Optimizer, module: &dyn Module) -> Result<()> {
+        self.load_named_optimizer(OPTIMIZER, optimizer, module)
+    }
+
+    /// Restores the state of an optimizer. On an error the optimizer does not change.
     ///
     /// # Errors
     /// The errors of [`load_optimizer`](crate::load_optimizer). [`StoreError::Damaged`] when the file differs from the
-    /// saved one. [`StoreError::Io`] when no optimizer state was saved.
-    pub fn load_optimizer(&self, optimizer: &mut dyn Optimizer, module: &dyn Module) -> Result<()> {
-        let Some(part) = &self.optimizer else {
-            let path = self.folder.join(OPTIMIZER);
-            return Err(StoreError::io(&path, "read", std::io::ErrorKind::NotFound.into()));
-        };
-        load_optimizer_from(optimizer, module, &part.open()?)
+    /// saved one. [`StoreError::NoSuchPart`] when the checkpoint has no optimizer of that name.
+    pub fn load_named_optimizer(
+        &self,
+        name: &str,
+        optimizer: &mut dyn Optimizer,
+        module: &dyn Module,
+    ) -> Result<()> {
+        load_optimizer_from(optimizer, module, &self.part(PartKind::Optimizer, name)?.open()?)
+    }
+
+    /// Reads a group of tensors to host memory.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when the file differs from the saved one. [`StoreError::NoSuchPart`] when the checkpoint
+    /// has no group of that name.
+    pub fn tensors(&self, name: &str) -> Result<BTreeMap<String, TensorData>> {
+        let file = self.part(PartKind::Tensors, name)?.open()?;
+        file.names().map(|name| Ok((name.to_owned(), file.read(name)?))).collect()
+    }
+
+    fn names(&self, kind: PartKind) -> Vec<&str> {
+        let names = self.parts.keys().filter(|part| part.kind == kind);
+        names.map(|part| part.name.as_str()).collect()
+    }
+
+    fn part(&self, kind: PartKind, name: &str) -> Result<&Part> {
+        let part = PartName { kind, name: name.to_owned() };
+        self.parts.get(&part).ok_or_else(|| StoreError::NoSuchPart {
+            folder: self.folder.clone(),
+            kind: kind.to_string(),
+            name: name.to_owned(),
+            available: self.names(kind).into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// Whether all files have their saved lengths. Does not read them.
+    fn is_whole(&self) -> bool {
+        self.parts.values().all(Part::is_whole)
     }
 }
 
@@ -367,12 +295,18 @@ impl CheckpointWriter {
         Ok(CheckpointWriter { folder })
     }
 
+    /// Locks a folder and waits for another writer for up to ten seconds.
+    fn open_patiently(folder: &Path) -> Result<CheckpointWriter> {
+        Ok(CheckpointWriter { folder: FolderWriter::open(folder, KIND, PATIENCE)? })
+    }
+
     /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         self.folder.folder()
     }
 
-    /// Writes a checkpoint, replacing the previous one. On an error the previous checkpoint does not change.
+    /// Writes a checkpoint of one module and at most one optimizer, replacing the previous one. On an error the previous
+    /// checkpoint does not change.
     ///
     /// # Errors
     /// See [`Checkpoint::save`].
@@ -382,22 +316,31 @@ impl CheckpointWriter {
         optimizer: Option<&dyn Optimizer>,
         state: &TrainingState,
     ) -> Result<()> {
+        let mut contents = CheckpointContents::new(state.clone()).with_module(MODEL, module)?;
+        if let Some(optimizer) = optimizer {
+            contents = contents.with_optimizer(OPTIMIZER, optimizer, module)?;
+        }
+        self.write(&contents)
+    }
+
+    /// Writes a checkpoint with these contents, replacing the previous one. On an error the previous checkpoint does not
+    /// change. Reads one parameter at a time from its device.
+    ///
+    /// # Errors
+    /// See [`Checkpoint::save`].
+    pub fn write(&mut self, contents: &CheckpointContents) -> Result<()> {
         let shown = self.folder.folder().to_owned();
         self.folder.write(|folder| {
             let place = StagedFolder { folder, shown: &shown };
-            let (tensors, metadata) = module_tensors(module);
-            let model = place.write(MODEL, tensor_writer(&shown.join(MODEL), tensors, &metadata)?)?;
-            let mut files = BTreeMap::from([(MODEL.to_owned(), model)]);
-            if let Some(optimizer) = optimizer {
-                let path = shown.join(OPTIMIZER);
-                let (tensors, metadata) = optimizer_tensors(optimizer, module, &path)?;
-                let written = place.write(OPTIMIZER, tensor_writer(&path, tensors, &metadata)?)?;
-                files.insert(OPTIMIZER.to_owned(), written);
+            let mut files = BTreeMap::new();
+            for (part, file) in contents.parts() {
+                let name = part.file_name();
+                let write = tensor_writer(&shown.join(&name), &file.tensors, &file.metadata)?;
+                files.insert(part.clone(), place.write(&name, write)?);
             }
             let path = shown.join(TRAINING);
-            let TrainingState { epoch, step, random, values } = state.clone();
-            let index = Index { version: VERSION, epoch, step, random, values, files, crc32: None };
-            let text = index.print().map_err(|error| StoreError::json(&path, error))?;
+            let text = Index::print(contents.state(), &files);
+            let text = text.map_err(|error| StoreError::json(&path, error))?;
             let write = |writer: &mut dyn Write| {
                 writer.write_all(text.as_bytes()).map_err(|source| StoreError::io(&path, "write", source))
             };
@@ -423,19 +366,4 @@ impl StagedFolder<'_> {
             Ok(summing.checksum())
         })
     }
-}
-
-/// The stacks of a module's parameters and the stacks below them, in traversal order, without duplicates.
-fn stacks(module: &dyn Module) -> Vec<Stack> {
-    let mut stacks: Vec<Stack> = Vec::new();
-    for_each(module, |_, parameter| {
-        let mut next = Some(parameter.value.stack());
-        while let Some(stack) = next {
-            if !stacks.contains(stack) {
-                stacks.push(stack.clone());
-            }
-            next = stack.inner();
-        }
-    });
-    stacks
 }

@@ -22,6 +22,11 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
+    /// The length of the file.
+    pub(crate) fn bytes(self) -> u64 {
+        self.bytes
+    }
+
     /// Reads a file from its start and verifies its checksum.
     ///
     /// # Errors

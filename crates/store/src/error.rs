@@ -149,6 +149,69 @@ pub enum StoreError {
         /// The error of the device.
         source: kiln_tensor::Error,
     },
+
+    /// An argument is invalid.
+    #[error("{argument}: {problem}")]
+    InvalidArgument {
+        /// The argument and its value.
+        argument: String,
+        /// The requirement.
+        problem: String,
+    },
+
+    /// A checkpoint has no module, optimizer or group of tensors of that name.
+    #[error("{}: no {kind} `{name}` in the checkpoint{}", folder.display(), list_names(available))]
+    NoSuchPart {
+        /// The folder of the checkpoint.
+        folder: PathBuf,
+        /// The kind of part: `module`, `optimizer` or `group of tensors`.
+        kind: String,
+        /// The requested name.
+        name: String,
+        /// The names that exist.
+        available: Vec<String>,
+    },
+
+    /// Saves in the background failed.
+    #[error("{}", list_saves(failed, *omitted))]
+    BackgroundSaves {
+        /// The first failed saves, at most 16.
+        failed: Vec<FailedSave>,
+        /// Number of failed saves that are not in `failed`.
+        omitted: usize,
+    },
+
+    /// A save in the background panicked.
+    #[error("{}: the save panicked: {message}", path.display())]
+    Panicked {
+        /// The folder of the checkpoint.
+        path: PathBuf,
+        /// The message of the panic.
+        message: String,
+    },
+}
+
+/// A save in the background that failed.
+#[derive(Debug)]
+pub struct FailedSave {
+    /// The folder of the checkpoint.
+    pub folder: PathBuf,
+    /// The error.
+    pub error: StoreError,
+}
+
+impl fmt::Display for FailedSave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (folder, error) = (self.folder.display().to_string(), self.error.to_string());
+        // Most errors start with the path.
+        if error.starts_with(&folder) { f.write_str(&error) } else { write!(f, "{folder}: {error}") }
+    }
+}
+
+impl std::error::Error for FailedSave {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
 }
 
 impl StoreError {
@@ -228,4 +291,23 @@ fn section(
 
 fn did_you_mean(name: Option<&str>) -> String {
     name.map(|name| format!(" (there is `{name}`)")).unwrap_or_default()
+}
+
+fn list_names(names: &[String]) -> String {
+    match names {
+        [] => "; it has none".to_owned(),
+        names => format!("; it has `{}`", names.join("`, `")),
+    }
+}
+
+fn list_saves(failed: &[FailedSave], omitted: usize) -> String {
+    let mut text = match failed.len() + omitted {
+        1 => "1 checkpoint could not be saved".to_owned(),
+        count => format!("{count} checkpoints could not be saved"),
+    };
+    text.extend(failed.iter().map(|save| format!("\n  {save}")));
+    if omitted > 0 {
+        text.push_str(&format!("\n  and {omitted} more"));
+    }
+    text
 }

@@ -1,5 +1,6 @@
 //! Safetensors files: reading and writing named tensors.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -330,10 +331,10 @@ impl Source {
         }
     }
 
-    fn into_data(self) -> Result<TensorData, kiln_tensor::Error> {
+    fn data(&self) -> Result<Cow<'_, TensorData>, kiln_tensor::Error> {
         match self {
-            Source::Host(data) => Ok(data),
-            Source::Device(tensor) => tensor.into_data(),
+            Source::Host(data) => Ok(Cow::Borrowed(data)),
+            Source::Device(tensor) => tensor.to_data().map(Cow::Owned),
         }
     }
 }
@@ -343,21 +344,22 @@ pub(crate) fn write_tensors(
     tensors: NamedSources,
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
-    write_file(path, tensor_writer(path, tensors, metadata)?)
+    write_file(path, tensor_writer(path, &tensors, metadata)?)
 }
 
 /// Writes the contents of a safetensors file. `path` is for messages.
-pub(crate) fn tensor_writer(
+pub(crate) fn tensor_writer<'a>(
     path: &Path,
-    mut tensors: NamedSources,
+    tensors: &'a NamedSources,
     metadata: &BTreeMap<String, String>,
-) -> Result<impl FnOnce(&mut dyn Write) -> Result<()> + use<>> {
+) -> Result<impl FnOnce(&mut dyn Write) -> Result<()> + use<'a>> {
+    check_names(path, tensors)?;
+    let mut tensors: Vec<&(String, Source)> = tensors.iter().collect();
     // Wide elements first, so that every tensor is aligned to its elements.
-    tensors.sort_by(|(left, a), (right, b)| {
+    tensors.sort_by(|&(left, a), &(right, b)| {
         let (a, b) = (a.ty().dtype, b.ty().dtype);
         b.size().cmp(&a.size()).then(a.cmp(&b)).then(left.cmp(right))
     });
-    check_names(path, &tensors)?;
     let header = Header::print(tensors.iter().map(|(name, source)| (name.as_str(), source.ty())), metadata);
     if header.len() as u64 > MAX_HEADER_BYTES {
         let problem = format!("the header would be longer than the {MAX_HEADER_BYTES} bytes allowed");
@@ -369,15 +371,16 @@ pub(crate) fn tensor_writer(
         writer.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
         writer.write_all(header.as_bytes()).map_err(failed)?;
         for (name, source) in tensors {
-            let data = source.into_data();
-            let data = data.map_err(|source| StoreError::Tensor { file: path.clone(), name, source })?;
+            let failed_read = |source| StoreError::Tensor { file: path.clone(), name: name.clone(), source };
+            let data = source.data().map_err(failed_read)?;
             write_elements(writer, &data).map_err(failed)?;
         }
         Ok(())
     })
 }
 
-fn check_names(path: &Path, tensors: &[(String, Source)]) -> Result<()> {
+/// Checks that no two tensors have the same name.
+pub(crate) fn check_names(path: &Path, tensors: &[(String, Source)]) -> Result<()> {
     let mut names: Vec<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {

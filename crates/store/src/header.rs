@@ -19,7 +19,8 @@ pub(crate) const LENGTH_BYTES: u64 = 8;
 /// Limit on the length of a header in bytes, as in the `safetensors` library.
 pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-const METADATA: &str = "__metadata__";
+/// The key of the metadata, which no tensor may have as its name.
+pub(crate) const METADATA: &str = "__metadata__";
 
 /// A parsed header.
 #[derive(Debug, Default)]

@@ -31,6 +31,8 @@
 //! * [`save_optimizer`] and [`load_optimizer`] for optimizer states.
 //! * [`Checkpoint`] stores both, the training position and the state of the random number generators, in a folder with
 //!   checksums. [`CheckpointWriter`] locks a folder for one training run.
+//! * [`CheckpointContents`] holds several modules, optimizers and groups of tensors for one checkpoint.
+//!   [`BackgroundWriter`] writes it while training continues; [`CheckpointSeries`] keeps the last checkpoints of a run.
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.
 //! * [`numpy`] for `.npy` and `.npz` files.
 //!
@@ -49,8 +51,11 @@ mod names;
 pub mod numpy;
 mod optimizer;
 
-pub use checkpoint::{Checkpoint, CheckpointWriter, TrainingState};
-pub use error::{Mismatch, Result, StoreError, TypeMismatch};
+pub use checkpoint::{
+    BackgroundWriter, Checkpoint, CheckpointContents, CheckpointSeries, CheckpointWriter, SavedCheckpoint,
+    TrainingState,
+};
+pub use error::{FailedSave, Mismatch, Result, StoreError, TypeMismatch};
 pub use file::{TensorFile, TensorInfo, save_tensors};
 pub use module::{
     DTypePolicy, LoadOptions, LoadReport, load_module, load_module_into, load_module_with, save_module,

@@ -270,9 +270,9 @@ fn damaged_checkpoints_are_errors() {
 
     let json = path.join("training.json");
     let text = fs::read_to_string(&json).unwrap();
-    fs::write(&json, text.replace("\"version\": 2", "\"version\": 3")).unwrap();
+    fs::write(&json, text.replace("\"version\": 3", "\"version\": 4")).unwrap();
     let error = Checkpoint::open(&path).unwrap_err().to_string();
-    assert!(error.contains("has version 3; supported: 1 to 2"), "{error}");
+    assert!(error.contains("has version 4; supported: 1 to 3"), "{error}");
     fs::write(&json, &text[..text.len() / 2]).unwrap();
     assert!(Checkpoint::open(&path).unwrap_err().to_string().contains("training.json: EOF"));
 }

@@ -84,6 +84,13 @@ pub(super) fn is_beside(name: &OsStr, target: &OsStr, ending: &str) -> bool {
     middle().is_some_and(|middle| !middle.is_empty() && middle.iter().all(is_ours))
 }
 
+/// The target of a name of [`create`].
+pub(crate) fn target_of_temporary(name: &OsStr) -> Option<OsString> {
+    let (target, _) = name.to_str()?.strip_prefix('.')?.rsplit_once('.')?.0.rsplit_once('.')?;
+    let target = OsString::from(target);
+    [PARTIAL, OLD].iter().any(|ending| is_beside(name, &target, ending)).then_some(target)
+}
+
 /// Returns the paths of all names of [`create`] for a target, among the first entries of its folder.
 pub(super) fn all(target: &Path, ending: &str, max_entries: usize) -> Vec<PathBuf> {
     // If a folder cannot be listed, nothing is found; the next step reports the error.
@@ -98,6 +105,19 @@ pub(super) fn all(target: &Path, ending: &str, max_entries: usize) -> Vec<PathBu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_target_of_a_temporary_name() {
+        let of =
+            |name: &str| target_of_temporary(OsStr::new(name)).map(|target| target.into_string().unwrap());
+        assert_eq!(of(".step-1.0123456789abcdef.partial").as_deref(), Some("step-1"));
+        assert_eq!(of(".v1.2.4711-0.old").as_deref(), Some("v1.2"));
+        for other in
+            ["", ".", "..", ".run.partial", ".run..partial", "run.12.partial", ".run.12.new", ".run.xyz.old"]
+        {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn only_own_temporary_names_match() {

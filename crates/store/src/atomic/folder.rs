@@ -1,8 +1,8 @@
 //! Folders that are written and read atomically.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,20 +18,49 @@ pub(crate) struct FolderKind {
     pub(crate) name: &'static str,
     /// The file that every such folder contains.
     pub(crate) index: &'static str,
-    /// All files that such a folder may contain.
+    /// The files with fixed names that such a folder may contain.
     pub(crate) files: &'static [&'static str],
+    /// Whether the index may list a file of this name.
+    pub(crate) is_part: fn(&str) -> bool,
+    /// The files that the text of an index lists; none if it is damaged.
+    pub(crate) listed: fn(&str) -> Vec<String>,
 }
+
+/// Limit on the length of an index in bytes.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// Files that operating systems create in folders that are viewed.
 const SYSTEM_FILES: [&str; 3] = [".DS_Store", "Thumbs.db", "desktop.ini"];
 
 impl FolderKind {
+    /// Whether a temporary or replaced folder may hold a file of this name.
     fn may_hold(&self, name: &OsStr) -> bool {
+        self.has_fixed(name) || name.to_str().is_some_and(self.is_part)
+    }
+
+    /// Whether any folder of this kind may hold a file of this name, listed or not.
+    fn has_fixed(&self, name: &OsStr) -> bool {
         let is_own = self.files.iter().any(|&file| {
             // Earlier versions wrote temporary files in the folder itself.
             name == file || beside::is_beside(name, OsStr::new(file), PARTIAL)
         });
         is_own || SYSTEM_FILES.iter().any(|&file| name == file)
+    }
+
+    /// Reads the text of an index.
+    pub(super) fn read_index(file: File) -> io::Result<String> {
+        let mut text = String::new();
+        file.take(MAX_INDEX_BYTES).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// The files that the index in a folder lists; none if there is no index, or it is damaged.
+    fn listed_in(&self, folder: &Path) -> Vec<String> {
+        let path = folder.join(self.index);
+        // A FIFO would block the open.
+        let is_file = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
+        let text = is_file.then(|| File::open(&path).and_then(FolderKind::read_index).ok()).flatten();
+        text.map(|text| (self.listed)(&text)).unwrap_or_default()
     }
 
     /// Removes a folder of this kind. If it contains other files, they are kept, and so is the folder.
@@ -110,6 +139,22 @@ impl FolderWriter {
         Ok(())
     }
 
+    /// Removes the folder if it is of this kind: renames it first, so that no reader sees a part of it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotReplaced`] when it contains other files, or [`StoreError::Io`].
+    pub(crate) fn remove(self) -> Result<()> {
+        let failed = |source| StoreError::io(&self.shown, "remove", source);
+        self.check_place()?;
+        let partial = self.partial().map_err(failed)?;
+        // The new name is that of an empty folder. Windows does not replace it.
+        fs::remove_dir(&partial.path).map_err(failed)?;
+        fs::rename(&self.real, &partial.path).map_err(failed)?;
+        drop(partial);
+        sync_folder(beside::parent(&self.real));
+        Ok(())
+    }
+
     fn partial(&self) -> io::Result<PartialFolder> {
         let (path, ()) = beside::create(&self.real, PARTIAL, |path| fs::create_dir(path))?;
         Ok(PartialFolder { path, kind: self.kind })
@@ -124,10 +169,11 @@ impl FolderWriter {
         }
         let entries = fs::read_dir(&self.real).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = entries.map_err(|source| StoreError::io(&self.shown, "read", source))?;
-        let kind = self.kind.name;
+        let (kind, listed) = (self.kind.name, self.kind.listed_in(&self.real));
         for entry in &entries {
             let name = entry.file_name();
-            if !self.kind.may_hold(&name) || entry.file_type().is_ok_and(|file| file.is_dir()) {
+            let is_own = self.kind.has_fixed(&name) || listed.iter().any(|file| name == file.as_str());
+            if !is_own || entry.file_type().is_ok_and(|file| file.is_dir()) {
                 return refused(format!("a folder with `{}` (not part of a {kind})", name.display()));
             }
         }
@@ -207,7 +253,14 @@ fn exchange(_one: &Path, _other: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const KIND: FolderKind = FolderKind { name: "pair", index: "one", files: &["one", "two"] };
+    /// The index lists one file.
+    const KIND: FolderKind = FolderKind {
+        name: "pair",
+        index: "one",
+        files: &["one", "two"],
+        is_part: |name| name.starts_with("part-"),
+        listed: |text| vec![text.to_owned()],
+    };
 
     fn fill(text: &'static str) -> impl Fn(&Path) -> Result<()> {
         move |folder| {
@@ -240,6 +293,29 @@ mod tests {
         assert_eq!(fs::read_to_string(target.join("one")).unwrap(), "2");
         #[cfg(unix)]
         assert_eq!(names(folder.path()), ["pair"]);
+    }
+
+    #[test]
+    fn only_listed_parts_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("pair");
+        let mut writer = FolderWriter::open(&target, KIND, Duration::ZERO).unwrap();
+        let with_part = |folder: &Path| {
+            fs::write(folder.join("part-a"), "").unwrap();
+            fill("part-a")(folder)
+        };
+        writer.write(with_part).unwrap();
+        writer.write(with_part).unwrap();
+        fs::write(target.join("part-b"), "of the user").unwrap();
+        let error = writer.write(with_part).unwrap_err().to_string();
+        assert!(error.contains("a folder with `part-b` (not part of a pair)"), "{error}");
+        assert!(matches!(writer.remove(), Err(StoreError::NotReplaced { .. })));
+        assert_eq!(names(&target), ["one", "part-a", "part-b"]);
+        fs::remove_file(target.join("part-b")).unwrap();
+        FolderWriter::open(&target, KIND, Duration::ZERO).unwrap().remove().unwrap();
+        #[cfg(unix)]
+        assert!(names(folder.path()).is_empty());
+        assert!(!target.exists());
     }
 
     /// On systems without an atomic exchange of folders.

@@ -1,5 +1,6 @@
 //! Consistent reading of a folder that other processes may replace.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,15 +20,17 @@ pub(crate) struct Snapshot {
     /// The folder. If a writer was killed between moving the requested folder and replacing it, this is the moved
     /// folder.
     pub(crate) folder: PathBuf,
-    /// In the order of [`FolderKind::files`]; `None` for a file that does not exist.
-    pub(crate) files: Vec<Option<File>>,
+    /// The text of the index.
+    pub(crate) index: String,
+    /// The other files by name: those of [`FolderKind::files`], and those that the index lists.
+    pub(crate) files: BTreeMap<String, File>,
 }
 
 impl Snapshot {
     /// Opens all files of a folder.
     ///
     /// # Errors
-    /// When the folder does not exist, or a file in it cannot be read.
+    /// When the folder or its index does not exist, or a file in it cannot be read.
     pub(crate) fn open(target: &Path, kind: FolderKind) -> io::Result<Snapshot> {
         let mut absent = 0;
         for _ in 0..MAX_REPLACED {
@@ -38,11 +41,15 @@ impl Snapshot {
                 }
                 folder => folder?,
             };
-            let files = kind.files.iter().map(|name| folder.file(name)).collect::<io::Result<Vec<_>>>()?;
+            let index = folder.file(kind.index)?.map(FolderKind::read_index).transpose()?;
+            let (files, is_whole) = match &index {
+                Some(index) => folder.files(kind, index)?,
+                None => (BTreeMap::new(), false),
+            };
             // Files disappear only after their folder was replaced: a file that is missing now never existed.
-            let is_whole = files.iter().all(Option::is_some);
             if is_whole || Folder::find(target, kind).is_ok_and(|again| again.is_same(&folder)) {
-                return Ok(Snapshot { folder: folder.path, files });
+                let index = index.ok_or(io::ErrorKind::NotFound)?;
+                return Ok(Snapshot { folder: folder.path, index, files });
             }
         }
         Err(io::Error::new(
@@ -70,6 +77,24 @@ impl Folder {
             }
             folder => folder,
         }
+    }
+
+    /// Opens all files except the index. Returns whether none of them is missing.
+    fn files(&self, kind: FolderKind, index: &str) -> io::Result<(BTreeMap<String, File>, bool)> {
+        let fixed = kind.files.iter().map(|&name| name.to_owned()).filter(|name| name != kind.index);
+        // Only names of parts are opened: an index that lists `../x` opens nothing outside the folder.
+        let listed = (kind.listed)(index).into_iter().filter(|name| (kind.is_part)(name));
+        let (mut files, mut is_whole) = (BTreeMap::new(), true);
+        for name in fixed.chain(listed) {
+            if files.contains_key(&name) {
+                continue;
+            }
+            match self.file(&name)? {
+                Some(file) => drop(files.insert(name, file)),
+                None => is_whole = false,
+            }
+        }
+        Ok((files, is_whole))
     }
 }
 
