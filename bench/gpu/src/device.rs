@@ -1,8 +1,8 @@
 //! The device of the workloads: the GPU that is there, or one that runs nothing.
 
-use kiln::ir::Engine;
+use kiln::ir::{Engine, MemoryConfig};
 use kiln::{Backend, Cuda, CudaDevice, DType, DeviceKey, Stack, with_fusion};
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines, MemoryConfig};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu as Engines};
 use std::sync::{Arc, OnceLock};
 
 /// The measured backend.

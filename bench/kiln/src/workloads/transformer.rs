@@ -4,28 +4,19 @@ use super::training::Training;
 use bench_protocol::random::Random;
 use bench_protocol::shapes::transformer::*;
 use bench_protocol::{Prepared, Result};
-use kiln::module::{AttentionOptions, Causal, attention};
-use kiln::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, Module, Param};
+use kiln::nn::transformer::{
+    FeedForwardActivation, TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
+};
+use kiln::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, Module, Param};
 use kiln::optim::AdamWConfig;
-use kiln::{Autodiff, Backend, Int, Tensor, activation, loss};
+use kiln::{Autodiff, Backend, Int, Tensor, loss};
 
 #[derive(Module, Clone, Debug)]
 struct Transformer<B: Backend> {
     tokens: Embedding<B>,
     positions: Param<Tensor<B, 3>>,
-    layers: Vec<Layer<B>>,
-    norm: LayerNorm<B>,
+    body: TransformerEncoder<B>,
     output: Linear<B>,
-}
-
-#[derive(Module, Clone, Debug)]
-struct Layer<B: Backend> {
-    attention_norm: LayerNorm<B>,
-    query_key_value: Linear<B>,
-    projection: Linear<B>,
-    feed_forward_norm: LayerNorm<B>,
-    wide: Linear<B>,
-    narrow: Linear<B>,
 }
 
 pub(crate) fn train<B: Backend>(device: &B::Device) -> Result<Prepared> {
@@ -49,11 +40,15 @@ pub(crate) fn train<B: Backend>(device: &B::Device) -> Result<Prepared> {
 
 impl<B: Backend> Transformer<B> {
     fn new(device: &B::Device) -> Self {
+        let body = TransformerEncoderConfig::new(WIDTH, FEED_FORWARD, HEADS, LAYERS)
+            .with_dropout(0.0)
+            .with_norm_first(true)
+            .with_final_norm(true)
+            .with_activation(FeedForwardActivation::Gelu);
         Transformer {
             tokens: EmbeddingConfig::new(VOCABULARY, WIDTH).init(device),
             positions: Param::from_tensor(Tensor::zeros([1, LENGTH, WIDTH], device)),
-            layers: (0..LAYERS).map(|_| Layer::new(device)).collect(),
-            norm: LayerNormConfig::new(WIDTH).init(device),
+            body: body.init(device),
             output: LinearConfig::new(WIDTH, VOCABULARY).init(device),
         }
     }
@@ -61,37 +56,7 @@ impl<B: Backend> Transformer<B> {
     /// Logits of the next token, `[batch * length, vocabulary]`.
     fn forward(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 2> {
         let x = self.tokens.forward(tokens) + self.positions.val();
-        let x = self.layers.iter().fold(x, |x, layer| layer.forward(x));
-        self.output.forward(self.norm.forward(x).flatten(0, 1))
-    }
-}
-
-impl<B: Backend> Layer<B> {
-    fn new(device: &B::Device) -> Self {
-        Layer {
-            attention_norm: LayerNormConfig::new(WIDTH).init(device),
-            query_key_value: LinearConfig::new(WIDTH, 3 * WIDTH).init(device),
-            projection: LinearConfig::new(WIDTH, WIDTH).init(device),
-            feed_forward_norm: LayerNormConfig::new(WIDTH).init(device),
-            wide: LinearConfig::new(WIDTH, FEED_FORWARD).init(device),
-            narrow: LinearConfig::new(FEED_FORWARD, WIDTH).init(device),
-        }
-    }
-
-    fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let x = &x + self.attend(self.attention_norm.forward(x.clone()));
-        let wide = activation::gelu(self.wide.forward(self.feed_forward_norm.forward(x.clone())));
-        x + self.narrow.forward(wide)
-    }
-
-    fn attend(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let heads = |x: Tensor<B, 3>| -> Tensor<B, 4> {
-            x.reshape([BATCH, LENGTH, HEADS, WIDTH / HEADS]).swap_dims(1, 2)
-        };
-        let mixed = self.query_key_value.forward(x);
-        let [q, k, v] = [0, 1, 2].map(|i| heads(mixed.clone().slice_dim(2, i * WIDTH..(i + 1) * WIDTH)));
-        let options = AttentionOptions { causal: Causal::First, ..Default::default() };
-        let seen = attention(q, k, v, None, options).swap_dims(1, 2);
-        self.projection.forward(seen.reshape([BATCH, LENGTH, WIDTH]))
+        let x = self.body.forward(TransformerEncoderInput::new(x).causal());
+        self.output.forward(x.flatten(0, 1))
     }
 }

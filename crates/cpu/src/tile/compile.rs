@@ -1,6 +1,7 @@
 //! The compiler of the tile machine: from a kernel to code.
 
 mod arithmetic;
+mod in_place;
 mod prefetch;
 
 use super::code::{Action, Code, Fold, Form, Number, Param, Slot, SlotKind, Stage, Step};
@@ -17,6 +18,8 @@ use crate::scalar::scalar_bytes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use half::{bf16, f16};
+use in_place::InPlace;
+pub(super) use in_place::Taken;
 use kiln_ir::{DType, Reduction, Scalar};
 use kiln_kernel::{AxisSet, Compute, Kernel, Launch, ParamKind, ValueId};
 
@@ -28,13 +31,13 @@ const TILE_BYTES: usize = 20 << 10;
 /// The memory limit of the values that a row keeps between stages, or of a scan's row.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Compiles a kernel for one launch. `overwritten` is the set of parameters whose memory results overwrite. `None` for
-/// kernels that the machine does not support.
-pub(super) fn compile(kernel: &Kernel, launch: &Launch, overwritten: u64) -> Option<Code> {
+/// Compiles a kernel for one launch, with results in the memory of the taken operands. `None` for kernels that the
+/// machine does not support.
+pub(super) fn compile(kernel: &Kernel, launch: &Launch, taken: &[Taken]) -> Option<Code> {
     if kernel.has_columns() {
         return None;
     }
-    let code = Compiler::new(kernel, launch, overwritten, MOST_LANES / 2)?.code()?;
+    let code = Compiler::compiled(kernel, launch, taken, MOST_LANES / 2)?;
     let streams = code.slots.iter().filter(|slot| matches!(slot, SlotKind::AtTile(_))).count();
     let lanes = (code.group * code.chunks.size).max(1);
     let bytes = code.register_bytes.div_ceil(lanes) + 4 * streams;
@@ -43,7 +46,7 @@ pub(super) fn compile(kernel: &Kernel, launch: &Launch, overwritten: u64) -> Opt
     if wanted == MOST_LANES / 2 {
         return Some(code);
     }
-    Compiler::new(kernel, launch, overwritten, wanted)?.code()
+    Compiler::compiled(kernel, launch, taken, wanted)
 }
 
 /// The dtype of a value in registers.
@@ -131,7 +134,7 @@ fn uses(kernel: &Kernel) -> Vec<usize> {
 struct Compiler<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch,
-    overwritten: u64,
+    in_place: InPlace<'a>,
     tiling: Tiling,
     dependence: Vec<AxisSet>,
     stages: Vec<usize>,
@@ -150,7 +153,12 @@ struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    fn new(kernel: &'a Kernel, launch: &'a Launch, overwritten: u64, lanes: usize) -> Option<Compiler<'a>> {
+    fn new(
+        kernel: &'a Kernel,
+        launch: &'a Launch,
+        in_place: InPlace<'a>,
+        lanes: usize,
+    ) -> Option<Compiler<'a>> {
         let tiling = Tiling::new(kernel, launch, lanes)?;
         let stages = stages(kernel, &tiling);
         let last = last_stages(kernel, &stages);
@@ -192,7 +200,7 @@ impl<'a> Compiler<'a> {
             arithmetic: BTreeMap::new(),
             kernel,
             launch,
-            overwritten,
+            in_place,
             tiling,
             stages,
             last,
@@ -200,7 +208,8 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn code(mut self) -> Option<Code> {
+    /// Emits all steps; registers have no memory yet.
+    fn emit_all(&mut self) {
         for (param, binding) in self.kernel.params.iter().zip(&self.launch.bindings) {
             let none = alloc::vec![0; self.kernel.axes.len()];
             let (strides, memory) = match param.kind {
@@ -215,6 +224,9 @@ impl<'a> Compiler<'a> {
             let located = self.instruction(value);
             self.located.push(located);
         }
+    }
+
+    fn finish(mut self) -> Option<Code> {
         self.find_prefetches();
         registers::allocate(&mut self.code, self.tiling.lanes());
         let wide = self.code.wide_bytes.saturating_mul(self.tiling.chunks.length);
@@ -502,13 +514,13 @@ impl<'a> Compiler<'a> {
             Class::Full if hoisted => (List::Hoisted, false),
             Class::Full => (List::Tiles(stage), false),
         };
-        let taken = self.overwritten >> param & 1 == 1;
+        let copied = self.is_copied_first(param, list);
         let memory = match class {
             Class::Uniform => Some(SlotKind::Element(param)),
             Class::Row => self.tiling.is_flat_by_row(access).then_some(SlotKind::AtRow(param)),
             Class::Full => {
                 let flat = self.tiling.is_flat(access, self.group(stage));
-                (flat && !taken).then_some(SlotKind::AtTile(param))
+                (flat && !copied).then_some(SlotKind::AtTile(param))
             }
         };
         let mut slot = match memory {
@@ -671,7 +683,7 @@ impl<'a> Compiler<'a> {
         });
         // Memory that a result reuses from an operand is written after the operand is read.
         let takes =
-            |step: &Step| matches!(step.action, Action::Gather(param) if self.overwritten >> param & 1 == 1);
+            |step: &Step| matches!(step.action, Action::Gather(param) if self.in_place.contains(param));
         let is_read_later = |at: usize| {
             tiles[at + 1..].iter().any(takes)
                 || self.code.stages[located.stage + 1..].iter().any(|stage| stage.tiles.iter().any(takes))

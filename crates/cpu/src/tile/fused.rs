@@ -2,7 +2,7 @@
 
 use super::cache::{Lock, OperandLayout, OperandLayouts};
 use super::code::{Code, Param};
-use super::compile::{compile, number_bytes};
+use super::compile::{Taken, compile, number_bytes};
 use super::frame::{Frame, LaunchState};
 use super::guarded::Guarded;
 use super::run;
@@ -177,7 +177,7 @@ impl Region {
         let lowered = nest.lower(&outputs, &layouts.collect::<Vec<_>>()).ok()?;
         let (kernel, mut launch) = (lowered.kernel, lowered.launch);
         let staged = stage(&kernel, &mut launch);
-        let plain = Arc::new(compile(&kernel, &launch, 0)?);
+        let plain = Arc::new(compile(&kernel, &launch, &[])?);
         let mut takes = takes(&kernel, &launch, &plain, program.outputs.len());
         for takes in &mut takes {
             takes.retain(|&(param, _)| staged.iter().all(|staged| staged.param != param));
@@ -207,7 +207,7 @@ impl Region {
 
     pub(super) fn run(&self, cpu: &Cpu, mut inputs: Operands, types: &[TensorType]) -> Result<Values> {
         let (taken, overwritten) = self.taken(&inputs);
-        let code = self.code(overwritten);
+        let code = self.code(&taken, overwritten);
         let mut arrays: SmallVec<[Option<Array>; 2]> = SmallVec::new();
         for (ty, taken) in types.iter().zip(&taken) {
             arrays.push(if taken.is_none() { Some(Array::uninit(ty)?) } else { None });
@@ -284,7 +284,8 @@ impl Region {
         (all, overwritten)
     }
 
-    fn code(&self, overwritten: u64) -> Arc<Code> {
+    /// The code for results that overwrite those operands, which their parameters determine.
+    fn code(&self, taken: &[Option<usize>], overwritten: u64) -> Arc<Code> {
         if overwritten == 0 {
             return self.plain.clone();
         }
@@ -294,7 +295,13 @@ impl Region {
         if let Some(code) = self.taking.with(known).flatten() {
             return code;
         }
-        let code = compile(&self.kernel, &self.launch, overwritten).unwrap_or_else(|| (*self.plain).clone());
+        let params = taken.iter().enumerate().filter_map(|(result, &input)| {
+            let of_input =
+                |&&(param, place): &&(usize, usize)| Some(place) == input && overwritten >> param & 1 == 1;
+            self.takes[result].iter().find(of_input).map(|&(param, _)| Taken { result, param })
+        });
+        let taken: Vec<Taken> = params.collect();
+        let code = compile(&self.kernel, &self.launch, &taken).unwrap_or_else(|| (*self.plain).clone());
         let code = Arc::new(code);
         self.taking.with(|codes| codes.push((overwritten, code.clone())));
         code

@@ -2,8 +2,7 @@
 //! passes.
 
 use crate::isa::{Level, Widest, multiversion};
-use crate::kernels::{Add, Loop3, Map2, Mul, Sub, read, written};
-use core::mem::MaybeUninit;
+use crate::kernels::{Add, Loop3, Map2, Mul, Sub};
 use kiln_ir::Binary;
 
 /// A function of the preceding result, which is its left operand, and of another operand.
@@ -49,56 +48,89 @@ impl Map2<f32, f32> for SubFrom {
     }
 }
 
+/// Elements that are read together before their results are written.
+const LANES: usize = 16;
+
 /// The other operand of a function: a tile or a number.
 trait Part: Copy {
     /// # Safety
-    /// There are `n` elements, or one for a number.
-    unsafe fn at(address: *const u8, n: usize) -> Self;
-    fn get(self, i: usize) -> f32;
+    /// There is a number at the address, or a tile.
+    unsafe fn new(address: *const u8) -> Self;
+
+    /// # Safety
+    /// A tile has elements `i..i + LANES`.
+    unsafe fn lanes(self, i: usize) -> [f32; LANES];
+
+    /// # Safety
+    /// A tile has an element `i`.
+    unsafe fn lane(self, i: usize) -> f32;
 }
 
 impl Part for f32 {
     #[inline(always)]
-    unsafe fn at(address: *const u8, _: usize) -> f32 {
+    unsafe fn new(address: *const u8) -> f32 {
         // SAFETY: as the caller promises.
         unsafe { *address.cast() }
     }
 
     #[inline(always)]
-    fn get(self, _: usize) -> f32 {
+    unsafe fn lanes(self, _: usize) -> [f32; LANES] {
+        [self; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn lane(self, _: usize) -> f32 {
         self
     }
 }
 
-impl Part for &[f32] {
+impl Part for *const f32 {
     #[inline(always)]
-    unsafe fn at(address: *const u8, n: usize) -> Self {
-        // SAFETY: as the caller promises.
-        unsafe { read(address, n) }
+    unsafe fn new(address: *const u8) -> Self {
+        address.cast()
     }
 
     #[inline(always)]
-    fn get(self, i: usize) -> f32 {
-        self[i]
+    unsafe fn lanes(self, i: usize) -> [f32; LANES] {
+        // SAFETY: as the caller promises.
+        unsafe { self.add(i).cast::<[f32; LANES]>().read() }
+    }
+
+    #[inline(always)]
+    unsafe fn lane(self, i: usize) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe { self.add(i).read() }
     }
 }
 
 multiversion! {
+    // Slices of operands and result would have to be disjoint.
     fn each[F: Map2<f32, f32>, G: Map2<f32, f32>, B: Part, C: Part]<F, G, B, C> in { Widest::Avx512 } (
-        addresses: [*const u8; 3],
-        y: &mut [MaybeUninit<f32>],
+        a: *const f32,
+        b: B,
+        c: C,
+        y: *mut f32,
+        n: usize,
     ) {
-        let n = y.len();
-        let [a, b, c] = addresses;
-        // SAFETY: `pair` promises that there are as many elements as in `y`.
-        let (a, b, c) = unsafe { (read::<f32>(a, n), B::at(b, n), C::at(c, n)) };
-        for i in 0..n {
-            y[i].write(F::map(G::map(a[i], b.get(i)), c.get(i)));
+        let whole = n / LANES * LANES;
+        for i in (0..whole).step_by(LANES) {
+            // SAFETY: `pair` promises `n` elements.
+            let (a, b, c) = unsafe { (a.lanes(i), b.lanes(i), c.lanes(i)) };
+            let mut results = [0.0; LANES];
+            for lane in 0..LANES {
+                results[lane] = F::map(G::map(a[lane], b[lane]), c[lane]);
+            }
+            // SAFETY: as above.
+            unsafe { y.add(i).cast::<[f32; LANES]>().write(results) };
+        }
+        for i in whole..n {
+            // SAFETY: as above.
+            unsafe { y.add(i).write(F::map(G::map(a.lane(i), b.lane(i)), c.lane(i))) };
         }
     }
 }
 
-/// `F(G(a, b), c)`
+/// `F(G(a, b), c)`. The result may be written to the memory of an operand.
 unsafe fn pair<F: Map2<f32, f32>, G: Map2<f32, f32>, B: Part, C: Part>(
     level: Level,
     a: *const u8,
@@ -108,11 +140,12 @@ unsafe fn pair<F: Map2<f32, f32>, G: Map2<f32, f32>, B: Part, C: Part>(
     n: usize,
 ) {
     // SAFETY: as `Loop3` says, with one element where an operand is a number.
-    let y = unsafe { written(y, n) };
-    each::<F, G, B, C>(level, [a, b, c], y);
+    let (b, c) = unsafe { (B::new(b), C::new(c)) };
+    each::<F, G, B, C>(level, a.cast(), b, c, y.cast(), n);
 }
 
-/// The loop of `second(first(a, b), c)` in `f32`, where `b` and `c` may be numbers.
+/// The loop of `second(first(a, b), c)` in `f32`, where `b` and `c` may be numbers. The result may be exactly the
+/// memory of an operand that is a tile: elements are read before their results are written.
 pub(super) fn pair_of(first: Arithmetic, second: Arithmetic, numbers: [bool; 2]) -> Loop3 {
     match first {
         Arithmetic::Add => after::<Add>(second, numbers),
@@ -133,9 +166,9 @@ fn after<G: Map2<f32, f32>>(second: Arithmetic, numbers: [bool; 2]) -> Loop3 {
 
 fn of<F: Map2<f32, f32>, G: Map2<f32, f32>>(numbers: [bool; 2]) -> Loop3 {
     match numbers {
-        [false, false] => pair::<F, G, &[f32], &[f32]>,
-        [false, true] => pair::<F, G, &[f32], f32>,
-        [true, false] => pair::<F, G, f32, &[f32]>,
+        [false, false] => pair::<F, G, *const f32, *const f32>,
+        [false, true] => pair::<F, G, *const f32, f32>,
+        [true, false] => pair::<F, G, f32, *const f32>,
         [true, true] => pair::<F, G, f32, f32>,
     }
 }

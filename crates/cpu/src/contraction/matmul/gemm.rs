@@ -1,9 +1,10 @@
 //! General matrix multiplication (GEMM): cache blocking, register tiles, and hooks for prologues and epilogues.
 //!
-//! `b` is packed once into panels as wide as a tile, which all threads share. Each thread then computes pieces of the
-//! result in turn. For a piece it iterates over `k` in blocks. It packs the needed rows of `a` into a block that fits
-//! the L2 cache, and runs the tiles over all panels. The L1 cache holds a tile's rows of `a` while the panel streams
-//! through it. The sums stay in registers for a whole block of `k`.
+//! `b` is packed once into panels as wide as a tile, which all threads share. With few rows, each thread packs the
+//! panels of its own pieces, or reads `b` in place. Each thread then computes pieces of the result in turn. For a piece
+//! it iterates over `k` in blocks. It packs the needed rows of `a` into a block that fits the L2 cache, and runs the
+//! tiles over all panels. The L1 cache holds a tile's rows of `a` while the panel streams through it. The sums stay in
+//! registers for a whole block of `k`.
 //!
 //! The order of summation depends on `k` alone, so results are the same for every number of threads and every split.
 
@@ -121,8 +122,12 @@ const PACKED: usize = 16 << 20;
 /// Steps of `k` that are packed at a time.
 const MAX_PACKED_DEPTH: usize = 1 << 15;
 
-/// The minimum number of rows for which panels are reused often enough to be packed.
+/// The minimum number of rows for which panels are reused often enough to be packed for all threads.
 const MIN_PACKED_ROWS: usize = 40;
+
+/// The minimum number of rows for which each thread packs panels of `b` for its own pieces: the tiles of a piece read a
+/// panel several times, and rows of `b` whose distance is a power of two map to the same cache sets.
+const MIN_REPACKED_ROWS: usize = 16;
 
 /// The minimum multiplications per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 19;
@@ -231,7 +236,7 @@ impl<'a, T: Float> Gemm<'a, T> {
         }
     }
 
-    /// The right operand, if the tiles can read it in place.
+    /// The right operand, if it is not packed for all threads.
     fn direct(&self) -> Option<Matrix<T>> {
         match self.b {
             Operand::Matrix(b) if b.column == 1 && self.sizes[0] < MIN_PACKED_ROWS => Some(b),
@@ -341,15 +346,24 @@ impl<T: Float> Part<'_, T> {
             let mut rows = Scratch::<T>::new(self.grid.rows * row_stride::<T>());
             let local = if self.gemm.c.is_none() { self.grid.rows * self.grid.columns } else { 0 };
             let mut local = Scratch::<T>::new(local);
+            let own = if self.packs_own_panels() { GROUP * self.width * self.depth } else { 0 };
+            let mut own = Scratch::<T>::new(own);
+            let memory =
+                Memory { rows: rows.as_mut_ptr(), panels: own.as_mut_ptr(), local: local.as_mut_ptr() };
             loop {
                 let i = take(&next_piece);
                 if i >= self.grid.len() {
                     break;
                 }
                 // SAFETY: as the caller promises; all panels are packed; each piece is computed once.
-                unsafe { self.piece(i, panels.get(), rows.as_mut_ptr(), local.as_mut_ptr()) };
+                unsafe { self.piece(i, panels.get(), &memory) };
             }
         });
+    }
+
+    /// Whether `b` is packed piece by piece instead of once for all threads.
+    fn packs_own_panels(&self) -> bool {
+        self.direct.is_some() && self.gemm.sizes[0] >= MIN_REPACKED_ROWS
     }
 
     /// Columns, rounded up to whole panels.
@@ -403,26 +417,32 @@ impl<T: Float> Part<'_, T> {
     /// Computes a piece of the result.
     ///
     /// # Safety
-    /// As [`Gemm::run`]; the panels are packed, nothing else accesses the piece, `block` has room for its rows of `a`,
-    /// and `local` for the piece itself if the result has no other place.
-    unsafe fn piece(&self, i: usize, panels: *const T, block: *mut T, local: *mut T) {
+    /// As [`Gemm::run`]; the panels are packed, and nothing else accesses the piece.
+    unsafe fn piece(&self, i: usize, panels: *const T, memory: &Memory<T>) {
         let gemm = self.gemm;
         let (rows, columns) = self.grid.piece(i, gemm.sizes[0], self.columns.len());
         let first = self.columns.start + columns.start;
         let (c, c_row) = match gemm.c {
             Some(c) => (c.at(rows.start, first).start, c.row),
-            None => (local, self.grid.columns as isize),
+            None => (memory.local, self.grid.columns as isize),
         };
         for number in 0..self.depths {
             let depth = self.depth(number);
             // SAFETY: as the caller promises.
-            unsafe { self.pack_rows(rows.clone(), depth.clone(), block) };
+            unsafe { self.pack_rows(rows.clone(), depth.clone(), memory.rows) };
             let last = number + 1 == self.depths;
-            let step = if last && gemm.epilogue.is_some() { GROUP * self.width } else { columns.len() };
+            let in_groups = self.packs_own_panels() || (last && gemm.epilogue.is_some());
+            let step = if in_groups { GROUP * self.width } else { columns.len() };
             for start in (0..columns.len()).step_by(step) {
                 let len = (columns.len() - start).min(step);
                 let place = columns.start + start;
                 let (b, b_row, panel) = match self.direct {
+                    Some(b) if self.packs_own_panels() => {
+                        let from = b.at(depth.start, self.columns.start + place);
+                        // SAFETY: as the caller promises.
+                        unsafe { self.pack_from(from, len, depth.len(), memory.panels) };
+                        (memory.panels.cast_const(), self.width as isize, depth.len() * self.width)
+                    }
                     Some(b) => {
                         (b.at(depth.start, self.columns.start + place).start.cast_const(), b.row, self.width)
                     }
@@ -432,7 +452,7 @@ impl<T: Float> Part<'_, T> {
                     }
                 };
                 let tiles = Tiles {
-                    a: block,
+                    a: memory.rows,
                     rows: rows.len(),
                     depth: depth.len(),
                     b,
@@ -492,6 +512,16 @@ impl<T: Float> Part<'_, T> {
             )
         }
     }
+}
+
+/// The memory of a thread.
+struct Memory<T> {
+    /// A packed block of `a`.
+    rows: *mut T,
+    /// Packed panels of `b` of a piece, with [`Part::packs_own_panels`].
+    panels: *mut T,
+    /// The piece itself, if the result has no other place.
+    local: *mut T,
 }
 
 /// Counts a task at its end, even after a panic.

@@ -59,7 +59,9 @@ impl Compiler<'_> {
             steps.remove(at);
             let (other, other_is_number) = other.slot();
             let function = pair_of(first, second, [is_number, other_is_number]);
-            return Some(self.emit(value, Action::Three(function, [x, y, other])));
+            let located = self.emit(value, Action::Three(function, [x, y, other]));
+            self.in_place.safe.push(located.slot);
+            return Some(located);
         }
         // Records the operation, so that the next function may be fused with it.
         let (exchanged, x, y) = match sources {

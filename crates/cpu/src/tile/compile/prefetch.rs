@@ -7,8 +7,8 @@ use crate::tile::registers;
 use alloc::vec::Vec;
 use kiln_kernel::ParamKind;
 
-/// The minimum size in bytes of an operand that is prefetched: smaller ones stay in the L2 cache.
-const PREFETCH_BYTES: usize = 1 << 20;
+/// The minimum size in bytes of an operand that is prefetched: smaller ones have few tiles.
+const PREFETCH_BYTES: usize = 32 << 10;
 
 impl Compiler<'_> {
     /// The size of a parameter in bytes.
@@ -22,7 +22,7 @@ impl Compiler<'_> {
     /// Whether non-temporal stores of a result are worthwhile: it would leave the caches before the next read, and it
     /// has its own memory.
     pub(super) fn bypasses_cache(&self, param: usize) -> bool {
-        self.overwritten == 0 && stream::pays(self.bytes(param))
+        self.in_place.taken.is_empty() && stream::pays(self.bytes(param))
     }
 
     /// Finds the large inputs to prefetch: the next tile's part is prefetched while a tile is computed.
