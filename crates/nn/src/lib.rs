@@ -124,7 +124,7 @@ pub mod rnn {
 
 /// Gated recurrent units.
 pub mod gru {
-    pub use crate::recurrent::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig};
+    pub use crate::recurrent::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig, GruOptions};
 }
 
 pub use attention::{
@@ -145,8 +145,8 @@ pub use module::{
 };
 pub use recurrent::{
     BiGru, BiGruConfig, BiLstm, BiLstmConfig, BiRnn, BiRnnConfig, Gru, GruCell, GruCellConfig, GruConfig,
-    Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmState, RecurrentLayers, RecurrentWeights, Rnn, RnnCell,
-    RnnCellConfig, RnnConfig,
+    GruOptions, Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmOptions, LstmState, RecurrentLayers,
+    RecurrentWeights, Rnn, RnnCell, RnnCellConfig, RnnConfig,
 };
 #[doc(hidden)]
 pub use serde;

@@ -6,6 +6,7 @@
 mod gru;
 mod lengths;
 mod lstm;
+mod options;
 mod rnn;
 mod run;
 mod scan;
@@ -15,6 +16,7 @@ mod weights;
 pub use gru::{BiGru, BiGruConfig, Gru, GruCell, GruCellConfig, GruConfig};
 pub use lengths::{SequenceLengths, pad_sequence, unpad_sequence};
 pub use lstm::{BiLstm, BiLstmConfig, Lstm, LstmCell, LstmCellConfig, LstmConfig, LstmState};
+pub use options::{GruOptions, LstmOptions};
 pub use rnn::{BiRnn, BiRnnConfig, Rnn, RnnCell, RnnCellConfig, RnnConfig};
 pub use unit::Nonlinearity;
 pub use weights::{RecurrentLayers, RecurrentWeights};

@@ -1,10 +1,10 @@
-//! The layers of `nn_layer` and of other families match PyTorch, forward and backward.
+//! Layers match PyTorch's functions, forward and backward. The suite runs those with goldens of their own.
 
 mod golden;
 
 use golden::{B, Case, any, any_param, each_case, with_rank};
 use kiln_nn::*;
-use kiln_tensor::{Int, Tensor};
+use kiln_tensor::Int;
 
 /// An activation of the enum of activations, by the op of a case.
 fn activation(case: &Case<'_>) -> Option<ActivationConfig> {
@@ -34,7 +34,6 @@ fn activation(case: &Case<'_>) -> Option<ActivationConfig> {
         "hard_shrink" => HardShrinkConfig::new().with_lambda(number("lambda")).into(),
         "soft_shrink" => SoftShrinkConfig::new().with_lambda(number("lambda")).into(),
         "threshold" => ThresholdConfig::new(number("threshold"), number("value")).into(),
-        "rrelu" => RReluConfig::new().with_lower(number("lower")).with_upper(number("upper")).into(),
         other => panic!("{other}"),
     })
 }
@@ -65,7 +64,6 @@ fn activations() {
         "threshold",
     ];
     each_case("activation", &ops, check_activation);
-    each_case("nn_layer", &["rrelu"], check_activation);
 }
 
 fn check_activation(case: &Case<'_>) {
@@ -90,10 +88,6 @@ fn activations_along_a_dimension() {
             };
             case.check(y, &[("x", any(&x))]);
         });
-    });
-    each_case("nn_layer", &["softmax2d"], |case| {
-        let x = case.input::<4>("x");
-        case.check(Softmax2d::new().forward(x.clone()), &[("x", any(&x))]);
     });
 }
 
@@ -202,6 +196,34 @@ fn fractional_max_pools() {
     });
 }
 
+macro_rules! check_fractional_indices {
+    ($case:ident $config:ident $unpool:ident $axes:literal $rank:literal) => {{
+        let x = $case.input::<$rank>("x");
+        let samples = $case.constant::<3, kiln_tensor::Float>("samples");
+        let config = $config::new($case.lengths("kernel_size"));
+        let layer = config.with_output_size($case.lengths::<$axes>("output_size")).init();
+        let (y, indices) = layer.forward_with_samples_and_indices(x.clone(), samples);
+        $case.compare("indices", indices.clone().into_data());
+        // Unpooling writes the maxima back to their places.
+        let size = std::array::from_fn(|axis| x.dims()[axis + 2]);
+        let unpool = $unpool::new($case.lengths::<$axes>("kernel_size")).init();
+        let unpooled = unpool.forward_with_size(y.clone(), indices, size);
+        let is_kept = (unpooled.clone() - x.clone()).abs().equal_scalar(0.0);
+        let is_right = unpooled.equal_scalar(0.0).bool_or(is_kept).into_data().to_vec::<bool>();
+        assert!(is_right.into_iter().all(|is_right| is_right), "{}", $case.name());
+        $case.check(y, &[("x", any(&x))]);
+    }};
+}
+
+#[test]
+fn fractional_max_pools_with_indices() {
+    each_case("pool_indices", &["fractional_max_pool"], |case| match case.rank("x") {
+        4 => check_fractional_indices!(case FractionalMaxPool2dConfig MaxUnpool2dConfig 2 4),
+        5 => check_fractional_indices!(case FractionalMaxPool3dConfig MaxUnpool3dConfig 3 5),
+        rank => panic!("{rank}"),
+    });
+}
+
 macro_rules! check_lp_pool {
     ($case:ident $config:ident $axes:literal $rank:literal) => {{
         let x = $case.input::<$rank>("x");
@@ -249,29 +271,6 @@ fn instance_norm() {
 }
 
 #[test]
-fn instance_norm_with_running_statistics() {
-    each_case("nn_layer", &["instance_norm"], |case| {
-        with_rank!(case, D => {
-            let x = case.input::<D>("x");
-            let layer = InstanceNorm::<B> {
-                weight: case.optional("weight"),
-                bias: case.optional("bias"),
-                running_mean: Some(RunningState::new(case.constant("running_mean"))),
-                running_var: Some(RunningState::new(case.constant("running_var"))),
-                num_channels: x.shape()[1],
-                momentum: case.number("momentum"),
-                epsilon: case.number("epsilon"),
-                mode: if case.flag("training") { Mode::Train } else { Mode::Eval },
-            };
-            let inputs = [("x", any(&x)), ("weight", any_param(&layer.weight)), ("bias", any_param(&layer.bias))];
-            case.check(layer.forward(x), &inputs);
-            case.compare("new_running_mean", layer.running_mean.unwrap().value().into_data());
-            case.compare("new_running_var", layer.running_var.unwrap().value().into_data());
-        });
-    });
-}
-
-#[test]
 fn synchronized_batch_norm_of_one_member() {
     each_case("norm", &["batch_norm"], |case| {
         with_rank!(case, D => {
@@ -314,7 +313,6 @@ fn local_response_norm() {
         });
     };
     each_case("norm", &["local_response_norm"], check);
-    each_case("nn_layer", &["local_response_norm"], check);
 }
 
 #[test]
@@ -343,59 +341,6 @@ fn deformable_convolution() {
 }
 
 #[test]
-fn unfold_and_fold() {
-    each_case("nn_layer", &["unfold"], |case| {
-        let x = case.input::<4>("x");
-        let layer = Unfold4dConfig::new(case.lengths("kernel_size"))
-            .with_stride(case.lengths("stride"))
-            .with_padding(case.lengths("padding"))
-            .with_dilation(case.lengths("dilation"))
-            .init();
-        case.check(layer.forward(x.clone()), &[("x", any(&x))]);
-    });
-    each_case("nn_layer", &["fold"], |case| {
-        let x = case.input::<3>("x");
-        let layer = Fold4dConfig::new(case.lengths("output_size"), case.lengths("kernel_size"))
-            .with_stride(case.lengths("stride"))
-            .with_padding(case.lengths("padding"))
-            .with_dilation(case.lengths("dilation"))
-            .init();
-        case.check(layer.forward(x.clone()), &[("x", any(&x))]);
-    });
-}
-
-#[test]
-fn embedding_bag() {
-    each_case("nn_layer", &["embedding_bag"], |case| {
-        let layer = EmbeddingBag::<B> {
-            weight: case.param("weight"),
-            mode: match case.json["attributes"]["mode"].as_str().unwrap() {
-                "sum" => BagMode::Sum,
-                "mean" => BagMode::Mean,
-                _ => BagMode::Max,
-            },
-            padding_idx: case.json["attributes"]["padding_idx"].as_u64().map(|index| index as usize),
-            max_norm: case.json["attributes"]["max_norm"].as_f64(),
-            norm_type: case.number("norm_type"),
-            include_last_offset: case.flag("include_last_offset"),
-        };
-        if case.has("offsets") {
-            let weights = case.has("weights").then(|| case.input::<1>("weights"));
-            let inputs = [("weight", any(&layer.weight)), ("weights", weights.as_ref().and_then(any))];
-            let (indices, offsets) = (case.constant("indices"), case.constant("offsets"));
-            case.check(layer.forward_with_offsets(indices, offsets, weights), &inputs);
-        } else if case.has("weights") {
-            let weights = case.input::<2>("weights");
-            let inputs = [("weight", any(&layer.weight)), ("weights", any(&weights))];
-            case.check(layer.forward_weighted(case.constant("indices"), weights), &inputs);
-        } else {
-            let y = layer.forward(case.constant("indices"));
-            case.check(y, &[("weight", any(&layer.weight))]);
-        }
-    });
-}
-
-#[test]
 fn bilinear() {
     let check = |case: &Case<'_>| match case.rank("a") {
         1 => check_bilinear::<1>(case),
@@ -404,7 +349,6 @@ fn bilinear() {
         rank => panic!("{rank}"),
     };
     each_case("matmul", &["bilinear"], check);
-    each_case("nn_layer", &["bilinear"], check);
 }
 
 fn check_bilinear<const D: usize>(case: &Case<'_>) {
@@ -413,35 +357,6 @@ fn check_bilinear<const D: usize>(case: &Case<'_>) {
     let inputs =
         [("a", any(&a)), ("b", any(&b)), ("weight", any(&layer.weight)), ("bias", any_param(&layer.bias))];
     case.check(layer.forward(a, b), &inputs);
-}
-
-macro_rules! check_pad {
-    ($case:ident $constant:ident $zero:ident $reflection:ident $replication:ident $circular:ident $axes:literal
-     $rank:literal) => {{
-        let x = $case.input::<$rank>("x");
-        let list = $case.json["attributes"]["padding"].as_array().unwrap();
-        let number = |axis: usize, end: usize| list[axis][end].as_u64().unwrap() as usize;
-        let padding: [(usize, usize); $axes] = std::array::from_fn(|axis| (number(axis, 0), number(axis, 1)));
-        let y = match $case.json["attributes"]["kind"].as_str().unwrap() {
-            "Constant" => $constant::new(padding, $case.number("value")).forward(x.clone()),
-            "Zero" => $zero::new(padding).forward(x.clone()),
-            "Reflection" => $reflection::new(padding).forward(x.clone()),
-            "Replication" => $replication::new(padding).forward(x.clone()),
-            "Circular" => $circular::new(padding).forward(x.clone()),
-            other => panic!("{other}"),
-        };
-        $case.check(y, &[("x", any(&x))]);
-    }};
-}
-
-#[test]
-fn pads() {
-    each_case("nn_layer", &["pad"], |case| match case.rank("x") {
-        3 => check_pad!(case ConstantPad1d ZeroPad1d ReflectionPad1d ReplicationPad1d CircularPad1d 1 3),
-        4 => check_pad!(case ConstantPad2d ZeroPad2d ReflectionPad2d ReplicationPad2d CircularPad2d 2 4),
-        5 => check_pad!(case ConstantPad3d ZeroPad3d ReflectionPad3d ReplicationPad3d CircularPad3d 3 5),
-        rank => panic!("{rank}"),
-    });
 }
 
 fn interpolation(case: &Case<'_>) -> (InterpolateMode, bool) {
@@ -486,25 +401,6 @@ fn interpolations() {
 }
 
 #[test]
-fn upsample() {
-    each_case("nn_layer", &["upsample"], |case| {
-        with_rank!(case, D => {
-            let x = case.input::<D>("x");
-            let (mode, align_corners) = interpolation(case);
-            let size = case.json["attributes"]["size"].as_array();
-            let size = size.map(|list| list.iter().map(|length| length.as_u64().unwrap() as usize).collect());
-            let config = UpsampleConfig {
-                output_size: size,
-                scale_factor: case.json["attributes"]["scale_factor"].as_f64(),
-                mode,
-                align_corners,
-            };
-            case.check(config.init().forward(x.clone()), &[("x", any(&x))]);
-        });
-    });
-}
-
-#[test]
 fn shuffles() {
     each_case("index", &["pixel_shuffle", "pixel_unshuffle"], |case| {
         with_rank!(case, D => {
@@ -515,26 +411,5 @@ fn shuffles() {
             };
             case.check(y, &[("x", any(&x))]);
         });
-    });
-    each_case("nn_layer", &["channel_shuffle"], |case| {
-        let x = case.input::<4>("x");
-        let layer = ChannelShuffleConfig::new(case.number("groups") as usize).init();
-        case.check(layer.forward(x.clone()), &[("x", any(&x))]);
-    });
-}
-
-#[test]
-fn similarities_and_distances() {
-    each_case("nn_layer", &["cosine_similarity", "pairwise_distance"], |case| {
-        let (a, b) = (case.input::<2>("a"), case.input::<2>("b"));
-        let eps = case.number("eps");
-        let y: Tensor<B, 1> = if case.op() == "cosine_similarity" {
-            let config = CosineSimilarityConfig::new().with_dim(case.number("dim") as isize);
-            config.with_eps(eps).init().forward(a.clone(), b.clone())
-        } else {
-            let config = PairwiseDistanceConfig::new().with_p(case.number("p"));
-            config.with_eps(eps).init().forward(a.clone(), b.clone())
-        };
-        case.check(y, &[("a", any(&a)), ("b", any(&b))]);
     });
 }

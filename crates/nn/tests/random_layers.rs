@@ -104,6 +104,15 @@ fn fractional_pools_are_random() {
     assert_ne!(a.into_data(), b.into_data());
 }
 
+#[test]
+fn fractional_pools_return_the_places_of_their_maxima() {
+    let x = Tensor::<Flex, 4>::random([2, 3, 9, 8], Distribution::Normal(0.0, 1.0), &Default::default());
+    let layer = FractionalMaxPool2dConfig::new([3, 2]).with_output_size([4, 5]).init();
+    let (y, indices) = layer.forward_with_indices(x.clone());
+    let picked = x.reshape([2, 3, 72]).gather(2, indices.reshape([2, 3, 20]));
+    assert_eq!(picked.into_data(), y.reshape([2, 3, 20]).into_data());
+}
+
 /// Asserts that a layer is the identity in evaluation mode and on a backend without automatic differentiation, and not
 /// in training mode.
 fn check_modes<M>(name: &str, layer: M, shape: [usize; 3])

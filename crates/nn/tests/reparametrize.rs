@@ -1,16 +1,13 @@
 //! Reparametrized modules: LoRA, weight normalisation, spectral normalisation.
 
 use kiln_backends::{Device, Dyn, Flex};
-use kiln_nn::conv::{Conv1dConfig, ConvTranspose1d, ConvTranspose1dConfig};
+use kiln_nn::conv::Conv1dConfig;
 use kiln_nn::reparametrize::{
     LoraConfig, LoraModel, Parametrization, Reparametrized, SpectralNormConfig, WeightNormConfig,
 };
 use kiln_nn::*;
 use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Result, Tensor, TensorData, TensorType};
-use safetensors::SafeTensors;
-use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 type B = Autodiff<Flex>;
 
@@ -408,149 +405,4 @@ fn custom_parametrizations_have_parameters() {
     assert_close(&numbers(&weight.val()), &[2.0 * 1f32.exp(); 3], 1e-5);
     let gradients = GradientsParams::from_grads(weight.val().sum().backward(), &scaled);
     assert_eq!(gradients.len(), 2);
-}
-
-// Results of PyTorch.
-
-struct Goldens {
-    cases: Vec<Value>,
-    tensors: Vec<u8>,
-}
-
-impl Goldens {
-    fn read() -> Goldens {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../suite/goldens");
-        let json = std::fs::read_to_string(folder.join("reparametrize.json")).unwrap();
-        let tensors = std::fs::read(folder.join("reparametrize.safetensors")).unwrap();
-        Goldens { cases: serde_json::from_str(&json).unwrap(), tensors }
-    }
-
-    fn each(&self, op: &str, check: impl Fn(&Case<'_>)) {
-        let tensors = SafeTensors::deserialize(&self.tensors).unwrap();
-        let cases: Vec<_> = self.cases.iter().filter(|case| case["op"] == *op).collect();
-        assert_eq!(cases.len(), 5);
-        cases.into_iter().for_each(|json| check(&Case { json, tensors: &tensors }));
-    }
-}
-
-struct Case<'a> {
-    json: &'a Value,
-    tensors: &'a SafeTensors<'a>,
-}
-
-impl Case<'_> {
-    fn data(&self, name: &str) -> TensorData {
-        let view = self.tensors.tensor(&format!("{}/{name}", self.json["name"].as_str().unwrap())).unwrap();
-        TensorData::from_bytes(view.data(), TensorType::new(view.shape(), DType::F32)).unwrap()
-    }
-
-    fn count(&self, attribute: &str) -> Option<usize> {
-        self.json["attributes"][attribute].as_u64().map(|count| count as usize)
-    }
-
-    fn compare(&self, name: &str, got: TensorData) {
-        let (got, expected) = (got.to_vec::<f32>(), self.data(name).to_vec::<f32>());
-        let tolerance = |expected: f32| 1e-5 + 1e-5 * expected.abs();
-        assert_eq!(got.len(), expected.len(), "{}: {name}", self.json["name"]);
-        for (got, expected) in got.iter().zip(&expected) {
-            assert!(
-                (got - expected).abs() <= tolerance(*expected),
-                "{}: {name}: {got} {expected}",
-                self.json["name"]
-            );
-        }
-    }
-
-    /// Runs the case on a layer of its kind. `wrap` reparametrizes the layer; `names` are the parameters' names by input.
-    fn run<P: Parametrization>(
-        &self,
-        weight: &str,
-        wrap: &dyn Fn(Layer<B>) -> Reparametrized<Layer<B>, P>,
-        names: &[(&str, &str)],
-    ) {
-        let mut model =
-            wrap(Layer::new(self.json["attributes"]["layer"].as_str().unwrap(), &self.data(weight)));
-        model.map_parameters(|path, parameter| {
-            let (input, _) = names.iter().find(|(_, name)| path.as_str().ends_with(name)).unwrap();
-            parameter.map(|x| AnyTensor::from_data(self.data(input), x.stack()))
-        });
-        let steps = self.count("steps").unwrap_or(1);
-        let model = if steps == 0 { model.eval() } else { model };
-        (1..steps).for_each(|_| drop(model.module()));
-        let module = model.module();
-        let x = AnyTensor::from_data(self.data("x"), model.named_parameters()[0].1.value.stack());
-        let x = x.require_grad().unwrap();
-        let y = module.forward(x.clone());
-        self.compare("y", y.to_data().unwrap());
-        let gradient = AnyTensor::from_data(self.data("grad_output"), y.stack());
-        let loss: Tensor<B, 1> = Tensor::from_any(y.mul(gradient).unwrap().sum().unwrap());
-        let mut gradients = loss.backward();
-        self.compare("grad_x", gradients.remove(&x).unwrap().into_data().unwrap());
-        let gradients = GradientsParams::from_grads(gradients, &model);
-        for (path, parameter) in model.named_parameters() {
-            let (input, _) = names.iter().find(|(_, name)| path.ends_with(name)).unwrap();
-            if parameter.is_buffer() {
-                self.compare(&format!("{input}_after"), parameter.value.into_data().unwrap());
-            } else {
-                let gradient = gradients.get(parameter.id).unwrap();
-                self.compare(&format!("grad_{input}"), gradient.to_data().unwrap());
-            }
-        }
-    }
-}
-
-/// A layer without bias.
-#[derive(Module, Clone, Debug)]
-enum Layer<B: Backend> {
-    Linear(Linear<B>),
-    Conv(Conv1d<B>),
-    ConvTranspose(ConvTranspose1d<B>),
-}
-
-impl Layer<B> {
-    fn new(kind: &str, weight: &TensorData) -> Layer<B> {
-        let (device, shape) = (Default::default(), weight.shape().to_vec());
-        match kind {
-            "linear" => Layer::Linear(LinearConfig::new(shape[1], shape[0]).with_bias(false).init(&device)),
-            "conv1d" => Layer::Conv(
-                Conv1dConfig::new([shape[1], shape[0]], [shape[2]]).with_bias(false).init(&device),
-            ),
-            "conv_transpose1d" => Layer::ConvTranspose(
-                ConvTranspose1dConfig::new([shape[0], shape[1]], [shape[2]]).with_bias(false).init(&device),
-            ),
-            other => panic!("{other}"),
-        }
-    }
-
-    fn forward(&self, x: AnyTensor) -> AnyTensor {
-        match self {
-            Layer::Linear(layer) => layer.forward(Tensor::<B, 2>::from_any(x)).into_any(),
-            Layer::Conv(layer) => layer.forward(Tensor::from_any(x)).into_any(),
-            Layer::ConvTranspose(layer) => layer.forward(Tensor::from_any(x)).into_any(),
-        }
-    }
-}
-
-#[test]
-fn weight_norm_matches_pytorch() {
-    Goldens::read().each("weight_norm", |case| {
-        let config = WeightNormConfig::new().with_dim(case.count("dim"));
-        let names = [("g", "parametrizations.weight.original0"), ("v", "parametrizations.weight.original1")];
-        case.run("v", &|layer| config.init(layer).unwrap(), &names);
-    });
-}
-
-#[test]
-fn spectral_norm_matches_pytorch() {
-    Goldens::read().each("spectral_norm", |case| {
-        let config = SpectralNormConfig::new()
-            .with_dim(case.count("dim").unwrap())
-            .with_iterations(case.count("iterations").unwrap());
-        let names = [
-            ("weight", "parametrizations.weight.original"),
-            ("u", "parametrizations.weight.0._u"),
-            ("v", "parametrizations.weight.0._v"),
-        ];
-        case.run("weight", &|layer| config.init(layer).unwrap(), &names);
-    });
 }

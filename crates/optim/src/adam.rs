@@ -109,6 +109,10 @@ impl UpdateRule for AdamRule {
         self.weight_decay
     }
 
+    fn has_momentum(&self) -> bool {
+        true
+    }
+
     fn update(
         &self,
         value: &AnyTensor,
@@ -118,10 +122,11 @@ impl UpdateRule for AdamRule {
     ) -> Result<Update> {
         let penalty = if self.decoupled { 0.0 } else { options.weight_decay };
         let gradient = with_l2_penalty(gradient, value, penalty)?;
-        let first = self.first_mean(&gradient, state)?;
+        let beta_1 = options.momentum.unwrap_or(self.beta_1);
+        let first = first_mean(beta_1, &gradient, state)?;
         let second = self.second_mean(gradient, state)?;
         let steps = state.steps() as f64;
-        let first_bias = 1.0 - libm::pow(self.beta_1, steps);
+        let first_bias = 1.0 - libm::pow(beta_1, steps);
         let second_bias = libm::sqrt(1.0 - libm::pow(self.beta_2, steps));
         // Numerator and denominator are both multiplied by `second_bias`: this saves a pass over the tensor.
         let denominator =
@@ -134,19 +139,6 @@ impl UpdateRule for AdamRule {
 }
 
 impl AdamRule {
-    /// The first moment `beta_1 m + (1 - beta_1) g`, as `beta_1 (m - g) + g`, which can be computed in place.
-    fn first_mean(&self, gradient: &AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
-        let gradient = gradient.clone();
-        let mean = match state.take(FIRST) {
-            None => gradient.binary_scalar(Binary::Mul, 1.0 - self.beta_1)?,
-            Some(mean) => {
-                mean.sub(gradient.clone())?.binary_scalar(Binary::Mul, self.beta_1)?.add(gradient)?
-            }
-        };
-        state.put(FIRST, mean.clone());
-        Ok(mean)
-    }
-
     /// The second moment `beta_2 v + (1 - beta_2) g^2`; with AMSGrad, its maximum so far.
     fn second_mean(&self, gradient: AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
         let share = gradient.clone().mul(gradient)?.binary_scalar(Binary::Mul, 1.0 - self.beta_2)?;
@@ -165,4 +157,15 @@ impl AdamRule {
         state.put(GREATEST, greatest.clone());
         Ok(greatest)
     }
+}
+
+/// The first moment `beta_1 m + (1 - beta_1) g`, as `beta_1 (m - g) + g`, which can be computed in place.
+fn first_mean(beta_1: f64, gradient: &AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
+    let gradient = gradient.clone();
+    let mean = match state.take(FIRST) {
+        None => gradient.binary_scalar(Binary::Mul, 1.0 - beta_1)?,
+        Some(mean) => mean.sub(gradient.clone())?.binary_scalar(Binary::Mul, beta_1)?.add(gradient)?,
+    };
+    state.put(FIRST, mean.clone());
+    Ok(mean)
 }

@@ -179,6 +179,13 @@ pub(crate) fn below_one(owner: &'static str, option: &'static str, value: f64) -
     Err(OptimError::option(owner, option, value, "at least 0 and below 1"))
 }
 
+/// Returns the error of a momentum for an update rule that has none.
+pub(crate) fn no_momentum(owner: &'static str, momentum: f64) -> OptimError {
+    let requirement =
+        "none: the update rule has no momentum to replace (in `sgd` and `rmsprop` it must be above 0)";
+    OptimError::option(owner, "the momentum of the schedule", momentum, requirement)
+}
+
 /// Returns the value if it is at least 1.
 pub(crate) fn at_least_one(owner: &'static str, option: &'static str, value: u64) -> Result<u64> {
     if value == 0 { Err(OptimError::option(owner, option, value, "at least 1")) } else { Ok(value) }

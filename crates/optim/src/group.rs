@@ -1,6 +1,6 @@
 //! Parameter groups with their own options.
 
-use crate::error::{Result, not_negative};
+use crate::error::{Result, no_momentum, not_negative};
 use crate::{GradientClipping, LearningRate, UpdateRule, pattern};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -58,7 +58,8 @@ impl ParameterGroup {
     }
 
     /// Sets the learning rate, a number or a schedule over the updates of each parameter, in place of the rate that the
-    /// optimizer's step receives. The [factor](ParameterGroup::learning_rate_factor) applies too.
+    /// optimizer's step receives. The schedule's [momentum](LearningRate::momentum_at) applies too, and the
+    /// [factor](ParameterGroup::learning_rate_factor).
     #[must_use]
     pub fn learning_rate(mut self, learning_rate: impl LearningRate + 'static) -> ParameterGroup {
         self.learning_rate = Some(Arc::new(learning_rate));
@@ -87,10 +88,17 @@ impl ParameterGroup {
         self
     }
 
-    pub(crate) fn check(&self, owner: &'static str) -> Result<()> {
+    /// Checks the options. `rule` is the optimizer's.
+    pub(crate) fn check(&self, rule: &dyn UpdateRule) -> Result<()> {
+        let owner = rule.name();
         not_negative(owner, "the learning rate factor of a group", self.learning_rate_factor)?;
         if let Some(clipping) = self.clipping {
             clipping.check(owner)?;
+        }
+        let momentum = self.learning_rate.as_ref().and_then(|rate| rate.momentum_at(0));
+        let has_momentum = self.rule.as_ref().map_or(rule.has_momentum(), |rule| rule.has_momentum());
+        if let (Some(momentum), false) = (momentum, has_momentum) {
+            return Err(no_momentum(owner, momentum));
         }
         match self.weight_decay {
             Some(decay) => not_negative(owner, "the weight decay of a group", decay).map(|_| ()),
@@ -133,6 +141,9 @@ pub struct StepOptions {
     pub learning_rate: f64,
     /// The weight decay of the parameter's group, or of its rule.
     pub weight_decay: f64,
+    /// The momentum in place of that of the rule, such as `beta_1` of Adam. Only rules with
+    /// [`has_momentum`](UpdateRule::has_momentum) receive one.
+    pub momentum: Option<f64>,
 }
 
 impl StepOptions {
@@ -140,10 +151,12 @@ impl StepOptions {
     pub(crate) fn in_group(self, group: Option<&ParameterGroup>, step: u64) -> StepOptions {
         let Some(group) = group else { return self };
         let own_rate = group.learning_rate.as_ref().map(|rate| rate.at(step));
+        let own_momentum = group.learning_rate.as_ref().and_then(|rate| rate.momentum_at(step));
         let own_decay = group.weight_decay.or(group.rule.as_ref().map(|rule| rule.weight_decay()));
         StepOptions {
             learning_rate: own_rate.unwrap_or(self.learning_rate) * group.learning_rate_factor,
             weight_decay: own_decay.unwrap_or(self.weight_decay),
+            momentum: own_momentum.or(self.momentum),
         }
     }
 }
@@ -159,11 +172,11 @@ mod tests {
             ParameterGroup::matching("head.**").learning_rate_factor(10.0),
             ParameterGroup::matching("neck.*").learning_rate(0.125).learning_rate_factor(2.0),
         ];
-        let own = StepOptions { learning_rate: 0.5, weight_decay: 0.1 };
+        let own = StepOptions { learning_rate: 0.5, weight_decay: 0.1, momentum: None };
         let of = |path| own.in_group(ParameterGroup::of(path, &groups).map(|(_, group)| group), 0);
         assert_eq!(of("body.weight"), own);
-        assert_eq!(of("head.weight"), StepOptions { learning_rate: 5.0, weight_decay: 0.1 });
-        assert_eq!(of("head.bias"), StepOptions { learning_rate: 0.5, weight_decay: 0.0 });
-        assert_eq!(of("neck.weight"), StepOptions { learning_rate: 0.25, weight_decay: 0.1 });
+        assert_eq!(of("head.weight"), StepOptions { learning_rate: 5.0, weight_decay: 0.1, ..own });
+        assert_eq!(of("head.bias"), StepOptions { learning_rate: 0.5, weight_decay: 0.0, ..own });
+        assert_eq!(of("neck.weight"), StepOptions { learning_rate: 0.25, weight_decay: 0.1, ..own });
     }
 }

@@ -5,12 +5,12 @@ mod memory;
 mod space;
 
 use crate::clip::read;
-use crate::error::{Result, at_least_one, not_negative};
+use crate::error::{OptimError, Result, at_least_one, no_momentum, not_negative};
 use crate::guard::StepId;
 use crate::state::{invalid, places};
 use crate::{
     Evaluation, GradientClipping, GradientPipeline, LossScaler, Objective, Optimizer, OptimizerState,
-    StepOutcome, StepReport,
+    ParameterGroup, StepOutcome, StepReport,
 };
 use alloc::collections::BTreeMap;
 use core::panic::Location;
@@ -106,6 +106,9 @@ const NAME: &str = "lbfgs";
 /// [`step_with`](Optimizer::step_with) and [`update_with`](Optimizer::update_with) evaluate the loss several times.
 /// [`step`](Optimizer::step) and [`update`](Optimizer::update) do one iteration without line search. Each iteration
 /// waits for the device. All trainable parameters must be on one device. Parameters without a gradient have gradient 0.
+///
+/// There are no parameter groups, as in PyTorch: a step moves all parameters as one vector. Parameters that must not
+/// change are [frozen](kiln_nn::Module::no_grad).
 #[derive(Clone, Debug)]
 pub struct Lbfgs {
     options: LbfgsConfig,
@@ -149,6 +152,16 @@ impl Lbfgs {
     pub fn with_accumulation(mut self, passes: u64) -> Result<Lbfgs> {
         self.pipeline = self.pipeline.with_accumulation(NAME, passes)?;
         Ok(self)
+    }
+
+    /// Rejects a parameter group: a step moves all parameters as one vector, with one learning rate.
+    ///
+    /// # Errors
+    /// Always. PyTorch's `LBFGS` has no parameter groups either.
+    pub fn with_group(self, _group: ParameterGroup) -> Result<Lbfgs> {
+        let requirement = "absent: a step moves all parameters as one vector; freeze those that must not change \
+                           (`no_grad`)";
+        Err(OptimError::option(NAME, "a parameter group", "given", requirement))
     }
 
     /// Returns the number of evaluations of objectives so far.
@@ -308,6 +321,10 @@ impl Optimizer for Lbfgs {
 
     fn loss_scale(&self) -> f64 {
         self.pipeline.loss_scale()
+    }
+
+    fn set_momentum(&mut self, momentum: Option<f64>) -> Result<()> {
+        momentum.map_or(Ok(()), |momentum| Err(no_momentum(NAME, momentum)))
     }
 
     fn state(&self, module: &dyn Module) -> Result<OptimizerState> {

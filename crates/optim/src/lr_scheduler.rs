@@ -149,6 +149,13 @@ pub trait LearningRate: Debug + Send + Sync {
     /// Returns the learning rate of step `step`, counted from 0.
     fn at(&self, step: u64) -> f64;
 
+    /// Returns the momentum of step `step`, for [`Optimizer::set_momentum`](crate::Optimizer::set_momentum). Default:
+    /// none; the update rule's own momentum applies. [`OneCycle`] and [`Cyclic`] have one with `cycle_momentum`.
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        let _ = step;
+        None
+    }
+
     /// Receives a metric that was measured before step `step`, such as the validation loss after an epoch. It may
     /// change the rates of this and later steps. Default: does nothing.
     fn observe(&mut self, step: u64, metric: f64) {
@@ -186,6 +193,10 @@ impl<L: LearningRate + ?Sized> LearningRate for Box<L> {
         (**self).at(step)
     }
 
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        (**self).momentum_at(step)
+    }
+
     fn observe(&mut self, step: u64, metric: f64) {
         (**self).observe(step, metric);
     }
@@ -204,6 +215,10 @@ impl<L: LearningRate + ?Sized> LearningRate for Box<L> {
 impl<L: LearningRate + ?Sized> LearningRate for Arc<L> {
     fn at(&self, step: u64) -> f64 {
         (**self).at(step)
+    }
+
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        (**self).momentum_at(step)
     }
 
     fn observe(&mut self, step: u64, metric: f64) {

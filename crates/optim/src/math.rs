@@ -29,7 +29,7 @@ pub(crate) fn ascent(gradient: AnyTensor, maximize: bool) -> Result<AnyTensor> {
 
 /// The factor of the old value, and the factor of the L2 penalty.
 pub(crate) fn decay(options: StepOptions, is_decoupled: bool) -> (f64, f64) {
-    let StepOptions { learning_rate, weight_decay } = options;
+    let StepOptions { learning_rate, weight_decay, .. } = options;
     if is_decoupled { (1.0 - learning_rate * weight_decay, 0.0) } else { (1.0, weight_decay) }
 }
 

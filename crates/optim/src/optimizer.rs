@@ -1,6 +1,6 @@
 //! The optimizer trait.
 
-use crate::error::Result;
+use crate::error::{Result, no_momentum};
 use crate::objective::Bound;
 use crate::{Evaluation, Objective, OptimizerState, StepReport};
 use core::fmt::Debug;
@@ -130,6 +130,17 @@ pub trait Optimizer: Debug + Send {
         1.0
     }
 
+    /// Sets the momentum of the steps that follow, in place of that of the update rules: `momentum` of
+    /// [`Sgd`](crate::Sgd) and [`RmsProp`](crate::RmsProp), `beta_1` of [`Adam`](crate::Adam), [`AdamW`](crate::AdamW),
+    /// [`Adamax`](crate::Adamax), [`NAdam`](crate::NAdam) and [`RAdam`](crate::RAdam). `None` restores that of the rules.
+    /// It is for schedules that have a [momentum](crate::LearningRate::momentum_at), and not a part of the state.
+    ///
+    /// # Errors
+    /// When the momentum is not in `[0, 1)`, or an update rule has no momentum. Default: always, except for `None`.
+    fn set_momentum(&mut self, momentum: Option<f64>) -> Result<()> {
+        momentum.map_or(Ok(()), |momentum| Err(no_momentum("optimizer", momentum)))
+    }
+
     /// Replaces the parameters by those for evaluation, where the optimizer has others than for training:
     /// [`ScheduleFreeAdamW`](crate::ScheduleFreeAdamW). Default: does nothing.
     ///
@@ -236,6 +247,10 @@ impl<O: Optimizer + ?Sized> Optimizer for alloc::boxed::Box<O> {
 
     fn loss_scale(&self) -> f64 {
         (**self).loss_scale()
+    }
+
+    fn set_momentum(&mut self, momentum: Option<f64>) -> Result<()> {
+        (**self).set_momentum(momentum)
     }
 
     fn enter_eval(&self, module: &mut dyn Module) -> Result<()> {

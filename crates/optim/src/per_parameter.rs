@@ -1,6 +1,6 @@
 //! The optimizer that updates each parameter separately.
 
-use crate::error::{OptimError, Result, not_negative};
+use crate::error::{OptimError, Result, below_one, no_momentum, not_negative};
 use crate::guard::{Guard, Prepared, Ready, StepId, select};
 use crate::report::{self, Census};
 use crate::state::places;
@@ -25,6 +25,7 @@ use kiln_tensor::{AnyTensor, Backend, Tensor};
 pub struct PerParameter<R> {
     rule: R,
     groups: Vec<ParameterGroup>,
+    momentum: Option<f64>,
     pipeline: GradientPipeline,
     is_8bit: bool,
     states: BTreeMap<ParamId, ParameterState>,
@@ -39,6 +40,7 @@ impl<R: UpdateRule> PerParameter<R> {
         PerParameter {
             rule,
             groups: Vec::new(),
+            momentum: None,
             pipeline: GradientPipeline::new(),
             is_8bit: false,
             states: BTreeMap::new(),
@@ -51,9 +53,9 @@ impl<R: UpdateRule> PerParameter<R> {
     /// Adds a parameter group. If several groups contain a parameter, the first one added applies.
     ///
     /// # Errors
-    /// When an option of the group is negative or not finite.
+    /// When an option of the group is negative or not finite, or its schedule has a momentum and its rule has none.
     pub fn with_group(mut self, group: ParameterGroup) -> Result<PerParameter<R>> {
-        group.check(self.rule.name())?;
+        group.check(&self.rule)?;
         self.groups.push(group);
         Ok(self)
     }
@@ -74,7 +76,7 @@ impl<R: UpdateRule> PerParameter<R> {
     /// [`loss_scale`](Optimizer::loss_scale), or call [`scale_loss`](PerParameter::scale_loss). A step with NaN or
     /// infinite gradients is skipped. Each step waits for the device.
     ///
-    /// Do not also call [`LossScaler::step`], or set the loss scaler of a trainer.
+    /// Do not also call [`LossScaler::step`].
     #[must_use]
     pub fn with_loss_scaler(mut self, scaler: impl Into<Option<LossScaler>>) -> PerParameter<R> {
         self.pipeline = self.pipeline.with_loss_scaler(scaler.into());
@@ -178,7 +180,8 @@ impl<R: UpdateRule> PerParameter<R> {
     ) -> Result<(StepReport, Census)> {
         let mut census = Census { gradients: gradients.len(), ..Census::default() };
         let Prepared { gradients, stacks } = self.guard.prepare(id, module, gradients)?;
-        let options = StepOptions { learning_rate, weight_decay: self.rule.weight_decay() };
+        let weight_decay = self.rule.weight_decay();
+        let options = StepOptions { learning_rate, weight_decay, momentum: self.momentum };
         let report = StepReport::new(StepOutcome::Applied, 0);
         let mut step =
             Step { optimizer: self, options, gradients, report, census: &mut census, result: Ok(()) };
@@ -291,6 +294,20 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
 
     fn loss_scale(&self) -> f64 {
         self.pipeline.loss_scale()
+    }
+
+    fn set_momentum(&mut self, momentum: Option<f64>) -> Result<()> {
+        if let Some(momentum) = momentum {
+            below_one(self.rule.name(), "the momentum of the schedule", momentum)?;
+            let own = self.groups.iter().filter_map(ParameterGroup::own_rule);
+            let own = own.map(|rule| (rule.name(), rule.has_momentum()));
+            let mut rules = core::iter::once((self.rule.name(), self.rule.has_momentum())).chain(own);
+            if let Some((name, _)) = rules.find(|(_, has_momentum)| !has_momentum) {
+                return Err(no_momentum(name, momentum));
+            }
+        }
+        self.momentum = momentum;
+        Ok(())
     }
 
     fn enter_eval(&self, module: &mut dyn Module) -> Result<()> {

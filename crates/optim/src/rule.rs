@@ -87,6 +87,11 @@ pub trait UpdateRule: Debug + Send {
         0.0
     }
 
+    /// Returns whether [`update`](UpdateRule::update) follows [`StepOptions::momentum`]. Default: no.
+    fn has_momentum(&self) -> bool {
+        false
+    }
+
     /// Computes the update of a parameter.
     ///
     /// Value, gradient and state are on one device, below automatic differentiation; value and gradient have the same

@@ -96,6 +96,10 @@ impl UpdateRule for SgdRule {
         self.weight_decay
     }
 
+    fn has_momentum(&self) -> bool {
+        self.momentum != 0.0
+    }
+
     fn update(
         &self,
         value: &AnyTensor,
@@ -105,13 +109,20 @@ impl UpdateRule for SgdRule {
     ) -> Result<Update> {
         let gradient = if self.maximize { gradient.binary_scalar(Binary::Mul, -1.0)? } else { gradient };
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
-        let direction = if self.momentum == 0.0 { gradient } else { self.with_momentum(gradient, state)? };
+        let momentum = options.momentum.unwrap_or(self.momentum);
+        let direction =
+            if momentum == 0.0 { gradient } else { self.with_momentum(momentum, gradient, state)? };
         Ok(Update { keep: 1.0, step: direction.binary_scalar(Binary::Mul, options.learning_rate)? })
     }
 }
 
 impl SgdRule {
-    fn with_momentum(&self, gradient: AnyTensor, state: &mut ParameterState) -> Result<AnyTensor> {
+    fn with_momentum(
+        &self,
+        momentum: f64,
+        gradient: AnyTensor,
+        state: &mut ParameterState,
+    ) -> Result<AnyTensor> {
         let buffer = match state.take(BUFFER) {
             None => gradient.clone(),
             Some(buffer) => {
@@ -119,14 +130,14 @@ impl SgdRule {
                     0.0 => gradient.clone(),
                     dampening => gradient.clone().binary_scalar(Binary::Mul, 1.0 - dampening)?,
                 };
-                buffer.binary_scalar(Binary::Mul, self.momentum)?.add(share)?
+                buffer.binary_scalar(Binary::Mul, momentum)?.add(share)?
             }
         };
         state.put(BUFFER, buffer.clone());
         if !self.nesterov {
             return Ok(buffer);
         }
-        Ok(buffer.binary_scalar(Binary::Mul, self.momentum)?.add(gradient)?)
+        Ok(buffer.binary_scalar(Binary::Mul, momentum)?.add(gradient)?)
     }
 }
 

@@ -76,6 +76,27 @@ fn cosine_similarity_of_zero_vectors_is_zero() {
     assert!(gradient.iter().all(|x| x.is_finite()));
 }
 
+/// The values are those of `torch.nn.functional.cosine_similarity`, which broadcasts before it computes norms.
+#[test]
+fn cosine_similarity_of_a_broadcast_vector_is_at_most_one() {
+    let x: Tensor<B, 2> = Tensor::from([[2.0], [-0.5]]).require_grad();
+    let y: Tensor<B, 2> = Tensor::from([[1.0, 1.0, 1.0], [1.0, 2.0, -4.0]]).require_grad();
+    let expected = [1.0, 0.125_988_16];
+    for cosine in [
+        linalg::cosine_similarity(x.clone(), y.clone(), 1, None),
+        linalg::cosine_similarity(y.clone(), x.clone(), -1, None),
+    ] {
+        assert_eq!(cosine.dims(), [2, 1]);
+        for (found, expected) in cosine.into_data().to_vec::<f64>().into_iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
+    }
+    let gradients = linalg::cosine_similarity(x.clone(), y, 1, None).sum().backward();
+    // The length of the vector of equal elements does not matter.
+    let gradient = x.grad(&gradients).unwrap().into_data().to_vec::<f64>();
+    assert!(gradient.iter().all(|x| x.abs() < 1e-6), "{gradient:?}");
+}
+
 #[test]
 fn errors_of_invalid_calls() {
     let table = [

@@ -42,25 +42,14 @@ impl CosineSimilarity {
         a: Tensor<B, D>,
         b: Tensor<B, D>,
     ) -> Tensor<B, D2> {
-        let Some(axis) = Axis::from(self.dim).within(D) else {
-            panic!("[cosine_similarity] dimension {} is out of range: {}", self.dim, a.as_any().ty());
-        };
-        // A vector of length 1 stands for one of equal elements, with the norm of that.
-        let length = a.dims()[axis].max(b.dims()[axis]);
-        let (a, b) = (widened(a, axis, length), widened(b, axis, length));
+        assert!(
+            Axis::from(self.dim).within(D).is_some(),
+            "[cosine_similarity] dimension {} is out of range: {}",
+            self.dim,
+            a.as_any().ty()
+        );
         linalg::cosine_similarity(a, b, self.dim, Some(self.eps)).squeeze_dim(self.dim)
     }
-}
-
-/// Broadcasts one dimension to a length.
-#[track_caller]
-fn widened<B: Backend, const D: usize>(x: Tensor<B, D>, axis: usize, length: usize) -> Tensor<B, D> {
-    let mut dims = x.dims();
-    if dims[axis] == length {
-        return x;
-    }
-    dims[axis] = length;
-    x.expand(dims)
 }
 
 /// Of vectors in the rows of two matrices.

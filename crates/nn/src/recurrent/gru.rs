@@ -1,12 +1,12 @@
 //! Gated recurrent units.
 
 use super::lengths::SequenceLengths;
+use super::options::GruOptions;
 use super::run::{run, run_cell};
-use super::unit::GruUnit;
 use super::weights::{
     LayerSettings, RecurrentLayers, RecurrentWeights, default_initializer, recurrent_modules,
 };
-use crate::{Config, Initializer, Module, Param};
+use crate::{ActivationConfig, Config, Initializer, Module, Param};
 use alloc::vec;
 use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Int, Tensor};
@@ -33,6 +33,18 @@ pub struct GruConfig {
     /// true (PyTorch: false).
     #[config(default = true)]
     pub batch_first: bool,
+    /// Whether the reset gate multiplies the product with `W_hn`, as in PyTorch, instead of the hidden state, as in the
+    /// paper. Default: true.
+    #[config(default = true)]
+    pub reset_after: bool,
+    /// The bound of the hidden state: it is clamped to `-clip..=clip` after each step. Default: none.
+    pub clip: Option<f64>,
+    /// The activation of the reset and update gates. Default: sigmoid.
+    #[config(default = ActivationConfig::Sigmoid)]
+    pub gate_activation: ActivationConfig,
+    /// The activation of the new state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub hidden_activation: ActivationConfig,
     /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`, as in PyTorch.
     pub initializer: Option<Initializer>,
 }
@@ -53,7 +65,9 @@ pub struct GruConfig {
 /// [`torch.nn.GRU`](https://docs.pytorch.org/docs/stable/generated/torch.nn.GRU.html): `weight_ih_l0`
 /// `[3 d_hidden, d_input]` holds the matrices of the gates r, z, n. A state dict of PyTorch loads without renames.
 ///
-/// As in PyTorch, the reset gate multiplies the product with `W_hn`. In the paper it multiplies `h`.
+/// As in PyTorch, the reset gate multiplies the product with `W_hn`. With `reset_after = false` it multiplies `h`, as in
+/// the latest revision of the paper and in Keras: `n = tanh(W_in x + b_in + W_hn (r ⊙ h) + b_hn)`. The parameters have
+/// the same shapes. Other options of [`GruConfig`] clamp `h'` and replace σ and tanh.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -72,20 +86,24 @@ pub struct GruConfig {
 ///
 /// Differences from Burn: a layer has one matrix for all gates instead of a `GateController` per gate; layers and
 /// directions are options of one module; `forward` also returns the state after the last step; states have an axis for
-/// layers and directions. There is no `reset_after`: the reset gate is applied after the product, Burn's default.
+/// layers and directions.
 #[derive(Clone, Debug)]
 pub struct Gru<B: Backend = Dyn> {
     /// The layers.
     pub layers: RecurrentLayers<B>,
+    /// The options of a step.
+    pub options: GruOptions,
 }
 
 impl GruConfig {
     /// Returns a GRU with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `num_layers` or `d_hidden` is 0, or the probability of dropout is not between 0 and 1.
+    /// When `num_layers` or `d_hidden` is 0, the probability of dropout is not between 0 and 1, `clip` is not greater
+    /// than 0, or an activation has parameters or randomness.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> Gru<B> {
+        let options = self.options();
         let settings = LayerSettings {
             gates: 3,
             d_input: self.d_input,
@@ -98,7 +116,18 @@ impl GruConfig {
             batch_first: self.batch_first,
             initializer: self.initializer,
         };
-        Gru { layers: settings.init(device) }
+        Gru { layers: settings.init(device), options }
+    }
+
+    #[track_caller]
+    fn options(&self) -> GruOptions {
+        let options = GruOptions {
+            reset_after: self.reset_after,
+            clip: self.clip,
+            gate_activation: self.gate_activation,
+            hidden_activation: self.hidden_activation,
+        };
+        options.checked()
     }
 }
 
@@ -145,14 +174,13 @@ impl<B: Backend> Gru<B> {
         state: Option<Tensor<B, 3>>,
         lengths: Option<Tensor<B, 1, Int>>,
     ) -> (Tensor<B, 3>, Tensor<B, 3>) {
-        let unit = GruUnit;
-        let (y, mut states) = run(unit, &self.layers, x, state.map(|hidden| vec![hidden]), lengths);
+        let (y, mut states) = run(self.options, &self.layers, x, state.map(|hidden| vec![hidden]), lengths);
         (y, states.remove(0))
     }
 }
 
 recurrent_modules! {
-    Gru {}
+    Gru { options }
 }
 
 /// [`Gru`] of two directions, as [`BiGruConfig`] makes it.
@@ -174,6 +202,18 @@ pub struct BiGruConfig {
     /// true.
     #[config(default = true)]
     pub batch_first: bool,
+    /// Whether the reset gate multiplies the product with `W_hn`, as in PyTorch, instead of the hidden state, as in the
+    /// paper. Default: true.
+    #[config(default = true)]
+    pub reset_after: bool,
+    /// The bound of the hidden state: it is clamped to `-clip..=clip` after each step. Default: none.
+    pub clip: Option<f64>,
+    /// The activation of the reset and update gates. Default: sigmoid.
+    #[config(default = ActivationConfig::Sigmoid)]
+    pub gate_activation: ActivationConfig,
+    /// The activation of the new state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub hidden_activation: ActivationConfig,
     /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`.
     pub initializer: Option<Initializer>,
 }
@@ -182,12 +222,16 @@ impl BiGruConfig {
     /// Returns a GRU of two directions with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `d_hidden` is 0.
+    /// When `d_hidden` is 0, `clip` is not greater than 0, or an activation has parameters or randomness.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> BiGru<B> {
         GruConfig::new(self.d_input, self.d_hidden, self.bias)
             .with_bidirectional(true)
             .with_batch_first(self.batch_first)
+            .with_reset_after(self.reset_after)
+            .with_clip(self.clip)
+            .with_gate_activation(self.gate_activation)
+            .with_hidden_activation(self.hidden_activation)
             .with_initializer(self.initializer)
             .init(device)
     }
@@ -202,6 +246,18 @@ pub struct GruCellConfig {
     pub d_hidden: usize,
     /// Whether to add biases.
     pub bias: bool,
+    /// Whether the reset gate multiplies the product with `W_hn`, as in PyTorch, instead of the hidden state, as in the
+    /// paper. Default: true.
+    #[config(default = true)]
+    pub reset_after: bool,
+    /// The bound of the hidden state: it is clamped to `-clip..=clip` after each step. Default: none.
+    pub clip: Option<f64>,
+    /// The activation of the reset and update gates. Default: sigmoid.
+    #[config(default = ActivationConfig::Sigmoid)]
+    pub gate_activation: ActivationConfig,
+    /// The activation of the new state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub hidden_activation: ActivationConfig,
     /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`, as in PyTorch.
     pub initializer: Option<Initializer>,
 }
@@ -230,15 +286,18 @@ pub struct GruCell<B: Backend = Dyn> {
     pub bias_ih: Option<Param<Tensor<B, 1>>>,
     /// `[3 d_hidden]`.
     pub bias_hh: Option<Param<Tensor<B, 1>>>,
+    /// The options of a step.
+    pub options: GruOptions,
 }
 
 impl GruCellConfig {
     /// Returns a cell with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `d_hidden` is 0.
+    /// When `d_hidden` is 0, `clip` is not greater than 0, or an activation has parameters or randomness.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> GruCell<B> {
+        let options = self.options();
         let weights = RecurrentWeights::cell(
             [3 * self.d_hidden, self.d_input, self.d_hidden],
             self.bias,
@@ -246,7 +305,18 @@ impl GruCellConfig {
             device,
         );
         let RecurrentWeights { weight_ih, weight_hh, bias_ih, bias_hh, .. } = weights;
-        GruCell { weight_ih, weight_hh, bias_ih, bias_hh }
+        GruCell { weight_ih, weight_hh, bias_ih, bias_hh, options }
+    }
+
+    #[track_caller]
+    fn options(&self) -> GruOptions {
+        let options = GruOptions {
+            reset_after: self.reset_after,
+            clip: self.clip,
+            gate_activation: self.gate_activation,
+            hidden_activation: self.hidden_activation,
+        };
+        options.checked()
     }
 }
 
@@ -265,7 +335,6 @@ impl<B: Backend> GruCell<B> {
             bias_hh: self.bias_hh.clone(),
             weight_hr: None,
         };
-        let unit = GruUnit;
-        run_cell(unit, &weights, x, state.map(|hidden| vec![hidden])).remove(0)
+        run_cell(self.options, &weights, x, state.map(|hidden| vec![hidden])).remove(0)
     }
 }

@@ -1,12 +1,12 @@
 //! Long short-term memory.
 
 use super::lengths::SequenceLengths;
+use super::options::LstmOptions;
 use super::run::{run, run_cell};
-use super::unit::LstmUnit;
 use super::weights::{
     LayerSettings, RecurrentLayers, RecurrentWeights, default_initializer, recurrent_modules,
 };
-use crate::{Config, Initializer, Module, Param};
+use crate::{ActivationConfig, Config, Initializer, Module, Param};
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_backends::Dyn;
@@ -38,6 +38,20 @@ pub struct LstmConfig {
     /// true (PyTorch: false).
     #[config(default = true)]
     pub batch_first: bool,
+    /// The bound of the cell state: it is clamped to `-clip..=clip` after each step. Default: none.
+    pub clip: Option<f64>,
+    /// Whether the forget gate is `1 - i` for the input gate `i`. The weights then have no forget gate. Default: false.
+    #[config(default = false)]
+    pub input_forget: bool,
+    /// The activation of the input, forget and output gates. Default: sigmoid.
+    #[config(default = ActivationConfig::Sigmoid)]
+    pub gate_activation: ActivationConfig,
+    /// The activation of the new cell state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub cell_activation: ActivationConfig,
+    /// The activation of the cell state in the hidden state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub hidden_activation: ActivationConfig,
     /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`, as in PyTorch.
     pub initializer: Option<Initializer>,
 }
@@ -60,6 +74,10 @@ pub struct LstmConfig {
 /// [`torch.nn.LSTM`](https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html): `weight_ih_l0`
 /// `[4 d_hidden, d_input]` holds the matrices of the gates i, f, g, o. A state dict of PyTorch loads without renames.
 ///
+/// Options of [`LstmConfig`] that PyTorch does not have: `clip` clamps `c'` before `h'` is computed; `input_forget`
+/// couples the gates, `f = 1 - i` (CIFG in [Greff et al. 2015](https://arxiv.org/abs/1503.04069)), and the weights then
+/// hold the gates i, g, o in `3 d_hidden` rows; the activations replace σ of the gates, tanh of `g` and tanh of `c'`.
+///
 /// ```
 /// use kiln_backends::Flex;
 /// use kiln_nn::{LstmConfig, Module};
@@ -78,11 +96,13 @@ pub struct LstmConfig {
 ///
 /// Differences from Burn: a layer has one matrix for all gates instead of a `GateController` per gate; layers and
 /// directions are options of one module; states have an axis for layers and directions
-/// ([`LstmState::layer`] removes it).
+/// ([`LstmState::layer`] removes it). The reverse direction alone (`reverse`) is `x.flip` before and after the module.
 #[derive(Clone, Debug)]
 pub struct Lstm<B: Backend = Dyn> {
     /// The layers.
     pub layers: RecurrentLayers<B>,
+    /// The options of a step.
+    pub options: LstmOptions,
 }
 
 /// The state of an LSTM. `D` is 3 in an [`Lstm`], with the shape `[layers * directions, batch, features]`, and 2 in an
@@ -136,12 +156,13 @@ impl LstmConfig {
     /// Returns an LSTM with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `num_layers` or `d_hidden` is 0, the projection is not between 1 and `d_hidden - 1`, or the probability of
-    /// dropout is not between 0 and 1.
+    /// When `num_layers` or `d_hidden` is 0, the projection is not between 1 and `d_hidden - 1`, the probability of
+    /// dropout is not between 0 and 1, `clip` is not greater than 0, or an activation has parameters or randomness.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> Lstm<B> {
+        let options = self.options();
         let settings = LayerSettings {
-            gates: 4,
+            gates: options.gates(),
             d_input: self.d_input,
             d_hidden: self.d_hidden,
             projection: self.projection,
@@ -152,7 +173,19 @@ impl LstmConfig {
             batch_first: self.batch_first,
             initializer: self.initializer,
         };
-        Lstm { layers: settings.init(device) }
+        Lstm { layers: settings.init(device), options }
+    }
+
+    #[track_caller]
+    fn options(&self) -> LstmOptions {
+        let options = LstmOptions {
+            clip: self.clip,
+            input_forget: self.input_forget,
+            gate_activation: self.gate_activation,
+            cell_activation: self.cell_activation,
+            hidden_activation: self.hidden_activation,
+        };
+        options.checked()
     }
 }
 
@@ -218,13 +251,13 @@ impl<B: Backend> Lstm<B> {
         state: Option<LstmState<B, 3>>,
         lengths: Option<Tensor<B, 1, Int>>,
     ) -> (Tensor<B, 3>, LstmState<B, 3>) {
-        let (y, states) = run(LstmUnit, &self.layers, x, state.map(LstmState::into_states), lengths);
+        let (y, states) = run(self.options, &self.layers, x, state.map(LstmState::into_states), lengths);
         (y, LstmState::from_states(states))
     }
 }
 
 recurrent_modules! {
-    Lstm {}
+    Lstm { options }
 }
 
 /// An [`Lstm`] of two directions, as [`BiLstmConfig`] makes it.
@@ -246,6 +279,20 @@ pub struct BiLstmConfig {
     /// true.
     #[config(default = true)]
     pub batch_first: bool,
+    /// The bound of the cell state: it is clamped to `-clip..=clip` after each step. Default: none.
+    pub clip: Option<f64>,
+    /// Whether the forget gate is `1 - i` for the input gate `i`. The weights then have no forget gate. Default: false.
+    #[config(default = false)]
+    pub input_forget: bool,
+    /// The activation of the input, forget and output gates. Default: sigmoid.
+    #[config(default = ActivationConfig::Sigmoid)]
+    pub gate_activation: ActivationConfig,
+    /// The activation of the new cell state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub cell_activation: ActivationConfig,
+    /// The activation of the cell state in the hidden state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub hidden_activation: ActivationConfig,
     /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`.
     pub initializer: Option<Initializer>,
 }
@@ -254,12 +301,17 @@ impl BiLstmConfig {
     /// Returns an LSTM of two directions with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `d_hidden` is 0.
+    /// When `d_hidden` is 0, `clip` is not greater than 0, or an activation has parameters or randomness.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> BiLstm<B> {
         LstmConfig::new(self.d_input, self.d_hidden, self.bias)
             .with_bidirectional(true)
             .with_batch_first(self.batch_first)
+            .with_clip(self.clip)
+            .with_input_forget(self.input_forget)
+            .with_gate_activation(self.gate_activation)
+            .with_cell_activation(self.cell_activation)
+            .with_hidden_activation(self.hidden_activation)
             .with_initializer(self.initializer)
             .init(device)
     }
@@ -274,6 +326,20 @@ pub struct LstmCellConfig {
     pub d_hidden: usize,
     /// Whether to add biases.
     pub bias: bool,
+    /// The bound of the cell state: it is clamped to `-clip..=clip` after each step. Default: none.
+    pub clip: Option<f64>,
+    /// Whether the forget gate is `1 - i` for the input gate `i`. The weights then have no forget gate. Default: false.
+    #[config(default = false)]
+    pub input_forget: bool,
+    /// The activation of the input, forget and output gates. Default: sigmoid.
+    #[config(default = ActivationConfig::Sigmoid)]
+    pub gate_activation: ActivationConfig,
+    /// The activation of the new cell state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub cell_activation: ActivationConfig,
+    /// The activation of the cell state in the hidden state. Default: tanh.
+    #[config(default = ActivationConfig::Tanh)]
+    pub hidden_activation: ActivationConfig,
     /// The initializer of weights and biases. Default: uniform over `±1 / √d_hidden`, as in PyTorch.
     pub initializer: Option<Initializer>,
 }
@@ -295,31 +361,46 @@ pub struct LstmCellConfig {
 /// ```
 #[derive(Module, Clone, Debug)]
 pub struct LstmCell<B: Backend = Dyn> {
-    /// `[4 d_hidden, d_input]`.
+    /// `[4 d_hidden, d_input]`, with `input_forget` `[3 d_hidden, d_input]`.
     pub weight_ih: Param<Tensor<B, 2>>,
-    /// `[4 d_hidden, d_hidden]`.
+    /// `[4 d_hidden, d_hidden]`, with `input_forget` `[3 d_hidden, d_hidden]`.
     pub weight_hh: Param<Tensor<B, 2>>,
-    /// `[4 d_hidden]`.
+    /// `[4 d_hidden]`, with `input_forget` `[3 d_hidden]`.
     pub bias_ih: Option<Param<Tensor<B, 1>>>,
-    /// `[4 d_hidden]`.
+    /// `[4 d_hidden]`, with `input_forget` `[3 d_hidden]`.
     pub bias_hh: Option<Param<Tensor<B, 1>>>,
+    /// The options of a step.
+    pub options: LstmOptions,
 }
 
 impl LstmCellConfig {
     /// Returns a cell with initialized parameters on a device.
     ///
     /// # Panics
-    /// When `d_hidden` is 0.
+    /// When `d_hidden` is 0, `clip` is not greater than 0, or an activation has parameters or randomness.
     #[track_caller]
     pub fn init<B: Backend>(&self, device: &B::Device) -> LstmCell<B> {
+        let options = self.options();
         let weights = RecurrentWeights::cell(
-            [4 * self.d_hidden, self.d_input, self.d_hidden],
+            [options.gates() * self.d_hidden, self.d_input, self.d_hidden],
             self.bias,
             default_initializer(self.initializer, self.d_hidden),
             device,
         );
         let RecurrentWeights { weight_ih, weight_hh, bias_ih, bias_hh, .. } = weights;
-        LstmCell { weight_ih, weight_hh, bias_ih, bias_hh }
+        LstmCell { weight_ih, weight_hh, bias_ih, bias_hh, options }
+    }
+
+    #[track_caller]
+    fn options(&self) -> LstmOptions {
+        let options = LstmOptions {
+            clip: self.clip,
+            input_forget: self.input_forget,
+            gate_activation: self.gate_activation,
+            cell_activation: self.cell_activation,
+            hidden_activation: self.hidden_activation,
+        };
+        options.checked()
     }
 }
 
@@ -338,6 +419,6 @@ impl<B: Backend> LstmCell<B> {
             bias_hh: self.bias_hh.clone(),
             weight_hr: None,
         };
-        LstmState::from_states(run_cell(LstmUnit, &weights, x, state.map(LstmState::into_states)))
+        LstmState::from_states(run_cell(self.options, &weights, x, state.map(LstmState::into_states)))
     }
 }

@@ -1,10 +1,11 @@
 //! The units: how one step computes its state.
 
+use super::options::{GruOptions, LstmOptions};
 use super::weights::RecurrentWeights;
 use crate::{Config, Param};
 use alloc::vec;
 use alloc::vec::Vec;
-use kiln_tensor::activation::{relu, sigmoid};
+use kiln_tensor::activation::relu;
 use kiln_tensor::{Backend, Tensor};
 
 /// A kind of recurrent unit. States are `[batch, width]`; the first is the hidden state, which is also the output.
@@ -27,7 +28,8 @@ pub(super) trait Unit: Copy + 'static {
         sum(value(&weights.bias_ih), value(&weights.bias_hh))
     }
 
-    /// The tensors that each step reads: the transpose of `weight_hh` first.
+    /// The tensors that each step reads: the transpose of `weight_hh` first, or of its rows that multiply the hidden
+    /// state itself.
     fn constants<B: Backend>(self, weights: &RecurrentWeights<B>) -> Vec<Tensor<B, 2>> {
         vec![weights.weight_hh.val().transpose()]
     }
@@ -92,29 +94,31 @@ impl Unit for RnnUnit {
 
 /// `r, z = σ(product + h Wᵀ_hh)`, `n = tanh(product + r (h Wᵀ_hh + bias_hn))`, `h' = n + z (h - n)`
 ///
-/// The bias of the new gate is inside the product with `r`, so it is a constant of the steps.
-#[derive(Clone, Copy)]
-pub(super) struct GruUnit;
-
-impl Unit for GruUnit {
+/// With `reset_after`, the bias of the new gate is inside the product with `r`, so it is a constant of the steps.
+/// Otherwise `n = tanh(product + (r h) Wᵀ_hn)`, where the product contains the bias.
+impl Unit for GruOptions {
     const NAME: &'static str = "gru";
     const STATES: &'static [&'static str] = &["hidden"];
 
     fn input_bias<B: Backend>(self, weights: &RecurrentWeights<B>) -> Option<Tensor<B, 1>> {
-        let reset_and_update = value(&weights.bias_hh).map(|bias| {
+        let hidden = value(&weights.bias_hh).map(|bias| {
             let width = bias.dims()[0] / 3;
-            bias.narrow(0, 0, 2 * width).pad([(0, width)], 0)
+            if self.reset_after { bias.narrow(0, 0, 2 * width).pad([(0, width)], 0) } else { bias }
         });
-        sum(value(&weights.bias_ih), reset_and_update)
+        sum(value(&weights.bias_ih), hidden)
     }
 
-    /// The transpose of `weight_hh`, and the part of `bias_hh` of the new gate, `[1, hidden]`.
+    /// With `reset_after`: the transpose of `weight_hh`, and the part of `bias_hh` of the new gate, `[1, hidden]`.
+    /// Otherwise the transposes of the rows of `weight_hh` of the two gates, and of the new state.
     fn constants<B: Backend>(self, weights: &RecurrentWeights<B>) -> Vec<Tensor<B, 2>> {
-        let new = value(&weights.bias_hh).map(|bias| {
-            let width = bias.dims()[0] / 3;
-            bias.narrow(0, 2 * width, width).unsqueeze_dim(0)
-        });
-        core::iter::once(weights.weight_hh.val().transpose()).chain(new).collect()
+        let weight = weights.weight_hh.val();
+        let width = weight.dims()[1];
+        if !self.reset_after {
+            let new = weight.clone().narrow(0, 2 * width, width);
+            return vec![weight.narrow(0, 0, 2 * width).transpose(), new.transpose()];
+        }
+        let new = value(&weights.bias_hh).map(|bias| bias.narrow(0, 2 * width, width).unsqueeze_dim(0));
+        core::iter::once(weight.transpose()).chain(new).collect()
     }
 
     fn step<B: Backend>(
@@ -124,6 +128,23 @@ impl Unit for GruUnit {
         constants: &[Tensor<B, 2>],
     ) -> Vec<Tensor<B, 2>> {
         let [hidden] = exactly(states);
+        let (new, update) = match self.reset_after {
+            true => self.reset_product(product, &hidden, constants),
+            false => self.reset_hidden(product, &hidden, constants),
+        };
+        let new = self.hidden_activation.apply(new);
+        vec![clipped(new.clone() + update * (hidden - new), self.clip)]
+    }
+}
+
+impl GruOptions {
+    /// The new state before its activation, and the update gate, with `reset_after`.
+    fn reset_product<B: Backend>(
+        self,
+        product: Tensor<B, 2>,
+        hidden: &Tensor<B, 2>,
+        constants: &[Tensor<B, 2>],
+    ) -> (Tensor<B, 2>, Tensor<B, 2>) {
         let [reset, update, new] = exactly(product.chunk(3, 1));
         let [hidden_reset, hidden_update, hidden_new] =
             exactly(hidden.clone().matmul(constants[0].clone()).chunk(3, 1));
@@ -131,25 +152,37 @@ impl Unit for GruUnit {
             Some(bias) => hidden_new + bias.clone(),
             None => hidden_new,
         };
-        let reset = sigmoid(reset + hidden_reset);
-        let update = sigmoid(update + hidden_update);
-        let new = (new + reset * hidden_new).tanh();
-        vec![new.clone() + update * (hidden - new)]
+        let reset = self.gate_activation.apply(reset + hidden_reset);
+        let update = self.gate_activation.apply(update + hidden_update);
+        (new + reset * hidden_new, update)
+    }
+
+    /// The new state before its activation, and the update gate, without `reset_after`.
+    fn reset_hidden<B: Backend>(
+        self,
+        product: Tensor<B, 2>,
+        hidden: &Tensor<B, 2>,
+        constants: &[Tensor<B, 2>],
+    ) -> (Tensor<B, 2>, Tensor<B, 2>) {
+        let [reset, update, new] = exactly(product.chunk(3, 1));
+        let [hidden_reset, hidden_update] = exactly(hidden.clone().matmul(constants[0].clone()).chunk(2, 1));
+        let reset = self.gate_activation.apply(reset + hidden_reset);
+        let update = self.gate_activation.apply(update + hidden_update);
+        (new + (reset * hidden.clone()).matmul(constants[1].clone()), update)
     }
 }
 
 /// `i, f, g, o = product + h Wᵀ_hh`, `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`, with a projection
 /// `h' = W_hr σ(o) tanh(c')`
-#[derive(Clone, Copy)]
-pub(super) struct LstmUnit;
-
-impl Unit for LstmUnit {
+///
+/// With `input_forget` there is no `f`: `c' = c + σ(i) (tanh(g) - c)`.
+impl Unit for LstmOptions {
     const NAME: &'static str = "lstm";
     const STATES: &'static [&'static str] = &["hidden", "cell"];
 
     fn widths<B: Backend>(self, weights: &RecurrentWeights<B>) -> Vec<usize> {
         let [rows, width] = weights.weight_hh.dims();
-        vec![width, rows / 4]
+        vec![width, rows / self.gates()]
     }
 
     fn constants<B: Backend>(self, weights: &RecurrentWeights<B>) -> Vec<Tensor<B, 2>> {
@@ -165,14 +198,44 @@ impl Unit for LstmUnit {
     ) -> Vec<Tensor<B, 2>> {
         let [hidden, cell] = exactly(states);
         let gates = product + hidden.matmul(constants[0].clone());
-        let [input, forget, new, output] = exactly(gates.chunk(4, 1));
-        let cell = sigmoid(forget) * cell + sigmoid(input) * new.tanh();
-        let hidden = sigmoid(output) * cell.clone().tanh();
+        let (cell, output) = match self.input_forget {
+            true => self.coupled_cell(gates, cell),
+            false => self.cell(gates, cell),
+        };
+        let cell = clipped(cell, self.clip);
+        let hidden = self.gate_activation.apply(output) * self.hidden_activation.apply(cell.clone());
         let hidden = match constants.get(1) {
             Some(projection) => hidden.matmul(projection.clone()),
             None => hidden,
         };
         vec![hidden, cell]
+    }
+}
+
+impl LstmOptions {
+    /// The cell state, and the output gate before its activation.
+    fn cell<B: Backend>(self, gates: Tensor<B, 2>, cell: Tensor<B, 2>) -> (Tensor<B, 2>, Tensor<B, 2>) {
+        let [input, forget, new, output] = exactly(gates.chunk(4, 1));
+        let kept = self.gate_activation.apply(forget) * cell;
+        (kept + self.gate_activation.apply(input) * self.cell_activation.apply(new), output)
+    }
+
+    /// The cell state with `input_forget`, and the output gate before its activation.
+    fn coupled_cell<B: Backend>(
+        self,
+        gates: Tensor<B, 2>,
+        cell: Tensor<B, 2>,
+    ) -> (Tensor<B, 2>, Tensor<B, 2>) {
+        let [input, new, output] = exactly(gates.chunk(3, 1));
+        let change = self.cell_activation.apply(new) - cell.clone();
+        (cell + self.gate_activation.apply(input) * change, output)
+    }
+}
+
+fn clipped<B: Backend>(state: Tensor<B, 2>, clip: Option<f64>) -> Tensor<B, 2> {
+    match clip {
+        Some(clip) => state.clamp(-clip, clip),
+        None => state,
     }
 }
 

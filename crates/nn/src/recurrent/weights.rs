@@ -11,8 +11,9 @@ use kiln_tensor::{Backend, Int, Tensor};
 
 /// The weights of one direction of one recurrent layer.
 ///
-/// The gates are stacked along axis 0: `gates` is 4 for an [`Lstm`](crate::Lstm) (input, forget, cell, output), 3 for a
-/// [`Gru`](crate::Gru) (reset, update, new) and 1 for an [`Rnn`](crate::Rnn). `state` is the width of the hidden state:
+/// The gates are stacked along axis 0: `gates` is 4 for an [`Lstm`](crate::Lstm) (input, forget, cell, output; 3 with
+/// `input_forget`, which has no forget gate), 3 for a [`Gru`](crate::Gru) (reset, update, new) and 1 for an
+/// [`Rnn`](crate::Rnn). `state` is the width of the hidden state:
 /// `projection` of an LSTM that has one, otherwise `hidden`.
 #[derive(Clone, Debug)]
 pub struct RecurrentWeights<B: Backend = Dyn> {

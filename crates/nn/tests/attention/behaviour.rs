@@ -1,6 +1,6 @@
 //! Options, masks, modes, errors, and attention modules in other modules.
 
-use super::harness::B;
+use super::B;
 use super::{assert_near, message, random};
 use kiln_backends::Flex;
 use kiln_nn::attention::{

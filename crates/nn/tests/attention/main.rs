@@ -1,13 +1,13 @@
-//! Attention and transformers: PyTorch's results, caches, masks, modes and errors.
+//! Attention and transformers: caches, masks, positions, modes and errors. The suite compares them with PyTorch.
 
 mod behaviour;
 mod caches;
-mod goldens;
-mod harness;
 mod positions;
 
 use kiln_backends::Flex;
-use kiln_tensor::{Backend, Distribution, Tensor};
+use kiln_tensor::{Autodiff, Backend, Distribution, Tensor};
+
+type B = Autodiff<Flex>;
 
 /// Random values of an inference backend.
 fn random<const D: usize>(shape: [usize; D]) -> Tensor<Flex, D> {

@@ -1,7 +1,6 @@
 //! Positional encodings: the formulas of their papers, tables that are no parameters, and positions on the device.
 
-use super::harness::{B, Case, each_case};
-use super::{assert_near, message, random};
+use super::{B, assert_near, message, random};
 use kiln_backends::{Device, Dyn, Flex};
 use kiln_nn::attention::{
     AlibiConfig, LearnedPositionalEncodingConfig, PositionalEncodingConfig, RelativePositionBiasConfig,
@@ -10,57 +9,22 @@ use kiln_nn::attention::{
 use kiln_nn::{AutodiffModule, Module, Param};
 use kiln_tensor::{DType, Int, Tensor, module};
 
-fn scaling(case: &Case) -> RotaryScaling {
-    let scaling = case.attribute("scaling");
-    let number = |name: &str| scaling[name].as_f64().unwrap();
-    let original = || scaling["original"].as_u64().unwrap() as usize;
-    match scaling["kind"].as_str().unwrap() {
-        "none" => RotaryScaling::None,
-        "linear" => RotaryScaling::Linear { factor: number("factor") },
-        "ntk" => RotaryScaling::Ntk { factor: number("factor") },
-        "dynamic" => RotaryScaling::DynamicNtk { factor: number("factor"), original_max: original() },
-        "yarn" => {
-            let yarn = RotaryScaling::yarn(number("factor"), original());
-            assert!(matches!(yarn, RotaryScaling::Yarn { beta_fast: 32.0, beta_slow: 1.0, .. }));
-            yarn
-        }
-        "llama3" => RotaryScaling::Llama3 {
-            factor: number("factor"),
-            low_freq_factor: number("low"),
-            high_freq_factor: number("high"),
-            original_max: original(),
-        },
-        other => panic!("{other}"),
-    }
+#[test]
+fn dynamic_scaling_needs_positions_on_the_host() {
+    let scaling = RotaryScaling::DynamicNtk { factor: 2.0, original_max: 16 };
+    let rotary = RotaryEncodingConfig::new(8, 4).with_scaling(scaling).init::<Flex>(&Default::default());
+    let positions = Tensor::arange(0..3, &Default::default());
+    let text = message(|| drop(rotary.apply_at(random::<4>([1, 1, 3, 4]), positions)));
+    assert!(text.contains("dynamic scaling needs positions on the host"), "{text}");
 }
 
 #[test]
-fn rotary() {
-    each_case("transformer", "rotary", 11, |case| {
-        let x = case.input::<4>("x");
-        let [_, _, length, dim] = x.dims();
-        let start = case.number("start");
-        let config = RotaryEncodingConfig::new(start + length, dim)
-            .with_theta(case.attribute("theta").as_f64().unwrap())
-            .with_interleaved(case.flag("interleaved"))
-            .with_scaling(scaling(case));
-        let rotary = config.init::<B>(&Default::default());
-        assert!(rotary.named_parameters().is_empty());
-        let y = rotary.apply(x.clone(), start);
-        case.compare("y", y.to_data());
-        let gradients = (y.clone() * case.tensor::<4, _>("grad_output")).backward();
-        case.compare("grad_x", x.grad(&gradients).unwrap().into_data());
-
-        let positions = Tensor::arange(start as i64..(start + length) as i64, &Default::default());
-        if matches!(config.scaling, RotaryScaling::DynamicNtk { .. }) {
-            let text = message(|| drop(rotary.apply_at(x.clone(), positions)));
-            assert!(text.contains("dynamic scaling needs positions on the host"), "{text}");
-        } else {
-            assert_near(rotary.apply_at(x, positions), y.clone());
-        }
-        // The tables move to the backend below.
-        assert_near(rotary.valid().apply(case.tensor::<4, _>("x").inner(), start), y.inner());
-    });
+fn rotary_tables_move_to_the_backend_below() {
+    let rotary = RotaryEncodingConfig::new(8, 4).init::<B>(&Default::default());
+    assert!(rotary.named_parameters().is_empty());
+    let x = random::<4>([1, 2, 3, 4]);
+    let y = rotary.apply(Tensor::from_inner(x.clone()), 2);
+    assert_near(rotary.valid().apply(x, 2), y.inner());
 }
 
 #[test]
@@ -113,11 +77,6 @@ fn rotary_reports_wrong_shapes() {
 
 #[test]
 fn alibi() {
-    each_case("transformer", "alibi_slopes", 6, |case| {
-        let slopes: Vec<f32> =
-            alibi_slopes(case.number("heads")).into_iter().map(|slope| slope as f32).collect();
-        case.compare("slopes", slopes.as_slice().into());
-    });
     // The paper's slopes of 8 heads.
     assert_eq!(alibi_slopes(8), [2, 4, 8, 16, 32, 64, 128, 256].map(|divisor| 1.0 / f64::from(divisor)));
 
@@ -136,20 +95,6 @@ fn alibi() {
     }
     let positions = Tensor::<Flex, 1, Int>::from_ints([2, 3], &device);
     assert_near(alibi.bias_at(positions, 4), bias);
-}
-
-#[test]
-fn relative_position_buckets() {
-    each_case("transformer", "t5_buckets", 3, |case| {
-        let config = RelativePositionBiasConfig::new(1)
-            .with_n_buckets(case.number("buckets"))
-            .with_max_distance(case.number("max_distance"))
-            .with_bidirectional(case.flag("bidirectional"));
-        let bias = config.init::<Flex>(&Default::default());
-        let distances: Vec<i64> = case.data("relative").to_vec();
-        let buckets: Vec<i32> = distances.iter().map(|&distance| bias.bucket(distance) as i32).collect();
-        assert_eq!(buckets, case.data("buckets").to_vec::<i32>(), "{}", case.name());
-    });
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::golden::*;
 use kiln_backends::Flex;
+use kiln_nn::Param;
 use kiln_nn::loss::*;
-use kiln_nn::{Module, Param};
-use kiln_tensor::{AnyTensor, Int, Tensor, activation};
+use kiln_tensor::{Int, Tensor, activation};
 
 /// Checks a loss of two matrices on each golden of an op.
 fn pairs(
@@ -224,50 +224,6 @@ fn ctc() {
             }
         };
         case.check(y, &[("x", any(&x))]);
-    });
-}
-
-#[test]
-fn adaptive_log_softmax() {
-    each_case("loss_module", &["adaptive_log_softmax"], |case| {
-        let numbers = |name: &str| -> Vec<usize> {
-            let list = case.json["attributes"][name].as_array().unwrap();
-            list.iter().map(|number| number.as_u64().unwrap() as usize).collect()
-        };
-        let x = case.input::<2>("x");
-        let config =
-            AdaptiveLogSoftmaxWithLossConfig::new(8, case.number("n_classes") as usize, numbers("cutoffs"))
-                .with_div_value(case.number("div_value"))
-                .with_head_bias(case.has("head.bias"));
-        let mut model: AdaptiveLogSoftmaxWithLoss<B> = config.init(&Default::default());
-        let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
-        assert!(names.iter().all(|name| case.has(name)), "{names:?}");
-        for (name, parameter) in model.named_parameters() {
-            assert_eq!(*parameter.value.shape(), *case.data(&name).shape(), "{name}");
-        }
-        model.head.weight = case.param("head.weight");
-        model.head.bias = case.optional("head.bias");
-        for (cluster, (projection, scores)) in model.tail.iter_mut().enumerate() {
-            projection.weight = case.param(&format!("tail.{cluster}.0.weight"));
-            scores.weight = case.param(&format!("tail.{cluster}.1.weight"));
-        }
-        let output = model.forward(x.clone(), case.constant("target"));
-        case.compare("loss", output.loss.to_data());
-        case.compare("log_prob", model.log_prob(x.clone()).to_data());
-        case.compare("predicted", model.predict(x.clone()).to_data());
-        let mut inputs = vec![("x", any(&x)), ("head.weight", any(&model.head.weight))];
-        inputs.push(("head.bias", any_param(&model.head.bias)));
-        let tail: Vec<(String, Option<AnyTensor>)> = model
-            .tail
-            .iter()
-            .enumerate()
-            .flat_map(|(cluster, (projection, scores))| {
-                let name = |layer| format!("tail.{cluster}.{layer}.weight");
-                [(name(0), any(&projection.weight)), (name(1), any(&scores.weight))]
-            })
-            .collect();
-        inputs.extend(tail.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())));
-        case.check(output.output, &inputs);
     });
 }
 

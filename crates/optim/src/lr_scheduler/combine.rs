@@ -52,6 +52,11 @@ impl LearningRate for Sequential {
         }
     }
 
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        let (place, local) = self.place(step)?;
+        self.parts[place].1.momentum_at(local)
+    }
+
     fn observe(&mut self, step: u64, metric: f64) {
         if let Some((place, local)) = self.place(step) {
             self.parts[place].1.observe(local, metric);
@@ -121,6 +126,11 @@ impl LearningRate for Composed {
         }
     }
 
+    /// The momentum of the first schedule that has one.
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        self.parts.iter().find_map(|part| part.momentum_at(step))
+    }
+
     fn observe(&mut self, step: u64, metric: f64) {
         self.parts.iter_mut().for_each(|part| part.observe(step, metric));
     }
@@ -168,6 +178,10 @@ impl<L: LearningRate> Repeat<L> {
 impl<L: LearningRate> LearningRate for Repeat<L> {
     fn at(&self, step: u64) -> f64 {
         self.schedule.at(step % self.steps)
+    }
+
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        self.schedule.momentum_at(step % self.steps)
     }
 
     fn observe(&mut self, step: u64, metric: f64) {

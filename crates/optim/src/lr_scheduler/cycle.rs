@@ -1,7 +1,7 @@
 //! Cyclical schedules.
 
 use super::{LearningRate, at_least_one};
-use crate::error::{OptimError, Result, not_negative, positive};
+use crate::error::{OptimError, Result, below_one, not_negative, positive};
 use core::f64::consts::PI;
 use kiln_nn::Config;
 
@@ -47,6 +47,16 @@ pub struct OneCycleConfig {
     /// Otherwise one phase falls from the greatest to the final rate. Default: no.
     #[config(default = false)]
     pub three_phase: bool,
+    /// Whether the momentum cycles inversely to the rate, between `max_momentum` and `base_momentum`: that of
+    /// [`Optimizer::set_momentum`](crate::Optimizer::set_momentum). Default: no (PyTorch: yes).
+    #[config(default = false)]
+    pub cycle_momentum: bool,
+    /// The momentum at the greatest rate: in `[0, 1)`. Default: 0.85.
+    #[config(default = 0.85)]
+    pub base_momentum: f64,
+    /// The momentum at the least rate: in `[0, 1)`. Default: 0.95.
+    #[config(default = 0.95)]
+    pub max_momentum: f64,
 }
 
 impl OneCycleConfig {
@@ -72,26 +82,32 @@ impl OneCycleConfig {
         }
         let initial = peak / positive(NAME, "div_factor", self.div_factor)?;
         let end = initial / positive(NAME, "final_div_factor", self.final_div_factor)?;
+        let low = below_one(NAME, "base_momentum", self.base_momentum)?;
+        let high = below_one(NAME, "max_momentum", self.max_momentum)?;
         let rise = self.pct_start * self.total_steps as f64;
-        let middle = match self.three_phase {
-            true => Phase { end: 2.0 * rise - 2.0, from: peak, to: initial },
-            false => Phase { end: rise - 1.0, from: peak, to: peak },
+        let first = Phase { end: rise - 1.0, rate: [initial, peak], momentum: [high, low] };
+        let last_step = last as f64;
+        let (middle, fall) = match self.three_phase {
+            true => (
+                Phase { end: 2.0 * rise - 2.0, rate: [peak, initial], momentum: [low, high] },
+                Phase { end: last_step, rate: [initial, end], momentum: [high, high] },
+            ),
+            false => (
+                Phase { end: first.end, rate: [peak, peak], momentum: [low, low] },
+                Phase { end: last_step, rate: [peak, end], momentum: [low, high] },
+            ),
         };
-        let fall = if self.three_phase { initial } else { peak };
-        let phases = [
-            Phase { end: rise - 1.0, from: initial, to: peak },
-            middle,
-            Phase { end: last as f64, from: fall, to: end },
-        ];
-        Ok(OneCycle { phases, last, anneal: self.anneal_strategy })
+        let phases = [first, middle, fall];
+        Ok(OneCycle { phases, last, anneal: self.anneal_strategy, cycles_momentum: self.cycle_momentum })
     }
 }
 
 /// The 1cycle policy ([Smith and Topin 2018](https://arxiv.org/abs/1708.07120)): the rate rises to a maximum, then falls
 /// far below its initial value. Created by [`OneCycleConfig`].
 ///
-/// The formula is that of `torch.optim.lr_scheduler.OneCycleLR`, with `cycle_momentum=False`. After the last step the
-/// rate stays at its final value.
+/// The formula is that of `torch.optim.lr_scheduler.OneCycleLR`. After the last step the rate stays at its final value.
+/// With [`cycle_momentum`](OneCycleConfig::cycle_momentum) the momentum falls while the rate rises; see
+/// [`momentum_at`](LearningRate::momentum_at).
 ///
 /// ```
 /// use kiln_optim::lr_scheduler::{LearningRate, OneCycleConfig};
@@ -105,6 +121,7 @@ pub struct OneCycle {
     phases: [Phase; 3],
     last: u64,
     anneal: AnnealStrategy,
+    cycles_momentum: bool,
 }
 
 /// A part of a cycle that begins where the previous one ends.
@@ -112,12 +129,15 @@ pub struct OneCycle {
 struct Phase {
     /// The last step, a fraction.
     end: f64,
-    from: f64,
-    to: f64,
+    /// The rates at its start and end.
+    rate: [f64; 2],
+    /// The momenta at its start and end.
+    momentum: [f64; 2],
 }
 
-impl LearningRate for OneCycle {
-    fn at(&self, step: u64) -> f64 {
+impl OneCycle {
+    /// The phase of a step, and the share of its end.
+    fn place(&self, step: u64) -> (Phase, f64) {
         let step = step.min(self.last) as f64;
         let [first, middle, last] = self.phases;
         let (start, phase) = match () {
@@ -127,8 +147,24 @@ impl LearningRate for OneCycle {
         };
         let length = phase.end - start;
         let position = if length > 0.0 { (step - start) / length } else { 1.0 };
-        phase.from + (phase.to - phase.from) * self.anneal.share(position)
+        (phase, self.anneal.share(position))
     }
+}
+
+impl LearningRate for OneCycle {
+    fn at(&self, step: u64) -> f64 {
+        let (phase, share) = self.place(step);
+        between(phase.rate, share)
+    }
+
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        let (phase, share) = self.place(step);
+        self.cycles_momentum.then(|| between(phase.momentum, share))
+    }
+}
+
+fn between([from, to]: [f64; 2], share: f64) -> f64 {
+    from + (to - from) * share
 }
 
 /// The change of a [`Cyclic`] schedule's amplitude.
@@ -160,6 +196,16 @@ pub struct CyclicConfig {
     /// The factor of [`CyclicMode::ExpRange`]: greater than 0. Default: 1.
     #[config(default = 1.0)]
     pub gamma: f64,
+    /// Whether the momentum cycles inversely to the rate, between `max_momentum` and `base_momentum`: that of
+    /// [`Optimizer::set_momentum`](crate::Optimizer::set_momentum). Default: no (PyTorch: yes).
+    #[config(default = false)]
+    pub cycle_momentum: bool,
+    /// The momentum at the greatest rate of the first cycle: in `[0, 1)`. Default: 0.8.
+    #[config(default = 0.8)]
+    pub base_momentum: f64,
+    /// The momentum at the least rate: in `[0, 1)`. Default: 0.9.
+    #[config(default = 0.9)]
+    pub max_momentum: f64,
 }
 
 impl CyclicConfig {
@@ -186,14 +232,22 @@ impl CyclicConfig {
             down: at_least_one(NAME, "step_size_down", down)?,
             mode: self.mode,
             gamma: positive(NAME, "gamma", self.gamma)?,
+            momentum: self.momentum(NAME)?,
         })
+    }
+
+    fn momentum(&self, name: &'static str) -> Result<Option<[f64; 2]>> {
+        let low = below_one(name, "base_momentum", self.base_momentum)?;
+        let high = below_one(name, "max_momentum", self.max_momentum)?;
+        Ok(self.cycle_momentum.then_some([high, low]))
     }
 }
 
 /// A cyclical learning rate ([Smith 2017](https://arxiv.org/abs/1506.01186)): rises and falls linearly between two
 /// bounds. Created by [`CyclicConfig`].
 ///
-/// The formula is that of `torch.optim.lr_scheduler.CyclicLR`, with `cycle_momentum=False`.
+/// The formula is that of `torch.optim.lr_scheduler.CyclicLR`. With [`cycle_momentum`](CyclicConfig::cycle_momentum) the
+/// momentum falls while the rate rises; see [`momentum_at`](LearningRate::momentum_at).
 ///
 /// ```
 /// use kiln_optim::lr_scheduler::{Cyclic, CyclicConfig, CyclicMode, LearningRate};
@@ -209,10 +263,13 @@ pub struct Cyclic {
     down: u64,
     mode: CyclicMode,
     gamma: f64,
+    /// The momenta at the least and the greatest rate.
+    momentum: Option<[f64; 2]>,
 }
 
-impl LearningRate for Cyclic {
-    fn at(&self, step: u64) -> f64 {
+impl Cyclic {
+    /// The value of a step that rises and falls between two values.
+    fn value(&self, [base, peak]: [f64; 2], step: u64) -> f64 {
         let total = self.up.saturating_add(self.down);
         let (cycle, place) = (step / total, step % total);
         let height = match place <= self.up {
@@ -224,6 +281,16 @@ impl LearningRate for Cyclic {
             CyclicMode::Triangular2 => libm::pow(0.5, cycle as f64),
             CyclicMode::ExpRange => libm::pow(self.gamma, step as f64),
         };
-        self.base + (self.max - self.base) * height * scale
+        base + (peak - base) * height * scale
+    }
+}
+
+impl LearningRate for Cyclic {
+    fn at(&self, step: u64) -> f64 {
+        self.value([self.base, self.max], step)
+    }
+
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        Some(self.value(self.momentum?, step))
     }
 }

@@ -88,7 +88,7 @@ impl ReduceOnPlateauConfig {
 /// [observations](LearningRate::observe). Created by [`ReduceOnPlateauConfig`].
 ///
 /// The algorithm is that of `torch.optim.lr_scheduler.ReduceLROnPlateau`. A NaN is no improvement. A
-/// [`Scheduler`](super::Scheduler) passes metrics by [`observe`](super::Scheduler::observe); a trainer passes the
+/// [`Scheduler`](super::Scheduler) passes metrics by [`observe`](super::Scheduler::observe); a learner passes the
 /// validation loss after each epoch.
 ///
 /// ```

@@ -38,6 +38,32 @@ impl<L: LearningRate> Scheduler<L> {
         self.schedule.at(self.next - 1)
     }
 
+    /// Returns the momentum of the step whose rate [`step`](Scheduler::step) returned last, if the schedule has one.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::{GradientsParams, Linear, LinearConfig};
+    /// use kiln_optim::lr_scheduler::{OneCycleConfig, Scheduler};
+    /// use kiln_optim::{AdamWConfig, Optimizer};
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let mut model: Linear<Autodiff<Flex>> = LinearConfig::new(2, 1).init(&Default::default());
+    /// let mut optimizer = AdamWConfig::new().init();
+    /// let mut scheduler = Scheduler::new(OneCycleConfig::new(0.1, 100).with_cycle_momentum(true).init());
+    /// for _ in 0..3 {
+    ///     let loss = model.forward(Tensor::from([[1.0, 2.0]])).square().mean();
+    ///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
+    ///     let rate = scheduler.step();
+    ///     optimizer.set_momentum(scheduler.momentum())?;
+    ///     model = optimizer.step(rate, model, gradients);
+    /// }
+    /// assert!(scheduler.momentum().unwrap() < 0.95);
+    /// # Ok::<(), kiln_optim::OptimError>(())
+    /// ```
+    pub fn momentum(&self) -> Option<f64> {
+        self.schedule.momentum_at(self.next.saturating_sub(1))
+    }
+
     /// Passes a metric to the schedule, such as the validation loss after an epoch. Schedules that are a function of
     /// the step ignore it.
     ///
@@ -82,6 +108,10 @@ impl<L: LearningRate> Scheduler<L> {
 impl<L: LearningRate> LearningRate for Scheduler<L> {
     fn at(&self, step: u64) -> f64 {
         self.schedule.at(step)
+    }
+
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        self.schedule.momentum_at(step)
     }
 
     fn observe(&mut self, step: u64, metric: f64) {

@@ -45,6 +45,10 @@ impl<L: LearningRate> LearningRate for Warmup<L> {
         if step >= self.steps { rate } else { rate * ramp(self.start_factor, 1.0, step, self.steps) }
     }
 
+    fn momentum_at(&self, step: u64) -> Option<f64> {
+        self.schedule.momentum_at(step)
+    }
+
     fn observe(&mut self, step: u64, metric: f64) {
         self.schedule.observe(step, metric);
     }

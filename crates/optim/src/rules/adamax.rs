@@ -85,6 +85,10 @@ impl UpdateRule for AdamaxRule {
         self.options.weight_decay
     }
 
+    fn has_momentum(&self) -> bool {
+        true
+    }
+
     fn update(
         &self,
         value: &AnyTensor,
@@ -95,6 +99,7 @@ impl UpdateRule for AdamaxRule {
         let gradient = ascent(gradient, self.options.maximize)?;
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let AdamaxConfig { beta_1, beta_2, epsilon, .. } = self.options;
+        let beta_1 = options.momentum.unwrap_or(beta_1);
         let mean = ema(state, MEAN, gradient.clone(), beta_1)?;
         let magnitude = gradient.abs()?.add_scalar(epsilon)?;
         let norm = match state.take(NORM) {

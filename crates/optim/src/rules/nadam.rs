@@ -101,6 +101,10 @@ impl UpdateRule for NAdamRule {
         if slot == PRODUCT { scalar_type(parameter) } else { parameter }
     }
 
+    fn has_momentum(&self) -> bool {
+        true
+    }
+
     fn update(
         &self,
         value: &AnyTensor,
@@ -112,6 +116,7 @@ impl UpdateRule for NAdamRule {
         let (keep, penalty) = decay(options, self.options.decoupled_weight_decay);
         let gradient = with_l2_penalty(gradient, value, penalty)?;
         let NAdamConfig { beta_1, beta_2, epsilon, momentum_decay, .. } = self.options;
+        let beta_1 = options.momentum.unwrap_or(beta_1);
         let steps = state.steps() as f64;
         let mu = |step: f64| beta_1 * (1.0 - 0.5 * libm::pow(0.96, step * momentum_decay));
         let product = match state.take(PRODUCT) {

@@ -92,6 +92,10 @@ impl UpdateRule for RAdamRule {
         self.options.weight_decay
     }
 
+    fn has_momentum(&self) -> bool {
+        true
+    }
+
     fn update(
         &self,
         value: &AnyTensor,
@@ -103,6 +107,7 @@ impl UpdateRule for RAdamRule {
         let (keep, penalty) = decay(options, self.options.decoupled_weight_decay);
         let gradient = with_l2_penalty(gradient, value, penalty)?;
         let RAdamConfig { beta_1, beta_2, epsilon, .. } = self.options;
+        let beta_1 = options.momentum.unwrap_or(beta_1);
         let steps = state.steps() as f64;
         let mean = ema(state, MEAN, gradient.clone(), beta_1)?;
         let squares = ema(state, SQUARES, gradient.square()?, beta_2)?;

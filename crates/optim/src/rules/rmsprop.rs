@@ -98,6 +98,10 @@ impl UpdateRule for RmsPropRule {
         self.options.weight_decay
     }
 
+    fn has_momentum(&self) -> bool {
+        self.options.momentum > 0.0
+    }
+
     fn update(
         &self,
         value: &AnyTensor,
@@ -108,6 +112,7 @@ impl UpdateRule for RmsPropRule {
         let gradient = ascent(gradient, self.options.maximize)?;
         let gradient = with_l2_penalty(gradient, value, options.weight_decay)?;
         let RmsPropConfig { alpha, epsilon, momentum, centered, .. } = self.options;
+        let momentum = options.momentum.unwrap_or(momentum);
         let mut squares = ema(state, SQUARES, gradient.clone().square()?, alpha)?;
         if centered {
             squares = squares.sub(ema(state, MEAN, gradient.clone(), alpha)?.square()?)?;

@@ -296,8 +296,8 @@ pub fn vector_normalize<B: Backend, const D: usize>(
     x.map(|any| any.vector_normalize(norm, axis, epsilon))
 }
 
-/// Computes the cosine similarity of vectors along an axis, which is kept with length 1; the other axes broadcast.
-/// Norms are clamped from below to `epsilon` (default 1e-8).
+/// Computes the cosine similarity of vectors along an axis, which is kept with length 1. All axes broadcast: a vector of
+/// length 1 stands for one of equal elements. Norms are clamped from below to `epsilon` (default 1e-8).
 ///
 /// ```
 /// use kiln_backends::Flex;

@@ -29,7 +29,7 @@ macro_rules! choices {
         /// assert_eq!(layer.forward::<1>(x).into_data().to_vec::<f32>(), [-1.0, 2.0]);
         /// # Ok::<(), kiln_nn::ConfigError>(())
         /// ```
-        #[derive(Config, Clone, Debug, PartialEq)]
+        #[derive(Config, Clone, Copy, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum ActivationConfig {
             $(#[doc = concat!("[`", stringify!($plain), "`].")] $plain,)*
@@ -66,6 +66,36 @@ macro_rules! choices {
                     ActivationConfig::GeluApproximate => Activation::Gelu(Gelu::approximate()),
                     $(ActivationConfig::$configured(config) => Activation::$configured(config.init()),)*
                     $(ActivationConfig::$placed(config) => Activation::$placed(config.init(device)),)*
+                }
+            }
+        }
+
+        impl ActivationConfig {
+            /// Whether the activation is a function of each element: it has neither parameters nor randomness.
+            pub(crate) fn is_elementwise(self) -> bool {
+                match self {
+                    $(ActivationConfig::$plain => true,)*
+                    ActivationConfig::Gelu | ActivationConfig::GeluApproximate => true,
+                    $(ActivationConfig::$configured(_) => !matches!(self, ActivationConfig::RRelu(_)),)*
+                    $(ActivationConfig::$placed(_) => false,)*
+                }
+            }
+
+            /// Applies an activation without parameters.
+            ///
+            /// # Panics
+            /// When the activation has parameters.
+            #[track_caller]
+            pub(crate) fn apply<B: Backend, const D: usize>(self, x: Tensor<B, D>) -> Tensor<B, D> {
+                match self {
+                    $(ActivationConfig::$plain => $plain::new().forward(x),)*
+                    ActivationConfig::Gelu => Gelu::new().forward(x),
+                    ActivationConfig::GeluApproximate => Gelu::approximate().forward(x),
+                    $(ActivationConfig::$configured(config) => config.init().forward(x),)*
+                    $(ActivationConfig::$placed(_) => panic!(
+                        "[activation] {} has parameters, but the activation must be elementwise",
+                        stringify!($placed)
+                    ),)*
                 }
             }
         }

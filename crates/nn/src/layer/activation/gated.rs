@@ -33,7 +33,7 @@ macro_rules! gated {
     ($($name:ident $config:ident $function:ident $formula:literal;)*) => {
         $(
             #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
-            #[derive(Config, Clone, Debug, PartialEq)]
+            #[derive(Config, Clone, Copy, Debug, PartialEq)]
             pub struct $config {
                 /// Number of input features.
                 pub d_input: usize,

@@ -6,7 +6,7 @@ use kiln_backends::Dyn;
 use kiln_tensor::{Backend, Tensor, activation};
 
 /// Settings of a [`PRelu`] layer.
-#[derive(Config, Clone, Debug, PartialEq)]
+#[derive(Config, Clone, Copy, Debug, PartialEq)]
 pub struct PReluConfig {
     /// Number of slopes: 1, or the number of channels. Default: 1.
     #[config(default = 1)]
@@ -45,7 +45,7 @@ impl<B: Backend> PRelu<B> {
 }
 
 /// Settings of an [`RRelu`] layer.
-#[derive(Config, Clone, Debug, PartialEq)]
+#[derive(Config, Clone, Copy, Debug, PartialEq)]
 pub struct RReluConfig {
     /// The least slope. Default: 1/8.
     #[config(default = 0.125)]

@@ -13,7 +13,7 @@ macro_rules! with_numbers {
     )*) => {
         $(
             #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
-            #[derive(Config, Clone, Debug, PartialEq)]
+            #[derive(Config, Clone, Copy, Debug, PartialEq)]
             pub struct $config {
                 $(
                     $(#[$field_doc])*

@@ -2,10 +2,10 @@
 
 use crate::module::forward::forward_modules;
 use crate::{Config, Module};
-use kiln_tensor::{Backend, Tensor, module};
+use kiln_tensor::{Backend, Int, Tensor, module};
 
 macro_rules! fractional_pools {
-    ($($name:ident $config:ident $function:ident $axes:literal $rank:literal $space:literal;)*) => {$(
+    ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $axes:literal $rank:literal $space:literal;)*) => {$(
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         /// Either `output_size` or `output_ratio` is set.
         #[derive(Config, Clone, Debug, PartialEq)]
@@ -80,6 +80,38 @@ macro_rules! fractional_pools {
                 module::$function(x, self.kernel_size, size, Some(samples))
             }
 
+            /// Like [`forward`](Self::forward), and returns the position of each maximum: a row-major index into the
+            /// spatial dimensions. Of equal maxima it is the first. The windows need not have one distance, so
+            #[doc = concat!("[`", stringify!($unpool), "`](crate::", stringify!($unpool), ") receives the lengths of `x`:")]
+            #[doc = concat!("[`forward_with_size`](crate::", stringify!($unpool), "::forward_with_size).")]
+            ///
+            /// # Panics
+            /// When the windows do not fit into a dimension.
+            #[doc(alias = "return_indices")]
+            #[track_caller]
+            pub fn forward_with_indices<B: Backend>(
+                &self,
+                x: Tensor<B, $rank>,
+            ) -> (Tensor<B, $rank>, Tensor<B, $rank, Int>) {
+                let size = self.size(x.dims());
+                module::$with_indices(x, self.kernel_size, size, None)
+            }
+
+            /// Like [`forward_with_indices`](Self::forward_with_indices), with window positions from `samples`, as
+            /// [`forward_with_samples`](Self::forward_with_samples) has them.
+            ///
+            /// # Panics
+            /// When the windows do not fit into a dimension, or `samples` has another shape.
+            #[track_caller]
+            pub fn forward_with_samples_and_indices<B: Backend>(
+                &self,
+                x: Tensor<B, $rank>,
+                samples: Tensor<B, 3>,
+            ) -> (Tensor<B, $rank>, Tensor<B, $rank, Int>) {
+                let size = self.size(x.dims());
+                module::$with_indices(x, self.kernel_size, size, Some(samples))
+            }
+
             fn size(&self, dims: [usize; $rank]) -> [usize; $axes] {
                 let scaled = |axis: usize, ratio: f64| (dims[axis + 2] as f64 * ratio) as usize;
                 let by_ratio = |ratios: [f64; $axes]| core::array::from_fn(|axis| scaled(axis, ratios[axis]));
@@ -93,8 +125,10 @@ macro_rules! fractional_pools {
 }
 
 fractional_pools! {
-    FractionalMaxPool2d FractionalMaxPool2dConfig fractional_max_pool2d 2 4 "two spatial dimensions";
-    FractionalMaxPool3d FractionalMaxPool3dConfig fractional_max_pool3d 3 5 "three spatial dimensions";
+    FractionalMaxPool2d FractionalMaxPool2dConfig fractional_max_pool2d fractional_max_pool2d_with_indices MaxUnpool2d
+        2 4 "two spatial dimensions";
+    FractionalMaxPool3d FractionalMaxPool3dConfig fractional_max_pool3d fractional_max_pool3d_with_indices MaxUnpool3d
+        3 5 "three spatial dimensions";
 }
 
 #[track_caller]

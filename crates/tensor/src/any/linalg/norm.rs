@@ -114,9 +114,26 @@ impl AnyTensor {
     }
 
     fn cosine_along(self, other: AnyTensor, axis: Axis, epsilon: f64) -> Result<AnyTensor> {
+        // A vector of length 1 stands for one of equal elements, and has the norm of that.
+        let elements =
+            |x: &AnyTensor| -> Result<usize> { Ok(x.shape()[axis.of("cosine_similarity", x.ty())?]) };
+        let (own, others) = (elements(&self)?, elements(&other)?);
+        let (x, other) = (self.expand_axis(axis, others)?, other.expand_axis(axis, own)?);
         let length = |x: &AnyTensor| x.clone().vector_norm(2, axis)?.binary_scalar(Binary::Max, epsilon);
-        let lengths = length(&self)?.binary(Binary::Mul, length(&other)?)?;
-        self.vecdot(other, axis)?.binary(Binary::Div, lengths)
+        let lengths = length(&x)?.binary(Binary::Mul, length(&other)?)?;
+        x.vecdot(other, axis)?.binary(Binary::Div, lengths)
+    }
+
+    /// Broadcasts an axis of length 1 to a length.
+    fn expand_axis(self, axis: Axis, length: usize) -> Result<AnyTensor> {
+        let axis = axis.of("cosine_similarity", self.ty())?;
+        match self.shape()[axis] {
+            1 => {
+                let shape = self.shape().with(axis, length);
+                self.expand(shape)
+            }
+            _ => Ok(self),
+        }
     }
 
     /// Computes the norm of the differences along the last axis, which is kept with length 1. See

@@ -6,7 +6,7 @@ use kiln_ir::PoolOptions;
 
 macro_rules! poolings {
     ($($axes:literal $rank:literal $max:ident $indices:ident $max_gradient:ident $unpool:ident $average:ident
-       $average_gradient:ident $divisor:ident $fractional:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
+       $average_gradient:ident $divisor:ident $fractional:ident $fractional_indices:ident $lp:ident $adaptive:ident $adaptive_max:ident $adaptive_indices:ident;)*) => {$(
         /// Computes the maximum of each window over the spatial dimensions of `[batch, channels, space..]`; NaN is the
         /// maximum. The gradient flows to the first of equal maxima, and of several NaN, where PyTorch's flows to the
         /// last NaN ([PyTorch](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.max_pool2d.html)).
@@ -108,6 +108,23 @@ macro_rules! poolings {
             x.map(|any| any.fractional_max_pool(&window, &size, samples.map(Tensor::into_any)))
         }
 
+        #[doc = concat!("As [`", stringify!($fractional), "`], also returning the row-major indices of the maxima in the spatial")]
+        #[doc = concat!("dimensions, for [`", stringify!($unpool), "`]. The gradient flows to these elements.")]
+        ///
+        /// # Panics
+        /// When the windows do not fit into an axis, or `samples` has another shape.
+        #[track_caller]
+        pub fn $fractional_indices<B: Backend>(
+            x: Tensor<B, $rank>,
+            window: [usize; $axes],
+            size: [usize; $axes],
+            samples: Option<Tensor<B, 3>>,
+        ) -> (Tensor<B, $rank>, Tensor<B, $rank, Int>) {
+            let samples = samples.map(Tensor::into_any);
+            let (y, indices) = ok(x.into_any().fractional_max_pool_with_indices(&window, &size, samples));
+            (Tensor::from_any(y), Tensor::from_any(indices))
+        }
+
         /// Computes the power-average pooling `(Σ x^p)^(1/p)` of each window over the spatial dimensions of
         /// `[batch, channels, space..]`. Where the sum is 0, its gradient is 0. A window that extends beyond the end is
         /// scaled to a whole window of the same mean, as in PyTorch
@@ -151,12 +168,15 @@ macro_rules! poolings {
 
 poolings! {
     1 3
-    max_pool1d max_pool1d_with_indices max_pool1d_gradient max_unpool1d avg_pool1d avg_pool1d_gradient avg_pool1d_with_divisor fractional_max_pool1d lp_pool1d
+    max_pool1d max_pool1d_with_indices max_pool1d_gradient max_unpool1d avg_pool1d avg_pool1d_gradient avg_pool1d_with_divisor fractional_max_pool1d
+    fractional_max_pool1d_with_indices lp_pool1d
     adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices;
     2 4
-    max_pool2d max_pool2d_with_indices max_pool2d_gradient max_unpool2d avg_pool2d avg_pool2d_gradient avg_pool2d_with_divisor fractional_max_pool2d lp_pool2d
+    max_pool2d max_pool2d_with_indices max_pool2d_gradient max_unpool2d avg_pool2d avg_pool2d_gradient avg_pool2d_with_divisor fractional_max_pool2d
+    fractional_max_pool2d_with_indices lp_pool2d
     adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices;
     3 5
-    max_pool3d max_pool3d_with_indices max_pool3d_gradient max_unpool3d avg_pool3d avg_pool3d_gradient avg_pool3d_with_divisor fractional_max_pool3d lp_pool3d
+    max_pool3d max_pool3d_with_indices max_pool3d_gradient max_unpool3d avg_pool3d avg_pool3d_gradient avg_pool3d_with_divisor fractional_max_pool3d
+    fractional_max_pool3d_with_indices lp_pool3d
     adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices;
 }
