@@ -60,8 +60,10 @@ pub fn trial(seed: u64, number: u64, only: Option<OpKind>) -> Trial {
     Trial { program, inputs: inputs.into_iter().map(|input| input.data).collect(), smooth }
 }
 
-/// The kinds that no program contains: the noise model does not bound the rounding of several steps of a loop. The suite
-/// and the tests of loops compare them with unrolled computations.
+/// The kinds that no program contains. The noisy engine runs a loop as one op of its inner engine: it changes the results,
+/// but not the values between steps, whose rounding the next steps amplify. Such a difference of two engines is outside
+/// the range of all noisy runs; each comparison then makes all of them, also for each candidate of the shrinker. The suite
+/// and the tests of loops compare loops with unrolled computations.
 pub const NOT_GENERATED: [OpKind; 1] = [OpKind::Loop];
 
 /// A program under construction. Slots are numbered in order of creation.

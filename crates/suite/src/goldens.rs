@@ -3,20 +3,26 @@
 
 mod activation;
 mod attention;
+mod average;
 mod call;
 mod contraction;
 mod fft;
 mod index;
+mod layer;
 mod loss;
+mod loss_module;
 mod math;
 mod methods;
 mod module;
 mod norm;
 mod optimizer;
 mod pool;
+mod recurrent;
 mod reduce;
+mod reparametrize;
 mod resize;
 mod run;
+mod transformer;
 
 pub use run::run_family;
 
@@ -31,10 +37,12 @@ use std::path::PathBuf;
 pub const FAMILIES: &[&str] = &[
     "activation",
     "attention",
+    "average",
     "conv",
     "fft",
     "index",
     "loss",
+    "loss_module",
     "math",
     "matmul",
     "method_activation",
@@ -55,24 +63,21 @@ pub const FAMILIES: &[&str] = &[
     "method_stats",
     "method_view",
     "module",
+    "nn_layer",
     "norm",
     "optimizer",
-    "pool",
-    "reduce",
-    "resize",
-];
-
-/// The families that the tests of `kiln-nn` and `kiln-optim` run by modules, optimizers and schedules.
-pub const MODULE_FAMILIES: &[&str] = &[
-    "average",
-    "loss_module",
-    "nn_layer",
     "optimizer2",
+    "pool",
     "recurrent",
+    "reduce",
     "reparametrize",
-    "schedule",
+    "resize",
     "transformer",
 ];
+
+/// The families that the tests of `kiln-nn` and `kiln-optim` run: schedules compute numbers on the host, and the others
+/// are options of modules that the families above run on every engine.
+pub const HOST_FAMILIES: &[&str] = &["momentum", "pool_indices", "recurrent_options", "schedule"];
 
 /// One case: an op with inputs, PyTorch's results, and the tolerance.
 #[derive(Clone, Debug)]

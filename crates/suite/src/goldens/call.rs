@@ -2,7 +2,7 @@
 
 use super::Golden;
 use kiln_backends::{Device, Dyn};
-use kiln_ir::{DType, Engine, Op, Operands, Scalar, Shape, TensorType, Value, Var};
+use kiln_ir::{Engine, Value, Var};
 use kiln_tensor::{AnyTensor, Int, Tensor, TensorData};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -15,6 +15,8 @@ pub(crate) struct Call<'a> {
     golden: &'a Golden,
     /// The device.
     pub(crate) device: Device,
+    /// One of the ways to compute the results, from 0.
+    pub(crate) way: usize,
     inputs: BTreeMap<String, AnyTensor>,
 }
 
@@ -32,14 +34,14 @@ pub(crate) fn one(output: AnyTensor) -> Outputs {
 
 impl<'a> Call<'a> {
     /// Writes the inputs to the device. With gradients, inputs with a golden gradient become leaves.
-    pub(crate) fn new(golden: &'a Golden, device: &Device, with_gradients: bool) -> Call<'a> {
+    pub(crate) fn new(golden: &'a Golden, device: &Device, with_gradients: bool, way: usize) -> Call<'a> {
         let place = |name: &String| {
             let tensor = AnyTensor::from_data(golden.tensor(name).clone(), device);
             let wanted = with_gradients && golden.gradients.iter().any(|(input, _)| input == name);
             let tensor = if wanted { tensor.require_grad().expect("a float on autodiff") } else { tensor };
             (name.clone(), tensor)
         };
-        Call { golden, device: device.clone(), inputs: golden.inputs.iter().map(place).collect() }
+        Call { golden, device: device.clone(), way, inputs: golden.inputs.iter().map(place).collect() }
     }
 
     /// Writes data to the device.
@@ -91,11 +93,6 @@ impl<'a> Call<'a> {
         Var::new(self.engine(), self.input(name).value().clone())
     }
 
-    /// An input as a [`Var`], if the case has it.
-    pub(crate) fn optional_var(&self, name: &str) -> Option<Var<'_>> {
-        self.optional(name).map(|tensor| Var::new(self.engine(), tensor.value().clone()))
-    }
-
     /// Converts a [`Var`] to a tensor.
     pub(crate) fn done(&self, var: Var<'_>) -> AnyTensor {
         self.wrap(var.into_value())
@@ -103,17 +100,6 @@ impl<'a> Call<'a> {
 
     fn wrap(&self, value: Value) -> AnyTensor {
         AnyTensor::new(self.any().stack().clone(), value)
-    }
-
-    /// Runs an op and returns all results.
-    pub(crate) fn emit(&self, op: Op, inputs: &[&Var<'_>]) -> Vec<Var<'_>> {
-        let operands: Operands = inputs.iter().map(|var| var.operand().clone()).collect();
-        Var::emit(self.engine(), &op, operands)
-    }
-
-    /// A tensor filled with a number.
-    pub(crate) fn full(&self, shape: impl Into<Shape>, dtype: DType, x: impl Into<Scalar>) -> Var<'_> {
-        Var::full(self.engine(), TensorType::new(shape, dtype), x)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::call::{Call, Outputs, one};
 use kiln_backends::Dyn;
-use kiln_ir::{Op, Var};
 use kiln_nn::Param;
 use kiln_nn::loss::{CrossEntropyLoss, MseLoss};
 use kiln_tensor::loss::{ClassOptions, CtcOptions, Reduction};
@@ -110,9 +109,4 @@ fn mse(call: &Call<'_>) -> AnyTensor {
             MseLoss::new().forward(x, target, reduction).into_any()
         }
     }
-}
-
-/// For modules.
-pub(crate) fn softmax<'c>(call: &'c Call<'_>, x: &Var<'c>) -> Var<'c> {
-    call.emit(Op::Softmax { axis: x.rank() - 1, log: false }, &[x]).remove(0)
 }

@@ -4,8 +4,8 @@
 use super::call::{Call, Outputs};
 use super::{Golden, read_family};
 use super::{
-    activation, attention, contraction, fft, index, loss, math, methods, module, norm, optimizer, pool,
-    reduce, resize,
+    activation, attention, average, contraction, fft, index, layer, loss, loss_module, math, methods, module,
+    norm, optimizer, pool, recurrent, reduce, reparametrize, resize, transformer,
 };
 use kiln_backends::Device;
 use kiln_tensor::{AnyTensor, Tensor};
@@ -53,18 +53,24 @@ fn runner(family: &str) -> Option<Runner> {
     match family {
         "activation" => Some(activation::run),
         "attention" => Some(attention::run),
+        "average" => Some(average::run),
         "conv" => Some(contraction::conv),
         "fft" => Some(fft::run),
         "index" => Some(index::run),
         "loss" => Some(loss::run),
+        "loss_module" => Some(loss_module::run),
         "math" => Some(math::run),
         "matmul" => Some(contraction::matmul),
         "module" => Some(module::run),
+        "nn_layer" => Some(layer::run),
         "norm" => Some(norm::run),
-        "optimizer" => Some(optimizer::run),
+        "optimizer" | "optimizer2" => Some(optimizer::run),
         "pool" => Some(pool::run),
+        "recurrent" => Some(recurrent::run),
         "reduce" => Some(reduce::run),
+        "reparametrize" => Some(reparametrize::run),
         "resize" => Some(resize::run),
+        "transformer" => Some(transformer::run),
         _ => family.starts_with("method_").then_some(methods::run as Runner),
     }
 }
@@ -74,31 +80,47 @@ struct Checked {
     problems: Vec<String>,
 }
 
-/// Values on the plain device, then values and gradients under automatic differentiation.
+/// Values on the plain device, then values and gradients under automatic differentiation, for each way to compute them.
 fn check(golden: &Golden, device: &Device, run: Runner) -> Result<Checked, &'static str> {
     let mut checked = Checked { count: 0, problems: Vec::new() };
     for device in [device.clone(), device.autodiff()] {
-        let with_gradients = device.is_autodiff() && !golden.gradients.is_empty();
-        let call = Call::new(golden, &device, with_gradients);
-        let result = catch_unwind(AssertUnwindSafe(|| run(&call)));
-        let outputs = match result {
-            Ok(outputs) => outputs?,
-            Err(payload) => {
-                let text = payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "panicked".into());
-                checked.problems.push(text);
-                continue;
-            }
-        };
-        for (name, output) in golden.outputs.iter().zip(&outputs) {
-            if let Some(output) = output {
-                compare(&mut checked, golden, name, output);
-            }
-        }
-        if with_gradients {
-            gradients(&mut checked, golden, &call, outputs);
+        for way in 0..transformer::ways(&golden.op) {
+            check_way(&mut checked, golden, &device, run, way)?;
         }
     }
     Ok(checked)
+}
+
+fn check_way(
+    checked: &mut Checked,
+    golden: &Golden,
+    device: &Device,
+    run: Runner,
+    way: usize,
+) -> Result<(), &'static str> {
+    let with_gradients = device.is_autodiff() && !golden.gradients.is_empty();
+    let call = Call::new(golden, device, with_gradients, way);
+    let outputs = match catch_unwind(AssertUnwindSafe(|| run(&call))) {
+        Ok(outputs) => outputs?,
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "panicked".into());
+            checked.problems.push(text);
+            return Ok(());
+        }
+    };
+    // A golden may leave out the last outputs, such as the index of a NaN.
+    if outputs.len() < golden.outputs.len() {
+        checked.problems.push(format!("{} outputs instead of {}", outputs.len(), golden.outputs.len()));
+    }
+    for (name, output) in golden.outputs.iter().zip(&outputs) {
+        if let Some(output) = output {
+            compare(checked, golden, name, output);
+        }
+    }
+    if with_gradients {
+        gradients(checked, golden, &call, outputs);
+    }
+    Ok(())
 }
 
 fn compare(checked: &mut Checked, golden: &Golden, name: &str, output: &AnyTensor) {
@@ -155,10 +177,12 @@ macro_rules! golden_families {
             @tests ($(#[$attribute])*) $devices,
             activation
             attention
+            average
             conv
             fft
             index
             loss
+            loss_module
             math
             matmul
             method_activation
@@ -179,11 +203,16 @@ macro_rules! golden_families {
             method_stats
             method_view
             module
+            nn_layer
             norm
             optimizer
+            optimizer2
             pool
+            recurrent
             reduce
+            reparametrize
             resize
+            transformer
         }
     };
 }

@@ -148,6 +148,11 @@ fn poolings() -> Vec<Method> {
         })
         .on(&[distinct(&[1, 2, 6, 5]), uniform(0.05, 0.95, &[1, 2, 2]).constant()])
         .once(MAXIMUM),
+        Method::new("fractional_max_pool_with_indices", |x| {
+            two(x[0].clone().fractional_max_pool_with_indices(&[2, 2], &[3, 2], Some(x[1].clone())))
+        })
+        .on(&[distinct(&[1, 2, 6, 5]), uniform(0.05, 0.95, &[1, 2, 2]).constant()])
+        .once(MAXIMUM),
         Method::new("avg_pool", |x| one(x[0].clone().avg_pool(&pooling(), true)))
             .variant("padding counts")
             .on(&[normal(&[1, 2, 4, 5])]),

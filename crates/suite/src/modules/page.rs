@@ -155,7 +155,7 @@ fn goldens_of(rows: &[ModuleRow], counts: &Counts) -> [Cell; 2] {
 
 fn counts() -> Counts {
     let mut counts = Counts::new();
-    for family in goldens::FAMILIES.iter().chain(goldens::MODULE_FAMILIES) {
+    for family in goldens::FAMILIES.iter().chain(goldens::HOST_FAMILIES) {
         for case in goldens::read_family(family) {
             let count = counts.entry(((*family).into(), case.op.clone())).or_default();
             count.0 += 1;
