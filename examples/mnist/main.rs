@@ -10,7 +10,6 @@
 mod draw;
 mod model;
 mod options;
-mod signals;
 
 use clap::Parser;
 use kiln::data::vision::{MnistDataset, MnistItem};
@@ -19,11 +18,11 @@ use kiln::nn::{AutodiffModule, Config};
 use kiln::optim::AdamConfig;
 use kiln::optim::lr_scheduler::{Cosine, Linear, Sequential};
 use kiln::store::{Checkpoint, StoreError};
-use kiln::train::{Accuracy, History, StopReason, Trainer, evaluate};
+use kiln::train::interrupt::handle_signals;
+use kiln::train::{Accuracy, Evaluator, History, Interrupter, Learner, ModelTask, StopReason, ValidStep};
 use kiln::{Backend, Device, Dyn, store};
 use model::{MnistBatch, MnistBatcher, Net, NetConfig};
 use options::{BackendName, Options};
-use signals::Signals;
 use std::error::Error;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -61,7 +60,8 @@ fn run(options: &Options) -> Result<()> {
         check_same_predictions(&trained, &model, &test_loader)?;
     }
     show_digits(&model, &test, &device)?;
-    let scores = evaluate(&model, &test_loader, &mut [Box::new(Accuracy::new())])?;
+    let mut evaluator = Evaluator::new().metric(Accuracy::new());
+    let scores = evaluator.evaluate(&test_loader, |batch| ValidStep::step(&model, batch))?;
     let accuracy = scores.metric("accuracy").ok_or("no accuracy was measured")?;
     println!("test accuracy: {:.2} %", 100.0 * accuracy);
     Ok(())
@@ -86,24 +86,27 @@ fn train(
     Dyn::seed(&device, options.seed);
     let config = NetConfig::new();
     let model: Net<Dyn> = config.init(&device);
-    let signals = Signals::catch()?;
+    let interrupter = Interrupter::new();
+    let signals = handle_signals(&interrupter)?;
     println!("{model}");
     let checkpoint = options.output.join("checkpoint");
-    let mut trainer = Trainer::new(model, AdamConfig::new().init(), schedule(options, loader.len() as u64)?)
+    let task = ModelTask::new(model, AdamConfig::new().init(), schedule(options, loader.len() as u64)?);
+    let mut learner = Learner::new(task)
+        .name("mnist")
         .epochs(options.epochs as u64)
         .metric(Accuracy::new())
         .keep_last(&checkpoint)
-        .interrupter(signals.interrupter());
+        .interrupter(interrupter);
     if options.resume {
-        trainer = trainer.resume(&Checkpoint::open(&checkpoint)?)?;
+        learner = learner.resume(&Checkpoint::open(&checkpoint)?)?;
     }
-    let history = trainer.fit(&loader, test_loader)?;
+    let history = learner.fit(&loader, test_loader)?;
     drop(signals);
     if history.stopped == StopReason::Interrupted {
         println!("interrupted; the checkpoint is {}: `--resume` goes on from there", checkpoint.display());
         return Ok(None);
     }
-    let model = trainer.into_model().valid();
+    let model = learner.into_task().into_model().valid();
     save(&model, &config, &history, &options.output)?;
     Ok(Some(model))
 }

@@ -46,3 +46,4 @@ pub use dataset::{
     split, split_consecutive,
 };
 pub use error::{BoxError, DataError};
+pub use random::epoch_order;

@@ -28,6 +28,20 @@ impl Purpose {
     }
 }
 
+/// Returns the order in which a [`DataLoader`](crate::DataLoader) visits the items of an epoch: ascending without
+/// shuffling, otherwise a permutation that depends on the seed and the epoch.
+///
+/// ```
+/// assert_eq!(kiln_data::epoch_order(3, None, 5), [0, 1, 2]);
+/// assert_ne!(kiln_data::epoch_order(100, Some(7), 0), kiln_data::epoch_order(100, Some(7), 1));
+/// ```
+pub fn epoch_order(len: usize, shuffle: Option<u64>, epoch: u64) -> Vec<usize> {
+    match shuffle {
+        Some(seed) => permutation(len, seed, Purpose::Epoch(epoch)),
+        None => (0..len).collect(),
+    }
+}
+
 /// A sequence of random numbers determined by a seed and a purpose.
 pub(crate) struct Random(Words);
 

@@ -54,7 +54,8 @@
 //! * `linalg`: matrix decompositions and solvers.
 //! * `ndarray`: conversions from and to the `ndarray` crate.
 //! * `dlpack`: tensors shared with other frameworks.
-//! * `progress`: progress bars in the training loop.
+//! * `dashboard`: live curves in the terminal while training; `signals`: Ctrl-C stops after the current step;
+//!   `tensorboard`: a logger for TensorBoard; `nvml`: use of NVIDIA GPUs in the dashboard.
 //! * `download`: missing data sets are downloaded.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]

@@ -1,6 +1,8 @@
 //! The error type of the crate.
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 
 use kiln_data::DataError;
 use kiln_optim::OptimError;
@@ -10,7 +12,7 @@ use kiln_store::StoreError;
 pub type Result<T, E = TrainError> = std::result::Result<T, E>;
 
 /// A position in training. `Display` prints `epoch 2, step 3120, batch 7`, counted from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrainPosition {
     /// The epoch, counted from 0.
     pub epoch: u64,
@@ -37,7 +39,7 @@ impl fmt::Display for TrainPosition {
 #[non_exhaustive]
 pub enum TrainError {
     /// An option is invalid.
-    #[error("[trainer] {option} is {value}\n  hint: it must be {requirement}")]
+    #[error("[learner] {option} is {value}\n  hint: it must be {requirement}")]
     InvalidOption {
         /// The option.
         option: &'static str,
@@ -49,7 +51,7 @@ pub enum TrainError {
 
     /// The loss is NaN or infinite.
     #[error(
-        "[trainer] {place}: the loss is {loss}\n  \
+        "[learner] {place}: the loss is {loss}\n  \
          hint: lower the learning rate, clip gradients, or look for NaN in the data; \
          `stop_on_non_finite(false)` continues regardless"
     )]
@@ -60,9 +62,52 @@ pub enum TrainError {
         loss: f64,
     },
 
+    /// A gradient is NaN or infinite, and anomalies are detected.
+    #[error(
+        "[learner] {place}: the gradient of `{parameter}` is not finite\n  \
+         hint: lower the learning rate, clip gradients, or look for divisions by zero"
+    )]
+    NonFiniteGradient {
+        /// The position in training.
+        place: TrainPosition,
+        /// The dotted name of the parameter.
+        parameter: String,
+    },
+
+    /// A checkpoint belongs to another run.
+    #[error("[learner] the checkpoint {} does not match: {problem}\n  hint: {hint}", folder.display())]
+    OtherRun {
+        /// The folder of the checkpoint.
+        folder: PathBuf,
+        /// The difference.
+        problem: String,
+        /// The remedy.
+        hint: &'static str,
+    },
+
+    /// A callback failed.
+    #[error("[{callback}] {place}: {problem}")]
+    Callback {
+        /// The callback.
+        callback: String,
+        /// The position in training.
+        place: TrainPosition,
+        /// The problem.
+        problem: String,
+    },
+
+    /// An error of the task itself.
+    #[error("[learner] {place}: {source}")]
+    Task {
+        /// The position in training.
+        place: TrainPosition,
+        /// The error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// The loss of a step has more than one element.
     #[error(
-        "[trainer] {place}: the loss has {elements} elements, expected one\n  \
+        "[learner] {place}: the loss has {elements} elements, expected one\n  \
          hint: use the mean or the sum"
     )]
     LossShape {
@@ -73,7 +118,7 @@ pub enum TrainError {
     },
 
     /// The model's step panicked, as typed tensors do on shape mismatches.
-    #[error("[trainer] {place}: the model's step panicked: {problem}")]
+    #[error("[learner] {place}: the model's step panicked: {problem}")]
     Panicked {
         /// The position in training.
         place: TrainPosition,
@@ -82,7 +127,7 @@ pub enum TrainError {
     },
 
     /// A batch could not be loaded.
-    #[error("[trainer] {place}: {source}")]
+    #[error("[learner] {place}: {source}")]
     Data {
         /// The position in training.
         place: TrainPosition,
@@ -91,7 +136,7 @@ pub enum TrainError {
     },
 
     /// An op or the device failed.
-    #[error("[trainer] {place}: {source}")]
+    #[error("[learner] {place}: {source}")]
     Tensor {
         /// The position in training.
         place: TrainPosition,
@@ -100,7 +145,7 @@ pub enum TrainError {
     },
 
     /// The optimizer refused a step.
-    #[error("[trainer] {place}: {source}")]
+    #[error("[learner] {place}: {source}")]
     Optimizer {
         /// The position in training.
         place: TrainPosition,
@@ -119,8 +164,17 @@ pub enum TrainError {
         source: MetricError,
     },
 
+    /// A logger failed.
+    #[error("[{logger}] {source}")]
+    Logger {
+        /// The logger.
+        logger: String,
+        /// The error of the logger.
+        source: LoggerError,
+    },
+
     /// No metric has the monitored name.
-    #[error("[trainer] no metric `{name}` to monitor; available: {}", known.join(", "))]
+    #[error("[learner] no metric `{name}` to monitor; available: {}", known.join(", "))]
     UnknownMetric {
         /// The name.
         name: String,
@@ -133,15 +187,122 @@ pub enum TrainError {
     Store(#[from] StoreError),
 }
 
+impl TrainError {
+    /// Returns the error of a task. The learner adds the position.
+    pub fn task(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TrainError {
+        TrainError::Task { place: TrainPosition::default(), source: source.into() }
+    }
+
+    /// Sets the position of an error that has none yet.
+    pub(crate) fn at(mut self, position: TrainPosition) -> TrainError {
+        match &mut self {
+            TrainError::Task { place, .. }
+            | TrainError::Optimizer { place, .. }
+            | TrainError::Tensor { place, .. }
+            | TrainError::Data { place, .. }
+            | TrainError::Metric { place, .. }
+            | TrainError::Callback { place, .. }
+                if *place == TrainPosition::default() =>
+            {
+                *place = position;
+            }
+            TrainError::Task { .. }
+            | TrainError::Optimizer { .. }
+            | TrainError::Tensor { .. }
+            | TrainError::Data { .. }
+            | TrainError::Metric { .. }
+            | TrainError::Callback { .. }
+            | TrainError::InvalidOption { .. }
+            | TrainError::NonFiniteLoss { .. }
+            | TrainError::NonFiniteGradient { .. }
+            | TrainError::OtherRun { .. }
+            | TrainError::LossShape { .. }
+            | TrainError::Panicked { .. }
+            | TrainError::Logger { .. }
+            | TrainError::UnknownMetric { .. }
+            | TrainError::Store(_) => {}
+        }
+        self
+    }
+}
+
+impl From<OptimError> for TrainError {
+    /// Returns the error of a task. The learner adds the position.
+    fn from(source: OptimError) -> TrainError {
+        TrainError::Optimizer { place: TrainPosition::default(), source }
+    }
+}
+
+impl From<kiln_tensor::Error> for TrainError {
+    /// Returns the error of a task. The learner adds the position.
+    fn from(source: kiln_tensor::Error) -> TrainError {
+        TrainError::Tensor { place: TrainPosition::default(), source }
+    }
+}
+
+impl From<DataError> for TrainError {
+    /// Returns the error of a task or a loader. The learner adds the position.
+    fn from(source: DataError) -> TrainError {
+        TrainError::Data { place: TrainPosition::default(), source }
+    }
+}
+
+/// An error of writing a record.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoggerError {
+    /// A file cannot be written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+
+    /// A line of a log is invalid.
+    #[error("{}: line {line}: {problem}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// The problem.
+        problem: String,
+    },
+
+    /// Another error of a logger.
+    #[error("{0}")]
+    Other(String),
+}
+
 /// An error of computing a metric.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricError {
     /// The step's output does not contain a tensor that the metric needs.
-    #[error("the output of the step has no `{name}`\n  hint: add it with `StepOutput::with`")]
+    #[error(
+        "the output of the step has no `{name}`\n  hint: add it with `StepOutput::with` or `Observation::with`"
+    )]
     Missing {
         /// The name of the tensor.
         name: &'static str,
+    },
+
+    /// An input of the metric has an unexpected shape or value.
+    #[error("`{name}` {problem}")]
+    Input {
+        /// The name of the input.
+        name: &'static str,
+        /// The problem, such as `has shape [8], expected [8, classes]`.
+        problem: String,
+    },
+
+    /// A state belongs to another metric.
+    #[error("the state of a metric does not match: {problem}")]
+    State {
+        /// The problem.
+        problem: String,
     },
 
     /// An op or the device failed.

@@ -1,43 +1,20 @@
-//! The checkpoint folders of a trainer.
+//! The checkpoint folders of a run.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use kiln_store::CheckpointWriter;
-
 use crate::error::{Result, TrainError};
 
-/// The checkpoint folders of one training run, locked until it ends.
-#[derive(Debug, Default)]
-pub(crate) struct Folders {
-    pub(crate) last: Option<CheckpointWriter>,
-    pub(crate) best: Option<CheckpointWriter>,
-}
-
-impl Folders {
-    /// Opens both folders before training starts, so that a folder that cannot be written fails early.
-    ///
-    /// # Errors
-    /// When one folder is the other or inside it, cannot be written, has another writer, or is not a checkpoint.
-    pub(crate) fn open(last: Option<&Path>, best: Option<&Path>) -> Result<Folders> {
-        if let (Some(last), Some(best)) = (last, best) {
-            check_apart(last, best)?;
-        }
-        let open = |folder: Option<&Path>| folder.map(CheckpointWriter::open).transpose();
-        Ok(Folders { last: open(last)?, best: open(best)? })
-    }
-}
-
 /// Rejects nested folders: a checkpoint replaces its whole folder.
-fn check_apart(last: &Path, best: &Path) -> Result<()> {
+pub(crate) fn check_apart(last: &Path, best: &Path) -> Result<()> {
     let (real_last, real_best) = (real_path(last), real_path(best));
     if !real_last.starts_with(&real_best) && !real_best.starts_with(&real_last) {
         return Ok(());
     }
     Err(TrainError::InvalidOption {
-        option: "the folder of `keep_best`",
-        value: format!("`{}` where that of `keep_last` is `{}`", best.display(), last.display()),
-        requirement: "another folder, neither inside that of `keep_last` nor a parent of it, such as `runs/best` beside `runs/last`",
+        option: "a folder of checkpoints",
+        value: format!("`{}` where another is `{}`", best.display(), last.display()),
+        requirement: "neither inside another folder of checkpoints nor a parent of it, such as `runs/best` beside `runs/last`",
     })
 }
 

@@ -1,12 +1,21 @@
 //! The history of a training run.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric::MetricValues;
+use crate::record::StepRecord;
+use crate::step::LOSS;
 
 /// The losses and scores of a training run. They are bit-identical for the same seed and number of threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// The training loss of each step, in order.
     pub losses: Vec<f64>,
+    /// The numbers that the task logged, of each step, by name.
+    pub values: BTreeMap<String, Vec<f64>>,
     /// The reports of all complete epochs, in order.
     pub epochs: Vec<EpochReport>,
     /// The reason why training ended.
@@ -15,16 +24,34 @@ pub struct History {
     pub best_epoch: Option<u64>,
 }
 
+impl History {
+    /// Adds the values of a step.
+    pub(crate) fn add(&mut self, record: &StepRecord) {
+        for (name, value) in &record.values {
+            if name == LOSS {
+                self.losses.push(*value);
+            } else {
+                self.values.entry(name.clone()).or_default().push(*value);
+            }
+        }
+    }
+}
+
 /// The reason why training ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// All epochs are done.
+    /// All epochs or steps are done.
     #[default]
     Finished,
-    /// Early stopping: the monitored value did not improve for the allowed number of epochs.
+    /// Early stopping: the monitored value did not improve for the allowed number of evaluations.
     EarlyStopping,
-    /// An [`Interrupter`](crate::Interrupter) stopped training.
+    /// An [`Interrupter`](crate::Interrupter), a signal or the user stopped training.
     Interrupted,
+    /// A callback stopped training.
+    Callback,
+    /// Training ended with an error.
+    Failed,
 }
 
 /// The report of an epoch. Equality ignores the duration.
@@ -36,10 +63,22 @@ pub struct EpochReport {
     pub step: u64,
     /// Scores on the training batches, computed while the model changes.
     pub train: Scores,
-    /// Scores on the validation batches after the epoch. `None` without validation.
-    pub valid: Option<Scores>,
+    /// Scores on the validation sets after the epoch, by name. Empty without validation.
+    pub valid: Vec<(String, Scores)>,
     /// Duration of training and validation.
     pub duration: Duration,
+}
+
+impl EpochReport {
+    /// Returns the scores on the first validation set, if any.
+    pub fn valid(&self) -> Option<&Scores> {
+        self.valid.first().map(|(_, scores)| scores)
+    }
+
+    /// Returns the scores on a validation set by name.
+    pub fn valid_set(&self, name: &str) -> Option<&Scores> {
+        self.valid.iter().find(|(known, _)| known == name).map(|(_, scores)| scores)
+    }
 }
 
 impl PartialEq for EpochReport {
@@ -49,15 +88,30 @@ impl PartialEq for EpochReport {
     }
 }
 
-/// Mean loss and metrics over items.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Mean loss and metrics over items. Equality compares the bits of numbers, so that NaN equals itself.
+#[derive(Clone, Debug, Default)]
 pub struct Scores {
-    /// The mean loss. Batches are weighted by their number of items.
+    /// The mean loss. Batches are weighted by their number of items. NaN for a task without a single loss.
     pub loss: f64,
-    /// The metrics by name, in the order in which they were added to the trainer.
+    /// The numbers by name: the main values of the metrics, in the order in which they were added, then the means of
+    /// the numbers that the task logged.
     pub metrics: Vec<(String, f64)>,
+    /// All values of the metrics.
+    pub values: MetricValues,
     /// The number of items.
     pub num_items: usize,
+}
+
+impl PartialEq for Scores {
+    fn eq(&self, other: &Scores) -> bool {
+        let numbers = |scores: &Scores| -> Vec<(String, u64)> {
+            scores.metrics.iter().map(|(name, number)| (name.clone(), number.to_bits())).collect()
+        };
+        self.loss.to_bits() == other.loss.to_bits()
+            && numbers(self) == numbers(other)
+            && self.num_items == other.num_items
+            && format!("{:?}", self.values) == format!("{:?}", other.values)
+    }
 }
 
 impl Scores {
@@ -65,23 +119,4 @@ impl Scores {
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
-}
-
-/// The report of a step, for callbacks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StepReport {
-    /// The epoch, counted from 0.
-    pub epoch: u64,
-    /// The optimizer step over all epochs, counted from 0.
-    pub step: u64,
-    /// The batch within the epoch, counted from 0.
-    pub batch: usize,
-    /// The number of items in the batch.
-    pub num_items: usize,
-    /// The learning rate.
-    pub learning_rate: f64,
-    /// The loss. `None` if it was not yet read from the device.
-    pub loss: Option<f64>,
-    /// Whether the step was skipped because gradients of a [scaled loss](crate::Trainer::loss_scaler) were not finite.
-    pub skipped: bool,
 }

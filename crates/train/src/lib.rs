@@ -1,6 +1,6 @@
 //! Training loops.
 //!
-//! A model defines one step by [`TrainStep`] and [`ValidStep`]. A [`Trainer`] runs the training loop:
+//! A model defines one step by [`TrainStep`] and [`ValidStep`]. A [`Learner`] runs the training loop:
 //!
 //! ```
 //! use kiln_backends::Flex;
@@ -8,7 +8,7 @@
 //! use kiln_nn::{Linear, LinearConfig, Module};
 //! use kiln_optim::AdamConfig;
 //! use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, loss};
-//! use kiln_train::{Accuracy, StepOutput, TrainStep, Trainer, ValidStep};
+//! use kiln_train::{Accuracy, Learner, ModelTask, StepOutput, TrainStep, ValidStep};
 //!
 //! #[derive(Debug, Module)]
 //! struct Net<B: Backend> {
@@ -57,41 +57,73 @@
 //!
 //! B::seed(&Default::default(), 7);
 //! let model = Net::<B> { linear: LinearConfig::new(1, 2).init(&Default::default()) };
-//! let mut trainer = Trainer::new(model, AdamConfig::new().init(), 0.1)
-//!     .epochs(3)
-//!     .metric(Accuracy::new())
-//!     .progress(false);
-//! let history = trainer.fit(&train, &valid)?;
+//! let task = ModelTask::new(model, AdamConfig::new().init(), 0.1);
+//! let mut learner = Learner::new(task).epochs(3).metric(Accuracy::new()).silent();
+//! let history = learner.fit(&train, &valid)?;
 //! assert_eq!(history.losses.len(), 30);
-//! assert!(history.epochs[2].valid.as_ref().unwrap().metric("accuracy").unwrap() > 0.9);
-//! let model = trainer.into_model();
+//! assert!(history.epochs[2].valid().unwrap().metric("accuracy").unwrap() > 0.9);
+//! let model = learner.into_task().into_model();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`Metric`]s: the loss is always reported, [`Accuracy`] and top-k accuracy are built in, and custom metrics
-//!   implement a small trait.
-//! * [`EarlyStopping`], checkpoints of the [best](Trainer::keep_best) and the [last](Trainer::keep_last) epoch,
-//!   [`Interrupter`], and bit-exact [resuming](Trainer::resume).
+//! # Tasks
+//!
+//! A [`Task`] owns models, optimizers and schedules, and defines one step: [`Step::backward`] updates a model, any number
+//! of times in a step. [`ModelTask`] is the task of a model with [`TrainStep`], [`Supervised`] that of a model and a loss,
+//! and [`FunctionTask`] that of two closures. A [`Loader`] produces batches: a data loader, a stream, or tensors.
+//!
+//! # Around the steps
+//!
+//! * [`metric`]: metrics with named values, for training and validation.
+//! * [`callback`]: code at the events of training, with access to the task: [`EarlyStopping`], [`KeepBest`],
+//!   [`KeepLast`], and your own.
+//! * [`logger`] and [`renderer`]: they write and show the [`Record`]s of a run.
+//! * Checkpoints contain all state, and a [resumed](Learner::resume) run is bit-identical, metrics included. A thread
+//!   writes them while training continues.
+//! * [`Evaluator`]: metrics and predictions without training.
 //! * Failures are returned as a [`TrainError`] with epoch and step.
-//! * [`evaluate`] computes loss and metrics of a model without training.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+pub mod callback;
 mod error;
-mod fit;
+mod evaluator;
 mod folders;
 mod history;
+#[cfg(feature = "signals")]
+pub mod interrupt;
+mod interrupter;
+mod interval;
+mod learner;
+pub mod loader;
+pub mod logger;
 mod meter;
 pub mod metric;
-mod output;
-mod progress;
-mod stopping;
-mod trainer;
+mod monitor;
+mod observation;
+mod record;
+pub mod renderer;
+mod step;
+pub mod system;
+mod task;
+mod trainable;
 
-pub use error::{MetricError, Result, TrainError, TrainPosition};
-pub use fit::evaluate;
-pub use history::{EpochReport, History, Scores, StepReport, StopReason};
-pub use metric::{Accuracy, Metric};
-pub use output::{LOGITS, Observation, StepOutput, TARGETS, TrainStep, ValidStep};
-pub use stopping::{EarlyStopping, Interrupter, Monitor};
-pub use trainer::Trainer;
+pub use callback::{Callback, Context, Control, EarlyStopping, Event, KeepBest, KeepLast, WeightAverage};
+pub use error::{LoggerError, MetricError, Result, TrainError, TrainPosition};
+pub use evaluator::{Evaluator, evaluate};
+pub use history::{EpochReport, History, Scores, StopReason};
+pub use interrupter::Interrupter;
+pub use interval::Interval;
+pub use learner::Learner;
+pub use loader::{Loader, LoaderIdentity};
+pub use logger::Logger;
+pub use metric::{Accuracy, Metric, MetricValue};
+pub use monitor::Monitor;
+pub use observation::{LOGITS, Observation, PREDICTIONS, StepOutput, TARGETS, TrainStep, ValidStep};
+pub use record::{
+    Level, MetricDescription, PassProgress, Record, RunDescription, Split, StepRecord, ValuesRecord,
+};
+pub use renderer::Renderer;
+pub use step::{Loggable, Step, Validation};
+pub use task::{FunctionTask, ModelTask, StateTensors, StateValue, StateVisitor, Supervised, Task};
+pub use trainable::Trainable;

@@ -1,148 +1,154 @@
 //! Metrics of training and validation.
+//!
+//! A [`Metric`] reads the [`Observation`] of each batch and has named [values](MetricValue): numbers, numbers per class,
+//! matrices, histograms, images or text. A metric that is a function of sums or of collected rows implements
+//! [`AccumulatedMetric`] alone, which is shorter:
+//!
+//! ```
+//! use kiln_train::metric::{AccumulatedMetric, Accumulator, MetricValues};
+//! use kiln_train::{MetricError, Observation, PREDICTIONS, TARGETS};
+//!
+//! /// The mean of prediction minus target.
+//! #[derive(Clone, Debug, Default)]
+//! struct Bias(Accumulator);
+//!
+//! impl AccumulatedMetric for Bias {
+//!     fn name(&self) -> &str {
+//!         "bias"
+//!     }
+//!
+//!     fn accumulator(&mut self) -> &mut Accumulator {
+//!         &mut self.0
+//!     }
+//!
+//!     fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+//!         let difference = observation.tensor(PREDICTIONS)?.sub(observation.tensor(TARGETS)?)?;
+//!         self.0.count("items", difference.shape().num_elements() as f64);
+//!         self.0.sum("difference", difference.sum()?)
+//!     }
+//!
+//!     fn result(&mut self) -> Result<MetricValues, MetricError> {
+//!         Ok(MetricValues::scalar("bias", self.0.total("difference")? / self.0.total("items")?))
+//!     }
+//! }
+//! ```
+
+mod accumulator;
+mod accuracy;
+pub mod calibration;
+pub mod classification;
+mod detection;
+pub mod general;
+mod generative;
+pub mod language;
+mod perceptual;
+pub mod ranking;
+pub mod regression;
+mod shape;
+mod state;
+mod value;
+mod vision;
 
 use std::fmt::Debug;
 
-use kiln_ir::{Comparison, Reduction};
-use kiln_tensor::{AnyTensor, DType};
+pub use accumulator::{AccumulatedMetric, Accumulator};
+pub use accuracy::{Accuracy, AccuracyMetric};
+pub use calibration::{BrierScore, CalibrationError, CalibrationNorm};
+pub use classification::{
+    AucPr, AucPrMetric, Auroc, AurocMetric, Average, AveragePrecision, ClassCounts, CohenKappa,
+    ConfusionMatrix, ExactMatch, F1Score, FBetaScore, FBetaScoreMetric, HammingDistance, HammingScore,
+    JaccardIndex, KappaWeights, MatthewsCorrelationCoefficient, NegativePredictiveValue, Normalization,
+    Precision, PrecisionMetric, PrecisionRecallCurve, Recall, RecallMetric, RocCurve, Specificity,
+    StatScores, Task,
+};
+pub use detection::{
+    BOXES, LABELS, MeanAveragePrecision, MeanAveragePrecisionMetric, NUM_BOXES, NUM_TARGET_BOXES, SCORES,
+    TARGET_AREAS, TARGET_BOXES, TARGET_CROWDS, TARGET_LABELS, box_iou,
+};
+pub use general::{LossMetric, MeanMetric};
+pub use generative::{
+    Features, FrechetInceptionDistance, FrechetInceptionDistanceMetric, InceptionScore, InceptionScoreMetric,
+    KernelInceptionDistance, KernelInceptionDistanceMetric,
+};
+pub use language::{
+    Bleu, BleuScore, CharErrorRate, ChrF, EditDistance, MatchErrorRate, Perplexity, PerplexityMetric, RougeL,
+    RougeLScore, RougeLSum, RougeN, WordErrorRate, WordInformationLost, WordInformationPreserved,
+};
+pub use perceptual::{
+    Backbone, BackboneBlock, Dists, DistsMetric, DistsNet, DistsWeights, Fire, Lpips, LpipsHead, LpipsMetric,
+    LpipsNet, Network,
+};
+pub use ranking::{
+    EmptyQueries, HitRate, MeanReciprocalRank, Ndcg, PrecisionAtK, QUERIES, RPrecision, RecallAtK,
+    RetrievalAveragePrecision,
+};
+pub use regression::{
+    ConcordanceCorrelation, CosineSimilarity, ExplainedVariance, LogCoshError, MeanAbsoluteError,
+    MeanAbsolutePercentageError, MeanSquaredError, MeanSquaredLogError, OutputAverage, PearsonCorrelation,
+    R2Score, RootMeanSquaredError, SpearmanCorrelation, SymmetricMeanAbsolutePercentageError,
+    WeightedMeanAbsolutePercentageError,
+};
+pub use state::MetricState;
+pub use value::{MetricValue, MetricValues};
+pub use vision::{
+    Aggregation, ClassAverage, ClassWeight, Dice, DiceMetric, GeneralizedDice, MeanIou, MeanIouMetric,
+    MsSsim, MsSsimMetric, Psnr, PsnrMetric, Ssim, SsimMetric,
+};
 
 use crate::error::MetricError;
-use crate::output::{LOGITS, Observation, TARGETS};
+use crate::observation::Observation;
 
-/// A metric over all batches of an epoch, for training and validation.
+/// A metric over the batches of an epoch.
 ///
-/// `update` should accumulate on the device; only `value` reads the result.
+/// Training and each validation set have a metric of their own, made by [`fresh`](Metric::fresh). `update` should not
+/// wait for the device; [`values`](Metric::values) and [`state`](Metric::state) may.
 pub trait Metric: Debug + Send {
-    /// Returns the name, such as `accuracy`.
+    /// Returns the name of the metric and of its main value, such as `accuracy`.
     fn name(&self) -> &str;
 
-    /// Resets the metric to no batches.
+    /// Returns a metric with the same options and no batches.
+    fn fresh(&self) -> Box<dyn Metric>;
+
+    /// Removes all batches.
     fn reset(&mut self);
 
     /// Adds a batch.
     ///
     /// # Errors
-    /// When the step's output does not contain a tensor that the metric needs, or an op fails.
+    /// When the observation does not contain an input that the metric needs, or an op fails.
     fn update(&mut self, observation: &Observation) -> Result<(), MetricError>;
 
-    /// Returns the value over all batches since the last reset; NaN without batches. Waits for the device.
+    /// Returns the values over all batches since the last reset, the main value first. A value without batches is NaN.
     ///
     /// # Errors
     /// When the device failed.
-    fn value(&mut self) -> Result<f64, MetricError>;
+    fn values(&mut self) -> Result<MetricValues, MetricError>;
+
+    /// Returns the state, from which another metric with the same options continues bit for bit.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn state(&mut self) -> Result<MetricState, MetricError>;
+
+    /// Replaces the state.
+    ///
+    /// # Errors
+    /// When the state belongs to another metric. The metric is then unchanged.
+    fn load_state(&mut self, state: &MetricState) -> Result<(), MetricError>;
+
+    /// Adds the batches of another metric with the same options, such as that of another worker.
+    ///
+    /// # Errors
+    /// When the state belongs to another metric. The metric is then unchanged.
+    fn merge(&mut self, state: &MetricState) -> Result<(), MetricError>;
 
     /// Returns whether a greater value is better. Default: yes.
     fn higher_is_better(&self) -> bool {
         true
     }
 
-    /// Formats the value. Default: four decimal places.
+    /// Formats the main value. Default: four decimal places.
     fn format(&self, value: f64) -> String {
         format!("{value:.4}")
     }
-}
-
-/// Accuracy: the fraction of items whose class is predicted, from 0 to 1. Requires
-/// [`StepOutput::classification`](crate::StepOutput::classification).
-#[derive(Clone, Debug)]
-pub struct Accuracy {
-    name: String,
-    k: usize,
-    num_items: u64,
-    /// Number of correct predictions, `i32[1]` on the device.
-    correct: Option<AnyTensor>,
-    /// Number of correct predictions that were already read from the device.
-    counted: u64,
-    /// Number of items that `correct` covers.
-    pending: u64,
-}
-
-/// [`Accuracy`] under the name that Burn uses.
-pub type AccuracyMetric = Accuracy;
-
-impl Accuracy {
-    /// Returns top-1 accuracy, named `accuracy`: the class with the highest score is the prediction.
-    pub fn new() -> Accuracy {
-        Accuracy::named("accuracy".to_owned(), 1)
-    }
-
-    /// Returns top-k accuracy, named such as `top-5 accuracy`. A `k` of 0 is 1. An item is correct if fewer than `k`
-    /// scores are greater than that of its class. NaN scores count as greater; a class with a NaN score is never
-    /// correct.
-    pub fn top(k: usize) -> Accuracy {
-        Accuracy::named(format!("top-{k} accuracy"), k.max(1))
-    }
-
-    fn named(name: String, k: usize) -> Accuracy {
-        Accuracy { name, k, num_items: 0, correct: None, counted: 0, pending: 0 }
-    }
-
-    /// Reads the sum from the device.
-    fn read(&mut self) -> Result<(), MetricError> {
-        if let Some(correct) = self.correct.take() {
-            let count = correct.into_data()?.to_vec::<i64>().first().copied().unwrap_or(0);
-            self.counted += count.unsigned_abs();
-        }
-        self.pending = 0;
-        Ok(())
-    }
-}
-
-/// With more items than this, the sum in `i32` is read before it could overflow.
-const MAX_PENDING: u64 = 1 << 30;
-
-impl Default for Accuracy {
-    fn default() -> Accuracy {
-        Accuracy::new()
-    }
-}
-
-impl Metric for Accuracy {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn reset(&mut self) {
-        *self = Accuracy::named(std::mem::take(&mut self.name), self.k);
-    }
-
-    fn update(&mut self, observation: &Observation) -> Result<(), MetricError> {
-        let tensor = |name| observation.tensors.get(name).cloned().ok_or(MetricError::Missing { name });
-        let (logits, targets) = (tensor(LOGITS)?, tensor(TARGETS)?);
-        let num_items = targets.shape().num_elements();
-        let hits = hits(logits, targets.reshape([num_items, 1])?, self.k)?.cast(DType::I32)?.sum()?;
-        if self.pending + num_items as u64 > MAX_PENDING {
-            self.read()?;
-        }
-        self.correct = Some(match self.correct.take() {
-            Some(correct) => correct.add(hits)?,
-            None => hits,
-        });
-        self.pending += num_items as u64;
-        self.num_items += num_items as u64;
-        Ok(())
-    }
-
-    fn value(&mut self) -> Result<f64, MetricError> {
-        self.read()?;
-        Ok(self.counted as f64 / self.num_items as f64)
-    }
-
-    fn format(&self, value: f64) -> String {
-        format!("{:.2} %", value * 100.0)
-    }
-}
-
-/// Whether the class `[batch, 1]` of each row of scores `[batch, classes]` is among the `k` highest: `bool[batch, 1]`.
-fn hits(logits: AnyTensor, targets: AnyTensor, k: usize) -> Result<AnyTensor, kiln_tensor::Error> {
-    if k == 1 {
-        let predicted = logits.argmax(1)?;
-        let targets = targets.cast(predicted.dtype())?;
-        return predicted.compare(Comparison::Eq, targets);
-    }
-    let classes = logits.shape().last().copied().unwrap_or(0);
-    let score = logits.clone().gather(1, targets)?;
-    let not_above = logits.compare(Comparison::Le, score)?.cast(DType::I32)?.reduce(Reduction::Sum, &[1])?;
-    // Fewer than k scores above the class: at least `classes - k + 1` not above it.
-    let enough = (classes + 1).saturating_sub(k);
-    not_above.scalar_compare(enough, Comparison::Le)
 }

@@ -1,18 +1,18 @@
 //! Training of small networks: convergence, bit-for-bit reproducibility, stop conditions.
 
-use std::cell::{Cell, RefCell};
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use kiln_backends::{Cpu, Flex};
 use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
 use kiln_nn::{AutodiffModule, Module, Param};
-use kiln_optim::{Adam, AdamConfig, SgdConfig};
+use kiln_optim::{AdamConfig, SgdConfig};
 use kiln_store::{Checkpoint, CheckpointWriter, StoreError};
 use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, loss};
 use kiln_train::{
-    Accuracy, EarlyStopping, Interrupter, Metric, Monitor, StepOutput, StopReason, TrainStep, Trainer,
-    ValidStep, evaluate,
+    Accuracy, EarlyStopping, Interrupter, Learner, Metric, ModelTask, Monitor, StepOutput, StopReason,
+    Supervised, TrainStep, ValidStep, evaluate,
 };
 
 type B = Autodiff<Flex>;
@@ -80,8 +80,15 @@ fn loader<B: Backend>(items: Vec<Item>) -> DataLoader<Batch<B>> {
     DataLoaderBuilder::new(batch::<B>).batch_size(16).shuffle(3).build(InMemoryDataset::new(items)).unwrap()
 }
 
-fn trainer() -> Trainer<Net<B>, Adam> {
-    Trainer::new(net(), AdamConfig::new().init(), 0.05).epochs(4).progress(false).metric(Accuracy::new())
+type NetTask = ModelTask<Net<B>, Batch<B>, Batch<Flex>>;
+
+fn learner() -> Learner<NetTask> {
+    let task = ModelTask::new(net(), AdamConfig::new().init(), 0.05);
+    Learner::new(task).epochs(4).silent().metric(Accuracy::new())
+}
+
+fn model(learner: &Learner<NetTask>) -> &Net<B> {
+    learner.task().model()
 }
 
 fn weights(net: &Net<B>) -> Vec<f32> {
@@ -94,17 +101,17 @@ const STEPS: usize = 5;
 #[test]
 fn training_learns_a_line_and_is_reproducible_bit_for_bit() {
     let run = |interval| {
-        let mut trainer = trainer().metric(Accuracy::top(2)).read_interval(interval);
-        let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
-        (history, weights(trainer.model()))
+        let mut learner = learner().metric(Accuracy::top(2)).read_delay(interval);
+        let history = learner.fit(&loader(items()), &loader(items())).unwrap();
+        (history, weights(model(&learner)))
     };
     let (history, weights) = run(1);
     assert_eq!(history.losses.len(), 4 * STEPS);
     assert_eq!(history.stopped, StopReason::Finished);
     let last = &history.epochs[3];
     assert_eq!((last.epoch, last.step, last.train.num_items), (3, 20, 72));
-    let valid = last.valid.as_ref().unwrap();
-    assert!(valid.loss < history.epochs[0].valid.as_ref().unwrap().loss);
+    let valid = last.valid().unwrap();
+    assert!(valid.loss < history.epochs[0].valid().unwrap().loss);
     assert!(valid.metric("accuracy").unwrap() > 0.95, "{valid:?}");
     assert_eq!(valid.metric("top-2 accuracy"), Some(1.0));
     assert_eq!(valid.metric("absent"), None);
@@ -117,59 +124,80 @@ fn training_learns_a_line_and_is_reproducible_bit_for_bit() {
 
 #[test]
 fn callbacks_see_every_step_and_epoch() {
-    let steps = Rc::new(RefCell::new(Vec::new()));
-    let epochs = Rc::new(RefCell::new(Vec::new()));
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let epochs = Arc::new(Mutex::new(Vec::new()));
     let (seen_steps, seen_epochs) = (steps.clone(), epochs.clone());
     let schedule = kiln_optim::lr_scheduler::Linear::new(0.1, 0.0, 10).unwrap();
-    let mut trainer = Trainer::new(net(), SgdConfig::new().init(), schedule)
-        .epochs(2)
-        .progress(false)
-        .read_interval(2)
-        .on_step(move |report| seen_steps.borrow_mut().push(report.clone()))
-        .on_epoch(move |report, model: &Net<B>| {
-            seen_epochs.borrow_mut().push((report.epoch, weights(model)));
-        });
-    let history = trainer.fit_without_validation(&loader::<B>(items())).unwrap();
-    let steps = steps.borrow();
+    let mut learner =
+        Learner::new(ModelTask::<_, _, Batch<Flex>>::new(net(), SgdConfig::new().init(), schedule))
+            .epochs(2)
+            .silent()
+            .on_step(move |report| seen_steps.lock().unwrap().push(report.clone()))
+            .on_epoch(move |report, task: &mut NetTask| {
+                seen_epochs.lock().unwrap().push((report.epoch, weights(task.model())));
+            });
+    let history = learner.fit_without_validation(&loader::<B>(items())).unwrap();
+    let steps = steps.lock().unwrap();
     assert_eq!(steps.len(), 2 * STEPS);
-    assert_eq!((steps[7].epoch, steps[7].step, steps[7].batch, steps[7].num_items), (1, 7, 2, 16));
-    assert!((steps[7].learning_rate - 0.03).abs() < 1e-12);
-    assert_eq!((steps[4].num_items, steps[0].loss, steps[1].loss), (8, None, Some(history.losses[1])));
-    assert_eq!(epochs.borrow().len(), 2);
-    assert_eq!(epochs.borrow()[1], (1, weights(trainer.model())));
-    assert_eq!(history.epochs[1].valid, None);
+    assert_eq!((steps[7].epoch, steps[7].step, steps[7].batch, steps[7].items), (1, 7, 2, 16));
+    let (name, rate) = &steps[7].learning_rates[0];
+    assert!(name == "model" && (rate - 0.03).abs() < 1e-12);
+    assert_eq!((steps[4].items, steps[1].values.clone()), (8, vec![("loss".to_owned(), history.losses[1])]));
+    assert_eq!(epochs.lock().unwrap().len(), 2);
+    assert_eq!(epochs.lock().unwrap()[1], (1, weights(model(&learner))));
+    assert_eq!(history.epochs[1].valid(), None);
+}
+
+#[test]
+fn a_schedule_cycles_the_momentum_of_the_optimizer() {
+    use kiln_optim::lr_scheduler::{LearningRate, OneCycleConfig};
+    let schedule = || OneCycleConfig::new(0.1, 10).with_cycle_momentum(true).init();
+    // Without the momenta of the schedule: the rates alone.
+    let rates = || OneCycleConfig::new(0.1, 10).init();
+    let run = |rates: Box<dyn LearningRate>, momentum: f64| {
+        let optimizer = SgdConfig::new().with_momentum(momentum).init();
+        let mut learner = Learner::new(NetTask::new(net(), optimizer, rates)).silent();
+        learner.fit_without_validation(&loader::<B>(items())).map(|_| weights(model(&learner)))
+    };
+    let cycled = run(Box::new(schedule()), 0.5).unwrap();
+    // The momentum of the configuration has no effect.
+    assert_eq!(cycled, run(Box::new(schedule()), 0.9).unwrap());
+    assert_ne!(cycled, run(Box::new(rates()), 0.95).unwrap());
+    let error = run(Box::new(schedule()), 0.0).unwrap_err().to_string();
+    assert!(error.contains("[sgd] the momentum of the schedule is 0.95"), "{error}");
 }
 
 #[test]
 fn an_interrupted_run_resumes_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last");
-    let mut straight = trainer();
+    let mut straight = learner();
     let whole = straight.fit(&loader(items()), &loader(items())).unwrap();
 
     let interrupter = Interrupter::new();
     let flag = interrupter.clone();
-    let stop_after_step_7 = move |report: &kiln_train::StepReport| {
-        if report.step == 7 {
+    // The record of a step arrives after the next one.
+    let stop_after_step_7 = move |report: &kiln_train::StepRecord| {
+        if report.step == 6 {
             flag.stop();
         }
     };
-    let mut first = trainer().interrupter(interrupter.clone()).on_step(stop_after_step_7).keep_last(&path);
+    let mut first = learner().interrupter(interrupter.clone()).on_step(stop_after_step_7).keep_last(&path);
     let before = first.fit(&loader(items()), &loader(items())).unwrap();
     assert_eq!((before.stopped, before.losses.len(), before.epochs.len()), (StopReason::Interrupted, 8, 1));
 
     // In another process, from the checkpoint.
-    let mut resumed = trainer().resume(&Checkpoint::open(&path).unwrap()).unwrap();
+    let mut resumed = learner().resume(&Checkpoint::open(&path).unwrap()).unwrap();
     let after = resumed.fit(&loader(items()), &loader(items())).unwrap();
     assert_eq!([before.losses.clone(), after.losses].concat(), whole.losses);
-    assert_eq!(weights(resumed.model()), weights(straight.model()));
+    assert_eq!(weights(model(&resumed)), weights(model(&straight)));
     assert_eq!(after.epochs.last().unwrap().valid, whole.epochs.last().unwrap().valid);
 
     // In the same process.
     interrupter.reset();
     let after = first.fit(&loader(items()), &loader(items())).unwrap();
     assert_eq!([before.losses, after.losses].concat(), whole.losses);
-    assert_eq!(weights(&first.into_model()), weights(straight.model()));
+    assert_eq!(weights(model(&first)), weights(model(&straight)));
 }
 
 #[test]
@@ -187,18 +215,19 @@ fn a_schedule_observes_the_validation_loss_and_resumes_bit_for_bit() {
     };
     let schedule = move || Sequential::new().then(0.2, STEPS as u64).finally(plateau());
     let run = |epochs| {
-        let rates = Rc::new(RefCell::new(Vec::new()));
+        let rates = Arc::new(Mutex::new(Vec::new()));
         let seen = rates.clone();
-        let trainer = Trainer::new(net(), SgdConfig::new().init(), schedule())
-            .epochs(epochs)
-            .progress(false)
-            .keep_last(&path)
-            .on_step(move |report| seen.borrow_mut().push(report.learning_rate));
-        (trainer, rates)
+        let learner =
+            Learner::new(ModelTask::<_, _, Batch<Flex>>::new(net(), SgdConfig::new().init(), schedule()))
+                .epochs(epochs)
+                .silent()
+                .keep_last(&path)
+                .on_step(move |report| seen.lock().unwrap().push(report.learning_rates[0].1));
+        (learner, rates)
     };
     let (mut straight, rates) = run(5);
     let whole = straight.fit(&loader(items()), &loader(items())).unwrap();
-    let by_epoch: Vec<f64> = rates.borrow().iter().step_by(STEPS).copied().collect();
+    let by_epoch: Vec<f64> = rates.lock().unwrap().iter().step_by(STEPS).copied().collect();
     assert_eq!(by_epoch, [0.2, 0.1, 0.05, 0.025, 0.0125]);
 
     let (mut first, _) = run(3);
@@ -207,24 +236,29 @@ fn a_schedule_observes_the_validation_loss_and_resumes_bit_for_bit() {
     let mut resumed = resumed.resume(&Checkpoint::open(&path).unwrap()).unwrap();
     let after = resumed.fit(&loader(items()), &loader(items())).unwrap();
     assert_eq!(after.losses, whole.losses[3 * STEPS..]);
-    assert_eq!(weights(resumed.model()), weights(straight.model()));
-    assert_eq!((rates.borrow()[0], rates.borrow()[STEPS]), (0.025, 0.0125));
+    assert_eq!(weights(model(&resumed)), weights(model(&straight)));
+    let rates = rates.lock().unwrap().clone();
+    assert_eq!((rates[0], rates[STEPS]), (0.025, 0.0125));
 
     // Without validation it observes the training loss.
     let (mut unvalidated, rates) = run(4);
     unvalidated.fit_without_validation(&loader::<B>(items())).unwrap();
-    assert_eq!(rates.borrow()[3 * STEPS], 0.025);
+    assert_eq!(rates.lock().unwrap()[3 * STEPS], 0.025);
 
     // A schedule without state cannot load the state of another, but a state is not required.
-    let other =
-        || Trainer::new(net(), SgdConfig::new().init(), 0.1).epochs(1).progress(false).keep_last(&path);
+    let other = || {
+        Learner::new(ModelTask::<_, _, Batch<Flex>>::new(net(), SgdConfig::new().init(), 0.1))
+            .epochs(1)
+            .silent()
+            .keep_last(&path)
+    };
     let error = other().resume(&Checkpoint::open(&path).unwrap()).unwrap_err().to_string();
     assert!(error.contains("the schedule that the checkpoint was written with"), "{error}");
     other().fit(&loader(items()), &loader(items())).unwrap();
     let (resumed, rates) = run(2);
     let mut resumed = resumed.resume(&Checkpoint::open(&path).unwrap()).unwrap();
     resumed.fit(&loader(items()), &loader(items())).unwrap();
-    assert_eq!(rates.borrow()[0], 0.1);
+    assert_eq!(rates.lock().unwrap()[0], 0.1);
 }
 
 #[test]
@@ -232,12 +266,12 @@ fn early_stopping_waits_and_keeps_the_best_model() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("best");
     // A learning rate of 0 never improves.
-    let mut trainer = Trainer::new(net(), SgdConfig::new().init(), 0.0)
+    let mut learner = Learner::new(ModelTask::<_, _, Batch<Flex>>::new(net(), SgdConfig::new().init(), 0.0))
         .epochs(10)
-        .progress(false)
+        .silent()
         .early_stopping(EarlyStopping::new(2))
         .keep_best(&path);
-    let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
+    let history = learner.fit(&loader(items()), &loader(items())).unwrap();
     assert_eq!((history.stopped, history.epochs.len()), (StopReason::EarlyStopping, 3));
     assert_eq!(history.best_epoch, Some(0));
     let best = Checkpoint::open(&path).unwrap();
@@ -245,41 +279,40 @@ fn early_stopping_waits_and_keeps_the_best_model() {
     assert_eq!(weights(&best.load_module(net()).unwrap()), weights(&net()));
 
     // By accuracy, where higher is better; the initial model is bad on purpose.
-    let mut trainer = trainer_of_metric("accuracy", &path);
-    let history = trainer.fit(&loader(items()), &loader(items())).unwrap();
+    let mut learner = learner_of_metric("accuracy", &path);
+    let history = learner.fit(&loader(items()), &loader(items())).unwrap();
     let best = history.best_epoch.unwrap() as usize;
-    let accuracy = |epoch: usize| history.epochs[epoch].valid.as_ref().unwrap().metric("accuracy").unwrap();
+    let accuracy = |epoch: usize| history.epochs[epoch].valid().unwrap().metric("accuracy").unwrap();
     assert!((0..4).all(|epoch| accuracy(epoch) <= accuracy(best)));
     assert_eq!(Checkpoint::open(&path).unwrap().state().epoch, best as u64 + 1);
     assert_eq!(
-        trainer_of_metric("f1", &path).fit(&loader(items()), &loader(items())).unwrap_err().to_string(),
-        "[trainer] no metric `f1` to monitor; available: accuracy"
+        learner_of_metric("f1", &path).fit(&loader(items()), &loader(items())).unwrap_err().to_string(),
+        "[learner] no metric `f1` to monitor; available: accuracy"
     );
 }
 
-fn trainer_of_metric(name: &str, path: &Path) -> Trainer<Net<B>, Adam> {
-    trainer().monitor(Monitor::Metric(name.to_owned())).keep_best(path)
+fn learner_of_metric(name: &str, path: &Path) -> Learner<NetTask> {
+    learner().monitor(Monitor::Metric(name.to_owned())).keep_best(path)
 }
 
 #[test]
-fn a_nan_loss_stops_training_before_the_weights_change() {
+fn a_nan_loss_stops_training() {
     let mut bad = items();
     bad[0].0[0] = f32::NAN;
     let ordered = || {
         let dataset = InMemoryDataset::new([items(), bad.clone()].concat());
         DataLoaderBuilder::new(batch::<B>).batch_size(36).build(dataset).unwrap()
     };
-    let mut trainer = trainer();
-    let error = trainer.fit_without_validation(&ordered()).unwrap_err().to_string();
-    assert!(
-        error.starts_with(
-            "[trainer] epoch 1, step 3, batch 3: the loss is NaN\n  hint: lower the learning rate"
-        ),
-        "{error}"
-    );
-    assert!(weights(trainer.model()).iter().all(|weight| weight.is_finite()));
+    let expected = "[learner] epoch 1, step 3, batch 3: the loss is NaN\n  hint: lower the learning rate";
+    let error = learner().fit_without_validation(&ordered()).unwrap_err().to_string();
+    assert!(error.starts_with(expected), "{error}");
+    // Checked before the update, the model stays as it was.
+    let mut learner = learner().check_loss_before_update(true);
+    let error = learner.fit_without_validation(&ordered()).unwrap_err().to_string();
+    assert!(error.starts_with(expected), "{error}");
+    assert!(weights(model(&learner)).iter().all(|weight| weight.is_finite()));
 
-    let mut careless = self::trainer().epochs(1).stop_on_non_finite(false);
+    let mut careless = self::learner().epochs(1).stop_on_non_finite(false);
     let history = careless.fit_without_validation(&ordered()).unwrap();
     assert!(history.losses[2].is_nan() && history.losses[3].is_nan());
     assert_eq!(history.best_epoch, None);
@@ -298,48 +331,49 @@ fn errors_of_loaders_and_devices_are_returned() {
     let build = |dataset: Vec<Item>| {
         DataLoaderBuilder::new(failing).batch_size(16).build(InMemoryDataset::new(dataset)).unwrap()
     };
-    let error = trainer().fit_without_validation(&build(with_a_seven.clone())).unwrap_err().to_string();
-    assert_eq!(error, "[trainer] epoch 1, step 3, batch 3: no such class");
+    let error = learner().fit_without_validation(&build(with_a_seven.clone())).unwrap_err().to_string();
+    assert_eq!(error, "[learner] epoch 1, step 3, batch 3: no such class");
 
     // The device detects a label out of range.
-    let mut trainer = trainer();
+    let mut learner = learner();
     let unchecked =
         DataLoaderBuilder::new(batch::<B>).batch_size(16).build(InMemoryDataset::new(with_a_seven));
-    let error = trainer.fit_without_validation(&unchecked.unwrap()).unwrap_err().to_string();
-    let expected = "[trainer] epoch 1, step 3, batch 3: [cross_entropy] label 7 at position [8] is out of range for 2 classes";
+    let error = learner.fit_without_validation(&unchecked.unwrap()).unwrap_err().to_string();
+    let expected = "[learner] epoch 1, step 3, batch 3: [cross_entropy] label 7 at position [8] is out of range for 2 classes";
     assert!(error.starts_with(expected), "{error}");
-    assert!(weights(trainer.model()).iter().all(|weight| weight.is_finite()));
+    assert!(weights(model(&learner)).iter().all(|weight| weight.is_finite()));
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "no folder").unwrap();
-    let error = self::trainer().keep_last(file.join("last")).fit_without_validation(&loader::<B>(items()));
+    let error = self::learner().keep_last(file.join("last")).fit_without_validation(&loader::<B>(items()));
     assert!(error.unwrap_err().to_string().contains("file: cannot create the folder"), "a file is no folder");
 }
 
 #[test]
 fn errors_name_invalid_options() {
-    let fit = |mut trainer: Trainer<Net<B>, Adam>| {
-        trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string()
+    let fit = |mut learner: Learner<NetTask>| {
+        learner.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string()
     };
-    assert_eq!(fit(trainer().epochs(0)), "[trainer] epochs is 0\n  hint: it must be at least 1");
-    assert!(fit(trainer().read_interval(0)).starts_with("[trainer] read_interval is 0"));
-    assert!(fit(trainer().early_stopping(EarlyStopping::new(0))).contains("patience"));
+    assert_eq!(fit(learner().epochs(0)), "[learner] epochs is 0\n  hint: it must be at least 1");
+    assert!(fit(learner().max_steps(0)).starts_with("[learner] max_steps is 0"));
+    assert!(fit(learner().early_stopping(EarlyStopping::new(0))).contains("patience"));
     assert!(
-        fit(trainer().early_stopping(EarlyStopping::new(1).min_delta(f64::NAN))).contains("min_delta is NaN")
+        fit(learner().early_stopping(EarlyStopping::new(1).min_delta(f64::NAN))).contains("min_delta is NaN")
     );
-    let mut bad_rate = Trainer::new(net(), AdamConfig::new().init(), f64::NAN).progress(false);
+    let mut bad_rate =
+        Learner::new(ModelTask::<_, _, Batch<Flex>>::new(net(), AdamConfig::new().init(), f64::NAN)).silent();
     let error = bad_rate.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     assert!(
-        error.starts_with("[trainer] epoch 1, step 1, batch 1: [adam] the learning rate is NaN"),
+        error.starts_with("[learner] epoch 1, step 1, batch 1: [adam] the learning rate is NaN"),
         "{error}"
     );
 
     let folder = tempfile::tempdir().unwrap();
     let foreign = folder.path().join("foreign");
     Checkpoint::save(&foreign, &net(), None, &kiln_store::TrainingState::of(&net())).unwrap();
-    let error = trainer().resume(&Checkpoint::open(&foreign).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("it must be one that a trainer wrote"), "{error}");
+    let error = learner().resume(&Checkpoint::open(&foreign).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("it must be one that a learner wrote"), "{error}");
 }
 
 /// If the loss is not read, the optimizer reports the error.
@@ -356,14 +390,16 @@ fn a_failed_optimizer_step_error_names_epoch_and_step() {
         weight: Param::from_tensor(Tensor::from_floats([[0.1, -0.2], [0.3, 0.05]], &device)),
         bias: Param::from_tensor(Tensor::from_floats([0.0, 0.1], &device)),
     };
-    let mut trainer = Trainer::new(model, AdamConfig::new().init(), 0.1).progress(false).read_interval(1000);
-    let (result, line) = (trainer.fit_without_validation(&loader), line!());
+    let mut learner = Learner::new(ModelTask::<_, _, Batch<Cpu>>::new(model, AdamConfig::new().init(), 0.1))
+        .silent()
+        .read_delay(1000);
+    let (result, line) = (learner.fit_without_validation(&loader), line!());
     let error = result.unwrap_err().to_string();
     // Detected by a later step.
-    let begin = "[trainer] epoch 1, step 5, batch 5: [adam] step 3 at ";
+    let begin = "[learner] epoch 1, step 5, batch 5: [adam] step 3 at ";
     assert!(error.starts_with(begin) && error.contains(&format!("{}:{line}:", file!())), "{error}");
     assert!(error.contains("[cross_entropy] label 7 at position [8]"), "{error}");
-    let weights = trainer.model().weight.val().into_data().to_vec::<f32>();
+    let weights = learner.task().model().weight.val().into_data().to_vec::<f32>();
     assert!(weights.iter().all(|weight| weight.is_finite()));
 }
 
@@ -392,12 +428,13 @@ fn a_panic_in_a_step_names_epoch_and_step() {
     }
     let model = || Narrow::<B>(Param::from_tensor(Tensor::ones([1, 16], &Default::default())));
     // 72 points: the fifth batch has 8.
-    let mut trainer = Trainer::new(model(), SgdConfig::new().init(), 0.001).progress(false);
-    let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
-    let begin = "[trainer] epoch 1, step 5, batch 5: the model's step panicked: [matmul] ";
+    let mut learner =
+        Learner::new(ModelTask::<_, _, Batch<Flex>>::new(model(), SgdConfig::new().init(), 0.001)).silent();
+    let error = learner.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
+    let begin = "[learner] epoch 1, step 5, batch 5: the model's step panicked: [matmul] ";
     assert!(error.starts_with(begin) && error.contains("f32[1, 16] x f32[8, 2]"), "{error}");
-    let error = evaluate(&model().valid(), &loader::<Flex>(items()), &mut []).unwrap_err().to_string();
-    let begin = "[trainer] epoch 1, validation batch 5: the model's step panicked: [matmul] ";
+    let error = evaluate(&model().valid(), &loader::<Flex>(items()), &[]).unwrap_err().to_string();
+    let begin = "[learner] epoch 1, validation batch 5: the model's step panicked: [matmul] ";
     assert!(error.starts_with(begin), "{error}");
 }
 
@@ -405,21 +442,23 @@ fn a_panic_in_a_step_names_epoch_and_step() {
 fn folders_of_checkpoints_are_checked_before_training_starts() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let steps = Rc::new(Cell::new(0));
-    let counter = Rc::clone(&steps);
+    let steps = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&steps);
     let counting = move || {
-        let steps = Rc::clone(&counter);
-        trainer().on_step(move |_| steps.set(steps.get() + 1))
+        let steps = Arc::clone(&counter);
+        learner().on_step(move |_| {
+            steps.fetch_add(1, Ordering::Relaxed);
+        })
     };
-    let fit = |mut trainer: Trainer<Net<B>, Adam>| trainer.fit_without_validation(&loader::<B>(items()));
-    let refused = |trainer: Trainer<Net<B>, Adam>, expected: &str| {
-        let error = fit(trainer).unwrap_err().to_string();
+    let fit = |mut learner: Learner<NetTask>| learner.fit_without_validation(&loader::<B>(items()));
+    let refused = |learner: Learner<NetTask>, expected: &str| {
+        let error = fit(learner).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
-        assert_eq!(steps.get(), 0, "training started");
+        assert_eq!(steps.load(Ordering::Relaxed), 0, "training started");
     };
     for (last, best) in [("runs", "runs/best"), ("runs/last", "runs"), ("runs", "runs")] {
         let nested = counting().keep_last(at(last)).keep_best(at(best));
-        refused(nested, "neither inside that of `keep_last` nor a parent of it");
+        refused(nested, "neither inside another folder of checkpoints nor a parent of it");
         assert!(!at("runs").exists());
     }
     std::fs::write(at("file"), "").unwrap();
@@ -438,30 +477,26 @@ fn folders_of_checkpoints_are_checked_before_training_starts() {
     });
     trained.fit_without_validation(&loader::<B>(items())).unwrap();
     assert!(Checkpoint::open(at("runs/last")).is_ok() && Checkpoint::open(at("runs/best")).is_ok());
-    // The trainer is alive, but its locks are released.
+    // The learner is alive, but its locks are released.
     assert!(CheckpointWriter::open(at("runs/last")).is_ok());
     assert!(CheckpointWriter::open(at("runs/best")).is_ok());
 }
 
 #[test]
 fn a_loss_must_be_a_scalar() {
-    #[derive(Debug, Module)]
+    #[derive(Clone, Debug, Module)]
     struct Wide<B: Backend>(Param<Tensor<B, 1>>);
-    impl<B: AutodiffBackend> TrainStep<Batch<B>> for Wide<B> {
-        type Backend = B;
-        fn step(&self, batch: Batch<B>) -> StepOutput<B> {
-            StepOutput::new(self.0.val() * 2, batch.classes.dims()[0])
-        }
-    }
+    let step = |model: &Wide<B>, batch: Batch<B>| StepOutput::new(model.0.val() * 2, batch.classes.dims()[0]);
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([3], &Default::default())));
-    let mut trainer = Trainer::new(model, SgdConfig::new().init(), 0.1).progress(false);
-    let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
+    let mut learner = Learner::new(Supervised::new(model, SgdConfig::new().init(), 0.1, step)).silent();
+    let error = learner.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     assert!(error.contains("the loss has 3 elements, expected one"), "{error}");
 
     let model = Wide::<B>(Param::from_tensor(Tensor::ones([1], &Default::default())));
     let optimizer = SgdConfig::new().init();
-    let mut trainer = Trainer::new(model, optimizer, 0.1).progress(false).metric(Accuracy::new());
-    let error = trainer.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
+    let mut learner =
+        Learner::new(Supervised::new(model, optimizer, 0.1, step)).silent().metric(Accuracy::new());
+    let error = learner.fit_without_validation(&loader::<B>(items())).unwrap_err().to_string();
     assert!(
         error.starts_with("[accuracy] epoch 1, step 1, batch 1: the output of the step has no `logits`"),
         "{error}"
@@ -469,13 +504,13 @@ fn a_loss_must_be_a_scalar() {
 }
 
 #[test]
-fn models_are_evaluated_without_a_trainer() {
+fn models_are_evaluated_without_a_learner() {
     use kiln_nn::AutodiffModule;
-    let mut metrics: Vec<Box<dyn Metric>> = vec![Box::new(Accuracy::new())];
+    let metrics: Vec<Box<dyn Metric>> = vec![Box::new(Accuracy::new())];
     let valid = net().valid();
-    let scores = evaluate(&valid, &loader::<Flex>(items()), &mut metrics).unwrap();
+    let scores = evaluate(&valid, &loader::<Flex>(items()), &metrics).unwrap();
     assert_eq!(scores.num_items, 72);
-    let again = evaluate(&valid, &loader::<Flex>(items()), &mut metrics).unwrap();
+    let again = evaluate(&valid, &loader::<Flex>(items()), &metrics).unwrap();
     assert_eq!(scores, again);
 }
 
@@ -492,10 +527,10 @@ fn accuracy_counts_the_classes_with_the_highest_scores() {
     let value = |mut metric: Accuracy| {
         metric.update(output.observation()).unwrap();
         metric.update(output.observation()).unwrap();
-        let value = metric.value().unwrap();
-        assert_eq!(metric.value().unwrap(), value);
+        let value = metric.values().unwrap().main().unwrap();
+        assert_eq!(metric.values().unwrap().main().unwrap(), value);
         metric.reset();
-        assert!(metric.value().unwrap().is_nan());
+        assert!(metric.values().unwrap().main().unwrap().is_nan());
         value
     };
     assert_eq!(value(Accuracy::top(2)), 0.5);

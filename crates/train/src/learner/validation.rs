@@ -1,0 +1,112 @@
+//! Validation.
+
+use kiln_nn::Module;
+use kiln_optim::{LearningRate, Optimizer};
+
+use super::Learner;
+use super::fit::{ValidationSets, guarded};
+use crate::callback::Event;
+use crate::error::{Result, TrainError, TrainPosition};
+use crate::history::{EpochReport, Scores};
+use crate::loader::Loader;
+use crate::meter::Meter;
+use crate::record::{PassProgress, Record, Split};
+use crate::step::{Outcome, Validation};
+use crate::task::{StateVisitor, Task};
+
+/// Batches between two reads of the values: enough to avoid waiting for the device, and few enough to keep in memory.
+const READ_INTERVAL: usize = 64;
+
+impl<T: Task> Learner<T> {
+    /// Evaluates the task on named sets, with the metrics for validation.
+    ///
+    /// # Errors
+    /// When a batch cannot be loaded, the task fails or panics, a metric lacks an input, or the device fails. A NaN loss
+    /// is not an error.
+    pub fn evaluate(&mut self, sets: &[(&str, &dyn Loader<T::ValidBatch>)]) -> Result<Vec<(String, Scores)>> {
+        self.validate(sets)
+    }
+
+    pub(super) fn validate(
+        &mut self,
+        sets: &ValidationSets<'_, T::ValidBatch>,
+    ) -> Result<Vec<(String, Scores)>> {
+        self.emit(Event::ValidationStarted)?;
+        let place = TrainPosition { validation: true, ..self.place() };
+        self.task.start_validation().map_err(|error| error.at(place))?;
+        let scores =
+            sets.iter().map(|(name, loader)| Ok(((*name).to_owned(), self.validate_set(name, *loader)?)));
+        let scores: Result<Vec<(String, Scores)>> = scores.collect();
+        self.task.end_validation();
+        let ended = self.emit(Event::ValidationEnded);
+        let scores = scores?;
+        ended?;
+        for (name, scores) in &scores {
+            self.send_values(Split::Valid(name.clone()), scores, true)?;
+        }
+        Ok(scores)
+    }
+
+    fn validate_set(&mut self, set: &str, loader: &dyn Loader<T::ValidBatch>) -> Result<Scores> {
+        let mut meter = Meter::new(&self.valid_metrics);
+        let mut place = TrainPosition { step: 0, batch: 0, validation: true, ..self.place() };
+        let batches = loader.num_batches();
+        let limit = self.options.max_valid_batches.unwrap_or(u64::MAX);
+        for batch in loader.batches(0, 0).take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+            let batch = batch.map_err(|source| TrainError::Data { place, source })?;
+            let mut outcome = Outcome::default();
+            let mut validation = Validation::new(place, &mut outcome);
+            let task = &mut self.task;
+            guarded(place, || task.validate(batch, &mut validation))?.map_err(|error| error.at(place))?;
+            meter.add(outcome, place)?;
+            meter.read(READ_INTERVAL, false, |_| Ok(()))?;
+            place.step += 1;
+            place.batch += 1;
+            let progress =
+                PassProgress { set: set.to_owned(), epoch: place.epoch, batch: place.step, batches };
+            self.show(&Record::Progress(progress));
+        }
+        meter.read(0, false, |_| Ok(()))?;
+        meter.scores(place)
+    }
+
+    /// Passes the monitored value of an evaluation to the learning-rate schedules.
+    pub(super) fn observe_evaluation(&mut self, report: &EpochReport) -> Result<()> {
+        let monitor = &self.options.monitor;
+        let Some(value) = monitor.value(report) else {
+            let known = self.control.higher_is_better.iter().map(|(name, _)| name.clone()).collect();
+            return Err(TrainError::UnknownMetric { name: monitor.name().to_owned(), known });
+        };
+        let higher_is_better = monitor.higher_is_better(&self.control);
+        self.position.best.update(report.epoch, value, higher_is_better, 0.0);
+        self.task.state(&mut Observe(value))
+    }
+
+    /// Waits until the outcome of all optimizer steps is known.
+    pub(super) fn finish_updates(&mut self) -> Result<()> {
+        // The last step that was started.
+        let place = self.place();
+        let (step, batch) = (place.step.saturating_sub(1), place.batch.saturating_sub(1));
+        let place = TrainPosition { step, batch, ..place };
+        self.task.state(&mut Finish).map_err(|error| error.at(place))
+    }
+}
+
+/// Passes a metric to the schedules.
+struct Observe(f64);
+
+impl StateVisitor for Observe {
+    fn schedule(&mut self, _name: &str, schedule: &mut dyn LearningRate, step: u64) -> Result<()> {
+        schedule.observe(step, self.0);
+        Ok(())
+    }
+}
+
+/// Finishes the steps of the optimizers.
+struct Finish;
+
+impl StateVisitor for Finish {
+    fn optimizer(&mut self, _name: &str, optimizer: &mut dyn Optimizer, _module: &dyn Module) -> Result<()> {
+        Ok(optimizer.finish()?)
+    }
+}

@@ -1,0 +1,226 @@
+//! Metrics of the machine and of the speed of training.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{SystemSample, SystemSampler};
+use crate::error::MetricError;
+use crate::metric::{AccumulatedMetric, Accumulator, MetricValue, MetricValues};
+use crate::observation::Observation;
+
+/// The least time between two samples.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Samples of the machine, at the updates of a metric.
+#[derive(Clone, Debug)]
+struct Samples {
+    sampler: Arc<Mutex<SystemSampler>>,
+    last: Option<Instant>,
+    accumulator: Accumulator,
+}
+
+impl Samples {
+    fn new() -> Samples {
+        let sampler = Arc::new(Mutex::new(SystemSampler::new()));
+        Samples { sampler, last: None, accumulator: Accumulator::new() }
+    }
+
+    /// Adds the numbers of a sample by name, unless the last sample is recent.
+    fn add(
+        &mut self,
+        numbers: impl Fn(&SystemSample) -> Vec<(&'static str, Option<f64>)>,
+    ) -> Result<(), MetricError> {
+        if self.last.is_some_and(|last| last.elapsed() < INTERVAL) {
+            return Ok(());
+        }
+        self.last = Some(Instant::now());
+        let sample = self.sampler.lock().unwrap_or_else(PoisonError::into_inner).sample();
+        // Each number has a count of its own: the first sample has no use of processors.
+        let mut known = numbers(&sample).into_iter().filter_map(|(name, number)| Some((name, number?)));
+        known.try_for_each(|(name, number)| self.accumulator.append_all(name, &[number]))
+    }
+
+    fn mean(&mut self, name: &'static str) -> Result<f64, MetricError> {
+        let numbers = self.accumulator.numbers(name)?;
+        Ok(numbers.iter().sum::<f64>() / numbers.len() as f64)
+    }
+
+    fn greatest(&mut self, name: &'static str) -> Result<f64, MetricError> {
+        Ok(self.accumulator.numbers(name)?.iter().copied().fold(f64::NAN, f64::max))
+    }
+}
+
+macro_rules! system_metrics {
+    ($($(#[$doc:meta])* $metric:ident $name:literal [$($value:literal $statistic:ident $number:expr),+]
+        $format:literal $scale:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// The machine is sampled at updates, at most four times a second. A value is NaN where the operating system
+        /// does not report it.
+        #[derive(Clone, Debug)]
+        pub struct $metric(Samples);
+
+        impl $metric {
+            #[doc = concat!("Returns the metric `", $name, "`.")]
+            pub fn new() -> $metric {
+                $metric(Samples::new())
+            }
+        }
+
+        impl Default for $metric {
+            fn default() -> $metric {
+                $metric::new()
+            }
+        }
+
+        impl AccumulatedMetric for $metric {
+            fn name(&self) -> &str {
+                $name
+            }
+
+            fn accumulator(&mut self) -> &mut Accumulator {
+                &mut self.0.accumulator
+            }
+
+            fn add(&mut self, _: &Observation) -> Result<(), MetricError> {
+                let of = |number: fn(&SystemSample) -> Option<f64>, sample: &SystemSample| number(sample);
+                self.0.add(|sample| vec![$(($value, of($number, sample))),+])
+            }
+
+            fn result(&mut self) -> Result<MetricValues, MetricError> {
+                let values = MetricValues::new();
+                $(let values = values.with($value, MetricValue::Scalar(self.0.$statistic($value)?));)+
+                Ok(values)
+            }
+
+            fn higher_is_better(&self) -> bool {
+                false
+            }
+
+            fn format(&self, value: f64) -> String {
+                format!($format, value * $scale)
+            }
+        }
+    )*};
+}
+
+system_metrics! {
+    /// Use of processors, `cpu_use`: the mean fraction of time in which the cores of the machine worked, from 0 to 1;
+    /// and `process_cpu_use`, the part of this process.
+    CpuUse "cpu_use"
+        ["cpu_use" mean |sample| sample.cpu, "process_cpu_use" mean |sample| sample.process_cpu]
+        "{:.0} %" 100.0;
+    /// Memory in use on the machine, `cpu_memory`, and by this process, `process_memory`: the greatest of the samples,
+    /// in GiB.
+    CpuMemory "cpu_memory"
+        ["cpu_memory" greatest |sample| gibibytes(sample.memory_bytes),
+         "process_memory" greatest |sample| gibibytes(sample.process_memory_bytes)]
+        "{:.1} GiB" 1.0;
+    /// The temperature of processors, `cpu_temperature`: the mean of the samples, in degrees Celsius.
+    CpuTemperature "cpu_temperature"
+        ["cpu_temperature" mean |sample| sample.cpu_temperature]
+        "{:.0} °C" 1.0;
+    /// Use of NVIDIA GPUs with the feature `nvml`: `gpu_use`, the mean fraction of time in which a kernel ran, from 0
+    /// to 1; `gpu_memory`, the greatest sum of memory in use, in GiB; `gpu_temperature`, the greatest, in degrees
+    /// Celsius; and `gpu_power`, the mean sum, in watts. Values are over all GPUs of the machine.
+    GpuUse "gpu_use"
+        ["gpu_use" mean |sample| {
+            let uses = sample.gpus.iter().filter_map(|gpu| gpu.utilization);
+            let (sum, count) = uses.fold((0.0, 0.0), |(sum, count), used| (sum + used, count + 1.0));
+            (count > 0.0).then_some(sum / count)
+         },
+         "gpu_memory" greatest |sample| {
+            gibibytes(sample.gpus.iter().filter_map(|gpu| gpu.memory_bytes).reduce(|a, b| a + b))
+         },
+         "gpu_temperature" greatest |sample| sample.gpus.iter().filter_map(|gpu| gpu.temperature).reduce(f64::max),
+         "gpu_power" mean |sample| sample.gpus.iter().filter_map(|gpu| gpu.power).reduce(|a, b| a + b)]
+        "{:.0} %" 100.0;
+}
+
+/// [`GpuUse`] under the name that Burn uses.
+pub type CudaMetric = GpuUse;
+
+fn gibibytes(bytes: Option<u64>) -> Option<f64> {
+    bytes.map(|bytes| bytes as f64 / (1u64 << 30) as f64)
+}
+
+/// The speed of training, `items_per_second`: items of batches over the time between their updates. The first batch
+/// after a reset is not counted, since its start is not known.
+#[derive(Clone, Debug, Default)]
+pub struct IterationSpeed {
+    last: Option<Instant>,
+    accumulator: Accumulator,
+}
+
+/// [`IterationSpeed`] under the name that Burn uses.
+pub type IterationSpeedMetric = IterationSpeed;
+
+impl IterationSpeed {
+    /// Returns the metric `items_per_second`.
+    pub fn new() -> IterationSpeed {
+        IterationSpeed::default()
+    }
+}
+
+impl AccumulatedMetric for IterationSpeed {
+    fn name(&self) -> &str {
+        "items_per_second"
+    }
+
+    fn accumulator(&mut self) -> &mut Accumulator {
+        // For resets and states: the time since the last batch belongs to no sum.
+        self.last = None;
+        &mut self.accumulator
+    }
+
+    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+        let now = Instant::now();
+        if let Some(last) = self.last.replace(now) {
+            self.accumulator.count("items", observation.num_items as f64);
+            self.accumulator.count("seconds", (now - last).as_secs_f64());
+        }
+        Ok(())
+    }
+
+    fn result(&mut self) -> Result<MetricValues, MetricError> {
+        let speed = self.accumulator.total("items")? / self.accumulator.total("seconds")?;
+        Ok(MetricValues::scalar("items_per_second", speed))
+    }
+
+    fn format(&self, value: f64) -> String {
+        format!("{value:.1} items/s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Metric;
+
+    #[test]
+    fn speed_is_items_over_time() {
+        let mut speed = IterationSpeed::new();
+        for _ in 0..3 {
+            speed.update(&Observation::new(10)).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let value = speed.values().unwrap().main().unwrap();
+        assert!(value > 0.0 && value <= 20.0 / 0.01, "{value}");
+        speed.reset();
+        speed.update(&Observation::new(10)).unwrap();
+        assert!(speed.values().unwrap().main().unwrap().is_nan());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_machine_has_memory() {
+        let mut memory = CpuMemory::new();
+        memory.update(&Observation::new(1)).unwrap();
+        let values = memory.values().unwrap();
+        let process = values.get("process_memory").and_then(MetricValue::as_scalar).unwrap();
+        assert!(process > 0.0 && values.main().unwrap() >= process);
+        let mut gpu = GpuUse::new();
+        gpu.update(&Observation::new(1)).unwrap();
+        assert_eq!(gpu.values().unwrap().iter().count(), 4);
+    }
+}

@@ -1,0 +1,163 @@
+//! A model with its optimizer and learning-rate schedule.
+
+use std::fmt;
+use std::ops::Deref;
+use std::panic::Location;
+
+use kiln_nn::{GradientsParams, Module};
+use kiln_optim::{LearningRate, Optimizer, StepOutcome, StepReport};
+
+use crate::error::Result;
+use crate::task::StateVisitor;
+
+/// The name of the only model of a task.
+pub(crate) const MODEL: &str = "model";
+
+/// A model with the optimizer and the learning-rate schedule that train it.
+///
+/// A [`Task`](crate::Task) owns one for each model that it trains. It dereferences to the model. The optimizer owns
+/// accumulation, loss scaling and clipping of gradients; see
+/// [`GradientPipeline`](kiln_optim::GradientPipeline).
+pub struct Trainable<M> {
+    name: String,
+    model: M,
+    optimizer: Box<dyn Optimizer>,
+    learning_rate: Box<dyn LearningRate>,
+    /// The number of updates, including skipped ones. Accumulated passes do not count.
+    updates: u64,
+}
+
+impl<M: Module> Trainable<M> {
+    /// Returns a model with an optimizer and a learning rate: a constant `f64` or a
+    /// [schedule](kiln_optim::lr_scheduler) over the updates of the model.
+    pub fn new(
+        model: M,
+        optimizer: impl Optimizer + 'static,
+        learning_rate: impl LearningRate + 'static,
+    ) -> Trainable<M> {
+        Trainable {
+            name: MODEL.to_owned(),
+            model,
+            optimizer: Box::new(optimizer),
+            learning_rate: Box::new(learning_rate),
+            updates: 0,
+        }
+    }
+
+    /// Sets the name, for logs and checkpoints: lower-case letters, digits and `_`. Default: `model`. A task with several
+    /// models names each.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Trainable<M> {
+        self.name = name.into();
+        self
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the model.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// Returns the model, to change it, such as to freeze parameters.
+    pub fn model_mut(&mut self) -> &mut M {
+        &mut self.model
+    }
+
+    /// Returns the model and drops the optimizer.
+    pub fn into_model(self) -> M {
+        self.model
+    }
+
+    /// Returns the optimizer.
+    pub fn optimizer(&self) -> &dyn Optimizer {
+        &*self.optimizer
+    }
+
+    /// Replaces the optimizer and starts from its initial state.
+    pub fn set_optimizer(&mut self, optimizer: impl Optimizer + 'static) {
+        self.optimizer = Box::new(optimizer);
+    }
+
+    /// Returns the learning rate of the next update.
+    pub fn learning_rate(&self) -> f64 {
+        self.learning_rate.at(self.updates)
+    }
+
+    /// Replaces the learning-rate schedule. The number of updates does not change.
+    pub fn set_learning_rate(&mut self, learning_rate: impl LearningRate + 'static) {
+        self.learning_rate = Box::new(learning_rate);
+    }
+
+    /// Returns the number of updates since training began, including those that were skipped because gradients were
+    /// not finite.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Passes model, optimizer and schedule to a visitor, for [`Task::state`](crate::Task::state).
+    ///
+    /// # Errors
+    /// The error of the visitor.
+    pub fn state(&mut self, visitor: &mut dyn StateVisitor) -> Result<()> {
+        let Trainable { name, model, optimizer, learning_rate, updates } = self;
+        visitor.module(name, model)?;
+        visitor.optimizer(name, &mut **optimizer, model)?;
+        visitor.value(&format!("{name}.updates"), updates)?;
+        visitor.schedule(name, &mut **learning_rate, *updates)
+    }
+
+    /// Updates the model by one step with the learning rate of the schedule.
+    ///
+    /// # Errors
+    /// See [`Optimizer::update`].
+    pub(crate) fn update(
+        &mut self,
+        gradients: GradientsParams,
+        caller: &'static Location<'static>,
+    ) -> kiln_optim::Result<StepReport> {
+        let learning_rate = self.learning_rate();
+        if let Some(momentum) = self.learning_rate.momentum_at(self.updates) {
+            self.optimizer.set_momentum(Some(momentum))?;
+        }
+        let report = self.optimizer.update_from(learning_rate, &mut self.model, gradients, caller)?;
+        self.count(&report);
+        Ok(report)
+    }
+
+    /// Model and optimizer, for an objective.
+    pub(crate) fn parts_mut(&mut self) -> (&mut M, &mut dyn Optimizer) {
+        (&mut self.model, &mut *self.optimizer)
+    }
+
+    pub(crate) fn count(&mut self, report: &StepReport) {
+        match report.outcome {
+            StepOutcome::Applied | StepOutcome::SkippedNonFinite => self.updates += 1,
+            StepOutcome::Accumulated => {}
+        }
+    }
+}
+
+impl<M> Deref for Trainable<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.model
+    }
+}
+
+impl<M: fmt::Debug> fmt::Debug for Trainable<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Trainable { name, model, optimizer, learning_rate, updates } = self;
+        f.debug_struct("Trainable")
+            .field("name", name)
+            .field("model", model)
+            .field("optimizer", optimizer)
+            .field("learning_rate", learning_rate)
+            .field("updates", updates)
+            .finish()
+    }
+}
