@@ -12,6 +12,13 @@
 //!
 //! `kiln devices` lists the devices of this machine, and why others are missing.
 //!
+//! `kiln runs` lists, shows and compares training runs, and writes a report with curves:
+//!
+//! ```text
+//! kiln runs list
+//! kiln runs report baseline wide -o report.html
+//! ```
+//!
 //! `kiln server` serves a backend to programs on other machines, which name it by `RemoteDevice::new("ws://host:3000")`:
 //!
 //! ```text
@@ -22,6 +29,8 @@
 
 mod devices;
 mod dump;
+#[cfg(feature = "runs")]
+mod runs;
 #[cfg(feature = "server")]
 mod server;
 
@@ -61,6 +70,9 @@ enum Command {
     ///
     /// Servers are those at the addresses in KILN_REMOTE, separated by commas.
     Devices,
+    /// List, show and compare training runs.
+    #[cfg(feature = "runs")]
+    Runs(runs::Options),
     /// Serve a backend over the network.
     #[cfg(feature = "server")]
     Server(server::Options),
@@ -75,6 +87,8 @@ fn main() -> ExitCode {
             })
             .and_then(|text| print(&text)),
         Command::Devices => print(&devices::list()),
+        #[cfg(feature = "runs")]
+        Command::Runs(options) => runs::run(options).and_then(|text| print(&text)),
         #[cfg(feature = "server")]
         Command::Server(options) => server::run(options),
     };
