@@ -1,5 +1,5 @@
-//! `cargo xtask kill`: crash test of checkpoints. Kills processes that save a checkpoint while another process reads
-//! it.
+//! `cargo xtask kill`: crash tests of checkpoints and of training. Kills processes that save a checkpoint while another
+//! process reads it, and training runs that are resumed.
 
 use std::process::{Command, ExitCode};
 
@@ -11,21 +11,38 @@ use crate::workspace::Workspace;
 pub(crate) const PROGRAM: &str = "kill";
 const PACKAGE: &str = "kiln-store";
 
-/// `cargo xtask kill`. The program's last line is `N kills survived, M mixed`; it fails unless all are survived and none is
-/// mixed.
+/// The program that kills training runs, an example of the package below.
+pub(crate) const RUNS_PROGRAM: &str = "kill_runs";
+const RUNS_PACKAGE: &str = "kiln-train";
+
+/// `cargo xtask kill`. The last line of the program for saves is `N kills survived, M mixed`, that of the program for runs
+/// `N kills survived, M bit-identical`. Each fails unless all are survived, none is mixed and all are identical.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
-    let args = Args::parse(words, &Accepts { flags: &[], options: &["--saves"], words: false })?;
-    let saves = args.last("--saves").map(parse).transpose()?.unwrap_or(200);
+    let args = Args::parse(words, &Accepts { flags: &[], options: &["--saves", "--runs"], words: false })?;
+    let number = |option| args.last(option).map(|text| parse(option, text)).transpose();
+    let (saves, runs) = (number("--saves")?, number("--runs")?);
     let root = Workspace::load()?.root;
-    process::run(&mut killer(process::cargo(&root), saves))?;
+    if let Some(saves) = saves.or(if runs.is_none() { Some(200) } else { None }) {
+        process::run(&mut killer(process::cargo(&root), saves))?;
+    }
+    if let Some(runs) = runs {
+        process::run(&mut run_killer(process::cargo(&root), runs))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse(saves: &str) -> Result<usize, String> {
-    match saves.parse() {
-        Ok(saves) if saves > 0 => Ok(saves),
-        Ok(_) | Err(_) => Err(format!("--saves is `{saves}`\n  hint: it is a number from 1 on")),
+fn parse(option: &str, text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        Ok(_) | Err(_) => Err(format!("{option} is `{text}`\n  hint: it is a number from 1 on")),
     }
+}
+
+/// The command that kills a number of training runs.
+pub(crate) fn run_killer(mut command: Command, runs: usize) -> Command {
+    command.args(["run", "--quiet", "-p", RUNS_PACKAGE, "--example", RUNS_PROGRAM, "--", "--runs"]);
+    command.arg(runs.to_string());
+    command
 }
 
 /// The command that kills a number of processes. It uses the test profile, whose build outputs exist.

@@ -4,6 +4,7 @@
 //! violations of the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's time
 //! per op, and compares Kiln with other frameworks, [`accuracy`] measures elementary functions, [`bundle`] packs test
 //! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] tests checkpoints against crashes,
+//! [`mod@dashboard`] tests the dashboard in a terminal,
 //! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
 //! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. The only
 //! dependency is a JSON reader, so the tool itself builds in seconds.
@@ -15,6 +16,7 @@ mod args;
 mod bench;
 mod bundle;
 mod checks;
+mod dashboard;
 mod engines;
 mod features;
 mod fuzz;
@@ -97,6 +99,12 @@ commands
              --part K/N    every Nth case of each group, from the Kth on
   kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
              --saves N     how many (default: 200)
+             --runs N      kill N training runs instead, and resume them: they must end bit-identical
+  dashboard
+           test the dashboard of training in a terminal of tmux: keys, sizes, signals, colours
+             --only TEXT   the checks whose name contains this alone
+             --program P   run this built example dashboard_demo (default: build it)
+             --no-install  never install tmux with apt-get
   goldens  make the PyTorch reference files of crates/suite/goldens again
   modules  print what the suite checks of each module, loss, optimizer and schedule, write it into the book
              --check       write nothing, fail where the page differs or a cell is empty without a reason
@@ -142,6 +150,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(&rest),
         "bench" => bench::run(&rest),
         "bundle" => bundle::run(&rest),
+        "dashboard" => dashboard::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "kill" => kill::run(&rest),
         "new-op" => new_op::run(&rest),

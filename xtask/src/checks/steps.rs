@@ -56,9 +56,16 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "kill",
-        about: "checkpoints stay whole when 20 processes that save them are killed",
-        can_run: |context| has_target(context, "example", kill::PROGRAM),
-        run: |context, _| announce_and_run(&mut kill::killer(process::cargo(&context.workspace.root), 20)),
+        about: "checkpoints stay whole when 20 processes that save them are killed, and 5 killed training runs resume exactly",
+        can_run: |context| {
+            has_target(context, "example", kill::PROGRAM)?;
+            has_target(context, "example", kill::RUNS_PROGRAM)
+        },
+        run: |context, _| {
+            let root = &context.workspace.root;
+            announce_and_run(&mut kill::killer(process::cargo(root), 20))?;
+            announce_and_run(&mut kill::run_killer(process::cargo(root), 5))
+        },
     },
     Step {
         name: "newcomer",
@@ -125,6 +132,18 @@ pub(crate) const STEPS: &[Step] = &[
         about: "NumPy and PyTorch exchange arrays with Kiln",
         can_run: has_numpy,
         run: python_tests,
+    },
+    Step {
+        name: "tensorboard",
+        about: "TensorBoard reads the event files of a run",
+        can_run: has_tensorboard,
+        run: tensorboard_tests,
+    },
+    Step {
+        name: "browser",
+        about: "the curves of `kiln runs report` work in a browser",
+        can_run: has_browser,
+        run: browser_tests,
     },
     Step {
         name: "goldens",
@@ -316,6 +335,28 @@ fn python_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     command.args(packages.flat_map(|name| ["-p", name]));
     command.args(["--tests", "--", "--ignored"]);
     run_tests(&mut command, tally)
+}
+
+fn has_tensorboard(context: &Context) -> Result<(), String> {
+    let mut python = process::program("python3", &context.workspace.root);
+    let found = process::succeeds(python.args(["-c", "import tensorboard, PIL"]));
+    if found { Ok(()) } else { Err("Python with TensorBoard is not installed".to_owned()) }
+}
+
+fn tensorboard_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    command.args(["test", "-p", "kiln-train", "--features", "tensorboard", "--test", "loggers_tensorboard"]);
+    run_tests(command.args(["--", "--include-ignored"]), tally)
+}
+
+fn has_browser(context: &Context) -> Result<(), String> {
+    has_program(context, "chromium").map_err(|error| format!("{error}; `apt-get install chromium` adds it"))
+}
+
+fn browser_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    command.args(["test", "-p", "kiln-command", "--test", "runs_browser"]);
+    run_tests(command.args(["--", "--ignored"]), tally)
 }
 
 fn has_gpu(context: &Context) -> Result<(), String> {
