@@ -236,7 +236,9 @@ fn second_signal_exits(context: &Context) -> Result<(), String> {
 }
 
 fn panic(context: &Context) -> Result<(), String> {
-    let terminal = Terminal::start(SMALL, "", &context.program, "--step-ms 20 --panic-at 30")?;
+    // A backtrace would scroll the screen of before away.
+    let terminal =
+        Terminal::start(SMALL, "RUST_BACKTRACE=0", &context.program, "--step-ms 20 --panic-at 30")?;
     terminal.wait_for(" Progress ")?;
     let screen = ended(&terminal, 101)?;
     contains(&screen, &["ready", "the synthetic step 30 failed"])
@@ -253,10 +255,16 @@ fn colors(context: &Context, variables: &str, any: bool, of_256: bool) -> Result
     terminal.wait_for("[lifelong, both]")?;
     let screen = terminal.colored_text()?;
     let has = |codes: &[&str]| codes.iter().any(|code| screen.contains(code));
-    let has_256 = has(&["38;5;", "38:5:"]);
-    let has_16 = (30..38)
-        .chain(90..98)
-        .any(|code| has(&[&format!("\u{1b}[{code}m"), &format!(";{code}m"), &format!("\u{1b}[{code};")]));
+    // Named colours have the indices below 16.
+    let index =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u32>().ok();
+    let indices: Vec<u32> =
+        screen.replace("38:5:", "38;5;").split("38;5;").skip(1).filter_map(index).collect();
+    let has_256 = indices.iter().any(|&index| index >= 16);
+    let has_16 = !indices.is_empty()
+        || (30..38)
+            .chain(90..98)
+            .any(|code| has(&[&format!("\u{1b}[{code}m"), &format!(";{code}m"), &format!("\u{1b}[{code};")]));
     if (has_256, has_256 || has_16) == (of_256, any) {
         Ok(())
     } else {
