@@ -1,6 +1,6 @@
 //! Metrics of language models and of texts.
 //!
-//! Metrics of texts read the texts [`PREDICTIONS`](crate::PREDICTIONS) and [`TARGETS`](crate::TARGETS), one for each
+//! Metrics of texts read the texts [`PREDICTIONS`] and [`TARGETS`], one for each
 //! item. They run on the host.
 //!
 //! ```
