@@ -6,7 +6,7 @@ use crate::error::{Result, TrainError, TrainPosition};
 use crate::history::Scores;
 use crate::learner::guarded;
 use crate::loader::Loader;
-use crate::meter::Meter;
+use crate::meter::{Meter, READ_INTERVAL};
 use crate::metric::Metric;
 use crate::observation::{Observation, ValidStep};
 use crate::step::Outcome;
@@ -63,11 +63,11 @@ impl Evaluator {
             let batch = batch.map_err(|source| TrainError::Data { place, source })?;
             let observation = guarded(place, || step(batch).into())?;
             meter.add(Outcome { observations: vec![observation], ..Outcome::default() }, place)?;
-            meter.read(READ_INTERVAL, false, |_| Ok(()))?;
+            meter.read(READ_INTERVAL, false, |_| {})?;
             place.step += 1;
             place.batch += 1;
         }
-        meter.read(0, false, |_| Ok(()))?;
+        meter.read(0, false, |_| {})?;
         meter.scores(place)
     }
 
@@ -91,9 +91,6 @@ impl Evaluator {
         Ok(predictions)
     }
 }
-
-/// Batches between two reads of the values.
-const READ_INTERVAL: usize = 64;
 
 /// Evaluates a model on all batches of a loader's epoch 0. Returns the mean loss and the metrics.
 ///

@@ -11,6 +11,10 @@ use crate::observation::Observation;
 use crate::record::StepRecord;
 use crate::step::{LOSS, Outcome, Value, read};
 
+/// Batches between two reads of a pass without updates: enough to avoid waiting for the device, and few enough to keep in
+/// memory.
+pub(crate) const READ_INTERVAL: usize = 64;
+
 /// The name of the number of items in a state.
 const ITEMS: &str = "items";
 
@@ -115,7 +119,7 @@ impl Meter {
         &mut self,
         remaining: usize,
         refuses_non_finite: bool,
-        mut each: impl FnMut(StepRecord) -> Result<()>,
+        mut each: impl FnMut(StepRecord),
     ) -> Result<()> {
         while self.pending.len() > remaining {
             let Some(Pending { place, values, mut record }) = self.pending.pop_front() else { break };
@@ -127,7 +131,7 @@ impl Meter {
                 record.values.push((name, number));
             }
             let loss = record.values.iter().find(|(name, _)| name == LOSS).map(|(_, loss)| *loss);
-            each(record)?;
+            each(record);
             match loss {
                 Some(loss) if refuses_non_finite && !loss.is_finite() => {
                     return Err(TrainError::NonFiniteLoss { place, loss });

@@ -105,8 +105,7 @@ impl<'a> Step<'a> {
     {
         self.check(&loss)?;
         self.log_loss(target.name(), Loggable::from(loss.clone()));
-        let scale = target.optimizer().loss_scale();
-        let loss = if scale == 1.0 { loss } else { loss * scale };
+        let loss = scaled(loss, target.optimizer().loss_scale());
         let gradients = loss.try_backward().map_err(|source| self.failed(source))?;
         // Without the tape the parameters have no other owner, and are updated in place.
         drop(loss);
@@ -258,6 +257,11 @@ impl<B: Backend> From<StepOutput<B>> for Observation {
     }
 }
 
+/// The loss times the loss scale of an optimizer.
+fn scaled<B: Backend, const D: usize>(loss: Tensor<B, D>, scale: f64) -> Tensor<B, D> {
+    if scale == 1.0 { loss } else { loss * scale }
+}
+
 /// Reads a number. Waits for the device.
 pub(crate) fn read(value: Value) -> Result<f64, kiln_tensor::Error> {
     match value {
@@ -285,8 +289,7 @@ impl<M: Module, B: AutodiffBackend, const D: usize, F: FnMut(&M) -> Tensor<B, D>
         let loss = (self.loss)(self.model);
         let seen = below(loss.clone().into_any());
         self.first.get_or_insert_with(|| seen.clone());
-        let loss = if self.scale == 1.0 { loss } else { loss * self.scale };
-        let gradients = GradientsParams::from_grads(loss.try_backward()?, self.model);
+        let gradients = GradientsParams::from_grads(scaled(loss, self.scale).try_backward()?, self.model);
         Ok(Evaluation { loss: seen, gradients })
     }
 }

@@ -240,10 +240,7 @@ impl<T: Task> Learner<T> {
     /// Reads the values of steps from the device until at most `remaining` are pending.
     pub(super) fn read(&mut self, remaining: usize) -> Result<()> {
         let mut records = Vec::new();
-        let read = self.meter.read(remaining, self.options.stop_on_non_finite, |record| {
-            records.push(record);
-            Ok(())
-        });
+        let read = self.meter.read(remaining, self.options.stop_on_non_finite, |record| records.push(record));
         for record in records {
             self.history.add(&record);
             self.emit(Event::StepMeasured(&record))?;

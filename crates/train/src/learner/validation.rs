@@ -9,13 +9,10 @@ use crate::callback::Event;
 use crate::error::{Result, TrainError, TrainPosition};
 use crate::history::{EpochReport, Scores};
 use crate::loader::Loader;
-use crate::meter::Meter;
+use crate::meter::{Meter, READ_INTERVAL};
 use crate::record::{PassProgress, Record, Split};
 use crate::step::{Outcome, Validation};
 use crate::task::{StateVisitor, Task};
-
-/// Batches between two reads of the values: enough to avoid waiting for the device, and few enough to keep in memory.
-const READ_INTERVAL: usize = 64;
 
 impl<T: Task> Learner<T> {
     /// Evaluates the task on named sets, with the metrics for validation.
@@ -59,14 +56,14 @@ impl<T: Task> Learner<T> {
             let task = &mut self.task;
             guarded(place, || task.validate(batch, &mut validation))?.map_err(|error| error.at(place))?;
             meter.add(outcome, place)?;
-            meter.read(READ_INTERVAL, false, |_| Ok(()))?;
+            meter.read(READ_INTERVAL, false, |_| {})?;
             place.step += 1;
             place.batch += 1;
             let progress =
                 PassProgress { set: set.to_owned(), epoch: place.epoch, batch: place.step, batches };
             self.show(&Record::Progress(progress));
         }
-        meter.read(0, false, |_| Ok(()))?;
+        meter.read(0, false, |_| {})?;
         meter.scores(place)
     }
 
