@@ -101,9 +101,15 @@ impl<'a> Pass<'a> {
     }
 
     pub(crate) fn run(mut self) -> Result<Gradients> {
+        #[cfg(feature = "std")]
+        let _profile = kiln_ir::profile::backward();
         while let Some((_, PendingNode { node, segment, sums })) = self.waiting.pop_last() {
             let sums: Sums = sums.into_iter().map(GradientSum::into_value).collect();
             let (id, parents, kind) = Node::open(node);
+            #[cfg(feature = "std")]
+            if !matches!(kind, NodeKind::Leaf(_)) {
+                kiln_ir::profile::backward_of(id.number());
+            }
             match kind {
                 NodeKind::Leaf(device) => {
                     if let Some(gradient) = sums.into_iter().flatten().next() {
@@ -248,6 +254,9 @@ impl SavedTensor {
 
 /// Checks the seed of a pass; ones by default.
 pub(crate) fn seed(engine: &dyn Engine, ty: TensorType, seed: Option<Value>) -> Result<Value> {
+    // The seed belongs to the backward pass, not to the last module of the forward pass.
+    #[cfg(feature = "std")]
+    let _profile = kiln_ir::profile::backward();
     match seed {
         None => Ok(Var::full(engine, ty, 1.0).into_value()),
         Some(seed) if *seed.ty() == ty => Ok(seed),

@@ -243,8 +243,18 @@ impl Autodiff {
         recording.run(op, inputs, results)
     }
 
+    /// The checkpointing mode of this thread, or that of the layer.
+    #[inline]
+    fn mode(&self) -> Checkpointing {
+        #[cfg(feature = "std")]
+        if let Some(mode) = crate::pause::checkpointing() {
+            return mode;
+        }
+        self.checkpointing
+    }
+
     fn records_recompute(&self, op: &Op, results: &[TensorType]) -> bool {
-        match self.checkpointing {
+        match self.mode() {
             Checkpointing::None => false,
             Checkpointing::Balanced => results.len() == 1 && is_cheap(op),
         }

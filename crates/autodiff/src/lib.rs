@@ -62,4 +62,4 @@ pub use gradients::Gradients;
 pub use layer::{Autodiff, Checkpointing};
 pub use node::NodeId;
 #[cfg(feature = "std")]
-pub use pause::no_grad;
+pub use pause::{no_grad, with_checkpointing};

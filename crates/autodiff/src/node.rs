@@ -100,7 +100,10 @@ impl PackedType {
 impl Node {
     #[inline]
     pub(crate) fn new(parents: Parents, kind: NodeKind) -> Arc<Node> {
-        Arc::new(Node { id: NodeId::next(), parents, kind })
+        let id = NodeId::next();
+        #[cfg(feature = "std")]
+        kiln_ir::profile::record_node(id.0);
+        Arc::new(Node { id, parents, kind })
     }
 
     pub(crate) fn num_outputs(&self) -> usize {
@@ -146,6 +149,12 @@ impl Drop for Node {
 }
 
 impl NodeId {
+    /// The id as a number, for the profiler.
+    #[cfg(feature = "std")]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
     #[cfg(target_has_atomic = "64")]
     fn next() -> NodeId {
         use core::sync::atomic::{AtomicU64, Ordering};

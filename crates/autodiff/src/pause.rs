@@ -1,6 +1,7 @@
-//! `no_grad`: the layers that record on this thread.
+//! `no_grad`: the layers that record on this thread; and the checkpointing mode of this thread.
 
-use core::cell::RefCell;
+use crate::Checkpointing;
+use core::cell::{Cell, RefCell};
 use kiln_ir::LayerId;
 use smallvec::SmallVec;
 use std::vec::Vec;
@@ -8,6 +9,9 @@ use std::vec::Vec;
 std::thread_local! {
     /// Open scopes, innermost last.
     static SCOPES: RefCell<Vec<Scope>> = const { RefCell::new(Vec::new()) };
+
+    /// The checkpointing mode of the thread, which replaces that of the layers.
+    static CHECKPOINTING: Cell<Option<Checkpointing>> = const { Cell::new(None) };
 }
 
 struct Scope {
@@ -73,5 +77,38 @@ pub(crate) fn scoped<T>(layer: Option<LayerId>, recording: bool, body: impl FnOn
     let layers = layer.map(|layer| SmallVec::from_iter([layer]));
     SCOPES.with_borrow_mut(|scopes| scopes.push(Scope { layers, recording }));
     let _guard = ScopeGuard;
+    body()
+}
+
+/// The checkpointing mode of this thread, if any.
+#[inline]
+pub(crate) fn checkpointing() -> Option<Checkpointing> {
+    CHECKPOINTING.get()
+}
+
+/// Runs `body` with an activation checkpointing mode that replaces that of all layers on this thread. Ops that `body`
+/// records are recomputed, or not, in any later backward pass.
+///
+/// ```
+/// use kiln_autodiff::{Autodiff, Checkpointing, with_checkpointing};
+/// use kiln_ir::{Engine, TensorData, Var, block_on};
+/// use kiln_reference::Reference;
+/// use std::sync::Arc;
+///
+/// let layer = Autodiff::new(Arc::new(Reference::new()), Checkpointing::None);
+/// let x = layer.require_grad(layer.write(TensorData::from([1.0f32, 2.0])));
+/// let loss = with_checkpointing(Checkpointing::Balanced, || Var::new(&layer, &x).square().sum(&[0]).into_value());
+/// let gradient = layer.backward(&loss, None)?.get(&x).expect("the loss depends on it");
+/// assert_eq!(block_on(layer.inner().read(gradient))?.into_vec::<f32>()?, [2.0, 4.0]);
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+pub fn with_checkpointing<T>(mode: Checkpointing, body: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Checkpointing>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CHECKPOINTING.set(self.0);
+        }
+    }
+    let _restore = Restore(CHECKPOINTING.replace(Some(mode)));
     body()
 }

@@ -308,6 +308,10 @@ impl Engine for Fusion {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        #[cfg(feature = "std")]
+        if kiln_ir::profile::counts(op) {
+            return kiln_ir::profile::counted(self, op, inputs, results);
+        }
         if !op.stops_poison()
             && let Some(error) = poison_of(&inputs)
         {

@@ -255,6 +255,9 @@ impl Plan {
 
     /// Runs the next steps, up to the step `end`. Their operands must be computed.
     fn advance(&self, shared: &Shared, progress: &mut Progress, end: usize, numbers: &[Scalar]) {
+        // The layer counted these ops when it recorded them.
+        #[cfg(feature = "std")]
+        let _inside = kiln_ir::profile::inside();
         let steps = &self.steps[progress.next..end];
         let slots = &mut progress.slots;
         let (mut regions, mut fused) = (0, 0);

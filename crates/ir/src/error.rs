@@ -188,11 +188,34 @@ impl Error {
         self
     }
 
+    /// Whether the device had no memory for a tensor: fewer or smaller tensors may succeed.
+    ///
+    /// ```
+    /// use kiln_ir::Error;
+    ///
+    /// assert!(Error::device("cpu", "out of memory: 8 bytes could not be allocated").is_out_of_memory());
+    /// assert!(!Error::device("cuda:0", "the device is lost").is_out_of_memory());
+    /// ```
+    pub fn is_out_of_memory(&self) -> bool {
+        match &*self.0 {
+            ErrorKind::Device { problem, .. } => problem.starts_with(OUT_OF_MEMORY),
+            ErrorKind::Type { .. }
+            | ErrorKind::Value { .. }
+            | ErrorKind::Unsupported { .. }
+            | ErrorKind::Gradient { .. }
+            | ErrorKind::Parse { .. }
+            | ErrorKind::Program { .. } => false,
+        }
+    }
+
     /// The kind of the error, with its fields.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
 }
+
+/// The beginning of the problem of every device error that reports exhausted memory.
+const OUT_OF_MEMORY: &str = "out of memory";
 
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Error {

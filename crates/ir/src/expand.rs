@@ -2,7 +2,7 @@
 //!
 //! [`expand`] rewrites one op. The ops that it emits may be expanded again, until only [`MINIMAL`] is left. [`Expand`]
 //! does that above an engine, so that an engine which runs the minimal set runs everything. It is also the only place
-//! where [custom ops](Expand::register_kernel) and collectives of one member run.
+//! where [custom ops](Expand::register_kernel), collectives of one member and those of thread groups run.
 //!
 //! Expansions compute the same values as the op, with one difference: they read no data on the host, so they cannot
 //! report an index out of range. [`Op::Take`] and [`Op::Gather`] then return the identity of the maximum (`-inf` for
@@ -13,6 +13,8 @@ mod composite;
 mod contraction;
 mod dispatch;
 mod engine;
+#[cfg(feature = "std")]
+mod group;
 mod index;
 mod kernels;
 mod loops;
@@ -37,7 +39,8 @@ use alloc::vec::Vec;
 /// The ops without an expansion: an engine that runs these runs everything through [`Expand`].
 ///
 /// Two of these do expand in some cases: a collective of a single member, and a custom op with an expansion of its own.
-/// A collective of several members and an [`Op::Custom`] without expansion need the engine.
+/// A collective of several members needs a `ThreadGroup` or the engine, and an [`Op::Custom`] without expansion needs the
+/// engine.
 pub const MINIMAL: OpSet = OpSet::of(&PRIMITIVES);
 
 /// Expands an op: emits simpler ops on an engine and returns the results; `None` if there is no simpler form.

@@ -9,7 +9,8 @@
 //! * [`infer`](mod@infer) checks an op against its operands and computes the types of its results, before anything
 //!   runs.
 //! * [`Engine::execute`] runs it. [`Engine::supports`] says which ops an engine runs natively; [`Expand`] wraps an
-//!   engine and rewrites all others in simpler ops by [`expand`]. It also runs custom ops, and groups of one member.
+//!   engine and rewrites all others in simpler ops by [`expand`]. It also runs custom ops, and collectives of one
+//!   member or of a `ThreadGroup`.
 //! * [`vjp`](mod@vjp) has the gradient rules, written in ops, so gradients can be differentiated again.
 //! * [`Program`] is a list of ops as data: [`Recorder`] captures one, [`text`] prints and parses it,
 //!   [`verify`](mod@verify) checks it, [`cost`](mod@cost) counts its operations and bytes, and [`reuse`](mod@reuse)
@@ -37,6 +38,9 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "std")]
+#[cfg_attr(docsrs, doc(cfg(feature = "std")))]
+pub mod anomaly;
 #[cfg(feature = "ndarray")]
 mod arrays;
 mod builder;
@@ -52,6 +56,8 @@ mod float8;
 mod fused;
 mod future;
 mod fx_hasher;
+#[cfg(feature = "std")]
+mod group;
 pub mod infer;
 mod layer;
 mod layout;
@@ -62,6 +68,9 @@ pub mod number;
 mod op;
 pub mod philox;
 mod print;
+#[cfg(feature = "std")]
+#[cfg_attr(docsrs, doc(cfg(feature = "std")))]
+pub mod profile;
 mod program;
 mod recorder;
 pub mod reuse;
@@ -91,6 +100,8 @@ pub use float8::Float8;
 pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
 pub use future::block_on;
 pub use fx_hasher::{FxBuildHasher, FxHasher};
+#[cfg(feature = "std")]
+pub use group::{GroupMember, ThreadGroup};
 pub use infer::{infer, infer_alike, infer_with_number};
 pub use layer::{LayerId, Wrapped, imported_from, lowered};
 pub use layout::Layout;

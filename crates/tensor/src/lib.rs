@@ -70,7 +70,7 @@ pub use functions::{activation, fft, float8, grid, linalg, loss, module, quantiz
 pub use half::{bf16, f16};
 pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
-pub use kiln_autodiff::no_grad;
+pub use kiln_autodiff::{no_grad, with_checkpointing};
 pub use kiln_ir::{
     CacheStrategy, Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryConfig,
     MemoryUse, OperandType, PrintOptions, Result, ResultTypes, Scalar, Shape, SharedBytes, TensorData,

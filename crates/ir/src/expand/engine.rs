@@ -1,5 +1,7 @@
 //! The layer that expands the ops that its engine does not run.
 
+#[cfg(feature = "std")]
+use super::group::is_of_threads;
 use super::kernels::Kernels;
 use super::{MINIMAL, expand};
 use crate::{
@@ -20,8 +22,8 @@ use alloc::vec::Vec;
 /// * **Custom ops** run by the first of these that exists: a [registered kernel](Expand::register_kernel), the engine
 ///   if it supports them, their [equivalent](crate::CustomOp::equivalent), their
 ///   [expansion](crate::CustomOp::expand), or their [evaluation](crate::CustomOp::evaluate) on the host.
-/// * **Collectives** of a single-member group return their operand. Those of larger groups need an engine that supports
-///   them.
+/// * **Collectives** of a single-member group return their operand. Those of a `ThreadGroup` exchange operands with the
+///   other threads and wait for them. Those of other groups need an engine that supports them.
 /// * **Fused regions** that the engine does not support as a whole run op by op.
 /// * **Loops** run step by step, unless the engine supports them with all ops of their body.
 ///
@@ -117,6 +119,14 @@ impl Expand {
             // Poison affects only the results that depend on it.
             return Ok(region.program().run_region(self, inputs));
         }
+        // Before errors of operands: the other members wait, and get the error too.
+        #[cfg(feature = "std")]
+        if let Op::Collective(call) = op
+            && call.size > 1
+            && let Some(outcome) = self.collective(call, &inputs)
+        {
+            return outcome;
+        }
         if let Some(error) = poison_of(&inputs) {
             return Err(error);
         }
@@ -150,7 +160,7 @@ impl Expand {
             size => format!("the engine does not connect a group of {size} members"),
         };
         self.unsupported(op, &OperandType::list(inputs), &problem)
-            .hint("use a group of 1 member, or an engine that communicates")
+            .hint("use a group of 1 member, a registered `ThreadGroup`, or an engine that communicates")
     }
 }
 
@@ -160,6 +170,10 @@ impl Engine for Expand {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
+        #[cfg(feature = "std")]
+        if crate::profile::counts(op) {
+            return crate::profile::counted(self, op, inputs, results);
+        }
         if self.is_direct(op, &inputs, results) {
             return self.inner.execute(op, inputs, results);
         }
@@ -184,7 +198,7 @@ impl Engine for Expand {
     }
 
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
-        let has_expansion = || !MINIMAL.contains(op.kind()) || is_alone(op);
+        let has_expansion = || !MINIMAL.contains(op.kind()) || is_alone(op) || is_of_threads(op);
         let has_dtypes = || self.has_all_dtypes || self.caps.supports(op, operands);
         self.inner.supports(op, operands) || (has_expansion() && has_dtypes())
     }
@@ -193,6 +207,12 @@ impl Engine for Expand {
 /// Whether this is a collective of a single member, which needs no communication.
 fn is_alone(op: &Op) -> bool {
     matches!(op, Op::Collective(c) if c.size == 1 && !matches!(c.kind, CollectiveKind::Recv { .. }))
+}
+
+/// Without threads there are no thread groups.
+#[cfg(not(feature = "std"))]
+fn is_of_threads(_op: &Op) -> bool {
+    false
 }
 
 /// The types of operands, for messages.

@@ -27,6 +27,14 @@ impl AnyParam {
     /// Returns a clone of the tensor.
     #[track_caller]
     pub(crate) fn val(&self) -> AnyTensor {
+        #[cfg(feature = "std")]
+        kiln_ir::profile::read_parameter(self.id.value());
+        self.current()
+    }
+
+    /// The tensor, for a visitor: the profiler does not count it as a use of the module.
+    #[track_caller]
+    fn current(&self) -> AnyTensor {
         self.value.clone().expect(LOST)
     }
 }
@@ -42,7 +50,7 @@ impl fmt::Debug for AnyParam {
 
 impl Module for AnyParam {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
-        visitor.parameter(path, Parameter::new(self.id, self.val(), self.role));
+        visitor.parameter(path, Parameter::new(self.id, self.current(), self.role));
     }
 
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
@@ -60,7 +68,7 @@ impl<B: Backend> ModuleOn<B> for AnyParam {
 
     #[track_caller]
     fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> AnyParam {
-        let before = self.val();
+        let before = self.current();
         let ty = *before.ty();
         let value = place(path, Parameter::new(self.id, before, self.role));
         check_placed(path, &ty, value.ty());

@@ -103,12 +103,15 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
 }
 
 impl<T: Clone> Param<T> {
-    /// Returns a clone of the tensor, for methods that consume it.
+    /// Returns a clone of the tensor, for methods that consume it. A [profile](kiln_ir::profile) attributes the ops that
+    /// follow to the parameter's module.
     ///
     /// # Panics
     /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn val(&self) -> T {
+        #[cfg(feature = "std")]
+        kiln_ir::profile::read_parameter(self.id.0);
         T::clone(self)
     }
 }
@@ -161,7 +164,7 @@ impl<T: fmt::Debug> fmt::Debug for Param<T> {
 
 impl<B: Backend, const D: usize, K: Kind> Module for Param<Tensor<B, D, K>> {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
-        visitor.parameter(path, Parameter::new(self.id, self.val().into_any(), self.role));
+        visitor.parameter(path, Parameter::new(self.id, self.as_any().clone(), self.role));
     }
 
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
@@ -179,7 +182,7 @@ impl<B: Backend, B2: Backend, const D: usize, K: Kind> ModuleOn<B2> for Param<Te
 
     #[track_caller]
     fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
-        let value = place(path, Parameter::new(self.id, self.val().into_any(), self.role));
+        let value = place(path, Parameter::new(self.id, self.as_any().clone(), self.role));
         Param { id: self.id, role: self.role, value: Some(placed(path, self.as_any(), value)) }
     }
 }
@@ -215,6 +218,14 @@ impl<B: Backend, const D: usize> RunningState<Tensor<B, D, Float>> {
     /// When a visitor panicked while it held the tensor.
     #[track_caller]
     pub fn value(&self) -> Tensor<B, D> {
+        #[cfg(feature = "std")]
+        kiln_ir::profile::read_parameter(self.id.0);
+        self.current()
+    }
+
+    /// The current value, for a visitor: the profiler does not count it as a use of the module.
+    #[track_caller]
+    fn current(&self) -> Tensor<B, D> {
         self.value.lock().clone().expect(LOST)
     }
 
@@ -276,7 +287,7 @@ impl<T: fmt::Debug> fmt::Debug for RunningState<T> {
 
 impl<B: Backend, const D: usize> Module for RunningState<Tensor<B, D>> {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
-        let value = self.value().into_any();
+        let value = self.current().into_any();
         visitor.parameter(path, Parameter::new(self.id, value, ParameterRole::Buffer));
     }
 
@@ -293,7 +304,7 @@ impl<B: Backend, B2: Backend, const D: usize> ModuleOn<B2> for RunningState<Tens
     type On = RunningState<Tensor<B2, D>>;
 
     fn on(&self, path: &mut Path, place: &mut ReplaceParameter<'_>) -> Self::On {
-        let before = self.value().into_any();
+        let before = self.current().into_any();
         let value = place(path, Parameter::new(self.id, before.clone(), ParameterRole::Buffer));
         RunningState::with_id(self.id, placed(path, &before, value))
     }

@@ -1,4 +1,4 @@
-//! Batch normalisation over the batches of several processes.
+//! Batch normalisation over the batches of several threads or processes.
 
 use super::{check_channels, value};
 use crate::module::forward::forward_modules;
@@ -9,10 +9,10 @@ use kiln_ir::{Collective, CollectiveKind, Op, Reduction};
 use kiln_tensor::module::BatchNormOptions;
 use kiln_tensor::{Backend, DType, Tensor};
 
-/// The processes, or threads with a device each, whose batches are normalised together.
+/// The threads with a device each, or processes, whose batches are normalised together.
 #[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncGroup {
-    /// Identifies the group among those of the process.
+    /// Identifies the group among those of the process: the id of a `ThreadGroup`.
     pub id: u64,
     /// This member's rank, from 0.
     pub rank: usize,
@@ -53,8 +53,9 @@ pub struct SyncBatchNormConfig {
 /// [all-reduces](CollectiveKind::AllReduce) of `channels + 1` and `channels` numbers. Members may have batches of
 /// different sizes. In evaluation mode, and in a group of one member, it is [`BatchNorm`].
 ///
-/// A group of several members needs an engine that runs collectives. No engine in this workspace does: with them,
-/// reading a result returns the error. A group of one runs on every engine.
+/// The members of a group are threads of this process, each with a layer of its own. The group is a
+/// [`ThreadGroup`](kiln_ir::ThreadGroup), which runs on every engine, as `kiln_train::DataParallel` makes one. For other groups
+/// of several members, such as processes, the engine must run collectives. Otherwise, reading a result returns the error.
 #[derive(Module, Clone, Debug)]
 pub struct SyncBatchNorm<B: Backend = Dyn> {
     /// `[channels]`; initialized to ones.
