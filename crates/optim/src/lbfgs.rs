@@ -12,7 +12,6 @@ use crate::{
     Evaluation, GradientClipping, GradientPipeline, LossScaler, Objective, Optimizer, OptimizerState,
     ParameterGroup, StepOutcome, StepReport,
 };
-use alloc::collections::BTreeMap;
 use core::panic::Location;
 use kiln_ir::Reduction;
 use kiln_nn::{Config, GradientsParams, Module};
@@ -333,7 +332,7 @@ impl Optimizer for Lbfgs {
             places(module).into_iter().map(|(name, place)| (name, place.id)).collect();
         if self.memory.iterations > 0 {
             for name in Space::of(module)?.names() {
-                state.insert(name, self.memory.iterations, BTreeMap::new());
+                state.insert(name, self.memory.iterations);
             }
         }
         Ok(state.with_global(self.memory.entries()?).with_global(self.pipeline.state(&names)?))

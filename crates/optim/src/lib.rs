@@ -122,4 +122,4 @@ pub use rule::{Mode, SlotCode, Update, UpdateRule};
 pub use rules::*;
 pub use scaler::{LossScaler, LossScalerConfig, LossScalerState};
 pub use sgd::{Sgd, SgdConfig, SgdRule};
-pub use state::OptimizerState;
+pub use state::{OptimizerState, StateTensor};

@@ -202,7 +202,8 @@ pub trait Optimizer: Debug + Send {
         Ok(())
     }
 
-    /// Returns the optimizer state of a module's parameters. Waits for the device.
+    /// Returns the optimizer state of a module's parameters. Waits until the outcome of all steps is known. The tensors of
+    /// parameters stay on their devices, until the state is [read](OptimizerState::into_tensors).
     ///
     /// # Errors
     /// When the device failed, or a step was refused that no other call has reported.

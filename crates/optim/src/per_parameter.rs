@@ -326,7 +326,7 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
         self.guard.check()?;
         let names: Vec<_> = places(module).into_iter().map(|(name, place)| (name, place.id)).collect();
         let state =
-            OptimizerState::collect(self.rule.name(), &self.states, module, |path| self.rule_of(path))?;
+            OptimizerState::collect(self.rule.name(), &self.states, module, |path| self.rule_of(path));
         Ok(state.with_global(self.pipeline.state(&names)?))
     }
 

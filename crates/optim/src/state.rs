@@ -1,4 +1,4 @@
-//! Optimizer state in host memory.
+//! Optimizer state by parameter names.
 
 use crate::blockwise::{self, Blockwise};
 use crate::error::{OptimError, Result};
@@ -11,23 +11,34 @@ use alloc::vec::Vec;
 use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 use kiln_tensor::{AnyTensor, DType, Element, Stack, TensorData, TensorType};
 
-/// The state of an optimizer in host memory by dotted parameter names, for checkpoints.
+/// The state of an optimizer by dotted parameter names, for checkpoints.
 ///
-/// It does not contain parameters without a step.
+/// It does not contain parameters without a step. Tensors of parameters are handles of those on the device, until they
+/// are [read](OptimizerState::into_tensors): taking the state copies nothing. While it lives, the next update of the
+/// optimizer needs memory of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimizerState {
     optimizer: String,
-    parameters: BTreeMap<String, HostState>,
+    parameters: BTreeMap<String, SlotTensors>,
     /// The entries that belong to no parameter. Their names start with `@`.
     global: BTreeMap<String, TensorData>,
 }
 
+/// A tensor of an optimizer's state, on a device or in host memory. Equality reads the device.
+#[derive(Clone, Debug)]
+pub enum StateTensor {
+    /// On a device.
+    Device(AnyTensor),
+    /// In host memory.
+    Host(TensorData),
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
-struct HostState {
+struct SlotTensors {
     /// The rule's name, if it is not the optimizer's.
     rule: Option<String>,
     steps: u64,
-    slots: BTreeMap<String, TensorData>,
+    slots: BTreeMap<String, StateTensor>,
 }
 
 /// The name of the step count among the slots.
@@ -57,24 +68,35 @@ impl OptimizerState {
         Some(state.rule.as_deref().unwrap_or(&self.optimizer))
     }
 
-    /// Returns the state as named tensors: `conv1.weight.exp_avg` and so on, ordered by parameter.
+    /// Returns the state as named tensors in host memory: `conv1.weight.exp_avg` and so on, ordered by parameter. Waits for
+    /// the device.
     ///
     /// * Each parameter also has its step count, `conv1.weight.step`, as a `u64` scalar of rank 0.
     /// * A parameter with another rule than the optimizer has its name, `conv1.weight.rule`, as `u8` of UTF-8.
     /// * A tensor in 8 bits is `conv1.weight.exp_avg#codes` and `conv1.weight.exp_avg#scales`.
     /// * Names that start with `@` belong to the whole optimizer, such as `@loss_scaler.scale`.
-    pub fn into_tensors(self) -> Vec<(String, TensorData)> {
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn into_tensors(self) -> Result<Vec<(String, TensorData)>> {
+        self.into_state_tensors().into_iter().map(|(name, tensor)| Ok((name, tensor.into_data()?))).collect()
+    }
+
+    /// Returns the state as named tensors, those of parameters on their devices, with the names of
+    /// [`into_tensors`](OptimizerState::into_tensors). Does not wait for the device.
+    pub fn into_state_tensors(self) -> Vec<(String, StateTensor)> {
         let mut tensors = Vec::new();
         for (parameter, state) in self.parameters {
-            for (slot, data) in state.slots {
-                tensors.push((format!("{parameter}.{slot}"), data));
+            for (slot, tensor) in state.slots {
+                tensors.push((format!("{parameter}.{slot}"), tensor));
             }
-            tensors.push((format!("{parameter}.{STEP}"), TensorData::scalar(state.steps)));
+            let steps = TensorData::scalar(state.steps);
+            tensors.push((format!("{parameter}.{STEP}"), StateTensor::Host(steps)));
             if let Some(rule) = state.rule {
-                tensors.push((format!("{parameter}.{RULE}"), bytes(&rule)));
+                tensors.push((format!("{parameter}.{RULE}"), StateTensor::Host(bytes(&rule))));
             }
         }
-        tensors.extend(self.global);
+        tensors.extend(self.global.into_iter().map(|(name, data)| (name, StateTensor::Host(data))));
         tensors
     }
 
@@ -87,7 +109,7 @@ impl OptimizerState {
         optimizer: impl Into<String>,
         tensors: impl IntoIterator<Item = (String, TensorData)>,
     ) -> Result<OptimizerState> {
-        let mut parameters = BTreeMap::<String, (Option<u64>, HostState)>::new();
+        let mut parameters = BTreeMap::<String, (Option<u64>, SlotTensors)>::new();
         let mut global = BTreeMap::new();
         for (name, data) in tensors {
             if name.starts_with('@') {
@@ -101,11 +123,11 @@ impl OptimizerState {
             match slot {
                 STEP => *count = Some(steps(parameter, &data)?),
                 RULE => state.rule = Some(text(parameter, &data)?),
-                slot => drop(state.slots.insert(slot.to_string(), data)),
+                slot => drop(state.slots.insert(slot.to_string(), StateTensor::Host(data))),
             }
         }
         let with_steps = |(parameter, (steps, state)): (String, (Option<u64>, _))| match steps {
-            Some(steps) => Ok((parameter, HostState { steps, ..state })),
+            Some(steps) => Ok((parameter, SlotTensors { steps, ..state })),
             None => Err(invalid("optimizer", &parameter, "the step count is missing")),
         };
         let parameters = parameters.into_iter().map(with_steps).collect::<Result<_>>()?;
@@ -121,9 +143,9 @@ impl OptimizerState {
         }
     }
 
-    /// Adds the state of a parameter with tensors in host memory.
-    pub(crate) fn insert(&mut self, parameter: String, steps: u64, slots: BTreeMap<String, TensorData>) {
-        self.parameters.insert(parameter, HostState { rule: None, steps, slots });
+    /// Adds a parameter without tensors.
+    pub(crate) fn insert(&mut self, parameter: String, steps: u64) {
+        self.parameters.insert(parameter, SlotTensors { steps, ..SlotTensors::default() });
     }
 
     /// Adds entries that belong to no parameter. Their names start with `@`.
@@ -148,25 +170,25 @@ impl OptimizerState {
         states: &BTreeMap<ParamId, ParameterState>,
         module: &dyn Module,
         rule: impl Fn(&str) -> &'a dyn UpdateRule,
-    ) -> Result<OptimizerState> {
+    ) -> OptimizerState {
         let mut collected = OptimizerState::new(optimizer);
         for (path, place) in places(module) {
             let Some(state) = states.get(&place.id) else { continue };
-            let own = rule(&path).name();
-            let mut host = HostState { steps: state.steps(), ..HostState::default() };
-            host.rule = (own != optimizer).then(|| own.to_string());
+            let rule = rule(&path).name();
+            let mut own = SlotTensors { steps: state.steps(), ..SlotTensors::default() };
+            own.rule = (rule != optimizer).then(|| rule.to_string());
             for (slot, stored) in state.slots() {
                 match stored {
-                    Slot::Full(tensor) => drop(host.slots.insert(slot.to_string(), tensor.to_data()?)),
+                    Slot::Full(tensor) => own.insert(slot.to_string(), tensor),
                     Slot::Blockwise(Blockwise { codes, scales, .. }) => {
-                        host.slots.insert(format!("{slot}{CODES}"), codes.to_data()?);
-                        host.slots.insert(format!("{slot}{SCALES}"), scales.to_data()?);
+                        own.insert(format!("{slot}{CODES}"), codes);
+                        own.insert(format!("{slot}{SCALES}"), scales);
                     }
                 }
             }
-            collected.parameters.insert(path, host);
+            collected.parameters.insert(path, own);
         }
-        Ok(collected)
+        collected
     }
 
     /// Maps the states to the ids of a module's parameters, on their devices.
@@ -177,7 +199,7 @@ impl OptimizerState {
         rule: impl Fn(&str) -> &'a dyn UpdateRule,
     ) -> Result<BTreeMap<ParamId, ParameterState>> {
         let places = self.checked_places(optimizer, module)?;
-        let on_device = |(name, state): (String, HostState)| {
+        let on_device = |(name, state): (String, SlotTensors)| {
             let place = &places[&name];
             let rule = rule(&name);
             let saved_by = state.rule.as_deref().unwrap_or(optimizer);
@@ -210,7 +232,49 @@ impl OptimizerState {
     }
 }
 
-impl HostState {
+impl StateTensor {
+    /// Returns the type.
+    pub fn ty(&self) -> TensorType {
+        match self {
+            StateTensor::Device(tensor) => *tensor.ty(),
+            StateTensor::Host(data) => data.ty(),
+        }
+    }
+
+    /// Returns the elements. Waits for the device.
+    ///
+    /// # Errors
+    /// When the device failed.
+    pub fn into_data(self) -> Result<TensorData> {
+        match self {
+            StateTensor::Device(tensor) => Ok(tensor.into_data()?),
+            StateTensor::Host(data) => Ok(data),
+        }
+    }
+
+    fn on_stack(self, stack: &Stack) -> Result<AnyTensor, String> {
+        match self {
+            StateTensor::Device(tensor) if tensor.stack() == stack => Ok(tensor),
+            StateTensor::Device(tensor) => tensor.to_stack(stack).map_err(|error| error.to_string()),
+            StateTensor::Host(data) => Ok(AnyTensor::from_data(data, stack)),
+        }
+    }
+}
+
+impl PartialEq for StateTensor {
+    fn eq(&self, other: &StateTensor) -> bool {
+        match (self.clone().into_data(), other.clone().into_data()) {
+            (Ok(data), Ok(other)) => data == other,
+            (Ok(_) | Err(_), Err(_)) | (Err(_), Ok(_)) => false,
+        }
+    }
+}
+
+impl SlotTensors {
+    fn insert(&mut self, slot: String, tensor: &AnyTensor) {
+        self.slots.insert(slot, StateTensor::Device(tensor.clone()));
+    }
+
     fn on_device(mut self, place: &StateTarget, rule: &dyn UpdateRule) -> Result<ParameterState, String> {
         let mut state = ParameterState::with_steps(self.steps);
         for &slot in rule.slots() {
@@ -228,8 +292,8 @@ impl HostState {
         let ty = rule.slot_type(slot, place.ty);
         let mut take = |name: String, expected: TensorType| match self.slots.remove(&name) {
             None => Ok(None),
-            Some(data) if data.ty() == expected => Ok(Some(AnyTensor::from_data(data, &place.stack))),
-            Some(data) => Err(format!("`{name}` is {}, but should be {expected}", data.ty())),
+            Some(tensor) if tensor.ty() == expected => tensor.on_stack(&place.stack).map(Some),
+            Some(tensor) => Err(format!("`{name}` is {}, but should be {expected}", tensor.ty())),
         };
         if let Some(tensor) = take(slot.to_string(), ty)? {
             return Ok(Slot::Full(tensor));

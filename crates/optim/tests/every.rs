@@ -107,7 +107,8 @@ fn every_optimizer_resumes_bit_for_bit() {
 
         let mut other = net.copy();
         let mut resumed = new();
-        let loaded = OptimizerState::from_tensors(name.clone(), state.clone().into_tensors()).unwrap();
+        let loaded =
+            OptimizerState::from_tensors(name.clone(), state.clone().into_tensors().unwrap()).unwrap();
         assert_eq!(loaded, state, "{name}");
         resumed.load_state(loaded, &other).unwrap();
         assert_eq!(resumed.state(&other).unwrap(), state, "{name}");
@@ -152,7 +153,7 @@ fn lbfgs_resumes_bit_for_bit_with_line_search() {
     assert!(optimizer.evaluations() >= 6);
     let mut other = net.copy();
     let mut resumed = new();
-    let tensors = optimizer.state(&net).unwrap().into_tensors();
+    let tensors = optimizer.state(&net).unwrap().into_tensors().unwrap();
     resumed.load_state(OptimizerState::from_tensors("lbfgs", tensors).unwrap(), &other).unwrap();
     for _ in 0..3 {
         net = step(&mut optimizer, net);

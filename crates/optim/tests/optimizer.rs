@@ -56,7 +56,7 @@ fn training_resumes_bit_for_bit_from_a_state() {
     let mut other = Layer::<B> { mean: self::layer().mean, ..self::layer() };
     other.weight.set(layer.weight.val().detach());
     other.bias.set(layer.bias.val().detach());
-    let tensors = state.clone().into_tensors();
+    let tensors = state.clone().into_tensors().unwrap();
     let names: Vec<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
         names,
@@ -97,7 +97,7 @@ fn incompatible_states_are_refused_without_changes() {
 
     type Tensors = Vec<(String, TensorData)>;
     let with = |change: &dyn Fn(&mut Tensors)| {
-        let mut tensors = before.clone().into_tensors();
+        let mut tensors = before.clone().into_tensors().unwrap();
         change(&mut tensors);
         OptimizerState::from_tensors("adam", tensors)
     };

@@ -86,7 +86,7 @@ fn load(folder: &Path, elements: usize) -> Result<u64> {
     let net = checkpoint.load_module(weights(-1.0, elements))?;
     let mut optimizer = optimizer();
     checkpoint.load_optimizer(&mut optimizer, &net)?;
-    let mut tensors: BTreeMap<String, _> = optimizer.state(&net)?.into_tensors().into_iter().collect();
+    let mut tensors: BTreeMap<String, _> = optimizer.state(&net)?.into_tensors()?.into_iter().collect();
     tensors.insert("weight".to_owned(), net.weight.val().into_data());
     for (name, data) in &tensors {
         if data.shape().num_elements() == elements

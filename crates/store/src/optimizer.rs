@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kiln_nn::Module;
-use kiln_optim::{Optimizer, OptimizerState};
+use kiln_optim::{Optimizer, OptimizerState, StateTensor};
 
 use crate::error::{Result, StoreError};
 use crate::file::{NamedSources, Source, TensorFile, write_tensors};
@@ -30,7 +30,11 @@ pub(crate) fn optimizer_tensors(
 ) -> Result<(NamedSources, BTreeMap<String, String>)> {
     let state = optimizer.state(module).map_err(|source| refused(path, source))?;
     let metadata = BTreeMap::from([(OPTIMIZER.to_owned(), state.optimizer().to_owned())]);
-    let tensors = state.into_tensors().into_iter().map(|(name, data)| (name, Source::Host(data)));
+    let source = |(name, tensor): (String, StateTensor)| match tensor {
+        StateTensor::Host(data) => (name, Source::Host(data)),
+        StateTensor::Device(tensor) => (name, Source::Device(tensor)),
+    };
+    let tensors = state.into_state_tensors().into_iter().map(source);
     Ok((tensors.collect(), metadata))
 }
 

@@ -52,7 +52,7 @@ fn a_checkpoint_of_version_1_is_read() {
     let mut optimizer = AdamConfig::new().init();
     checkpoint.load_optimizer(&mut optimizer, &net).unwrap();
     let state = optimizer.state(&net).unwrap();
-    let tensors: BTreeMap<String, TensorData> = state.into_tensors().into_iter().collect();
+    let tensors: BTreeMap<String, TensorData> = state.into_tensors().unwrap().into_iter().collect();
     assert_eq!(tensors.len(), 6);
     close(tensors["weight.exp_avg"].clone(), &[0.1; 4]);
     close(tensors["weight.exp_avg_sq"].clone(), &[0.001; 4]);
@@ -63,7 +63,7 @@ fn a_checkpoint_of_version_1_is_read() {
 }
 
 fn state_of(optimizer: &dyn Optimizer, module: &dyn Module) -> BTreeMap<String, TensorData> {
-    optimizer.state(module).unwrap().into_tensors().into_iter().collect()
+    optimizer.state(module).unwrap().into_tensors().unwrap().into_iter().collect()
 }
 
 /// The model of `checkpoint-v1`, `checkpoint-v2` and `checkpoint-v3`, and its optimizer: after one step with gradients

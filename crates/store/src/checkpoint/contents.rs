@@ -101,8 +101,8 @@ impl CheckpointContents {
         self.with(part, tensors, metadata)
     }
 
-    /// Adds the state of an optimizer for a module. Waits for the device and copies the state to the host
-    /// ([`Optimizer::state`]).
+    /// Adds the state of an optimizer for a module. Waits until the outcome of its steps is known
+    /// ([`Optimizer::state`]). The tensors are copied to the host when they are written.
     ///
     /// # Errors
     /// The errors of [`with_module`](CheckpointContents::with_module), for optimizers. [`StoreError::Optimizer`] when

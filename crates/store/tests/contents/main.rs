@@ -48,7 +48,7 @@ fn adam_after(steps: usize, net: &Weights<B>) -> Adam {
 }
 
 fn state_of(optimizer: &dyn Optimizer, module: &dyn Module) -> BTreeMap<String, TensorData> {
-    optimizer.state(module).unwrap().into_tensors().into_iter().collect()
+    optimizer.state(module).unwrap().into_tensors().unwrap().into_iter().collect()
 }
 
 /// Contents with one model, whose weights and step are this number.
