@@ -4,6 +4,9 @@ mod average;
 mod checkpoints;
 mod early_stopping;
 mod functions;
+mod gradient_statistics;
+pub mod profiler;
+mod restore_best;
 mod schedule;
 
 use std::path::{Path, PathBuf};
@@ -12,13 +15,17 @@ pub use average::WeightAverage;
 pub use checkpoints::{KeepBest, KeepLast};
 pub use early_stopping::EarlyStopping;
 pub use functions::{OnEpoch, OnStep};
+pub use gradient_statistics::GradientStatistics;
 use kiln_store::CheckpointSeries;
+pub use profiler::Profiler;
+pub use restore_best::RestoreBest;
 pub use schedule::AtEpoch;
 
 use crate::error::{Result, TrainError, TrainPosition};
 use crate::history::{EpochReport, History, StopReason};
 use crate::monitor::Monitor;
 use crate::record::{Level, Record, StepRecord};
+use crate::step::GradientsEvent;
 use crate::task::StateVisitor;
 
 /// An event of training.
@@ -92,6 +99,16 @@ pub trait Callback<T: ?Sized>: Send {
     /// # Errors
     /// Training ends with the error.
     fn on(&mut self, event: Event<'_>, context: &mut Context<'_, T>) -> Result<()>;
+
+    /// Sees the gradients of a model before each update of [`Step::backward`](crate::Step::backward) and
+    /// [`Step::update`](crate::Step::update). It may change them. Accumulated passes count. Default: does nothing.
+    ///
+    /// # Errors
+    /// The step fails with the error, and the model does not change.
+    fn gradients(&mut self, event: &mut GradientsEvent<'_>) -> Result<()> {
+        let _ = event;
+        Ok(())
+    }
 
     /// Returns the place among the callbacks: lower runs first. Default: 0.
     fn order(&self) -> i32 {

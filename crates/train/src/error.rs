@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use kiln_data::DataError;
+use kiln_ir::anomaly::Anomaly;
 use kiln_optim::OptimError;
 use kiln_store::StoreError;
 
@@ -51,27 +52,33 @@ pub enum TrainError {
 
     /// The loss is NaN or infinite.
     #[error(
-        "[learner] {place}: the loss is {loss}\n  \
+        "[learner] {place}: the loss is {loss}{}\n  \
          hint: lower the learning rate, clip gradients, or look for NaN in the data; \
-         `stop_on_non_finite(false)` continues regardless"
+         `stop_on_non_finite(false)` continues regardless",
+        Origin(.origin)
     )]
     NonFiniteLoss {
         /// The position in training.
         place: TrainPosition,
         /// The loss.
         loss: f64,
+        /// The op that first returned NaN or infinity, if [anomalies are detected](crate::Learner::detect_anomalies).
+        origin: Option<Anomaly>,
     },
 
     /// A gradient is NaN or infinite, and anomalies are detected.
     #[error(
-        "[learner] {place}: the gradient of `{parameter}` is not finite\n  \
-         hint: lower the learning rate, clip gradients, or look for divisions by zero"
+        "[learner] {place}: the gradient of `{parameter}` is not finite{}\n  \
+         hint: lower the learning rate, clip gradients, or look for divisions by zero",
+        Origin(.origin)
     )]
     NonFiniteGradient {
         /// The position in training.
         place: TrainPosition,
         /// The dotted name of the parameter.
         parameter: String,
+        /// The op that first returned NaN or infinity, of the forward or the backward pass.
+        origin: Option<Anomaly>,
     },
 
     /// A checkpoint belongs to another run.
@@ -193,6 +200,27 @@ impl TrainError {
         TrainError::Task { place: TrainPosition::default(), source: source.into() }
     }
 
+    /// Whether a training step failed because the device had no memory for a tensor.
+    pub(crate) fn is_step_out_of_memory(&self) -> bool {
+        match self {
+            TrainError::Tensor { place, source } => !place.validation && source.is_out_of_memory(),
+            TrainError::Optimizer { place, source } => !place.validation && is_out_of_memory(source),
+            TrainError::Task { place, source } => !place.validation && is_out_of_memory(&**source),
+            TrainError::Panicked { place, problem } => !place.validation && problem.contains("out of memory"),
+            TrainError::Data { .. }
+            | TrainError::Metric { .. }
+            | TrainError::Callback { .. }
+            | TrainError::InvalidOption { .. }
+            | TrainError::NonFiniteLoss { .. }
+            | TrainError::NonFiniteGradient { .. }
+            | TrainError::OtherRun { .. }
+            | TrainError::LossShape { .. }
+            | TrainError::Logger { .. }
+            | TrainError::UnknownMetric { .. }
+            | TrainError::Store(_) => false,
+        }
+    }
+
     /// Sets the position of an error that has none yet.
     pub(crate) fn at(mut self, position: TrainPosition) -> TrainError {
         match &mut self {
@@ -224,6 +252,28 @@ impl TrainError {
         }
         self
     }
+}
+
+/// Shows an anomaly after a problem.
+struct Origin<'a>(&'a Option<Anomaly>);
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(anomaly) => write!(f, ": {anomaly}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether an error or one of its sources reports that the device has no memory.
+fn is_out_of_memory(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_it = |error: &(dyn std::error::Error + 'static)| match error.downcast_ref::<OptimError>() {
+        // A transparent error is not its own source.
+        Some(OptimError::Tensor(error)) => error.is_out_of_memory(),
+        Some(_) | None => error.downcast_ref().is_some_and(kiln_tensor::Error::is_out_of_memory),
+    };
+    std::iter::successors(Some(error), |error| error.source()).any(is_it)
 }
 
 impl From<OptimError> for TrainError {

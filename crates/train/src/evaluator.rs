@@ -6,10 +6,10 @@ use crate::error::{Result, TrainError, TrainPosition};
 use crate::history::Scores;
 use crate::learner::guarded;
 use crate::loader::Loader;
-use crate::meter::{Meter, READ_INTERVAL};
 use crate::metric::Metric;
 use crate::observation::{Observation, ValidStep};
-use crate::step::Outcome;
+use crate::pass::Pass;
+use crate::step::Validation;
 
 /// Evaluates a model on batches, without a task.
 ///
@@ -57,18 +57,12 @@ impl Evaluator {
         loader: &dyn Loader<Batch>,
         mut step: impl FnMut(Batch) -> O,
     ) -> Result<Scores> {
-        let mut meter = Meter::new(&self.metrics);
-        let mut place = TrainPosition { validation: true, ..TrainPosition::default() };
-        for batch in loader.batches(0, 0) {
-            let batch = batch.map_err(|source| TrainError::Data { place, source })?;
-            let observation = guarded(place, || step(batch).into())?;
-            meter.add(Outcome { observations: vec![observation], ..Outcome::default() }, place)?;
-            meter.read(READ_INTERVAL, false, |_| {})?;
-            place.step += 1;
-            place.batch += 1;
-        }
-        meter.read(0, false, |_| {})?;
-        meter.scores(place)
+        let pass = Pass { loader, metrics: &self.metrics, epoch: 0, limit: u64::MAX };
+        let observe = |batch, validation: &mut Validation<'_>| {
+            validation.observe(step(batch));
+            Ok(())
+        };
+        pass.run(observe, |_| {})
     }
 
     /// Returns the predictions of a function for each batch of epoch 0 of a loader.

@@ -8,9 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::metric::MetricValues;
 use crate::record::StepRecord;
 use crate::step::LOSS;
+use crate::usage::Usage;
 
 /// The losses and scores of a training run. They are bit-identical for the same seed and number of threads.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// Equality ignores the time and the memory.
+#[derive(Clone, Debug, Default)]
 pub struct History {
     /// The training loss of each step, in order.
     pub losses: Vec<f64>,
@@ -22,6 +25,16 @@ pub struct History {
     pub stopped: StopReason,
     /// The epoch with the best monitored value, counted from 0. `None` before the first epoch ends.
     pub best_epoch: Option<u64>,
+    /// The time and the memory of this call.
+    pub usage: Usage,
+}
+
+impl PartialEq for History {
+    fn eq(&self, other: &History) -> bool {
+        let History { losses, values, epochs, stopped, best_epoch, usage: _ } = self;
+        (losses, values, epochs, stopped, best_epoch)
+            == (&other.losses, &other.values, &other.epochs, &other.stopped, &other.best_epoch)
+    }
 }
 
 impl History {

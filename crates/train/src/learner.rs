@@ -2,10 +2,15 @@
 
 mod checkpoint;
 mod fit;
+mod learning_rate;
 mod outputs;
+mod tensors;
+mod training_set;
+mod usage;
 mod validation;
 
-pub(crate) use fit::guarded;
+pub(crate) use fit::{guarded, panic_message};
+pub use learning_rate::{LearningRateCurve, LearningRateFinder, LearningRatePoint};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use kiln_store::{BackgroundWriter, Checkpoint};
+use kiln_tensor::Checkpointing;
 use serde::{Deserialize, Serialize};
 
 use crate::callback::{Callback, Control, EarlyStopping, KeepBest, KeepLast, OnEpoch, OnStep};
@@ -29,6 +35,7 @@ use crate::record::StepRecord;
 use crate::renderer::Renderer;
 use crate::step::StepOptions;
 use crate::task::Task;
+use crate::usage::Stopwatch;
 
 /// Trains a [`Task`]: runs steps over batches, validation, metrics, callbacks, loggers and checkpoints.
 ///
@@ -57,6 +64,7 @@ pub struct Learner<T> {
     writer: Option<BackgroundWriter>,
     /// The earliest time of the next display of scores.
     next_scores: Instant,
+    stopwatch: Stopwatch,
     /// The loader of the run that the checkpoint belongs to.
     resumed: Option<(PathBuf, LoaderIdentity)>,
     identity: LoaderIdentity,
@@ -78,6 +86,8 @@ struct Options {
     max_valid_batches: Option<u64>,
     hyper_parameters: BTreeMap<String, String>,
     silent: bool,
+    seed: Option<u64>,
+    checkpointing: Option<Checkpointing>,
 }
 
 /// The position in training. Checkpoints contain it.
@@ -112,6 +122,7 @@ impl<T: Task> Learner<T> {
             history: History::default(),
             writer: None,
             next_scores: Instant::now(),
+            stopwatch: Stopwatch::new(),
             resumed: None,
             identity: LoaderIdentity::default(),
         }
@@ -224,8 +235,9 @@ impl<T: Task> Learner<T> {
         self
     }
 
-    /// Sets whether to look for NaN and infinity in each gradient, before the update. The error names the parameter. The
-    /// host waits for the device in each step. Default: no.
+    /// Sets whether to look for NaN and infinity in the loss and in each gradient, before the update. The error names the
+    /// parameter, and the [op that first returned](kiln_ir::anomaly) NaN or infinity. The host reads the results of each
+    /// op, so that steps are many times slower. Default: no.
     #[must_use]
     pub fn detect_anomalies(mut self, detect: bool) -> Self {
         self.options.step.detects_anomalies = detect;
@@ -328,6 +340,29 @@ impl<T: Task> Learner<T> {
         self
     }
 
+    /// Seeds the random numbers of the models' devices before the first step (device `n` of several with `seed + n`), and the
+    /// shuffling of [`fit_tensors`](Learner::fit_tensors). A resumed run continues its random streams instead. Default: the streams
+    /// continue from their state.
+    ///
+    /// Initial weights are drawn before there is a learner: seed the device with
+    /// [`Backend::seed`](kiln_tensor::Backend::seed) before the model is made. A data loader has a seed of its own.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = Some(seed);
+        self
+    }
+
+    /// Sets the activation checkpointing of training steps, which replaces that of the models' devices. With
+    /// [`Checkpointing::Balanced`] the tape needs less memory, and the backward pass recomputes cheap results. The values
+    /// are the same, bit for bit. Default: that of the devices.
+    ///
+    /// [`checkpoint`](kiln_tensor::checkpoint) saves more, for a block that the model chooses.
+    #[must_use]
+    pub fn checkpointing(mut self, checkpointing: Checkpointing) -> Self {
+        self.options.checkpointing = Some(checkpointing);
+        self
+    }
+
     /// Adds a hyper-parameter, for logs.
     #[must_use]
     pub fn hyper_parameter(mut self, name: impl Into<String>, value: impl ToString) -> Self {
@@ -410,6 +445,8 @@ impl Default for Options {
             max_valid_batches: None,
             hyper_parameters: BTreeMap::new(),
             silent: false,
+            seed: None,
+            checkpointing: None,
         }
     }
 }

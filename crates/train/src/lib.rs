@@ -70,13 +70,13 @@
 //!
 //! A [`Task`] owns models, optimizers and schedules, and defines one step: [`Step::backward`] updates a model, any number
 //! of times in a step. [`ModelTask`] is the task of a model with [`TrainStep`], [`Supervised`] that of a model and a loss,
-//! and [`FunctionTask`] that of two closures. A [`Loader`] produces batches: a data loader, a stream, or tensors.
+//! and [`FunctionTask`] that of two closures. [`DataParallel`] trains replicas of a task on several devices. A [`Loader`] produces batches: a data loader, a stream, or tensors.
 //!
 //! # Around the steps
 //!
 //! * [`metric`]: metrics with named values, for training and validation.
 //! * [`callback`]: code at the events of training, with access to the task: [`EarlyStopping`], [`KeepBest`],
-//!   [`KeepLast`], and your own.
+//!   [`KeepLast`], [`Profiler`], and your own.
 //! * [`logger`] and [`renderer`]: they write and show the [`Record`]s of a run.
 //! * Checkpoints contain all state, and a [resumed](Learner::resume) run is bit-identical, metrics included. A thread
 //!   writes them while training continues.
@@ -101,20 +101,27 @@ mod meter;
 pub mod metric;
 mod monitor;
 mod observation;
+mod pass;
 mod record;
 pub mod renderer;
+mod snapshot;
 mod step;
 pub mod system;
 mod task;
 mod trainable;
+mod usage;
+mod weights;
 
-pub use callback::{Callback, Context, Control, EarlyStopping, Event, KeepBest, KeepLast, WeightAverage};
+pub use callback::{
+    Callback, Context, Control, EarlyStopping, Event, GradientStatistics, KeepBest, KeepLast, Profiler,
+    RestoreBest, WeightAverage,
+};
 pub use error::{LoggerError, MetricError, Result, TrainError, TrainPosition};
 pub use evaluator::{Evaluator, evaluate};
 pub use history::{EpochReport, History, Scores, StopReason};
 pub use interrupter::Interrupter;
 pub use interval::Interval;
-pub use learner::Learner;
+pub use learner::{Learner, LearningRateCurve, LearningRateFinder, LearningRatePoint};
 pub use loader::{Loader, LoaderIdentity};
 pub use logger::Logger;
 pub use metric::{Accuracy, Metric, MetricValue};
@@ -124,6 +131,9 @@ pub use record::{
     Level, MetricDescription, PassProgress, Record, RunDescription, Split, StepRecord, ValuesRecord,
 };
 pub use renderer::Renderer;
-pub use step::{Loggable, Step, Validation};
-pub use task::{FunctionTask, ModelTask, StateTensors, StateValue, StateVisitor, Supervised, Task};
+pub use step::{GradientsEvent, Loggable, Step, Validation};
+pub use task::{
+    DataParallel, FunctionTask, ModelTask, StateTensors, StateValue, StateVisitor, Supervised, Task,
+};
 pub use trainable::Trainable;
+pub use usage::{Activity, ActivityTime, DeviceMemory, Usage};

@@ -1,8 +1,11 @@
 //! Loaders: the batches that a learner trains on.
 //!
 //! A [`DataLoader`] over a dataset is a [`Loader`]. [`Stream`] wraps an iterator, which may be unbounded, and
-//! [`TensorLoader`] divides tensors in memory into batches.
+//! [`TensorLoader`] divides tensors in memory into batches. [`Prefetch`] computes their batches on a thread.
+//! [`ShardedLoader`] and [`SplitLoader`] make a batch for each device.
 
+mod prefetch;
+mod replicas;
 mod tensors;
 
 use std::fmt;
@@ -10,6 +13,8 @@ use std::fmt;
 use kiln_data::{DataError, DataLoader};
 use serde::{Deserialize, Serialize};
 
+pub use prefetch::Prefetch;
+pub use replicas::{ShardedLoader, SplitLoader};
 pub use tensors::{BatchTensors, TensorLoader};
 
 /// Batches, epoch by epoch, in an order that depends on the epoch alone.

@@ -5,10 +5,14 @@
 //!   log and its checkpoints. `kiln runs` lists, compares and plots them.
 //! * [`CsvLogger`] writes the numbers as a table.
 //! * `TensorBoardLogger` writes event files (feature `tensorboard`).
+//!
+//! `png` encodes images of metrics (feature `png`).
 
 mod csv;
 mod jsonl;
 mod memory;
+#[cfg(feature = "png")]
+mod png;
 mod points;
 mod resume;
 mod run_folder;
@@ -18,6 +22,9 @@ mod tensorboard;
 pub use csv::CsvLogger;
 pub use jsonl::{JsonlLogger, RecordReader, read_run};
 pub use memory::InMemoryLogger;
+#[cfg(feature = "png")]
+#[cfg_attr(docsrs, doc(cfg(feature = "png")))]
+pub use png::{Image, png};
 pub use points::{Point, STEP, points};
 pub use run_folder::RunFolder;
 #[cfg(feature = "tensorboard")]

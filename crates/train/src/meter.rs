@@ -11,10 +11,6 @@ use crate::observation::Observation;
 use crate::record::StepRecord;
 use crate::step::{LOSS, Outcome, Value, read};
 
-/// Batches between two reads of a pass without updates: enough to avoid waiting for the device, and few enough to keep in
-/// memory.
-pub(crate) const READ_INTERVAL: usize = 64;
-
 /// The name of the number of items in a state.
 const ITEMS: &str = "items";
 
@@ -64,9 +60,22 @@ impl Meter {
 
     /// Adds a step without waiting for the device.
     pub(crate) fn add(&mut self, outcome: Outcome, place: TrainPosition) -> Result<()> {
-        let Outcome { loss, observations, mut values, learning_rates, skipped, reports: _ } = outcome;
+        let items = outcome.items_of_replicas.unwrap_or(outcome.items());
+        let Outcome {
+            loss,
+            observations,
+            mut values,
+            learning_rates,
+            skipped,
+            items_of_replicas,
+            reports: _,
+        } = outcome;
         self.update_metrics(&observations, place)?;
-        let observed = observations.iter().find_map(|observation| observation.loss.clone());
+        // The losses of replicas are checked where they are combined.
+        let observed = match items_of_replicas {
+            None => observations.iter().find_map(|observation| observation.loss.clone()),
+            Some(_) => None,
+        };
         if let Some(tensor) = &observed {
             let elements = tensor.shape().num_elements();
             if elements != 1 {
@@ -76,7 +85,6 @@ impl Meter {
         if let Some(loss) = observed.map(Value::Device).or(loss) {
             values.insert(0, (LOSS.to_owned(), loss));
         }
-        let items = observations.iter().map(|observation| observation.num_items).max().unwrap_or(0);
         let record = StepRecord {
             epoch: place.epoch,
             step: place.step,
@@ -134,7 +142,7 @@ impl Meter {
             each(record);
             match loss {
                 Some(loss) if refuses_non_finite && !loss.is_finite() => {
-                    return Err(TrainError::NonFiniteLoss { place, loss });
+                    return Err(TrainError::NonFiniteLoss { place, loss, origin: None });
                 }
                 Some(_) | None => {}
             }

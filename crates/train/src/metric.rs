@@ -44,6 +44,7 @@ pub mod language;
 mod perceptual;
 pub mod ranking;
 pub mod regression;
+mod reinforcement;
 mod shape;
 mod state;
 mod value;
@@ -75,8 +76,9 @@ pub use language::{
     RougeLScore, RougeLSum, RougeN, WordErrorRate, WordInformationLost, WordInformationPreserved,
 };
 pub use perceptual::{
-    Backbone, BackboneBlock, Dists, DistsMetric, DistsNet, DistsWeights, Fire, Lpips, LpipsHead, LpipsMetric,
-    LpipsNet, Network,
+    Afine, AfineAdapter, AfineFidelity, AfineHeads, AfineMetric, AfineNaturalness, AfineNet, AfineScale,
+    Backbone, BackboneBlock, ClipBlock, ClipMlp, ClipTransformer, ClipVision, ClipVisionConfig, Dists,
+    DistsMetric, DistsNet, DistsWeights, Fire, Lpips, LpipsHead, LpipsMetric, LpipsNet, Network,
 };
 pub use ranking::{
     EmptyQueries, HitRate, MeanReciprocalRank, Ndcg, PrecisionAtK, QUERIES, RPrecision, RecallAtK,
@@ -87,6 +89,9 @@ pub use regression::{
     MeanAbsolutePercentageError, MeanSquaredError, MeanSquaredLogError, OutputAverage, PearsonCorrelation,
     R2Score, RootMeanSquaredError, SpearmanCorrelation, SymmetricMeanAbsolutePercentageError,
     WeightedMeanAbsolutePercentageError,
+};
+pub use reinforcement::{
+    CumulativeReward, EPISODE_LENGTHS, EPISODE_REWARDS, EXPLORATION_RATES, EpisodeLength, ExplorationRate,
 };
 pub use state::MetricState;
 pub use value::{MetricValue, MetricValues};

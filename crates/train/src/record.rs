@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::StopReason;
 use crate::metric::MetricValue;
+use crate::usage::Usage;
 
 /// A record of a run. Loggers write records, and renderers show them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,13 @@ pub enum Record {
         /// The folder.
         folder: String,
     },
+    /// The number of batches of an epoch changed, since memory ran out and the batch size was halved.
+    Batches {
+        /// Optimizer steps since training began.
+        step: u64,
+        /// The number of batches. `None` where the loader does not know it.
+        batches: Option<u64>,
+    },
     /// A message for people.
     Message {
         /// The severity.
@@ -46,6 +54,8 @@ pub enum Record {
         /// The text.
         text: String,
     },
+    /// The time and the memory that training used, before its end.
+    Usage(Usage),
     /// Training ended.
     End {
         /// The reason.

@@ -12,7 +12,7 @@
 
 #[cfg(feature = "dashboard")]
 mod dashboard;
-mod format;
+pub(crate) mod format;
 mod lines;
 #[cfg_attr(
     not(feature = "dashboard"),

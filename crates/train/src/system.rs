@@ -93,6 +93,12 @@ impl SystemSampler {
     }
 }
 
+/// Returns the peak of the resident memory of this process since it started, in bytes. `None` where the operating system
+/// does not report it; Linux does.
+pub fn peak_process_memory() -> Option<u64> {
+    linux::peak_process_memory()
+}
+
 impl Default for SystemSampler {
     fn default() -> SystemSampler {
         SystemSampler::new()

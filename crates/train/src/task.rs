@@ -1,5 +1,6 @@
 //! Tasks: the training and validation steps of a user, and the state that a checkpoint keeps.
 
+mod data_parallel;
 mod function;
 mod model;
 mod supervised;
@@ -12,6 +13,8 @@ use kiln_tensor::TensorData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use data_parallel::DataParallel;
+pub(crate) use data_parallel::Replica;
 pub use function::FunctionTask;
 pub use model::ModelTask;
 pub use supervised::Supervised;
@@ -123,6 +126,14 @@ pub trait Task: Send {
 ///
 /// Names consist of lower-case letters, digits, `_` and `.`, and are unique.
 pub trait StateVisitor {
+    /// Called before the state of replica `rank` of a [data-parallel](crate::DataParallel) task, and with 0 after the
+    /// last. Returns whether to visit the replica: it has the names of replica 0, which is visited first. A visitor that
+    /// changes the state visits every replica. Default: no, as for a visitor that reads the state.
+    fn replica(&mut self, rank: usize) -> bool {
+        let _ = rank;
+        false
+    }
+
     /// Visits a module.
     ///
     /// # Errors
@@ -139,6 +150,12 @@ pub trait StateVisitor {
     fn optimizer(&mut self, name: &str, optimizer: &mut dyn Optimizer, module: &dyn Module) -> Result<()> {
         let _ = (name, optimizer, module);
         Ok(())
+    }
+
+    /// Visits the learning rate that replaces that of a schedule: `None` unless one is
+    /// [searched](crate::Learner::find_learning_rate).
+    fn fixed_learning_rate(&mut self, name: &str, learning_rate: &mut Option<f64>) {
+        let _ = (name, learning_rate);
     }
 
     /// Visits a learning-rate schedule. `step` is the index of its next update.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::panic::Location;
 
-use kiln_nn::{GradientsParams, Module};
+use kiln_ir::profile;
+use kiln_nn::Module;
 use kiln_optim::{LearningRate, Optimizer, StepOutcome, StepReport};
 
 use crate::error::Result;
@@ -25,6 +25,8 @@ pub struct Trainable<M> {
     learning_rate: Box<dyn LearningRate>,
     /// The number of updates, including skipped ones. Accumulated passes do not count.
     updates: u64,
+    /// The learning rate that replaces that of the schedule, while one is searched.
+    fixed_learning_rate: Option<f64>,
 }
 
 impl<M: Module> Trainable<M> {
@@ -41,6 +43,7 @@ impl<M: Module> Trainable<M> {
             optimizer: Box::new(optimizer),
             learning_rate: Box::new(learning_rate),
             updates: 0,
+            fixed_learning_rate: None,
         }
     }
 
@@ -84,7 +87,7 @@ impl<M: Module> Trainable<M> {
 
     /// Returns the learning rate of the next update.
     pub fn learning_rate(&self) -> f64 {
-        self.learning_rate.at(self.updates)
+        self.fixed_learning_rate.unwrap_or_else(|| self.learning_rate.at(self.updates))
     }
 
     /// Replaces the learning-rate schedule. The number of updates does not change.
@@ -103,41 +106,42 @@ impl<M: Module> Trainable<M> {
     /// # Errors
     /// The error of the visitor.
     pub fn state(&mut self, visitor: &mut dyn StateVisitor) -> Result<()> {
-        let Trainable { name, model, optimizer, learning_rate, updates } = self;
+        let Trainable { name, model, optimizer, learning_rate, updates, fixed_learning_rate } = self;
+        visitor.fixed_learning_rate(name, fixed_learning_rate);
         visitor.module(name, model)?;
         visitor.optimizer(name, &mut **optimizer, model)?;
         visitor.value(&format!("{name}.updates"), updates)?;
         visitor.schedule(name, &mut **learning_rate, *updates)
     }
 
-    /// Updates the model by one step with the learning rate of the schedule.
+    /// Updates the model by one step with the learning rate and the momentum of the schedule. The closure calls the
+    /// optimizer. Every update passes here.
     ///
     /// # Errors
     /// See [`Optimizer::update`].
-    pub(crate) fn update(
+    pub(crate) fn advance(
         &mut self,
-        gradients: GradientsParams,
-        caller: &'static Location<'static>,
+        update: impl FnOnce(&mut dyn Optimizer, &mut M, f64) -> kiln_optim::Result<StepReport>,
     ) -> kiln_optim::Result<StepReport> {
         let learning_rate = self.learning_rate();
         if let Some(momentum) = self.learning_rate.momentum_at(self.updates) {
             self.optimizer.set_momentum(Some(momentum))?;
         }
-        let report = self.optimizer.update_from(learning_rate, &mut self.model, gradients, caller)?;
-        self.count(&report);
-        Ok(report)
-    }
-
-    /// Model and optimizer, for an objective.
-    pub(crate) fn parts_mut(&mut self) -> (&mut M, &mut dyn Optimizer) {
-        (&mut self.model, &mut *self.optimizer)
-    }
-
-    pub(crate) fn count(&mut self, report: &StepReport) {
+        let Trainable { name, model, optimizer, .. } = self;
+        let report = profile::optimizer(name, || update(&mut **optimizer, model, learning_rate))?;
         match report.outcome {
             StepOutcome::Applied | StepOutcome::SkippedNonFinite => self.updates += 1,
             StepOutcome::Accumulated => {}
         }
+        Ok(report)
+    }
+
+    /// Waits until the outcome of the last update is known.
+    ///
+    /// # Errors
+    /// See [`Optimizer::finish`].
+    pub(crate) fn finish(&mut self) -> kiln_optim::Result<()> {
+        self.optimizer.finish()
     }
 }
 
@@ -151,7 +155,7 @@ impl<M> Deref for Trainable<M> {
 
 impl<M: fmt::Debug> fmt::Debug for Trainable<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trainable { name, model, optimizer, learning_rate, updates } = self;
+        let Trainable { name, model, optimizer, learning_rate, updates, fixed_learning_rate: _ } = self;
         f.debug_struct("Trainable")
             .field("name", name)
             .field("model", model)

@@ -8,10 +8,10 @@ use kiln_backends::Flex;
 use kiln_store::save_tensors;
 use kiln_tensor::{AnyTensor, Backend, TensorData};
 use kiln_train::metric::{
-    Aggregation, BOXES, ClassAverage, ClassWeight, Dice, Dists, Features, FrechetInceptionDistance,
-    GeneralizedDice, InceptionScore, KernelInceptionDistance, LABELS, Lpips, MeanAveragePrecision, MeanIou,
-    MetricValue, MetricValues, MsSsim, NUM_BOXES, NUM_TARGET_BOXES, Network, Psnr, SCORES, Ssim,
-    TARGET_AREAS, TARGET_BOXES, TARGET_CROWDS, TARGET_LABELS, box_iou,
+    Afine, AfineNet, Aggregation, BOXES, ClassAverage, ClassWeight, ClipVisionConfig, Dice, Dists, Features,
+    FrechetInceptionDistance, GeneralizedDice, InceptionScore, KernelInceptionDistance, LABELS, Lpips,
+    MeanAveragePrecision, MeanIou, MetricValue, MetricValues, MsSsim, NUM_BOXES, NUM_TARGET_BOXES, Network,
+    Psnr, SCORES, Ssim, TARGET_AREAS, TARGET_BOXES, TARGET_CROWDS, TARGET_LABELS, box_iou,
 };
 use kiln_train::{Metric, MetricError, Observation, PREDICTIONS, TARGETS};
 use serde_json::Value;
@@ -413,8 +413,14 @@ fn classifier(network: Network) -> Vec<(String, Vec<usize>)> {
 fn weights(name: &str, shape: &[usize]) -> Vec<f32> {
     let seed = name.bytes().zip(1..).map(|(byte, place)| place * u64::from(byte)).sum();
     let u = uniform(shape.iter().product(), seed);
-    if name.starts_with("lin") || name == "alpha" || name == "beta" {
+    if name.starts_with("lin") || name.ends_with("alpha") || name.ends_with("beta") {
         return u;
+    }
+    if name.contains(".ln_") && name.ends_with(".weight") {
+        return u.into_iter().map(|u| (f64::from(u) * 0.5 + 0.75) as f32).collect();
+    }
+    if name.contains("_scale.") || name == "adapter.k" {
+        return u.into_iter().map(|u| (f64::from(u) * 0.5 + 0.5) as f32).collect();
     }
     let fans: usize = shape[1..].iter().product();
     let limit = if shape.len() == 1 { 0.05 } else { (6.0 / fans as f64).sqrt() };
@@ -470,6 +476,79 @@ fn dists_agrees_with_torchmetrics() {
     let batches = &image_pairs([2, 3, 64, 64], 0.5)[..2];
     let expected = goldens("perceptual")["dists"].as_f64().unwrap();
     close(values(&metric, batches).main().unwrap(), expected, 2e-5);
+}
+
+/// The encoder of A-FINE in the goldens.
+fn small_encoder() -> ClipVisionConfig {
+    ClipVisionConfig::new().with_width(128).with_layers(2).with_patch(8).with_positions(10)
+}
+
+/// The parameters of A-FINE, by name, with the shapes and names of the paper's checkpoint.
+fn afine_parameters() -> Vec<(String, Vec<usize>)> {
+    let net = AfineNet::<Flex>::zeros(&small_encoder(), &Default::default());
+    let in_file = |name: &str| match name.strip_prefix("heads.") {
+        Some(head) => head.to_owned(),
+        None => format!("finetuned_clip.{name}"),
+    };
+    let parameters = kiln_nn::Module::named_parameters(&net);
+    parameters.into_iter().map(|(name, x)| (in_file(&name), x.value.shape().to_vec())).collect()
+}
+
+#[test]
+fn afine_agrees_with_pytorch() {
+    let goldens = goldens("afine");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("afine.safetensors");
+    let unused = ["finetuned_clip.visual.proj", "finetuned_clip.token_embedding.weight"];
+    let unused = unused.map(|name| (name.to_owned(), vec![4, 2]));
+    save(&path, afine_parameters().into_iter().chain(unused));
+    let net = AfineNet::<Flex>::load_with(&small_encoder(), &path, &path, &Default::default()).unwrap();
+    let metric = Afine::new(net);
+    let plain = image_pairs([2, 3, 24, 24], 0.5)[..2].to_vec();
+    let targets = |observation: &Observation| observation.tensor(TARGETS).unwrap();
+    let equal: Vec<Observation> = plain.iter().map(|both| pair(targets(both), targets(both))).collect();
+    let resized = image_pairs([2, 3, 37, 30], 0.5)[..2].to_vec();
+    for (name, batches) in [("plain", plain), ("resized", resized), ("equal", equal)] {
+        let found = values(&metric, &batches);
+        let check = |found: f64, expected: &Value| {
+            let expected = expected.as_f64().unwrap();
+            close(found, expected, expected.abs() * 1e-4);
+        };
+        check(found.main().unwrap(), &goldens[name]["score"]);
+        let unscaled = found.get("afine_unscaled").and_then(MetricValue::as_scalar).unwrap();
+        check(unscaled, &goldens[name]["unscaled"]);
+    }
+}
+
+#[test]
+fn afine_refuses_other_shapes_and_missing_weights() {
+    let device = Default::default();
+    let mut metric = Afine::new(AfineNet::<Flex>::zeros(&small_encoder(), &device));
+    let images = |shape: &[usize]| tensor(uniform(shape.iter().product(), 1), shape);
+    let grey = metric.update(&pair(images(&[2, 1, 24, 24]), images(&[2, 1, 24, 24])));
+    assert!(matches!(grey, Err(MetricError::Input { name: PREDICTIONS, .. })), "{grey:?}");
+    let differ = metric.update(&pair(images(&[2, 3, 24, 24]), images(&[2, 3, 24, 32])));
+    assert!(matches!(differ, Err(MetricError::Input { .. })), "{differ:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let [encoder, heads] = ["clip", "heads"].map(|name| folder.path().join(format!("{name}.safetensors")));
+    // Two files, the encoder with OpenAI's names.
+    let (visual, own): (Vec<_>, Vec<_>) =
+        afine_parameters().into_iter().partition(|(name, _)| name.starts_with("finetuned_clip."));
+    let openai = visual.into_iter().map(|(name, shape)| (name["finetuned_clip.".len()..].to_owned(), shape));
+    let openai: Vec<_> = openai.collect();
+    let load = || AfineNet::<Flex>::load_with(&small_encoder(), &encoder, &heads, &device);
+    save(&encoder, openai.clone());
+    for missing in ["natural.proj_head.2.bias", "fidelity.alpha", "adapter.k", "fidelity_scale.yita4"] {
+        save(&heads, own.iter().filter(|(name, _)| name != missing).cloned());
+        let error = load().unwrap_err().to_string();
+        assert!(error.contains(missing), "{error}");
+    }
+    save(&heads, own);
+    load().unwrap();
+    let missing = "visual.transformer.resblocks.1.attn.in_proj_bias";
+    save(&encoder, openai.into_iter().filter(|(name, _)| name != missing));
+    let error = load().unwrap_err().to_string();
+    assert!(error.contains(missing), "{error}");
 }
 
 #[test]

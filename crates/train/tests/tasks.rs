@@ -423,7 +423,16 @@ fn an_error_of_a_callback_or_an_anomaly_names_its_place() {
     let task = Supervised::new(linear(1, 0.5), SgdConfig::new().init(), 0.1, root);
     let mut learner = Learner::new(task).detect_anomalies(true).silent();
     let error = learner.fit_without_validation(&loader).unwrap_err().to_string();
-    assert!(error.contains("epoch 1, step 1, batch 1: the gradient of `weight` is not finite"), "{error}");
+    assert!(error.contains("epoch 1, step 1, batch 1: the gradient of `weight` is not finite: `"), "{error}");
+    assert!(error.contains("returned NaN, after `") && error.contains("returned infinity\n"), "{error}");
+
+    // The logarithm of a negative number, in the forward pass.
+    let log =
+        |model: &Linear<B>, (x, _): Pair| StepOutput::new((model.forward(x) - 9.0).log().exp().mean(), 8);
+    let task = Supervised::new(linear(1, 0.5), SgdConfig::new().init(), 0.1, log);
+    let mut learner = Learner::new(task).detect_anomalies(true).silent();
+    let error = learner.fit_without_validation(&loader).unwrap_err().to_string();
+    assert!(error.contains("batch 1: the loss is NaN: `ln` of f32[8, 1] returned NaN"), "{error}");
 }
 
 #[test]
@@ -454,7 +463,7 @@ fn loggers_receive_the_records_in_order() {
             if let Record::Values(values) = record { values.split.name().to_owned() } else { kind }
         })
         .collect();
-    assert_eq!(kinds, ["start", "step", "step", "train", "valid", "epoch", "end"]);
+    assert_eq!(kinds, ["start", "step", "step", "train", "valid", "epoch", "usage", "end"]);
     let Record::Start(description) = &records[0] else { panic!("{:?}", records[0]) };
     assert_eq!((description.name.as_str(), &*description.hyper_parameters["rate"]), ("line", "0.05"));
 }

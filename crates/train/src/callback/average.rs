@@ -1,15 +1,16 @@
 //! Averages of the weights.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 
-use kiln_nn::{Module, Parameter, Path, Visitor, VisitorMut};
+use kiln_nn::Module;
 use kiln_optim::{AverageState, ModelAverage};
-use kiln_tensor::{AnyTensor, TensorData};
+use kiln_tensor::TensorData;
 
 use super::{Callback, Context, Event};
 use crate::error::Result;
 use crate::task::{StateTensors, StateVisitor};
+use crate::weights::Weights;
 
 /// Averages the weights of a model over the steps: EMA or SWA. Validation uses the average.
 ///
@@ -43,7 +44,7 @@ pub struct WeightAverage<F> {
     start: u64,
     apply_at_end: bool,
     /// The weights of the model while it holds the average.
-    weights: Option<VecDeque<AnyTensor>>,
+    weights: Option<Weights>,
 }
 
 impl<F> WeightAverage<F> {
@@ -81,12 +82,12 @@ impl<T, M: Module, F: Fn(&mut T) -> &mut M + Send> Callback<T> for WeightAverage
         match event {
             Event::StepEnded if steps > self.start => self.average.update(model)?,
             Event::ValidationStarted => {
-                self.weights = Some(weights(model));
+                self.weights = Some(Weights::of(model));
                 self.average.apply(model)?;
             }
             Event::ValidationEnded => {
                 if let Some(weights) = self.weights.take() {
-                    model.visit_mut(&mut Path::new(), &mut PutBack(weights));
+                    weights.put_into(model);
                 }
             }
             Event::Closing if self.apply_at_end => self.average.apply(model)?,
@@ -112,31 +113,6 @@ impl<T, M: Module, F: Fn(&mut T) -> &mut M + Send> Callback<T> for WeightAverage
     fn state(&mut self, task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
         let WeightAverage { average, model, .. } = self;
         visitor.tensors("average", &mut State { average, model: model(task) })
-    }
-}
-
-/// The weights of a module, in the order of a visit. They are handles: nothing is copied.
-fn weights(module: &dyn Module) -> VecDeque<AnyTensor> {
-    struct Weights(VecDeque<AnyTensor>);
-    impl Visitor for Weights {
-        fn parameter(&mut self, _path: &Path, parameter: Parameter) {
-            self.0.push_back(crate::observation::below(parameter.value));
-        }
-    }
-    let mut visitor = Weights(VecDeque::new());
-    module.visit(&mut Path::new(), &mut visitor);
-    visitor.0
-}
-
-/// Puts weights back, in the order of a visit.
-struct PutBack(VecDeque<AnyTensor>);
-
-impl VisitorMut for PutBack {
-    fn parameter(&mut self, _path: &Path, parameter: Parameter) -> Parameter {
-        match self.0.pop_front() {
-            Some(value) => parameter.map(|_| value),
-            None => parameter,
-        }
     }
 }
 

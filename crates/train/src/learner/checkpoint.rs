@@ -78,6 +78,7 @@ impl<T: Task> Learner<T> {
             state: None,
             values: BTreeMap::new(),
             prefix: String::new(),
+            replica: 0,
         };
         self.visit(|prefix, part| {
             save.prefix = prefix.to_owned();
@@ -109,7 +110,7 @@ impl<T: Task> Learner<T> {
             load.prefix = prefix.to_owned();
             part.state(&mut load)
         })?;
-        let mut restore = RestoreRandom { checkpoint, prefix: String::new() };
+        let mut restore = RestoreRandom { checkpoint, prefix: String::new(), replica: 0 };
         self.visit(|prefix, part| {
             restore.prefix = prefix.to_owned();
             part.state(&mut restore)
@@ -177,8 +178,8 @@ impl<T> Part for CallbackPart<'_, T> {
 }
 
 /// The keys of the values of a checkpoint.
-fn random_key(name: &str) -> String {
-    format!("random.{name}")
+fn random_key(name: &str, replica: usize) -> String {
+    if replica == 0 { format!("random.{name}") } else { format!("random.{name}.replica.{replica}") }
 }
 
 fn schedule_key(name: &str) -> String {
@@ -202,6 +203,8 @@ struct Save {
     state: Option<TrainingState>,
     values: BTreeMap<String, serde_json::Value>,
     prefix: String,
+    /// The replica that is visited. Of those after 0 only the random state is saved: all else is equal.
+    replica: usize,
 }
 
 impl Save {
@@ -229,22 +232,33 @@ impl Save {
 }
 
 impl StateVisitor for Save {
+    fn replica(&mut self, rank: usize) -> bool {
+        self.replica = rank;
+        true
+    }
+
     fn module(&mut self, name: &str, module: &mut dyn Module) -> Result<()> {
         let name = self.named(name);
         let state = TrainingState::of(module);
-        self.set(random_key(&name), serde_json::to_value(&state))?;
+        self.set(random_key(&name, self.replica), serde_json::to_value(&state))?;
+        if self.replica > 0 {
+            return Ok(());
+        }
         self.state.get_or_insert(state);
         self.add(|contents| contents.with_module(&name, module))
     }
 
     fn optimizer(&mut self, name: &str, optimizer: &mut dyn Optimizer, module: &dyn Module) -> Result<()> {
+        if self.replica > 0 {
+            return Ok(());
+        }
         let name = self.named(name);
         self.add(|contents| contents.with_optimizer(optimizer_name(&name), optimizer, module))
     }
 
     fn schedule(&mut self, name: &str, schedule: &mut dyn LearningRate, _step: u64) -> Result<()> {
         let state = schedule.state();
-        if state.is_empty() {
+        if self.replica > 0 || state.is_empty() {
             Ok(())
         } else {
             self.set(schedule_key(&self.named(name)), serde_json::to_value(&state))
@@ -252,10 +266,16 @@ impl StateVisitor for Save {
     }
 
     fn value(&mut self, name: &str, value: &mut dyn StateValue) -> Result<()> {
+        if self.replica > 0 {
+            return Ok(());
+        }
         self.set(value_key(&self.named(name)), value.save())
     }
 
     fn tensors(&mut self, name: &str, tensors: &mut dyn StateTensors) -> Result<()> {
+        if self.replica > 0 {
+            return Ok(());
+        }
         let (name, tensors) = (self.named(name), tensors.save()?);
         self.add(|contents| contents.with_tensors(&name, tensors))
     }
@@ -283,6 +303,10 @@ impl Load<'_> {
 }
 
 impl StateVisitor for Load<'_> {
+    fn replica(&mut self, _rank: usize) -> bool {
+        true
+    }
+
     fn module(&mut self, name: &str, module: &mut dyn Module) -> Result<()> {
         Ok(self.checkpoint.load_module_into(&self.named(name), module)?)
     }
@@ -321,11 +345,17 @@ impl StateVisitor for Load<'_> {
 struct RestoreRandom<'a> {
     checkpoint: &'a Checkpoint,
     prefix: String,
+    replica: usize,
 }
 
 impl StateVisitor for RestoreRandom<'_> {
+    fn replica(&mut self, rank: usize) -> bool {
+        self.replica = rank;
+        true
+    }
+
     fn module(&mut self, name: &str, module: &mut dyn Module) -> Result<()> {
-        let key = random_key(&format!("{}{name}", self.prefix));
+        let key = random_key(&format!("{}{name}", self.prefix), self.replica);
         if let Some(state) = self.checkpoint.state().value::<TrainingState>(&key)? {
             state.restore_random(module)?;
         }

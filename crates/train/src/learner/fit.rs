@@ -1,8 +1,13 @@
 //! The training loop.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::time::{Duration, Instant};
 
+use kiln_ir::anomaly;
+use kiln_tensor::with_checkpointing;
+
+use super::training_set::TrainingSet;
 use super::{Learner, Options, Position};
 use crate::callback::{Context, Event};
 use crate::error::{Result, TrainError, TrainPosition};
@@ -10,11 +15,12 @@ use crate::history::{EpochReport, History, StopReason};
 use crate::loader::{Loader, LoaderIdentity};
 use crate::meter::Meter;
 use crate::record::{Record, Split};
-use crate::step::{Outcome, Step};
+use crate::step::{GradientsEvent, Outcome, Step, Watch};
 use crate::task::Task;
+use crate::usage::{Activity, Stopwatch};
 
 /// The source location of a call.
-type Caller = &'static Location<'static>;
+pub(super) type Caller = &'static Location<'static>;
 
 /// Named validation sets.
 pub(super) type ValidationSets<'a, V> = [(&'a str, &'a dyn Loader<V>)];
@@ -52,7 +58,7 @@ impl<T: Task> Learner<T> {
         train: &dyn Loader<T::Batch>,
         valid: &dyn Loader<T::ValidBatch>,
     ) -> Result<History> {
-        self.run(train, &[("valid", valid)], Location::caller())
+        self.run(&mut TrainingSet::Fixed(train), &[("valid", valid)], Location::caller())
     }
 
     /// Trains like [`fit`](Learner::fit), with several named validation sets. Monitors without the name of a set use the
@@ -66,7 +72,7 @@ impl<T: Task> Learner<T> {
         train: &dyn Loader<T::Batch>,
         valid: &[(&str, &dyn Loader<T::ValidBatch>)],
     ) -> Result<History> {
-        self.run(train, valid, Location::caller())
+        self.run(&mut TrainingSet::Fixed(train), valid, Location::caller())
     }
 
     /// Trains like [`fit`](Learner::fit), without validation. Monitors use the training metrics.
@@ -75,17 +81,18 @@ impl<T: Task> Learner<T> {
     /// See [`fit`](Learner::fit).
     #[track_caller]
     pub fn fit_without_validation(&mut self, train: &dyn Loader<T::Batch>) -> Result<History> {
-        self.run(train, &[], Location::caller())
+        self.run(&mut TrainingSet::Fixed(train), &[], Location::caller())
     }
 
-    fn run(
+    pub(super) fn run(
         &mut self,
-        train: &dyn Loader<T::Batch>,
+        train: &mut TrainingSet<'_, T::Batch>,
         valid: &ValidationSets<'_, T::ValidBatch>,
         caller: Caller,
     ) -> Result<History> {
+        self.stopwatch = Stopwatch::new();
         self.check()?;
-        self.check_identity(train.identity())?;
+        self.check_identity(train.loader().identity())?;
         self.writer = self.open_writer()?;
         self.callbacks.sort_by_key(|callback| callback.order());
         self.prepare_metrics(valid)?;
@@ -96,6 +103,7 @@ impl<T: Task> Learner<T> {
         // After an error the values of the last steps are lost.
         self.meter.drop_pending();
         let reason = if result.is_ok() { self.history.stopped } else { StopReason::Failed };
+        self.history.usage = self.usage();
         let closed = self.close_outputs(reason, started.elapsed(), result.as_ref().err());
         let history = std::mem::take(&mut self.history);
         result.and(closed).map(|()| history)
@@ -127,12 +135,13 @@ impl<T: Task> Learner<T> {
 
     fn run_epochs(
         &mut self,
-        train: &dyn Loader<T::Batch>,
+        train: &mut TrainingSet<'_, T::Batch>,
         valid: &ValidationSets<'_, T::ValidBatch>,
         caller: Caller,
     ) -> Result<()> {
         self.locate();
-        self.start_outputs(train.num_batches())?;
+        self.seed_devices()?;
+        self.start_outputs(train.loader().num_batches())?;
         self.emit(Event::Started)?;
         loop {
             if let Some(reason) = self.end() {
@@ -141,7 +150,7 @@ impl<T: Task> Learner<T> {
             }
             let started = Instant::now();
             self.emit(Event::EpochStarted)?;
-            match self.train_epoch(train, valid, caller)? {
+            match self.train_epoch_within_memory(train, valid, caller)? {
                 Pass::Complete => self.end_epoch(valid, started)?,
                 Pass::Stopped(reason) => {
                     self.read(0)?;
@@ -168,6 +177,21 @@ impl<T: Task> Learner<T> {
         if is_done { Some(StopReason::Finished) } else { self.control.stop }
     }
 
+    /// Trains on the remaining batches of the current epoch, in smaller batches once memory runs out.
+    fn train_epoch_within_memory(
+        &mut self,
+        train: &mut TrainingSet<'_, T::Batch>,
+        valid: &ValidationSets<'_, T::ValidBatch>,
+        caller: Caller,
+    ) -> Result<Pass> {
+        loop {
+            match self.train_epoch(train.loader(), valid, caller) {
+                Err(error) if train.can_halve() && error.is_step_out_of_memory() => self.halve(train)?,
+                result => return result,
+            }
+        }
+    }
+
     /// Trains on the remaining batches of the current epoch.
     fn train_epoch(
         &mut self,
@@ -186,7 +210,10 @@ impl<T: Task> Learner<T> {
             if let Some(reason) = self.stop_reason() {
                 return Ok(Pass::Stopped(reason));
             }
-            let Some(batch) = batches.next() else { break };
+            let before = self.stopwatch.enter(Activity::Loading);
+            let batch = batches.next();
+            self.stopwatch.go_on(before);
+            let Some(batch) = batch else { break };
             let place = self.place();
             let batch = batch.map_err(|source| TrainError::Data { place, source })?;
             self.train_step(batch, caller)?;
@@ -219,10 +246,14 @@ impl<T: Task> Learner<T> {
     fn train_step(&mut self, batch: T::Batch, caller: Caller) -> Result<()> {
         let place = self.locate();
         self.emit(Event::StepStarted)?;
-        let mut outcome = Outcome::default();
-        let mut step = Step::new(place, self.options.step, caller, &mut outcome);
-        let task = &mut self.task;
-        guarded(place, || task.train(batch, &mut step))?.map_err(|error| error.at(place))?;
+        let before = self.stopwatch.enter(Activity::Steps);
+        let Learner { task, callbacks, options, .. } = self;
+        let mut watch = |event: &mut GradientsEvent<'_>| {
+            callbacks.iter_mut().try_for_each(|callback| callback.gradients(event))
+        };
+        let outcome = run_step(task, options, batch, place, caller, &mut watch);
+        self.stopwatch.go_on(before);
+        let outcome = outcome?;
         self.position.step += 1;
         self.position.batch += 1;
         self.control.steps = self.position.step;
@@ -240,7 +271,9 @@ impl<T: Task> Learner<T> {
     /// Reads the values of steps from the device until at most `remaining` are pending.
     pub(super) fn read(&mut self, remaining: usize) -> Result<()> {
         let mut records = Vec::new();
+        let before = self.stopwatch.enter(Activity::Reading);
         let read = self.meter.read(remaining, self.options.stop_on_non_finite, |record| records.push(record));
+        self.stopwatch.go_on(before);
         for record in records {
             self.history.add(&record);
             self.emit(Event::StepMeasured(&record))?;
@@ -290,23 +323,29 @@ impl<T: Task> Learner<T> {
 
     /// Calls the callbacks, then sends their records and takes the checkpoints that they requested.
     pub(super) fn emit(&mut self, event: Event<'_>) -> Result<()> {
-        let mut callbacks = std::mem::take(&mut self.callbacks);
-        let Learner { task, control, .. } = self;
+        let before = self.stopwatch.enter(Activity::Callbacks);
+        let Learner { task, control, callbacks, .. } = self;
         let place = control.place;
         let result = callbacks
             .iter_mut()
             .try_for_each(|callback| callback.on(event, &mut Context { task, control }))
             .map_err(|error| error.at(place));
-        self.callbacks = callbacks;
+        self.stopwatch.go_on(before);
         result?;
-        for record in std::mem::take(&mut self.control.records) {
-            self.send(&record)?;
-        }
+        self.send_records()?;
         for request in std::mem::take(&mut self.control.checkpoints) {
-            self.save(&request)?;
+            let before = self.stopwatch.enter(Activity::Checkpoints);
+            let saved = self.save(&request);
+            self.stopwatch.go_on(before);
+            saved?;
             self.emit(Event::CheckpointTaken(&request.folder))?;
         }
         Ok(())
+    }
+
+    /// Sends the records of callbacks.
+    pub(super) fn send_records(&mut self) -> Result<()> {
+        std::mem::take(&mut self.control.records).iter().try_for_each(|record| self.send(record))
     }
 
     /// Sets the position that callbacks see.
@@ -346,14 +385,39 @@ impl<T: Task> Learner<T> {
     }
 }
 
+/// Runs a training step of a task.
+pub(super) fn run_step<T: Task>(
+    task: &mut T,
+    options: &Options,
+    batch: T::Batch,
+    place: TrainPosition,
+    caller: Caller,
+    watch: Watch<'_>,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut step = Step::new(place, options.step, caller, &mut outcome, watch);
+    let run = || guarded(place, || task.train(batch, &mut step));
+    let run = || match options.checkpointing {
+        Some(mode) => with_checkpointing(mode, run),
+        None => run(),
+    };
+    let result = if options.step.detects_anomalies { anomaly::detect(run) } else { run() };
+    result?.map_err(|error| error.at(place))?;
+    Ok(outcome)
+}
+
 /// Runs a step of a task and turns a panic into an error with its position.
 pub(crate) fn guarded<R>(place: TrainPosition, step: impl FnOnce() -> R) -> Result<R> {
     // After a panic the learner does not call the task again unless the user does.
-    catch_unwind(AssertUnwindSafe(step)).map_err(|payload| {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let problem = text.or_else(|| payload.downcast_ref::<&str>().copied());
-        TrainError::Panicked { place, problem: problem.unwrap_or("without a message").to_owned() }
-    })
+    catch_unwind(AssertUnwindSafe(step))
+        .map_err(|payload| TrainError::Panicked { place, problem: panic_message(&*payload) })
+}
+
+/// The message of a panic.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    text.unwrap_or("without a message").to_owned()
 }
 
 /// Minimum time between two displays of the scores so far, since they wait for the device.

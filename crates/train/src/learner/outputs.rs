@@ -11,6 +11,7 @@ use crate::metric::{Metric, MetricValue};
 use crate::record::{Level, MetricDescription, Record, RunDescription, Split, ValuesRecord};
 use crate::step::LOSS;
 use crate::task::Task;
+use crate::usage::Activity;
 
 impl<T: Task> Learner<T> {
     /// Opens the automatic renderer, unless the user chose one.
@@ -23,12 +24,14 @@ impl<T: Task> Learner<T> {
 
     /// Passes a record to the loggers and the renderer.
     pub(super) fn send(&mut self, record: &Record) -> Result<()> {
+        let before = self.stopwatch.enter(Activity::Outputs);
         self.show(record);
-        for logger in &mut self.loggers {
+        let written = self.loggers.iter_mut().try_for_each(|logger| {
             let written = logger.record(record);
-            written.map_err(|source| TrainError::Logger { logger: logger.name().to_owned(), source })?;
-        }
-        Ok(())
+            written.map_err(|source| TrainError::Logger { logger: logger.name().to_owned(), source })
+        });
+        self.stopwatch.go_on(before);
+        written
     }
 
     /// Passes a record to the renderer alone.
@@ -88,7 +91,8 @@ impl<T: Task> Learner<T> {
     ) -> Result<()> {
         let message = error.map(|error| Record::Message { level: Level::Error, text: error.to_string() });
         let end = Record::End { reason, step: self.position.step, duration };
-        let sent = message.iter().chain([&end]).try_for_each(|record| self.send(record));
+        let usage = Record::Usage(self.history.usage.clone());
+        let sent = message.iter().chain([&usage, &end]).try_for_each(|record| self.send(record));
         let flushed = self.flush_loggers();
         if let Some(renderer) = &mut self.renderer {
             renderer.close();

@@ -4,15 +4,15 @@ use kiln_nn::Module;
 use kiln_optim::{LearningRate, Optimizer};
 
 use super::Learner;
-use super::fit::{ValidationSets, guarded};
+use super::fit::ValidationSets;
 use crate::callback::Event;
 use crate::error::{Result, TrainError, TrainPosition};
 use crate::history::{EpochReport, Scores};
 use crate::loader::Loader;
-use crate::meter::{Meter, READ_INTERVAL};
+use crate::pass::Pass;
 use crate::record::{PassProgress, Record, Split};
-use crate::step::{Outcome, Validation};
 use crate::task::{StateVisitor, Task};
+use crate::usage::Activity;
 
 impl<T: Task> Learner<T> {
     /// Evaluates the task on named sets, with the metrics for validation.
@@ -28,6 +28,13 @@ impl<T: Task> Learner<T> {
         &mut self,
         sets: &ValidationSets<'_, T::ValidBatch>,
     ) -> Result<Vec<(String, Scores)>> {
+        let before = self.stopwatch.enter(Activity::Validation);
+        let scores = self.validate_sets(sets);
+        self.stopwatch.go_on(before);
+        scores
+    }
+
+    fn validate_sets(&mut self, sets: &ValidationSets<'_, T::ValidBatch>) -> Result<Vec<(String, Scores)>> {
         self.emit(Event::ValidationStarted)?;
         let place = TrainPosition { validation: true, ..self.place() };
         self.task.start_validation().map_err(|error| error.at(place))?;
@@ -45,26 +52,20 @@ impl<T: Task> Learner<T> {
     }
 
     fn validate_set(&mut self, set: &str, loader: &dyn Loader<T::ValidBatch>) -> Result<Scores> {
-        let mut meter = Meter::new(&self.valid_metrics);
-        let mut place = TrainPosition { step: 0, batch: 0, validation: true, ..self.place() };
+        let epoch = self.position.epoch;
         let batches = loader.num_batches();
-        let limit = self.options.max_valid_batches.unwrap_or(u64::MAX);
-        for batch in loader.batches(0, 0).take(usize::try_from(limit).unwrap_or(usize::MAX)) {
-            let batch = batch.map_err(|source| TrainError::Data { place, source })?;
-            let mut outcome = Outcome::default();
-            let mut validation = Validation::new(place, &mut outcome);
-            let task = &mut self.task;
-            guarded(place, || task.validate(batch, &mut validation))?.map_err(|error| error.at(place))?;
-            meter.add(outcome, place)?;
-            meter.read(READ_INTERVAL, false, |_| {})?;
-            place.step += 1;
-            place.batch += 1;
-            let progress =
-                PassProgress { set: set.to_owned(), epoch: place.epoch, batch: place.step, batches };
-            self.show(&Record::Progress(progress));
-        }
-        meter.read(0, false, |_| {})?;
-        meter.scores(place)
+        let Learner { task, renderer, valid_metrics, options, .. } = self;
+        let limit = options.max_valid_batches.unwrap_or(u64::MAX);
+        let pass = Pass { loader, metrics: valid_metrics, epoch, limit };
+        pass.run(
+            |batch, validation| task.validate(batch, validation),
+            |batch| {
+                if let Some(renderer) = renderer {
+                    let progress = PassProgress { set: set.to_owned(), epoch, batch, batches };
+                    renderer.record(&Record::Progress(progress));
+                }
+            },
+        )
     }
 
     /// Passes the monitored value of an evaluation to the learning-rate schedules.
@@ -93,6 +94,10 @@ impl<T: Task> Learner<T> {
 struct Observe(f64);
 
 impl StateVisitor for Observe {
+    fn replica(&mut self, _rank: usize) -> bool {
+        true
+    }
+
     fn schedule(&mut self, _name: &str, schedule: &mut dyn LearningRate, step: u64) -> Result<()> {
         schedule.observe(step, self.0);
         Ok(())
@@ -103,6 +108,10 @@ impl StateVisitor for Observe {
 struct Finish;
 
 impl StateVisitor for Finish {
+    fn replica(&mut self, _rank: usize) -> bool {
+        true
+    }
+
     fn optimizer(&mut self, _name: &str, optimizer: &mut dyn Optimizer, _module: &dyn Module) -> Result<()> {
         Ok(optimizer.finish()?)
     }

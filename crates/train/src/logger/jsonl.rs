@@ -78,7 +78,7 @@ impl JsonlLogger {
     /// Opens a log to continue it, or creates it. A last line without an end, of a process that was killed, is removed.
     ///
     /// The next [`Record::Start`] removes the records after its step, as [`resume_at`](JsonlLogger::resume_at) does. A
-    /// start at step 0 is an error if the log has records, because it would remove all of them.
+    /// start at step 0 is an error if the log has steps, because it would remove all of them.
     ///
     /// # Errors
     /// When the file cannot be opened, or its last line is too long.
@@ -121,8 +121,18 @@ impl JsonlLogger {
         &self.path
     }
 
+    /// Whether the log has a step. A run that was interrupted before its first step has none, and starts again at step 0.
+    fn has_steps(&self) -> Result<bool, LoggerError> {
+        for record in RecordReader::open(&self.path)? {
+            if let Record::Step(_) = record? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn continue_at(&mut self, step: u64) -> Result<(), LoggerError> {
-        if step > 0 {
+        if step > 0 || !self.has_steps()? {
             return self.resume_at(step);
         }
         Err(LoggerError::Other(format!(

@@ -37,6 +37,8 @@ pub fn points(record: &Record) -> Vec<Point> {
         | Record::Epoch { .. }
         | Record::Checkpoint { .. }
         | Record::Message { .. }
+        | Record::Usage(_)
+        | Record::Batches { .. }
         | Record::End { .. } => Vec::new(),
     }
 }

@@ -31,6 +31,8 @@ impl ResumePoint {
             | Record::Progress(_)
             | Record::Values(_)
             | Record::Epoch { .. }
+            | Record::Usage(_)
+            | Record::Batches { .. }
             | Record::Message { .. } => {}
         }
         self.kept = end;
@@ -49,10 +51,11 @@ impl ResumePoint {
             Record::Start(start) => start.step >= self.step,
             Record::Step(step) => step.step >= self.step,
             Record::Values(values) => values.step > self.step,
-            Record::Epoch { step, .. } | Record::Checkpoint { step, .. } | Record::End { step, .. } => {
-                *step > self.step
-            }
-            Record::Progress(_) | Record::Message { .. } => false,
+            Record::Epoch { step, .. }
+            | Record::Batches { step, .. }
+            | Record::Checkpoint { step, .. }
+            | Record::End { step, .. } => *step > self.step,
+            Record::Progress(_) | Record::Usage(_) | Record::Message { .. } => false,
         }
     }
 }

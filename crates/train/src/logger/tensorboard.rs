@@ -2,7 +2,6 @@
 
 mod event;
 mod frame;
-mod png;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -10,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use event::Message;
-use png::Image;
 
 use super::Logger;
+use super::png::Image;
 use super::points::{STEP, points};
 use crate::error::LoggerError;
 use crate::metric::MetricValue;
@@ -141,8 +140,13 @@ impl Logger for TensorBoardLogger {
                 };
                 self.summaries(0, vec![event::text(tag, text)])
             }
+            Record::Usage(usage) => self.summaries(0, vec![event::text("usage", &usage.to_string())]),
             Record::End { step, .. } => self.summaries(*step, vec![event::session_end(now())]),
-            Record::Step(_) | Record::Values(_) | Record::Progress(_) | Record::Checkpoint { .. } => Ok(()),
+            Record::Step(_)
+            | Record::Values(_)
+            | Record::Progress(_)
+            | Record::Batches { .. }
+            | Record::Checkpoint { .. } => Ok(()),
         }
     }
 

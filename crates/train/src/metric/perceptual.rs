@@ -1,10 +1,16 @@
 //! Metrics of perceived similarity: distances between the features of pretrained networks.
 
+mod afine;
 mod backbone;
+mod clip;
 mod dists;
 mod lpips;
 
+pub use afine::{
+    Afine, AfineAdapter, AfineFidelity, AfineHeads, AfineMetric, AfineNaturalness, AfineNet, AfineScale,
+};
 pub use backbone::{Backbone, BackboneBlock, Fire, Network};
+pub use clip::{ClipBlock, ClipMlp, ClipTransformer, ClipVision, ClipVisionConfig};
 pub use dists::{Dists, DistsMetric, DistsNet, DistsWeights};
 pub use lpips::{Lpips, LpipsHead, LpipsMetric, LpipsNet};
 

@@ -48,6 +48,15 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
+/// Formats a number of bytes: `512 B`, `1.5 KiB`, `5.0 MiB`, `3.0 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(bits, _)| bytes >> bits > 0) {
+        Some((bits, unit)) => format!("{:.1} {unit}", bytes as f64 / f64::from(1u32 << bits)),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// Formats a number of bytes in GB.
 #[cfg(feature = "dashboard")]
 pub(crate) fn gigabytes(bytes: u64) -> String {

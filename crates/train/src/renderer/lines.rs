@@ -58,7 +58,7 @@ impl Lines {
                 let is_due = self.shown.is_none_or(|shown| now.duration_since(shown) >= INTERVAL);
                 is_due.then(|| self.progress(now))
             }
-            Record::Values(_) => None,
+            Record::Values(_) | Record::Batches { .. } => None,
             Record::Epoch { epoch, duration, .. } => {
                 let epoch = self.epoch(*epoch);
                 Some(format!("{epoch}  {}  {}", self.model.scores(), format::duration(*duration)))
@@ -67,6 +67,7 @@ impl Lines {
             Record::Message { level: Level::Info, text } => Some(text.clone()),
             Record::Message { level: Level::Warning, text } => Some(format!("warning: {text}")),
             Record::Message { level: Level::Error, text } => Some(format!("error: {text}")),
+            Record::Usage(usage) => Some(usage.to_string()),
             Record::End { reason, step, duration } => {
                 let (reason, duration) = (reason_text(*reason), format::duration(*duration));
                 Some(format!("training ended after {step} steps, {duration}: {reason}"))

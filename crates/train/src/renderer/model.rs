@@ -12,6 +12,7 @@ pub(crate) use series::Series;
 use super::format;
 use crate::history::StopReason;
 use crate::record::{Level, PassProgress, Record, RunDescription, Split, StepRecord, ValuesRecord};
+use crate::usage::Usage;
 
 /// The number of messages that are kept.
 const MESSAGES: usize = 500;
@@ -38,6 +39,8 @@ pub(crate) struct Model {
     /// The number of steps without an update.
     pub(crate) skipped: u64,
     pub(crate) throughput: Throughput,
+    /// The times and the memory, once training ends.
+    pub(crate) usage: Option<Usage>,
     messages: VecDeque<Message>,
     started: Option<Instant>,
     /// The fraction of the run that was done when this call started.
@@ -124,6 +127,11 @@ impl Model {
                 self.message(Level::Info, format!("checkpoint of step {step}: {folder}"));
             }
             Record::Message { level, text } => self.message(*level, text.clone()),
+            Record::Batches { batches, .. } => {
+                self.run.batches = *batches;
+                self.batches = *batches;
+            }
+            Record::Usage(usage) => self.usage = Some(usage.clone()),
             Record::End { reason, step, duration } => {
                 self.step = *step;
                 self.phase = Phase::Ended { reason: *reason, duration: *duration };
@@ -266,6 +274,12 @@ impl Model {
                 history.update_best(Best { value, text, epoch: record.epoch }, higher_is_better);
             }
         }
+        // A matrix or an image has no curve.
+        let is_other = |metric: &MetricHistory| {
+            let mut own = record.values.iter().filter(|(name, _)| *name == metric.name);
+            metric.splits.is_empty() && own.any(|(_, value)| value.as_scalar().is_none())
+        };
+        self.metrics.retain(|metric| !is_other(metric));
     }
 
     /// Returns the metric of this name, a new one after the others.

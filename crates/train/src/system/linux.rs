@@ -63,6 +63,11 @@ impl Linux {
     }
 }
 
+/// The peak of the resident memory of this process, in bytes.
+pub(super) fn peak_process_memory() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+}
+
 /// The ticks of all processors, and those without work, of `/proc/stat`.
 fn cpu_times(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;

@@ -230,8 +230,12 @@ def seed_of(name):
 def weights(name, shape):
     """The weights of a parameter in f32, by name."""
     u = uniform(tuple(shape), seed_of(name))
-    if name.startswith("lin") or name in ("alpha", "beta"):
+    if name.startswith("lin") or name.split(".")[-1] in ("alpha", "beta"):
         return u.float()
+    if ".ln_" in name and name.endswith(".weight"):
+        return (u * 0.5 + 0.75).float()
+    if "_scale." in name or name == "adapter.k":
+        return (u * 0.5 + 0.5).float()
     if len(shape) == 1:
         return ((u - 0.5) * 0.1).float()
     return ((u * 2 - 1) * np.sqrt(6.0 / np.prod(shape[1:]))).float()
@@ -306,6 +310,124 @@ def perceptual():
     return values
 
 
+class ClipBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(width, width // 64, batch_first=True)
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)})
+
+    def forward(self, x):
+        y = self.ln_1(x)
+        x = x + self.attn(y, y, y, need_weights=False)[0]
+        y = self.mlp["c_fc"](self.ln_2(x))
+        return x + self.mlp["c_proj"](y * torch.sigmoid(1.702 * y))
+
+
+class ClipVision(nn.Module):
+    """The vision transformer of CLIP: the tokens of patches after each block."""
+
+    def __init__(self, width, layers, patch, positions):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, patch, patch, bias=False)
+        self.class_embedding = nn.Parameter(torch.zeros(width))
+        self.positional_embedding = nn.Parameter(torch.zeros(positions, width))
+        self.ln_pre = nn.LayerNorm(width)
+        self.transformer = nn.ModuleDict({"resblocks": nn.ModuleList(ClipBlock(width) for _ in range(layers))})
+
+    def forward(self, x):
+        x = self.conv1(x).flatten(2).mT
+        x = torch.cat([self.class_embedding.expand(len(x), 1, -1), x], 1)
+        positions, size = self.positional_embedding[None, None], x.shape[1:]
+        if positions.shape[2:] != size:
+            positions = nn.functional.interpolate(positions, size=size, mode="bicubic", align_corners=False)
+        x = self.ln_pre(x + positions[0])
+        features = []
+        for block in self.transformer["resblocks"]:
+            x = block(x)
+            features.append(x[:, 1:])
+        return features
+
+
+class Afine(nn.Module):
+    """A-FINE, from the equations of the paper, with an encoder of a given size."""
+
+    def __init__(self, width=128, layers=2, patch=8, positions=10):
+        super().__init__()
+        self.patch = patch
+        self.finetuned_clip = nn.ModuleDict({"visual": ClipVision(width, layers, patch, positions)})
+        head = nn.Sequential(nn.Linear(6 + layers * 128, 768), nn.GELU(), nn.Linear(768, 1))
+        self.natural = nn.ModuleDict({"proj_feat": nn.Linear(2 * width, 128), "proj_head": head})
+        zeros = lambda *shape: nn.Parameter(torch.zeros(*shape))  # noqa: E731
+        channels = 3 + layers * width
+        self.fidelity = nn.ParameterDict({name: zeros(1, 1, channels) for name in ("alpha", "beta")})
+        self.natural_scale = nn.ParameterDict({name: zeros(1) for name in ("yita3", "yita4")})
+        self.fidelity_scale = nn.ParameterDict({name: zeros(1) for name in ("yita3", "yita4")})
+        self.adapter = nn.ParameterDict({"k": zeros(1)})
+        for name, parameter in self.named_parameters():
+            parameter.data = weights(name, parameter.shape)
+
+    def features(self, x):
+        mean = torch.tensor([0.48145466, 0.4578275, 0.40821073], dtype=x.dtype).view(1, 3, 1, 1)
+        std = torch.tensor([0.26862954, 0.26130258, 0.27577711], dtype=x.dtype).view(1, 3, 1, 1)
+        x, size = (x - mean) / std, [-(-length // self.patch) * self.patch for length in x.shape[2:]]
+        if list(x.shape[2:]) != size:
+            x = nn.functional.interpolate(x, size=size, mode="bicubic", align_corners=False)
+        tokens = self.finetuned_clip["visual"](x)
+        return [(x * std + mean).flatten(2).mT] + [feature.relu() for feature in tokens]
+
+    def naturalness(self, features):
+        statistics = []
+        for place, feature in enumerate(features):
+            both = torch.cat([feature.mean(1), feature.var(1, unbiased=False)], 1)
+            statistics.append(self.natural["proj_feat"](both) if place else both)
+        n = self.natural["proj_head"](torch.cat(statistics, 1))[:, 0]
+        return self.logistic(n, self.natural_scale["yita3"], self.natural_scale["yita4"])
+
+    def distance(self, xs, ys):
+        alpha, beta = (nn.functional.softplus(self.fidelity[name]) for name in ("alpha", "beta"))
+        total = alpha.sum() + beta.sum() + 1e-10
+        texture, structure = [], []
+        for x, y in zip(xs, ys):
+            mx, my = x.mean(1, keepdim=True), y.mean(1, keepdim=True)
+            vx, vy = ((z - m).square().mean(1, keepdim=True) for z, m in ((x, mx), (y, my)))
+            cov = (x * y).mean(1, keepdim=True) - mx * my
+            texture.append((2 * mx * my + 1e-10) / (mx**2 + my**2 + 1e-10))
+            structure.append((2 * cov + 1e-10) / (vx + vy + 1e-10))
+        texture, structure = torch.cat(texture, 2), torch.cat(structure, 2)
+        d = 1 - (alpha / total * texture).sum((1, 2)) - (beta / total * structure).sum((1, 2))
+        centre, width = self.fidelity_scale["yita3"], self.fidelity_scale["yita4"]
+        return self.logistic(d, centre.clamp(0.05, 0.95), width.clamp(0.01, 0.70))
+
+    def logistic(self, x, centre, width):
+        return 4 / (1 + torch.exp(-(x - centre) / (width.abs() + 1e-10))) - 2
+
+    def forward(self, x, reference):
+        """The score before and after the last logistic function."""
+        x, reference = self.features(x), self.features(reference)
+        of_x, of_reference = self.naturalness(x), self.naturalness(reference)
+        k = nn.functional.softplus(self.adapter["k"])
+        score = torch.exp(k * (of_reference - of_x)) * of_x + self.distance(x, reference)
+        return score, 100 / (1 + torch.exp(-(score + 1.9710) / (2.3734 + 1e-10)))
+
+
+@torch.no_grad()
+def afine():
+    model = Afine().double().eval()
+
+    def mean(pairs):
+        unscaled, scaled = zip(*[model(x.double(), y.double()) for x, y in pairs])
+        return {"score": torch.cat(scaled).mean().item(), "unscaled": torch.cat(unscaled).mean().item()}
+
+    pairs = image_pairs((2, 3, 24, 24), noise=0.5)[:2]
+    return {
+        "plain": mean(pairs),
+        # Neither length is a multiple of a patch, and the positional embedding has fewer rows than there are tokens.
+        "resized": mean(image_pairs((2, 3, 37, 30), noise=0.5)[:2]),
+        "equal": mean([(y, y) for _, y in pairs]),
+    }
+
+
 def main():
     torch.set_num_threads(1)
     values = {
@@ -314,6 +436,7 @@ def main():
         "detection": detection(),
         "generated": generated(),
         "perceptual": perceptual(),
+        "afine": afine(),
     }
     path = Path(__file__).with_name("vision.json")
     path.write_text(json.dumps(values, separators=(",", ":")) + "\n")

@@ -133,6 +133,17 @@ fn a_run_can_be_resumed_twice_at_one_step() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_before_its_first_step_starts_its_log_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.jsonl");
+    let end = Record::End { reason: StopReason::Interrupted, step: 0, duration: Duration::from_secs(1) };
+    let checkpoint = Record::Checkpoint { step: 0, folder: "checkpoints/last".to_owned() };
+    write(&mut JsonlLogger::create(&path).unwrap(), &[start(0), checkpoint, end]);
+    write(&mut JsonlLogger::append(&path).unwrap(), &run(0, 4));
+    assert_same(&without_starts(read_run(&path).unwrap()), &without_starts(run(0, 4)));
+}
+
+#[test]
 fn a_new_run_does_not_replace_a_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("records.jsonl");

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::png::{Image, png};
+use super::super::png::{Image, png};
 
 /// A message in the wire format of protocol buffers, under construction.
 #[derive(Clone, Debug, Default)]
@@ -135,7 +135,7 @@ pub(super) fn image(tag: &str, image: &Image) -> Result<Message, String> {
         .integer(1, image.height as i64)
         .integer(2, image.width as i64)
         .integer(3, image.channels as i64)
-        .bytes(4, png(image)?);
+        .bytes(4, png(image).map_err(|error| error.to_string())?);
     Ok(summary(tag).message(4, message))
 }
 

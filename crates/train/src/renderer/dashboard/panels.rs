@@ -25,8 +25,9 @@ pub(super) fn header(frame: &mut Frame, area: Rect, scene: &Scene, view: &View) 
     let phase = Line::from(Span::styled(format!("{phase} "), style)).right_aligned();
     let width = (phase.width() as u16).min(area.width);
     let mut spans = vec![Span::styled(" Kiln ", view.palette.title()), Span::raw(run.name.clone())];
-    spans
-        .push(Span::styled(format!("  {}", run.task.lines().next().unwrap_or_default()), view.palette.dim()));
+    // Of a description such as `Net { conv1: … }`, the row has space for the name alone.
+    let task = run.task.split(['{', '\n']).next().unwrap_or_default().trim_end();
+    spans.push(Span::styled(format!("  {task}"), view.palette.dim()));
     frame.render_widget(Line::from(spans), Rect { width: area.width - width, ..area });
     frame.render_widget(phase, Rect { x: area.right() - width, width, ..area });
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 use crate::renderer::format;
 use crate::renderer::model::{Model, Phase, reason_text};
 
-/// Returns the results of a run as a table: for each metric and split the last value, the best value and its epoch. It is
-/// empty before training starts.
+/// Returns the results of a run as a table: for each metric and split the last value, the best value and its epoch, then
+/// the times and the memory. It is empty before training starts.
 pub(super) fn table(model: &Model, now: Instant) -> String {
     let mut rows = vec![["metric", "split", "last", "best", "best epoch"].map(str::to_owned)];
     for metric in &model.metrics {
@@ -31,6 +31,9 @@ pub(super) fn table(model: &Model, now: Instant) -> String {
     for row in &rows {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
         text += &format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    if let Some(usage) = &model.usage {
+        text += &format!("{usage}\n");
     }
     text
 }

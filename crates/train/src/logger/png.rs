@@ -5,23 +5,39 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
+use crate::error::LoggerError;
+
 /// An image in row-major order with interleaved channels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Image<'a> {
-    pub(super) height: usize,
-    pub(super) width: usize,
-    /// 1 (grey), 3 (RGB) or 4 (RGBA).
-    pub(super) channels: usize,
-    pub(super) pixels: &'a [u8],
+pub struct Image<'a> {
+    /// The height in pixels.
+    pub height: usize,
+    /// The width in pixels.
+    pub width: usize,
+    /// The number of channels: 1 (grey), 3 (RGB) or 4 (RGBA).
+    pub channels: usize,
+    /// The pixels: `height × width × channels` bytes.
+    pub pixels: &'a [u8],
 }
 
 /// Returns the PNG file of an image.
 ///
+/// ```
+/// use kiln_train::logger::{Image, png};
+///
+/// let file = png(&Image { height: 1, width: 2, channels: 3, pixels: &[255, 0, 0, 0, 128, 255] })?;
+/// assert!(file.starts_with(b"\x89PNG"));
+/// # Ok::<(), kiln_train::LoggerError>(())
+/// ```
+///
 /// # Errors
-/// When the image has no pixels, too many, or a number of channels other than 1, 3 and 4.
-pub(super) fn png(image: &Image) -> Result<Vec<u8>, String> {
+/// When the image has no pixels, a height or width of 2³¹ or more, a number of channels other than 1, 3 and 4, or more or
+/// fewer bytes than these say.
+pub fn png(image: &Image) -> Result<Vec<u8>, LoggerError> {
     let Image { height, width, channels, pixels } = *image;
-    let problem = |text: &str| Err(format!("an image of {height}x{width} with {channels} channels {text}"));
+    let problem = |text: &str| {
+        Err(LoggerError::Other(format!("an image of {height}x{width} with {channels} channels {text}")))
+    };
     let colour_type: u8 = match channels {
         1 => 0,
         3 => 2,
@@ -41,7 +57,7 @@ pub(super) fn png(image: &Image) -> Result<Vec<u8>, String> {
     header.extend(h.to_be_bytes());
     // Bits of a channel, colour type, compression, filter, interlace.
     header.extend([8, colour_type, 0, 0, 0]);
-    let data = compressed(pixels, width * channels).map_err(|error| error.to_string())?;
+    let data = compressed(pixels, width * channels).map_err(|error| LoggerError::Other(error.to_string()))?;
     let mut file = Vec::from(*b"\x89PNG\r\n\x1a\n");
     for (name, data) in [(b"IHDR", header.as_slice()), (b"IDAT", &data), (b"IEND", &[])] {
         push_chunk(&mut file, name, data);
@@ -82,7 +98,7 @@ mod tests {
             (image(0, 2, 1, &[]), "no pixels"),
             (image(usize::MAX, 2, 1, &[]), "too large"),
         ] {
-            let error = bad.unwrap_err();
+            let error = bad.unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
     }
