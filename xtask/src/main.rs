@@ -4,7 +4,7 @@
 //! violations of the rules of `ARCHITECTURE.md`, [`mod@bench`] measures build times, operation overhead, fusion's time
 //! per op, and compares Kiln with other frameworks, [`accuracy`] measures elementary functions, [`bundle`] packs test
 //! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] tests checkpoints against crashes,
-//! [`mod@dashboard`] tests the dashboard in a terminal,
+//! [`mod@dashboard`] tests the dashboard in a terminal, [`mod@pictures`] makes the README's pictures,
 //! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
 //! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. The only
 //! dependency is a JSON reader, so the tool itself builds in seconds.
@@ -26,6 +26,7 @@ mod kill;
 mod new_op;
 mod ops;
 mod package;
+mod pictures;
 mod process;
 mod suite;
 mod table;
@@ -41,7 +42,7 @@ commands
   test     run every check this machine can run; list what it cannot, with the reason
              --only NAME   run this step alone (repeatable)
              --list        print the steps and stop
-             --no-install  never add Rust targets through rustup
+             --no-install  never add Rust targets through rustup, or packages through apt-get
   tidy     check layering, file sizes, links, licences and the other rules of the tree
   bench core
            measure build times and the cost of an eager operation against their targets
@@ -105,6 +106,9 @@ commands
              --only TEXT   the checks whose name contains this alone
              --program P   run this built example dashboard_demo (default: build it)
              --no-install  never install tmux with apt-get
+  pictures make the pictures of README.md from a run of the example mnist, with tmux and Chromium
+             --program P   run this built example mnist (default: build it)
+             --command P   run this built command kiln (default: build it)
   goldens  make the PyTorch reference files of crates/suite/goldens again
   modules  print what the suite checks of each module, loss, optimizer and schedule, write it into the book
              --check       write nothing, fail where the page differs or a cell is empty without a reason
@@ -160,6 +164,7 @@ fn main() -> ExitCode {
         "features" => features::run(&rest),
         "suite" => suite::run(&rest),
         "package" => package::run(&rest),
+        "pictures" => pictures::run(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

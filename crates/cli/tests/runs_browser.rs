@@ -10,7 +10,7 @@ use std::process::Command;
 use runs::{HOSTILE, kiln_runs, write};
 
 /// Uses the page as a person does and writes the results as its text.
-const ACTIONS: &str = r##"<script>
+const ACTIONS: &str = r##"<script type="module">
 const results = [];
 const check = (name, condition) => results.push(`${name}: ${condition ? "yes" : "no"}`);
 const chart = [...document.querySelectorAll(".chart")].find((chart) => chart.querySelector("h3").textContent === "loss");
@@ -37,6 +37,17 @@ check("log", curves()[1] !== first[1] && !curves().join().includes("NaN"));
 set("log", (input) => { input.checked = false; });
 set("smoothing", (input) => { input.value = "0.9"; });
 check("smoothing", curves().length === 12 && view.querySelectorAll(".raw").length === 6);
+const pictures = [...document.querySelectorAll("svg.image image")];
+// The policy of the page must allow the image, and its pixels must be those of the record.
+const picture = new Image();
+picture.src = pictures[0].getAttribute("href");
+await picture.decode();
+const context = document.createElement("canvas").getContext("2d");
+context.drawImage(picture, 0, 0);
+const pixels = [...context.getImageData(0, 0, 2, 1).data];
+check("image", pictures.length === 4 && picture.width === 2 && pixels.join() === "255,0,0,255,0,128,255,255");
+check("size", pictures[0].getBoundingClientRect().width === 280);
+check("histogram", [...document.querySelectorAll(".histogram rect")].every((bar) => bar.getBoundingClientRect().width > 100));
 document.getElementById("theme").click();
 check("theme", ["dark", "light"].includes(document.documentElement.dataset.theme));
 check("text", document.querySelectorAll("img").length === 0 && document.title.includes("<script>alert(0)<"));
@@ -68,6 +79,6 @@ fn curves_work_in_a_browser() {
     let results =
         text.split_once("<pre>").and_then(|(_, rest)| rest.split_once("</pre>")).map(|(results, _)| results);
     let results = results.unwrap_or_else(|| panic!("the script failed: {text}"));
-    assert_eq!(results.lines().count(), 11, "{results}");
+    assert_eq!(results.lines().count(), 14, "{results}");
     assert!(results.lines().all(|line| line.ends_with(": yes")), "{results}");
 }

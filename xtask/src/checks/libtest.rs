@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The maximum number of lines of a failed test in the summary.
+const SHOWN_LINES: usize = 8;
+
 /// The test counts of a step.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Tally {
@@ -9,6 +12,10 @@ pub(crate) struct Tally {
     pub(crate) failed: usize,
     /// Ignored tests with their reasons.
     pub(crate) ignored: Vec<(String, String)>,
+    /// Failed tests with the first lines of their output.
+    pub(crate) failures: Vec<(String, Vec<String>)>,
+    /// The failed test whose output the current lines are.
+    shown: Option<usize>,
     /// The crate or test program of the current lines.
     program: String,
 }
@@ -16,6 +23,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// Takes one line of output into account.
     pub(crate) fn see(&mut self, line: &str) {
+        self.see_failure(line);
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count(counts, "passed");
             self.failed += count(counts, "failed");
@@ -26,6 +34,26 @@ impl Tally {
             self.ignored.push((format!("{} {name}", self.program).trim().to_owned(), reason.to_owned()));
         } else if let Some(program) = program(line) {
             self.program = program;
+        }
+    }
+
+    /// Notes the name of a failed test, and the first lines of its output.
+    fn see_failure(&mut self, line: &str) {
+        let failed = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+        let header = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
+        let named = |program: &str, name: &str| format!("{program} {name}").trim().to_owned();
+        if let Some(name) = failed {
+            self.failures.push((named(&self.program, name), Vec::new()));
+        } else if let Some(name) = header {
+            let name = named(&self.program, name);
+            self.shown = self.failures.iter().position(|(failed, _)| *failed == name);
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.shown = None;
+        } else if let Some((_, lines)) = self.shown.and_then(|shown| self.failures.get_mut(shown))
+            && !line.trim().is_empty()
+            && lines.len() < SHOWN_LINES
+        {
+            lines.push(line.to_owned());
         }
     }
 
@@ -90,5 +118,32 @@ mod tests {
         assert_eq!(tally.ignored[0].1, "marked `ignore` without a reason");
         assert_eq!(tally.ignored[1].0, "kiln_ir slow");
         assert_eq!(tally.to_string(), "15/19, 2 ignored");
+    }
+
+    #[test]
+    fn failed_tests_keep_the_first_lines_of_their_output() {
+        let mut tally = Tally::default();
+        for line in [
+            "     Running unittests src/lib.rs (target/debug/deps/kiln_ir-0123abc)",
+            "test shape::merge ... FAILED",
+            "test shape::split ... ok",
+            "test shape::wide ... FAILED",
+            "failures:",
+            "---- shape::merge stdout ----",
+            "",
+            "thread 'shape::merge' panicked at crates/ir/src/shape.rs:3:5:",
+            "left: 1",
+            "---- shape::wide stdout ----",
+            "too wide",
+            "failures:",
+            "    shape::merge",
+            "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out",
+        ] {
+            tally.see(line);
+        }
+        let lines: Vec<(&str, usize)> =
+            tally.failures.iter().map(|(name, lines)| (name.as_str(), lines.len())).collect();
+        assert_eq!(lines, [("kiln_ir shape::merge", 2), ("kiln_ir shape::wide", 1)]);
+        assert_eq!(tally.failures[0].1[1], "left: 1");
     }
 }

@@ -77,10 +77,10 @@ fn run_step(step: &Step, context: &Context) -> Outcome {
     Outcome::Ran { tally, seconds: started.elapsed().as_secs_f64(), error }
 }
 
-/// The table of steps, the skipped steps with reasons, and the closing line. A step that ran tests counts its tests;
+/// The table of steps, the skipped steps with reasons, the failed tests, and the closing line. A step that ran tests counts its tests;
 /// any other step counts as one.
 fn summary(outcomes: &[(&Step, Outcome)]) -> String {
-    let (mut passed, mut failed, mut skipped) = (0, 0, Vec::new());
+    let (mut passed, mut failed, mut skipped, mut failures) = (0, 0, Vec::new(), String::new());
     let mut rows = vec![row(["step", "result", "tests", "seconds"])];
     for (step, outcome) in outcomes {
         match outcome {
@@ -90,6 +90,10 @@ fn summary(outcomes: &[(&Step, Outcome)]) -> String {
                 rows.push(vec![step.name.to_owned(), result.to_owned(), tests, format!("{seconds:.1}")]);
                 passed += if tally.is_empty() { usize::from(error.is_none()) } else { tally.passed };
                 failed += if error.is_some() { tally.failed.max(1) } else { 0 };
+                failures.extend(tally.failures.iter().map(|(test, lines)| {
+                    let lines: String = lines.iter().map(|line| format!("    {line}\n")).collect();
+                    format!("  {}: {test}\n{lines}", step.name)
+                }));
                 skipped
                     .extend(tally.ignored.iter().map(|(test, why)| (format!("{}: {test}", step.name), why)));
             }
@@ -103,6 +107,9 @@ fn summary(outcomes: &[(&Step, Outcome)]) -> String {
     if !skipped.is_empty() {
         text += "\nskipped\n";
         text.extend(skipped.iter().map(|(what, reason)| format!("  {what}: {reason}\n")));
+    }
+    if !failures.is_empty() {
+        text += &format!("\nfailed\n{failures}");
     }
     text + &format!("\n{passed} passed, {failed} failed, {} skipped\n", skipped.len())
 }
@@ -129,6 +136,14 @@ mod tests {
         assert!(text.ends_with("\n8 passed, 0 failed, 2 skipped\n"), "{text}");
         assert!(text.contains(&format!("  {}: slow: an hour\n", STEPS[0].name)), "{text}");
         assert!(text.contains(&format!("  {}: no GPU\n", STEPS[2].name)), "{text}");
+    }
+
+    #[test]
+    fn failed_tests_are_listed_before_the_closing_line() {
+        let lines = ["test merge ... FAILED", "---- merge stdout ----", "left: 1", "failures:"];
+        let text = summary(&[(&STEPS[0], ran(&lines, Some("a test failed")))]);
+        let expected = format!("failed\n  {}: merge\n    left: 1\n\n0 passed", STEPS[0].name);
+        assert!(text.contains(&expected), "{text}");
     }
 
     #[test]

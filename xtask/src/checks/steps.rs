@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::libtest::Tally;
 use super::newcomer;
 use crate::workspace::Workspace;
-use crate::{engines, fuzz, goldens, gpu, kill, process, suite};
+use crate::{dashboard, engines, fuzz, goldens, gpu, kill, process, suite};
 
 /// The context of every step.
 pub(crate) struct Context<'a> {
     pub(crate) workspace: &'a Workspace,
-    /// Whether missing Rust targets may be installed.
+    /// Whether missing Rust targets and Debian packages may be installed.
     pub(crate) install: bool,
 }
 
@@ -144,6 +144,12 @@ pub(crate) const STEPS: &[Step] = &[
         about: "the curves of `kiln runs report` work in a browser",
         can_run: has_browser,
         run: browser_tests,
+    },
+    Step {
+        name: "dashboard",
+        about: "the dashboard of training works in a terminal of tmux",
+        can_run: has_terminal,
+        run: |context, _| check_dashboard(context),
     },
     Step {
         name: "goldens",
@@ -359,6 +365,17 @@ fn browser_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     run_tests(command.args(["--", "--ignored"]), tally)
 }
 
+fn has_terminal(context: &Context) -> Result<(), String> {
+    let (_, example) = dashboard::PROGRAM;
+    has_target(context, "example", example)?;
+    dashboard::has_tmux(&context.workspace.root, context.install)
+}
+
+fn check_dashboard(context: &Context) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root);
+    announce_and_run(command.args(["run", "--quiet", "-p", "xtask", "--", "dashboard", "--no-install"]))
+}
+
 fn has_gpu(context: &Context) -> Result<(), String> {
     gpu::runnable(context.workspace).map(drop)
 }
@@ -386,6 +403,8 @@ pub(crate) fn run_tests(command: &mut Command, tally: &mut Tally) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -395,7 +414,16 @@ mod tests {
         assert!(has_core(&context).unwrap_err().contains("kiln-ir"));
         assert!(has_gpu(&context).unwrap_err().contains("no GPU engine"));
         assert!(has_target(&context, "example", "mnist").unwrap_err().contains("mnist"));
+        assert!(has_terminal(&context).unwrap_err().contains("dashboard_demo"));
         assert!(goldens::can_run(&workspace.root).unwrap_err().contains(goldens::SCRIPT));
+    }
+
+    #[test]
+    fn a_machine_without_tmux_skips_with_advice() {
+        // In a folder that does not exist, no program starts.
+        let nowhere = Path::new("no/such/folder");
+        let reason = dashboard::has_tmux(nowhere, false).unwrap_err();
+        assert!(reason.contains("apt-get install tmux"), "{reason}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask dashboard`: tests of the dashboard of training in a real terminal, which tmux provides.
 
 mod checks;
-mod tmux;
+pub(crate) mod tmux;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(30);
 
 /// A terminal with a tmux server of its own, which ends when it is dropped.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     socket: String,
     /// The file with the id of the program's process.
     id_file: PathBuf,
@@ -20,23 +20,23 @@ pub(super) struct Terminal {
 
 /// The state of a terminal that programs change.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct State {
-    pub(super) alternate_screen: bool,
-    pub(super) mouse: bool,
-    pub(super) cursor: bool,
+pub(crate) struct State {
+    pub(crate) alternate_screen: bool,
+    pub(crate) mouse: bool,
+    pub(crate) cursor: bool,
 }
 
 impl State {
     /// The state of a shell.
-    pub(super) const NORMAL: State = State { alternate_screen: false, mouse: false, cursor: true };
+    pub(crate) const NORMAL: State = State { alternate_screen: false, mouse: false, cursor: true };
     /// The state under a dashboard.
-    pub(super) const DASHBOARD: State = State { alternate_screen: true, mouse: true, cursor: false };
+    pub(crate) const DASHBOARD: State = State { alternate_screen: true, mouse: true, cursor: false };
 }
 
 impl Terminal {
     /// Starts a program with arguments as shell text, with environment variables such as `NO_COLOR=1`. After the program,
     /// the terminal shows `status CODE`, and `icanon` or `-icanon`.
-    pub(super) fn start(
+    pub(crate) fn start(
         size: (u16, u16),
         variables: &str,
         program: &Path,
@@ -63,17 +63,17 @@ impl Terminal {
     }
 
     /// Returns the text of the screen.
-    pub(super) fn text(&self) -> Result<String, String> {
+    pub(crate) fn text(&self) -> Result<String, String> {
         process::output(&mut self.tmux(&["capture-pane", "-p"]))
     }
 
     /// Returns the text of the screen with escape sequences of colours.
-    pub(super) fn colored_text(&self) -> Result<String, String> {
+    pub(crate) fn colored_text(&self) -> Result<String, String> {
         process::output(&mut self.tmux(&["capture-pane", "-e", "-p"]))
     }
 
     /// Returns the state of the terminal.
-    pub(super) fn state(&self) -> Result<State, String> {
+    pub(crate) fn state(&self) -> Result<State, String> {
         let format = "#{alternate_on} #{mouse_any_flag} #{cursor_flag}";
         let flags = process::output(&mut self.tmux(&["display-message", "-p", format]))?;
         let flags: Vec<bool> = flags.split_whitespace().map(|flag| flag == "1").collect();
@@ -84,48 +84,58 @@ impl Terminal {
     }
 
     /// Sends keys by tmux's names, such as `Right` and `C-c`.
-    pub(super) fn keys(&self, keys: &[&str]) -> Result<(), String> {
+    pub(crate) fn keys(&self, keys: &[&str]) -> Result<(), String> {
         process::run(self.tmux(&["send-keys"]).args(keys))
     }
 
     /// Clicks with the left button at a column and row, counted from 0.
-    pub(super) fn click(&self, column: usize, row: usize) -> Result<(), String> {
+    pub(crate) fn click(&self, column: usize, row: usize) -> Result<(), String> {
         let press = format!("\u{1b}[<0;{};{}M", column + 1, row + 1);
         process::run(&mut self.tmux(&["send-keys", "-l", &press]))
     }
 
     /// Turns the wheel down at a column and row, counted from 0.
-    pub(super) fn wheel_down(&self, column: usize, row: usize) -> Result<(), String> {
+    pub(crate) fn wheel_down(&self, column: usize, row: usize) -> Result<(), String> {
         let turn = format!("\u{1b}[<65;{};{}M", column + 1, row + 1);
         process::run(&mut self.tmux(&["send-keys", "-l", &turn]))
     }
 
     /// Changes the size.
-    pub(super) fn resize(&self, (width, height): (u16, u16)) -> Result<(), String> {
+    pub(crate) fn resize(&self, (width, height): (u16, u16)) -> Result<(), String> {
         process::run(&mut self.tmux(&["resize-window", "-x", &width.to_string(), "-y", &height.to_string()]))
     }
 
     /// Sends a signal to the program, such as `TERM`.
-    pub(super) fn signal(&self, name: &str) -> Result<(), String> {
+    pub(crate) fn signal(&self, name: &str) -> Result<(), String> {
         let id = std::fs::read_to_string(&self.id_file).map_err(process::at(&self.id_file))?;
         process::run(process::program("kill", Path::new(".")).args(["-s", name, id.trim()]))
     }
 
     /// Waits until the screen contains a text, and returns the screen.
-    pub(super) fn wait_for(&self, text: &str) -> Result<String, String> {
+    pub(crate) fn wait_for(&self, text: &str) -> Result<String, String> {
         self.wait_until(&format!("`{text}`"), |screen| screen.contains(text))
     }
 
     /// Waits until the screen has a property, and returns the screen.
-    pub(super) fn wait_until(&self, property: &str, has: impl Fn(&str) -> bool) -> Result<String, String> {
+    pub(crate) fn wait_until(&self, property: &str, has: impl Fn(&str) -> bool) -> Result<String, String> {
+        self.wait_within(LIMIT, property, has)
+    }
+
+    /// Waits until the screen has a property, for `limit` at most, and returns the screen.
+    pub(crate) fn wait_within(
+        &self,
+        limit: Duration,
+        property: &str,
+        has: impl Fn(&str) -> bool,
+    ) -> Result<String, String> {
         let started = Instant::now();
         loop {
             let screen = self.text()?;
             if has(&screen) {
                 return Ok(screen);
             }
-            if started.elapsed() > LIMIT {
-                return Err(format!("no {property} within {} s on the screen\n{screen}", LIMIT.as_secs()));
+            if started.elapsed() > limit {
+                return Err(format!("no {property} within {} s on the screen\n{screen}", limit.as_secs()));
             }
             std::thread::sleep(POLL);
         }

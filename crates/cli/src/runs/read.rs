@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use kiln_train::logger::{STEP, points};
-use kiln_train::{Level, MetricValue, Record, RunDescription, StopReason, ValuesRecord};
+use kiln_train::{Level, MetricValue, Record, RunDescription, StopReason, Usage, ValuesRecord};
 
 /// A log that was written in this time belongs to a running process.
 const RUNNING: Duration = Duration::from_secs(120);
@@ -35,6 +35,8 @@ pub(super) struct Run {
     pub(super) values: BTreeMap<(String, String), MetricValue>,
     pub(super) messages: Vec<(Level, String)>,
     pub(super) last_checkpoint: Option<(u64, String)>,
+    /// The time and the memory of the last call that ended.
+    pub(super) usage: Option<Usage>,
 }
 
 /// The steps and values of a number, in order.
@@ -82,6 +84,7 @@ impl Run {
             series: BTreeMap::new(),
             values: BTreeMap::new(),
             messages: Vec::new(),
+            usage: None,
             last_checkpoint: None,
         };
         let mut earlier = Duration::ZERO;
@@ -117,6 +120,7 @@ impl Run {
             }
             Record::Checkpoint { step, folder } => self.last_checkpoint = Some((step, folder)),
             Record::Message { level, text } => self.messages.push((level, text)),
+            Record::Usage(usage) => self.usage = Some(usage),
             Record::End { reason, step, duration } => {
                 (self.state, self.steps) = (State::Ended(reason), step);
                 self.duration = earlier.saturating_add(duration);

@@ -1,10 +1,11 @@
 //! The report of runs: one HTML page without external resources.
 //!
-//! Tables are HTML; the script draws the curves from JSON in the page. All text of records is escaped, and the script
-//! adds text only as text nodes.
+//! Tables are HTML, and images are in the page as PNG; the script draws the curves from JSON in the page. All text of
+//! records is escaped, and the script adds text only as text nodes.
 
 mod html;
 mod series;
+mod values;
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -12,17 +13,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use html::{escape, json};
-use kiln_train::MetricValue;
 
 use super::read::Run;
-use super::tables::{compared, differences, facts, level_name};
+use super::tables::{compared, differences, facts, level_name, usage_lines};
 use super::text::number;
 
 const STYLE: &str = include_str!("report/style.css");
 const SCRIPT: &str = include_str!("report/curves.js");
-
-/// Maximum number of rows and columns of a matrix that is shown.
-const MAX_MATRIX: usize = 50;
 
 /// Writes the page beside `output` and renames it, so that no reader sees a part.
 ///
@@ -68,12 +65,13 @@ pub(super) fn page(runs: &[Run]) -> String {
         format!(
             "<h2>Curves</h2>\n{left_out}<div id=\"controls\"></div>\n<div id=\"charts\">\n{charts}</div>\n"
         ),
+        values::section(runs),
         configuration(runs),
-        runs.iter().map(values).collect(),
+        runs.iter().map(usage).collect(),
         runs.iter().map(messages).collect(),
     ];
     let data = json(&curves);
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+    let policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
@@ -109,6 +107,7 @@ fn summary(runs: &[Run]) -> String {
         (of_runs[0][index].0, cells)
     };
     let count = of_runs.first().map_or(0, |facts| facts.len());
+    let is_known = |index: &usize| of_runs.iter().any(|facts| !facts[*index].1.is_empty());
     let metrics = compared(runs);
     let mark = |value: &Option<f64>, is_best: bool| match value {
         Some(value) if is_best => format!("<strong>{}</strong>", number(*value)),
@@ -121,7 +120,7 @@ fn summary(runs: &[Run]) -> String {
             cells.map(|(index, value)| mark(value, metric.winner == Some(index))).collect();
         (metric.label.as_str(), cells)
     });
-    format!("<h2>Summary</h2>\n{}", table(&heads(runs), (0..count).map(fact).chain(rows)))
+    format!("<h2>Summary</h2>\n{}", table(&heads(runs), (0..count).filter(is_known).map(fact).chain(rows)))
 }
 
 fn configuration(runs: &[Run]) -> String {
@@ -160,74 +159,10 @@ fn configuration(runs: &[Run]) -> String {
     text
 }
 
-/// Matrices, histograms and texts of a run.
-fn values(run: &Run) -> String {
-    let one = |((split, name), value): (&(String, String), &MetricValue)| {
-        let title = format!("{}: {} {}", escape(&run.name), escape(split), escape(name));
-        format!("<h3>{title}</h3>\n{}", value_html(value))
-    };
-    run.values.iter().map(one).collect()
-}
-
-fn value_html(value: &MetricValue) -> String {
-    match value {
-        MetricValue::Matrix { rows, columns, elements } if *rows <= MAX_MATRIX && *columns <= MAX_MATRIX => {
-            matrix(*columns, elements)
-        }
-        MetricValue::Matrix { rows, columns, .. } => {
-            format!("<p class=\"note\">A matrix of {rows} × {columns}, too large to show.</p>\n")
-        }
-        MetricValue::Histogram { edges, counts } => histogram(edges, counts),
-        MetricValue::Image { height, width, .. } => {
-            format!("<p class=\"note\">An image of {height} × {width}, which TensorBoard shows.</p>\n")
-        }
-        MetricValue::Text(text) => format!("<pre>{}</pre>\n", escape(text)),
-        MetricValue::Scalar(value) => format!("<p>{}</p>\n", number(*value)),
-        MetricValue::PerClass(values) => {
-            format!("<p>{}</p>\n", values.iter().map(|value| number(*value)).collect::<Vec<_>>().join(", "))
-        }
-    }
-}
-
-/// A matrix such as a confusion matrix. The background of a cell is darker for greater elements.
-fn matrix(columns: usize, elements: &[f64]) -> String {
-    let greatest = elements.iter().copied().filter(|element| element.is_finite()).fold(0.0, f64::max);
-    let heads: String = (0..columns).map(|column| format!("<th scope=\"col\">{column}</th>")).collect();
-    let mut text = format!("<div class=\"wide\"><table class=\"matrix\">\n<tr><th></th>{heads}</tr>\n");
-    for (index, row) in elements.chunks(columns.max(1)).enumerate() {
-        let _ = write!(text, "<tr><th scope=\"row\">{index}</th>");
-        for element in row {
-            let heat = (element / greatest).clamp(0.0, 1.0);
-            let heat = if heat.is_nan() { 0.0 } else { heat };
-            let _ = write!(text, "<td style=\"--heat:{:.0}%\">{}</td>", heat * 70.0, number(*element));
-        }
-        text += "</tr>\n";
-    }
-    text + "</table></div>\n"
-}
-
-/// A histogram as bars of equal width.
-fn histogram(edges: &[f64], counts: &[f64]) -> String {
-    /// More bins than pixels cannot be seen.
-    const MAX_BINS: usize = 1000;
-    let greatest = counts.iter().copied().filter(|count| count.is_finite()).fold(0.0, f64::max);
-    let width = 600.0 / counts.len().clamp(1, MAX_BINS) as f64;
-    let mut text = String::from("<svg class=\"histogram\" viewBox=\"0 0 600 120\" role=\"img\">");
-    for (index, (count, edge)) in counts.iter().zip(edges.windows(2)).take(MAX_BINS).enumerate() {
-        let height = (count / greatest * 120.0).clamp(0.0, 120.0);
-        let height = if height.is_nan() { 0.0 } else { height };
-        let _ = write!(
-            text,
-            "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{height:.2}\"><title>{} to {}: {}</title></rect>",
-            index as f64 * width,
-            120.0 - height,
-            width * 0.95,
-            number(edge[0]),
-            number(edge[1]),
-            number(*count),
-        );
-    }
-    text + "</svg>\n"
+fn usage(run: &Run) -> String {
+    let Some(usage) = &run.usage else { return String::new() };
+    let (name, table) = (escape(&run.name), escape(&usage_lines(usage).join("\n")));
+    format!("<details><summary>Time and memory of {name}</summary>\n<pre>{table}</pre></details>\n")
 }
 
 fn messages(run: &Run) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_train::{Level, MetricValue};
+use kiln_train::{Level, MetricValue, Usage};
 
 use super::read::{Run, Series};
 use super::text::{columns, duration, number, printable, time};
@@ -83,8 +83,15 @@ pub(super) fn show(run: &Run) -> String {
     for ((split, name), value) in &run.values {
         text += &section(&format!("{} {}", printable(split), printable(name)), &value_rows(value));
     }
+    let usage = run.usage.iter().flat_map(usage_lines).map(|line| vec![line]);
+    text += &section("time and memory", &usage.collect::<Vec<_>>());
     let message = |(level, text): &(Level, String)| vec![level_name(*level).to_owned(), printable(text)];
     text + &section("messages", &run.messages.iter().map(message).collect::<Vec<_>>())
+}
+
+/// The table of times and memory, line by line.
+pub(super) fn usage_lines(usage: &Usage) -> Vec<String> {
+    usage.to_string().lines().map(printable).collect()
 }
 
 fn section(title: &str, rows: &[Vec<String>]) -> String {

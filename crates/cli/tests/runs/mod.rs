@@ -36,6 +36,12 @@ fn values(split: Split, epoch: u64, step: u64, scale: f64, hostile: bool) -> Rec
             MetricValue::Matrix { rows: 2, columns: 2, elements: vec![40.0, 2.0, 1.0, f64::NAN] },
         ),
         ("scores".to_owned(), MetricValue::Histogram { edges: vec![0.0, 0.5, 1.0], counts: vec![3.0, 9.0] }),
+        (
+            "worst".to_owned(),
+            MetricValue::Image { height: 1, width: 2, channels: 3, pixels: vec![255, 0, 0, 0, 128, 255] },
+        ),
+        ("damaged".to_owned(), MetricValue::Image { height: 9, width: 9, channels: 1, pixels: vec![0] }),
+        ("sample".to_owned(), MetricValue::Text("a line\nanother <b>".to_owned())),
     ];
     if hostile {
         values.push((HOSTILE.to_owned(), MetricValue::Scalar(1.0)));

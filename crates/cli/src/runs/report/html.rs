@@ -33,6 +33,21 @@ pub(super) fn json(value: &impl Serialize) -> String {
     escapes.iter().fold(text, |text, (letter, escape)| text.replace(*letter, escape))
 }
 
+/// Bytes in base 64, as in URLs of data (RFC 4648).
+pub(super) fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let index = bits >> (18 - 6 * digit) & 63;
+            text.push(if digit <= group.len() { char::from(DIGITS[index as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +58,13 @@ mod tests {
         let text = json(&["</script><!--", "\u{2028}&"]);
         assert_eq!(text, "[\"\\u003c/script\\u003e\\u003c!--\",\"\\u2028\\u0026\"]");
         assert_eq!(serde_json::from_str::<[String; 2]>(&text).unwrap()[0], "</script><!--");
+    }
+
+    /// The test vectors of RFC 4648.
+    #[test]
+    fn bytes_are_base_64() {
+        let encoded = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
+        assert_eq!(encoded, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
+        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
     }
 }
