@@ -19,10 +19,12 @@ use kiln::optim::AdamConfig;
 use kiln::optim::lr_scheduler::{Cosine, Linear, Sequential};
 use kiln::store::{Checkpoint, StoreError};
 use kiln::train::interrupt::handle_signals;
+use kiln::train::logger::RunFolder;
+use kiln::train::metric::ConfusionMatrix;
 use kiln::train::{Accuracy, Evaluator, History, Interrupter, Learner, ModelTask, StopReason, ValidStep};
 use kiln::{Backend, Device, Dyn, store};
 use model::{MnistBatch, MnistBatcher, Net, NetConfig};
-use options::{BackendName, Options};
+use options::Options;
 use std::error::Error;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -32,18 +34,11 @@ use std::sync::Arc;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    kiln_examples::exit_on_closed_pipe();
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    kiln_examples::run(|| run(&Options::parse()))
 }
 
 fn run(options: &Options) -> Result<()> {
-    let device = open_device(options)?;
+    let device = options.backend.open(options.threads)?;
     eprintln!("reading the MNIST test images");
     let test = Arc::new(MnistDataset::test()?);
     let batcher = MnistBatcher { device: device.clone() };
@@ -91,14 +86,21 @@ fn train(
     println!("{model}");
     let checkpoint = options.output.join("checkpoint");
     let task = ModelTask::new(model, AdamConfig::new().init(), schedule(options, loader.len() as u64)?);
+    let earlier = options.resume.then(|| Checkpoint::open(&checkpoint)).transpose()?;
     let mut learner = Learner::new(task)
         .name("mnist")
         .epochs(options.epochs as u64)
         .metric(Accuracy::new())
+        .valid_metric(ConfusionMatrix::multiclass(10))
+        .hyper_parameter("backend", format!("{:?}", options.backend).to_lowercase())
+        .hyper_parameter("batch size", options.batch_size)
+        .hyper_parameter("learning rate", options.learning_rate)
+        .hyper_parameter("seed", options.seed)
+        .logger(run_folder(options)?.logger()?)
         .keep_last(&checkpoint)
         .interrupter(interrupter);
-    if options.resume {
-        learner = learner.resume(&Checkpoint::open(&checkpoint)?)?;
+    if let Some(earlier) = &earlier {
+        learner = learner.resume(earlier)?;
     }
     let history = learner.fit(&loader, test_loader)?;
     drop(signals);
@@ -111,26 +113,6 @@ fn train(
     Ok(Some(model))
 }
 
-fn open_device(options: &Options) -> Result<Device> {
-    Ok(match (options.backend, options.threads) {
-        (BackendName::Cpu, 0) => Device::cpu(),
-        (BackendName::Cpu, threads) => Device::cpu_with_threads(threads),
-        (BackendName::Flex, 0) => Device::flex(),
-        (BackendName::Flex, threads) => Device::flex_with_threads(threads),
-        (BackendName::Cuda, 0) => Device::open("cuda", 0)?,
-        (BackendName::Remote, 0) => Device::open("remote", 0)?,
-        (BackendName::Cuda | BackendName::Remote, _) => {
-            return Err("threads are those of this machine's processor: leave --threads out".into());
-        }
-        (BackendName::Reference, 0 | 1) => {
-            Device::from_engine(Arc::new(kiln_reference::Reference::new()), "reference")
-        }
-        (BackendName::Reference, _) => {
-            return Err("the reference engine has one thread: leave --threads out".into());
-        }
-    })
-}
-
 /// Checks that the output folder is writable, so that an error occurs before training.
 fn check_output(folder: &Path) -> Result<()> {
     let cannot = |error| format!("cannot write to the output folder {}: {error}", folder.display());
@@ -139,6 +121,18 @@ fn check_output(folder: &Path) -> Result<()> {
     std::fs::write(&probe, []).map_err(cannot)?;
     std::fs::remove_file(&probe).map_err(cannot)?;
     Ok(())
+}
+
+/// Creates the folder of a new run in `runs`. With `--resume`, returns the run that was written last.
+fn run_folder(options: &Options) -> Result<RunFolder> {
+    let root = options.output.join("runs");
+    if options.resume && root.is_dir() {
+        let written = |run: &RunFolder| run.records().metadata().and_then(|file| file.modified()).ok();
+        if let Some(run) = RunFolder::list(&root)?.into_iter().max_by_key(written) {
+            return Ok(run);
+        }
+    }
+    Ok(RunFolder::create(&root, "mnist")?)
 }
 
 fn training_images(options: &Options) -> Result<SubsetDataset<MnistDataset>> {

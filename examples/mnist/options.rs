@@ -1,7 +1,8 @@
 //! Command-line options.
 
+use clap::Parser;
 use clap::builder::RangedU64ValueParser;
-use clap::{Parser, ValueEnum};
+use kiln_examples::backend::BackendName;
 use std::path::PathBuf;
 
 /// Trains a convolutional network on MNIST, saves it, loads it and prints predictions for a few images.
@@ -36,7 +37,8 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
     pub(crate) backend: BackendName,
 
-    /// Output folder for `model.safetensors`, `config.json`, `losses.csv` and `checkpoint`; created if missing.
+    /// Output folder for `model.safetensors`, `config.json`, `losses.csv`, `checkpoint` and the logs in `runs`; created if
+    /// missing. `kiln runs report mnist --root out/mnist/runs` plots the logs.
     #[arg(long, default_value = "out/mnist")]
     pub(crate) output: PathBuf,
 
@@ -51,19 +53,4 @@ pub(crate) struct Options {
     /// Train only on the first LIMIT images.
     #[arg(long)]
     pub(crate) limit: Option<usize>,
-}
-
-/// Backends for training.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BackendName {
-    /// CPU engine with fusion: the fastest CPU backend.
-    Cpu,
-    /// CPU engine without fusion.
-    Flex,
-    /// NVIDIA GPU. Requires a build with `--features cuda`.
-    Cuda,
-    /// Server at the first address of KILN_REMOTE. Requires a build with `--features remote`.
-    Remote,
-    /// Reference engine: naive and slow, for comparison.
-    Reference,
 }

@@ -1,6 +1,10 @@
 //! Programs that show Kiln at work. Each is a file or folder beside `src`:
 //!
+//! * `guide`: the workflow of the book's first chapter: model, data, training, inference;
+//! * `custom-training-loop`: the same model, trained without a `Learner`;
+//! * `custom-renderer`: a renderer, a logger and a metric of one's own;
 //! * `mnist`: trains a convolutional network on handwritten digits, saves it, loads it back and shows its predictions;
+//! * `wgan`: a generative adversarial network that draws handwritten digits: two models and two optimizers in one task;
 //! * `regression`: a training loop written by hand, without a trainer;
 //! * `remote-inference`: a model whose layers run on another machine;
 //! * `remote-speed`: training steps on a server beside local ones, measured;
@@ -9,9 +13,24 @@
 //! Run one with `cargo run --release --example mnist`.
 #![forbid(unsafe_code)]
 
+pub mod backend;
+
+use std::error::Error;
 use std::io;
 use std::panic;
-use std::process;
+use std::process::{self, ExitCode};
+
+/// Runs a program and prints its error. A closed output pipe is no error: see [`exit_on_closed_pipe`].
+pub fn run(program: impl FnOnce() -> Result<(), Box<dyn Error>>) -> ExitCode {
+    exit_on_closed_pipe();
+    match program() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Ends the program without a message when its output pipe is closed, as in `mnist | head -1`. Rust's `print!` panics
 /// then, because it has no other way to report an error.
