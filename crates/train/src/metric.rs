@@ -93,6 +93,7 @@ pub use regression::{
 pub use reinforcement::{
     CumulativeReward, EPISODE_LENGTHS, EPISODE_REWARDS, EXPLORATION_RATES, EpisodeLength, ExplorationRate,
 };
+pub(crate) use shape::wide;
 pub use state::MetricState;
 pub use value::{MetricValue, MetricValues};
 pub use vision::{

@@ -70,6 +70,20 @@ pub(crate) struct Best {
 }
 
 impl Best {
+    /// Records the value of a report that a callback monitors: its own, or that of the learner. Returns whether it is the
+    /// best so far.
+    pub(crate) fn observe(
+        &mut self,
+        own: &Option<Monitor>,
+        control: &Control,
+        report: &EpochReport,
+        min_delta: f64,
+    ) -> bool {
+        let monitor = control.monitor(own);
+        let value = monitor.value(report).unwrap_or(f64::NAN);
+        self.update(report.epoch, value, monitor.higher_is_better(control), min_delta)
+    }
+
     /// Records the value of an epoch. Returns whether it is the best so far; NaN never is.
     pub(crate) fn update(&mut self, epoch: u64, value: f64, higher_is_better: bool, min_delta: f64) -> bool {
         let better = match self.bits.map(f64::from_bits) {

@@ -3,7 +3,7 @@
 use super::Expand;
 use crate::group::{self, Channel, Exchange, Message, Part};
 use crate::{
-    Binary, Collective, CollectiveKind, DType, Engine, Error, Op, Operands, Reduction, Result, SliceAxis,
+    Binary, Collective, CollectiveKind, Engine, Error, Op, Operands, Reduction, Result, SliceAxis,
     TensorType, Value, Values, Var, block_on,
 };
 use alloc::format;
@@ -89,20 +89,7 @@ impl Expand {
 
     /// Reduces tensors in their order. Floats of 16 bits are reduced in `f32`.
     fn reduced(&self, reduction: Reduction, ty: &TensorType, parts: impl Iterator<Item = Value>) -> Value {
-        let wide = match ty.dtype {
-            DType::F16 | DType::BF16 => DType::F32,
-            DType::F64
-            | DType::F32
-            | DType::I64
-            | DType::I32
-            | DType::I16
-            | DType::I8
-            | DType::U64
-            | DType::U32
-            | DType::U16
-            | DType::U8
-            | DType::Bool => ty.dtype,
-        };
+        let wide = ty.dtype.accumulator();
         let function = match reduction {
             Reduction::Sum => Binary::Add,
             Reduction::Prod => Binary::Mul,

@@ -93,10 +93,7 @@ impl<T> Callback<T> for KeepBest {
         match event {
             Event::Started => control.monitor(&self.monitor).check(control)?,
             Event::Evaluated(report) => {
-                let monitor = control.monitor(&self.monitor);
-                let value = monitor.value(report).unwrap_or(f64::NAN);
-                let higher_is_better = monitor.higher_is_better(control);
-                if self.best.update(report.epoch, value, higher_is_better, 0.0) {
+                if self.best.observe(&self.monitor, control, report, 0.0) {
                     control.save(&self.folder);
                 }
             }

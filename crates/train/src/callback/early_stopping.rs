@@ -64,10 +64,7 @@ impl<T> Callback<T> for EarlyStopping {
                 control.monitor(&self.monitor).check(control)?;
             }
             Event::Evaluated(report) => {
-                let monitor = control.monitor(&self.monitor);
-                let value = monitor.value(report).unwrap_or(f64::NAN);
-                let higher_is_better = monitor.higher_is_better(control);
-                self.best.update(report.epoch, value, higher_is_better, self.min_delta);
+                self.best.observe(&self.monitor, control, report, self.min_delta);
             }
             Event::EpochStarted
             | Event::StepStarted

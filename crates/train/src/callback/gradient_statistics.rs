@@ -1,10 +1,11 @@
 //! Statistics of gradients.
 
 use kiln_nn::{Module, Parameter, Path, Visitor};
-use kiln_tensor::{AnyTensor, DType, Error};
+use kiln_tensor::{AnyTensor, Error};
 
 use super::{Callback, Context, Event};
-use crate::error::{Result, TrainError, TrainPosition};
+use crate::error::{Result, TrainError};
+use crate::metric::wide;
 use crate::observation::below;
 use crate::step::GradientsEvent;
 use crate::trainable::MODEL;
@@ -94,8 +95,7 @@ impl<T> Callback<T> for GradientStatistics {
         if !self.step.is_multiple_of(self.every) {
             return Ok(());
         }
-        let place = TrainPosition::default();
-        self.log(event).map_err(|source| TrainError::Tensor { place, source })
+        Ok(self.log(event)?)
     }
 
     /// Runs after callbacks that change gradients.
@@ -148,10 +148,4 @@ fn pairs(event: &GradientsEvent<'_>) -> Vec<(String, AnyTensor, AnyTensor)> {
     let module: &dyn Module = event.module();
     module.visit(&mut Path::new(), &mut pairs);
     pairs.1
-}
-
-/// The tensor in at least 32 bits: squares exceed the range of 16-bit floats.
-fn wide(tensor: AnyTensor) -> Result<AnyTensor, Error> {
-    let is_wide = tensor.dtype() == DType::F32 || tensor.dtype() == DType::F64;
-    if is_wide { Ok(tensor) } else { tensor.cast(DType::F32) }
 }

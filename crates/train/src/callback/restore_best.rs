@@ -6,7 +6,7 @@ use kiln_nn::{Module, Parameter, Path, Visitor, VisitorMut};
 use kiln_tensor::{AnyTensor, TensorData};
 
 use super::{Callback, Context, Event};
-use crate::error::{Result, TrainError, TrainPosition};
+use crate::error::Result;
 use crate::monitor::{Best, Monitor};
 use crate::observation::below;
 use crate::task::{StateTensors, StateVisitor, Task};
@@ -74,9 +74,7 @@ impl<T: Task> Callback<T> for RestoreBest {
         match event {
             Event::Started => control.monitor(&self.monitor).check(control),
             Event::Evaluated(report) => {
-                let monitor = control.monitor(&self.monitor);
-                let value = monitor.value(report).unwrap_or(f64::NAN);
-                if self.best.update(report.epoch, value, monitor.higher_is_better(control), 0.0) {
+                if self.best.observe(&self.monitor, control, report, 0.0) {
                     self.weights.clear();
                     context.task.state(&mut Take(&mut self.weights))?;
                 }
@@ -163,16 +161,14 @@ struct Stored<'a>(&'a mut BTreeMap<String, Weight>);
 
 impl StateTensors for Stored<'_> {
     fn save(&mut self) -> Result<BTreeMap<String, TensorData>> {
-        let read = |weight: &Weight| match weight {
-            Weight::Device(tensor) => tensor.clone().into_data(),
-            Weight::Host(data) => Ok(data.clone()),
-        };
-        let place = TrainPosition::default();
-        let each = |(name, weight): (&String, &Weight)| {
-            let data = read(weight).map_err(|source| TrainError::Tensor { place, source })?;
+        let read = |(name, weight): (&String, &Weight)| {
+            let data = match weight {
+                Weight::Device(tensor) => tensor.to_data()?,
+                Weight::Host(data) => data.clone(),
+            };
             Ok((name.clone(), data))
         };
-        self.0.iter().map(each).collect()
+        self.0.iter().map(read).collect()
     }
 
     fn load(&mut self, tensors: BTreeMap<String, TensorData>) -> Result<()> {

@@ -5,9 +5,9 @@ use kiln_tensor::{AnyTensor, DType};
 use crate::error::MetricError;
 
 /// Casts 16-bit floats, integers and `bool` to `f32`, in which sums over a batch are accurate enough.
-pub(super) fn wide(tensor: AnyTensor) -> Result<AnyTensor, MetricError> {
+pub(crate) fn wide(tensor: AnyTensor) -> Result<AnyTensor, kiln_tensor::Error> {
     let is_wide = tensor.dtype() == DType::F32 || tensor.dtype() == DType::F64;
-    Ok(if is_wide { tensor } else { tensor.cast(DType::F32)? })
+    if is_wide { Ok(tensor) } else { tensor.cast(DType::F32) }
 }
 
 /// Returns the error of an input of unexpected shape.
