@@ -390,6 +390,11 @@ fn widened(op: &Op) -> Option<Op> {
     {
         return Some(Op::MatMulFloat8 { formats, dtype: DType::F32 });
     }
+    if let Op::DequantizeBlocks { format, dtype } = *op
+        && is_narrow(dtype)
+    {
+        return Some(Op::DequantizeBlocks { format, dtype: DType::F32 });
+    }
     Some(op.clone())
 }
 

@@ -160,13 +160,14 @@ fn rule(op: &Op, computed: Computed) -> Rule {
         | Op::AttentionGrad(_)
         | Op::Resize { .. } => Rule::Measured,
         Op::Dequantize => Rule::Near(2.0, 0.0),
+        Op::DequantizeBlocks { .. } => Rule::Near(4.0, 16.0),
         // Operands of programs have exactly summable products.
         Op::MatMulFloat8 { .. } => Rule::Near(4.0, 0.0),
         Op::Custom(_) => Rule::Near(4.0, 0.0),
         // Compared op by op.
         Op::Fused(_) => Rule::Exact,
         // Not generated; in programs that were written by hand.
-        Op::Loop(_) => Rule::Measured,
+        Op::MatMulBlocks { .. } | Op::Loop(_) => Rule::Measured,
     }
 }
 

@@ -49,6 +49,7 @@ pub fn precision(op: &Op) -> Precision {
         | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
+        | Op::MatMulBlocks { .. }
         | Op::Conv { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }
@@ -61,6 +62,7 @@ pub fn precision(op: &Op) -> Precision {
         | Op::Fft { .. }
         | Op::Quantize { .. }
         | Op::Dequantize
+        | Op::DequantizeBlocks { .. }
         | Op::Collective(_)
         | Op::Fused(_)
         | Op::Loop(_) => op.row(|row| row.precision),

@@ -179,6 +179,7 @@ impl Candle {
             | Op::NonZero { .. }
             | Op::Recover { .. }
             | Op::MatMulFloat8 { .. }
+            | Op::MatMulBlocks { .. }
             | Op::PoolGrad { .. }
             | Op::Attention(_)
             | Op::AttentionGrad(_)
@@ -186,6 +187,7 @@ impl Candle {
             | Op::Fft { .. }
             | Op::Quantize { .. }
             | Op::Dequantize
+            | Op::DequantizeBlocks { .. }
             | Op::Collective(_)
             | Op::Custom(_)
             | Op::Fused(_)

@@ -79,6 +79,7 @@ fn sample(engine: &Candle, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         | OpKind::NonZero
         | OpKind::Recover
         | OpKind::MatMulFloat8
+        | OpKind::MatMulBlocks
         | OpKind::PoolGrad
         | OpKind::Attention
         | OpKind::AttentionGrad
@@ -86,6 +87,7 @@ fn sample(engine: &Candle, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         | OpKind::Fft
         | OpKind::Quantize
         | OpKind::Dequantize
+        | OpKind::DequantizeBlocks
         | OpKind::Collective
         | OpKind::Custom
         | OpKind::Fused

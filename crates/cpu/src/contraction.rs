@@ -12,8 +12,8 @@ pub(crate) mod simd;
 use crate::Cpu;
 use crate::array::Array;
 use kiln_ir::{
-    ConvPass, ConvSpec, DType, Element, Engine, Error, Op, Operand, Operands, PoolSpec, Result, TensorType,
-    Value, Values,
+    BlockFormat, ConvPass, ConvSpec, DType, Element, Engine, Error, Op, Operand, Operands, PoolSpec, Result,
+    TensorType, Value, Values,
 };
 use smallvec::smallvec;
 
@@ -55,6 +55,33 @@ pub(crate) fn matmul_dequantized(
     let output = Array::uninit(ty)?;
     matmul::with_weights(cpu, x, (q, dtype), scale, zero, &output);
     Ok(output)
+}
+
+/// The matmul of floats with quantized blocks. `f32` and 16-bit floats are rounded to 8 bits; `f64` is not.
+pub(crate) fn matmul_blocks(
+    cpu: &Cpu,
+    format: BlockFormat,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let [x, w] = [tensor(&inputs, 0)?, tensor(&inputs, 1)?];
+    let ty = results[0];
+    let output = match Width::of(ty.dtype, "matmul_blocks")? {
+        Width::Double => matmul::blocks::doubles(cpu, x, w, format, &ty)?,
+        Width::Single => matmul::blocks::singles(cpu, x, w, format, &ty)?,
+        Width::Half => return through_f32(cpu, &Op::MatMulBlocks { format }, inputs, results),
+    };
+    Ok(smallvec![output.into_value(ty)])
+}
+
+pub(crate) fn dequantize_blocks(
+    cpu: &Cpu,
+    format: BlockFormat,
+    inputs: Operands,
+    results: &[TensorType],
+) -> Result<Values> {
+    let output = matmul::blocks::expanded(cpu, tensor(&inputs, 0)?, format, &results[0])?;
+    Ok(smallvec![output.into_value(results[0])])
 }
 
 pub(crate) fn conv(

@@ -137,6 +137,7 @@ impl Cpu {
             Op::CheckIndex { length, user } => index::check(self, *length, *user, inputs),
             Op::Recover { .. } => Ok(recovered(inputs, results, |data| self.write(data))),
             Op::MatMul => contraction::matmul(self, inputs, results),
+            Op::MatMulBlocks { format } => contraction::matmul_blocks(self, *format, inputs, results),
             Op::Conv { spec, pass } => contraction::conv(self, spec, pass, inputs, results),
             Op::Pool(spec) => contraction::pool(self, spec, inputs, results),
             Op::PoolGrad { spec, size } => contraction::pool_grad(self, spec, size, inputs, results),
@@ -154,6 +155,9 @@ impl Cpu {
             }
             Op::Quantize { dtype } => composite::quantize(self, *dtype, inputs, results),
             Op::Dequantize => composite::dequantize(self, inputs, results),
+            Op::DequantizeBlocks { format, .. } => {
+                contraction::dequantize_blocks(self, *format, inputs, results)
+            }
         }
     }
 

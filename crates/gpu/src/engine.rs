@@ -45,6 +45,9 @@ pub struct Gpu<D: Driver> {
 /// Ops that the expanding layer handles.
 const LEFT_OUT: &[OpKind] = &[
     OpKind::LogSumExp,
+    // A fusion layer decodes blocks in few kernels.
+    OpKind::MatMulBlocks,
+    OpKind::DequantizeBlocks,
     // Connections between devices are not the engine's.
     OpKind::Collective,
     OpKind::Custom,
@@ -137,9 +140,12 @@ impl<D: Driver> Gpu<D> {
             Op::MatMul => self.matmul(inputs, results),
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
             Op::Fused(fused) => self.fused(fused, inputs, results),
-            Op::LogSumExp { .. } | Op::Collective(_) | Op::Custom(_) | Op::Loop(_) => {
-                Err(self.caps.left_out(op))
-            }
+            Op::LogSumExp { .. }
+            | Op::MatMulBlocks { .. }
+            | Op::DequantizeBlocks { .. }
+            | Op::Collective(_)
+            | Op::Custom(_)
+            | Op::Loop(_) => Err(self.caps.left_out(op)),
             Op::Full(ty) => {
                 let number = inputs.first().and_then(Operand::scalar);
                 let number =

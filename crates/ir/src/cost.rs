@@ -40,7 +40,7 @@ impl Sum for Cost {
 /// * softmax counts 5 per element, layer norm 5 and RMS norm 3, weight and bias 1 more each; attention its matmuls and
 ///   5 per score, its gradient its five matmuls and 5 per score, regardless of masks;
 /// * a Fourier transform counts `5 n log2(n)` per line, interpolation 3 (linear) or 7 (cubic) per element and axis;
-/// * quantization counts 3 per element, dequantization 1, a zero point 1 more;
+/// * quantization counts 3 per element, dequantization 1, of blocks 2, a zero point 1 more;
 /// * a loop counts its body once for each step;
 /// * pure data movement counts 0; so does a custom op, whose cost is unknown.
 ///
@@ -79,7 +79,7 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         }
         Op::Put { mode, .. } | Op::Scatter { mode, .. } => mode.binary().map_or(0, |_| operand(2)),
         Op::SliceUpdate { mode, .. } => mode.binary().map_or(0, |_| operand(1)),
-        Op::MatMul | Op::MatMulFloat8 { .. } => {
+        Op::MatMul | Op::MatMulFloat8 { .. } | Op::MatMulBlocks { .. } => {
             let k = tensor(0).and_then(|ty| ty.shape.last().copied()).unwrap_or(0);
             times(&[2, result, k as u64])
         }
@@ -164,6 +164,7 @@ fn flops(op: &Op, inputs: &[OperandType<'_>], results: &[TensorType]) -> u64 {
         | Op::Recover { .. }
         | Op::Softmax { .. }
         | Op::LogSumExp { .. }
+        | Op::DequantizeBlocks { .. }
         | Op::Custom(_) => match op.row(|row| row.flops) {
             Flops::PerResult(count) => times(&[count, result]),
             Flops::PerOperand(count) => times(&[count, operand(0)]),

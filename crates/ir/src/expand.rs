@@ -9,6 +9,7 @@
 //! floats), and [`Op::Put`] and [`Op::Scatter`] skip the entry. Composites of 16-bit floats compute in `f32`.
 
 mod attention;
+mod blocks;
 mod composite;
 mod contraction;
 mod dispatch;
@@ -99,6 +100,7 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
         }
         Op::MatMulFloat8 { formats, dtype } => one(contraction::matmul_float8(inputs, *formats, *dtype)),
         Op::MatMul => one(contraction::matmul(&inputs[0], &inputs[1])),
+        Op::MatMulBlocks { format } => one(blocks::matmul(&inputs[0], &inputs[1], *format)),
         Op::Conv { spec, pass } => one(match pass {
             ConvPass::Forward => contraction::conv(spec, &inputs[0], &inputs[1]),
             ConvPass::Input { size } => contraction::conv_input(spec, &inputs[0], &inputs[1], size),
@@ -117,6 +119,7 @@ pub fn expand<'e>(engine: &'e dyn Engine, op: &Op, inputs: &[Var<'e>]) -> Option
         Op::Fft { kind, axis, inverse } => Some(signal::fft(inputs, *kind, *axis, *inverse)),
         Op::Quantize { dtype } => one(quantize::quantize(inputs, *dtype)),
         Op::Dequantize => one(quantize::dequantize(inputs)),
+        Op::DequantizeBlocks { format, dtype } => one(blocks::dequantize(&inputs[0], *format, *dtype)),
         Op::Collective(collective) => match collective.kind {
             CollectiveKind::Recv { .. } => None,
             CollectiveKind::AllReduce(_)

@@ -43,6 +43,7 @@ extern crate std;
 pub mod anomaly;
 #[cfg(feature = "ndarray")]
 mod arrays;
+mod block_format;
 mod builder;
 pub mod cost;
 mod custom;
@@ -88,6 +89,7 @@ mod within;
 /// The crate whose arrays [`TensorData`] converts from and to.
 #[cfg(feature = "ndarray")]
 pub use ::ndarray;
+pub use block_format::BlockFormat;
 pub use builder::Var;
 pub use cost::{Cost, cost};
 pub use custom::{Custom, CustomOp};

@@ -22,7 +22,7 @@ pub use window::{
     ConvAttributes, ConvOptions, ConvSpec, PoolAttributes, PoolKind, PoolOptions, PoolSpec, Pooling,
 };
 
-use crate::{Custom, DType, Float8, FusedOp, LoopOp, OpSet, Real, Shape, TensorType};
+use crate::{BlockFormat, Custom, DType, Float8, FusedOp, LoopOp, OpSet, Real, Shape, TensorType};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -225,6 +225,16 @@ pub enum Op {
         /// The dtype of the result: `f32`, `f16` or `bf16`.
         dtype: DType,
     },
+    /// `(x, w) -> y`: matmul with the transpose of a weight in quantized blocks, `[.., m, k] x [n, bytes] -> [.., m, n]`:
+    /// `y = x · dequantize(w)ᵀ`, in the dtype of `x`. `w` is `u8`; a row consists of whole blocks of `k` elements.
+    ///
+    /// An engine may round `x`, except in `f64`, to 8 bits in blocks of 32 or 256 elements with one scale each, like
+    /// llama.cpp. The error of an element is then at most 1/254 of the greatest magnitude of its block. In 16 bits it
+    /// may round the dequantized weight to the dtype of `x`. Blocks have no gradient, `x` has one.
+    MatMulBlocks {
+        /// The format of the blocks of `w`.
+        format: BlockFormat,
+    },
     /// A convolution (cross-correlation), or one of its gradients, which are closed under differentiation. `x` is
     /// `[batch, channels_in, space..]`, `w` is `[channels_out, channels_in / groups, kernel..]`, `y` is
     /// `[batch, channels_out, space..]`: forward `(x, w) -> y`, input `(y, w) -> x` (transposed convolution), weight
@@ -307,6 +317,14 @@ pub enum Op {
     },
     /// `(q, scale)` or `(q, scale, zero) -> x`: `(q - zero) * scale` in the dtype of the scale.
     Dequantize,
+    /// `(blocks) -> x`: the elements of quantized blocks, `u8 [.., bytes] -> [.., elements]`. A row consists of whole
+    /// blocks. Elements are decoded in `f32` ([`BlockFormat::decode`]), and rounded to the dtype.
+    DequantizeBlocks {
+        /// The format of the blocks.
+        format: BlockFormat,
+        /// The dtype of the result: a float.
+        dtype: DType,
+    },
 
     // Extensions.
     /// Communication between the members of a group; see [`CollectiveKind`].

@@ -92,6 +92,7 @@ pub fn gradient_of(op: &Op) -> Gradient {
         | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
+        | Op::MatMulBlocks { .. }
         | Op::Conv { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }
@@ -104,6 +105,7 @@ pub fn gradient_of(op: &Op) -> Gradient {
         | Op::Fft { .. }
         | Op::Quantize { .. }
         | Op::Dequantize
+        | Op::DequantizeBlocks { .. }
         | Op::Custom(_)
         | Op::Fused(_)
         | Op::Loop(_) => op.row(|row| row.gradient),
@@ -186,6 +188,7 @@ impl<'a, 'e> Rule<'a, 'e> {
             }
             Op::SliceUpdate { slices, mode } => self.write(index::Places::Slices(slices), *mode),
             Op::MatMul => self.matmul(),
+            Op::MatMulBlocks { format } => self.matmul_blocks(*format),
             Op::Conv { spec, pass } => self.conv(spec, pass),
             Op::Pool(spec) => self.pool(spec),
             Op::PoolGrad { spec, .. } => self.pool_grad(spec),
@@ -214,6 +217,7 @@ impl<'a, 'e> Rule<'a, 'e> {
             | Op::Resize { .. }
             | Op::Quantize { .. }
             | Op::MatMulFloat8 { .. }
+            | Op::DequantizeBlocks { .. }
             | Op::Fused(_) => return Err(self.undefined()),
         })
     }

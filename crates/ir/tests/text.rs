@@ -80,6 +80,8 @@ fn every_op() -> Vec<Op> {
         Op::Recover { watched: 3 },
         Op::MatMul,
         Op::MatMulFloat8 { formats: [Float8::E4M3, Float8::E5M2], dtype: DType::BF16 },
+        Op::MatMulBlocks { format: BlockFormat::Q4_K },
+        Op::DequantizeBlocks { format: BlockFormat::IQ4_NL, dtype: DType::BF16 },
         Op::Conv { spec: conv.clone(), pass: ConvPass::Forward },
         Op::Conv { spec: conv.clone(), pass: ConvPass::Input { size: vec![5, 6] } },
         Op::Conv { spec: conv, pass: ConvPass::Weight { size: vec![7, usize::MAX] } },

@@ -2,6 +2,8 @@
 
 pub(crate) mod activation;
 mod bilinear;
+mod block_embedding;
+mod block_linear;
 mod conv;
 mod conv_transpose;
 mod deform_conv;
@@ -19,9 +21,13 @@ mod pad;
 mod padding;
 mod patches;
 mod pool;
+mod projection;
+mod token_embedding;
 
 pub use activation::*;
 pub use bilinear::{Bilinear, BilinearConfig};
+pub use block_embedding::BlockEmbedding;
+pub use block_linear::BlockLinear;
 pub use conv::{Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Conv3d, Conv3dConfig};
 pub use conv_transpose::{
     ConvTranspose1d, ConvTranspose1dConfig, ConvTranspose2d, ConvTranspose2dConfig, ConvTranspose3d,
@@ -42,3 +48,5 @@ pub use pad::*;
 pub use padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 pub use patches::{Fold, Fold4d, Fold4dConfig, Unfold, Unfold4d, Unfold4dConfig};
 pub use pool::*;
+pub use projection::Projection;
+pub use token_embedding::TokenEmbedding;

@@ -3,8 +3,9 @@
 use crate::call::Call;
 use crate::numbers::{Number, Numbers, reals};
 use crate::places::{place, positions};
+use crate::quantize::decoded;
 use alloc::vec::Vec;
-use kiln_ir::{ConvPass, ConvSpec, Float8, Result, Shape, TensorData, TensorType};
+use kiln_ir::{BlockFormat, ConvPass, ConvSpec, Float8, Result, Shape, TensorData, TensorType};
 
 pub(crate) fn matmul(a: &TensorData, b: &TensorData, ty: TensorType) -> Result<TensorData> {
     let rank = ty.rank();
@@ -32,6 +33,21 @@ pub(crate) fn matmul_float8(call: &Call<'_>, formats: [Float8; 2]) -> Result<Ten
     let mut y = products(&numbers(a, formats[0]), &numbers(b, formats[1]), batches, sizes);
     let scale: f64 = reals(call.data(2)?).into_iter().chain(reals(call.data(3)?)).product();
     y.iter_mut().for_each(|y| *y *= scale);
+    Numbers::Real(y).into_data(ty)
+}
+
+/// The matmul with the transposed decoded weight. `x` is not rounded.
+pub(crate) fn matmul_blocks(call: &Call<'_>, format: BlockFormat) -> Result<TensorData> {
+    let (x, ty) = (call.data(0)?, call.ty());
+    let axis = ty.rank() - 1;
+    let (rows, inner, columns) =
+        (ty.shape[..axis].iter().product::<usize>(), x.shape()[axis], ty.shape[axis]);
+    let (x, weight) = (reals(x), decoded(call.data(1)?, format));
+    let dot = |row: usize, column: usize| -> f64 {
+        let pairs = x[row * inner..][..inner].iter().zip(&weight[column * inner..][..inner]);
+        pairs.map(|(x, w)| x * f64::from(*w)).sum()
+    };
+    let y = (0..rows * columns).map(|i| dot(i / columns, i % columns)).collect();
     Numbers::Real(y).into_data(ty)
 }
 

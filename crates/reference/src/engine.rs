@@ -85,6 +85,7 @@ impl Reference {
             }
             Op::MatMul => contraction::matmul(x()?, call.data(1)?, call.ty()),
             Op::MatMulFloat8 { formats, .. } => contraction::matmul_float8(call, *formats),
+            Op::MatMulBlocks { format } => contraction::matmul_blocks(call, *format),
             Op::Conv { spec, pass } => contraction::conv(x()?, call.data(1)?, spec, pass, call.ty()),
             Op::Pool(spec) => pool::pool(x()?, spec, call.ty()),
             Op::PoolGrad { spec, .. } => pool::pool_grad(x()?, call.optional(1)?, spec, call.ty()),
@@ -99,6 +100,7 @@ impl Reference {
             }
             Op::Quantize { .. } => quantize::quantize(call),
             Op::Dequantize => quantize::dequantize(call),
+            Op::DequantizeBlocks { format, .. } => quantize::dequantize_blocks(call, *format),
             Op::Collective(_) | Op::Custom(_) => return Err(self.caps.left_out(op)),
             Op::Fused(fused) => return self.fused(fused, inputs),
             Op::Loop(op) => return loops::looped(self, op, inputs, &types),

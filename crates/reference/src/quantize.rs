@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::numbers::{Numbers, reals, wholes};
 use crate::places::{place, positions};
 use alloc::vec::Vec;
-use kiln_ir::{DType, Result, Shape, TensorData};
+use kiln_ir::{BlockFormat, DType, Result, Shape, TensorData};
 
 /// Quantizes a tensor. The quotient is rounded to the accumulator dtype of the operand before it is rounded to an
 /// integer, so that engines that divide in that dtype agree at ties. NaN becomes 0 for every zero point, as in a cast.
@@ -36,6 +36,19 @@ pub(crate) fn dequantize(call: &Call<'_>) -> Result<TensorData> {
     let number =
         |(q, block): (i128, usize)| (q - zero.as_ref().map_or(0, |zero| zero[block])) as f64 * scales[block];
     Numbers::Real(wholes(q).into_iter().zip(blocks).map(number).collect()).into_data(call.ty())
+}
+
+pub(crate) fn dequantize_blocks(call: &Call<'_>, format: BlockFormat) -> Result<TensorData> {
+    let values = decoded(call.data(0)?, format);
+    Numbers::Real(values.into_iter().map(f64::from).collect()).into_data(call.ty())
+}
+
+/// The elements of quantized blocks.
+pub(crate) fn decoded(blocks: &TensorData, format: BlockFormat) -> Vec<f32> {
+    let bytes = blocks.bytes();
+    let mut values = alloc::vec![0.0; bytes.len() / format.bytes() * format.len()];
+    format.decode(bytes, &mut values);
+    values
 }
 
 /// For each element of a tensor, the index of its block's scale.

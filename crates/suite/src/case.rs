@@ -1,6 +1,6 @@
 //! A test case: an op, generated operands, and the expected properties of the results.
 
-use kiln_ir::{DType, Float8, Op, Operand, OperandType, Scalar, Shape, TensorType, infer};
+use kiln_ir::{BlockFormat, DType, Float8, Op, Operand, OperandType, Scalar, Shape, TensorType, infer};
 
 /// One row of the suite: an op on operands of given types and contents.
 ///
@@ -63,6 +63,8 @@ pub enum Fill {
     Bits,
     /// Drawn from these numbers.
     Among(&'static [f64]),
+    /// The bytes of quantized blocks of normal numbers, for `u8`. A tensor is a whole number of blocks.
+    Blocks(BlockFormat),
 }
 
 impl Fill {

@@ -3,8 +3,8 @@
 
 use crate::case::Case;
 use kiln_ir::{
-    Binary, CollectiveKind, Comparison, ConvPass, DType, Extremum, IndexUser, NEEDS_AXIS, NormKind, Op,
-    OpKind, PoolKind, RandomKind, Reduction, ResizeMode, Unary, UpdateMode,
+    Binary, BlockFormat, CollectiveKind, Comparison, ConvPass, DType, Extremum, IndexUser, NEEDS_AXIS,
+    NormKind, Op, OpKind, PoolKind, RandomKind, Reduction, ResizeMode, Unary, UpdateMode,
 };
 
 /// The variant of an op in the completeness check: its name and the attribute that changes its semantics.
@@ -34,6 +34,9 @@ pub fn variant(op: &Op) -> String {
         },
         Op::Custom(custom) => format!("{name}_{}", custom.attributes()),
         Op::CheckIndex { user, .. } => format!("{name}_{}", user.name()),
+        Op::MatMulBlocks { format } | Op::DequantizeBlocks { format, .. } => {
+            format!("{name}_{}", format.name())
+        }
         // The name is the variant.
         Op::Full(_)
         | Op::Iota { .. }
@@ -125,6 +128,9 @@ pub fn variants(kind: OpKind) -> Vec<String> {
         OpKind::Custom => {
             vec!["suite_cubed_false".into(), "suite_cubed_true".into(), "suite_host_square_".into()]
         }
+        OpKind::MatMulBlocks | OpKind::DequantizeBlocks => {
+            BlockFormat::ALL.iter().map(|f| format!("{}_{}", kind.info().name, f.name())).collect()
+        }
         // One variant with the name of the kind.
         OpKind::Full
         | OpKind::Iota
@@ -207,7 +213,9 @@ impl Edge {
     /// Whether the op accepts tensors of this kind.
     pub fn suits(self, kind: OpKind) -> bool {
         match self {
-            Edge::Empty | Edge::One | Edge::Large => true,
+            Edge::Empty | Edge::Large => true,
+            // A block has more elements.
+            Edge::One => kind != OpKind::DequantizeBlocks,
             Edge::NoAxes => !kind.info().is(NEEDS_AXIS),
         }
     }

@@ -1,7 +1,7 @@
 //! Contents of operands, reproducible in every run.
 
 use crate::case::Fill;
-use kiln_ir::{DType, TensorData, TensorType};
+use kiln_ir::{BlockFormat, DType, TensorData, TensorType};
 
 /// A small pseudorandom generator ([SplitMix64](https://doi.org/10.1145/2714064.2660195)).
 #[derive(Clone, Debug)]
@@ -45,6 +45,9 @@ pub fn filled(ty: TensorType, fill: Fill, random: &mut Random) -> TensorData {
     if fill == Fill::Bits {
         return random_bits(ty, random);
     }
+    if let Fill::Blocks(format) = fill {
+        return blocks(ty, format, random);
+    }
     if ty.dtype.is_float() {
         let numbers: Vec<f64> = reals(n, fill, ty.dtype, random);
         return data(numbers, ty);
@@ -72,7 +75,7 @@ fn reals(n: usize, fill: Fill, dtype: DType, random: &mut Random) -> Vec<f64> {
         }
         Fill::Special => corners[random.below(corners.len())],
         Fill::Among(numbers) => numbers[random.below(numbers.len())],
-        Fill::Distinct | Fill::Bits => unreachable!("made as a whole"),
+        Fill::Distinct | Fill::Bits | Fill::Blocks(_) => unreachable!("made as a whole"),
     };
     (0..n).map(|_| one()).collect()
 }
@@ -94,7 +97,7 @@ fn wholes(n: usize, fill: Fill, dtype: DType, random: &mut Random) -> Vec<i64> {
         }
         Fill::Special => corners[between(0, corners.len() as i64 - 1) as usize],
         Fill::Among(numbers) => numbers[between(0, numbers.len() as i64 - 1) as usize] as i64,
-        Fill::Bits => unreachable!("made as a whole"),
+        Fill::Bits | Fill::Blocks(_) => unreachable!("made as a whole"),
     };
     (0..n).map(|_| one()).collect()
 }
@@ -107,6 +110,18 @@ fn distinct(n: usize, random: &mut Random) -> Vec<f64> {
         numbers.swap(i, random.below(i + 1));
     }
     numbers
+}
+
+/// Blocks of normal numbers. A third of the blocks is smaller, so that scales differ.
+fn blocks(ty: TensorType, format: BlockFormat, random: &mut Random) -> TensorData {
+    let mut bytes = vec![0; ty.num_elements()];
+    let mut values = vec![0.0; format.len()];
+    for block in bytes.chunks_mut(format.bytes()) {
+        let scale = if random.below(3) == 0 { 0.125 } else { 1.0 };
+        values.fill_with(|| (scale * random.normal()) as f32);
+        format.encode(&values, block);
+    }
+    TensorData::from_bytes(&bytes, ty).expect("whole blocks in u8")
 }
 
 fn random_bits(ty: TensorType, random: &mut Random) -> TensorData {

@@ -4,6 +4,7 @@ mod activation;
 mod arithmetic;
 mod autodiff;
 mod bits;
+mod blocks;
 mod compare;
 mod complex;
 mod contraction;

@@ -1,6 +1,7 @@
 //! Functions by family.
 
 pub mod activation;
+pub mod blocks;
 pub mod fft;
 pub mod float8;
 pub mod grid;

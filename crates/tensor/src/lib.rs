@@ -24,8 +24,8 @@
 //!   `[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]`. Methods that begin with `try_`, and every method of
 //!   [`AnyTensor`] (rank and dtype known at run time), return [`Result`] instead.
 //! * Only reads ([`Tensor::into_data`]) and [`Backend::sync`] wait for a device.
-//! * [`activation`], [`module`], [`loss`], [`quantize`], [`float8`], [`linalg`], [`fft`], [`signal`], [`grid`] and
-//!   [`random`] hold functions by family.
+//! * [`activation`], [`module`], [`loss`], [`quantize`], [`float8`], [`blocks`], [`linalg`], [`fft`], [`signal`],
+//!   [`grid`] and [`random`] hold functions by family.
 //! * [`einsum()`] contracts tensors by a formula; [`NamedTensor`] has named axes that the compiler checks;
 //!   [`Complex`] is a pair of real tensors.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -66,15 +66,15 @@ pub use default_device::default_device;
 #[cfg(feature = "std")]
 pub use default_device::with_device;
 pub use einsum::{EinsumOperand, EinsumOperands, EinsumPath, EinsumStep, einsum};
-pub use functions::{activation, fft, float8, grid, linalg, loss, module, quantize, signal, stats};
+pub use functions::{activation, blocks, fft, float8, grid, linalg, loss, module, quantize, signal, stats};
 pub use half::{bf16, f16};
 pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
 pub use kiln_autodiff::{no_grad, with_checkpointing};
 pub use kiln_ir::{
-    CacheStrategy, Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK, MemoryConfig,
-    MemoryUse, OperandType, PrintOptions, Result, ResultTypes, Scalar, Shape, SharedBytes, TensorData,
-    TensorType, UpdateMode, Var, print_options, set_print_options,
+    BlockFormat, CacheStrategy, Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK,
+    MemoryConfig, MemoryUse, OperandType, PrintOptions, Result, ResultTypes, Scalar, Shape, SharedBytes,
+    TensorData, TensorType, UpdateMode, Var, print_options, set_print_options,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use looped::{LoopResults, loop_for, loop_over};

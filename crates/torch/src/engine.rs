@@ -161,6 +161,7 @@ impl LibTorch {
             Op::Random { .. }
             | Op::Recover { .. }
             | Op::MatMulFloat8 { .. }
+            | Op::MatMulBlocks { .. }
             | Op::PoolGrad { .. }
             | Op::Attention(_)
             | Op::AttentionGrad(_)
@@ -168,6 +169,7 @@ impl LibTorch {
             | Op::Fft { .. }
             | Op::Quantize { .. }
             | Op::Dequantize
+            | Op::DequantizeBlocks { .. }
             | Op::Collective(_)
             | Op::Custom(_)
             | Op::Fused(_)

@@ -82,6 +82,7 @@ fn sample(engine: &LibTorch, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         OpKind::Random
         | OpKind::Recover
         | OpKind::MatMulFloat8
+        | OpKind::MatMulBlocks
         | OpKind::PoolGrad
         | OpKind::Attention
         | OpKind::AttentionGrad
@@ -89,6 +90,7 @@ fn sample(engine: &LibTorch, kind: OpKind) -> Option<(Op, Vec<Operand>)> {
         | OpKind::Fft
         | OpKind::Quantize
         | OpKind::Dequantize
+        | OpKind::DequantizeBlocks
         | OpKind::Collective
         | OpKind::Custom
         | OpKind::Fused

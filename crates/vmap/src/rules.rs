@@ -62,6 +62,7 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
         | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
+        | Op::MatMulBlocks { .. }
         | Op::Conv { .. }
         | Op::Pool(_)
         | Op::PoolGrad { .. }
@@ -74,6 +75,7 @@ pub(crate) fn execute(layer: &Vmap, op: &Op, inputs: Operands, results: &[Tensor
         | Op::Fft { .. }
         | Op::Quantize { .. }
         | Op::Dequantize
+        | Op::DequantizeBlocks { .. }
         | Op::Collective(_) => {}
         Op::Loop(looped) => return loops::looped(layer, looped, layer.call(op, inputs, results)?),
     }
@@ -141,6 +143,7 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
             call.run(&Op::SliceUpdate { slices, mode: *mode })
         }
         &Op::MatMulFloat8 { formats, dtype } => one(contraction::matmul_float8(&call, formats, dtype)),
+        &Op::MatMulBlocks { format } => one(contraction::matmul_blocks(&call, format)),
         Op::MatMul => one(contraction::matmul(&call)),
         Op::Conv { spec, pass } => one(contraction::conv(&call, spec, pass)),
         Op::Pool(_) | Op::PoolGrad { .. } | Op::Resize { .. } => one(contraction::folded(&call)),
@@ -151,6 +154,7 @@ fn batched<'a>(call: Call<'a>) -> Result<Vec<Var<'a>>> {
         Op::AttentionGrad(_) => composite::attention_grad(&call),
         &Op::Fft { kind, axis, inverse } => call.run(&Op::Fft { kind, axis: axis + 1, inverse }),
         Op::Quantize { .. } | Op::Dequantize => one(composite::quantized(&call)),
+        Op::DequantizeBlocks { .. } => call.run(op),
         Op::Collective(collective) => return self::collective(call, *collective),
         Op::Custom(custom) => match custom.batched() {
             Some(batched) => return custom::at_once(call, batched),

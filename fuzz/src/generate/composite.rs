@@ -1,7 +1,9 @@
 //! Generates composite ops.
 
 use super::{Generator, Wanted};
-use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, Shape, TensorType};
+use kiln_ir::{
+    AttentionSpec, BlockFormat, DType, FftKind, NormKind, Op, Real, ResizeMode, Shape, TensorType,
+};
 use kiln_suite::case::Fill;
 
 /// Operands of an attention.
@@ -128,6 +130,14 @@ impl Generator<'_> {
         let dtype = self.dtype(DType::is_float);
         self.scales(ty.with_dtype(dtype), ty.dtype, &mut operands);
         self.emit_on(Op::Dequantize, &operands).map(drop)
+    }
+
+    pub(super) fn dequantize_blocks(&mut self) -> Option<()> {
+        let (format, dtype) = (self.random.pick(BlockFormat::ALL), self.dtype(DType::is_float));
+        let shape = [self.short(3), self.random.between(1, 2) * format.bytes()];
+        // Not behind a view, whose source may not consist of whole blocks.
+        let blocks = self.input(TensorType::new(shape, DType::U8), Wanted::Filled(Fill::Blocks(format)));
+        self.emit_on(Op::DequantizeBlocks { format, dtype }, &[blocks]).map(drop)
     }
 
     /// Scales for the blocks of a tensor, and optionally zero points of the stored integer dtype.

@@ -89,6 +89,7 @@ fn linearity(op: &Op) -> Linearity {
         | Op::Recover { .. }
         | Op::MatMul
         | Op::MatMulFloat8 { .. }
+        | Op::MatMulBlocks { .. }
         | Op::Conv { .. }
         | Op::PoolGrad { .. }
         | Op::Softmax { .. }
@@ -100,6 +101,7 @@ fn linearity(op: &Op) -> Linearity {
         | Op::Fft { .. }
         | Op::Quantize { .. }
         | Op::Dequantize
+        | Op::DequantizeBlocks { .. }
         | Op::Custom(_)
         | Op::Fused(_)
         | Op::Loop(_) => op.row(|row| row.linearity),

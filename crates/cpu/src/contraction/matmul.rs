@@ -1,9 +1,10 @@
 //! Matmul.
 //!
 //! [`gemm`] is the general algorithm, with hooks on blocks of operands and result. [`narrow`] handles the memory-bound
-//! cases (GEMV-like). [`integer`] is exact integer arithmetic, [`bytes`] that of 8 bits, and [`dequantized`] reads
-//! quantized weights, which are never expanded to floats.
+//! cases (GEMV-like). [`integer`] is exact integer arithmetic, [`bytes`] that of 8 bits, [`dequantized`] reads
+//! quantized weights, which are never expanded to floats, and [`blocks`] those in blocks with scales of their own.
 
+pub(crate) mod blocks;
 mod bytes;
 pub(crate) mod dequantized;
 pub(crate) mod gemm;

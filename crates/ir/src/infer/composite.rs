@@ -1,7 +1,7 @@
 //! Inference rules of the named composites.
 
 use super::{Rule, broadcast_shapes};
-use crate::{DType, FftKind, Result, ResultTypes, Shape, TensorType};
+use crate::{BlockFormat, DType, FftKind, Result, ResultTypes, Shape, TensorType};
 use alloc::format;
 use smallvec::smallvec;
 
@@ -178,6 +178,13 @@ impl Rule<'_> {
             self.zero_point(self.tensor(2)?, scale, q.dtype)?;
         }
         Ok(smallvec![self.sized(q.shape, scale.dtype)?])
+    }
+
+    pub(super) fn dequantize_blocks(&self, format: BlockFormat, dtype: DType) -> Result<ResultTypes> {
+        let blocks = self.tensor(0)?;
+        let elements = self.block_elements(blocks, format)?;
+        self.dtype(dtype.is_float(), "a float dtype for the result", dtype)?;
+        Ok(smallvec![self.sized(blocks.shape.with(blocks.rank() - 1, elements), dtype)?])
     }
 
     fn quantized_dtype(&self, dtype: DType) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Inference rules of matmul, convolution and pooling.
 
 use super::Rule;
-use crate::{ConvPass, ConvSpec, DType, PoolKind, PoolSpec, Result, ResultTypes, Shape, TensorType};
+use crate::{
+    BlockFormat, ConvPass, ConvSpec, DType, PoolKind, PoolSpec, Result, ResultTypes, Shape, TensorType,
+};
 use alloc::format;
 use alloc::vec::Vec;
 use smallvec::smallvec;
@@ -32,6 +34,41 @@ impl Rule<'_> {
         let fits = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         self.dtype(fits, "f32, f16 or bf16 for the result", dtype)?;
         self.product(a, b, dtype)
+    }
+
+    pub(super) fn matmul_blocks(&self, format: BlockFormat) -> Result<ResultTypes> {
+        let (x, w) = (self.tensor(0)?, self.tensor(1)?);
+        self.float(x)?;
+        if x.rank() < 2 || w.rank() != 2 {
+            return Err(self.error("needs operands of shapes [.., m, k] and [n, bytes]").hint(
+                "add an axis to a vector first; the weight has one row for each column of the result",
+            ));
+        }
+        let (axis, elements) = (x.rank() - 1, self.block_elements(w, format)?);
+        if x.shape[axis] != elements {
+            let problem = format!("rows of x have {} elements, rows of blocks {elements}", x.shape[axis]);
+            return Err(self
+                .error(problem)
+                .hint("the weight is [n, bytes], one row of k elements for each result"));
+        }
+        Ok(smallvec![self.sized(x.shape.with(axis, w.shape[0]), x.dtype)?])
+    }
+
+    /// The elements of a row of blocks.
+    pub(super) fn block_elements(&self, blocks: &TensorType, format: BlockFormat) -> Result<usize> {
+        let (name, size) = (format.name(), format.bytes());
+        if blocks.dtype != DType::U8 {
+            let problem = format!("needs the bytes of {name} blocks in u8, not {}", blocks.dtype);
+            return Err(self.error(problem).hint("quantize the tensor first"));
+        }
+        let Some(&bytes) = blocks.shape.last() else {
+            return Err(self.error(format!("needs at least 1 axis, of the bytes of {name} blocks")));
+        };
+        format.row_len(bytes).ok_or_else(|| {
+            let problem =
+                format!("a row of {bytes} bytes is not a whole number of {name} blocks of {size} bytes");
+            self.error(problem).hint("the last axis holds all bytes of a row; is the format right?")
+        })
     }
 
     /// The type of a batched matmul.

@@ -83,6 +83,7 @@ impl Op {
             | Op::Recover { .. }
             | Op::MatMul
             | Op::MatMulFloat8 { .. }
+            | Op::MatMulBlocks { .. }
             | Op::Softmax { .. }
             | Op::LogSumExp { .. }
             | Op::Attention(_)
@@ -91,6 +92,7 @@ impl Op {
             | Op::Fft { .. }
             | Op::Quantize { .. }
             | Op::Dequantize
+            | Op::DequantizeBlocks { .. }
             | Op::Fused(_)
             | Op::Loop(_) => self.info().name,
         }

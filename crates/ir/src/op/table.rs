@@ -217,6 +217,7 @@ const ANY: Option<Reuse> = Some(Reuse::Any);
 
 const ZERO: Option<Flops> = Some(Flops::PerResult(0));
 const Y1: Option<Flops> = Some(Flops::PerResult(1));
+const Y2: Option<Flops> = Some(Flops::PerResult(2));
 const Y5: Option<Flops> = Some(Flops::PerResult(5));
 const X1: Option<Flops> = Some(Flops::PerOperand(1));
 const X4: Option<Flops> = Some(Flops::PerOperand(4));
@@ -346,6 +347,8 @@ ops! {
         RULE      None       BILINEAR  KEEP  None  All     LOW       Anchor     Independent;
     MatMulFloat8  "matmul_float8"  Contraction  FOUR, FAILS | NEEDS_AXIS =>
         EXPANSION ALL_X      NO        KEEP  None  All     LOW       Alone    Independent;
+    MatMulBlocks  "matmul_blocks"  Contraction  TWO, NEEDS_AXIS =>
+        RULE      B          FIRST     KEEP  None  All     LOW       Alone    Independent;
     Conv          "conv"           Contraction  TWO, NEEDS_AXIS =>
         RULE      None       BILINEAR  KEEP  None  All     LOW       Anchor     Other;
     Pool          "pool"           Pooling      ONE, NEEDS_AXIS =>
@@ -370,6 +373,8 @@ ops! {
         CONSTANT  NOTHING    FLAT      KEEP  None  All     FULL      Alone    Independent;
     Dequantize    "dequantize"     Composite    TWO_OR_THREE, CHEAP =>
         RULE      SCALE_ZERO SECOND    KEEP  None  All     WIDEST    Alone    Independent;
+    DequantizeBlocks "dequantize_blocks" Composite ONE, CHEAP | NEEDS_AXIS =>
+        CONSTANT  NOTHING    FLAT      KEEP  Y2    All     FULL      Alone    Independent;
     Collective    "collective"     Collective   None, FAILS | IMMEDIATE | PRIMITIVE =>
         None      None       None      None  None  All     FULL      Alone    Independent;
     Custom        "custom"         Opaque       None, FAILS | IMMEDIATE =>

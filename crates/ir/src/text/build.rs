@@ -54,7 +54,11 @@ impl<'t> ParsedOp<'t> {
                 let formats = [self.float8("left")?, self.float8("right")?];
                 Ok(Op::MatMulFloat8 { formats, dtype: self.result_dtype()? })
             }
+            "matmul_blocks" => Ok(Op::MatMulBlocks { format: self.block_format()? }),
             "dequantize" => Ok(Op::Dequantize),
+            "dequantize_blocks" => {
+                Ok(Op::DequantizeBlocks { format: self.block_format()?, dtype: self.result_dtype()? })
+            }
             "cast" => Ok(Op::Cast(self.result_dtype()?)),
             "bitcast" => Ok(Op::Bitcast(self.result_dtype()?)),
             "quantize" => Ok(Op::Quantize { dtype: self.result_dtype()? }),
@@ -358,6 +362,10 @@ impl<'t> ParsedOp<'t> {
 
     fn float8(&mut self, key: &str) -> Result<Float8> {
         self.word(key, "e4m3 or e5m2", Float8::from_name)
+    }
+
+    fn block_format(&mut self) -> Result<BlockFormat> {
+        self.word("format", "a format of quantized blocks, such as q4_0 or q4_k", BlockFormat::from_name)
     }
 
     fn mode(&mut self) -> Result<UpdateMode> {

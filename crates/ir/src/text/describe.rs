@@ -2,8 +2,9 @@
 
 use super::attribute::Attribute;
 use crate::{
-    Axes, CollectiveKind, ConvPass, ConvSpec, DType, Epilogue, FftKind, Float8, LoopAttributes, Op, PadAxis,
-    Pattern, PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType, UpdateMode,
+    Axes, BlockFormat, CollectiveKind, ConvPass, ConvSpec, DType, Epilogue, FftKind, Float8, LoopAttributes,
+    Op, PadAxis, Pattern, PoolKind, PoolSpec, QuantizedMatMul, Scalar, Shape, SliceAxis, TensorType,
+    UpdateMode,
 };
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -36,6 +37,8 @@ pub(super) fn attributes(op: &Op, result: Option<&TensorType>) -> List {
             let format = |format: &Float8| Attribute::Word(format.name().into());
             with(dtype(d), [("left", format(left)), ("right", format(right))])
         }
+        Op::MatMulBlocks { format } => [("format", block_format(*format))].into(),
+        Op::DequantizeBlocks { format, dtype: d } => with(dtype(d), [("format", block_format(*format))]),
         Op::Reshape(s) | Op::Broadcast(s) => shape(s),
         Op::Permute(a) => [("axes", axes(a))].into(),
         Op::Slice(slices) => slice(slices),
@@ -123,6 +126,10 @@ fn unless(repeated: bool, key: &'static str, value: impl FnOnce() -> Attribute) 
 fn with(mut list: List, more: impl IntoIterator<Item = (&'static str, Attribute)>) -> List {
     list.extend(more);
     list
+}
+
+fn block_format(format: BlockFormat) -> Attribute {
+    Attribute::Word(format.name().into())
 }
 
 fn int(n: usize) -> Attribute {

@@ -1,13 +1,23 @@
 //! Gradient rules of matmul, convolution and pooling.
 
 use super::{Gradients, Rule, emit};
-use crate::{ConvPass, ConvSpec, DType, Extremum, Op, PadAxis, PoolKind, PoolSpec, Scalar, Var};
+use crate::{BlockFormat, ConvPass, ConvSpec, DType, Extremum, Op, PadAxis, PoolKind, PoolSpec, Scalar, Var};
 use alloc::vec::Vec;
 
 impl<'e> Rule<'_, 'e> {
     pub(super) fn matmul(&self) -> Gradients<'e> {
         let (g, a, b) = (self.g(), self.x(0), self.x(1));
         self.two(|| g.matmul(&b.transpose()), || a.transpose().matmul(g))
+    }
+
+    /// Blocks have no gradient.
+    pub(super) fn matmul_blocks(&self, format: BlockFormat) -> Gradients<'e> {
+        self.linear(|g, x| {
+            let weight = emit(Op::DequantizeBlocks { format, dtype: g.dtype() }, &[self.x(1)]);
+            let columns = weight.shape()[0];
+            let rows = g.shape()[..g.rank() - 1].iter().product::<usize>();
+            g.reshape([rows, columns]).matmul(&weight).reshape(x.shape())
+        })
     }
 
     /// Each of the three passes is linear in both operands, and its gradients are the other two.

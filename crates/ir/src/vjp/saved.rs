@@ -164,6 +164,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
         | Op::CheckIndex { .. }
         | Op::Recover { .. }
         | Op::MatMulFloat8 { .. }
+        | Op::MatMulBlocks { .. }
         | Op::Softmax { .. }
         | Op::LogSumExp { .. }
         | Op::Attention(_)
@@ -172,6 +173,7 @@ pub fn saved(op: &Op, inputs: &[Operand], wanted: &[bool]) -> Saved {
         | Op::Fft { .. }
         | Op::Quantize { .. }
         | Op::Dequantize
+        | Op::DequantizeBlocks { .. }
         | Op::Fused(_) => op.row(|row| row.saved),
     }
 }

@@ -183,7 +183,9 @@ impl Nest {
             | Op::Fft { .. }
             | Op::Quantize { .. }
             | Op::Dequantize
+            | Op::DequantizeBlocks { .. }
             | Op::MatMulFloat8 { .. }
+            | Op::MatMulBlocks { .. }
             | Op::Collective(_)
             | Op::Custom(_)
             | Op::Fused(_)

@@ -31,6 +31,15 @@ impl<B: Backend, const D: usize> TensorCache<B, D> {
         self.value.is_none()
     }
 
+    /// Keeps the first `length` of a dimension. Does nothing if it is shorter.
+    pub fn truncate(&mut self, length: usize, dim: usize) {
+        if length == 0 {
+            self.value = None;
+        } else if length < self.len(dim) {
+            self.value = self.value.take().map(|value| value.narrow(dim, 0, length));
+        }
+    }
+
     /// Appends along a dimension and returns the whole tensor.
     ///
     /// # Panics
@@ -114,6 +123,43 @@ impl<B: Backend> MhaCache<B> {
                 };
             }
             MhaCacheKind::Memory(memory) => *memory = None,
+        }
+    }
+
+    /// Drops the tokens after the first `length`. Does nothing if there are fewer. A static cache keeps its buffers.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_nn::attention::{MhaCache, MultiHeadAttentionConfig};
+    /// use kiln_tensor::Tensor;
+    ///
+    /// let attention = MultiHeadAttentionConfig::new(8, 2).init::<Flex>(&Default::default());
+    /// let mut cache = MhaCache::autoregressive();
+    /// attention.forward_cache(Tensor::<Flex, 3>::ones([1, 5, 8], &Default::default()), &mut cache);
+    /// cache.truncate(3);
+    /// assert_eq!(cache.len(), Some(3));
+    /// ```
+    ///
+    /// # Panics
+    /// When the cache is of cross-attention.
+    #[track_caller]
+    pub fn truncate(&mut self, length: usize) {
+        match &mut self.kind {
+            MhaCacheKind::Growing { keys, values } => {
+                keys.truncate(length, 2);
+                values.truncate(length, 2);
+            }
+            MhaCacheKind::Static(cache) => {
+                cache.position = match &cache.position {
+                    CachePosition::Host(position) => CachePosition::Host(length.min(*position)),
+                    CachePosition::Device(position) => {
+                        CachePosition::Device(position.clone().clamp_max(length as i64))
+                    }
+                };
+            }
+            MhaCacheKind::Memory(_) => panic!(
+                "[MhaCache] a cache of cross-attention has no tokens to drop\n  hint: call `reset` for another memory"
+            ),
         }
     }
 

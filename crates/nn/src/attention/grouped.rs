@@ -5,11 +5,11 @@ use super::input::{MhaInput, MhaOutput};
 use super::mha::{KeysAndValues, check_heads};
 use super::scores::{HeadAttention, Reach, ScoreMask, join_heads, split_heads};
 use crate::{
-    Config, Dropout, DropoutConfig, ForwardModule, Initializer, Linear, LinearConfig, Module, RmsNorm,
+    Config, Dropout, DropoutConfig, ForwardModule, Initializer, LinearConfig, Module, Projection, RmsNorm,
     RmsNormConfig,
 };
 use kiln_backends::Dyn;
-use kiln_tensor::{Backend, Tensor};
+use kiln_tensor::{Backend, BlockFormat, Result, Tensor};
 
 /// Settings of a [`GroupedQueryAttention`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -63,13 +63,13 @@ pub struct GroupedQueryAttentionConfig {
 #[derive(Module, Clone, Debug)]
 pub struct GroupedQueryAttention<B: Backend = Dyn> {
     /// The projection of queries, weight `[n_heads head_dim, d_model]`.
-    pub q_proj: Linear<B>,
+    pub q_proj: Projection<B>,
     /// The projection of keys, weight `[n_kv_heads head_dim, d_model]`.
-    pub k_proj: Linear<B>,
+    pub k_proj: Projection<B>,
     /// The projection of values, weight `[n_kv_heads head_dim, d_model]`.
-    pub v_proj: Linear<B>,
+    pub v_proj: Projection<B>,
     /// The output projection, weight `[d_model, n_heads head_dim]`.
-    pub o_proj: Linear<B>,
+    pub o_proj: Projection<B>,
     /// The normalisation of each query head.
     pub q_norm: Option<RmsNorm<B>>,
     /// The normalisation of each key head.
@@ -101,7 +101,7 @@ impl GroupedQueryAttentionConfig {
         let head = self.head_dim();
         let linear = |input, output, bias| {
             let config = LinearConfig::new(input, output).with_bias(bias);
-            config.with_initializer(self.initializer).init(device)
+            Projection::Float(config.with_initializer(self.initializer).init(device))
         };
         let norm = || {
             let config = |epsilon| RmsNormConfig::new(head).with_epsilon(epsilon);
@@ -140,6 +140,20 @@ impl GroupedQueryAttentionConfig {
 }
 
 impl<B: Backend> GroupedQueryAttention<B> {
+    /// Returns the layer with the weights of its projections in quantized blocks; see [`Projection::quantize`].
+    ///
+    /// # Errors
+    /// When the rows of a weight are not whole blocks; [`BlockFormat::fitting`] has a format that fits.
+    pub fn quantize(self, format: BlockFormat) -> Result<Self> {
+        Ok(GroupedQueryAttention {
+            q_proj: self.q_proj.quantize(format)?,
+            k_proj: self.k_proj.quantize(format)?,
+            v_proj: self.v_proj.quantize(format)?,
+            o_proj: self.o_proj.quantize(format)?,
+            ..self
+        })
+    }
+
     /// Computes causal self-attention of `[batch, length, d_model]`. The context has the same shape.
     ///
     /// # Panics
@@ -173,8 +187,8 @@ impl<B: Backend> GroupedQueryAttention<B> {
         );
         let device = input.query.device();
         let x = input.query;
-        let heads = |linear: &Linear<B>, norm: &Option<RmsNorm<B>>, count| {
-            let x = split_heads(linear.forward(x.clone()), count);
+        let heads = |projection: &Projection<B>, norm: &Option<RmsNorm<B>>, count| {
+            let x = split_heads(projection.forward(x.clone()), count);
             let x = match norm {
                 Some(norm) => norm.forward(x),
                 None => x,

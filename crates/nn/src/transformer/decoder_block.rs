@@ -8,7 +8,7 @@ use crate::attention::{
 use crate::module::forward::forward_modules;
 use crate::{Config, Initializer, Module, RmsNorm, RmsNormConfig};
 use kiln_backends::Dyn;
-use kiln_tensor::{Backend, Tensor};
+use kiln_tensor::{Backend, BlockFormat, Result, Tensor};
 
 /// Settings of a [`DecoderBlock`].
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -132,6 +132,19 @@ impl<B: Backend> From<Tensor<B, 3>> for DecoderBlockInput<B> {
 }
 
 impl<B: Backend> DecoderBlock<B> {
+    /// Returns the block with the weights of its projections in quantized blocks; see
+    /// [`Projection::quantize`](crate::Projection::quantize).
+    ///
+    /// # Errors
+    /// When the rows of a weight are not whole blocks; [`BlockFormat::fitting`] has a format that fits.
+    pub fn quantize(self, format: BlockFormat) -> Result<Self> {
+        Ok(DecoderBlock {
+            self_attn: self.self_attn.quantize(format)?,
+            mlp: self.mlp.quantize(format)?,
+            ..self
+        })
+    }
+
     /// Applies the block to `[batch, length, d_model]`. The output has the same shape.
     ///
     /// # Panics
@@ -155,13 +168,15 @@ impl<B: Backend> DecoderBlock<B> {
         self.branches(input.into(), |input| self.self_attn.forward_cache(input, cache).context)
     }
 
-    /// Returns an empty cache of constant shape, for `max_length` tokens, of the dtype of the parameters; see
-    /// [`StaticCache`].
+    /// Returns an empty cache of constant shape, for `max_length` tokens, of the dtype of the parameters (of the
+    /// normalisations, if the projections are in blocks); see [`StaticCache`].
     #[track_caller]
     pub fn new_static_cache(&self, batch: usize, max_length: usize, device: &B::Device) -> MhaCache<B> {
-        let (weight, heads) = (&self.self_attn.k_proj.weight, self.self_attn.n_kv_heads);
-        let shape = [batch, heads, max_length, weight.dims()[0] / heads];
-        let zeros = || Tensor::<B, 4>::zeros(shape, device).cast(weight.dtype());
+        let (k_proj, heads) = (&self.self_attn.k_proj, self.self_attn.n_kv_heads);
+        let shape = [batch, heads, max_length, k_proj.d_output() / heads];
+        let dtype =
+            k_proj.linear().map_or(self.input_layernorm.weight.dtype(), |linear| linear.weight.dtype());
+        let zeros = || Tensor::<B, 4>::zeros(shape, device).cast(dtype);
         StaticCache::from_buffers(zeros(), zeros()).into()
     }
 

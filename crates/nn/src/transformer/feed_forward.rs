@@ -1,9 +1,11 @@
 //! Feed-forward networks of transformer layers.
 
 use crate::module::forward::forward_modules;
-use crate::{Config, Dropout, DropoutConfig, Initializer, Linear, LinearConfig, Module, plain_data};
+use crate::{
+    Config, Dropout, DropoutConfig, Initializer, Linear, LinearConfig, Module, Projection, plain_data,
+};
 use kiln_backends::Dyn;
-use kiln_tensor::{Backend, Tensor, activation};
+use kiln_tensor::{Backend, BlockFormat, Result, Tensor, activation};
 
 /// The activation function of a feed-forward network.
 #[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,11 +138,11 @@ pub struct GatedFeedForwardConfig {
 #[derive(Module, Clone, Debug)]
 pub struct GatedFeedForward<B: Backend = Dyn> {
     /// The gate, weight `[d_ff, d_model]`.
-    pub gate_proj: Linear<B>,
+    pub gate_proj: Projection<B>,
     /// The values that are gated, weight `[d_ff, d_model]`.
-    pub up_proj: Linear<B>,
+    pub up_proj: Projection<B>,
     /// The output, weight `[d_model, d_ff]`.
-    pub down_proj: Linear<B>,
+    pub down_proj: Projection<B>,
     /// The activation function of the gate.
     pub activation: FeedForwardActivation,
 }
@@ -150,7 +152,7 @@ impl GatedFeedForwardConfig {
     pub fn init<B: Backend>(&self, device: &B::Device) -> GatedFeedForward<B> {
         let linear = |input, output| {
             let config = LinearConfig::new(input, output).with_bias(self.bias);
-            config.with_initializer(self.initializer).init(device)
+            Projection::Float(config.with_initializer(self.initializer).init(device))
         };
         GatedFeedForward {
             gate_proj: linear(self.d_model, self.d_ff),
@@ -162,6 +164,19 @@ impl GatedFeedForwardConfig {
 }
 
 impl<B: Backend> GatedFeedForward<B> {
+    /// Returns the network with its weights in quantized blocks; see [`Projection::quantize`].
+    ///
+    /// # Errors
+    /// When the rows of a weight are not whole blocks; [`BlockFormat::fitting`] has a format that fits.
+    pub fn quantize(self, format: BlockFormat) -> Result<Self> {
+        Ok(GatedFeedForward {
+            gate_proj: self.gate_proj.quantize(format)?,
+            up_proj: self.up_proj.quantize(format)?,
+            down_proj: self.down_proj.quantize(format)?,
+            ..self
+        })
+    }
+
     /// Applies the network to `[.., d_model]`. The output has the same shape.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use super::FLOATS;
 use crate::case::{Case, Fill, Grad, Input, tensor};
-use kiln_ir::{AttentionSpec, DType, FftKind, NormKind, Op, Real, ResizeMode, TensorType};
+use kiln_ir::{AttentionSpec, BlockFormat, DType, FftKind, NormKind, Op, Real, ResizeMode, TensorType};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -16,6 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.extend(resizes(dtype));
         cases.extend(ffts(dtype));
         cases.extend(quantizations(dtype));
+        cases.extend(block_dequantizations(dtype));
     }
     cases.retain(Case::is_valid);
     cases
@@ -269,6 +270,25 @@ fn ffts(dtype: DType) -> Vec<Case> {
                 let case = case.label(label).near(16.0, 16.0 + points as f64);
                 cases.push(sized(case.grad(Grad::Smooth), shape));
             }
+        }
+    }
+    cases
+}
+
+/// Axes before the last, and blocks of a row.
+const BLOCKS: [(&[usize], usize); 7] =
+    [(&[], 1), (&[0], 2), (&[3], 0), (&[1], 1), (&[3], 2), (&[2, 3], 1), (&[17], 10)];
+
+/// An engine may fuse the multiplication by the scale and the addition of the minimum.
+fn block_dequantizations(dtype: DType) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &format in BlockFormat::ALL {
+        for (leading, blocks) in BLOCKS {
+            let shape: Vec<usize> = leading.iter().copied().chain([blocks * format.bytes()]).collect();
+            let operand = tensor(&shape[..], DType::U8, Fill::Blocks(format));
+            let case = Case::new(Op::DequantizeBlocks { format, dtype }, vec![operand]);
+            let case = case.label(format!("{}_{dtype}", format.name())).near(4.0, 16.0);
+            cases.push(sized(case.grad(Grad::None("blocks have no gradient")), &shape));
         }
     }
     cases

@@ -2,7 +2,10 @@
 
 use super::FLOATS;
 use crate::case::{Case, Fill, Grad, Input, tensor};
-use kiln_ir::{ConvPass, ConvSpec, DType, Float8, Op, OperandType, PoolKind, PoolSpec, TensorType, infer};
+use crate::fill::epsilon;
+use kiln_ir::{
+    BlockFormat, ConvPass, ConvSpec, DType, Float8, Op, OperandType, PoolKind, PoolSpec, TensorType, infer,
+};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -10,6 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
         cases.extend(matmuls(dtype));
     }
     cases.extend(float8_matmuls());
+    cases.extend(block_matmuls());
     for dtype in FLOATS {
         for row in CONVS {
             cases.extend(row.cases(dtype));
@@ -119,6 +123,56 @@ fn float8_matmuls() -> Vec<Case> {
         cases.push(case(formats, DType::F32, beyond, "not_finite"));
     }
     cases
+}
+
+/// Shapes of `x` before its last axis, rows of the weight, and blocks of a row.
+const BLOCK_MATMULS: [(&[usize], usize, usize); 9] = [
+    (&[1], 1, 1),
+    (&[0], 3, 1),
+    (&[2], 0, 1),
+    (&[2], 3, 0),
+    (&[1], 7, 2),
+    (&[3], 5, 1),
+    (&[2, 3], 9, 2),
+    (&[2, 1, 2], 4, 1),
+    (&[33], 70, 3),
+];
+
+/// An engine may round `x` to 8 bits, except in `f64`. Ones and zeros are exact in 8 bits, up to a scale in `f16`.
+fn block_matmuls() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &format in BlockFormat::ALL {
+        for (leading, rows, blocks) in BLOCK_MATMULS {
+            for dtype in FLOATS {
+                // The edge shapes are those of `f32`.
+                if dtype != DType::F32 && leading.len() + blocks < 3 {
+                    continue;
+                }
+                let inner = blocks * format.len();
+                let fills = [("ones", Fill::Among(&[-1.0, 0.0, 1.0])), ("normal", Fill::Normal)];
+                for (label, fill) in fills {
+                    let shape: Vec<usize> = leading.iter().copied().chain([inner]).collect();
+                    let weight = tensor([rows, blocks * format.bytes()], DType::U8, Fill::Blocks(format));
+                    let case =
+                        Case::new(Op::MatMulBlocks { format }, vec![tensor(&shape[..], dtype, fill), weight]);
+                    let case = case.label(format!("{}_{label}", format.name())).grad(Grad::Smooth);
+                    let case = rounded_to_8_bits(case, fill, dtype, inner);
+                    cases.push(if rows > 50 { case.large() } else { case });
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Sets the tolerance for a sum of `count` products with normal weights, one operand of which is rounded to 8 bits. Of
+/// normal numbers up to 4, the standard deviation of the rounding error is below 0.01; that of a 16-bit scale is below
+/// 0.0003.
+fn rounded_to_8_bits(case: Case, fill: Fill, dtype: DType, count: usize) -> Case {
+    const DEVIATIONS: f64 = 6.0;
+    let step = if fill == Fill::Normal { 0.01 } else { 0.0003 };
+    let rounding = if dtype == DType::F64 { 0.0 } else { DEVIATIONS * step * (count as f64).sqrt() };
+    case.near(4.0, 4.0 + 2.0 * count as f64 + rounding / epsilon(dtype))
 }
 
 /// A convolution, for a case of each of its three passes.

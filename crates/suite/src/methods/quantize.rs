@@ -1,7 +1,7 @@
 //! Quantization.
 
 use super::{Method, normal, one, two, uniform};
-use kiln_ir::{DType, Float8};
+use kiln_ir::{BlockFormat, DType, Float8};
 use kiln_tensor::AnyTensor;
 use kiln_tensor::quantize::{QuantGranularity, QuantMode, QuantParams, QuantScheme, Quantized};
 
@@ -67,6 +67,26 @@ pub(super) fn rows() -> Vec<Method> {
         .on(&[normal(&[3, 40])])
         .no_half(ROUNDED)
         .no_gradient(INTEGERS),
+        Method::new("quantize_blocks", |x| one(x[0].clone().quantize_blocks(BlockFormat::Q4_1)))
+            .on(&[normal(&[3, 64])])
+            .no_half(ROUNDED)
+            .no_gradient(INTEGERS),
+        Method::new("dequantize_blocks", |x| {
+            let blocks = x[0].clone().quantize_blocks(BlockFormat::Q5_0)?;
+            one(blocks.dequantize_blocks(BlockFormat::Q5_0, x[0].dtype()))
+        })
+        .on(&[normal(&[3, 64])])
+        .no_half(ROUNDED)
+        .no_gradient(INTEGERS),
+        Method::new("matmul_blocks", |x| {
+            let weight = x[1].clone().quantize_blocks(BlockFormat::Q8_0)?;
+            one(x[0].clone().matmul_blocks(weight, BlockFormat::Q8_0))
+        })
+        .on(&[normal(&[2, 3, 32]), normal(&[5, 32])])
+        .no_half(ROUNDED)
+        // An engine may round `x` to 8 bits, except in `f64`: 6 standard deviations of a sum are 0.01 · 6 · √32.
+        .within(3e6)
+        .no_gradient("the weight is rounded on the host"),
         Method::new("matmul_float8", |x| {
             // Products are summed in `f32` for every dtype.
             let [a, b] = [x[0].clone().cast(DType::F32)?, x[1].clone().cast(DType::F32)?];

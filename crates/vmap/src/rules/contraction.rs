@@ -2,7 +2,7 @@
 
 use crate::call::{Call, joined, product, regrouped};
 use alloc::vec::Vec;
-use kiln_ir::{ConvPass, ConvSpec, DType, Float8, Op, Operands, TensorType, Var};
+use kiln_ir::{BlockFormat, ConvPass, ConvSpec, DType, Float8, Op, Operands, TensorType, Var};
 
 /// If one matrix is shared, one matmul with more rows or columns; otherwise the examples are an additional batch axis.
 pub(super) fn matmul<'a>(call: &Call<'a>) -> Var<'a> {
@@ -45,6 +45,20 @@ pub(super) fn matmul_float8<'a>(call: &Call<'a>, formats: [Float8; 2], dtype: DT
         scale.reshape(ones).broadcast(y.shape())
     };
     (&y * spread(scales[0]) * spread(scales[1])).cast(dtype)
+}
+
+/// A shared weight multiplies the rows of all examples. Weights of the examples are dequantized, and multiplied as
+/// matrices.
+pub(super) fn matmul_blocks<'a>(call: &Call<'a>, format: BlockFormat) -> Var<'a> {
+    if !call.is_batched(1) {
+        return call.input(0).apply(Op::MatMulBlocks { format }, &[call.input(1)]);
+    }
+    let [x, blocks] = [0, 1].map(|place| call.examples(place));
+    let weight = blocks.apply(Op::DequantizeBlocks { format, dtype: x.dtype() }, &[]);
+    let (shape, columns) = (x.shape(), weight.shape()[1]);
+    let axis = shape.rank() - 1;
+    let rows = x.reshape([call.n, product(&shape[1..axis]), shape[axis]]);
+    rows.matmul(&weight.transpose()).reshape(shape.with(axis, columns))
 }
 
 /// Batched inputs: the examples join the batch axis. Batched kernels: they become additional channels if the other

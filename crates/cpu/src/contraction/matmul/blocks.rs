@@ -1,0 +1,87 @@
+//! Matmul with blocks of quantised weights, and their expansion to floats.
+//!
+//! Activations are rounded to signed bytes, with an `f32` scale for each 32 elements of a row. Products are then sums of
+//! products of small integers, times the scales of both sides; everything else is exact, up to rounding of `f32` sums.
+//!
+//! With a few rows the matmul is bound by reading the weights: [`gemv`] unpacks them in registers, row by row. With many
+//! rows [`gemm`] packs panels of weights in the L1 cache, as integers in the order of a register tile.
+//!
+//! A row of activations that contains a NaN or an infinity gives NaN in all its results, since the rounding of 32
+//! elements has one scale.
+
+mod activations;
+mod expand;
+mod format;
+mod gemm;
+mod gemv;
+mod operands;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub(in crate::contraction) use operands::{doubles, expanded, singles};
+
+use crate::isa::Level;
+use crate::threads::Pool;
+use activations::Activations;
+use expand::dequantize_blocks;
+use kiln_ir::BlockFormat;
+use unit::Machine;
+
+/// Rows of blocks: weights `[n, k]`.
+#[derive(Clone, Copy)]
+struct BlockRows {
+    /// The first block of the first row, at any address.
+    start: *const u8,
+    /// Bytes between the starts of rows.
+    row_bytes: usize,
+    /// The format.
+    format: BlockFormat,
+}
+
+// SAFETY: an address and a number; accesses through it are unsafe.
+unsafe impl Send for BlockRows {}
+// SAFETY: as above.
+unsafe impl Sync for BlockRows {}
+
+impl BlockRows {
+    #[inline(always)]
+    fn row(&self, row: usize) -> *const u8 {
+        self.start.wrapping_add(row * self.row_bytes)
+    }
+}
+
+/// The maximum number of rows for which weights are unpacked in registers.
+const MAX_GEMV_ROWS: usize = 8;
+
+/// `c = x · weightsᵀ` for contiguous row-major matrices, `[m, k] x [n, k] -> [m, n]`, multithreaded if worthwhile. `k` is
+/// a multiple of the format's block length. Results do not depend on the number of threads.
+///
+/// # Safety
+/// Operands and result have these sizes and no other users meanwhile; the result overlaps no operand.
+unsafe fn matmul_blocks(
+    level: Level,
+    pool: &Pool,
+    [m, k, n]: [usize; 3],
+    x: *const f32,
+    weights: BlockRows,
+    c: *mut f32,
+) {
+    debug_assert!(k.is_multiple_of(weights.format.len()));
+    if m == 0 || n == 0 {
+        return;
+    }
+    let class = format::class_of(weights.format);
+    let machine = Machine::of(level);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if m > MAX_GEMV_ROWS && k > 0 {
+            let pairs = machine.pairs(class.signed());
+            let mut x = Activations::new(level, pool, [m, k], x, class.group(), pairs);
+            gemm::multiply(machine, pool, &mut x, weights, n, c);
+        } else {
+            let mut x = Activations::new(level, pool, [m, k], x, class.group(), false);
+            gemv::multiply(machine, pool, &mut x, weights, n, c);
+        }
+    }
+}

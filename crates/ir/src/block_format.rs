@@ -1,0 +1,172 @@
+//! Blocks of quantised weights, as the bytes in `u8` tensors.
+//!
+//! The formats are those of [GGUF](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Each block holds a fixed
+//! number of consecutive elements of a row in a fixed number of bytes: small integers, with their scales and minima.
+
+mod decode;
+mod encode;
+
+/// The format of a block of quantised weights.
+///
+/// ```
+/// use kiln_ir::BlockFormat;
+///
+/// let format = BlockFormat::Q4_1;
+/// assert_eq!((format.len(), format.bytes()), (32, 20));
+/// assert_eq!(BlockFormat::from_name("q4_1"), Some(format));
+/// ```
+#[allow(non_camel_case_types, reason = "the names of the formats")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BlockFormat {
+    /// 32 signed 4-bit integers and a scale: 4.5 bits an element.
+    Q4_0,
+    /// 32 unsigned 4-bit integers, a scale and a minimum: 5 bits an element.
+    Q4_1,
+    /// 32 signed 5-bit integers and a scale: 5.5 bits an element.
+    Q5_0,
+    /// 32 unsigned 5-bit integers, a scale and a minimum: 6 bits an element.
+    Q5_1,
+    /// 32 signed bytes and a scale: 8.5 bits an element.
+    Q8_0,
+    /// 256 2-bit integers in 16 groups with 4-bit scales and minima: 2.625 bits an element.
+    Q2_K,
+    /// 256 3-bit integers in 16 groups with 6-bit scales: 3.4375 bits an element.
+    Q3_K,
+    /// 256 4-bit integers in 8 groups with 6-bit scales and minima: 4.5 bits an element.
+    Q4_K,
+    /// 256 5-bit integers in 8 groups with 6-bit scales and minima: 5.5 bits an element.
+    Q5_K,
+    /// 256 6-bit integers in 16 groups with 8-bit scales: 6.5625 bits an element.
+    Q6_K,
+    /// 256 signed bytes, a scale in `f32` and sums of 16 elements: 9.125 bits an element.
+    Q8_K,
+    /// 32 indices into a table of 16 values, and a scale: 4.5 bits an element.
+    IQ4_NL,
+    /// 256 indices into that table, in 8 groups with 6-bit scales: 4.25 bits an element.
+    IQ4_XS,
+}
+
+impl BlockFormat {
+    /// All formats, in declaration order.
+    pub const ALL: &'static [BlockFormat] = &[
+        BlockFormat::Q4_0,
+        BlockFormat::Q4_1,
+        BlockFormat::Q5_0,
+        BlockFormat::Q5_1,
+        BlockFormat::Q8_0,
+        BlockFormat::Q2_K,
+        BlockFormat::Q3_K,
+        BlockFormat::Q4_K,
+        BlockFormat::Q5_K,
+        BlockFormat::Q6_K,
+        BlockFormat::Q8_K,
+        BlockFormat::IQ4_NL,
+        BlockFormat::IQ4_XS,
+    ];
+
+    /// The name used in messages and in the text form: `q4_0`, `q4_k`, `iq4_nl` and so on.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BlockFormat::Q4_0 => "q4_0",
+            BlockFormat::Q4_1 => "q4_1",
+            BlockFormat::Q5_0 => "q5_0",
+            BlockFormat::Q5_1 => "q5_1",
+            BlockFormat::Q8_0 => "q8_0",
+            BlockFormat::Q2_K => "q2_k",
+            BlockFormat::Q3_K => "q3_k",
+            BlockFormat::Q4_K => "q4_k",
+            BlockFormat::Q5_K => "q5_k",
+            BlockFormat::Q6_K => "q6_k",
+            BlockFormat::Q8_K => "q8_k",
+            BlockFormat::IQ4_NL => "iq4_nl",
+            BlockFormat::IQ4_XS => "iq4_xs",
+        }
+    }
+
+    /// Parses a format [`name`](BlockFormat::name), in lower or upper case.
+    pub fn from_name(name: &str) -> Option<BlockFormat> {
+        BlockFormat::ALL.iter().copied().find(|format| format.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The number of elements of a block.
+    #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
+    pub const fn len(self) -> usize {
+        match self {
+            BlockFormat::Q4_0
+            | BlockFormat::Q4_1
+            | BlockFormat::Q5_0
+            | BlockFormat::Q5_1
+            | BlockFormat::Q8_0
+            | BlockFormat::IQ4_NL => 32,
+            BlockFormat::Q2_K
+            | BlockFormat::Q3_K
+            | BlockFormat::Q4_K
+            | BlockFormat::Q5_K
+            | BlockFormat::Q6_K
+            | BlockFormat::Q8_K
+            | BlockFormat::IQ4_XS => 256,
+        }
+    }
+
+    /// The number of bytes of a block.
+    pub const fn bytes(self) -> usize {
+        match self {
+            BlockFormat::Q4_0 | BlockFormat::IQ4_NL => 18,
+            BlockFormat::Q4_1 => 20,
+            BlockFormat::Q5_0 => 22,
+            BlockFormat::Q5_1 => 24,
+            BlockFormat::Q8_0 => 34,
+            BlockFormat::Q2_K => 84,
+            BlockFormat::Q3_K => 110,
+            BlockFormat::Q4_K => 144,
+            BlockFormat::Q5_K => 176,
+            BlockFormat::Q6_K => 210,
+            BlockFormat::Q8_K => 292,
+            BlockFormat::IQ4_XS => 136,
+        }
+    }
+
+    /// The format for rows of `elements`: this one if they are whole blocks, else the format of blocks of 32 elements
+    /// with the next more bits. `None` if rows are not a multiple of 32.
+    ///
+    /// ```
+    /// use kiln_ir::BlockFormat;
+    ///
+    /// assert_eq!(BlockFormat::Q4_K.fitting(512), Some(BlockFormat::Q4_K));
+    /// assert_eq!(BlockFormat::Q4_K.fitting(576), Some(BlockFormat::Q5_0));
+    /// assert_eq!(BlockFormat::Q4_K.fitting(100), None);
+    /// ```
+    pub const fn fitting(self, elements: usize) -> Option<BlockFormat> {
+        if elements.is_multiple_of(self.len()) {
+            return Some(self);
+        }
+        let format = match self {
+            BlockFormat::Q4_0
+            | BlockFormat::Q4_1
+            | BlockFormat::Q5_0
+            | BlockFormat::Q5_1
+            | BlockFormat::Q8_0
+            | BlockFormat::IQ4_NL => self,
+            BlockFormat::Q2_K | BlockFormat::Q3_K | BlockFormat::IQ4_XS => BlockFormat::IQ4_NL,
+            BlockFormat::Q4_K => BlockFormat::Q5_0,
+            BlockFormat::Q5_K => BlockFormat::Q5_1,
+            BlockFormat::Q6_K | BlockFormat::Q8_K => BlockFormat::Q8_0,
+        };
+        if elements.is_multiple_of(format.len()) { Some(format) } else { None }
+    }
+
+    /// The number of bytes of a row of `elements`; `None` unless it consists of whole blocks.
+    pub const fn row_bytes(self, elements: usize) -> Option<usize> {
+        if elements.is_multiple_of(self.len()) {
+            (elements / self.len()).checked_mul(self.bytes())
+        } else {
+            None
+        }
+    }
+
+    /// The number of elements in `bytes` of a row; `None` unless these are whole blocks.
+    pub const fn row_len(self, bytes: usize) -> Option<usize> {
+        if bytes.is_multiple_of(self.bytes()) { (bytes / self.bytes()).checked_mul(self.len()) } else { None }
+    }
+}
