@@ -130,6 +130,20 @@ pub enum StoreError {
         problem: String,
     },
 
+    /// A file has a format version that this release of Kiln does not read.
+    #[error(
+        "{}: has format version {found}; supported: 0 to {supported}\n  hint: a newer release of Kiln wrote the file; update Kiln",
+        file.display()
+    )]
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// The version of the file.
+        found: String,
+        /// The newest version that this release reads.
+        supported: u32,
+    },
+
     /// A state does not match the optimizer or the module.
     #[error("{}: {source}", file.display())]
     Optimizer {
@@ -170,6 +184,39 @@ pub enum StoreError {
         name: String,
         /// The names that exist.
         available: Vec<String>,
+    },
+
+    /// The cache of the Hugging Face hub does not contain a model.
+    #[error(
+        "`{model}` (revision `{revision}`) is not in the cache {}\n  hint: download it with `hub::Downloader` or \
+         `hf download {model}`, or set HF_HOME to the folder of another cache",
+        cache.display()
+    )]
+    NotInCache {
+        /// The name of the model.
+        model: String,
+        /// The branch, tag or commit.
+        revision: String,
+        /// The folder of the cache.
+        cache: PathBuf,
+    },
+
+    /// A symbolic link in the cache of the Hugging Face hub leaves the folder of its model.
+    #[error("{}: is a symbolic link that leaves {}\n  hint: download the model again", path.display(), folder.display())]
+    OutsideFolder {
+        /// The link.
+        path: PathBuf,
+        /// The folder of the model.
+        folder: PathBuf,
+    },
+
+    /// A download failed.
+    #[error("{url}: {problem}")]
+    Download {
+        /// The URL.
+        url: String,
+        /// A description of the problem.
+        problem: String,
     },
 
     /// Saves in the background failed.
@@ -223,6 +270,11 @@ impl StoreError {
         StoreError::Malformed { file: file.to_owned(), offset, problem: problem.into() }
     }
 
+    #[cfg(feature = "hub")]
+    pub(crate) fn download(url: &str, problem: impl Into<String>) -> StoreError {
+        StoreError::Download { url: url.to_owned(), problem: problem.into() }
+    }
+
     pub(crate) fn json(file: &Path, problem: impl fmt::Display) -> StoreError {
         StoreError::Json { file: file.to_owned(), problem: problem.to_string() }
     }
@@ -263,16 +315,20 @@ impl fmt::Display for Mismatch {
             self.missing.iter().map(|(name, close)| format!("`{name}`{}", did_you_mean(close.as_deref())));
         section(f, "missing in the file", missing)?;
         section(f, "unknown to the module", self.unexpected.iter().map(|name| format!("`{name}`")))?;
-        let types = self.types.iter().map(|TypeMismatch { name, expected, found }| {
-            format!("`{name}` is {expected} in the module, {found} in the file")
-        });
-        section(f, "of another type", types)?;
+        section(f, "of another type", self.types.iter().map(TypeMismatch::to_string))?;
         f.write_str("\n  hint: `LoadOptions` can rename, cast, and skip tensors")
     }
 }
 
+impl fmt::Display for TypeMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TypeMismatch { name, expected, found } = self;
+        write!(f, "`{name}` is {expected} in the module, {found} in the file")
+    }
+}
+
 /// Formats a heading, at most ten entries, and the number of the others.
-fn section(
+pub(crate) fn section(
     f: &mut fmt::Formatter<'_>,
     heading: &str,
     entries: impl ExactSizeIterator<Item = String>,
@@ -289,7 +345,7 @@ fn section(
     if count > SHOWN { write!(f, "\n    and {} more", count - SHOWN) } else { Ok(()) }
 }
 
-fn did_you_mean(name: Option<&str>) -> String {
+pub(crate) fn did_you_mean(name: Option<&str>) -> String {
     name.map(|name| format!(" (there is `{name}`)")).unwrap_or_default()
 }
 

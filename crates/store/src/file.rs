@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kiln_backends::MappedFile;
-use kiln_tensor::{AnyTensor, DType, Elements, Shape, SharedBytes, Stack, TensorData, TensorType};
+use kiln_tensor::{AnyTensor, DType, Elements, SharedBytes, Stack, TensorData, TensorType};
 
 use crate::atomic::write_file;
+use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
 use crate::header::{Entry, Header, LENGTH_BYTES, MAX_HEADER_BYTES};
 use crate::names::closest;
+use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
 
 /// Minimum size of memory-mapped files, in bytes. Smaller files can be read as fast, without keeping a mapping.
-const MAPPED_FROM: u64 = 1 << 20;
+pub(crate) const MAPPED_FROM: u64 = 1 << 20;
 
 /// Whether files are memory-mapped. On Windows a mapped file could not be replaced.
 pub(crate) const MAPS: bool = !cfg!(windows);
@@ -47,21 +49,26 @@ pub(crate) const MAPS: bool = !cfg!(windows);
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    file: Arc<Mutex<File>>,
     header: Header,
     data_start: u64,
-    mapped: Option<Arc<MappedFile>>,
+    storage: Storage,
 }
 
-/// The shape and dtype of a tensor in a file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TensorInfo {
-    /// The shape.
-    pub shape: Shape,
-    /// The dtype; `None` if Kiln does not support it.
-    pub dtype: Option<DType>,
-    /// The name of the dtype in the file: `F32`, `BF16`, `F8_E4M3` and so on.
-    pub dtype_name: String,
+/// Where the bytes of a file are.
+enum Storage {
+    /// Tensors are read from the file, and share its pages if it is mapped.
+    File(Arc<Mutex<File>>, Option<Arc<MappedFile>>),
+    /// The whole file is in memory.
+    Memory(FileBytes),
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Storage::File(file, mapped) => f.debug_tuple("File").field(file).field(mapped).finish(),
+            Storage::Memory(bytes) => bytes.fmt(f),
+        }
+    }
 }
 
 impl TensorFile {
@@ -92,14 +99,29 @@ impl TensorFile {
         let mut file = lock(&shared);
         let length = file.metadata().map_err(failed)?.len();
         file.rewind().map_err(failed)?;
-        let header_bytes = header_length(path, &mut file, length)?;
+        let header_bytes = header_length(path, &mut *file, length)?;
         let mut text = vec![0; header_bytes as usize];
         file.read_exact(&mut text).map_err(failed)?;
         let data_start = LENGTH_BYTES + header_bytes;
         let header = Header::parse(path, &text, length - data_start)?;
         let mapped = if maps && length >= MAPPED_FROM { mapped(&file, length) } else { None };
         drop(file);
-        Ok(TensorFile { path: path.to_owned(), file: shared, header, data_start, mapped })
+        Ok(TensorFile { path: path.to_owned(), header, data_start, storage: Storage::File(shared, mapped) })
+    }
+
+    /// Reads a file that is in memory. Tensors that are [loaded](TensorFile::load) on the CPU share this memory if its
+    /// alignment allows.
+    ///
+    /// # Errors
+    /// See [`open`](TensorFile::open).
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<TensorFile> {
+        let bytes = FileBytes::from_vec(bytes);
+        let (path, length) = (bytes.path().to_owned(), bytes.all().len() as u64);
+        let header_bytes = header_length(&path, &mut bytes.all(), length)?;
+        let data_start = LENGTH_BYTES + header_bytes;
+        let text = bytes.slice(LENGTH_BYTES..data_start, "the header")?;
+        let header = Header::parse(&path, text, length - data_start)?;
+        Ok(TensorFile { path, header, data_start, storage: Storage::Memory(bytes) })
     }
 
     /// Returns the file's path.
@@ -130,12 +152,17 @@ impl TensorFile {
     /// Returns shape and dtype of a tensor; `None` if there is no tensor of that name.
     pub fn info(&self, name: &str) -> Option<TensorInfo> {
         let entry = self.header.tensors.get(name)?;
-        Some(TensorInfo { shape: entry.shape, dtype: entry.known_dtype(), dtype_name: entry.dtype.clone() })
+        Some(TensorInfo {
+            shape: entry.shape,
+            dtype: entry.known_dtype(),
+            dtype_name: entry.dtype.clone(),
+            blocks: None,
+        })
     }
 
     /// Returns whether the file is memory-mapped, so that tensors on the CPU share its pages.
     pub fn is_mapped(&self) -> bool {
-        self.mapped.is_some()
+        matches!(self.storage, Storage::File(_, Some(_)))
     }
 
     /// Loads a tensor to a device.
@@ -163,11 +190,11 @@ impl TensorFile {
     /// # Errors
     /// See [`read`](TensorFile::read).
     pub fn load(&self, name: &str, device: &impl AsRef<Stack>) -> Result<AnyTensor> {
-        Ok(self.contents(name)?.into_tensor(device))
+        Ok(self.elements(name)?.into_tensor(device))
     }
 
     /// The elements of a tensor: a range of the mapped file if possible, otherwise a copy.
-    pub(crate) fn contents(&self, name: &str) -> Result<Contents> {
+    fn elements(&self, name: &str) -> Result<TensorContents> {
         let entry = self.entry(name)?;
         let ty = self.type_of(name, entry)?;
         // Kernels do not validate `bool` elements, so these are read and checked.
@@ -175,15 +202,18 @@ impl TensorFile {
             && cfg!(target_endian = "little")
             && !ty.dtype.is_bool()
         {
-            return Ok(Contents::Shared(bytes, ty));
+            return Ok(TensorContents::Shared(bytes, ty));
         }
-        self.read(name).map(Contents::Host)
+        self.read(name).map(TensorContents::Host)
     }
 
     fn shared(&self, entry: &Entry) -> Option<SharedBytes> {
         let start = usize::try_from(self.data_start + entry.begin).ok()?;
         let end = usize::try_from(self.data_start + entry.end).ok()?;
-        SharedBytes::new(self.mapped.clone()?, start..end).ok()
+        match &self.storage {
+            Storage::File(_, mapped) => SharedBytes::new(mapped.clone()?, start..end).ok(),
+            Storage::Memory(bytes) => bytes.shared(start as u64..end as u64, "the tensor").ok(),
+        }
     }
 
     /// Reads a tensor to host memory.
@@ -203,10 +233,6 @@ impl TensorFile {
             let problem = format!("tensor `{name}`: {error}");
             StoreError::malformed(&self.path, self.data_start + entry.begin, problem)
         })
-    }
-
-    pub(crate) fn ty(&self, name: &str) -> Result<TensorType> {
-        self.type_of(name, self.entry(name)?)
     }
 
     fn entry(&self, name: &str) -> Result<&Entry> {
@@ -248,9 +274,44 @@ impl TensorFile {
     }
 
     fn read_bytes(&self, entry: &Entry, bytes: &mut [u8]) -> io::Result<()> {
-        let mut file = lock(&self.file);
+        let file = match &self.storage {
+            Storage::File(file, _) => file,
+            Storage::Memory(memory) => {
+                let range = self.data_start + entry.begin..self.data_start + entry.end;
+                let held = memory.slice(range, "the tensor").map_err(io::Error::other)?;
+                bytes.copy_from_slice(held);
+                return Ok(());
+            }
+        };
+        let mut file = lock(file);
         file.seek(SeekFrom::Start(self.data_start + entry.begin))?;
         file.read_exact(bytes)
+    }
+}
+
+impl TensorSource for TensorFile {
+    fn path(&self) -> &Path {
+        TensorFile::path(self)
+    }
+
+    fn format(&self) -> WeightFormat {
+        WeightFormat::Safetensors
+    }
+
+    fn names(&self) -> Vec<&str> {
+        TensorFile::names(self).collect()
+    }
+
+    fn info(&self, name: &str) -> Option<TensorInfo> {
+        TensorFile::info(self, name)
+    }
+
+    fn contents(&self, name: &str) -> Result<TensorContents> {
+        self.elements(name)
+    }
+
+    fn metadata(&self) -> BTreeMap<String, String> {
+        TensorFile::metadata(self).clone()
     }
 }
 
@@ -264,23 +325,8 @@ fn mapped(file: &File, length: u64) -> Option<Arc<MappedFile>> {
     MappedFile::new(file, usize::try_from(length).ok()?).ok().map(Arc::new)
 }
 
-/// The elements of a tensor that was read from a file.
-pub(crate) enum Contents {
-    Shared(SharedBytes, TensorType),
-    Host(TensorData),
-}
-
-impl Contents {
-    pub(crate) fn into_tensor(self, device: &impl AsRef<Stack>) -> AnyTensor {
-        match self {
-            Contents::Shared(bytes, ty) => AnyTensor::from_shared(bytes, ty, device),
-            Contents::Host(data) => AnyTensor::from_data(data, device),
-        }
-    }
-}
-
 /// Reads the length of the header and checks that the file contains the whole header.
-fn header_length(path: &Path, file: &mut File, length: u64) -> Result<u64> {
+fn header_length(path: &Path, file: &mut impl Read, length: u64) -> Result<u64> {
     if length < LENGTH_BYTES {
         return Err(StoreError::Length { file: path.to_owned(), found: length, expected: LENGTH_BYTES });
     }
@@ -318,23 +364,40 @@ pub(crate) enum Source {
     Host(TensorData),
     /// Read from the device one at a time, so that not all tensors are in host memory at once.
     Device(AnyTensor),
+    /// Cast to a dtype when it is written.
+    Cast(Box<Source>, DType),
+    /// Read when it is written.
+    Deferred(TensorType, Box<Deferred>),
 }
+
+/// Reads a tensor.
+pub(crate) type Deferred = dyn Fn() -> Result<TensorData, kiln_tensor::Error> + Send + Sync;
 
 /// Tensors for a file, by name.
 pub(crate) type NamedSources = Vec<(String, Source)>;
 
 impl Source {
-    fn ty(&self) -> TensorType {
+    pub(crate) fn ty(&self) -> TensorType {
         match self {
             Source::Host(data) => data.ty(),
             Source::Device(tensor) => *tensor.ty(),
+            Source::Cast(source, dtype) => source.ty().with_dtype(*dtype),
+            Source::Deferred(ty, _) => *ty,
         }
     }
 
-    fn data(&self) -> Result<Cow<'_, TensorData>, kiln_tensor::Error> {
+    pub(crate) fn data(&self) -> Result<Cow<'_, TensorData>, kiln_tensor::Error> {
         match self {
             Source::Host(data) => Ok(Cow::Borrowed(data)),
             Source::Device(tensor) => tensor.to_data().map(Cow::Owned),
+            Source::Cast(source, dtype) => Ok(Cow::Owned(source.data()?.into_owned().convert(*dtype))),
+            Source::Deferred(ty, read) => {
+                let data = read()?;
+                match data.ty() == *ty {
+                    true => Ok(Cow::Owned(data)),
+                    false => Err(kiln_tensor::Error::value("read", format!("{} instead of {ty}", data.ty()))),
+                }
+            }
         }
     }
 }
@@ -418,7 +481,7 @@ fn bytes_mut(elements: &mut Elements) -> Option<&mut [u8]> {
 }
 
 /// Converts between the byte order of files, little-endian, and that of the machine.
-fn reverse_elements(bytes: &mut [u8], dtype: DType) {
+pub(crate) fn reverse_elements(bytes: &mut [u8], dtype: DType) {
     if cfg!(target_endian = "big") {
         bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
     }

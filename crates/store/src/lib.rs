@@ -33,32 +33,56 @@
 //!   checksums. [`CheckpointWriter`] locks a folder for one training run.
 //! * [`CheckpointContents`] holds several modules, optimizers and groups of tensors for one checkpoint.
 //!   [`BackgroundWriter`] writes it while training continues; [`CheckpointSeries`] keeps the last checkpoints of a run.
+//! * [`Weights`] for files of other programs: PyTorch, GGUF, NumPy, Flax, Burn. [`load_module`] reads them all;
+//!   [`Mapping`] converts names and layouts.
 //! * [`TensorFile`] and [`save_tensors`] for any named tensors.
+//! * [`ShardedFile`] and [`save_sharded`] for checkpoints of several files with an index.
 //! * [`numpy`] for `.npy` and `.npz` files.
+//! * [`gguf`] for files of llama.cpp, [`flax`] and [`burn`] for those of these frameworks.
+//! * [`pytorch`] for the files of `torch.save` and `torch.jit.save`.
+//! * [`hub`] for models of the Hugging Face hub: folders, the cache, and with the feature `hub` downloads.
 //!
 //! Writes are atomic: a file is written beside its target and renamed. Only plain files and checkpoints are replaced.
 //! Reads allocate at most the length of the file. A damaged file is an error that names the file and the byte.
 #![forbid(unsafe_code)]
 
 pub mod atomic;
+pub mod burn;
+mod bytes;
 mod checkpoint;
 mod checksum;
 mod error;
 mod file;
+pub mod flax;
+pub mod gguf;
 mod header;
+pub mod hub;
+mod located;
+mod mapping;
 mod module;
+mod msgpack;
 mod names;
 pub mod numpy;
 mod optimizer;
+pub mod pytorch;
+mod sharded;
+mod source;
+mod version;
+mod weights;
+mod zip;
 
 pub use checkpoint::{
     BackgroundWriter, Checkpoint, CheckpointContents, CheckpointSeries, CheckpointWriter, SavedCheckpoint,
     TrainingState,
 };
 pub use error::{FailedSave, Mismatch, Result, StoreError, TypeMismatch};
-pub use file::{TensorFile, TensorInfo, save_tensors};
+pub use file::{TensorFile, save_tensors};
+pub use mapping::Mapping;
 pub use module::{
-    DTypePolicy, LoadOptions, LoadReport, load_module, load_module_into, load_module_with, save_module,
-    save_module_with,
+    DTypePolicy, LoadOptions, LoadReport, load_module, load_module_from, load_module_into, load_module_with,
+    save_module, save_module_with,
 };
 pub use optimizer::{load_optimizer, save_optimizer};
+pub use sharded::{SaveOptions, ShardedFile, save_module_sharded, save_sharded, save_sharded_with};
+pub use source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+pub use weights::Weights;

@@ -41,7 +41,6 @@ mod archive;
 mod elements;
 mod header;
 mod input;
-mod zip;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};

@@ -8,6 +8,7 @@ use kiln_optim::{Optimizer, OptimizerState, StateTensor};
 
 use crate::error::{Result, StoreError};
 use crate::file::{NamedSources, Source, TensorFile, write_tensors};
+use crate::version;
 
 /// Metadata key of the optimizer's name.
 const OPTIMIZER: &str = "kiln.optimizer";
@@ -18,7 +19,8 @@ const OPTIMIZER: &str = "kiln.optimizer";
 /// When the file cannot be written, or a device failed.
 pub fn save_optimizer(optimizer: &dyn Optimizer, module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let (tensors, metadata) = optimizer_tensors(optimizer, module, path)?;
+    let (tensors, mut metadata) = optimizer_tensors(optimizer, module, path)?;
+    version::insert(&mut metadata);
     write_tensors(path, tensors, &metadata)
 }
 
@@ -41,7 +43,8 @@ pub(crate) fn optimizer_tensors(
 /// Loads an optimizer state that [`save_optimizer`] wrote. On an error the optimizer does not change.
 ///
 /// # Errors
-/// When the file cannot be read or is damaged, or belongs to another optimizer or module.
+/// When the file cannot be read or is damaged, was written by a newer release, or belongs to another optimizer or
+/// module.
 pub fn load_optimizer(
     optimizer: &mut dyn Optimizer,
     module: &dyn Module,
@@ -59,7 +62,8 @@ pub(crate) fn load_optimizer_from(
         let problem = format!("contains no optimizer state: its metadata has no `{OPTIMIZER}`");
         return Err(StoreError::json(file.path(), problem));
     };
-    let tensors = file.names().map(|name| Ok((name.to_owned(), file.read(name)?)));
+    let version = version::of(file.path(), file.metadata())?;
+    let tensors = file.names().map(|name| Ok((version::migrated(name, version), file.read(name)?)));
     let tensors = tensors.collect::<Result<Vec<_>>>()?;
     OptimizerState::from_tensors(name.clone(), tensors)
         .and_then(|state| optimizer.load_state(state, module))

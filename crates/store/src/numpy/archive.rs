@@ -9,16 +9,17 @@ use std::sync::{Mutex, PoisonError};
 use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Crc, CrcReader};
-use kiln_tensor::{TensorData, TensorType};
+use kiln_tensor::{Shape, TensorData, TensorType};
 
 use super::elements::{read_array, read_pairs, write_array};
 use super::header::{Header, Numbers};
 use super::input::{ByteSource, Input};
-use super::zip::{Directory, Entry, write_directory, write_local};
 use super::{MEMORY, in_vec, open};
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
 use crate::names::closest;
+use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+use crate::zip::{Directory, Entry, write_directory, write_local};
 
 /// The suffix that NumPy appends to an array's name to form the entry's name.
 const ENDING: &str = ".npy";
@@ -177,6 +178,44 @@ impl Archive {
     }
 }
 
+impl TensorSource for Archive {
+    fn path(&self) -> &Path {
+        Archive::path(self)
+    }
+
+    fn format(&self) -> WeightFormat {
+        WeightFormat::Npz
+    }
+
+    fn names(&self) -> Vec<&str> {
+        Archive::names(self).collect()
+    }
+
+    /// Returns shape and dtype of an array, from its header. Complex arrays have no dtype, and arrays that are no tensors
+    /// (objects, strings) have neither shape nor dtype; [`contents`](TensorSource::contents) returns the reason.
+    fn info(&self, name: &str) -> Option<TensorInfo> {
+        self.entry(name).ok()?;
+        let header = self.with_array(name, false, Header::read);
+        Some(match header {
+            Ok(Header { shape, numbers: Numbers::Real(dtype), .. }) => {
+                TensorInfo { shape, dtype: Some(dtype), dtype_name: dtype.name().to_owned(), blocks: None }
+            }
+            Ok(Header { shape, numbers: Numbers::Complex(part), .. }) => {
+                let dtype_name = format!("complex{}", 16 * part.size());
+                TensorInfo { shape, dtype: None, dtype_name, blocks: None }
+            }
+            Err(_) => {
+                let dtype_name = "unknown".to_owned();
+                TensorInfo { shape: Shape::default(), dtype: None, dtype_name, blocks: None }
+            }
+        })
+    }
+
+    fn contents(&self, name: &str) -> Result<TensorContents> {
+        self.read(name).map(TensorContents::Host)
+    }
+}
+
 impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive").field("path", &self.path).field("names", &self.arrays.keys()).finish()
@@ -292,7 +331,7 @@ fn write_entries(
     let mut offset = 0;
     for (name, data) in tensors {
         let (entry, compressed) = prepare(name, data, compression, offset)?;
-        offset += write_local(writer, &entry)? + entry.compressed;
+        offset += write_local(writer, &entry, 1)? + entry.compressed;
         match compressed {
             Some(bytes) => writer.write_all(&bytes)?,
             None => write_array(writer, data)?,

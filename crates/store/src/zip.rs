@@ -1,4 +1,5 @@
-//! The subset of zip archives that `.npz` files need: stored or deflated entries in one file, with zip64.
+//! The subset of zip archives that `.npz` files and `torch.save` need: stored or deflated entries in one file, with
+//! zip64.
 //!
 //! The parser is implemented here so that messages name the byte, and reading bounds the sizes that an archive
 //! declares. Decompression is by `flate2`. Source: <https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT> (4.3
@@ -36,6 +37,12 @@ const UTF8: u16 = 1 << 11;
 /// 1 January 1980, the earliest date of the format, so that equal arrays produce equal bytes.
 const DATE: u16 = (1 << 5) | 1;
 
+/// Tag of the extra field that pads a local header: `FB`, as PyTorch writes it.
+const EXTRA_PADDING: u16 = 0x4246;
+
+/// Length in bytes of the tag and the length of an extra field.
+const EXTRA_BYTES: u64 = 4;
+
 /// Limit on the length of the central directory, in bytes.
 const MAX_DIRECTORY_BYTES: u64 = 100_000_000;
 
@@ -45,24 +52,26 @@ const MAX_RATIO: u64 = 1032;
 
 /// An entry of the central directory.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) deflated: bool,
-    pub(super) crc: u32,
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) deflated: bool,
+    pub(crate) crc: u32,
     /// Compressed size in bytes.
-    pub(super) compressed: u64,
+    pub(crate) compressed: u64,
     /// Uncompressed size in bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Offset of the local header.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
 }
 
 /// The central directory: entries in archive order.
 #[derive(Debug)]
-pub(super) struct Directory {
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct Directory {
+    pub(crate) entries: Vec<Entry>,
     /// Offset of the central directory; everything before it belongs to the entries.
     start: u64,
+    /// The offsets of all entries, sorted. An entry ends before the next one starts.
+    offsets: Vec<u64>,
 }
 
 /// Offset of the central directory and number of entries.
@@ -74,7 +83,7 @@ struct End {
 
 impl Directory {
     /// Reads the central directory of an archive of `length` bytes.
-    pub(super) fn read(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result<Directory> {
+    pub(crate) fn read(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result<Directory> {
         let end = find_end(file, source, length)?;
         let bytes = read_at(file, source, end.start, end.bytes)?;
         let mut fields = Fields { file, bytes: &bytes, at: 0, base: end.start };
@@ -86,11 +95,12 @@ impl Directory {
             let problem = format!("the archive lists {} entries, but counts {}", entries.len(), end.entries);
             return Err(StoreError::malformed(file, end.start, problem));
         }
-        Ok(Directory { entries, start: end.start })
+        let offsets = distinct_offsets(file, &entries)?;
+        Ok(Directory { entries, start: end.start, offsets })
     }
 
     /// Returns the offset of an entry's bytes and checks its local header.
-    pub(super) fn data_start(
+    pub(crate) fn data_start(
         &self,
         file: &Path,
         source: &mut (impl Read + Seek),
@@ -114,14 +124,36 @@ impl Directory {
         fields.skip(22)?;
         let (name, extra) = (u64::from(fields.u16()?), u64::from(fields.u16()?));
         let start = entry.offset + LOCAL_BYTES + name + extra;
-        if start.checked_add(entry.compressed).is_none_or(|end| end > self.start) {
+        let end = start.checked_add(entry.compressed);
+        if end.is_none_or(|end| end > self.start) {
             return Err(malformed("its bytes would overlap the central directory"));
+        }
+        let following = self.offsets.partition_point(|&offset| offset <= entry.offset);
+        if let (Some(&next), Some(end)) = (self.offsets.get(following), end)
+            && end > next
+        {
+            return Err(malformed(&format!("its bytes would overlap the entry at byte {next}")));
         }
         if read_at(file, source, entry.offset + LOCAL_BYTES, name)? != entry.name.as_bytes() {
             return Err(malformed("its own header has another name"));
         }
         Ok(start)
     }
+}
+
+/// Returns the sorted offsets of the entries.
+///
+/// # Errors
+/// When two entries have the same offset, so that they would share their bytes.
+fn distinct_offsets(file: &Path, entries: &[Entry]) -> Result<Vec<u64>> {
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by_key(|entry| entry.offset);
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].offset == pair[1].offset) {
+        let [a, b] = [0, 1].map(|index| pair[index].name.escape_debug());
+        let problem = format!("entries `{a}` and `{b}` overlap: both start here");
+        return Err(StoreError::malformed(file, pair[0].offset, problem));
+    }
+    Ok(sorted.iter().map(|entry| entry.offset).collect())
 }
 
 /// Finds the end of central directory record, which a comment of up to 64 KiB may follow.
@@ -161,6 +193,7 @@ fn find_end(file: &Path, source: &mut (impl Read + Seek), length: u64) -> Result
     Ok(end)
 }
 
+/// The error of a file that is no zip archive. Files of PyTorch that are not are detected before.
 fn no_archive(file: &Path, source: &mut (impl Read + Seek), length: u64) -> StoreError {
     let start = read_at(file, source, 0, length.min(8)).unwrap_or_default();
     let problem = if start.starts_with(b"PK") {
@@ -315,12 +348,22 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Writes an entry's local header. Its bytes follow.
-pub(super) fn write_local(writer: &mut dyn Write, entry: &Entry) -> io::Result<u64> {
+/// Writes an entry's local header and returns its length. The entry's bytes follow.
+///
+/// `alignment`: the entry's bytes start at a multiple of this number, by padding of the header; 1 for none. It is at
+/// most 32,768.
+pub(crate) fn write_local(writer: &mut dyn Write, entry: &Entry, alignment: u64) -> io::Result<u64> {
     let wide = [entry.size, entry.compressed];
     // A local header has both sizes in the extra field or none.
     let is_wide = wide.iter().any(|&number| number >= FULL32);
-    let extra = extra64(if is_wide { &wide } else { &[] });
+    let mut extra = extra64(if is_wide { &wide } else { &[] });
+    let end = entry.offset + LOCAL_BYTES + entry.name.len() as u64 + extra.len() as u64;
+    if !end.is_multiple_of(alignment) {
+        let padding = (end + EXTRA_BYTES).next_multiple_of(alignment) - end - EXTRA_BYTES;
+        extra.extend(EXTRA_PADDING.to_le_bytes());
+        extra.extend((padding as u16).to_le_bytes());
+        extra.resize(extra.len() + padding as usize, 0);
+    }
     let mut bytes = LOCAL.to_le_bytes().to_vec();
     bytes.extend(entry.shared_fields(is_wide, is_wide));
     bytes.extend((entry.name.len() as u16).to_le_bytes());
@@ -332,7 +375,7 @@ pub(super) fn write_local(writer: &mut dyn Write, entry: &Entry) -> io::Result<u
 }
 
 /// Writes the central directory, which starts at byte `start`, and the end record.
-pub(super) fn write_directory(writer: &mut dyn Write, entries: &[Entry], start: u64) -> io::Result<()> {
+pub(crate) fn write_directory(writer: &mut dyn Write, entries: &[Entry], start: u64) -> io::Result<()> {
     let list: Vec<u8> = entries.iter().flat_map(Entry::central).collect();
     writer.write_all(&list)?;
     let (count, bytes) = (entries.len() as u64, list.len() as u64);
@@ -430,7 +473,7 @@ mod tests {
             assert_eq!(listed(&entries, 1 << 50), entries);
         }
         let mut local = Vec::new();
-        let bytes = write_local(&mut local, &entry(1 << 33, 0)).unwrap();
+        let bytes = write_local(&mut local, &entry(1 << 33, 0), 1).unwrap();
         assert_eq!((bytes, local.len()), (30 + 5 + 20, 55));
         assert_eq!(local[18..26], [0xFF; 8]);
         assert_eq!(local[39..47], (1u64 << 33).to_le_bytes());
@@ -438,12 +481,33 @@ mod tests {
 
     #[test]
     fn more_than_65535_entries() {
-        let entries = vec![entry(0, 0); 70_000];
+        let entries: Vec<Entry> = (0..70_000).map(|offset| entry(0, offset)).collect();
         let mut bytes = Vec::new();
         write_directory(&mut bytes, &entries, 0).unwrap();
         let length = bytes.len() as u64;
         let directory = Directory::read(Path::new("x"), &mut Cursor::new(bytes), length).unwrap();
         assert_eq!(directory.entries.len(), 70_000);
+    }
+
+    #[test]
+    fn local_headers_are_padded_to_the_alignment() {
+        for offset in 0..200 {
+            let mut local = Vec::new();
+            let bytes = write_local(&mut local, &entry(5, offset), 64).unwrap();
+            assert_eq!(bytes, local.len() as u64);
+            assert_eq!((offset + bytes) % 64, 0);
+            let extra = u64::from(u16::from_le_bytes([local[28], local[29]]));
+            assert_eq!(bytes, LOCAL_BYTES + 5 + extra);
+        }
+    }
+
+    #[test]
+    fn two_entries_at_one_offset_are_refused() {
+        let mut bytes = vec![0; 16];
+        write_directory(&mut bytes, &[entry(1, 3), entry(2, 3)], 16).unwrap();
+        let length = bytes.len() as u64;
+        let error = Directory::read(Path::new("x"), &mut Cursor::new(bytes), length).unwrap_err().to_string();
+        assert_eq!(error, "x: at byte 3: entries `x.npy` and `x.npy` overlap: both start here");
     }
 
     #[test]

@@ -1,0 +1,281 @@
+//! Names and layouts of one framework for another.
+
+mod origin;
+mod presets;
+mod rearrange;
+mod rule;
+mod tensors;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_tensor::TensorType;
+use regex_lite::Regex;
+
+use crate::error::{Result, StoreError};
+use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+use rule::Rule;
+use tensors::Tensors;
+
+pub(crate) use origin::Origin;
+
+/// Rules that convert the names and layouts of tensors in a file to those of a module.
+///
+/// Rules apply in the order of the calls, each to the result of the one before. Patterns are regular expressions of
+/// [`regex_lite`] that match anywhere in a name; `^` and `$` anchor them. Replacements contain `$1` or `${1}` for
+/// groups.
+///
+/// ```
+/// use kiln_store::{LoadOptions, Mapping};
+///
+/// let mapping = Mapping::new()
+///     .exclude("^head\\.")?
+///     .rename(r"^encoder\.layer\.(\d+)\.", "layers.$1.")?
+///     .transpose(r"kernel$")?
+///     .rename(r"kernel$", "weight")?;
+/// let options = LoadOptions::new().mapping(mapping);
+/// # Ok::<(), kiln_store::StoreError>(())
+/// ```
+///
+/// In Burn, [`rename`](Mapping::rename) is `LoadArgs::with_key_remap` of `PyTorchFileRecorder`, and the presets are its
+/// adapters.
+///
+/// The presets [`pytorch`](Mapping::pytorch), [`hugging_face`](Mapping::hugging_face), [`burn`](Mapping::burn) and
+/// [`flax`](Mapping::flax) contain the conventions of a framework. When a module is loaded, they leave a tensor whose
+/// name the module has as it is. Some of their rules depend on the module: the transposition of linear layers of Burn,
+/// splits and joins of fused projections, and tied weights. [`Weights::mapped`](crate::Weights::mapped) knows no module
+/// and omits these.
+#[derive(Clone, Default)]
+pub struct Mapping {
+    rules: Vec<Rule>,
+}
+
+impl Mapping {
+    /// Returns a mapping without rules.
+    pub fn new() -> Mapping {
+        Mapping::default()
+    }
+
+    /// Replaces each match of a pattern in the names.
+    ///
+    /// # Errors
+    /// When the pattern is invalid.
+    #[doc(alias = "with_key_remap")]
+    pub fn rename(self, pattern: &str, replacement: &str) -> Result<Mapping> {
+        let (pattern, replacement) = (regex(pattern)?, replacement.to_owned());
+        Ok(self.with(Rule::Rename { pattern, replacement, unless_wanted: false }))
+    }
+
+    /// Replaces names by a function; `None` skips the tensor.
+    #[must_use]
+    pub fn rename_with(self, rename: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Mapping {
+        self.with(Rule::Function(Arc::new(rename)))
+    }
+
+    /// Replaces the prefix `from` of names by `to`. Other names do not change.
+    #[must_use]
+    pub fn rename_prefix(self, from: impl Into<String>, to: impl Into<String>) -> Mapping {
+        let (from, to) = (from.into(), to.into());
+        self.rename_with(move |name| match name.strip_prefix(from.as_str()) {
+            Some(rest) => Some(format!("{to}{rest}")),
+            None => Some(name.to_owned()),
+        })
+    }
+
+    /// Keeps only tensors whose names match. After consecutive calls, a name must match one of the patterns.
+    ///
+    /// # Errors
+    /// When the pattern is invalid.
+    pub fn include(mut self, pattern: &str) -> Result<Mapping> {
+        let pattern = regex(pattern)?;
+        if let Some(Rule::Include(patterns)) = self.rules.last_mut() {
+            patterns.push(pattern);
+            return Ok(self);
+        }
+        Ok(self.with(Rule::Include(vec![pattern])))
+    }
+
+    /// Skips tensors whose names match.
+    ///
+    /// # Errors
+    /// When the pattern is invalid.
+    pub fn exclude(self, pattern: &str) -> Result<Mapping> {
+        Ok(self.with(Rule::Exclude { pattern: regex(pattern)?, unless_wanted: false }))
+    }
+
+    /// Swaps the axes of matrices whose names match. Tensors of other ranks do not change.
+    ///
+    /// # Errors
+    /// When the pattern is invalid.
+    pub fn transpose(self, pattern: &str) -> Result<Mapping> {
+        Ok(self.with(Rule::Transpose(regex(pattern)?)))
+    }
+
+    /// Splits tensors whose names match into equal parts along an axis. `parts` are the names of the parts, as
+    /// replacements of the match.
+    ///
+    /// ```
+    /// use kiln_store::Mapping;
+    ///
+    /// // The fused projection of GPT-2, after a transposition to `[3 * width, width]`.
+    /// let parts = ["attn.q_proj.$1", "attn.k_proj.$1", "attn.v_proj.$1"];
+    /// let mapping = Mapping::hugging_face().split(r"attn\.c_attn\.(weight|bias)$", 0, &parts)?;
+    /// # Ok::<(), kiln_store::StoreError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the pattern is invalid, or there are no parts. Loading fails when the axis cannot be divided.
+    pub fn split(self, pattern: &str, dim: usize, parts: &[&str]) -> Result<Mapping> {
+        let pattern = regex(pattern)?;
+        if parts.is_empty() {
+            return Err(invalid("parts", "a split needs the names of its parts"));
+        }
+        let parts = parts.iter().map(|&part| part.to_owned()).collect();
+        Ok(self.with(Rule::Split { pattern, dim, parts }))
+    }
+
+    /// Joins tensors along an axis: those whose names match, each followed by the tensors with the names in `others`.
+    /// `others` and the name of the result are replacements of the match.
+    ///
+    /// ```
+    /// use kiln_store::Mapping;
+    ///
+    /// let others = ["k_proj.$1", "v_proj.$1"];
+    /// let mapping = Mapping::new().concat(r"q_proj\.(weight|bias)$", 0, &others, "in_proj_$1")?;
+    /// # Ok::<(), kiln_store::StoreError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the pattern is invalid. Loading fails when one of the others is missing, or the shapes do not fit.
+    pub fn concat(self, pattern: &str, dim: usize, others: &[&str], name: &str) -> Result<Mapping> {
+        let others = others.iter().map(|&other| other.to_owned()).collect();
+        Ok(self.with(Rule::Concat { pattern: regex(pattern)?, dim, others, name: name.to_owned() }))
+    }
+
+    /// Takes a parameter of the module that is missing from another tensor: a replacement of the match in its name.
+    /// Weights that are tied in the file are stored once.
+    ///
+    /// ```
+    /// use kiln_store::Mapping;
+    ///
+    /// let mapping = Mapping::new().tie(r"^lm_head\.weight$", "embed_tokens.weight")?;
+    /// # Ok::<(), kiln_store::StoreError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the pattern is invalid.
+    pub fn tie(self, missing: &str, replacement: &str) -> Result<Mapping> {
+        let (missing, replacement) = (regex(missing)?, replacement.to_owned());
+        Ok(self.with(Rule::Tie { missing, replacement }))
+    }
+
+    /// Adds the rules of another mapping after these.
+    #[must_use]
+    pub fn then(mut self, other: Mapping) -> Mapping {
+        self.rules.extend(other.rules);
+        self
+    }
+
+    fn with(mut self, rule: Rule) -> Mapping {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Applies the rules to the tensors of a file. `targets` are the parameters of the module, if there is one.
+    ///
+    /// # Errors
+    /// When two tensors get the same name, or a rule does not fit the shape of a tensor.
+    pub(crate) fn apply(&self, source: &dyn TensorSource, targets: Option<&Targets>) -> Result<Mapped> {
+        let mut tensors = Tensors::new(source, targets);
+        for rule in &self.rules {
+            rule.apply(&mut tensors)?;
+        }
+        tensors.finish()
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.rules).finish()
+    }
+}
+
+/// A parameter of a module.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) ty: TensorType,
+    /// The name of the type of the module that owns the parameter: `Linear`.
+    pub(crate) layer: String,
+}
+
+/// The parameters of a module by name.
+pub(crate) type Targets = BTreeMap<String, Target>;
+
+/// The tensors of a file under their names in the module.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    /// In the order of the file.
+    pub(crate) tensors: Vec<(String, Origin)>,
+    /// The names in the file of tensors that a rule skipped.
+    pub(crate) skipped: Vec<String>,
+}
+
+fn regex(pattern: &str) -> Result<Regex> {
+    Regex::new(pattern).map_err(|error| invalid(&format!("pattern `{pattern}`"), &error.to_string()))
+}
+
+fn invalid(argument: &str, problem: &str) -> StoreError {
+    StoreError::InvalidArgument { argument: argument.to_owned(), problem: problem.to_owned() }
+}
+
+/// A file of weights under the names of a mapping.
+#[derive(Debug)]
+pub(crate) struct MappedSource {
+    source: Arc<dyn TensorSource>,
+    names: Vec<String>,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl MappedSource {
+    pub(crate) fn new(source: Arc<dyn TensorSource>, mapping: &Mapping) -> Result<MappedSource> {
+        let mapped = mapping.apply(source.as_ref(), None)?;
+        for (name, origin) in &mapped.tensors {
+            origin.info(source.as_ref(), name)?;
+        }
+        let names = mapped.tensors.iter().map(|(name, _)| name.clone()).collect();
+        Ok(MappedSource { source, names, origins: mapped.tensors.into_iter().collect() })
+    }
+}
+
+impl TensorSource for MappedSource {
+    fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    fn format(&self) -> WeightFormat {
+        self.source.format()
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.names.iter().map(String::as_str).collect()
+    }
+
+    fn info(&self, name: &str) -> Option<TensorInfo> {
+        self.origins.get(name)?.info(self.source.as_ref(), name).ok()
+    }
+
+    fn contents(&self, name: &str) -> Result<TensorContents> {
+        let origin = self.origins.get(name).ok_or_else(|| StoreError::NotFound {
+            file: self.path().to_owned(),
+            name: name.to_owned(),
+            suggestion: crate::names::closest(name, self.names()).map(str::to_owned),
+        })?;
+        origin.contents(self.source.as_ref(), name)
+    }
+
+    fn metadata(&self) -> BTreeMap<String, String> {
+        self.source.metadata()
+    }
+}

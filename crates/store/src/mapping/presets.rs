@@ -1,0 +1,186 @@
+//! The conventions of frameworks.
+
+use regex_lite::Regex;
+
+use super::Mapping;
+use super::rule::Rule;
+
+/// Prefixes of `torch.nn.DataParallel`, `torch.compile` and Lightning.
+const PYTORCH_PREFIXES: &[&str] = &["module.", "_orig_mod.", "model."];
+
+/// Prefixes of the base model in models with a head, in `transformers`.
+const HUGGING_FACE_PREFIXES: &[&str] = &[
+    "module.",
+    "_orig_mod.",
+    "model.",
+    "transformer.",
+    "bert.",
+    "roberta.",
+    "distilbert.",
+    "electra.",
+    "gpt_neox.",
+    "resnet.",
+    "vit.",
+];
+
+/// Buffers of `transformers` that models compute: position ids, rotary frequencies, causal masks.
+const HUGGING_FACE_BUFFERS: &str = r"(^|\.)(position_ids|token_type_ids|inv_freq|masked_bias|attn\.bias|attention\.bias|num_batches_tracked)$";
+
+/// Fused projections, whose rows are the rows of the parts in order. `query_key_value` of GPT-NeoX and BLOOM is not
+/// here: it interleaves the heads.
+const FUSED_QKV: &str = r"(c_attn\.|in_proj[._]|qkv\.|qkv_proj\.|Wqkv\.)(weight|bias)$";
+
+/// Names of the parts of [`FUSED_QKV`].
+const QKV_PARTS: &[[&str; 3]] = &[
+    ["q_proj.$2", "k_proj.$2", "v_proj.$2"],
+    ["query.$2", "key.$2", "value.$2"],
+    ["q.$2", "k.$2", "v.$2"],
+    ["q_lin.$2", "k_lin.$2", "v_lin.$2"],
+    ["query_proj.$2", "key_proj.$2", "value_proj.$2"],
+];
+
+/// Fused gate and up projections of a gated feed-forward block.
+const FUSED_GATE: &str = r"(gate_up_proj)\.(weight|bias)$";
+const GATE_PARTS: &[&str] = &["gate_proj.$2", "up_proj.$2"];
+
+/// Tied weights: the missing parameter, and the tensor that has its values.
+const TIED: &[(&str, &str)] = &[
+    (r"^(model\.|transformer\.)?lm_head\.weight$", "${1}embed_tokens.weight"),
+    (r"^lm_head\.weight$", "model.embed_tokens.weight"),
+    (r"^lm_head\.weight$", "wte.weight"),
+    (r"^lm_head\.weight$", "transformer.wte.weight"),
+    (r"^lm_head\.weight$", "shared.weight"),
+    (r"^((?:encoder|decoder)\.)embed_tokens\.weight$", "shared.weight"),
+    (r"^(.*\.)?cls\.predictions\.decoder\.weight$", "${1}embeddings.word_embeddings.weight"),
+    (r"^cls\.predictions\.decoder\.weight$", "bert.embeddings.word_embeddings.weight"),
+    (r"^(.*\.)?cls\.predictions\.decoder\.bias$", "${1}cls.predictions.bias"),
+];
+
+/// The layers of Kiln whose weight is `[out, in]` where Burn has `[in, out]`.
+const LINEAR_LAYERS: &[&str] = &["Linear"];
+
+impl Mapping {
+    /// Returns the conventions of PyTorch:
+    ///
+    /// * strips the prefixes `module.` (`DataParallel`), `_orig_mod.` (`torch.compile`) and `model.` (Lightning) if most
+    ///   names have them;
+    /// * skips the counters `num_batches_tracked`;
+    /// * splits and joins fused projections of attention (`in_proj_weight` and `q_proj.weight`, ...) as the module needs.
+    ///
+    /// Kiln's layers have the names and layouts of PyTorch's, so files often need no mapping.
+    #[must_use]
+    pub fn pytorch() -> Mapping {
+        Mapping::new()
+            .with(Rule::StripPrefixes(PYTORCH_PREFIXES))
+            .with(skip(r"(^|\.)num_batches_tracked$"))
+            .with_fused_projections()
+    }
+
+    /// Returns the conventions of Hugging Face's `transformers`, in addition to those of [`pytorch`](Mapping::pytorch):
+    ///
+    /// * strips the prefix of the base model if most names have it: `model.`, `transformer.`, `bert.` and others;
+    /// * renames `gamma` and `beta` of old BERT and ResNet files to `weight` and `bias`;
+    /// * skips buffers that models compute, such as `position_ids` and causal masks;
+    /// * transposes the weights of `Conv1D` layers (GPT-2) to `[out, in]`. A file has such layers if a `c_attn.weight` is
+    ///   `[width, 3 * width]`;
+    /// * splits and joins `c_attn`, `qkv_proj` and `gate_up_proj` as the module needs. `query_key_value` of GPT-NeoX and
+    ///   BLOOM interleaves the heads and is not split;
+    /// * takes tied weights that the file stores once from their other name: `lm_head.weight` from
+    ///   `embed_tokens.weight`, `wte.weight` or `shared.weight`.
+    #[must_use]
+    pub fn hugging_face() -> Mapping {
+        let conv1d = Rule::TransposeConv1d {
+            fused: known(r"(^|\.)c_attn\.weight$"),
+            weights: known(r"(^|\.)(c_attn|q_attn|c_proj|c_fc)\.weight$"),
+        };
+        let mapping = Mapping::new()
+            .with(Rule::StripPrefixes(HUGGING_FACE_PREFIXES))
+            .with(skip(HUGGING_FACE_BUFFERS))
+            .with_norms_of("gamma", "beta")
+            .with(conv1d)
+            .with_fused_projections();
+        TIED.iter().fold(mapping, |mapping, (missing, replacement)| {
+            mapping.with(Rule::Tie { missing: known(missing), replacement: (*replacement).to_owned() })
+        })
+    }
+
+    /// Returns the conventions of Burn:
+    ///
+    /// * renames `gamma` and `beta` of norms to `weight` and `bias`;
+    /// * omits the names of enum variants, which Burn's records contain and Kiln's names do not;
+    /// * transposes the weights of `Linear` layers, `[in, out]` in Burn, to `[out, in]`;
+    /// * joins `query`, `key` and `value` of attention to `in_proj_weight`, and renames `output` to `out_proj`, if the
+    ///   module has these names.
+    ///
+    /// Convolutions, embeddings and running statistics are equal. Whether a matrix is the weight of a linear layer is
+    /// known from the module that is loaded, by the type of the layer that owns the parameter.
+    /// [`Weights::mapped`](crate::Weights::mapped) knows no module and does not transpose: add
+    /// [`transpose`](Mapping::transpose) with the names of the linear layers.
+    ///
+    /// Recurrent layers of Burn have a linear layer for each gate and need their own rules.
+    #[must_use]
+    pub fn burn() -> Mapping {
+        Mapping::new()
+            .with(rename(r"(^|\.)[A-Z][A-Za-z0-9]*(?:\.)", "$1"))
+            .with_norms_of("gamma", "beta")
+            .with(Rule::BurnAttention)
+            .with_fused_projections()
+            .with(Rule::TransposeLayers(LINEAR_LAYERS))
+    }
+
+    /// Returns the conventions of Flax:
+    ///
+    /// * strips the prefixes `params.` and `batch_stats.`;
+    /// * moves the axes of `kernel` from `[.., in, out]` to `[out, in, ..]`, and renames it to `weight`;
+    /// * renames `embedding` and `scale` to `weight`, and `mean` and `var` to `running_mean` and `running_var`.
+    #[must_use]
+    pub fn flax() -> Mapping {
+        Mapping::new()
+            .with(rename(r"^(params|batch_stats)\.", ""))
+            .with(Rule::OutputsFirst(known(r"(^|\.)kernel$")))
+            .with(rename(r"(^|\.)(kernel|embedding|scale)$", "${1}weight"))
+            .with(rename(r"(^|\.)(mean|var)$", "${1}running_$2"))
+    }
+
+    /// Renames the parameters of norms.
+    fn with_norms_of(self, weight: &str, bias: &str) -> Mapping {
+        self.with(rename(&format!(r"(^|\.){weight}$"), "${1}weight"))
+            .with(rename(&format!(r"(^|\.){bias}$"), "${1}bias"))
+    }
+
+    fn with_fused_projections(self) -> Mapping {
+        let mapping = QKV_PARTS.iter().fold(self, |mapping, parts| {
+            mapping.with(Rule::Fused { fused: known(FUSED_QKV), parts: parts.map(str::to_owned).to_vec() })
+        });
+        let parts = GATE_PARTS.iter().map(|&part| part.to_owned()).collect();
+        mapping.with(Rule::Fused { fused: known(FUSED_GATE), parts })
+    }
+}
+
+fn rename(pattern: &str, replacement: &str) -> Rule {
+    Rule::Rename { pattern: known(pattern), replacement: replacement.to_owned(), unless_wanted: true }
+}
+
+fn skip(pattern: &str) -> Rule {
+    Rule::Exclude { pattern: known(pattern), unless_wanted: true }
+}
+
+/// A pattern of this file.
+///
+/// # Panics
+/// When it is invalid, which the tests exclude.
+fn known(pattern: &str) -> Regex {
+    Regex::new(pattern).unwrap_or_else(|error| panic!("[Mapping] the pattern {pattern} is invalid: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_patterns_are_valid() {
+        for mapping in [Mapping::pytorch(), Mapping::hugging_face(), Mapping::burn(), Mapping::flax()] {
+            assert!(!mapping.rules.is_empty(), "{mapping:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The assignment of a file's tensors to the parameters of a module.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::path::Path;
+
+use kiln_nn::{Module, Parameter, Visitor};
+use kiln_tensor::{BlockFormat, DType, TensorType};
+
+use super::options::LoadOptions;
+use super::report::LoadReport;
+use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
+use crate::mapping::{Mapped, Mapping, Origin, Target, Targets};
+use crate::names::closest;
+use crate::source::{TensorContents, TensorInfo, TensorSource};
+use crate::version;
+use crate::weights::host_data;
+
+/// Maps the file's tensors to parameters.
+pub(super) struct Plan {
+    /// Keys are the names in the module.
+    wanted: BTreeMap<String, Wanted>,
+    copies: bool,
+    pub(super) report: LoadReport,
+}
+
+struct Wanted {
+    origin: Origin,
+    info: TensorInfo,
+    load: Load,
+}
+
+/// What a parameter receives.
+#[derive(Clone, Copy)]
+enum Load {
+    /// The elements, as this dtype.
+    Elements(DType),
+    /// The bytes of quantised blocks.
+    Blocks,
+}
+
+impl Plan {
+    pub(super) fn new(module: &dyn Module, source: &dyn TensorSource, options: &LoadOptions) -> Result<Plan> {
+        let parameters = Parameters::of(module, source.path())?;
+        let mapped = mapping(source, options)?.apply(source, Some(&parameters.targets))?;
+        let mut plan =
+            Plan { wanted: BTreeMap::new(), copies: options.copies(), report: LoadReport::default() };
+        let mut mismatch = Mismatch::default();
+        let unused = plan.assign(&parameters, mapped, source, options, &mut mismatch)?;
+        plan.report_missing(&unused, options, &mut mismatch);
+        plan.report_unused(unused, options, &mut mismatch);
+        if !mismatch.is_empty() {
+            let file = source.path().to_owned();
+            return Err(StoreError::Mismatch { file, mismatch: Box::new(mismatch) });
+        }
+        Ok(plan)
+    }
+
+    /// Finds the tensor of each parameter, and returns the tensors without one.
+    fn assign(
+        &mut self,
+        parameters: &Parameters,
+        mapped: Mapped,
+        source: &dyn TensorSource,
+        options: &LoadOptions,
+        mismatch: &mut Mismatch,
+    ) -> Result<BTreeMap<String, Origin>> {
+        self.report.unexpected = mapped.skipped;
+        let mut available: BTreeMap<String, Origin> = mapped.tensors.into_iter().collect();
+        for (name, target) in &parameters.targets {
+            let Some(origin) = available.remove(name) else {
+                self.report.missing.push(name.clone());
+                continue;
+            };
+            let info = origin.info(source, name)?;
+            let (found, load) = match blocks_of(parameters, name, target, &info)? {
+                Some(found) => (found, Some(Load::Blocks)),
+                None => {
+                    let found = element_type(source, name, &origin, &info)?;
+                    (found, options.policy().resolve(target.ty, found).map(Load::Elements))
+                }
+            };
+            let (name, expected) = (name.clone(), target.ty);
+            match load {
+                Some(load) => {
+                    if expected.dtype != found.dtype {
+                        self.report.cast.push(name.clone());
+                    }
+                    self.report.loaded.push(name.clone());
+                    self.wanted.insert(name, Wanted { origin, info, load });
+                }
+                None if options.permits_mismatched() => {
+                    self.report.mismatched.push(TypeMismatch { name, expected, found });
+                }
+                None => mismatch.types.push(TypeMismatch { name, expected, found }),
+            }
+        }
+        Ok(available)
+    }
+
+    fn report_missing(
+        &mut self,
+        unused: &BTreeMap<String, Origin>,
+        options: &LoadOptions,
+        mismatch: &mut Mismatch,
+    ) {
+        let close = |name: &String| closest(name, unused.keys().map(String::as_str)).map(str::to_owned);
+        let missing: Vec<_> = self.report.missing.iter().map(|name| (name.clone(), close(name))).collect();
+        let similar = missing.iter().filter_map(|(name, close)| Some((name.clone(), close.clone()?)));
+        self.report.similar = similar.collect();
+        if !options.permits_missing() {
+            mismatch.missing = missing;
+        }
+    }
+
+    /// Reports the tensors of the file that no parameter uses.
+    fn report_unused(
+        &mut self,
+        unused: BTreeMap<String, Origin>,
+        options: &LoadOptions,
+        mismatch: &mut Mismatch,
+    ) {
+        let mut used = Vec::new();
+        self.wanted.values().for_each(|wanted| wanted.origin.names_in_file(&mut used));
+        let used: BTreeSet<String> = used.into_iter().collect();
+        for (name, origin) in unused {
+            let mut names = Vec::new();
+            origin.names_in_file(&mut names);
+            names.retain(|name| !used.contains(name));
+            if !options.permits_unexpected() && !is_batch_counter(&name) {
+                mismatch.unexpected.extend(names.clone());
+            }
+            self.report.unexpected.extend(names);
+        }
+    }
+
+    /// Reads all tensors before anything changes.
+    pub(super) fn read(&self, source: &dyn TensorSource) -> Result<BTreeMap<String, TensorContents>> {
+        let read = |(name, wanted): (&String, &Wanted)| {
+            let contents = wanted.origin.contents(source, name)?;
+            let host = |contents| host_data(source, name, contents, &wanted.info);
+            let contents = match wanted.load {
+                Load::Blocks if self.copies => {
+                    contents.into_data().map(TensorContents::Host).map_err(|error| {
+                        StoreError::malformed(source.path(), 0, format!("tensor `{name}`: {error}"))
+                    })?
+                }
+                Load::Blocks => contents,
+                Load::Elements(dtype) if wanted.info.dtype != Some(dtype) => {
+                    TensorContents::Host(host(contents)?.convert(dtype))
+                }
+                Load::Elements(_) if self.copies || wanted.info.blocks.is_some() => {
+                    TensorContents::Host(host(contents)?)
+                }
+                Load::Elements(_) => contents,
+            };
+            Ok((name.clone(), contents))
+        };
+        self.wanted.iter().map(read).collect()
+    }
+}
+
+/// The rules of the options, after those that convert an earlier version of Kiln's files.
+fn mapping(source: &dyn TensorSource, options: &LoadOptions) -> Result<Mapping> {
+    let version = version::of(source.path(), &source.metadata())?;
+    if version == version::VERSION {
+        return Ok(options.rules().clone());
+    }
+    let migration = Mapping::new().rename_with(move |name| Some(version::migrated(name, version)));
+    Ok(migration.then(options.rules().clone()))
+}
+
+/// The type of the blocks, if the parameter takes the blocks of a quantised tensor as they are: `u8` of their shape.
+///
+/// # Errors
+/// When the layer is for another format of blocks.
+fn blocks_of(
+    parameters: &Parameters,
+    name: &str,
+    target: &Target,
+    info: &TensorInfo,
+) -> Result<Option<TensorType>> {
+    let Some((format, last)) = info.blocks.zip(info.shape.rank().checked_sub(1)) else { return Ok(None) };
+    let bytes = format.row_bytes(info.shape[last]);
+    let ty = bytes.map(|bytes| TensorType { shape: info.shape.with(last, bytes), dtype: DType::U8 });
+    if ty != Some(target.ty) {
+        return Ok(None);
+    }
+    match parameters.block_format(name) {
+        Some(expected) if expected != format => {
+            let argument = format!("tensor `{name}`");
+            let problem =
+                format!("has blocks of {}, but the layer is for {}", format.name(), expected.name());
+            Err(StoreError::InvalidArgument { argument, problem })
+        }
+        Some(_) | None => Ok(ty),
+    }
+}
+
+/// The type of the elements, after dequantisation.
+///
+/// # Errors
+/// When Kiln does not support the dtype.
+fn element_type(
+    source: &dyn TensorSource,
+    name: &str,
+    origin: &Origin,
+    info: &TensorInfo,
+) -> Result<TensorType> {
+    match info.dtype {
+        Some(dtype) => Ok(TensorType { shape: info.shape, dtype }),
+        None => {
+            let mut names = Vec::new();
+            origin.names_in_file(&mut names);
+            Err(StoreError::UnsupportedDType {
+                file: source.path().to_owned(),
+                name: names.into_iter().next().unwrap_or_else(|| name.to_owned()),
+                dtype: info.dtype_name.clone(),
+            })
+        }
+    }
+}
+
+/// Whether PyTorch wrote a counter of batches under this name. Its batch normalisation reads it only where the momentum
+/// is `None`.
+fn is_batch_counter(name: &str) -> bool {
+    name.rsplit('.').next() == Some("num_batches_tracked")
+}
+
+/// The parameters and attributes of a module.
+#[derive(Default)]
+struct Parameters {
+    targets: Targets,
+    /// Attributes of layers by path, as `Debug` prints them.
+    attributes: HashMap<String, String>,
+    /// The types of the open modules.
+    layers: Vec<String>,
+    duplicate: Option<String>,
+}
+
+impl Parameters {
+    /// Visits a module. `path` is for messages.
+    ///
+    /// # Errors
+    /// When two parameters have the same name.
+    fn of(module: &dyn Module, path: &Path) -> Result<Parameters> {
+        let mut parameters = Parameters::default();
+        module.visit(&mut kiln_nn::Path::new(), &mut parameters);
+        match parameters.duplicate {
+            Some(name) => Err(StoreError::Duplicate { file: path.to_owned(), name }),
+            None => Ok(parameters),
+        }
+    }
+
+    /// The attribute `format` of the layer that owns a parameter of quantised blocks.
+    fn block_format(&self, name: &str) -> Option<BlockFormat> {
+        let attribute = match name.rsplit_once('.') {
+            Some((layer, _)) => format!("{layer}.format"),
+            None => "format".to_owned(),
+        };
+        BlockFormat::from_name(self.attributes.get(&attribute)?)
+    }
+}
+
+impl Visitor for Parameters {
+    fn enter(&mut self, _path: &kiln_nn::Path, name: &str) {
+        self.layers.push(name.to_owned());
+    }
+
+    fn exit(&mut self, _path: &kiln_nn::Path, _name: &str) {
+        self.layers.pop();
+    }
+
+    fn attribute(&mut self, path: &kiln_nn::Path, value: &dyn Debug) {
+        self.attributes.insert(path.as_str().to_owned(), format!("{value:?}"));
+    }
+
+    fn parameter(&mut self, path: &kiln_nn::Path, parameter: Parameter) {
+        let name = path.as_str().to_owned();
+        let target =
+            Target { ty: *parameter.value.ty(), layer: self.layers.last().cloned().unwrap_or_default() };
+        if self.targets.insert(name.clone(), target).is_some() {
+            self.duplicate = Some(name);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Opening files and folders of any format.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use kiln_backends::Device;
+use kiln_store::gguf::{self, GgufTensor, Metadata};
+use kiln_store::numpy::{Compression, archive_to_bytes};
+use kiln_store::{SaveOptions, WeightFormat, Weights, save_sharded, save_tensors};
+use kiln_tensor::{BlockFormat, DType, TensorData};
+
+use crate::{fixture, ramp, weights};
+
+#[test]
+fn the_format_is_detected_by_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        (fs::read(fixture("module-v0.safetensors")).unwrap(), WeightFormat::Safetensors),
+        (fs::read(fixture("flax/net.msgpack")).unwrap(), WeightFormat::Flax),
+        (fs::read(fixture("burn/linear.bpk")).unwrap(), WeightFormat::Burnpack),
+        (fs::read(fixture("burn/record-15.mpk")).unwrap(), WeightFormat::BurnRecord),
+        (fs::read(fixture("burn/record-15-f16.mpk.gz")).unwrap(), WeightFormat::BurnRecord),
+        (
+            gguf::to_bytes(&Metadata::new(), [("x".to_owned(), ramp(0.0, &[2]).into())]).unwrap(),
+            WeightFormat::Gguf,
+        ),
+        (
+            archive_to_bytes([("x".to_owned(), ramp(0.0, &[2]))], Compression::Stored).unwrap(),
+            WeightFormat::Npz,
+        ),
+    ];
+    for (bytes, format) in files {
+        let path = folder.path().join("model.weights");
+        fs::write(&path, &bytes).unwrap();
+        for weights in [
+            Weights::open(&path).unwrap(),
+            Weights::from_bytes(bytes.clone()).unwrap(),
+            Weights::from_reader(bytes.as_slice()).unwrap(),
+        ] {
+            assert_eq!(weights.format(), format);
+            assert!(!weights.is_empty() && weights.len() == weights.names().len());
+        }
+    }
+}
+
+#[test]
+fn an_unknown_format_lists_the_known_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    fs::write(&path, "some text that is no model").unwrap();
+    let error = Weights::open(&path).unwrap_err().to_string();
+    for part in ["notes.txt", "safetensors", "GGUF", "NumPy", "Flax", "Burn"] {
+        assert!(error.contains(part), "{error}");
+    }
+    // A damaged file is named by its extension.
+    let path = folder.path().join("model.safetensors");
+    fs::write(&path, [1, 2, 3]).unwrap();
+    let error = Weights::open(&path).unwrap_err().to_string();
+    assert!(error.contains("truncated"), "{error}");
+    let error = Weights::open(folder.path().join("missing.gguf")).unwrap_err().to_string();
+    assert!(error.contains("missing.gguf: cannot read"), "{error}");
+}
+
+#[test]
+fn folders_are_opened_by_their_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let error = Weights::open(path).unwrap_err().to_string();
+    assert!(error.contains("pytorch_model.bin"), "{error}");
+    let save = |name: &str| {
+        save_tensors(path.join(name), [("x".to_owned(), ramp(0.0, &[2]))], &BTreeMap::new()).unwrap();
+    };
+    save("a.safetensors");
+    assert_eq!(Weights::open(path).unwrap().names(), ["x"]);
+    save("b.safetensors");
+    let error = Weights::open(path).unwrap_err().to_string();
+    assert!(error.contains("a.safetensors, b.safetensors"), "{error}");
+    let tensors = ["p", "q"].map(|name| (name.to_owned(), ramp(0.0, &[100])));
+    save_sharded(path, tensors, &SaveOptions::new().max_shard_bytes(400)).unwrap();
+    let sharded = Weights::open(path).unwrap();
+    assert_eq!((sharded.format(), sharded.names()), (WeightFormat::ShardedSafetensors, vec!["p", "q"]));
+}
+
+#[test]
+fn blocks_are_read_dequantised_or_as_they_are() {
+    let values: Vec<f32> = (0..128).map(|i| (i as f32 * 0.37).sin()).collect();
+    let format = BlockFormat::Q8_0;
+    let mut blocks = vec![0; format.row_bytes(128).unwrap()];
+    format.encode(&values, &mut blocks);
+    let mut expected = vec![0.0; 128];
+    format.decode(&blocks, &mut expected);
+    let tensors = [
+        ("w".to_owned(), GgufTensor::blocks(blocks.clone(), format, [2, 64])),
+        ("b".to_owned(), ramp(0.0, &[2]).into()),
+    ];
+    let weights = Weights::from_bytes(gguf::to_bytes(&Metadata::new(), tensors).unwrap()).unwrap();
+    assert_eq!(weights.info("w").unwrap().blocks, Some(format));
+    assert_eq!(weights.read("w").unwrap(), TensorData::new(expected.clone(), [2, 64]).unwrap());
+    let device = Device::cpu();
+    assert_eq!(weights.load("w", &device).unwrap().to_data().unwrap().to_vec::<f32>(), expected);
+    let (loaded, found) = weights.blocks("w", &device).unwrap().unwrap();
+    assert_eq!((found, loaded.dtype(), loaded.shape().to_vec()), (format, DType::U8, vec![2, 68]));
+    assert_eq!(loaded.to_data().unwrap().to_vec::<u8>(), blocks);
+    assert!(weights.blocks("b", &device).unwrap().is_none());
+    let error = weights.read("v").unwrap_err().to_string();
+    assert!(error.contains("no tensor `v` (there is"), "{error}");
+}
+
+#[test]
+fn a_file_in_memory_has_all_dtypes() {
+    let weights = weights([
+        ("flags", TensorData::from([true, false, true])),
+        ("half", ramp(1.0, &[3]).convert(DType::F16)),
+        ("long", TensorData::from([1i64, -2])),
+    ]);
+    assert_eq!(weights.read("flags").unwrap(), TensorData::from([true, false, true]));
+    assert_eq!(
+        weights.load("half", &Device::cpu()).unwrap().to_data().unwrap(),
+        ramp(1.0, &[3]).convert(DType::F16)
+    );
+    assert_eq!(weights.read("long").unwrap(), TensorData::from([1i64, -2]));
+}
