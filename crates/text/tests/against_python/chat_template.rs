@@ -1,0 +1,142 @@
+//! Prompts equal to those of `transformers`.
+
+use crate::fixture;
+use kiln_text::{ChatTemplate, Message, RenderOptions, TemplateValue, TextError};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+#[derive(Deserialize)]
+struct Fixture {
+    templates: BTreeMap<String, String>,
+    /// Messages as JSON, so that their keys keep their order.
+    chats: BTreeMap<String, Vec<String>>,
+    tool: String,
+    now: u64,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    template: String,
+    chat: String,
+    tools: bool,
+    add_generation_prompt: bool,
+    expected: Option<String>,
+    error: Option<String>,
+}
+
+fn message(json: &str) -> Message {
+    #[derive(Deserialize)]
+    struct Plain {
+        role: String,
+        content: String,
+        tool_calls: Option<serde_json::Value>,
+    }
+    let plain: Plain = serde_json::from_str(json).unwrap();
+    let message = Message::new(plain.role, plain.content);
+    match plain.tool_calls {
+        Some(_) => {
+            // The text of the value, whose keys keep their order.
+            let calls = json.split_once("\"tool_calls\": ").unwrap().1.strip_suffix('}').unwrap();
+            message.with_field("tool_calls", TemplateValue::from_json(calls).unwrap())
+        }
+        None => message,
+    }
+}
+
+#[test]
+fn templates_render_as_in_transformers() {
+    let fixture: Fixture = fixture("templates.json");
+    let (mut rendered, mut refused) = (0, 0);
+    for case in &fixture.cases {
+        let template = ChatTemplate::new(fixture.templates[&case.template].as_str()).unwrap();
+        let messages: Vec<Message> = fixture.chats[&case.chat].iter().map(|json| message(json)).collect();
+        let options = RenderOptions {
+            tools: if case.tools {
+                vec![TemplateValue::from_json(&fixture.tool).unwrap()]
+            } else {
+                Vec::new()
+            },
+            add_generation_prompt: case.add_generation_prompt,
+            bos_token: Some("<s>".into()),
+            eos_token: Some("</s>".into()),
+            now: Some(UNIX_EPOCH + Duration::from_secs(fixture.now)),
+            ..RenderOptions::default()
+        };
+        let own = template.render(&messages, &options);
+        let name = format!("{} of {}", case.template, case.chat);
+        match (&case.expected, &case.error) {
+            (Some(expected), _) => {
+                assert_eq!(&own.unwrap_or_else(|error| panic!("{name}: {error}")), expected, "{name}");
+                rendered += 1;
+            }
+            (None, Some(error)) => {
+                let own = own.unwrap_err();
+                assert!(
+                    matches!(&own, TextError::TemplateRefused { message } if message == error),
+                    "{name}: {own}, not {error}"
+                );
+                refused += 1;
+            }
+            (None, None) => panic!("{name} has no expected result"),
+        }
+    }
+    println!("{rendered} rendered, {refused} refused");
+}
+
+#[test]
+fn errors_name_the_line() {
+    let error = ChatTemplate::new("a\n{% if %}").unwrap_err().to_string();
+    assert!(error.starts_with("chat template: cannot parse the template"), "{error}");
+    assert!(error.contains(":2"), "{error}");
+    let template = ChatTemplate::new("a\n\n{{ messages.nothing.more }}").unwrap();
+    let error = template.render(&[], &RenderOptions::default()).unwrap_err().to_string();
+    assert!(error.contains(":3"), "{error}");
+}
+
+#[test]
+fn hostile_templates_end_in_bounded_time() {
+    let list = "{% set x = [0] %}".to_owned() + &"{% set x = [x, x] %}".repeat(60);
+    let hostile = [
+        "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}".to_owned(),
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}".to_owned(),
+        "{{ 'x' * 10000000000 }}".to_owned(),
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}".to_owned(),
+        "{{ range(1000000000)|list|length }}".to_owned(),
+        "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}".to_owned(),
+        format!("{list}{{{{ x }}}}"),
+        format!("{list}{{{{ x|tojson }}}}"),
+        format!("{list}{{{{ x|tojson(indent=100000) }}}}"),
+        format!("{list}{{{{ x|string }}}}"),
+        "{".repeat(10_000),
+        "{{ ".to_owned() + &"(".repeat(10_000),
+        "{% if a %}".repeat(10_000),
+        "{{ strftime_now('%Q') }}".to_owned(),
+        "{{ raise_exception(1, 2, 3) }}".to_owned(),
+    ];
+    for source in hostile {
+        let start = Instant::now();
+        let outcome = ChatTemplate::new(source.as_str()).map(|template| template.with_fuel(200_000));
+        let outcome =
+            outcome.and_then(|template| template.render(&[Message::user("x")], &RenderOptions::default()));
+        let shown = &source[..source.len().min(60)];
+        println!("{:?} {shown}: {:?}", start.elapsed(), outcome.as_ref().map(String::len));
+        assert!(outcome.is_err() || source.starts_with("{{{"), "{shown}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{shown}");
+    }
+}
+
+#[test]
+fn fields_and_variables_reach_the_template() {
+    let source = "{{ thinking }}{% for m in messages %}{{ m.name }}: {{ m.content[0].text }}{% endfor %}{{ bos_token }}";
+    let template = ChatTemplate::new(source).unwrap();
+    let parts = TemplateValue::from_json(r#"[{"type": "text", "text": "hi"}]"#).unwrap();
+    let message = Message::user("").with_field("name", "Ada".into()).with_field("content", parts);
+    let mut options = RenderOptions::default();
+    options.variables.insert("thinking".into(), true.into());
+    assert_eq!(template.render(&[message], &options).unwrap(), "TrueAda: hi");
+    assert_eq!(template.source(), source);
+    assert!(TemplateValue::from_json("{").is_err());
+    assert_eq!(TemplateValue::from_serialize(vec![1, 2]), TemplateValue::from_json("[1, 2]").unwrap());
+}
