@@ -5,6 +5,9 @@
 //! * `custom-renderer`: a renderer, a logger and a metric of one's own;
 //! * `mnist`: trains a convolutional network on handwritten digits, saves it, loads it back and shows its predictions;
 //! * `wgan`: a generative adversarial network that draws handwritten digits: two models and two optimizers in one task;
+//! * `import-model-weights`: the weights of a PyTorch model, loaded under other names;
+//! * `chat`: a chat with a language model;
+//! * `embeddings-search`: semantic search by sentence embeddings;
 //! * `regression`: a training loop written by hand, without a trainer;
 //! * `remote-inference`: a model whose layers run on another machine;
 //! * `remote-speed`: training steps on a server beside local ones, measured;

@@ -75,6 +75,13 @@ commands
                            what the device can do, of which figures are then told as a share
              --record FILE also write the table as Markdown; its section Notes is kept
              --against P   compare with this bench-gpu, built from another tree, alone, as bench cpu does
+  bench models
+           compare with llama.cpp, PyTorch and ONNX Runtime on models from files, on the CPU, side by side
+             --peers A,B   llama.cpp, torch, onnxruntime, or none (default: all that this machine has)
+             --only A,B    these workloads alone
+             --threads N   threads of each program (default: 2)
+             --repeats N   repeats of each workload, at least 7 (default: 10)
+             --record FILE also write the table as Markdown; its section Notes is kept
   bench shapes
            measure a training step when each step has another batch length, against its targets
              --json        one JSON line for each figure instead of a table

@@ -197,7 +197,7 @@ const COMPOSITE: &[Insertion] = &[
     },
     Insertion {
         file: "crates/gpu/src/engine.rs",
-        before: "            Op::LogSumExp { .. } | Op::Collective(_)",
+        before: "            Op::LogSumExp { .. }\n            | Op::MatMulBlocks { .. }\n",
         text: "            Op::{Name} { .. } => Err(self.caps.left_out(op)),\n",
     },
     Insertion {

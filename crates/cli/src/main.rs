@@ -19,6 +19,28 @@
 //! kiln runs report baseline wide -o report.html
 //! ```
 //!
+//! `kiln chat` talks to a language model:
+//!
+//! ```text
+//! kiln chat SmolLM2-135M-Instruct.gguf
+//! kiln chat HuggingFaceTB/SmolLM2-135M-Instruct --prompt "Name three rivers."
+//! ```
+//!
+//! `kiln download` downloads a model of the Hugging Face hub (feature `download`):
+//!
+//! ```text
+//! kiln download HuggingFaceTB/SmolLM2-135M-Instruct
+//! kiln download QuantFactory/SmolLM2-135M-GGUF "*.Q4_K_M.gguf"
+//! ```
+//!
+//! `kiln weights` shows, compares, converts and quantises files of weights:
+//!
+//! ```text
+//! kiln weights info model.gguf
+//! kiln weights convert pytorch_model.bin model.safetensors --dtype bf16
+//! kiln weights quantize SmolLM2 smollm2.gguf --format q4_1
+//! ```
+//!
 //! `kiln server` serves a backend to programs on other machines, which name it by `RemoteDevice::new("ws://host:3000")`:
 //!
 //! ```text
@@ -27,12 +49,20 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "chat")]
+mod chat;
 mod devices;
+#[cfg(feature = "download")]
+mod download;
 mod dump;
 #[cfg(feature = "runs")]
 mod runs;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(any(feature = "runs", feature = "weights"))]
+mod table;
+#[cfg(feature = "weights")]
+mod weights;
 
 use clap::{Parser, Subcommand};
 use dump::{Stage, Target};
@@ -70,12 +100,21 @@ enum Command {
     ///
     /// Servers are those at the addresses in KILN_REMOTE, separated by commas.
     Devices,
+    /// Talk to a language model.
+    #[cfg(feature = "chat")]
+    Chat(chat::Options),
+    /// Download a model of the Hugging Face hub.
+    #[cfg(feature = "download")]
+    Download(download::Options),
     /// List, show and compare training runs.
     #[cfg(feature = "runs")]
     Runs(runs::Options),
     /// Serve a backend over the network.
     #[cfg(feature = "server")]
     Server(server::Options),
+    /// Show, compare, convert and quantise files of weights.
+    #[cfg(feature = "weights")]
+    Weights(weights::Options),
 }
 
 fn main() -> ExitCode {
@@ -87,10 +126,24 @@ fn main() -> ExitCode {
             })
             .and_then(|text| print(&text)),
         Command::Devices => print(&devices::list()),
+        #[cfg(feature = "chat")]
+        Command::Chat(options) => chat::run(options),
+        #[cfg(feature = "download")]
+        Command::Download(options) => download::run(&options).and_then(|text| print(&text)),
         #[cfg(feature = "runs")]
         Command::Runs(options) => runs::run(options).and_then(|text| print(&text)),
         #[cfg(feature = "server")]
         Command::Server(options) => server::run(options),
+        #[cfg(feature = "weights")]
+        Command::Weights(options) => match weights::run(options) {
+            Ok(weights::Outcome { text, differs: false }) => print(&text),
+            // As in `diff`: status 1 for differences.
+            Ok(weights::Outcome { text, differs: true }) => match print(&text) {
+                Ok(()) => return ExitCode::FAILURE,
+                Err(message) => Err(message),
+            },
+            Err(message) => Err(message),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -56,7 +56,8 @@
 //! * `dlpack`: tensors shared with other frameworks.
 //! * `dashboard`: live curves in the terminal while training; `signals`: Ctrl-C stops after the current step;
 //!   `tensorboard`: a logger for TensorBoard; `nvml`: use of NVIDIA GPUs in the dashboard.
-//! * `download`: missing data sets are downloaded.
+//! * `download`: missing data sets are downloaded; `hub`: models are downloaded from the Hugging Face hub.
+//! * `models`: pre-trained models in `kiln::models`; `text`: tokenizers, chat templates and generation in `kiln::text`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
@@ -101,6 +102,8 @@ pub mod config {
 pub use kiln_data as data;
 #[cfg(feature = "linalg")]
 pub use kiln_linalg as linalg;
+#[cfg(feature = "models")]
+pub use kiln_models as models;
 #[cfg(feature = "train")]
 pub use kiln_optim as optim;
 #[cfg(feature = "train")]
@@ -109,6 +112,8 @@ pub use kiln_optim::lr_scheduler;
 pub use kiln_remote::server;
 #[cfg(feature = "train")]
 pub use kiln_store as store;
+#[cfg(feature = "text")]
+pub use kiln_text as text;
 #[cfg(feature = "train")]
 pub use kiln_train as train;
 

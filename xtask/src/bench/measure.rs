@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A turn of a workload shorter than this, in milliseconds, begins with an uncounted repeat: caches hold data of the
 /// previous peer, and threads must wake up.
 const COLD_MS: f64 = 50.0;
-/// Repeats of a training step for the memory measurement.
+/// Repeats of the workload for the memory measurement.
 const MEMORY_REPEATS: usize = 3;
 
 /// The number and length of the turns on a workload.
@@ -155,7 +155,7 @@ pub(crate) fn measure(row: &Row, players: &mut [Player], turns: Turns, file: &st
         turn(players, &mut outcomes, turns.back_and_forth && round % 2 == 1, |i| plans[i]);
     }
     for (player, outcome) in players.iter_mut().zip(&mut outcomes) {
-        finish(row, player, outcome);
+        finish(row, file, player, outcome);
     }
     outcomes
 }
@@ -241,7 +241,7 @@ impl Measured {
 }
 
 /// Finishes a workload after all turns: frees inputs, checks losses, measures memory.
-fn finish(row: &Row, player: &mut Player, outcome: &mut Outcome) {
+fn finish(row: &Row, file: &str, player: &mut Player, outcome: &mut Outcome) {
     let Outcome::Measured(measured) = outcome else { return };
     if let Err(refusal) = player.ask("drop") {
         *outcome = refused(refusal);
@@ -251,16 +251,13 @@ fn finish(row: &Row, player: &mut Player, outcome: &mut Outcome) {
         Kind::Training => {
             let (first, last) = measured.values.unwrap_or_default();
             measured.extra.insert("loss".to_owned(), json!([first, last]));
-            if player.peer.measures_memory
-                && let Ok(memory) = memory(row, player.peer)
-            {
-                measured.extra.extend(memory);
-            }
+            measured.extra.extend(memory(row, file, player.peer));
             if last >= first {
                 *outcome =
                     Outcome::Failed(format!("the loss does not fall: {first} at first, {last} at last"));
             }
         }
+        Kind::Model => measured.extra.extend(memory(row, file, player.peer)),
         Kind::Overhead => {
             if let Some(nanoseconds) = player.fused_overhead() {
                 measured.extra.insert("fused_ns".to_owned(), json!(nanoseconds));
@@ -270,17 +267,21 @@ fn finish(row: &Row, player: &mut Player, outcome: &mut Outcome) {
     }
 }
 
-/// Memory of a new training process, in MiB: before preparation, and at the peak.
-fn memory(row: &Row, peer: &Peer) -> Result<Map<String, Value>, Refusal> {
-    let mut fresh = peer.start().map_err(Refusal::Failed)?.0;
-    let before = fresh.ask("memory")?;
-    fresh.ask(&format!("prepare {}", row.name))?;
-    fresh.ask(&format!("run {MEMORY_REPEATS}"))?;
-    let after = fresh.ask("memory")?;
-    let mut found = Map::new();
-    found.insert("peak_mib".to_owned(), after["peak_mib"].clone());
-    found.insert("idle_mib".to_owned(), before["resident_mib"].clone());
-    Ok(found)
+/// Memory of a new process that runs the workload, in MiB: before preparation, and at the peak. Nothing where it is not
+/// measured.
+fn memory(row: &Row, file: &str, peer: &Peer) -> Map<String, Value> {
+    let ask = || -> Result<Map<String, Value>, Refusal> {
+        let mut fresh = peer.start().map_err(Refusal::Failed)?.0;
+        let before = fresh.ask("memory")?;
+        fresh.ask(format!("prepare {} {file}", row.name).trim_end())?;
+        fresh.ask(&format!("run {MEMORY_REPEATS}"))?;
+        let after = fresh.ask("memory")?;
+        let mut found = Map::new();
+        found.insert("peak_mib".to_owned(), after["peak_mib"].clone());
+        found.insert("idle_mib".to_owned(), before["resident_mib"].clone());
+        Ok(found)
+    };
+    if peer.measures_memory { ask().unwrap_or_default() } else { Map::new() }
 }
 
 fn refused(refusal: Refusal) -> Outcome {

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: [`core`] measures compile times and the overhead of eager ops, [`plan`] whether fusion's time
 //! per op grows with a program, [`shapes`] the cost of changing shapes; [`cpu`] and [`gpu`] compare with other
-//! frameworks.
+//! frameworks, [`models`] with programs that run models from files.
 
 mod against;
 mod child;
@@ -8,6 +8,7 @@ mod core;
 mod cpu;
 mod gpu;
 mod measure;
+mod models;
 mod peer;
 mod plan;
 mod report;
@@ -20,20 +21,22 @@ use std::process::ExitCode;
 use crate::args::Args;
 use crate::process::{self, at};
 
-/// `cargo xtask bench core|plan|shapes|cpu|gpu`.
+/// `cargo xtask bench core|plan|shapes|cpu|gpu|models`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     match words.split_first() {
         Some((kind, rest)) if kind == "core" => core::run(rest),
         Some((kind, rest)) if kind == "plan" => plan::run(rest),
         Some((kind, rest)) if kind == "cpu" => cpu::run(rest),
         Some((kind, rest)) if kind == "gpu" => gpu::run(rest),
+        Some((kind, rest)) if kind == "models" => models::run(rest),
         Some((kind, rest)) if kind == "shapes" => shapes::run(rest),
         Some((kind, _)) => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
         None => Err(format!("say what to measure\n  hint: {KINDS}")),
     }
 }
 
-const KINDS: &str = "cargo xtask bench core, or one of bench plan, bench shapes, bench cpu and bench gpu";
+const KINDS: &str =
+    "cargo xtask bench core, or one of bench plan, bench shapes, bench cpu, bench gpu and bench models";
 
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;

@@ -80,7 +80,9 @@ impl Report {
         match row.kind {
             Kind::Contraction => share(row.megaflops, self.limit),
             Kind::Plain if row.megabytes > 0.0 => share(row.megabytes, self.bandwidth),
-            Kind::Plain | Kind::Training | Kind::Overhead | Kind::Load | Kind::FirstStep => None,
+            Kind::Plain | Kind::Training | Kind::Model | Kind::Overhead | Kind::Load | Kind::FirstStep => {
+                None
+            }
         }
     }
 
@@ -192,10 +194,12 @@ impl Report {
         failures
     }
 
-    /// Peak memory of training steps, a line each.
+    /// Peak memory of training steps and models, a line each.
     fn memory_lines(&self) -> String {
         let mut text = String::new();
-        for (row, outcomes) in self.results.iter().filter(|(row, _)| row.kind == Kind::Training) {
+        for (row, outcomes) in
+            self.results.iter().filter(|(row, _)| matches!(row.kind, Kind::Training | Kind::Model))
+        {
             let peak = |((peer, _), outcome): (&(&'static str, String), &Outcome)| {
                 let extra = &outcome.measured()?.extra;
                 let (peak, idle) = (extra.get("peak_mib")?.as_f64()?, extra.get("idle_mib")?.as_f64()?);
@@ -291,7 +295,10 @@ fn reached(row: &Row, kiln: &Measured) -> String {
         (None, Kind::Plain) if row.megabytes > 0.0 => {
             format!("{} GB/s", number(row.megabytes / 1e3 / seconds))
         }
-        (None, Kind::Plain | Kind::Training | Kind::Overhead | Kind::Load | Kind::FirstStep) => String::new(),
+        (
+            None,
+            Kind::Plain | Kind::Training | Kind::Model | Kind::Overhead | Kind::Load | Kind::FirstStep,
+        ) => String::new(),
     }
 }
 

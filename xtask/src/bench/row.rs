@@ -41,6 +41,8 @@ pub(crate) enum Kind {
     Plain,
     /// Training steps: the loss must fall, and memory is measured.
     Training,
+    /// Inference by a model from a file; memory is measured.
+    Model,
     /// The cost of one operation, shown in nanoseconds.
     Overhead,
     /// Loading of the weight file.

@@ -111,7 +111,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "bench",
-        about: "Kiln's part of the CPU benchmark compiles; the other frameworks are not built",
+        about: "Kiln's parts of the CPU benchmarks compile; the other frameworks are not built",
         can_run: always,
         run: |context, _| check_bench(context),
     },
@@ -187,7 +187,8 @@ fn always(_: &Context) -> Result<(), String> {
 
 fn workspace_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
-    command.args(["test", "--workspace", "--no-fail-fast"]);
+    // The examples of language models are not in the default build, whose time they would double.
+    command.args(["test", "--workspace", "--no-fail-fast", "--features", "kiln-examples/models"]);
     run_tests(&mut command, tally)
 }
 
@@ -321,7 +322,16 @@ fn has_program(context: &Context, name: &str) -> Result<(), String> {
 /// The benchmark is a separate workspace, which the step `tests` does not include.
 fn check_bench(context: &Context) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root.join("bench"));
-    announce_and_run(command.args(["check", "-p", "bench-kiln", "-p", "bench-protocol", "--all-targets"]))
+    announce_and_run(command.args([
+        "check",
+        "-p",
+        "bench-kiln",
+        "-p",
+        "bench-models",
+        "-p",
+        "bench-protocol",
+        "--all-targets",
+    ]))
 }
 
 fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {

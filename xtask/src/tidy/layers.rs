@@ -43,8 +43,16 @@ const LAYERS: &[(&str, May)] = &[
     ("data", May::Use(&["ir", "tensor", "macros"])),
     ("store", May::Use(&["tensor", "backends", "nn", "optim", "macros"])),
     ("train", May::Use(&["ir", "tensor", "nn", "optim", "data", "store", "macros"])),
+    ("text", May::Use(&["tensor", "backends", "nn", "store"])),
+    ("models", May::Use(&["ir", "tensor", "backends", "nn", "store", "text", "macros"])),
     // `train` for `kiln runs`: the format of the records of a run has one reader.
-    ("cli", May::Use(&["ir", "kernel", "fusion", "tensor", "backends", "remote", "train"])),
+    (
+        "cli",
+        May::Use(&[
+            "ir", "kernel", "fusion", "tensor", "backends", "remote", "train", "nn", "store", "text",
+            "models",
+        ]),
+    ),
     ("kiln", May::UseAll),
     ("suite", May::UseAll),
     ("fuzz", May::UseAll),

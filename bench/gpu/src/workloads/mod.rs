@@ -3,6 +3,7 @@
 mod attention;
 mod conv;
 mod decode;
+mod decode_models;
 mod elementwise;
 mod language;
 mod matmul;
@@ -48,6 +49,7 @@ pub(crate) fn prepare(workload: &str, device: &GpuDevice) -> Result<Prepared> {
         "gpt2_train_step" => language::train(device),
         "resnet50_train_step" => resnet::train(device),
         "llama_decode" => decode::tokens(device),
+        "llama_decode_models" => decode_models::tokens(device),
         _ => Err(unknown(workload)),
     }
 }

@@ -1,21 +1,8 @@
-//! Numbers, times and tables as text.
+//! Numbers and times as text.
 
 use std::time::Duration;
 
-/// A text of a log on a terminal: control characters are escaped, because they could change the terminal.
-pub(super) fn printable(text: &str) -> String {
-    let mut printable = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let turns_text =
-            matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if letter.is_control() || turns_text {
-            printable.extend(letter.escape_default());
-        } else {
-            printable.push(letter);
-        }
-    }
-    printable
-}
+pub(super) use crate::table::{columns, printable};
 
 /// A number with about four significant digits.
 pub(super) fn number(value: f64) -> String {
@@ -51,23 +38,6 @@ pub(super) fn time(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{date:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
 }
 
-/// Rows as columns of equal width, separated by two spaces.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..count).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,10 +59,5 @@ mod tests {
         assert_eq!(duration(Duration::from_secs(7500)), "2 h 05 min");
         let numbers = [0.0, 3.0, 0.123456, 1.5e-7, 2.5e12, f64::NAN, f64::NEG_INFINITY];
         assert_eq!(numbers.map(number), ["0", "3", "0.1235", "1.500e-7", "2.500e12", "NaN", "-inf"]);
-    }
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(printable("a\u{1b}[31m\nb 名\u{202e}"), "a\\u{1b}[31m\\nb 名\\u{202e}");
     }
 }

@@ -2,7 +2,7 @@
 
 mod peers;
 mod rows;
-mod weights;
+pub(super) mod weights;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,0 +1,224 @@
+//! `kiln weights`: shows, compares, converts and quantises files of weights.
+
+mod convert;
+mod diff;
+mod info;
+mod progress;
+mod quantize;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use kiln_store::gguf::{GgufFile, HuggingFaceGguf};
+use kiln_store::{Mapping, StoreError, WeightFormat, Weights};
+use kiln_tensor::{BlockFormat, DType};
+
+/// Options of `kiln weights`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the tensors of a file or a folder, with their types, sizes and metadata.
+    Info {
+        /// A file of any format, or a folder with a model.
+        file: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        names: Names,
+    },
+    /// Compare two files. The status is 1 if they differ.
+    Diff {
+        /// A file of any format, or a folder with a model.
+        left: PathBuf,
+        /// The other one.
+        right: PathBuf,
+        /// The greatest absolute difference of equal elements.
+        #[arg(long, default_value_t = 0.0)]
+        tolerance: f64,
+        /// Rules for the names of both files.
+        #[command(flatten)]
+        names: Names,
+    },
+    /// Convert a file to another format, by the extension of OUTPUT.
+    ///
+    /// `.safetensors`, `.pt`, `.pth`, `.bin`, `.npz` and `.gguf` are files. OUTPUT without an extension is a folder of
+    /// safetensors files. A folder of Hugging Face with `config.json` becomes a GGUF file that llama.cpp reads.
+    Convert {
+        /// A file of any format, or a folder with a model.
+        input: PathBuf,
+        /// The file or folder, which is replaced atomically.
+        output: PathBuf,
+        /// Cast floats: f64, f32, f16 or bf16.
+        #[arg(long, value_parser = dtype)]
+        dtype: Option<DType>,
+        /// The size limit of a file in a folder, such as 2GB or 500MB.
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        max_shard_size: Option<u64>,
+        #[command(flatten)]
+        names: Names,
+    },
+    /// Quantise the matrices of a model to a GGUF file.
+    ///
+    /// Matrices whose rows consist of whole blocks are quantised, round-to-nearest; other tensors stay as they are. A
+    /// folder of Hugging Face with `config.json` becomes a file that llama.cpp reads.
+    Quantize {
+        /// A file of any format, or a folder with a model.
+        input: PathBuf,
+        /// The GGUF file, which is replaced atomically.
+        output: PathBuf,
+        /// The format: q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, q8_k, iq4_nl or iq4_xs.
+        #[arg(long, value_parser = block_format)]
+        format: BlockFormat,
+        /// Keep tensors whose names match this regular expression.
+        #[arg(long, value_name = "REGEX")]
+        keep: Vec<String>,
+        /// Quantise tensors that are quantised in another format already.
+        #[arg(long)]
+        requantize: bool,
+        #[command(flatten)]
+        names: Names,
+    },
+}
+
+/// Rules for the names of tensors.
+#[derive(Debug, Default, Args)]
+struct Names {
+    /// Rename tensors: each match of the regular expression is replaced. Applies after --preset, in order.
+    #[arg(long, value_name = "REGEX=REPLACEMENT", value_parser = renaming)]
+    rename: Vec<(String, String)>,
+    /// Keep only tensors whose names, after renaming, match one of these regular expressions.
+    #[arg(long, value_name = "REGEX")]
+    include: Vec<String>,
+    /// Leave out tensors whose names, after renaming, match.
+    #[arg(long, value_name = "REGEX")]
+    exclude: Vec<String>,
+    /// Transpose matrices whose names, after renaming, match.
+    #[arg(long, value_name = "REGEX")]
+    transpose: Vec<String>,
+    /// The conventions of a framework for names and layouts.
+    #[arg(long, value_enum)]
+    preset: Option<Preset>,
+}
+
+/// The conventions of a framework.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Preset {
+    Pytorch,
+    /// Also the names of Hugging Face for a GGUF file.
+    HuggingFace,
+    Burn,
+    Flax,
+}
+
+/// The result of a command.
+pub(crate) struct Outcome {
+    /// The text to print.
+    pub(crate) text: String,
+    /// Whether a comparison found differences.
+    pub(crate) differs: bool,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// When a file cannot be read or written, or an option is invalid.
+pub(crate) fn run(options: Options) -> Result<Outcome, String> {
+    let failed = |error: StoreError| error.to_string();
+    let done = |text: String| Outcome { text, differs: false };
+    match options.command {
+        Command::Info { file, json, names } => {
+            let weights = open(&file, &names).map_err(failed)?;
+            Ok(done(if json { info::json(&weights) } else { info::table(&weights) }))
+        }
+        Command::Diff { left, right, tolerance, names } => {
+            let (left, right) = (open(&left, &names).map_err(failed)?, open(&right, &names).map_err(failed)?);
+            diff::diff(&left, &right, tolerance).map_err(failed)
+        }
+        Command::Convert { input, output, dtype, max_shard_size, names } => {
+            let weights = open(&input, &names).map_err(failed)?;
+            let conversion = convert::Conversion { weights, input: &input, dtype, max_shard_size };
+            conversion.write(&output).map(done)
+        }
+        Command::Quantize { input, output, format, keep, requantize, names } => {
+            let weights = open(&input, &names).map_err(failed)?;
+            let quantization = quantize::Quantization { weights, input: &input, format, keep, requantize };
+            quantization.write(&output).map(done)
+        }
+    }
+}
+
+/// Opens a file under the names of the rules.
+fn open(path: &Path, names: &Names) -> Result<Weights, StoreError> {
+    let weights = Weights::open(path)?;
+    if (names.preset, weights.format()) != (Some(Preset::HuggingFace), WeightFormat::Gguf) {
+        return weights.mapped(&names.preset().then(names.rules()?));
+    }
+    let renamed = HuggingFaceGguf::new(GgufFile::open(weights.path())?)?;
+    Weights::from_source(renamed).mapped(&names.rules()?)
+}
+
+impl Names {
+    fn preset(&self) -> Mapping {
+        match self.preset {
+            None => Mapping::new(),
+            Some(Preset::Pytorch) => Mapping::pytorch(),
+            Some(Preset::HuggingFace) => Mapping::hugging_face(),
+            Some(Preset::Burn) => Mapping::burn(),
+            Some(Preset::Flax) => Mapping::flax(),
+        }
+    }
+
+    fn rules(&self) -> Result<Mapping, StoreError> {
+        let mut mapping = Mapping::new();
+        for (pattern, replacement) in &self.rename {
+            mapping = mapping.rename(pattern, replacement)?;
+        }
+        for pattern in &self.include {
+            mapping = mapping.include(pattern)?;
+        }
+        for pattern in &self.exclude {
+            mapping = mapping.exclude(pattern)?;
+        }
+        for pattern in &self.transpose {
+            mapping = mapping.transpose(pattern)?;
+        }
+        Ok(mapping)
+    }
+}
+
+fn renaming(text: &str) -> Result<(String, String), String> {
+    match text.rsplit_once('=') {
+        Some((pattern, replacement)) => Ok((pattern.to_owned(), replacement.to_owned())),
+        None => Err("expected REGEX=REPLACEMENT".to_owned()),
+    }
+}
+
+fn dtype(text: &str) -> Result<DType, String> {
+    let floats = DType::ALL.into_iter().filter(|dtype| dtype.is_float());
+    let found = floats.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| "expected f64, f32, f16 or bf16".to_owned())
+}
+
+fn block_format(text: &str) -> Result<BlockFormat, String> {
+    BlockFormat::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = BlockFormat::ALL.iter().map(|format| format.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// A number of bytes with a decimal unit, as in Hugging Face: `5GB`.
+fn size(text: &str) -> Result<u64, String> {
+    let upper = text.trim().to_uppercase();
+    let units = [("KB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("B", 1), ("", 1)];
+    let parsed = units.iter().find_map(|(unit, factor)| {
+        let number: u64 = upper.strip_suffix(unit)?.trim().parse().ok()?;
+        number.checked_mul(*factor)
+    });
+    parsed.filter(|bytes| *bytes > 0).ok_or_else(|| "expected a size such as 2GB or 500MB".to_owned())
+}

@@ -1,0 +1,89 @@
+//! Quantisation to GGUF.
+
+use std::path::Path;
+
+use kiln_store::gguf::{self, ElementType};
+use kiln_store::{SaveOptions, StoreError, TensorInfo, Weights};
+use kiln_tensor::{BlockFormat, DType};
+use regex_lite::Regex;
+
+use super::convert::{Origin, summary, write_gguf};
+use super::progress::Progress;
+
+/// A quantisation.
+pub(super) struct Quantization<'a> {
+    pub(super) weights: Weights,
+    /// The path that the user named.
+    pub(super) input: &'a Path,
+    pub(super) format: BlockFormat,
+    /// Regular expressions for the names of tensors that stay as they are.
+    pub(super) keep: Vec<String>,
+    /// Whether tensors in other block formats are quantised again.
+    pub(super) requantize: bool,
+}
+
+impl Quantization<'_> {
+    /// Writes the output and returns a line about it.
+    pub(super) fn write(&self, output: &Path) -> Result<String, String> {
+        if !output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
+            return Err(format!("{}: quantised weights are written to .gguf files", output.display()));
+        }
+        let failed = |error: StoreError| error.to_string();
+        let choice = self.choice()?;
+        let quantized =
+            self.weights.quantized(move |name, info| choice.format(name, info)).map_err(failed)?;
+        let count = |weights: &Weights| {
+            let blocks = |name: &&str| weights.info(name).is_some_and(|info| info.blocks.is_some());
+            weights.names().iter().filter(|name| blocks(name)).count()
+        };
+        let progress = Progress::new(quantized.len());
+        let watched = progress.watch(quantized.clone());
+        let written = write_gguf(&watched, self.input, output, &SaveOptions::new(), None);
+        progress.finish();
+        written?;
+        let line = summary(output, quantized.len());
+        Ok(format!("{}, {} quantised to {}\n", line.trim_end(), count(&quantized), self.format.name()))
+    }
+
+    fn choice(&self) -> Result<Choice, String> {
+        let keep = self
+            .keep
+            .iter()
+            .map(|pattern| Regex::new(pattern).map_err(|error| format!("--keep `{pattern}`: {error}")));
+        let architecture = match Origin::of(&self.weights, self.input)? {
+            Origin::HuggingFace { metadata, .. } => {
+                Some(metadata.str("general.architecture").unwrap_or_default().to_owned())
+            }
+            Origin::Gguf(_) | Origin::Other => None,
+        };
+        let keep = keep.collect::<Result<Vec<Regex>, String>>()?;
+        Ok(Choice { format: self.format, keep, requantize: self.requantize, architecture })
+    }
+}
+
+/// Decides which tensors are quantised.
+struct Choice {
+    format: BlockFormat,
+    keep: Vec<Regex>,
+    requantize: bool,
+    /// The architecture in llama.cpp, for names of Hugging Face.
+    architecture: Option<String>,
+}
+
+impl Choice {
+    /// The format of a tensor; `None` keeps it.
+    fn format(&self, name: &str, info: &TensorInfo) -> Option<BlockFormat> {
+        let is_matrix = info.shape.rank() == 2 && info.dtype.is_some_and(DType::is_float);
+        let is_kept = self.keep.iter().any(|pattern| pattern.is_match(name));
+        if !is_matrix || is_kept || info.blocks.is_some() && !self.requantize {
+            return None;
+        }
+        let stored =
+            self.architecture.as_deref().and_then(|architecture| gguf::gguf_name(architecture, name));
+        let stored = stored.as_deref().unwrap_or(name);
+        match gguf::export_type(stored, &info.shape, ElementType::Blocks(self.format)) {
+            ElementType::Blocks(format) if format == self.format => Some(format),
+            ElementType::Blocks(_) | ElementType::Plain(_) => None,
+        }
+    }
+}
