@@ -91,8 +91,8 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// Quantised blocks of GGUF are loaded as they are if the parameter is `u8` of the shape of the blocks, and are
 /// dequantised to `f32` otherwise.
 ///
-/// On the CPU, parameters from a file of at least 1 MiB use the memory-mapped file ([`TensorFile`]), except on Windows.
-/// Replacing or deleting the file is safe, and Kiln always replaces files. If another program writes the file in place,
+/// On the CPU, parameters from a file of at least 1 MiB use the memory-mapped file
+/// ([`TensorFile`](crate::TensorFile)), except on Windows. Replacing or deleting the file is safe, and Kiln always replaces files. If another program writes the file in place,
 /// the parameters change. If it truncates the file, the next access to the missing part raises `SIGBUS`, which ends
 /// this process. To prevent this, copy:
 ///
