@@ -10,10 +10,9 @@ import json
 import math
 import os
 import pathlib
-import resource
-import sys
 import tempfile
-import time
+
+from peer import Unsupported, memory, serve, timed
 
 # Tokens of a prompt, and tokens that are generated after a prompt of START tokens.
 PROMPT, GENERATED, START = 512, 128, 16
@@ -22,10 +21,6 @@ SENTENCE = 128
 IMAGE = (1, 3, 224, 224)
 # Token ids stay below this, so that they are ordinary words in each vocabulary.
 WORDS = 20_000
-
-
-class Unsupported(Exception):
-    """The peer has no such workload."""
 
 
 def token(i):
@@ -260,23 +255,7 @@ class Session:
     def run(self, count):
         if self.repeat is None:
             raise RuntimeError("nothing is prepared")
-        times, values = [], []
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(count):
-            started = time.perf_counter()
-            value = self.repeat()
-            times.append((time.perf_counter() - started) * 1e3)
-            values.append(value if math.isfinite(value) else None)
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-        return {"ms": times, "values": values, "faults": faults}
-
-
-def memory():
-    """Memory of the process, in MiB."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        fields = dict(line.split(":", 1) for line in status)
-    mebibytes = lambda key: int(fields[key].split()[0]) / 1024
-    return {"resident_mib": mebibytes("VmRSS"), "peak_mib": mebibytes("VmHWM")}
+        return timed(self.repeat, count)
 
 
 PEERS = {peer.name: peer for peer in (LlamaCpp, Torch, OnnxRuntime)}
@@ -291,14 +270,7 @@ def main():
         print(json.dumps(files()))
         return
     session = Session(PEERS[options.peer](options.threads), options.threads)
-    for line in sys.stdin:
-        try:
-            text = "ok " + json.dumps(session.answer(line.rstrip("\n").split(" ", 2)))
-        except Unsupported as refusal:
-            text = f"unsupported {refusal}"
-        except Exception as error:  # Whatever fails is the answer; the next workload may work.
-            text = "error " + " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        print(text, flush=True)
+    serve(session.answer)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,13 @@ those of bench/protocol/src/shapes.rs. With `--compile`, workloads where `torch.
 """
 
 import argparse
-import json
 import math
-import resource
-import sys
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from peer import Unsupported, memory, serve, timed
 
 MATMULS = {
     "matmul_512": ((512, 512), (512, 512)),
@@ -56,10 +54,6 @@ LENGTH, VOCABULARY, WIDTH, HEADS, FEED_FORWARD, LAYERS, SEQUENCES = 256, 8192, 2
 # Workloads that run without torch.compile.
 NOT_COMPILED = {"matmul_512", "matmul_1024", "matmul_2048", "scatter_add", "cdist", "sort_1m", "op_overhead", "safetensors_load",
                 "lstm", "gru", "adamw_1m_in_100_tensors", "lion", "muon"}
-
-
-class Unsupported(Exception):
-    """The peer has no such workload."""
 
 
 def first(y):
@@ -378,15 +372,7 @@ class Peer:
     def run(self, count):
         if self.repeat is None:
             raise RuntimeError("nothing is prepared")
-        times, values = [], []
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(int(count)):
-            started = time.perf_counter()
-            value = self.repeat()
-            times.append((time.perf_counter() - started) * 1e3 / self.operations)
-            values.append(value if math.isfinite(value) else None)
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-        return {"ms": times, "values": values, "faults": faults}
+        return timed(self.repeat, int(count), self.operations)
 
     def answer(self, words):
         match words:
@@ -408,14 +394,6 @@ class Peer:
                 raise RuntimeError(f"unknown request `{' '.join(words)}`")
 
 
-def memory():
-    """Memory of the process, in MiB."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        fields = dict(line.split(":", 1) for line in status)
-    mebibytes = lambda key: int(fields[key].split()[0]) / 1024
-    return {"resident_mib": mebibytes("VmRSS"), "peak_mib": mebibytes("VmHWM")}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, required=True)
@@ -424,14 +402,7 @@ def main():
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     peer = Peer(options.threads, options.compile)
-    for line in sys.stdin:
-        try:
-            text = "ok " + json.dumps(peer.answer(line.rstrip("\n").split(" ", 2)))
-        except Unsupported as refusal:
-            text = f"unsupported {refusal}"
-        except Exception as error:  # Whatever fails is the answer; the next workload may work.
-            text = "error " + " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        print(text, flush=True)
+    serve(peer.answer)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ those of bench/protocol/src/gpu.rs. With `--compile`, workloads where `torch.com
 """
 
 import argparse
-import json
 import math
-import sys
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from peer import Unsupported, serve, timed
 
 DEVICE = "cuda"
 MATMULS = {
@@ -41,10 +40,6 @@ NOT_COMPILED = {
 }
 # Workloads that can be replayed as a CUDA graph.
 GRAPHED = {"op_overhead", "llama_decode"}
-
-
-class Unsupported(Exception):
-    """The peer has no such workload."""
 
 
 def normal(shape, dtype=torch.bfloat16):
@@ -387,13 +382,7 @@ class Peer:
     def run(self, count):
         if self.repeat is None:
             raise RuntimeError("nothing is prepared")
-        times, values = [], []
-        for _ in range(int(count)):
-            started = time.perf_counter()
-            value = self.repeat()
-            times.append((time.perf_counter() - started) * 1e3 / self.operations)
-            values.append(value if math.isfinite(value) else None)
-        return {"ms": times, "values": values, "faults": 0}
+        return {**timed(self.repeat, int(count), self.operations), "faults": 0}
 
     def answer(self, words):
         match words:
@@ -425,14 +414,7 @@ def main():
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     peer = Peer(options.compile, options.graph)
-    for line in sys.stdin:
-        try:
-            text = "ok " + json.dumps(peer.answer(line.rstrip("\n").split(" ", 2)))
-        except Unsupported as refusal:
-            text = f"unsupported {refusal}"
-        except Exception as error:  # Whatever fails is the answer; the next workload may work.
-            text = "error " + " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        print(text, flush=True)
+    serve(peer.answer)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,44 @@
+"""What the Python peers of the benchmarks share: bench/protocol/src/lib.rs describes the requests and answers."""
+
+import json
+import math
+import resource
+import sys
+import time
+
+
+class Unsupported(Exception):
+    """The peer has no such workload."""
+
+
+def timed(repeat, count, operations=1):
+    """The answer to `run`: the milliseconds of each repeat for one of its operations, and the numbers that it returns."""
+    times, values = [], []
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(count):
+        started = time.perf_counter()
+        value = repeat()
+        times.append((time.perf_counter() - started) * 1e3 / operations)
+        values.append(value if math.isfinite(value) else None)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+    return {"ms": times, "values": values, "faults": faults}
+
+
+def memory():
+    """Memory of the process, in MiB."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        fields = dict(line.split(":", 1) for line in status)
+    mebibytes = lambda key: int(fields[key].split()[0]) / 1024
+    return {"resident_mib": mebibytes("VmRSS"), "peak_mib": mebibytes("VmHWM")}
+
+
+def serve(answer):
+    """Answers the requests on standard input: `answer` gets the words of one, and returns a JSON object."""
+    for line in sys.stdin:
+        try:
+            text = "ok " + json.dumps(answer(line.rstrip("\n").split(" ", 2)))
+        except Unsupported as refusal:
+            text = f"unsupported {refusal}"
+        except Exception as error:  # Whatever fails is the answer; the next workload may work.
+            text = "error " + " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        print(text, flush=True)
