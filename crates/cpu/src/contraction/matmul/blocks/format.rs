@@ -69,7 +69,7 @@ pub(super) trait Format {
     /// Writes the scale of each group of some blocks and, if there are any, the minima.
     ///
     /// # Safety
-    /// The machine has the unit; the blocks may be read, `count · GROUPS` floats written.
+    /// The machine has the unit; the blocks may be read, a float written for each group.
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32);
 
     /// The integers of a chunk.
@@ -101,6 +101,16 @@ pub(super) fn class_of(format: BlockFormat) -> Class {
 /// Whether a format's minima may differ from 0: it stores some, or its integers have an offset.
 pub(super) fn has_minima(format: BlockFormat) -> bool {
     !class_of(format).signed()
+}
+
+/// Reads bytes.
+///
+/// # Safety
+/// The bytes may be read.
+#[inline(always)]
+unsafe fn read<const N: usize>(from: *const u8) -> [u8; N] {
+    // SAFETY: as the caller promises; bytes need no alignment.
+    unsafe { from.cast::<[u8; N]>().read() }
 }
 
 /// Subtracts 32 from eight bytes of at most 6 bits: the result is signed.

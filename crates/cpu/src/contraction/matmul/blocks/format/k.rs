@@ -2,7 +2,7 @@
 
 #![allow(non_camel_case_types, reason = "the names of the formats")]
 
-use super::{Class, Format, without_offset};
+use super::{Class, Format, read, without_offset};
 use crate::contraction::matmul::blocks::unit::{Unpack, half};
 use kiln_ir::BlockFormat;
 
@@ -191,16 +191,6 @@ impl Format for Q8_K {
 
 /// The low halves of eight bytes.
 const NIBBLES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
-
-/// Reads bytes.
-///
-/// # Safety
-/// The bytes may be read.
-#[inline(always)]
-unsafe fn read<const N: usize>(from: *const u8) -> [u8; N] {
-    // SAFETY: as the caller promises; bytes need no alignment.
-    unsafe { from.cast::<[u8; N]>().read() }
-}
 
 /// The fields of 2 bits of a chunk: four chunks share 32 bytes.
 ///

@@ -2,7 +2,7 @@
 
 #![allow(non_camel_case_types, reason = "the names of the formats")]
 
-use super::{Class, Format};
+use super::{Class, Format, read};
 use crate::contraction::matmul::blocks::unit::{Unpack, half};
 use kiln_ir::BlockFormat;
 
@@ -117,9 +117,9 @@ impl Format for Q8_0 {
 /// The machine has the unit; 20 bytes may be read.
 #[inline(always)]
 unsafe fn five_bits<U: Unpack>(from: *const u8) -> U::Bytes {
-    // SAFETY: as the caller promises; bytes need no alignment.
+    // SAFETY: as the caller promises.
     unsafe {
-        let bits = u32::from_le_bytes(from.cast::<[u8; 4]>().read());
+        let bits = u32::from_le_bytes(read(from));
         U::or(U::nibbles(U::load_twice(from.add(4))), U::spread(bits, 16))
     }
 }

@@ -3,12 +3,9 @@
 #![allow(non_camel_case_types, reason = "the names of the formats")]
 
 use super::legacy::scales_only;
-use super::{Class, Format, without_offset};
+use super::{Class, Format, read, without_offset};
 use crate::contraction::matmul::blocks::unit::{Unpack, half};
 use kiln_ir::BlockFormat;
-
-/// The values, denser around 0: those of the formats' definition.
-const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// A scale and 32 indices: the first 16 elements in the low halves of the bytes.
 pub(in super::super) struct IQ4_NL;
@@ -27,7 +24,7 @@ impl Format for IQ4_NL {
     #[inline(always)]
     unsafe fn integers<U: Unpack>(block: *const u8, _chunk: usize) -> U::Bytes {
         // SAFETY: as the caller promises.
-        unsafe { U::lookup(U::nibbles(U::load_twice(block.add(2))), &VALUES) }
+        unsafe { U::lookup(U::nibbles(U::load_twice(block.add(2))), &BlockFormat::NONLINEAR) }
     }
 }
 
@@ -42,11 +39,11 @@ impl Format for IQ4_XS {
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, _minima: *mut f32) {
         for i in 0..count {
-            // SAFETY: as the caller promises; bytes need no alignment.
+            // SAFETY: as the caller promises.
             unsafe {
                 let block = blocks.add(i * Self::BYTES);
-                let high = u16::from_le_bytes(block.add(2).cast::<[u8; 2]>().read());
-                let low = u32::from_le_bytes(block.add(4).cast::<[u8; 4]>().read());
+                let high = u16::from_le_bytes(read(block.add(2)));
+                let low = u32::from_le_bytes(read(block.add(4)));
                 let mut bytes = 0;
                 for group in 0..8 {
                     let scale = (low >> (4 * group) & 15) | (u32::from(high) >> (2 * group) & 3) << 4;
@@ -61,6 +58,6 @@ impl Format for IQ4_XS {
     #[inline(always)]
     unsafe fn integers<U: Unpack>(block: *const u8, chunk: usize) -> U::Bytes {
         // SAFETY: as the caller promises.
-        unsafe { U::lookup(U::nibbles(U::load_twice(block.add(8 + 16 * chunk))), &VALUES) }
+        unsafe { U::lookup(U::nibbles(U::load_twice(block.add(8 + 16 * chunk))), &BlockFormat::NONLINEAR) }
     }
 }
