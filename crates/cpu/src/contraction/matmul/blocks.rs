@@ -3,8 +3,9 @@
 //! Activations are rounded to signed bytes, with an `f32` scale for each 32 elements of a row. Products are then sums of
 //! products of small integers, times the scales of both sides; everything else is exact, up to rounding of `f32` sums.
 //!
-//! With a few rows the matmul is bound by reading the weights: [`gemv`] unpacks them in registers, row by row. With many
-//! rows [`gemm`] packs panels of weights in the L1 cache, as integers in the order of a register tile.
+//! With a few rows the matmul is bound by reading the weights. [`gemv`] unpacks them row by row, and has time for a second
+//! byte of each activation: rounding to 15 bits leaves the next token of a language model as it is. With many rows
+//! [`gemm`] packs panels of weights in the L1 cache, as integers in the order of a register tile.
 //!
 //! A row of activations that contains a NaN or an infinity gives NaN in all its results, since the rounding of 32
 //! elements has one scale.
@@ -23,7 +24,7 @@ pub(in crate::contraction) use operands::{doubles, expanded, singles};
 
 use crate::isa::Level;
 use crate::threads::Pool;
-use activations::Activations;
+use activations::{Activations, Integers};
 use expand::dequantize_blocks;
 use kiln_ir::BlockFormat;
 use unit::Machine;
@@ -45,13 +46,15 @@ unsafe impl Send for BlockRows {}
 unsafe impl Sync for BlockRows {}
 
 impl BlockRows {
+    /// The block of a row that starts with this element.
     #[inline(always)]
-    fn row(&self, row: usize) -> *const u8 {
-        self.start.wrapping_add(row * self.row_bytes)
+    fn block(&self, row: usize, element: usize) -> *const u8 {
+        let within = element / self.format.len() * self.format.bytes();
+        self.start.wrapping_add(row * self.row_bytes + within)
     }
 }
 
-/// The maximum number of rows for which weights are unpacked in registers.
+/// The maximum number of rows that are multiplied with one row of weights at a time.
 const MAX_GEMV_ROWS: usize = 8;
 
 /// `c = x · weightsᵀ` for contiguous row-major matrices, `[m, k] x [n, k] -> [m, n]`, multithreaded if worthwhile. `k` is
@@ -68,19 +71,24 @@ unsafe fn matmul_blocks(
     c: *mut f32,
 ) {
     debug_assert!(k.is_multiple_of(weights.format.len()));
-    if m == 0 || n == 0 {
+    if k == 0 {
+        // SAFETY: as the caller promises.
+        unsafe { core::slice::from_raw_parts_mut(c, m * n) }.fill(0.0);
+    }
+    if m == 0 || n == 0 || k == 0 {
         return;
     }
     let class = format::class_of(weights.format);
     let machine = Machine::of(level);
     // SAFETY: as the caller promises.
     unsafe {
-        if m > MAX_GEMV_ROWS && k > 0 {
+        if m > MAX_GEMV_ROWS {
             let pairs = machine.pairs(class.signed());
-            let mut x = Activations::new(level, pool, [m, k], x, class.group(), pairs);
+            let integers = if pairs { Integers::Pairs } else { Integers::Bytes };
+            let mut x = Activations::new(level, pool, [m, k], x, class.group(), integers);
             gemm::multiply(machine, pool, &mut x, weights, n, c);
         } else {
-            let mut x = Activations::new(level, pool, [m, k], x, class.group(), false);
+            let mut x = Activations::new(level, pool, [m, k], x, class.group(), Integers::TwoBytes);
             gemv::multiply(machine, pool, &mut x, weights, n, c);
         }
     }

@@ -18,21 +18,32 @@ const ROUNDS: f32 = 12_582_912.0;
 /// The minimum elements per task.
 const GRAIN: usize = 1 << 15;
 
+/// Units of the second byte of an activation in a scale: half a scale is 127 of them.
+const RESIDUALS: f32 = 254.0;
+
+/// The unit of the second byte of an activation, in scales.
+pub(super) const RESIDUAL: f32 = 1.0 / RESIDUALS;
+
 /// Rows of activations as integers, with a scale for each chunk of 32 elements.
 pub(super) struct Activations {
     rows: usize,
     depth: usize,
     /// Floats of a row of scales or sums: one for each group of the weights, padded with zeros to whole vectors.
     stride: usize,
-    integers: Integers,
+    bytes: Scratch<u8>,
     scales: Scratch<f32>,
     sums: Scratch<f32>,
 }
 
-enum Integers {
-    Bytes(Scratch<i8>),
+/// The integers of activations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Integers {
+    /// Signed bytes.
+    Bytes,
     /// The same numbers, as the operands of products of 16-bit integers.
-    Pairs(Scratch<i16>),
+    Pairs,
+    /// Signed bytes, and after those of all rows a second byte of each: the rest in units of [`RESIDUAL`].
+    TwoBytes,
 }
 
 /// The addresses of [`Activations`], for kernels.
@@ -41,7 +52,7 @@ pub(super) struct Rounded {
     pub(super) rows: usize,
     pub(super) depth: usize,
     pub(super) stride: usize,
-    /// `[rows, depth]`: bytes, or 16-bit integers.
+    /// `[rows, depth]`: bytes, or 16-bit integers; or `[2, rows, depth]`: first and second bytes.
     pub(super) integers: Shared<u8>,
     /// `[rows, stride]`: the scale of the chunk of each group.
     pub(super) scales: Shared<f32>,
@@ -60,16 +71,12 @@ impl Activations {
         [rows, depth]: [usize; 2],
         x: *const f32,
         group: usize,
-        pairs: bool,
+        integers: Integers,
     ) -> Activations {
         let stride = (depth / group).next_multiple_of(8);
-        let integers = if pairs {
-            Integers::Pairs(Scratch::new(rows * depth))
-        } else {
-            Integers::Bytes(Scratch::new(rows * depth))
-        };
+        let bytes = if integers == Integers::Bytes { rows * depth } else { 2 * rows * depth };
         let (scales, sums) = (Scratch::new(rows * stride), Scratch::new(rows * stride));
-        let mut activations = Activations { rows, depth, stride, integers, scales, sums };
+        let mut activations = Activations { rows, depth, stride, bytes: Scratch::new(bytes), scales, sums };
         let to = activations.rounded();
         let x = Shared::new(x.cast_mut());
         pool.parallel_for(rows, GRAIN.div_ceil(depth.max(1)), |range| {
@@ -79,26 +86,20 @@ impl Activations {
                     let from = core::slice::from_raw_parts(x.get().cast_const().add(row * depth), depth);
                     let scales = core::slice::from_raw_parts_mut(to.scales.get().add(row * stride), stride);
                     let sums = core::slice::from_raw_parts_mut(to.sums.get().add(row * stride), stride);
-                    if pairs {
-                        let to = to.integers.get().cast::<i16>().add(row * depth);
-                        round_row(
-                            level,
-                            from,
-                            core::slice::from_raw_parts_mut(to, depth),
-                            group,
-                            scales,
-                            sums,
-                        );
-                    } else {
-                        let to = to.integers.get().cast::<i8>().add(row * depth);
-                        round_row(
-                            level,
-                            from,
-                            core::slice::from_raw_parts_mut(to, depth),
-                            group,
-                            scales,
-                            sums,
-                        );
+                    let bytes = |first: usize| {
+                        let start = to.integers.get().cast::<i8>().add((first + row) * depth);
+                        core::slice::from_raw_parts_mut(start, depth)
+                    };
+                    match integers {
+                        Integers::Bytes => round_row(level, from, bytes(0), group, scales, sums),
+                        Integers::TwoBytes => {
+                            round_row_twice(level, from, [bytes(0), bytes(rows)], group, scales, sums);
+                        }
+                        Integers::Pairs => {
+                            let start = to.integers.get().cast::<i16>().add(row * depth);
+                            let to = core::slice::from_raw_parts_mut(start, depth);
+                            round_row(level, from, to, group, scales, sums);
+                        }
                     }
                 }
             }
@@ -108,15 +109,11 @@ impl Activations {
 
     /// The addresses, which are valid as long as the value lives.
     pub(super) fn rounded(&mut self) -> Rounded {
-        let integers = match &mut self.integers {
-            Integers::Bytes(bytes) => bytes.as_mut_ptr().cast(),
-            Integers::Pairs(pairs) => pairs.as_mut_ptr().cast(),
-        };
         Rounded {
             rows: self.rows,
             depth: self.depth,
             stride: self.stride,
-            integers: Shared::new(integers),
+            integers: Shared::new(self.bytes.as_mut_ptr()),
             scales: Shared::new(self.scales.as_mut_ptr()),
             sums: Shared::new(self.sums.as_mut_ptr()),
         }
@@ -142,6 +139,36 @@ impl Holds for i16 {
     }
 }
 
+/// The scale of a chunk, and its reciprocal.
+#[inline(always)]
+fn scale_of(chunk: &[f32; CHUNK]) -> [f32; 2] {
+    // The order of magnitudes is that of their bits, with infinities and NaN above all numbers.
+    let mut largest = 0;
+    for x in chunk {
+        largest = (x.to_bits() & 0x7fff_ffff).max(largest);
+    }
+    let largest = f32::from_bits(largest);
+    if !largest.is_finite() {
+        [f32::NAN, 0.0]
+    } else if largest < TINY {
+        [0.0, 0.0]
+    } else {
+        [largest / LARGEST, LARGEST / largest]
+    }
+}
+
+/// Writes the scale and the sum of each group of a chunk, from the sums of its halves in units of the scale.
+#[inline(always)]
+fn write_groups(scale: f32, halves: [f32; 2], scales: &mut [f32], sums: &mut [f32]) {
+    scales.fill(scale);
+    if let [first, second] = sums {
+        *first = scale * halves[0];
+        *second = scale * halves[1];
+    } else {
+        sums[0] = scale * (halves[0] + halves[1]);
+    }
+}
+
 multiversion! {
     /// Rounds a row, and writes the scale and the sum of each group.
     fn round_row[N: Holds]<N> in { Widest::Avx512 } (
@@ -154,19 +181,7 @@ multiversion! {
         let per_chunk = CHUNK / group;
         let mut at = 0;
         for (from, to) in from.as_chunks::<CHUNK>().0.iter().zip(to.as_chunks_mut::<CHUNK>().0) {
-            // The order of magnitudes is that of their bits, with infinities and NaN above all numbers.
-            let mut largest = 0;
-            for x in from {
-                largest = (x.to_bits() & 0x7fff_ffff).max(largest);
-            }
-            let largest = f32::from_bits(largest);
-            let (scale, inverse) = if !largest.is_finite() {
-                (f32::NAN, 0.0)
-            } else if largest < TINY {
-                (0.0, 0.0)
-            } else {
-                (largest / LARGEST, LARGEST / largest)
-            };
+            let [scale, inverse] = scale_of(from);
             let mut halves = [0i32; 2];
             for half in 0..2 {
                 for i in 16 * half..16 * half + 16 {
@@ -175,14 +190,43 @@ multiversion! {
                     halves[half] += i32::from(byte);
                 }
             }
-            if per_chunk == 1 {
-                scales[at] = scale;
-                sums[at] = scale * (halves[0] + halves[1]) as f32;
-            } else {
-                scales[at..at + 2].fill(scale);
-                sums[at] = scale * halves[0] as f32;
-                sums[at + 1] = scale * halves[1] as f32;
+            let range = at..at + per_chunk;
+            write_groups(scale, halves.map(|sum| sum as f32), &mut scales[range.clone()], &mut sums[range]);
+            at += per_chunk;
+        }
+        scales[at..].fill(0.0);
+        sums[at..].fill(0.0);
+    }
+
+    /// As [`round_row`], with a second byte of each element.
+    fn round_row_twice[]<> in { Widest::Avx512 } (
+        from: &[f32],
+        to: [&mut [i8]; 2],
+        group: usize,
+        scales: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        let per_chunk = CHUNK / group;
+        let mut at = 0;
+        let [first, second] = to;
+        let to = first.as_chunks_mut::<CHUNK>().0.iter_mut().zip(second.as_chunks_mut::<CHUNK>().0);
+        for (from, (first, second)) in from.as_chunks::<CHUNK>().0.iter().zip(to) {
+            let [scale, inverse] = scale_of(from);
+            let mut halves = [[0i32; 2]; 2];
+            for half in 0..2 {
+                for i in 16 * half..16 * half + 16 {
+                    let x = from[i] * inverse;
+                    let nearest = x + ROUNDS;
+                    let rest = (x - (nearest - ROUNDS)) * RESIDUALS + ROUNDS;
+                    first[i] = nearest.to_bits() as i8;
+                    second[i] = rest.to_bits() as i8;
+                    halves[half][0] += i32::from(first[i]);
+                    halves[half][1] += i32::from(second[i]);
+                }
             }
+            let halves = halves.map(|[first, second]| first as f32 + second as f32 * RESIDUAL);
+            let range = at..at + per_chunk;
+            write_groups(scale, halves, &mut scales[range.clone()], &mut sums[range]);
             at += per_chunk;
         }
         scales[at..].fill(0.0);

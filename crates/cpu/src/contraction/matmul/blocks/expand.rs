@@ -1,8 +1,8 @@
 //! Expansion of blocks to floats.
 
 use super::BlockRows;
-use super::format::{CHUNK, Format};
-use super::unit::{BlockWork, Machine, Tile, Unpack};
+use super::format::{CHUNK, Class, Line, class_of};
+use super::unit::Machine;
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
 use crate::half_float::HalfFloat;
@@ -12,6 +12,9 @@ use half::{bf16, f16};
 
 /// The minimum weights per task.
 const GRAIN: usize = 1 << 16;
+
+/// The maximum elements that are unpacked at once: whole blocks of each format.
+const STEP: usize = 2048;
 
 /// A float type to which `f32` numbers are rounded.
 pub(super) trait FromSingle: Copy {
@@ -34,55 +37,75 @@ pub(super) unsafe fn dequantize_blocks<T: FromSingle>(
     debug_assert!(columns.is_multiple_of(weights.format.len()));
     let to = Shared::new(to);
     pool.parallel_for(rows, GRAIN.div_ceil(columns.max(1)), |range| {
-        let mut line = Scratch::<f32>::new(columns);
+        let (mut line, mut floats) = (Line::new(STEP), Scratch::<f32>::new(STEP));
         for row in range {
-            // SAFETY: as the caller promises; each row is written once.
-            unsafe {
-                let expand = Expand { weights, row, columns, to: line.as_mut_ptr() };
-                Machine::of(level).run_blocks(weights.format, expand);
-                let to = core::slice::from_raw_parts_mut(to.get().add(row * columns), columns);
-                T::round(level, line.as_mut_slice(), to);
+            for first in (0..columns).step_by(STEP) {
+                let floats = &mut floats.as_mut_slice()[..STEP.min(columns - first)];
+                // SAFETY: as the caller promises; each part is written once.
+                unsafe {
+                    expand(level, weights, [row, first], &mut line, floats);
+                    let to = to.get().add(row * columns + first);
+                    T::round(level, floats, core::slice::from_raw_parts_mut(to, floats.len()));
+                }
             }
         }
     });
 }
 
-/// Expands a row.
-struct Expand {
+/// Expands the elements of a row from `first` on.
+///
+/// # Safety
+/// The blocks may be read.
+unsafe fn expand(
+    level: Level,
     weights: BlockRows,
-    row: usize,
-    columns: usize,
-    to: *mut f32,
+    [row, first]: [usize; 2],
+    line: &mut Line,
+    to: &mut [f32],
+) {
+    let class = class_of(weights.format);
+    let (count, groups) = (to.len() / weights.format.len(), to.len() / class.group());
+    let from = line.unpacked();
+    // SAFETY: as the caller promises; unpacking writes an integer for each element, and the floats of each group.
+    unsafe {
+        Machine::of(level).unpack(weights.format, weights.block(row, first), count, from);
+        let integers = core::slice::from_raw_parts(from.integers, to.len());
+        let scales = core::slice::from_raw_parts(from.scales, groups);
+        if class.signed() {
+            scale_signed(level, integers, scales, to);
+        } else {
+            let minima = core::slice::from_raw_parts(from.minima, groups);
+            scale_unsigned(level, integers, scales, minima, class, to);
+        }
+    }
 }
 
-impl BlockWork for Expand {
-    #[inline(always)]
-    unsafe fn run<U: Unpack + Tile, F: Format>(self) {
-        let mut scales = [0.0f32; 16];
-        let mut minima = [0.0f32; 16];
-        let row = self.weights.row(self.row);
-        for block in 0..self.columns / F::FORMAT.len() {
-            // SAFETY: as the caller promises; a block has at most 16 groups.
-            unsafe {
-                let block_start = row.add(block * F::BYTES);
-                F::scales::<U>(block_start, 1, scales.as_mut_ptr(), minima.as_mut_ptr());
-                for chunk in 0..F::CHUNKS {
-                    let mut bytes = [0u8; CHUNK];
-                    U::store(bytes.as_mut_ptr(), F::integers::<U>(block_start, chunk));
-                    let to = self.to.add((block * F::CHUNKS + chunk) * CHUNK);
-                    for part in 0..CHUNK / F::GROUP {
-                        let group = chunk * (CHUNK / F::GROUP) + part;
-                        for i in part * F::GROUP..(part + 1) * F::GROUP {
-                            let integer = if F::CLASS.signed() {
-                                f32::from(bytes[i] as i8)
-                            } else {
-                                f32::from(bytes[i])
-                            };
-                            let product = integer * scales[group];
-                            *to.add(i) = if F::MINIMA { product + minima[group] } else { product };
-                        }
-                    }
-                }
+multiversion! {
+    /// Signed integers times the scales of their groups.
+    fn scale_signed[]<> in { Widest::Avx2 } (integers: &[u8], scales: &[f32], to: &mut [f32]) {
+        let integers = integers.as_chunks::<CHUNK>().0;
+        for ((to, integers), scale) in to.as_chunks_mut::<CHUNK>().0.iter_mut().zip(integers).zip(scales) {
+            for i in 0..CHUNK {
+                to[i] = f32::from(integers[i] as i8) * scale;
+            }
+        }
+    }
+
+    /// Integers times the scales of their groups, plus the minima.
+    fn scale_unsigned[]<> in { Widest::Avx2 } (
+        integers: &[u8],
+        scales: &[f32],
+        minima: &[f32],
+        class: Class,
+        to: &mut [f32],
+    ) {
+        let group = class.group();
+        let lines = to.chunks_exact_mut(group).zip(integers.chunks_exact(group));
+        for ((to, integers), (scale, minimum)) in lines.zip(scales.iter().zip(minima)) {
+            for (to, &integer) in to.iter_mut().zip(integers) {
+                // Two roundings, as the format is defined.
+                let product = f32::from(integer) * scale;
+                *to = product + minimum;
             }
         }
     }

@@ -13,6 +13,7 @@ pub(super) use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub(super) use table::{IQ4_NL, IQ4_XS};
 
 use super::unit::Unpack;
+use crate::contraction::scratch::Scratch;
 use kiln_ir::BlockFormat;
 
 /// Elements per chunk: those with a common scale of the activations.
@@ -36,6 +37,9 @@ pub(super) enum Class {
 }
 
 impl Class {
+    /// The minimum elements per group.
+    const MIN_GROUP: usize = 16;
+
     /// Elements per group.
     pub(super) const fn group(self) -> usize {
         match self {
@@ -44,7 +48,7 @@ impl Class {
         }
     }
 
-    /// Whether integers are signed bytes.
+    /// Whether integers are signed bytes. All other classes have minima: those stored, or the offset of the integers.
     pub(super) const fn signed(self) -> bool {
         matches!(self, Class::Signed8)
     }
@@ -56,17 +60,13 @@ pub(super) trait Format {
     const FORMAT: BlockFormat;
     /// The range and grouping of the integers.
     const CLASS: Class;
-    /// Whether minima may differ from 0.
-    const MINIMA: bool;
 
     /// Bytes per block.
     const BYTES: usize = Self::FORMAT.bytes();
     /// Chunks per block.
     const CHUNKS: usize = Self::FORMAT.len() / CHUNK;
-    /// Elements per group.
-    const GROUP: usize = Self::CLASS.group();
 
-    /// Writes the scale of each group of some blocks and, if there are any, the minima.
+    /// Writes the scale of each group of some blocks and, unless integers are signed, the minima.
     ///
     /// # Safety
     /// The machine has the unit; the blocks may be read, a float written for each group.
@@ -77,6 +77,63 @@ pub(super) trait Format {
     /// # Safety
     /// The machine has the unit; the block may be read, and `chunk` is less than `CHUNKS`.
     unsafe fn integers<U: Unpack>(block: *const u8, chunk: usize) -> U::Bytes;
+}
+
+/// The memory of unpacked blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Unpacked {
+    /// An integer for each element.
+    pub(super) integers: *mut u8,
+    /// The scale of each group.
+    pub(super) scales: *mut f32,
+    /// The minimum of each group; not written for signed classes.
+    pub(super) minima: *mut f32,
+}
+
+/// Memory for the unpacked blocks of a part of a row.
+pub(super) struct Line {
+    integers: Scratch<u8>,
+    scales: Scratch<f32>,
+    minima: Scratch<f32>,
+}
+
+impl Line {
+    /// Memory for some elements; that of scales and minima is padded to whole vectors.
+    pub(super) fn new(elements: usize) -> Line {
+        let groups = (elements / Class::MIN_GROUP).next_multiple_of(8);
+        Line { integers: Scratch::new(elements), scales: Scratch::new(groups), minima: Scratch::new(groups) }
+    }
+
+    /// The addresses, which are valid as long as the value lives.
+    pub(super) fn unpacked(&mut self) -> Unpacked {
+        Unpacked {
+            integers: self.integers.as_mut_ptr(),
+            scales: self.scales.as_mut_ptr(),
+            minima: self.minima.as_mut_ptr(),
+        }
+    }
+}
+
+/// The distance in bytes of the weights that are asked for ahead.
+const AHEAD: usize = 1024;
+
+/// Unpacks `count` adjacent blocks.
+///
+/// # Safety
+/// The machine has the unit; the blocks may be read, and the memory has room for them.
+#[inline(always)]
+pub(super) unsafe fn unpack<U: Unpack, F: Format>(blocks: *const u8, count: usize, to: Unpacked) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        F::scales::<U>(blocks, count, to.scales, to.minima);
+        for i in 0..count {
+            let block = blocks.add(i * F::BYTES);
+            for chunk in 0..F::CHUNKS {
+                U::prefetch(block.wrapping_add(AHEAD + chunk * F::BYTES / F::CHUNKS));
+                U::store(to.integers.add((i * F::CHUNKS + chunk) * CHUNK), F::integers::<U>(block, chunk));
+            }
+        }
+    }
 }
 
 /// The class of a format.
@@ -96,11 +153,6 @@ pub(super) fn class_of(format: BlockFormat) -> Class {
         BlockFormat::IQ4_NL => IQ4_NL::CLASS,
         BlockFormat::IQ4_XS => IQ4_XS::CLASS,
     }
-}
-
-/// Whether a format's minima may differ from 0: it stores some, or its integers have an offset.
-pub(super) fn has_minima(format: BlockFormat) -> bool {
-    !class_of(format).signed()
 }
 
 /// Reads bytes.

@@ -6,8 +6,8 @@
 
 use super::BlockRows;
 use super::activations::{Activations, Rounded};
-use super::format::{CHUNK, Class, Format, class_of, has_minima};
-use super::unit::{BlockWork, Machine, Tile, TileWork, Unpack};
+use super::format::{CHUNK, Class, Line, class_of};
+use super::unit::{Machine, Tile, TileWork};
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
 use crate::threads::Pool;
@@ -19,9 +19,6 @@ const ROWS: usize = 512;
 /// The maximum chunks of a packed panel: its words stay in the L1 cache.
 const CHUNKS_OF_BYTES: usize = 20;
 const CHUNKS_OF_PAIRS: usize = 10;
-
-/// The maximum groups of a packed panel.
-const MAX_GROUPS: usize = 2 * CHUNKS_OF_BYTES;
 
 /// The maximum columns of a panel.
 const MAX_WIDTH: usize = 32;
@@ -52,7 +49,7 @@ pub(super) unsafe fn multiply(
         c: Shared::new(c),
         width: machine.width(),
         pairs,
-        minima: has_minima(weights.format) || !pairs,
+        minima: !class.signed() || !pairs,
     };
     let Rounded { rows, depth, .. } = product.x;
     let (down, across) = (rows.div_ceil(ROWS), n.div_ceil(product.width));
@@ -112,6 +109,7 @@ impl Product {
         let words = step * self.words_per_chunk() * self.width;
         let floats = step * CHUNK / self.class.group() * self.width;
         let (mut words, mut floats) = (Scratch::<u32>::new(words), Scratch::<f32>::new(2 * floats));
+        let mut line = Line::new(step * CHUNK);
         for first in (0..chunks).step_by(step) {
             for panel in panels.clone() {
                 let column = panel * self.width;
@@ -126,7 +124,7 @@ impl Product {
                 let panel = Panel { column, columns, chunks, words: words.as_mut_ptr(), scales, minima };
                 // SAFETY: as the caller promises; the scratch memory has room for the panel.
                 unsafe {
-                    self.machine.run_blocks(self.weights.format, Pack { product: self, panel });
+                    self.pack(panel, &mut line);
                     self.machine.run_tiles(self.class, Tiles { product: self, panel, rows: rows.clone() });
                 }
             }
@@ -146,74 +144,66 @@ impl Product {
     }
 }
 
-/// Packs a panel.
-struct Pack<'a> {
-    product: &'a Product,
-    panel: Panel,
-}
+impl Product {
+    /// Packs a panel.
+    ///
+    /// # Safety
+    /// As [`Product::block`]; the memory of the panel has room for it.
+    unsafe fn pack(&self, panel: Panel, line: &mut Line) {
+        let Panel { column, columns, chunks: [first, end], words, scales, minima } = panel;
+        let BlockRows { format, .. } = self.weights;
+        let elements = (end - first) * CHUNK;
+        let line = line.unpacked();
+        for i in 0..columns {
+            // SAFETY: as the caller promises; unpacking writes an integer for each element, and the floats of each group.
+            unsafe {
+                let blocks = self.weights.block(column + i, first * CHUNK);
+                self.machine.unpack(format, blocks, elements / format.len(), line);
+                for group in 0..elements / self.class.group() {
+                    let scale = *line.scales.add(group);
+                    let at = group * self.width + i;
+                    *scales.add(at) = scale;
+                    if self.minima {
+                        let signed = self.class.signed();
+                        *minima.add(at) = if signed { -128.0 * scale } else { *line.minima.add(group) };
+                    }
+                }
+                let integers = core::slice::from_raw_parts(line.integers, elements);
+                self.pack_integers(integers, words.add(i));
+            }
+        }
+    }
 
-impl BlockWork for Pack<'_> {
-    #[inline(always)]
-    unsafe fn run<U: Unpack + Tile, F: Format>(self) {
-        let Pack { product, panel } = self;
-        let [first, end] = panel.chunks;
-        let (width, groups) = (U::LANES * U::VECTORS, (end - first) * CHUNK / F::GROUP);
-        let mut scales = [0.0f32; MAX_GROUPS];
-        let mut minima = [0.0f32; MAX_GROUPS];
-        for column in 0..panel.columns {
+    /// Writes the words of a column.
+    ///
+    /// # Safety
+    /// The panel has room for them.
+    unsafe fn pack_integers(&self, integers: &[u8], to: *mut u32) {
+        let (pairs, signed) = (self.pairs, self.class.signed());
+        let (fours, _) = integers.as_chunks::<4>();
+        for (i, &four) in fours.iter().enumerate() {
             // SAFETY: as the caller promises.
             unsafe {
-                let row = product.weights.row(panel.column + column).add(first / F::CHUNKS * F::BYTES);
-                let blocks = (end - first) / F::CHUNKS;
-                F::scales::<U>(row, blocks, scales.as_mut_ptr(), minima.as_mut_ptr());
-                for group in 0..groups {
-                    *panel.scales.add(group * width + column) = scales[group];
-                    if product.minima {
-                        let minimum = if F::MINIMA { minima[group] } else { -128.0 * scales[group] };
-                        *panel.minima.add(group * width + column) = minimum;
-                    }
-                }
-                let mut to = panel.words.add(column);
-                for block in 0..blocks {
-                    for chunk in 0..F::CHUNKS {
-                        let mut bytes = [0u8; CHUNK];
-                        U::store(bytes.as_mut_ptr(), F::integers::<U>(row.add(block * F::BYTES), chunk));
-                        to = pack_chunk::<U, F>(&bytes, to);
-                    }
+                if pairs {
+                    let to = to.add(2 * i * self.width);
+                    *to = pair([four[0], four[1]], signed);
+                    *to.add(self.width) = pair([four[2], four[3]], signed);
+                } else {
+                    // 128 is added to signed bytes.
+                    let toggle = if signed { 0x8080_8080 } else { 0 };
+                    *to.add(i * self.width) = u32::from_ne_bytes(four) ^ toggle;
                 }
             }
         }
     }
 }
 
-/// Packs the integers of a column; returns the address of the next ones.
-///
-/// # Safety
-/// The panel has room for a chunk.
+/// Two integers as the 16-bit halves of a word, in the order in memory that pairs of activations have.
 #[inline(always)]
-unsafe fn pack_chunk<U: Tile, F: Format>(bytes: &[u8; CHUNK], to: *mut u32) -> *mut u32 {
-    let width = U::LANES * U::VECTORS;
-    let signed = F::CLASS.signed();
-    // SAFETY: as the caller promises.
-    unsafe {
-        if if signed { U::SIGNED_PAIRS } else { U::UNSIGNED_PAIRS } {
-            for word in 0..CHUNK / 2 {
-                let (a, b) = (bytes[2 * word], bytes[2 * word + 1]);
-                let (a, b) = if signed { (a as i8 as u16, b as i8 as u16) } else { (a.into(), b.into()) };
-                // The pairs of activations are in the same order in memory.
-                let pair = if cfg!(target_endian = "little") { [a, b] } else { [b, a] };
-                *to.add(word * width) = u32::from(pair[0]) | u32::from(pair[1]) << 16;
-            }
-            to.add(CHUNK / 2 * width)
-        } else {
-            let toggle = if signed { 0x8080_8080 } else { 0 };
-            for word in 0..CHUNK / 4 {
-                let four = bytes.as_ptr().add(4 * word).cast::<u32>().read_unaligned();
-                *to.add(word * width) = four ^ toggle;
-            }
-            to.add(CHUNK / 4 * width)
-        }
-    }
+fn pair(bytes: [u8; 2], signed: bool) -> u32 {
+    let [a, b] = bytes.map(|byte| if signed { byte as i8 as u16 } else { u16::from(byte) });
+    let [low, high] = if cfg!(target_endian = "little") { [a, b] } else { [b, a] };
+    u32::from(low) | u32::from(high) << 16
 }
 
 /// Multiplies a panel with some rows of activations.

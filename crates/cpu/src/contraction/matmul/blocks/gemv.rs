@@ -1,9 +1,12 @@
-//! A few rows of activations times blocks of weights, which are unpacked in registers: bound by memory bandwidth.
+//! A few rows of activations times blocks of weights: bound by memory bandwidth.
+//!
+//! Blocks are unpacked to a line in the L1 cache, and multiplied with all rows of activations. Each activation has two
+//! bytes.
 
-use super::BlockRows;
-use super::activations::{Activations, Rounded};
-use super::format::{CHUNK, Format};
-use super::unit::{BlockWork, Machine, Tile, Unpack};
+use super::activations::{Activations, RESIDUAL, Rounded};
+use super::format::{CHUNK, Class, Line, Unpacked, class_of};
+use super::unit::{Machine, RowWork, Unpack};
+use super::{BlockRows, MAX_GEMV_ROWS};
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
 use crate::threads::Pool;
@@ -15,16 +18,13 @@ const GRAIN: usize = 1 << 17;
 /// Rows of activations that are multiplied together.
 const ROWS: usize = 4;
 
-/// Chunks per step: those of a block of 256 elements.
-const STEP: usize = 8;
-
-/// The distance in bytes of the weights that are asked for ahead.
-const AHEAD: usize = 1024;
+/// The elements of a line: whole blocks of each format.
+const STEP: usize = 2048;
 
 /// `c = x · weightsᵀ` for `n` rows of weights.
 ///
 /// # Safety
-/// As [`super::matmul_blocks`]; the activations are bytes.
+/// As [`super::matmul_blocks`]; the activations have two bytes, and at most [`MAX_GEMV_ROWS`] rows.
 pub(super) unsafe fn multiply(
     machine: Machine,
     pool: &Pool,
@@ -33,146 +33,162 @@ pub(super) unsafe fn multiply(
     n: usize,
     c: *mut f32,
 ) {
-    let (x, c) = (x.rounded(), Shared::new(c));
-    pool.parallel_for(n, GRAIN.div_ceil(x.depth.max(1)), |columns| {
+    let gemv =
+        Gemv { machine, class: class_of(weights.format), x: x.rounded(), weights, n, c: Shared::new(c) };
+    pool.parallel_for(n, GRAIN.div_ceil(gemv.x.depth.max(1)), |columns| {
         // SAFETY: as the caller promises; each column is computed once.
-        unsafe { machine.run_blocks(weights.format, Gemv { x, weights, columns, n, c }) };
+        unsafe { gemv.columns(columns) };
     });
 }
 
-/// Computes some columns of the result.
+/// The operands and the result.
 struct Gemv {
+    machine: Machine,
+    class: Class,
     x: Rounded,
     weights: BlockRows,
-    columns: Range<usize>,
     n: usize,
     c: Shared<f32>,
 }
 
-/// A row of weights, with unpacked scales and minima.
-#[derive(Clone, Copy)]
-struct Row {
-    start: *const u8,
-    scales: *const f32,
-    minima: *const f32,
-    /// Memory for the products of the scales of both sides: a row of groups for each row of activations.
-    products: *mut f32,
-}
+impl Gemv {
+    /// Computes some columns of the result.
+    ///
+    /// # Safety
+    /// As [`multiply`]; nothing else uses these columns.
+    unsafe fn columns(&self, columns: Range<usize>) {
+        let (depth, rows) = (self.x.depth, self.x.rows);
+        let mut line = Line::new(STEP);
+        let mut products = Scratch::<f32>::new(ROWS * STEP / self.class.group());
+        for column in columns {
+            let mut totals = [0.0; MAX_GEMV_ROWS];
+            for first in (0..depth).step_by(STEP) {
+                let elements = STEP.min(depth - first);
+                let line = line.unpacked();
+                // SAFETY: as the caller promises; the line has room for whole blocks.
+                unsafe {
+                    let blocks = self.weights.block(column, first);
+                    let count = elements / self.weights.format.len();
+                    self.machine.unpack(self.weights.format, blocks, count, line);
+                    self.pad(line, elements);
+                    let products = products.as_mut_ptr();
+                    let dots = Dots { x: self.x, line, first, elements, products, totals: &mut totals };
+                    self.machine.run_rows(self.class, dots);
+                }
+            }
+            for row in 0..rows {
+                // SAFETY: as the caller promises.
+                unsafe { *self.c.get().add(row * self.n + column) = totals[row] };
+            }
+        }
+    }
 
-impl BlockWork for Gemv {
-    #[inline(always)]
-    unsafe fn run<U: Unpack + Tile, F: Format>(self) {
-        let Rounded { rows, depth, stride, .. } = self.x;
-        let mut scratch = Scratch::<f32>::new(stride * (2 + ROWS));
-        // The padding is added to sums.
-        scratch.as_mut_slice()[..2 * stride].fill(0.0);
-        let scales = scratch.as_mut_ptr();
-        // SAFETY: as the caller promises; the scratch memory has room for all groups.
-        unsafe {
-            let (minima, products) = (scales.add(stride), scales.add(2 * stride));
-            for column in self.columns.clone() {
-                let start = self.weights.row(column);
-                F::scales::<U>(start, depth / F::FORMAT.len(), scales, minima);
-                let row = Row { start, scales, minima, products };
-                let mut first = 0;
-                while first + 4 <= rows {
-                    self.dot::<U, F, 4, 1>(row, column, first);
-                    first += 4;
-                }
-                if first + 2 <= rows {
-                    self.dot::<U, F, 2, 2>(row, column, first);
-                    first += 2;
-                }
-                if first < rows {
-                    self.dot::<U, F, 1, 4>(row, column, first);
-                }
+    /// Clears the scales and minima after those of the elements, up to a whole vector.
+    ///
+    /// # Safety
+    /// The memory is that of a [`Line`].
+    unsafe fn pad(&self, line: Unpacked, elements: usize) {
+        let groups = elements / self.class.group();
+        for group in groups..groups.next_multiple_of(8) {
+            // SAFETY: a line is padded to whole vectors.
+            unsafe {
+                *line.scales.add(group) = 0.0;
+                *line.minima.add(group) = 0.0;
             }
         }
     }
 }
 
-/// Repeats statements for each chunk of a step, with a constant.
-macro_rules! for_step {
-    ($chunk:ident, $body:block) => {
-        for_step!($chunk, $body, 0, 1, 2, 3, 4, 5, 6, 7)
-    };
-    ($chunk:ident, $body:block, $($value:literal),*) => {$({
-        let $chunk: usize = $value;
-        $body
-    })*};
+/// Adds the products of a line and all rows of activations.
+struct Dots<'a> {
+    x: Rounded,
+    line: Unpacked,
+    /// The first element of the line in its row.
+    first: usize,
+    elements: usize,
+    /// Memory for the products of the scales of both sides: a row of groups for each row of activations.
+    products: *mut f32,
+    totals: &'a mut [f32; MAX_GEMV_ROWS],
 }
 
-impl Gemv {
-    /// The dot products of a row of weights and `R` rows of activations, with `A` sums of each.
-    ///
-    /// # Safety
-    /// As [`Machine::run_blocks`].
+impl RowWork for Dots<'_> {
     #[inline(always)]
-    unsafe fn dot<U: Unpack, F: Format, const R: usize, const A: usize>(
-        &self,
-        row: Row,
-        column: usize,
-        first: usize,
-    ) {
-        let Rounded { depth, stride, .. } = self.x;
-        let chunks = depth / CHUNK;
+    unsafe fn run<U: Unpack, const GROUP: usize, const SIGNED: bool>(mut self) {
+        let mut row = 0;
         // SAFETY: as the caller promises.
         unsafe {
-            let x = self.x.integers.get().cast_const().add(first * depth);
-            let mut sums = [[U::splat(0.0); R]; A];
-            self.start::<U, F, R>(row, first, &mut sums[0]);
-            for step in 0..chunks / STEP {
-                for_step!(i, {
-                    let chunk = step * STEP + i;
-                    let (block, within) =
-                        if F::CHUNKS == 1 { (chunk, 0) } else { (step * (STEP / F::CHUNKS), i) };
-                    let block = row.start.add(block * F::BYTES);
-                    if i.is_multiple_of(2) {
-                        U::prefetch(block.wrapping_add(AHEAD + within * F::BYTES / F::CHUNKS));
-                    }
-                    let integers = F::integers::<U>(block, within);
-                    self.add_chunk::<U, F, R>(integers, x, chunk, row.products, &mut sums[i % A]);
-                });
+            while row + ROWS <= self.x.rows {
+                self.dot::<U, GROUP, SIGNED, ROWS, 1>(row);
+                row += ROWS;
             }
-            // Only formats with a chunk per block have chunks beyond whole steps.
-            for chunk in chunks / STEP * STEP..chunks {
-                let integers = F::integers::<U>(row.start.add(chunk * F::BYTES), 0);
-                self.add_chunk::<U, F, R>(integers, x, chunk, row.products, &mut sums[0]);
+            if row + 2 <= self.x.rows {
+                self.dot::<U, GROUP, SIGNED, 2, 2>(row);
+                row += 2;
+            }
+            if row < self.x.rows {
+                self.dot::<U, GROUP, SIGNED, 1, 4>(row);
+            }
+        }
+    }
+}
+
+impl Dots<'_> {
+    /// Adds the dot products of `R` rows of activations, with `A` sums of each.
+    ///
+    /// # Safety
+    /// As [`Machine::run_rows`].
+    #[inline(always)]
+    unsafe fn dot<U: Unpack, const GROUP: usize, const SIGNED: bool, const R: usize, const A: usize>(
+        &mut self,
+        row: usize,
+    ) {
+        let chunks = self.elements / CHUNK;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut sums = [[U::splat(0.0); R]; A];
+            self.start::<U, GROUP, SIGNED, R>(row, &mut sums[0]);
+            let mut chunk = 0;
+            while chunk + A <= chunks {
+                for a in 0..A {
+                    self.add_chunk::<U, GROUP, SIGNED, R>(row, chunk + a, &mut sums[a]);
+                }
+                chunk += A;
+            }
+            for chunk in chunk..chunks {
+                self.add_chunk::<U, GROUP, SIGNED, R>(row, chunk, &mut sums[0]);
             }
             for r in 0..R {
                 let mut total = sums[0][r];
                 for a in 1..A {
                     total = U::add(total, sums[a][r]);
                 }
-                *self.c.get().add((first + r) * self.n + column) = U::sum(total);
+                self.totals[row + r] += U::sum(total);
             }
         }
-        debug_assert!(stride >= depth / F::GROUP);
     }
 
     /// Multiplies the scales of both sides, and adds the minima times the sums of activations.
     ///
     /// # Safety
-    /// As [`dot`](Gemv::dot).
+    /// As [`dot`](Dots::dot).
     #[inline(always)]
-    unsafe fn start<U: Unpack, F: Format, const R: usize>(
+    unsafe fn start<U: Unpack, const GROUP: usize, const SIGNED: bool, const R: usize>(
         &self,
-        row: Row,
-        first: usize,
+        row: usize,
         sums: &mut [U::Floats; R],
     ) {
-        let stride = self.x.stride;
-        for at in (0..stride).step_by(8) {
+        let first = self.first / GROUP;
+        for at in (0..self.elements / GROUP).step_by(8) {
             // SAFETY: as the caller promises; rows of groups are padded to whole vectors.
             unsafe {
-                let scale = U::floats(row.scales.add(at));
+                let scale = U::floats(self.line.scales.add(at));
                 for r in 0..R {
-                    let from = (first + r) * stride + at;
+                    let from = (row + r) * self.x.stride + first + at;
                     let product = U::mul(scale, U::floats(self.x.scales.get().add(from)));
-                    U::store_floats(row.products.add(r * stride + at), product);
-                    if F::MINIMA {
+                    U::store_floats(self.products.add(r * (STEP / GROUP) + at), product);
+                    if !SIGNED {
                         let sum = U::floats(self.x.sums.get().add(from));
-                        sums[r] = U::mul_add(U::floats(row.minima.add(at)), sum, sums[r]);
+                        sums[r] = U::mul_add(U::floats(self.line.minima.add(at)), sum, sums[r]);
                     }
                 }
             }
@@ -182,30 +198,41 @@ impl Gemv {
     /// Adds the products of a chunk.
     ///
     /// # Safety
-    /// As [`dot`](Gemv::dot).
+    /// As [`dot`](Dots::dot).
     #[inline(always)]
-    unsafe fn add_chunk<U: Unpack, F: Format, const R: usize>(
+    unsafe fn add_chunk<U: Unpack, const GROUP: usize, const SIGNED: bool, const R: usize>(
         &self,
-        integers: U::Bytes,
-        x: *const u8,
+        row: usize,
         chunk: usize,
-        products: *const f32,
         sums: &mut [U::Floats; R],
     ) {
-        let Rounded { depth, stride, .. } = self.x;
-        for r in 0..R {
-            // SAFETY: as the caller promises.
-            unsafe {
-                let x = U::load(x.add(r * depth + chunk * CHUNK));
-                let product =
-                    if F::CLASS.signed() { U::dot_signed(integers, x) } else { U::dot(integers, x) };
-                let scale = if F::GROUP == CHUNK {
-                    U::splat(*products.add(r * stride + chunk))
+        let Rounded { rows, depth, integers, .. } = self.x;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let weights = U::load(self.line.integers.add(chunk * CHUNK));
+            let x = integers.get().cast_const().add(self.first + chunk * CHUNK);
+            for r in 0..R {
+                let high = dot::<U, SIGNED>(weights, U::load(x.add((row + r) * depth)));
+                let low = dot::<U, SIGNED>(weights, U::load(x.add((rows + row + r) * depth)));
+                let product = U::mul_add(low, U::splat(RESIDUAL), high);
+                let scales = self.products.add(r * (STEP / GROUP));
+                let scale = if GROUP == CHUNK {
+                    U::splat(*scales.add(chunk))
                 } else {
-                    U::pair(products.add(r * stride + 2 * chunk))
+                    U::pair(scales.add(2 * chunk))
                 };
                 sums[r] = U::mul_add(product, scale, sums[r]);
             }
         }
     }
+}
+
+/// Sums of four products of weights and signed bytes. A function, since closures do not have the unit's instructions.
+///
+/// # Safety
+/// The machine has the unit.
+#[inline(always)]
+unsafe fn dot<U: Unpack, const SIGNED: bool>(weights: U::Bytes, x: U::Bytes) -> U::Floats {
+    // SAFETY: as the caller promises.
+    unsafe { if SIGNED { U::dot_signed(weights, x) } else { U::dot(weights, x) } }
 }

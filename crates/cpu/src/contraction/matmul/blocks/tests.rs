@@ -83,20 +83,25 @@ impl Weights {
     }
 }
 
-/// The number that an activation becomes, for each element of a row.
-fn rounded(x: &[f32]) -> Vec<f64> {
+/// The number that an activation becomes, for each element of a row of `rows`.
+fn rounded(x: &[f32], rows: usize) -> Vec<f64> {
     let mut all = Vec::new();
     for chunk in x.chunks(32) {
         let largest = chunk.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
         let (scale, inverse) = if largest < 1e-30 { (0.0, 0.0) } else { (largest / 127.0, 127.0 / largest) };
-        all.extend(chunk.iter().map(|x| f64::from((x * inverse).round_ties_even()) * f64::from(scale)));
+        all.extend(chunk.iter().map(|x| {
+            let first = (x * inverse).round_ties_even();
+            let second = ((x * inverse - first) * 254.0).round_ties_even();
+            let rest = if rows <= MAX_GEMV_ROWS { f64::from(second) / 254.0 } else { 0.0 };
+            (f64::from(first) + rest) * f64::from(scale)
+        }));
     }
     all
 }
 
 /// The depths to test: whole vectors of blocks and rests.
 fn depths(format: BlockFormat) -> &'static [usize] {
-    if format.len() == 32 { &[32, 96, 256, 576, 704] } else { &[256, 768, 1024] }
+    if format.len() == 32 { &[32, 96, 256, 576, 2112] } else { &[256, 768, 2304] }
 }
 
 #[test]
@@ -132,7 +137,7 @@ fn matmuls_with_blocks_match_scalar_arithmetic_on_every_simd_level() {
 fn exact(x: &[f32], weights: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
     let mut all = Vec::new();
     for i in 0..m {
-        let x = rounded(&x[i * k..(i + 1) * k]);
+        let x = rounded(&x[i * k..(i + 1) * k], m);
         for j in 0..n {
             let (mut sum, mut magnitude) = (0.0, 0.0);
             for (x, &w) in x.iter().zip(&weights[j * k..(j + 1) * k]) {
@@ -147,9 +152,9 @@ fn exact(x: &[f32], weights: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn rounding_of_activations_costs_less_than_a_hundredth() {
+fn rounding_of_activations_costs_less_than_a_hundredth_and_of_few_rows_less_than_a_ten_thousandth() {
     for &format in BlockFormat::ALL {
-        for m in [1, 20] {
+        for (m, bound) in [(1, 1e-4), (8, 1e-4), (20, 1e-2)] {
             let [k, n] = [1024, 32];
             let weights = Weights::new(format, [n, k]);
             let x = Numbers(5).floats(m * k);
@@ -164,7 +169,7 @@ fn rounding_of_activations_costs_less_than_a_hundredth() {
                     norm += wanted.powi(2);
                 }
             }
-            assert!(error.sqrt() < 0.01 * norm.sqrt(), "{format:?}: {}", (error / norm).sqrt());
+            assert!(error.sqrt() < bound * norm.sqrt(), "{format:?}: {}", (error / norm).sqrt());
         }
     }
 }

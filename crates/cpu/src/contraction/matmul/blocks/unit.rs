@@ -2,11 +2,13 @@
 //!
 //! [`Unpack`] works along a row of weights: on 32 bytes, the integers of a chunk. [`Tile`] works across rows of weights:
 //! each lane of a vector is a column of the result.
+//!
+//! Only the unpacking is compiled for each format. Products are compiled for classes of formats.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::format::{self, Class, Format};
+use super::format::{self, Class, Format, Unpacked};
 use crate::half_float::HalfFloat;
 use crate::isa::Level;
 use half::f16;
@@ -111,13 +113,13 @@ pub(super) trait Tile: Copy {
     unsafe fn mul_add_wide(a: Self::Wide, b: Self::Wide, c: Self::Wide) -> Self::Wide;
 }
 
-/// Work on blocks, compiled once per unit and format.
-pub(super) trait BlockWork {
-    /// Runs the work. Mark the implementation `#[inline(always)]`.
+/// Work along unpacked rows of weights, compiled once per unit, length of groups and sign.
+pub(super) trait RowWork {
+    /// Runs the work. `GROUP` and `SIGNED` are those of the [`Class`]. Mark the implementation `#[inline(always)]`.
     ///
     /// # Safety
     /// The machine has the unit; and the conditions of the work's fields.
-    unsafe fn run<U: Unpack + Tile, F: Format>(self);
+    unsafe fn run<U: Unpack, const GROUP: usize, const SIGNED: bool>(self);
 }
 
 /// Work on packed panels, compiled once per unit and class of formats.
@@ -192,42 +194,70 @@ impl Machine {
         }
     }
 
-    /// Runs work on blocks of a format.
+    /// Unpacks adjacent blocks. AVX-512 has no advantage over AVX2 here.
     ///
     /// # Safety
-    /// The conditions of the work's fields; the machine was returned by [`Machine::of`].
-    pub(super) unsafe fn run_blocks<W: BlockWork>(self, format: BlockFormat, work: W) {
+    /// The blocks may be read, and the memory has room for them; the machine was returned by [`Machine::of`].
+    pub(super) unsafe fn unpack(self, format: BlockFormat, blocks: *const u8, count: usize, to: Unpacked) {
         // SAFETY: as the caller promises.
         unsafe {
             match format {
-                BlockFormat::Q4_0 => self.blocks::<W, format::Q4_0>(work),
-                BlockFormat::Q4_1 => self.blocks::<W, format::Q4_1>(work),
-                BlockFormat::Q5_0 => self.blocks::<W, format::Q5_0>(work),
-                BlockFormat::Q5_1 => self.blocks::<W, format::Q5_1>(work),
-                BlockFormat::Q8_0 => self.blocks::<W, format::Q8_0>(work),
-                BlockFormat::Q2_K => self.blocks::<W, format::Q2_K>(work),
-                BlockFormat::Q3_K => self.blocks::<W, format::Q3_K>(work),
-                BlockFormat::Q4_K => self.blocks::<W, format::Q4_K>(work),
-                BlockFormat::Q5_K => self.blocks::<W, format::Q5_K>(work),
-                BlockFormat::Q6_K => self.blocks::<W, format::Q6_K>(work),
-                BlockFormat::Q8_K => self.blocks::<W, format::Q8_K>(work),
-                BlockFormat::IQ4_NL => self.blocks::<W, format::IQ4_NL>(work),
-                BlockFormat::IQ4_XS => self.blocks::<W, format::IQ4_XS>(work),
+                BlockFormat::Q4_0 => self.unpack_as::<format::Q4_0>(blocks, count, to),
+                BlockFormat::Q4_1 => self.unpack_as::<format::Q4_1>(blocks, count, to),
+                BlockFormat::Q5_0 => self.unpack_as::<format::Q5_0>(blocks, count, to),
+                BlockFormat::Q5_1 => self.unpack_as::<format::Q5_1>(blocks, count, to),
+                BlockFormat::Q8_0 => self.unpack_as::<format::Q8_0>(blocks, count, to),
+                BlockFormat::Q2_K => self.unpack_as::<format::Q2_K>(blocks, count, to),
+                BlockFormat::Q3_K => self.unpack_as::<format::Q3_K>(blocks, count, to),
+                BlockFormat::Q4_K => self.unpack_as::<format::Q4_K>(blocks, count, to),
+                BlockFormat::Q5_K => self.unpack_as::<format::Q5_K>(blocks, count, to),
+                BlockFormat::Q6_K => self.unpack_as::<format::Q6_K>(blocks, count, to),
+                BlockFormat::Q8_K => self.unpack_as::<format::Q8_K>(blocks, count, to),
+                BlockFormat::IQ4_NL => self.unpack_as::<format::IQ4_NL>(blocks, count, to),
+                BlockFormat::IQ4_XS => self.unpack_as::<format::IQ4_XS>(blocks, count, to),
             }
         }
     }
 
     /// # Safety
-    /// As [`run_blocks`](Machine::run_blocks).
-    unsafe fn blocks<W: BlockWork, F: Format>(self, work: W) {
+    /// As [`unpack`](Machine::unpack).
+    unsafe fn unpack_as<F: Format>(self, blocks: *const u8, count: usize, to: Unpacked) {
         // SAFETY: the machine is chosen only where the processor has its instructions.
         unsafe {
             match self {
-                Machine::Portable => work.run::<Portable, F>(),
+                Machine::Portable => format::unpack::<Portable, F>(blocks, count, to),
                 #[cfg(target_arch = "x86_64")]
-                Machine::Avx2 => x86::avx2_blocks::<W, F>(work),
+                Machine::Avx2 | Machine::Vnni => x86::unpack::<F>(blocks, count, to),
+            }
+        }
+    }
+
+    /// Runs work on rows that were unpacked from blocks of a class of formats.
+    ///
+    /// # Safety
+    /// The conditions of the work's fields; the machine was returned by [`Machine::of`].
+    pub(super) unsafe fn run_rows<W: RowWork>(self, class: Class, work: W) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match class {
+                Class::Unsigned4 | Class::Unsigned5 => self.rows::<W, 32, false>(work),
+                Class::Unsigned3By16 | Class::Unsigned6By16 => self.rows::<W, 16, false>(work),
+                Class::Signed8 => self.rows::<W, 32, true>(work),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`run_rows`](Machine::run_rows).
+    unsafe fn rows<W: RowWork, const GROUP: usize, const SIGNED: bool>(self, work: W) {
+        // SAFETY: the machine is chosen only where the processor has its instructions.
+        unsafe {
+            match self {
+                Machine::Portable => work.run::<Portable, GROUP, SIGNED>(),
                 #[cfg(target_arch = "x86_64")]
-                Machine::Vnni => x86::vnni_blocks::<W, F>(work),
+                Machine::Avx2 => x86::avx2_rows::<W, GROUP, SIGNED>(work),
+                #[cfg(target_arch = "x86_64")]
+                Machine::Vnni => x86::vnni_rows::<W, GROUP, SIGNED>(work),
             }
         }
     }
@@ -235,7 +265,7 @@ impl Machine {
     /// Runs work on panels packed from blocks of a class of formats.
     ///
     /// # Safety
-    /// As [`run_blocks`](Machine::run_blocks).
+    /// As [`run_rows`](Machine::run_rows).
     pub(super) unsafe fn run_tiles<W: TileWork>(self, class: Class, work: W) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -250,7 +280,7 @@ impl Machine {
     }
 
     /// # Safety
-    /// As [`run_blocks`](Machine::run_blocks).
+    /// As [`run_rows`](Machine::run_rows).
     unsafe fn tiles<W: TileWork, const GROUP: usize, const RUN: usize, const SIGNED: bool>(self, work: W) {
         // SAFETY: the machine is chosen only where the processor has its instructions.
         unsafe {

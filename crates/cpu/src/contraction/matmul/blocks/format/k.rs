@@ -12,7 +12,6 @@ pub(in super::super) struct Q2_K;
 impl Format for Q2_K {
     const FORMAT: BlockFormat = BlockFormat::Q2_K;
     const CLASS: Class = Class::Unsigned3By16;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -46,7 +45,6 @@ pub(in super::super) struct Q3_K;
 impl Format for Q3_K {
     const FORMAT: BlockFormat = BlockFormat::Q3_K;
     const CLASS: Class = Class::Unsigned3By16;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -86,7 +84,6 @@ pub(in super::super) struct Q4_K;
 impl Format for Q4_K {
     const FORMAT: BlockFormat = BlockFormat::Q4_K;
     const CLASS: Class = Class::Unsigned4;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -107,7 +104,6 @@ pub(in super::super) struct Q5_K;
 impl Format for Q5_K {
     const FORMAT: BlockFormat = BlockFormat::Q5_K;
     const CLASS: Class = Class::Unsigned5;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -132,7 +128,6 @@ pub(in super::super) struct Q6_K;
 impl Format for Q6_K {
     const FORMAT: BlockFormat = BlockFormat::Q6_K;
     const CLASS: Class = Class::Unsigned6By16;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -169,7 +164,6 @@ pub(in super::super) struct Q8_K;
 impl Format for Q8_K {
     const FORMAT: BlockFormat = BlockFormat::Q8_K;
     const CLASS: Class = Class::Signed8;
-    const MINIMA: bool = false;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, _minima: *mut f32) {

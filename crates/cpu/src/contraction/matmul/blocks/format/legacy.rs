@@ -12,7 +12,6 @@ pub(in super::super) struct Q4_0;
 impl Format for Q4_0 {
     const FORMAT: BlockFormat = BlockFormat::Q4_0;
     const CLASS: Class = Class::Unsigned4;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -33,7 +32,6 @@ pub(in super::super) struct Q4_1;
 impl Format for Q4_1 {
     const FORMAT: BlockFormat = BlockFormat::Q4_1;
     const CLASS: Class = Class::Unsigned4;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -54,7 +52,6 @@ pub(in super::super) struct Q5_0;
 impl Format for Q5_0 {
     const FORMAT: BlockFormat = BlockFormat::Q5_0;
     const CLASS: Class = Class::Unsigned5;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -75,7 +72,6 @@ pub(in super::super) struct Q5_1;
 impl Format for Q5_1 {
     const FORMAT: BlockFormat = BlockFormat::Q5_1;
     const CLASS: Class = Class::Unsigned5;
-    const MINIMA: bool = true;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, minima: *mut f32) {
@@ -96,7 +92,6 @@ pub(in super::super) struct Q8_0;
 impl Format for Q8_0 {
     const FORMAT: BlockFormat = BlockFormat::Q8_0;
     const CLASS: Class = Class::Signed8;
-    const MINIMA: bool = false;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, _minima: *mut f32) {

@@ -13,7 +13,6 @@ pub(in super::super) struct IQ4_NL;
 impl Format for IQ4_NL {
     const FORMAT: BlockFormat = BlockFormat::IQ4_NL;
     const CLASS: Class = Class::Signed8;
-    const MINIMA: bool = false;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, _minima: *mut f32) {
@@ -34,7 +33,6 @@ pub(in super::super) struct IQ4_XS;
 impl Format for IQ4_XS {
     const FORMAT: BlockFormat = BlockFormat::IQ4_XS;
     const CLASS: Class = Class::Signed8;
-    const MINIMA: bool = false;
 
     #[inline(always)]
     unsafe fn scales<U: Unpack>(blocks: *const u8, count: usize, scales: *mut f32, _minima: *mut f32) {

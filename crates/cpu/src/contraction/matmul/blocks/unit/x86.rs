@@ -1,6 +1,6 @@
 //! The vector units of x86-64.
 
-use super::{BlockWork, Format, Tile, TileWork, Unpack};
+use super::{Format, RowWork, Tile, TileWork, Unpack, Unpacked, format};
 use core::arch::x86_64::*;
 
 /// 256-bit vectors (AVX2, FMA, F16C).
@@ -13,17 +13,23 @@ pub(super) struct Avx2;
 pub(super) struct Vnni;
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn avx2_blocks<W: BlockWork, F: Format>(work: W) {
+pub(super) unsafe fn unpack<F: Format>(blocks: *const u8, count: usize, to: Unpacked) {
+    // SAFETY: the caller has detected the unit, and vouches for the memory.
+    unsafe { format::unpack::<Avx2, F>(blocks, count, to) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) unsafe fn avx2_rows<W: RowWork, const GROUP: usize, const SIGNED: bool>(work: W) {
     // SAFETY: the caller has detected the unit, and vouches for the work.
-    unsafe { work.run::<Avx2, F>() }
+    unsafe { work.run::<Avx2, GROUP, SIGNED>() }
 }
 
 #[target_feature(
     enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
 )]
-pub(super) unsafe fn vnni_blocks<W: BlockWork, F: Format>(work: W) {
+pub(super) unsafe fn vnni_rows<W: RowWork, const GROUP: usize, const SIGNED: bool>(work: W) {
     // SAFETY: the caller has detected the unit, and vouches for the work.
-    unsafe { work.run::<Vnni, F>() }
+    unsafe { work.run::<Vnni, GROUP, SIGNED>() }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
