@@ -7,7 +7,8 @@ use crate::array::Array;
 use crate::contraction::matmul;
 use kiln_ir::{Axes, BlockFormat, DType, Layout, Result, Shape, TensorType};
 
-/// `x · dequantize(w)ᵀ` in `f32`: `[.., m, k] x [n, row bytes] -> [.., m, n]`. Rounds `x` to 8 bits.
+/// `x · dequantize(w)ᵀ` in `f32`: `[.., m, k] x [n, row bytes] -> [.., m, n]`. Rounds `x` to 8 bits,
+/// or a few rows to 15.
 ///
 /// # Errors
 /// When there is not enough memory.
