@@ -1,5 +1,7 @@
 //! The engines that the suite and the fuzzer take by name.
 
+use crate::{fuzz, suite};
+
 /// An engine, and the feature of the packages `kiln-suite` and `kiln-fuzz` with which it is built.
 pub(crate) struct Engine {
     pub(crate) name: &'static str,
@@ -32,7 +34,27 @@ pub(crate) fn named(name: &str, tool: fn(&Engine) -> bool) -> Result<&'static En
     })
 }
 
-/// The features of all engines that run the suite, in the order of the table.
-pub(crate) fn features() -> Vec<&'static str> {
-    ENGINES.iter().filter(|engine| engine.suite).filter_map(|engine| engine.feature).collect()
+/// The features of all engines that run the suite, of the packages of the suite and of the fuzzer.
+pub(crate) fn features() -> Vec<String> {
+    let features: Vec<&str> =
+        ENGINES.iter().filter(|engine| engine.suite).filter_map(|engine| engine.feature).collect();
+    let of_packages = [suite::PACKAGE, fuzz::PACKAGE].into_iter();
+    of_packages.flat_map(|package| features.iter().map(move |name| of_package(package, name))).collect()
+}
+
+/// A feature as the workspace names it: `kiln-suite/candle`.
+pub(crate) fn of_package(package: &str, feature: &str) -> String {
+    format!("{package}/{feature}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_engines_are_built_at_once() {
+        let features = features().join(",");
+        let expected = "kiln-suite/remote,kiln-suite/candle,kiln-suite/libtorch,kiln-fuzz/remote,kiln-fuzz/candle,kiln-fuzz/libtorch";
+        assert_eq!(features, expected);
+    }
 }

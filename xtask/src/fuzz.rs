@@ -1,14 +1,17 @@
 //! `cargo xtask fuzz`: differential fuzzing with random programs.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
 use crate::engines;
-use crate::process;
+use crate::programs::{Launch, Program};
 use crate::workspace::Workspace;
 
-/// The fuzzer's package. Its program documents its options.
+/// The fuzzer's package.
 pub(crate) const PACKAGE: &str = "kiln-fuzz";
+
+/// The program of the package. It documents its options.
+const PROGRAM: Program = Program::Binary("kiln-fuzz");
 
 const OPTIONS: &[&str] = &[
     "--programs",
@@ -28,34 +31,29 @@ const FLAGS: &[&str] = &["--print", "--help"];
 /// `cargo xtask fuzz`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Args::parse(words, &Accepts { flags: FLAGS, options: OPTIONS, words: false })?;
-    let root = Workspace::load()?.root;
-    let mut command = fuzzer(process::cargo(&root), words);
-    process::run(&mut command)?;
+    fuzzer(&Workspace::load()?, words).start()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that fuzzes. It uses the test profile: its build outputs exist, the engines' kernels are optimised in
-/// it, and overflow and debug assertions are checked.
-pub(crate) fn fuzzer(command: Command, words: &[String]) -> Command {
-    let features: Vec<&str> = feature(words).into_iter().collect();
-    fuzzer_with(command, &features, words)
+/// Fuzzes in the test profile: its build outputs exist, the engines' kernels are optimised in it, and overflow and debug
+/// assertions are checked.
+pub(crate) fn fuzzer(workspace: &Workspace, words: &[String]) -> Launch {
+    let feature = feature(words).map(|name| engines::of_package(PACKAGE, name));
+    let features: Vec<&str> = feature.iter().map(String::as_str).collect();
+    fuzzer_with(workspace, &features, words)
 }
 
 /// The same in a build with these features.
-pub(crate) fn fuzzer_with(mut command: Command, features: &[&str], words: &[String]) -> Command {
-    command.args(["run", "--quiet", "-p", PACKAGE]);
-    if !features.is_empty() {
-        command.args(["--features", &features.join(",")]);
-    }
-    command.arg("--");
+pub(crate) fn fuzzer_with(workspace: &Workspace, features: &[&str], words: &[String]) -> Launch {
+    let mut fuzzer = PROGRAM.launch(workspace, features);
     for word in words {
         // The program accepts values only as the next argument.
         match word.split_once('=') {
-            Some((option, value)) if option.starts_with("--") => command.args([option, value]),
-            Some(_) | None => command.arg(word),
+            Some((option, value)) if option.starts_with("--") => fuzzer.run.args([option, value]),
+            Some(_) | None => fuzzer.run.arg(word),
         };
     }
-    command
+    fuzzer
 }
 
 /// The feature that the engine of `--engine NAME` or `--engine=NAME` needs. The program reports unknown names.
@@ -68,22 +66,32 @@ fn feature(words: &[String]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
+
+    fn said(words: &[&str]) -> (String, String) {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let fuzzer = fuzzer(&Workspace::default(), &words);
+        (process::describe(&fuzzer.build), process::describe(&fuzzer.run))
+    }
 
     #[test]
     fn options_are_forwarded() {
-        let words: Vec<String> = ["--programs=5", "--only", "MatMul"].map(str::to_owned).into();
-        let command = fuzzer(Command::new("cargo"), &words);
-        let said = process::describe(&command);
-        assert_eq!(said, "cargo run --quiet -p kiln-fuzz -- --programs 5 --only MatMul");
-        let words: Vec<String> = ["--engine", "cuda"].map(str::to_owned).into();
-        let said = process::describe(&fuzzer(Command::new("cargo"), &words));
-        assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine cuda");
-        let words = ["--engine=candle".to_owned()];
-        let said = process::describe(&fuzzer(Command::new("cargo"), &words));
-        assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features candle -- --engine candle");
-        let words = ["--engine=nvrtc".to_owned()];
-        let said = process::describe(&fuzzer(Command::new("cargo"), &words));
-        assert_eq!(said, "cargo run --quiet -p kiln-fuzz --features cuda -- --engine nvrtc");
+        let (build, run) = said(&["--programs=5", "--only", "MatMul"]);
+        assert!(build.ends_with("--features kiln-examples/models --bin kiln-fuzz --example kill"), "{build}");
+        assert!(run.ends_with("kiln-fuzz --programs 5 --only MatMul"), "{run}");
+    }
+
+    #[test]
+    fn engines_are_built_with_their_features() {
+        for (words, feature, arguments) in [
+            (&["--engine", "cuda"][..], "cuda", "--engine cuda"),
+            (&["--engine=candle"], "candle", "--engine candle"),
+            (&["--engine=nvrtc"], "cuda", "--engine nvrtc"),
+        ] {
+            let (build, run) = said(words);
+            assert!(build.contains(&format!("models,kiln-fuzz/{feature} --bin")), "{build}");
+            assert!(run.ends_with(arguments), "{run}");
+        }
     }
 
     #[test]

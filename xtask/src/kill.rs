@@ -1,19 +1,17 @@
 //! `cargo xtask kill`: crash tests of checkpoints and of training. Kills processes that save a checkpoint while another
 //! process reads it, and training runs that are resumed.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
-use crate::process;
+use crate::programs::{Launch, Program};
 use crate::workspace::Workspace;
 
-/// The program, an example of the package below.
+/// The program, an example of `kiln-store`.
 pub(crate) const PROGRAM: &str = "kill";
-const PACKAGE: &str = "kiln-store";
 
-/// The program that kills training runs, an example of the package below.
+/// The program that kills training runs, an example of `kiln-train`.
 pub(crate) const RUNS_PROGRAM: &str = "kill_runs";
-const RUNS_PACKAGE: &str = "kiln-train";
 
 /// `cargo xtask kill`. The last line of the program for saves is `N kills survived, M mixed`, that of the program for runs
 /// `N kills survived, M bit-identical`. Each fails unless all are survived, none is mixed and all are identical.
@@ -21,12 +19,12 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &Accepts { flags: &[], options: &["--saves", "--runs"], words: false })?;
     let number = |option| args.last(option).map(|text| parse(option, text)).transpose();
     let (saves, runs) = (number("--saves")?, number("--runs")?);
-    let root = Workspace::load()?.root;
+    let workspace = Workspace::load()?;
     if let Some(saves) = saves.or(if runs.is_none() { Some(200) } else { None }) {
-        process::run(&mut killer(process::cargo(&root), saves))?;
+        killer(&workspace, saves).start()?;
     }
     if let Some(runs) = runs {
-        process::run(&mut run_killer(process::cargo(&root), runs))?;
+        run_killer(&workspace, runs).start()?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -38,28 +36,33 @@ fn parse(option: &str, text: &str) -> Result<usize, String> {
     }
 }
 
-/// The command that kills a number of training runs.
-pub(crate) fn run_killer(mut command: Command, runs: usize) -> Command {
-    command.args(["run", "--quiet", "-p", RUNS_PACKAGE, "--example", RUNS_PROGRAM, "--", "--runs"]);
-    command.arg(runs.to_string());
-    command
+/// Kills a number of processes that save. It uses the test profile, whose build outputs exist.
+pub(crate) fn killer(workspace: &Workspace, saves: usize) -> Launch {
+    launch(PROGRAM, workspace, "--saves", saves)
 }
 
-/// The command that kills a number of processes. It uses the test profile, whose build outputs exist.
-pub(crate) fn killer(mut command: Command, saves: usize) -> Command {
-    command.args(["run", "--quiet", "-p", PACKAGE, "--example", PROGRAM, "--", "--saves"]);
-    command.arg(saves.to_string());
-    command
+/// Kills a number of training runs.
+pub(crate) fn run_killer(workspace: &Workspace, runs: usize) -> Launch {
+    launch(RUNS_PROGRAM, workspace, "--runs", runs)
+}
+
+fn launch(program: &'static str, workspace: &Workspace, option: &str, number: usize) -> Launch {
+    let mut killer = Program::Example(program).launch(workspace, &[]);
+    killer.run.args([option, &number.to_string()]);
+    killer
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
 
     #[test]
-    fn the_number_of_saves_is_forwarded() {
-        let said = process::describe(&killer(Command::new("cargo"), 5));
-        assert_eq!(said, "cargo run --quiet -p kiln-store --example kill -- --saves 5");
+    fn numbers_are_forwarded() {
+        let said = process::describe(&killer(&Workspace::default(), 5).run);
+        assert!(said.ends_with("kill --saves 5"), "{said}");
+        let said = process::describe(&run_killer(&Workspace::default(), 3).run);
+        assert!(said.ends_with("kill_runs --runs 3"), "{said}");
     }
 
     #[test]

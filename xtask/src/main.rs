@@ -6,8 +6,9 @@
 //! programs for a machine without Rust, [`mod@fuzz`] runs random programs, [`kill`] tests checkpoints against crashes,
 //! [`mod@dashboard`] tests the dashboard in a terminal, [`mod@pictures`] makes the README's pictures,
 //! [`goldens`] makes the PyTorch reference files, [`new_op`] generates the code of a new op, [`mod@package`] makes and
-//! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. The only
-//! dependency is a JSON reader, so the tool itself builds in seconds.
+//! verifies the packages of a publication, [`features`] writes the README's table of Cargo features. Programs of the
+//! workspace that they run are built by [`programs`]. The only dependency is a JSON reader, so the tool itself builds in
+//! seconds.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ mod ops;
 mod package;
 mod pictures;
 mod process;
+mod programs;
 mod suite;
 mod table;
 mod tidy;

@@ -5,10 +5,8 @@ use std::process::{ExitCode, Stdio};
 
 use crate::args::{Accepts, Args};
 use crate::process;
+use crate::programs::Program;
 use crate::workspace::Workspace;
-
-/// The crate of the programs.
-const PACKAGE: &str = "kiln-suite";
 
 const ACCEPTS: Accepts = Accepts { flags: &["--check"], options: &[], words: false };
 
@@ -17,16 +15,24 @@ struct Table {
     /// The command that writes the page.
     command: &'static str,
     page: &'static str,
-    program: &'static str,
+    program: Program,
     /// The features that enable all rows.
     features: &'static [&'static str],
 }
 
-const OPS: Table =
-    Table { command: "ops", page: "book/src/operations.md", program: "coverage", features: &["linalg"] };
+const OPS: Table = Table {
+    command: "ops",
+    page: "book/src/operations.md",
+    program: Program::Binary("coverage"),
+    features: &["kiln-suite/linalg"],
+};
 
-const MODULES: Table =
-    Table { command: "modules", page: "book/src/modules.md", program: "modules", features: &[] };
+const MODULES: Table = Table {
+    command: "modules",
+    page: "book/src/modules.md",
+    program: Program::Binary("modules"),
+    features: &[],
+};
 
 /// `cargo xtask ops`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
@@ -61,17 +67,14 @@ impl Table {
 
     /// The page, and whether all empty cells have a reason.
     fn report(&self, workspace: &Workspace) -> Result<(String, bool), String> {
-        let mut command = process::cargo(&workspace.root);
-        command.args(["run", "--quiet", "-p", PACKAGE, "--bin", self.program]);
-        if !self.features.is_empty() {
-            command.args(["--features", &self.features.join(",")]);
-        }
-        command.stderr(Stdio::inherit());
-        let output = command.output().map_err(|error| format!("cargo run: {error}"))?;
-        let page =
-            String::from_utf8(output.stdout).map_err(|_| format!("{} printed no text", self.program))?;
+        let mut launch = self.program.launch(workspace, self.features);
+        process::run(&mut launch.build)?;
+        let name = process::describe(&launch.run);
+        let output = launch.run.stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("cannot start `{name}`: {error}"))?;
+        let page = String::from_utf8(output.stdout).map_err(|_| format!("`{name}` printed no text"))?;
         if page.is_empty() {
-            return Err(format!("{} printed nothing", self.program));
+            return Err(format!("`{name}` printed nothing"));
         }
         Ok((page, output.status.success()))
     }

@@ -33,12 +33,15 @@ fn strip_package_variables(command: &mut Command) {
     }
 }
 
-/// The command as shell text, with added environment variables first.
+/// The command as shell text, with added environment variables first. A program below the folder of the command has its
+/// path, any other its name.
 pub(crate) fn describe(command: &Command) -> String {
     let assignments = command.get_envs().filter_map(|(name, value)| {
         value.map(|value| format!("{}={}", name.to_string_lossy(), quoted(&value.to_string_lossy())))
     });
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    let program = Path::new(command.get_program());
+    let below = command.get_current_dir().and_then(|folder| program.strip_prefix(folder).ok());
+    let program = below.or(program.file_name().map(Path::new)).unwrap_or(program).to_string_lossy();
     let arguments = command.get_args().map(|argument| quoted(&argument.to_string_lossy()));
     assignments.chain([program.into_owned()]).chain(arguments).collect::<Vec<_>>().join(" ")
 }
@@ -51,6 +54,12 @@ fn quoted(word: &str) -> String {
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| cannot_start(command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("{status} from `{}`", describe(command))) }
+}
+
+/// Prints a command and runs it to completion.
+pub(crate) fn announce_and_run(command: &mut Command) -> Result<(), String> {
+    println!("$ {}", describe(command));
+    run(command)
 }
 
 /// Runs a command to completion and returns standard output; standard error is inherited.
@@ -153,5 +162,7 @@ mod tests {
         let mut command = program("rustdoc", Path::new("."));
         command.env("RUSTDOCFLAGS", "-D warnings").arg("--test");
         assert_eq!(describe(&command), "RUSTDOCFLAGS='-D warnings' rustdoc --test");
+        assert_eq!(describe(&program("/src/target/debug/kiln", Path::new("/src"))), "target/debug/kiln");
+        assert_eq!(describe(&program("/bin/cargo", Path::new("/src"))), "cargo");
     }
 }

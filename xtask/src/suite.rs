@@ -1,29 +1,32 @@
 //! `cargo xtask suite`: the conformance suite on one engine.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::args::{Accepts, Args};
 use crate::engines::{self, Engine};
-use crate::process;
+use crate::programs::{Launch, Program};
 use crate::workspace::Workspace;
 
 const ACCEPTS: Accepts = Accepts { flags: &[], options: &["--engine", "--part"], words: false };
 
-/// The program of the suite that runs it.
-const PROGRAM: (&str, &str) = ("kiln-suite", "conformance");
+/// The suite's package.
+pub(crate) const PACKAGE: &str = "kiln-suite";
+
+/// The program of the package that runs it.
+const PROGRAM: Program = Program::Binary("conformance");
 
 /// `cargo xtask suite`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
     let name = args.last("--engine").ok_or("`--engine` is missing\n  hint: such as `--engine cpu`")?;
     let engine = named(name)?;
-    let root = Workspace::load()?.root;
-    let features: Vec<&str> = engine.feature.into_iter().collect();
-    let mut command = conformance(process::cargo(&root), engine.name, &features);
+    let feature = engine.feature.map(|name| engines::of_package(PACKAGE, name));
+    let features: Vec<&str> = feature.iter().map(String::as_str).collect();
+    let mut suite = conformance(&Workspace::load()?, engine.name, &features);
     if let Some(part) = args.last("--part") {
-        command.env("KILN_SUITE_PART", checked_part(part)?);
+        suite.run.env("KILN_SUITE_PART", checked_part(part)?);
     }
-    process::run(&mut command)?;
+    suite.start()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -41,29 +44,24 @@ fn checked_part(text: &str) -> Result<&str, String> {
     }
 }
 
-/// The command that runs the suite in a build with these features, in the test profile as the tests do.
-pub(crate) fn conformance(mut command: Command, engine: &str, features: &[&str]) -> Command {
-    let (package, program) = PROGRAM;
-    command.args(["run", "--quiet", "-p", package, "--bin", program]);
-    if !features.is_empty() {
-        command.args(["--features", &features.join(",")]);
-    }
-    command.args(["--", engine]);
-    command
+/// Runs the suite in a build with these features, in the test profile as the tests do.
+pub(crate) fn conformance(workspace: &Workspace, engine: &str, features: &[&str]) -> Launch {
+    let mut suite = PROGRAM.launch(workspace, features);
+    suite.run.arg(engine);
+    suite
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
 
     #[test]
     fn the_engine_is_handed_on() {
-        let command = conformance(Command::new("cargo"), "router", &[]);
-        let said = process::describe(&command);
-        assert_eq!(said, "cargo run --quiet -p kiln-suite --bin conformance -- router");
-        let command = conformance(Command::new("cargo"), "candle", &["candle"]);
-        let said = process::describe(&command);
-        assert_eq!(said, "cargo run --quiet -p kiln-suite --bin conformance --features candle -- candle");
+        let suite = conformance(&Workspace::default(), "candle", &["kiln-suite/candle"]);
+        let build = process::describe(&suite.build);
+        assert!(build.ends_with("models,kiln-suite/candle --bin conformance --example kill"), "{build}");
+        assert!(process::describe(&suite.run).ends_with("conformance candle"));
     }
 
     #[test]

@@ -65,16 +65,19 @@ fn list(steps: &[&Step], context: &Context) -> String {
 fn run_step(step: &Step, context: &Context) -> Outcome {
     println!("\n=== {}: {}", step.name, step.about);
     if let Err(reason) = (step.can_run)(context) {
-        println!("skipped: {reason}");
+        println!("--- {}: skipped: {reason}", step.name);
         return Outcome::Skipped { reason };
     }
     let started = Instant::now();
     let mut tally = Tally::default();
     let error = (step.run)(context, &mut tally).err();
-    if let Some(error) = &error {
-        println!("{} failed: {error}", step.name);
+    let seconds = started.elapsed().as_secs_f64();
+    // At once, because a run that is stopped prints no table.
+    match &error {
+        None => println!("--- {}: ok, {seconds:.1} s", step.name),
+        Some(error) => println!("--- {}: FAILED, {seconds:.1} s: {error}", step.name),
     }
-    Outcome::Ran { tally, seconds: started.elapsed().as_secs_f64(), error }
+    Outcome::Ran { tally, seconds, error }
 }
 
 /// The table of steps, the skipped steps with reasons, the failed tests, and the closing line. A step that ran tests counts its tests;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::libtest::Tally;
 use super::newcomer;
+use crate::process::{self, announce_and_run};
+use crate::programs::{self, Program};
 use crate::workspace::Workspace;
-use crate::{dashboard, engines, fuzz, goldens, gpu, kill, process, suite};
+use crate::{dashboard, engines, fuzz, goldens, gpu, kill, suite};
 
 /// The context of every step.
 pub(crate) struct Context<'a> {
@@ -42,17 +44,18 @@ pub(crate) const STEPS: &[Step] = &[
         can_run: has_fuzzer,
         run: fuzz_programs,
     },
-    Step {
-        name: "engines",
-        about: "a part of the suite and 1,000 random programs on the engines remote and candle",
-        can_run: has_fuzzer,
-        run: |context, _| OTHER_ENGINES.iter().try_for_each(|engine| check_engine(context, engine)),
-    },
+    // Before `engines`, which shares its build: it may install LibTorch, which the build then finds.
     Step {
         name: "libtorch",
-        about: "the same on the engine libtorch",
+        about: "a part of the suite and 1,000 random programs on the engine libtorch",
         can_run: has_libtorch,
         run: |context, _| check_engine(context, "libtorch"),
+    },
+    Step {
+        name: "engines",
+        about: "the same on the engines remote and candle",
+        can_run: has_fuzzer,
+        run: |context, _| OTHER_ENGINES.iter().try_for_each(|engine| check_engine(context, engine)),
     },
     Step {
         name: "kill",
@@ -62,9 +65,8 @@ pub(crate) const STEPS: &[Step] = &[
             has_target(context, "example", kill::RUNS_PROGRAM)
         },
         run: |context, _| {
-            let root = &context.workspace.root;
-            announce_and_run(&mut kill::killer(process::cargo(root), 20))?;
-            announce_and_run(&mut kill::run_killer(process::cargo(root), 5))
+            kill::killer(context.workspace, 20).announce_and_start()?;
+            kill::run_killer(context.workspace, 5).announce_and_start()
         },
     },
     Step {
@@ -173,8 +175,11 @@ const OTHER_ENGINES: &[&str] = &["remote", "candle"];
 /// The part of the suite that runs on each of them: every twelfth case.
 const PART: &str = "1/12";
 
-/// Packages with tests that call Python, which are ignored elsewhere.
-const PYTHON_TESTS: &[&str] = &["kiln-store", "kiln-dlpack"];
+/// Test programs with tests that call Python, which are ignored elsewhere.
+const PYTHON_TESTS: &[&str] = &["numpy", "python"];
+
+/// In cargo's message about a lock file that it would have to change.
+const STALE: &str = "--locked was passed";
 
 /// Debian's and Ubuntu's package of LibTorch.
 const DEBIAN_LIBTORCH: &str = "libtorch-dev";
@@ -187,8 +192,7 @@ fn always(_: &Context) -> Result<(), String> {
 
 fn workspace_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
-    // The examples of language models are not in the default build, whose time they would double.
-    command.args(["test", "--workspace", "--no-fail-fast", "--features", "kiln-examples/models"]);
+    command.args(["test", "--no-fail-fast"]).args(programs::selection(&[]));
     run_tests(&mut command, tally)
 }
 
@@ -199,20 +203,21 @@ fn has_fuzzer(context: &Context) -> Result<(), String> {
 
 fn fuzz_programs(context: &Context, _: &mut Tally) -> Result<(), String> {
     let words = ["--programs", "5000"].map(str::to_owned);
-    announce_and_run(&mut fuzz::fuzzer(process::cargo(&context.workspace.root), &words))
+    fuzz::fuzzer(context.workspace, &words).announce_and_start()
 }
 
 /// A part of the suite, and random programs. All engines are built at once, so that nothing is built twice.
 fn check_engine(context: &Context, name: &str) -> Result<(), String> {
-    let cargo = || process::cargo(&context.workspace.root);
     let features = engines::features();
-    let mut suite = suite::conformance(cargo(), name, &features);
-    announce_and_run(suite.env("KILN_SUITE_PART", PART))?;
+    let features: Vec<&str> = features.iter().map(String::as_str).collect();
+    let mut suite = suite::conformance(context.workspace, name, &features);
+    suite.run.env("KILN_SUITE_PART", PART);
+    suite.announce_and_start()?;
     let words = ["--engine", name, "--programs", "1000"].map(str::to_owned);
-    announce_and_run(&mut fuzz::fuzzer_with(cargo(), &features, &words))
+    fuzz::fuzzer_with(context.workspace, &features, &words).announce_and_start()
 }
 
-/// Asks the engine's own search, which looks in more places than a package manager knows; else installs Debian's package.
+/// Looks where the engine's build looks; else installs Debian's package.
 fn has_libtorch(context: &Context) -> Result<(), String> {
     has_fuzzer(context)?;
     let root = &context.workspace.root;
@@ -234,7 +239,11 @@ fn has_libtorch(context: &Context) -> Result<(), String> {
     let apt =
         |words: &[&str]| process::run_within(process::program("apt-get", root).args(words), INSTALL_LIMIT);
     let install = ["install", "--yes", "--no-install-recommends", DEBIAN_LIBTORCH];
-    apt(&["update"]).and_then(|()| apt(&install)).map_err(|error| format!("{advice} (tried here: {error})"))
+    apt(&["update"])
+        .and_then(|()| apt(&install))
+        .map_err(|error| format!("{advice} (tried here: {error})"))?;
+    // Its build script has searched already, and cargo does not see that it would find more.
+    process::run(process::cargo(root).args(["clean", "--quiet", "-p", "kiln-torch"]))
 }
 
 fn documentation(context: &Context, _: &mut Tally) -> Result<(), String> {
@@ -284,22 +293,34 @@ fn has_target(context: &Context, kind: &str, name: &str) -> Result<(), String> {
 /// In the dev profile, whose build outputs exist and whose kernels are optimised: a release build takes minutes.
 fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
     let output = context.workspace.target.join("xtask/mnist");
-    let mut command = process::cargo(&context.workspace.root);
-    command.args(["run", "--example", "mnist", "--", "--epochs", "1", "--limit", "4000", "--output"]);
-    announce_and_run(command.arg(output))
+    let mut mnist = Program::Example("mnist").launch(context.workspace, &[]);
+    mnist.run.args(["--epochs", "1", "--limit", "4000", "--output"]).arg(output);
+    mnist.announce_and_start()
 }
 
 /// The example is a separate workspace, like a user's crate, which shares this one's target folder. Its dev profile
 /// builds in a quarter of the time of a release build, and trains in seconds.
 fn own_engine(context: &Context, tally: &mut Tally) -> Result<(), String> {
-    let folder = context.workspace.root.join("examples/own-engine");
-    let cargo = |command: &str| {
-        let mut cargo = process::cargo(&folder);
-        cargo.args([command, "--target-dir"]).arg(&context.workspace.target);
-        cargo
-    };
-    run_tests(&mut cargo("test"), tally)?;
-    announce_and_run(&mut cargo("run"))
+    ["test", "run"]
+        .into_iter()
+        .try_for_each(|command| run_locked(context, "examples/own-engine", &[command], tally))
+}
+
+/// Runs cargo in a separate workspace, in this one's target folder. A stale lock file there is an error with advice: it
+/// would be written anew each time, with the newest releases.
+fn run_locked(context: &Context, folder: &str, words: &[&str], tally: &mut Tally) -> Result<(), String> {
+    let mut command = process::cargo(&context.workspace.root.join(folder));
+    command.args(words).args(["--locked", "--target-dir"]).arg(&context.workspace.target);
+    println!("$ {}", process::describe(&command));
+    let mut is_stale = false;
+    let done = process::run_and_see(&mut command, |line| {
+        tally.see(line);
+        is_stale |= line.contains(STALE);
+    });
+    done.map_err(|error| {
+        let hint = format!("\n  hint: run `cargo update --workspace` in {folder}, and commit its Cargo.lock");
+        if is_stale { error + &hint } else { error }
+    })
 }
 
 fn check_ops(context: &Context) -> Result<(), String> {
@@ -321,17 +342,9 @@ fn has_program(context: &Context, name: &str) -> Result<(), String> {
 
 /// The benchmark is a separate workspace, which the step `tests` does not include.
 fn check_bench(context: &Context) -> Result<(), String> {
-    let mut command = process::cargo(&context.workspace.root.join("bench"));
-    announce_and_run(command.args([
-        "check",
-        "-p",
-        "bench-kiln",
-        "-p",
-        "bench-models",
-        "-p",
-        "bench-protocol",
-        "--all-targets",
-    ]))
+    let packages = ["-p", "bench-kiln", "-p", "bench-models", "-p", "bench-protocol"];
+    let words = [&["check", "--all-targets"][..], &packages].concat();
+    run_locked(context, "bench", &words, &mut Tally::default())
 }
 
 fn check_goldens(context: &Context, _: &mut Tally) -> Result<(), String> {
@@ -346,11 +359,9 @@ fn has_numpy(context: &Context) -> Result<(), String> {
 
 fn python_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
-    command.args(["test", "--no-fail-fast"]);
-    let packages = PYTHON_TESTS.iter().filter(|name| context.workspace.package(name).is_some());
-    command.args(packages.flat_map(|name| ["-p", name]));
-    command.args(["--tests", "--", "--ignored"]);
-    run_tests(&mut command, tally)
+    command.args(["test", "--no-fail-fast"]).args(programs::selection(&[]));
+    command.args(PYTHON_TESTS.iter().flat_map(|name| ["--test", name]));
+    run_tests(command.args(["--", "--ignored"]), tally)
 }
 
 fn has_tensorboard(context: &Context) -> Result<(), String> {
@@ -361,7 +372,8 @@ fn has_tensorboard(context: &Context) -> Result<(), String> {
 
 fn tensorboard_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
-    command.args(["test", "-p", "kiln-train", "--features", "tensorboard", "--test", "loggers_tensorboard"]);
+    command.arg("test").args(programs::selection(&["kiln-train/tensorboard"]));
+    command.args(["--test", "loggers_tensorboard"]);
     run_tests(command.args(["--", "--include-ignored"]), tally)
 }
 
@@ -371,13 +383,12 @@ fn has_browser(context: &Context) -> Result<(), String> {
 
 fn browser_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let mut command = process::cargo(&context.workspace.root);
-    command.args(["test", "-p", "kiln-command", "--test", "runs_browser"]);
+    command.arg("test").args(programs::selection(&[])).args(["--test", "runs_browser"]);
     run_tests(command.args(["--", "--ignored"]), tally)
 }
 
 fn has_terminal(context: &Context) -> Result<(), String> {
-    let (_, example) = dashboard::PROGRAM;
-    has_target(context, "example", example)?;
+    has_target(context, "example", dashboard::PROGRAM)?;
     dashboard::has_tmux(&context.workspace.root, context.install)
 }
 
@@ -398,11 +409,6 @@ fn gpu_tests(context: &Context, tally: &mut Tally) -> Result<(), String> {
     // Tests that need a GPU are ignored by default.
     command.args(["--", "--include-ignored"]);
     run_tests(&mut command, tally)
-}
-
-fn announce_and_run(command: &mut Command) -> Result<(), String> {
-    println!("$ {}", process::describe(command));
-    process::run(command)
 }
 
 /// Runs tests and counts them from their output.

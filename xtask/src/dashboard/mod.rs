@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use crate::args::{Accepts, Args};
 use crate::process;
+use crate::programs::Program;
 use crate::workspace::Workspace;
 use checks::{CHECKS, Check, Context};
 
 const ACCEPTS: Accepts =
     Accepts { flags: &["--no-install"], options: &["--only", "--program"], words: false };
 
-/// The example that feeds the dashboard, and its package.
-pub(crate) const PROGRAM: (&str, &str) = ("kiln-train", "dashboard_demo");
+/// The example of `kiln-train` that feeds the dashboard.
+pub(crate) const PROGRAM: &str = "dashboard_demo";
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// `cargo xtask dashboard`. The last line is `N passed, M failed`.
@@ -55,11 +56,9 @@ fn run_checks(checks: &[&Check], context: &Context) -> usize {
 
 /// Builds the example in the test profile and returns its path.
 fn build(workspace: &Workspace) -> Result<PathBuf, String> {
-    let (package, example) = PROGRAM;
-    let mut command = process::cargo(&workspace.root);
-    command.args(["build", "--quiet", "-p", package, "--features", "dashboard", "--example", example]);
-    process::run(&mut command)?;
-    Ok(workspace.target.join("debug/examples").join(example))
+    let mut launch = Program::Example(PROGRAM).launch(workspace, &["kiln-train/dashboard"]);
+    process::run(&mut launch.build)?;
+    Ok(launch.run.get_program().into())
 }
 
 /// Returns whether tmux can be used; installs Debian's package where that is allowed and possible.

@@ -1,0 +1,105 @@
+//! Programs of the workspace, built so that they share the compiled crates of the step `tests`.
+//!
+//! `cargo run -p PACKAGE` unifies the features of that package's dependencies alone, and compiles most crates again. Here
+//! cargo unifies those of the whole workspace, with dev-dependencies, as in `cargo test --workspace`.
+
+use std::env::consts::EXE_SUFFIX;
+use std::process::Command;
+
+use crate::process;
+use crate::workspace::Workspace;
+
+/// The features of the workspace's tests. The examples of language models are not in the default build, whose time they
+/// would double.
+pub(crate) const FEATURES: &[&str] = &["kiln-examples/models"];
+
+/// An example that builds beside each program that is none: cargo unifies dev-dependencies only if a selected target uses
+/// them. This one is small.
+const SMALL_EXAMPLE: &str = "kill";
+
+/// A program of the workspace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Program {
+    /// A binary of some package.
+    Binary(&'static str),
+    /// An example of some package.
+    Example(&'static str),
+}
+
+/// The command that builds a program, and the one that runs it.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) build: Command,
+    pub(crate) run: Command,
+}
+
+impl Program {
+    /// The command that builds the program in the test profile, with more features such as `kiln-suite/candle`.
+    pub(crate) fn build(self, workspace: &Workspace, features: &[&str]) -> Command {
+        let mut command = process::cargo(&workspace.root);
+        command.args(["build", "--quiet"]);
+        command.args(selection(features));
+        match self {
+            Program::Binary(name) => command.args(["--bin", name, "--example", SMALL_EXAMPLE]),
+            Program::Example(name) => command.args(["--example", name]),
+        };
+        command
+    }
+
+    /// Builds the program with more features, and runs it in the root of the workspace.
+    pub(crate) fn launch(self, workspace: &Workspace, features: &[&str]) -> Launch {
+        let (folder, name) = match self {
+            Program::Binary(name) => ("debug", name),
+            Program::Example(name) => ("debug/examples", name),
+        };
+        let file = workspace.target.join(folder).join(format!("{name}{EXE_SUFFIX}"));
+        let run = process::program(&file.to_string_lossy(), &workspace.root);
+        Launch { build: self.build(workspace, features), run }
+    }
+}
+
+impl Launch {
+    /// Builds the program and runs it.
+    pub(crate) fn start(&mut self) -> Result<(), String> {
+        process::run(&mut self.build)?;
+        process::run(&mut self.run)
+    }
+
+    /// Builds the program and runs it, and prints both commands.
+    pub(crate) fn announce_and_start(&mut self) -> Result<(), String> {
+        process::announce_and_run(&mut self.build)?;
+        process::announce_and_run(&mut self.run)
+    }
+}
+
+/// The arguments that select the workspace with the features of its tests, and more.
+pub(crate) fn selection(features: &[&str]) -> [String; 3] {
+    ["--workspace".to_owned(), "--features".to_owned(), [FEATURES, features].concat().join(",")]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn binaries_are_built_beside_an_example() {
+        let workspace =
+            Workspace { root: "/src".into(), target: "/src/target".into(), ..Workspace::default() };
+        let launch = Program::Binary("fuzzer").launch(&workspace, &["fuzz/cuda"]);
+        let said = process::describe(&launch.build);
+        let expected = "cargo build --quiet --workspace --features kiln-examples/models,fuzz/cuda --bin fuzzer --example kill";
+        assert_eq!(said, expected);
+        let file = PathBuf::from(launch.run.get_program());
+        assert_eq!(file, PathBuf::from(format!("/src/target/debug/fuzzer{EXE_SUFFIX}")));
+    }
+
+    #[test]
+    fn an_example_is_built_alone() {
+        let launch = Program::Example("mnist").launch(&Workspace::default(), &[]);
+        let said = process::describe(&launch.build);
+        assert_eq!(said, "cargo build --quiet --workspace --features kiln-examples/models --example mnist");
+        assert!(PathBuf::from(launch.run.get_program()).starts_with("debug/examples"));
+    }
+}
