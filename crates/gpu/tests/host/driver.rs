@@ -60,7 +60,7 @@ pub(crate) struct HostFunction {
     symbol: String,
 }
 
-/// The compiler's options. Long jumps between stacks are none that fortified ones allow.
+/// The compiler's options. Fortified long jumps would abort when they change the stack.
 const FLAGS: [&str; 9] = [
     "-std=c++17",
     "-nostdinc++",
@@ -181,8 +181,9 @@ impl Driver for Host {
         let (from, to) = (temporary("cpp"), temporary("so"));
         std::fs::write(&from, source).map_err(problem)?;
         let preprocess = || Command::new("g++").args(["-E", "-P"]).arg(&from).output().map_err(problem);
-        // The preprocessor removes some entry points of sources with conditions.
-        let preprocessed = source.contains("#if").then(preprocess).transpose()?;
+        // Conditions remove entry points, and macros rename them.
+        let has_macros = ["#if", "#define"].iter().any(|directive| source.contains(directive));
+        let preprocessed = has_macros.then(preprocess).transpose()?;
         let plain =
             preprocessed.as_ref().map_or(source.into(), |output| String::from_utf8_lossy(&output.stdout));
         let barriers = ["__syncthreads", "__shfl_xor_sync"].iter().any(|barrier| source.contains(barrier));
