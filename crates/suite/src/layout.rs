@@ -59,35 +59,57 @@ pub fn elements(layout: Layout, data: &TensorData) -> TensorData {
     }
 }
 
+/// An operand in a layout, on the host: a view of other data. It is made once for all engines.
+pub struct Placed {
+    base: TensorData,
+    view: Option<Op>,
+}
+
+impl Placed {
+    /// The data in a layout.
+    pub fn new(layout: Layout, data: &TensorData) -> Placed {
+        let rank = data.shape().rank();
+        let seen = |op: Op| Placed { base: on_reference(op.clone(), data.clone(), None), view: Some(op) };
+        match layout {
+            Layout::Owned | Layout::Shared => Placed { base: data.clone(), view: None },
+            Layout::Permuted => {
+                let reversed: Vec<usize> = (0..rank).rev().collect();
+                seen(Op::Permute(kiln_ir::Axes::new(&reversed)))
+            }
+            Layout::Strided => {
+                let pads = vec![PadAxis { low: 1, high: 1, interior: 1 }; rank];
+                let base = on_reference(Op::Pad(pads), data.clone(), Some(filler(data.dtype())));
+                let every_second = |&len: &usize| SliceAxis { start: 1, len, step: 2 };
+                Placed { base, view: Some(Op::Slice(data.shape().iter().map(every_second).collect())) }
+            }
+            Layout::Flipped => {
+                let backwards =
+                    |&len: &usize| SliceAxis { start: usize::saturating_sub(len, 1), len, step: -1 };
+                seen(Op::Slice(data.shape().iter().map(backwards).collect()))
+            }
+            Layout::Repeated => match repeated_axis(data) {
+                Some(axis) => {
+                    let base = on_reference(Op::Slice(head(data, axis)), data.clone(), None);
+                    Placed { base, view: Some(Op::Broadcast(*data.shape())) }
+                }
+                None => Placed { base: data.clone(), view: None },
+            },
+        }
+    }
+
+    /// Writes the operand to an engine.
+    pub fn on(&self, engine: &dyn Engine) -> Value {
+        let value = engine.write(self.base.clone());
+        let Some(op) = &self.view else { return value };
+        let operands = smallvec![Operand::Value(value)];
+        let types = infer(op, &OperandType::list(&operands)).expect("a valid view");
+        engine.execute(op, operands, &types).remove(0)
+    }
+}
+
 /// Writes data to an engine in a layout.
 pub fn place(engine: &dyn Engine, layout: Layout, data: &TensorData) -> Value {
-    let rank = data.shape().rank();
-    match layout {
-        Layout::Owned | Layout::Shared => engine.write(data.clone()),
-        Layout::Permuted => {
-            let reversed: Vec<usize> = (0..rank).rev().collect();
-            let op = Op::Permute(kiln_ir::Axes::new(&reversed));
-            view(engine, op.clone(), on_reference(op, data.clone(), None))
-        }
-        Layout::Strided => {
-            let pads = vec![PadAxis { low: 1, high: 1, interior: 1 }; rank];
-            let sparse = on_reference(Op::Pad(pads), data.clone(), Some(filler(data.dtype())));
-            let every_second = |&len: &usize| SliceAxis { start: 1, len, step: 2 };
-            view(engine, Op::Slice(data.shape().iter().map(every_second).collect()), sparse)
-        }
-        Layout::Flipped => {
-            let backwards = |&len: &usize| SliceAxis { start: usize::saturating_sub(len, 1), len, step: -1 };
-            let op = Op::Slice(data.shape().iter().map(backwards).collect());
-            view(engine, op.clone(), on_reference(op, data.clone(), None))
-        }
-        Layout::Repeated => match repeated_axis(data) {
-            Some(axis) => {
-                let one = on_reference(Op::Slice(head(data, axis)), data.clone(), None);
-                view(engine, Op::Broadcast(*data.shape()), one)
-            }
-            None => engine.write(data.clone()),
-        },
-    }
+    Placed::new(layout, data).on(engine)
 }
 
 /// A filler between elements, which exposes kernels that read it.
@@ -110,12 +132,6 @@ fn repeated_axis(data: &TensorData) -> Option<usize> {
 fn head(data: &TensorData, axis: usize) -> Vec<SliceAxis> {
     let range = |(a, &len): (usize, &usize)| SliceAxis::all(if a == axis { 1 } else { len });
     data.shape().iter().enumerate().map(range).collect()
-}
-
-fn view(engine: &dyn Engine, op: Op, base: TensorData) -> Value {
-    let operands = smallvec![Operand::Value(engine.write(base))];
-    let types = infer(&op, &OperandType::list(&operands)).expect("a valid view");
-    engine.execute(&op, operands, &types).remove(0)
 }
 
 fn on_reference(op: Op, data: TensorData, scalar: Option<Scalar>) -> TensorData {

@@ -16,7 +16,9 @@ use kiln_suite::engines::{Neighbours, Subject};
 use kiln_suite::run::{Stack, finish, values};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 /// The kernels found, by their text and that of their launch.
 static FOUND: Mutex<BTreeMap<(String, String), Lowered>> = Mutex::new(BTreeMap::new());
@@ -80,7 +82,8 @@ fn sources(lowered: &Lowered) -> [std::result::Result<Printed, Unprintable>; 3] 
     [cpp(kernel, &schedule, Dialect::Cuda), cpp(kernel, &schedule, Dialect::Hip), wgsl(kernel, &schedule)]
 }
 
-fn check((text, launch): &(String, String), lowered: &Lowered) -> std::result::Result<(), String> {
+/// Checks a kernel; whether WGSL can express it.
+fn check((text, launch): &(String, String), lowered: &Lowered) -> std::result::Result<bool, String> {
     let kernel: Kernel = text.parse().map_err(|error| format!("does not parse: {error}"))?;
     let again: Launch = launch.parse().map_err(|error| format!("its launch does not parse: {error}"))?;
     let again = Lowered { kernel, launch: again, checks: lowered.checks.clone() };
@@ -95,8 +98,8 @@ fn check((text, launch): &(String, String), lowered: &Lowered) -> std::result::R
         return Err("prints another source after it was read".into());
     }
     match &printed[2] {
-        Ok(source) => valid(&source.text),
-        Err(_) => Ok(()),
+        Ok(source) => valid(&source.text).map(|()| true),
+        Err(_) => Ok(false),
     }
 }
 
@@ -112,18 +115,40 @@ fn valid(source: &str) -> std::result::Result<(), String> {
 /// How many different kernels the suite makes, at least: fewer would mean that they are not collected.
 const LEAST: usize = 1000;
 
+/// Calls a function with each item, on all processors.
+fn on_all_processors<T: Send, R: Send>(
+    items: impl Iterator<Item = T> + Send,
+    body: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let items = Mutex::new(items);
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        let mut results = Vec::new();
+        while let Some(item) = next() {
+            results.push(body(item));
+        }
+        results
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        let results = workers.into_iter().map(|worker| worker.join());
+        results.flat_map(|results| results.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
 #[test]
 fn kernels_round_trip_through_text() {
-    for group in Group::ALL {
+    on_all_processors(Group::ALL.into_iter(), |group| {
         finish(values(&[(SUBJECT, Stack::Plain), (SUBJECT, Stack::Autodiff)], group));
-    }
+    });
     let found = std::mem::take(&mut *FOUND.lock().unwrap_or_else(PoisonError::into_inner));
-    let problem = |(key, lowered): (&(String, String), &Lowered)| {
-        check(key, lowered).err().map(|text| format!("{}\n{}\n{text}", key.0, key.1))
-    };
-    let problems: Vec<String> = found.iter().filter_map(problem).collect();
-    let wgsl = found.values().filter(|lowered| sources(lowered)[2].is_ok()).count();
+    let outcomes = on_all_processors(found.iter(), |(key, lowered)| {
+        check(key, lowered).map_err(|text| format!("{}\n{}\n{text}", key.0, key.1))
+    });
+    let wgsl = outcomes.iter().filter(|outcome| matches!(outcome, Ok(true))).count();
     println!("{} kernels, {wgsl} of them in WGSL too", found.len());
+    let problems: Vec<String> = outcomes.into_iter().filter_map(std::result::Result::err).collect();
     assert!(problems.is_empty(), "{} kernels, the first:\n{}", problems.len(), problems[0]);
     assert!(found.len() >= LEAST, "only {} kernels", found.len());
 }

@@ -60,6 +60,19 @@ pub(crate) struct HostFunction {
     symbol: String,
 }
 
+/// The compiler's options. Fortified long jumps would abort when they change the stack.
+const FLAGS: [&str; 9] = [
+    "-std=c++17",
+    "-nostdinc++",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-U_FORTIFY_SOURCE",
+    "-w",
+];
+
 type Entry = unsafe extern "C" fn(u32, u32, *const u64);
 
 impl Host {
@@ -167,18 +180,21 @@ impl Driver for Host {
     fn compile(&self, source: &str) -> Result<Vec<u8>> {
         let (from, to) = (temporary("cpp"), temporary("so"));
         std::fs::write(&from, source).map_err(problem)?;
-        // The preprocessor removes some entry points.
-        let plain = Command::new("g++").args(["-E", "-P"]).arg(&from).output().map_err(problem)?.stdout;
+        let preprocess = || Command::new("g++").args(["-E", "-P"]).arg(&from).output().map_err(problem);
+        // Conditions remove entry points, and macros rename them.
+        let has_macros = ["#if", "#define"].iter().any(|directive| source.contains(directive));
+        let preprocessed = has_macros.then(preprocess).transpose()?;
+        let plain =
+            preprocessed.as_ref().map_or(source.into(), |output| String::from_utf8_lossy(&output.stdout));
+        let barriers = ["__syncthreads", "__shfl_xor_sync"].iter().any(|barrier| source.contains(barrier));
         let shim = include_str!("shim.hpp").replace("#pragma once", "");
-        let mut text = format!("{shim}\n{source}\n");
-        for entry in entries(&String::from_utf8_lossy(&plain)) {
+        let mut text = if barriers { "#define SHIM_BARRIERS\n" } else { "" }.to_owned();
+        text += &format!("{shim}\n{source}\n");
+        for entry in entries(&plain) {
             text += &format!("SHIM_ENTRY({entry})\n");
         }
         std::fs::write(&from, text).map_err(problem)?;
-        let compiled = Command::new("g++")
-            .args(["-std=c++17", "-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-fwrapv", "-w", "-o"])
-            .args([&to, &from])
-            .output();
+        let compiled = Command::new("g++").args(FLAGS).arg("-o").args([&to, &from]).output();
         let output = compiled.map_err(problem)?;
         let binary = std::fs::read(&to);
         // The second file does not exist if the compiler failed.

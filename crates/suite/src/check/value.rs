@@ -3,7 +3,7 @@
 use super::{HostOperand, Outcome, expected, guarded, host_operands, operands, read, types_of};
 use crate::case::Case;
 use crate::compare::difference;
-use crate::layout::{Layout, elements, place};
+use crate::layout::{Layout, Placed, elements};
 use kiln_ir::{Engine, OpKind, Operands, TensorData, Value};
 
 /// Runs a case in each of its layouts and compares the type and elements of every result with the reference. Checks
@@ -18,11 +18,19 @@ pub struct Expected<'a> {
     /// The operands and results, as they are and with repeated elements.
     plain: Pair,
     repeated: Option<Pair>,
+    /// The layouts of the case.
+    layouts: Vec<InLayout>,
 }
 
 struct Pair {
     operands: Vec<HostOperand>,
     results: Vec<TensorData>,
+}
+
+struct InLayout {
+    layout: Layout,
+    /// The operands that are tensors.
+    operands: Vec<Option<Placed>>,
 }
 
 impl<'a> Expected<'a> {
@@ -32,17 +40,30 @@ impl<'a> Expected<'a> {
         let list = host_operands(case);
         let repeats = case.layouts.list().contains(&Layout::Repeated);
         let repeated = repeats.then(|| pair(repeated(&list)));
-        Expected { case, plain: pair(list), repeated }
+        let mut made = Expected { case, plain: pair(list), repeated, layouts: Vec::new() };
+        made.layouts = case.layouts.list().iter().map(|&layout| made.in_layout(layout)).collect();
+        made
+    }
+
+    fn in_layout(&self, layout: Layout) -> InLayout {
+        let placed = |operand: &HostOperand| match operand {
+            HostOperand::Tensor(data) => Some(Placed::new(layout, data)),
+            HostOperand::Scalar(_) | HostOperand::SameAs(_) => None,
+        };
+        InLayout { layout, operands: self.pair(layout).operands.iter().map(placed).collect() }
+    }
+
+    /// The operands as they are seen in a layout, with the results.
+    fn pair(&self, layout: Layout) -> &Pair {
+        self.repeated.as_ref().filter(|_| layout == Layout::Repeated).unwrap_or(&self.plain)
     }
 
     /// Runs an engine in each layout, and compares.
     pub fn check(&self, engine: &dyn Engine) -> Outcome {
         let mut outcome = Outcome::default();
-        for &layout in self.case.layouts.list() {
-            let repeated = self.repeated.as_ref().filter(|_| layout == Layout::Repeated);
-            let pair = repeated.unwrap_or(&self.plain);
-            let result = guarded(|| in_layout(engine, self.case, layout, &pair.operands, &pair.results));
-            outcome.absorb(&format!("{} {layout:?}", self.case.name), result);
+        for placed in &self.layouts {
+            let result = guarded(|| in_layout(engine, self.case, placed, self.pair(placed.layout)));
+            outcome.absorb(&format!("{} {:?}", self.case.name, placed.layout), result);
         }
         outcome
     }
@@ -57,15 +78,13 @@ fn repeated(list: &[HostOperand]) -> Vec<HostOperand> {
     list.iter().map(repeat).collect()
 }
 
-fn in_layout(
-    engine: &dyn Engine,
-    case: &Case,
-    layout: Layout,
-    seen: &[HostOperand],
-    expected: &[TensorData],
-) -> Outcome {
-    let operands = operands(seen, &|_, data| place(engine, layout, data));
-    let kept = if layout == Layout::Owned { Operands::new() } else { operands.clone() };
+fn in_layout(engine: &dyn Engine, case: &Case, placed: &InLayout, pair: &Pair) -> Outcome {
+    let Pair { operands: seen, results: expected } = pair;
+    let write = |place: usize, _: &TensorData| {
+        placed.operands[place].as_ref().expect("a tensor is placed").on(engine)
+    };
+    let operands = operands(seen, &write);
+    let kept = if placed.layout == Layout::Owned { Operands::new() } else { operands.clone() };
     let types = types_of(&case.op, &operands);
     let results = engine.execute(&case.op, operands, &types);
     let mut outcome = Outcome::default();

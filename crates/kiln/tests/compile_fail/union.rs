@@ -1,4 +1,4 @@
-use kiln_nn::{Config, Module};
+use kiln::nn::{Config, Module};
 
 #[derive(Module)]
 union Network {

@@ -1,5 +1,5 @@
-use kiln_nn::{Config, Linear, Module};
-use kiln_tensor::Backend;
+use kiln::nn::{Config, Linear, Module};
+use kiln::Backend;
 
 #[derive(Module, Debug)]
 enum Never {}

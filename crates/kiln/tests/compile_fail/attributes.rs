@@ -1,4 +1,4 @@
-use kiln_nn::{Config, Module, Relu};
+use kiln::nn::{Config, Module, Relu};
 
 #[derive(Module, Debug)]
 struct Unknown {

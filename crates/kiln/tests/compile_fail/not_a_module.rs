@@ -1,5 +1,5 @@
-use kiln_nn::{Linear, Module};
-use kiln_tensor::{Backend, Tensor};
+use kiln::nn::{Linear, Module};
+use kiln::{Backend, Tensor};
 
 #[derive(Clone, Debug)]
 struct Plain;
