@@ -3,12 +3,13 @@
 mod interrupt;
 mod output;
 mod session;
+mod settings;
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use clap::Args;
-use kiln_backends::{Device, Dyn};
+use kiln_backends::Dyn;
 use kiln_models::{CausalLanguageModel, PretrainedLanguageModel};
 use kiln_store::hub;
 use kiln_text::{Chat, GenerateConfig, LanguageModel, Overflow};
@@ -16,6 +17,9 @@ use kiln_text::{Chat, GenerateConfig, LanguageModel, Overflow};
 use interrupt::Interrupt;
 use output::Output;
 use session::Session;
+use settings::Settings;
+
+use crate::devices;
 
 /// Options of `kiln chat`.
 #[derive(Debug, Args)]
@@ -31,24 +35,27 @@ pub(crate) struct Options {
     /// Continue the text without a chat template, and without a history.
     #[arg(long)]
     raw: bool,
-    /// Divisor of the logits: higher values make answers more random; 0 chooses the most probable tokens.
-    #[arg(long, default_value_t = 0.7)]
-    temperature: f64,
-    /// Sample from the most probable tokens with this total probability; 1 keeps all.
-    #[arg(long, default_value_t = 0.95)]
-    top_p: f64,
-    /// Sample from this number of tokens; 0 keeps all.
-    #[arg(long, default_value_t = 40)]
-    top_k: usize,
-    /// Sample from tokens with at least this part of the greatest probability; 0 keeps all.
-    #[arg(long, default_value_t = 0.05)]
-    min_p: f64,
-    /// Divisor of the logits of tokens that occurred before; 1 has no effect.
-    #[arg(long, default_value_t = 1.1)]
-    repetition_penalty: f64,
-    /// Maximum number of tokens of an answer.
-    #[arg(long, default_value_t = 1024)]
-    max_tokens: usize,
+    /// Divisor of the logits: higher values make answers more random; 0 chooses the most probable tokens. Default: that
+    /// of the model, or 0.7.
+    #[arg(long)]
+    temperature: Option<f64>,
+    /// Sample from the most probable tokens with this total probability; 1 keeps all. Default: that of the model, or
+    /// 0.95.
+    #[arg(long)]
+    top_p: Option<f64>,
+    /// Sample from this number of tokens; 0 keeps all. Default: that of the model, or 40.
+    #[arg(long)]
+    top_k: Option<usize>,
+    /// Sample from tokens with at least this part of the greatest probability; 0 keeps all. Default: that of the model,
+    /// or 0.05.
+    #[arg(long)]
+    min_p: Option<f64>,
+    /// Divisor of the logits of tokens that occurred before; 1 has no effect. Default: that of the model, or 1.1.
+    #[arg(long)]
+    repetition_penalty: Option<f64>,
+    /// Maximum number of tokens of an answer. Default: that of the model, or 1024.
+    #[arg(long)]
+    max_tokens: Option<usize>,
     /// Maximum number of tokens of the whole chat; the oldest messages are dropped. Default: the context of the model.
     #[arg(long)]
     context: Option<usize>,
@@ -63,21 +70,25 @@ pub(crate) struct Options {
     threads: usize,
 }
 
+/// The commands of a chat.
+const COMMANDS: &str = "/reset starts anew, /help lists the settings, /exit ends, Ctrl-C stops an answer.";
+
 /// Chats until the end of the input.
 ///
 /// # Errors
 /// When the model cannot be opened, an option is out of range, or `--prompt` cannot be answered.
 pub(crate) fn run(options: Options) -> Result<(), String> {
     let interrupt = Interrupt::install().map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
-    let config = config(&options)?;
     let path = hub::locate(&options.model).map_err(|error| error.to_string())?;
+    let settings = Settings::new(&options, &path)?;
     let started = Instant::now();
-    let model = PretrainedLanguageModel::<Dyn>::open(&path, &device(&options)?);
+    let device = devices::open(&options.device, options.threads)?;
+    let model = PretrainedLanguageModel::<Dyn>::open(&path, &device);
     let model = model.map_err(|error| error.to_string())?;
     let mut session = if options.raw {
-        Session::Raw(model.generator(), Box::new(config))
+        Session::Raw(model.generator(), Box::new(settings.config()))
     } else {
-        Session::Chat(Box::new(chat(&model, &options, config)?))
+        Session::Chat(Box::new(chat(&model, &options, settings.config())?))
     };
     let mut output = Output::default();
     if let Some(prompt) = &options.prompt {
@@ -85,12 +96,9 @@ pub(crate) fn run(options: Options) -> Result<(), String> {
     }
     if io::stdin().is_terminal() {
         let seconds = started.elapsed().as_secs_f64();
-        eprintln!(
-            "{} in {seconds:.1} s. /reset starts anew, /exit ends, Ctrl-C stops an answer.",
-            path.display()
-        );
+        eprintln!("{} in {seconds:.1} s, {}\n{COMMANDS}", path.display(), settings.line());
     }
-    converse(&mut session, &interrupt, &mut output)
+    converse(&mut session, &settings, &interrupt, &mut output)
 }
 
 fn chat<'a>(
@@ -111,32 +119,10 @@ fn chat<'a>(
     })
 }
 
-fn config(options: &Options) -> Result<GenerateConfig, String> {
-    let time = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let config = GenerateConfig::new()
-        .with_temperature(options.temperature)
-        .with_top_p((options.top_p != 1.0).then_some(options.top_p))
-        .with_top_k((options.top_k > 0).then_some(options.top_k))
-        .with_min_p((options.min_p != 0.0).then_some(options.min_p))
-        .with_repetition_penalty(options.repetition_penalty)
-        .with_max_new_tokens(options.max_tokens)
-        .with_seed(options.seed.unwrap_or_else(time));
-    config.validate().map_err(|error| error.to_string())?;
-    Ok(config)
-}
-
-fn device(options: &Options) -> Result<Device, String> {
-    match (options.device.as_str(), options.threads) {
-        ("cpu", 0) => Ok(Device::cpu()),
-        ("cpu", threads) => Ok(Device::cpu_with_threads(threads)),
-        (kind, 0) => Device::open(kind, 0).map_err(|error| error.to_string()),
-        (kind, _) => Err(format!("--threads applies to `--device cpu`, not to `{kind}`")),
-    }
-}
-
 /// Answers each line of the standard input. An answer that fails does not end the chat.
 fn converse<M: LanguageModel<Dyn>>(
     session: &mut Session<'_, M>,
+    settings: &Settings,
     interrupt: &Interrupt,
     output: &mut Output,
 ) -> Result<(), String> {
@@ -156,8 +142,9 @@ fn converse<M: LanguageModel<Dyn>>(
             "" => {}
             "/exit" => break,
             "/reset" => session.reset(),
+            "/help" => eprint!("{COMMANDS}\n\n{}", settings.table()),
             command if command.starts_with('/') => {
-                eprintln!("kiln: {command} is no command; there are /reset and /exit");
+                eprintln!("kiln: {command} is no command; there are /reset, /help and /exit");
             }
             message => {
                 if let Err(error) = answer(session, message, interrupt, output) {

@@ -33,12 +33,12 @@
 //! kiln download QuantFactory/SmolLM2-135M-GGUF "*.Q4_K_M.gguf"
 //! ```
 //!
-//! `kiln weights` shows, compares, converts and quantises files of weights:
+//! `kiln weights` shows, compares, converts, quantises and evaluates files of weights:
 //!
 //! ```text
 //! kiln weights info model.gguf
 //! kiln weights convert pytorch_model.bin model.safetensors --dtype bf16
-//! kiln weights quantize SmolLM2 smollm2.gguf --format q4_1
+//! kiln weights quantize SmolLM2 smollm2.gguf --format q4_1 --perplexity text.txt
 //! ```
 //!
 //! `kiln server` serves a backend to programs on other machines, which name it by `RemoteDevice::new("ws://host:3000")`:
@@ -59,7 +59,7 @@ mod dump;
 mod runs;
 #[cfg(feature = "server")]
 mod server;
-#[cfg(any(feature = "runs", feature = "weights"))]
+#[cfg(any(feature = "chat", feature = "runs", feature = "weights"))]
 mod table;
 #[cfg(feature = "weights")]
 mod weights;
@@ -101,6 +101,9 @@ enum Command {
     /// Servers are those at the addresses in KILN_REMOTE, separated by commas.
     Devices,
     /// Talk to a language model.
+    ///
+    /// Settings without an option are those of `generation_config.json` beside the model, as in `transformers`. A file
+    /// that omits `do_sample`, or is absent, leaves the others at the defaults below; /help lists all in force.
     #[cfg(feature = "chat")]
     Chat(chat::Options),
     /// Download a model of the Hugging Face hub.
@@ -112,7 +115,7 @@ enum Command {
     /// Serve a backend over the network.
     #[cfg(feature = "server")]
     Server(server::Options),
-    /// Show, compare, convert and quantise files of weights.
+    /// Show, compare, convert, quantise and evaluate files of weights.
     #[cfg(feature = "weights")]
     Weights(weights::Options),
 }

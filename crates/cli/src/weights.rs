@@ -1,8 +1,9 @@
-//! `kiln weights`: shows, compares, converts and quantises files of weights.
+//! `kiln weights`: shows, compares, converts, quantises and evaluates files of weights.
 
 mod convert;
 mod diff;
 mod info;
+mod perplexity;
 mod progress;
 mod quantize;
 
@@ -12,6 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use kiln_store::gguf::{GgufFile, HuggingFaceGguf};
 use kiln_store::{Mapping, StoreError, WeightFormat, Weights};
 use kiln_tensor::{BlockFormat, DType};
+use perplexity::{Evaluation, Windows};
 
 /// Options of `kiln weights`.
 #[derive(Debug, Args)]
@@ -67,6 +69,8 @@ enum Command {
     ///
     /// Matrices whose rows consist of whole blocks are quantised, round-to-nearest; other tensors stay as they are. A
     /// folder of Hugging Face with `config.json` becomes a file that llama.cpp reads.
+    ///
+    /// With --perplexity, both models predict a text, and a table compares them; see `kiln weights perplexity`.
     Quantize {
         /// A file of any format, or a folder with a model.
         input: PathBuf,
@@ -81,8 +85,29 @@ enum Command {
         /// Quantise tensors that are quantised in another format already.
         #[arg(long)]
         requantize: bool,
+        /// Compare the perplexities of INPUT and OUTPUT on this text, a file in UTF-8.
+        #[arg(long, value_name = "TEXT")]
+        perplexity: Option<PathBuf>,
+        #[command(flatten)]
+        windows: Windows,
         #[command(flatten)]
         names: Names,
+    },
+    /// Compare the perplexities of language models on a text.
+    ///
+    /// The perplexity is the exponential of the mean negative log likelihood of the tokens of the text: lower is better.
+    /// It is computed in windows. Each token is predicted once, from the tokens before it in the first window that
+    /// contains it; the first token of a window without overlap is not predicted. Weights of 16 bits are computed in
+    /// f32, quantised weights as they are. The ratio is that to the first model, for models with equal tokens.
+    Perplexity {
+        /// GGUF files, or folders of Hugging Face with a tokenizer.
+        #[arg(required = true)]
+        models: Vec<PathBuf>,
+        /// The text, a file in UTF-8 of at most 16 MiB.
+        #[arg(long)]
+        text: PathBuf,
+        #[command(flatten)]
+        windows: Windows,
     },
 }
 
@@ -145,10 +170,19 @@ pub(crate) fn run(options: Options) -> Result<Outcome, String> {
             let conversion = convert::Conversion { weights, input: &input, dtype, max_shard_size };
             conversion.write(&output).map(done)
         }
-        Command::Quantize { input, output, format, keep, requantize, names } => {
+        Command::Quantize { input, output, format, keep, requantize, perplexity, windows, names } => {
             let weights = open(&input, &names).map_err(failed)?;
             let quantization = quantize::Quantization { weights, input: &input, format, keep, requantize };
-            quantization.write(&output).map(done)
+            let written = match &perplexity {
+                Some(text) => quantization.write_and_evaluate(&output, Evaluation::new(text, &windows)?),
+                None => windows.refuse().and_then(|()| quantization.write(&output)),
+            };
+            written.map(done)
+        }
+        Command::Perplexity { models, text, windows } => {
+            let mut evaluation = Evaluation::new(&text, &windows)?;
+            models.iter().try_for_each(|model| evaluation.evaluate(model))?;
+            Ok(done(evaluation.report()))
         }
     }
 }

@@ -8,7 +8,8 @@ use kiln_store::gguf::{self, GgufFile, HuggingFaceGguf};
 use kiln_store::{WeightFormat, Weights};
 use kiln_tensor::{Backend, Tensor};
 use kiln_text::{
-    Chat, ChatTemplate, GenerateConfig, GgufVocabulary, LanguageModel, TextGenerator, TokenInput, Tokenizer,
+    Chat, ChatTemplate, GenerateConfig, GenerationDefaults, GgufVocabulary, LanguageModel, TextGenerator,
+    TokenInput, Tokenizer,
 };
 
 use crate::decoding::DecoderCache;
@@ -16,7 +17,7 @@ use crate::error::{ModelError, Result};
 use crate::gpt2::{Gpt2, Gpt2Config};
 use crate::hugging_face::{Fields, parse, unsupported, wrong};
 use crate::llama::{LLAMA_MODEL_TYPES, Llama, LlamaConfig};
-use crate::loading::{OpenOptions, configuration, optional_json};
+use crate::loading::{OpenOptions, configuration};
 
 /// A causal language model of any supported architecture.
 #[derive(Clone, Debug)]
@@ -47,7 +48,8 @@ pub struct PretrainedLanguageModel<B: Backend = Dyn> {
     pub tokenizer: Tokenizer,
     /// The template that renders the messages of a chat; `None` for models that were not trained to chat.
     pub chat_template: Option<ChatTemplate>,
-    /// The settings of generation that the authors recommend: `generation_config.json`. Default: greedy decoding.
+    /// The settings of generation that the authors recommend: [`GenerationDefaults::config`] of the folder. Default:
+    /// greedy decoding.
     pub generation: GenerateConfig,
 }
 
@@ -118,13 +120,10 @@ struct Parts {
 
 impl Parts {
     fn of_folder(folder: &Path) -> Result<Parts> {
+        let generation = GenerationDefaults::from_folder(folder)?.config();
         if !folder.join("config.json").exists() {
-            return Parts::of_gguf_in(folder);
+            return Ok(Parts { generation, ..Parts::of_gguf_in(folder)? });
         }
-        let generation = match optional_json(&folder.join("generation_config.json"))? {
-            Some(json) => generation(&json)?,
-            None => GenerateConfig::new(),
-        };
         Ok(Parts {
             config: configuration(folder)?,
             weights: Weights::open(folder)?,
@@ -231,23 +230,4 @@ impl<B: Backend> fmt::Display for CausalLanguageModel<B> {
             CausalLanguageModel::Gpt2(model) => fmt::Display::fmt(model, f),
         }
     }
-}
-
-/// Reads `generation_config.json`. Sampling is off unless `do_sample` is true.
-fn generation(json: &str) -> Result<GenerateConfig> {
-    let map = parse(json)?;
-    let fields = Fields::new(&map);
-    let mut config = GenerateConfig::new();
-    if let Some(tokens) = fields.integer("max_new_tokens")? {
-        config.max_new_tokens = tokens;
-    }
-    config.repetition_penalty = fields.number("repetition_penalty")?.unwrap_or(1.0);
-    if fields.flag("do_sample")? == Some(true) {
-        config.temperature = fields.number("temperature")?.unwrap_or(1.0);
-        config.top_k = fields.integer("top_k")?.filter(|&k| k > 0);
-        config.top_p = fields.number("top_p")?;
-        config.min_p = fields.number("min_p")?;
-    }
-    config.validate()?;
-    Ok(config)
 }

@@ -198,7 +198,7 @@ impl<'a, B: Backend, M: LanguageModel<B>> Chat<'a, B, M> {
     fn reply_while(&mut self, on_text: impl FnMut(&str) -> ControlFlow<()>) -> Result<Reply> {
         self.config.validate()?;
         let prompt = self.fitting_prompt()?;
-        let new = new_tokens(prompt.len(), self.config.max_new_tokens, self.context)?;
+        let new = new_tokens(prompt.len(), &self.config, self.context)?;
         let mut cached = self.cache_for(&prompt, prompt.len() + new)?;
         let reply = self.generate(&prompt, new, &mut cached, on_text)?;
         self.cached = Some(cached);
@@ -255,9 +255,10 @@ impl<'a, B: Backend, M: LanguageModel<B>> Chat<'a, B, M> {
 
     /// The tokens of the messages, without those that the option drops.
     fn fitting_prompt(&mut self) -> Result<Vec<u32>> {
+        let max_length = self.config.max_length.unwrap_or(usize::MAX).min(self.context);
         loop {
             let prompt = self.prompt()?;
-            let fits = prompt.len() + self.config.max_new_tokens <= self.context;
+            let fits = prompt.len().saturating_add(self.config.max_new_tokens) <= max_length;
             let drops = self.overflow == Overflow::DropOldest && !fits;
             if !drops || !self.drop_oldest_turn() {
                 return Ok(prompt);

@@ -39,6 +39,15 @@ pub enum TextError {
         problem: String,
     },
 
+    /// The settings of generation in a file are invalid.
+    #[error("{origin}: {problem}\n  hint: correct the file, or remove the field")]
+    InvalidDefaults {
+        /// The file.
+        origin: String,
+        /// The field and the problem.
+        problem: String,
+    },
+
     /// Text could not be encoded or decoded.
     #[error("cannot {action}: {problem}")]
     Tokenization {
@@ -131,12 +140,12 @@ pub enum TextError {
     Tensor(#[from] kiln_tensor::Error),
 }
 
-#[cfg(feature = "tokenizers")]
 impl TextError {
     pub(crate) fn io(path: &std::path::Path, source: io::Error) -> Self {
         TextError::Io { path: path.to_path_buf(), source }
     }
 
+    #[cfg(feature = "tokenizers")]
     pub(crate) fn invalid_tokenizer(origin: impl Into<String>, problem: impl Into<String>) -> Self {
         TextError::InvalidTokenizer { origin: origin.into(), problem: problem.into() }
     }

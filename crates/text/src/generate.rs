@@ -2,6 +2,7 @@
 
 mod config;
 mod decoding;
+mod defaults;
 mod random;
 mod sampler;
 mod statistics;
@@ -16,10 +17,14 @@ use kiln_tensor::Backend;
 use std::time::Instant;
 
 pub use config::GenerateConfig;
+pub use defaults::GenerationDefaults;
 pub use sampler::{Sampler, TokenHistory};
 pub use statistics::Statistics;
 #[cfg(feature = "tokenizers")]
 pub use text::{GeneratedText, Generation, GenerationStream, TextGenerator, TokenEvent};
+
+#[cfg(feature = "tokenizers")]
+pub(crate) use defaults::end_ids as end_ids_of_folder;
 
 #[cfg(all(feature = "templates", feature = "tokenizers"))]
 pub(crate) use decoding::{Decoding as TokenDecoding, new_tokens};

@@ -6,6 +6,7 @@
 //! | [`ChatTemplate`] | messages to the text of a prompt |
 //! | [`LanguageModel`] | the interface that a model implements |
 //! | [`TextGenerator`], [`generate_ids`] | new tokens: greedy or sampled, streamed, in batches |
+//! | [`GenerationDefaults`] | the settings that the authors of a model recommend |
 //! | [`Chat`] | turns that reuse the keys and values of earlier turns |
 //! | [`perplexity`] | the likelihood of a text, to compare quantised weights |
 //!
@@ -128,13 +129,13 @@ pub use chat::{Chat, Overflow, Reply};
 pub use chat_template::{ChatTemplate, Message, RenderOptions, TemplateValue};
 pub use error::{Result, TextError};
 pub use generate::{
-    FinishReason, GenerateConfig, GeneratedBatch, GeneratedTokens, Sampler, Statistics, TokenHistory,
-    generate_ids,
+    FinishReason, GenerateConfig, GeneratedBatch, GeneratedTokens, GenerationDefaults, Sampler, Statistics,
+    TokenHistory, generate_ids,
 };
 #[cfg(feature = "tokenizers")]
 pub use generate::{GeneratedText, Generation, GenerationStream, TextGenerator, TokenEvent};
 pub use language_model::{GenerationCache, KeyValueCache, LanguageModel, LogitsOf, TokenInput};
-pub use perplexity::{Perplexity, PerplexityOptions, perplexity};
+pub use perplexity::{Perplexity, PerplexityOptions, perplexity, perplexity_with_progress};
 pub use token_batch::{PaddingSide, TokenBatch};
 #[cfg(feature = "tokenizers")]
 pub use tokenizer::{BatchOptions, DecodeStream, GgufVocabulary, SpecialTokens, Tokenizer};

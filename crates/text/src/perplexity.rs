@@ -52,11 +52,12 @@ impl Perplexity {
     }
 }
 
-/// Computes the perplexity of a text of token ids: the exponential of the mean negative log likelihood of its tokens.
+/// Computes the perplexity of a text of token ids: `exp(-1/n · Σ ln p(tᵢ | tokens before tᵢ in its window))`, over the
+/// `n` predicted tokens `tᵢ` ([Jelinek et al. 1977](https://doi.org/10.1121/1.2016299)).
 ///
 /// Windows slide over the text as in [Hugging Face's guide](https://huggingface.co/docs/transformers/perplexity). Each
 /// token is predicted once, by the first window that contains it. The first token of a window that overlaps no other is
-/// not predicted.
+/// not predicted. llama.cpp predicts only the second half of each window, so its values are usually lower.
 ///
 /// # Errors
 /// When there are fewer than two tokens, the window has fewer than two or more than the context, the stride is 0 or
@@ -65,6 +66,20 @@ pub fn perplexity<B: Backend, M: LanguageModel<B>>(
     model: &M,
     ids: &[u32],
     options: &PerplexityOptions,
+) -> Result<Perplexity> {
+    perplexity_with_progress(model, ids, options, |_| ())
+}
+
+/// Computes the perplexity of a text like [`perplexity`]. After each window, `progress` receives the number of tokens
+/// that the windows have covered.
+///
+/// # Errors
+/// As [`perplexity`].
+pub fn perplexity_with_progress<B: Backend, M: LanguageModel<B>>(
+    model: &M,
+    ids: &[u32],
+    options: &PerplexityOptions,
+    mut progress: impl FnMut(usize),
 ) -> Result<Perplexity> {
     let PerplexityOptions { window, stride } = *options;
     check(ids.len() >= 2, || format!("{} tokens, but two are needed to predict one", ids.len()))?;
@@ -90,6 +105,7 @@ pub fn perplexity<B: Backend, M: LanguageModel<B>>(
             losses.extend(window_losses(model, &ids[begin..end], first - begin, &mut cache)?);
         }
         predicted = end;
+        progress(end);
         if end == ids.len() {
             break;
         }

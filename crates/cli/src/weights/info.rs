@@ -70,7 +70,7 @@ pub(super) fn json(weights: &Weights) -> String {
 }
 
 /// The size of the elements; `None` of an unknown dtype.
-fn num_bytes(info: &TensorInfo) -> Option<u64> {
+pub(super) fn num_bytes(info: &TensorInfo) -> Option<u64> {
     let elements = info.shape.checked_num_elements()?;
     let bytes = match info.blocks {
         Some(format) => format.row_bytes(elements),

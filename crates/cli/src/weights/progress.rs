@@ -1,4 +1,4 @@
-//! A progress bar over tensors.
+//! A progress bar over tensors or tokens.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +16,28 @@ pub(super) struct Progress(ProgressBar);
 
 impl Progress {
     pub(super) fn new(tensors: usize) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(tensors as u64), ProgressDrawTarget::stderr());
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:30} {pos}/{len} tensors, {eta} left  {wide_msg}")
-        {
+        Progress::with_unit(tensors, "tensors")
+    }
+
+    /// A bar over the tokens of a text. `name` is that of the model.
+    pub(super) fn of_tokens(tokens: usize, name: &str) -> Progress {
+        let progress = Progress::with_unit(tokens, "tokens");
+        progress.0.set_message(name.to_owned());
+        progress
+    }
+
+    fn with_unit(count: usize, unit: &str) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(count as u64), ProgressDrawTarget::stderr());
+        let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{eta}} left  {{wide_msg}}");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         Progress(bar)
+    }
+
+    /// Sets the number of tokens that are done.
+    pub(super) fn reach(&self, tokens: usize) {
+        self.0.set_position(tokens as u64);
     }
 
     /// Counts a tensor.

@@ -8,6 +8,7 @@ use kiln_tensor::{BlockFormat, DType};
 use regex_lite::Regex;
 
 use super::convert::{Origin, summary, write_gguf};
+use super::perplexity::Evaluation;
 use super::progress::Progress;
 
 /// A quantisation.
@@ -25,9 +26,7 @@ pub(super) struct Quantization<'a> {
 impl Quantization<'_> {
     /// Writes the output and returns a line about it.
     pub(super) fn write(&self, output: &Path) -> Result<String, String> {
-        if !output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
-            return Err(format!("{}: quantised weights are written to .gguf files", output.display()));
-        }
+        check_extension(output)?;
         let failed = |error: StoreError| error.to_string();
         let choice = self.choice()?;
         let quantized =
@@ -45,6 +44,19 @@ impl Quantization<'_> {
         Ok(format!("{}, {} quantised to {}\n", line.trim_end(), count(&quantized), self.format.name()))
     }
 
+    /// Writes the output between the evaluations of both models, and returns their perplexities.
+    pub(super) fn write_and_evaluate(
+        &self,
+        output: &Path,
+        mut evaluation: Evaluation<'_>,
+    ) -> Result<String, String> {
+        check_extension(output)?;
+        evaluation.evaluate(self.input)?;
+        let line = self.write(output)?;
+        evaluation.evaluate(output).map_err(|error| format!("{line}{error}"))?;
+        Ok(format!("{line}\n{}", evaluation.report()))
+    }
+
     fn choice(&self) -> Result<Choice, String> {
         let keep = self
             .keep
@@ -58,6 +70,13 @@ impl Quantization<'_> {
         };
         let keep = keep.collect::<Result<Vec<Regex>, String>>()?;
         Ok(Choice { format: self.format, keep, requantize: self.requantize, architecture })
+    }
+}
+
+fn check_extension(output: &Path) -> Result<(), String> {
+    match output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
+        true => Ok(()),
+        false => Err(format!("{}: quantised weights are written to .gguf files", output.display())),
     }
 }
 

@@ -7,11 +7,11 @@ use kiln_nn::Module;
 use kiln_store::Weights;
 use kiln_store::gguf::{self, GgufTensor, Metadata, MetadataArray, MetadataValue};
 use kiln_tensor::{BlockFormat, DType, Tensor, TensorData};
-use kiln_text::{LanguageModel, LogitsOf, TokenInput, generate_ids};
+use kiln_text::{LanguageModel, LogitsOf, PerplexityOptions, TokenInput, generate_ids, perplexity};
 
 use crate::B;
 use crate::fixture::{assert_close, expected, folder};
-use crate::published::model;
+use crate::published::{self, model};
 
 /// A vocabulary of 24 letters.
 fn letters() -> Vec<String> {
@@ -177,4 +177,23 @@ fn smollm2_continues_as_llama_cpp_does() {
     let expected = [7042, 30, 198, 198, 504, 2988, 314, 42];
     assert_eq!(batch.rows[0].ids, expected);
     assert_eq!(batch.rows[2].ids, expected);
+}
+
+/// The perplexity that `transformers` computes from the dequantised weights; see `fixtures/published.py`.
+#[test]
+fn smollm2_has_the_perplexity_of_transformers() {
+    let Some(path) = model("SmolLM2-135M-Instruct.Q4_1.gguf") else { return };
+    let expected = &published::expected()["smollm"];
+    let value = expected["perplexity"].as_f64().unwrap();
+    let window = expected["window"].as_u64().unwrap() as usize;
+    for (dequantize, tolerance) in [(true, 1e-3), (false, 0.02)] {
+        let options = OpenOptions::new().with_dequantize(dequantize);
+        let opened = PretrainedLanguageModel::<B>::open_with(&path, &options, &Default::default()).unwrap();
+        let ids = opened.tokenizer.encode(expected["text"].as_str().unwrap(), true).unwrap();
+        assert_eq!(serde_json::json!(ids), expected["ids"]);
+        let found = perplexity(&opened.model, &ids, &PerplexityOptions::new(window)).unwrap();
+        println!("dequantized {dequantize}: {} and {value}", found.value());
+        assert_eq!(Some(found.losses.len() as u64), expected["tokens"].as_u64());
+        assert!((found.value() / value - 1.0).abs() < tolerance);
+    }
 }

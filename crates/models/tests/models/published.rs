@@ -22,7 +22,7 @@ pub(crate) fn model(name: &str) -> Option<PathBuf> {
     found
 }
 
-fn expected() -> Value {
+pub(crate) fn expected() -> Value {
     serde_json::from_str(include_str!("../fixtures/published.json")).unwrap()
 }
 

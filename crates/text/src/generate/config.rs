@@ -17,6 +17,8 @@ pub struct GenerateConfig {
     /// Maximum number of new tokens. The context of the model may end earlier. Default: 256.
     #[config(default = 256)]
     pub max_new_tokens: usize,
+    /// Maximum number of tokens of the prompt and the new text together. Default: the context of the model.
+    pub max_length: Option<usize>,
     /// The divisor of the logits before sampling. 0 is greedy decoding. Default: 0.
     #[config(default = 0.0)]
     pub temperature: f64,
@@ -70,6 +72,9 @@ impl GenerateConfig {
     pub fn validate(&self) -> Result<()> {
         let not_negative = "a finite number that is not negative";
         check("max_new_tokens", self.max_new_tokens, self.max_new_tokens > 0, "generate at least one token")?;
+        if let Some(length) = self.max_length {
+            check("max_length", length, length > 0, "at least 1, or `None` for the context of the model")?;
+        }
         let temperature = self.temperature;
         check("temperature", temperature, temperature.is_finite() && temperature >= 0.0, not_negative)?;
         if let Some(k) = self.top_k {

@@ -39,7 +39,7 @@ impl<B: Backend> Decoding<B> {
         padding_id: u32,
     ) -> Result<(Self, M::Cache)> {
         let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-        let new = new_tokens(longest, config.max_new_tokens, model.max_length())?;
+        let new = new_tokens(longest, config, model.max_length())?;
         let decoding = Decoding::resume(model, prompts, 0, config, new, padding_id)?;
         // The last new token is not computed.
         let cache = model.new_cache(prompts.len(), longest + new - 1);
@@ -168,13 +168,14 @@ impl Row {
     }
 }
 
-/// The number of new tokens that the context has room for, at most `wanted`. The last new token is not computed, so
-/// that it needs no room.
-pub(crate) fn new_tokens(prompt: usize, wanted: usize, max_length: usize) -> Result<usize> {
-    if prompt > max_length {
-        return Err(TextError::ContextOverflow { prompt, max_length });
+/// The number of new tokens that the settings allow and a context of `context` tokens has room for. The last new token
+/// is not computed, so that it needs no room.
+pub(crate) fn new_tokens(prompt: usize, config: &GenerateConfig, context: usize) -> Result<usize> {
+    let max_length = config.max_length.unwrap_or(usize::MAX).min(context.saturating_add(1));
+    if prompt >= max_length {
+        return Err(TextError::ContextOverflow { prompt, max_length: max_length.min(context) });
     }
-    Ok(wanted.min(max_length - prompt + 1))
+    Ok(config.max_new_tokens.min(max_length - prompt))
 }
 
 /// Refuses ids beyond the logits of the model, which are of another tokenizer.

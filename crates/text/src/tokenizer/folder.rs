@@ -1,6 +1,7 @@
 //! Tokenizers of Hugging Face folders.
 
 use super::{SpecialTokens, Tokenizer, json};
+use crate::generate::end_ids_of_folder;
 use crate::{Result, TextError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,14 +21,13 @@ pub(super) fn tokenizer(folder: &Path) -> Result<Tokenizer> {
     let mut tokenizer = json::tokenizer(&bytes, &file.display().to_string())?;
     let map: SpecialTokensMap = read_json(&folder.join("special_tokens_map.json"))?.unwrap_or_default();
     let config: TokenizerConfig = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
-    let generation: GenerationFile = read_json(&folder.join("generation_config.json"))?.unwrap_or_default();
 
     let mut special = SpecialTokens { end: Vec::new(), ..tokenizer.special.clone() };
     for names in [&map, &config.special] {
         names.apply(&tokenizer, &mut special);
     }
     special.add_end(special.eos);
-    generation.eos_token_id.ids().into_iter().for_each(|id| special.add_end(Some(id)));
+    end_ids_of_folder(folder)?.into_iter().for_each(|id| special.add_end(Some(id)));
     tokenizer.special = special;
     tokenizer.max_length = config.max_length().or(tokenizer.max_length);
     tokenizer.chat_template =
@@ -115,32 +115,6 @@ impl Templates {
             Templates::Named(templates) => {
                 templates.into_iter().find(|named| named.name == "default").map(|named| named.template)
             }
-        }
-    }
-}
-
-#[derive(Default, Deserialize)]
-struct GenerationFile {
-    #[serde(default)]
-    eos_token_id: EndIds,
-}
-
-/// One id, or several.
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-enum EndIds {
-    #[default]
-    None,
-    One(u32),
-    Many(Vec<u32>),
-}
-
-impl EndIds {
-    fn ids(self) -> Vec<u32> {
-        match self {
-            EndIds::None => Vec::new(),
-            EndIds::One(id) => vec![id],
-            EndIds::Many(ids) => ids,
         }
     }
 }

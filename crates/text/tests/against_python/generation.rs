@@ -83,6 +83,16 @@ fn rows_end_by_themselves() {
 }
 
 #[test]
+fn a_total_length_counts_the_prompt() {
+    let (model, fixture) = model(Caching::Static);
+    let run = |length| generate_ids(&model, &fixture.prompts[2..3], &greedy().with_max_length(Some(length)));
+    assert_eq!(run(10).unwrap().rows[0].ids, fixture.greedy[2][..4]);
+    let error = run(6).unwrap_err();
+    assert!(matches!(error, TextError::ContextOverflow { prompt: 6, max_length: 6 }), "{error}");
+    assert!(matches!(run(0).unwrap_err(), TextError::InvalidSetting { setting: "max_length", .. }));
+}
+
+#[test]
 fn prompts_are_computed_once() {
     let (model, fixture) = model(Caching::Static);
     generate_ids(&model, &fixture.prompts[2..3], &greedy().with_max_new_tokens(5)).unwrap();

@@ -4,6 +4,7 @@ mod attention_model;
 mod chat;
 mod chat_template;
 mod generation;
+mod generation_defaults;
 mod perplexity;
 mod sampling;
 mod tokenizer;
