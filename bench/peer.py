@@ -12,13 +12,19 @@ class Unsupported(Exception):
 
 
 def timed(repeat, count, operations=1):
-    """The answer to `run`: the milliseconds of each repeat for one of its operations, and the numbers that it returns."""
+    """The answer to `run`: the milliseconds of each repeat for one of its operations, and the numbers that it returns.
+
+    A repeat may return the number with its milliseconds, which the peer itself measured.
+    """
     times, values = [], []
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(count):
         started = time.perf_counter()
         value = repeat()
-        times.append((time.perf_counter() - started) * 1e3 / operations)
+        milliseconds = (time.perf_counter() - started) * 1e3
+        if isinstance(value, tuple):
+            value, milliseconds = value
+        times.append(milliseconds / operations)
         values.append(value if math.isfinite(value) else None)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
     return {"ms": times, "values": values, "faults": faults}
