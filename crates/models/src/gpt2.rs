@@ -12,9 +12,9 @@ use kiln_text::{LanguageModel, LogitsOf, TokenInput};
 use crate::decoding::{CacheShape, DecoderCache, LayerCache, Pass, Scores, join_heads, split_heads};
 use crate::error::{ModelError, Result};
 use crate::hugging_face::{Fields, parse, unsupported};
-use crate::layers::{FirstValues, match_embedding};
+use crate::layers::{FirstValues, match_embedding, match_projection};
 use crate::llama::activation_named;
-use crate::loading::{OpenOptions, configuration, load};
+use crate::loading::{OpenOptions, configuration, load, stored_name};
 
 /// Settings of a [`Gpt2`] model. The fields have the names of Hugging Face's `config.json`.
 ///
@@ -70,7 +70,8 @@ pub struct Gpt2Config {
 /// | `transformer.h.N.mlp.c_proj.weight` | `[n_embd, n_inner]` |
 /// | `transformer.ln_f.{weight,bias}` | `[n_embd]` |
 ///
-/// Hugging Face's files contain the four weights of a layer transposed, `[in, out]`; loading transposes them.
+/// Hugging Face's files contain the four weights of a layer transposed, `[in, out]`; loading transposes them. Those of a
+/// GGUF file have the order of the table, so they stay in quantised blocks.
 #[derive(Module, Clone, Debug)]
 pub struct Gpt2<B: Backend = Dyn> {
     /// The layers without the projection to logits.
@@ -203,6 +204,18 @@ pub(crate) enum WeightOrder {
     InOut,
 }
 
+impl WeightOrder {
+    /// The order in a file, by the projection of queries, keys and values: it has three outputs for each input.
+    fn of(config: &Gpt2Config, weights: &Weights) -> WeightOrder {
+        let name = stored_name(weights, "transformer.h.0.attn.c_attn.weight");
+        let shape = name.and_then(|name| weights.info(name)).map(|info| info.shape);
+        match shape.is_some_and(|shape| *shape == [3 * config.n_embd, config.n_embd]) {
+            true => WeightOrder::OutIn,
+            false => WeightOrder::InOut,
+        }
+    }
+}
+
 impl<B: Backend> Gpt2<B> {
     pub(crate) fn new(
         config: &Gpt2Config,
@@ -237,11 +250,13 @@ impl<B: Backend> Gpt2<B> {
     }
 
     /// Loads a model of these settings from weights. Their names are those of Hugging Face, with or without the prefix
-    /// `transformer.`. The weights of a layer are `[in, out]`.
+    /// `transformer.`.
+    ///
+    /// The weights of the layers are `[in, out]` as in Hugging Face's files, or `[out, in]` as in this module; the shape of
+    /// the first `c_attn.weight` tells. Quantised blocks of `[out, in]` stay as they are, and others are dequantised.
     ///
     /// # Errors
-    /// When the weights cannot be read, or do not match the settings. Quantised weights of the layers are an error: their
-    /// blocks cannot be transposed.
+    /// When the weights cannot be read, or do not match the settings.
     pub fn load(
         config: &Gpt2Config,
         weights: &Weights,
@@ -250,22 +265,33 @@ impl<B: Backend> Gpt2<B> {
     ) -> Result<Self> {
         config.check()?;
         let dtype = options.dtype_of(weights, "transformer.wte.weight")?;
-        let mut model = Gpt2::new(config, FirstValues::Placeholder(dtype), WeightOrder::InOut, device);
+        let order = WeightOrder::of(config, weights);
+        let mut model = Gpt2::new(config, FirstValues::Placeholder(dtype), order, device);
         if !options.dequantize {
-            match_embedding(&mut model.transformer.wte, "transformer.wte", weights, device);
+            model.match_blocks(order, weights, device);
         }
-        Ok(load(model, weights, DTypePolicy::Cast)?.transposed())
+        let mut model = load(model, weights, DTypePolicy::Cast)?;
+        if order == WeightOrder::InOut {
+            let layers = model.transformer.h.iter_mut();
+            layers.flat_map(Gpt2Layer::projections).for_each(|(_, projection)| transpose(projection));
+        }
+        Ok(model)
     }
 
-    /// Swaps the axes of the four weights of each layer.
-    fn transposed(mut self) -> Self {
-        for layer in &mut self.transformer.h {
-            let (attention, mlp) = (&mut layer.attn, &mut layer.mlp);
-            for projection in [&mut attention.c_attn, &mut attention.c_proj, &mut mlp.c_fc, &mut mlp.c_proj] {
-                transpose(projection);
+    /// Prepares the layers for the quantised blocks of a file. Blocks cannot be transposed.
+    fn match_blocks(&mut self, order: WeightOrder, weights: &Weights, device: &B::Device) {
+        match_embedding(&mut self.transformer.wte, "transformer.wte", weights, device);
+        if let Some(head) = &mut self.lm_head {
+            match_projection(head, "lm_head", weights, device);
+        }
+        if order == WeightOrder::InOut {
+            return;
+        }
+        for (index, layer) in self.transformer.h.iter_mut().enumerate() {
+            for (name, projection) in layer.projections() {
+                match_projection(projection, &format!("transformer.h.{index}.{name}"), weights, device);
             }
         }
-        self
     }
 
     /// Computes the logits `[batch, length, vocab_size]` of the tokens after each of `[batch, length]`.
@@ -418,6 +444,17 @@ impl<B: Backend> Gpt2Layer<B> {
                 act: config.activation_function,
             },
         }
+    }
+
+    /// The linear layers, with their names in the layer.
+    fn projections(&mut self) -> [(&'static str, &mut Projection<B>); 4] {
+        let (attention, mlp) = (&mut self.attn, &mut self.mlp);
+        [
+            ("attn.c_attn", &mut attention.c_attn),
+            ("attn.c_proj", &mut attention.c_proj),
+            ("mlp.c_fc", &mut mlp.c_fc),
+            ("mlp.c_proj", &mut mlp.c_proj),
+        ]
     }
 
     #[track_caller]

@@ -148,7 +148,7 @@ impl Parts {
         let file = GgufFile::open(path)?;
         let config = gguf::config(&file)?.to_string();
         let tokenizer = Tokenizer::from_gguf(GgufVocabulary::try_from(&file)?)?;
-        let weights = Weights::from_source(HuggingFaceGguf::new(file)?);
+        let weights = Weights::from_source(HuggingFaceGguf::new(file)?.transpose(false));
         Ok(Parts { config, weights, tokenizer, generation: GenerateConfig::new() })
     }
 }

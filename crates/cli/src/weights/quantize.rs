@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kiln_store::gguf::{self, ElementType};
-use kiln_store::{SaveOptions, StoreError, TensorInfo, Weights};
+use kiln_store::{Mapping, SaveOptions, StoreError, TensorInfo, Weights};
 use kiln_tensor::{BlockFormat, DType};
 use regex_lite::Regex;
 
@@ -29,8 +29,13 @@ impl Quantization<'_> {
         check_extension(output)?;
         let failed = |error: StoreError| error.to_string();
         let choice = self.choice()?;
-        let quantized =
-            self.weights.quantized(move |name, info| choice.format(name, info)).map_err(failed)?;
+        // Blocks are along the inputs of a layer.
+        let layout = match choice.architecture.as_deref() {
+            Some("gpt2") => Mapping::new().transpose_conv1d(),
+            Some(_) | None => Mapping::new(),
+        };
+        let weights = self.weights.mapped(&layout).map_err(failed)?;
+        let quantized = weights.quantized(move |name, info| choice.format(name, info)).map_err(failed)?;
         let count = |weights: &Weights| {
             let blocks = |name: &&str| weights.info(name).is_some_and(|info| info.blocks.is_some());
             weights.names().iter().filter(|name| blocks(name)).count()

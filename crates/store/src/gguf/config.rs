@@ -12,8 +12,8 @@ use crate::error::{Result, StoreError};
 const GEMMA3_PATTERN: u64 = 6;
 
 /// The numbers of layers of the largest Gemma 2 and 3. Their queries are scaled by the model's width per head.
-pub(super) const GEMMA2_27B_LAYERS: u64 = 46;
-pub(super) const GEMMA3_27B_LAYERS: u64 = 62;
+const GEMMA2_27B_LAYERS: u64 = 46;
+const GEMMA3_27B_LAYERS: u64 = 62;
 
 /// Returns the configuration of the model with the keys and values of Hugging Face's `config.json`.
 ///
@@ -112,14 +112,15 @@ impl Model<'_> {
             set(key, self.float(key).map_or(Value::Null, |cap| json!(cap)));
         }
         let generation = self.architecture.gguf;
-        if generation == "gemma" {
-            return;
+        let size = ModelSize {
+            layers: self.integer("block_count"),
+            width: self.integer("embedding_length"),
+            heads: self.integer("attention.head_count"),
+            head_dim,
+        };
+        if let Some(scalar) = query_scalar(generation, size) {
+            set("query_pre_attn_scalar", json!(scalar));
         }
-        let largest = if generation == "gemma2" { GEMMA2_27B_LAYERS } else { GEMMA3_27B_LAYERS };
-        let per_head =
-            || self.integer("embedding_length")?.checked_div(self.integer("attention.head_count")?);
-        let scalar = if self.integer("block_count") == Some(largest) { per_head() } else { head_dim };
-        set("query_pre_attn_scalar", json!(scalar));
         if generation == "gemma3" {
             let pattern = self.integer("attention.sliding_window_pattern").unwrap_or(GEMMA3_PATTERN);
             set("sliding_window_pattern", json!(pattern));
@@ -253,6 +254,27 @@ impl Model<'_> {
     fn rows(&self, tensor: &str) -> Option<u64> {
         self.file.info(tensor)?.shape.first().map(|&rows| rows as u64)
     }
+}
+
+/// The size of a model; `None` for numbers that a file does not contain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ModelSize {
+    pub(super) layers: Option<u64>,
+    pub(super) width: Option<u64>,
+    pub(super) heads: Option<u64>,
+    pub(super) head_dim: Option<u64>,
+}
+
+/// Returns the `query_pre_attn_scalar` of an architecture in GGUF: the scores of Gemma 2 and 3 are divided by its square
+/// root. GGUF has no key for it, so llama.cpp derives it from the size of the model: the length of a head, or the width
+/// per head of the largest models. `None` of other architectures, and if the size is not known.
+pub(super) fn query_scalar(architecture: &str, size: ModelSize) -> Option<u64> {
+    let largest = match architecture {
+        "gemma2" => GEMMA2_27B_LAYERS,
+        "gemma3" => GEMMA3_27B_LAYERS,
+        _ => return None,
+    };
+    if size.layers == Some(largest) { size.width?.checked_div(size.heads?) } else { size.head_dim }
 }
 
 fn missing(file: &GgufFile, key: &str) -> StoreError {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::config::{GEMMA2_27B_LAYERS, GEMMA3_27B_LAYERS};
+use super::config::{ModelSize, query_scalar};
 use super::metadata::Metadata;
 use super::names;
 use super::rope::{head_dim, rope_scaling, rope_theta, rope_type};
@@ -109,21 +109,17 @@ impl Writer<'_> {
         self.check_query_scale()
     }
 
-    /// GGUF has no key for the scale of the scores of Gemma 2 and 3: readers derive it from the size of the model.
+    /// Refuses a scale of the scores that readers of GGUF would not derive.
     fn check_query_scale(&self) -> Result<()> {
-        let largest = match self.architecture {
-            "gemma2" => GEMMA2_27B_LAYERS,
-            "gemma3" => GEMMA3_27B_LAYERS,
-            _ => return Ok(()),
-        };
         let Some(scalar) = self.float("query_pre_attn_scalar") else { return Ok(()) };
         let integer = |key: &str| self.config.get(key).and_then(Value::as_u64);
-        let derived = match integer("num_hidden_layers") == Some(largest) {
-            true => {
-                integer("hidden_size").zip(integer("num_attention_heads")).map(|(d, heads)| d / heads.max(1))
-            }
-            false => head_dim(self.config),
+        let size = ModelSize {
+            layers: integer("num_hidden_layers"),
+            width: integer("hidden_size"),
+            heads: integer("num_attention_heads"),
+            head_dim: head_dim(self.config),
         };
+        let derived = query_scalar(self.architecture, size);
         match derived.is_none_or(|derived| derived as f64 == scalar) {
             true => Ok(()),
             false => Err(problem(format!("`query_pre_attn_scalar` is {scalar}, which GGUF cannot store"))),

@@ -17,6 +17,7 @@ use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
 /// A GGUF file as a source of tensors with the names, shapes and elements of Hugging Face's checkpoints.
 ///
 /// Rows of query and key projections, scales of Gemma's norms and the matrices of GPT-2 are [converted](Conversion).
+/// Quantised matrices of GPT-2 are dequantised for that, unless [`transpose`](HuggingFaceGguf::transpose) is off.
 ///
 /// ```no_run
 /// use kiln_store::TensorSource;
@@ -36,6 +37,7 @@ pub struct HuggingFaceGguf {
     /// Index into `names` of each name in checkpoints.
     places: BTreeMap<String, usize>,
     left_out: Vec<String>,
+    transpose: bool,
 }
 
 impl HuggingFaceGguf {
@@ -61,7 +63,15 @@ impl HuggingFaceGguf {
             }
         }
         let places = names.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
-        Ok(HuggingFaceGguf { file, names, places, left_out })
+        Ok(HuggingFaceGguf { file, names, places, left_out, transpose: true })
+    }
+
+    /// Sets whether the matrices of GPT-2, which GGUF stores as `[outputs, inputs]`, are transposed to the
+    /// `[inputs, outputs]` of its checkpoints. Otherwise quantised matrices stay quantised. Default: yes.
+    #[must_use]
+    pub fn transpose(mut self, transpose: bool) -> HuggingFaceGguf {
+        self.transpose = transpose;
+        self
     }
 
     /// Returns the file.
@@ -76,6 +86,12 @@ impl HuggingFaceGguf {
 
     fn stored_name(&self, name: &str) -> Option<&str> {
         self.places.get(name).map(|&place| self.names[place].1.as_str())
+    }
+
+    fn conversion(&self, stored: &str) -> Conversion {
+        let conversion = conversion(self.file.metadata(), stored);
+        let stays = conversion == Conversion::Transposed && !self.transpose;
+        if stays { Conversion::None } else { conversion }
     }
 }
 
@@ -95,8 +111,13 @@ impl TensorSource for HuggingFaceGguf {
     fn info(&self, name: &str) -> Option<TensorInfo> {
         let stored = self.stored_name(name)?;
         let info = self.file.info(stored)?;
-        let shape = conversion(self.file.metadata(), stored).shape(info.shape);
-        Some(TensorInfo { shape, ..info })
+        let conversion = self.conversion(stored);
+        let shape = conversion.shape(info.shape);
+        if info.blocks.is_none() || conversion.keeps_blocks() {
+            return Some(TensorInfo { shape, ..info });
+        }
+        let dtype = DType::F32;
+        Some(TensorInfo { shape, dtype: Some(dtype), dtype_name: dtype.name().to_uppercase(), blocks: None })
     }
 
     fn contents(&self, name: &str) -> Result<TensorContents> {
@@ -109,7 +130,7 @@ impl TensorSource for HuggingFaceGguf {
         };
         let blocks = self.file.info(stored).and_then(|info| info.blocks);
         let contents = self.file.contents(stored)?;
-        let converted = conversion(self.file.metadata(), stored).from_gguf(contents, blocks);
+        let converted = self.conversion(stored).from_gguf(contents, blocks);
         converted
             .map_err(|error| StoreError::malformed(self.path(), 0, format!("tensor `{stored}`: {error}")))
     }
@@ -146,7 +167,8 @@ pub fn export_type(name: &str, shape: &Shape, wanted: ElementType) -> ElementTyp
 /// `config` is the checkpoint's `config.json` and `metadata` the result of
 /// [`metadata_from_config`](super::metadata_from_config). Matrices are cast to `dtype`; `None` keeps their dtype. Tensors
 /// of one dimension are `f32`. Quantised blocks stay as they are. Tied output weights, masks, position ids and the pooling
-/// layer of BERT are left out, as in llama.cpp.
+/// layer of BERT are left out, as in llama.cpp. The matrices of GPT-2 may be `[inputs, outputs]`, as in Hugging Face's
+/// files, or `[outputs, inputs]`, as in a module of Kiln; quantised ones must be the latter.
 ///
 /// ```no_run
 /// use kiln_store::{ShardedFile, gguf};
@@ -162,7 +184,8 @@ pub fn export_type(name: &str, shape: &Shape, wanted: ElementType) -> ElementTyp
 /// ```
 ///
 /// # Errors
-/// When GGUF has no place for a tensor, or Kiln does not support its dtype.
+/// When GGUF has no place for a tensor, Kiln does not support its dtype, or its quantised blocks would need to be
+/// transposed.
 pub fn export<'a>(
     source: &'a dyn TensorSource,
     metadata: &Metadata,
@@ -172,6 +195,7 @@ pub fn export<'a>(
     let architecture = metadata.str("general.architecture").unwrap_or_default();
     let tied = config.get("tie_word_embeddings").and_then(Value::as_bool);
     let tied = tied.unwrap_or(matches!(architecture, "gpt2" | "gemma" | "gemma2" | "gemma3"));
+    let has_output_rows = has_output_rows(source);
     let mut tensors = Vec::new();
     for name in source.names() {
         if is_left_out(name) || tied && name.ends_with("lm_head.weight") {
@@ -183,7 +207,10 @@ pub fn export<'a>(
                 problem: format!("the architecture `{architecture}` of llama.cpp has no such tensor"),
             });
         };
-        let conversion = conversion(metadata, &stored);
+        let conversion = match conversion(metadata, &stored) {
+            Conversion::Transposed if has_output_rows => Conversion::None,
+            other => other,
+        };
         tensors.push((stored.clone(), tensor(source, name, &stored, conversion, dtype)?));
     }
     if let Some(factors) = rope_factors(config) {
@@ -214,6 +241,16 @@ fn tensor<'a>(
     let shape = conversion.shape(info.shape);
     let name = name.to_owned();
     if let Some(format) = info.blocks {
+        if !conversion.keeps_blocks() {
+            return Err(StoreError::InvalidArgument {
+                argument: format!("{}: tensor `{name}`", source.path().display()),
+                problem: format!(
+                    "its blocks of {} are not along the rows of GGUF\n  hint: apply `Mapping::transpose_conv1d` before \
+                     the weights are quantised",
+                    format.name()
+                ),
+            });
+        }
         let contents = move || conversion.to_gguf(source.contents(&name)?, Some(format));
         return Ok(GgufTensor::deferred(ElementType::Blocks(format), shape, contents));
     }
@@ -230,6 +267,14 @@ fn tensor<'a>(
         Ok(TensorContents::Host(data.convert(element.dtype())))
     };
     Ok(GgufTensor::deferred(element, shape, contents))
+}
+
+/// Whether a checkpoint has the matrices of GPT-2 as `[outputs, inputs]`. The projection of queries, keys and values tells:
+/// it has three outputs for each input.
+fn has_output_rows(source: &dyn TensorSource) -> bool {
+    let name = source.names().into_iter().find(|name| name.ends_with(".c_attn.weight"));
+    let info = name.and_then(|name| source.info(name));
+    info.is_some_and(|info| matches!(&*info.shape, &[rows, columns] if columns.checked_mul(3) == Some(rows)))
 }
 
 /// Whether a tensor of a checkpoint is no weight that llama.cpp uses: masks, frequencies of rotary embeddings, position

@@ -70,20 +70,29 @@ fn layer_of(stem: &str) -> Option<usize> {
 }
 
 impl Conversion {
-    /// Converts contents from GGUF to Hugging Face's checkpoints. `blocks` is the format of quantised blocks.
+    /// Returns whether quantised blocks stay blocks: the conversion moves whole rows, if anything.
+    pub fn keeps_blocks(self) -> bool {
+        match self {
+            Conversion::None | Conversion::InterleavedRows { .. } => true,
+            Conversion::OnePlus | Conversion::Transposed => false,
+        }
+    }
+
+    /// Converts contents from GGUF to Hugging Face's checkpoints. `blocks` is the format of quantised blocks, which are
+    /// dequantised to `f32` unless the conversion [keeps them](Conversion::keeps_blocks).
     ///
     /// # Errors
-    /// When the rows do not divide into heads, or quantised blocks would need a conversion of single elements.
+    /// When the rows do not divide into heads, or the contents are not blocks of the format.
     pub fn from_gguf(self, contents: TensorContents, blocks: Option<BlockFormat>) -> Result<TensorContents> {
         match self {
             Conversion::None => Ok(contents),
             Conversion::InterleavedRows { heads } => unpermute_rows(contents, heads),
             Conversion::OnePlus => {
-                let data = self.elements(contents, blocks)?;
+                let data = elements(contents, blocks)?;
                 let dtype = data.dtype();
                 add(data, -1.0, dtype)
             }
-            Conversion::Transposed => transposed(self.elements(contents, blocks)?),
+            Conversion::Transposed => transposed(elements(contents, blocks)?),
         }
     }
 
@@ -97,8 +106,8 @@ impl Conversion {
             Conversion::None => Ok(contents),
             Conversion::InterleavedRows { heads } => permute_rows(contents, heads),
             // The sum of 1 and a small weight has no room in 16 bits.
-            Conversion::OnePlus => add(self.elements(contents, blocks)?, 1.0, DType::F32),
-            Conversion::Transposed => transposed(self.elements(contents, blocks)?),
+            Conversion::OnePlus => add(elements(contents, blocks)?, 1.0, DType::F32),
+            Conversion::Transposed => transposed(elements(contents, blocks)?),
         }
     }
 
@@ -115,17 +124,22 @@ impl Conversion {
             ) => shape,
         }
     }
+}
 
-    /// Unpacks plain elements.
-    fn elements(self, contents: TensorContents, blocks: Option<BlockFormat>) -> Result<TensorData> {
-        if let Some(format) = blocks {
-            return Err(invalid(
-                format!("{self:?} of {}", format.name()),
-                "quantised blocks cannot be converted element by element\n  hint: dequantise the tensor first",
-            ));
-        }
-        contents.into_data().map_err(|error| invalid("contents".to_owned(), &error.to_string()))
-    }
+/// The elements of contents, dequantised to `f32`.
+fn elements(contents: TensorContents, blocks: Option<BlockFormat>) -> Result<TensorData> {
+    let failed = |error: kiln_tensor::Error| invalid("contents".to_owned(), &error.to_string());
+    let data = contents.into_data().map_err(failed)?;
+    let Some(format) = blocks else { return Ok(data) };
+    let (bytes, shape) = (data.bytes(), data.shape());
+    let row = shape.last().and_then(|&row| format.row_len(row));
+    let (Some(row), Some(count)) = (row, format.row_len(bytes.len())) else {
+        let problem = format!("bytes of shape {shape} are not rows of blocks");
+        return Err(invalid(format!("contents of {}", format.name()), &problem));
+    };
+    let mut values = vec![0.0f32; count];
+    format.decode(bytes, &mut values);
+    TensorData::new(values, shape.with(shape.rank() - 1, row)).map_err(failed)
 }
 
 /// Reorders rows from GGUF to Hugging Face's checkpoints: query and key projections of the architectures that

@@ -81,26 +81,32 @@ impl Mapping {
     /// * strips the prefix of the base model if most names have it: `model.`, `transformer.`, `bert.` and others;
     /// * renames `gamma` and `beta` of old BERT and ResNet files to `weight` and `bias`;
     /// * skips buffers that models compute, such as `position_ids` and causal masks;
-    /// * transposes the weights of `Conv1D` layers (GPT-2) to `[out, in]`. A file has such layers if a `c_attn.weight` is
-    ///   `[width, 3 * width]`;
+    /// * transposes the weights of `Conv1D` layers (GPT-2) to `[out, in]`
+    ///   ([`transpose_conv1d`](Mapping::transpose_conv1d));
     /// * splits and joins `c_attn`, `qkv_proj` and `gate_up_proj` as the module needs. `query_key_value` of GPT-NeoX and
     ///   BLOOM interleaves the heads and is not split;
     /// * takes tied weights that the file stores once from their other name: `lm_head.weight` from
     ///   `embed_tokens.weight`, `wte.weight` or `shared.weight`.
     #[must_use]
     pub fn hugging_face() -> Mapping {
-        let conv1d = Rule::TransposeConv1d {
-            fused: known(r"(^|\.)c_attn\.weight$"),
-            weights: known(r"(^|\.)(c_attn|q_attn|c_proj|c_fc)\.weight$"),
-        };
         let mapping = Mapping::new()
             .with(Rule::StripPrefixes(HUGGING_FACE_PREFIXES))
             .with(skip(HUGGING_FACE_BUFFERS))
             .with_norms_of("gamma", "beta")
-            .with(conv1d)
+            .transpose_conv1d()
             .with_fused_projections();
         TIED.iter().fold(mapping, |mapping, (missing, replacement)| {
             mapping.with(Rule::Tie { missing: known(missing), replacement: (*replacement).to_owned() })
+        })
+    }
+
+    /// Transposes the weights of `Conv1D` layers (GPT-2) to `[out, in]`, if the file has such layers: if a `c_attn.weight`
+    /// is `[width, 3 * width]`.
+    #[must_use]
+    pub fn transpose_conv1d(self) -> Mapping {
+        self.with(Rule::TransposeConv1d {
+            fused: known(r"(^|\.)c_attn\.weight$"),
+            weights: known(r"(^|\.)(c_attn|q_attn|c_proj|c_fc)\.weight$"),
         })
     }
 
