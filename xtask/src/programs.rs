@@ -6,16 +6,16 @@
 use std::env::consts::EXE_SUFFIX;
 use std::process::Command;
 
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{kill, process};
 
 /// The features of the workspace's tests. The examples of language models are not in the default build, whose time they
 /// would double.
 pub(crate) const FEATURES: &[&str] = &["kiln-examples/models"];
 
-/// An example that builds beside each program that is none: cargo unifies dev-dependencies only if a selected target uses
-/// them. This one is small.
-const SMALL_EXAMPLE: &str = "kill";
+/// The example that is built beside each binary: cargo unifies dev-dependencies only if an example or a test is selected.
+/// This one is small.
+const SMALL_EXAMPLE: &str = kill::PROGRAM;
 
 /// A program of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq)]
