@@ -211,8 +211,3 @@ fn errors_have_one_format() {
     let message = panic.downcast_ref::<String>().unwrap();
     assert!(message.starts_with("[matmul] inner sizes differ: f32[2, 3] x f32[4, 5]\n  hint: "), "{message}");
 }
-
-#[test]
-fn backward_needs_a_backend_with_gradients() {
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
-}

@@ -1,4 +1,5 @@
-use kiln::{Flex, Tensor};
+use kiln_backends::Flex;
+use kiln_tensor::Tensor;
 
 fn main() {
     let x = Tensor::<Flex, 2>::ones([2, 2], &Default::default());
