@@ -6,16 +6,16 @@
 use std::env::consts::EXE_SUFFIX;
 use std::process::Command;
 
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{kill, process};
 
 /// The features of the workspace's tests. The examples of language models are not in the default build, whose time they
 /// would double.
 pub(crate) const FEATURES: &[&str] = &["kiln-examples/models"];
 
-/// An example that builds beside each program that is none: cargo unifies dev-dependencies only if a selected target uses
-/// them. This one is small.
-const SMALL_EXAMPLE: &str = "kill";
+/// The example that is built beside each binary: cargo unifies dev-dependencies only if an example or a test is selected.
+/// This one is small.
+const SMALL_EXAMPLE: &str = kill::PROGRAM;
 
 /// A program of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,27 +79,26 @@ pub(crate) fn selection(features: &[&str]) -> [String; 3] {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
+
+    fn workspace() -> Workspace {
+        Workspace { root: "/src".into(), target: "/src/target".into(), ..Workspace::default() }
+    }
 
     #[test]
     fn binaries_are_built_beside_an_example() {
-        let workspace =
-            Workspace { root: "/src".into(), target: "/src/target".into(), ..Workspace::default() };
-        let launch = Program::Binary("fuzzer").launch(&workspace, &["fuzz/cuda"]);
+        let launch = Program::Binary("fuzzer").launch(&workspace(), &["fuzz/cuda"]);
         let said = process::describe(&launch.build);
         let expected = "cargo build --quiet --workspace --features kiln-examples/models,fuzz/cuda --bin fuzzer --example kill";
         assert_eq!(said, expected);
-        let file = PathBuf::from(launch.run.get_program());
-        assert_eq!(file, PathBuf::from(format!("/src/target/debug/fuzzer{EXE_SUFFIX}")));
+        assert_eq!(process::describe(&launch.run), format!("target/debug/fuzzer{EXE_SUFFIX}"));
     }
 
     #[test]
     fn an_example_is_built_alone() {
-        let launch = Program::Example("mnist").launch(&Workspace::default(), &[]);
+        let launch = Program::Example("mnist").launch(&workspace(), &[]);
         let said = process::describe(&launch.build);
         assert_eq!(said, "cargo build --quiet --workspace --features kiln-examples/models --example mnist");
-        assert!(PathBuf::from(launch.run.get_program()).starts_with("debug/examples"));
+        assert_eq!(process::describe(&launch.run), format!("target/debug/examples/mnist{EXE_SUFFIX}"));
     }
 }

@@ -1,17 +1,32 @@
 //! The first steps of a newcomer: a new project outside the workspace, `kiln` added to it as the README says, and every Rust
 //! example of the pages compiled and run against that.
+//!
+//! Pages whose manifest snippets ask for features run against `kiln` of the workspace with these features. A second
+//! project would compile every crate again, for minutes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
 use super::libtest::Tally;
 use super::steps::{Context, run_tests};
 use crate::process::{self, at};
+use crate::programs::Program;
 
 /// Folders without pages of the repository.
 const ELSEWHERE: &[&str] = &["target", "node_modules"];
+
+/// An example that depends on `kiln`.
+const EXAMPLE: Program = Program::Example("regression");
+
+/// The dev profile of `examples/own-engine`, so that both share compiled packages.
+const PROFILE: &[&str] = &[
+    "profile.dev.debug=false",
+    "profile.dev.build-override.codegen-units=256",
+    "profile.dev.package.miniz_oxide.opt-level=3",
+];
 
 /// Whether there are pages with Rust examples, and the façade crate.
 pub(crate) fn can_run(context: &Context) -> Result<(), String> {
@@ -21,46 +36,56 @@ pub(crate) fn can_run(context: &Context) -> Result<(), String> {
     if pages(&context.workspace.root).is_empty() { Err("no page holds Rust".to_owned()) } else { Ok(()) }
 }
 
-/// Runs the pages without features against `kiln` with default features, then the other pages with their features.
+/// Runs the examples of each page: those without features in the new project, which has the default features.
 pub(crate) fn run(context: &Context, tally: &mut Tally) -> Result<(), String> {
     let root = &context.workspace.root;
+    let project = Project::new(context)?;
     let read = |page: String| {
         let features = features(&std::fs::read_to_string(root.join(&page)).map_err(at(Path::new(&page)))?);
         Ok::<_, String>((page, features))
     };
     let pages: Vec<(String, BTreeSet<String>)> =
         pages(root).into_iter().map(read).collect::<Result<_, _>>()?;
-    let (plain, special): (Vec<_>, Vec<_>) = pages.into_iter().partition(|(_, asked)| asked.is_empty());
-    let all: BTreeSet<String> = special.iter().flat_map(|(_, asked)| asked.clone()).collect();
+    let all: BTreeSet<&str> = pages.iter().flat_map(|(_, asked)| asked).map(String::as_str).collect();
+    let featured = with_features(context, &all)?;
     let mut failed = Vec::new();
-    for (pages, features) in [(plain, BTreeSet::new()), (special, all)] {
-        if pages.is_empty() {
-            continue;
-        }
-        let project = Project::new(context, &features)?;
-        for (page, _) in pages {
-            if run_tests(&mut project.rustdoc(&root.join(&page)), tally).is_err() {
-                failed.push(page);
-            }
+    for (page, asked) in pages {
+        let library = if asked.is_empty() { &project.library } else { &featured };
+        if run_tests(&mut project.rustdoc(library, &root.join(&page)), tally).is_err() {
+            failed.push(page);
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("examples fail in {}", failed.join(", "))) }
 }
 
+/// Compiles `kiln` with these features beside those of the workspace's tests, and returns the path of the library.
+fn with_features(context: &Context, features: &BTreeSet<&str>) -> Result<String, String> {
+    let features: Vec<String> = features.iter().map(|name| format!("kiln/{name}")).collect();
+    let features: Vec<&str> = features.iter().map(String::as_str).collect();
+    compiled(&mut EXAMPLE.build(context.workspace, &features))
+}
+
+/// Runs a build and returns the path of the library `kiln`.
+fn compiled(build: &mut Command) -> Result<String, String> {
+    build.arg("--message-format=json-render-diagnostics");
+    println!("$ {}", process::describe(build));
+    library(&process::output(build)?, "kiln").ok_or_else(|| "cargo built no library called kiln".to_owned())
+}
+
 /// A new project that uses `kiln`. It is removed when dropped.
 struct Project {
     folder: PathBuf,
+    /// The path of `kiln` with its default features.
     library: String,
 }
 
 impl Project {
     /// `cargo new` in an empty folder, `cargo add kiln --path`, and `cargo run` of the program that `cargo new` writes.
     ///
-    /// It shares the workspace's folder of compiled packages, without debug information, and starts from the workspace's lock file, so
-    /// that a release elsewhere breaks nothing here.
-    fn new(context: &Context, features: &BTreeSet<String>) -> Result<Project, String> {
-        let name = format!("kiln-newcomer-{}-{}", std::process::id(), features.len());
-        let folder = std::env::temp_dir().join(name);
+    /// It shares the workspace's folder of compiled packages, and starts from the workspace's lock file, so that a release
+    /// elsewhere breaks nothing here.
+    fn new(context: &Context) -> Result<Project, String> {
+        let folder = std::env::temp_dir().join(format!("kiln-newcomer-{}", std::process::id()));
         if folder.exists() {
             std::fs::remove_dir_all(&folder).map_err(at(&folder))?;
         }
@@ -72,19 +97,14 @@ impl Project {
         std::fs::copy(&lock.0, &lock.1).map_err(at(&lock.0))?;
         let mut add = process::cargo(&program);
         add.args(["add", "--quiet", "kiln", "--path"]).arg(context.workspace.root.join("crates/kiln"));
-        if !features.is_empty() {
-            let list: Vec<&str> = features.iter().map(String::as_str).collect();
-            add.arg("--features").arg(list.join(","));
-        }
         process::run(&mut add)?;
         let cargo = |command: &str| {
             let mut cargo = process::cargo(&program);
             cargo.args([command, "--quiet", "--target-dir"]).arg(&context.workspace.target);
-            cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+            cargo.args(PROFILE.iter().flat_map(|setting| ["--config", setting]));
             cargo
         };
-        let messages = process::output(cargo("build").arg("--message-format=json"))?;
-        project.library = library(&messages, "kiln").ok_or("cargo built no library called kiln")?;
+        project.library = compiled(&mut cargo("build"))?;
         process::run(&mut cargo("run"))?;
         Ok(project)
     }
@@ -93,13 +113,13 @@ impl Project {
         self.folder.join("first-program")
     }
 
-    /// The rustdoc command for the examples of a page.
-    fn rustdoc(&self, page: &Path) -> std::process::Command {
-        let folder = Path::new(&self.library).parent().unwrap_or(Path::new("."));
+    /// The rustdoc command for the examples of a page against a compiled `kiln`.
+    fn rustdoc(&self, library: &str, page: &Path) -> Command {
+        let folder = Path::new(library).parent().unwrap_or(Path::new("."));
         let dependencies = if folder.ends_with("deps") { folder.to_owned() } else { folder.join("deps") };
         let mut command = process::program("rustdoc", &self.program());
         command.args(["--test", "--edition", "2024", "--crate-name", "pages", "--extern"]);
-        command.arg(format!("kiln={}", self.library));
+        command.arg(format!("kiln={library}"));
         command.arg("-L").arg(format!("dependency={}", dependencies.display()));
         command.arg(page);
         command
