@@ -15,6 +15,8 @@ use std::{env, fs};
 
 /// The folder of this package.
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
+/// The same, relative to the workspace.
+const PACKAGE_IN_WORKSPACE: &str = "crates/kiln";
 /// The folder for the compiler's output.
 const OUTPUT: &str = env!("CARGO_TARGET_TMPDIR");
 /// The folder of the programs, relative to the package.
@@ -109,7 +111,7 @@ impl Compiler {
             argument
         };
         Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-            .current_dir(PACKAGE)
+            .current_dir(workspace())
             .env("CARGO_MANIFEST_DIR", PACKAGE)
             .env("CARGO_PKG_NAME", env!("CARGO_PKG_NAME"))
             .args(["--edition=2024", "--crate-type=bin", "--emit=metadata"])
@@ -119,7 +121,7 @@ impl Compiler {
             .arg(joined("dependency=", &self.libraries))
             .arg("--out-dir")
             .arg(OUTPUT)
-            .arg(program)
+            .arg(Path::new(PACKAGE_IN_WORKSPACE).join(program))
             .output()
             .expect("the Rust compiler runs")
     }
@@ -144,13 +146,19 @@ impl Compiler {
     }
 }
 
+/// The folder of the workspace, where Cargo runs the compiler: paths of its sources in libraries are relative to it.
+fn workspace() -> &'static Path {
+    Path::new(PACKAGE).ancestors().nth(2).expect("the package is in the workspace")
+}
+
 /// The compiler's output without what depends on the machine and on other files: the path of the workspace, places in
 /// its sources, how many types are not listed, and the last summary.
 fn portable(text: &str) -> String {
     const SUMMARIES: [&str; 3] =
         ["error: aborting due to ", "For more information about ", "Some errors have detailed explanations"];
-    let workspace = Path::new(PACKAGE).ancestors().nth(2).expect("the package is in the workspace");
-    let text = text.replace(&*workspace.to_string_lossy(), WORKSPACE).replace('\\', "/");
+    let text = text.replace(&*workspace().to_string_lossy(), WORKSPACE).replace('\\', "/");
+    let text = text.replace(&format!("{PACKAGE_IN_WORKSPACE}/{PROGRAMS}"), PROGRAMS);
+    let text = text.replace("::: crates/", &format!("::: {WORKSPACE}/crates/"));
     let mut elsewhere = false;
     let mut portable = String::new();
     for line in text.lines().filter(|line| !SUMMARIES.iter().any(|start| line.starts_with(start))) {
