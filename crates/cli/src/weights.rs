@@ -13,6 +13,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use kiln_store::gguf::{GgufFile, HuggingFaceGguf};
 use kiln_store::{Mapping, StoreError, WeightFormat, Weights};
 use kiln_tensor::{BlockFormat, DType};
+
 use perplexity::{Evaluation, Windows};
 
 /// Options of `kiln weights`.

@@ -130,6 +130,13 @@ fn settings_of_the_model_apply() {
     assert_eq!(answer_of(generation, &prompt), reply.split("NH").next().unwrap());
 }
 
+#[track_caller]
+fn contains(rows: &[String], expected: &[&str]) {
+    for line in expected {
+        assert!(rows.iter().any(|row| row == line), "{line}: {rows:?}");
+    }
+}
+
 #[test]
 fn help_lists_the_settings_and_their_origins() {
     let help = |generation: &str, words: &[&str]| {
@@ -140,12 +147,6 @@ fn help_lists_the_settings_and_their_origins() {
         let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
         rows.collect::<Vec<_>>()
     };
-    #[track_caller]
-    fn contains(rows: &[String], expected: &[&str]) {
-        for line in expected {
-            assert!(rows.iter().any(|row| row == line), "{line}: {rows:?}");
-        }
-    }
     let file = "generation_config.json";
     let rows = help(
         r#"{"do_sample": true, "temperature": 0.6, "eos_token_id": [0, 5], "num_beams": 2, "top_p": 0.9}"#,

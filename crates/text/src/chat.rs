@@ -54,8 +54,8 @@ pub enum Overflow {
     /// [`Chat::send`] fails with [`TextError::ContextOverflow`].
     #[default]
     Error,
-    /// The oldest turns are dropped until the prompt and [`GenerateConfig::max_new_tokens`] fit. System messages at the
-    /// start, and the last message, stay.
+    /// The oldest turns are dropped until the prompt and [`GenerateConfig::max_new_tokens`], or half of the context if
+    /// that is less, fit. System messages at the start, and the last message, stay.
     DropOldest,
 }
 
@@ -256,9 +256,10 @@ impl<'a, B: Backend, M: LanguageModel<B>> Chat<'a, B, M> {
     /// The tokens of the messages, without those that the option drops.
     fn fitting_prompt(&mut self) -> Result<Vec<u32>> {
         let max_length = self.config.max_length.unwrap_or(usize::MAX).min(self.context);
+        let room_for_prompt = max_length - self.config.max_new_tokens.min(max_length / 2);
         loop {
             let prompt = self.prompt()?;
-            let fits = prompt.len().saturating_add(self.config.max_new_tokens) <= max_length;
+            let fits = prompt.len() <= room_for_prompt;
             let drops = self.overflow == Overflow::DropOldest && !fits;
             if !drops || !self.drop_oldest_turn() {
                 return Ok(prompt);

@@ -106,6 +106,21 @@ fn overflow_is_an_error_or_drops_the_oldest_turns() {
     let error = chat.send("i".repeat(30), |_| {}).unwrap_err();
     assert!(matches!(error, TextError::ContextOverflow { .. }), "{error}");
     assert_eq!(chat.messages().len(), 5, "the messages are as before");
+
+    // Half of the 24 tokens is for the prompt, even if the reply may be longer.
+    let mut chat = new(Overflow::DropOldest).with_config(config().with_max_new_tokens(100));
+    chat.set_messages(turns[..3].to_vec());
+    chat.send("i", |_| {}).unwrap();
+    assert_eq!(chat.messages()[..3], [turns[0].clone(), Message::user("i"), chat.messages()[2].clone()]);
+    chat.set_messages(vec![turns[3].clone(), turns[4].clone()]);
+    let reply = chat.send("iiiiii", |_| {}).unwrap();
+    assert_eq!((chat.messages().len(), reply.statistics.new_tokens), (4, 13));
+
+    // A total length limits the reply.
+    let mut chat = new(Overflow::DropOldest).with_config(config().with_max_length(Some(20)));
+    chat.set_messages(turns.clone());
+    let reply = chat.send("iiiiiiiiiiiiiiii", |_| {}).unwrap();
+    assert_eq!((chat.messages().len(), reply.statistics.new_tokens), (3, 2));
 }
 
 #[test]
