@@ -82,8 +82,7 @@ fn sentences(folder: &str, count: usize) -> Result<Prepared> {
 
 fn image(file: &str) -> Result<Prepared> {
     let config = EfficientNetLiteConfig::lite0();
-    let model: EfficientNetLite<B> =
-        EfficientNetLite::from_pretrained(&config, file, &Default::default())?;
+    let model: EfficientNetLite<B> = EfficientNetLite::from_pretrained(&config, file, &Default::default())?;
     let pixels: Vec<f32> = (0..IMAGE.iter().product::<usize>()).map(|i| (i as f32 * 0.37).sin()).collect();
     let x = Tensor::<B, 1>::from_data(TensorData::from(pixels), &Default::default()).reshape(IMAGE);
     Ok(Prepared::new(move || first(model.forward(x.clone()))))
