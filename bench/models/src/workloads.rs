@@ -1,12 +1,12 @@
 //! Models from files, with inputs like those of `bench/models.py`.
 
-use bench_protocol::{Prepared, Refusal, Result, failed, unknown};
+use bench_protocol::{Prepared, Result, unknown};
 use kiln::models::{
     CausalLanguageModel, EfficientNetLite, EfficientNetLiteConfig, PretrainedLanguageModel, SentenceEncoder,
 };
 use kiln::store::Weights;
 use kiln::text::{LanguageModel, TokenInput};
-use kiln::{Cpu, Int, Tensor, TensorData};
+use kiln::{Backend, Cpu, Int, Tensor, TensorData};
 
 type B = Cpu;
 
@@ -43,16 +43,17 @@ fn tokens(rows: usize, length: usize) -> Tensor<B, 2, Int> {
 }
 
 fn language_model(file: &str) -> Result<CausalLanguageModel<B>> {
-    Ok(PretrainedLanguageModel::<B>::open(file, &Default::default()).map_err(problem)?.model)
+    Ok(PretrainedLanguageModel::<B>::open(file, &Default::default())?.model)
 }
 
-/// The first logit after all tokens of a prompt.
+/// The id of the token that follows a prompt.
 fn prompt(file: &str) -> Result<Prepared> {
     let model = language_model(file)?;
     let ids = tokens(1, PROMPT);
     Ok(Prepared::new(move || {
         let mut cache = model.new_cache(1, PROMPT);
-        first(model.forward(TokenInput::new(ids.clone()), &mut cache))
+        let logits = model.forward(TokenInput::new(ids.clone()), &mut cache);
+        Ok(logits.argmax(2).try_into_scalar::<f64>()?)
     }))
 }
 
@@ -74,41 +75,32 @@ fn decode(file: &str) -> Result<Prepared> {
 }
 
 fn sentences(folder: &str, count: usize) -> Result<Prepared> {
-    let model = SentenceEncoder::<B>::from_pretrained(folder, &Default::default()).map_err(problem)?;
+    let model = SentenceEncoder::<B>::from_pretrained(folder, &Default::default())?;
     let ids = tokens(count, SENTENCE);
     Ok(Prepared::new(move || first(model.forward(ids.clone(), None))))
 }
 
 fn image(file: &str) -> Result<Prepared> {
     let config = EfficientNetLiteConfig::lite0();
-    let model: EfficientNetLite<B> =
-        EfficientNetLite::from_pretrained(&config, file, &Default::default()).map_err(problem)?;
-    let pixels: Vec<f32> = (0..IMAGE.iter().product()).map(|i: usize| (i as f32 * 0.37).sin()).collect();
+    let model: EfficientNetLite<B> = EfficientNetLite::from_pretrained(&config, file, &Default::default())?;
+    let pixels: Vec<f32> = (0..IMAGE.iter().product::<usize>()).map(|i| (i as f32 * 0.37).sin()).collect();
     let x = Tensor::<B, 1>::from_data(TensorData::from(pixels), &Default::default()).reshape(IMAGE);
     Ok(Prepared::new(move || first(model.forward(x.clone()))))
 }
 
-/// The sum of the first number of each tensor.
+/// The sum of all tensors: a mapped file is read by the sum.
 fn load(file: &str) -> Result<Prepared> {
-    let file = file.to_owned();
+    let (file, stack) = (file.to_owned(), B::stack(&Default::default()));
     Ok(Prepared::new(move || {
-        let weights = Weights::open(&file).map_err(problem)?;
-        let device = kiln::Device::cpu();
-        let mut sum = 0.0;
-        for name in weights.names() {
-            let tensor = weights.load(name, &device).map_err(problem)?;
-            let numbers = tensor.flatten(0, -1).and_then(|x| x.narrow(0, 0, 1));
-            sum += numbers.and_then(|x| x.into_scalar::<f64>()).map_err(problem)?;
-        }
-        Ok(sum)
+        let weights = Weights::open(&file)?;
+        let load = |name: &str| Ok(Tensor::<B, 2>::from_any(weights.load(name, &stack)?));
+        let tensors = weights.names().into_iter().map(load).collect::<Result<Vec<_>>>()?;
+        let sums: Vec<Tensor<B, 1>> = tensors.iter().map(|tensor| tensor.clone().sum()).collect();
+        Ok(Tensor::cat(sums, 0).sum().try_into_scalar::<f64>()?)
     }))
 }
 
 /// The first number of a result.
 fn first<const D: usize>(y: Tensor<B, D>) -> Result<f64> {
     Ok(y.slice(std::array::from_fn::<_, D, _>(|_| 0..1)).try_into_scalar::<f64>()?)
-}
-
-fn problem(error: impl std::fmt::Display) -> Refusal {
-    failed(error.to_string())
 }

@@ -16,7 +16,7 @@ use crate::error::{ModelError, Result};
 use crate::hugging_face::{Fields, parse, unsupported};
 use crate::layers::FirstValues;
 use crate::llama::activation_named;
-use crate::loading::{OpenOptions, configuration, load, stored_name};
+use crate::loading::{OpenOptions, load, open_folder, stored_name};
 
 /// Settings of a [`Bert`] model. The fields have the names of Hugging Face's `config.json`.
 ///
@@ -258,9 +258,8 @@ impl<B: Backend> Bert<B> {
     /// # Errors
     /// When a file cannot be read, the configuration is not supported, or the weights do not match it.
     pub fn from_pretrained(folder: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
-        let folder = folder.as_ref();
-        let config = BertConfig::from_hugging_face(&configuration(folder)?)?;
-        Bert::load(&config, &Weights::open(folder)?, &OpenOptions::new(), device)
+        let (config, weights) = open_folder(folder.as_ref(), BertConfig::from_hugging_face)?;
+        Bert::load(&config, &weights, &OpenOptions::new(), device)
     }
 
     /// Loads a model of these settings from weights. Their names are those of Hugging Face's `BertModel`, with or

@@ -9,12 +9,11 @@ use kiln_nn::{
     BatchNorm, BatchNormConfig, Config, Conv2d, Conv2dConfig, Dropout, DropoutConfig, Initializer, Linear,
     LinearConfig, Module, PaddingConfig2d,
 };
-use kiln_store::{DTypePolicy, Weights};
 use kiln_tensor::{Backend, Tensor, activation};
 
 use crate::error::Result;
 use crate::image::{ImagePreprocessor, Interpolation};
-use crate::loading::load;
+use crate::loading::load_file;
 
 /// Settings of an [`EfficientNetLite`] model.
 ///
@@ -231,7 +230,7 @@ struct BlockShape {
 }
 
 impl<B: Backend> EfficientNetLite<B> {
-    /// Loads a model of these settings from a file of weights in any format of [`Weights`].
+    /// Loads a model of these settings from a file of weights in any format of [`Weights`](kiln_store::Weights).
     ///
     /// # Errors
     /// When the file cannot be read, or its weights do not match the settings.
@@ -240,8 +239,7 @@ impl<B: Backend> EfficientNetLite<B> {
         path: impl AsRef<Path>,
         device: &B::Device,
     ) -> Result<Self> {
-        let module = config.init_with(Initializer::Zeros, Initializer::Zeros, device);
-        load(module, &Weights::open(path)?, DTypePolicy::Keep)
+        load_file(config.init_with(Initializer::Zeros, Initializer::Zeros, device), path.as_ref())
     }
 
     /// Computes the logits `[batch, num_classes]` of images `[batch, 3, height, width]`, which

@@ -14,7 +14,7 @@ use crate::error::{ModelError, Result};
 use crate::hugging_face::{Fields, parse, unsupported};
 use crate::layers::{FirstValues, match_embedding, match_projection};
 use crate::llama::activation_named;
-use crate::loading::{OpenOptions, configuration, load, stored_name};
+use crate::loading::{OpenOptions, load, open_folder, stored_name};
 
 /// Settings of a [`Gpt2`] model. The fields have the names of Hugging Face's `config.json`.
 ///
@@ -244,9 +244,8 @@ impl<B: Backend> Gpt2<B> {
     /// # Errors
     /// When a file cannot be read, the configuration is not supported, or the weights do not match it.
     pub fn from_pretrained(folder: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
-        let folder = folder.as_ref();
-        let config = Gpt2Config::from_hugging_face(&configuration(folder)?)?;
-        Gpt2::load(&config, &Weights::open(folder)?, &OpenOptions::new(), device)
+        let (config, weights) = open_folder(folder.as_ref(), Gpt2Config::from_hugging_face)?;
+        Gpt2::load(&config, &weights, &OpenOptions::new(), device)
     }
 
     /// Loads a model of these settings from weights. Their names are those of Hugging Face, with or without the prefix

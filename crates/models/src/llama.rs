@@ -28,7 +28,7 @@ use crate::decoding::{
 };
 use crate::error::Result;
 use crate::layers::{FirstValues, match_embedding, match_projection};
-use crate::loading::{OpenOptions, configuration, load};
+use crate::loading::{OpenOptions, load, open_folder};
 
 /// A causal language model of the Llama family. The names of the parameters are those of Hugging Face's files.
 ///
@@ -176,9 +176,8 @@ impl<B: Backend> Llama<B> {
     /// # Errors
     /// When a file cannot be read, the configuration is not supported, or the weights do not match it.
     pub fn from_pretrained(folder: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
-        let folder = folder.as_ref();
-        let config = LlamaConfig::from_hugging_face(&configuration(folder)?)?;
-        Llama::load(&config, &Weights::open(folder)?, &OpenOptions::new(), device)
+        let (config, weights) = open_folder(folder.as_ref(), LlamaConfig::from_hugging_face)?;
+        Llama::load(&config, &weights, &OpenOptions::new(), device)
     }
 
     /// Loads a model of these settings from weights. Their names are those of Hugging Face, with or without the prefix

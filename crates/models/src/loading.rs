@@ -70,6 +70,16 @@ pub(crate) fn configuration(folder: &Path) -> Result<String> {
     })
 }
 
+/// Reads the configuration of a Hugging Face folder by `read`, and opens its weights.
+pub(crate) fn open_folder<C>(folder: &Path, read: fn(&str) -> Result<C>) -> Result<(C, Weights)> {
+    Ok((read(&configuration(folder)?)?, Weights::open(folder)?))
+}
+
+/// Loads a module from a file without configuration. Parameters keep the dtype of the file.
+pub(crate) fn load_file<M: Module>(module: M, path: &Path) -> Result<M> {
+    load(module, &Weights::open(path)?, DTypePolicy::Keep)
+}
+
 /// Reads a JSON file; `None` if there is none.
 pub(crate) fn optional_json(path: &Path) -> Result<Option<String>> {
     let file = match File::open(path) {
@@ -124,6 +134,7 @@ fn canonical(name: &str) -> Option<String> {
     let renamed = |from: &str, to: &str| Some(format!("{}{to}", name.strip_suffix(from)?));
     renamed(".gamma", ".weight").or_else(|| renamed(".beta", ".bias")).or_else(|| Some(name.to_owned()))
 }
+
 /// Casts the float parameters and buffers of a module, such as those of a 16-bit file to `f32` for a CPU.
 ///
 /// ```

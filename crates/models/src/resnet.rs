@@ -8,13 +8,12 @@ use kiln_nn::{
     BatchNorm, BatchNormConfig, Config, Conv2d, Conv2dConfig, Initializer, Linear, LinearConfig, Module,
     PaddingConfig2d, plain_data,
 };
-use kiln_store::{DTypePolicy, Weights};
 use kiln_tensor::module::{PoolOptions, max_pool2d};
 use kiln_tensor::{Backend, Tensor, activation};
 
 use crate::error::Result;
 use crate::image::{ImagePreprocessor, Interpolation};
-use crate::loading::load;
+use crate::loading::load_file;
 
 /// The kind of residual block.
 #[derive(Config, Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +211,7 @@ struct BlockShape {
 }
 
 impl<B: Backend> ResNet<B> {
-    /// Loads a model of these settings from a file of weights in any format of [`Weights`].
+    /// Loads a model of these settings from a file of weights in any format of [`Weights`](kiln_store::Weights).
     ///
     /// # Errors
     /// When the file cannot be read, or its weights do not match the settings.
@@ -221,8 +220,7 @@ impl<B: Backend> ResNet<B> {
         path: impl AsRef<Path>,
         device: &B::Device,
     ) -> Result<Self> {
-        let module = config.init_with(Initializer::Zeros, Initializer::Zeros, device);
-        load(module, &Weights::open(path)?, DTypePolicy::Keep)
+        load_file(config.init_with(Initializer::Zeros, Initializer::Zeros, device), path.as_ref())
     }
 
     /// Computes the logits `[batch, num_classes]` of images `[batch, 3, height, width]`, which

@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A turn of a workload shorter than this, in milliseconds, begins with an uncounted repeat: caches hold data of the
 /// previous peer, and threads must wake up.
 const COLD_MS: f64 = 50.0;
-/// Repeats of the workload for the memory measurement.
-const MEMORY_REPEATS: usize = 3;
+/// Training steps of the memory measurement. Inference runs once: each repeat needs the same memory.
+const MEMORY_STEPS: usize = 3;
 
 /// The number and length of the turns on a workload.
 #[derive(Debug, Clone, Copy)]
@@ -257,7 +257,10 @@ fn finish(row: &Row, file: &str, player: &mut Player, outcome: &mut Outcome) {
                     Outcome::Failed(format!("the loss does not fall: {first} at first, {last} at last"));
             }
         }
-        Kind::Model => measured.extra.extend(memory(row, file, player.peer)),
+        Kind::Model => {
+            measured.extra.insert("value".to_owned(), json!(measured.values.map(|(_, last)| last)));
+            measured.extra.extend(memory(row, file, player.peer));
+        }
         Kind::Overhead => {
             if let Some(nanoseconds) = player.fused_overhead() {
                 measured.extra.insert("fused_ns".to_owned(), json!(nanoseconds));
@@ -274,7 +277,8 @@ fn memory(row: &Row, file: &str, peer: &Peer) -> Map<String, Value> {
         let mut fresh = peer.start().map_err(Refusal::Failed)?.0;
         let before = fresh.ask("memory")?;
         fresh.ask(format!("prepare {} {file}", row.name).trim_end())?;
-        fresh.ask(&format!("run {MEMORY_REPEATS}"))?;
+        let repeats = if row.kind == Kind::Training { MEMORY_STEPS } else { 1 };
+        fresh.ask(&format!("run {repeats}"))?;
         let after = fresh.ask("memory")?;
         let mut found = Map::new();
         found.insert("peak_mib".to_owned(), after["peak_mib"].clone());

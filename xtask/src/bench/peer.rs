@@ -24,6 +24,16 @@ pub(crate) struct Skipped {
     pub(crate) reason: String,
 }
 
+/// The Python interpreter that the variable `PYTHON` names; `python3` without it.
+pub(crate) fn python() -> PathBuf {
+    let named = std::env::var_os("PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from);
+    // Peers run in another folder, which a path relative to this one does not survive.
+    match named.components().count() {
+        1 => named,
+        _ => std::path::absolute(&named).unwrap_or(named),
+    }
+}
+
 impl Peer {
     /// Starts the program and asks for its version.
     pub(crate) fn start(&self) -> Result<(Running, String), String> {

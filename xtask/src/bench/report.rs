@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 use super::measure::{Measured, Outcome};
 use super::peer::Skipped;
 use super::row::{Kind, Must, Row};
-use super::{geometric_mean, number};
+use super::{geometric_mean, median, number};
 use crate::table;
 
 /// A statistic of a peer's times on a workload.
 type Statistic = fn(&Measured) -> f64;
+
+/// The relative difference of the results of models, above which it is told.
+const MOST_DIFFERENCE: f64 = 1e-3;
 
 /// All measurements. Outcomes are in the order of `peers`; Kiln is first.
 pub(crate) struct Report {
@@ -100,6 +103,20 @@ impl Report {
         measured.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
+    /// The median of the ratios of turns, which runs side by side, of the best peer and Kiln. Models have few and long
+    /// repeats, so that the machine changes between them. Other workloads: the ratio of the medians.
+    fn median_ratio(&self, row: &Row, outcomes: &[Outcome]) -> Option<f64> {
+        let by_medians = self.ratio(outcomes, Measured::median_ms)?;
+        if row.kind != Kind::Model {
+            return Some(by_medians);
+        }
+        let (best, _) = self.best(outcomes, Measured::median_ms)?;
+        let place = self.peers.iter().position(|(peer, _)| *peer == best)?;
+        let (kiln, peer) = (&outcomes.first()?.measured()?.turns, &outcomes[place].measured()?.turns);
+        let ratios: Vec<f64> = peer.iter().zip(kiln).map(|(peer, kiln)| peer / kiln).collect();
+        Some(if ratios.is_empty() { by_medians } else { median(ratios) })
+    }
+
     /// The time of the best peer divided by Kiln's; `None` if either is missing.
     fn ratio(&self, outcomes: &[Outcome], of: Statistic) -> Option<f64> {
         let kiln = outcomes.first()?.measured()?;
@@ -129,7 +146,7 @@ impl Report {
 
     fn row(&self, row: &Row, outcomes: &[Outcome]) -> Vec<String> {
         let kiln = outcomes.first().and_then(Outcome::measured);
-        let ratio = self.ratio(outcomes, Measured::median_ms);
+        let ratio = self.median_ratio(row, outcomes);
         let shown = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let share = kiln.and_then(|kiln| self.of_limit(row, kiln));
         let mut cells = vec![row.name.to_owned()];
@@ -166,16 +183,15 @@ impl Report {
         }
     }
 
-    /// The geometric mean of all ratios.
-    fn geometric_mean(&self, of: Statistic) -> Option<f64> {
-        let ratios: Vec<f64> =
-            self.results.iter().filter_map(|(_, outcomes)| self.ratio(outcomes, of)).collect();
+    /// The geometric mean of the ratios of all workloads.
+    fn geometric_mean(&self, of: impl Fn(&Row, &[Outcome]) -> Option<f64>) -> Option<f64> {
+        let ratios: Vec<f64> = self.results.iter().filter_map(|(row, outcomes)| of(row, outcomes)).collect();
         geometric_mean(&ratios)
     }
 
     /// The last line.
     fn closing_line(&self) -> String {
-        let mean = self.geometric_mean(Measured::median_ms);
+        let mean = self.geometric_mean(|row, outcomes| self.median_ratio(row, outcomes));
         let text =
             mean.map_or("none, no row has both Kiln and a peer".to_owned(), |mean| format!("{mean:.2}"));
         format!("geo-mean vs best peer: {text}\n")
@@ -213,15 +229,35 @@ impl Report {
         text
     }
 
+    /// The workloads on which a peer computes something else than Kiln, a line each.
+    fn differences(&self) -> String {
+        let mut text = String::new();
+        for (row, outcomes) in &self.results {
+            let values = self.peers.iter().zip(outcomes);
+            let values: Vec<(&str, f64)> = values
+                .filter_map(|((peer, _), outcome)| {
+                    Some((*peer, outcome.measured()?.extra.get("value")?.as_f64()?))
+                })
+                .collect();
+            let Some((_, expected)) = values.first().copied() else { continue };
+            if values.iter().any(|(_, value)| (value - expected).abs() > MOST_DIFFERENCE * expected.abs()) {
+                let told: Vec<String> =
+                    values.iter().map(|(peer, value)| format!("{peer} {value}")).collect();
+                text += &format!("Results of {} differ: {}.\n", row.name, told.join(", "));
+            }
+        }
+        text
+    }
+
     fn notes(&self) -> String {
-        let mut text = self.memory_lines();
+        let mut text = self.memory_lines() + &self.differences();
         if let Some(limit) = self.limit {
             text += &format!("Limit of multiply-adds on {}: {} GFLOP/s.\n", self.place, number(limit));
         }
         if let Some(bandwidth) = self.bandwidth {
             text += &format!("Limit of memory: {} GB/s.\n", number(bandwidth));
         }
-        if let Some(mean) = self.geometric_mean(Measured::min_ms) {
+        if let Some(mean) = self.geometric_mean(|_, outcomes| self.ratio(outcomes, Measured::min_ms)) {
             text += &format!("Geo-mean of the least times, for a machine that is not quiet: {mean:.2}.\n");
         }
         for skipped in &self.skipped {
@@ -383,7 +419,9 @@ mod tests {
         ]);
         assert_eq!(report.failures(), ["kiln on mlp_train_step: the loss does not fall"]);
         assert_eq!(
-            report.geometric_mean(Measured::median_ms).map(|mean| format!("{mean:.3}")),
+            report
+                .geometric_mean(|_, outcomes| report.ratio(outcomes, Measured::median_ms))
+                .map(|mean| format!("{mean:.3}")),
             Some("2.000".into())
         );
         assert!(report.text().contains("failed"));
@@ -411,6 +449,23 @@ mod tests {
         assert_eq!(lines[0]["extra"]["gflops"], 134.2);
         assert_eq!(lines[0]["extra"]["of_limit"], 0.671);
         assert_eq!((&lines[1]["unsupported"], &lines[2]["error"]), (&json!("none"), &json!("gone")));
+    }
+
+    #[test]
+    fn models_are_compared_turn_by_turn() {
+        let turns = |of: &[f64], value: f64| {
+            let mut measured = Measured { times: of.to_vec(), turns: of.to_vec(), ..Measured::default() };
+            measured.extra.insert("value".into(), json!(value));
+            Outcome::Measured(measured)
+        };
+        // The machine is slower by half in the second round.
+        let outcomes = vec![turns(&[2.0, 3.0, 2.0], 7.0), turns(&[2.2, 3.3, 2.4], 7.001)];
+        let mut report =
+            Report { results: vec![(&super::super::models::WORKLOADS[0].row, outcomes)], ..report(&[]) };
+        assert!(report.text().ends_with("geo-mean vs best peer: 1.10\n"), "{}", report.text());
+        assert!(!report.text().contains("differ"), "{}", report.text());
+        report.results[0].1[1] = turns(&[2.2], 8.0);
+        assert!(report.text().contains("differ: kiln 7, torch 8."), "{}", report.text());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A workload: its minimum costs, and Kiln's target.
 
+use std::borrow::Borrow;
+
 /// One workload.
 #[derive(Debug)]
 pub(crate) struct Row {
@@ -52,22 +54,26 @@ pub(crate) enum Kind {
 }
 
 /// The workloads with these names, all if none is given.
-pub(crate) fn select(rows: &'static [Row], names: &[&str]) -> Result<Vec<&'static Row>, String> {
-    let known = |name: &&str| rows.iter().any(|row| row.name == *name);
+pub(crate) fn select<T: Borrow<Row>>(rows: &'static [T], names: &[&str]) -> Result<Vec<&'static T>, String> {
+    let known = |name: &&str| rows.iter().any(|row| name_of(row) == *name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let all: Vec<&str> = rows.iter().map(|row| row.name).collect();
+        let all: Vec<&str> = rows.iter().map(name_of).collect();
         return Err(format!(
             "no workload is called `{unknown}`\n  hint: the workloads are {}",
             all.join(", ")
         ));
     }
-    Ok(rows.iter().filter(|row| names.is_empty() || names.contains(&row.name)).collect())
+    Ok(rows.iter().filter(|row| names.is_empty() || names.contains(&name_of(*row))).collect())
+}
+
+fn name_of<T: Borrow<Row>>(row: &T) -> &'static str {
+    let row: &Row = row.borrow();
+    row.name
 }
 
 /// A name that occurs twice, if any.
 #[cfg(test)]
-pub(crate) fn repeated_name(rows: &[Row]) -> Option<&'static str> {
-    let again =
-        |(i, row): (usize, &Row)| rows[..i].iter().any(|other| other.name == row.name).then_some(row.name);
-    rows.iter().enumerate().find_map(again)
+pub(crate) fn repeated_name<T: Borrow<Row>>(rows: &[T]) -> Option<&'static str> {
+    let names: Vec<&str> = rows.iter().map(name_of).collect();
+    names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)).map(|(_, name)| *name)
 }

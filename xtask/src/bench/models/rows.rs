@@ -1,13 +1,28 @@
 //! The workloads of models from files, with Kiln's targets.
 
+use std::borrow::Borrow;
+
 use super::super::row::{Kind, Must, Row};
 
-/// The model that a workload runs.
+/// A workload with the model that it runs.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub(crate) row: Row,
+    pub(crate) model: Model,
+}
+
+impl Borrow<Row> for Workload {
+    fn borrow(&self) -> &Row {
+        &self.row
+    }
+}
+
+/// A model, or the file of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Model {
     /// SmolLM2-135M with its weights in 4 bits, as the package has it.
     SmolLm2Q4,
-    /// The same with all matrices in 8 bits, written by `kiln weights quantize`.
+    /// The same with all matrices in 8 bits.
     SmolLm2Q8,
     /// all-MiniLM-L6-v2.
     MiniLm,
@@ -17,33 +32,36 @@ pub(crate) enum Model {
     Weights,
 }
 
-const fn row(name: &'static str, shape: &'static str, kind: Kind, items: (f64, &'static str)) -> Row {
-    Row { name, shape, must: Must::Ratio(1.0), kind, megaflops: 0.0, megabytes: 0.0, items: Some(items) }
+const fn workload(
+    model: Model,
+    name: &'static str,
+    shape: &'static str,
+    items: (f64, &'static str),
+) -> Workload {
+    let (must, kind) = match model {
+        Model::SmolLm2Q4 | Model::SmolLm2Q8 | Model::MiniLm | Model::EfficientNet => {
+            (Must::Ratio(1.0), Kind::Model)
+        }
+        Model::Weights => (Must::Seconds(0.2), Kind::Load),
+    };
+    Workload {
+        row: Row { name, shape, must, kind, megaflops: 0.0, megabytes: 0.0, items: Some(items) },
+        model,
+    }
 }
 
 /// All workloads, in the order they run.
 #[rustfmt::skip]
-pub(crate) const ROWS: &[Row] = &[
-    row("smollm2_q4_1_prompt", "135 M parameters, Q4_1, 512 tokens", Kind::Model, (512.0, "tokens")),
-    row("smollm2_q4_1_decode", "the same, 16 tokens, then 128 one by one", Kind::Model, (128.0, "tokens")),
-    row("smollm2_q8_0_prompt", "135 M parameters, Q8_0, 512 tokens", Kind::Model, (512.0, "tokens")),
-    row("smollm2_q8_0_decode", "the same, 16 tokens, then 128 one by one", Kind::Model, (128.0, "tokens")),
-    row("minilm_1", "all-MiniLM-L6-v2, 1 × 128 tokens", Kind::Model, (1.0, "sentences")),
-    row("minilm_32", "all-MiniLM-L6-v2, 32 × 128 tokens", Kind::Model, (32.0, "sentences")),
-    row("efficientnet_lite0", "EfficientNet-Lite0, 1 × 224²", Kind::Model, (1.0, "images")),
-    Row { must: Must::Seconds(0.2), ..row("load_500mb", "512 MiB of safetensors, one number of each tensor", Kind::Load, (0.512, "GiB")) },
+pub(crate) const WORKLOADS: &[Workload] = &[
+    workload(Model::SmolLm2Q4, "smollm2_q4_1_prompt", "135 M parameters, Q4_1, 512 tokens", (512.0, "tokens")),
+    workload(Model::SmolLm2Q4, "smollm2_q4_1_decode", "the same, 16 tokens, then 128 one by one", (128.0, "tokens")),
+    workload(Model::SmolLm2Q8, "smollm2_q8_0_prompt", "135 M parameters, Q8_0, 512 tokens", (512.0, "tokens")),
+    workload(Model::SmolLm2Q8, "smollm2_q8_0_decode", "the same, 16 tokens, then 128 one by one", (128.0, "tokens")),
+    workload(Model::MiniLm, "minilm_1", "all-MiniLM-L6-v2, 1 × 128 tokens", (1.0, "sentences")),
+    workload(Model::MiniLm, "minilm_32", "all-MiniLM-L6-v2, 32 × 128 tokens", (32.0, "sentences")),
+    workload(Model::EfficientNet, "efficientnet_lite0", "EfficientNet-Lite0, 1 × 224²", (1.0, "images")),
+    workload(Model::Weights, "load_500mb", "512 MiB of safetensors, loaded and summed", (0.5, "GiB")),
 ];
-
-/// Returns the model of a workload.
-pub(crate) fn model(row: &Row) -> Model {
-    match row.name {
-        "smollm2_q4_1_prompt" | "smollm2_q4_1_decode" => Model::SmolLm2Q4,
-        "smollm2_q8_0_prompt" | "smollm2_q8_0_decode" => Model::SmolLm2Q8,
-        "efficientnet_lite0" => Model::EfficientNet,
-        "load_500mb" => Model::Weights,
-        _ => Model::MiniLm,
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -51,9 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_each_has_its_model() {
-        assert_eq!(repeated_name(ROWS), None);
-        let of_minilm = ROWS.iter().filter(|row| model(row) == Model::MiniLm);
-        assert!(of_minilm.map(|row| row.name).eq(["minilm_1", "minilm_32"]));
+    fn names_are_unique() {
+        assert_eq!(repeated_name(WORKLOADS), None);
     }
 }
