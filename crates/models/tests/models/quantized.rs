@@ -34,8 +34,7 @@ fn blocks_continue_text_as_the_dequantised_model_does() {
     let expected = expected(NAME);
     for dequantize in [true, false] {
         let options = OpenOptions::new().with_dequantize(dequantize);
-        let opened =
-            PretrainedLanguageModel::<B>::open_with(path(), &options, &Default::default()).unwrap();
+        let opened = PretrainedLanguageModel::<B>::open_with(path(), &options, &Default::default()).unwrap();
         let CausalLanguageModel::Gpt2(model) = &opened.model else { panic!("not a GPT-2") };
         let formats = [BlockFormat::Q8_0, BlockFormat::Q4_0].map(|format| (!dequantize).then_some(format));
         for (layer, format) in model.transformer.h.iter().zip(formats) {
@@ -87,7 +86,8 @@ fn checkpoints_are_quantised_along_the_inputs() {
     let transposed = quantized(checkpoint.mapped(&Mapping::new().transpose_conv1d()).unwrap());
     let tensors = gguf::export(transposed.source(), &metadata, &config, None).unwrap();
     let exported = GgufFile::from_bytes(gguf::to_bytes(&metadata, tensors).unwrap()).unwrap();
-    let blocks = |file: &GgufFile, name: &str| file.contents(name).unwrap().into_data().unwrap().bytes().to_vec();
+    let blocks =
+        |file: &GgufFile, name: &str| file.contents(name).unwrap().into_data().unwrap().bytes().to_vec();
     for name in original.names() {
         let info = exported.info(name).unwrap();
         assert_eq!(info.shape, original.info(name).unwrap().shape, "{name}");

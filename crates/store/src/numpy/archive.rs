@@ -298,7 +298,12 @@ pub fn archive_to_bytes(
     compression: Compression,
 ) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    write_entries(Path::new(MEMORY), &mut bytes, &mut tensors.into_iter().map(Ok::<_, StoreError>), compression)?;
+    write_entries(
+        Path::new(MEMORY),
+        &mut bytes,
+        &mut tensors.into_iter().map(Ok::<_, StoreError>),
+        compression,
+    )?;
     Ok(bytes)
 }
 

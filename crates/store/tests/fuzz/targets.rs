@@ -154,7 +154,8 @@ fn index(bytes: &[u8]) {
 
 /// Makes a folder with shards of both formats, and beside it files that no index may reach.
 fn shards() -> PathBuf {
-    let around = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kiln-fuzz-index-{}", std::process::id()));
+    let around =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kiln-fuzz-index-{}", std::process::id()));
     let folder = around.join("model");
     fs::create_dir_all(&folder).unwrap();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -163,9 +164,8 @@ fn shards() -> PathBuf {
         (format!("sharded/{name}"), name)
     });
     let archives = [("module", 1), ("parameters", 2)];
-    let archives = archives.map(|(name, part)| {
-        (format!("pytorch/{name}.pt"), format!("pytorch_model-{part:05}-of-00002.bin"))
-    });
+    let archives = archives
+        .map(|(name, part)| (format!("pytorch/{name}.pt"), format!("pytorch_model-{part:05}-of-00002.bin")));
     for (from, to) in copies.into_iter().chain(archives) {
         fs::copy(fixtures.join(from), folder.join(to)).unwrap();
     }
