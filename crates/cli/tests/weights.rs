@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Runs the command: the status, standard output and standard error.
 fn kiln(words: &[&str]) -> (Option<i32>, String, String) {
@@ -195,4 +195,25 @@ fn quantize_writes_blocks_of_matrices() {
     let error = failure(&["quantize", input, &output, "--format", "q9"]);
     assert!(error.contains("q4_1"), "{error}");
     assert!(fs::metadata(&output).is_ok());
+}
+
+/// Blocks are along the inputs of a layer, by which Hugging Face's files of GPT-2 have their rows.
+#[test]
+fn quantize_transposes_the_matrices_of_gpt2() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = r#"{"model_type": "gpt2", "vocab_size": 8, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 16,
+        "layer_norm_epsilon": 1e-5}"#;
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let input = in_folder(&folder, "model.safetensors");
+    let tensors = [("h.0.attn.c_attn.weight", 96), ("h.0.mlp.c_fc.weight", 128)].map(|(name, outputs)| {
+        let values: Vec<f32> = (0..32 * outputs).map(|i| (i % 23) as f32).collect();
+        (name.to_owned(), kiln_tensor::TensorData::new(values, [32, outputs]).unwrap())
+    });
+    kiln_store::save_tensors(&input, tensors, &Default::default()).unwrap();
+    let output = in_folder(&folder, "model.gguf");
+    success(&["quantize", &input, &output, "--format", "q8_0"]);
+    for (name, outputs) in [("blk.0.attn_qkv.weight", 96), ("blk.0.ffn_up.weight", 128)] {
+        let tensor = tensor(&output, name);
+        assert_eq!((&tensor["blocks"], &tensor["shape"]), (&json!("q8_0"), &json!([outputs, 32])), "{name}");
+    }
 }

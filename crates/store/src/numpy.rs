@@ -55,6 +55,7 @@ use crate::error::{Result, StoreError};
 use elements::{Pairs, write_array, write_pairs};
 use input::{ByteSource, Input};
 
+pub(crate) use archive::write_arrays;
 pub use archive::{Archive, Compression, archive_to_bytes, read_archive, write_archive};
 
 /// The file name of in-memory bytes in messages.

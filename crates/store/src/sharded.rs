@@ -233,8 +233,9 @@ fn missing_shard(path: &Path, shard: &str, index: &Index) -> StoreError {
     let mut tensors = index.weight_map.iter().filter(|(_, other)| *other == shard).map(|(name, _)| name);
     let first = tensors.next().map_or("", String::as_str);
     let problem = format!(
-        "the shard `{shard}` is missing; it contains `{first}` and {} other tensors\n  hint: download it to the folder of \
-         the index",
+        "the shard `{}` is missing; it contains `{}` and {} other tensors\n  hint: download it to the folder of the index",
+        shard.escape_debug(),
+        first.escape_debug(),
         tensors.count()
     );
     StoreError::malformed(path, 0, problem)

@@ -122,6 +122,13 @@ fn errors_of_damaged_files_name_file_and_byte() {
     assert!(problem(r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}"#, &[0; 8]).contains("8..0"));
     let huge = r#"{"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}}"#;
     assert!(problem(huge, &[0; 8]).contains("has 8 bytes"));
+    let overlapping = r#"{"x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"y":{"dtype":"U8","shape":[8],"data_offsets":[4,12]}}"#;
+    assert!(
+        problem(overlapping, &[0; 12])
+            .ends_with("tensor `y` has bytes 4..12 of the data, expected to start at 8")
+    );
+    let same = overlapping.replace("[4,12]", "[0,8]");
+    assert!(problem(&same, &[0; 8]).ends_with("has bytes 0..8 of the data, expected to start at 8"));
     let far = r#"{"x":{"dtype":"WHAT","shape":[2],"data_offsets":[0,18446744073709551615]}}"#;
     assert!(problem(far, &[0; 8]).contains("truncated"));
     let twice = r#"{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
@@ -140,6 +147,17 @@ fn errors_of_damaged_files_name_file_and_byte() {
     let bools = file_of(&folder, r#"{"b":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}}"#, &[1, 2]);
     let error = TensorFile::open(&bools).unwrap().read("b").unwrap_err().to_string();
     assert!(error.contains("tensor `b`: [data] byte 2 at 1 is not a bool"), "{error}");
+}
+
+#[test]
+fn files_truncated_at_every_byte_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = fs::read(written(&folder)).unwrap();
+    TensorFile::from_bytes(good.clone()).unwrap();
+    for length in 0..good.len() {
+        let error = TensorFile::from_bytes(good[..length].to_vec()).unwrap_err();
+        assert!(matches!(error, StoreError::Length { .. } | StoreError::Malformed { .. }), "{error}");
+    }
 }
 
 #[test]

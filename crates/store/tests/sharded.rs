@@ -222,6 +222,9 @@ fn damaged_indices_are_errors() {
         let error = with_index(text);
         assert!(error.contains(expected), "{text}: {error}");
     }
+    let many: Vec<String> = (0..1_000_000).map(|i| format!(r#""{i}":"part.safetensors""#)).collect();
+    let error = with_index(&format!(r#"{{"weight_map":{{{}}}}}"#, many.join(",")));
+    assert!(error.contains("part.safetensors: at byte 0: no tensor `0`"), "{error}");
     let deep = "[".repeat(100_000);
     assert!(with_index(&format!(r#"{{"metadata": {{"a": {deep}"#)).contains("recursion limit exceeded"));
 }

@@ -18,6 +18,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/gpu/",
     "crates/cuda/",
     "crates/rocm/",
+    "crates/store/tests/npz_memory.rs",
     "crates/wgpu/",
     "crates/torch/",
     "crates/suite/src/bin/",

@@ -5,6 +5,7 @@ mod encoders;
 mod fixture;
 mod pretrained;
 mod published;
+mod quantized;
 mod vision;
 
 type B = kiln_backends::Flex;

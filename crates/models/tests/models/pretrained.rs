@@ -54,7 +54,7 @@ fn write_gguf(name: &str, path: &Path) {
 #[test]
 fn gguf_files_have_the_logits_of_their_checkpoints() {
     let directory = tempfile::tempdir().unwrap();
-    for name in ["llama", "llama3", "llama_linear", "qwen3", "gemma"] {
+    for name in ["llama", "llama3", "llama_linear", "qwen3", "gemma", "gpt2"] {
         println!("{name}");
         let path = directory.path().join(format!("{name}.gguf"));
         write_gguf(name, &path);

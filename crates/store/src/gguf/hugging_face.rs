@@ -207,10 +207,10 @@ pub fn export<'a>(
                 problem: format!("the architecture `{architecture}` of llama.cpp has no such tensor"),
             });
         };
-        let conversion = match conversion(metadata, &stored) {
-            Conversion::Transposed if has_output_rows => Conversion::None,
-            other => other,
-        };
+        let mut conversion = conversion(metadata, &stored);
+        if conversion == Conversion::Transposed && has_output_rows {
+            conversion = Conversion::None;
+        }
         tensors.push((stored.clone(), tensor(source, name, &stored, conversion, dtype)?));
     }
     if let Some(factors) = rope_factors(config) {

@@ -1,6 +1,6 @@
 //! NumPy archives: `.npz` files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use kiln_tensor::{Shape, TensorData, TensorType};
 use super::elements::{read_array, read_pairs, write_array};
 use super::header::{Header, Numbers};
 use super::input::{ByteSource, Input};
-use super::{MEMORY, in_vec, open};
+use super::{MEMORY, open};
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
 use crate::names::closest;
@@ -276,6 +276,9 @@ pub enum Compression {
 /// Writes named arrays to a `.npz` file, in their order. On an error the file does not change. Equal arrays produce
 /// equal bytes.
 ///
+/// Each array is taken from the iterator when its entry is written, so an iterator that reads or computes them holds one
+/// at a time.
+///
 /// # Errors
 /// When two arrays have the same name, a name is longer than 65,531 bytes, or the file cannot be written.
 pub fn write_archive(
@@ -283,11 +286,7 @@ pub fn write_archive(
     tensors: impl IntoIterator<Item = (String, TensorData)>,
     compression: Compression,
 ) -> Result<()> {
-    let path = path.as_ref();
-    let tensors = checked(path, tensors)?;
-    write_file(path, |writer| {
-        write_entries(writer, &tensors, compression).map_err(|error| StoreError::io(path, "write", error))
-    })
+    write_arrays(path.as_ref(), &mut tensors.into_iter().map(Ok::<_, StoreError>), compression)
 }
 
 /// Returns the bytes of a `.npz` file with these arrays.
@@ -298,47 +297,71 @@ pub fn archive_to_bytes(
     tensors: impl IntoIterator<Item = (String, TensorData)>,
     compression: Compression,
 ) -> Result<Vec<u8>> {
-    let tensors = checked(Path::new(MEMORY), tensors)?;
-    Ok(in_vec(|bytes| write_entries(bytes, &tensors, compression)))
+    let mut bytes = Vec::new();
+    write_entries(
+        Path::new(MEMORY),
+        &mut bytes,
+        &mut tensors.into_iter().map(Ok::<_, StoreError>),
+        compression,
+    )?;
+    Ok(bytes)
 }
 
-/// Checks the names before anything is written.
-fn checked(
-    file: &Path,
-    tensors: impl IntoIterator<Item = (String, TensorData)>,
-) -> Result<Vec<(String, TensorData)>> {
-    let tensors: Vec<(String, TensorData)> = tensors.into_iter().collect();
-    let mut names: Vec<&str> = tensors.iter().map(|(name, _)| name.as_str()).collect();
-    names.sort_unstable();
-    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(StoreError::Duplicate { file: file.to_owned(), name: pair[0].to_owned() });
-    }
-    let longest = usize::from(u16::MAX) - ENDING.len();
-    if let Some(name) = names.into_iter().find(|name| name.len() > longest) {
-        let start: String = name.chars().take(20).collect();
-        let problem = format!("the name `{start}…` is longer than the {longest} bytes allowed");
-        return Err(StoreError::malformed(file, 0, problem));
-    }
-    Ok(tensors)
+/// Named arrays, each read when it is asked for.
+type Arrays<'a> = dyn Iterator<Item = Result<(String, TensorData)>> + 'a;
+
+/// Writes arrays that may fail to be read, like [`write_archive`].
+pub(crate) fn write_arrays(path: &Path, arrays: &mut Arrays<'_>, compression: Compression) -> Result<()> {
+    write_file(path, |writer| write_entries(path, writer, arrays, compression))
 }
 
+/// Writes entry after entry. `path` is for messages.
 fn write_entries(
+    path: &Path,
     writer: &mut dyn Write,
-    tensors: &[(String, TensorData)],
+    arrays: &mut Arrays<'_>,
     compression: Compression,
-) -> io::Result<()> {
-    let mut entries = Vec::with_capacity(tensors.len());
+) -> Result<()> {
+    let failed = |error| StoreError::io(path, "write", error);
+    let (mut entries, mut names) = (Vec::new(), HashSet::new());
     let mut offset = 0;
-    for (name, data) in tensors {
-        let (entry, compressed) = prepare(name, data, compression, offset)?;
-        offset += write_local(writer, &entry, 1)? + entry.compressed;
-        match compressed {
-            Some(bytes) => writer.write_all(&bytes)?,
-            None => write_array(writer, data)?,
+    for array in arrays {
+        let (name, data) = array?;
+        check_name(path, &name)?;
+        if !names.insert(name.clone()) {
+            return Err(StoreError::Duplicate { file: path.to_owned(), name });
         }
-        entries.push(entry);
+        entries.push(write_entry(writer, &name, &data, compression, &mut offset).map_err(failed)?);
     }
-    write_directory(writer, &entries, offset)
+    write_directory(writer, &entries, offset).map_err(failed)
+}
+
+/// Refuses a name that is too long for an entry.
+fn check_name(path: &Path, name: &str) -> Result<()> {
+    let longest = usize::from(u16::MAX) - ENDING.len();
+    if name.len() <= longest {
+        return Ok(());
+    }
+    let start: String = name.chars().take(20).collect();
+    let problem = format!("the name `{start}…` is longer than the {longest} bytes allowed");
+    Err(StoreError::malformed(path, 0, problem))
+}
+
+/// Writes the entry of an array at an offset, and moves the offset to the end of the entry.
+fn write_entry(
+    writer: &mut dyn Write,
+    name: &str,
+    data: &TensorData,
+    compression: Compression,
+    offset: &mut u64,
+) -> io::Result<Entry> {
+    let (entry, compressed) = prepare(name, data, compression, *offset)?;
+    *offset += write_local(writer, &entry, 1)? + entry.compressed;
+    match compressed {
+        Some(bytes) => writer.write_all(&bytes)?,
+        None => write_array(writer, data)?,
+    }
+    Ok(entry)
 }
 
 /// Prepares the entry of an array and its compressed bytes. The local header precedes the bytes and contains their

@@ -8,7 +8,7 @@ use super::{Weights, info_of};
 use crate::error::{Result, StoreError};
 use crate::file::{NamedSources, Source, write_tensors};
 use crate::gguf::{self, ElementType, GgufTensor, Metadata};
-use crate::numpy::{Compression, write_archive};
+use crate::numpy::{Compression, write_arrays};
 use crate::pytorch;
 use crate::sharded::{SaveOptions, save_sharded_with};
 use crate::source::TensorContents;
@@ -21,9 +21,9 @@ impl Weights {
     /// `.ckpt`, `.gguf` or `.npz`. A path without an extension is a folder of safetensors files, split by
     /// [`max_shard_bytes`](SaveOptions::max_shard_bytes). On an error an existing file does not change.
     ///
-    /// Tensors are read one at a time while the file is written; for `.npz` all of them are in memory. Floats are cast
-    /// to the dtype of the options. Quantised blocks stay as they are in GGUF, and are dequantised in other formats.
-    /// [`gguf::export`] converts names and order of rows to those of llama.cpp; this method keeps them.
+    /// Tensors are read one at a time while the file is written. Floats are cast to the dtype of the options. Quantised
+    /// blocks stay as they are in GGUF, and are dequantised in other formats. [`gguf::export`] converts names and order of
+    /// rows to those of llama.cpp; this method keeps them.
     ///
     /// ```
     /// # use kiln_store::save_tensors;
@@ -56,8 +56,7 @@ impl Weights {
             Some("npz") => {
                 let types = self.types(options)?;
                 let read = |(name, _): (String, _)| self.read_as(&name, options).map(|data| (name, data));
-                let arrays = types.into_iter().map(read).collect::<Result<Vec<(String, TensorData)>>>()?;
-                write_archive(path, arrays, Compression::Stored)
+                write_arrays(path, &mut types.into_iter().map(read), Compression::Stored)
             }
             Some("gguf") => self.save_gguf(path, &Metadata::new(), options),
             Some(other) => Err(StoreError::InvalidArgument {

@@ -1,11 +1,16 @@
 //! The readers, and how each reads everything in a file.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
 use kiln_store::burn::{BurnRecordFile, BurnpackFile};
 use kiln_store::flax::FlaxFile;
 use kiln_store::gguf::GgufFile;
 use kiln_store::numpy::{self, Archive};
-use kiln_store::pytorch::PyTorchFile;
-use kiln_store::{TensorFile, TensorSource};
+use kiln_store::pytorch::{self, PyTorchFile};
+use kiln_store::{TensorFile, TensorSource, Weights, save_tensors};
+use kiln_tensor::TensorData;
 
 /// A reader of files.
 pub(crate) struct Target {
@@ -61,6 +66,13 @@ pub(crate) fn targets() -> Vec<Target> {
             ends: &[".mpk"],
             prepare: unchanged,
             read: record,
+        },
+        Target {
+            name: "index",
+            folder: "fixtures/index",
+            ends: &[".index.json"],
+            prepare: unchanged,
+            read: index,
         },
         Target { name: "npy", folder: "numpy", ends: &["plain.npz"], prepare: first_array, read: npy },
     ]
@@ -121,6 +133,46 @@ fn record(bytes: &[u8]) {
     if let Ok(file) = BurnRecordFile::from_bytes(bytes.to_vec()) {
         read_all(&file);
     }
+}
+
+/// The tensor in the files beside the folder of shards.
+const OUTSIDE: &str = "outside";
+
+/// Opens the bytes as an index of safetensors files and as one of PyTorch files, in a folder with shards of both. No file
+/// outside of the folder may be opened.
+fn index(bytes: &[u8]) {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(shards);
+    for name in ["model.safetensors.index.json", "pytorch_model.bin.index.json"] {
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        let Ok(weights) = Weights::open(&path) else { continue };
+        assert!(weights.info(OUTSIDE).is_none(), "a file outside of the folder was opened");
+        read_all(weights.source());
+    }
+}
+
+/// Makes a folder with shards of both formats, and beside it files that no index may reach.
+fn shards() -> PathBuf {
+    let around =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kiln-fuzz-index-{}", std::process::id()));
+    let folder = around.join("model");
+    fs::create_dir_all(&folder).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let copies = [1, 2, 3].map(|part| {
+        let name = format!("model-{part:05}-of-00003.safetensors");
+        (format!("sharded/{name}"), name)
+    });
+    let archives = [("module", 1), ("parameters", 2)];
+    let archives = archives
+        .map(|(name, part)| (format!("pytorch/{name}.pt"), format!("pytorch_model-{part:05}-of-00002.bin")));
+    for (from, to) in copies.into_iter().chain(archives) {
+        fs::copy(fixtures.join(from), folder.join(to)).unwrap();
+    }
+    let outside = || [(OUTSIDE.to_owned(), TensorData::from([1.0f32]))];
+    save_tensors(around.join("outside.safetensors"), outside(), &Default::default()).unwrap();
+    pytorch::save(around.join("outside.bin"), outside()).unwrap();
+    folder
 }
 
 fn read_all(file: &dyn TensorSource) {

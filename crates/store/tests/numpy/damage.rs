@@ -79,6 +79,51 @@ fn damaged_archives() {
     }
 }
 
+#[test]
+fn archives_truncated_at_every_byte_are_refused() {
+    for compression in [Compression::Stored, Compression::Deflated] {
+        let good = numpy::archive_to_bytes(small(), compression).unwrap();
+        for length in 0..good.len() {
+            let error = Archive::from_bytes(good[..length].to_vec()).unwrap_err().to_string();
+            assert!(error.starts_with("bytes in memory: at byte "), "{length}: {error}");
+        }
+    }
+}
+
+fn small() -> [(String, TensorData); 2] {
+    [("x", vec![1.0f32; 300]), ("y", vec![2.0; 3])]
+        .map(|(name, values)| (name.to_owned(), TensorData::from(values)))
+}
+
+/// Reads the array `x` after a change of the first entry's compressed and uncompressed size in the directory.
+fn resized(compression: Compression, change: impl Fn([u32; 2]) -> [u32; 2]) -> String {
+    let mut bytes = numpy::archive_to_bytes(small(), compression).unwrap();
+    let list = bytes.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
+    let field = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let sizes = change([field(list + 20), field(list + 24)]);
+    for (at, size) in [list + 20, list + 24].into_iter().zip(sizes) {
+        bytes[at..at + 4].copy_from_slice(&size.to_le_bytes());
+    }
+    let read = Archive::from_bytes(bytes).and_then(|archive| archive.read("x").map(drop));
+    let error = read.unwrap_err().to_string();
+    assert!(error.starts_with("bytes in memory: at byte "), "{error}");
+    error
+}
+
+#[test]
+fn sizes_that_an_entry_does_not_have_are_refused() {
+    const GIANT: u32 = u32::MAX - 1;
+    let stored = resized(Compression::Stored, |_| [GIANT; 2]);
+    assert!(stored.contains("more than precede the central directory"), "{stored}");
+    let bomb = resized(Compression::Deflated, |[compressed, _]| [compressed, GIANT]);
+    assert!(bomb.contains("above deflate's maximum ratio"), "{bomb}");
+    let overlapping = resized(Compression::Stored, |sizes| sizes.map(|size| size + 8));
+    assert!(overlapping.contains("its bytes would overlap the entry at byte "), "{overlapping}");
+    for more in [-1, 1] {
+        resized(Compression::Deflated, |[compressed, size]| [compressed, size.wrapping_add_signed(more)]);
+    }
+}
+
 fn damage(bytes: &mut Vec<u8>, start: usize, random: &mut Random) {
     let place = random.below(bytes.len().min(start).max(1)).min(bytes.len());
     match random.below(6) {

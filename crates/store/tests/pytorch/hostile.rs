@@ -215,6 +215,33 @@ fn with_view(lengths: &[u32], strides: &[u32], offset: u32) -> Vec<u8> {
 }
 
 #[test]
+fn giant_storages_of_legacy_files() {
+    let good = with_view(&[2, 3], &[12, 4], 3);
+    let count = good.len() - 24 * 4 - 8;
+    for giant in [u64::MAX, 1 << 62, 1 << 40, 25] {
+        let mut file = good.clone();
+        file[count..count + 8].copy_from_slice(&giant.to_le_bytes());
+        let message = problem(file);
+        assert!(message.starts_with("at byte "), "{giant}: {message}");
+    }
+}
+
+#[test]
+fn giant_members_of_tar_archives() {
+    let good = bytes("tar");
+    for size in [b"77777777777", b"00077777777"] {
+        let mut archive = good.clone();
+        archive[124..135].copy_from_slice(size);
+        // The checksum counts its own field as spaces.
+        archive[148..156].fill(b' ');
+        let sum: u32 = archive[..512].iter().map(|&byte| u32::from(byte)).sum();
+        archive[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let message = problem(archive);
+        assert!(message.starts_with("at byte "), "{message}");
+    }
+}
+
+#[test]
 fn views_out_of_bounds() {
     let file = PyTorchFile::from_bytes(with_view(&[2, 3], &[12, 4], 3)).unwrap();
     assert_eq!(file.read("x").unwrap().to_vec::<f32>(), [3.0, 7.0, 11.0, 15.0, 19.0, 23.0]);

@@ -83,6 +83,22 @@ fn counts_and_depths_are_bounded() {
     assert!(flax_error(b"\x01").contains("not a map"));
 }
 
+/// A map, an array and binary data of 4,294,967,295 elements in a record.
+#[test]
+fn giant_counts_of_records_are_refused() {
+    let good = fs::read(fixture("burn/record-15.mpk")).unwrap();
+    for marker in [0xdf, 0xdd, 0xc6] {
+        let elements = good.windows(2).position(|two| two == b"\xc4\x18").unwrap();
+        for at in [0, elements] {
+            let mut bytes = good.clone();
+            bytes[at] = marker;
+            bytes[at + 1..at + 5].fill(0xff);
+            let error = BurnRecordFile::from_bytes(bytes).unwrap_err().to_string();
+            assert!(error.contains("at byte "), "{marker:#x} at {at}: {error}");
+        }
+    }
+}
+
 #[test]
 fn burnpacks_with_wrong_ranges_are_refused() {
     let good = fs::read(fixture("burn/unpadded.bpk")).unwrap();
