@@ -37,7 +37,7 @@ const SCALAR: i8 = 3;
 /// use kiln_store::{TensorSource, flax::FlaxFile};
 ///
 /// // `flax.serialization.to_bytes({"bias": numpy.ones(1, "float32")})`
-/// let bytes = b"\x81\xa4bias\xc7\x12\x01\x93\x91\x01\xa7float32\xc4\x04\x00\x00\x80\x3f";
+/// let bytes = b"\x81\xa4bias\xc7\x11\x01\x93\x91\x01\xa7float32\xc4\x04\x00\x00\x80\x3f";
 /// let file = FlaxFile::from_bytes(bytes.to_vec())?;
 /// assert_eq!(file.names(), ["bias"]);
 /// assert_eq!(file.contents("bias")?.into_data()?.to_vec::<f32>(), [1.0]);
