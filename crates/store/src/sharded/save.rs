@@ -92,7 +92,7 @@ impl SaveOptions {
 }
 
 /// Writes tensors to a folder in Hugging Face's layout: `model.safetensors` if all fit in one shard, otherwise
-/// `model-00001-of-00003.safetensors` and so on with `model.safetensors.index.json`. Returns the paths of the files.
+/// `model-00001-of-00003.safetensors` and so on with `model.safetensors.index.json`. Returns the paths of the shards.
 ///
 /// The folder is created if it is missing. Tensors fill the shards in their order, as in Hugging Face's `save_pretrained`.
 /// Files of an earlier checkpoint under these names are removed after the new one is complete. Until then the old one
