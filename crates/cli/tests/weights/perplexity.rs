@@ -1,16 +1,15 @@
 //! `kiln weights perplexity` and `kiln weights quantize --perplexity` as processes, against the values that
 //! `transformers` computes; see `fixtures/tiny-llama`.
 
-#![cfg(feature = "weights")]
-
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use kiln_backends::{Device, Dyn};
 use kiln_models::{OpenOptions, PretrainedLanguageModel};
 use kiln_tensor::DType;
 use kiln_text::{PerplexityOptions, perplexity};
 use serde_json::Value;
+
+use crate::{failure, success};
 
 /// A folder with the text of the fixture.
 struct Files {
@@ -62,29 +61,6 @@ fn tiny_llama() -> String {
 /// A fixture of the crate `kiln-models`.
 fn models_fixture(name: &str) -> String {
     format!("{}/../models/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Runs the command: the status, standard output and standard error.
-fn kiln(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_kiln")).arg("weights").args(words).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
-
-#[track_caller]
-fn success(words: &[&str]) -> String {
-    let (status, text, error) = kiln(words);
-    assert_eq!(status, Some(0), "{words:?}: {text}{error}");
-    // The progress bar is for terminals.
-    assert_eq!(error, "", "{words:?}");
-    text
-}
-
-#[track_caller]
-fn failure(words: &[&str]) -> String {
-    let (status, text, error) = kiln(words);
-    assert!(status != Some(0) && text.is_empty(), "{words:?}: {text}{error}");
-    error
 }
 
 /// A row of the table.

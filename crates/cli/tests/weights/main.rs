@@ -2,6 +2,8 @@
 
 #![cfg(feature = "weights")]
 
+mod perplexity;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
