@@ -15,6 +15,7 @@ mod expand;
 mod format;
 mod gemm;
 mod gemv;
+mod machine;
 mod operands;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,7 @@ use crate::threads::Pool;
 use activations::{Activations, Integers};
 use expand::dequantize_blocks;
 use kiln_ir::BlockFormat;
-use unit::Machine;
+use machine::Machine;
 
 /// Rows of blocks: weights `[n, k]`.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use super::BlockRows;
 use super::format::{CHUNK, Class, Line, class_of};
-use super::unit::Machine;
+use super::machine::Machine;
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
 use crate::half_float::HalfFloat;

@@ -7,7 +7,8 @@
 use super::BlockRows;
 use super::activations::{Activations, Rounded};
 use super::format::{CHUNK, Class, Line, class_of};
-use super::unit::{Machine, Tile, TileWork};
+use super::machine::{Machine, TileWork};
+use super::unit::Tile;
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
 use crate::threads::Pool;

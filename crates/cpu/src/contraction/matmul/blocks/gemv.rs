@@ -5,7 +5,8 @@
 
 use super::activations::{Activations, RESIDUAL, Rounded};
 use super::format::{CHUNK, Class, Line, Unpacked, class_of};
-use super::unit::{Machine, RowWork, Unpack};
+use super::machine::{Machine, RowWork};
+use super::unit::Unpack;
 use super::{BlockRows, MAX_GEMV_ROWS};
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;

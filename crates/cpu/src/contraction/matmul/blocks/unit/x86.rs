@@ -1,54 +1,16 @@
 //! The vector units of x86-64.
 
-use super::{Format, RowWork, Tile, TileWork, Unpack, Unpacked, format};
+use super::{Tile, Unpack};
 use core::arch::x86_64::*;
 
 /// 256-bit vectors (AVX2, FMA, F16C).
 #[derive(Clone, Copy)]
-pub(super) struct Avx2;
+pub(in super::super) struct Avx2;
 
 /// As [`Avx2`] along rows of weights and 512-bit vectors across them, with products of bytes that are added to 32-bit
 /// sums (AVX-512, VNNI).
 #[derive(Clone, Copy)]
-pub(super) struct Vnni;
-
-#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn unpack<F: Format>(blocks: *const u8, count: usize, to: Unpacked) {
-    // SAFETY: the caller has detected the unit, and vouches for the memory.
-    unsafe { format::unpack::<Avx2, F>(blocks, count, to) }
-}
-
-#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn avx2_rows<W: RowWork, const GROUP: usize, const SIGNED: bool>(work: W) {
-    // SAFETY: the caller has detected the unit, and vouches for the work.
-    unsafe { work.run::<Avx2, GROUP, SIGNED>() }
-}
-
-#[target_feature(
-    enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
-)]
-pub(super) unsafe fn vnni_rows<W: RowWork, const GROUP: usize, const SIGNED: bool>(work: W) {
-    // SAFETY: the caller has detected the unit, and vouches for the work.
-    unsafe { work.run::<Vnni, GROUP, SIGNED>() }
-}
-
-#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn avx2_tiles<W: TileWork, const GROUP: usize, const RUN: usize, const SIGNED: bool>(
-    work: W,
-) {
-    // SAFETY: the caller has detected the unit, and vouches for the work.
-    unsafe { work.run::<Avx2, { Avx2::VECTORS }, 4, GROUP, RUN, SIGNED>() }
-}
-
-#[target_feature(
-    enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
-)]
-pub(super) unsafe fn vnni_tiles<W: TileWork, const GROUP: usize, const RUN: usize, const SIGNED: bool>(
-    work: W,
-) {
-    // SAFETY: the caller has detected the unit, and vouches for the work.
-    unsafe { work.run::<Vnni, { Vnni::VECTORS }, 8, GROUP, RUN, SIGNED>() }
-}
+pub(in super::super) struct Vnni;
 
 /// The operations along rows: those of AVX2, except the sums of products.
 macro_rules! unpack {
