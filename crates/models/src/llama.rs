@@ -391,17 +391,18 @@ impl<B: Backend> LlamaAttention<B> {
     #[track_caller]
     fn forward(&self, x: Tensor<B, 3>, pass: &Pass<B>, cache: Option<&mut LayerCache<B>>) -> Tensor<B, 3> {
         let AttentionSettings { heads, kv_heads, is_near, is_rotary, scores } = self.options;
-        let positioned = |projection: &Projection<B>, norm: &Option<LlamaNorm<B>>, heads| {
-            let x = split_heads(projection.forward(x.clone()), heads);
+        // The products follow each other: engines combine those with a common factor.
+        let projections = [(&self.q_proj, heads), (&self.k_proj, kv_heads), (&self.v_proj, kv_heads)];
+        let [query, key, value] =
+            projections.map(|(projection, heads)| split_heads(projection.forward(x.clone()), heads));
+        let positioned = |x, norm: &Option<LlamaNorm<B>>| {
             let x = match norm {
                 Some(norm) => norm.forward(x),
                 None => x,
             };
             if is_rotary { pass.rotated(x) } else { x }
         };
-        let query = positioned(&self.q_proj, &self.q_norm, heads);
-        let key = positioned(&self.k_proj, &self.k_norm, kv_heads);
-        let value = split_heads(self.v_proj.forward(x), kv_heads);
+        let (query, key) = (positioned(query, &self.q_norm), positioned(key, &self.k_norm));
         let context = pass.attend(query, key, value, cache, is_near, scores);
         self.o_proj.forward(join_heads(context))
     }
@@ -421,8 +422,8 @@ impl<B: Backend> LlamaMlp<B> {
 
     #[track_caller]
     fn forward(&self, x: Tensor<B, 3>) -> Tensor<B, 3> {
-        let gate = self.act_fn.forward(self.gate_proj.forward(x.clone()));
-        self.down_proj.forward(gate * self.up_proj.forward(x))
+        let (gate, up) = (self.gate_proj.forward(x.clone()), self.up_proj.forward(x));
+        self.down_proj.forward(self.act_fn.forward(gate) * up)
     }
 }
 
