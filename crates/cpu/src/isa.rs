@@ -110,6 +110,15 @@ impl Widest {
     }
 }
 
+/// Whether the processor has the products of bytes of AVX-512 (VNNI).
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_vnni() -> bool {
+    #[cfg(feature = "std")]
+    return std::arch::is_x86_feature_detected!("avx512vnni");
+    #[cfg(not(feature = "std"))]
+    return cfg!(target_feature = "avx512vnni");
+}
+
 /// Defines functions that are compiled once per [`Level`] up to a [`Widest`]:
 /// `fn name[generics]<names> in { widest } (arguments) -> result { body }` becomes `fn name(level, arguments)`. The
 /// body and everything it calls must be `#[inline(always)]` to be compiled for the level's instructions; plain loops in

@@ -3,9 +3,9 @@
 //! Activations are rounded to signed bytes, with an `f32` scale for each 32 elements of a row. Products are then sums of
 //! products of small integers, times the scales of both sides; everything else is exact, up to rounding of `f32` sums.
 //!
-//! With a few rows the matmul is bound by reading the weights. [`gemv`] unpacks them row by row, and has time for a second
-//! byte of each activation: rounding to 15 bits leaves the next token of a language model as it is. With many rows
-//! [`gemm`] packs panels of weights in the L1 cache, as integers in the order of a register tile.
+//! With a few rows each weight is unpacked for a few products. [`gemv`] does that row by row, and multiplies a second byte
+//! of each activation: rounding to 8 bits moves the logits of a small language model by more than the margin between two
+//! tokens. With many rows [`gemm`] packs panels of weights in the L1 cache, as integers in the order of a register tile.
 //!
 //! A row of activations that contains a NaN or an infinity gives NaN in all its results, since the rounding of 32
 //! elements has one scale.
@@ -72,12 +72,12 @@ unsafe fn matmul_blocks(
     c: *mut f32,
 ) {
     debug_assert!(k.is_multiple_of(weights.format.len()));
+    if m == 0 || n == 0 {
+        return;
+    }
     if k == 0 {
         // SAFETY: as the caller promises.
-        unsafe { core::slice::from_raw_parts_mut(c, m * n) }.fill(0.0);
-    }
-    if m == 0 || n == 0 || k == 0 {
-        return;
+        return unsafe { core::slice::from_raw_parts_mut(c, m * n) }.fill(0.0);
     }
     let class = format::class_of(weights.format);
     let machine = Machine::of(level);

@@ -1,7 +1,7 @@
 //! Expansion of blocks to floats.
 
 use super::BlockRows;
-use super::format::{CHUNK, Class, Line, class_of};
+use super::format::{CHUNK, Class, LINE, Line, class_of};
 use super::machine::Machine;
 use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
@@ -12,9 +12,6 @@ use half::{bf16, f16};
 
 /// The minimum weights per task.
 const GRAIN: usize = 1 << 16;
-
-/// The maximum elements that are unpacked at once: whole blocks of each format.
-const STEP: usize = 2048;
 
 /// A float type to which `f32` numbers are rounded.
 pub(super) trait FromSingle: Copy {
@@ -37,10 +34,10 @@ pub(super) unsafe fn dequantize_blocks<T: FromSingle>(
     debug_assert!(columns.is_multiple_of(weights.format.len()));
     let to = Shared::new(to);
     pool.parallel_for(rows, GRAIN.div_ceil(columns.max(1)), |range| {
-        let (mut line, mut floats) = (Line::new(STEP), Scratch::<f32>::new(STEP));
+        let (mut line, mut floats) = (Line::new(LINE), Scratch::<f32>::new(LINE));
         for row in range {
-            for first in (0..columns).step_by(STEP) {
-                let floats = &mut floats.as_mut_slice()[..STEP.min(columns - first)];
+            for first in (0..columns).step_by(LINE) {
+                let floats = &mut floats.as_mut_slice()[..LINE.min(columns - first)];
                 // SAFETY: as the caller promises; each part is written once.
                 unsafe {
                     expand(level, weights, [row, first], &mut line, floats);

@@ -19,6 +19,9 @@ use kiln_ir::BlockFormat;
 /// Elements per chunk: those with a common scale of the activations.
 pub(super) const CHUNK: usize = 32;
 
+/// The maximum elements that are unpacked at once, which stay in the L1 cache: whole blocks of each format.
+pub(super) const LINE: usize = 2048;
+
 /// The range of a format's integers, and the elements that share a scale.
 ///
 /// The ranges bound the number of products of an integer and a signed byte whose sum fits 16 bits.

@@ -1,10 +1,10 @@
-//! A few rows of activations times blocks of weights: bound by memory bandwidth.
+//! A few rows of activations times blocks of weights.
 //!
 //! Blocks are unpacked to a line in the L1 cache, and multiplied with all rows of activations. Each activation has two
 //! bytes.
 
 use super::activations::{Activations, RESIDUAL, Rounded};
-use super::format::{CHUNK, Class, Line, Unpacked, class_of};
+use super::format::{CHUNK, Class, LINE, Line, Unpacked, class_of};
 use super::machine::{Machine, RowWork};
 use super::unit::Unpack;
 use super::{BlockRows, MAX_GEMV_ROWS};
@@ -18,9 +18,6 @@ const GRAIN: usize = 1 << 17;
 
 /// Rows of activations that are multiplied together.
 const ROWS: usize = 4;
-
-/// The elements of a line: whole blocks of each format.
-const STEP: usize = 2048;
 
 /// `c = x · weightsᵀ` for `n` rows of weights.
 ///
@@ -59,12 +56,12 @@ impl Gemv {
     /// As [`multiply`]; nothing else uses these columns.
     unsafe fn columns(&self, columns: Range<usize>) {
         let (depth, rows) = (self.x.depth, self.x.rows);
-        let mut line = Line::new(STEP);
-        let mut products = Scratch::<f32>::new(ROWS * STEP / self.class.group());
+        let mut line = Line::new(LINE);
+        let mut products = Scratch::<f32>::new(ROWS * LINE / self.class.group());
         for column in columns {
             let mut totals = [0.0; MAX_GEMV_ROWS];
-            for first in (0..depth).step_by(STEP) {
-                let elements = STEP.min(depth - first);
+            for first in (0..depth).step_by(LINE) {
+                let elements = LINE.min(depth - first);
                 let line = line.unpacked();
                 // SAFETY: as the caller promises; the line has room for whole blocks.
                 unsafe {
@@ -186,7 +183,7 @@ impl Dots<'_> {
                 for r in 0..R {
                     let from = (row + r) * self.x.stride + first + at;
                     let product = U::mul(scale, U::floats(self.x.scales.get().add(from)));
-                    U::store_floats(self.products.add(r * (STEP / GROUP) + at), product);
+                    U::store_floats(self.products.add(r * (LINE / GROUP) + at), product);
                     if !SIGNED {
                         let sum = U::floats(self.x.sums.get().add(from));
                         sums[r] = U::mul_add(U::floats(self.line.minima.add(at)), sum, sums[r]);
@@ -216,7 +213,7 @@ impl Dots<'_> {
                 let high = dot::<U, SIGNED>(weights, U::load(x.add((row + r) * depth)));
                 let low = dot::<U, SIGNED>(weights, U::load(x.add((rows + row + r) * depth)));
                 let product = U::mul_add(low, U::splat(RESIDUAL), high);
-                let scales = self.products.add(r * (STEP / GROUP));
+                let scales = self.products.add(r * (LINE / GROUP));
                 let scale = if GROUP == CHUNK {
                     U::splat(*scales.add(chunk))
                 } else {

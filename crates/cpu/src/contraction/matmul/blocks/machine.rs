@@ -7,6 +7,8 @@ use super::format::{self, Class, Format, Unpacked};
 use super::unit::x86::{Avx2, Vnni};
 use super::unit::{Portable, Tile, Unpack};
 use crate::isa::Level;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::has_vnni;
 use kiln_ir::BlockFormat;
 
 /// Work along unpacked rows of weights, compiled once per unit, length of groups and sign.
@@ -197,14 +199,6 @@ const fn width<U: Tile>() -> usize {
 
 const fn pairs<U: Tile>(signed: bool) -> bool {
     if signed { U::SIGNED_PAIRS } else { U::UNSIGNED_PAIRS }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_vnni() -> bool {
-    #[cfg(feature = "std")]
-    return std::arch::is_x86_feature_detected!("avx512vnni");
-    #[cfg(not(feature = "std"))]
-    return cfg!(target_feature = "avx512vnni");
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,8 @@
 //! Vector instructions that multiply small integers and add adjacent products.
 
 use crate::isa::Level;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::has_vnni;
 
 /// The number of steps of `k` in a word of four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,14 +119,6 @@ pub(super) unsafe fn dispatch<W: Work>(level: Level, work: W) {
             }
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_vnni() -> bool {
-    #[cfg(feature = "std")]
-    return std::arch::is_x86_feature_detected!("avx512vnni");
-    #[cfg(not(feature = "std"))]
-    return cfg!(target_feature = "avx512vnni");
 }
 
 /// Arrays that the compiler maps to the available vectors.
