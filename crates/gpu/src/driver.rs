@@ -11,24 +11,22 @@ pub use epilogue::{Epilogue, EpilogueForm};
 pub use fourier::{Fourier, FourierKind, Transform};
 pub use kiln_ir::Activation;
 
-use kiln_ir::{DType, Error, Float8, Result};
-use kiln_kernel::print::Dialect;
+use kiln_ir::{BoxFuture, DType, Error, Float8, Result};
+use kiln_kernel::print::{Entry, Target};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A vendor's interface to one device. All work is submitted to one in-order queue; only [`read`](Driver::read) and
-/// [`synchronize`](Driver::synchronize) wait.
+/// A vendor's interface to one device: memory, programs and launches. All work is submitted to one in-order queue; only
+/// the futures of [`read`](Driver::read) and [`synchronize`](Driver::synchronize) wait.
 ///
-/// Methods may be called from any thread.
+/// A vendor's library ([`Library`]) and recorded graphs ([`Recorder`]) are optional. Methods may be called from any
+/// thread.
 pub trait Driver: Sized + Send + Sync + 'static {
     /// A block of the device's memory. Dropping it returns it to the system.
     type Memory: Send + Sync + 'static;
 
     /// A kernel function loaded on the device.
     type Function: Send + Sync + 'static;
-
-    /// An executable graph of steps.
-    type Graph: Send + 'static;
 
     /// The properties of the device.
     fn info(&self) -> &DeviceInfo;
@@ -48,11 +46,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the device failed.
     fn write(&self, to: &DevicePtr<Self::Memory>, bytes: &[u8]) -> Result<()>;
 
-    /// Copies bytes from the device, once everything queued before is done.
+    /// Starts to copy bytes from the device. The future ends once everything queued before the call is done, with the
+    /// bytes as they are then. Work queued after the call does not change them.
     ///
     /// # Errors
-    /// When the device failed, in this copy or in work queued before.
-    fn read(&self, from: &DevicePtr<Self::Memory>, bytes: &mut [u8]) -> Result<()>;
+    /// The future's: when the device failed, in this copy or in work queued before.
+    fn read(&self, from: &DevicePtr<Self::Memory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>>;
 
     /// Fills bytes on the device with one value.
     ///
@@ -60,31 +59,25 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the device failed.
     fn fill(&self, to: &DevicePtr<Self::Memory>, bytes: usize, value: u8) -> Result<()>;
 
-    /// Compiles source code to a binary that [`load`](Driver::load) accepts on devices of this kind.
+    /// Compiles source code to a binary that [`load`](Driver::load) accepts on devices of this kind. A driver that
+    /// compiles when it loads returns the text.
     ///
     /// # Errors
     /// When the source does not compile; the error contains the compiler's log.
     fn compile(&self, source: &str) -> Result<Vec<u8>>;
 
-    /// Loads an entry point. It may begin before the previously queued kernel has ended. Each entry point waits for
-    /// that kernel itself, by `kiln_begin` of the prelude, before it accesses memory that kernels write.
-    ///
-    /// # Errors
-    /// When the binary is not for this device or lacks the entry point.
-    fn load(&self, binary: &[u8], entry: &str) -> Result<Self::Function>;
-
-    /// Loads a binary once for several entry points; `None` for those that it lacks.
+    /// Loads entry points of a binary; `None` for those that it lacks. A function may begin before the previously queued
+    /// kernel has ended. In C++, each waits for that kernel itself, by `kiln_begin` of the prelude, before it accesses
+    /// memory that kernels write.
     ///
     /// # Errors
     /// When the binary is not for this device.
-    fn load_all(&self, binary: &[u8], entries: &[&str]) -> Result<Vec<Option<Self::Function>>> {
-        Ok(entries.iter().map(|entry| self.load(binary, entry).ok()).collect())
-    }
+    fn load(&self, binary: &[u8], entries: &[&Entry]) -> Result<Vec<Option<Self::Function>>>;
 
     /// Queues a kernel.
     ///
     /// # Safety
-    /// The arguments must match the entry point, and all its reads and writes must be within their memory.
+    /// The arguments must match the entry point's parameters, and all its reads and writes must be within their memory.
     ///
     /// # Errors
     /// When the device failed.
@@ -95,60 +88,62 @@ pub trait Driver: Sized + Send + Sync + 'static {
         arguments: &[Argument<Self::Memory>],
     ) -> Result<()>;
 
-    /// Whether the vendor's library supports matmuls of 8-bit floats.
+    /// Passes queued work to the device, if the driver collects it. Nothing waits.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends once all queued work is done.
+    ///
+    /// # Errors
+    /// The future's: when anything queued failed.
+    fn synchronize(&self) -> BoxFuture<'static, Result<()>>;
+
+    /// The vendor's library, if there is one.
+    fn library(&self) -> Option<&dyn Library<Self::Memory>> {
+        None
+    }
+
+    /// Graphs and clocks of the device, if it has them.
+    fn recorder(&self) -> Option<&dyn Recorder<Self>> {
+        None
+    }
+}
+
+/// Matmuls, convolutions, attention and Fourier transforms of a vendor's library.
+pub trait Library<M> {
+    /// Whether it supports matmuls of 8-bit floats.
     fn has_float8(&self) -> bool {
         false
     }
 
-    /// Whether the vendor's library supports these matmuls with their epilogue.
-    fn multiplies(&self, products: &Products<Self::Memory>) -> bool;
+    /// Whether it supports these matmuls with their epilogue.
+    fn multiplies(&self, products: &Products<M>) -> bool;
 
     /// A number that identifies the settings which change the results of steps, such as TF32.
     fn settings(&self) -> u64 {
         0
     }
 
-    /// Queues matmuls in the vendor's library, if it [supports](Driver::multiplies) them.
+    /// Queues matmuls that it [supports](Library::multiplies).
     ///
     /// # Safety
     /// All elements that the matmuls read and write must be within the memory.
     ///
     /// # Errors
     /// When the device failed.
-    unsafe fn multiply(&self, products: &Products<Self::Memory>) -> Result<()>;
+    unsafe fn multiply(&self, products: &Products<M>) -> Result<()>;
 
-    /// Instantiates a graph of steps without launching it; `None` if the device cannot.
-    ///
-    /// # Safety
-    /// As for [`launch`](Driver::launch) and [`multiply`](Driver::multiply), for each step as long as it is
-    /// [replayed](Driver::replay) with these arguments.
-    unsafe fn record(&self, steps: &[Step<Self>]) -> Option<Self::Graph>;
-
-    /// Updates step number `place` of a graph with the arguments of another step, which must call the same function or
-    /// be a similar matmul. Replays queued already keep the old arguments. `false` where the device cannot.
-    ///
-    /// # Safety
-    /// As for [`record`](Driver::record).
-    unsafe fn amend(&self, graph: &mut Self::Graph, place: usize, step: &Step<Self>) -> bool;
-
-    /// Queues all steps of a graph, in their order.
-    ///
-    /// # Safety
-    /// As for [`record`](Driver::record): memory and functions of its steps must still be alive.
-    ///
-    /// # Errors
-    /// When the device failed.
-    unsafe fn replay(&self, graph: &mut Self::Graph) -> Result<()>;
-
-    /// Whether the vendor's library computes convolutions.
+    /// Whether it computes convolutions.
     ///
     /// # Errors
     /// When it does not: the missing library, and the searched places.
-    fn convolutions(&self) -> Result<()> {
-        Err(Error::unsupported(&self.info().name, "has no library for convolutions"))
-    }
+    fn convolutions(&self) -> Result<()>;
 
-    /// The workspace of a convolution by the vendor's library, in bytes; `None` if the library has no algorithm for it.
+    /// The workspace of a convolution in bytes; `None` if the library has no algorithm for it.
     ///
     /// # Errors
     /// When the library fails.
@@ -156,20 +151,19 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Queues a convolution by the vendor's library, which has [an algorithm](Driver::workspace) for it.
+    /// Queues a convolution for which the library has [an algorithm](Library::workspace).
     ///
     /// # Safety
     /// The tensors must hold the elements of the convolution's without gaps, and the workspace as many bytes as
-    /// [`workspace`](Driver::workspace) returns.
+    /// [`workspace`](Library::workspace) returns.
     ///
     /// # Errors
     /// When the device failed, or has no library.
-    unsafe fn convolve(&self, _: &Convolve<Self::Memory>) -> Result<()> {
+    unsafe fn convolve(&self, _: &Convolve<M>) -> Result<()> {
         self.convolutions()
     }
 
-    /// The workspace of an attention by the vendor's library, in bytes; `None` if the library is missing or has no
-    /// algorithm for it.
+    /// The workspace of an attention in bytes; `None` if the library is missing or has no algorithm for it.
     ///
     /// # Errors
     /// When the device failed.
@@ -177,20 +171,19 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Queues an attention by the vendor's library, which has [an algorithm](Driver::attention_workspace) for it.
+    /// Queues an attention for which the library has [an algorithm](Library::attention_workspace).
     ///
     /// # Safety
     /// The tensors must hold the elements that the attention's sizes and strides reach, and the workspace as many bytes
-    /// as [`attention_workspace`](Driver::attention_workspace) returns.
+    /// as [`attention_workspace`](Library::attention_workspace) returns.
     ///
     /// # Errors
     /// When the device failed, or has no library.
-    unsafe fn attend(&self, _: &Attend<Self::Memory>) -> Result<()> {
-        Err(Error::unsupported(&self.info().name, "has no library for attention"))
+    unsafe fn attend(&self, _: &Attend<M>) -> Result<()> {
+        Err(Error::unsupported("gpu", "the device has no library for attention"))
     }
 
-    /// The workspace of Fourier transforms by the vendor's library, in bytes; `None` if the library is missing or does
-    /// not support them.
+    /// The workspace of Fourier transforms in bytes; `None` if the library is missing or does not support them.
     ///
     /// # Errors
     /// When the device failed.
@@ -198,48 +191,65 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Queues Fourier transforms by the vendor's library, which [supports](Driver::fourier_workspace) them.
+    /// Queues Fourier transforms that the library [supports](Library::fourier_workspace).
     ///
     /// # Safety
     /// The tensors must hold the elements of all lines, and the workspace as many bytes as
-    /// [`fourier_workspace`](Driver::fourier_workspace) returns.
+    /// [`fourier_workspace`](Library::fourier_workspace) returns.
     ///
     /// # Errors
     /// When the device failed, or has no library.
-    unsafe fn transform(&self, _: &Transform<Self::Memory>) -> Result<()> {
-        Err(Error::unsupported(&self.info().name, "has no library for Fourier transforms"))
+    unsafe fn transform(&self, _: &Transform<M>) -> Result<()> {
+        Err(Error::unsupported("gpu", "the device has no library for Fourier transforms"))
     }
+}
+
+/// Executable graphs of steps, and the clock of a device.
+pub trait Recorder<D: Driver> {
+    /// Instantiates a graph of steps without launching it; `None` if the device cannot.
+    ///
+    /// # Safety
+    /// As for [`launch`](Driver::launch) and [`multiply`](Library::multiply), for each step as long as it is
+    /// [replayed](Graph::replay) with these arguments.
+    unsafe fn record(&self, steps: &[Step<D>]) -> Option<Box<dyn Graph<D>>>;
 
     /// Starts timing steps. The device is kept busy until some steps are queued, so that launch latency is not part of
     /// their times.
     ///
     /// # Errors
     /// When the device failed.
-    fn start_laps(&self) -> Result<()> {
-        Ok(())
-    }
+    fn start_laps(&self) -> Result<()>;
 
     /// Ends the lap of one step, and starts that of the next.
     ///
     /// # Errors
     /// When the device failed.
-    fn lap(&self) -> Result<()> {
-        Ok(())
-    }
+    fn lap(&self) -> Result<()>;
 
-    /// Milliseconds of each lap since the start. Waits for the device; empty if it has no clock.
+    /// Milliseconds of each lap since the start. Waits for the device.
     ///
     /// # Errors
     /// When the device failed.
-    fn laps(&self) -> Result<Vec<f64>> {
-        Ok(Vec::new())
-    }
+    fn laps(&self) -> Result<Vec<f64>>;
+}
 
-    /// Waits until all queued work is done.
+/// An executable graph of steps.
+pub trait Graph<D: Driver>: Send {
+    /// Updates step number `place` with the arguments of another step, which must call the same function or be a similar
+    /// matmul. Replays queued already keep the old arguments. `false` where the device cannot.
+    ///
+    /// # Safety
+    /// As for [`record`](Recorder::record).
+    unsafe fn amend(&mut self, driver: &D, place: usize, step: &Step<D>) -> bool;
+
+    /// Queues all steps, in their order.
+    ///
+    /// # Safety
+    /// As for [`record`](Recorder::record): memory and functions of its steps must still be alive.
     ///
     /// # Errors
-    /// When anything queued failed.
-    fn synchronize(&self) -> Result<()>;
+    /// When the device failed.
+    unsafe fn replay(&mut self, driver: &D) -> Result<()>;
 }
 
 /// Properties of a device.
@@ -252,8 +262,10 @@ pub struct DeviceInfo {
     /// The compilation target, which determines a kernel's code besides its source: architecture, driver and compiler
     /// versions.
     pub target: String,
-    /// The language of its kernels.
-    pub dialect: Dialect,
+    /// The language of its kernels, and the optional features that they may use.
+    pub language: Target,
+    /// Whether binaries of [`Driver::compile`] are worth a place on disk, which they are not if they are the text.
+    pub keeps_binaries: bool,
     /// Bytes of its memory.
     pub memory: usize,
     /// The number of multiprocessors. At least one thread block runs on each at a time.
@@ -266,6 +278,10 @@ pub struct DeviceInfo {
     pub warp_threads: usize,
     /// Bytes of shared memory that a block has by default.
     pub shared_bytes: usize,
+    /// The maximum number of tensors that a kernel binds, with its scratch memory and flag. `None`: no limit.
+    pub bindings: Option<usize>,
+    /// The maximum number of bytes of one tensor that a kernel binds. `None`: no limit.
+    pub binding_bytes: Option<usize>,
 }
 
 /// A device pointer: a byte offset into a block of memory, which it keeps alive.

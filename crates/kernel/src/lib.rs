@@ -25,6 +25,7 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod block;
 mod cost;
 mod epilogue;
 mod interpret;

@@ -19,19 +19,79 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 pub use cpp::{Dialect, cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
-use kiln_ir::DType;
+use alloc::borrow::Cow;
+use kiln_ir::{DType, DTypeSet};
 pub use wgsl::wgsl;
+
+/// The language of a device's kernels, and the features of it that the device has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The language.
+    pub dialect: Dialect,
+    /// The dtypes that kernels compute with. Of dtypes of 64 bits, WGSL has those that the device offers.
+    pub dtypes: DTypeSet,
+    /// Whether 64-bit integers have atomic operations.
+    pub atomics_64: bool,
+}
+
+impl Target {
+    /// A target with all features.
+    pub const fn new(dialect: Dialect) -> Target {
+        Target { dialect, dtypes: DTypeSet::ALL, atomics_64: true }
+    }
+}
+
+/// The language of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// CUDA C++, as NVRTC and nvcc compile it.
+    Cuda,
+    /// HIP C++, as HIPRTC and hipcc compile it.
+    Hip,
+    /// WGSL, the shading language of WebGPU.
+    Wgsl,
+}
+
+/// An entry point with its typed parameters, in the order in which a launch passes arguments.
+///
+/// In C++ they are the parameters of the function. In WGSL, tensors are storage buffers, bound in this order in group 0.
+/// One more binding, a uniform buffer of 32-bit words, follows them. Its words are: the number of blocks; for each tensor,
+/// the index of its first element in the bound buffer; then the words, in this order, two for each of 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// The name of the function.
+    pub name: Cow<'static, str>,
+    /// Threads per block.
+    pub threads: u32,
+    /// The parameters. Empty for hand-written C++, whose arguments are not checked.
+    pub parameters: Vec<EntryParameter>,
+}
+
+/// A parameter of an entry point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntryParameter {
+    /// A tensor.
+    Tensor {
+        /// The dtype of its elements in memory.
+        dtype: DType,
+        /// Whether the kernel writes to it.
+        is_written: bool,
+    },
+    /// A number in that dtype.
+    Word(DType),
+    /// An extent, stride or offset: in C++ of 32 or 64 bits, in WGSL of 32.
+    Index,
+}
 
 /// The source of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
     /// The source of one module.
     pub text: String,
-    /// The entry points in execution order; [`GpuSchedule::grid`] returns their block counts.
-    pub entries: Vec<&'static str>,
-    /// Arguments of each entry point, in order. In C++ they are its parameters. In WGSL tensors, scratch memory and the
-    /// flag are storage buffers, bound in this order in group 0. One more buffer follows the tensors; it holds a 32-bit
-    /// word for each other argument.
+    /// The entry points in execution order; [`GpuSchedule::grid`] returns their block counts. All have the same
+    /// parameters.
+    pub entries: Vec<Entry>,
+    /// Arguments of each entry point, one for each of its parameters.
     pub arguments: Vec<GpuArgument>,
 }
 
@@ -40,9 +100,8 @@ pub struct Printed {
 pub enum GpuArgument {
     /// A tensor, by parameter: in C++ a pointer to the first element, in WGSL a buffer.
     Tensor(u32),
-    /// The offset of the tensor's element at index 0 of each axis, in elements. In WGSL it counts from the start of the
-    /// buffer. In C++ it counts [from the first element](crate::Binding::offset), and only tensors that are not read at
-    /// every point have it.
+    /// The [offset](crate::Binding::offset) of the tensor's element at index 0 of each axis from its first element, in
+    /// elements. Only tensors that are not read at every point have it.
     Offset(u32),
     /// A plain number, by parameter, in its dtype; 16-bit floats, integers of up to 16 bits and `bool` as `f32`, `i32`
     /// and `u32`.
@@ -54,9 +113,9 @@ pub enum GpuArgument {
     /// Memory for [`scratch_len`](GpuSchedule::scratch_len) elements of the dtype, which the passes share.
     Scratch(DType),
     /// The bounds-check flags: a word for each [`Compute::Checked`], in order, initially 0. An index out of range sets
-    /// it. In C++ it has 64 bits: the upper half is `u32::MAX` minus the point, numbered as
+    /// it. It has 64 bits: the upper half is `u32::MAX` minus the point, numbered as
     /// [`Check::position`](crate::Check::position) requires. The lower half is the index as an `i32`; both saturate.
-    /// The first point is kept. WGSL has one 32-bit word for all checks, which becomes 1.
+    /// The first point is kept.
     Failed,
 }
 

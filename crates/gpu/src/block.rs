@@ -1,0 +1,129 @@
+//! Launches of [block kernels](kiln_kernel::block), which are written once for all vendors.
+//!
+//! The files of this folder build the kernels, one file for each group of ops. The engine's ops choose between them and
+//! hand-written CUDA (`native/`), which stays only where it is measurably faster.
+
+use crate::Gpu;
+use crate::driver::{Arguments, Driver, Grid};
+use crate::kernels::Source;
+use crate::trace::Label;
+use kiln_ir::{DType, Error, FxBuildHasher, Result};
+use kiln_kernel::block::BlockKernel;
+use kiln_kernel::print::{Dialect, block};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The maximum number of blocks of a loop over points; threads loop over several points if there are more.
+const MOST_BLOCKS: usize = 1 << 16;
+
+/// The name of a block kernel and the parameters of the function that builds it: equal keys have equal kernels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BlockKey {
+    name: &'static str,
+    parameters: SmallVec<[usize; 8]>,
+}
+
+impl BlockKey {
+    pub(crate) fn new(name: &'static str) -> BlockKey {
+        BlockKey { name, parameters: SmallVec::new() }
+    }
+
+    /// Adds a dtype.
+    pub(crate) fn dtype(self, dtype: DType) -> BlockKey {
+        self.with(dtype as usize)
+    }
+
+    /// Adds a number or a truth value.
+    pub(crate) fn with(mut self, parameter: impl Into<usize>) -> BlockKey {
+        self.parameters.push(parameter.into());
+        self
+    }
+}
+
+/// A loaded block kernel.
+pub(crate) struct Loaded<D: Driver> {
+    function: Arc<D::Function>,
+    threads: u32,
+}
+
+/// The loaded block kernels of an engine.
+pub(crate) struct BlockCache<D: Driver>(Mutex<HashMap<BlockKey, Arc<Loaded<D>>, FxBuildHasher>>);
+
+impl<D: Driver> Default for BlockCache<D> {
+    fn default() -> Self {
+        BlockCache(Mutex::default())
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// Whether hand-written CUDA runs where it exists.
+    pub(crate) fn has_native(&self) -> bool {
+        self.driver.info().language.dialect == Dialect::Cuda
+    }
+
+    /// Queues a block kernel whose threads [share points](kiln_kernel::block::Builder::for_points). `arguments` has one
+    /// argument for each parameter of the kernel, in order.
+    ///
+    /// # Errors
+    /// When the kernel does not compile, or the device failed.
+    pub(crate) fn run_points(
+        &self,
+        key: BlockKey,
+        build: impl FnOnce() -> BlockKernel,
+        points: usize,
+        arguments: Arguments<D::Memory>,
+    ) -> Result<()> {
+        if points == 0 {
+            return Ok(());
+        }
+        let loaded = self.block_kernel(&key, build)?;
+        let blocks = points.div_ceil(loaded.threads as usize).min(MOST_BLOCKS);
+        self.launch_block(&key, &loaded, blocks, arguments)
+    }
+
+    /// Queues a block kernel with that many blocks.
+    ///
+    /// # Errors
+    /// When the kernel does not compile, there are too many blocks, or the device failed.
+    pub(crate) fn run_blocks(
+        &self,
+        key: BlockKey,
+        build: impl FnOnce() -> BlockKernel,
+        blocks: usize,
+        arguments: Arguments<D::Memory>,
+    ) -> Result<()> {
+        if i32::try_from(blocks).is_err() {
+            let problem = format!("`{}` has too many blocks: {blocks}", key.name);
+            return Err(Error::unsupported(&self.driver.info().name, problem));
+        }
+        let loaded = self.block_kernel(&key, build)?;
+        self.launch_block(&key, &loaded, blocks, arguments)
+    }
+
+    fn launch_block(
+        &self,
+        key: &BlockKey,
+        loaded: &Loaded<D>,
+        blocks: usize,
+        arguments: Arguments<D::Memory>,
+    ) -> Result<()> {
+        let grid = Grid { blocks, threads: loaded.threads };
+        self.launch(&loaded.function, grid, arguments, || Label { name: key.name.to_owned(), read: 0, written: 0 })
+    }
+
+    fn block_kernel(&self, key: &BlockKey, build: impl FnOnce() -> BlockKernel) -> Result<Arc<Loaded<D>>> {
+        let known = || self.block_cache.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = known().get(key) {
+            return Ok(loaded.clone());
+        }
+        let kernel = build();
+        let name = &self.driver.info().name;
+        let (text, entry) = block(&kernel, &self.driver.info().language)
+            .map_err(|lack| Error::unsupported(name, format!("`{}` cannot run on this device: {lack}", key.name)))?;
+        let function = self.kernels.function(&Source { text: text.into(), entries: vec![entry] }, 0)?;
+        let loaded = Arc::new(Loaded { function, threads: kernel.threads });
+        known().insert(key.clone(), loaded.clone());
+        Ok(loaded)
+    }
+}
