@@ -12,11 +12,11 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 use kiln_gpu::DeviceInfo;
 use kiln_gpu::driver::{
-    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Driver, Fourier, Grid, Products, Step,
-    Transform,
+    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Driver, Fourier, Graph, Grid, Library,
+    Products, Recorder, Step, Transform,
 };
-use kiln_ir::{Error, Result};
-use kiln_kernel::print::Dialect;
+use kiln_ir::{BoxFuture, Error, Result};
+use kiln_kernel::print::{Dialect, Entry};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
@@ -230,7 +230,8 @@ impl CudaDriver {
             target: format!(
                 "cuda {architecture} driver {version} nvrtc {compiler_major}.{compiler_minor} fmad off"
             ),
-            dialect: Dialect::Cuda,
+            language: kiln_kernel::print::Target::new(Dialect::Cuda),
+            keeps_binaries: true,
             // SAFETY: the device exists.
             memory: unsafe { result::device::total_mem(device)? },
             multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
@@ -238,6 +239,8 @@ impl CudaDriver {
             block_threads: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             warp_threads: number(Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?,
             shared_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
+            bindings: None,
+            binding_bytes: None,
         };
         Ok(Blas::new(name).map(|blas| CudaDriver {
             info,
@@ -279,10 +282,27 @@ impl CudaDriver {
         Ok(CudaFunction { handle, _module: module.clone() })
     }
 
+    /// Copies bytes from the device and waits for them: all work of the device is in one stream.
+    fn read_now(&self, from: &DevicePtr<CudaMemory>, bytes: usize) -> Result<Vec<u8>> {
+        self.enter()?;
+        let mut copied = vec![0; bytes];
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: callers read within the block.
+        let read = unsafe { staging.read(address(from), &mut copied, self.stream) };
+        self.done("copying from the device", read)?;
+        Ok(copied)
+    }
+
+    fn synchronize_now(&self) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the stream lives as long as `self`.
+        self.done("waiting for the device", unsafe { result::stream::synchronize(self.stream) })
+    }
+
     /// Queues a convolution into a stream.
     ///
     /// # Safety
-    /// As [`Driver::convolve`].
+    /// As [`Library::convolve`].
     pub(crate) unsafe fn convolve_on(&self, convolve: &Convolve<CudaMemory>, to: Target) -> Result<()> {
         let [x, w, y] = &convolve.tensors;
         let memory = Addresses { tensors: &[x, w, y].map(address), workspace: address(&convolve.workspace) };
@@ -293,7 +313,7 @@ impl CudaDriver {
     /// Queues an attention into a stream.
     ///
     /// # Safety
-    /// As [`Driver::attend`].
+    /// As [`Library::attend`].
     pub(crate) unsafe fn attend_on(&self, attend: &Attend<CudaMemory>, to: Target) -> Result<()> {
         let tensors: Vec<sys::CUdeviceptr> = attend.tensors.iter().map(address).collect();
         let memory = Addresses { tensors: &tensors, workspace: address(&attend.workspace) };
@@ -304,7 +324,7 @@ impl CudaDriver {
     /// Queues Fourier transforms into a stream.
     ///
     /// # Safety
-    /// As [`Driver::transform`].
+    /// As [`Library::transform`].
     pub(crate) unsafe fn transform_on(&self, transform: &Transform<CudaMemory>, to: Target) -> Result<()> {
         let [x, y] = &transform.tensors;
         let (tensors, workspace) = ([address(x), address(y)], address(&transform.workspace));
@@ -351,7 +371,6 @@ pub(crate) fn with_arguments<R>(
 impl Driver for CudaDriver {
     type Memory = CudaMemory;
     type Function = CudaFunction;
-    type Graph = CudaGraph;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -377,12 +396,9 @@ impl Driver for CudaDriver {
         self.done("copying to the device", written)
     }
 
-    fn read(&self, from: &DevicePtr<CudaMemory>, bytes: &mut [u8]) -> Result<()> {
-        self.enter()?;
-        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: callers read within the block.
-        let read = unsafe { staging.read(address(from), bytes, self.stream) };
-        self.done("copying from the device", read)
+    fn read(&self, from: &DevicePtr<CudaMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
+        let read = self.read_now(from, bytes);
+        Box::pin(async move { read })
     }
 
     fn fill(&self, to: &DevicePtr<CudaMemory>, bytes: usize, value: u8) -> Result<()> {
@@ -396,13 +412,9 @@ impl Driver for CudaDriver {
         compile::compile(source, &self.architecture, &self.info.name)
     }
 
-    fn load(&self, binary: &[u8], entry: &str) -> Result<CudaFunction> {
-        self.function(&self.module(binary)?, entry)
-    }
-
-    fn load_all(&self, binary: &[u8], entries: &[&str]) -> Result<Vec<Option<CudaFunction>>> {
+    fn load(&self, binary: &[u8], entries: &[&Entry]) -> Result<Vec<Option<CudaFunction>>> {
         let module = self.module(binary)?;
-        Ok(entries.iter().map(|entry| self.function(&module, entry).ok()).collect())
+        Ok(entries.iter().map(|entry| self.function(&module, &entry.name).ok()).collect())
     }
 
     unsafe fn launch(
@@ -420,6 +432,21 @@ impl Driver for CudaDriver {
         self.done("launching a kernel", launched)
     }
 
+    fn synchronize(&self) -> BoxFuture<'static, Result<()>> {
+        let done = self.synchronize_now();
+        Box::pin(async move { done })
+    }
+
+    fn library(&self) -> Option<&dyn Library<CudaMemory>> {
+        Some(self)
+    }
+
+    fn recorder(&self) -> Option<&dyn Recorder<CudaDriver>> {
+        Some(self)
+    }
+}
+
+impl Library<CudaMemory> for CudaDriver {
     fn has_float8(&self) -> bool {
         self.float8
     }
@@ -436,22 +463,6 @@ impl Driver for CudaDriver {
         self.enter()?;
         // SAFETY: as the caller says.
         unsafe { self.blas.multiply(products, Target::Device(self.stream), self) }
-    }
-
-    unsafe fn record(&self, steps: &[Step<CudaDriver>]) -> Option<CudaGraph> {
-        // Launching the steps individually reports any device error.
-        // SAFETY: as the caller says.
-        unsafe { CudaGraph::new(self, steps).ok() }
-    }
-
-    unsafe fn amend(&self, graph: &mut CudaGraph, place: usize, step: &Step<CudaDriver>) -> bool {
-        // SAFETY: as the caller says.
-        unsafe { graph.amend(self, place, step).is_ok() }
-    }
-
-    unsafe fn replay(&self, graph: &mut CudaGraph) -> Result<()> {
-        // SAFETY: as the caller says.
-        self.done("launching a graph", unsafe { graph.replay(self.stream) })
     }
 
     fn convolutions(&self) -> Result<()> {
@@ -486,6 +497,15 @@ impl Driver for CudaDriver {
         // SAFETY: as the caller says.
         unsafe { self.transform_on(transform, Target::Device(self.stream)) }
     }
+}
+
+impl Recorder<CudaDriver> for CudaDriver {
+    unsafe fn record(&self, steps: &[Step<CudaDriver>]) -> Option<Box<dyn Graph<CudaDriver>>> {
+        // Launching the steps individually reports any device error.
+        // SAFETY: as the caller says.
+        let graph = unsafe { CudaGraph::new(self, steps).ok()? };
+        Some(Box::new(graph))
+    }
 
     fn start_laps(&self) -> Result<()> {
         /// The bytes and the number of fills: about half a millisecond, enough to queue some hundred steps.
@@ -509,11 +529,17 @@ impl Driver for CudaDriver {
         let laps = self.laps.lock().unwrap_or_else(PoisonError::into_inner);
         self.done("reading a clock", laps.times())
     }
+}
 
-    fn synchronize(&self) -> Result<()> {
-        self.enter()?;
-        // SAFETY: the stream lives as long as `self`.
-        self.done("waiting for the device", unsafe { result::stream::synchronize(self.stream) })
+impl Graph<CudaDriver> for CudaGraph {
+    unsafe fn amend(&mut self, driver: &CudaDriver, place: usize, step: &Step<CudaDriver>) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { self.update(driver, place, step).is_ok() }
+    }
+
+    unsafe fn replay(&mut self, driver: &CudaDriver) -> Result<()> {
+        // SAFETY: as the caller says.
+        driver.done("launching a graph", unsafe { self.launch(driver.stream) })
     }
 }
 

@@ -44,7 +44,7 @@ type Outcome<T> = core::result::Result<T, DriverError>;
 
 impl CudaGraph {
     /// # Safety
-    /// As [`Driver::record`](kiln_gpu::Driver::record).
+    /// As [`Recorder::record`](kiln_gpu::driver::Recorder::record).
     pub(crate) unsafe fn new(driver: &CudaDriver, steps: &[Step<CudaDriver>]) -> Outcome<CudaGraph> {
         driver.context.enter()?;
         let mut definition = core::ptr::null_mut();
@@ -67,8 +67,8 @@ impl CudaGraph {
     }
 
     /// # Safety
-    /// As [`Driver::amend`](kiln_gpu::Driver::amend).
-    pub(crate) unsafe fn amend(
+    /// As [`Graph::amend`](kiln_gpu::driver::Graph::amend).
+    pub(crate) unsafe fn update(
         &mut self,
         driver: &CudaDriver,
         place: usize,
@@ -99,8 +99,8 @@ impl CudaGraph {
     }
 
     /// # Safety
-    /// As [`Driver::replay`](kiln_gpu::Driver::replay).
-    pub(crate) unsafe fn replay(&mut self, stream: sys::CUstream) -> Outcome<()> {
+    /// As [`Graph::replay`](kiln_gpu::driver::Graph::replay).
+    pub(crate) unsafe fn launch(&mut self, stream: sys::CUstream) -> Outcome<()> {
         debug_assert!(!self.definition.0.is_null());
         self.context.enter()?;
         // SAFETY: as the caller says.
@@ -210,7 +210,7 @@ pub(crate) fn is_accepted(driver: &CudaDriver, queue: impl FnOnce(sys::CUstream)
 /// Captures a library call as a child graph.
 ///
 /// # Safety
-/// As [`Driver::multiply`](kiln_gpu::Driver::multiply) and [`Driver::convolve`](kiln_gpu::Driver::convolve).
+/// As [`Library::multiply`](kiln_gpu::driver::Library::multiply) and [`Library::convolve`](kiln_gpu::driver::Library::convolve).
 unsafe fn capture(driver: &CudaDriver, step: &Step<CudaDriver>) -> Outcome<Definition> {
     // SAFETY: as the caller says.
     let queue = |stream: sys::CUstream| unsafe {

@@ -1,11 +1,11 @@
 //! A driver without a device: compiles kernels, counts memory and launches, and runs nothing.
 
 use crate::driver::{
-    Argument, Attend, Attention, Convolution, DeviceInfo, DevicePtr, Driver, Fourier, Grid, Products, Step,
-    Transform,
+    Argument, Attend, Attention, Convolution, DeviceInfo, DevicePtr, Driver, Fourier, Graph, Grid, Library,
+    Products, Recorder, Step, Transform,
 };
-use kiln_ir::{DType, Error, Result};
-use kiln_kernel::print::Dialect;
+use kiln_ir::{BoxFuture, DType, Result};
+use kiln_kernel::print::{Dialect, Entry, Target};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The compiler of kernel sources.
@@ -41,13 +41,16 @@ impl DeviceInfo {
             name: "cuda:dry".to_owned(),
             model: "a GPU that is not there".to_owned(),
             target: target.into(),
-            dialect: Dialect::Cuda,
+            language: Target::new(Dialect::Cuda),
+            keeps_binaries: true,
             memory: 1 << 40,
             multiprocessors: 132,
             multiprocessor_threads: 2048,
             block_threads: 1024,
             warp_threads: 32,
             shared_bytes: 48 << 10,
+            bindings: None,
+            binding_bytes: None,
         }
     }
 }
@@ -84,7 +87,6 @@ impl DryDriver {
 impl Driver for DryDriver {
     type Memory = DryMemory;
     type Function = DryFunction;
-    type Graph = ();
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -102,14 +104,15 @@ impl Driver for DryDriver {
         Ok(())
     }
 
-    fn read(&self, _: &DevicePtr<DryMemory>, bytes: &mut [u8]) -> Result<()> {
-        bytes.fill(0);
+    fn read(&self, _: &DevicePtr<DryMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
+        #[cfg_attr(not(test), expect(unused_mut, reason = "tests answer"))]
+        let mut read = vec![0; bytes];
         #[cfg(test)]
         {
             let answer = self.answer.lock().unwrap().take();
-            answer.into_iter().for_each(|answer| answer(bytes));
+            answer.into_iter().for_each(|answer| answer(&mut read));
         }
-        Ok(())
+        Box::pin(async move { Ok(read) })
     }
 
     fn fill(&self, _: &DevicePtr<DryMemory>, _: usize, _: u8) -> Result<()> {
@@ -120,8 +123,8 @@ impl Driver for DryDriver {
         (self.compile)(source)
     }
 
-    fn load(&self, _: &[u8], _: &str) -> Result<DryFunction> {
-        Ok(DryFunction(()))
+    fn load(&self, _: &[u8], entries: &[&Entry]) -> Result<Vec<Option<DryFunction>>> {
+        Ok(entries.iter().map(|_| Some(DryFunction(()))).collect())
     }
 
     unsafe fn launch(&self, _: &DryFunction, _: Grid, _: &[Argument<DryMemory>]) -> Result<()> {
@@ -129,46 +132,44 @@ impl Driver for DryDriver {
         Ok(())
     }
 
-    fn has_float8(&self) -> bool {
-        self.has_libraries
+    fn synchronize(&self) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async { Ok(()) })
     }
 
-    /// Without a library, matmuls are kernels too.
+    fn library(&self) -> Option<&dyn Library<DryMemory>> {
+        self.has_libraries.then_some(self as _)
+    }
+
+    fn recorder(&self) -> Option<&dyn Recorder<DryDriver>> {
+        self.has_libraries.then_some(self as _)
+    }
+}
+
+/// Libraries that compute nothing.
+impl Library<DryMemory> for DryDriver {
+    fn has_float8(&self) -> bool {
+        true
+    }
+
     fn multiplies(&self, products: &Products<DryMemory>) -> bool {
         let is_float = products.dtype.is_float() && products.dtype == products.result;
-        self.has_libraries && (is_float || products.float8.is_some())
+        is_float || products.float8.is_some()
     }
 
     unsafe fn multiply(&self, _: &Products<DryMemory>) -> Result<()> {
         Ok(())
     }
 
-    unsafe fn record(&self, _: &[Step<DryDriver>]) -> Option<()> {
-        self.has_libraries.then_some(())
-    }
-
-    unsafe fn amend(&self, (): &mut (), _: usize, _: &Step<DryDriver>) -> bool {
-        self.has_libraries
-    }
-
-    unsafe fn replay(&self, (): &mut ()) -> Result<()> {
+    fn convolutions(&self) -> Result<()> {
         Ok(())
     }
 
-    fn convolutions(&self) -> Result<()> {
-        if self.has_libraries {
-            return Ok(());
-        }
-        Err(Error::unsupported(&self.info.name, "has no library for convolutions"))
-    }
-
     fn workspace(&self, _: &Convolution) -> Result<Option<usize>> {
-        Ok(self.has_libraries.then_some(0))
+        Ok(Some(0))
     }
 
     fn attention_workspace(&self, attention: &Attention) -> Result<Option<usize>> {
-        let has = self.has_libraries && matches!(attention.dtype, DType::F16 | DType::BF16);
-        Ok(has.then_some(0))
+        Ok(matches!(attention.dtype, DType::F16 | DType::BF16).then_some(0))
     }
 
     unsafe fn attend(&self, _: &Attend<DryMemory>) -> Result<()> {
@@ -176,14 +177,43 @@ impl Driver for DryDriver {
     }
 
     fn fourier_workspace(&self, _: &Fourier) -> Result<Option<usize>> {
-        Ok(self.has_libraries.then_some(0))
+        Ok(Some(0))
     }
 
     unsafe fn transform(&self, _: &Transform<DryMemory>) -> Result<()> {
         Ok(())
     }
 
-    fn synchronize(&self) -> Result<()> {
+}
+
+/// Graphs whose replay does nothing, without a clock.
+impl Recorder<DryDriver> for DryDriver {
+    unsafe fn record(&self, _: &[Step<DryDriver>]) -> Option<Box<dyn Graph<DryDriver>>> {
+        Some(Box::new(DryGraph))
+    }
+
+    fn start_laps(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn lap(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn laps(&self) -> Result<Vec<f64>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A graph that never runs.
+struct DryGraph;
+
+impl Graph<DryDriver> for DryGraph {
+    unsafe fn amend(&mut self, _: &DryDriver, _: usize, _: &Step<DryDriver>) -> bool {
+        true
+    }
+
+    unsafe fn replay(&mut self, _: &DryDriver) -> Result<()> {
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! The GPU engine: one match arm per op.
 
 use crate::array::{Array, suspicions};
-use crate::driver::{Argument, DeviceInfo, Driver};
+use crate::block::BlockCache;
+use crate::driver::{Argument, DeviceInfo, Driver, Library};
 use crate::epilogue::EpilogueCache;
 use crate::fourier::Roots;
 use crate::index::Entries;
@@ -14,7 +15,7 @@ use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
-    BoxFuture, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind,
+    BoxFuture, Caps, DType, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind,
     OpSet, Operand, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, expand,
     poison_of, poisoned,
 };
@@ -33,6 +34,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) pool: Arc<Pool<D>>,
     pub(crate) kernels: Arc<Kernels<D>>,
     pub(crate) kernel_cache: KernelCache<D>,
+    pub(crate) block_cache: BlockCache<D>,
     pub(crate) pages: Pages<D>,
     pub(crate) slims: Slims<D>,
     pub(crate) queue: Queue<D>,
@@ -59,15 +61,18 @@ impl<D: Driver> Gpu<D> {
     pub fn new(driver: D, memory: MemoryConfig) -> Gpu<D> {
         let driver = Arc::new(driver);
         // A fusion layer then records the ops of the matmul's expansion.
-        let lacks: &[OpKind] = if driver.has_float8() { &[] } else { &[OpKind::MatMulFloat8] };
+        let has_float8 = driver.library().is_some_and(Library::has_float8);
+        let lacks: &[OpKind] = if has_float8 { &[] } else { &[OpKind::MatMulFloat8] };
         let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
         let info = driver.info();
-        let caps = Caps { name: info.name.clone(), dtypes: DTypeSet::ALL, native, machine: machine(info) };
+        let (dtypes, machine) = (info.language.dtypes, machine(info, driver.library().is_some()));
+        let caps = Caps { name: info.name.clone(), dtypes, native, machine };
         Gpu {
             caps,
             pool: Pool::new(driver.clone(), memory),
             kernels: Arc::new(Kernels::new(driver.clone())),
             kernel_cache: KernelCache::default(),
+            block_cache: BlockCache::default(),
             pages: Pages::default(),
             slims: Slims::default(),
             queue: Queue::new(driver.clone(), graphs_wanted()),
@@ -235,33 +240,44 @@ impl<D: Driver> Gpu<D> {
         Error::unsupported(&self.caps.name, problem)
     }
 
-    fn read_now(&self, value: &Value) -> Result<TensorData> {
+    /// Starts to copy a value from the device. The future waits for it and checks the value's flags.
+    fn start_read(&self, value: &Value) -> Result<BoxFuture<'_, Result<TensorData>>> {
         let ty = *value.ty();
         let array = self.contiguous(Array::<D>::of(value)?, ty.dtype)?;
-        let mut bytes = vec![0; ty.num_bytes()];
-        if !bytes.is_empty() {
-            self.queue.read(&array.at(ty.dtype.size()), &mut bytes)?;
-        }
-        self.judge(&array.suspicions)?;
-        TensorData::from_bytes(&bytes, ty)
+        let copied = match ty.num_bytes() {
+            0 => None,
+            bytes => Some(self.queue.read(&array.at(ty.dtype.size()), bytes)?),
+        };
+        Ok(Box::pin(async move {
+            let bytes = match copied {
+                Some(copied) => copied.await?,
+                None => Vec::new(),
+            };
+            self.judge(&array.suspicions).await?;
+            TensorData::from_bytes(&bytes, ty)
+        }))
     }
 }
 
 /// The machine description of a device. `KILN_EPILOGUES` and `KILN_HEAD_START` in the environment can disable two of
 /// its facts.
-fn machine(info: &DeviceInfo) -> Machine {
+fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
     Machine {
         threads: info.multiprocessors * info.multiprocessor_threads,
         workgroup: info.block_threads,
         subgroup: info.warp_threads,
         shared_bytes: info.shared_bytes,
-        bindings: None,
+        // A kernel also binds its bounds-check flag.
+        bindings: info.bindings.map(|most| most - 1),
         memory_bytes: Some(info.memory as u64),
-        dtypes: DTypeSet::ALL,
+        dtypes: info.language.dtypes,
         // A row belongs to one block, and its registers hold no more.
         row_elements: 1 << 14,
         kernel_ops: Nest::MAX_VALUES,
-        products: Products::Library { epilogues: kiln_ir::switch("KILN_EPILOGUES", true) },
+        // Without a library, matmuls are block kernels, which store their results as a library does.
+        products: Products::Library {
+            epilogues: has_library && kiln_ir::switch("KILN_EPILOGUES", true),
+        },
         asynchronous: kiln_ir::switch("KILN_HEAD_START", true),
         // Kernels find errors while the program continues.
         host_errors: false,
@@ -318,11 +334,11 @@ impl<D: Driver> Engine for Gpu<D> {
     }
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        let data = match value.error() {
+        let started = match value.error() {
             Some(error) => Err(error.clone()),
-            None => self.read_now(&value),
+            None => self.start_read(&value),
         };
-        Box::pin(async move { data })
+        Box::pin(async move { started?.await })
     }
 
     fn outcome(&self, value: &Value) -> Option<Result<()>> {
@@ -338,7 +354,7 @@ impl<D: Driver> Engine for Gpu<D> {
 
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         let done = self.queue.synchronize();
-        Box::pin(async move { done })
+        Box::pin(async move { done?.await })
     }
 
     fn memory(&self) -> Option<&dyn Memory> {

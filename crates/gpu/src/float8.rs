@@ -2,7 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Driver, Float8Factors};
+use crate::driver::{Driver, Float8Factors, Library};
 use crate::matmul::MatrixLayout;
 use crate::strided::ALIGNMENT;
 use crate::view::tensor;
@@ -21,7 +21,7 @@ impl<D: Driver> Gpu<D> {
         results: &[TensorType],
     ) -> Result<Values> {
         let inner = inputs[0].value().map_or(0, |a| *a.shape().last().unwrap_or(&0));
-        if !self.driver.has_float8() || results[0].num_elements() == 0 || inner == 0 {
+        if !self.driver.library().is_some_and(Library::has_float8) || results[0].num_elements() == 0 || inner == 0 {
             return self.expanded(op, inputs, results);
         }
         match self.by_library(formats, &inputs, results[0])? {

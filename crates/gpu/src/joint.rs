@@ -4,7 +4,8 @@
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Driver, Grid, Step};
 use crate::trace::Label;
-use kiln_kernel::print::{GpuArgument, cpp_joined};
+use crate::kernels::Source;
+use kiln_kernel::print::{Dialect, GpuArgument, cpp_joined};
 use kiln_kernel::{GpuSchedule, Kernel, KernelKind, ParamKind};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
@@ -42,7 +43,8 @@ impl<D: Driver> Joint<D> {
         arguments: &[GpuArgument],
         function: &Arc<D::Function>,
     ) -> Option<Joint<D>> {
-        if kernel.kind != KernelKind::Map {
+        let dialect = gpu.driver.info().language.dialect;
+        if kernel.kind != KernelKind::Map || dialect == Dialect::Wgsl {
             return None;
         }
         let is_written = |argument: &GpuArgument| match argument {
@@ -54,10 +56,10 @@ impl<D: Driver> Joint<D> {
             | GpuArgument::Stride(..) => false,
         };
         let writes = arguments.iter().map(is_written).collect();
-        let (kernels, dialect, kernel) = (gpu.kernels.clone(), gpu.driver.info().dialect, kernel.clone());
+        let (kernels, kernel) = (gpu.kernels.clone(), kernel.clone());
         let make = move |sets| {
             let printed = cpp_joined(&kernel, &schedule, dialect, sets).ok()?;
-            kernels.function(&printed.text.into(), printed.entries[0]).ok()
+            kernels.function(&Source { text: printed.text.into(), entries: printed.entries }, 0).ok()
         };
         Joint::new(function.clone(), writes, make)
     }

@@ -3,7 +3,8 @@
 use crate::bundle::{Bundle, entry_points};
 use crate::driver::Driver;
 use crate::native::NativeKey;
-use kiln_ir::{FxBuildHasher, Result};
+use kiln_ir::{Error, FxBuildHasher, Result};
+use kiln_kernel::print::{Dialect, Entry};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,6 +19,18 @@ type Slot<F> = Arc<OnceLock<Result<Arc<F>>>>;
 
 /// Kernels by source and entry point.
 type Loaded<F> = HashMap<(Arc<str>, Cow<'static, str>), Slot<F>, FxBuildHasher>;
+
+/// The text of a module and its entry points.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) text: Arc<str>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// An entry point of hand-written C++, whose arguments are not checked.
+pub(crate) fn unchecked(name: impl Into<Cow<'static, str>>) -> Entry {
+    Entry { name: name.into(), threads: 0, parameters: Vec::new() }
+}
 
 /// The maximum number of sources compiled together, which amortizes the compiler's startup.
 const TOGETHER: usize = 16;
@@ -37,7 +50,8 @@ pub(crate) struct Kernels<D: Driver> {
 
 impl<D: Driver> Kernels<D> {
     pub(crate) fn new(driver: Arc<D>) -> Kernels<D> {
-        let disk = Disk::open(&driver.info().target);
+        let info = driver.info();
+        let disk = info.keeps_binaries.then(|| Disk::open(&info.target)).flatten();
         Kernels {
             driver,
             loaded: Mutex::default(),
@@ -48,16 +62,17 @@ impl<D: Driver> Kernels<D> {
         }
     }
 
-    /// Returns the entry point of a source, compiled on a cache miss.
+    /// Returns an entry point of a source, by number, compiled on a cache miss.
     ///
     /// # Errors
     /// When the source does not compile.
-    pub(crate) fn function(&self, source: &Arc<str>, entry: &'static str) -> Result<Arc<D::Function>> {
-        let slot = self.slot(source, entry.into());
+    pub(crate) fn function(&self, source: &Source, number: usize) -> Result<Arc<D::Function>> {
+        let entry = &source.entries[number];
+        let slot = self.slot(&source.text, entry.name.clone());
         if slot.get().is_none() {
-            self.preparing.wait(source);
+            self.preparing.wait(&source.text);
         }
-        slot.get_or_init(|| self.make(source, entry).map(Arc::new)).clone()
+        slot.get_or_init(|| self.make(&source.text, entry).map(Arc::new)).clone()
     }
 
     /// Returns the entry point of a hand-written source, which is only generated on a cache miss.
@@ -73,7 +88,8 @@ impl<D: Driver> Kernels<D> {
         if let Some(function) = natives().get(&known) {
             return Ok(function.clone());
         }
-        let function = self.function(&source(&known).into(), known.entry)?;
+        let source = Source { text: source(&known).into(), entries: vec![unchecked(known.entry)] };
+        let function = self.function(&source, 0)?;
         natives().insert(known, function.clone());
         Ok(function)
     }
@@ -81,6 +97,10 @@ impl<D: Driver> Kernels<D> {
     /// Compiles sources ahead of their first use, several per translation unit. Cached sources are skipped. Sources
     /// that do not compile are left to their first use, which reports the error. Nothing is stored on disk.
     pub(crate) fn prepare(&self, sources: &[Arc<str>]) {
+        // WGSL has no namespaces to put sources into one module.
+        if self.driver.info().language.dialect == Dialect::Wgsl {
+            return;
+        }
         let claims = sources.iter().filter_map(|source| self.preparing.claim(source));
         let claims: Vec<Claim<'_>> = claims.filter(|claim| !self.is_known(&claim.source)).collect();
         let mut claims = claims.into_iter().peekable();
@@ -106,8 +126,9 @@ impl<D: Driver> Kernels<D> {
 
     /// Fills the slots of sources from a bundle's binary.
     fn fill(&self, sources: &[Arc<str>], bundle: &Bundle, binary: &[u8]) {
-        let here: Vec<&str> = bundle.entries.iter().flatten().map(|(_, here)| &**here).collect();
-        let Ok(functions) = self.driver.load_all(binary, &here) else { return };
+        let here = bundle.entries.iter().flatten().map(|(_, here)| unchecked(here.clone()));
+        let here: Vec<Entry> = here.collect();
+        let Ok(functions) = self.driver.load(binary, &here.iter().collect::<Vec<_>>()) else { return };
         let of_source = |(source, entries)| core::iter::repeat(source).zip(entries);
         let places = sources.iter().zip(&bundle.entries).flat_map(of_source);
         for ((source, (entry, _)), function) in places.zip(functions) {
@@ -128,19 +149,28 @@ impl<D: Driver> Kernels<D> {
         self.compiled.load(Ordering::Relaxed)
     }
 
-    fn make(&self, source: &str, entry: &str) -> Result<D::Function> {
+    fn make(&self, source: &str, entry: &Entry) -> Result<D::Function> {
         if let Some(binary) = self.disk.as_ref().and_then(|disk| disk.find(source))
-            && let Ok(function) = self.driver.load(&binary, entry)
+            && let Ok(function) = self.load(&binary, entry)
         {
             return Ok(function);
         }
         let binary = self.driver.compile(source)?;
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        let function = self.driver.load(&binary, entry)?;
+        let function = self.load(&binary, entry)?;
         if let Some(disk) = &self.disk {
             disk.keep(source, &binary);
         }
         Ok(function)
+    }
+}
+
+impl<D: Driver> Kernels<D> {
+    fn load(&self, binary: &[u8], entry: &Entry) -> Result<D::Function> {
+        self.driver.load(binary, &[entry])?.pop().flatten().ok_or_else(|| {
+            let problem = format!("a compiled kernel lacks its entry point `{}`", entry.name);
+            Error::device(&self.driver.info().name, problem)
+        })
     }
 }
 
@@ -281,7 +311,6 @@ mod tests {
     use super::*;
     use crate::{DeviceInfo, DryDriver};
     use kiln_ir::Error;
-    use kiln_kernel::print::Dialect;
 
     fn disk(name: &str) -> Disk {
         let folder = std::env::temp_dir().join(format!("kiln-kernels-{}-{name}", std::process::id()));
@@ -302,7 +331,6 @@ mod tests {
             name: "dry:0".to_owned(),
             model: "nothing".to_owned(),
             target: "nothing".to_owned(),
-            dialect: Dialect::Cuda,
             memory: 1 << 30,
             multiprocessors: 1,
             ..DeviceInfo::absent("")
@@ -323,6 +351,11 @@ mod tests {
         (kernels, calls)
     }
 
+    fn function(kernels: &Kernels<DryDriver>, text: &Arc<str>, entry: &'static str) {
+        let source = Source { text: text.clone(), entries: vec![unchecked(entry)] };
+        kernels.function(&source, 0).unwrap();
+    }
+
     #[test]
     fn prepared_kernels_are_not_recompiled() {
         let (kernels, calls) = kernels(|_| Ok(vec![1]));
@@ -330,7 +363,7 @@ mod tests {
         kernels.prepare(&[sources[0].clone(), sources[1].clone(), sources[0].clone()]);
         kernels.prepare(&sources);
         for (source, entry) in [(0, "f"), (0, "g"), (1, "f")] {
-            kernels.function(&sources[source], entry).unwrap();
+            function(&kernels, &sources[source], entry);
         }
         assert_eq!((calls.load(Ordering::Relaxed), kernels.compiled()), (1, 2));
     }
@@ -342,7 +375,7 @@ mod tests {
             kernels(move |source| if source.contains("namespace") { Err(error()) } else { Ok(vec![1]) });
         let sources = SOURCES.map(Arc::<str>::from);
         kernels.prepare(&sources);
-        kernels.function(&sources[1], "f").unwrap();
+        function(&kernels, &sources[1], "f");
         assert_eq!((calls.load(Ordering::Relaxed), kernels.compiled()), (2, 1));
     }
 
@@ -359,7 +392,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| kernels.prepare(&sources));
             begins.recv().unwrap();
-            kernels.function(&sources[1], "f").unwrap();
+            function(&kernels, &sources[1], "f");
         });
         assert_eq!(calls.load(Ordering::Relaxed), 1);
     }

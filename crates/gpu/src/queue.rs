@@ -17,7 +17,7 @@ use crate::memory::Block;
 use crate::slim::Slim;
 use crate::strided::ALIGNMENT;
 use crate::trace::{Label, Trace};
-use kiln_ir::{Error, Result};
+use kiln_ir::{BoxFuture, Error, Result};
 use line::Line;
 use run::{Counters, Run, alone};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -215,15 +215,22 @@ impl<D: Driver> Queue<D> {
         self.line.drain()
     }
 
-    /// Reads bytes after all queued work is done.
+    /// Starts to copy bytes as they are after all work that is queued so far.
     ///
     /// # Errors
-    /// When the device failed.
-    pub(crate) fn read(&self, from: &DevicePtr<D::Memory>, bytes: &mut [u8]) -> Result<()> {
+    /// When the device failed, here or in the future.
+    pub(crate) fn read(
+        &self,
+        from: &DevicePtr<D::Memory>,
+        bytes: usize,
+    ) -> Result<BoxFuture<'_, Result<Vec<u8>>>> {
         self.with(|state| self.settle(state, from))?;
-        self.driver.read(from, bytes)?;
-        self.with(rest);
-        Ok(())
+        let copied = self.driver.read(from, bytes);
+        Ok(Box::pin(async move {
+            let bytes = copied.await?;
+            self.with(rest);
+            Ok(bytes)
+        }))
     }
 
     /// Writes bytes; work queued before reads the old bytes.
@@ -237,16 +244,19 @@ impl<D: Driver> Queue<D> {
         })
     }
 
-    /// Waits until all queued work is done.
+    /// Submits all queued work. The future ends once it is done.
     ///
     /// # Errors
-    /// When the device failed.
-    pub(crate) fn synchronize(&self) -> Result<()> {
+    /// When the device failed, here or in the future.
+    pub(crate) fn synchronize(&self) -> Result<BoxFuture<'_, Result<()>>> {
         self.drain()?;
-        self.driver.synchronize()?;
-        self.with(rest);
-        self.trace.report(&self.driver.info().name);
-        Ok(())
+        let done = self.driver.synchronize();
+        Ok(Box::pin(async move {
+            done.await?;
+            self.with(rest);
+            self.trace.report(&self.driver.info().name);
+            Ok(())
+        }))
     }
 
     /// Submits the pending steps if one of them uses that memory. Other steps stay pending, so that threads which write
@@ -365,7 +375,7 @@ impl<D: Driver> Gpu<D> {
     /// Queues matmuls by the vendor's library; `false` if the library does not support them. Sizes, leading dimensions
     /// and batch strides come from the layouts of the operands, and the result is contiguous.
     pub(crate) fn multiply(&self, products: Products<D::Memory>) -> Result<bool> {
-        if !self.driver.multiplies(&products) {
+        if !self.driver.library().is_some_and(|library| library.multiplies(&products)) {
             return Ok(false);
         }
         self.push(Step::Multiply(products))?;

@@ -13,7 +13,8 @@ use kiln_ir::{
     Binary, DType, Error, FxBuildHasher, Instruction, Layout, MAX_RANK, Op, Operand, Operands, Program,
     ProgramOperand, Result, Scalar, Shape, TensorType, Values,
 };
-use kiln_kernel::print::{GpuArgument, cpp};
+use crate::kernels::Source;
+use kiln_kernel::print::{Dialect, GpuArgument, print};
 use kiln_kernel::{Binding, Check, GpuSchedule, Kernel, KernelKind, Launch, Lowered, Nest, Param, ParamKind};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -99,17 +100,29 @@ struct Sources {
     operands: Vec<bool>,
 }
 
+/// Pairs of an input and an output parameter that share memory.
+type Aliases = SmallVec<[(u32, u32); 2]>;
+
+/// A compiled kernel with its parameters.
+struct Variant<D: Driver> {
+    arguments: Vec<GpuArgument>,
+    /// The functions in launch order, with the number of blocks of each.
+    functions: Vec<(Arc<D::Function>, usize)>,
+}
+
 /// A compiled kernel of a program.
 pub(crate) struct Region<D: Driver> {
     kernel: Arc<Kernel>,
     launch: Launch,
     schedule: GpuSchedule,
-    arguments: Vec<GpuArgument>,
+    /// The kernel for results in memory of their own.
+    plain: Variant<D>,
+    /// The kernels for results that take operands' memory, by input and output parameter. Only WebGPU needs them: it
+    /// refuses to bind one buffer twice if a kernel writes to it.
+    aliased: Mutex<HashMap<Aliases, Arc<Variant<D>>, FxBuildHasher>>,
     checks: Vec<Arc<Check>>,
     /// The operands and checks that each result depends on.
     sources: Vec<Sources>,
-    /// The kernel functions in launch order, with the number of blocks of each.
-    functions: Vec<(Arc<D::Function>, usize)>,
     /// Horizontal fusion of this kernel with equal ones, if possible.
     joint: Option<Arc<Joint<D>>>,
     /// The layouts of results; empty if the kernel is [built](Gpu::run_built) into an existing array.
@@ -202,6 +215,7 @@ impl<D: Driver> Gpu<D> {
         inputs: &Operands,
         output: &Array<D>,
     ) -> Result<()> {
+        let is_combined = matches!(key.kind, CopyKind::Combine(_));
         let known = self.kernel_cache.with(|known| known.built.get(&key).cloned());
         let region = match known {
             Some(region) => region,
@@ -211,6 +225,7 @@ impl<D: Driver> Gpu<D> {
                 if !key.aligned {
                     schedule = schedule.unaligned(&kernel, &launch);
                 }
+                let schedule = self.limited(schedule, &kernel, &launch)?;
                 let lowered = Lowered { kernel, launch, checks: Vec::new() };
                 let region = Region::compile(self, lowered, schedule, Vec::new(), &[])?;
                 let region =
@@ -224,7 +239,19 @@ impl<D: Driver> Gpu<D> {
                 region
             }
         };
-        region.launch(self, inputs, core::slice::from_ref(output), None)
+        // The first operand of a combination is its target.
+        let aliases = match is_combined {
+            true => Aliases::from_slice(&[(0, 2)]),
+            false => Aliases::new(),
+        };
+        region.launch(self, inputs, core::slice::from_ref(output), &aliases, None)
+    }
+
+    /// A schedule within the limits of the device.
+    fn limited(&self, schedule: GpuSchedule, kernel: &Kernel, launch: &Launch) -> Result<GpuSchedule> {
+        let info = self.driver.info();
+        let limited = schedule.limited(kernel, launch, info.block_threads as u32, info.shared_bytes, info.bindings);
+        limited.map_err(|lack| Error::unsupported(&info.name, format!("a kernel does not fit the device: {lack}")))
     }
 }
 
@@ -251,6 +278,7 @@ impl<D: Driver> Region<D> {
         if given.iter().any(|given| matches!(given, OperandLayout::Tensor(_, false))) {
             schedule = schedule.unaligned(kernel, launch);
         }
+        let Ok(schedule) = gpu.limited(schedule, kernel, launch) else { return Ok(None) };
         let results = outputs.iter().zip(&results).map(|(&output, layout)| {
             let mut strides = [0; MAX_RANK];
             strides[..layout.0.len()].copy_from_slice(&layout.0);
@@ -271,12 +299,7 @@ impl<D: Driver> Region<D> {
         results: Vec<Layout>,
         operands: &[Vec<bool>],
     ) -> Result<Option<Region<D>>> {
-        let Ok(printed) = cpp(&kernel, &schedule, gpu.driver.info().dialect) else { return Ok(None) };
-        let source: Arc<str> = printed.text.into();
-        let mut functions = Vec::new();
-        for (entry, blocks) in printed.entries.iter().zip(schedule.grid(&kernel, &launch)) {
-            functions.push((gpu.kernels.function(&source, entry)?, blocks));
-        }
+        let Some(plain) = Variant::compile(gpu, &kernel, &launch, &schedule, &[])? else { return Ok(None) };
         let takes = (0..results.len()).map(|place| reusable_operands(&kernel, &launch, place)).collect();
         let sources = |(place, operands): (usize, &Vec<bool>)| Sources {
             checks: checks_of(&kernel, &launch, &checks, place),
@@ -284,16 +307,16 @@ impl<D: Driver> Region<D> {
         };
         let sources = operands.iter().enumerate().map(sources).collect();
         let checks = checks.into_iter().map(Arc::new).collect();
-        let (kernel, arguments) = (Arc::new(kernel), printed.arguments);
-        let joint = Joint::of(gpu, (&kernel, schedule), &arguments, &functions[0].0).map(Arc::new);
+        let kernel = Arc::new(kernel);
+        let joint = Joint::of(gpu, (&kernel, schedule), &plain.arguments, &plain.functions[0].0).map(Arc::new);
         Ok(Some(Region {
             kernel,
             launch,
             schedule,
-            arguments,
+            plain,
+            aliased: Mutex::default(),
             checks,
             sources,
-            functions,
             joint,
             results,
             takes,
@@ -303,13 +326,15 @@ impl<D: Driver> Region<D> {
     fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
         let mut targets: SmallVec<[Array<D>; 2]> = SmallVec::new();
         let mut taken = SmallVec::<[usize; 2]>::new();
-        for ((ty, layout), takes) in results.iter().zip(&self.results).zip(&self.takes) {
+        let mut aliases = Aliases::new();
+        for (place, ((ty, layout), takes)) in results.iter().zip(&self.results).zip(&self.takes).enumerate() {
             let free = takes.iter().filter(|operand| !taken.contains(operand));
             let free = free.filter_map(|&operand| Some((operand, reusable::<D>(&inputs[operand], ty)?)));
             // Values that persist from step to step thus move to the first blocks and stay there.
             let array = match free.min_by_key(|(_, array)| array.block.number()) {
                 Some((operand, array)) => {
                     taken.push(operand);
+                    aliases.extend(self.alias(operand, place));
                     Array { suspicions: Suspicions::new(), ..array.clone() }
                 }
                 None => gpu.uninit(ty)?,
@@ -321,7 +346,7 @@ impl<D: Driver> Region<D> {
             true => SmallVec::new(),
             false => gpu.consecutive(self.checks.iter().cloned().map(Wrong::Fused))?,
         };
-        self.launch(gpu, inputs, &targets, own.first())?;
+        self.launch(gpu, inputs, &targets, &aliases, own.first())?;
         let values = targets.into_iter().zip(results).zip(&self.sources).map(|((array, ty), sources)| {
             let suspicions = sources.suspicions(inputs, &of_all, &own);
             Array { suspicions, ..array }.into_value(*ty)
@@ -329,11 +354,20 @@ impl<D: Driver> Region<D> {
         Ok(values.collect())
     }
 
+    /// The parameters of an operand and of a result.
+    fn alias(&self, operand: usize, result: usize) -> Option<(u32, u32)> {
+        let find = |kind: ParamKind, place: usize| {
+            let mut all = self.kernel.params.iter().zip(&self.launch.bindings);
+            all.position(|(param, binding)| param.kind == kind && binding.place == place)
+        };
+        Some((find(ParamKind::Input, operand)? as u32, find(ParamKind::Output, result)? as u32))
+    }
+
     /// The trace label of one of the kernel's functions.
     fn label(&self, pass: usize) -> Label {
         let mut label = Label { name: String::new(), read: 0, written: 0 };
         let shared = self.shared_bytes();
-        if self.functions.len() > 1 {
+        if self.plain.functions.len() > 1 {
             *(if pass == 0 { &mut label.written } else { &mut label.read }) += shared;
         }
         let mut types = [String::new(), String::new()];
@@ -371,13 +405,13 @@ impl<D: Driver> Region<D> {
     fn touches(&self, param: u32, pass: usize) -> bool {
         let reduced = self.kernel.reduced();
         let through = if self.kernel.has_columns() { self.kernel.all_axes() & !reduced } else { reduced };
-        self.functions.len() == 1 || (self.kernel.crossed(param) & through != 0) == (pass == 0)
+        self.plain.functions.len() == 1 || (self.kernel.crossed(param) & through != 0) == (pass == 0)
     }
 
     /// Bytes of scratch memory that the two functions share.
     fn shared_bytes(&self) -> usize {
         let elements = self.schedule.scratch_len(&self.kernel, &self.launch);
-        let sizes = self.arguments.iter().map(|argument| match argument {
+        let sizes = self.plain.arguments.iter().map(|argument| match argument {
             GpuArgument::Scratch(dtype) => dtype.size(),
             GpuArgument::Tensor(_)
             | GpuArgument::Offset(_)
@@ -395,10 +429,13 @@ impl<D: Driver> Region<D> {
         gpu: &Gpu<D>,
         inputs: &Operands,
         outputs: &[Array<D>],
+        aliases: &Aliases,
         suspicion: Option<&Suspicion<D>>,
     ) -> Result<()> {
+        let aliased = self.variant(gpu, aliases)?;
+        let variant = aliased.as_deref().unwrap_or(&self.plain);
         let mut scratch: SmallVec<[Block<D>; 2]> = SmallVec::new();
-        for argument in &self.arguments {
+        for argument in &variant.arguments {
             if let GpuArgument::Scratch(dtype) = argument {
                 let elements = self.schedule.scratch_len(&self.kernel, &self.launch);
                 scratch.push(gpu.block(elements * dtype.size())?);
@@ -406,7 +443,7 @@ impl<D: Driver> Region<D> {
         }
         let mut scratch = scratch.iter();
         let mut arguments = Arguments::<D::Memory>::new();
-        for argument in &self.arguments {
+        for argument in &variant.arguments {
             arguments.push(match *argument {
                 GpuArgument::Tensor(param) => {
                     let (place, param) =
@@ -434,15 +471,50 @@ impl<D: Driver> Region<D> {
             });
         }
         let launch = |pass: usize, arguments: Arguments<D::Memory>| {
-            let (function, blocks) = &self.functions[pass];
+            let (function, blocks) = &variant.functions[pass];
             let grid = Grid { blocks: *blocks, threads: self.schedule.block };
             gpu.launch_joint(function, grid, arguments, self.joint.as_ref(), || self.label(pass))
         };
-        let last = self.functions.len() - 1;
+        let last = variant.functions.len() - 1;
         for pass in 0..last {
             launch(pass, arguments.clone())?;
         }
         launch(last, arguments)
+    }
+}
+
+impl<D: Driver> Region<D> {
+    /// The kernel for these aliases, compiled at its first use; `None` if it is the plain one.
+    fn variant(&self, gpu: &Gpu<D>, aliases: &Aliases) -> Result<Option<Arc<Variant<D>>>> {
+        if aliases.is_empty() || gpu.driver.info().language.dialect != Dialect::Wgsl {
+            return Ok(None);
+        }
+        let known = || self.aliased.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(variant) = known().get(aliases) {
+            return Ok(Some(variant.clone()));
+        }
+        let compiled = Variant::compile(gpu, &self.kernel, &self.launch, &self.schedule, aliases)?;
+        let variant = Arc::new(compiled.ok_or_else(missing)?);
+        known().insert(aliases.clone(), variant.clone());
+        Ok(Some(variant))
+    }
+}
+
+impl<D: Driver> Variant<D> {
+    /// Compiles a kernel; `None` if it cannot be printed.
+    fn compile(
+        gpu: &Gpu<D>,
+        kernel: &Kernel,
+        launch: &Launch,
+        schedule: &GpuSchedule,
+        aliases: &[(u32, u32)],
+    ) -> Result<Option<Variant<D>>> {
+        let Ok(printed) = print(kernel, schedule, &gpu.driver.info().language, aliases) else { return Ok(None) };
+        let source = Source { text: printed.text.into(), entries: printed.entries };
+        let grid = schedule.grid(kernel, launch);
+        let functions = (0..source.entries.len()).zip(grid);
+        let functions = functions.map(|(number, blocks)| Ok((gpu.kernels.function(&source, number)?, blocks)));
+        Ok(Some(Variant { arguments: printed.arguments, functions: functions.collect::<Result<_>>()? }))
     }
 }
 

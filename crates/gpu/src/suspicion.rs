@@ -267,10 +267,10 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Returns the first error that the device reported for a value's flags. All work queued before must be done.
-    pub(crate) fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
-        self.look()?;
+    pub(crate) async fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
+        self.look().await?;
         for Marks { page, words } in suspicions.open() {
-            let seen = self.words(page)?;
+            let seen = self.words(page).await?;
             // Another thread may have marked the page clean meanwhile. Words set since then belong to the page's next
             // use.
             if page.is_clean() {
@@ -285,7 +285,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// Checks all allocated words, if all kernels that may set them were queued.
-    fn look(&self) -> Result<()> {
+    async fn look(&self) -> Result<()> {
         let (current, full) = {
             let mut state = self.pages.lock();
             if self.pages.running.load(Ordering::Acquire) > 0 {
@@ -296,10 +296,10 @@ impl<D: Driver> Gpu<D> {
             (state.current.take(), full)
         };
         for page in full {
-            self.settle(&page)?;
+            self.settle(&page).await?;
         }
         let Some(page) = current else { return Ok(()) };
-        let next = match self.is_set(&page)? {
+        let next = match self.is_set(&page).await? {
             _ if page.errors().is_empty() => Some(page),
             false => {
                 page.is_clean.store(true, Ordering::Release);
@@ -314,20 +314,20 @@ impl<D: Driver> Gpu<D> {
         Ok(())
     }
 
-    fn settle(&self, page: &Arc<Page<D>>) -> Result<()> {
-        if !self.is_set(page)? {
+    async fn settle(&self, page: &Arc<Page<D>>) -> Result<()> {
+        if !self.is_set(page).await? {
             page.is_clean.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    fn is_set(&self, page: &Page<D>) -> Result<bool> {
-        Ok(!page.errors().is_empty() && self.words(page)?.iter().any(|word| *word != 0))
+    async fn is_set(&self, page: &Page<D>) -> Result<bool> {
+        let is_empty = page.errors().is_empty();
+        Ok(!is_empty && self.words(page).await?.iter().any(|word| *word != 0))
     }
 
-    fn words(&self, page: &Page<D>) -> Result<Vec<u64>> {
-        let mut bytes = [0; WORDS * BYTES];
-        self.queue.read(&page.block.at(0), &mut bytes)?;
+    async fn words(&self, page: &Page<D>) -> Result<Vec<u64>> {
+        let bytes = self.queue.read(&page.block.at(0), WORDS * BYTES)?.await?;
         let (words, _) = bytes.as_chunks::<BYTES>();
         Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
     }
@@ -338,14 +338,12 @@ mod tests {
     use super::*;
     use crate::{DeviceInfo, DryDriver};
     use kiln_ir::{Engine, TensorData, Value, Var, block_on};
-    use kiln_kernel::print::Dialect;
 
     fn gpu() -> Gpu<DryDriver> {
         let info = DeviceInfo {
             name: "dry".into(),
             model: String::new(),
             target: String::new(),
-            dialect: Dialect::Cuda,
             memory: 1 << 30,
             multiprocessors: 100,
             ..DeviceInfo::absent("")
@@ -399,7 +397,7 @@ mod tests {
             bytes.fill(1);
         };
         *gpu.driver.answer.lock().unwrap() = Some(Box::new(meanwhile));
-        assert!(gpu.judge(&suspicions).is_ok());
+        assert!(block_on(gpu.judge(&suspicions)).is_ok());
     }
 
     #[test]

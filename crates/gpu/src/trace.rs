@@ -254,7 +254,6 @@ mod tests {
     use super::*;
     use crate::{DeviceInfo, DryDriver, Gpu};
     use kiln_ir::{DType, Engine, TensorData, Var};
-    use kiln_kernel::print::Dialect;
 
     #[test]
     fn traced_steps_have_names_and_byte_counts() {
@@ -262,7 +261,6 @@ mod tests {
             name: "dry".into(),
             model: String::new(),
             target: String::new(),
-            dialect: Dialect::Cuda,
             memory: 1 << 30,
             multiprocessors: 100,
             ..DeviceInfo::absent("")

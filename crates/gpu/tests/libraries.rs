@@ -5,14 +5,12 @@ use kiln_ir::{
     AttentionSpec, ConvPass, ConvSpec, DType, Engine, Op, OperandType, SliceAxis, TensorData, TensorType,
     Value, block_on, infer,
 };
-use kiln_kernel::print::Dialect;
 
 fn engine() -> Gpu<DryDriver> {
     let info = DeviceInfo {
         name: "dry".to_owned(),
         model: "a GPU that is not there".to_owned(),
         target: "dry".to_owned(),
-        dialect: Dialect::Cuda,
         memory: 1 << 30,
         multiprocessors: 1,
         ..DeviceInfo::absent("")

@@ -46,7 +46,11 @@ impl<D: Driver> Gpu<D> {
         while done < count {
             let some = chunk.min(count - done);
             let fourier = Arc::new(Fourier { kind, dtype, points, count: some });
-            let Some(workspace) = self.driver.fourier_workspace(&fourier)? else { return Ok(false) };
+            let workspace = match self.driver.library() {
+                Some(library) => library.fourier_workspace(&fourier)?,
+                None => None,
+            };
+            let Some(workspace) = workspace else { return Ok(false) };
             let workspace = self.block(workspace)?;
             let at = |place: &DevicePtr<D::Memory>, elements: usize| DevicePtr {
                 memory: place.memory.clone(),

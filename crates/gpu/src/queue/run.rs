@@ -3,10 +3,10 @@
 use super::GraphUse;
 use crate::driver::{
     Argument, Arguments, Attend, Attention, Convolution, Convolve, DevicePtr, Driver, EpilogueForm, Fourier,
-    Grid, Products, Step, Transform,
+    Graph, Grid, Library, Products, Recorder, Step, Transform,
 };
 use crate::trace::{Label, Trace, traced};
-use kiln_ir::{DType, Float8, FxBuildHasher, Result};
+use kiln_ir::{DType, Error, Float8, FxBuildHasher, Result};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,7 @@ struct GraphEntry<D: Driver> {
 
 /// A graph, with its current arguments.
 struct Ready<D: Driver> {
-    graph: D::Graph,
+    graph: Box<dyn Graph<D>>,
     arguments: Vec<SmallVec<[Past<D::Memory>; 8]>>,
 }
 
@@ -122,20 +122,22 @@ impl<D: Driver> Runner<D> {
         if self.trace.is_on() {
             return self.run_traced(&run.steps, &run.labels);
         }
-        if run.steps.len() >= LEAST_STEPS && self.replay(&run.steps)? {
+        if run.steps.len() >= LEAST_STEPS && self.driver.recorder().is_some() && self.replay(&run.steps)? {
             return Ok(());
         }
-        run.steps.iter().try_for_each(|step| alone(&*self.driver, &self.counters, step))
+        run.steps.iter().try_for_each(|step| alone(&*self.driver, &self.counters, step))?;
+        self.driver.flush()
     }
 
     /// Launches each step alone and measures its time.
     fn run_traced(&self, steps: &[Step<D>], labels: &[Option<Label>]) -> Result<()> {
-        self.driver.start_laps()?;
+        let recorder = self.driver.recorder();
+        recorder.map_or(Ok(()), Recorder::start_laps)?;
         for step in steps {
             alone(&*self.driver, &self.counters, step)?;
-            self.driver.lap()?;
+            recorder.map_or(Ok(()), Recorder::lap)?;
         }
-        let mut times = self.driver.laps()?.into_iter();
+        let mut times = recorder.map_or(Ok(Vec::new()), Recorder::laps)?.into_iter();
         let labels = labels.iter().cloned().chain(core::iter::repeat_with(|| None));
         self.trace.add(steps.iter().zip(labels).map(|(step, label)| {
             let known = traced(&*self.driver, step, label);
@@ -154,7 +156,7 @@ impl<D: Driver> Runner<D> {
 
     /// Replays the graph of a run; `false` if it has none yet.
     fn replay(&mut self, steps: &[Step<D>]) -> Result<bool> {
-        let settings = Form::Settings(self.driver.settings());
+        let settings = Form::Settings(self.driver.library().map_or(0, Library::settings));
         let form: Vec<Form> = [settings].into_iter().chain(steps.iter().map(Form::of)).collect();
         self.clock += 1;
         let Some(known) = self.known.get_mut(&form) else {
@@ -171,7 +173,7 @@ impl<D: Driver> Runner<D> {
         let Some(ready) = known.fitting(&*self.driver, &self.counters, steps) else { return Ok(false) };
         // SAFETY: the graph has the arguments of these steps, which hold their memory. `alone` states why kernels and
         // matmuls stay within it.
-        unsafe { self.driver.replay(&mut ready.graph)? };
+        unsafe { ready.graph.replay(&self.driver)? };
         add(&self.counters.replayed, 1);
         add(&self.counters.steps_replayed, steps.len());
         Ok(true)
@@ -196,7 +198,7 @@ impl<D: Driver> GraphEntry<D> {
             return None;
         }
         // SAFETY: as `alone` states, for each step.
-        let Some(graph) = (unsafe { driver.record(steps) }) else {
+        let Some(graph) = (unsafe { driver.recorder()?.record(steps) }) else {
             self.refusals = MOST_REFUSALS;
             return None;
         };
@@ -220,7 +222,7 @@ fn amend<D: Driver>(driver: &D, counters: &Counters, ready: &mut Ready<D>, steps
             continue;
         }
         // SAFETY: as `alone` states; the step is of the same form.
-        if !unsafe { driver.amend(&mut ready.graph, place, step) } {
+        if !unsafe { ready.graph.amend(driver, place, step) } {
             return false;
         }
         *old = past(step);
@@ -235,18 +237,21 @@ fn amend<D: Driver>(driver: &D, counters: &Counters, ready: &mut Ready<D>, steps
 /// When the device failed.
 pub(super) fn alone<D: Driver>(driver: &D, counters: &Counters, step: &Step<D>) -> Result<()> {
     add(&counters.steps_alone, 1);
+    let library = || {
+        driver.library().ok_or_else(|| Error::unsupported(&driver.info().name, "the device has no library"))
+    };
     match step {
         // SAFETY: `Gpu::launch` states why kernels stay within their memory, which the step holds.
         Step::Launch { function, grid, arguments } => unsafe { driver.launch(function, *grid, arguments) },
         Step::Fill { to, bytes, value } => driver.fill(to, *bytes, *value),
         // SAFETY: `Gpu::multiply` states why matmuls stay within their memory, which the step holds.
-        Step::Multiply(products) => unsafe { driver.multiply(products) },
+        Step::Multiply(products) => unsafe { library()?.multiply(products) },
         // SAFETY: `Gpu::convolve` states why convolutions stay within their memory, which the step holds.
-        Step::Convolve(convolve) => unsafe { driver.convolve(convolve) },
+        Step::Convolve(convolve) => unsafe { library()?.convolve(convolve) },
         // SAFETY: `Gpu::attend` states why attentions stay within their memory, which the step holds.
-        Step::Attend(attend) => unsafe { driver.attend(attend) },
+        Step::Attend(attend) => unsafe { library()?.attend(attend) },
         // SAFETY: `Gpu::transform` states why transforms stay within their memory, which the step holds.
-        Step::Transform(transform) => unsafe { driver.transform(transform) },
+        Step::Transform(transform) => unsafe { library()?.transform(transform) },
     }
 }
 

@@ -1,8 +1,9 @@
 use super::run::{LEAST_STEPS, MOST_GRAPHS, MOST_REFUSALS, arguments};
 use super::*;
-use crate::driver::{Activation, Argument, DeviceInfo, Epilogue, Matrices};
+use crate::driver::{Activation, Argument, DeviceInfo, Epilogue, Graph, Library, Matrices, Recorder};
 use kiln_ir::DType;
-use kiln_kernel::print::Dialect;
+use kiln_ir::BoxFuture;
+use kiln_kernel::print::Entry;
 use std::sync::Mutex;
 
 /// An executed step: function number and arguments, with memory by number.
@@ -25,7 +26,6 @@ fn diary() -> Diary {
         name: "diary".into(),
         model: String::new(),
         target: String::new(),
-        dialect: Dialect::Cuda,
         memory: 0,
         multiprocessors: 1,
         ..DeviceInfo::absent("")
@@ -56,7 +56,6 @@ impl Diary {
 impl Driver for Diary {
     type Memory = Number;
     type Function = Number;
-    type Graph = Ran;
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -75,9 +74,9 @@ impl Driver for Diary {
         Ok(())
     }
 
-    fn read(&self, from: &DevicePtr<Number>, _: &mut [u8]) -> Result<()> {
+    fn read(&self, from: &DevicePtr<Number>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
         self.note((4000, vec![from.memory.0.into()]));
-        Ok(())
+        Box::pin(async move { Ok(vec![0; bytes]) })
     }
 
     fn fill(&self, to: &DevicePtr<Number>, bytes: usize, value: u8) -> Result<()> {
@@ -89,8 +88,8 @@ impl Driver for Diary {
         Ok(Vec::new())
     }
 
-    fn load(&self, _: &[u8], _: &str) -> Result<Number> {
-        Ok(Number(0))
+    fn load(&self, _: &[u8], entries: &[&Entry]) -> Result<Vec<Option<Number>>> {
+        Ok(entries.iter().map(|_| Some(Number(0))).collect())
     }
 
     unsafe fn launch(&self, function: &Number, _: Grid, arguments: &[Argument<Number>]) -> Result<()> {
@@ -104,6 +103,24 @@ impl Driver for Diary {
         Ok(())
     }
 
+    fn synchronize(&self) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn library(&self) -> Option<&dyn Library<Number>> {
+        Some(self)
+    }
+
+    fn recorder(&self) -> Option<&dyn Recorder<Diary>> {
+        Some(self)
+    }
+}
+
+impl Library<Number> for Diary {
+    fn convolutions(&self) -> Result<()> {
+        Err(Error::unsupported("diary", "has no convolutions"))
+    }
+
     fn multiplies(&self, _: &Products<Number>) -> bool {
         true
     }
@@ -115,22 +132,38 @@ impl Driver for Diary {
         Ok(())
     }
 
-    unsafe fn record(&self, steps: &[Step<Diary>]) -> Option<Ran> {
-        self.can_record.then(|| steps.iter().map(line).collect())
+}
+
+impl Recorder<Diary> for Diary {
+    unsafe fn record(&self, steps: &[Step<Diary>]) -> Option<Box<dyn Graph<Diary>>> {
+        self.can_record.then(|| Box::new(Lines(steps.iter().map(line).collect())) as _)
     }
 
-    unsafe fn amend(&self, graph: &mut Ran, place: usize, step: &Step<Diary>) -> bool {
-        // A failed update may have changed the graph.
-        graph[place] = if self.can_amend { line(step) } else { (0, Vec::new()) };
-        self.can_amend
-    }
-
-    unsafe fn replay(&self, graph: &mut Ran) -> Result<()> {
-        self.ran.lock().unwrap().extend(graph.iter().cloned());
+    fn start_laps(&self) -> Result<()> {
         Ok(())
     }
 
-    fn synchronize(&self) -> Result<()> {
+    fn lap(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn laps(&self) -> Result<Vec<f64>> {
+        Ok(Vec::new())
+    }
+}
+
+/// The lines of a graph's steps.
+struct Lines(Ran);
+
+impl Graph<Diary> for Lines {
+    unsafe fn amend(&mut self, driver: &Diary, place: usize, step: &Step<Diary>) -> bool {
+        // A failed update may have changed the graph.
+        self.0[place] = if driver.can_amend { line(step) } else { (0, Vec::new()) };
+        driver.can_amend
+    }
+
+    unsafe fn replay(&mut self, driver: &Diary) -> Result<()> {
+        driver.ran.lock().unwrap().extend(self.0.iter().cloned());
         Ok(())
     }
 }

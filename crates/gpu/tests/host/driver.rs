@@ -2,12 +2,12 @@
 
 use crate::library;
 use kiln_gpu::driver::{
-    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Fourier, Grid, Pass, Products, Step,
+    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Fourier, Grid, Pass, Products,
     Transform,
 };
 use kiln_gpu::{DeviceInfo, Driver};
-use kiln_ir::{DType, Error, Result, Shape};
-use kiln_kernel::print::Dialect;
+use kiln_ir::{BoxFuture, DType, Error, Result, Shape};
+use kiln_kernel::print::{Dialect, Entry, Target};
 use libloading::{Library, Symbol};
 use std::alloc::{Layout, alloc, dealloc};
 use std::path::PathBuf;
@@ -20,6 +20,7 @@ pub(crate) struct Host {
     info: DeviceInfo,
     /// Kernels store the current thread in static memory, so that one kernel runs at a time.
     running: Mutex<()>,
+    has_library: bool,
     multiplies: Multiplies,
     /// Whether its library has Fourier transforms.
     transforms: bool,
@@ -73,7 +74,7 @@ const FLAGS: [&str; 9] = [
     "-w",
 ];
 
-type Entry = unsafe extern "C" fn(u32, u32, *const u64);
+type HostEntry = unsafe extern "C" fn(u32, u32, *const u64);
 
 impl Host {
     /// Opens the device; `None` without a compiler.
@@ -83,12 +84,23 @@ impl Host {
             name: "host:0".into(),
             model: "the processor".into(),
             target: format!("host {}", include_str!("shim.hpp").len()),
-            dialect: Dialect::Cuda,
             memory: 1 << 32,
             multiprocessors: 2,
             ..DeviceInfo::absent("")
         };
-        Some(Host { info, running: Mutex::new(()), multiplies: Multiplies::Never, transforms: false })
+        Some(Host {
+            info,
+            running: Mutex::new(()),
+            has_library: true,
+            multiplies: Multiplies::Never,
+            transforms: false,
+        })
+    }
+
+    /// Removes the library. Kernels are then those that are written once for all vendors.
+    pub(crate) fn without_library(self) -> Host {
+        let info = DeviceInfo { language: Target::new(Dialect::Hip), ..self.info };
+        Host { info, has_library: false, ..self }
     }
 
     /// Adds a matmul library.
@@ -133,7 +145,6 @@ fn entries(source: &str) -> impl Iterator<Item = &str> {
 impl Driver for Host {
     type Memory = HostMemory;
     type Function = HostFunction;
-    type Graph = ();
 
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -163,11 +174,12 @@ impl Driver for Host {
         Ok(())
     }
 
-    fn read(&self, from: &DevicePtr<HostMemory>, bytes: &mut [u8]) -> Result<()> {
-        assert!(from.offset + bytes.len() <= from.memory.layout.size());
+    fn read(&self, from: &DevicePtr<HostMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
+        assert!(from.offset + bytes <= from.memory.layout.size());
+        let mut read = vec![0; bytes];
         // SAFETY: the bytes lie within the block.
-        unsafe { address(from).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
-        Ok(())
+        unsafe { address(from).copy_to_nonoverlapping(read.as_mut_ptr(), bytes) };
+        Box::pin(async move { Ok(read) })
     }
 
     fn fill(&self, to: &DevicePtr<HostMemory>, bytes: usize, value: u8) -> Result<()> {
@@ -206,19 +218,16 @@ impl Driver for Host {
         binary.map_err(problem)
     }
 
-    fn load(&self, binary: &[u8], entry: &str) -> Result<HostFunction> {
-        let path = temporary("so");
-        std::fs::write(&path, binary).map_err(problem)?;
-        // SAFETY: the library has no initialisers but those of the standard library.
-        let library = unsafe { Library::new(path.display().to_string()) };
-        let _ = std::fs::remove_file(&path);
-        let function =
-            HostFunction { library: Arc::new(library.map_err(problem)?), symbol: format!("shim_{entry}") };
-        // SAFETY: the shim gives its entries this type.
-        let found: core::result::Result<Symbol<'_, Entry>, _> =
-            unsafe { function.library.get(function.symbol.as_bytes()) };
-        found.map_err(problem)?;
-        Ok(function)
+    fn load(&self, binary: &[u8], entries: &[&Entry]) -> Result<Vec<Option<HostFunction>>> {
+        entries.iter().map(|entry| loaded(binary, &entry.name).map(Some)).collect()
+    }
+
+    fn synchronize(&self) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn library(&self) -> Option<&dyn kiln_gpu::driver::Library<HostMemory>> {
+        self.has_library.then_some(self as _)
     }
 
     unsafe fn launch(
@@ -237,13 +246,30 @@ impl Driver for Host {
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the shim gives its entries this type, and the caller passes the kernel's arguments.
         unsafe {
-            let entry: Symbol<'_, Entry> =
+            let entry: Symbol<'_, HostEntry> =
                 function.library.get(function.symbol.as_bytes()).map_err(problem)?;
             entry(grid.blocks as u32, grid.threads, words.as_ptr());
         }
         Ok(())
     }
+}
 
+fn loaded(binary: &[u8], entry: &str) -> Result<HostFunction> {
+    let path = temporary("so");
+    std::fs::write(&path, binary).map_err(problem)?;
+    // SAFETY: the library has no initialisers but those of the standard library.
+    let library = unsafe { Library::new(path.display().to_string()) };
+    let _ = std::fs::remove_file(&path);
+    let function =
+        HostFunction { library: Arc::new(library.map_err(problem)?), symbol: format!("shim_{entry}") };
+    // SAFETY: the shim gives its entries this type.
+    let found: core::result::Result<Symbol<'_, HostEntry>, _> =
+        unsafe { function.library.get(function.symbol.as_bytes()) };
+    found.map_err(problem)?;
+    Ok(function)
+}
+
+impl kiln_gpu::driver::Library<HostMemory> for Host {
     fn has_float8(&self) -> bool {
         self.multiplies != Multiplies::Never
     }
@@ -298,22 +324,6 @@ impl Driver for Host {
     unsafe fn transform(&self, transform: &Transform<HostMemory>) -> Result<()> {
         // SAFETY: as the caller says.
         unsafe { library::transformed(&transform.fourier, transform.tensors.each_ref().map(address)) };
-        Ok(())
-    }
-
-    unsafe fn record(&self, _: &[Step<Host>]) -> Option<()> {
-        None
-    }
-
-    unsafe fn amend(&self, (): &mut (), _: usize, _: &Step<Host>) -> bool {
-        false
-    }
-
-    unsafe fn replay(&self, (): &mut ()) -> Result<()> {
-        Err(problem("has no graphs"))
-    }
-
-    fn synchronize(&self) -> Result<()> {
         Ok(())
     }
 }
