@@ -172,7 +172,7 @@ impl Blas {
     /// Queues matmuls.
     ///
     /// # Safety
-    /// As [`Driver::multiply`].
+    /// As [`Library::multiply`](kiln_gpu::driver::Library::multiply).
     pub(crate) unsafe fn multiply(
         &self,
         products: &Products<CudaMemory>,

@@ -97,7 +97,7 @@ impl Dnn {
     /// Queues a convolution.
     ///
     /// # Safety
-    /// As [`Driver::convolve`](kiln_gpu::Driver::convolve).
+    /// As [`Library::convolve`](kiln_gpu::driver::Library::convolve).
     pub(crate) unsafe fn convolve(
         &self,
         convolution: &Convolution,
@@ -113,7 +113,7 @@ impl Dnn {
     /// Queues an attention.
     ///
     /// # Safety
-    /// As [`Driver::attend`](kiln_gpu::Driver::attend).
+    /// As [`Library::attend`](kiln_gpu::driver::Library::attend).
     pub(crate) unsafe fn attend(
         &self,
         attention: &Attention,

@@ -58,7 +58,7 @@ impl Fft {
     /// Queues transforms of interleaved complex lines from one address to another.
     ///
     /// # Safety
-    /// As [`Driver::transform`](kiln_gpu::Driver::transform).
+    /// As [`Library::transform`](kiln_gpu::driver::Library::transform).
     pub(crate) unsafe fn transform(
         &self,
         fourier: &Fourier,
