@@ -283,7 +283,7 @@ impl CudaDriver {
     }
 
     /// Copies bytes from the device and waits for them: all work of the device is in one stream.
-    fn read_now(&self, from: &DevicePtr<CudaMemory>, bytes: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read_now(&self, from: &DevicePtr<CudaMemory>, bytes: usize) -> Result<Vec<u8>> {
         self.enter()?;
         let mut copied = vec![0; bytes];
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);

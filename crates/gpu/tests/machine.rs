@@ -4,7 +4,8 @@ use kiln_gpu::{DeviceInfo, DryDriver, Gpu, Missing};
 use kiln_ir::{Engine, Error, Machine};
 
 fn machine(info: DeviceInfo) -> Machine {
-    Gpu::new(DryDriver::new(info, |_| Ok(Vec::new())), kiln_ir::MemoryConfig::new()).caps().machine
+    let driver = DryDriver::new(info, |_| Ok(Vec::new())).with_libraries();
+    Gpu::new(driver, kiln_ir::MemoryConfig::new()).caps().machine
 }
 
 /// The typical GPU equals the absent device, except for its memory, so that plans for one are valid for the other.

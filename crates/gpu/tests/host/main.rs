@@ -46,19 +46,28 @@ fn host() -> Option<Arc<Gpu<Host>>> {
     ENGINE.get_or_init(open).clone()
 }
 
-/// Runs an op here and by the reference.
+/// The engine whose device has no library, so that block kernels run instead of hand-written CUDA and the library.
+fn blocks() -> Option<Arc<Gpu<Host>>> {
+    static ENGINE: OnceLock<Option<Arc<Gpu<Host>>>> = OnceLock::new();
+    let open = || Some(Arc::new(Gpu::new(Host::open()?.without_library(), kiln_ir::MemoryConfig::new())));
+    ENGINE.get_or_init(open).clone()
+}
+
+/// Runs an op here, by both sets of kernels, and by the reference.
 fn check(op: &Op, inputs: &[TensorData], tolerance: Tolerance) {
     check_with(op, inputs, None, tolerance);
 }
 
 fn check_with(op: &Op, inputs: &[TensorData], number: Option<Scalar>, tolerance: Tolerance) {
-    let Some(host) = host() else { return };
-    let found = run(&*host, op, inputs, number);
     let expected = run(&Reference::new(), op, inputs, number);
-    for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
-        let problem = difference(expected, found, tolerance);
-        let types: Vec<String> = inputs.iter().map(|data| data.ty().to_string()).collect();
-        assert!(problem.is_none(), "{op:?} of {types:?}, result {place}: {}", problem.unwrap_or_default());
+    for (engine, kernels) in [(host(), "native"), (blocks(), "block")] {
+        let Some(engine) = engine else { return };
+        let found = run(&*engine, op, inputs, number);
+        for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
+            let problem = difference(expected, found, tolerance).unwrap_or_default();
+            let types: Vec<String> = inputs.iter().map(|data| data.ty().to_string()).collect();
+            assert!(problem.is_empty(), "{op:?} of {types:?}, {kernels} kernels, result {place}: {problem}");
+        }
     }
 }
 
