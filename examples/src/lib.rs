@@ -11,12 +11,14 @@
 //! * `regression`: a training loop written by hand, without a trainer;
 //! * `remote-inference`: a model whose layers run on another machine;
 //! * `remote-speed`: training steps on a server beside local ones, measured;
+//! * `custom-wgpu-kernel`, `custom-cuda-kernel`: a fused kernel of one's own for GPUs, with gradients;
 //! * `custom_op`: an operation with a gradient of its own, used in a model.
 //!
 //! Run one with `cargo run --release --example mnist`.
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod linear_relu;
 
 use std::error::Error;
 use std::io;

@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use kiln_autocast::LowPrecision;
-use kiln_ir::Engine;
+use kiln_ir::{Custom, Engine, Expand, TensorData};
 use kiln_tensor::{
     AutodiffBackend, Backend, Checkpointing, DType, DeviceKey, Error, ForwardBackend, MemoryConfig,
     MemoryUse, Result, Stack, VmapBackend,
@@ -216,6 +216,26 @@ impl Device {
     /// Returns a new device over an engine, for engines and layers of other crates.
     pub fn from_engine(engine: Arc<dyn Engine>, name: &str) -> Device {
         Device(Stack::new(engine, name, DType::F32, DType::I32))
+    }
+
+    /// Registers a host kernel for the custom ops of that name on this device. It receives the op and its operands as
+    /// data, a plain number as a rank-0 tensor, and returns results of the types that the op's `infer` returns. It has
+    /// priority over the op's expansion. On a GPU, operands are copied to the host and results back.
+    ///
+    /// ```
+    /// use kiln_backends::Device;
+    ///
+    /// Device::cpu().register_kernel("same", |_, inputs| Ok(inputs.to_vec()));
+    /// ```
+    pub fn register_kernel(
+        &self,
+        name: &str,
+        kernel: impl Fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>> + Send + Sync + 'static,
+    ) {
+        // Every stack has the layer that runs custom ops.
+        if let Some(layer) = self.0.find::<Expand>() {
+            layer.register_kernel(name, kernel);
+        }
     }
 
     /// Returns the device with automatic differentiation. Repeated calls on one device return equal devices.

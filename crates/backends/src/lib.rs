@@ -52,6 +52,12 @@ pub use candle::{Candle, CandleDevice};
 pub use cpu::{Cpu, CpuDevice, Flex, FlexDevice, NdArray, NdArrayDevice};
 #[cfg(feature = "cuda")]
 pub use cuda::{Cuda, CudaDevice};
+/// Kernels of custom ops for GPUs, in the language of the device.
+#[cfg(feature = "gpu")]
+pub mod gpu {
+    pub use kiln_gpu::{CustomKernel, MakeKernel, register_kernel};
+    pub use kiln_kernel::print::Dialect;
+}
 pub use device::{Device, DeviceInfo, DeviceKind, Dyn};
 pub use element::{FloatElement, IntElement};
 pub use fusion::{Fusion, with_fusion};

@@ -2,6 +2,7 @@
 
 use crate::array::{Array, suspicions};
 use crate::block::BlockCache;
+use crate::custom::registered;
 use crate::driver::{Argument, DeviceInfo, Driver, Library};
 use crate::epilogue::EpilogueCache;
 use crate::fourier::Roots;
@@ -16,7 +17,7 @@ use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
     BoxFuture, Caps, DType, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind,
-    OpSet, Operand, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, expand,
+    OpSet, Operand, OperandType, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, expand,
     poison_of, poisoned,
 };
 use kiln_kernel::Nest;
@@ -149,8 +150,8 @@ impl<D: Driver> Gpu<D> {
             | Op::MatMulBlocks { .. }
             | Op::DequantizeBlocks { .. }
             | Op::Collective(_)
-            | Op::Custom(_)
             | Op::Loop(_) => Err(self.caps.left_out(op)),
+            Op::Custom(custom) => self.custom(custom, inputs, results),
             Op::Full(ty) => {
                 let number = inputs.first().and_then(Operand::scalar);
                 let number =
@@ -319,6 +320,13 @@ impl<D: Driver> Engine for Gpu<D> {
             Some(_) | None => self.run(op, inputs, results),
         };
         found.unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
+        if let Op::Custom(custom) = op {
+            return registered(custom.name(), self.driver.info().language.dialect).is_some();
+        }
+        self.caps.supports(op, operands)
     }
 
     fn write(&self, data: TensorData) -> Value {

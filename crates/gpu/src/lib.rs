@@ -33,6 +33,7 @@ mod attention;
 mod block;
 mod bundle;
 mod convolve;
+mod custom;
 // Launching is unsafe: kernels access the memory that their arguments point to.
 #[allow(unsafe_code)]
 pub mod driver;
@@ -66,6 +67,7 @@ mod suspicion;
 mod trace;
 mod view;
 
+pub use custom::{CustomKernel, MakeKernel, register_kernel};
 pub use driver::{DeviceInfo, Driver};
 pub use dry::{DryDriver, DryFunction, DryMemory};
 pub use engine::Gpu;

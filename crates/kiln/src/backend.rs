@@ -50,6 +50,10 @@ pub mod cuda {
     pub use kiln_backends::{Cuda, CudaDevice};
 }
 
+/// Kernels of custom ops for GPUs.
+#[cfg(feature = "cuda")]
+pub use kiln_backends::gpu;
+
 /// The eager CPU backend.
 pub mod flex {
     pub use kiln_backends::{Flex, FlexDevice};

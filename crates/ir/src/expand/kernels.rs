@@ -88,6 +88,8 @@ impl Expand {
         if let Some(values) = custom.expand_values(self, &inputs, results) {
             return values;
         }
+        #[cfg(feature = "std")]
+        warn_of_host(engine, custom.name());
         // Reading consumes the operands, and plain numbers become tensors.
         let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
         let data = on_host(engine, custom, inputs)?;
@@ -107,6 +109,22 @@ impl Expand {
         let operands: Vec<OperandType<'_>> = numbers.iter().zip(&types).map(operand).collect();
         self.unsupported(op, &operands, "it has no kernel, no expansion and no evaluation")
             .hint("implement `expand` or `evaluate` for the op, or register a kernel with `Expand::register_kernel`")
+    }
+}
+
+/// Warns once for each op that its operands leave the device, which waits for them.
+#[cfg(feature = "std")]
+fn warn_of_host(engine: &dyn Engine, name: &str) {
+    static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let caps = engine.caps();
+    let is_device = caps.machine.workgroup > 1;
+    let mut warned = WARNED.lock();
+    if is_device && !warned.iter().any(|warned| warned == name) {
+        warned.push(name.into());
+        std::eprintln!(
+            "[{}] the custom op `{name}` has no kernel and no expansion for this device: it runs on the host",
+            caps.name
+        );
     }
 }
 
