@@ -1,6 +1,6 @@
 //! The op of the examples `custom-wgpu-kernel` and `custom-cuda-kernel`: `relu(x w + bias)` as one kernel.
 
-use kiln::tensor::{Custom, Op, OperandType, ResultTypes, TensorData, TensorType};
+use kiln::tensor::{Custom, OperandType, ResultTypes, TensorData, TensorType};
 use kiln::{Autodiff, CustomOp, Device, Dyn, Tensor, Var, module};
 use std::error::Error;
 
@@ -30,8 +30,8 @@ impl CustomOp for LinearRelu {
     /// The same in Kiln's own ops: the form for every engine without a kernel, and for vmap.
     fn expand<'e>(&self, inputs: &[Var<'e>]) -> Option<Vec<Var<'e>>> {
         let product = inputs[0].matmul(&inputs[1]);
-        let bias = inputs[2].apply(Op::Broadcast(*product.shape()), &[]);
-        Some(vec![(&product + &bias).maximum(0.0)])
+        let sum = &product + &inputs[2].broadcast(product.shape());
+        Some(vec![sum.max(&sum.scalar(0.0))])
     }
 
     /// The gradients of all three operands. The ReLU passes the gradient where its result is positive.
@@ -42,7 +42,7 @@ impl CustomOp for LinearRelu {
         gradients: &[Option<Var<'e>>],
     ) -> Option<kiln::Result<Vec<Option<Var<'e>>>>> {
         let gradient = gradients[0].as_ref()?;
-        let through = outputs[0].gt(0.0).cast(kiln::DType::F32);
+        let through = outputs[0].scalar(0.0).less(&outputs[0]).cast(kiln::DType::F32);
         let gradient = gradient * &through;
         let x = gradient.matmul(&inputs[1].permute(&[1, 0]));
         let w = inputs[0].permute(&[1, 0]).matmul(&gradient);
