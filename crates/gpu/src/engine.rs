@@ -1,6 +1,7 @@
 //! The GPU engine: one match arm per op.
 
 use crate::array::{Array, suspicions};
+use crate::block::BlockCache;
 use crate::driver::{Argument, DeviceInfo, Driver};
 use crate::epilogue::EpilogueCache;
 use crate::fourier::Roots;
@@ -33,6 +34,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) pool: Arc<Pool<D>>,
     pub(crate) kernels: Arc<Kernels<D>>,
     pub(crate) kernel_cache: KernelCache<D>,
+    pub(crate) block_cache: BlockCache<D>,
     pub(crate) pages: Pages<D>,
     pub(crate) slims: Slims<D>,
     pub(crate) queue: Queue<D>,
@@ -68,6 +70,7 @@ impl<D: Driver> Gpu<D> {
             pool: Pool::new(driver.clone(), memory),
             kernels: Arc::new(Kernels::new(driver.clone())),
             kernel_cache: KernelCache::default(),
+            block_cache: BlockCache::default(),
             pages: Pages::default(),
             slims: Slims::default(),
             queue: Queue::new(driver.clone(), graphs_wanted()),

@@ -30,6 +30,7 @@
 
 mod array;
 mod attention;
+mod block;
 mod bundle;
 mod convolve;
 // Launching is unsafe: kernels access the memory that their arguments point to.
