@@ -114,11 +114,7 @@ impl<D: Driver> Gpu<D> {
         arguments: Arguments<D::Memory>,
     ) -> Result<()> {
         let grid = Grid { blocks, threads: loaded.threads };
-        self.launch(&loaded.function, grid, arguments, || Label {
-            name: key.name.to_owned(),
-            read: 0,
-            written: 0,
-        })
+        self.launch(&loaded.function, grid, arguments, || Label { name: key.name.to_owned(), read: 0, written: 0 })
     }
 
     fn block_kernel(&self, key: &BlockKey, build: impl FnOnce() -> BlockKernel) -> Result<Arc<Loaded<D>>> {
@@ -128,9 +124,8 @@ impl<D: Driver> Gpu<D> {
         }
         let kernel = build();
         let name = &self.driver.info().name;
-        let (text, entry) = block(&kernel, &self.driver.info().language).map_err(|lack| {
-            Error::unsupported(name, format!("`{}` cannot run on this device: {lack}", key.name))
-        })?;
+        let (text, entry) = block(&kernel, &self.driver.info().language)
+            .map_err(|lack| Error::unsupported(name, format!("`{}` cannot run on this device: {lack}", key.name)))?;
         let function = self.kernels.function(&Source { text: text.into(), entries: vec![entry] }, 0)?;
         let loaded = Arc::new(Loaded { function, threads: kernel.threads });
         known().insert(key.clone(), loaded.clone());

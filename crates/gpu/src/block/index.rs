@@ -12,7 +12,7 @@ use kiln_kernel::block::{Atomic, BlockKernel, Buffer, Builder, Expression, Type,
 const THREADS: u32 = 256;
 
 /// The number of 32-bit masks that mark the flags of a page.
-pub(crate) const MASKS: usize = WORDS / 32;
+const MASKS: usize = WORDS / 32;
 
 /// A point of the read or written elements, and its entry of the index.
 struct Hit {
