@@ -3,6 +3,11 @@
 //! The files of this folder build the kernels, one file for each group of ops. The engine's ops choose between them and
 //! hand-written CUDA (`native/`), which stays only where it is measurably faster.
 
+pub(crate) mod index;
+pub(crate) mod order;
+#[cfg(test)]
+pub(crate) mod printed;
+
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};
 use crate::kernels::Source;

@@ -2,20 +2,23 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
+use crate::block::{self, BlockKey};
 use crate::driver::{Argument, Arguments, Driver, Step};
 use crate::native::{Native, length};
+use crate::strided::bits;
 use crate::suspicion::{Suspicion, Wrong};
 use crate::view::tensor;
 use kiln_ir::{
     DType, Engine, Error, Layout, Op, Operand, Operands, Result, TensorType, UpdateMode, Value, Values,
 };
+use kiln_kernel::block::Atomic;
 use smallvec::smallvec;
 use std::sync::Arc;
 
 pub(crate) const SOURCE: &str = include_str!("native/index.cu");
 
 /// The maximum indexed length whose sums a block accumulates in shared memory.
-const MOST_SUMS: usize = 4096;
+pub(crate) const MOST_SUMS: usize = 4096;
 
 /// Limits on the number of blocks with their own sums: fewer leave a device idle, more do not run faster.
 const FEWEST_BLOCKS: usize = 32;
@@ -49,6 +52,11 @@ pub(crate) enum Entries {
 }
 
 impl Entries {
+    /// The key of a block kernel.
+    fn key(self, name: &'static str) -> BlockKey {
+        BlockKey::new(name).with(self == Entries::Each)
+    }
+
     fn place(self) -> &'static str {
         match self {
             Entries::List => "i",
@@ -62,6 +70,50 @@ impl Entries {
             Entries::List => "at",
             Entries::Each => "(b * length + at) * after + a",
         }
+    }
+}
+
+/// A write by index: contiguous operands and their sizes.
+struct Update<'a, D: Driver> {
+    entries: Entries,
+    sides: AxisExtents,
+    /// Entries of the index along the axis.
+    count: usize,
+    /// The number of elements of the source.
+    total: usize,
+    source: &'a Array<D>,
+    index: &'a Array<D>,
+    index_ty: TensorType,
+    result: &'a Array<D>,
+    /// The dtype of the source and the result.
+    dtype: DType,
+    suspicion: &'a Suspicion<D>,
+}
+
+impl<D: Driver> Update<'_, D> {
+    /// Source, index, result and flag.
+    fn tensors(&self) -> Arguments<D::Memory> {
+        smallvec![
+            self.source.place(self.dtype),
+            self.index.place(self.index_ty.dtype),
+            self.result.place(self.dtype),
+            self.suspicion.place(),
+        ]
+    }
+
+    fn sizes(&self) -> [Argument<D::Memory>; 4] {
+        [self.total, self.sides.length, self.count, self.sides.after].map(length)
+    }
+
+    fn native(&self, entry: &'static str, part: &'static str) -> Native {
+        Native::new(SOURCE, entry)
+            .name(part, "")
+            .name("INDEX_AT", self.entries.place())
+            .dtype("I", self.index_ty.dtype)
+    }
+
+    fn key(&self, name: &'static str) -> BlockKey {
+        self.entries.key(name).dtype(self.index_ty.dtype)
     }
 }
 
@@ -85,11 +137,6 @@ impl<D: Driver> Gpu<D> {
         let op = if entries == Entries::List { "take" } else { "gather" };
         let wrong = Wrong::Native { op, axis, length: sides.length, indices: index_ty.shape };
         let suspicion = self.suspicion(wrong)?;
-        let native = Native::new(SOURCE, "kiln_take")
-            .name("KILN_TAKE", "")
-            .name("INDEX_AT", entries.place())
-            .size("E", x_ty.dtype)
-            .dtype("I", index_ty.dtype);
         let total = results[0].num_elements();
         let arguments = smallvec![
             x.place(x_ty.dtype),
@@ -101,7 +148,18 @@ impl<D: Driver> Gpu<D> {
             length(count),
             length(sides.after),
         ];
-        self.native(native, total, arguments)?;
+        if self.has_native() {
+            let native = Native::new(SOURCE, "kiln_take")
+                .name("KILN_TAKE", "")
+                .name("INDEX_AT", entries.place())
+                .size("E", x_ty.dtype)
+                .dtype("I", index_ty.dtype);
+            self.native(native, total, arguments)?;
+        } else {
+            let (dtype, index_dtype) = (bits(x_ty.dtype), index_ty.dtype);
+            let key = entries.key("take").dtype(dtype).dtype(index_dtype);
+            self.run_points(key, || block::index::take(entries, dtype, index_dtype), total, arguments)?;
+        }
         if total == 0 {
             self.check_index((&index, index_ty), sides.length, &suspicion)?;
         }
@@ -136,88 +194,32 @@ impl<D: Driver> Gpu<D> {
         let suspicion = self.suspicion(wrong)?;
         let (source, source_ty) = tensor::<D>(&inputs, 2)?;
         let (index_ty, source_shape) = (*index_ty, source_ty.shape);
-        let index_dtype = index_ty.dtype;
         let count = match entries {
             Entries::List => index_ty.num_elements(),
             Entries::Each => index_ty.shape[axis],
         };
-        let (index, source) = (self.contiguous(index, index_dtype)?, self.contiguous(source, computed)?);
-        let sides = AxisExtents::new(&ty.shape, axis);
+        let (index, source) = (self.contiguous(index, index_ty.dtype)?, self.contiguous(source, computed)?);
         let base = core::mem::replace(&mut inputs[0], Operand::Scalar(kiln_ir::Scalar::Int(0)));
         let result = self.owned(base, TensorType { dtype: computed, ..ty })?;
-        let total = source_shape.num_elements();
-        let sizes = || [length(total), length(sides.length), length(count), length(sides.after)];
-        let named = |entry, part| {
-            Native::new(SOURCE, entry)
-                .name(part, "")
-                .name("INDEX_AT", entries.place())
-                .dtype("I", index_dtype)
+        let update = Update {
+            entries,
+            sides: AxisExtents::new(&ty.shape, axis),
+            count,
+            total: source_shape.num_elements(),
+            source: &source,
+            index: &index,
+            index_ty,
+            result: &result,
+            dtype: computed,
+            suspicion: &suspicion,
         };
-        match mode {
-            UpdateMode::Set if count == 1 => {
-                let set = named("kiln_set_one", "KILN_SET_ONE").size("E", ty.dtype);
-                let mut arguments = smallvec![
-                    source.place(computed),
-                    index.place(index_dtype),
-                    result.place(computed),
-                    suspicion.place()
-                ];
-                arguments.extend(sizes());
-                self.native(set, total, arguments)?;
-            }
-            UpdateMode::Set => {
-                if i32::try_from(count).is_err() {
-                    return Err(Error::unsupported(
-                        "gpu",
-                        "an index has more than 2³¹ entries along its axis",
-                    ));
-                }
-                let places = match entries {
-                    Entries::List => sides.length,
-                    Entries::Each => sides.before * sides.length * sides.after,
-                };
-                let winner = self.block(places * 4)?;
-                self.queue.push(Step::Fill { to: winner.at(0), bytes: places * 4, value: 0xff })?;
-                let winner = || Argument::Pointer(winner.at(0));
-                let claim = named("kiln_claim", "KILN_CLAIM").name("WINNER_AT", entries.winner());
-                let mut arguments = smallvec![index.place(index_dtype), winner(), suspicion.place()];
-                arguments.extend(sizes());
-                self.native(claim, total, arguments)?;
-                let set =
-                    named("kiln_set", "KILN_SET").name("WINNER_AT", entries.winner()).size("E", ty.dtype);
-                let mut arguments = smallvec![
-                    source.place(computed),
-                    index.place(index_dtype),
-                    winner(),
-                    result.place(computed),
-                    suspicion.place()
-                ];
-                arguments.extend(sizes());
-                self.native(set, total, arguments)?;
-            }
-            UpdateMode::Add | UpdateMode::Mul | UpdateMode::Min | UpdateMode::Max => {
-                let mut arguments: Arguments<D::Memory> = smallvec![
-                    source.place(computed),
-                    index.place(index_dtype),
-                    result.place(computed),
-                    suspicion.place()
-                ];
-                if let Some(blocks) = blocks_of_sums(mode, &sides, total) {
-                    let nothing = if computed.is_float() { "((A)-0.0)" } else { "((A)0)" };
-                    let native = named("kiln_combine_few", "KILN_COMBINE_FEW")
-                        .name("PLACES", MOST_SUMS)
-                        .name("NOTHING", nothing);
-                    arguments.extend([length(total), length(sides.length)]);
-                    self.native_blocks(combining(native, mode, computed), blocks, arguments)?;
-                } else {
-                    let native = combining(named("kiln_combine", "KILN_COMBINE"), mode, computed);
-                    arguments.extend(sizes());
-                    self.native(native, total, arguments)?;
-                }
-            }
+        match atomic(mode) {
+            None if count == 1 => self.set_one(&update)?,
+            None => self.set_last(&update)?,
+            Some(operation) => self.combine(&update, mode, operation)?,
         }
-        if total == 0 {
-            self.check_index((&index, &index_ty), sides.length, &suspicion)?;
+        if update.total == 0 {
+            self.check_index((&index, &index_ty), update.sides.length, &suspicion)?;
         }
         all.push(&suspicion);
         let value = Array { suspicions: all, ..result }.into_value(TensorType { dtype: computed, ..ty });
@@ -227,6 +229,112 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![self.cast(&Operand::Value(value), ty.dtype)?])
     }
 
+    /// Writes a single entry, so there are no duplicates.
+    fn set_one(&self, update: &Update<'_, D>) -> Result<()> {
+        let mut arguments = update.tensors();
+        arguments.extend(update.sizes());
+        if self.has_native() {
+            let native = update.native("kiln_set_one", "KILN_SET_ONE").size("E", update.dtype);
+            return self.native(native, update.total, arguments);
+        }
+        let (entries, dtype, index_dtype) = (update.entries, bits(update.dtype), update.index_ty.dtype);
+        let build = || block::index::set_one(entries, dtype, index_dtype);
+        self.run_points(update.key("set_one").dtype(dtype), build, update.total, arguments)
+    }
+
+    /// Writes entries, of which the last one with a target wins.
+    fn set_last(&self, update: &Update<'_, D>) -> Result<()> {
+        let &Update { entries, count, total, dtype, .. } = update;
+        if i32::try_from(count).is_err() {
+            return Err(Error::unsupported("gpu", "an index has more than 2³¹ entries along its axis"));
+        }
+        let places = match entries {
+            Entries::List => update.sides.length,
+            Entries::Each => update.sides.before * update.sides.length * update.sides.after,
+        };
+        let winner = self.block(places * 4)?;
+        self.queue.push(Step::Fill { to: winner.at(0), bytes: places * 4, value: 0xff })?;
+        let index_dtype = update.index_ty.dtype;
+        let [source, index, result, failed] = [
+            update.source.place(dtype),
+            update.index.place(index_dtype),
+            update.result.place(dtype),
+            update.suspicion.place(),
+        ];
+        let winner = Argument::Pointer(winner.at(0));
+        let mut claims: Arguments<D::Memory> = smallvec![index.clone(), winner.clone(), failed.clone()];
+        claims.extend(update.sizes());
+        let mut sets: Arguments<D::Memory> = smallvec![source, index, winner, result, failed];
+        sets.extend(update.sizes());
+        if self.has_native() {
+            let named = |entry, part| update.native(entry, part).name("WINNER_AT", entries.winner());
+            self.native(named("kiln_claim", "KILN_CLAIM"), total, claims)?;
+            return self.native(named("kiln_set", "KILN_SET").size("E", dtype), total, sets);
+        }
+        let dtype = bits(dtype);
+        let claim = || block::index::claim(entries, index_dtype);
+        self.run_points(update.key("claim"), claim, total, claims)?;
+        let set = || block::index::set(entries, dtype, index_dtype);
+        self.run_points(update.key("set").dtype(dtype), set, total, sets)
+    }
+
+    /// Combines entries with the elements of the result.
+    fn combine(&self, update: &Update<'_, D>, mode: UpdateMode, operation: Atomic) -> Result<()> {
+        let blocks = blocks_of_sums(mode, &update.sides, update.total);
+        if !self.has_native() {
+            return self.combine_by_blocks(update, blocks, operation);
+        }
+        let mut arguments = update.tensors();
+        let dtype = update.dtype;
+        if let Some(blocks) = blocks {
+            let nothing = if dtype.is_float() { "((A)-0.0)" } else { "((A)0)" };
+            let native = update
+                .native("kiln_combine_few", "KILN_COMBINE_FEW")
+                .name("PLACES", MOST_SUMS)
+                .name("NOTHING", nothing);
+            arguments.extend([length(update.total), length(update.sides.length)]);
+            return self.native_blocks(combining(native, mode, dtype), blocks, arguments);
+        }
+        arguments.extend(update.sizes());
+        let native = combining(update.native("kiln_combine", "KILN_COMBINE"), mode, dtype);
+        self.native(native, update.total, arguments)
+    }
+
+    /// Combines by a block kernel: with atomic operations where the device has them for the dtype.
+    fn combine_by_blocks(
+        &self,
+        update: &Update<'_, D>,
+        blocks: Option<usize>,
+        operation: Atomic,
+    ) -> Result<()> {
+        let &Update { entries, total, dtype, .. } = update;
+        let sides = &update.sides;
+        let index_dtype = update.index_ty.dtype;
+        let key = |name| update.key(name).dtype(dtype).with(operation as usize);
+        let info = self.driver.info();
+        let mut arguments = update.tensors();
+        if let Some(blocks) = blocks
+            && dtype.size() == 4
+            && info.shared_bytes >= MOST_SUMS * dtype.size()
+        {
+            arguments.extend([length(total), length(sides.length)]);
+            let build = || block::index::combine_few(dtype, index_dtype);
+            return self.run_blocks(key("combine_few"), build, blocks, arguments);
+        }
+        if dtype.size() == 4 || (info.language.atomics_64 && !dtype.is_float()) {
+            arguments.extend(update.sizes());
+            let build = || block::index::combine(entries, operation, dtype, index_dtype);
+            return self.run_points(key("combine"), build, total, arguments);
+        }
+        let targets = sides.before * sides.length * sides.after;
+        // Each thread reads the whole index, which is checked once.
+        arguments.pop();
+        arguments.extend([targets, sides.length, update.count, sides.after].map(length));
+        let build = || block::index::combine_lines(entries, operation, dtype, index_dtype);
+        self.run_points(key("combine_lines"), build, targets, arguments)?;
+        self.check_index((update.index, &update.index_ty), sides.length, update.suspicion)
+    }
+
     /// Checks the entries of a contiguous index without moving elements.
     pub(crate) fn check_index(
         &self,
@@ -234,11 +342,15 @@ impl<D: Driver> Gpu<D> {
         length_of_axis: usize,
         suspicion: &Suspicion<D>,
     ) -> Result<()> {
-        let native = Native::new(SOURCE, "kiln_check").name("KILN_CHECK", "").dtype("I", ty.dtype);
         let total = ty.num_elements();
         let arguments =
             smallvec![index.place(ty.dtype), suspicion.place(), length(total), length(length_of_axis)];
-        self.native(native, total, arguments)
+        if self.has_native() {
+            let native = Native::new(SOURCE, "kiln_check").name("KILN_CHECK", "").dtype("I", ty.dtype);
+            return self.native(native, total, arguments);
+        }
+        let key = BlockKey::new("check_index").dtype(ty.dtype);
+        self.run_points(key, || block::index::check_index(ty.dtype), total, arguments)
     }
 
     /// Casts an operand to another dtype.
@@ -286,6 +398,17 @@ pub(crate) fn combined_in(dtype: DType) -> DType {
         DType::I16 | DType::I8 => DType::I32,
         DType::U16 | DType::U8 | DType::Bool => DType::U32,
         DType::F64 | DType::F32 | DType::I64 | DType::I32 | DType::U64 | DType::U32 => dtype,
+    }
+}
+
+/// The atomic operation of a mode; `None` if it replaces elements.
+fn atomic(mode: UpdateMode) -> Option<Atomic> {
+    match mode {
+        UpdateMode::Set => None,
+        UpdateMode::Add => Some(Atomic::Add),
+        UpdateMode::Mul => Some(Atomic::Mul),
+        UpdateMode::Min => Some(Atomic::Min),
+        UpdateMode::Max => Some(Atomic::Max),
     }
 }
 

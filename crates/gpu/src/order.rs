@@ -2,7 +2,9 @@
 
 use crate::Gpu;
 use crate::array::Array;
-use crate::driver::{Argument, DevicePtr, Driver};
+use crate::block::order::{BLOCK_PARTS, Extreme};
+use crate::block::{self, BlockKey};
+use crate::driver::{Argument, Arguments, DevicePtr, Driver};
 use crate::index::AxisExtents;
 use crate::native::{Native, length};
 use crate::view::tensor;
@@ -59,11 +61,19 @@ impl<D: Driver> Gpu<D> {
         if parts == 1 {
             self.search(&search, None, found, [ty.shape[axis], 1])?;
         } else {
-            let block = self.block(lines.saturating_mul(parts).saturating_mul(8))?;
-            self.search(&search, None, (block.at(0), DType::I64), [ty.shape[axis], parts])?;
+            let candidates = self.position_dtype();
+            let bytes = lines.saturating_mul(parts).saturating_mul(candidates.size());
+            let block = self.block(bytes)?;
+            self.search(&search, None, (block.at(0), candidates), [ty.shape[axis], parts])?;
             self.search(&search, Some(block.at(0)), found, [parts, 1])?;
         }
         Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
+    }
+
+    /// The dtype of positions and counts that kernels pass to each other.
+    fn position_dtype(&self) -> DType {
+        let dtypes = self.driver.info().language.dtypes;
+        if dtypes.contains(DType::I64) { DType::I64 } else { DType::I32 }
     }
 
     /// Searches parts of all lines, or of the given candidate positions of each line.
@@ -74,39 +84,48 @@ impl<D: Driver> Gpu<D> {
         (found, index): (DevicePtr<D::Memory>, DType),
         [count, parts]: [usize; 2],
     ) -> Result<()> {
-        let dtype = search.dtype;
-        // Warp shuffles exchange words of at least four bytes.
-        let wide = if dtype.size() < 4 && !dtype.is_float() { "int" } else { held_type(dtype) };
-        let greatest = match search.extremum {
-            Extremum::Max => "true",
-            Extremum::Min => "false",
-        };
-        let mut native = Native::new(SOURCE, "kiln_extreme")
-            .name("KILN_EXTREME", "")
-            .name("GREATEST", greatest)
-            .name("T_WIDE", wide)
-            .dtype("T", dtype)
-            .dtype("I", index);
-        if candidates.is_some() {
-            native = native.name("CANDIDATES", "");
+        let x = search.x.at(search.dtype.size());
+        let (is_native, has_candidates) = (self.has_native(), candidates.is_some());
+        let mut arguments: Arguments<D::Memory> = smallvec![Argument::Pointer(x.clone())];
+        if is_native || has_candidates {
+            arguments.push(Argument::Pointer(candidates.unwrap_or(x)));
         }
-        if search.columns() {
-            native = native.name("COLUMNS", "");
-        }
-        let x = search.x.at(dtype.size());
-        let units = search.lines.saturating_mul(parts);
-        let arguments = smallvec![
-            Argument::Pointer(x.clone()),
-            Argument::Pointer(candidates.unwrap_or(x)),
-            Argument::Pointer(found),
+        arguments.push(Argument::Pointer(found));
+        arguments.extend([
             length(search.lines),
             length(search.sides.length),
             length(search.sides.after),
             length(count),
             length(parts),
             length(count.div_ceil(parts)),
-        ];
+        ]);
+        let units = search.lines.saturating_mul(parts);
+        if !is_native {
+            return self.search_blocks(search, has_candidates, index, units, arguments);
+        }
+        let native = native_search(search, has_candidates, index);
         self.native(native, if search.columns() { units } else { units.saturating_mul(32) }, arguments)
+    }
+
+    fn search_blocks(
+        &self,
+        search: &Search<'_, D>,
+        has_candidates: bool,
+        found: DType,
+        units: usize,
+        arguments: Arguments<D::Memory>,
+    ) -> Result<()> {
+        let Search { extremum, dtype, .. } = *search;
+        let columns = search.columns();
+        let candidates = has_candidates.then(|| self.position_dtype());
+        let key = BlockKey::new("extreme").dtype(dtype).dtype(found);
+        let key = key.with(extremum == Extremum::Max).with(has_candidates).with(columns);
+        let build = || block::order::extreme(&Extreme { extremum, dtype, candidates, found, columns });
+        if columns {
+            self.run_points(key, build, units, arguments)
+        } else {
+            self.run_blocks(key, build, units.div_ceil(BLOCK_PARTS), arguments)
+        }
     }
 
     /// [`Op::NonZero`]: the only op that waits for the device, since only the device knows the length of the result.
@@ -126,14 +145,35 @@ impl<D: Driver> Gpu<D> {
                 Operand::Value(step(Op::Compare(Comparison::Ne), compared, ty.with_dtype(DType::Bool)))
             }
         };
-        let line = TensorType::new([n], DType::I64);
-        let marks = step(Op::Cast(DType::I64), smallvec![marks], ty.with_dtype(DType::I64));
+        let counted = self.position_dtype();
+        let line = TensorType::new([n], counted);
+        let marks = step(Op::Cast(counted), smallvec![marks], ty.with_dtype(counted));
         let marks = step(Op::Reshape(Shape::from([n])), smallvec![marks.into()], line);
         let sum = Op::Scan { reduction: Reduction::Sum, axis: 0, reverse: false, exclusive: false };
         let counts = step(sum, smallvec![marks.into()], line);
         let count = self.last(&counts)?;
         let result = self.uninit(&found(count))?;
-        let counts = Array::<D>::of(&counts)?;
+        if found(count).num_elements() > 0 {
+            self.positions((Array::<D>::of(&counts)?, counted), (&result, index), &ty.shape)?;
+        }
+        Ok(smallvec![result.into_value(found(count))])
+    }
+
+    /// Stores the positions at which a running count of a tensor's elements increases.
+    fn positions(
+        &self,
+        (counts, counted): (&Array<D>, DType),
+        (result, index): (&Array<D>, DType),
+        shape: &Shape,
+    ) -> Result<()> {
+        let (n, rank) = (shape.num_elements(), shape.rank());
+        let mut arguments: Arguments<D::Memory> =
+            smallvec![counts.place(counted), result.place(index), length(n)];
+        arguments.extend(shape.iter().map(|&extent| length(extent)));
+        if !self.has_native() {
+            let key = BlockKey::new("positions").with(rank).dtype(counted).dtype(index);
+            return self.run_points(key, || block::order::positions(rank, counted, index), n, arguments);
+        }
         let (mut lengths, mut stores) = (String::new(), String::new());
         for axis in 0..rank {
             lengths.push_str(&format!(", long long e{axis}"));
@@ -145,20 +185,43 @@ impl<D: Driver> Gpu<D> {
             .name("KILN_POSITIONS", "")
             .name("POSITION_LENGTHS", lengths)
             .name("POSITION_STORES", stores)
-            .dtype("S", DType::I64)
+            .dtype("S", counted)
             .dtype("I", index);
-        let mut arguments = smallvec![counts.place(DType::I64), result.place(index), length(n)];
-        arguments.extend(ty.shape.iter().map(|&extent| length(extent)));
-        self.native(native, n, arguments)?;
-        Ok(smallvec![result.into_value(found(count))])
+        self.native(native, n, arguments)
     }
 
     /// Reads the last element of a running count.
     fn last(&self, counts: &Value) -> Result<usize> {
         let array = Array::<D>::of(counts)?;
+        let size = counts.ty().dtype.size();
         let mut bytes = [0; 8];
-        self.queue.read(&array.block.at((counts.ty().num_elements() - 1) * 8), &mut bytes)?;
+        self.queue.read(&array.block.at((counts.ty().num_elements() - 1) * size), &mut bytes[..size])?;
         self.judge(&array.suspicions)?;
-        Ok(i64::from_le_bytes(bytes) as usize)
+        // A count is not negative, so zeros extend 4 bytes to 8.
+        Ok(u64::from_le_bytes(bytes) as usize)
     }
+}
+
+/// The hand-written kernel of a search.
+fn native_search<D: Driver>(search: &Search<'_, D>, has_candidates: bool, index: DType) -> Native {
+    let dtype = search.dtype;
+    // Warp shuffles exchange words of at least four bytes.
+    let wide = if dtype.size() < 4 && !dtype.is_float() { "int" } else { held_type(dtype) };
+    let greatest = match search.extremum {
+        Extremum::Max => "true",
+        Extremum::Min => "false",
+    };
+    let mut native = Native::new(SOURCE, "kiln_extreme")
+        .name("KILN_EXTREME", "")
+        .name("GREATEST", greatest)
+        .name("T_WIDE", wide)
+        .dtype("T", dtype)
+        .dtype("I", index);
+    if has_candidates {
+        native = native.name("CANDIDATES", "");
+    }
+    if search.columns() {
+        native = native.name("COLUMNS", "");
+    }
+    native
 }

@@ -2,6 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
+use crate::block::{self, BlockKey};
 use crate::driver::{Argument, Driver, Step};
 use crate::index::SOURCE;
 use crate::native::{Native, length};
@@ -36,9 +37,17 @@ impl<D: Driver> Gpu<D> {
         self.queue.push(Step::Fill { to: flag.at(1), bytes: 1, value: u8::from(poison.is_none()) })?;
         for (words, marks) in all.places() {
             let mut arguments = smallvec![Argument::Pointer(words), Argument::Pointer(flag.at(1))];
-            arguments.extend(marks.map(|bits| Argument::Word(bits.to_le_bytes())));
-            arguments.push(length(WORDS));
-            self.native(Native::new(SOURCE, "kiln_recover").name("KILN_RECOVER", ""), WORDS, arguments)?;
+            if self.has_native() {
+                arguments.extend(marks.map(|bits| Argument::Word(bits.to_le_bytes())));
+                arguments.push(length(WORDS));
+                let native = Native::new(SOURCE, "kiln_recover").name("KILN_RECOVER", "");
+                self.native(native, WORDS, arguments)?;
+            } else {
+                let halves = marks.into_iter().flat_map(|bits| [bits & u64::from(u32::MAX), bits >> 32]);
+                arguments.extend(halves.map(|bits| Argument::Word(bits.to_le_bytes())));
+                arguments.push(length(WORDS));
+                self.run_points(BlockKey::new("recover"), block::index::recover, WORDS, arguments)?;
+            }
         }
         let cause = match poison {
             Some(error) => Value::poisoned(*flag_ty, error),
