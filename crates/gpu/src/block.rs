@@ -3,6 +3,11 @@
 //! The files of this folder build the kernels, one file for each group of ops. The engine's ops choose between them and
 //! hand-written CUDA (`native/`), which stays only where it is measurably faster.
 
+#[cfg(test)]
+mod limits;
+pub(crate) mod scan;
+pub(crate) mod sort;
+
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};
 use crate::kernels::Source;
