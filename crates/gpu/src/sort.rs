@@ -2,6 +2,7 @@
 
 use crate::Gpu;
 use crate::array::Array;
+use crate::block::counting_sort::{CountingSort, KEYS, counted_tile};
 use crate::block::sort::{self, SortTiles};
 use crate::driver::{Argument, Arguments, Driver};
 use crate::memory::Block;
@@ -72,7 +73,7 @@ impl<D: Driver> Gpu<D> {
         let (x, ty) = tensor::<D>(&inputs, 0)?;
         let dtype = ty.dtype;
         let keep = results[0].shape[axis];
-        let counts = self.has_native() && is_counted(dtype, ty.shape[axis], keep);
+        let counts = is_counted(dtype, ty.shape[axis], keep);
         if !counts && (i32::try_from(ty.shape[axis]).is_err() || ty.shape[axis] == i32::MAX as usize) {
             return self.expanded(op, inputs, results);
         }
@@ -110,9 +111,16 @@ impl<D: Driver> Gpu<D> {
         Ok(Lines { array, count, length, order })
     }
 
-    /// Elements that one block sorts by these keys.
+    /// Elements that one block sorts by these keys; those of 8 bits are counted.
     fn sort_tile(&self, key: DType) -> usize {
-        if self.has_native() { TILE } else { sort::tile_length(key, self.driver.info().shared_bytes) }
+        let shared = self.driver.info().shared_bytes;
+        if self.has_native() {
+            TILE
+        } else if key == DType::U8 {
+            counted_tile(shared)
+        } else {
+            sort::tile_length(key, shared)
+        }
     }
 
     fn sort_lines(&self, sort: &Sort<'_, D>) -> Result<()> {
@@ -158,11 +166,11 @@ impl<D: Driver> Gpu<D> {
     /// written. It needs a few bytes of scratch memory per [`TILE`].
     fn sort_by_counts(&self, sort: &Sort<'_, D>) -> Result<()> {
         let Lines { count, length: len, .. } = *sort.lines;
-        let chunk = TILE * (len / (MOST_CHUNKS * TILE)).clamp(1, MOST_TILES);
+        let tile = sort.tile;
+        let chunk = tile * (len / (MOST_CHUNKS * tile)).clamp(1, MOST_TILES);
         let chunks = len.div_ceil(chunk);
-        let ty = TensorType::new([count, 256 * chunks], DType::U32);
+        let ty = TensorType::new([count, KEYS * chunks], DType::U32);
         let counts = self.uninit(&ty)?;
-        let native = |entry, part| sort.native(entry, part).name("FROM_ELEMENTS", "");
         let arguments = smallvec![
             sort.lines.array.place(sort.dtype),
             counts.place(ty.dtype),
@@ -170,7 +178,12 @@ impl<D: Driver> Gpu<D> {
             length(chunks),
             length(chunk),
         ];
-        self.native_blocks(native("kiln_count", "KILN_COUNT"), count * chunks, arguments)?;
+        let kernels = sort.counting();
+        if self.has_native() {
+            self.native_blocks(sort.native_counting("kiln_count", "KILN_COUNT"), count * chunks, arguments)?;
+        } else {
+            self.run_blocks(kernels.count_key(), || kernels.count(), count * chunks, arguments)?;
+        }
         let scan = Op::Scan { reduction: Reduction::Sum, axis: 1, reverse: false, exclusive: true };
         let starts = self.execute(&scan, smallvec![Operand::Value(counts.into_value(ty))], &[ty]).remove(0);
         let starts = self.contiguous(Array::<D>::of(&starts)?, ty.dtype)?;
@@ -184,7 +197,11 @@ impl<D: Driver> Gpu<D> {
             length(chunk),
             length(sort.keep),
         ];
-        self.native_blocks(native("kiln_spread", "KILN_SPREAD"), count * chunks, arguments)
+        if self.has_native() {
+            self.native_blocks(sort.native_counting("kiln_spread", "KILN_SPREAD"), count * chunks, arguments)
+        } else {
+            self.run_blocks(kernels.spread_key(), || kernels.spread(), count * chunks, arguments)
+        }
     }
 
     /// Top-k of many: the first elements of each tile, repeatedly, until one tile holds them all.
@@ -310,6 +327,14 @@ impl<D: Driver> Sort<'_, D> {
             self.values.place(self.dtype),
             self.indices.place(self.index),
         ]
+    }
+
+    fn counting(&self) -> CountingSort {
+        CountingSort { dtype: self.dtype, index: self.index, descending: self.descending, tile: self.tile }
+    }
+
+    fn native_counting(&self, entry: &'static str, part: &'static str) -> Native {
+        self.native(entry, part).name("FROM_ELEMENTS", "")
     }
 
     fn native_tiles(&self, from: Option<&Sorted<D>>, to: Option<&Sorted<D>>) -> Native {

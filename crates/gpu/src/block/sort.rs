@@ -9,7 +9,7 @@ use kiln_ir::DType;
 use kiln_kernel::block::{Array, BlockKernel, Buffer, Builder, Expression, Type, constant, index, select};
 
 /// Threads per block.
-const THREADS: usize = 256;
+pub(super) const THREADS: usize = 256;
 
 /// The most elements per tile.
 const MOST_ELEMENTS: usize = 2048;
@@ -49,11 +49,11 @@ enum Target {
 }
 
 /// A tile in shared memory: keys, and indices of their elements.
-struct Tile {
-    keys: Array,
-    places: Array,
+pub(super) struct Tile {
+    pub(super) keys: Array,
+    pub(super) places: Array,
     key: DType,
-    length: usize,
+    pub(super) length: usize,
 }
 
 /// The dtype of the sort keys of elements.
@@ -144,12 +144,12 @@ impl SortTiles {
 }
 
 impl Tile {
-    fn new(k: &Builder, key: DType, length: usize) -> Tile {
+    pub(super) fn new(k: &Builder, key: DType, length: usize) -> Tile {
         Tile { keys: k.shared(key, length), places: k.shared(DType::I32, length), key, length }
     }
 
     /// Sorts segments, whose length is a power of two, by a bitonic network. It ends with a barrier.
-    fn sort(&self, k: &Builder, segment: &Expression) {
+    pub(super) fn sort(&self, k: &Builder, segment: &Expression) {
         let number = |number: i32| constant(number, DType::I32);
         let segment = k.bind(&segment.cast(DType::I32));
         let width = k.var(&number(2));
@@ -192,7 +192,7 @@ fn mask(dtype: DType) -> u64 {
 
 /// The sort key of an element, which is given by its bits. It is computed by integer functions: floats of a shader
 /// may lose NaN and subnormal numbers.
-fn sort_key(k: &Builder, element: &Expression, dtype: DType, descending: bool) -> Expression {
+pub(super) fn sort_key(k: &Builder, element: &Expression, dtype: DType, descending: bool) -> Expression {
     let key = key_dtype(dtype);
     let element = k.bind(&element.cast(key));
     let number = |number: u64| constant(number, key);
