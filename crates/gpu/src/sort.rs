@@ -314,8 +314,8 @@ impl<D: Driver> Sort<'_, D> {
         tensors
     }
 
-    /// The tensors of the hand-written kernel, which has all parameters in each form. Any pointer takes the place of those
-    /// that it does not use.
+    /// The tensors of the hand-written kernel, which has all parameters in each form. Any pointer takes the place of
+    /// those that it does not use.
     fn native_tensors(&self, from: Option<&Sorted<D>>, to: Option<&Sorted<D>>) -> Arguments<D::Memory> {
         let x = || self.lines.array.place(self.dtype);
         smallvec![

@@ -1,7 +1,7 @@
 //! Kernels of scans.
 //!
-//! Elements are combined in a fixed order: each thread combines neighbouring elements, and the totals of threads follow by
-//! the Hillis-Steele scan.
+//! Elements are combined in a fixed order: each thread combines neighbouring elements, and the totals of threads follow
+//! by the Hillis-Steele scan.
 
 use super::BlockKey;
 use crate::index::combined_in;
@@ -35,11 +35,11 @@ pub(crate) enum ScanKernel {
     /// One thread scans each line, one point for each. Parameters: `x`, `y`, the identity, and the numbers of lines, of
     /// elements of a line, and of elements from one element of a line to the next.
     Columns,
-    /// A block computes the total of each tile. Parameters: `x`, totals, the identity, and the numbers of elements and of
-    /// tiles of a line.
+    /// A block computes the total of each tile. Parameters: `x`, totals, the identity, and the numbers of elements and
+    /// of tiles of a line.
     Totals,
-    /// A block scans each tile, where a line is one tile. Parameters: `x`, `y`, the identity, and the numbers of elements
-    /// and of tiles of a line.
+    /// A block scans each tile, where a line is one tile. Parameters: `x`, `y`, the identity, and the numbers of
+    /// elements and of tiles of a line.
     Tiles,
     /// As above, with the totals of earlier tiles, which follow `x`.
     CarriedTiles,

@@ -1,7 +1,7 @@
 //! Kernels of sorting and top-k: tiles sorted in shared memory, and merges of sorted runs.
 //!
-//! Elements are read and copied as unsigned integers. Their sort keys have the order of the elements: NaN is greatest, and
-//! both zeros are equal. Equal keys are ordered by index, so the order is total and the sort stable.
+//! Elements are read and copied as unsigned integers. Their sort keys have the order of the elements: NaN is greatest,
+//! and both zeros are equal. Equal keys are ordered by index, so the order is total and the sort stable.
 
 use super::BlockKey;
 use crate::strided::bits;
@@ -17,9 +17,9 @@ const MOST_ELEMENTS: usize = 2048;
 /// Sorts tiles of elements, or of keys and places, and keeps the first elements of each.
 ///
 /// Parameters: `x` of elements or for results; `keys` and `places` unless of elements; values and indices, or keys and
-/// places; the numbers of lines, elements of a line, tiles of a line, elements of a segment, kept elements of a segment,
-/// kept elements of a line, and elements of a line of `x`. A block sorts a tile, which consists of whole segments. The
-/// length of a segment is a power of two.
+/// places; the numbers of lines, elements of a line, tiles of a line, elements of a segment, kept elements of a
+/// segment, kept elements of a line, and elements of a line of `x`. A block sorts a tile, which consists of whole
+/// segments. The length of a segment is a power of two.
 #[derive(Clone, Copy)]
 pub(crate) struct SortTiles {
     /// The dtype of elements.
