@@ -7,6 +7,11 @@ pub(crate) mod index;
 pub(crate) mod order;
 #[cfg(test)]
 pub(crate) mod printed;
+pub(crate) mod counting_sort;
+#[cfg(test)]
+mod limits;
+pub(crate) mod scan;
+pub(crate) mod sort;
 
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};

@@ -4,7 +4,6 @@ use crate::array::{Array, suspicions};
 use crate::block::BlockCache;
 use crate::custom::registered;
 use crate::driver::{Argument, DeviceInfo, Driver, Library};
-use crate::driver::{Argument, DeviceInfo, Driver};
 use crate::epilogue::EpilogueCache;
 use crate::fourier::Roots;
 use crate::index::Entries;

@@ -2,7 +2,8 @@
 
 use crate::Gpu;
 use crate::array::Array;
-use crate::driver::{Argument, DevicePtr, Driver};
+use crate::block::scan::{ScanKernel, ScanKernels, items};
+use crate::driver::{Argument, Arguments, DevicePtr, Driver};
 use crate::index::{AxisExtents, combined_in};
 use crate::native::{Native, length};
 use crate::region::number_bytes;
@@ -13,7 +14,7 @@ use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/scan.cu");
 
-/// Elements that one block scans: `KILN_TILE` of the source.
+/// Elements that one block of a hand-written kernel scans: `KILN_TILE` of the source.
 const TILE: usize = 2048;
 
 /// The minimum number of lines for which one thread per line suffices.
@@ -57,7 +58,7 @@ impl<D: Driver> Gpu<D> {
                 length(sides.length),
                 length(sides.after),
             ];
-            self.native(running.native("kiln_scan_columns", "KILN_SCAN_COLUMNS"), lines, arguments)?;
+            self.run_scan(running, ScanKernel::Columns, lines, arguments)?;
             return Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])]);
         }
         let lines = self.lines(x, ty.dtype, axis)?;
@@ -75,39 +76,64 @@ impl<D: Driver> Gpu<D> {
         y: DevicePtr<D::Memory>,
         [count, len]: [usize; 2],
     ) -> Result<()> {
-        let tiles = len.div_ceil(TILE);
+        let tiles = len.div_ceil(self.scan_tile(running));
         let place = Argument::Pointer;
-        let native = running.native("kiln_scan_tiles", "KILN_SCAN_TILES");
+        let blocks = count.saturating_mul(tiles);
+        let lengths = [running.identity(), length(len), length(tiles)];
         if tiles == 1 {
-            let arguments = smallvec![
-                place(x),
-                place(y.clone()),
-                place(y),
-                running.identity(),
-                length(len),
-                length(tiles)
-            ];
-            return self.native_blocks(native, count, arguments);
+            // A hand-written kernel does not read the carried totals of one tile.
+            let unused = self.has_native().then(|| y.clone());
+            let tensors = [x].into_iter().chain(unused).chain([y]).map(place);
+            let arguments = tensors.chain(lengths).collect();
+            return self.run_scan(running, ScanKernel::Tiles, blocks, arguments);
         }
         let computed = combined_in(running.dtype);
-        let blocks = count.saturating_mul(tiles);
         let block = || self.block(blocks.saturating_mul(computed.size()));
         let (totals, carried) = (block()?, block()?);
-        let arguments =
-            smallvec![place(x.clone()), place(totals.at(0)), running.identity(), length(len), length(tiles)];
-        let native_totals = running.native("kiln_scan_totals", "KILN_SCAN_TOTALS");
-        self.native_blocks(native_totals, blocks, arguments)?;
+        let tensors = [x.clone(), totals.at(0)].map(place);
+        let arguments = tensors.into_iter().chain(lengths.clone()).collect();
+        self.run_scan(running, ScanKernel::Totals, blocks, arguments)?;
         let of_totals = ScanParameters { dtype: computed, reverse: false, exclusive: true, ..running };
         self.scan_lines(of_totals, totals.at(0), carried.at(0), [count, tiles])?;
-        let arguments = smallvec![
-            place(x),
-            place(carried.at(0)),
-            place(y),
-            running.identity(),
-            length(len),
-            length(tiles)
-        ];
-        self.native_blocks(native.name("CARRIED", ""), blocks, arguments)
+        let arguments = [x, carried.at(0), y].map(place).into_iter().chain(lengths).collect();
+        self.run_scan(running, ScanKernel::CarriedTiles, blocks, arguments)
+    }
+
+    /// Queues a kernel with that many lines or tiles: a thread for each line, or a block for each tile.
+    fn run_scan(
+        &self,
+        running: ScanParameters,
+        kernel: ScanKernel,
+        units: usize,
+        arguments: Arguments<D::Memory>,
+    ) -> Result<()> {
+        let is_of_lines = matches!(kernel, ScanKernel::Columns);
+        if self.has_native() {
+            let native = running.native(kernel);
+            return if is_of_lines {
+                self.native(native, units, arguments)
+            } else {
+                self.native_blocks(native, units, arguments)
+            };
+        }
+        let kernels = self.scan_kernels(running);
+        let (key, build) = (kernels.key(kernel), || kernels.kernel(kernel));
+        if is_of_lines {
+            self.run_points(key, build, units, arguments)
+        } else {
+            self.run_blocks(key, build, units, arguments)
+        }
+    }
+
+    fn scan_kernels(&self, running: ScanParameters) -> ScanKernels {
+        let ScanParameters { reduction, dtype, reverse, exclusive, .. } = running;
+        let items = items(dtype, self.driver.info().shared_bytes);
+        ScanKernels { reduction, dtype, reverse, exclusive, items }
+    }
+
+    /// Elements that one block scans.
+    fn scan_tile(&self, running: ScanParameters) -> usize {
+        if self.has_native() { TILE } else { self.scan_kernels(running).tile() }
     }
 }
 
@@ -116,7 +142,12 @@ impl ScanParameters {
         Argument::Word(self.identity)
     }
 
-    fn native(self, entry: &'static str, part: &'static str) -> Native {
+    fn native(self, kernel: ScanKernel) -> Native {
+        let (entry, part) = match kernel {
+            ScanKernel::Columns => ("kiln_scan_columns", "KILN_SCAN_COLUMNS"),
+            ScanKernel::Totals => ("kiln_scan_totals", "KILN_SCAN_TOTALS"),
+            ScanKernel::Tiles | ScanKernel::CarriedTiles => ("kiln_scan_tiles", "KILN_SCAN_TILES"),
+        };
         let computed = combined_in(self.dtype);
         let unsigned = if computed.size() == 8 { DType::U64 } else { DType::U32 };
         let combine = match (self.reduction, self.dtype.is_float()) {
@@ -128,13 +159,14 @@ impl ScanParameters {
             (Reduction::Min, _) => "(kiln_min<A>(a, b))",
             (Reduction::Max, _) => "(kiln_max<A>(a, b))",
         };
-        Native::new(SOURCE, entry)
+        let native = Native::new(SOURCE, entry)
             .name(part, "")
             .name("A", held_type(computed))
             .name("U", held_type(unsigned))
             .name("COMBINE(a, b)", combine)
             .name("AT(j)", if self.reverse { "(length - 1 - (j))" } else { "(j)" })
             .name("EXCLUSIVE", self.exclusive)
-            .dtype("T", self.dtype)
+            .dtype("T", self.dtype);
+        if matches!(kernel, ScanKernel::CarriedTiles) { native.name("CARRIED", "") } else { native }
     }
 }

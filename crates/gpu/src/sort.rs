@@ -2,7 +2,9 @@
 
 use crate::Gpu;
 use crate::array::Array;
-use crate::driver::{Argument, Driver};
+use crate::block::counting_sort::{CountingSort, KEYS, counted_tile};
+use crate::block::sort::{self, SortTiles};
+use crate::driver::{Argument, Arguments, Driver};
 use crate::memory::Block;
 use crate::native::{Native, length};
 use crate::view::tensor;
@@ -12,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 
 const SOURCE: &str = include_str!("native/sort.cu");
 
-/// Elements that one block sorts: `KILN_TILE` of the source.
+/// Elements that one block of a hand-written kernel sorts: `KILN_TILE` of the source.
 const TILE: usize = 2048;
 
 /// The number of chunks of an 8-bit line from which chunks grow instead.
@@ -48,6 +50,8 @@ struct Sort<'a, D: Driver> {
     lines: &'a Lines<D>,
     dtype: DType,
     key: DType,
+    /// Elements that one block sorts.
+    tile: usize,
     descending: bool,
     /// Elements to keep per line.
     keep: usize,
@@ -76,16 +80,13 @@ impl<D: Driver> Gpu<D> {
         let lines = self.lines(x, dtype, axis)?;
         let (values, indices) = (self.uninit(&results[0])?, self.uninit(&results[1])?);
         if results[0].num_elements() > 0 {
-            let key = match dtype.size() {
-                8 => DType::U64,
-                _ if counts => DType::U8,
-                _ => DType::U32,
-            };
+            let key = if counts { DType::U8 } else { sort::key_dtype(dtype) };
             let index = results[1].dtype;
             let sort = Sort {
                 lines: &lines,
                 dtype,
                 key,
+                tile: self.sort_tile(key),
                 descending,
                 keep,
                 values: &values,
@@ -110,45 +111,66 @@ impl<D: Driver> Gpu<D> {
         Ok(Lines { array, count, length, order })
     }
 
+    /// Elements that one block sorts by these keys; those of 8 bits are counted.
+    fn sort_tile(&self, key: DType) -> usize {
+        let shared = self.driver.info().shared_bytes;
+        if self.has_native() {
+            TILE
+        } else if key == DType::U8 {
+            counted_tile(shared)
+        } else {
+            sort::tile_length(key, shared)
+        }
+    }
+
     fn sort_lines(&self, sort: &Sort<'_, D>) -> Result<()> {
         let Lines { count, length: len, .. } = *sort.lines;
-        if len <= TILE {
+        if len <= sort.tile {
             return self.tiles(sort, None, len, len.next_power_of_two(), None);
         }
-        if sort.keep * 2 <= TILE {
+        if sort.keep * 2 <= sort.tile {
             return self.first_of_tiles(sort);
         }
         let sorted = || self.sorted(sort.key, count, len);
         let (mut from, mut to) = (sorted()?, sorted()?);
-        self.tiles(sort, None, len, TILE, Some(&from))?;
-        let mut run = TILE;
+        self.tiles(sort, None, len, sort.tile, Some(&from))?;
+        let mut run = sort.tile;
         while run < len {
             self.merge(sort, &from, &to, run)?;
             (from, to) = (to, from);
             run *= 2;
         }
-        let total = count * sort.keep;
+        self.ordered(sort, &from)
+    }
+
+    /// Writes the kept elements of each line from their indices.
+    fn ordered(&self, sort: &Sort<'_, D>, from: &Sorted<D>) -> Result<()> {
+        let total = sort.lines.count * sort.keep;
         let arguments = smallvec![
             sort.lines.array.place(sort.dtype),
             from.places(),
             sort.values.place(sort.dtype),
             sort.indices.place(sort.index),
             length(total),
-            length(len),
+            length(sort.lines.length),
             length(sort.keep),
         ];
-        self.native(sort.native("kiln_ordered", "KILN_ORDERED"), total, arguments)
+        if self.has_native() {
+            return self.native(sort.native("kiln_ordered", "KILN_ORDERED"), total, arguments);
+        }
+        let key = sort::ordered_key(sort.dtype, sort.index);
+        self.run_points(key, || sort::ordered(sort.dtype, sort.index), total, arguments)
     }
 
     /// Counting sort of long lines of 8-bit elements. The histogram of each chunk determines where its elements are
     /// written. It needs a few bytes of scratch memory per [`TILE`].
     fn sort_by_counts(&self, sort: &Sort<'_, D>) -> Result<()> {
         let Lines { count, length: len, .. } = *sort.lines;
-        let chunk = TILE * (len / (MOST_CHUNKS * TILE)).clamp(1, MOST_TILES);
+        let tile = sort.tile;
+        let chunk = tile * (len / (MOST_CHUNKS * tile)).clamp(1, MOST_TILES);
         let chunks = len.div_ceil(chunk);
-        let ty = TensorType::new([count, 256 * chunks], DType::U32);
+        let ty = TensorType::new([count, KEYS * chunks], DType::U32);
         let counts = self.uninit(&ty)?;
-        let native = |entry, part| sort.native(entry, part).name("FROM_ELEMENTS", "");
         let arguments = smallvec![
             sort.lines.array.place(sort.dtype),
             counts.place(ty.dtype),
@@ -156,7 +178,12 @@ impl<D: Driver> Gpu<D> {
             length(chunks),
             length(chunk),
         ];
-        self.native_blocks(native("kiln_count", "KILN_COUNT"), count * chunks, arguments)?;
+        let kernels = sort.counting();
+        if self.has_native() {
+            self.native_blocks(sort.native_counting("kiln_count", "KILN_COUNT"), count * chunks, arguments)?;
+        } else {
+            self.run_blocks(kernels.count_key(), || kernels.count(), count * chunks, arguments)?;
+        }
         let scan = Op::Scan { reduction: Reduction::Sum, axis: 1, reverse: false, exclusive: true };
         let starts = self.execute(&scan, smallvec![Operand::Value(counts.into_value(ty))], &[ty]).remove(0);
         let starts = self.contiguous(Array::<D>::of(&starts)?, ty.dtype)?;
@@ -170,18 +197,22 @@ impl<D: Driver> Gpu<D> {
             length(chunk),
             length(sort.keep),
         ];
-        self.native_blocks(native("kiln_spread", "KILN_SPREAD"), count * chunks, arguments)
+        if self.has_native() {
+            self.native_blocks(sort.native_counting("kiln_spread", "KILN_SPREAD"), count * chunks, arguments)
+        } else {
+            self.run_blocks(kernels.spread_key(), || kernels.spread(), count * chunks, arguments)
+        }
     }
 
     /// Top-k of many: the first elements of each tile, repeatedly, until one tile holds them all.
     fn first_of_tiles(&self, sort: &Sort<'_, D>) -> Result<()> {
         let mut from: Option<Sorted<D>> = None;
         let mut len = sort.lines.length;
-        while len > TILE {
-            let rest = len % TILE;
-            let kept = len / TILE * sort.keep + rest.min(sort.keep);
+        while len > sort.tile {
+            let rest = len % sort.tile;
+            let kept = len / sort.tile * sort.keep + rest.min(sort.keep);
             let to = self.sorted(sort.key, sort.lines.count, kept)?;
-            self.tiles(sort, from.as_ref(), len, TILE, Some(&to))?;
+            self.tiles(sort, from.as_ref(), len, sort.tile, Some(&to))?;
             (from, len) = (Some(to), kept);
         }
         self.tiles(sort, from.as_ref(), len, len.next_power_of_two(), None)
@@ -193,52 +224,44 @@ impl<D: Driver> Gpu<D> {
         Ok(Sorted { keys, places: self.block(elements.saturating_mul(4))?, length })
     }
 
-    /// Sorts tiles of that many elements of the operand or of partly sorted data, into the results or into scratch
+    /// Sorts segments of that many elements of the operand or of partly sorted data, into the results or into scratch
     /// memory.
     fn tiles(
         &self,
         sort: &Sort<'_, D>,
         from: Option<&Sorted<D>>,
         len: usize,
-        tile: usize,
+        segment: usize,
         to: Option<&Sorted<D>>,
     ) -> Result<()> {
         let lines = sort.lines;
-        let tiles = len.div_ceil(tile);
-        let mut native = sort.native("kiln_tiles", "KILN_TILES");
-        if from.is_none() {
-            native = native.name("FROM_ELEMENTS", "");
-        }
-        if to.is_none() {
-            native = native.name("TO_RESULTS", "");
-        }
-        // Whole tiles are merged later; otherwise only the kept elements are.
+        let segments = len.div_ceil(segment);
+        // Whole segments are merged later; otherwise only the kept elements are.
         let keep = match to {
-            Some(to) if to.length == len => tile,
+            Some(to) if to.length == len => segment,
             Some(_) | None => sort.keep,
         };
-        let x = || lines.array.place(sort.dtype);
-        let arguments = smallvec![
-            x(),
-            from.map_or_else(x, Sorted::keys),
-            from.map_or_else(x, Sorted::places),
-            to.map_or_else(x, Sorted::keys),
-            to.map_or_else(x, Sorted::places),
-            sort.values.place(sort.dtype),
-            sort.indices.place(sort.index),
-            length(lines.count),
-            length(len),
-            length(tiles),
-            length(tile),
-            length(keep),
-            length(to.map_or(sort.keep, |to| to.length)),
-            length(lines.length),
-        ];
-        self.native_blocks(native, (lines.count * tiles).div_ceil(TILE / tile), arguments)
+        let kept = to.map_or(sort.keep, |to| to.length);
+        let lengths = [lines.count, len, segments, segment, keep, kept, lines.length].map(length);
+        let blocks = (lines.count * segments).div_ceil(sort.tile / segment);
+        if self.has_native() {
+            let arguments = sort.native_tensors(from, to).into_iter().chain(lengths).collect();
+            return self.native_blocks(sort.native_tiles(from, to), blocks, arguments);
+        }
+        let kernel = SortTiles {
+            dtype: sort.dtype,
+            index: sort.index,
+            descending: sort.descending,
+            tile: sort.tile,
+            from_elements: from.is_none(),
+            to_results: to.is_none(),
+        };
+        let arguments = sort.tensors(from, to).into_iter().chain(lengths).collect();
+        self.run_blocks(kernel.key(), || kernel.kernel(), blocks, arguments)
     }
 
     fn merge(&self, sort: &Sort<'_, D>, from: &Sorted<D>, to: &Sorted<D>, run: usize) -> Result<()> {
-        let tiles = from.length.div_ceil(TILE);
+        let tiles = from.length.div_ceil(sort.tile);
         let arguments = smallvec![
             from.keys(),
             from.places(),
@@ -248,7 +271,12 @@ impl<D: Driver> Gpu<D> {
             length(tiles),
             length(run),
         ];
-        self.native_blocks(sort.native("kiln_merge", "KILN_MERGE"), sort.lines.count * tiles, arguments)
+        let blocks = sort.lines.count * tiles;
+        if self.has_native() {
+            return self.native_blocks(sort.native("kiln_merge", "KILN_MERGE"), blocks, arguments);
+        }
+        let key = sort::merge_key(sort.key, sort.tile);
+        self.run_blocks(key, || sort::merge(sort.key, sort.tile), blocks, arguments)
     }
 }
 
@@ -272,6 +300,54 @@ impl<D: Driver> Sorted<D> {
 }
 
 impl<D: Driver> Sort<'_, D> {
+    /// The tensors that a [`SortTiles`] binds.
+    fn tensors(&self, from: Option<&Sorted<D>>, to: Option<&Sorted<D>>) -> Arguments<D::Memory> {
+        let mut tensors = Arguments::new();
+        if from.is_none() || to.is_none() {
+            tensors.push(self.lines.array.place(self.dtype));
+        }
+        tensors.extend(from.into_iter().flat_map(|from| [from.keys(), from.places()]));
+        match to {
+            Some(to) => tensors.extend([to.keys(), to.places()]),
+            None => tensors.extend([self.values.place(self.dtype), self.indices.place(self.index)]),
+        }
+        tensors
+    }
+
+    /// The tensors of the hand-written kernel, which has all parameters in each form. Any pointer takes the place of
+    /// those that it does not use.
+    fn native_tensors(&self, from: Option<&Sorted<D>>, to: Option<&Sorted<D>>) -> Arguments<D::Memory> {
+        let x = || self.lines.array.place(self.dtype);
+        smallvec![
+            x(),
+            from.map_or_else(x, Sorted::keys),
+            from.map_or_else(x, Sorted::places),
+            to.map_or_else(x, Sorted::keys),
+            to.map_or_else(x, Sorted::places),
+            self.values.place(self.dtype),
+            self.indices.place(self.index),
+        ]
+    }
+
+    fn counting(&self) -> CountingSort {
+        CountingSort { dtype: self.dtype, index: self.index, descending: self.descending, tile: self.tile }
+    }
+
+    fn native_counting(&self, entry: &'static str, part: &'static str) -> Native {
+        self.native(entry, part).name("FROM_ELEMENTS", "")
+    }
+
+    fn native_tiles(&self, from: Option<&Sorted<D>>, to: Option<&Sorted<D>>) -> Native {
+        let mut native = self.native("kiln_tiles", "KILN_TILES");
+        if from.is_none() {
+            native = native.name("FROM_ELEMENTS", "");
+        }
+        if to.is_none() {
+            native = native.name("TO_RESULTS", "");
+        }
+        native
+    }
+
     fn native(&self, entry: &'static str, part: &'static str) -> Native {
         let native = Native::new(SOURCE, entry)
             .name(part, "")
