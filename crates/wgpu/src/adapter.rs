@@ -58,7 +58,8 @@ pub(crate) async fn find(api: Api) -> Result<Vec<Found>> {
         true => "install the GPU's Vulkan driver; Debian's mesa-vulkan-drivers has one for the CPU",
         false => "install the GPU's driver, or use a browser with WebGPU",
     };
-    Err(Error::device(&api.to_string(), format!("no adapter was found; tried {}", tried.join(", "))).hint(hint))
+    Err(Error::device(&api.to_string(), format!("no adapter was found; tried {}", tried.join(", ")))
+        .hint(hint))
 }
 
 /// The adapter that a device names.
@@ -88,7 +89,8 @@ async fn enumerate(backends: wgpu::Backends) -> Vec<Found> {
     for adapter in adapters {
         let info = adapter.get_info();
         let is_alike = |other: &&Found| {
-            std::mem::discriminant(&other.info.device) == std::mem::discriminant(&device_of(info.device_type, 0))
+            std::mem::discriminant(&other.info.device)
+                == std::mem::discriminant(&device_of(info.device_type, 0))
         };
         let device = device_of(info.device_type, found.iter().filter(is_alike).count());
         let driver = [info.driver, info.driver_info].join(" ").trim().to_owned();

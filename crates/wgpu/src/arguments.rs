@@ -54,7 +54,8 @@ pub(crate) fn prepare<M>(
     arguments: &[Argument<M>],
     size: impl Fn(&M) -> usize,
 ) -> Result<Prepared> {
-    let refused = |problem: String| Error::device(&bounds.name, format!("kernel `{}`: {problem}", entry.name));
+    let refused =
+        |problem: String| Error::device(&bounds.name, format!("kernel `{}`: {problem}", entry.name));
     if arguments.len() != entry.parameters.len() {
         let (given, wanted) = (arguments.len(), entry.parameters.len());
         return Err(refused(format!("{given} arguments for {wanted} parameters")));
@@ -73,7 +74,8 @@ pub(crate) fn prepare<M>(
     for (place, (parameter, argument)) in entry.parameters.iter().zip(arguments).enumerate() {
         match (parameter, argument) {
             (EntryParameter::Tensor { dtype, .. }, Argument::Pointer(at)) => {
-                let (binding, first) = bind(bounds, place, at, size(&at.memory), dtype.size()).map_err(refused)?;
+                let (binding, first) =
+                    bind(bounds, place, at, size(&at.memory), dtype.size()).map_err(refused)?;
                 prepared.bindings.push(binding);
                 prepared.words.push(first);
             }
@@ -128,11 +130,15 @@ fn bind<M>(
     let (bytes, skipped) = (size - start, at.offset - start);
     if bytes > bounds.binding_bytes {
         let limit = bounds.binding_bytes;
-        return Err(format!("argument {argument} needs a binding of {bytes} bytes, and the device's limit is {limit}"));
+        return Err(format!(
+            "argument {argument} needs a binding of {bytes} bytes, and the device's limit is {limit}"
+        ));
     }
     if !skipped.is_multiple_of(element) {
         let offset = at.offset;
-        return Err(format!("argument {argument} starts at byte {offset}, not at a multiple of {element} bytes"));
+        return Err(format!(
+            "argument {argument} starts at byte {offset}, not at a multiple of {element} bytes"
+        ));
     }
     let binding = Binding { argument, offset: start as u64, bytes: bytes as u64 };
     Ok((binding, (skipped / element) as u32))
@@ -213,16 +219,22 @@ mod tests {
 
     #[test]
     fn words_follow_the_calling_convention() {
-        let parameters =
-            [EntryParameter::Index, tensor(DType::F32, false), EntryParameter::Word(DType::I64), tensor(DType::U8, true)];
+        let parameters = [
+            EntryParameter::Index,
+            tensor(DType::F32, false),
+            EntryParameter::Word(DType::I64),
+            tensor(DType::U8, true),
+        ];
         let (x, y) = (Arc::new(1024), Arc::new(2048));
         let arguments = [word(5, 9), pointer(&x, 264), word(1, 2), pointer(&y, 3)];
         let entry = entry(&parameters);
         let launch = prepared(&entry, 10, &arguments).unwrap();
         assert_eq!(launch.words[..], [10, 2, 3, 5, 1, 2]);
         assert_eq!(launch.words.len(), count_words(&entry));
-        let bindings =
-            [Binding { argument: 1, offset: 256, bytes: 768 }, Binding { argument: 3, offset: 0, bytes: 2048 }];
+        let bindings = [
+            Binding { argument: 1, offset: 256, bytes: 768 },
+            Binding { argument: 3, offset: 0, bytes: 2048 },
+        ];
         assert_eq!(launch.bindings[..], bindings);
         assert_eq!(launch.workgroups, [10, 1]);
     }
@@ -248,14 +260,18 @@ mod tests {
             (prepared(&number, 1, &[pointer(&memory, 0)]), "parameter 0 is a number"),
             (prepared(&one, 1, &[pointer(&memory, 6)]), "not at a multiple of 4 bytes"),
             (prepared(&one, 1, &[pointer(&memory, 1024)]), "starts at byte 1024 of a block of 1024"),
-            (prepared(&one, 1, &[pointer(&large, 0)]), "a binding of 8192 bytes, and the device's limit is 4096"),
+            (
+                prepared(&one, 1, &[pointer(&large, 0)]),
+                "a binding of 8192 bytes, and the device's limit is 4096",
+            ),
             (prepared(&one, 100_000, &[pointer(&memory, 0)]), "100000 blocks"),
         ];
         for (found, part) in cases {
             let error = found.unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("`kernel`"), "{error}");
         }
-        let threads = prepare(&bounds(), &number, Grid { blocks: 1, threads: 32 }, &[word(0, 0)], |size| *size);
+        let threads =
+            prepare(&bounds(), &number, Grid { blocks: 1, threads: 32 }, &[word(0, 0)], |size| *size);
         assert!(threads.unwrap_err().to_string().contains("32 threads per block"));
     }
 

@@ -18,7 +18,11 @@ const MOST_BLOCKS: usize = 1 << 12;
 pub(crate) fn entry() -> Entry {
     let tensor = EntryParameter::Tensor { dtype: DType::U32, is_written: true };
     let word = EntryParameter::Word(DType::U32);
-    Entry { name: "kiln_fill".into(), threads: THREADS as u32, parameters: vec![tensor, word, word, word, word] }
+    Entry {
+        name: "kiln_fill".into(),
+        threads: THREADS as u32,
+        parameters: vec![tensor, word, word, word, word],
+    }
 }
 
 /// The parts of a write: the bytes before the first whole word, the whole words, and the bytes after them.

@@ -48,7 +48,8 @@ impl FromStr for WgpuDevice {
     /// Parses the form that `Display` writes. The index 0 may be omitted.
     fn from_str(text: &str) -> Result<WgpuDevice, Error> {
         let unknown = || {
-            let accepted = "`default`, `discrete-gpu:N`, `integrated-gpu:N`, `virtual-gpu:N`, `cpu` or `existing:N`";
+            let accepted =
+                "`default`, `discrete-gpu:N`, `integrated-gpu:N`, `virtual-gpu:N`, `cpu` or `existing:N`";
             Error::unsupported("wgpu", format!("unknown device `{text}`; a device is {accepted}"))
         };
         let (kind, index) = match text.split_once(':') {
@@ -137,7 +138,9 @@ mod tests {
     #[test]
     fn devices_parse_from_their_names() {
         use WgpuDevice::{Cpu, Default, DiscreteGpu, Existing, IntegratedGpu, VirtualGpu};
-        for device in [Default, DiscreteGpu(0), DiscreteGpu(7), IntegratedGpu(1), VirtualGpu(2), Cpu, Existing(3)] {
+        for device in
+            [Default, DiscreteGpu(0), DiscreteGpu(7), IntegratedGpu(1), VirtualGpu(2), Cpu, Existing(3)]
+        {
             assert_eq!(device.to_string().parse(), Ok(device));
         }
         assert_eq!("discrete-gpu".parse(), Ok(DiscreteGpu(0)));

@@ -83,7 +83,8 @@ impl WgpuDriver {
         let limits = device.limits();
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let described = buffer(UNIFORM_BYTES as u64, usage);
-        let uniforms = failure.done(&device, "allocating a uniform buffer", || device.create_buffer(&described))?;
+        let uniforms =
+            failure.done(&device, "allocating a uniform buffer", || device.create_buffer(&described))?;
         Ok(WgpuDriver {
             info: describe(name, adapter, &device),
             bounds: bounds(name, &limits),
@@ -157,7 +158,8 @@ impl WgpuDriver {
         match at.offset.checked_add(bytes).filter(|end| *end <= size) {
             Some(end) => Ok(at.offset..end),
             None => {
-                let problem = format!("{bytes} bytes at {} are not within a block of {size} bytes", at.offset);
+                let problem =
+                    format!("{bytes} bytes at {} are not within a block of {size} bytes", at.offset);
                 Err(Error::device(&self.info.name, problem))
             }
         }
@@ -206,7 +208,11 @@ impl WgpuDriver {
         memory: &[&WgpuMemory],
         offset: u64,
     ) -> Result<wgpu::BindGroup> {
-        let tensors = launch.bindings.iter().zip(memory).map(|(binding, memory)| (&memory.0, binding.offset, binding.bytes));
+        let tensors = launch
+            .bindings
+            .iter()
+            .zip(memory)
+            .map(|(binding, memory)| (&memory.0, binding.offset, binding.bytes));
         let words = (&self.uniforms, offset, function.uniform_bytes());
         let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 9]> = tensors
             .chain([words])
@@ -220,7 +226,8 @@ impl WgpuDriver {
                 }),
             })
             .collect();
-        let described = wgpu::BindGroupDescriptor { label: None, layout: &function.layout, entries: &entries };
+        let described =
+            wgpu::BindGroupDescriptor { label: None, layout: &function.layout, entries: &entries };
         let what = format!("binding the arguments of kernel `{}`", function.entry.name);
         self.done(&what, || self.device.create_bind_group(&described))
     }
@@ -299,7 +306,8 @@ impl Driver for WgpuDriver {
     fn allocate(&self, bytes: usize) -> Result<WgpuMemory> {
         let size = (bytes.max(1) as u64).next_multiple_of(4);
         if size > self.most_bytes {
-            let what = format!("allocating {bytes} bytes, of which a buffer has at most {},", self.most_bytes);
+            let what =
+                format!("allocating {bytes} bytes, of which a buffer has at most {},", self.most_bytes);
             return Err(self.failure.out_of_memory(&what));
         }
         match self.try_allocate(size) {

@@ -28,7 +28,8 @@ impl Failure {
 
     /// Keeps the loss of the device.
     pub(crate) fn lost(&self, reason: &str) -> Error {
-        let hint = "restart the program; a driver resets a device after a kernel that ran too long or a fault";
+        let hint =
+            "restart the program; a driver resets a device after a kernel that ran too long or a fault";
         self.keep(Error::device(&self.name, format!("the device was lost: {reason}")).hint(hint))
     }
 

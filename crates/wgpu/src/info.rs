@@ -24,9 +24,9 @@ pub(crate) fn describe(name: &str, adapter: &wgpu::AdapterInfo, device: &wgpu::D
         memory: memory(&limits),
         multiprocessors,
         multiprocessor_threads,
-        block_threads: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x) as usize,
-        warp_threads: if features.contains(wgpu::Features::SUBGROUP) { adapter.subgroup_min_size as usize } else { 1 }
-            .max(1),
+        block_threads: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x)
+            as usize,
+        warp_threads: warp_threads(features, adapter),
         shared_bytes: limits.max_compute_workgroup_storage_size as usize,
         bindings: Some(limits.max_storage_buffers_per_shader_stage as usize),
         binding_bytes: Some(limits.max_storage_buffer_binding_size as usize),
@@ -74,6 +74,11 @@ fn dtypes(features: wgpu::Features) -> DTypeSet {
     DTypeSet::of(&list)
 }
 
+/// Threads that certainly run in lockstep: 1 without subgroups.
+fn warp_threads(features: wgpu::Features, adapter: &wgpu::AdapterInfo) -> usize {
+    if features.contains(wgpu::Features::SUBGROUP) { adapter.subgroup_min_size.max(1) as usize } else { 1 }
+}
+
 /// The bytes of memory: wgpu does not report them, so this is the size of the largest buffer.
 fn memory(limits: &wgpu::Limits) -> usize {
     usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX)
@@ -83,7 +88,9 @@ fn memory(limits: &wgpu::Limits) -> usize {
 fn parallelism(kind: wgpu::DeviceType) -> [usize; 2] {
     match kind {
         wgpu::DeviceType::DiscreteGpu => [64, 1024],
-        wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => [16, 1024],
+        wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => {
+            [16, 1024]
+        }
         // Each core runs one workgroup at a time.
         wgpu::DeviceType::Cpu => [available_parallelism().map_or(1, usize::from), 256],
     }

@@ -24,12 +24,9 @@ impl WgpuFunction {
 ///
 /// # Errors
 /// When the source or a pipeline does not compile; the error contains the compiler's log.
-pub(crate) fn load(
-    driver: &WgpuDriver,
-    text: &str,
-    entries: &[&Entry],
-) -> Result<Vec<Option<WgpuFunction>>> {
-    let contained: Vec<bool> = entries.iter().map(|entry| text.contains(&format!("fn {}(", entry.name))).collect();
+pub(crate) fn load(driver: &WgpuDriver, text: &str, entries: &[&Entry]) -> Result<Vec<Option<WgpuFunction>>> {
+    let contained: Vec<bool> =
+        entries.iter().map(|entry| text.contains(&format!("fn {}(", entry.name))).collect();
     let Some(first) = contained.iter().position(|is| *is) else {
         return Ok(entries.iter().map(|_| None).collect());
     };
@@ -37,9 +34,10 @@ pub(crate) fn load(
         check_limits(driver, entry)?;
     }
     let name = &*entries[first].name;
-    let described = wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
-    let module =
-        driver.done(&format!("compiling kernel `{name}`"), || driver.device.create_shader_module(described))?;
+    let described =
+        wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
+    let module = driver
+        .done(&format!("compiling kernel `{name}`"), || driver.device.create_shader_module(described))?;
     let load = |(entry, is): (&&Entry, &bool)| is.then(|| pipeline(driver, &module, entry)).transpose();
     entries.iter().zip(&contained).map(load).collect()
 }
@@ -49,26 +47,27 @@ pub(crate) fn load(
 fn pipeline(driver: &WgpuDriver, module: &wgpu::ShaderModule, entry: &Entry) -> Result<WgpuFunction> {
     let name = &*entry.name;
     let bindings = layout_entries(entry);
-    driver.done(&format!("compiling kernel `{name}`"), || {
-        let device = &driver.device;
-        let described = wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &bindings };
-        let layout = device.create_bind_group_layout(&described);
-        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: Some(name),
-            bind_group_layouts: &[Some(&layout)],
-            immediate_size: 0,
-        });
-        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(name),
-            layout: Some(&pipeline_layout),
-            module,
-            entry_point: Some(name),
-            compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
-        });
-        WgpuFunction { pipeline, layout, entry: entry.clone() }
-    })
-    .inspect(|_| driver.count_pipeline())
+    driver
+        .done(&format!("compiling kernel `{name}`"), || {
+            let device = &driver.device;
+            let described = wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &bindings };
+            let layout = device.create_bind_group_layout(&described);
+            let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: Some(name),
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: 0,
+            });
+            let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(name),
+                layout: Some(&pipeline_layout),
+                module,
+                entry_point: Some(name),
+                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                cache: None,
+            });
+            WgpuFunction { pipeline, layout, entry: entry.clone() }
+        })
+        .inspect(|_| driver.count_pipeline())
 }
 
 /// The bindings of group 0: the tensors in their order, then the uniform buffer.
@@ -81,7 +80,9 @@ fn layout_entries(entry: &Entry) -> Vec<wgpu::BindGroupLayoutEntry> {
     };
     let mut list: Vec<_> = written(entry)
         .enumerate()
-        .map(|(place, written)| described(place, wgpu::BufferBindingType::Storage { read_only: !written }, None))
+        .map(|(place, written)| {
+            described(place, wgpu::BufferBindingType::Storage { read_only: !written }, None)
+        })
         .collect();
     let uniform = NonZeroU64::new(uniform_bytes(entry));
     list.push(described(list.len(), wgpu::BufferBindingType::Uniform, uniform));
@@ -104,13 +105,17 @@ fn uniform_bytes(entry: &Entry) -> u64 {
 /// When a kernel exceeds a limit of the device, with both numbers.
 fn check_limits(driver: &WgpuDriver, entry: &Entry) -> Result<()> {
     let info = driver.properties();
-    let refused = |problem: String| Err(Error::unsupported(&info.name, format!("kernel `{}`: {problem}", entry.name)));
+    let refused =
+        |problem: String| Err(Error::unsupported(&info.name, format!("kernel `{}`: {problem}", entry.name)));
     let (tensors, threads) = (written(entry).count(), entry.threads as usize);
     if let Some(limit) = info.bindings.filter(|limit| tensors > *limit) {
         return refused(format!("{tensors} tensors, and the device binds at most {limit}"));
     }
     if threads > info.block_threads {
-        return refused(format!("{threads} threads per block, and the device's limit is {}", info.block_threads));
+        return refused(format!(
+            "{threads} threads per block, and the device's limit is {}",
+            info.block_threads
+        ));
     }
     Ok(())
 }
@@ -123,10 +128,15 @@ mod tests {
     #[test]
     fn the_uniform_buffer_follows_the_tensors() {
         let tensor = |is_written| EntryParameter::Tensor { dtype: DType::F32, is_written };
-        let parameters = vec![tensor(false), EntryParameter::Index, tensor(true), EntryParameter::Word(DType::U64)];
+        let parameters =
+            vec![tensor(false), EntryParameter::Index, tensor(true), EntryParameter::Word(DType::U64)];
         let entries = layout_entries(&Entry { name: "kernel".into(), threads: 64, parameters });
         let types: Vec<wgpu::BindingType> = entries.iter().map(|entry| entry.ty).collect();
-        let buffer = |ty, min_binding_size| wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size };
+        let buffer = |ty, min_binding_size| wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: false,
+            min_binding_size,
+        };
         let storage = |read_only| buffer(wgpu::BufferBindingType::Storage { read_only }, None);
         let uniform = buffer(wgpu::BufferBindingType::Uniform, NonZeroU64::new(32));
         assert_eq!(types, [storage(true), storage(false), uniform]);

@@ -85,7 +85,11 @@ impl<T> Future for Finished<T> {
 ///
 /// # Errors
 /// When the device failed.
-pub(crate) fn wait(device: &wgpu::Device, submission: &wgpu::SubmissionIndex, failure: &Failure) -> Result<()> {
+pub(crate) fn wait(
+    device: &wgpu::Device,
+    submission: &wgpu::SubmissionIndex,
+    failure: &Failure,
+) -> Result<()> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let wait = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: None };
     // wgpu panics where the wait itself finds that the device is lost.
