@@ -38,6 +38,7 @@ macro_rules! backend {
         }
 
         /// The kind of the backend's devices.
+        #[allow(dead_code, reason = "a build for one API has no kind `wgpu`")]
         pub(crate) const $driver: Driver =
             Driver { open: |index| open::<$name>($api, index), list: || list($api) };
     };

@@ -26,12 +26,15 @@
 //! }
 //! # Ok::<(), kiln_ir::Error>(())
 //! ```
+#![deny(unsafe_code)]
 
 mod adapter;
 mod arguments;
 mod bytes;
 mod commands;
 mod device;
+// Launching is unsafe in the trait, since other drivers do not check the bounds of accesses.
+#[allow(unsafe_code)]
 mod driver;
 mod failure;
 mod info;
