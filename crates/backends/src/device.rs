@@ -91,6 +91,13 @@ impl Device {
         Device(crate::Cuda::<f32, i32>::stack(&crate::CudaDevice::new(index)))
     }
 
+    /// Returns a GPU of any vendor with fusion, through wgpu: the device of [`Wgpu`](crate::Wgpu). If it is missing, tensors
+    /// on it carry the error.
+    #[cfg(any(feature = "vulkan", feature = "metal", feature = "dx12", feature = "webgpu"))]
+    pub fn wgpu(device: crate::WgpuDevice) -> Device {
+        Device(crate::Wgpu::<f32, i32>::stack(&device))
+    }
+
     /// The CPU, by candle's kernels: the device of [`Candle`](crate::Candle).
     #[cfg(feature = "candle")]
     pub fn candle() -> Device {
@@ -153,6 +160,8 @@ impl Device {
     /// | `cpu` | | the CPU with fusion; the index is ignored |
     /// | `flex` | | the CPU without fusion; the index is ignored |
     /// | `cuda` | `cuda` | NVIDIA GPU `index` |
+    /// | `wgpu` | `wgpu` | adapter `index` of the first API that finds one, the fastest first |
+    /// | `vulkan`, `metal`, `dx12`, `webgpu` | of the same names | adapter `index` of the API, the fastest first |
     /// | `router` | `router` | a router over the CPU (index 0) and all GPUs after it, in their order |
     /// | `remote` | `remote` | the server at address `index` of those in `KILN_REMOTE`, separated by commas |
     /// | `candle` | `candle` | candle on the CPU |

@@ -6,6 +6,7 @@
 //! | [`Flex`] | the CPU engine | [`FlexDevice`] |
 //! | [`NdArray`] | the CPU engine, under Burn's older name | [`NdArrayDevice`] |
 //! | `Cuda` (crate feature `cuda`) | fusion over an NVIDIA GPU's engine | `CudaDevice` |
+//! | `Wgpu`, `Vulkan`, `Metal`, `Dx12`, `WebGpu` (crate features of these names, in lower case) | fusion over the engine of any GPU, through wgpu | `WgpuDevice` |
 //! | `RemoteBackend` (crate feature `remote`) | the engine of a client, which sends ops to a server | `RemoteDevice` |
 //! | [`Fusion<B>`](Fusion), [`Autocast<B>`](Autocast) | a layer over `B` | that of `B` |
 //! | [`Autodiff<B>`](kiln_tensor::Autodiff), [`Forward<B>`](kiln_tensor::Forward), [`Vmap<B>`](kiln_tensor::Vmap) | a layer over `B` | that of `B` |
@@ -45,6 +46,8 @@ mod remote;
 mod routed;
 #[cfg(feature = "libtorch")]
 mod torch;
+#[cfg(any(feature = "vulkan", feature = "metal", feature = "dx12", feature = "webgpu"))]
+pub mod wgpu;
 
 pub use autocast::{Autocast, AutocastFloat, with_autocast};
 #[cfg(feature = "candle")]
@@ -70,6 +73,16 @@ pub use kiln_remote::{RemoteBackend, RemoteDevice};
 pub use routed::Router;
 #[cfg(feature = "libtorch")]
 pub use torch::{LibTorch, LibTorchDevice};
+#[cfg(feature = "dx12")]
+pub use wgpu::Dx12;
+#[cfg(feature = "metal")]
+pub use wgpu::Metal;
+#[cfg(feature = "vulkan")]
+pub use wgpu::Vulkan;
+#[cfg(feature = "webgpu")]
+pub use wgpu::WebGpu;
+#[cfg(any(feature = "vulkan", feature = "metal", feature = "dx12", feature = "webgpu"))]
+pub use wgpu::{Wgpu, WgpuDevice};
 
 /// Several backends as one: the devices of each [`Router`], the policy of transfers, and statistics.
 #[cfg(feature = "router")]

@@ -1,5 +1,13 @@
 //! Backends and their devices, one module per backend.
 
+#[cfg(feature = "dx12")]
+pub use kiln_backends::Dx12;
+#[cfg(feature = "metal")]
+pub use kiln_backends::Metal;
+#[cfg(feature = "vulkan")]
+pub use kiln_backends::Vulkan;
+#[cfg(feature = "webgpu")]
+pub use kiln_backends::WebGpu;
 pub use kiln_backends::{
     Autocast, Cpu, CpuDevice, Device, DeviceInfo, DeviceKind, Dyn, Flex, FlexDevice, Fusion, LowPrecision,
     NdArray, NdArrayDevice, with_autocast, with_fusion,
@@ -12,6 +20,8 @@ pub use kiln_backends::{Cuda, CudaDevice};
 pub use kiln_backends::{LibTorch, LibTorchDevice};
 #[cfg(feature = "router")]
 pub use kiln_backends::{Router, router};
+#[cfg(any(feature = "vulkan", feature = "metal", feature = "dx12", feature = "webgpu"))]
+pub use kiln_backends::{Wgpu, WgpuDevice, wgpu};
 pub use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Forward, ForwardBackend, Vmap, VmapBackend};
 
 /// Automatic differentiation as a backend.

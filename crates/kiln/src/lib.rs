@@ -51,6 +51,7 @@
 //! * `std` and `threads` (default): the operating system and several cores.
 //! * `train` (default): data sets, optimizers, the training loop, safetensors and NumPy files.
 //! * `cuda`: the backend `Cuda` for NVIDIA GPUs. It builds without CUDA and loads it at run time.
+//! * `wgpu`: the backend `Wgpu` for GPUs of all vendors; `vulkan`, `metal`, `dx12` and `webgpu`: that of one API.
 //! * `linalg`: matrix decompositions and solvers.
 //! * `ndarray`: conversions from and to the `ndarray` crate.
 //! * `dlpack`: tensors shared with other frameworks.
@@ -140,6 +141,8 @@ pub mod prelude {
     pub use kiln_backends::{Cuda, CudaDevice};
     #[cfg(feature = "remote")]
     pub use kiln_backends::{RemoteBackend, RemoteDevice};
+    #[cfg(any(feature = "vulkan", feature = "metal", feature = "dx12", feature = "webgpu"))]
+    pub use kiln_backends::{Wgpu, WgpuDevice};
     pub use kiln_nn::{AutodiffModule, BackendModule, Config, GradientsParams, Module, Param};
     #[cfg(feature = "train")]
     pub use kiln_optim::Optimizer;

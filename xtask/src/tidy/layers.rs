@@ -22,6 +22,7 @@ const LAYERS: &[(&str, May)] = &[
     ("cpu", May::Use(&["ir", "kernel"])),
     ("gpu", May::Use(&["ir", "kernel"])),
     ("cuda", May::Use(&["ir", "kernel", "gpu"])),
+    ("wgpu", May::Use(&["ir", "kernel", "gpu"])),
     ("candle", May::Use(&["ir", "cpu"])),
     ("torch", May::Use(&["ir", "cpu"])),
     ("autodiff", May::Use(&["ir"])),
@@ -33,7 +34,7 @@ const LAYERS: &[(&str, May)] = &[
     (
         "backends",
         May::Use(&[
-            "ir", "autocast", "fusion", "cpu", "cuda", "candle", "torch", "remote", "router", "tensor",
+            "ir", "autocast", "fusion", "cpu", "cuda", "wgpu", "candle", "torch", "remote", "router", "tensor",
         ]),
     ),
     ("dlpack", May::Use(&["ir", "tensor"])),

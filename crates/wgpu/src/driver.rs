@@ -1,0 +1,420 @@
+//! The driver of one device: its memory, kernels and queue.
+
+use crate::arguments::{Bounds, Prepared, prepare};
+use crate::bytes::{self, Fill, parts};
+use crate::commands::{Commands, UNIFORM_BYTES};
+use crate::failure::{Failure, watch};
+use crate::info::{bounds, describe};
+use crate::options::Profile;
+use crate::program::{self, WgpuFunction};
+use crate::signal::{Finished, Signal, wait};
+use kiln_gpu::DeviceInfo;
+use kiln_gpu::driver::{Argument, DevicePtr, Driver, Grid};
+use kiln_ir::{BoxFuture, Error, Result};
+use kiln_kernel::print::Entry;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The driver of one device of wgpu.
+///
+/// Launches are recorded, and submitted when enough are pending, before a write, at a read, and at
+/// [`flush`](Driver::flush). Errors of wgpu become errors of the call. If a submission is refused or the device is lost,
+/// every later call returns that error.
+pub struct WgpuDriver {
+    info: DeviceInfo,
+    bounds: Bounds,
+    /// The maximum number of bytes of a buffer.
+    most_bytes: u64,
+    pub(crate) device: wgpu::Device,
+    queue: wgpu::Queue,
+    /// The words of the launches of one submission, written just before it.
+    uniforms: wgpu::Buffer,
+    commands: Mutex<Commands>,
+    failure: Arc<Failure>,
+    pipelines: AtomicU64,
+    /// The kernel that writes single bytes.
+    fill: OnceLock<Result<WgpuFunction>>,
+}
+
+/// A block of device memory: a storage buffer.
+pub struct WgpuMemory(wgpu::Buffer);
+
+impl WgpuDriver {
+    /// Opens a device of an adapter.
+    ///
+    /// # Errors
+    /// When the adapter lacks a limit of the profile, or the device cannot be created.
+    pub(crate) async fn open(name: &str, adapter: &wgpu::Adapter, profile: Profile) -> Result<WgpuDriver> {
+        let described = wgpu::DeviceDescriptor {
+            label: Some("kiln"),
+            required_features: profile.features(adapter.features()),
+            required_limits: profile.limits(adapter.limits()),
+            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            trace: wgpu::Trace::Off,
+        };
+        let (device, queue) = adapter
+            .request_device(&described)
+            .await
+            .map_err(|error| Error::device(name, format!("opening the device failed: {error}")))?;
+        let failure = Failure::new(name);
+        watch(&device, &failure);
+        WgpuDriver::new(name, &adapter.get_info(), device, queue, failure)
+    }
+
+    /// The driver of a device that the program opened. The device keeps its error handlers.
+    ///
+    /// # Errors
+    /// When the device is out of memory.
+    pub(crate) fn from_existing(name: &str, device: wgpu::Device, queue: wgpu::Queue) -> Result<WgpuDriver> {
+        let adapter = device.adapter_info();
+        WgpuDriver::new(name, &adapter, device, queue, Failure::new(name))
+    }
+
+    fn new(
+        name: &str,
+        adapter: &wgpu::AdapterInfo,
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        failure: Arc<Failure>,
+    ) -> Result<WgpuDriver> {
+        let limits = device.limits();
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let described = buffer(UNIFORM_BYTES as u64, usage);
+        let uniforms =
+            failure.done(&device, "allocating a uniform buffer", || device.create_buffer(&described))?;
+        Ok(WgpuDriver {
+            info: describe(name, adapter, &device),
+            bounds: bounds(name, &limits),
+            most_bytes: limits.max_buffer_size,
+            device,
+            queue,
+            uniforms,
+            commands: Mutex::default(),
+            failure,
+            pipelines: AtomicU64::new(0),
+            fill: OnceLock::new(),
+        })
+    }
+
+    /// The number of pipelines that were compiled.
+    pub fn compiled_pipelines(&self) -> u64 {
+        self.pipelines.load(Ordering::Relaxed)
+    }
+
+    /// The device, for programs that share it with a renderer.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// The queue of the device. Recorded launches are not in it before [`flush`](Driver::flush).
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    pub(crate) fn properties(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    pub(crate) fn count_pipeline(&self) {
+        self.pipelines.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Calls wgpu; `what` names the operation in errors.
+    pub(crate) fn done<T>(&self, what: &str, body: impl FnOnce() -> T) -> Result<T> {
+        self.failure.check()?;
+        self.failure.done(&self.device, what, body)
+    }
+
+    fn commands(&self) -> MutexGuard<'_, Commands> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits the recorded commands.
+    ///
+    /// # Errors
+    /// When wgpu refuses them. Their results are then missing, so that every later call returns the error too.
+    fn submit(&self, commands: &mut Commands) -> Result<wgpu::SubmissionIndex> {
+        self.failure.check()?;
+        let submission = commands.take();
+        let submit = || {
+            if !submission.words.is_empty() {
+                self.queue.write_buffer(&self.uniforms, 0, &submission.words);
+            }
+            self.queue.submit(submission.encoder.map(wgpu::CommandEncoder::finish))
+        };
+        let done = self.failure.done(&self.device, "submitting work", submit);
+        done.map_err(|error| self.failure.keep(error))
+    }
+
+    /// The range of bytes of a copy.
+    ///
+    /// # Errors
+    /// When it is not within the memory.
+    fn range(&self, at: &DevicePtr<WgpuMemory>, bytes: usize) -> Result<Range<usize>> {
+        let size = self.size(&at.memory);
+        match at.offset.checked_add(bytes).filter(|end| *end <= size) {
+            Some(end) => Ok(at.offset..end),
+            None => {
+                let problem =
+                    format!("{bytes} bytes at {} are not within a block of {size} bytes", at.offset);
+                Err(Error::device(&self.info.name, problem))
+            }
+        }
+    }
+
+    fn try_allocate(&self, bytes: u64) -> Result<WgpuMemory> {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let what = format!("allocating {bytes} bytes");
+        self.done(&what, || WgpuMemory(self.device.create_buffer(&buffer(bytes, usage))))
+    }
+
+    /// Waits for all queued work, so that wgpu frees the buffers that were dropped.
+    fn settle(&self) -> Result<()> {
+        let submission = self.submit(&mut self.commands())?;
+        wait(&self.device, &submission, &self.failure)
+    }
+
+    /// Records a launch.
+    fn record(&self, function: &WgpuFunction, launch: &Prepared, memory: &[&WgpuMemory]) -> Result<()> {
+        self.failure.check()?;
+        let mut commands = self.commands();
+        let alignment = self.bounds.uniform_alignment;
+        let offset = match commands.append(&launch.words, alignment) {
+            Some(offset) => offset,
+            None => {
+                self.submit(&mut commands)?;
+                commands.append(&launch.words, alignment).ok_or_else(|| {
+                    let problem = format!("kernel `{}` has too many arguments", function.entry.name);
+                    Error::unsupported(&self.info.name, problem)
+                })?
+            }
+        };
+        let group = self.bind(function, launch, memory, offset)?;
+        let pass = commands.pass(&self.device);
+        pass.set_pipeline(&function.pipeline);
+        pass.set_bind_group(0, &group, &[]);
+        pass.dispatch_workgroups(launch.workgroups[0], launch.workgroups[1], 1);
+        Ok(())
+    }
+
+    /// The bind group of a launch whose words are at an offset in the uniform buffer.
+    fn bind(
+        &self,
+        function: &WgpuFunction,
+        launch: &Prepared,
+        memory: &[&WgpuMemory],
+        offset: u64,
+    ) -> Result<wgpu::BindGroup> {
+        let tensors = launch
+            .bindings
+            .iter()
+            .zip(memory)
+            .map(|(binding, memory)| (&memory.0, binding.offset, binding.bytes));
+        let words = (&self.uniforms, offset, function.uniform_bytes());
+        let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 9]> = tensors
+            .chain([words])
+            .enumerate()
+            .map(|(place, (buffer, offset, bytes))| wgpu::BindGroupEntry {
+                binding: place as u32,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset,
+                    size: wgpu::BufferSize::new(bytes),
+                }),
+            })
+            .collect();
+        let described =
+            wgpu::BindGroupDescriptor { label: None, layout: &function.layout, entries: &entries };
+        let what = format!("binding the arguments of kernel `{}`", function.entry.name);
+        self.done(&what, || self.device.create_bind_group(&described))
+    }
+
+    /// Records launches that write single bytes.
+    fn run_fill(&self, memory: &WgpuMemory, fill: Fill) -> Result<()> {
+        let compiled = || {
+            let loaded = program::load(self, bytes::SOURCE, &[&bytes::entry()])?.pop().flatten();
+            loaded.ok_or_else(|| Error::device(&self.info.name, "the kernel `kiln_fill` is missing"))
+        };
+        let function = self.fill.get_or_init(compiled).as_ref().map_err(Clone::clone)?;
+        let launches = fill.launches(self.size(memory), &self.bounds);
+        launches.iter().try_for_each(|launch| self.record(function, launch, &[memory]))
+    }
+
+    /// Starts to copy whole words to a buffer that the host can map.
+    fn start_read(&self, from: &DevicePtr<WgpuMemory>, words: Range<usize>) -> Result<Reading> {
+        let len = words.len() as u64;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let what = format!("allocating {len} bytes for a read");
+        let staging = self.done(&what, || self.device.create_buffer(&buffer(len, usage)))?;
+        let submission = {
+            let mut commands = self.commands();
+            let encoder = commands.encoder(&self.device);
+            encoder.copy_buffer_to_buffer(&from.memory.0, words.start as u64, &staging, 0, len);
+            self.submit(&mut commands)?
+        };
+        let signal = Signal::new();
+        let set = signal.clone();
+        self.done("mapping memory", || {
+            staging.map_async(wgpu::MapMode::Read, .., move |outcome| set.set(outcome.is_ok()));
+        })?;
+        Ok(Reading { staging, mapped: self.finished(signal, submission) })
+    }
+
+    fn finished<T>(&self, signal: Arc<Signal<T>>, submission: wgpu::SubmissionIndex) -> Finished<T> {
+        Finished { signal, device: self.device.clone(), submission, failure: self.failure.clone() }
+    }
+}
+
+/// A copy to the host that was started.
+struct Reading {
+    staging: wgpu::Buffer,
+    /// Whether the copy could be mapped.
+    mapped: Finished<bool>,
+}
+
+impl Reading {
+    /// The bytes in a range of the copied words.
+    async fn end(self, range: Range<usize>) -> Result<Vec<u8>> {
+        let failure = self.mapped.failure.clone();
+        let is_mapped = self.mapped.await?;
+        failure.check()?;
+        if !is_mapped {
+            return Err(failure.lost("memory could not be read"));
+        }
+        match self.staging.get_mapped_range(..) {
+            Ok(view) => Ok(view[range].to_vec()),
+            Err(error) => Err(failure.lost(&format!("memory could not be read: {error}"))),
+        }
+    }
+}
+
+fn buffer(bytes: u64, usage: wgpu::BufferUsages) -> wgpu::BufferDescriptor<'static> {
+    wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false }
+}
+
+impl Driver for WgpuDriver {
+    type Memory = WgpuMemory;
+    type Function = WgpuFunction;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<WgpuMemory> {
+        let size = (bytes.max(1) as u64).next_multiple_of(4);
+        if size > self.most_bytes {
+            let what =
+                format!("allocating {bytes} bytes, of which a buffer has at most {},", self.most_bytes);
+            return Err(self.failure.out_of_memory(&what));
+        }
+        match self.try_allocate(size) {
+            Err(error) if error.is_out_of_memory() && !cfg!(target_arch = "wasm32") => {
+                self.settle()?;
+                self.try_allocate(size)
+            }
+            done => done,
+        }
+    }
+
+    fn size(&self, memory: &WgpuMemory) -> usize {
+        memory.0.size() as usize
+    }
+
+    fn write(&self, to: &DevicePtr<WgpuMemory>, bytes: &[u8]) -> Result<()> {
+        let start = self.range(to, bytes.len())?.start;
+        let [head, body, tail] = parts(start, bytes.len());
+        if !body.is_empty() {
+            // A write takes effect before all commands of the next submission.
+            let mut commands = self.commands();
+            if !commands.is_empty() {
+                self.submit(&mut commands)?;
+            }
+            let at = (start + body.start) as u64;
+            self.done("writing memory", || self.queue.write_buffer(&to.memory.0, at, &bytes[body]))?;
+        }
+        for edge in [head, tail].into_iter().filter(|edge| !edge.is_empty()) {
+            self.run_fill(&to.memory, Fill::with_bytes(start + edge.start, &bytes[edge]))?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, from: &DevicePtr<WgpuMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
+        if bytes == 0 {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
+        let started = self.range(from, bytes).and_then(|range| {
+            let words = range.start / 4 * 4..range.end.next_multiple_of(4);
+            let skipped = range.start - words.start;
+            Ok((self.start_read(from, words)?, skipped..skipped + bytes))
+        });
+        Box::pin(async move {
+            let (reading, range) = started?;
+            reading.end(range).await
+        })
+    }
+
+    fn fill(&self, to: &DevicePtr<WgpuMemory>, bytes: usize, value: u8) -> Result<()> {
+        let range = self.range(to, bytes)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        if value != 0 || !range.start.is_multiple_of(4) || !bytes.is_multiple_of(4) {
+            return self.run_fill(&to.memory, Fill::with_byte(range, value));
+        }
+        self.failure.check()?;
+        let mut commands = self.commands();
+        commands.encoder(&self.device).clear_buffer(&to.memory.0, range.start as u64, Some(bytes as u64));
+        Ok(())
+    }
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>> {
+        Ok(source.as_bytes().to_vec())
+    }
+
+    fn load(&self, binary: &[u8], entries: &[&Entry]) -> Result<Vec<Option<WgpuFunction>>> {
+        let text = core::str::from_utf8(binary)
+            .map_err(|_| Error::device(&self.info.name, "the source of a kernel is not UTF-8"))?;
+        program::load(self, text, entries)
+    }
+
+    // wgpu checks the bounds of accesses itself, so that arguments which break the contract give wrong values only.
+    unsafe fn launch(
+        &self,
+        function: &WgpuFunction,
+        grid: Grid,
+        arguments: &[Argument<WgpuMemory>],
+    ) -> Result<()> {
+        let launch = prepare(&self.bounds, &function.entry, grid, arguments, |memory| self.size(memory))?;
+        let memory: SmallVec<[&WgpuMemory; 8]> = arguments
+            .iter()
+            .filter_map(|argument| match argument {
+                Argument::Pointer(at) => Some(&*at.memory),
+                Argument::Word(_) => None,
+            })
+            .collect();
+        self.record(function, &launch, &memory)
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut commands = self.commands();
+        if commands.is_empty() { self.failure.check() } else { self.submit(&mut commands).map(drop) }
+    }
+
+    fn synchronize(&self) -> BoxFuture<'static, Result<()>> {
+        let submitted = self.submit(&mut self.commands());
+        let ended = submitted.map(|submission| {
+            let signal = Signal::new();
+            let set = signal.clone();
+            self.queue.on_submitted_work_done(move || set.set(()));
+            self.finished(signal, submission)
+        });
+        let failure = self.failure.clone();
+        Box::pin(async move {
+            ended?.await?;
+            failure.check()
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! Failures of a device: errors of calls, and the loss of the device.
+
+use kiln_ir::{Error, Result};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The failure of a device after which its memory is undefined: it was lost, or queued work was refused. Every later
+/// call returns it.
+pub(crate) struct Failure {
+    name: String,
+    first: Mutex<Option<Error>>,
+}
+
+impl Failure {
+    pub(crate) fn new(name: &str) -> Arc<Failure> {
+        Arc::new(Failure { name: name.to_owned(), first: Mutex::default() })
+    }
+
+    /// # Errors
+    /// When the device failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    }
+
+    /// Keeps the error for later calls, unless there is an earlier one, and returns the kept one.
+    pub(crate) fn keep(&self, error: Error) -> Error {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error).clone()
+    }
+
+    /// Keeps the loss of the device.
+    pub(crate) fn lost(&self, reason: &str) -> Error {
+        let hint =
+            "restart the program; a driver resets a device after a kernel that ran too long or a fault";
+        self.keep(Error::device(&self.name, format!("the device was lost: {reason}")).hint(hint))
+    }
+
+    /// The error of the operation `what`.
+    pub(crate) fn error(&self, what: &str, error: &wgpu::Error) -> Error {
+        match error {
+            wgpu::Error::OutOfMemory { .. } => self.out_of_memory(what),
+            wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => {
+                Error::device(&self.name, format!("{what} failed: {error}"))
+            }
+        }
+    }
+
+    pub(crate) fn out_of_memory(&self, what: &str) -> Error {
+        let hint = "free tensors, reduce the batch size, or end other programs on the device";
+        Error::device(&self.name, format!("out of memory: {what} failed")).hint(hint)
+    }
+
+    /// Calls `body` and converts the error that wgpu reports for it.
+    ///
+    /// # Errors
+    /// When wgpu reports an error. In a browser, errors arrive later: see [`watch`].
+    pub(crate) fn done<T>(&self, device: &wgpu::Device, what: &str, body: impl FnOnce() -> T) -> Result<T> {
+        match scoped(device, body) {
+            (done, None) => Ok(done),
+            (_, Some(error)) => Err(self.error(what, &error)),
+        }
+    }
+}
+
+/// Keeps errors that no scope catches, and the loss of the device. By default, wgpu panics on such errors.
+pub(crate) fn watch(device: &wgpu::Device, failure: &Arc<Failure>) {
+    let kept = failure.clone();
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        let _ = kept.keep(kept.error("a queued operation", &error));
+    }));
+    let kept = failure.clone();
+    device.set_device_lost_callback(move |reason, message| {
+        let _ = kept.lost(&format!("{message} ({reason:?})"));
+    });
+}
+
+/// Calls `body` and returns the first error that wgpu reports for it.
+#[cfg(not(target_arch = "wasm32"))]
+fn scoped<T>(device: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
+    use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
+    let scopes = [Validation, OutOfMemory, Internal].map(|filter| device.push_error_scope(filter));
+    let done = body();
+    let mut found = None;
+    for scope in scopes.into_iter().rev() {
+        let error = kiln_ir::block_on(scope.pop());
+        found = found.or(error);
+    }
+    (done, found)
+}
+
+/// Calls `body`. A browser reports errors asynchronously, to the handler of uncaught errors.
+#[cfg(target_arch = "wasm32")]
+fn scoped<T>(_: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
+    (body(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_returned_by_every_later_call() {
+        let failure = Failure::new("vulkan:cpu");
+        assert_eq!(failure.check(), Ok(()));
+        let first = failure.lost("the driver reset it");
+        assert!(first.to_string().starts_with("[vulkan:cpu] the device was lost: the driver reset it"));
+        assert_eq!(failure.keep(Error::device("vulkan:cpu", "something else")), first);
+        assert_eq!(failure.check(), Err(first));
+    }
+
+    #[test]
+    fn an_exhausted_memory_is_an_error_of_that_kind() {
+        assert!(Failure::new("vulkan:cpu").out_of_memory("allocating 8 bytes").is_out_of_memory());
+    }
+}

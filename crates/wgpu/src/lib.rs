@@ -1,0 +1,206 @@
+//! The engine for GPUs of all vendors through [wgpu]: Vulkan, Metal, Direct3D 12, and WebGPU in browsers.
+//!
+//! The engine is that of [`kiln_gpu`]; this crate implements its [driver](WgpuDriver). Kernels are WGSL, which wgpu
+//! checks and translates for the API. A program builds on a machine without a GPU: the API is looked for when a device is
+//! opened, and [`shared`] returns an error that lists the adapters of the machine. An implementation on the CPU, such as
+//! lavapipe, is an adapter too.
+//!
+//! * **Dtypes**: `f64`, `i64` and `u64` need features of the adapter. Kernels with them are otherwise an error that names
+//!   the dtype. 8- and 16-bit elements are unpacked from words of 32 bits, and computed in 32 bits.
+//! * **Limits**: a tensor is one binding, of at most 128 MiB in a browser. `KILN_WGPU_LIMITS=webgpu` opens devices with the
+//!   limits and features that every browser has ([`Profile::WebGpu`]).
+//! * **Errors** never abort the program. After the loss of a device, every call returns an error with the reason.
+//! * **Renderers** share a device with tensors: [`from_existing`].
+//! * **Browsers** cannot block: [`init_async`] opens a device, and values are read by asynchronous methods.
+//!
+//! ```
+//! use kiln_ir::{Engine, TensorData, block_on};
+//! use kiln_wgpu::{Api, WgpuDevice};
+//!
+//! match kiln_wgpu::shared(WgpuDevice::Default, Api::Auto) {
+//!     Ok(gpu) => {
+//!         let data = TensorData::new(vec![1.0f32, 2.0], [2])?;
+//!         assert_eq!(block_on(gpu.read(gpu.write(data.clone())))?, data);
+//!     }
+//!     Err(error) => println!("{error}"),
+//! }
+//! # Ok::<(), kiln_ir::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod adapter;
+mod arguments;
+mod bytes;
+mod commands;
+mod device;
+// Launching is unsafe in the trait, since other drivers do not check the bounds of accesses.
+#[allow(unsafe_code)]
+mod driver;
+mod failure;
+mod info;
+mod options;
+mod program;
+mod signal;
+
+pub use adapter::AdapterInfo;
+pub use device::{Api, WgpuDevice};
+pub use driver::{WgpuDriver, WgpuMemory};
+pub use kiln_gpu::Missing;
+pub use options::{Profile, WgpuOptions};
+pub use program::WgpuFunction;
+pub use wgpu;
+
+use adapter::{Found, find, pick};
+use kiln_gpu::Gpu;
+use kiln_ir::{Error, MemoryConfig, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The engine of a device of wgpu.
+pub type Wgpu = Gpu<WgpuDriver>;
+
+/// The key of an opened engine.
+type Key = (WgpuDevice, Api, Profile);
+
+static OPENED: Mutex<BTreeMap<Key, Arc<Wgpu>>> = Mutex::new(BTreeMap::new());
+
+/// Engines over devices of the program.
+static EXISTING: Mutex<Vec<Arc<Wgpu>>> = Mutex::new(Vec::new());
+
+/// The process-wide shared engine of a device, opened by the first call and cached. Devices and APIs that select the same
+/// adapter share one engine.
+///
+/// # Errors
+/// When there is no such adapter, with the list of adapters; the next call tries again. In a browser, when the device was
+/// not opened by [`init_async`].
+pub fn shared(device: WgpuDevice, api: Api) -> Result<Arc<Wgpu>> {
+    shared_with(device, api, &WgpuOptions::default())
+}
+
+/// As [`shared`], with settings. An engine that is open keeps the memory limits that it was opened with.
+///
+/// # Errors
+/// As [`shared`].
+pub fn shared_with(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Arc<Wgpu>> {
+    // One thread opens a device while others wait for it.
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(engine) = found_open(device, api, options.profile)? {
+        return Ok(engine);
+    }
+    if cfg!(target_arch = "wasm32") {
+        let problem =
+            format!("the device `{device}` is not open, and a browser opens devices asynchronously");
+        return Err(Error::device(&api.to_string(), problem).hint("await `init_async` first"));
+    }
+    kiln_ir::block_on(init_async(device, api, options))
+}
+
+/// Opens the shared engine of a device, or returns it if it is open. The form of [`shared`] for browsers.
+///
+/// # Errors
+/// When there is no such adapter, with the list of adapters.
+pub async fn init_async(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Arc<Wgpu>> {
+    if let Some(engine) = found_open(device, api, options.profile)? {
+        return Ok(engine);
+    }
+    let found = pick(find(api).await?, api, device)?;
+    // The adapter may be open under another name.
+    let (adapter_device, adapter_api) = (found.info.device, found.info.api);
+    let engine = match found_open(adapter_device, adapter_api, options.profile)? {
+        Some(engine) => engine,
+        None => Arc::new(open(&found, options).await?),
+    };
+    let mut opened = opened();
+    let engine = opened.entry((adapter_device, adapter_api, options.profile)).or_insert(engine).clone();
+    opened.insert((device, api, options.profile), engine.clone());
+    Ok(engine)
+}
+
+/// Makes a device of the program, such as that of a renderer, a device of Kiln. Both then submit to one queue, in the order
+/// of their submissions. The device keeps its error handlers.
+///
+/// ```no_run
+/// # fn example(device: kiln_wgpu::wgpu::Device, queue: kiln_wgpu::wgpu::Queue) -> kiln_ir::Result<()> {
+/// use kiln_wgpu::{Api, from_existing, shared};
+///
+/// let device = from_existing(device, queue)?;
+/// let engine = shared(device, Api::Auto)?;
+/// # drop(engine);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When the device is out of memory.
+pub fn from_existing(device: wgpu::Device, queue: wgpu::Queue) -> Result<WgpuDevice> {
+    let mut existing = existing();
+    let number = WgpuDevice::Existing(existing.len());
+    let driver = WgpuDriver::from_existing(&format!("wgpu {number}"), device, queue)?;
+    existing.push(Arc::new(Gpu::new(driver, MemoryConfig::new())));
+    Ok(number)
+}
+
+/// The adapters of an API, those of the fastest types first. For [`Api::Auto`], they are those of the first API that has
+/// any. Without an adapter, or in a browser, the list is empty.
+///
+/// ```
+/// use kiln_wgpu::{Api, adapters};
+///
+/// for adapter in adapters(Api::Auto) {
+///     println!("{adapter}");
+/// }
+/// ```
+pub fn adapters(api: Api) -> Vec<AdapterInfo> {
+    list(api).unwrap_or_default()
+}
+
+/// As [`adapters`], with the reason why there is none.
+///
+/// # Errors
+/// When there is no adapter.
+pub fn list(api: Api) -> Result<Vec<AdapterInfo>> {
+    if cfg!(target_arch = "wasm32") {
+        let problem = "a browser lists adapters asynchronously";
+        return Err(Error::device(&api.to_string(), problem).hint("await `list_async`"));
+    }
+    kiln_ir::block_on(list_async(api))
+}
+
+/// The adapters of an API: the form of [`list`] for browsers.
+///
+/// # Errors
+/// When there is no adapter.
+pub async fn list_async(api: Api) -> Result<Vec<AdapterInfo>> {
+    Ok(find(api).await?.into_iter().map(|found| found.info).collect())
+}
+
+/// Opens an adapter.
+async fn open(found: &Found, options: &WgpuOptions) -> Result<Wgpu> {
+    let name = format!("{} {}", found.info.api, found.info.device);
+    let driver = WgpuDriver::open(&name, &found.adapter, options.profile).await?;
+    Ok(Gpu::new(driver, options.memory))
+}
+
+/// The engine of a device that is open.
+///
+/// # Errors
+/// When the device is one of the program's that does not exist.
+fn found_open(device: WgpuDevice, api: Api, profile: Profile) -> Result<Option<Arc<Wgpu>>> {
+    if let WgpuDevice::Existing(number) = device {
+        let known = existing();
+        return known.get(number).cloned().map(Some).ok_or_else(|| {
+            let problem = format!("no device `{device}`: {} were registered", known.len());
+            Error::device("wgpu", problem).hint("`from_existing` registers a device and returns its number")
+        });
+    }
+    Ok(opened().get(&(device, api, profile)).cloned())
+}
+
+fn opened() -> MutexGuard<'static, BTreeMap<Key, Arc<Wgpu>>> {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn existing() -> MutexGuard<'static, Vec<Arc<Wgpu>>> {
+    EXISTING.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,101 @@
+//! Settings of a device: the features and limits that it is opened with.
+
+use kiln_ir::MemoryConfig;
+
+/// The features and limits that a device is opened with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Profile {
+    /// Those of the adapter.
+    #[default]
+    Adapter,
+    /// Those that every browser has: 8 storage buffers of up to 128 MiB and 256 threads with 16 KiB of shared memory, and
+    /// no feature beyond `f16`. A program that runs with them on any machine also runs in a browser.
+    WebGpu,
+}
+
+/// Settings of a device.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct WgpuOptions {
+    /// The features and limits. Default: those of the adapter, unless `KILN_WGPU_LIMITS=webgpu` is in the environment.
+    pub profile: Profile,
+    /// The limits of its memory. Default: none.
+    pub memory: MemoryConfig,
+}
+
+impl Default for WgpuOptions {
+    /// Reads the environment variable `KILN_WGPU_LIMITS`.
+    ///
+    /// # Panics
+    /// When the variable is neither `adapter` nor `webgpu`.
+    fn default() -> Self {
+        let parse = |text: &str| match text {
+            "adapter" => Some(Profile::Adapter),
+            "webgpu" => Some(Profile::WebGpu),
+            _ => None,
+        };
+        let profile = kiln_ir::setting("KILN_WGPU_LIMITS", "`adapter` or `webgpu`", parse);
+        WgpuOptions { profile: profile.unwrap_or_default(), memory: MemoryConfig::new() }
+    }
+}
+
+impl WgpuOptions {
+    /// Sets the features and limits.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Profile) -> WgpuOptions {
+        self.profile = profile;
+        self
+    }
+
+    /// Sets the limits of its memory.
+    #[must_use]
+    pub fn with_memory(mut self, memory: MemoryConfig) -> WgpuOptions {
+        self.memory = memory;
+        self
+    }
+}
+
+impl Profile {
+    /// The features to request from an adapter that has `available`.
+    pub(crate) fn features(self, available: wgpu::Features) -> wgpu::Features {
+        let wanted = match self {
+            Profile::Adapter => {
+                wgpu::Features::SHADER_F16
+                    | wgpu::Features::SHADER_F64
+                    | wgpu::Features::SHADER_I16
+                    | wgpu::Features::SHADER_INT64
+                    | wgpu::Features::SHADER_INT64_ATOMIC_MIN_MAX
+                    | wgpu::Features::SHADER_INT64_ATOMIC_ALL_OPS
+                    | wgpu::Features::SUBGROUP
+                    | wgpu::Features::PIPELINE_CACHE
+                    | wgpu::Features::TIMESTAMP_QUERY
+            }
+            Profile::WebGpu => wgpu::Features::SHADER_F16,
+        };
+        wanted & available
+    }
+
+    /// The limits to request from an adapter that has `available`.
+    pub(crate) fn limits(self, available: wgpu::Limits) -> wgpu::Limits {
+        match self {
+            Profile::Adapter => available,
+            Profile::WebGpu => wgpu::Limits::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profile_of_browsers_has_their_limits_and_no_dtypes_of_64_bits() {
+        let features = Profile::WebGpu.features(wgpu::Features::all());
+        assert_eq!(features, wgpu::Features::SHADER_F16);
+        let limits = Profile::WebGpu.limits(wgpu::Limits::default());
+        assert_eq!(limits.max_storage_buffers_per_shader_stage, 8);
+        assert_eq!(limits.max_compute_workgroup_storage_size, 16 << 10);
+        assert_eq!(limits.max_compute_invocations_per_workgroup, 256);
+        assert_eq!(limits.max_storage_buffer_binding_size, 128 << 20);
+    }
+}
