@@ -61,7 +61,13 @@ pub mod cuda {
 }
 
 /// Kernels of custom ops for GPUs.
-#[cfg(feature = "cuda")]
+#[cfg(any(
+    feature = "cuda",
+    feature = "vulkan",
+    feature = "metal",
+    feature = "dx12",
+    feature = "webgpu"
+))]
 pub use kiln_backends::gpu;
 
 /// The eager CPU backend.
