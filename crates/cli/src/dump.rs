@@ -112,7 +112,7 @@ fn of_stage(stage: Stage, target: Target, step: &Step) -> String {
         }
         Stage::Cuda => print::cpp(&lowered.kernel, &schedule(), Dialect::Cuda),
         Stage::Hip => print::cpp(&lowered.kernel, &schedule(), Dialect::Hip),
-        Stage::Wgsl => print::wgsl(&lowered.kernel, &schedule()),
+        Stage::Wgsl => print::wgsl(&lowered.kernel, &schedule(), &print::Target::new(Dialect::Wgsl)),
     };
     match printed {
         Ok(printed) => printed.text + "\n",

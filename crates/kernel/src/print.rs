@@ -1,7 +1,7 @@
 //! Code generation: kernels as CUDA, HIP or WGSL source.
 //!
-//! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. Both print the same loops. The
-//! output for a kernel and schedule is deterministic, byte for byte. [`Printed`] lists the arguments of the entry
+//! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. [`print()`] prints the language of
+//! a [`Target`]. All print the same loops. The output for a kernel and schedule is deterministic, byte for byte. [`Printed`] lists the arguments of the entry
 //! points.
 
 mod columns;
@@ -15,11 +15,12 @@ mod writer;
 
 use crate::schedule::{splits, takes_vectors};
 use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, StrideClass};
+use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-pub use cpp::{Dialect, cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
-use alloc::borrow::Cow;
+pub use cpp::{cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use kiln_ir::{DType, DTypeSet};
 pub use wgsl::wgsl;
 
@@ -91,7 +92,7 @@ pub struct Printed {
     /// The entry points in execution order; [`GpuSchedule::grid`] returns their block counts. All have the same
     /// parameters.
     pub entries: Vec<Entry>,
-    /// Arguments of each entry point, one for each of its parameters.
+    /// Arguments of each entry point, one for each of its [parameters](Entry::parameters).
     pub arguments: Vec<GpuArgument>,
 }
 
@@ -112,8 +113,8 @@ pub enum GpuArgument {
     Stride(u32, u32),
     /// Memory for [`scratch_len`](GpuSchedule::scratch_len) elements of the dtype, which the passes share.
     Scratch(DType),
-    /// The bounds-check flags: a word for each [`Compute::Checked`], in order, initially 0. An index out of range sets
-    /// it. It has 64 bits: the upper half is `u32::MAX` minus the point, numbered as
+    /// The bounds-check flags: 8 bytes for each [`Compute::Checked`], in order, initially 0. An index out of range sets
+    /// them: in C++ one 64-bit word, in WGSL two 32-bit words, the lower half first. The upper half is `u32::MAX` minus the point, numbered as
     /// [`Check::position`](crate::Check::position) requires. The lower half is the index as an `i32`; both saturate.
     /// The first point is kept.
     Failed,
@@ -138,11 +139,101 @@ impl fmt::Display for Unprintable {
 
 impl core::error::Error for Unprintable {}
 
+/// Prints a kernel in the language of a target.
+///
+/// `aliases` are pairs of an input and an output that share memory: an output may take the memory of an operand.
+/// WebGPU refuses to bind a buffer twice if one binding is written. In WGSL the input has therefore no binding and no
+/// argument of its own. C++ has no such rule and ignores the aliases.
+///
+/// ```
+/// use kiln_kernel::print::{Dialect, Target, print};
+/// use kiln_kernel::{GpuSchedule, Kernel, Launch};
+///
+/// let kernel: Kernel = "kernel map [p] (%0: f32 in [one], %1: f32 out [one]) {
+///   v0: f32 = load %0
+///   v1: f32 = exp v0
+///   v2: f32 = store %1, v1
+/// }".parse()?;
+/// let launch: Launch = "launch [4096] (%0: 0 [1], %1: 0 [1])".parse()?;
+/// let schedule = GpuSchedule::choose(&kernel, &launch);
+/// let printed = print(&kernel, &schedule, &Target::new(Dialect::Wgsl), &[(0, 1)]).unwrap();
+/// assert!(!printed.text.contains("p0"));
+/// # Ok::<(), kiln_ir::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`cpp()`] and [`wgsl()`]; in WGSL also when the elements of an input and an output that share memory differ
+/// in size.
+pub fn print(
+    kernel: &Kernel,
+    schedule: &GpuSchedule,
+    target: &Target,
+    aliases: &[(u32, u32)],
+) -> Result<Printed, Unprintable> {
+    match target.dialect {
+        Dialect::Cuda | Dialect::Hip => cpp(kernel, schedule, target.dialect),
+        Dialect::Wgsl => wgsl::aliased(kernel, schedule, target, aliases),
+    }
+}
+
 /// The entry points of the first and the second pass.
 const ENTRIES: [&str; 2] = ["kiln_kernel", "kiln_finish"];
 
-fn entries(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
+/// The names of the entry points.
+fn names(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<&'static str> {
     ENTRIES[..1 + usize::from(schedule.finishes(kernel))].to_vec()
+}
+
+/// The entry points of these names for a list of arguments.
+fn entries(
+    names: &[&'static str],
+    kernel: &Kernel,
+    schedule: &GpuSchedule,
+    arguments: &[GpuArgument],
+) -> Vec<Entry> {
+    let parameters = parameters(kernel, arguments);
+    let entry =
+        |&name: &&'static str| Entry { name: name.into(), threads: schedule.block, parameters: parameters.clone() };
+    names.iter().map(entry).collect()
+}
+
+/// The parameters for a list of arguments.
+fn parameters(kernel: &Kernel, arguments: &[GpuArgument]) -> Vec<EntryParameter> {
+    let parameter = |argument: &GpuArgument| match *argument {
+        GpuArgument::Tensor(param) => {
+            let param = &kernel.params[param as usize];
+            EntryParameter::Tensor { dtype: param.dtype, is_written: param.kind == ParamKind::Output }
+        }
+        GpuArgument::Number(param) => EntryParameter::Word(word(kernel.params[param as usize].dtype)),
+        GpuArgument::Extent(_) | GpuArgument::Stride(..) | GpuArgument::Offset(_) => EntryParameter::Index,
+        GpuArgument::Scratch(dtype) => EntryParameter::Tensor { dtype, is_written: true },
+        GpuArgument::Failed => EntryParameter::Tensor { dtype: DType::U32, is_written: true },
+    };
+    arguments.iter().map(parameter).collect()
+}
+
+/// The dtype in which a launch passes a number: at least 32 bits.
+fn word(dtype: DType) -> DType {
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 => DType::F32,
+        DType::I32 | DType::I16 | DType::I8 => DType::I32,
+        DType::U32 | DType::U16 | DType::U8 | DType::Bool => DType::U32,
+        DType::F64 | DType::I64 | DType::U64 => dtype,
+    }
+}
+
+/// Where a check reports: its number among the checks, and the number of the point along the axes that the index
+/// depends on.
+fn check_place(kernel: &Kernel, check: &Compute) -> (usize, String) {
+    let mut checks = kernel.body.iter().filter(|other| matches!(other.compute, Compute::Checked(..)));
+    let number = checks.position(|other| other.compute == *check).unwrap_or(0);
+    let value = kernel.body.iter().position(|other| other.compute == *check).unwrap_or(0);
+    let axes = kernel.dependence()[value];
+    let along = (0..kernel.axes.len()).filter(|axis| axes & 1 << axis != 0);
+    let point = along.fold(None, |outer: Option<String>, axis| {
+        Some(outer.map_or(format!("i{axis}"), |outer| format!("({outer}) * e{axis} + i{axis}")))
+    });
+    (number, point.unwrap_or_else(|| "0".into()))
 }
 
 /// Checks the limits shared by both languages, for example at most one scan per kernel.
@@ -173,7 +264,7 @@ fn check(kernel: &Kernel, schedule: &GpuSchedule) -> Result<(), Unprintable> {
 }
 
 /// All arguments: tensors and numbers, extents and strides, scratch memory and the flags.
-fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuArgument> {
+fn arguments(kernel: &Kernel, schedule: &GpuSchedule) -> Vec<GpuArgument> {
     let mut list = Vec::new();
     let params = || kernel.params.iter().enumerate().map(|(i, param)| (i as u32, param));
     for (i, param) in params() {
@@ -184,7 +275,7 @@ fn arguments(kernel: &Kernel, schedule: &GpuSchedule, offsets: bool) -> Vec<GpuA
     }
     list.extend((0..kernel.axes.len() as u32).map(GpuArgument::Extent));
     for (i, param) in params().filter(|(_, param)| param.kind != ParamKind::Number) {
-        if offsets || (param.kind == ParamKind::Input && !kernel.is_read_everywhere(i)) {
+        if param.kind == ParamKind::Input && !kernel.is_read_everywhere(i) {
             list.push(GpuArgument::Offset(i));
         }
         let any = param.strides.iter().enumerate().filter(|(_, class)| **class == StrideClass::Any);

@@ -9,7 +9,7 @@ use kiln_ir::{
     BoxFuture, Caps, Engine, Expand, Layout, Op, Operand, Operands, Program, Result, TensorData, TensorType,
     Value, Values,
 };
-use kiln_kernel::print::{Dialect, Printed, Unprintable, cpp, wgsl};
+use kiln_kernel::print::{Dialect, Printed, Target, Unprintable, print};
 use kiln_kernel::{GpuSchedule, Kernel, Launch, Lowered, Nest};
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{Neighbours, Subject};
@@ -79,7 +79,8 @@ fn lowered(program: &Program, inputs: &Operands) -> Option<Lowered> {
 fn sources(lowered: &Lowered) -> [std::result::Result<Printed, Unprintable>; 3] {
     let schedule = GpuSchedule::choose(&lowered.kernel, &lowered.launch);
     let kernel = &lowered.kernel;
-    [cpp(kernel, &schedule, Dialect::Cuda), cpp(kernel, &schedule, Dialect::Hip), wgsl(kernel, &schedule)]
+    [Dialect::Cuda, Dialect::Hip, Dialect::Wgsl]
+        .map(|dialect| print(kernel, &schedule, &Target::new(dialect), &[]))
 }
 
 /// Checks a kernel; whether WGSL can express it.
@@ -106,7 +107,7 @@ fn check((text, launch): &(String, String), lowered: &Lowered) -> std::result::R
 fn valid(source: &str) -> std::result::Result<(), String> {
     let module = naga::front::wgsl::parse_str(source)
         .map_err(|error| format!("is no WGSL: {}\n{source}", error.emit_to_string(source)))?;
-    Validator::new(ValidationFlags::all(), Capabilities::empty())
+    Validator::new(ValidationFlags::all(), Capabilities::all())
         .validate(&module)
         .map(|_| ())
         .map_err(|error| format!("is no valid WGSL: {}\n{source}", error.emit_to_string(source)))

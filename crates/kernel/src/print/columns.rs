@@ -69,8 +69,9 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
     w.open("if (column < columns)");
     if splits > 1 {
         for (number, total) in pass.totals.iter().enumerate() {
-            let place = w.language.scratch(number, "split * columns + column");
-            w.line(format!("{place} = s{};", total.value));
+            let sum = format!("s{}", total.value);
+            let store = w.language.store_scratch(number, total.dtype, "split * columns + column", &sum);
+            w.line(store);
         }
     } else {
         ColumnEpilogue::of_columns(kernel).write(w);
@@ -269,7 +270,8 @@ fn combine_parts(w: &mut Writer<'_>, end: &ColumnEpilogue) {
     w.open_loop("split", "down", &format!("{splits}"), &format!("split + {groups}"));
     for (number, total) in totals.iter().enumerate() {
         let so_far = format!("a{}", total.value);
-        let combined = w.combined(total, &so_far, &w.language.scratch(number, "split * columns + point"));
+        let scratch = w.language.load_scratch(number, total.dtype, "split * columns + point");
+        let combined = w.combined(total, &so_far, &scratch);
         w.line(format!("{so_far} = {combined};"));
     }
     w.close();

@@ -1,29 +1,20 @@
 //! C++ for CUDA and HIP, without any header: it compiles unchanged under NVRTC and HIPRTC.
 
 mod joined;
-mod prelude;
+pub(super) mod prelude;
 
 pub use joined::cpp_joined;
 
 use super::functions;
-use super::kinds::{self, Entry};
+use super::kinds::{self, Function};
 use super::writer::{Language, name};
-use super::{ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, entries};
+use super::{Dialect, ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, check_place, entries, names};
 use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, Unary};
-
-/// The target compiler of the C++.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// CUDA C++, as NVRTC and nvcc compile it.
-    Cuda,
-    /// HIP C++, as HIPRTC and hipcc compile it.
-    Hip,
-}
 
 /// Prints a kernel as C++. Extents and strides are arguments of the entry points, of type `int`, or `long long` with
 /// [`GpuSchedule::wide`].
@@ -44,17 +35,27 @@ pub enum Dialect {
 /// ```
 ///
 /// # Errors
-/// When the schedule does not suit the kernel, or the kernel has more than one scan.
+/// When the schedule does not suit the kernel, the kernel has more than one scan, or the dialect is not C++.
 pub fn cpp(kernel: &Kernel, schedule: &GpuSchedule, dialect: Dialect) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
+    is_cpp(dialect)?;
     let language = Cpp { kernel, schedule, dialect };
-    let names = entries(kernel, schedule);
-    let arguments = arguments(kernel, schedule, false);
+    let names = names(kernel, schedule);
+    let arguments = arguments(kernel, schedule);
     let mut functions = String::new();
-    for (name, entry) in names.iter().zip(kinds::entries(kernel, schedule, &language)) {
-        functions.push_str(&language.function(name, &arguments, &entry));
+    for (name, function) in names.iter().zip(kinds::entries(kernel, schedule, &language)) {
+        functions.push_str(&language.function(name, &arguments, &function));
     }
-    Ok(Printed { text: module(schedule, &functions), entries: names, arguments })
+    let entries = entries(&names, kernel, schedule, &arguments);
+    Ok(Printed { text: module(schedule, &functions), entries, arguments })
+}
+
+/// An error for a dialect that is not C++.
+fn is_cpp(dialect: Dialect) -> Result<(), Unprintable> {
+    match dialect {
+        Dialect::Cuda | Dialect::Hip => Ok(()),
+        Dialect::Wgsl => Err(Unprintable { lacks: alloc::vec!["C++".into()] }),
+    }
 }
 
 /// A module: definitions for the schedule and prelude functions before the functions.
@@ -195,7 +196,7 @@ fn wrapping(dtype: DType) -> &'static str {
 }
 
 impl Cpp<'_> {
-    fn function(&self, name: &str, arguments: &[GpuArgument], entry: &Entry) -> String {
+    fn function(&self, name: &str, arguments: &[GpuArgument], function: &Function) -> String {
         let list: Vec<String> =
             arguments.iter().enumerate().map(|(i, a)| self.argument(i, arguments, a)).collect();
         let mut text = format!(
@@ -203,11 +204,11 @@ impl Cpp<'_> {
             self.bounds(name),
             list.join(", ")
         );
-        for shared in &entry.shared {
+        for shared in &function.shared {
             let _ = writeln!(text, "  {shared}");
         }
         text.push_str("  kiln_begin();\n  const kiln_index block = blockIdx.x, thread = threadIdx.x;\n");
-        text.push_str(&entry.body);
+        text.push_str(&function.body);
         text.push_str("}\n");
         text
     }
@@ -288,17 +289,9 @@ impl Cpp<'_> {
 
     /// The word of a check, and the number of the point along the axes that the index depends on.
     fn failed(&self, check: &Compute) -> String {
-        let mut checks = self.kernel.body.iter().enumerate();
-        let mut checks = checks.by_ref().filter(|(_, other)| matches!(other.compute, Compute::Checked(..)));
-        let found = checks.position(|(_, other)| other.compute == *check).unwrap_or(0);
-        let value = self.kernel.body.iter().position(|other| other.compute == *check).unwrap_or(0);
-        let axes = self.kernel.dependence()[value];
-        let along = (0..self.kernel.axes.len()).filter(|axis| axes & 1 << axis != 0);
-        let point = along.fold(None, |outer: Option<String>, axis| {
-            Some(outer.map_or(format!("i{axis}"), |outer| format!("({outer}) * e{axis} + i{axis}")))
-        });
+        let (found, point) = check_place(self.kernel, check);
         let word = if found == 0 { "failed".into() } else { format!("failed + {found}") };
-        format!("{word}, {}", point.unwrap_or_else(|| "0".into()))
+        format!("{word}, {point}")
     }
 
     /// The rounding of a value that is one of two operands. NaN payloads of plain numbers need not be preserved.
@@ -397,25 +390,13 @@ impl Language for Cpp<'_> {
         }
         Some(match self.dialect {
             Dialect::Cuda => format!("__shfl_xor_sync(0xffffffffu, {value}, {distance})"),
-            Dialect::Hip => format!("__shfl_xor({value}, {distance}, 32)"),
+            Dialect::Hip | Dialect::Wgsl => format!("__shfl_xor({value}, {distance}, 32)"),
         })
     }
 
     fn compute(&self, compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
         let at = |i: usize| operands[i].0.as_str();
         match compute {
-            Compute::Unary(function, _) => functions::in_cpp(*function, at(0), dtype),
-            Compute::Binary(function, ..) => binary(*function, at(0), at(1), dtype),
-            Compute::Compare(comparison, ..) => {
-                let sign = match comparison {
-                    Comparison::Eq => "==",
-                    Comparison::Ne => "!=",
-                    Comparison::Lt => "<",
-                    Comparison::Le => "<=",
-                };
-                format!("{} {sign} {}", at(0), at(1))
-            }
-            Compute::Select(..) => format!("{} ? {} : {}", at(0), at(1), at(2)),
             Compute::Cast(value)
                 if dtype == DType::BF16 && operands[0].1.is_float() && operands[0].1 != DType::F64 =>
             {
@@ -425,18 +406,22 @@ impl Language for Cpp<'_> {
                     Rounding::Careful => cast(at(0), operands[0].1, dtype),
                 }
             }
-            Compute::Cast(_) => cast(at(0), operands[0].1, dtype),
-            Compute::Bitcast(_) => format!("kiln_bits<{}>({})", held(dtype), at(0)),
             Compute::Checked(..) => format!("kiln_checked({}, {}, {})", at(0), at(1), self.failed(compute)),
             Compute::Load(_)
             | Compute::LoadWhere(..)
             | Compute::Number(_)
             | Compute::Constant(_)
             | Compute::Index(_)
+            | Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Compare(..)
+            | Compute::Select(..)
+            | Compute::Cast(_)
+            | Compute::Bitcast(_)
             | Compute::Reduce(..)
             | Compute::ColumnReduce(..)
             | Compute::Scan { .. }
-            | Compute::Store(..) => at(0).to_string(),
+            | Compute::Store(..) => self::compute(compute, dtype, operands),
         }
     }
 
@@ -510,12 +495,47 @@ impl Language for Cpp<'_> {
         format!("*reinterpret_cast<kiln_pack<{ty}, {count}>*>(p{param} + {place}) = {elements};")
     }
 
-    fn scratch(&self, number: usize, place: &str) -> String {
+    fn load_scratch(&self, number: usize, _dtype: DType, place: &str) -> String {
         format!("t{number}[{place}]")
+    }
+
+    fn store_scratch(&self, number: usize, _dtype: DType, place: &str, value: &str) -> String {
+        format!("t{number}[{place}] = {value};")
     }
 
     fn least(&self, a: &str, b: &str) -> String {
         format!("kiln_least({a}, {b})")
+    }
+}
+
+/// The expression of a function of values. Instructions that are no functions, and checks, are their first operand.
+pub(super) fn compute(compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
+    let at = |i: usize| operands[i].0.as_str();
+    match compute {
+        Compute::Unary(function, _) => functions::in_cpp(*function, at(0), dtype),
+        Compute::Binary(function, ..) => binary(*function, at(0), at(1), dtype),
+        Compute::Compare(comparison, ..) => {
+            let sign = match comparison {
+                Comparison::Eq => "==",
+                Comparison::Ne => "!=",
+                Comparison::Lt => "<",
+                Comparison::Le => "<=",
+            };
+            format!("{} {sign} {}", at(0), at(1))
+        }
+        Compute::Select(..) => format!("{} ? {} : {}", at(0), at(1), at(2)),
+        Compute::Cast(_) => cast(at(0), operands[0].1, dtype),
+        Compute::Bitcast(_) => format!("kiln_bits<{}>({})", held(dtype), at(0)),
+        Compute::Load(_)
+        | Compute::LoadWhere(..)
+        | Compute::Number(_)
+        | Compute::Constant(_)
+        | Compute::Index(_)
+        | Compute::Reduce(..)
+        | Compute::ColumnReduce(..)
+        | Compute::Scan { .. }
+        | Compute::Checked(..)
+        | Compute::Store(..) => at(0).to_string(),
     }
 }
 
@@ -583,7 +603,7 @@ fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String {
     }
 }
 
-fn cast(x: &str, from: DType, to: DType) -> String {
+pub(super) fn cast(x: &str, from: DType, to: DType) -> String {
     let half = |x: &str| {
         let name = if to == DType::F16 { "f16" } else { "bf16" };
         format!("kiln_from_{name}(kiln_to_{name}({x}))")
@@ -621,7 +641,8 @@ fn cast(x: &str, from: DType, to: DType) -> String {
     format!("kiln_whole<{ty}, {real}>({x}, {low}, {high}, {}, {})", literal(least), literal((1 << bits) - 1))
 }
 
-fn constant(scalar: Scalar, dtype: DType) -> String {
+/// A literal of the dtype.
+pub(super) fn constant(scalar: Scalar, dtype: DType) -> String {
     match dtype {
         DType::F64 => {
             let x = scalar.to_f64();

@@ -60,12 +60,14 @@ fn kiln_expm1(x: f32) -> f32 {
         cpp: Call("log1p"),
         narrow: None,
         wgsl: Call("kiln_log1p"),
-        definition: "// After W. Kahan: the error of the sum is divided out again.
+        definition: "// log(1 + x) = 2 artanh(x / (2 + x)) near 0, by its series. Compilers may simplify sums that undo a rounding.
 fn kiln_log1p(x: f32) -> f32 {
-  let u = 1.0f + x;
-  if (u == 1.0f) { return x; }
-  if (x > 1e30f || !(u > 0.0f)) { return log(u); }
-  return log(u) * x / (u - 1.0f);
+  if (x > -0.29f && x < 0.41f) {
+    let s = x / (2.0f + x);
+    let z = s * s;
+    return 2.0f * s + 2.0f * s * z * (0.33333333f + z * (0.2f + z * (0.14285714f + z * (0.11111111f + z * 0.09090909f))));
+  }
+  return log(1.0f + x);
 }
 ",
     },
@@ -171,6 +173,9 @@ pub(super) fn in_cpp(function: Unary, x: &str, dtype: DType) -> String {
 
 /// The expression in WGSL.
 pub(super) fn in_wgsl(function: Unary, x: &str, dtype: DType) -> String {
+    if dtype == DType::F64 {
+        return wgsl::unary64(function, x);
+    }
     match FUNCTIONS[function as usize].wgsl {
         Call(name) => format!("{name}({x})"),
         Text(text) => text(x, dtype),

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use kiln_ir::DType;
 
 /// Statements of each entry point, and its shared-memory declarations.
-pub(super) struct Entry {
+pub(super) struct Function {
     pub(super) body: String,
     pub(super) shared: Vec<String>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Entry {
 /// A function that writes the statements of an entry point.
 type Write = fn(&mut Writer<'_>);
 
-pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn Language) -> Vec<Entry> {
+pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn Language) -> Vec<Function> {
     let mut writer = Writer::new(kernel, language, schedule);
     match kernel.kind {
         KernelKind::Map => map(&mut writer),
@@ -53,8 +53,8 @@ pub(super) fn entries(kernel: &Kernel, schedule: &GpuSchedule, language: &dyn La
     alloc::vec![entry(writer)]
 }
 
-fn entry(writer: Writer<'_>) -> Entry {
-    Entry { body: writer.body, shared: writer.shared }
+fn entry(writer: Writer<'_>) -> Function {
+    Function { body: writer.body, shared: writer.shared }
 }
 
 /// All values and stores, in order.

@@ -440,8 +440,8 @@ fn partial(w: &mut Writer<'_>) {
     w.combine(&pass.totals, block);
     w.open("if (thread == 0)");
     for (number, total) in pass.totals.iter().enumerate() {
-        let place = w.language.scratch(number, "block");
-        w.line(format!("{place} = {};", name(total.value)));
+        let store = w.language.store_scratch(number, total.dtype, "block", &name(total.value));
+        w.line(store);
     }
     w.close();
 }
@@ -457,7 +457,7 @@ pub(super) fn finish(w: &mut Writer<'_>) {
     w.open_loop("part", "thread", &format!("{splits}"), &format!("part + {block}"));
     for (number, total) in totals.iter().enumerate() {
         let so_far = format!("a{}", total.value);
-        let scratch = w.language.scratch(number, &format!("block * {splits} + part"));
+        let scratch = w.language.load_scratch(number, total.dtype, &format!("block * {splits} + part"));
         let combined = w.combined(total, &so_far, &scratch);
         w.line(format!("{so_far} = {combined};"));
     }

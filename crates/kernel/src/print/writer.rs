@@ -53,8 +53,10 @@ pub(super) trait Language {
     fn set_lane(&self, param: u32, dtype: DType, lane: &str, value: &str) -> String;
     /// Stores a vector of elements of `value`.
     fn store_vector(&self, param: u32, count: u32, place: &str, value: ValueId) -> String;
-    /// An element of scratch memory, as an lvalue.
-    fn scratch(&self, number: usize, place: &str) -> String;
+    /// An element of scratch memory as a value of the dtype.
+    fn load_scratch(&self, number: usize, dtype: DType, place: &str) -> String;
+    /// The statement that writes a value of the dtype to scratch memory.
+    fn store_scratch(&self, number: usize, dtype: DType, place: &str, value: &str) -> String;
     /// The minimum of two indices.
     fn least(&self, a: &str, b: &str) -> String;
 }

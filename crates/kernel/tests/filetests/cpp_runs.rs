@@ -154,6 +154,7 @@ impl Run {
         let mut text = String::from("  {\n");
         let grid = self.schedule.grid(&self.lowered.kernel, &self.lowered.launch);
         for (entry, blocks) in self.printed.entries.iter().zip(grid) {
+            let entry = &entry.name;
             let entry = entry.replace("kiln_", "").replace("kernel", "kernel_")
                 + if entry.ends_with("finish") { "_" } else { "" };
             let call = format!("n{number}::{entry}{number}({})", self.arguments(number));

@@ -5,6 +5,7 @@
 //! * `; test kernel`: kernel and launch of the whole program, for contiguous operands;
 //! * `; test kernel-refused`: which instruction cannot join the region, and why;
 //! * `; test print cuda`, `; test print hip`, `; test print wgsl`: the source of the kernel with the default schedule;
+//!   `wgsl-64` is WGSL with the dtypes of 64 bits;
 //! * `; test print-refused wgsl`: the features that the language lacks.
 //!
 //! Kernels are also run on several layouts and compared with the program on the reference engine. Options are lines
@@ -22,7 +23,8 @@ use cpp_runs::Run;
 
 use harness::{Fill, Random, Source, check};
 use kiln_ir::{Program, verify};
-use kiln_kernel::print::{Dialect, Printed, cpp, wgsl};
+use kiln_ir::{DType, DTypeSet};
+use kiln_kernel::print::{Dialect, Printed, Target, print};
 use kiln_kernel::{GpuSchedule, Lowered, Nest, Slot};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,20 +112,16 @@ fn output(source: &str, name: &str, runs: &mut Vec<Run>) -> Result<String, Strin
     if !schedule.suits(&lowered.kernel, &lowered.launch) {
         return Err(format!("the schedule does not suit: {schedule}"));
     }
-    let print = |language: &str| match language {
-        "cuda" => cpp(&lowered.kernel, &schedule, Dialect::Cuda),
-        "hip" => cpp(&lowered.kernel, &schedule, Dialect::Hip),
-        _wgsl => wgsl(&lowered.kernel, &schedule),
-    };
+    let print = |language: &str| print(&lowered.kernel, &schedule, &target(language), &[]);
     match command.split_once(' ') {
         None if command == "kernel" => Ok(format!("{}\n{}", lowered.kernel, lowered.launch)),
-        Some(("print", language @ ("cuda" | "hip" | "wgsl"))) => {
+        Some(("print", language @ ("cuda" | "hip" | "wgsl" | "wgsl-64"))) => {
             let printed = print(language).map_err(|error| error.to_string())?;
             if print(language).as_ref() != Ok(&printed) {
                 return Err("prints another text the second time".into());
             }
             match language {
-                "wgsl" => validate(&printed)?,
+                "wgsl" | "wgsl-64" => validate(&printed)?,
                 _cpp => {
                     let expected = harness::reference(&program, &sources)?;
                     let (printed, lowered) = (printed.clone(), lowered.clone());
@@ -137,6 +135,17 @@ fn output(source: &str, name: &str, runs: &mut Vec<Run>) -> Result<String, Strin
             Ok(print(language).err().ok_or("the kernel is printed")?.to_string())
         }
         _ => Err(format!("the first line `; test {command}` asks for nothing known")),
+    }
+}
+
+/// The target of a language. `wgsl-64` has the dtypes of 64 bits, `wgsl` has not, like WebGPU.
+fn target(language: &str) -> Target {
+    let short: Vec<DType> = DType::ALL.into_iter().filter(|dtype| dtype.size() < 8).collect();
+    match language {
+        "cuda" => Target::new(Dialect::Cuda),
+        "hip" => Target::new(Dialect::Hip),
+        "wgsl-64" => Target::new(Dialect::Wgsl),
+        _wgsl => Target { dtypes: DTypeSet::of(&short), ..Target::new(Dialect::Wgsl) },
     }
 }
 
@@ -186,7 +195,7 @@ fn validate(printed: &Printed) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(&printed.text)
         .map_err(|error| format!("{}\n{}", error.emit_to_string(&printed.text), printed.text))?;
     let flags = naga::valid::ValidationFlags::all();
-    let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::empty());
+    let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::all());
     validator
         .validate(&module)
         .map(drop)

@@ -1,7 +1,7 @@
 //! Code generation for horizontal fusion: one elementwise kernel over several sets of tensors.
 
-use super::{Cpp, module};
-use crate::print::{Dialect, Printed, Unprintable, arguments, check, kinds};
+use super::{Cpp, is_cpp, module};
+use crate::print::{Dialect, Entry, EntryParameter, Printed, Unprintable, arguments, check, kinds};
 use crate::{GpuSchedule, Kernel, KernelKind};
 use alloc::format;
 use alloc::string::String;
@@ -39,11 +39,12 @@ pub fn cpp_joined(
     sets: usize,
 ) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
+    is_cpp(dialect)?;
     if kernel.kind != KernelKind::Map || sets == 0 {
         return Err(Unprintable { lacks: alloc::vec!["form for several sets of tensors".into()] });
     }
     let language = Cpp { kernel, schedule, dialect };
-    let arguments = arguments(kernel, schedule, false);
+    let arguments = arguments(kernel, schedule);
     let declared: Vec<String> = arguments
         .iter()
         .enumerate()
@@ -59,7 +60,11 @@ pub fn cpp_joined(
         parameters(&declared, sets),
         choice(&declared, sets),
     );
-    Ok(Printed { text: module(schedule, &function), entries: alloc::vec![ENTRY], arguments })
+    let of_set = crate::print::parameters(kernel, &arguments);
+    let firsts = alloc::vec![EntryParameter::Index; sets - 1];
+    let parameters = of_set.repeat(sets).into_iter().chain(firsts).collect();
+    let entry = Entry { name: ENTRY.into(), threads: schedule.block, parameters };
+    Ok(Printed { text: module(schedule, &function), entries: alloc::vec![entry], arguments })
 }
 
 fn parameters(declared: &[(&str, &str)], sets: usize) -> String {

@@ -299,7 +299,7 @@ template <typename T> __device__ __forceinline__ void kiln_fail(unsigned long lo
 ];
 
 /// The prelude functions that a text uses, directly or indirectly.
-pub(super) fn used(text: &str) -> String {
+pub(in crate::print) fn used(text: &str) -> String {
     let mut needed = alloc::vec![false; FUNCTIONS.len()];
     for number in (0..FUNCTIONS.len()).rev() {
         let (name, _) = FUNCTIONS[number];

@@ -1,5 +1,6 @@
 //! The WGSL math prelude: functions that WGSL lacks, or whose edge cases differ from the ops.
 
+use super::{functions64, integers};
 use crate::print::functions::{FUNCTIONS, Form};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -59,7 +60,7 @@ const BEFORE: [(&str, &str); 8] = [
 ];
 
 /// As [`BEFORE`], after the elementary functions.
-const AFTER: [(&str, &str); 18] = [
+const AFTER: [(&str, &str); 5] = [
     (
         "kiln_atan2",
         "fn kiln_atan2(y: f32, x: f32) -> f32 {
@@ -129,100 +130,22 @@ fn kiln_rem(a: f32, b: f32) -> f32 {
         "kiln_max",
         "fn kiln_max(a: f32, b: f32) -> f32 {\n  if (kiln_is_nan(a) || a > b) { return a; }\n  return b;\n}\n",
     ),
-    (
-        "kiln_div_i32",
-        "fn kiln_div_i32(a: i32, b: i32) -> i32 {\n  if (b == 0) { return 0; }\n  if (b == -1) { return -a; }\n  return a / b;\n}\n",
-    ),
-    (
-        "kiln_div_u32",
-        "fn kiln_div_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a / b;\n}\n",
-    ),
-    (
-        "kiln_rem_i32",
-        "fn kiln_rem_i32(a: i32, b: i32) -> i32 {\n  if (b == 0 || b == -1) { return 0; }\n  return a % b;\n}\n",
-    ),
-    (
-        "kiln_rem_u32",
-        "fn kiln_rem_u32(a: u32, b: u32) -> u32 {\n  if (b == 0u) { return 0u; }\n  return a % b;\n}\n",
-    ),
-    (
-        "kiln_pow_u32",
-        "fn kiln_pow_u32(base: u32, exponent: u32) -> u32 {
-  var power = 1u;
-  var square = base;
-  for (var rest = exponent; rest > 0u; rest = rest >> 1u) {
-    if ((rest & 1u) == 1u) { power = power * square; }
-    square = square * square;
-  }
-  return power;
-}
-",
-    ),
-    (
-        "kiln_pow_i32",
-        "fn kiln_pow_i32(base: i32, exponent: i32) -> i32 {
-  if (exponent < 0) {
-    if (base == -1) { return select(1, -1, (exponent & 1) == 1); }
-    return select(0, 1, base == 1);
-  }
-  return bitcast<i32>(kiln_pow_u32(bitcast<u32>(base), u32(exponent)));
-}
-",
-    ),
-    (
-        "kiln_shl_i32",
-        "fn kiln_shl_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return 0; }\n  return a << u32(b);\n}\n",
-    ),
-    (
-        "kiln_shl_u32",
-        "fn kiln_shl_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a << b;\n}\n",
-    ),
-    (
-        "kiln_shr_i32",
-        "fn kiln_shr_i32(a: i32, b: i32, width: i32) -> i32 {\n  if (b < 0 || b >= width) { return select(0, -1, a < 0); }\n  return a >> u32(b);\n}\n",
-    ),
-    (
-        "kiln_shr_u32",
-        "fn kiln_shr_u32(a: u32, b: u32, width: u32) -> u32 {\n  if (b >= width) { return 0u; }\n  return a >> b;\n}\n",
-    ),
-    (
-        "kiln_whole_i32",
-        "// Truncated, saturated; 0 for NaN.
-fn kiln_whole_i32(x: f32, low: f32, high: f32, least: i32, most: i32) -> i32 {
-  if (kiln_is_nan(x)) { return 0; }
-  if (x <= low) { return least; }
-  if (x >= high) { return most; }
-  return i32(x);
-}
-",
-    ),
-    (
-        "kiln_whole_u32",
-        "// Truncated, saturated; 0 for NaN.
-fn kiln_whole_u32(x: f32, high: f32, most: u32) -> u32 {
-  if (kiln_is_nan(x) || x <= 0.0f) { return 0u; }
-  if (x >= high) { return most; }
-  return u32(x);
-}
-",
-    ),
-    (
-        "kiln_checked",
-        "fn kiln_checked(index: i32, bound: i32) -> i32 {
-  if (index < 0 || index >= bound) { atomicStore(&failed[0], 1u); }
-  return index;
-}
-",
-    ),
 ];
 
 /// The prelude functions that a text uses, directly or indirectly.
-pub(super) fn used(text: &str) -> String {
+pub(in crate::print) fn used(text: &str) -> String {
     let defined = FUNCTIONS.iter().filter_map(|row| match row.wgsl {
         Form::Call(name) if !row.definition.is_empty() => Some((name, row.definition)),
         Form::Call(_) | Form::Text(_) => None,
     });
-    let functions: Vec<(&str, &str)> = BEFORE.into_iter().chain(defined).chain(AFTER).collect();
+    let functions: Vec<(&str, &str)> = BEFORE
+        .into_iter()
+        .chain(integers::FUNCTIONS.into_iter().flatten().copied())
+        .chain(defined)
+        .chain(AFTER)
+        .chain(functions64::FUNCTIONS)
+        .chain(integers::OF_F64.into_iter().flatten().copied())
+        .collect();
     let mut needed = alloc::vec![false; functions.len()];
     for number in (0..functions.len()).rev() {
         let (name, _) = functions[number];
