@@ -99,7 +99,7 @@ impl<D: Driver> Gpu<D> {
         let first = given.len() - if pass == AttentionPass::Forward { 3 } else { 5 };
         let [q, k, v] = [0, 1, 2].map(|place| given[first + place].1.shape);
         let call = Call { spec, sizes: Sizes::of(&q, &k, &v), dtype: results[0].dtype, given, mask };
-        if call.sizes.is_for_kernels() {
+        if self.has_native() && call.sizes.is_for_kernels() {
             let found = match self.attention_by_library(&call, pass, results)? {
                 Some(found) => found,
                 None => match pass {
@@ -132,7 +132,7 @@ impl<D: Driver> Gpu<D> {
             }
             Some(_) => return Ok(None),
         };
-        if call.dtype.size() != 2 {
+        if call.dtype.size() != 2 || self.driver.library().is_none() {
             return Ok(None);
         }
         let mut all = Vec::with_capacity(call.given.len() + results.len());
@@ -159,7 +159,8 @@ impl<D: Driver> Gpu<D> {
             bias,
             steps,
         };
-        let Some(workspace) = self.driver.attention_workspace(&attention)? else { return Ok(None) };
+        let Some(library) = self.driver.library() else { return Ok(None) };
+        let Some(workspace) = library.attention_workspace(&attention)? else { return Ok(None) };
         let workspace = self.block(workspace)?;
         if bias.is_some() && pass == AttentionPass::Backward {
             all[LOG_SUM_EXP] = self.finite_log_sum_exp(call, &all[LOG_SUM_EXP])?;

@@ -3,6 +3,10 @@
 //! The files of this folder build the kernels, one file for each group of ops. The engine's ops choose between them and
 //! hand-written CUDA (`native/`), which stays only where it is measurably faster.
 
+pub(crate) mod contraction;
+pub(crate) mod convolution;
+pub(crate) mod matmul;
+
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};
 use crate::kernels::Source;
