@@ -190,7 +190,7 @@ impl Side {
 /// and [`Tile::blocks`] blocks.
 pub(crate) fn tiled(k: &Builder, form: &impl Contraction, tile: Tile) {
     let dtype = form.sum_dtype();
-    let [rows, columns] = form.sizes();
+    let [rows, columns] = form.sizes().map(|size| k.bind(&size));
     let tiles = |length: &Expression, size: usize| k.bind(&((length + index(size - 1)) / &index(size)));
     let [row_tiles, column_tiles] = [tiles(&rows, tile.rows()), tiles(&columns, tile.columns())];
     let batch = k.bind(&(k.block() / &(&row_tiles * &column_tiles)));
@@ -234,7 +234,7 @@ pub(crate) fn tiled(k: &Builder, form: &impl Contraction, tile: Tile) {
 /// Writes the statements of a kernel whose threads compute single elements, for results of few rows. The threads share
 /// the elements as [points](Builder::for_points).
 pub(crate) fn direct(k: &Builder, form: &impl Contraction, total: &Expression) {
-    let [rows, columns] = form.sizes();
+    let [rows, columns] = form.sizes().map(|size| k.bind(&size));
     k.for_points(total, |point| {
         let column = k.bind(&(&point % &columns));
         let line = k.bind(&(&point / &columns));
