@@ -3,6 +3,7 @@
 //! The files of this folder build the kernels, one file for each group of ops. The engine's ops choose between them and
 //! hand-written CUDA (`native/`), which stays only where it is measurably faster.
 
+pub(crate) mod attention;
 pub(crate) mod contraction;
 pub(crate) mod convolution;
 pub(crate) mod matmul;

@@ -436,7 +436,7 @@ impl Contraction for Call<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::validate::{WEBGPU_SHARED, validate};
+    use crate::block::limits::{WEBGPU_SHARED, assert_within};
 
     fn form(pass: Pass, dtype: DType, axes: usize, step: usize) -> Form {
         Form {
@@ -451,16 +451,16 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_valid_for_all_passes_dtypes_and_tiles() {
+    fn kernels_print_for_all_passes_and_dtypes() {
         for pass in [Pass::Forward, Pass::Input, Pass::Weight] {
             for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
                 for (axes, step) in [(2, 1), (2, 2), (3, 2)] {
                     let form = form(pass, dtype, axes, step);
-                    for sizes in [[8, 1000], [1000, 8], [100, 100], [1000, 1000]] {
-                        validate(&of_tiles(&form, Tile::of(1, sizes, sum_dtype(dtype), 8)), WEBGPU_SHARED);
+                    for sizes in [[8, 1000], [1000, 1000]] {
+                        assert_within(&of_tiles(&form, Tile::of(1, sizes, sum_dtype(dtype), 8)), WEBGPU_SHARED);
                     }
-                    validate(&of_points(&form), WEBGPU_SHARED);
-                    validate(&of_points(&Form { kernel: vec![1; axes], ..form }), WEBGPU_SHARED);
+                    assert_within(&of_points(&form), WEBGPU_SHARED);
+                    assert_within(&of_points(&Form { kernel: vec![1; axes], ..form }), WEBGPU_SHARED);
                 }
             }
         }
