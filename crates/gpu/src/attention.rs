@@ -1,8 +1,10 @@
 //! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which support all sizes, layouts and
-//! masks. Neither stores the scores in memory.
+//! masks. Neither stores the scores in memory. Without hand-written kernels, attention whose tiles fit shared memory is a
+//! block kernel, and all other forms and the gradients are expanded.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
+use crate::block::attention::{Form, ROWS, attention};
 use crate::driver::{Argument, Arguments, Attend, Attention, AttentionPass, DevicePtr, Driver};
 use crate::memory::Block;
 use crate::native::{Native, length};
@@ -99,14 +101,18 @@ impl<D: Driver> Gpu<D> {
         let first = given.len() - if pass == AttentionPass::Forward { 3 } else { 5 };
         let [q, k, v] = [0, 1, 2].map(|place| given[first + place].1.shape);
         let call = Call { spec, sizes: Sizes::of(&q, &k, &v), dtype: results[0].dtype, given, mask };
-        if call.sizes.is_for_kernels() {
-            let found = match self.attention_by_library(&call, pass, results)? {
+        let found = match (call.sizes.is_for_kernels(), self.has_native(), pass) {
+            (false, _, _) | (true, false, AttentionPass::Backward) => None,
+            (true, false, AttentionPass::Forward) => self.attention_by_block(&call, results)?,
+            (true, true, _) => Some(match self.attention_by_library(&call, pass, results)? {
                 Some(found) => found,
                 None => match pass {
                     AttentionPass::Forward => self.attention_by_kernel(&call, results)?,
                     AttentionPass::Backward => self.attention_gradients(&call, results)?,
                 },
-            };
+            }),
+        };
+        if let Some(found) = found {
             let all = suspicions::<D>(&inputs);
             let value = |(array, ty): (Array<D>, &TensorType)| {
                 Array { suspicions: all.clone(), ..array }.into_value(*ty)
@@ -132,7 +138,7 @@ impl<D: Driver> Gpu<D> {
             }
             Some(_) => return Ok(None),
         };
-        if call.dtype.size() != 2 {
+        if call.dtype.size() != 2 || self.driver.library().is_none() {
             return Ok(None);
         }
         let mut all = Vec::with_capacity(call.given.len() + results.len());
@@ -159,7 +165,8 @@ impl<D: Driver> Gpu<D> {
             bias,
             steps,
         };
-        let Some(workspace) = self.driver.attention_workspace(&attention)? else { return Ok(None) };
+        let Some(library) = self.driver.library() else { return Ok(None) };
+        let Some(workspace) = library.attention_workspace(&attention)? else { return Ok(None) };
         let workspace = self.block(workspace)?;
         if bias.is_some() && pass == AttentionPass::Backward {
             all[LOG_SUM_EXP] = self.finite_log_sum_exp(call, &all[LOG_SUM_EXP])?;
@@ -227,6 +234,30 @@ impl<D: Driver> Gpu<D> {
                 },
             )
             .collect()
+    }
+
+    /// Attention by a block kernel; `None` if its tiles do not fit shared memory.
+    fn attention_by_block(&self, call: &Call<D>, results: &[TensorType]) -> Result<Option<Vec<Array<D>>>> {
+        let Sizes { batch, heads, queries, dim, dim_v, .. } = call.sizes;
+        let (dtype, mask) = (call.dtype, call.mask.as_ref().map(|(_, ty)| ty.dtype));
+        let form = Form { dtype, mask, dim, dim_v };
+        if !form.fits(self.driver.info().shared_bytes) {
+            return Ok(None);
+        }
+        let found = self.attention_results(call, results)?;
+        let [q, k, v] = [0, 1, 2].map(|place| &call.given[place].0);
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.extend([q, k, v].map(|array| array.place(dtype)));
+        arguments.extend(mask.map(|_| call.mask_place()));
+        arguments.extend([found[0].place(dtype), found[1].place(dtype.accumulator())]);
+        call.push_sizes(&mut arguments);
+        for array in [q, k, v, &found[0]] {
+            push_steps(&mut arguments, array.layout.strides());
+        }
+        push_steps(&mut arguments, &call.mask_steps());
+        let blocks = batch * heads * queries.div_ceil(ROWS);
+        self.run_blocks(form.key(), || attention(form), blocks, arguments)?;
+        Ok(Some(found))
     }
 
     fn attention_by_kernel(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {

@@ -12,6 +12,10 @@ pub(crate) mod counting_sort;
 mod limits;
 pub(crate) mod scan;
 pub(crate) mod sort;
+pub(crate) mod attention;
+pub(crate) mod contraction;
+pub(crate) mod convolution;
+pub(crate) mod matmul;
 
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};

@@ -1,14 +1,17 @@
-//! Convolutions by the vendor's library (cuDNN); forms that it lacks are expanded into simpler ops.
+//! Convolutions by the vendor's library (cuDNN); forms that it lacks are expanded into simpler ops. Without a library, all
+//! forms run by block kernels.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
+use crate::block::contraction::sum_dtype;
+use crate::block::convolution::parts;
 use crate::driver::{Arguments, Convolution, Convolve, Driver, Pass};
 use crate::native::{Native, length};
 use crate::pad_channels::few_channels;
 use crate::view::{tensor, view};
 use kiln_ir::{
-    Axes, ConvPass, ConvSpec, DType, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
-    SliceAxis, TensorType, Value, Values,
+    Axes, ConvPass, ConvSpec, DType, Error, Layout, Op, Operand, Operands, PadAxis, Result, Scalar, Shape,
+    SliceAxis, TensorType, Value, Values, Var,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -22,13 +25,19 @@ const TRANSPOSE_TILE: usize = 64;
 pub(crate) const EIGHT: usize = 8;
 
 impl<D: Driver> Gpu<D> {
-    /// Whether convolutions run by the vendor's library. Without it they are expanded into simpler ops, which also run
-    /// on the device, but many times slower.
+    /// Whether convolutions run by the vendor's library. Where the library cannot be loaded, they are expanded into
+    /// simpler ops, which also run on the device, but many times slower. Devices without libraries have block kernels.
     ///
     /// # Errors
     /// When the library is missing: its name, and the searched places.
     pub fn convolution_library(&self) -> Result<()> {
-        self.driver.convolutions()
+        match self.driver.library() {
+            Some(library) => library.convolutions(),
+            None => Err(Error::unsupported(
+                &self.driver.info().name,
+                "the device has no library for convolutions",
+            )),
+        }
     }
 
     /// [`Op::Conv`].
@@ -37,7 +46,13 @@ impl<D: Driver> Gpu<D> {
         let axes = spec.stride.len();
         let empty = results[0].num_elements() == 0
             || inputs.iter().any(|operand| operand.value().is_some_and(|x| x.ty().num_elements() == 0));
-        if empty || !(1..=3).contains(&axes) || self.driver.convolutions().is_err() {
+        if empty || !(1..=3).contains(&axes) {
+            return self.expanded(op, inputs, results);
+        }
+        let Some(library) = self.driver.library() else {
+            return self.conv_by_kernel(spec, pass, &inputs, results);
+        };
+        if library.convolutions().is_err() {
             return self.expanded(op, inputs, results);
         }
         if spec.padding.iter().any(|(low, high)| low != high) {
@@ -51,7 +66,7 @@ impl<D: Driver> Gpu<D> {
             if matches!(results[0].dtype, DType::F16 | DType::BF16) { &[true, false] } else { &[false] };
         for &channels_last in ways {
             let convolution = convolution(spec, pass, &inputs, results, channels_last)?;
-            if let Some(workspace) = self.driver.workspace(&convolution)? {
+            if let Some(workspace) = library.workspace(&convolution)? {
                 return self.conv_with(Arc::new(convolution), workspace, &inputs, results);
             }
         }
@@ -59,6 +74,37 @@ impl<D: Driver> Gpu<D> {
             return self.conv_in_f32(op, inputs, results);
         }
         self.expanded(op, inputs, results)
+    }
+
+    /// Convolves by a block kernel.
+    fn conv_by_kernel(
+        &self,
+        spec: &ConvSpec,
+        pass: &ConvPass,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let convolution = convolution(spec, pass, inputs, results, false)?;
+        let parts = parts(&convolution, self.driver.info().multiprocessors);
+        let operand = |place| {
+            let (array, ty) = tensor::<D>(inputs, place)?;
+            self.contiguous(array, ty.dtype)
+        };
+        let [right, left] = [operand(0)?, operand(1)?];
+        let (dtype, ty) = (convolution.dtype, results[0]);
+        let ty = match parts {
+            1 => ty,
+            _ => TensorType::new([parts, ty.num_elements()], sum_dtype(dtype)),
+        };
+        let result = self.uninit(&ty)?;
+        let arguments = smallvec![left.place(dtype), right.place(dtype), result.place(ty.dtype)];
+        self.convolve_by_kernel(&convolution, parts, arguments)?;
+        let value = Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(ty);
+        if parts == 1 {
+            return Ok(smallvec![value]);
+        }
+        let sum = Var::new(self, value).sum(&[0]).reshape(results[0].shape).cast(results[0].dtype);
+        Ok(smallvec![sum.into_value()])
     }
 
     /// Convolves in `f32` where the library lacks a 16-bit convolution.
@@ -214,7 +260,7 @@ fn convolution(
     };
     let given = |place| inputs.get(place).and_then(Operand::value).map(|value: &Value| *value.shape());
     let (Some(a), Some(b)) = (given(0), given(1)) else {
-        return Err(kiln_ir::Error::unsupported("gpu", "the operands of a convolution must be tensors"));
+        return Err(Error::unsupported("gpu", "the operands of a convolution must be tensors"));
     };
     let (pass, [x, w, y]) = match pass {
         ConvPass::Forward => (Pass::Forward, [a, b, results[0].shape]),

@@ -114,8 +114,8 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// Runs a region by the library's matmul with epilogue; `None` if the library does not support it, or a kernel is
-    /// faster.
+    /// Runs a region by the library's matmul with epilogue; `None` if there is no library that supports it, or a kernel
+    /// is faster.
     fn finish(
         &self,
         fused: &FusedOp,
@@ -130,7 +130,7 @@ impl<D: Driver> Gpu<D> {
         };
         let mut factors = factors.map(|input| inputs[input].clone());
         let is_empty = |operand: &Operand| operand.value().is_none_or(|value| value.ty().num_elements() == 0);
-        if !numbers.iter().all(is_number) || factors.iter().any(is_empty) {
+        if self.driver.library().is_none() || !numbers.iter().all(is_number) || factors.iter().any(is_empty) {
             return Ok(None);
         }
         let bias = match bias.map(|input| inputs[input].value()) {
@@ -140,7 +140,7 @@ impl<D: Driver> Gpu<D> {
         };
         let result = self.uninit(&results[0])?;
         let Some(mut products) = self.products(&mut factors, &product, &result)? else { return Ok(None) };
-        if Self::is_slim(&products) {
+        if self.has_native() && Self::is_slim(&products) {
             return Ok(None);
         }
         // The row must stay allocated until the step that reads it is queued.

@@ -1,4 +1,4 @@
-//! Matmul: by a GEMV kernel for few rows, by the vendor's BLAS, or by a generated kernel.
+//! Matmul: by the vendor's BLAS and a GEMV kernel for few rows, by block kernels, or by a generated kernel.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -26,7 +26,7 @@ impl<D: Driver> Gpu<D> {
         let result = self.uninit(&ty)?;
         let mut factors = [inputs[0].clone(), inputs[1].clone()];
         if let Some(products) = self.products(&mut factors, &ty, &result)?
-            && (self.multiply_slim(&products)? || self.multiply(products)?)
+            && self.run_products(products)?
         {
             return Ok(smallvec![Array { suspicions: suspicions::<D>(&inputs), ..result }.into_value(ty)]);
         }
@@ -34,8 +34,17 @@ impl<D: Driver> Gpu<D> {
         self.computed(&Op::MatMul, inputs, results)
     }
 
-    /// The library call for the matmul of two factors, of that type and into that memory; `None` if a factor is no
-    /// tensor. Factors that libraries could not read are copied; the copies must live until the matmul is queued.
+    /// Queues matmuls; `false` if there is a library that does not support them.
+    fn run_products(&self, products: Products<D::Memory>) -> Result<bool> {
+        if self.driver.library().is_none() {
+            self.multiply_by_kernel(&products)?;
+            return Ok(true);
+        }
+        Ok((self.has_native() && self.multiply_slim(&products)?) || self.multiply(products)?)
+    }
+
+    /// The description of the matmul of two factors, of that type and into that memory; `None` if a factor is no
+    /// tensor. Factors without a [`MatrixLayout`] are copied; the copies must live until the matmul is queued.
     pub(crate) fn products(
         &self,
         factors: &mut [Operand; 2],

@@ -10,7 +10,7 @@ use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
     Comparison, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Scalar, Shape, TensorType,
-    Value, Values,
+    Value, Values, block_on,
 };
 use kiln_kernel::print::held_type;
 use smallvec::smallvec;
@@ -194,10 +194,12 @@ impl<D: Driver> Gpu<D> {
     fn last(&self, counts: &Value) -> Result<usize> {
         let array = Array::<D>::of(counts)?;
         let size = counts.ty().dtype.size();
-        let mut bytes = [0; 8];
-        self.queue.read(&array.block.at((counts.ty().num_elements() - 1) * size), &mut bytes[..size])?;
-        self.judge(&array.suspicions)?;
+        let last = array.block.at((counts.ty().num_elements() - 1) * size);
+        let read = block_on(self.queue.read(&last, size)?)?;
+        block_on(self.judge(&array.suspicions))?;
         // A count is not negative, so zeros extend 4 bytes to 8.
+        let mut bytes = [0; 8];
+        bytes[..size].copy_from_slice(&read);
         Ok(u64::from_le_bytes(bytes) as usize)
     }
 }
