@@ -4,6 +4,7 @@
 //! output for a kernel and schedule is deterministic, byte for byte. [`Printed`] lists the arguments of the entry
 //! points.
 
+mod block;
 mod columns;
 mod cpp;
 mod functions;
@@ -18,6 +19,7 @@ use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, StrideClass};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+pub use block::block;
 pub use cpp::{Dialect, cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use alloc::borrow::Cow;
 use kiln_ir::{DType, DTypeSet};
