@@ -19,11 +19,11 @@ use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, StrideClass};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-pub use block::block;
 pub use cpp::{Dialect, cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use alloc::borrow::Cow;
 use kiln_ir::{DType, DTypeSet};
 pub use wgsl::wgsl;
+pub use block::block;
 
 /// The language of a device's kernels, and the features of it that the device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

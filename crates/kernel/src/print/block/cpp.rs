@@ -12,7 +12,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use kiln_ir::{Binary, DType, Scalar};
+use kiln_ir::{DType, Scalar};
 
 /// The source of a module with the kernel.
 pub(super) fn print(kernel: &BlockKernel) -> String {
@@ -22,11 +22,10 @@ pub(super) fn print(kernel: &BlockKernel) -> String {
     if statements.contains("kiln_uniform(") {
         text.push_str(UNIFORM);
     }
-    for name in cpp.exchanges() {
-        text.push_str(&name);
+    for function in cpp.exchanges() {
+        text.push_str(&function);
     }
-    let params = (0..).zip(&kernel.params).map(|(number, param)| cpp.param(number, param));
-    let params: Vec<String> = params.collect();
+    let params: Vec<String> = (0..).zip(&kernel.params).map(|(place, param)| cpp.param(place, param)).collect();
     let _ = writeln!(
         text,
         "\nextern \"C\" __global__ void __launch_bounds__({}) {}({}) {{",
@@ -34,8 +33,8 @@ pub(super) fn print(kernel: &BlockKernel) -> String {
         entry_name(kernel),
         params.join(", ")
     );
-    for (number, array) in (0..).zip(&kernel.shared) {
-        let _ = writeln!(text, "  __shared__ {}", cpp.array(&shared_name(number), array));
+    for (place, array) in (0..).zip(&kernel.shared) {
+        let _ = writeln!(text, "  __shared__ {}", cpp.array(&shared_name(place), array));
     }
     text.push_str("  kiln_begin();\n  const kiln_index block = blockIdx.x, thread = threadIdx.x, blocks = gridDim.x;\n");
     text.push_str(&statements);
@@ -59,8 +58,8 @@ struct Cpp<'a> {
 impl Cpp<'_> {
     /// The declaration of a parameter. `__restrict__` inputs would be read through the constant cache, whose lines stay
     /// stale after an early kernel has waited for the previous one.
-    fn param(&self, number_of: u32, param: &BlockParam) -> String {
-        let name = param_name(self.kernel, number_of);
+    fn param(&self, place: u32, param: &BlockParam) -> String {
+        let name = param_name(self.kernel, place);
         match param.kind {
             BlockParamKind::Input => format!("const {}* {name}", memory_type(param.dtype)),
             BlockParamKind::Output | BlockParamKind::Atomic => format!("{}* {name}", memory_type(param.dtype)),
@@ -103,9 +102,8 @@ fn exchange_name(operation: Atomic, dtype: DType) -> String {
 
 /// An atomic operation by compare-and-swap.
 fn exchange(operation: Atomic, dtype: DType) -> String {
-    let function: Binary = atomic_function(operation);
     let operands = [("old".into(), dtype), ("x".into(), dtype)];
-    let combined = compute(&Compute::Binary(function, 0, 1), dtype, &operands);
+    let combined = compute(&Compute::Binary(atomic_function(operation), 0, 1), dtype, &operands);
     let (name, ty) = (exchange_name(operation, dtype), held_type(dtype));
     let word = if dtype.size() == 8 { "unsigned long long" } else { "unsigned" };
     format!(

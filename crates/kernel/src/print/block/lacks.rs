@@ -41,6 +41,10 @@ fn of_dtypes(kernel: &BlockKernel, target: &Target) -> Vec<String> {
             used.push(array.ty.dtype());
         }
     });
+    if target.dialect == Dialect::Wgsl && used.contains(&DType::F64) {
+        // The bits of numbers and constants.
+        used.push(DType::U64);
+    }
     let is_lacking =
         |dtype: &DType| dtype.size() == 8 && !target.dtypes.contains(*dtype) && used.contains(dtype);
     DType::ALL.into_iter().filter(is_lacking).map(|dtype| dtype.name().into()).collect()

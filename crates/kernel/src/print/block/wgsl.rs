@@ -6,8 +6,9 @@ use super::{
 };
 use crate::Compute;
 use crate::block::{ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Kind, Place, Statement, Type};
-use crate::print::wgsl::prelude;
-use crate::print::wgsl::{buffer_type, compute, constant, held, load_packed, number, per_word, store_packed, word};
+use crate::print::wgsl::{
+    buffer_type, compute, constant, held, load_packed, number, per_word, prelude, store_packed, word,
+};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -68,12 +69,12 @@ impl Wgsl<'_> {
             tensors.len(),
             words.div_ceil(4)
         );
-        for (number, array) in (0..).zip(&self.kernel.shared) {
+        for (place, array) in (0..).zip(&self.kernel.shared) {
             let ty = match array.is_atomic {
                 true => format!("atomic<{}>", cell(array.ty.dtype())),
                 false => self.ty(array.ty).into(),
             };
-            let _ = writeln!(text, "var<workgroup> {}: array<{ty}, {}>;", shared_name(number), array.len);
+            let _ = writeln!(text, "var<workgroup> {}: array<{ty}, {}>;", shared_name(place), array.len);
         }
         text
     }
@@ -81,7 +82,7 @@ impl Wgsl<'_> {
     /// The parameters that are tensors, in the order of their bindings.
     fn tensors(&self) -> Vec<u32> {
         let params = (0..).zip(&self.kernel.params);
-        params.filter(|(_, param)| is_tensor(param)).map(|(number, _)| number).collect()
+        params.filter(|(_, param)| is_tensor(param)).map(|(place, _)| place).collect()
     }
 
     /// The number of words of the uniform buffer.
