@@ -20,6 +20,7 @@
 
 mod builder;
 mod expression;
+mod visit;
 
 pub use builder::{Array, Builder, Buffer, Variable};
 pub use expression::{Expression, Function, Kind, Type, constant, index, select};

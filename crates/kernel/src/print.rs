@@ -4,6 +4,7 @@
 //! a [`Target`]. All print the same loops. The output for a kernel and schedule is deterministic, byte for byte. [`Printed`] lists the arguments of the entry
 //! points.
 
+mod block;
 mod columns;
 mod cpp;
 mod functions;
@@ -23,6 +24,7 @@ use core::fmt;
 pub use cpp::{cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use kiln_ir::{DType, DTypeSet};
 pub use wgsl::wgsl;
+pub use block::block;
 
 /// The language of a device's kernels, and the features of it that the device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

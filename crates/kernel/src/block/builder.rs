@@ -8,13 +8,14 @@ use core::cell::RefCell;
 use kiln_ir::{Binary, DType};
 
 /// Builds a [`BlockKernel`] statement by statement. Bodies of loops and branches are closures that call the same builder.
+#[derive(Debug)]
 pub struct Builder {
     name: &'static str,
     threads: u32,
     state: RefCell<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     params: Vec<BlockParam>,
     shared: Vec<ArrayType>,

@@ -4,6 +4,7 @@ use crate::Compute;
 use alloc::sync::Arc;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 use kiln_ir::{Binary, Comparison, DType, Scalar, Unary};
+use smallvec::{SmallVec, smallvec};
 
 /// The type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,6 +13,16 @@ pub enum Type {
     Index,
     /// A value as kernels compute it: 16-bit floats are held in `f32`.
     Value(DType),
+}
+
+impl Type {
+    /// The dtype of a value; [`DType::I32`] of an index.
+    pub fn dtype(self) -> DType {
+        match self {
+            Type::Index => DType::I32,
+            Type::Value(dtype) => dtype,
+        }
+    }
 }
 
 /// An expression without side effects. Clones share the tree.
@@ -57,9 +68,9 @@ pub enum Kind {
 /// A function of an expression's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Function {
-    /// A function with the semantics of the op.
+    /// A function with the semantics of the op. On indices: `Neg`, `Abs`, `Sign`, `Not`.
     Unary(Unary),
-    /// As above. On indices: `Add`, `Sub`, `Mul`, `Div`, `Rem`, `Min`, `Max`.
+    /// As above. On indices all but `Atan2`; `Div` and `Rem` by zero are undefined there.
     Binary(Binary),
     /// A comparison; the result is a `bool`.
     Compare(Comparison),
@@ -90,10 +101,7 @@ impl Expression {
 
     /// The dtype of a value; [`DType::I32`] of an index.
     pub fn dtype(&self) -> DType {
-        match self.0.ty {
-            Type::Index => DType::I32,
-            Type::Value(dtype) => dtype,
-        }
+        self.0.ty.dtype()
     }
 
     fn call(function: Function, operands: [Option<&Expression>; 3], ty: Type) -> Expression {
@@ -188,12 +196,36 @@ impl Expression {
 
     /// Bits shifted up by a constant count below the width.
     pub fn shl(&self, count: u32) -> Expression {
-        self.binary(Binary::Shl, &constant(Scalar::UInt(count.into()), self.dtype()))
+        self.binary(Binary::Shl, &self.of_count(count))
     }
 
     /// Bits shifted down by a constant count below the width.
     pub fn shr(&self, count: u32) -> Expression {
-        self.binary(Binary::Shr, &constant(Scalar::UInt(count.into()), self.dtype()))
+        self.binary(Binary::Shr, &self.of_count(count))
+    }
+
+    fn of_count(&self, count: u32) -> Expression {
+        match self.ty() {
+            Type::Index => index(count as usize),
+            Type::Value(dtype) => constant(u64::from(count), dtype),
+        }
+    }
+
+    /// The operands: indices of loads and operands of functions.
+    pub fn operands(&self) -> SmallVec<[&Expression; 3]> {
+        match self.kind() {
+            Kind::Index(_)
+            | Kind::Constant(_)
+            | Kind::Variable(_)
+            | Kind::Param(_)
+            | Kind::Thread
+            | Kind::Block
+            | Kind::Blocks => SmallVec::new(),
+            Kind::Load(_, at) | Kind::LoadShared(_, at) | Kind::LoadUniform(_, at) | Kind::LoadArray(_, at) => {
+                smallvec![at]
+            }
+            Kind::Call(_, operands) => operands.iter().flatten().collect(),
+        }
     }
 }
 
@@ -287,6 +319,13 @@ impl Not for Expression {
 }
 
 impl Neg for &Expression {
+    type Output = Expression;
+    fn neg(self) -> Expression {
+        self.unary(Unary::Neg)
+    }
+}
+
+impl Neg for Expression {
     type Output = Expression;
     fn neg(self) -> Expression {
         self.unary(Unary::Neg)

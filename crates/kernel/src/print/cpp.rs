@@ -332,7 +332,7 @@ struct Param {
 }
 
 /// The C++ type of a plain number parameter.
-fn number(dtype: DType) -> &'static str {
+pub(super) fn number(dtype: DType) -> &'static str {
     match dtype {
         DType::I16 | DType::I8 => "int",
         DType::U16 | DType::U8 | DType::Bool => "unsigned",
