@@ -3,19 +3,19 @@
 //! The files of this folder build the kernels, one file for each group of ops. The engine's ops choose between them and
 //! hand-written CUDA (`native/`), which stays only where it is measurably faster.
 
-pub(crate) mod index;
-pub(crate) mod order;
-#[cfg(test)]
-pub(crate) mod printed;
-pub(crate) mod counting_sort;
-#[cfg(test)]
-mod limits;
-pub(crate) mod scan;
-pub(crate) mod sort;
 pub(crate) mod attention;
 pub(crate) mod contraction;
 pub(crate) mod convolution;
+pub(crate) mod counting_sort;
+pub(crate) mod index;
+#[cfg(test)]
+mod limits;
 pub(crate) mod matmul;
+pub(crate) mod order;
+#[cfg(test)]
+pub(crate) mod printed;
+pub(crate) mod scan;
+pub(crate) mod sort;
 
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};
@@ -123,7 +123,11 @@ impl<D: Driver> Gpu<D> {
         arguments: Arguments<D::Memory>,
     ) -> Result<()> {
         let grid = Grid { blocks, threads: loaded.threads };
-        self.launch(&loaded.function, grid, arguments, || Label { name: key.name.to_owned(), read: 0, written: 0 })
+        self.launch(&loaded.function, grid, arguments, || Label {
+            name: key.name.to_owned(),
+            read: 0,
+            written: 0,
+        })
     }
 
     fn block_kernel(&self, key: &BlockKey, build: impl FnOnce() -> BlockKernel) -> Result<Arc<Loaded<D>>> {
@@ -133,8 +137,9 @@ impl<D: Driver> Gpu<D> {
         }
         let kernel = build();
         let name = &self.driver.info().name;
-        let (text, entry) = block(&kernel, &self.driver.info().language)
-            .map_err(|lack| Error::unsupported(name, format!("`{}` cannot run on this device: {lack}", key.name)))?;
+        let (text, entry) = block(&kernel, &self.driver.info().language).map_err(|lack| {
+            Error::unsupported(name, format!("`{}` cannot run on this device: {lack}", key.name))
+        })?;
         let function = self.kernels.function(&Source { text: text.into(), entries: vec![entry] }, 0)?;
         let loaded = Arc::new(Loaded { function, threads: kernel.threads });
         known().insert(key.clone(), loaded.clone());

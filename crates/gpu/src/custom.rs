@@ -102,12 +102,12 @@ impl<D: Driver> Gpu<D> {
         let found: Vec<Array<D>> = results.iter().map(|ty| self.uninit(ty)).collect::<Result<_>>()?;
         let tensors = operands.iter().map(|(array, ty)| array.place(ty.dtype));
         let outputs = found.iter().zip(results).map(|(array, ty)| array.place(ty.dtype));
-        let numbers = kernel.numbers.iter().map(|&(number, dtype)| Argument::Word(number_bytes(number, dtype)));
+        let numbers =
+            kernel.numbers.iter().map(|&(number, dtype)| Argument::Word(number_bytes(number, dtype)));
         let arguments: Arguments<D::Memory> = tensors.chain(outputs).chain(numbers).collect();
         self.launch_custom(op, kernel, &types, results, arguments)?;
-        let value = |(array, ty): (Array<D>, &TensorType)| {
-            Array { suspicions: all.clone(), ..array }.into_value(*ty)
-        };
+        let value =
+            |(array, ty): (Array<D>, &TensorType)| Array { suspicions: all.clone(), ..array }.into_value(*ty);
         Ok(found.into_iter().zip(results).map(value).collect())
     }
 
@@ -123,7 +123,10 @@ impl<D: Driver> Gpu<D> {
         let info = self.driver.info();
         if threads == 0 || threads as usize > info.block_threads || i32::try_from(blocks).is_err() {
             let problem = format!("its kernel has {blocks} blocks of {threads} threads");
-            let hint = format!("{} has blocks of up to {} threads, fewer than 2³¹ of them", info.name, info.block_threads);
+            let hint = format!(
+                "{} has blocks of up to {} threads, fewer than 2³¹ of them",
+                info.name, info.block_threads
+            );
             return Err(Error::value(op.name(), problem).hint(hint));
         }
         let text = match info.language.dialect {
@@ -131,12 +134,14 @@ impl<D: Driver> Gpu<D> {
             Dialect::Cuda | Dialect::Hip => {
                 if !source.contains("kiln_begin()") {
                     let problem = "its kernel does not wait for the previous one";
-                    return Err(Error::value(op.name(), problem).hint("call `kiln_begin();` first in the entry point"));
+                    return Err(Error::value(op.name(), problem)
+                        .hint("call `kiln_begin();` first in the entry point"));
                 }
                 with_prelude(&source)
             }
         };
-        let tensor = |is_written: bool| move |ty: &TensorType| EntryParameter::Tensor { dtype: ty.dtype, is_written };
+        let tensor =
+            |is_written: bool| move |ty: &TensorType| EntryParameter::Tensor { dtype: ty.dtype, is_written };
         let tensors = inputs.iter().map(tensor(false)).chain(results.iter().map(tensor(true)));
         let words = numbers.iter().map(|&(_, dtype)| EntryParameter::Word(dtype));
         let entry = Entry { name: entry.into(), threads, parameters: tensors.chain(words).collect() };
@@ -152,14 +157,16 @@ impl<D: Driver> Gpu<D> {
             Operand::Value(value) => {
                 let (ty, array) = (*value.ty(), Array::<D>::of(value)?);
                 let is_first = array.layout.offset == 0 || self.driver.info().binding_bytes.is_none();
-                let array = match array.layout.is_contiguous() && begins_aligned(&array.layout, ty.dtype) && is_first {
-                    true => array.clone(),
-                    false => {
-                        let fresh = self.uninit(&ty)?;
-                        self.copy_elements(array, &fresh, ty.dtype)?;
-                        fresh
-                    }
-                };
+                let array =
+                    match array.layout.is_contiguous() && begins_aligned(&array.layout, ty.dtype) && is_first
+                    {
+                        true => array.clone(),
+                        false => {
+                            let fresh = self.uninit(&ty)?;
+                            self.copy_elements(array, &fresh, ty.dtype)?;
+                            fresh
+                        }
+                    };
                 Ok((array, ty))
             }
             Operand::Scalar(scalar) => {

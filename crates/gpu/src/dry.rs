@@ -183,7 +183,6 @@ impl Library<DryMemory> for DryDriver {
     unsafe fn transform(&self, _: &Transform<DryMemory>) -> Result<()> {
         Ok(())
     }
-
 }
 
 /// Graphs whose replay does nothing, without a clock.

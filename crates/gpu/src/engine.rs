@@ -16,9 +16,9 @@ use crate::suspicion::{Pages, Suspicions};
 use crate::trace::Traced;
 use crate::view::view;
 use kiln_ir::{
-    BoxFuture, Caps, DType, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind,
-    OpSet, Operand, OperandType, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var, expand,
-    poison_of, poisoned,
+    BoxFuture, Caps, DType, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind, OpSet,
+    Operand, OperandType, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var,
+    expand, poison_of, poisoned,
 };
 use kiln_kernel::Nest;
 use smallvec::smallvec;
@@ -276,9 +276,7 @@ fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
         row_elements: 1 << 14,
         kernel_ops: Nest::MAX_VALUES,
         // Without a library, matmuls are block kernels, which store their results as a library does.
-        products: Products::Library {
-            epilogues: has_library && kiln_ir::switch("KILN_EPILOGUES", true),
-        },
+        products: Products::Library { epilogues: has_library && kiln_ir::switch("KILN_EPILOGUES", true) },
         asynchronous: kiln_ir::switch("KILN_HEAD_START", true),
         // Kernels find errors while the program continues.
         host_errors: false,

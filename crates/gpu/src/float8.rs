@@ -21,7 +21,10 @@ impl<D: Driver> Gpu<D> {
         results: &[TensorType],
     ) -> Result<Values> {
         let inner = inputs[0].value().map_or(0, |a| *a.shape().last().unwrap_or(&0));
-        if !self.driver.library().is_some_and(Library::has_float8) || results[0].num_elements() == 0 || inner == 0 {
+        if !self.driver.library().is_some_and(Library::has_float8)
+            || results[0].num_elements() == 0
+            || inner == 0
+        {
             return self.expanded(op, inputs, results);
         }
         match self.by_library(formats, &inputs, results[0])? {

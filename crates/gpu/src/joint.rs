@@ -3,8 +3,8 @@
 
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, Driver, Grid, Step};
-use crate::trace::Label;
 use crate::kernels::Source;
+use crate::trace::Label;
 use kiln_kernel::print::{Dialect, GpuArgument, cpp_joined};
 use kiln_kernel::{GpuSchedule, Kernel, KernelKind, ParamKind};
 use smallvec::SmallVec;

@@ -4,6 +4,7 @@ use crate::Gpu;
 use crate::array::{Array, suspicions};
 use crate::driver::{Argument, Arguments, Driver, Grid};
 use crate::joint::Joint;
+use crate::kernels::Source;
 use crate::memory::Block;
 use crate::strided::begins_aligned;
 use crate::suspicion::{Suspicion, Suspicions, Wrong};
@@ -13,7 +14,6 @@ use kiln_ir::{
     Binary, DType, Error, FxBuildHasher, Instruction, Layout, MAX_RANK, Op, Operand, Operands, Program,
     ProgramOperand, Result, Scalar, Shape, TensorType, Values,
 };
-use crate::kernels::Source;
 use kiln_kernel::print::{Dialect, GpuArgument, print};
 use kiln_kernel::{Binding, Check, GpuSchedule, Kernel, KernelKind, Launch, Lowered, Nest, Param, ParamKind};
 use smallvec::SmallVec;
@@ -250,8 +250,11 @@ impl<D: Driver> Gpu<D> {
     /// A schedule within the limits of the device.
     fn limited(&self, schedule: GpuSchedule, kernel: &Kernel, launch: &Launch) -> Result<GpuSchedule> {
         let info = self.driver.info();
-        let limited = schedule.limited(kernel, launch, info.block_threads as u32, info.shared_bytes, info.bindings);
-        limited.map_err(|lack| Error::unsupported(&info.name, format!("a kernel does not fit the device: {lack}")))
+        let limited =
+            schedule.limited(kernel, launch, info.block_threads as u32, info.shared_bytes, info.bindings);
+        limited.map_err(|lack| {
+            Error::unsupported(&info.name, format!("a kernel does not fit the device: {lack}"))
+        })
     }
 }
 
@@ -308,7 +311,8 @@ impl<D: Driver> Region<D> {
         let sources = operands.iter().enumerate().map(sources).collect();
         let checks = checks.into_iter().map(Arc::new).collect();
         let kernel = Arc::new(kernel);
-        let joint = Joint::of(gpu, (&kernel, schedule), &plain.arguments, &plain.functions[0].0).map(Arc::new);
+        let joint =
+            Joint::of(gpu, (&kernel, schedule), &plain.arguments, &plain.functions[0].0).map(Arc::new);
         Ok(Some(Region {
             kernel,
             launch,
@@ -509,11 +513,14 @@ impl<D: Driver> Variant<D> {
         schedule: &GpuSchedule,
         aliases: &[(u32, u32)],
     ) -> Result<Option<Variant<D>>> {
-        let Ok(printed) = print(kernel, schedule, &gpu.driver.info().language, aliases) else { return Ok(None) };
+        let Ok(printed) = print(kernel, schedule, &gpu.driver.info().language, aliases) else {
+            return Ok(None);
+        };
         let source = Source { text: printed.text.into(), entries: printed.entries };
         let grid = schedule.grid(kernel, launch);
         let functions = (0..source.entries.len()).zip(grid);
-        let functions = functions.map(|(number, blocks)| Ok((gpu.kernels.function(&source, number)?, blocks)));
+        let functions =
+            functions.map(|(number, blocks)| Ok((gpu.kernels.function(&source, number)?, blocks)));
         Ok(Some(Variant { arguments: printed.arguments, functions: functions.collect::<Result<_>>()? }))
     }
 }

@@ -20,11 +20,11 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+pub use block::block;
 use core::fmt;
 pub use cpp::{cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use kiln_ir::{DType, DTypeSet};
 pub use wgsl::wgsl;
-pub use block::block;
 
 /// The language of a device's kernels, and the features of it that the device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,8 +194,11 @@ fn entries(
     arguments: &[GpuArgument],
 ) -> Vec<Entry> {
     let parameters = parameters(kernel, arguments);
-    let entry =
-        |&name: &&'static str| Entry { name: name.into(), threads: schedule.block, parameters: parameters.clone() };
+    let entry = |&name: &&'static str| Entry {
+        name: name.into(),
+        threads: schedule.block,
+        parameters: parameters.clone(),
+    };
     names.iter().map(entry).collect()
 }
 

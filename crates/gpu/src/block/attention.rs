@@ -6,7 +6,9 @@
 use super::BlockKey;
 use super::contraction::zero;
 use kiln_ir::{Binary, DType, Scalar, Unary};
-use kiln_kernel::block::{Array, BlockKernel, Buffer, Builder, Expression, Variable, constant, index, select};
+use kiln_kernel::block::{
+    Array, BlockKernel, Buffer, Builder, Expression, Variable, constant, index, select,
+};
 
 /// Rows per block, and threads per row.
 pub(crate) const ROWS: usize = 16;
@@ -274,7 +276,8 @@ impl Call {
             k.update(&dot, Binary::Add, &product);
         });
         let key = k.bind(&(start + &self.lane));
-        let is_seen = key.lt(&self.keys) & &self.query.lt(&self.queries) & &key.le(&(&self.query + &self.offset));
+        let is_seen =
+            key.lt(&self.keys) & &self.query.lt(&self.queries) & &key.le(&(&self.query + &self.offset));
         let score = k.var(&hidden(wide));
         k.when(&is_seen, || {
             let scaled = dot.get() * &self.scale;
@@ -323,8 +326,7 @@ impl Call {
     fn store(&self, k: &Builder, sums: &Sums) {
         let (wide, sum) = (self.form.wide(), sums.sum.get());
         // The numerators of a row without visible keys are 0.
-        let divisor =
-            k.bind(&select(&sum.eq(&zero(wide)), &constant(Scalar::Float(1.0), wide), &sum));
+        let divisor = k.bind(&select(&sum.eq(&zero(wide)), &constant(Scalar::Float(1.0), wide), &sum));
         for (number, numerator) in sums.columns.iter().enumerate() {
             let column = k.bind(&(&self.lane + index(number * ROWS)));
             k.when(&column.lt(&index(self.form.dim_v)), || {

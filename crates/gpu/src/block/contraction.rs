@@ -65,7 +65,9 @@ impl Tile {
             Tile::FEW_ROWS
         } else if columns <= SIDE {
             Tile::FEW_COLUMNS
-        } else if rows.min(columns) <= 2 * SIDE || Tile::LARGE.blocks(count, [rows, columns]) < multiprocessors {
+        } else if rows.min(columns) <= 2 * SIDE
+            || Tile::LARGE.blocks(count, [rows, columns]) < multiprocessors
+        {
             Tile::SMALL
         } else {
             Tile::LARGE
@@ -151,7 +153,8 @@ impl Side {
         let mut pieces: Vec<Piece> = Vec::new();
         for number in 0..extent * deep / THREADS {
             let slow = k.bind(&(&rest + index(number * (THREADS / fast))));
-            let [place, inner] = if is_inner_contiguous { [slow, first.clone()] } else { [first.clone(), slow] };
+            let [place, inner] =
+                if is_inner_contiguous { [slow, first.clone()] } else { [first.clone(), slow] };
             let same = pieces.last().filter(|_| !is_inner_contiguous);
             let (state, is_inside) = match same {
                 Some(same) => (same.state.clone(), same.is_inside.clone()),

@@ -73,7 +73,8 @@ pub(crate) fn parts(convolution: &Convolution, multiprocessors: usize) -> usize 
     let blocks = if rows <= MOST_DIRECT_ROWS {
         (groups * rows * columns).div_ceil(THREADS)
     } else {
-        Tile::of(groups, [rows, columns], sum_dtype(convolution.dtype), multiprocessors).blocks(groups, [rows, columns])
+        Tile::of(groups, [rows, columns], sum_dtype(convolution.dtype), multiprocessors)
+            .blocks(groups, [rows, columns])
     };
     multiprocessors.div_ceil(blocks).min(inner / LEAST_PART).max(1)
 }
@@ -103,7 +104,8 @@ impl<D: Driver> Gpu<D> {
             arguments.push(length(total));
             return self.run_points(form.key("convolution_direct"), || of_points(&form), total, arguments);
         }
-        let tile = Tile::of(batch, sizes.of_result(), sum_dtype(form.dtype), self.driver.info().multiprocessors);
+        let tile =
+            Tile::of(batch, sizes.of_result(), sum_dtype(form.dtype), self.driver.info().multiprocessors);
         let blocks = tile.blocks(batch, sizes.of_result());
         let key = tile.key().into_iter().fold(form.key("convolution"), |key, number| key.with(number));
         self.run_blocks(key, || of_tiles(&form, tile), blocks, arguments)
@@ -413,7 +415,14 @@ impl Contraction for Call<'_> {
         }
     }
 
-    fn store(&self, k: &Builder, batch: &Expression, row: &Expression, column: &Expression, sum: &Expression) {
+    fn store(
+        &self,
+        k: &Builder,
+        batch: &Expression,
+        row: &Expression,
+        column: &Expression,
+        sum: &Expression,
+    ) {
         let [group, part] = self.group(batch);
         let at = match self.form.pass {
             Pass::Forward => {
@@ -457,7 +466,10 @@ mod tests {
                 for (axes, step) in [(2, 1), (2, 2), (3, 2)] {
                     let form = form(pass, dtype, axes, step);
                     for sizes in [[8, 1000], [1000, 1000]] {
-                        assert_within(&of_tiles(&form, Tile::of(1, sizes, sum_dtype(dtype), 8)), WEBGPU_SHARED);
+                        assert_within(
+                            &of_tiles(&form, Tile::of(1, sizes, sum_dtype(dtype), 8)),
+                            WEBGPU_SHARED,
+                        );
                     }
                     assert_within(&of_points(&form), WEBGPU_SHARED);
                     assert_within(&of_points(&Form { kernel: vec![1; axes], ..form }), WEBGPU_SHARED);

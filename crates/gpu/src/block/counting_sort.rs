@@ -68,11 +68,7 @@ impl CountingSort {
     }
 
     pub(crate) fn spread_key(self) -> BlockKey {
-        BlockKey::new("sort_spread")
-            .dtype(self.dtype)
-            .dtype(self.index)
-            .with(self.descending)
-            .with(self.tile)
+        BlockKey::new("sort_spread").dtype(self.dtype).dtype(self.index).with(self.descending).with(self.tile)
     }
 
     /// Moves each element to its sorted position, if that is among the first to keep. The position follows smaller

@@ -172,7 +172,14 @@ impl Contraction for MatMul {
         b.x.at(&(inner * &b.strides[0] + &column[0])).cast(self.sum_dtype())
     }
 
-    fn store(&self, k: &Builder, batch: &Expression, row: &Expression, column: &Expression, sum: &Expression) {
+    fn store(
+        &self,
+        k: &Builder,
+        batch: &Expression,
+        row: &Expression,
+        column: &Expression,
+        sum: &Expression,
+    ) {
         let line = batch * &self.rows + row;
         k.store(&self.y, &(line * &self.columns + column), &sum.cast(self.form.result));
     }

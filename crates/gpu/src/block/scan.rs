@@ -162,13 +162,7 @@ impl ScanKernels {
     }
 
     /// Loads the tile of this block; the identity past the end of its line. It ends with a barrier.
-    fn load(
-        self,
-        k: &Builder,
-        x: Buffer,
-        identity: &Expression,
-        [length, tiles]: [&Expression; 2],
-    ) -> Tile {
+    fn load(self, k: &Builder, x: Buffer, identity: &Expression, [length, tiles]: [&Expression; 2]) -> Tile {
         let tile = Tile {
             elements: k.shared(self.accumulator(), self.tile()),
             totals: k.shared(self.accumulator(), THREADS),

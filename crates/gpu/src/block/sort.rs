@@ -90,7 +90,9 @@ impl SortTiles {
             Some(x) if self.to_results => {
                 Target::Results(x, [k.output("values", element), k.output("indices", self.index)])
             }
-            Some(_) | None => Target::Sorted([k.output("next_keys", key), k.output("next_places", DType::I32)]),
+            Some(_) | None => {
+                Target::Sorted([k.output("next_keys", key), k.output("next_places", DType::I32)])
+            }
         };
         let [lines, length, tiles, segment, keep, kept, x_length] =
             k.lengths(["lines", "length", "tiles", "segment", "keep", "kept", "x_length"]);
@@ -332,11 +334,7 @@ fn split(
         let middle = k.bind(&((low.get() + high.get()) / index(2)));
         let in_b = diagonal - index(1) - &middle;
         let is_a = a_at(&middle).le(&b_at(&in_b));
-        k.when_else(
-            &is_a,
-            || k.set(&low, &(&middle + index(1))),
-            || k.set(&high, &middle),
-        );
+        k.when_else(&is_a, || k.set(&low, &(&middle + index(1))), || k.set(&high, &middle));
     });
     low.get()
 }

@@ -1,8 +1,8 @@
 use super::run::{LEAST_STEPS, MOST_GRAPHS, MOST_REFUSALS, arguments};
 use super::*;
 use crate::driver::{Activation, Argument, DeviceInfo, Epilogue, Graph, Library, Matrices, Recorder};
-use kiln_ir::DType;
 use kiln_ir::BoxFuture;
+use kiln_ir::DType;
 use kiln_kernel::print::Entry;
 use std::sync::Mutex;
 
@@ -131,7 +131,6 @@ impl Library<Number> for Diary {
         self.note((number, products.places().map(word).collect()));
         Ok(())
     }
-
 }
 
 impl Recorder<Diary> for Diary {

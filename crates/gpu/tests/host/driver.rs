@@ -2,8 +2,7 @@
 
 use crate::library;
 use kiln_gpu::driver::{
-    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Fourier, Grid, Pass, Products,
-    Transform,
+    Argument, Attend, Attention, Convolution, Convolve, DevicePtr, Fourier, Grid, Pass, Products, Transform,
 };
 use kiln_gpu::{DeviceInfo, Driver};
 use kiln_ir::{BoxFuture, DType, Error, Result, Shape};
