@@ -1,6 +1,6 @@
 //! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which support all sizes, layouts and
-//! masks. Neither stores the scores in memory. Without hand-written kernels, attention whose tiles fit shared memory is a
-//! block kernel, and all other forms and the gradients are expanded.
+//! masks. Neither stores the scores in memory. Without hand-written kernels, attention whose tiles fit shared memory is
+//! a block kernel, and all other forms and the gradients are expanded.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};

@@ -1,5 +1,5 @@
-//! Convolutions by the vendor's library (cuDNN); forms that it lacks are expanded into simpler ops. Without a library, all
-//! forms run by block kernels.
+//! Convolutions by the vendor's library (cuDNN); forms that it lacks are expanded into simpler ops. Without a library,
+//! all forms run by block kernels.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};

@@ -1,7 +1,7 @@
 //! Attention that does not store the scores (flash attention), for devices without a vendor's library.
 //!
-//! A block computes a tile of rows of one head. It reads the keys in tiles, and corrects its sums where a tile raises the
-//! maximum of a row (online softmax).
+//! A block computes a tile of rows of one head. It reads the keys in tiles, and corrects its sums where a tile raises
+//! the maximum of a row (online softmax).
 
 use super::BlockKey;
 use super::contraction::zero;
@@ -69,9 +69,9 @@ impl Form {
     }
 }
 
-/// The kernel. Its parameters are `q`, `k`, `v`, the mask if there is one, `y` and the contiguous log-sum-exp; query heads,
-/// key heads, queries, keys, the causal offset and the scale; four strides of each of `q`, `k`, `v`, `y` and the mask.
-/// Query `i` sees key `j` where `j <= i + offset`.
+/// The kernel. Its parameters are `q`, `k`, `v`, the mask if there is one, `y` and the contiguous log-sum-exp; query
+/// heads, key heads, queries, keys, the causal offset and the scale; four strides of each of `q`, `k`, `v`, `y` and the
+/// mask. Query `i` sees key `j` where `j <= i + offset`.
 pub(crate) fn attention(form: Form) -> BlockKernel {
     let k = Builder::new("attention", THREADS as u32);
     let call = Call::new(&k, form);

@@ -1,7 +1,7 @@
 //! Sums of products by tiles in shared memory, which matmuls and convolutions have in common.
 //!
-//! A [`Contraction`] describes batched matmuls whose elements have computed addresses: strides of a matmul, or the window
-//! of a convolution (implicit GEMM).
+//! A [`Contraction`] describes batched matmuls whose elements have computed addresses: strides of a matmul, or the
+//! window of a convolution (implicit GEMM).
 
 use kiln_ir::{Binary, DType, Scalar};
 use kiln_kernel::block::{Array, Builder, Expression, Variable, constant, index, select};
@@ -189,8 +189,8 @@ impl Side {
     }
 }
 
-/// Writes the statements of a block that computes one tile of the results. The kernel has [`THREADS`] threads per block,
-/// and [`Tile::blocks`] blocks.
+/// Writes the statements of a block that computes one tile of the results. The kernel has [`THREADS`] threads per
+/// block, and [`Tile::blocks`] blocks.
 pub(crate) fn tiled(k: &Builder, form: &impl Contraction, tile: Tile) {
     let dtype = form.sum_dtype();
     let [rows, columns] = form.sizes().map(|size| k.bind(&size));
@@ -234,8 +234,8 @@ pub(crate) fn tiled(k: &Builder, form: &impl Contraction, tile: Tile) {
     }
 }
 
-/// Writes the statements of a kernel whose threads compute single elements, for results of few rows. The threads share
-/// the elements as [points](Builder::for_points).
+/// Writes the statements of a kernel whose threads compute single elements, for results of few rows. The threads
+/// share the elements as [points](Builder::for_points).
 pub(crate) fn direct(k: &Builder, form: &impl Contraction, total: &Expression) {
     let [rows, columns] = form.sizes().map(|size| k.bind(&size));
     k.for_points(total, |point| {

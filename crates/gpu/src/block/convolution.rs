@@ -1,7 +1,7 @@
 //! Convolutions and their gradients without a vendor's library: implicit GEMM over channels-first tensors.
 //!
-//! Each pass is a [`Contraction`] for each group. With `taps` for the positions of the kernel and `places` for the spatial
-//! positions of a tensor:
+//! Each pass is a [`Contraction`] for each group. With `taps` for the positions of the kernel and `places` for the
+//! spatial positions of a tensor:
 //!
 //! | pass | rows | columns | inner dimension |
 //! |---|---|---|---|
@@ -275,8 +275,8 @@ impl<'a> Call<'a> {
         select(&is_inside, &self.factors[1].at(&at).cast(dtype), &zero(dtype))
     }
 
-    /// The place of `y` that the tap leads to from a place of `x` (whose indices include the padding), and whether there
-    /// is one.
+    /// The place of `y` that the tap leads to from a place of `x` (whose indices include the padding), and whether
+    /// there is one.
     fn place_of_y(&self, k: &Builder, from: &[Expression], tap: &[Expression]) -> (Expression, Expression) {
         let Form { stride, dilation, .. } = self.form;
         let mut meets: Option<Expression> = None;

@@ -1,4 +1,5 @@
-//! Matmuls without a vendor's library: by tiles in shared memory, or by reductions where there are few rows or one column.
+//! Matmuls without a vendor's library: by tiles in shared memory, or by reductions where there are few rows or one
+//! column.
 
 use super::BlockKey;
 use super::contraction::{Contraction, THREADS, Tile, sum_dtype, tiled, zero};
