@@ -17,6 +17,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// Writes of this many bytes are submitted at once: wgpu holds a copy of the data until the next submission.
+const LARGE_WRITE: usize = 1 << 20;
+
 /// The driver of one device of wgpu.
 ///
 /// Launches are recorded, and submitted when enough are pending, before a write, at a read, and at
@@ -333,7 +336,11 @@ impl Driver for WgpuDriver {
                 self.submit(&mut commands)?;
             }
             let at = (start + body.start) as u64;
+            let is_large = body.len() >= LARGE_WRITE;
             self.done("writing memory", || self.queue.write_buffer(&to.memory.0, at, &bytes[body]))?;
+            if is_large {
+                self.submit(&mut commands)?;
+            }
         }
         for edge in [head, tail].into_iter().filter(|edge| !edge.is_empty()) {
             self.run_fill(&to.memory, Fill::with_bytes(start + edge.start, &bytes[edge]))?;
