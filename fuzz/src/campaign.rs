@@ -293,6 +293,13 @@ impl Report {
         missing
     }
 
+    /// `N passed, M failed, K skipped`, in programs.
+    pub fn totals(&self) -> String {
+        let (failed, skipped) = (self.failures.len() as u64, self.counts.skipped);
+        let passed = self.programs.saturating_sub(failed + skipped);
+        format!("{passed} passed, {failed} failed, {skipped} skipped")
+    }
+
     /// Whether no check failed and no op or variant is missing.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.missing().is_empty()
@@ -331,6 +338,9 @@ impl fmt::Display for Report {
              parsed",
             self.programs
         )?;
+        if self.counts.skipped > 0 {
+            writeln!(f, "{} programs skipped: the device lacks a dtype of theirs", self.counts.skipped)?;
+        }
         write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())?;
         // Again, so that the end of a log lists all failures.
         for Reported { number, failure, .. } in &self.failures {

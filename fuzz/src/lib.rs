@@ -28,7 +28,7 @@ pub mod dry;
 pub mod generate;
 mod noise;
 pub mod parser;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod precompile;
 pub mod random;
 pub mod shrink;

@@ -104,9 +104,10 @@ commands
              --seed S      determines them (default: 1)
              --only OP     begin each program with this op: MatMul, Conv, ...
              --help        the other options: --threads, --first, --print, --file, ...
-  suite    run the conformance suite on one engine
-             --engine NAME reference, flex, cpu or router
-             --part K/N    every Nth case of each group, from the Kth on
+  suite    run the conformance suite on one engine; on a GPU also the PyTorch goldens and 20,000 random programs
+             --engine NAME reference, flex, cpu, router, remote, candle, libtorch, cuda or wgpu
+             --part K/N    every Nth case of each group, from the Kth on, and that part of the programs
+             --limits L    webgpu: the limits and features of browsers, for --engine wgpu
   kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
              --saves N     how many (default: 200)
              --runs N      kill N training runs instead, and resume them: they must end bit-identical
