@@ -23,7 +23,8 @@ fn precompile<D: Driver>(device: Arc<Gpu<D>>) -> Precompile {
         noted.lock().unwrap_or_else(PoisonError::into_inner).push(source.into());
         Ok(Vec::new())
     };
-    let driver = DryDriver::new(device.driver().info().clone(), note).with_libraries();
+    let driver = DryDriver::new(device.driver().info().clone(), note);
+    let driver = if device.driver().library().is_some() { driver.with_libraries() } else { driver };
     let engine = Gpu::new(driver, MemoryConfig::default());
     let scout = Subjects { scope: Scope::Kernels, ..Subjects::device(Arc::new(engine)) };
     Arc::new(move |trials: &[Trial]| {
