@@ -26,6 +26,7 @@ pub mod check;
 #[cfg(feature = "cuda")]
 pub mod dry;
 pub mod generate;
+mod narrow;
 mod noise;
 pub mod parser;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]

@@ -18,12 +18,7 @@ pub(crate) struct GpuEngine {
 
 /// All GPU engines.
 const ENGINES: &[GpuEngine] = &[
-    GpuEngine {
-        package: "kiln-cuda",
-        feature: "cuda",
-        device: "NVIDIA GPU",
-        has_device: has_nvidia_device,
-    },
+    GpuEngine { package: "kiln-cuda", feature: "cuda", device: "NVIDIA GPU", has_device: has_nvidia_device },
     GpuEngine {
         package: "kiln-wgpu",
         feature: "wgpu",
@@ -60,7 +55,8 @@ pub(crate) fn runnable(workspace: &Workspace) -> Result<Vec<&'static GpuEngine>,
 
 /// Whether Vulkan's loader finds a driver, which may be one for the CPU.
 pub(crate) fn has_vulkan_driver() -> bool {
-    let is_named = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].iter().any(|name| std::env::var_os(name).is_some());
+    let is_named =
+        ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].iter().any(|name| std::env::var_os(name).is_some());
     let mut files = VULKAN_FOLDERS.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
     is_named || files.any(|mut files| files.next().is_some())
 }

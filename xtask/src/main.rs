@@ -95,7 +95,7 @@ commands
              --gpu         pack the engines of GPUs and the example mnist with their backends
              --bin NAME    pack this program of the packages too (repeatable)
              --example E   pack this example too (repeatable)
-             --features F  build examples with these features
+             --features F  build examples with these features, and programs with PACKAGE/FEATURE of a packed package
              --profile P   build profile (default: release)
   accuracy measure the error of elementary functions, write docs/accuracy.md
              --check       write nothing, fail where an error is greater than the page says

@@ -170,7 +170,9 @@ mod tests {
     #[test]
     fn totals_are_read_from_the_last_line() {
         assert_eq!(Totals::parse("8 passed, 0 failed, 2 skipped"), Some(Totals([8, 0, 2])));
-        for line in ["8 passed, 0 failed", "0 failed, 8 passed, 2 skipped", "x passed, 0 failed, 2 skipped", ""] {
+        for line in
+            ["8 passed, 0 failed", "0 failed, 8 passed, 2 skipped", "x passed, 0 failed, 2 skipped", ""]
+        {
             assert_eq!(Totals::parse(line), None, "{line}");
         }
     }

@@ -95,7 +95,8 @@ fn check(source: &str, capabilities: Capabilities) -> Result<bool, String> {
     let info = Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .map_err(|error| format!("is no valid WGSL: {}\n{source}", error.emit_to_string(source)))?;
-    let failed = |language: &str, error: &dyn std::fmt::Debug| format!("is no {language}: {error:?}\n{source}");
+    let failed =
+        |language: &str, error: &dyn std::fmt::Debug| format!("is no {language}: {error:?}\n{source}");
     spv::write_vec(&module, &info, &spv::Options::default(), None)
         .map_err(|error| failed("SPIR-V", &error))?;
     write_hlsl(&module, &info).map_err(|error| failed("HLSL", &error))?;
@@ -131,7 +132,12 @@ fn check_all(name: &str, sources: &Sources, capabilities: Capabilities) {
     let in_msl = outcomes.iter().filter(|outcome| matches!(outcome, Ok(true))).count();
     println!("{name}: {} sources in WGSL, SPIR-V and HLSL, {in_msl} of them in MSL", sources.len());
     let problems: Vec<&String> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-    assert!(problems.is_empty(), "{} sources of {name} are not valid; the first {}", problems.len(), problems[0]);
+    assert!(
+        problems.is_empty(),
+        "{} sources of {name} are not valid; the first {}",
+        problems.len(),
+        problems[0]
+    );
     assert!(sources.len() >= LEAST, "{name}: only {} sources were collected", sources.len());
 }
 

@@ -93,7 +93,9 @@ groups! {
 #[test]
 #[ignore = "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"]
 fn goldens() {
-    run(|| FAMILIES.iter().flat_map(|family| [WGPU, WEBGPU].map(|subject| family_on(&subject, family))).collect());
+    run(|| {
+        FAMILIES.iter().flat_map(|family| [WGPU, WEBGPU].map(|subject| family_on(&subject, family))).collect()
+    });
 }
 
 /// A few cases of each profile, so that every run of the tests reaches the device.

@@ -277,9 +277,7 @@ fn install_debian(context: &Context, packages: &[&str], advice: &str) -> Result<
     let apt =
         |words: &[&str]| process::run_within(process::program("apt-get", root).args(words), INSTALL_LIMIT);
     let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
-    apt(&["update"])
-        .and_then(|()| apt(&install))
-        .map_err(|error| format!("{advice} (tried here: {error})"))
+    apt(&["update"]).and_then(|()| apt(&install)).map_err(|error| format!("{advice} (tried here: {error})"))
 }
 
 fn documentation(context: &Context, _: &mut Tally) -> Result<(), String> {

@@ -14,8 +14,11 @@ pub const WGPU: Subject =
     Subject { name: "fusion over wgpu", open: || open(Profile::Adapter), ignored: IGNORED };
 
 /// The default adapter behind fusion, with the features and limits that every browser has.
-pub const WEBGPU: Subject =
-    Subject { name: "fusion over wgpu, as in browsers", open: || open(Profile::WebGpu), ignored: IGNORED_WEBGPU };
+pub const WEBGPU: Subject = Subject {
+    name: "fusion over wgpu, as in browsers",
+    open: || open(Profile::WebGpu),
+    ignored: IGNORED_WEBGPU,
+};
 
 /// Cases that fail with the features of the adapter.
 const IGNORED: &[Ignored] = &[];

@@ -3,15 +3,14 @@
 
 use super::call::{Call, Outputs};
 use super::{Golden, read_family};
-use crate::engines::{Mode, Subject};
-use crate::check::Outcome;
-use crate::run::{Summary, shard};
 use super::{
     activation, attention, average, contraction, fft, index, layer, loss, loss_module, math, methods, module,
     norm, optimizer, pool, recurrent, reduce, reparametrize, resize, transformer,
 };
+use crate::check::Outcome;
+use crate::engines::{Mode, Subject};
+use crate::run::{Summary, shard};
 use kiln_backends::Device;
-use kiln_ir::Engine;
 use kiln_tensor::{AnyTensor, Tensor};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
