@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run --release --example mnist
 //! cargo run --release --example mnist --features cuda -- --backend cuda
+//! cargo run --release --example mnist --features vulkan -- --backend vulkan
 //! KILN_REMOTE=ws://host:3000 cargo run --release --example mnist --features remote -- --backend remote
 //! cargo run --release --example mnist -- --help
 //! ```

@@ -15,6 +15,10 @@ pub enum BackendName {
     Flex,
     /// NVIDIA GPU. Requires a build with `--features cuda`.
     Cuda,
+    /// GPU of any vendor, by the API that the platform prefers. Requires a build with `--features wgpu`.
+    Wgpu,
+    /// The same through Vulkan. Requires a build with `--features vulkan`.
+    Vulkan,
     /// Server at the first address of KILN_REMOTE. Requires a build with `--features remote`.
     Remote,
     /// Reference engine: naive and slow, for comparison.
@@ -33,8 +37,10 @@ impl BackendName {
             (BackendName::Flex, 0) => Device::flex(),
             (BackendName::Flex, threads) => Device::flex_with_threads(threads),
             (BackendName::Cuda, 0) => Device::open("cuda", 0)?,
+            (BackendName::Wgpu, 0) => Device::open("wgpu", 0)?,
+            (BackendName::Vulkan, 0) => Device::open("vulkan", 0)?,
             (BackendName::Remote, 0) => Device::open("remote", 0)?,
-            (BackendName::Cuda | BackendName::Remote, _) => {
+            (BackendName::Cuda | BackendName::Wgpu | BackendName::Vulkan | BackendName::Remote, _) => {
                 return Err("threads are those of this machine's processor: leave --threads out".into());
             }
             (BackendName::Reference, 0 | 1) => {

@@ -2,6 +2,7 @@
 
 use crate::check::{Check, Counts, Failure, Subjects, check, guarded};
 use crate::generate::{NOT_GENERATED, trial};
+use crate::narrow::narrowed;
 use crate::random::Random;
 use crate::shrink::shrink;
 use crate::trial::Trial;
@@ -195,17 +196,22 @@ fn prepare(options: &Options, numbers: Range<u64>, subjects: &Subjects) -> Optio
     let ahead = subjects.ahead.as_ref().filter(|_| options.ahead > 0)?;
     let number = numbers.start;
     // A panic of the generator is reported when the program runs.
-    let generated = |number| guarded(|| trial(options.seed, number, options.only)).ok();
+    let generated = |number| guarded(|| generated(options, number, subjects)).ok();
     let message = guarded(|| ahead(&numbers.filter_map(generated).collect::<Vec<_>>())).err()?;
     let message = format!("of this program and those after it, compiled ahead: {message}");
     let failure = Failure::whole(Check::Kernels, message);
     Some(Reported { number, failure, filetest: String::new() })
 }
 
+/// A program of the dtypes that the engine has, if there is such a form of it.
+fn generated(options: &Options, number: u64, subjects: &Subjects) -> Trial {
+    narrowed(trial(options.seed, number, options.only), subjects.one.caps().dtypes)
+}
+
 /// Generates and checks one program.
 fn one(options: &Options, number: u64, subjects: &Subjects, report: &mut Report) {
     report.programs += 1;
-    let trial = match guarded(|| trial(options.seed, number, options.only)) {
+    let trial = match guarded(|| generated(options, number, subjects)) {
         Ok(trial) => trial,
         Err(message) => {
             let failure = Failure::whole(Check::Text, format!("the generator: {message}"));
@@ -293,6 +299,13 @@ impl Report {
         missing
     }
 
+    /// `N passed, M failed, K skipped`, in programs.
+    pub fn totals(&self) -> String {
+        let (failed, skipped) = (self.failures.len() as u64, self.counts.skipped);
+        let passed = self.programs.saturating_sub(failed + skipped);
+        format!("{passed} passed, {failed} failed, {skipped} skipped")
+    }
+
     /// Whether no check failed and no op or variant is missing.
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.missing().is_empty()
@@ -331,6 +344,9 @@ impl fmt::Display for Report {
              parsed",
             self.programs
         )?;
+        if self.counts.skipped > 0 {
+            writeln!(f, "{} programs skipped: the device lacks a dtype of theirs", self.counts.skipped)?;
+        }
         write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())?;
         // Again, so that the end of a log lists all failures.
         for Reported { number, failure, .. } in &self.failures {

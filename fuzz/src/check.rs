@@ -243,6 +243,8 @@ pub struct Counts {
     pub gradients_skipped: u64,
     /// Parsed damaged texts.
     pub texts: u64,
+    /// Programs with a dtype that the engine lacks, which did not run.
+    pub skipped: u64,
 }
 
 impl AddAssign for Counts {
@@ -260,6 +262,7 @@ impl AddAssign for Counts {
         self.gradients += other.gradients;
         self.gradients_skipped += other.gradients_skipped;
         self.texts += other.texts;
+        self.skipped += other.skipped;
     }
 }
 
@@ -278,6 +281,10 @@ type Body<'a> = &'a dyn Fn(&mut Counts) -> Result<(), Failure>;
 /// Runs all checks of a trial, up to the first failure. A panic is a failure of the running check.
 pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
     let mut found = Found::default();
+    if lacks_dtype(trial, subjects) {
+        found.counts.skipped = 1;
+        return found;
+    }
     let checks: [(Check, Body<'_>); 7] = [
         (Check::Text, &|_| text::check(trial)),
         (Check::Kernels, &|counts| kernels::check(trial, subjects, counts)),
@@ -303,6 +310,12 @@ pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
         break;
     }
     found
+}
+
+/// Whether a value of the program has a dtype that the engine lacks.
+fn lacks_dtype(trial: &Trial, subjects: &Subjects) -> bool {
+    let dtypes = subjects.one.caps().dtypes;
+    trial.program.slot_types().iter().any(|ty| !dtypes.contains(ty.dtype))
 }
 
 /// A failure at the instruction that defines a slot.

@@ -1,8 +1,7 @@
 //! A dry GPU engine: NVRTC compiles its kernels, which never run, so that no GPU is needed.
 
 use crate::check::{Scope, Subjects};
-use crate::precompile::precompile;
-use kiln_gpu::{DeviceInfo, Driver, DryDriver, Gpu, MemoryConfig};
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
 use kiln_ir::Result;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,11 +43,6 @@ impl fmt::Display for Compiled {
 }
 
 impl Subjects {
-    /// A GPU engine, alone and behind fusion, with kernels compiled ahead.
-    pub fn gpu<D: Driver>(engine: Arc<Gpu<D>>) -> Subjects {
-        Subjects { ahead: Some(precompile(engine.clone())), ..Subjects::device(engine) }
-    }
-
     /// The dry GPU of this process, for checks that kernels compile.
     ///
     /// # Errors

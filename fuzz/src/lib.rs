@@ -26,9 +26,10 @@ pub mod check;
 #[cfg(feature = "cuda")]
 pub mod dry;
 pub mod generate;
+mod narrow;
 mod noise;
 pub mod parser;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod precompile;
 pub mod random;
 pub mod shrink;

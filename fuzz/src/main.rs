@@ -18,7 +18,8 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
   --threads T    how many share the work (default: as many as the machine runs at once)
   --only OP      begin each program with this op, by the name of its kind: MatMul, Conv, ...
   --engine NAME  what is compared with the reference: cpu, router (over the CPU engine alone and fused, with operands
-                 spread over both), or remote, candle, libtorch or cuda in a build with that feature (default: cpu);
+                 spread over both), or remote, candle, libtorch, cuda or wgpu in a build with that feature (default: cpu);
+                 webgpu is wgpu with the limits and features of browsers;
                  nvrtc needs that feature but no GPU: only whether the kernels compile is checked, and how long it takes
   --ahead N      on a GPU, compile the kernels of so many programs together before they run; 0 compiles each when it is
                  needed (default: 32)
@@ -64,6 +65,8 @@ enum Tested {
     /// Only its compiler.
     #[cfg(feature = "cuda")]
     Nvrtc,
+    #[cfg(feature = "wgpu")]
+    Wgpu(kiln_wgpu::Profile),
 }
 
 impl Tested {
@@ -89,8 +92,14 @@ impl Tested {
             "nvrtc" => Ok(Tested::Nvrtc),
             #[cfg(not(feature = "cuda"))]
             "cuda" | "nvrtc" => Err(format!("`--engine {name}` needs a build with `--features cuda`")),
+            #[cfg(feature = "wgpu")]
+            "wgpu" => Ok(Tested::Wgpu(kiln_wgpu::Profile::Adapter)),
+            #[cfg(feature = "wgpu")]
+            "webgpu" => Ok(Tested::Wgpu(kiln_wgpu::Profile::WebGpu)),
+            #[cfg(not(feature = "wgpu"))]
+            "wgpu" | "webgpu" => Err(format!("`--engine {name}` needs a build with `--features wgpu`")),
             _ => Err(format!(
-                "no engine is called `{name}`\n  hint: the engines are cpu, router, remote, candle, libtorch, cuda and nvrtc"
+                "no engine is called `{name}`\n  hint: the engines are cpu, router, remote, candle, libtorch, cuda, nvrtc, wgpu and webgpu"
             )),
         }
     }
@@ -113,6 +122,8 @@ impl Tested {
             Tested::Cuda => Ok(Subjects::gpu(kiln_cuda::shared(0).map_err(|error| error.to_string())?)),
             #[cfg(feature = "cuda")]
             Tested::Nvrtc => Subjects::dry().map_err(|error| error.to_string()),
+            #[cfg(feature = "wgpu")]
+            Tested::Wgpu(profile) => wgpu(profile).map_err(|error| error.to_string()),
         }
     }
 
@@ -130,8 +141,19 @@ impl Tested {
             Tested::Cuda => None,
             #[cfg(feature = "cuda")]
             Tested::Nvrtc => Some(kiln_fuzz::dry::Compiled::totals().to_string()),
+            #[cfg(feature = "wgpu")]
+            Tested::Wgpu(_) => None,
         }
     }
+}
+
+/// The default adapter.
+#[cfg(feature = "wgpu")]
+fn wgpu(profile: kiln_wgpu::Profile) -> kiln_ir::Result<Subjects> {
+    use kiln_wgpu::{Api, WgpuDevice, WgpuOptions, shared_with};
+
+    let options = WgpuOptions::default().with_profile(profile);
+    Ok(Subjects::gpu(shared_with(WgpuDevice::Default, Api::Auto, &options)?))
 }
 
 fn threads_of(value: &str) -> Result<usize, String> {
@@ -218,6 +240,8 @@ fn run_action(action: Action) -> Result<bool, String> {
             if let Some(summary) = engine.summary() {
                 println!("{summary}");
             }
+            // The last line, which `cargo xtask suite` adds to that of the suite.
+            println!("{}", report.totals());
             Ok(report.is_good())
         }
     }

@@ -8,15 +8,23 @@ use crate::trial::Trial;
 use kiln_gpu::{Driver, DryDriver, Gpu, MemoryConfig};
 use std::sync::{Arc, Mutex, PoisonError};
 
+impl Subjects {
+    /// A GPU engine, alone and behind fusion, with kernels compiled ahead.
+    pub fn gpu<D: Driver>(engine: Arc<Gpu<D>>) -> Subjects {
+        Subjects { ahead: Some(precompile(engine.clone())), ..Subjects::device(engine) }
+    }
+}
+
 /// Compiles the kernels of trials for a device before they run.
-pub(crate) fn precompile<D: Driver>(device: Arc<Gpu<D>>) -> Precompile {
+fn precompile<D: Driver>(device: Arc<Gpu<D>>) -> Precompile {
     let found = Arc::new(Mutex::new(Vec::<Arc<str>>::new()));
     let noted = found.clone();
     let note = move |source: &str| {
         noted.lock().unwrap_or_else(PoisonError::into_inner).push(source.into());
         Ok(Vec::new())
     };
-    let driver = DryDriver::new(device.driver().info().clone(), note).with_libraries();
+    let driver = DryDriver::new(device.driver().info().clone(), note);
+    let driver = if device.driver().library().is_some() { driver.with_libraries() } else { driver };
     let engine = Gpu::new(driver, MemoryConfig::default());
     let scout = Subjects { scope: Scope::Kernels, ..Subjects::device(Arc::new(engine)) };
     Arc::new(move |trials: &[Trial]| {

@@ -39,7 +39,7 @@ struct Contents {
     bins: Vec<String>,
     /// Examples of any package.
     examples: Vec<String>,
-    /// Features for the build of examples.
+    /// Features for the build of programs, of the form `PACKAGE/FEATURE` with a bundled package, and of examples.
     features: Vec<String>,
 }
 
@@ -77,13 +77,11 @@ impl Contents {
         if !self.packages.is_empty() {
             let packages: Vec<&str> = self.packages.iter().flat_map(|name| ["-p", name]).collect();
             programs.extend(build(workspace, profile, "test", &[&["--no-run"], &packages[..]].concat())?);
+            let features = self.features(true);
+            let features: &[&str] = if features.is_empty() { &[] } else { &["--features", &features] };
             for name in &self.bins {
-                programs.extend(build(
-                    workspace,
-                    profile,
-                    "bin",
-                    &[&["--bin", name], &packages[..]].concat(),
-                )?);
+                let arguments = [&["--bin", name], features, &packages[..]].concat();
+                programs.extend(build(workspace, profile, "bin", &arguments)?);
             }
         }
         for name in &self.examples {
@@ -91,11 +89,21 @@ impl Contents {
                 package.targets.iter().any(|target| target.kind == "example" && target.name == *name)
             };
             let package = workspace.packages.iter().find(has).map_or("", |package| &package.name);
-            let features = self.features.join(",");
+            let features = self.features(false);
             let arguments = ["-p", package, "--example", name, "--features", &features];
             programs.extend(build(workspace, profile, "example", &arguments)?);
         }
         Ok(programs)
+    }
+
+    /// The features of programs of the bundled packages, or of examples.
+    fn features(&self, of_programs: bool) -> String {
+        let is_of_package = |feature: &&String| {
+            let package = feature.split_once('/').map(|(package, _)| package);
+            package.is_some_and(|package| self.packages.iter().any(|name| name == package))
+        };
+        let features = self.features.iter().filter(|feature| is_of_package(feature) == of_programs);
+        features.map(String::as_str).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -257,6 +265,17 @@ mod tests {
         let found = programs(&lines, "test", &workspace);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].name.as_str(), found[0].test), ("kiln-cpu-test-edges", true));
+    }
+
+    #[test]
+    fn features_of_bundled_packages_are_those_of_programs() {
+        let contents = Contents {
+            packages: vec!["kiln-fuzz".into()],
+            features: vec!["kiln-fuzz/wgpu".into(), "cuda".into(), "kiln-examples/models".into()],
+            ..Contents::default()
+        };
+        assert_eq!(contents.features(true), "kiln-fuzz/wgpu");
+        assert_eq!(contents.features(false), "cuda,kiln-examples/models");
     }
 
     /// Runs a script in a folder with these shell scripts as programs. Returns its output and whether it succeeds.

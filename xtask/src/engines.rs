@@ -10,19 +10,26 @@ pub(crate) struct Engine {
     pub(crate) suite: bool,
     /// Whether `cargo xtask fuzz` compares it with the reference.
     pub(crate) fuzz: bool,
+    /// The number of random programs that `cargo xtask suite` runs beside the cases.
+    pub(crate) programs: u64,
 }
 
-/// Every engine. The names are those of `kiln_suite::engines::NAMED` and of the fuzzer's option `--engine`.
+/// Random programs on a GPU.
+const GPU_PROGRAMS: u64 = 20_000;
+
+/// Every engine. The features of the tests, see [`crate::programs::FEATURES`], contain those without a feature here. The names are those of `kiln_suite::engines::NAMED` and of the fuzzer's option `--engine`.
 pub(crate) const ENGINES: &[Engine] = &[
-    Engine { name: "reference", feature: None, suite: true, fuzz: false },
-    Engine { name: "flex", feature: None, suite: true, fuzz: false },
-    Engine { name: "cpu", feature: None, suite: true, fuzz: true },
-    Engine { name: "router", feature: None, suite: true, fuzz: true },
-    Engine { name: "remote", feature: Some("remote"), suite: true, fuzz: true },
-    Engine { name: "candle", feature: Some("candle"), suite: true, fuzz: true },
-    Engine { name: "libtorch", feature: Some("libtorch"), suite: true, fuzz: true },
-    Engine { name: "cuda", feature: Some("cuda"), suite: false, fuzz: true },
-    Engine { name: "nvrtc", feature: Some("cuda"), suite: false, fuzz: true },
+    Engine { name: "reference", feature: None, suite: true, fuzz: false, programs: 0 },
+    Engine { name: "flex", feature: None, suite: true, fuzz: false, programs: 0 },
+    Engine { name: "cpu", feature: None, suite: true, fuzz: true, programs: 0 },
+    Engine { name: "router", feature: None, suite: true, fuzz: true, programs: 0 },
+    Engine { name: "remote", feature: Some("remote"), suite: true, fuzz: true, programs: 0 },
+    Engine { name: "candle", feature: Some("candle"), suite: true, fuzz: true, programs: 0 },
+    Engine { name: "libtorch", feature: Some("libtorch"), suite: true, fuzz: true, programs: 0 },
+    Engine { name: "cuda", feature: Some("cuda"), suite: true, fuzz: true, programs: GPU_PROGRAMS },
+    Engine { name: "wgpu", feature: None, suite: true, fuzz: true, programs: GPU_PROGRAMS },
+    Engine { name: "webgpu", feature: None, suite: true, fuzz: true, programs: GPU_PROGRAMS },
+    Engine { name: "nvrtc", feature: Some("cuda"), suite: false, fuzz: true, programs: 0 },
 ];
 
 /// The engine of that name among those of one tool.
@@ -54,7 +61,7 @@ mod tests {
     #[test]
     fn all_engines_are_built_at_once() {
         let features = features().join(",");
-        let expected = "kiln-suite/remote,kiln-suite/candle,kiln-suite/libtorch,kiln-fuzz/remote,kiln-fuzz/candle,kiln-fuzz/libtorch";
+        let expected = "kiln-suite/remote,kiln-suite/candle,kiln-suite/libtorch,kiln-suite/cuda,kiln-fuzz/remote,kiln-fuzz/candle,kiln-fuzz/libtorch,kiln-fuzz/cuda";
         assert_eq!(features, expected);
     }
 }

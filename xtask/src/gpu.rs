@@ -17,12 +17,19 @@ pub(crate) struct GpuEngine {
 }
 
 /// All GPU engines.
-const ENGINES: &[GpuEngine] = &[GpuEngine {
-    package: "kiln-cuda",
-    feature: "cuda",
-    device: "NVIDIA GPU",
-    has_device: has_nvidia_device,
-}];
+const ENGINES: &[GpuEngine] = &[
+    GpuEngine { package: "kiln-cuda", feature: "cuda", device: "NVIDIA GPU", has_device: has_nvidia_device },
+    GpuEngine {
+        package: "kiln-wgpu",
+        feature: "wgpu",
+        device: "GPU with a Vulkan driver",
+        has_device: has_vulkan_gpu,
+    },
+];
+
+/// Folders where Vulkan's loader looks for the descriptions of drivers.
+const VULKAN_FOLDERS: [&str; 3] =
+    ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
 
 /// The GPU engines of the workspace.
 pub(crate) fn engines(workspace: &Workspace) -> Vec<&'static GpuEngine> {
@@ -44,6 +51,22 @@ pub(crate) fn runnable(workspace: &Workspace) -> Result<Vec<&'static GpuEngine>,
         return Err(format!("this machine has no {}", wanted.join(", nor ")));
     }
     Ok(found)
+}
+
+/// Whether Vulkan's loader finds a driver, which may be one for the CPU.
+pub(crate) fn has_vulkan_driver() -> bool {
+    let is_named =
+        ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].iter().any(|name| std::env::var_os(name).is_some());
+    let mut files = VULKAN_FOLDERS.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+    is_named || files.any(|mut files| files.next().is_some())
+}
+
+/// Whether there is a Vulkan driver and a GPU. Drivers for the CPU run in the step `vulkan`.
+fn has_vulkan_gpu() -> bool {
+    let is_gpu = |name: &str| name.starts_with("renderD");
+    let has_render_node = std::fs::read_dir("/dev/dri")
+        .is_ok_and(|files| files.flatten().any(|file| is_gpu(&file.file_name().to_string_lossy())));
+    has_vulkan_driver() && (has_render_node || has_nvidia_device())
 }
 
 /// Whether NVIDIA's driver runs and offers a device: its files are there, or its program lists one.

@@ -95,7 +95,7 @@ commands
              --gpu         pack the engines of GPUs and the example mnist with their backends
              --bin NAME    pack this program of the packages too (repeatable)
              --example E   pack this example too (repeatable)
-             --features F  build examples with these features
+             --features F  build examples with these features, and programs with PACKAGE/FEATURE of a packed package
              --profile P   build profile (default: release)
   accuracy measure the error of elementary functions, write docs/accuracy.md
              --check       write nothing, fail where an error is greater than the page says
@@ -104,9 +104,10 @@ commands
              --seed S      determines them (default: 1)
              --only OP     begin each program with this op: MatMul, Conv, ...
              --help        the other options: --threads, --first, --print, --file, ...
-  suite    run the conformance suite on one engine
-             --engine NAME reference, flex, cpu or router
-             --part K/N    every Nth case of each group, from the Kth on
+  suite    run the conformance suite on one engine; on a GPU also the PyTorch goldens and 20,000 random programs
+             --engine NAME reference, flex, cpu, router, remote, candle, libtorch, cuda or wgpu
+             --part K/N    every Nth case of each group, from the Kth on, and that part of the programs
+             --limits L    webgpu: the limits and features of browsers, for --engine wgpu
   kill     kill processes that save a checkpoint, at random moments, beside one that reads it; nothing may be lost
              --saves N     how many (default: 200)
              --runs N      kill N training runs instead, and resume them: they must end bit-identical

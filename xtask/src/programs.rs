@@ -10,8 +10,9 @@ use crate::workspace::Workspace;
 use crate::{kill, process};
 
 /// The features of the workspace's tests. The examples of language models are not in the default build, whose time they
-/// would double.
-pub(crate) const FEATURES: &[&str] = &["kiln-examples/models"];
+/// would double. The tests of `kiln-wgpu` compile it anyway, so that the suite on it compiles nothing again.
+pub(crate) const FEATURES: &[&str] =
+    &["kiln-examples/models", "kiln-examples/wgpu", "kiln-suite/wgpu", "kiln-fuzz/wgpu"];
 
 /// The example that is built beside each binary: cargo unifies dev-dependencies only if an example or a test is selected.
 /// This one is small.
@@ -89,7 +90,7 @@ mod tests {
     fn binaries_are_built_beside_an_example() {
         let launch = Program::Binary("fuzzer").launch(&workspace(), &["fuzz/cuda"]);
         let said = process::describe(&launch.build);
-        let expected = "cargo build --quiet --workspace --features kiln-examples/models,fuzz/cuda --bin fuzzer --example kill";
+        let expected = "cargo build --quiet --workspace --features kiln-examples/models,kiln-examples/wgpu,kiln-suite/wgpu,kiln-fuzz/wgpu,fuzz/cuda --bin fuzzer --example kill";
         assert_eq!(said, expected);
         assert_eq!(process::describe(&launch.run), format!("target/debug/fuzzer{EXE_SUFFIX}"));
     }
@@ -98,7 +99,10 @@ mod tests {
     fn an_example_is_built_alone() {
         let launch = Program::Example("mnist").launch(&workspace(), &[]);
         let said = process::describe(&launch.build);
-        assert_eq!(said, "cargo build --quiet --workspace --features kiln-examples/models --example mnist");
+        assert_eq!(
+            said,
+            "cargo build --quiet --workspace --features kiln-examples/models,kiln-examples/wgpu,kiln-suite/wgpu,kiln-fuzz/wgpu --example mnist"
+        );
         assert_eq!(process::describe(&launch.run), format!("target/debug/examples/mnist{EXE_SUFFIX}"));
     }
 }

@@ -1,5 +1,15 @@
 //! The engines under test, each with its ignore list: cases that it does not pass yet.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "wgpu")]
+mod wgpu;
+
+#[cfg(feature = "cuda")]
+pub use cuda::CUDA;
+#[cfg(feature = "wgpu")]
+pub use wgpu::{WEBGPU, WGPU};
+
 use kiln_autodiff::{Autodiff, Checkpointing};
 use kiln_cpu::Cpu;
 use kiln_fusion::Fusion;
@@ -42,6 +52,8 @@ pub enum Mode {
     Grad,
     /// [`check_expand`](crate::check::check_expand).
     Expand,
+    /// [`family_on`](crate::goldens::family_on).
+    Golden,
 }
 
 /// Engines by the names that `cargo xtask suite --engine NAME` takes.
@@ -56,7 +68,16 @@ pub const NAMED: &[(&str, Subject)] = &[
     ("candle", CANDLE),
     #[cfg(feature = "libtorch")]
     ("libtorch", LIBTORCH),
+    #[cfg(feature = "cuda")]
+    ("cuda", CUDA),
+    #[cfg(feature = "wgpu")]
+    ("wgpu", WGPU),
+    #[cfg(feature = "wgpu")]
+    ("webgpu", WEBGPU),
 ];
+
+/// Named engines for which the program `conformance` runs the goldens too. For the others, tests of their crates do.
+pub const WITH_GOLDENS: [&str; 3] = ["cuda", "wgpu", "webgpu"];
 
 /// The engine of that name.
 pub fn named(name: &str) -> Option<Subject> {

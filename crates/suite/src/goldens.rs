@@ -24,7 +24,7 @@ mod resize;
 mod run;
 mod transformer;
 
-pub use run::run_family;
+pub use run::{family_on, run_family};
 
 use crate::compare::agree;
 use kiln_ir::{DType, Shape, TensorData, TensorType};

@@ -6,7 +6,8 @@ use crate::check::{
     Expected, Outcome, check_expand, check_forward, check_grad, check_vmap, differentiates, expands,
 };
 use crate::engines::{Mode, REFERENCE, Subject, Tracked};
-use kiln_ir::Engine;
+use kiln_ir::{DType, Engine};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub struct Summary {
     pub checks: usize,
     /// Names of ignored cases that failed as expected, with the reason.
     pub ignored: Vec<(String, &'static str)>,
+    /// Number of cases that did not run, by the dtype that the engine lacks.
+    pub lacking: BTreeMap<DType, usize>,
     /// The failures.
     pub problems: Vec<String>,
 }
@@ -68,6 +71,19 @@ impl Summary {
         }
     }
 
+    /// Counts a case with a dtype that the engine lacks. Returns whether it has one.
+    fn lacks_dtype(&mut self, engine: &dyn Engine, case: &Case) -> bool {
+        let Some(dtype) = lacking(engine, case) else { return false };
+        self.cases += 1;
+        *self.lacking.entry(dtype).or_default() += 1;
+        true
+    }
+
+    /// The number of cases that did not run because the engine lacks a dtype.
+    pub fn lacking(&self) -> usize {
+        self.lacking.values().sum()
+    }
+
     /// Prints the summary.
     ///
     /// # Panics
@@ -89,6 +105,9 @@ impl fmt::Display for Summary {
             self.ignored.len(),
             self.failed
         )?;
+        for (dtype, count) in &self.lacking {
+            write!(f, "\n  skipped, the device has no {}: {count} cases", dtype.name())?;
+        }
         for (name, reason) in &self.ignored {
             write!(f, "\n  ignored {name}: {reason}")?;
         }
@@ -136,7 +155,8 @@ pub fn values(matrix: &[(Subject, Stack)], group: Group) -> Vec<Summary> {
     for case in cases(group) {
         let expected = Expected::of(&case);
         for (((subject, _), engine), summary) in matrix.iter().zip(&engines).zip(&mut summaries) {
-            if case.layouts == Layouts::All || subject.name != REFERENCE.name {
+            let is_compared = case.layouts == Layouts::All || subject.name != REFERENCE.name;
+            if is_compared && !summary.lacks_dtype(&**engine, &case) {
                 summary.add_of(subject, Mode::Value, &case.name, expected.check(&**engine));
             }
         }
@@ -149,7 +169,9 @@ pub fn grads(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("grad {group:?} on {}", subject.name));
     let engine = (subject.open)();
     for case in cases(group).iter().filter(|case| differentiates(case)) {
-        summary.add_of(subject, Mode::Grad, &case.name, check_grad(engine.clone(), case));
+        if !summary.lacks_dtype(&*engine, case) {
+            summary.add_of(subject, Mode::Grad, &case.name, check_grad(engine.clone(), case));
+        }
     }
     summary
 }
@@ -159,7 +181,9 @@ pub fn forwards(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("forward {group:?} on {}", subject.name));
     let engine = (subject.open)();
     for case in cases(group).iter().filter(|case| differentiates(case)) {
-        summary.add_of(subject, Mode::Grad, &case.name, check_forward(&engine, case));
+        if !summary.lacks_dtype(&*engine, case) {
+            summary.add_of(subject, Mode::Grad, &case.name, check_forward(&engine, case));
+        }
     }
     summary
 }
@@ -169,7 +193,9 @@ pub fn batches(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("vmap {group:?} on {}", subject.name));
     let engine = (subject.open)();
     for case in cases(group).iter().filter(|case| case.layouts == Layouts::All) {
-        summary.add_of(subject, Mode::Value, &case.name, check_vmap(&engine, case));
+        if !summary.lacks_dtype(&*engine, case) {
+            summary.add_of(subject, Mode::Value, &case.name, check_vmap(&engine, case));
+        }
     }
     summary
 }
@@ -179,7 +205,9 @@ pub fn expansions(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("expand {group:?} on {}", subject.name));
     let engine = (subject.open)();
     for case in cases(group).iter().filter(|case| expands(case)) {
-        summary.add_of(subject, Mode::Expand, &case.name, check_expand(engine.clone(), case));
+        if !summary.lacks_dtype(&*engine, case) {
+            summary.add_of(subject, Mode::Expand, &case.name, check_expand(engine.clone(), case));
+        }
     }
     summary
 }
@@ -190,11 +218,25 @@ pub fn expansions(subject: &Subject, group: Group) -> Summary {
 /// # Panics
 /// When the variable is not a valid shard.
 fn cases(group: Group) -> Vec<Case> {
+    shard(group.cases())
+}
+
+/// The items of a list that this process runs, by `KILN_SUITE_PART`.
+pub(crate) fn shard<T>(items: Vec<T>) -> Vec<T> {
     let Some((number, parts)) = kiln_ir::setting("KILN_SUITE_PART", "a part like 2/8", part) else {
-        return group.cases();
+        return items;
     };
     println!("only part {number} of {parts} runs");
-    group.cases().into_iter().skip(number - 1).step_by(parts).collect()
+    items.into_iter().skip(number - 1).step_by(parts).collect()
+}
+
+/// A dtype of the operands or results of a case that an engine lacks.
+fn lacking(engine: &dyn Engine, case: &Case) -> Option<DType> {
+    let operands = case.operand_types();
+    let results = case.result_types().unwrap_or_default();
+    let types = operands.iter().filter_map(|kind| kind.tensor()).chain(&results);
+    let mut dtypes = types.map(|ty| ty.dtype);
+    dtypes.find(|dtype| !engine.caps().dtypes.contains(*dtype))
 }
 
 /// Parses a shard: `(2, 8)` for `2/8`.

@@ -58,6 +58,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: |context, _| OTHER_ENGINES.iter().try_for_each(|engine| check_engine(context, engine)),
     },
     Step {
+        name: "vulkan",
+        about: "a part of the suite, goldens and random programs on a Vulkan adapter, with its limits and with those of browsers",
+        can_run: has_vulkan,
+        run: |context, _| VULKAN_PARTS.iter().try_for_each(|part| run_on_vulkan(context, *part)),
+    },
+    Step {
         name: "kill",
         about: "checkpoints stay whole when 20 processes that save them are killed, and 5 killed training runs resume exactly",
         can_run: |context| {
@@ -173,7 +179,11 @@ const CORE: &[&str] =
 const OTHER_ENGINES: &[&str] = &["remote", "candle"];
 
 /// The part of the suite that runs on each of them: every twelfth case.
-const PART: &str = "1/12";
+const PART: (u64, u64) = (1, 12);
+
+/// The parts of the suite that run on a Vulkan adapter, with all its features and with those of browsers. Each takes two to three
+/// minutes on lavapipe.
+const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 10)), ("webgpu", (2, 10))];
 
 /// Test programs with tests that call Python, which are ignored elsewhere.
 const PYTHON_TESTS: &[&str] = &["numpy", "python"];
@@ -182,7 +192,10 @@ const PYTHON_TESTS: &[&str] = &["numpy", "python"];
 const STALE: &str = "--locked was passed";
 
 /// Debian's and Ubuntu's package of LibTorch.
-const DEBIAN_LIBTORCH: &str = "libtorch-dev";
+const DEBIAN_LIBTORCH: &[&str] = &["libtorch-dev"];
+
+/// Their packages of Vulkan's loader and of lavapipe, which runs Vulkan on the CPU.
+const DEBIAN_VULKAN: &[&str] = &["mesa-vulkan-drivers", "libvulkan1"];
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
@@ -210,11 +223,27 @@ fn fuzz_programs(context: &Context, _: &mut Tally) -> Result<(), String> {
 fn check_engine(context: &Context, name: &str) -> Result<(), String> {
     let features = engines::features();
     let features: Vec<&str> = features.iter().map(String::as_str).collect();
-    let mut suite = suite::conformance(context.workspace, name, &features);
-    suite.run.env("KILN_SUITE_PART", PART);
-    suite.announce_and_start()?;
+    let engine = suite::named(name)?;
+    suite::Run { engine, features: &features, part: PART }.start(context.workspace)?;
     let words = ["--engine", name, "--programs", "1000"].map(str::to_owned);
     fuzz::fuzzer_with(context.workspace, &features, &words).announce_and_start()
+}
+
+/// A part of the suite and of the random programs, in the build of the tests.
+fn run_on_vulkan(context: &Context, (name, part): (&str, (u64, u64))) -> Result<(), String> {
+    suite::Run { engine: suite::named(name)?, features: &[], part }.start(context.workspace)
+}
+
+/// Looks for a driver where Vulkan's loader looks; else installs Debian's packages.
+fn has_vulkan(context: &Context) -> Result<(), String> {
+    has_fuzzer(context)?;
+    if gpu::has_vulkan_driver() {
+        return Ok(());
+    }
+    let packages = DEBIAN_VULKAN.join(" ");
+    let advice =
+        format!("this machine has no Vulkan adapter; `apt-get install {packages}` adds one on the CPU");
+    install_debian(context, DEBIAN_VULKAN, &advice)
 }
 
 /// Looks where the engine's build looks; else installs Debian's package.
@@ -223,27 +252,32 @@ fn has_libtorch(context: &Context) -> Result<(), String> {
     let root = &context.workspace.root;
     let is_set = std::env::var_os("LIBTORCH").is_some_and(|folder| !folder.is_empty());
     let in_python = || process::succeeds(process::program("python3", root).args(["-c", "import torch"]));
-    let is_installed = || process::succeeds(process::program("dpkg", root).args(["-s", DEBIAN_LIBTORCH]));
+    let is_installed = || process::succeeds(process::program("dpkg", root).arg("-s").args(DEBIAN_LIBTORCH));
     if is_set || in_python() || is_installed() {
         return Ok(());
     }
     let advice = format!(
-        "LibTorch is not installed; `apt-get install {DEBIAN_LIBTORCH}` or `pip install torch` adds it"
+        "LibTorch is not installed; `apt-get install {}` or `pip install torch` adds it",
+        DEBIAN_LIBTORCH.join(" ")
     );
+    install_debian(context, DEBIAN_LIBTORCH, &advice)?;
+    // Its build script has searched already, and cargo does not see that it would find more.
+    process::run(process::cargo(root).args(["clean", "--quiet", "-p", "kiln-torch"]))
+}
+
+/// Installs Debian packages, and prints that. The error where this is not possible starts with the advice.
+fn install_debian(context: &Context, packages: &[&str], advice: &str) -> Result<(), String> {
+    let root = &context.workspace.root;
     let may_install =
         || process::output(process::program("id", root).arg("-u")).is_ok_and(|id| id.trim() == "0");
     if !context.install || !may_install() {
-        return Err(advice);
+        return Err(advice.to_owned());
     }
-    println!("installing Debian's package {DEBIAN_LIBTORCH} with apt-get");
+    println!("installing {} with apt-get", packages.join(" and "));
     let apt =
         |words: &[&str]| process::run_within(process::program("apt-get", root).args(words), INSTALL_LIMIT);
-    let install = ["install", "--yes", "--no-install-recommends", DEBIAN_LIBTORCH];
-    apt(&["update"])
-        .and_then(|()| apt(&install))
-        .map_err(|error| format!("{advice} (tried here: {error})"))?;
-    // Its build script has searched already, and cargo does not see that it would find more.
-    process::run(process::cargo(root).args(["clean", "--quiet", "-p", "kiln-torch"]))
+    let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
+    apt(&["update"]).and_then(|()| apt(&install)).map_err(|error| format!("{advice} (tried here: {error})"))
 }
 
 fn documentation(context: &Context, _: &mut Tally) -> Result<(), String> {

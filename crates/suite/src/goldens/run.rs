@@ -7,6 +7,9 @@ use super::{
     activation, attention, average, contraction, fft, index, layer, loss, loss_module, math, methods, module,
     norm, optimizer, pool, recurrent, reduce, reparametrize, resize, transformer,
 };
+use crate::check::Outcome;
+use crate::engines::{Mode, Subject};
+use crate::run::{Summary, shard};
 use kiln_backends::Device;
 use kiln_tensor::{AnyTensor, Tensor};
 use std::collections::BTreeMap;
@@ -46,6 +49,32 @@ pub fn run_family(name: &str, devices: &[(&'static str, Device)]) {
     }
     assert!(checks > 0, "no case of {name} ran");
     assert!(problems.is_empty(), "{} problems:\n  {}", problems.len(), problems.join("\n  "));
+}
+
+/// Runs the cases of a family on an engine, by `KILN_SUITE_PART` a part of them. Skipped are the cases on the engine's
+/// ignore list, which must fail, and those of a dtype that the engine lacks.
+///
+/// # Panics
+/// When there is no such family.
+pub fn family_on(subject: &Subject, name: &str) -> Summary {
+    let run = runner(name).unwrap_or_else(|| panic!("no family is called {name}"));
+    let mut summary = Summary::new(format!("goldens {name} on {}", subject.name));
+    let engine = (subject.open)();
+    let dtypes = engine.caps().dtypes;
+    let device = Device::from_engine(engine, subject.name);
+    for golden in shard(read_family(name)) {
+        if !dtypes.contains(golden.dtype) {
+            summary.cases += 1;
+            *summary.lacking.entry(golden.dtype).or_default() += 1;
+            continue;
+        }
+        // A case without a method in Kiln is no case of any engine.
+        let Ok(Checked { count, problems }) = check(&golden, &device, run) else { continue };
+        let place = format!("{name}/{}", golden.name);
+        let problems = problems.into_iter().map(|problem| format!("{place}: {problem}")).collect();
+        summary.add_of(subject, Mode::Golden, &place, Outcome { checks: count, problems });
+    }
+    summary
 }
 
 /// The runner of a family's cases.

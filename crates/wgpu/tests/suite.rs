@@ -1,0 +1,108 @@
+//! The suite and PyTorch's goldens on the default adapter, with its features and with those of browsers.
+//!
+//! `cargo xtask suite --engine wgpu` runs the same cases, with random programs, in one process. These tests are for
+//! machines without cargo: `cargo xtask bundle kiln-wgpu` packs them, and each can run in a process of its own. On a machine
+//! without an adapter they print the reason and pass.
+
+use kiln_suite::cases::Group;
+use kiln_suite::engines::{Neighbours, Subject, WEBGPU, WGPU};
+use kiln_suite::goldens::{FAMILIES, family_on};
+use kiln_suite::run::{Stack, Summary, finish, grads, values};
+use kiln_wgpu::{Api, WgpuDevice};
+use std::sync::Arc;
+
+/// The subject with neighbours for each op to fuse with.
+const AMONG: Subject = Subject {
+    name: "fusion over wgpu, among neighbours",
+    open: || Arc::new(Neighbours((WGPU.open)())),
+    ignored: WGPU.ignored,
+};
+
+/// Whether there is an adapter; otherwise prints the reason.
+fn has_adapter() -> bool {
+    match kiln_wgpu::shared(WgpuDevice::Default, Api::Auto) {
+        Ok(_) => true,
+        Err(reason) => {
+            println!("skipped: no adapter: {reason}");
+            false
+        }
+    }
+}
+
+/// Runs a check on the adapter. The last line of its output has the totals.
+fn run(check: impl FnOnce() -> Vec<Summary>) {
+    if !has_adapter() {
+        return;
+    }
+    let summaries = check();
+    let count = |number: fn(&Summary) -> usize| summaries.iter().map(number).sum::<usize>();
+    let (all, failed) = (count(|summary| summary.cases), count(|summary| summary.failed));
+    let skipped = count(|summary| summary.ignored.len() + summary.lacking());
+    let totals = format!("{} passed, {failed} failed, {skipped} skipped", all - failed - skipped);
+    finish(summaries);
+    println!("{totals}");
+}
+
+macro_rules! groups {
+    ($($test:ident $group:ident,)*) => {
+        mod value {
+            use super::*;
+
+            $(
+                #[test]
+                #[ignore = "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"]
+                fn $test() {
+                    let matrix = [(WGPU, Stack::Autodiff), (AMONG, Stack::Plain), (WEBGPU, Stack::Plain)];
+                    run(|| values(&matrix, Group::$group));
+                }
+            )*
+        }
+
+        mod grad {
+            use super::*;
+
+            $(
+                #[test]
+                #[ignore = "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"]
+                fn $test() {
+                    run(|| vec![grads(&WGPU, Group::$group)]);
+                }
+            )*
+        }
+
+        #[test]
+        fn every_group_has_a_test() {
+            assert_eq!([$(Group::$group),*], Group::ALL);
+        }
+    };
+}
+
+groups! {
+    nothing Nothing,
+    unary Unary,
+    binary Binary,
+    view View,
+    reduce Reduce,
+    index Index,
+    contraction Contraction,
+    composite Composite,
+    edge Edge,
+    loops Loop,
+}
+
+#[test]
+#[ignore = "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"]
+fn goldens() {
+    run(|| {
+        FAMILIES.iter().flat_map(|family| [WGPU, WEBGPU].map(|subject| family_on(&subject, family))).collect()
+    });
+}
+
+/// A few cases of each profile, so that every run of the tests reaches the device.
+#[test]
+fn a_few_cases_run_with_each_profile() {
+    run(|| {
+        let matrix = [(WGPU, Stack::Plain), (WEBGPU, Stack::Plain)];
+        values(&matrix, Group::Nothing)
+    });
+}
