@@ -192,8 +192,11 @@ fn entries(
     arguments: &[GpuArgument],
 ) -> Vec<Entry> {
     let parameters = parameters(kernel, arguments);
-    let entry =
-        |&name: &&'static str| Entry { name: name.into(), threads: schedule.block, parameters: parameters.clone() };
+    let entry = |&name: &&'static str| Entry {
+        name: name.into(),
+        threads: schedule.block,
+        parameters: parameters.clone(),
+    };
     names.iter().map(entry).collect()
 }
 

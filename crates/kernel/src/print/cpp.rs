@@ -8,7 +8,9 @@ pub use joined::cpp_joined;
 use super::functions;
 use super::kinds::{self, Function};
 use super::writer::{Language, name};
-use super::{Dialect, ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, check_place, entries, names};
+use super::{
+    Dialect, ENTRIES, GpuArgument, Printed, Unprintable, arguments, check, check_place, entries, names,
+};
 use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::{String, ToString};

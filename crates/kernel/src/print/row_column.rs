@@ -97,7 +97,8 @@ fn write(w: &mut Writer<'_>, row: &Row<'_>, totals: &[Total]) {
     row.open_slots(w);
     let slot: String = if w.schedule.vector > 1 { " + slot".into() } else { String::new() };
     for (number, total) in totals.iter().enumerate() {
-        let (place, sum) = (format!("block * length + j{slot}"), format!("c{}[{}]", total.value, row.place()));
+        let (place, sum) =
+            (format!("block * length + j{slot}"), format!("c{}[{}]", total.value, row.place()));
         let store = w.language.store_scratch(number, total.dtype, &place, &sum);
         w.line(store);
     }

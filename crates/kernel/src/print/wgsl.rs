@@ -16,7 +16,9 @@ pub(super) mod prelude;
 
 use super::kinds::{self, Function};
 use super::writer::{Language, name};
-use super::{Dialect, GpuArgument, Printed, Target, Unprintable, arguments, check, check_place, entries, names};
+use super::{
+    Dialect, GpuArgument, Printed, Target, Unprintable, arguments, check, check_place, entries, names,
+};
 use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::String;
@@ -214,7 +216,8 @@ impl Wgsl<'_> {
             let _ =
                 writeln!(text, "@group(0) @binding({number}) var<storage, {access}> {name}: array<{ty}>;");
         }
-        let words: usize = 1 + tensors.len() + arguments.iter().map(|argument| self.words(argument)).sum::<usize>();
+        let words: usize =
+            1 + tensors.len() + arguments.iter().map(|argument| self.words(argument)).sum::<usize>();
         let _ = writeln!(
             text,
             "@group(0) @binding({}) var<uniform> launch: array<vec4<u32>, {}>;",
@@ -266,7 +269,9 @@ impl Wgsl<'_> {
         let mut at = 1 + tensors.len();
         for argument in arguments {
             match *argument {
-                GpuArgument::Number(param) => named.push((format!("n{param}"), number(at, self.dtype(param)).0)),
+                GpuArgument::Number(param) => {
+                    named.push((format!("n{param}"), number(at, self.dtype(param)).0))
+                }
                 GpuArgument::Extent(axis) => named.push((format!("e{axis}"), number(at, DType::I32).0)),
                 GpuArgument::Stride(param, axis) => {
                     named.push((format!("s{param}_{axis}"), number(at, DType::I32).0));
@@ -341,7 +346,11 @@ impl Language for Wgsl<'_> {
         if let Compute::Checked(..) = compute {
             let (number, point) = check_place(self.kernel, compute);
             let (index, bound) = (&operands[0].0, &operands[1].0);
-            return format!("kiln_checked_{}({index}, {bound}, failed_first + {}, {point})", held(dtype), 2 * number);
+            return format!(
+                "kiln_checked_{}({index}, {bound}, failed_first + {}, {point})",
+                held(dtype),
+                2 * number
+            );
         }
         expression::compute(compute, dtype, operands)
     }

@@ -23,7 +23,11 @@ pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
         | DType::U16
         | DType::U8
         | DType::Bool => {
-            if from.is_float() { whole(x, from, to) } else { wrapped(format!("{}({x})", held(to)), to) }
+            if from.is_float() {
+                whole(x, from, to)
+            } else {
+                wrapped(format!("{}({x})", held(to)), to)
+            }
         }
     }
 }
@@ -32,7 +36,9 @@ pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
 fn to_16_bits(x: &str, from: DType, to: DType) -> String {
     let single = match from {
         DType::F32 | DType::F16 | DType::BF16 => x.to_string(),
-        DType::F64 | DType::I64 | DType::I32 | DType::U64 | DType::U32 => format!("kiln_odd_{}({x})", held(from)),
+        DType::F64 | DType::I64 | DType::I32 | DType::U64 | DType::U32 => {
+            format!("kiln_odd_{}({x})", held(from))
+        }
         DType::I16 | DType::I8 | DType::U16 | DType::U8 | DType::Bool => format!("f32({x})"),
     };
     let name = if to == DType::F16 { "f16" } else { "bf16" };
