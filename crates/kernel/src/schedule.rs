@@ -4,7 +4,7 @@
 //! and the printed text depends only on the kernel and the schedule. Schedules are chosen by the kernel and the
 //! magnitude of the extents, never by timing.
 
-use crate::{Axis, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
+use crate::{Axis, Compute, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
 use kiln_ir::DType;
 
@@ -139,6 +139,135 @@ impl GpuSchedule {
         let splits =
             (multiprocessors * self.resident_blocks(kernel) as usize).min(rows.div_ceil(FEWEST)).max(1);
         GpuSchedule { splits: splits as u32, ..self }
+    }
+
+    /// The same schedule within the limits of a device: threads per block, bytes of shared memory per block, and storage
+    /// buffers per kernel. Shared memory is counted for a language without shuffles, such as WGSL.
+    ///
+    /// Blocks shrink to the number of threads, with more elements per thread where a block holds a row. Then vectors of
+    /// column reductions and blocks shrink until shared memory suffices. If the partial results of a split reduction would
+    /// need more buffers than the device binds, the reduction is not split. `None` if the kernel does not fit at all; its
+    /// ops then need separate kernels.
+    ///
+    /// ```
+    /// use kiln_kernel::{GpuSchedule, Kernel, Launch};
+    ///
+    /// let kernel: Kernel = "kernel map [p] (%0: f32 in [one], %1: f32 out [one]) {
+    ///   v0: f32 = load %0
+    ///   v1: f32 = store %1, v0
+    /// }".parse()?;
+    /// let launch: Launch = "launch [4096] (%0: 0 [1], %1: 0 [1])".parse()?;
+    /// let schedule = GpuSchedule::choose(&kernel, &launch);
+    /// assert_eq!(schedule.limited(&kernel, &launch, 128, 16 << 10, Some(8)).unwrap().block, 128);
+    /// assert_eq!(schedule.limited(&kernel, &launch, 128, 16 << 10, Some(1)), None);
+    /// # Ok::<(), kiln_ir::Error>(())
+    /// ```
+    #[must_use]
+    pub fn limited(
+        self,
+        kernel: &Kernel,
+        launch: &Launch,
+        threads: u32,
+        shared_bytes: usize,
+        bindings: Option<usize>,
+    ) -> Option<GpuSchedule> {
+        /// The fewest threads of a block.
+        const FEWEST: u32 = 32;
+        let most = if threads.is_power_of_two() { threads } else { threads.next_power_of_two() / 2 };
+        if most < FEWEST {
+            return None;
+        }
+        let mut schedule = self.with_block(kernel, launch, self.block.min(most), self.vector)?;
+        while schedule.shared_bytes(kernel) > shared_bytes {
+            let GpuSchedule { block, vector, .. } = schedule;
+            let (block, vector) = match kernel.kind {
+                KernelKind::ColReduce if vector > 1 => (block, vector / 2),
+                KernelKind::Map
+                | KernelKind::RowReduce
+                | KernelKind::ColReduce
+                | KernelKind::FullReduce
+                | KernelKind::Transpose
+                | KernelKind::Scan
+                | KernelKind::MatMul(_) => (block / 2, vector),
+            };
+            if block < FEWEST {
+                return None;
+            }
+            schedule = schedule.with_block(kernel, launch, block, vector)?;
+        }
+        let fits = |schedule: &GpuSchedule| bindings.is_none_or(|most| schedule.buffers(kernel) <= most);
+        if !fits(&schedule) && !kernel.has_columns() {
+            schedule.splits = 1;
+        }
+        fits(&schedule).then_some(schedule)
+    }
+
+    /// The same schedule with that many threads per block, at most as many as before, and that vector width.
+    fn with_block(self, kernel: &Kernel, launch: &Launch, block: u32, vector: u32) -> Option<GpuSchedule> {
+        if block == self.block && vector == self.vector {
+            return Some(self);
+        }
+        let row = row_len(kernel, launch);
+        let plain = GpuSchedule { block, vector, row_threads: self.row_threads.min(block), ..self };
+        let each = || row.div_ceil((plain.row_threads * vector) as usize) as u32 * vector;
+        match kernel.kind {
+            KernelKind::Map | KernelKind::Scan | KernelKind::FullReduce => Some(plain),
+            KernelKind::RowReduce if kernel.has_columns() => Some(GpuSchedule { resident: each(), ..plain }),
+            KernelKind::RowReduce if self.resident > 0 => {
+                let resident = resident(kernel, row, plain.row_threads as usize, vector as usize);
+                Some(GpuSchedule { resident, ..plain })
+            }
+            KernelKind::RowReduce => Some(plain),
+            KernelKind::ColReduce => {
+                let columns = num_points(launch).checked_div(row).unwrap_or(0);
+                Some(of_columns(kernel, row, columns, plain))
+            }
+            // Their tiles have a fixed number of threads.
+            KernelKind::Transpose | KernelKind::MatMul(_) => None,
+        }
+    }
+
+    /// Bytes of shared memory per block of the pass that needs most, in a language without shuffles. Elements have at
+    /// least 32 bits.
+    fn shared_bytes(&self, kernel: &Kernel) -> usize {
+        let size = |dtype: DType| dtype.size().max(4);
+        let block = self.block as usize;
+        let sum = |is_shared: &dyn Fn(&Compute) -> bool| -> usize {
+            kernel.body.iter().filter(|i| is_shared(&i.compute)).map(|i| size(i.dtype)).sum()
+        };
+        match kernel.kind {
+            KernelKind::Map => 0,
+            KernelKind::Transpose => {
+                let Some((outer, inner)) = kernel.tile_axes() else { return 0 };
+                let turned = |compute: &Compute| {
+                    compute.plain_load().is_some_and(|param| {
+                        let strides = &kernel.params[param as usize].strides;
+                        strides[outer] == StrideClass::One && strides[inner] == StrideClass::Any
+                    })
+                };
+                TILE * (TILE + 1) * sum(&turned)
+            }
+            KernelKind::Scan => block * sum(&Compute::is_scan),
+            KernelKind::MatMul(_) => 2 * PRODUCT_TILE * (PRODUCT_TILE + 1) * sum(&Compute::is_reduction),
+            KernelKind::ColReduce => block * self.vector as usize * sum(&Compute::is_reduction),
+            KernelKind::RowReduce | KernelKind::FullReduce => {
+                block
+                    * sum(&Compute::is_reduction)
+                        .max(sum(&|compute: &Compute| compute.column_reduce().is_some()))
+            }
+        }
+    }
+
+    /// The buffers that the kernel binds: tensors, scratch memory and the flags of checks.
+    fn buffers(&self, kernel: &Kernel) -> usize {
+        let tensors = kernel.params.iter().filter(|param| param.kind != ParamKind::Number).count();
+        let columns = kernel.has_columns();
+        let is_total = |compute: &Compute| {
+            if columns { compute.column_reduce().is_some() } else { compute.is_reduction() }
+        };
+        let totals = kernel.body.iter().filter(|i| self.finishes(kernel) && is_total(&i.compute)).count();
+        let checks = kernel.body.iter().any(|i| matches!(i.compute, Compute::Checked(..)));
+        tensors + totals + usize::from(checks)
     }
 
     /// The blocks of a kernel with columns that fit one multiprocessor at once, by registers and threads (occupancy).

@@ -125,12 +125,12 @@ fn kiln_scale_f64(x: f64, power: i32) -> f64 {
     ),
     (
         "kiln_exp_sum_f64",
-        "// exp(high + low), where low is small: exp(r) 2^n by a Taylor polynomial.
+        "// exp(high + low): exp(r) 2^n by a Taylor polynomial.
 fn kiln_exp_sum_f64(high: f64, low: f64) -> f64 {
   if (kiln_is_nan_f64(high)) { return high; }
   if (high > 709.8lf) { return kiln_double(0x7ff0000000000000lu); }
   if (high < -745.2lf) { return 0.0lf; }
-  let n = floor(high * 1.4426950408889634lf + 0.5lf);
+  let n = floor((high + low) * 1.4426950408889634lf + 0.5lf);
   let r = (high - n * 0.6931471803691238lf) - n * 1.9082149292705877e-10lf + low;
   var p = 1.6059043836821613e-10lf;
   p = p * r + 2.08767569878681e-09lf;
@@ -170,6 +170,7 @@ fn kiln_exp_square_f64(x: f64, sign: f64) -> f64 {
     (
         "kiln_expm1_f64",
         "fn kiln_expm1_f64(x: f64) -> f64 {
+  if (x == 0.0lf) { return x; }
   if (!(abs(x) < 0.4lf)) { return kiln_exp_f64(x) - 1.0lf; }
   var p = 4.779477332387385e-14lf;
   p = p * x + 7.647163731819816e-13lf;
@@ -244,12 +245,13 @@ fn kiln_ln_f64(x: f64) -> f64 {
         "// x modulo pi/2 for x of at least 2^20, after M. Payne and R. Hanek: the fraction of x 2/pi, of which only the bits
 // from 2^1 on count. Sets the quadrant.
 fn kiln_wide_angle_f64(x: f64, quadrant: ptr<function, i32>) -> f64 {
-  var bits_of_two_over_pi = array<u64, 20>(0xa2f9836e4e441529lu, 0xfc2757d1f534ddc0lu, 0xdb6295993c439041lu, 0xfe5163abdebbc561lu, 0xb7246e3a424dd2e0lu, 0x06492eea09d1921clu, 0xfe1deb1cb129a73elu, 0xe88235f52ebb4484lu, 0xe99c7026b45f7e41lu, 0x3991d639835339f4lu, 0x9c845f8bbdf9283blu, 0x1ff897ffde05980flu, 0xef2f118b5a0a6d1flu, 0x6d367ecf27cb09b7lu, 0x4f463f669e5fea2dlu, 0x7527bac7ebe5f17blu, 0x3d0739f78a5292ealu, 0x6bfb5fb11f8d5d08lu, 0x56033046fc7b6bablu, 0xf0cfbc209af4361dlu);
+  var bits_of_two_over_pi = array<u64, 20>(0lu, 0xa2f9836e4e441529lu, 0xfc2757d1f534ddc0lu, 0xdb6295993c439041lu, 0xfe5163abdebbc561lu, 0xb7246e3a424dd2e0lu, 0x06492eea09d1921clu, 0xfe1deb1cb129a73elu, 0xe88235f52ebb4484lu, 0xe99c7026b45f7e41lu, 0x3991d639835339f4lu, 0x9c845f8bbdf9283blu, 0x1ff897ffde05980flu, 0xef2f118b5a0a6d1flu, 0x6d367ecf27cb09b7lu, 0x4f463f669e5fea2dlu, 0x7527bac7ebe5f17blu, 0x3d0739f78a5292ealu, 0x6bfb5fb11f8d5d08lu, 0x56033046fc7b6bablu);
   let bits = bitcast<u64>(x);
   let m = (bits & 0xffffffffffffflu) | 0x10000000000000lu;
-  // x = m 2^e. Of 2/pi, the bits before 2^-(e - 2) only add multiples of 4.
+  // x = m 2^e. Of 2/pi, the bits before 2^-(e - 2) only add multiples of 4. The table starts with 64 bits before the
+  // binary point.
   let e = i32(bits >> 52u) - 1075;
-  let first = max(e - 2, 0);
+  let first = e + 62;
   let word = first / 64;
   let by = u32(first % 64);
   var window: array<u64, 3>;
@@ -274,16 +276,9 @@ fn kiln_wide_angle_f64(x: f64, quadrant: ptr<function, i32>) -> f64 {
     }
     product[i] = product[i] & 0xfffffffflu;
   }
-  // With e >= 2, the window starts at 2^1 of x 2/pi: 2 bits of the quadrant, then the fraction.
-  let spare = u32(max(2 - e, 0));
-  var high = (product[5] << 32u) | product[4];
-  let low = (product[3] << 32u) | product[2];
-  let least = (product[1] << 32u) | product[0];
-  var rest = low;
-  if (spare > 0u) {
-    high = (high << spare) | (low >> (64u - spare));
-    rest = (low << spare) | (least >> (64u - spare));
-  }
+  // Two bits of the quadrant, then the fraction.
+  let high = (product[5] << 32u) | product[4];
+  let rest = (product[3] << 32u) | product[2];
   *quadrant = i32(high >> 62u);
   var fraction = (high << 2u) | (rest >> 62u);
   var tail = rest << 2u;
@@ -393,6 +388,7 @@ fn kiln_angle_f64(x: f64, quadrant: ptr<function, i32>) -> f64 {
         "fn kiln_tanh_f64(x: f64) -> f64 {
   if (kiln_is_nan_f64(x)) { return x; }
   if (abs(x) > 20.0lf) { return kiln_with_sign_f64(1.0lf, x); }
+  if (x == 0.0lf) { return x; }
   let a = kiln_expm1_f64(2.0lf * x);
   return a / (a + 2.0lf);
 }
@@ -551,6 +547,7 @@ fn kiln_pow_of_f64(base: f64, b: f64) -> f64 {
   let negative = kiln_is_negative_f64(a);
   let base = abs(a);
   let infinite = kiln_double(0x7ff0000000000000lu);
+  if (negative && !whole && base > 0.0lf && base < infinite) { return kiln_double(0x7ff8000000000000lu); }
   var power = 0.0lf;
   if (base == 1.0lf) {
     power = 1.0lf;
@@ -559,7 +556,6 @@ fn kiln_pow_of_f64(base: f64, b: f64) -> f64 {
   } else if (base == 0.0lf || base == infinite) {
     power = select(0.0lf, infinite, (base == 0.0lf) == (b < 0.0lf));
   } else {
-    if (negative && !whole) { return kiln_double(0x7ff8000000000000lu); }
     power = kiln_pow_of_f64(base, b);
   }
   return select(power, -power, negative && odd);

@@ -90,6 +90,7 @@ const AFTER: [(&str, &str); 5] = [
   let negative = kiln_is_negative(a);
   let base = abs(a);
   let infinite = kiln_float(0x7f800000u);
+  if (negative && !whole && base > 0.0f && base < infinite) { return kiln_float(0x7fc00000u); }
   var power = 0.0f;
   if (base == 1.0f) {
     power = 1.0f;
@@ -98,7 +99,6 @@ const AFTER: [(&str, &str); 5] = [
   } else if (base == 0.0f || base == infinite) {
     power = select(0.0f, infinite, (base == 0.0f) == (b < 0.0f));
   } else {
-    if (negative && !whole) { return kiln_float(0x7fc00000u); }
     power = pow(base, b);
   }
   return select(power, -power, negative && odd);
