@@ -50,8 +50,7 @@ fn compile(texts: &[[String; 2]]) {
         println!("C++ is not compiled: there is no g++");
         return;
     }
-    let mut text =
-        format!("#include \"{}/tests/filetests/shim.hpp\"\n{CUDA}", env!("CARGO_MANIFEST_DIR"));
+    let mut text = format!("#include \"{}/tests/filetests/shim.hpp\"\n{CUDA}", env!("CARGO_MANIFEST_DIR"));
     for (number, [_, cpp]) in texts.iter().enumerate() {
         let _ = write!(text, "namespace n{number} {{\n{}}}\n", cpp.replace("extern \"C\" ", ""));
     }
@@ -70,7 +69,11 @@ fn assert_contains(text: &str, parts: &[&str]) {
 }
 
 /// `y[p] = f(x[p], x[p])`, with a result of dtype `to`.
-fn map(from: DType, to: DType, f: impl FnOnce(&Builder, &Expression, &Expression) -> Expression) -> BlockKernel {
+fn map(
+    from: DType,
+    to: DType,
+    f: impl FnOnce(&Builder, &Expression, &Expression) -> Expression,
+) -> BlockKernel {
     let k = Builder::new("map", THREADS);
     let (x, y, total) = (k.input("x", from), k.output("y", to), k.length("total"));
     k.for_points(&total, |p| {
@@ -273,7 +276,10 @@ fn every_statement() {
     );
     assert_contains(
         &cpp,
-        &["__shared__ float s0[64];\n  __shared__ kiln_index s1[64];\n  kiln_begin();", "kiln_uniform(&s1[0ll])"],
+        &[
+            "__shared__ float s0[64];\n  __shared__ kiln_index s1[64];\n  kiln_begin();",
+            "kiln_uniform(&s1[0ll])",
+        ],
     );
 }
 
@@ -313,11 +319,17 @@ fn every_atomic_operation() {
     let texts = check(&kernels);
     // `i32` sums are native, `f32` sums are native in C++ only.
     let [wgsl, cpp] = &texts[0];
-    assert_contains(wgsl, &["array<atomic<i32>>", "atomicAdd(&y_1[y_1_first + thread], v0);", "atomicAdd(&s0["]);
+    assert_contains(
+        wgsl,
+        &["array<atomic<i32>>", "atomicAdd(&y_1[y_1_first + thread], v0);", "atomicAdd(&s0["],
+    );
     assert_contains(cpp, &["atomicAdd(&y_1[thread], v0);"]);
     let [wgsl, cpp] = &texts[10];
     assert_contains(wgsl, &["y_1: array<atomic<u32>>", "fn kiln_atomic_add_y_1(", "fn kiln_atomic_add_s0("]);
-    assert_contains(cpp, &["atomicAdd(&y_1[thread], v0);", "reinterpret_cast<const volatile float*>(y_1)[1ll]"]);
+    assert_contains(
+        cpp,
+        &["atomicAdd(&y_1[thread], v0);", "reinterpret_cast<const volatile float*>(y_1)[1ll]"],
+    );
     let [_, cpp] = &texts[11];
     assert_contains(cpp, &["kiln_atomic_mul_f32(float* place, float x)", "atomicCAS(word, expected, next)"]);
 }

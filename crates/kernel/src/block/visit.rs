@@ -50,7 +50,9 @@ impl Statement {
             | Statement::Atomic { at, value, .. } => smallvec![at, value],
             Statement::Fail(_, at, point) => smallvec![at, point],
             Statement::For { range, .. } => range.iter().collect(),
-            Statement::Array(..) | Statement::Break | Statement::Continue | Statement::Barrier => SmallVec::new(),
+            Statement::Array(..) | Statement::Break | Statement::Continue | Statement::Barrier => {
+                SmallVec::new()
+            }
         }
     }
 

@@ -25,7 +25,8 @@ pub(super) fn print(kernel: &BlockKernel) -> String {
     for function in cpp.exchanges() {
         text.push_str(&function);
     }
-    let params: Vec<String> = (0..).zip(&kernel.params).map(|(place, param)| cpp.param(place, param)).collect();
+    let params: Vec<String> =
+        (0..).zip(&kernel.params).map(|(place, param)| cpp.param(place, param)).collect();
     let _ = writeln!(
         text,
         "\nextern \"C\" __global__ void __launch_bounds__({}) {}({}) {{",
@@ -36,7 +37,9 @@ pub(super) fn print(kernel: &BlockKernel) -> String {
     for (place, array) in (0..).zip(&kernel.shared) {
         let _ = writeln!(text, "  __shared__ {}", cpp.array(&shared_name(place), array));
     }
-    text.push_str("  kiln_begin();\n  const kiln_index block = blockIdx.x, thread = threadIdx.x, blocks = gridDim.x;\n");
+    text.push_str(
+        "  kiln_begin();\n  const kiln_index block = blockIdx.x, thread = threadIdx.x, blocks = gridDim.x;\n",
+    );
     text.push_str(&statements);
     text.push_str("}\n");
     with_prelude(&text)
@@ -62,7 +65,9 @@ impl Cpp<'_> {
         let name = param_name(self.kernel, place);
         match param.kind {
             BlockParamKind::Input => format!("const {}* {name}", memory_type(param.dtype)),
-            BlockParamKind::Output | BlockParamKind::Atomic => format!("{}* {name}", memory_type(param.dtype)),
+            BlockParamKind::Output | BlockParamKind::Atomic => {
+                format!("{}* {name}", memory_type(param.dtype))
+            }
             BlockParamKind::Flag => format!("unsigned long long* {name}"),
             BlockParamKind::Number => format!("{} {name}", number(param.dtype)),
             BlockParamKind::Length => format!("kiln_index {name}"),
@@ -229,7 +234,12 @@ impl Syntax for Cpp<'_> {
     }
 
     fn fail(&self, flag: u32, at: &str, point: &str) -> String {
-        format!("kiln_fail({}, {}, {});", param_name(self.kernel, flag), primary(at.into()), primary(point.into()))
+        format!(
+            "kiln_fail({}, {}, {});",
+            param_name(self.kernel, flag),
+            primary(at.into()),
+            primary(point.into())
+        )
     }
 
     fn barrier(&self) -> &'static str {

@@ -5,7 +5,9 @@ use super::{
     atomic_function, atomic_name, atomics, entry_name, param_name, place_dtype, place_name, shared_name,
 };
 use crate::Compute;
-use crate::block::{ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Kind, Place, Statement, Type};
+use crate::block::{
+    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Kind, Place, Statement, Type,
+};
 use crate::print::wgsl::{
     buffer_type, compute, constant, held, load_packed, number, per_word, prelude, store_packed, word,
 };
@@ -60,7 +62,8 @@ impl Wgsl<'_> {
                 }
             };
             let name = param_name(self.kernel, param);
-            let _ = writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{ty}>;");
+            let _ =
+                writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{ty}>;");
         }
         let words = self.words();
         let _ = writeln!(
@@ -183,7 +186,9 @@ impl Wgsl<'_> {
 
 fn is_tensor(param: &BlockParam) -> bool {
     match param.kind {
-        BlockParamKind::Input | BlockParamKind::Output | BlockParamKind::Atomic | BlockParamKind::Flag => true,
+        BlockParamKind::Input | BlockParamKind::Output | BlockParamKind::Atomic | BlockParamKind::Flag => {
+            true
+        }
         BlockParamKind::Number | BlockParamKind::Length => false,
     }
 }
@@ -198,9 +203,14 @@ fn cell(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "u64",
         DType::F32 | DType::F16 | DType::BF16 | DType::Bool => "u32",
-        DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U64 | DType::U32 | DType::U16 | DType::U8 => {
-            held(dtype)
-        }
+        DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8 => held(dtype),
     }
 }
 
@@ -248,7 +258,8 @@ impl Syntax for Wgsl<'_> {
     }
 
     fn load_shared(&self, array: u32, at: &str) -> String {
-        let (name, ArrayType { ty, is_atomic, .. }) = (shared_name(array), self.kernel.shared[array as usize]);
+        let (name, ArrayType { ty, is_atomic, .. }) =
+            (shared_name(array), self.kernel.shared[array as usize]);
         match is_atomic {
             true => load_packed(&name, at, ty.dtype(), true),
             false => format!("{name}[{at}]"),
@@ -304,14 +315,16 @@ impl Syntax for Wgsl<'_> {
             BlockParamKind::Atomic | BlockParamKind::Flag => {
                 format!("atomicStore(&{name}[{place}], bitcast<{}>({value}));", cell(dtype))
             }
-            BlockParamKind::Input | BlockParamKind::Output | BlockParamKind::Number | BlockParamKind::Length => {
-                store_packed(&name, &place, dtype, &primary(value.into()))
-            }
+            BlockParamKind::Input
+            | BlockParamKind::Output
+            | BlockParamKind::Number
+            | BlockParamKind::Length => store_packed(&name, &place, dtype, &primary(value.into())),
         }
     }
 
     fn store_shared(&self, array: u32, at: &str, value: &str) -> String {
-        let (name, ArrayType { ty, is_atomic, .. }) = (shared_name(array), self.kernel.shared[array as usize]);
+        let (name, ArrayType { ty, is_atomic, .. }) =
+            (shared_name(array), self.kernel.shared[array as usize]);
         match is_atomic {
             true => format!("atomicStore(&{name}[{at}], bitcast<{}>({value}));", cell(ty.dtype())),
             false => format!("{name}[{at}] = {value};"),
