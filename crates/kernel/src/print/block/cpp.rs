@@ -107,7 +107,7 @@ fn exchange_name(operation: Atomic, dtype: DType) -> String {
 
 /// An atomic operation by compare-and-swap.
 fn exchange(operation: Atomic, dtype: DType) -> String {
-    let operands = [("old".into(), dtype), ("x".into(), dtype)];
+    let operands = [(String::from("old"), dtype), (String::from("x"), dtype)];
     let combined = compute(&Compute::Binary(atomic_function(operation), 0, 1), dtype, &operands);
     let (name, ty) = (exchange_name(operation, dtype), held_type(dtype));
     let word = if dtype.size() == 8 { "unsigned long long" } else { "unsigned" };

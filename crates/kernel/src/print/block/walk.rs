@@ -174,7 +174,11 @@ impl<S: Syntax> Walk<'_, S> {
 fn expression_text<S: Syntax>(syntax: &S, expression: &Expression) -> String {
     let text = |at: &Expression| expression_text(syntax, at);
     match expression.kind() {
-        Kind::Index(value) => syntax.constant(Scalar::Int(*value), S::INDEX),
+        Kind::Index(value) => {
+            let is_narrow = S::INDEX == DType::I32;
+            let value = if is_narrow { (*value).clamp(i32::MIN.into(), i32::MAX.into()) } else { *value };
+            syntax.constant(Scalar::Int(value), S::INDEX)
+        }
         Kind::Constant(scalar) => syntax.constant(*scalar, expression.dtype()),
         Kind::Variable(number) => variable_name(*number),
         Kind::Param(param) => syntax.number(*param),

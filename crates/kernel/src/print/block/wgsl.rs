@@ -158,7 +158,7 @@ impl Wgsl<'_> {
         if native(operation, dtype).is_some() {
             return String::new();
         }
-        let operands = [("old".into(), dtype), ("x".into(), dtype)];
+        let operands = [(String::from("old"), dtype), (String::from("x"), dtype)];
         let combined = compute(&Compute::Binary(atomic_function(operation), 0, 1), dtype, &operands);
         let (name, ty, cell) = (exchange_name(operation, &memory), held(dtype), cell(dtype));
         format!(
