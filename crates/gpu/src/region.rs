@@ -252,8 +252,9 @@ impl<D: Driver> Gpu<D> {
         let info = self.driver.info();
         let limited =
             schedule.limited(kernel, launch, info.block_threads as u32, info.shared_bytes, info.bindings);
-        limited.map_err(|lack| {
-            Error::unsupported(&info.name, format!("a kernel does not fit the device: {lack}"))
+        limited.ok_or_else(|| {
+            let problem = "a kernel does not fit the device's threads, shared memory and bindings";
+            Error::unsupported(&info.name, problem)
         })
     }
 }
