@@ -181,8 +181,8 @@ const OTHER_ENGINES: &[&str] = &["remote", "candle"];
 /// The part of the suite that runs on each of them: every twelfth case.
 const PART: (u64, u64) = (1, 12);
 
-/// The parts of the suite that run on a Vulkan adapter, with all its features and with those of browsers. Each takes two to three
-/// minutes on lavapipe.
+/// The parts of the suite and of the random programs that run on a Vulkan adapter, with all its features and with those of
+/// browsers.
 const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 10)), ("webgpu", (2, 10))];
 
 /// Test programs with tests that call Python, which are ignored elsewhere.
