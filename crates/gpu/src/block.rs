@@ -3,6 +3,13 @@
 //! The files of this folder build the kernels, one file for each group of ops. The engine's ops choose between them and
 //! hand-written CUDA (`native/`), which stays only where it is measurably faster.
 
+pub(crate) mod fourier;
+pub(crate) mod pool;
+#[cfg(test)]
+pub(crate) mod printed;
+pub(crate) mod random;
+pub(crate) mod resize;
+
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};
 use crate::kernels::Source;
