@@ -71,7 +71,7 @@ impl<D: Driver> Gpu<D> {
         results: &[TensorType],
     ) -> Result<Values> {
         let (x, ty) = tensor::<D>(&inputs, 0)?;
-        if too_large(spec) {
+        if self.has_too_large(spec) {
             return self.expanded(op, inputs, results);
         }
         if !self.has_native() {
@@ -104,7 +104,7 @@ impl<D: Driver> Gpu<D> {
         let ty = results[0];
         let (grad, grad_ty) = tensor::<D>(&inputs, 0)?;
         let space: usize = ty.shape[2..].iter().product();
-        if too_large(spec) || i32::try_from(space).is_err() {
+        if self.has_too_large(spec) || i32::try_from(space).is_err() {
             return self.expanded(op, inputs, results);
         }
         if !self.has_native() {
@@ -143,6 +143,14 @@ impl<D: Driver> Gpu<D> {
             }
         };
         Ok(smallvec![Array { suspicions: suspicions::<D>(&inputs), ..result }.into_value(ty)])
+    }
+
+    /// Whether an attribute of the spec is so large that the kernels' index arithmetic may overflow.
+    fn has_too_large(&self, spec: &PoolSpec) -> bool {
+        /// The bound for which sums with indices below 2³⁰ stay within 31 bits.
+        const BOUND: usize = 1 << 28;
+        let most = if self.has_native() { i32::MAX as usize } else { BOUND };
+        numbers(spec).any(|number| number > most)
     }
 
     fn pool_by_blocks(
@@ -244,14 +252,14 @@ fn key(name: &'static str, spec: &PoolSpec, dtype: DType) -> BlockKey {
     let mut key = BlockKey::new(name).dtype(dtype).with(includes_padding);
     for axis in 0..spec.window.len() {
         let (low, high) = spec.padding[axis];
-        key = key.with(spec.window[axis]).with(spec.stride[axis]).with(spec.dilation[axis]).with(low).with(high);
+        key = key
+            .with(spec.window[axis])
+            .with(spec.stride[axis])
+            .with(spec.dilation[axis])
+            .with(low)
+            .with(high);
     }
     key
-}
-
-/// Whether an attribute of the spec is so large that the kernels' index arithmetic may overflow.
-fn too_large(spec: &PoolSpec) -> bool {
-    numbers(spec).any(|number| i32::try_from(number).is_err())
 }
 
 fn numbers(spec: &PoolSpec) -> impl Iterator<Item = usize> {

@@ -33,8 +33,7 @@ impl<D: Driver> Gpu<D> {
             arguments.extend([length(ty.shape[axis]), length(results[0].shape[axis])]);
         }
         if !self.has_native() {
-            let lengths = (2..ty.shape.rank()).map(|axis| (ty.shape[axis], results[0].shape[axis]));
-            let is_wide = lengths.into_iter().any(|(from, to)| is_wide(from, to));
+            let is_wide = (2..ty.shape.rank()).any(|axis| is_wide(ty.shape[axis], results[0].shape[axis]));
             let sampling = Sampling { mode, align_corners, dtype: ty.dtype, is_wide };
             let key = BlockKey::new("resize").with(mode as usize).with(align_corners).dtype(ty.dtype);
             self.run_points(key.with(is_wide).with(axes), || resize(&sampling, axes), total, arguments)?;

@@ -74,7 +74,7 @@ fn choices(taps: &[Vec<Tap>]) -> Vec<Vec<&Tap>> {
     let mut all: Vec<Vec<&Tap>> = vec![Vec::new()];
     for along in taps {
         let longer = all.iter().flat_map(|choice| {
-            along.iter().map(move |tap| choice.iter().copied().chain([tap]).collect())
+            along.iter().map(move |tap| choice.iter().copied().chain([tap]).collect::<Vec<&Tap>>())
         });
         all = longer.collect();
     }
