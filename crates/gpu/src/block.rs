@@ -16,6 +16,10 @@ pub(crate) mod order;
 pub(crate) mod printed;
 pub(crate) mod scan;
 pub(crate) mod sort;
+pub(crate) mod fourier;
+pub(crate) mod pool;
+pub(crate) mod random;
+pub(crate) mod resize;
 
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};

@@ -2,6 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
+use crate::block::fourier::GREATEST_RADIX;
 use crate::driver::{Argument, Arguments, DevicePtr, Driver};
 use crate::memory::Block;
 use crate::native::{Native, THREADS, length};
@@ -12,6 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+mod blocks;
 mod library;
 
 const SOURCE: &str = include_str!("native/fft.cu");
@@ -25,14 +27,20 @@ const MOST_LINES: usize = 64;
 /// The maximum length of a cached list of roots, and the maximum number of lists.
 const MOST_KEPT: (usize, usize) = (1 << 16, 64);
 
-/// The greatest prime factor of a length that is transformed by radix passes. Other lengths use Bluestein's algorithm.
-const GREATEST_RADIX: usize = 31;
-
 /// The cache of roots of unity on the device, shared by transforms of equal length.
 pub(crate) struct Roots<D: Driver>(Mutex<Lists<D>>);
 
-/// Root lists by dtype, count, and number of points.
-type Lists<D> = HashMap<(DType, usize, usize), Arc<Block<D>>>;
+/// Lists by their contents.
+type Lists<D> = HashMap<List, Arc<Block<D>>>;
+
+/// A list of complex numbers: the first `count` roots of unity of order `points`, or the chirp of a line of `points`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct List {
+    dtype: DType,
+    count: usize,
+    points: usize,
+    is_chirp: bool,
+}
 
 impl<D: Driver> Default for Roots<D> {
     fn default() -> Self {
@@ -117,7 +125,7 @@ impl Packed {
         if self.usual { "((T)1)" } else { "((T)-1)" }
     }
 
-    /// Whether a block can hold such lines in shared memory.
+    /// Whether a block of hand-written CUDA can hold such lines in shared memory.
     fn fits(&self, dtype: DType) -> bool {
         self.length <= capacity(dtype) && is_smooth(self.length)
     }
@@ -192,7 +200,7 @@ impl<D: Driver> Gpu<D> {
         if !is_smooth(points) {
             return self.by_convolution(lines, from, to);
         }
-        let capacity = capacity(dtype);
+        let capacity = self.line_capacity(dtype);
         let along = LineLayout { inner: 1, jump: points, step: 1 };
         if points <= capacity {
             return self.transform_lines(lines, from, to, None, [along, along], None);
@@ -221,28 +229,47 @@ impl<D: Driver> Gpu<D> {
 
     /// The first `count` roots of unity of order `points`.
     fn roots(&self, dtype: DType, count: usize, points: usize) -> Result<Arc<Block<D>>> {
+        self.list(List { dtype, count, points, is_chirp: false })
+    }
+
+    /// The list of which kernels of a convolution read the chirp: for hand-written CUDA the roots of twice the order.
+    fn chirp(&self, dtype: DType, points: usize) -> Result<Arc<Block<D>>> {
+        if self.has_native() {
+            return self.roots(dtype, 2 * points, 2 * points);
+        }
+        self.list(List { dtype, count: points, points, is_chirp: true })
+    }
+
+    fn list(&self, list: List) -> Result<Arc<Block<D>>> {
         let kept = || self.fourier_roots.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(block) = kept().get(&(dtype, count, points)) {
+        if let Some(block) = kept().get(&list) {
             return Ok(block.clone());
         }
+        let List { dtype, count, points, .. } = list;
         let block = self.block(2 * count * dtype.size())?;
-        let native =
-            Native::new(SOURCE, "kiln_fft_roots").name("KILN_ROOTS", "").name("T", memory_type(dtype));
-        self.native(native, count, smallvec![Argument::Pointer(block.at(0)), length(count), length(points)])?;
+        if self.has_native() {
+            let native =
+                Native::new(SOURCE, "kiln_fft_roots").name("KILN_ROOTS", "").name("T", memory_type(dtype));
+            let arguments = smallvec![Argument::Pointer(block.at(0)), length(count), length(points)];
+            self.native(native, count, arguments)?;
+        } else {
+            self.queue.write(&block.at(0), &list.bytes())?;
+        }
         let block = Arc::new(block);
         let mut kept = kept();
         if count <= MOST_KEPT.0 && kept.len() < MOST_KEPT.1 {
-            kept.insert((dtype, count, points), block.clone());
+            kept.insert(list, block.clone());
         }
         Ok(block)
     }
 
     /// Scratch memory for complex lines.
-    fn scratch(&self, lines: Lines) -> Result<(Block<D>, Parts<D>)> {
+    fn scratch(&self, lines: Lines) -> Result<([Block<D>; 2], Parts<D>)> {
         let bytes = lines.count.saturating_mul(lines.length).saturating_mul(lines.dtype.size());
-        let block = self.block(bytes.saturating_mul(2))?;
-        let parts = Parts { re: block.at(0), im: block.at(bytes) };
-        Ok((block, parts))
+        // One launch must not bind a buffer to two tensors if it writes one of them.
+        let blocks = [self.block(bytes)?, self.block(bytes)?];
+        let parts = Parts { re: blocks[0].at(0), im: blocks[1].at(0) };
+        Ok((blocks, parts))
     }
 
     /// Transforms lines that fit shared memory; `packed` describes them if one side is real.
@@ -255,6 +282,9 @@ impl<D: Driver> Gpu<D> {
         [source, target]: [LineLayout; 2],
         twiddles: Option<(DevicePtr<D::Memory>, usize)>,
     ) -> Result<()> {
+        if !self.has_native() {
+            return self.transform_lines_by_blocks(lines, [from, to], [source, target], twiddles);
+        }
         let Lines { dtype, count, length: points } = lines;
         let of_block = (capacity(dtype) / points).clamp(1, MOST_LINES).min(count.next_power_of_two());
         let plain = Packed { points, length: points, is_even: false, usual: true };
@@ -295,7 +325,7 @@ impl<D: Driver> Gpu<D> {
 
     fn spectrum_of_real(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let complex = Lines { length: packed.length, ..lines };
-        if packed.fits(lines.dtype) {
+        if self.has_native() && packed.fits(lines.dtype) {
             let along = LineLayout { inner: 1, jump: packed.length, step: 1 };
             return self.transform_lines(
                 complex,
@@ -317,7 +347,7 @@ impl<D: Driver> Gpu<D> {
 
     fn real_of_spectrum(&self, lines: Lines, packed: Packed, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let complex = Lines { length: packed.length, ..lines };
-        if packed.fits(lines.dtype) {
+        if self.has_native() && packed.fits(lines.dtype) {
             let along = LineLayout { inner: 1, jump: packed.length, step: 1 };
             return self.transform_lines(
                 complex,
@@ -342,7 +372,7 @@ impl<D: Driver> Gpu<D> {
     fn by_convolution(&self, lines: Lines, from: &Parts<D>, to: &Parts<D>) -> Result<()> {
         let points = lines.length;
         let size = (2 * points - 1).next_power_of_two();
-        let roots = self.roots(lines.dtype, 2 * points, 2 * points)?;
+        let roots = self.chirp(lines.dtype, points)?;
         let chirp = Packed { points, length: size, is_even: false, usual: true };
         let one = Lines { count: 1, length: size, ..lines };
         let (_plain, plain) = self.scratch(one)?;
@@ -371,6 +401,9 @@ impl<D: Driver> Gpu<D> {
         roots: &Block<D>,
         total: usize,
     ) -> Result<()> {
+        if !self.has_native() {
+            return self.map_by_blocks(map, lines.dtype, packed, parts, roots, total);
+        }
         let native = Native::new(SOURCE, "kiln_fft_map")
             .name("KILN_MAP", map as usize)
             .name("T", memory_type(lines.dtype))

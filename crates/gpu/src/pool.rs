@@ -2,6 +2,7 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
+use crate::block::{self, BlockKey};
 use crate::convolve::channels_last;
 use crate::driver::{Argument, Arguments, Driver};
 use crate::index::combined_in;
@@ -9,6 +10,7 @@ use crate::native::{Native, length};
 use crate::strided::ALIGNMENT;
 use crate::view::tensor;
 use kiln_ir::{DType, Layout, Op, Operands, PoolKind, PoolSpec, Result, TensorType, Values};
+use kiln_kernel::block::BlockKernel;
 use kiln_kernel::print::{held_type, memory_type};
 use smallvec::smallvec;
 
@@ -69,8 +71,11 @@ impl<D: Driver> Gpu<D> {
         results: &[TensorType],
     ) -> Result<Values> {
         let (x, ty) = tensor::<D>(&inputs, 0)?;
-        if too_large(spec) {
+        if self.has_too_large(spec) {
             return self.expanded(op, inputs, results);
+        }
+        if !self.has_native() {
+            return self.pool_by_blocks(spec, (x, ty), &results[0]);
         }
         let pooled = PoolLayout::of(x, ty, spec, &[results[0].num_elements()]);
         let x = self.as_pooled(x, &pooled, ty.dtype)?;
@@ -99,8 +104,11 @@ impl<D: Driver> Gpu<D> {
         let ty = results[0];
         let (grad, grad_ty) = tensor::<D>(&inputs, 0)?;
         let space: usize = ty.shape[2..].iter().product();
-        if too_large(spec) || i32::try_from(space).is_err() {
+        if self.has_too_large(spec) || i32::try_from(space).is_err() {
             return self.expanded(op, inputs, results);
+        }
+        if !self.has_native() {
+            return self.pool_grad_by_blocks(spec, &inputs, ty);
         }
         let windows = grad_ty.num_elements();
         let (size, counts) = (&ty.shape[2..], &grad_ty.shape[2..]);
@@ -137,6 +145,84 @@ impl<D: Driver> Gpu<D> {
         Ok(smallvec![Array { suspicions: suspicions::<D>(&inputs), ..result }.into_value(ty)])
     }
 
+    /// Whether an attribute of the spec is so large that the kernels' index arithmetic may overflow.
+    fn has_too_large(&self, spec: &PoolSpec) -> bool {
+        /// The bound for which sums with indices below 2³⁰ stay within 31 bits.
+        const BOUND: usize = 1 << 28;
+        let most = if self.has_native() { i32::MAX as usize } else { BOUND };
+        numbers(spec).any(|number| number > most)
+    }
+
+    fn pool_by_blocks(
+        &self,
+        spec: &PoolSpec,
+        (x, ty): (&Array<D>, &TensorType),
+        result_ty: &TensorType,
+    ) -> Result<Values> {
+        let x = self.contiguous(x, ty.dtype)?;
+        let result = self.uninit(result_ty)?;
+        let arguments = smallvec![x.place(ty.dtype), result.place(ty.dtype)];
+        let (dtype, lengths) = (ty.dtype, [&ty.shape[2..], &result_ty.shape[2..]]);
+        let points = result_ty.num_elements();
+        match spec.kind {
+            PoolKind::Max => {
+                let build = || block::pool::max(spec, dtype, false);
+                self.pooled_by_blocks(key("pool_max", spec, dtype), build, points, arguments, lengths)?;
+            }
+            PoolKind::Average { .. } => {
+                let build = || block::pool::average(spec, dtype);
+                self.pooled_by_blocks(key("pool_average", spec, dtype), build, points, arguments, lengths)?;
+            }
+        }
+        Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(*result_ty)])
+    }
+
+    fn pool_grad_by_blocks(&self, spec: &PoolSpec, inputs: &Operands, ty: TensorType) -> Result<Values> {
+        let (grad, grad_ty) = tensor::<D>(inputs, 0)?;
+        let (dtype, points) = (ty.dtype, ty.num_elements());
+        let lengths = [&ty.shape[2..], &grad_ty.shape[2..]];
+        let grad = self.contiguous(grad, dtype)?;
+        let result = self.uninit(&ty)?;
+        match spec.kind {
+            PoolKind::Max => {
+                let (x, _) = tensor::<D>(inputs, 1)?;
+                let x = self.contiguous(x, dtype)?;
+                let windows = grad_ty.num_elements();
+                let winners = self.block(windows.saturating_mul(4))?;
+                let winners = || Argument::Pointer(winners.at(0));
+                let build = || block::pool::max(spec, dtype, true);
+                let arguments = smallvec![x.place(dtype), winners()];
+                self.pooled_by_blocks(key("pool_winners", spec, dtype), build, windows, arguments, lengths)?;
+                let build = || block::pool::max_grad(spec, dtype);
+                let arguments = smallvec![grad.place(dtype), winners(), result.place(dtype)];
+                self.pooled_by_blocks(key("pool_max_grad", spec, dtype), build, points, arguments, lengths)?;
+            }
+            PoolKind::Average { .. } => {
+                let build = || block::pool::average_grad(spec, dtype);
+                let arguments = smallvec![grad.place(dtype), result.place(dtype)];
+                let key = key("pool_average_grad", spec, dtype);
+                self.pooled_by_blocks(key, build, points, arguments, lengths)?;
+            }
+        }
+        Ok(smallvec![Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(ty)])
+    }
+
+    /// Queues a block kernel of pooling.
+    fn pooled_by_blocks(
+        &self,
+        key: BlockKey,
+        build: impl FnOnce() -> BlockKernel,
+        points: usize,
+        mut arguments: Arguments<D::Memory>,
+        [size, counts]: [&[usize]; 2],
+    ) -> Result<()> {
+        arguments.push(length(points));
+        for (&before, &after) in size.iter().zip(counts) {
+            arguments.extend([length(before), length(after)]);
+        }
+        self.run_points(key, build, points, arguments)
+    }
+
     /// Queues a pooling kernel for a number of elements, in packs.
     fn pooled(
         &self,
@@ -160,9 +246,20 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// Whether an attribute of the spec is so large that the kernels' index arithmetic may overflow.
-fn too_large(spec: &PoolSpec) -> bool {
-    numbers(spec).any(|number| i32::try_from(number).is_err())
+/// The key of a block kernel, which depends on all attributes except the overhang.
+fn key(name: &'static str, spec: &PoolSpec, dtype: DType) -> BlockKey {
+    let includes_padding = spec.kind == PoolKind::Average { include_padding: true };
+    let mut key = BlockKey::new(name).dtype(dtype).with(includes_padding);
+    for axis in 0..spec.window.len() {
+        let (low, high) = spec.padding[axis];
+        key = key
+            .with(spec.window[axis])
+            .with(spec.stride[axis])
+            .with(spec.dilation[axis])
+            .with(low)
+            .with(high);
+    }
+    key
 }
 
 fn numbers(spec: &PoolSpec) -> impl Iterator<Item = usize> {

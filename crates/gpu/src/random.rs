@@ -2,7 +2,9 @@
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Argument, Driver};
+use crate::block::BlockKey;
+use crate::block::random::{Draw, random};
+use crate::driver::{Argument, Arguments, Driver};
 use crate::native::{Native, length};
 use kiln_ir::{DType, Operand, Operands, RandomKind, Result, TensorType, Values};
 use smallvec::smallvec;
@@ -19,6 +21,10 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<Values> {
         let ty = results[0];
         let result = self.uninit(&ty)?;
+        if !self.has_native() {
+            self.random_by_blocks(kind, &inputs[0], &ty, &result)?;
+            return Ok(smallvec![Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(ty)]);
+        }
         let each = if kind != RandomKind::Normal && ty.dtype.size() == 8 { 2 } else { 4 };
         let (key_type, key_read, key) = match &inputs[0] {
             Operand::Scalar(scalar) => {
@@ -42,6 +48,36 @@ impl<D: Driver> Gpu<D> {
         let arguments = smallvec![key, result.place(ty.dtype), length(total)];
         self.native(native, total.div_ceil(each), arguments)?;
         Ok(smallvec![Array { suspicions: suspicions::<D>(inputs), ..result }.into_value(ty)])
+    }
+
+    /// Fills an array by the block kernel, whose words have 32 bits.
+    fn random_by_blocks(
+        &self,
+        kind: RandomKind,
+        key: &Operand,
+        ty: &TensorType,
+        result: &Array<D>,
+    ) -> Result<()> {
+        let has_f64 = self.driver.info().language.dtypes.contains(DType::F64);
+        let computed = if has_f64 { DType::F64 } else { DType::F32 };
+        let draw = Draw { kind, dtype: ty.dtype, computed, has_key_tensor: key.value().is_some() };
+        let arguments: Arguments<D::Memory> = match key {
+            // The kernel reads the halves of the key as two words.
+            Operand::Value(value) => {
+                smallvec![Array::<D>::of(value)?.place(DType::U64), result.place(ty.dtype)]
+            }
+            Operand::Scalar(scalar) => {
+                let key = scalar.to_u64();
+                let word = |half: u64| Argument::Word((half & u64::from(u32::MAX)).to_le_bytes());
+                smallvec![result.place(ty.dtype), word(key), word(key >> 32)]
+            }
+        };
+        let total = ty.num_elements();
+        let blocks = total.div_ceil(draw.each());
+        let lengths = [length(blocks), length(total)];
+        let arguments = arguments.into_iter().chain(lengths).collect();
+        let key = BlockKey::new("random").with(kind as usize).dtype(ty.dtype).with(draw.has_key_tensor);
+        self.run_points(key, || random(&draw), blocks, arguments)
     }
 }
 

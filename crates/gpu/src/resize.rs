@@ -2,6 +2,8 @@
 
 use crate::Gpu;
 use crate::array::Array;
+use crate::block::BlockKey;
+use crate::block::resize::{Sampling, resize};
 use crate::driver::{Arguments, Driver};
 use crate::native::{Native, length};
 use crate::pool::{parameters, product, split};
@@ -24,6 +26,19 @@ impl<D: Driver> Gpu<D> {
         let x = self.contiguous(x, ty.dtype)?;
         let result = self.uninit(&results[0])?;
         let axes = ty.shape.rank() - 2;
+        let total = results[0].num_elements();
+        let mut arguments: Arguments<D::Memory> =
+            smallvec![x.place(ty.dtype), result.place(ty.dtype), length(total)];
+        for axis in 2..ty.shape.rank() {
+            arguments.extend([length(ty.shape[axis]), length(results[0].shape[axis])]);
+        }
+        if !self.has_native() {
+            let is_wide = (2..ty.shape.rank()).any(|axis| is_wide(ty.shape[axis], results[0].shape[axis]));
+            let sampling = Sampling { mode, align_corners, dtype: ty.dtype, is_wide };
+            let key = BlockKey::new("resize").with(mode as usize).with(align_corners).dtype(ty.dtype);
+            self.run_points(key.with(is_wide).with(axes), || resize(&sampling, axes), total, arguments)?;
+            return Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])]);
+        }
         let taps = match mode {
             ResizeMode::Nearest => "1",
             ResizeMode::Linear => "2",
@@ -40,15 +55,14 @@ impl<D: Driver> Gpu<D> {
             .name("EACH_TAP", each_tap(axes))
             .name("END", format!("(void)0; {}", "}".repeat(axes)))
             .dtype("T", ty.dtype);
-        let total = results[0].num_elements();
-        let mut arguments: Arguments<D::Memory> =
-            smallvec![x.place(ty.dtype), result.place(ty.dtype), length(total)];
-        for axis in 2..ty.shape.rank() {
-            arguments.extend([length(ty.shape[axis]), length(results[0].shape[axis])]);
-        }
         self.native(native, total, arguments)?;
         Ok(smallvec![Array { suspicions: x.suspicions, ..result }.into_value(results[0])])
     }
+}
+
+/// Whether the product of a coordinate in half samples and a length may exceed 31 bits.
+fn is_wide(from: usize, to: usize) -> bool {
+    i32::try_from(to.saturating_mul(2).saturating_mul(from)).is_err()
 }
 
 fn taps_of_axes(axes: usize) -> String {
