@@ -21,7 +21,7 @@
 mod builder;
 mod expression;
 
-pub use builder::{Array, Buffer, Builder, Variable};
+pub use builder::{Array, Builder, Buffer, Variable};
 pub use expression::{Expression, Function, Kind, Type, constant, index, select};
 
 use alloc::string::String;
