@@ -38,36 +38,61 @@ pub(super) static FUNCTIONS: [Function; Unary::ALL.len()] = [
     plain(Unary::Recip, Text(cpp::recip), Text(wgsl::recip)),
     plain(Unary::Sqrt, Call("sqrt"), Call("sqrt")),
     plain(Unary::Rsqrt, Call("rsqrt"), Text(wgsl::rsqrt)),
-    plain(Unary::Exp, Call("exp"), Call("exp")),
+    Function {
+        function: Unary::Exp,
+        cpp: Call("exp"),
+        narrow: None,
+        wgsl: Call("kiln_exp"),
+        definition: "// exp(r) 2^n by a Taylor polynomial. Drivers may implement exp with 18 correct bits only.
+fn kiln_exp(x: f32) -> f32 {
+  return kiln_exp_sum(x, 0.0f);
+}
+",
+    },
     Function {
         function: Unary::Expm1,
         cpp: Call("expm1"),
         narrow: None,
         wgsl: Call("kiln_expm1"),
-        definition: "// After W. Kahan: the error of exp is divided out again by the logarithm.
-fn kiln_expm1(x: f32) -> f32 {
-  let u = exp(x);
-  if (u == 1.0f) { return x; }
-  if (x > 80.0f || kiln_is_nan(x)) { return u; }
-  if (u - 1.0f == -1.0f) { return -1.0f; }
-  return (u - 1.0f) * x / log(u);
+        definition: "fn kiln_expm1(x: f32) -> f32 {
+  if (x == 0.0f) { return x; }
+  if (!(abs(x) < 0.4f)) { return kiln_exp(x) - 1.0f; }
+  let p = 0.5f + x * (0.16666667f + x * (0.041666667f + x * (8.3333333e-3f + x * (1.3888889e-3f + x * 1.984127e-4f))));
+  return x + x * x * p;
 }
 ",
     },
-    plain(Unary::Ln, Call("log"), Call("log")),
+    Function {
+        function: Unary::Ln,
+        cpp: Call("log"),
+        narrow: None,
+        wgsl: Call("kiln_ln"),
+        definition: "// log(2^e m) = e log(2) + 2 artanh((m - 1) / (m + 1)).
+fn kiln_ln(x: f32) -> f32 {
+  if (kiln_is_nan(x)) { return x; }
+  if (x == 0.0f) { return kiln_float(0xff800000u); }
+  if (x < 0.0f) { return kiln_float(0x7fc00000u); }
+  let bits = bitcast<u32>(x);
+  if (bits == 0x7f800000u) { return x; }
+  let large = select(0u, 1u, (bits & 0x7fffffu) > 0x3504f3u);
+  let e = f32(i32((bits >> 23u) + large) - 127);
+  let m = bitcast<f32>((bits & 0x7fffffu) | ((127u - large) << 23u));
+  let s = (m - 1.0f) / (m + 1.0f);
+  return e * 0.693359375f + (2.0f * s + (2.0f * s * kiln_area(s * s) - e * 2.1219444e-4f));
+}
+",
+    },
     Function {
         function: Unary::Log1p,
         cpp: Call("log1p"),
         narrow: None,
         wgsl: Call("kiln_log1p"),
-        definition: "// log(1 + x) = 2 artanh(x / (2 + x)) near 0, by its series. Compilers may simplify sums that undo a rounding.
-fn kiln_log1p(x: f32) -> f32 {
+        definition: "fn kiln_log1p(x: f32) -> f32 {
   if (x > -0.29f && x < 0.41f) {
     let s = x / (2.0f + x);
-    let z = s * s;
-    return 2.0f * s + 2.0f * s * z * (0.33333333f + z * (0.2f + z * (0.14285714f + z * (0.11111111f + z * 0.09090909f))));
+    return 2.0f * s + 2.0f * s * kiln_area(s * s);
   }
-  return log(1.0f + x);
+  return kiln_ln(1.0f + x);
 }
 ",
     },
@@ -80,12 +105,39 @@ fn kiln_log1p(x: f32) -> f32 {
         narrow: None,
         wgsl: Call("kiln_tanh"),
         definition: "fn kiln_tanh(x: f32) -> f32 {
-  if (kiln_is_nan(x)) { return x; }
-  return tanh(clamp(x, -20.0f, 20.0f));
+  if (kiln_is_nan(x) || x == 0.0f) { return x; }
+  let a = kiln_expm1(2.0f * clamp(x, -20.0f, 20.0f));
+  return a / (a + 2.0f);
 }
 ",
     },
-    plain(Unary::Atan, Call("atan"), Call("atan")),
+    Function {
+        function: Unary::Atan,
+        cpp: Call("atan"),
+        narrow: None,
+        wgsl: Call("kiln_atan"),
+        definition: "// The angle is halved, so that the series converges quickly.
+fn kiln_atan(x: f32) -> f32 {
+  if (kiln_is_nan(x)) { return x; }
+  let a = abs(x);
+  let b = select(a, 1.0f / a, a > 1.0f);
+  let c = b / (1.0f + sqrt(1.0f + b * b));
+  let z = c * c;
+  var p = -0.05263158f;
+  p = p * z + 0.05882353f;
+  p = p * z - 0.06666667f;
+  p = p * z + 0.07692308f;
+  p = p * z - 0.09090909f;
+  p = p * z + 0.11111111f;
+  p = p * z - 0.14285714f;
+  p = p * z + 0.2f;
+  p = p * z - 0.33333333f;
+  let halved = 2.0f * c + 2.0f * c * z * p;
+  let angle = select(halved, 1.57079633f - halved, a > 1.0f);
+  return select(angle, -angle, kiln_is_negative(x));
+}
+",
+    },
     Function {
         function: Unary::Erf,
         cpp: Call("erf"),
@@ -110,7 +162,7 @@ fn kiln_erf(x: f32) -> f32 {
   }
   let t = 1.0f / (1.0f + 0.3275911f * a);
   let p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-  let y = 1.0f - p * exp(-min(a, 10.0f) * min(a, 10.0f));
+  let y = 1.0f - p * kiln_exp(-min(a, 10.0f) * min(a, 10.0f));
   return select(y, -y, x < 0.0f);
 }
 ",
@@ -141,7 +193,7 @@ fn kiln_erfcx(x: f32) -> f32 {
   p = p * q + 1.253008f;
   let y = p * (0.5f / (a + 0.5f));
   if (x >= 0.0f) { return y; }
-  return 2.0f * exp(min(a, 20.0f) * min(a, 20.0f)) - y;
+  return 2.0f * kiln_exp(min(a, 20.0f) * min(a, 20.0f)) - y;
 }
 ",
     },

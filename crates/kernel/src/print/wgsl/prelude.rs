@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Names and definitions, each before its users.
-const BEFORE: [(&str, &str); 8] = [
+const BEFORE: [(&str, &str); 10] = [
     (
         "kiln_float",
         "// WGSL has no constants for infinities and NaN.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
@@ -57,10 +57,35 @@ const BEFORE: [(&str, &str); 8] = [
         "kiln_sign",
         "fn kiln_sign(x: f32) -> f32 {\n  if (x > 0.0f) { return 1.0f; }\n  if (x < 0.0f) { return -1.0f; }\n  return x;\n}\n",
     ),
+    (
+        "kiln_exp_sum",
+        "// exp(high + low).
+fn kiln_exp_sum(high: f32, low: f32) -> f32 {
+  let x = high + low;
+  if (kiln_is_nan(x)) { return x; }
+  if (x > 88.8f) { return kiln_float(0x7f800000u); }
+  if (x < -104.0f) { return 0.0f; }
+  let n = floor(x * 1.442695f + 0.5f);
+  let r = (high - n * 0.693359375f) + n * 2.1219444e-4f + low;
+  let p = 1.0f + r * (1.0f + r * (0.5f + r * (0.16666667f + r * (0.041666667f + r * (8.3333333e-3f + r * (1.3888889e-3f + r * 1.984127e-4f))))));
+  let power = i32(n);
+  let half = power >> 1u;
+  return p * bitcast<f32>((half + 127) << 23u) * bitcast<f32>((power - half + 127) << 23u);
+}
+",
+    ),
+    (
+        "kiln_area",
+        "// (artanh(s) - s) / s by its series, for a square z of s up to 0.03.
+fn kiln_area(z: f32) -> f32 {
+  return z * (0.33333333f + z * (0.2f + z * (0.14285714f + z * (0.11111111f + z * 0.09090909f))));
+}
+",
+    ),
 ];
 
 /// As [`BEFORE`], after the elementary functions.
-const AFTER: [(&str, &str); 5] = [
+const AFTER: [(&str, &str); 6] = [
     (
         "kiln_atan2",
         "fn kiln_atan2(y: f32, x: f32) -> f32 {
@@ -71,12 +96,37 @@ const AFTER: [(&str, &str); 5] = [
   if (a == b && a > 0.0f) {
     angle = 0.78539816f;
   } else if (b > a) {
-    angle = 1.57079633f - atan(a / b);
+    angle = 1.57079633f - kiln_atan(a / b);
   } else if (a > 0.0f) {
-    angle = atan(b / a);
+    angle = kiln_atan(b / a);
   }
   if (kiln_is_negative(x)) { angle = 3.14159265f - angle; }
   return select(angle, -angle, kiln_is_negative(y));
+}
+",
+    ),
+    (
+        "kiln_pow_of",
+        "// base^b for a positive finite base other than 1. The logarithm has an upper and a lower part, as its error is
+// multiplied by b. Bits are cut as integers, since compilers may simplify sums of floats.
+fn kiln_pow_of(base: f32, b: f32) -> f32 {
+  let about = b * kiln_ln(base);
+  if (about > 89.0f) { return kiln_float(0x7f800000u); }
+  if (about < -105.0f) { return 0.0f; }
+  let bits = bitcast<u32>(base);
+  let large = select(0u, 1u, (bits & 0x7fffffu) > 0x3504f3u);
+  let e = f32(i32((bits >> 23u) + large) - 127);
+  let m = bitcast<f32>((bits & 0x7fffffu) | ((127u - large) << 23u));
+  let above = bitcast<f32>(bitcast<u32>(m + 1.0f) & 0xfffff000u);
+  let above_rest = m - (above - 1.0f);
+  let s = (m - 1.0f) / (m + 1.0f);
+  let s_high = floor(s * 4096.0f) * 2.44140625e-4f;
+  let s_low = ((m - 1.0f) - s_high * above - s_high * above_rest) / (m + 1.0f);
+  let high = e * 0.693359375f + 2.0f * s_high;
+  let low = (2.0f * s_low + 2.0f * s * kiln_area(s * s)) - e * 2.1219444e-4f;
+  let high_cut = bitcast<f32>(bitcast<u32>(high) & 0xfffff000u);
+  let b_cut = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
+  return kiln_exp_sum(b_cut * high_cut, b_cut * (high - high_cut) + (b - b_cut) * high + b * low);
 }
 ",
     ),
@@ -99,7 +149,7 @@ const AFTER: [(&str, &str); 5] = [
   } else if (base == 0.0f || base == infinite) {
     power = select(0.0f, infinite, (base == 0.0f) == (b < 0.0f));
   } else {
-    power = pow(base, b);
+    power = kiln_pow_of(base, b);
   }
   return select(power, -power, negative && odd);
 }
