@@ -7,19 +7,19 @@ pub(crate) mod attention;
 pub(crate) mod contraction;
 pub(crate) mod convolution;
 pub(crate) mod counting_sort;
+pub(crate) mod fourier;
 pub(crate) mod index;
 #[cfg(test)]
 mod limits;
 pub(crate) mod matmul;
 pub(crate) mod order;
+pub(crate) mod pool;
 #[cfg(test)]
 pub(crate) mod printed;
-pub(crate) mod scan;
-pub(crate) mod sort;
-pub(crate) mod fourier;
-pub(crate) mod pool;
 pub(crate) mod random;
 pub(crate) mod resize;
+pub(crate) mod scan;
+pub(crate) mod sort;
 
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};

@@ -22,7 +22,7 @@ mod builder;
 mod expression;
 mod visit;
 
-pub use builder::{Array, Builder, Buffer, Variable};
+pub use builder::{Array, Buffer, Builder, Variable};
 pub use expression::{Expression, Function, Kind, Type, constant, index, select};
 
 use alloc::string::String;

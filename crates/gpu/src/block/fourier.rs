@@ -137,7 +137,8 @@ pub(crate) fn lines(transform: &LineTransform) -> BlockKernel {
     let from = k.lengths(["from_inner", "from_jump", "from_step"]);
     let to = k.lengths(["to_inner", "to_jump", "to_step"]);
     let all = index(length * lines);
-    let (mut here, mut there) = (Shared::new(&k, dtype, length * lines), Shared::new(&k, dtype, length * lines));
+    let (mut here, mut there) =
+        (Shared::new(&k, dtype, length * lines), Shared::new(&k, dtype, length * lines));
     let first = k.bind(&(k.block() * index(lines)));
     k.for_threads(&all, |e| {
         let (line, i) = element(&k, transform, is_near[0], &e);
@@ -172,7 +173,12 @@ pub(crate) fn lines(transform: &LineTransform) -> BlockKernel {
 
 /// The line and the element of a number below the elements of a block, so that neighbouring threads access
 /// neighbouring memory.
-fn element(k: &Builder, transform: &LineTransform, is_near: bool, e: &Expression) -> (Expression, Expression) {
+fn element(
+    k: &Builder,
+    transform: &LineTransform,
+    is_near: bool,
+    e: &Expression,
+) -> (Expression, Expression) {
     let inner = index(if is_near { transform.length } else { transform.lines });
     let (outer, inner) = (k.bind(&(e / &inner)), k.bind(&(e % &inner)));
     if is_near { (outer, inner) } else { (inner, outer) }
@@ -217,7 +223,8 @@ impl Pass {
             let start = k.bind(&(&t / &index(each) * index(length)));
             let within = k.bind(&(&t % &index(each)));
             let (p, q) = (k.bind(&(&within / &index(done))), k.bind(&(&within % &index(done))));
-            let read = |u: usize| from.at(k, &(&start + &((&p + &index(u * self.left())) * index(done) + &q)));
+            let read =
+                |u: usize| from.at(k, &(&start + &((&p + &index(u * self.left())) * index(done) + &q)));
             let inputs: Vec<Complex> = (0..radix).map(read).collect();
             for (v, output) in butterfly(k, &inputs).iter().enumerate() {
                 let output = if v == 0 || self.left() == 1 {
@@ -477,7 +484,13 @@ impl Tensors {
     }
 
     /// An element of half a spectrum. The imaginary part of self-conjugate elements is ignored.
-    fn frequency(&self, k: &Builder, processing: &Processing, start: &Expression, bin: &Expression) -> Complex {
+    fn frequency(
+        &self,
+        k: &Builder,
+        processing: &Processing,
+        start: &Expression,
+        bin: &Expression,
+    ) -> Complex {
         let read = Complex::at(&self.x, &k.bind(&(start + bin))).bound(k);
         let signed = if processing.is_usual { read } else { read.conjugate() };
         let zero = constant(0.0, processing.dtype);
@@ -501,7 +514,13 @@ mod tests {
         for dtype in FLOATS {
             for (length, lines) in [(1, 64), (2, 64), (30, 17), (31, 16), (512, 1)] {
                 for (is_near, is_turned) in [([true; 2], false), ([false, true], true), ([false; 2], false)] {
-                    assert_printed(&super::lines(&LineTransform { dtype, length, lines, is_near, is_turned }));
+                    assert_printed(&super::lines(&LineTransform {
+                        dtype,
+                        length,
+                        lines,
+                        is_near,
+                        is_turned,
+                    }));
                 }
             }
         }

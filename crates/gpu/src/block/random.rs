@@ -51,7 +51,8 @@ impl Draw {
             RandomKind::Uniform => words.iter().map(|word| uniform(word, self.dtype)).collect(),
             RandomKind::Normal => {
                 let pairs = [[&words[0], &words[1]], [&words[2], &words[3]]];
-                let drawn = pairs.into_iter().flat_map(|[first, second]| normal(k, first, second, self.computed));
+                let drawn =
+                    pairs.into_iter().flat_map(|[first, second]| normal(k, first, second, self.computed));
                 drawn.map(|number| number.cast(self.dtype)).collect()
             }
         }

@@ -50,7 +50,8 @@ pub(crate) fn resize(sampling: &Sampling, axes: usize) -> BlockKernel {
         let (row, places) = split(&k, &p, &to);
         let start = k.bind(&(row * product(&from)));
         if sampling.mode == ResizeMode::Nearest {
-            let nearest = (0..axes).map(|axis| sampling.quotient(&k, &places[axis], &from[axis], &to[axis]).0);
+            let nearest =
+                (0..axes).map(|axis| sampling.quotient(&k, &places[axis], &from[axis], &to[axis]).0);
             let at = &start + &joined(&nearest.collect::<Vec<_>>(), &from);
             return k.store(&y, &p, &x.at(&at));
         }
@@ -60,7 +61,8 @@ pub(crate) fn resize(sampling: &Sampling, axes: usize) -> BlockKernel {
         let sum = k.var(&constant(0.0, computed));
         for choice in choices(&taps) {
             let at: Vec<Expression> = choice.iter().map(|tap| tap.at.clone()).collect();
-            let weight = choice[1..].iter().fold(choice[0].weight.clone(), |weight, tap| weight * &tap.weight);
+            let weight =
+                choice[1..].iter().fold(choice[0].weight.clone(), |weight, tap| weight * &tap.weight);
             let sample = x.at(&(&start + &joined(&at, &from))).cast(computed);
             k.set(&sum, &(sum.get() + sample * weight));
         }

@@ -68,7 +68,10 @@ impl Array {
     /// An element of an array in shared memory, the same for all threads of the block. It is also a barrier, so all
     /// threads must evaluate it, in a statement of its own.
     pub fn uniform_at(&self, at: &Expression) -> Expression {
-        assert!(self.is_shared && !self.ty.is_atomic, "[block kernel] uniform loads read plain shared memory");
+        assert!(
+            self.is_shared && !self.ty.is_atomic,
+            "[block kernel] uniform loads read plain shared memory"
+        );
         Expression::new(Kind::LoadUniform(self.number, at.to_index()), self.ty.ty)
     }
 }
@@ -239,14 +242,26 @@ impl Builder {
     }
 
     /// As [`atomic`](Builder::atomic); returns the element's value before.
-    pub fn atomic_before(&self, to: &Buffer, at: &Expression, operation: Atomic, value: &Expression) -> Expression {
+    pub fn atomic_before(
+        &self,
+        to: &Buffer,
+        at: &Expression,
+        operation: Atomic,
+        value: &Expression,
+    ) -> Expression {
         let before = self.fresh();
         self.push_atomic(Place::Param(to.param), at, operation, value, Some(before));
         Expression::new(Kind::Variable(before), value.ty())
     }
 
     /// An atomic operation on an element of an array in shared memory; returns the element's value before.
-    pub fn atomic_shared(&self, to: &Array, at: &Expression, operation: Atomic, value: &Expression) -> Expression {
+    pub fn atomic_shared(
+        &self,
+        to: &Array,
+        at: &Expression,
+        operation: Atomic,
+        value: &Expression,
+    ) -> Expression {
         assert!(to.is_shared && to.ty.is_atomic, "[block kernel] the array has no atomic operations");
         let before = self.fresh();
         self.push_atomic(Place::Shared(to.number), at, operation, value, Some(before));
@@ -283,7 +298,13 @@ impl Builder {
     }
 
     /// A loop over an index from a start to an exclusive end by a step.
-    pub fn for_range(&self, from: &Expression, below: &Expression, step: &Expression, body: impl FnOnce(Expression)) {
+    pub fn for_range(
+        &self,
+        from: &Expression,
+        below: &Expression,
+        step: &Expression,
+        body: impl FnOnce(Expression),
+    ) {
         let counter = self.fresh();
         let body = self.body(|| body(Expression::new(Kind::Variable(counter), Type::Index)));
         let range = [from.to_index(), below.to_index(), step.to_index()];

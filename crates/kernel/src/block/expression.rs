@@ -118,13 +118,25 @@ impl Expression {
     /// # Panics
     /// When the types differ.
     pub fn binary(&self, function: Binary, other: &Expression) -> Expression {
-        assert_eq!(self.ty(), other.ty(), "[block kernel] operands of {function:?} differ: {self:?}, {other:?}");
+        assert_eq!(
+            self.ty(),
+            other.ty(),
+            "[block kernel] operands of {function:?} differ: {self:?}, {other:?}"
+        );
         Expression::call(Function::Binary(function), [Some(self), Some(other), None], self.ty())
     }
 
     fn compare(&self, comparison: Comparison, other: &Expression) -> Expression {
-        assert_eq!(self.ty(), other.ty(), "[block kernel] operands of {comparison:?} differ: {self:?}, {other:?}");
-        Expression::call(Function::Compare(comparison), [Some(self), Some(other), None], Type::Value(DType::Bool))
+        assert_eq!(
+            self.ty(),
+            other.ty(),
+            "[block kernel] operands of {comparison:?} differ: {self:?}, {other:?}"
+        );
+        Expression::call(
+            Function::Compare(comparison),
+            [Some(self), Some(other), None],
+            Type::Value(DType::Bool),
+        )
     }
 
     /// Whether it is less than another.
@@ -248,7 +260,11 @@ pub fn constant(scalar: impl Into<Scalar>, dtype: DType) -> Expression {
 /// # Panics
 /// When the types differ.
 pub fn select(condition: &Expression, then: &Expression, otherwise: &Expression) -> Expression {
-    assert_eq!(then.ty(), otherwise.ty(), "[block kernel] the branches of a selection differ: {then:?}, {otherwise:?}");
+    assert_eq!(
+        then.ty(),
+        otherwise.ty(),
+        "[block kernel] the branches of a selection differ: {then:?}, {otherwise:?}"
+    );
     Expression::call(Function::Select, [Some(condition), Some(then), Some(otherwise)], then.ty())
 }
 

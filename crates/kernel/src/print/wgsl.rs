@@ -23,7 +23,6 @@ use crate::{Compute, GpuSchedule, Kernel, KernelKind, ParamKind, ValueId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-pub(super) use cast::cast;
 use core::fmt::Write;
 pub(super) use expression::{abs, compute, constant, neg, not, recip, rsqrt, sign};
 pub(super) use functions64::unary as unary64;
