@@ -550,7 +550,7 @@ mod tests {
 
     #[test]
     fn the_radices_of_a_length_multiply_to_it() {
-        assert_eq!(radices(1), []);
+        assert_eq!(radices(1), Vec::<usize>::new());
         assert_eq!(radices(1024), [4; 5]);
         assert_eq!(radices(2 * 3 * 31), [2, 3, 31]);
     }
