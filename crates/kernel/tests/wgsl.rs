@@ -60,7 +60,8 @@ fn functions_are_valid() {
         for function in Unary::ALL.iter().copied().filter(|function| function.info().domain.contains(dtype)) {
             check(&map(dtype, dtype, &[Instruction { compute: Compute::Unary(function, 0), dtype }]));
         }
-        for function in Binary::ALL.iter().copied().filter(|function| function.info().domain.contains(dtype)) {
+        for function in Binary::ALL.iter().copied().filter(|function| function.info().domain.contains(dtype))
+        {
             check(&map(dtype, dtype, &[Instruction { compute: Compute::Binary(function, 0, 0), dtype }]));
         }
         for comparison in [Comparison::Eq, Comparison::Ne, Comparison::Lt, Comparison::Le] {
