@@ -5,7 +5,8 @@
 
 use crate::check::{Precompile, Scope, Subjects, check};
 use crate::trial::Trial;
-use kiln_gpu::{Driver, DryDriver, Gpu, MemoryConfig};
+use kiln_gpu::{Driver, DryDriver, Gpu};
+use kiln_ir::MemoryConfig;
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Subjects {
