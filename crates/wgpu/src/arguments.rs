@@ -115,7 +115,8 @@ fn workgroups(blocks: usize, limit: usize) -> Option<[u32; 2]> {
     (rows <= limit).then_some([columns as u32, rows as u32])
 }
 
-/// The range to bind for a tensor, and the index of its first element in it. The range ends with the memory.
+/// The range to bind for a tensor, and the index of its first element in it. The range is the whole memory: elements at
+/// negative strides are before the first.
 fn bind<M>(
     bounds: &Bounds,
     argument: usize,
@@ -126,22 +127,20 @@ fn bind<M>(
     if at.offset >= size {
         return Err(format!("argument {argument} starts at byte {} of a block of {size} bytes", at.offset));
     }
-    let start = at.offset - at.offset % bounds.storage_alignment;
-    let (bytes, skipped) = (size - start, at.offset - start);
-    if bytes > bounds.binding_bytes {
+    if size > bounds.binding_bytes {
         let limit = bounds.binding_bytes;
         return Err(format!(
-            "argument {argument} needs a binding of {bytes} bytes, and the device's limit is {limit}"
+            "argument {argument} needs a binding of {size} bytes, and the device's limit is {limit}"
         ));
     }
-    if !skipped.is_multiple_of(element) {
+    if !at.offset.is_multiple_of(element) {
         let offset = at.offset;
         return Err(format!(
             "argument {argument} starts at byte {offset}, not at a multiple of {element} bytes"
         ));
     }
-    let binding = Binding { argument, offset: start as u64, bytes: bytes as u64 };
-    Ok((binding, (skipped / element) as u32))
+    let binding = Binding { argument, offset: 0, bytes: size as u64 };
+    Ok((binding, (at.offset / element) as u32))
 }
 
 /// Checks that no block of memory is bound both read-only and written. wgpu compares whole buffers rather than ranges: a
@@ -229,10 +228,10 @@ mod tests {
         let arguments = [word(5, 9), pointer(&x, 264), word(1, 2), pointer(&y, 3)];
         let entry = entry(&parameters);
         let launch = prepared(&entry, 10, &arguments).unwrap();
-        assert_eq!(launch.words[..], [10, 2, 3, 5, 1, 2]);
+        assert_eq!(launch.words[..], [10, 66, 3, 5, 1, 2]);
         assert_eq!(launch.words.len(), count_words(&entry));
         let bindings = [
-            Binding { argument: 1, offset: 256, bytes: 768 },
+            Binding { argument: 1, offset: 0, bytes: 1024 },
             Binding { argument: 3, offset: 0, bytes: 2048 },
         ];
         assert_eq!(launch.bindings[..], bindings);

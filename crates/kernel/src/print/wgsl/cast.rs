@@ -9,7 +9,7 @@ use kiln_ir::{DType, Scalar};
 /// A value converted to another dtype. Floats are truncated to integers and saturate; NaN becomes 0.
 pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
     if to.is_bool() {
-        return if from.is_bool() { x.into() } else { format!("{x} != {}", constant(Scalar::Int(0), from)) };
+        return if from.is_bool() { x.into() } else { format!("!({x} == {})", constant(Scalar::Int(0), from)) };
     }
     match to {
         DType::F16 | DType::BF16 => to_16_bits(x, from, to),
@@ -25,6 +25,9 @@ pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
         | DType::Bool => {
             if from.is_float() {
                 whole(x, from, to)
+            } else if to == DType::U64 && from.is_signed_int() {
+                // The direct conversion does not extend the sign.
+                format!("u64(i64({x}))")
             } else {
                 wrapped(format!("{}({x})", held(to)), to)
             }

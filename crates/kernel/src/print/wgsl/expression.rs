@@ -157,6 +157,8 @@ pub(super) fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String
 pub(super) fn compare(comparison: Comparison, a: &str, b: &str, dtype: DType) -> String {
     match comparison {
         Comparison::Eq => format!("{a} == {b}"),
+        // The floats' `!=` becomes an ordered comparison in SPIR-V, which is false for NaN.
+        Comparison::Ne if dtype.is_float() => format!("!({a} == {b})"),
         Comparison::Ne => format!("{a} != {b}"),
         Comparison::Lt if dtype.is_bool() => format!("!{a} && {b}"),
         Comparison::Lt => format!("{a} < {b}"),
