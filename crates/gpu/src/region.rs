@@ -220,7 +220,11 @@ impl<D: Driver> Gpu<D> {
         let region = match known {
             Some(region) => region,
             None => {
-                let BuiltKernel { kernel, launch } = make();
+                let BuiltKernel { mut kernel, launch } = make();
+                if is_combined && self.driver.info().language.dialect == Dialect::Wgsl {
+                    // Tiles of a transpose could not read the target through the result's binding.
+                    kernel.kind = KernelKind::Map;
+                }
                 let mut schedule = GpuSchedule::choose(&kernel, &launch);
                 if !key.aligned {
                     schedule = schedule.unaligned(&kernel, &launch);

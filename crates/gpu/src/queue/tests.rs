@@ -198,6 +198,11 @@ impl Things {
     }
 }
 
+/// Reads a byte of the first memory.
+fn read(queue: &Queue<Diary>, things: &Things) -> Result<Vec<u8>> {
+    kiln_ir::block_on(queue.read(&things.place(0), 1)?)
+}
+
 fn ran(queue: &Queue<Diary>) -> Ran {
     queue.drain().unwrap();
     queue.driver.ran.lock().unwrap().clone()
@@ -312,7 +317,7 @@ fn the_first_run_after_a_read_is_short() {
         assert_eq!(push(1 + 4 * FIRST_STEPS), 0);
         assert_eq!(push(MOST_STEPS - 1), MOST_STEPS - 1);
         assert_eq!(push(1 + MOST_STEPS), 0);
-        queue.read(&things.place(0), &mut [0]).unwrap();
+        read(&queue, &things).unwrap();
     }
 }
 
@@ -345,7 +350,7 @@ fn only_accesses_to_memory_of_queued_steps_flush_the_queue() {
     let arguments: Arguments<Number> = [Argument::Pointer(things.place(0))].into_iter().collect();
     queue.push(Step::Launch { function: things.functions[0].clone(), grid: GRID, arguments }).unwrap();
     queue.write(&things.place(1), &[0]).unwrap();
-    queue.read(&things.place(0), &mut [0]).unwrap();
+    read(&queue, &things).unwrap();
     let order: Vec<u32> = ran(&queue).into_iter().map(|(function, _)| function).collect();
     assert_eq!(order, [3000, 0, 4000]);
 }
@@ -355,7 +360,7 @@ fn a_failed_queued_step_fails_all_later_reads() {
     let (queue, things) = (Queue::new(Arc::new(Diary { is_broken: true, ..diary() }), true), things());
     things.train(&queue, 2, 0, 0);
     for _ in 0..2 {
-        let error = queue.read(&things.place(0), &mut [0]).unwrap_err();
+        let error = read(&queue, &things).unwrap_err();
         assert!(error.to_string().contains("is broken"), "{error}");
         assert!(queue.synchronize().is_err());
     }
@@ -366,7 +371,7 @@ fn a_driver_panic_is_an_error_without_deadlock() {
     let (queue, things) = (Queue::new(Arc::new(Diary { panics: true, ..diary() }), true), things());
     things.train(&queue, 2, 0, 0);
     for _ in 0..2 {
-        let error = queue.read(&things.place(0), &mut [0]).unwrap_err();
+        let error = read(&queue, &things).unwrap_err();
         assert!(error.to_string().contains("a panic ended"), "{error}");
     }
 }

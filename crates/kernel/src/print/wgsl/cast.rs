@@ -1,15 +1,16 @@
 //! Conversions between dtypes in WGSL.
 
-use super::expression::{constant, wrapped};
+use super::expression::{compare, constant, wrapped};
 use super::held;
 use alloc::format;
 use alloc::string::{String, ToString};
-use kiln_ir::{DType, Scalar};
+use kiln_ir::{Comparison, DType, Scalar};
 
 /// A value converted to another dtype. Floats are truncated to integers and saturate; NaN becomes 0.
 pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
     if to.is_bool() {
-        return if from.is_bool() { x.into() } else { format!("!({x} == {})", constant(Scalar::Int(0), from)) };
+        let zero = constant(Scalar::Int(0), from);
+        return if from.is_bool() { x.into() } else { compare(Comparison::Ne, x, &zero, from) };
     }
     match to {
         DType::F16 | DType::BF16 => to_16_bits(x, from, to),
@@ -26,8 +27,11 @@ pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
             if from.is_float() {
                 whole(x, from, to)
             } else if to == DType::U64 && from.is_signed_int() {
-                // The direct conversion does not extend the sign.
+                // The direct conversion extends by zeros, for the result is unsigned.
                 format!("u64(i64({x}))")
+            } else if to == DType::I64 && !from.is_signed_int() && !from.is_bool() {
+                // The direct conversion extends the highest bit, for the result is signed.
+                format!("i64(u64({x}))")
             } else {
                 wrapped(format!("{}({x})", held(to)), to)
             }

@@ -138,10 +138,10 @@ pub(super) fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String
         Binary::Pow if dtype.is_float() => format!("kiln_pow{f}({a}, {b})"),
         Binary::Pow => whole("pow"),
         Binary::Min if dtype.is_float() => format!("kiln_min{f}({a}, {b})"),
-        Binary::Min if dtype.is_bool() => format!("{a} && {b}"),
+        Binary::Min if dtype.is_bool() => format!("{a} & {b}"),
         Binary::Min => format!("min({a}, {b})"),
         Binary::Max if dtype.is_float() => format!("kiln_max{f}({a}, {b})"),
-        Binary::Max if dtype.is_bool() => format!("{a} || {b}"),
+        Binary::Max if dtype.is_bool() => format!("{a} | {b}"),
         Binary::Max => format!("max({a}, {b})"),
         Binary::Atan2 => format!("kiln_atan2{f}({a}, {b})"),
         Binary::And => sign("&"),
@@ -157,8 +157,10 @@ pub(super) fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String
 pub(super) fn compare(comparison: Comparison, a: &str, b: &str, dtype: DType) -> String {
     match comparison {
         Comparison::Eq => format!("{a} == {b}"),
-        // The floats' `!=` becomes an ordered comparison in SPIR-V, which is false for NaN.
-        Comparison::Ne if dtype.is_float() => format!("!({a} == {b})"),
+        // The floats' `!=` becomes an ordered comparison in SPIR-V, which is false for NaN. Drivers also take `!(a == b)`
+        // for it.
+        Comparison::Ne if dtype == DType::F64 => format!("kiln_ne_f64({a}, {b})"),
+        Comparison::Ne if dtype.is_float() => format!("kiln_ne({a}, {b})"),
         Comparison::Ne => format!("{a} != {b}"),
         Comparison::Lt if dtype.is_bool() => format!("!{a} && {b}"),
         Comparison::Lt => format!("{a} < {b}"),

@@ -36,7 +36,7 @@ pub(in crate::print) fn unary(function: Unary, x: &str) -> String {
 }
 
 /// Names and definitions, each before its users.
-pub(super) static FUNCTIONS: [(&str, &str); 34] = [
+pub(super) static FUNCTIONS: [(&str, &str); 35] = [
     (
         "kiln_double",
         "// WGSL has no constants for infinities and NaN.
@@ -49,6 +49,13 @@ fn kiln_double(bits: u64) -> f64 {
         "kiln_is_nan_f64",
         "fn kiln_is_nan_f64(x: f64) -> bool {
   return (bitcast<u64>(x) & 0x7ffffffffffffffflu) > 0x7ff0000000000000lu;
+}
+",
+    ),
+    (
+        "kiln_ne_f64",
+        "fn kiln_ne_f64(a: f64, b: f64) -> bool {
+  return a != b || kiln_is_nan_f64(a) || kiln_is_nan_f64(b);
 }
 ",
     ),

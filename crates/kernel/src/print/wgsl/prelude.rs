@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Names and definitions, each before its users.
-const BEFORE: [(&str, &str); 10] = [
+const BEFORE: [(&str, &str); 11] = [
     (
         "kiln_float",
         "// WGSL has no constants for infinities and NaN.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
@@ -14,6 +14,10 @@ const BEFORE: [(&str, &str); 10] = [
     (
         "kiln_is_nan",
         "fn kiln_is_nan(x: f32) -> bool {\n  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n",
+    ),
+    (
+        "kiln_ne",
+        "fn kiln_ne(a: f32, b: f32) -> bool {\n  return a != b || kiln_is_nan(a) || kiln_is_nan(b);\n}\n",
     ),
     ("kiln_is_negative", "fn kiln_is_negative(x: f32) -> bool {\n  return bitcast<i32>(x) < 0;\n}\n"),
     (
