@@ -94,7 +94,7 @@ fn a_kernel_gets_contiguous_operands() {
     let Some(engine) = engine() else { return };
     register_kernel("scaled_view", Dialect::Wgsl, kernel);
     let x = counted(&engine, 100);
-    let slice = Op::Slice(vec![SliceAxis { start: 99, len: 10, step: -7 }].into_iter().collect());
+    let slice = Op::Slice(vec![SliceAxis { start: 99, len: 10, step: -7 }]);
     let ty = TensorType::new([10], DType::F32);
     let view = engine.execute(&slice, [Operand::Value(x)].into_iter().collect(), &[ty]).remove(0);
     let expected: Vec<f32> = (0..10).map(|i| 2.0 * (99 - 7 * i) as f32 + 1.0).collect();
