@@ -183,7 +183,7 @@ const PART: (u64, u64) = (1, 12);
 
 /// The parts of the suite and of the random programs that run on a Vulkan adapter, with all its features and with those of
 /// browsers.
-const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 10)), ("webgpu", (2, 10))];
+const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 120)), ("webgpu", (2, 120))];
 
 /// Test programs with tests that call Python, which are ignored elsewhere.
 const PYTHON_TESTS: &[&str] = &["numpy", "python"];
