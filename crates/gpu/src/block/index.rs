@@ -255,7 +255,7 @@ mod tests {
     fn checks_are_printed() {
         for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_int()) {
             assert_printed(&check_index(dtype));
-            ENTRIES.map(|entries| assert_printed(&claim(entries, dtype)));
+            ENTRIES.iter().for_each(|&entries| assert_printed(&claim(entries, dtype)));
         }
         assert_printed(&recover());
     }

@@ -220,7 +220,7 @@ mod tests {
     fn positions_are_printed() {
         for found in indices() {
             for rank in 1..=6 {
-                COUNTS.map(|counts| assert_printed(&positions(rank, counts, found)));
+                COUNTS.iter().for_each(|&counts| assert_printed(&positions(rank, counts, found)));
             }
         }
     }

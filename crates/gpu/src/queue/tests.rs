@@ -383,7 +383,7 @@ fn an_idle_device_is_given_a_run_immediately() {
     things.train(&queue, 2, 0, 0);
     assert_eq!(seen(), 3);
     for round in 0..20 {
-        queue.synchronize().unwrap();
+        kiln_ir::block_on(queue.synchronize().unwrap()).unwrap();
         let before = seen();
         things.train(&queue, 2, round, 0);
         assert_eq!(seen() - before, 3, "round {round}");
