@@ -197,7 +197,7 @@ impl Driver for Host {
         let preprocessed = has_macros.then(preprocess).transpose()?;
         let plain =
             preprocessed.as_ref().map_or(source.into(), |output| String::from_utf8_lossy(&output.stdout));
-        let barriers = ["__syncthreads", "__shfl_xor_sync"].iter().any(|barrier| source.contains(barrier));
+        let barriers = ["__syncthreads", "__shfl_xor"].iter().any(|barrier| source.contains(barrier));
         let shim = include_str!("shim.hpp").replace("#pragma once", "");
         let mut text = if barriers { "#define SHIM_BARRIERS\n" } else { "" }.to_owned();
         text += &format!("{shim}\n{source}\n");

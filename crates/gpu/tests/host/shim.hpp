@@ -56,6 +56,8 @@ __attribute__((noinline)) static void shim_resume() {
 
 inline void __syncthreads() { shim_yield(); }
 
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+
 // Lanes of a warp synchronize here, as threads of a block do at a barrier.
 template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
   static_assert(sizeof(T) <= sizeof(unsigned long long), "one word");
@@ -67,6 +69,9 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
   __syncthreads();
   return other;
 }
+
+// HIP's form, in groups of 32 lanes.
+template <typename T> T __shfl_xor(T value, int distance, int) { return __shfl_xor_sync(0, value, distance); }
 
 static void shim_run_block(unsigned threads) {
   if (threads > shim_most) __builtin_abort();
