@@ -47,6 +47,9 @@ pub struct CustomKernel {
 /// Returns the kernel for one call: of the op, for operands and results of these types.
 pub type MakeKernel = dyn Fn(&Custom, &[TensorType], &[TensorType]) -> Result<CustomKernel> + Send + Sync;
 
+/// An array with its type.
+type TypedArray<D> = (Array<D>, TensorType);
+
 type Registry = HashMap<(String, Dialect), Arc<MakeKernel>>;
 
 static REGISTRY: RwLock<Option<Registry>> = RwLock::new(None);
@@ -151,7 +154,7 @@ impl<D: Driver> Gpu<D> {
     }
 
     /// The operands as contiguous arrays at aligned addresses, with their types.
-    fn aligned_operands(&self, inputs: &[Operand]) -> Result<SmallVec<[(Array<D>, TensorType); 4]>> {
+    fn aligned_operands(&self, inputs: &[Operand]) -> Result<SmallVec<[TypedArray<D>; 4]>> {
         let beside = inputs.iter().find_map(Operand::value).map(Value::dtype);
         let array = |operand: &Operand| match operand {
             Operand::Value(value) => {
