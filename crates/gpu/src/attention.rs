@@ -1,10 +1,13 @@
 //! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which support all sizes, layouts and
-//! masks. Neither stores the scores in memory. Without hand-written kernels, attention whose tiles fit shared memory is
-//! a block kernel, and all other forms and the gradients are expanded.
+//! masks. Neither stores the scores in memory. Devices without hand-written kernels have block kernels for both passes.
+//! Attention without elements, or with rows longer than [`MOST_COLUMNS`], is expanded.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::block::attention::{Form, ROWS, attention};
+use crate::block::BlockKey;
+use crate::block::attention::{
+    Form, ROW_TILE, Tile as BlockTile, attention, key_gradients, query_gradients, row_numbers,
+};
 use crate::driver::{Argument, Arguments, Attend, Attention, AttentionPass, DevicePtr, Driver};
 use crate::memory::Block;
 use crate::native::{Native, length};
@@ -102,8 +105,9 @@ impl<D: Driver> Gpu<D> {
         let [q, k, v] = [0, 1, 2].map(|place| given[first + place].1.shape);
         let call = Call { spec, sizes: Sizes::of(&q, &k, &v), dtype: results[0].dtype, given, mask };
         let found = match (call.sizes.is_for_kernels(), self.has_native(), pass) {
-            (false, _, _) | (true, false, AttentionPass::Backward) => None,
+            (false, _, _) => None,
             (true, false, AttentionPass::Forward) => self.attention_by_block(&call, results)?,
+            (true, false, AttentionPass::Backward) => self.gradients_by_blocks(&call, results)?,
             (true, true, _) => Some(match self.attention_by_library(&call, pass, results)? {
                 Some(found) => found,
                 None => match pass {
@@ -238,26 +242,81 @@ impl<D: Driver> Gpu<D> {
 
     /// Attention by a block kernel; `None` if its tiles do not fit shared memory.
     fn attention_by_block(&self, call: &Call<D>, results: &[TensorType]) -> Result<Option<Vec<Array<D>>>> {
-        let Sizes { batch, heads, queries, dim, dim_v, .. } = call.sizes;
-        let (dtype, mask) = (call.dtype, call.mask.as_ref().map(|(_, ty)| ty.dtype));
-        let form = Form { dtype, mask, dim, dim_v };
-        if !form.fits(self.driver.info().shared_bytes) {
-            return Ok(None);
-        }
+        let Sizes { keys, dim_v, .. } = call.sizes;
+        let Some(form) = self.block_form(call, [call.sizes.rows(), keys], dim_v) else { return Ok(None) };
         let found = self.attention_results(call, results)?;
         let [q, k, v] = [0, 1, 2].map(|place| &call.given[place].0);
         let mut arguments = Arguments::<D::Memory>::new();
-        arguments.extend([q, k, v].map(|array| array.place(dtype)));
-        arguments.extend(mask.map(|_| call.mask_place()));
-        arguments.extend([found[0].place(dtype), found[1].place(dtype.accumulator())]);
+        arguments.extend([q, k, v].map(|array| array.place(call.dtype)));
+        arguments.extend(call.mask.as_ref().map(|_| call.mask_place()));
+        arguments.extend([found[0].place(call.dtype), found[1].place(call.dtype.accumulator())]);
         call.push_sizes(&mut arguments);
-        for array in [q, k, v, &found[0]] {
+        call.push_block_steps(&mut arguments, &[q, k, v, &found[0]]);
+        let blocks = form.tile.blocks(call.sizes.matrices(), call.sizes.rows());
+        self.run_blocks(form.key("attention"), || attention(form), blocks, arguments)?;
+        Ok(Some(found))
+    }
+
+    /// The gradients by block kernels; `None` if their tiles do not fit shared memory.
+    fn gradients_by_blocks(&self, call: &Call<D>, results: &[TensorType]) -> Result<Option<Vec<Array<D>>>> {
+        let Sizes { keys, queries, dim, dim_v, .. } = call.sizes;
+        let (rows, matrices) = (call.sizes.rows(), call.sizes.matrices());
+        let of_queries = self.block_form(call, [rows, keys], dim);
+        let of_keys = self.block_form(call, [keys, queries], dim + dim_v);
+        let (Some(of_queries), Some(of_keys)) = (of_queries, of_keys) else { return Ok(None) };
+        let found = self.attention_results(call, results)?;
+        let numbers = self.row_numbers(call)?;
+        let operands = [0, 1, 2, 3].map(|place| &call.given[place].0);
+        let arguments = |results: &[Array<D>]| {
+            let mut arguments = Arguments::<D::Memory>::new();
+            arguments.extend(operands.map(|array| array.place(call.dtype)));
+            arguments.extend(call.mask.as_ref().map(|_| call.mask_place()));
+            arguments.push(Argument::Pointer(numbers.at(0)));
+            arguments.extend(results.iter().map(|array| array.place(call.dtype)));
+            call.push_sizes(&mut arguments);
+            let arrays: Vec<&Array<D>> = operands.into_iter().chain(results).collect();
+            call.push_block_steps(&mut arguments, &arrays);
+            arguments.push(length(matrices * rows));
+            arguments
+        };
+        let blocks = of_queries.tile.blocks(matrices, rows);
+        let key = of_queries.key("attention_queries");
+        self.run_blocks(key, || query_gradients(of_queries), blocks, arguments(&found[..1]))?;
+        let blocks = of_keys.tile.blocks(matrices, keys);
+        let key = of_keys.key("attention_keys");
+        self.run_blocks(key, || key_gradients(of_keys), blocks, arguments(&found[1..]))?;
+        Ok(Some(found))
+    }
+
+    /// The two numbers of each query that the block kernels of gradients read.
+    fn row_numbers(&self, call: &Call<D>) -> Result<Block<D>> {
+        let (rows, matrices, wide) = (call.sizes.rows(), call.sizes.matrices(), call.dtype.accumulator());
+        let [grad, y] = [0, LOG_SUM_EXP - 1].map(|place| &call.given[place].0);
+        let log_sum_exp = self.contiguous(&call.given[LOG_SUM_EXP].0, wide)?;
+        let numbers = self.block(2 * matrices * rows * wide.size())?;
+        let mut arguments = Arguments::<D::Memory>::new();
+        arguments.extend([grad, y].map(|array| array.place(call.dtype)));
+        arguments.extend([log_sum_exp.place(wide), Argument::Pointer(numbers.at(0))]);
+        call.push_sizes(&mut arguments);
+        for array in [grad, y] {
             push_steps(&mut arguments, array.layout.strides());
         }
-        push_steps(&mut arguments, &call.mask_steps());
-        let blocks = batch * heads * queries.div_ceil(ROWS);
-        self.run_blocks(form.key(), || attention(form), blocks, arguments)?;
-        Ok(Some(found))
+        arguments.push(length(matrices * rows));
+        let (dtype, dim_v) = (call.dtype, call.sizes.dim_v);
+        let key = BlockKey::new("attention_rows").dtype(dtype).with(dim_v);
+        self.run_blocks(key, || row_numbers(dtype, dim_v), ROW_TILE.blocks(matrices, rows), arguments)?;
+        Ok(numbers)
+    }
+
+    /// The form of a block kernel that computes that many rows of `columns` elements from as many `others`; `None` if its
+    /// tiles do not fit shared memory.
+    fn block_form(&self, call: &Call<D>, [rows, others]: [usize; 2], columns: usize) -> Option<Form> {
+        let (info, sums) = (self.driver.info(), call.dtype.accumulator());
+        let matrices = call.sizes.matrices();
+        let tile = BlockTile::of(sums, matrices, [rows, others], columns, info.multiprocessors);
+        let mask = call.mask.as_ref().map(|(_, ty)| ty.dtype);
+        let Sizes { dim, dim_v, .. } = call.sizes;
+        Some(Form { dtype: call.dtype, mask, dim, dim_v, tile }).filter(|form| form.fits(info.shared_bytes))
     }
 
     fn attention_by_kernel(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
@@ -405,6 +464,16 @@ impl Sizes {
         self.heads / self.kv_heads
     }
 
+    /// The queries of all heads that share keys.
+    fn rows(&self) -> usize {
+        self.group() * self.queries
+    }
+
+    /// The number of matrices of keys.
+    fn matrices(&self) -> usize {
+        self.batch * self.kv_heads
+    }
+
     /// Whether all sizes are positive and within the limits of the kernels, which count rows in `i32`.
     fn is_for_kernels(&self) -> bool {
         let Sizes { batch, heads, kv_heads, queries, keys, dim, dim_v } = *self;
@@ -475,6 +544,16 @@ impl<D: Driver> Call<D> {
             }
         }
         steps
+    }
+
+    /// The strides of arrays, and of the mask if there is one.
+    fn push_block_steps(&self, arguments: &mut Arguments<D::Memory>, arrays: &[&Array<D>]) {
+        for array in arrays {
+            push_steps(arguments, array.layout.strides());
+        }
+        if self.mask.is_some() {
+            push_steps(arguments, &self.mask_steps());
+        }
     }
 
     fn push_sizes(&self, arguments: &mut Arguments<D::Memory>) {
