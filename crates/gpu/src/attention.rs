@@ -1,6 +1,6 @@
 //! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which support all sizes, layouts and
-//! masks. Neither stores the scores in memory. Devices without hand-written kernels have block kernels for both passes.
-//! Attention without elements, or with rows longer than [`MOST_COLUMNS`], is expanded.
+//! masks. Neither stores the scores in memory. Devices without hand-written kernels have block kernels for both
+//! passes. Attention without elements, or with rows longer than [`MOST_COLUMNS`], is expanded.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -308,8 +308,8 @@ impl<D: Driver> Gpu<D> {
         Ok(numbers)
     }
 
-    /// The form of a block kernel that computes that many rows of `columns` elements from as many `others`; `None` if its
-    /// tiles do not fit shared memory.
+    /// The form of a block kernel that computes that many rows of `columns` elements from as many `others`; `None` if
+    /// its tiles do not fit shared memory.
     fn block_form(&self, call: &Call<D>, [rows, others]: [usize; 2], columns: usize) -> Option<Form> {
         let (info, sums) = (self.driver.info(), call.dtype.accumulator());
         let matrices = call.sizes.matrices();
@@ -445,8 +445,8 @@ impl<D: Driver> Gpu<D> {
         Ok(found)
     }
 
-    /// An uninitialized array `[batch, heads, rows, columns]` in the memory order of `like`: heads interleaved in each
-    /// row if they are there.
+    /// An uninitialized array `[batch, heads, rows, columns]` in the memory order of `like`: heads interleaved in
+    /// each row if they are there.
     fn uninit_like(&self, ty: &TensorType, like: &Layout) -> Result<Array<D>> {
         let mut result = self.uninit(ty)?;
         let steps = like.strides();

@@ -1,8 +1,10 @@
-//! Attention that does not store the scores (flash attention), and its gradients, for devices without a vendor's library.
+//! Attention that does not store the scores (flash attention), and its gradients, for devices without a vendor's
+//! library.
 //!
 //! The algorithms are those of FlashAttention-2 ([Dao 2023](https://arxiv.org/abs/2307.08691)). A block of 16 × 16
-//! threads owns a tile of rows, and reads the rows of the other side in tiles. Query heads that share keys are stacked:
-//! they have `heads / kv_heads * queries` rows. Gradients need no atomic operations, so they are deterministic.
+//! threads owns a tile of rows, and reads the rows of the other side in tiles. Query heads that share keys are
+//! stacked: they have `heads / kv_heads * queries` rows. Gradients need no atomic operations, so they are
+//! deterministic.
 
 mod backward;
 mod forward;
@@ -39,8 +41,8 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
-    /// The tile for `count` matrices of that many rows, where the other side has `others` rows and a row has that many
-    /// columns of results.
+    /// The tile for `count` matrices of that many rows, where the other side has `others` rows and a row has that
+    /// many columns of results.
     pub(crate) fn of(
         sums: DType,
         count: usize,

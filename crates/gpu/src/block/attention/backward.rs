@@ -1,8 +1,8 @@
 //! The kernels of attention's gradients.
 //!
 //! With the weights `p = exp(s - lse)` and `d = Σ grad · y` of each query: `dv = pᵀ grad`, `ds = p (grad vᵀ - d)`,
-//! `dq = scale ds k`, `dk = scale dsᵀ q`. The weights are computed again. One kernel computes `dq`, by tiles of queries,
-//! and one `dk` and `dv`, by tiles of keys.
+//! `dq = scale ds k`, `dk = scale dsᵀ q`. The weights are computed again. One kernel computes `dq`, by tiles of
+//! queries, and one `dk` and `dv`, by tiles of keys.
 
 use super::super::contraction::zero;
 use super::problem::{Matrix, Problem, Row, Side};
@@ -10,10 +10,10 @@ use super::{Form, SIDE, THREADS, Tile};
 use kiln_ir::{Binary, DType, Scalar, Unary};
 use kiln_kernel::block::{BlockKernel, Buffer, Builder, Expression, Variable, constant, index, select};
 
-/// The kernel that computes two numbers for each query, which the other kernels read: the log-sum-exp, or infinity for a
-/// query without visible keys, and after those of all queries, `d`. Its parameters are `grad`, `y`, the contiguous
-/// log-sum-exp and the contiguous result; query heads, key heads, queries, keys, the causal offset and the scale; four
-/// strides of each of `grad` and `y`; the number of all queries. Blocks: one for each 16 stacked queries.
+/// The kernel that computes two numbers for each query, which the other kernels read: the log-sum-exp, or infinity
+/// for a query without visible keys, and after those of all queries, `d`. Its parameters are `grad`, `y`, the
+/// contiguous log-sum-exp and the contiguous result; query heads, key heads, queries, keys, the causal offset and the
+/// scale; four strides of each of `grad` and `y`; the number of all queries. Blocks: one for each 16 stacked queries.
 pub(crate) fn row_numbers(dtype: DType, dim_v: usize) -> BlockKernel {
     let form = Form { dtype, mask: None, dim: dim_v, dim_v, tile: ROW_TILE };
     let (k, wide) = (Builder::new("attention_rows", THREADS as u32), form.wide());
@@ -48,10 +48,10 @@ pub(crate) fn row_numbers(dtype: DType, dim_v: usize) -> BlockKernel {
 /// The tile of [`row_numbers`].
 pub(crate) const ROW_TILE: Tile = Tile { tall: 1, wide: 1 };
 
-/// The kernel of the queries' gradient. Its parameters are `grad`, `q`, `k`, `v`, the mask if there is one, the numbers
-/// of [`row_numbers`] and the result; query heads, key heads, queries, keys, the causal offset and the scale; four strides
-/// of each of `grad`, `q`, `k`, `v`, the result and the mask, if there is one; the number of all queries. Blocks: one
-/// for each tile of stacked queries.
+/// The kernel of the queries' gradient. Its parameters are `grad`, `q`, `k`, `v`, the mask if there is one, the
+/// numbers of [`row_numbers`] and the result; query heads, key heads, queries, keys, the causal offset and the scale;
+/// four strides of each of `grad`, `q`, `k`, `v`, the result and the mask, if there is one; the number of all
+/// queries. Blocks: one for each tile of stacked queries.
 pub(crate) fn query_gradients(form: Form) -> BlockKernel {
     let k = Builder::new("attention_queries", THREADS as u32);
     let (operands, mask, numbers) = inputs(&k, form);
@@ -87,10 +87,10 @@ pub(crate) fn query_gradients(form: Form) -> BlockKernel {
     k.finish()
 }
 
-/// The kernel of the gradients of keys and values. Its parameters are `grad`, `q`, `k`, `v`, the mask if there is one,
-/// the numbers of [`row_numbers`] and the results `dk` and `dv`; query heads, key heads, queries, keys, the causal offset
-/// and the scale; four strides of each of `grad`, `q`, `k`, `v`, `dk`, `dv` and the mask, if there is one; the number of
-/// all queries. Blocks: one for each tile of keys.
+/// The kernel of the gradients of keys and values. Its parameters are `grad`, `q`, `k`, `v`, the mask if there is
+/// one, the numbers of [`row_numbers`] and the results `dk` and `dv`; query heads, key heads, queries, keys, the
+/// causal offset and the scale; four strides of each of `grad`, `q`, `k`, `v`, `dk`, `dv` and the mask, if there is
+/// one; the number of all queries. Blocks: one for each tile of keys.
 pub(crate) fn key_gradients(form: Form) -> BlockKernel {
     let k = Builder::new("attention_keys", THREADS as u32);
     let (operands, mask, numbers) = inputs(&k, form);
@@ -191,8 +191,8 @@ impl Gradient {
         }
     }
 
-    /// The weight of a pair of query and key, and its `scale · ds`; 0 if the query does not see the key. The products are
-    /// those of query and key, and of `grad` and value.
+    /// The weight of a pair of query and key, and its `scale · ds`; 0 if the query does not see the key. The products
+    /// are those of query and key, and of `grad` and value.
     fn weight(
         &self,
         k: &Builder,

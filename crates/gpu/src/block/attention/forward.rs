@@ -7,8 +7,9 @@ use kiln_ir::{Binary, DType, Scalar, Unary};
 use kiln_kernel::block::{BlockKernel, Buffer, Builder, Expression, Variable, constant, select};
 
 /// The kernel. Its parameters are `q`, `k`, `v`, the mask if there is one, `y` and the contiguous log-sum-exp; query
-/// heads, key heads, queries, keys, the causal offset and the scale; four strides of each of `q`, `k`, `v`, `y` and the
-/// mask, if there is one. Query `i` sees key `j` where `j <= i + offset`. Blocks: one for each tile of stacked queries.
+/// heads, key heads, queries, keys, the causal offset and the scale; four strides of each of `q`, `k`, `v`, `y` and
+/// the mask, if there is one. Query `i` sees key `j` where `j <= i + offset`. Blocks: one for each tile of stacked
+/// queries.
 pub(crate) fn attention(form: Form) -> BlockKernel {
     let k = Builder::new("attention", THREADS as u32);
     let [q, keys, v] = ["q", "k", "v"].map(|name| k.input(name, form.dtype));
@@ -77,8 +78,8 @@ impl Sums {
         }
     }
 
-    /// Puts the weights of a tile, relative to the greatest score so far, and corrects the sums where a score of the tile
-    /// is greater. All threads of the block must call it.
+    /// Puts the weights of a tile, relative to the greatest score so far, and corrects the sums where a score of the
+    /// tile is greater. All threads of the block must call it.
     fn put_weights(&self, k: &Builder, problem: &Problem, scores: &[Expression]) {
         let (others, wide) = (problem.form.tile.wide, problem.form.wide());
         let greatest: Vec<Expression> = scores

@@ -103,8 +103,8 @@ impl Rows<'_> {
 }
 
 impl Problem {
-    /// Adds the sizes, the causal offset and the scale as parameters: the numbers of query heads, key heads, queries and
-    /// keys, the offset, and the scale.
+    /// Adds the sizes, the causal offset and the scale as parameters: the numbers of query heads, key heads, queries
+    /// and keys, the offset, and the scale.
     pub(super) fn new(k: &Builder, form: Form, side: Side) -> Problem {
         let [heads, kv_heads, queries, keys, offset] =
             k.lengths(["heads", "kv_heads", "queries", "keys", "offset"]);
@@ -201,7 +201,8 @@ impl Problem {
 
     /// Loops over the keys that the stacked queries of the block see, in tiles; `body` gets the first key of each.
     pub(super) fn for_seen_keys(&self, k: &Builder, body: impl FnOnce(Expression)) {
-        // The last query of the block sees the most keys. It is the last of its head where the block has the next head, too.
+        // The last query of the block sees the most keys. It is the last of its head if the block also has the next
+        // head.
         let last = (&self.first % &self.queries + index(self.form.tile.rows())).min(&self.queries);
         let end = k.bind(&(last + &self.offset).min(&self.keys));
         k.for_range(&index(0), &end, &index(self.form.tile.others()), body);
@@ -283,8 +284,8 @@ impl Problem {
         (0..count).map(|_| k.var(&zero(self.form.wide()))).collect()
     }
 
-    /// Adds the rows of the other side, with their weights, to [`sums`](Problem::sums). All threads of the block must call
-    /// it after the weights are put.
+    /// Adds the rows of the other side, with their weights, to [`sums`](Problem::sums). All threads of the block must
+    /// call it after the weights are put.
     pub(super) fn add_weighted(&self, k: &Builder, others: &Rows<'_>, sums: &[Variable]) {
         let columns = others.columns.div_ceil(SIDE);
         // Parts of equal size.
