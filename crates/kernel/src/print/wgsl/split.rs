@@ -1,6 +1,6 @@
 //! Tensors that exceed the limit of a binding: each is bound in parts, and accessed by functions that select the part.
 
-use super::super::Unprintable;
+use crate::print::Unprintable;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
