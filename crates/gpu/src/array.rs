@@ -1,5 +1,6 @@
 //! The payload of a GPU value: a memory block, a strided layout, and deferred bounds-check flags.
 
+use crate::bindings::reach;
 use crate::driver::{DevicePtr, Driver};
 use crate::memory::Block;
 use crate::suspicion::Suspicions;
@@ -38,7 +39,11 @@ impl<D: Driver> Array<D> {
 
     /// The device pointer of the element at index 0 of every axis; `size` is the element size in bytes.
     pub(crate) fn at(&self, size: usize) -> DevicePtr<D::Memory> {
-        self.block.at(self.layout.offset * size)
+        let first = self.block.at(self.layout.offset * size);
+        match self.block.exceeded_limit() {
+            Some(_) => DevicePtr { reach: reach(&self.layout, size), ..first },
+            None => first,
+        }
     }
 
     /// The same memory under another layout.

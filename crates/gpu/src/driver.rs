@@ -4,16 +4,20 @@ mod attention;
 mod convolution;
 mod epilogue;
 mod fourier;
+mod window;
 
 pub use attention::{Attend, Attention, AttentionPass};
 pub use convolution::{Convolution, Convolve, Pass};
 pub use epilogue::{Epilogue, EpilogueForm};
 pub use fourier::{Fourier, FourierKind, Transform};
 pub use kiln_ir::Activation;
+pub(crate) use window::parts;
+pub use window::{Window, part_bytes};
 
 use kiln_ir::{BoxFuture, DType, Error, Float8, Result};
 use kiln_kernel::print::{Entry, Target};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A vendor's interface to one device: memory, programs and launches. All work is submitted to one in-order queue; only
@@ -278,9 +282,9 @@ pub struct DeviceInfo {
     pub warp_threads: usize,
     /// Bytes of shared memory that a block has by default.
     pub shared_bytes: usize,
-    /// The maximum number of tensors that a kernel binds, with its scratch memory and flag. `None`: no limit.
+    /// The maximum number of bindings of a kernel: its tensors, with scratch memory and flag. `None`: no limit.
     pub bindings: Option<usize>,
-    /// The maximum number of bytes of one tensor that a kernel binds. `None`: no limit.
+    /// The maximum number of bytes of a binding, at least 256. A larger tensor takes [several](Window). `None`: no limit.
     pub binding_bytes: Option<usize>,
 }
 
@@ -290,12 +294,21 @@ pub struct DevicePtr<M> {
     pub memory: Arc<M>,
     /// The offset from its start in bytes.
     pub offset: usize,
+    /// The bytes of the block that accesses through the pointer reach. It may extend past the end of the block.
+    pub reach: Range<usize>,
+}
+
+impl<M> DevicePtr<M> {
+    /// A pointer through which the whole block may be accessed.
+    pub fn new(memory: Arc<M>, offset: usize) -> DevicePtr<M> {
+        DevicePtr { memory, offset, reach: 0..usize::MAX }
+    }
 }
 
 // A derived impl would require `M: Clone`.
 impl<M> Clone for DevicePtr<M> {
     fn clone(&self) -> Self {
-        DevicePtr { memory: self.memory.clone(), offset: self.offset }
+        DevicePtr { memory: self.memory.clone(), offset: self.offset, reach: self.reach.clone() }
     }
 }
 

@@ -211,8 +211,12 @@ impl<D: Driver> Gpu<D> {
     pub(crate) fn expanded(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
         let variables: Vec<Var<'_>> = inputs.iter().map(|operand| Var::new(self, operand.clone())).collect();
         let all = suspicions::<D>(&inputs);
+        let unbound = self.unbound(op, &inputs, results);
         drop(inputs);
         let Some(outputs) = expand(self, op, &variables) else {
+            if let Some(error) = unbound {
+                return Err(error);
+            }
             // Only a reduction over no elements has no expansion.
             return self.identity(op, results)?.into_iter().map(|value| suspected(value, &all)).collect();
         };

@@ -30,6 +30,7 @@
 
 mod array;
 mod attention;
+mod bindings;
 mod block;
 mod bundle;
 mod convolve;

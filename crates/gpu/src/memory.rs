@@ -176,7 +176,17 @@ impl<D: Driver> Block<D> {
     pub(crate) fn at(&self, offset: usize) -> DevicePtr<D::Memory> {
         debug_assert!(offset <= self.len, "[gpu] a place outside of its block");
         let memory = self.memory.as_ref().expect("a block has its memory until it is dropped");
-        DevicePtr { memory: memory.clone(), offset }
+        DevicePtr::new(memory.clone(), offset)
+    }
+
+    /// The number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The device's limit on a binding, if the block exceeds it.
+    pub(crate) fn exceeded_limit(&self) -> Option<usize> {
+        self.pool.driver.info().binding_bytes.filter(|limit| self.len > *limit)
     }
 
     /// The number of blocks created before it.

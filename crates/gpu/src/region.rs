@@ -1,8 +1,10 @@
 //! Fused kernels: each program is compiled once per operand layout, cached, and launched on its operands' memory.
 
+mod sources;
+
 use crate::Gpu;
 use crate::array::{Array, suspicions};
-use crate::driver::{Argument, Arguments, Driver, Grid};
+use crate::driver::{Argument, Arguments, Driver, Grid, parts};
 use crate::joint::Joint;
 use crate::kernels::Source;
 use crate::memory::Block;
@@ -17,6 +19,7 @@ use kiln_ir::{
 use kiln_kernel::print::{Dialect, GpuArgument, print};
 use kiln_kernel::{Binding, Check, GpuSchedule, Kernel, KernelKind, Launch, Lowered, Nest, Param, ParamKind};
 use smallvec::SmallVec;
+use sources::{Sources, checks_of, operands_of};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::atomic::{Ordering, fence};
@@ -94,12 +97,6 @@ impl<D: Driver> Default for KernelCache<D> {
     }
 }
 
-/// The checks and operands that a result depends on.
-struct Sources {
-    checks: Vec<bool>,
-    operands: Vec<bool>,
-}
-
 /// Pairs of an input and an output parameter that share memory.
 type Aliases = SmallVec<[(u32, u32); 2]>;
 
@@ -132,7 +129,7 @@ pub(crate) struct Region<D: Driver> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Runs a fused region as one kernel; `None` if the program has no kernel.
+    /// Runs a fused region as one kernel; `None` if the program has no kernel, or the operands need too many bindings.
     pub(crate) fn run_fused(
         &self,
         program: &Arc<Program>,
@@ -147,7 +144,7 @@ impl<D: Driver> Gpu<D> {
         self.run_program(key, inputs, results, || program.clone())
     }
 
-    /// Runs one op as one kernel; `None` if the op has no kernel.
+    /// Runs one op as one kernel; `None` if the op has no kernel, or the operands need too many bindings.
     pub(crate) fn run_single(
         &self,
         op: &Op,
@@ -199,7 +196,10 @@ impl<D: Driver> Gpu<D> {
                 region
             }
         };
-        region.map(|region| region.run(self, inputs, results)).transpose()
+        match region {
+            Some(region) => region.run(self, inputs, results),
+            None => Ok(None),
+        }
     }
 }
 
@@ -332,7 +332,8 @@ impl<D: Driver> Region<D> {
         }))
     }
 
-    fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
+    /// Runs the kernel; `None` if the operands and results need too many bindings.
+    fn run(&self, gpu: &Gpu<D>, inputs: &Operands, results: &[TensorType]) -> Result<Option<Values>> {
         let mut targets: SmallVec<[Array<D>; 2]> = SmallVec::new();
         let mut taken = SmallVec::<[usize; 2]>::new();
         let mut aliases = Aliases::new();
@@ -350,6 +351,9 @@ impl<D: Driver> Region<D> {
             };
             targets.push(Array { layout: *layout, ..array });
         }
+        if !self.binds(gpu, inputs, &targets, &aliases)? {
+            return Ok(None);
+        }
         let of_all = suspicions::<D>(inputs);
         let own = match self.checks.is_empty() {
             true => SmallVec::new(),
@@ -360,7 +364,46 @@ impl<D: Driver> Region<D> {
             let suspicions = sources.suspicions(inputs, &of_all, &own);
             Array { suspicions, ..array }.into_value(*ty)
         });
-        Ok(values.collect())
+        Ok(Some(values.collect()))
+    }
+
+    /// Whether a kernel has enough bindings: one for each tensor, several for those that exceed the limit of one.
+    fn binds(
+        &self,
+        gpu: &Gpu<D>,
+        inputs: &Operands,
+        outputs: &[Array<D>],
+        aliases: &Aliases,
+    ) -> Result<bool> {
+        let info = gpu.driver.info();
+        let (Some(most), Some(limit)) = (info.bindings, info.binding_bytes) else { return Ok(true) };
+        let scratch = self.schedule.scratch_len(&self.kernel, &self.launch);
+        let mut needed = 0;
+        for argument in &self.plain.arguments {
+            needed += match *argument {
+                GpuArgument::Tensor(param) if aliases.iter().any(|(input, _)| *input == param) => 0,
+                GpuArgument::Tensor(param) => {
+                    let size = self.kernel.params[param as usize].dtype.size();
+                    self.array(param, inputs, outputs)?.bindings(size)
+                }
+                GpuArgument::Scratch(dtype) => parts(scratch * dtype.size(), limit),
+                GpuArgument::Failed => 1,
+                GpuArgument::Offset(_)
+                | GpuArgument::Number(_)
+                | GpuArgument::Extent(_)
+                | GpuArgument::Stride(..) => 0,
+            };
+        }
+        Ok(needed <= most)
+    }
+
+    /// The array of a parameter.
+    fn array<'a>(&self, param: u32, inputs: &'a Operands, outputs: &'a [Array<D>]) -> Result<&'a Array<D>> {
+        let place = self.launch.bindings[param as usize].place;
+        match self.kernel.params[param as usize].kind {
+            ParamKind::Output => Ok(&outputs[place]),
+            ParamKind::Input | ParamKind::Number => array(&inputs[place]),
+        }
     }
 
     /// The parameters of an operand and of a result.
@@ -455,13 +498,8 @@ impl<D: Driver> Region<D> {
         for argument in &variant.arguments {
             arguments.push(match *argument {
                 GpuArgument::Tensor(param) => {
-                    let (place, param) =
-                        (self.launch.bindings[param as usize].place, &self.kernel.params[param as usize]);
-                    let array = match param.kind {
-                        ParamKind::Output => &outputs[place],
-                        ParamKind::Input | ParamKind::Number => array(&inputs[place])?,
-                    };
-                    Argument::Pointer(array.at(param.dtype.size()))
+                    let size = self.kernel.params[param as usize].dtype.size();
+                    Argument::Pointer(self.array(param, inputs, outputs)?.at(size))
                 }
                 GpuArgument::Number(param) => {
                     let place = self.launch.bindings[param as usize].place;
@@ -528,56 +566,6 @@ impl<D: Driver> Variant<D> {
             functions.map(|(number, blocks)| Ok((gpu.kernels.function(&source, number)?, blocks)));
         Ok(Some(Variant { arguments: printed.arguments, functions: functions.collect::<Result<_>>()? }))
     }
-}
-
-impl Sources {
-    /// The deferred bounds-check flags of the result. `of_all` holds the flags of all operands.
-    fn suspicions<D: Driver>(
-        &self,
-        inputs: &Operands,
-        of_all: &Suspicions<D>,
-        own: &[Suspicion<D>],
-    ) -> Suspicions<D> {
-        let mut found = if of_all.is_empty() || self.operands.iter().all(|&is_source| is_source) {
-            of_all.clone()
-        } else {
-            suspicions::<D>(inputs.iter().zip(&self.operands).filter(|(_, is)| **is).map(|(x, _)| x))
-        };
-        own.iter().zip(&self.checks).filter(|(_, is)| **is).for_each(|(word, _)| found.push(word));
-        found
-    }
-}
-
-/// For each check, whether the kernel's result at a place depends on it.
-fn checks_of(kernel: &Kernel, launch: &Launch, checks: &[Check], place: usize) -> Vec<bool> {
-    let is_stored = |param: u32| launch.bindings[param as usize].place == place;
-    let mut is_source = vec![false; kernel.body.len()];
-    for (number, instruction) in kernel.body.iter().enumerate().rev() {
-        if is_source[number] || instruction.compute.store().is_some_and(|(param, _)| is_stored(param)) {
-            instruction.compute.operands().iter().for_each(|&operand| is_source[operand as usize] = true);
-        }
-    }
-    checks.iter().map(|check| is_source[check.value as usize]).collect()
-}
-
-/// For each output of a program, the inputs that it depends on.
-fn operands_of(program: &Program) -> Vec<Vec<bool>> {
-    let inputs = program.inputs.len();
-    let mut sources: Vec<Vec<bool>> = (0..inputs).map(|i| (0..inputs).map(|j| i == j).collect()).collect();
-    let joined = |sources: &[Vec<bool>], operands: &[ProgramOperand]| {
-        let mut all = vec![false; inputs];
-        for operand in operands {
-            if let ProgramOperand::Slot(slot) = operand {
-                all.iter_mut().zip(&sources[*slot]).for_each(|(all, one)| *all |= one);
-            }
-        }
-        all
-    };
-    for instruction in &program.instructions {
-        let of_results = joined(&sources, &instruction.operands);
-        sources.extend(instruction.results.iter().map(|_| of_results.clone()));
-    }
-    program.outputs.iter().map(|output| joined(&sources, core::slice::from_ref(output))).collect()
 }
 
 /// The operands whose memory a result may reuse: every point must read the operand's element exactly where it writes

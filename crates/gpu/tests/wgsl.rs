@@ -4,7 +4,7 @@
 use kiln_fusion::{Fusion, Mode};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
 use kiln_ir::{DType, DTypeSet, Engine, Expand, MemoryConfig};
-use kiln_kernel::print::{Dialect, Target};
+use kiln_kernel::print::{Dialect, Target, split_tensors};
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{Neighbours, Subject};
 use kiln_suite::run::{Stack, values};
@@ -87,14 +87,12 @@ const SUBJECTS: [(Subject, Stack); 4] = [
     (Subject { name: "fusion over dry browser", open: || among(browser()), ignored: &[] }, Stack::Plain),
 ];
 
-/// Validates a source, and writes it in the languages of the other APIs. Returns whether MSL can express it: Metal has no
-/// `f64`.
+/// Validates a source, also with all tensors in parts, and writes it in the languages of the other APIs. Returns whether
+/// MSL can express it: Metal has no `f64`.
 fn check(source: &str, capabilities: Capabilities) -> Result<bool, String> {
-    let module = naga::front::wgsl::parse_str(source)
-        .map_err(|error| format!("is no WGSL: {}\n{source}", error.emit_to_string(source)))?;
-    let info = Validator::new(ValidationFlags::all(), capabilities)
-        .validate(&module)
-        .map_err(|error| format!("is no valid WGSL: {}\n{source}", error.emit_to_string(source)))?;
+    let split = split_tensors(source, &[2; 32], 1 << 27);
+    validate(&split.map_err(|lack| format!("is not split: {lack}\n{source}"))?, capabilities)?;
+    let (module, info) = validate(source, capabilities)?;
     let failed =
         |language: &str, error: &dyn std::fmt::Debug| format!("is no {language}: {error:?}\n{source}");
     spv::write_vec(&module, &info, &spv::Options::default(), None)
@@ -105,6 +103,15 @@ fn check(source: &str, capabilities: Capabilities) -> Result<bool, String> {
         write_msl(&module, &info).map_err(|error| failed("MSL", &error))?;
     }
     Ok(!has_f64)
+}
+
+fn validate(source: &str, capabilities: Capabilities) -> Result<(naga::Module, ModuleInfo), String> {
+    let module = naga::front::wgsl::parse_str(source)
+        .map_err(|error| format!("is no WGSL: {}\n{source}", error.emit_to_string(source)))?;
+    let info = Validator::new(ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .map_err(|error| format!("is no valid WGSL: {}\n{source}", error.emit_to_string(source)))?;
+    Ok((module, info))
 }
 
 fn write_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<String, hlsl::Error> {

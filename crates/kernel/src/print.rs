@@ -24,7 +24,7 @@ pub use block::block;
 use core::fmt;
 pub use cpp::{cpp, cpp_joined, held_type, memory_type, narrowed, widened, with_prelude};
 use kiln_ir::{DType, DTypeSet};
-pub use wgsl::wgsl;
+pub use wgsl::{split_tensors, wgsl};
 
 /// The language of a device's kernels, and the features of it that the device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ pub enum Dialect {
 ///
 /// In C++ they are the parameters of the function. In WGSL, tensors are storage buffers, bound in this order in group 0.
 /// One more binding, a uniform buffer of 32-bit words, follows them. Its words are: the number of blocks; for each tensor,
-/// the index of its first element in the bound buffer; then the words, in this order, two for each of 64 bits.
+/// the index of its first element in the bound buffer; then the words, in this order, two for each of 64 bits. A tensor
+/// that exceeds the limit of a binding is bound in parts, by the module of [`split_tensors`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The name of the function.

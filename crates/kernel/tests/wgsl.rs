@@ -1,13 +1,20 @@
 //! WGSL of kernels with every function of every dtype, validated by naga.
 
 use kiln_ir::{Binary, Comparison, DType, DTypeSet, Reduction, Scalar, Unary};
-use kiln_kernel::print::{Dialect, EntryParameter, GpuArgument, Printed, Target, print};
+use kiln_kernel::print::{Dialect, EntryParameter, GpuArgument, Printed, Target, print, split_tensors};
 use kiln_kernel::{
     Axis, Compute, GpuSchedule, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass,
 };
 
+/// Validates a module, and its form with all tensors in parts.
 fn validate(printed: &Printed) {
     let text = &printed.text;
+    validate_text(text);
+    let split = split_tensors(text, &[2, 3, 4, 5, 2, 3, 4, 5], 1 << 27);
+    validate_text(&split.unwrap_or_else(|lack| panic!("{lack}\n{text}")));
+}
+
+fn validate_text(text: &str) {
     let module = naga::front::wgsl::parse_str(text)
         .unwrap_or_else(|error| panic!("{}\n{text}", error.emit_to_string(text)));
     let flags = naga::valid::ValidationFlags::all();
@@ -128,6 +135,19 @@ fn a_target_without_64_bits_names_the_dtype() {
     let target = Target { dtypes: DTypeSet::of(&[DType::F32]), ..Target::new(Dialect::Wgsl) };
     let error = print(&kernel, &schedule, &target, &[]).unwrap_err();
     assert_eq!(error.lacks, ["f64"]);
+}
+
+#[test]
+fn parts_of_tensors_are_bindings_of_their_own() {
+    let cast = Instruction { compute: Compute::Cast(0), dtype: DType::F32 };
+    let text = printed(&map(DType::U8, DType::F32, &[cast]), &[]).text;
+    assert_eq!(split_tensors(&text, &[], 1 << 27).unwrap().matches("@binding(").count(), 3);
+    let split = split_tensors(&text, &[2, 3], 1 << 27).unwrap();
+    assert_eq!(split.matches("var<storage, read> p0_part").count(), 2);
+    assert_eq!(split.matches("var<storage, read_write> p1_part").count(), 3);
+    assert!(split.contains("@group(0) @binding(5) var<uniform> launch"), "{split}");
+    // Words of four `u8` and elements of `f32` have the same size.
+    assert_eq!(split.matches("at >> 25u").count(), 3, "{split}");
 }
 
 #[test]

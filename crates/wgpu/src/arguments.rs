@@ -1,6 +1,6 @@
 //! The arguments of a launch as wgpu takes them: ranges of buffers, and the words of one uniform buffer.
 
-use kiln_gpu::driver::{Argument, DevicePtr, Grid};
+use kiln_gpu::driver::{Argument, DevicePtr, Grid, Window};
 use kiln_ir::{Error, Result};
 use kiln_kernel::print::{Entry, EntryParameter};
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ pub(crate) struct Bounds {
     pub(crate) storage_alignment: usize,
     /// The offset of the words of a launch is a multiple of this.
     pub(crate) uniform_alignment: usize,
-    /// The maximum number of bytes of a binding.
+    /// The maximum number of bytes of a binding, at least 256. Larger tensors are bound in parts.
     pub(crate) binding_bytes: usize,
     /// The maximum number of workgroups in one dimension.
     pub(crate) workgroups: usize,
@@ -24,12 +24,21 @@ pub(crate) struct Bounds {
 /// A checked launch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prepared {
-    /// The bound ranges, one for each tensor.
+    /// The bound ranges: those of each tensor's parts.
     pub(crate) bindings: SmallVec<[Binding; 8]>,
+    /// The number of parts of each tensor.
+    pub(crate) parts: SmallVec<[usize; 8]>,
     /// The words of the uniform buffer.
     pub(crate) words: SmallVec<[u32; 32]>,
     /// The number of workgroups along x and y.
     pub(crate) workgroups: [u32; 2],
+}
+
+impl Prepared {
+    /// Whether a tensor has several parts.
+    pub(crate) fn is_split(&self) -> bool {
+        self.parts.iter().any(|parts| *parts > 1)
+    }
 }
 
 /// A bound range of the memory of an argument.
@@ -65,6 +74,7 @@ pub(crate) fn prepare<M>(
     }
     let mut prepared = Prepared {
         bindings: SmallVec::new(),
+        parts: SmallVec::new(),
         words: SmallVec::new(),
         workgroups: workgroups(grid.blocks, bounds.workgroups)
             .ok_or_else(|| refused(format!("{} blocks are more than the device can launch", grid.blocks)))?,
@@ -74,9 +84,14 @@ pub(crate) fn prepare<M>(
     for (place, (parameter, argument)) in entry.parameters.iter().zip(arguments).enumerate() {
         match (parameter, argument) {
             (EntryParameter::Tensor { dtype, .. }, Argument::Pointer(at)) => {
-                let (binding, first) =
+                let (window, first) =
                     bind(bounds, place, at, size(&at.memory), dtype.size()).map_err(refused)?;
-                prepared.bindings.push(binding);
+                prepared.bindings.extend(window.ranges().map(|range| Binding {
+                    argument: place,
+                    offset: range.start as u64,
+                    bytes: range.len() as u64,
+                }));
+                prepared.parts.push(window.parts());
                 prepared.words.push(first);
             }
             (EntryParameter::Word(dtype), Argument::Word(word)) => {
@@ -115,32 +130,27 @@ fn workgroups(blocks: usize, limit: usize) -> Option<[u32; 2]> {
     (rows <= limit).then_some([columns as u32, rows as u32])
 }
 
-/// The range to bind for a tensor, and the index of its first element in it. The range is the whole memory: elements at
-/// negative strides are before the first.
+/// The window to bind for a tensor, and the index of its first element in it. If the block fits a binding, it is the whole
+/// block: elements at negative strides are before the first.
 fn bind<M>(
     bounds: &Bounds,
     argument: usize,
     at: &DevicePtr<M>,
     size: usize,
     element: usize,
-) -> core::result::Result<(Binding, u32), String> {
-    if at.offset >= size {
-        return Err(format!("argument {argument} starts at byte {} of a block of {size} bytes", at.offset));
+) -> core::result::Result<(Window, u32), String> {
+    let offset = at.offset;
+    if offset >= size {
+        return Err(format!("argument {argument} starts at byte {offset} of a block of {size} bytes"));
     }
-    if size > bounds.binding_bytes {
-        let limit = bounds.binding_bytes;
-        return Err(format!(
-            "argument {argument} needs a binding of {size} bytes, and the device's limit is {limit}"
-        ));
-    }
-    if !at.offset.is_multiple_of(element) {
-        let offset = at.offset;
+    if !offset.is_multiple_of(element) {
         return Err(format!(
             "argument {argument} starts at byte {offset}, not at a multiple of {element} bytes"
         ));
     }
-    let binding = Binding { argument, offset: 0, bytes: size as u64 };
-    Ok((binding, (at.offset / element) as u32))
+    let window = Window::of(at, size, bounds.binding_bytes);
+    let first = (offset - window.start()) / element;
+    Ok((window, first as u32))
 }
 
 /// Checks that no block of memory is bound both read-only and written. wgpu compares whole buffers rather than ranges: a
@@ -202,7 +212,7 @@ mod tests {
 
     /// A pointer into memory, which is its size in bytes.
     fn pointer(memory: &Arc<usize>, offset: usize) -> Argument<usize> {
-        Argument::Pointer(DevicePtr { memory: memory.clone(), offset })
+        Argument::Pointer(DevicePtr::new(memory.clone(), offset))
     }
 
     fn word(low: u32, high: u32) -> Argument<usize> {
@@ -235,7 +245,22 @@ mod tests {
             Binding { argument: 3, offset: 0, bytes: 2048 },
         ];
         assert_eq!(launch.bindings[..], bindings);
+        assert!(!launch.is_split());
         assert_eq!(launch.workgroups, [10, 1]);
+    }
+
+    #[test]
+    fn a_tensor_over_the_limit_is_bound_in_parts() {
+        let (x, y) = (Arc::new(10_240), Arc::new(8192));
+        let entry = entry(&[tensor(DType::F32, false), tensor(DType::U8, true)]);
+        let slice = DevicePtr { reach: 5000..6000, ..DevicePtr::new(y.clone(), 5000) };
+        let launch = prepared(&entry, 1, &[pointer(&x, 8), Argument::Pointer(slice)]).unwrap();
+        let binding = |argument, offset, bytes| Binding { argument, offset, bytes };
+        let bindings =
+            [binding(0, 0, 4096), binding(0, 4096, 4096), binding(0, 8192, 2048), binding(1, 4864, 1280)];
+        assert_eq!(launch.bindings[..], bindings);
+        assert_eq!((launch.words[..].to_vec(), launch.parts[..].to_vec()), (vec![1, 2, 136], vec![3, 1]));
+        assert!(launch.is_split());
     }
 
     #[test]
@@ -252,17 +277,12 @@ mod tests {
         let memory = Arc::new(1024);
         let one = entry(&[tensor(DType::F32, true)]);
         let number = entry(&[EntryParameter::Index]);
-        let large = Arc::new(8192);
         let cases = [
             (prepared(&one, 1, &[]), "0 arguments for 1 parameters"),
             (prepared(&one, 1, &[word(0, 0)]), "parameter 0 is a tensor"),
             (prepared(&number, 1, &[pointer(&memory, 0)]), "parameter 0 is a number"),
             (prepared(&one, 1, &[pointer(&memory, 6)]), "not at a multiple of 4 bytes"),
             (prepared(&one, 1, &[pointer(&memory, 1024)]), "starts at byte 1024 of a block of 1024"),
-            (
-                prepared(&one, 1, &[pointer(&large, 0)]),
-                "a binding of 8192 bytes, and the device's limit is 4096",
-            ),
             (prepared(&one, 100_000, &[pointer(&memory, 0)]), "100000 blocks"),
         ];
         for (found, part) in cases {

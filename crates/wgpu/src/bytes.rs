@@ -80,6 +80,7 @@ impl Fill {
                 smallvec![blocks as u32, skipped as u32, count as u32, first_mask, last_mask, self.value];
             launches.push(Prepared {
                 bindings: smallvec![Binding { argument: 0, offset: start as u64, bytes: bytes as u64 }],
+                parts: smallvec![1],
                 words,
                 workgroups: [blocks as u32, 1],
             });

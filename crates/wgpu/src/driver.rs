@@ -4,8 +4,8 @@ use crate::arguments::{Bounds, Prepared, prepare};
 use crate::bytes::{self, Fill, parts};
 use crate::commands::{Commands, UNIFORM_BYTES};
 use crate::failure::{Failure, watch};
-use crate::info::{bounds, describe};
-use crate::options::Profile;
+use crate::info::{binding_bytes, bounds, describe};
+use crate::options::WgpuOptions;
 use crate::program::{self, WgpuFunction};
 use crate::signal::{Finished, Signal, wait};
 use kiln_gpu::DeviceInfo;
@@ -49,7 +49,12 @@ impl WgpuDriver {
     ///
     /// # Errors
     /// When the adapter lacks a limit of the profile, or the device cannot be created.
-    pub(crate) async fn open(name: &str, adapter: &wgpu::Adapter, profile: Profile) -> Result<WgpuDriver> {
+    pub(crate) async fn open(
+        name: &str,
+        adapter: &wgpu::Adapter,
+        options: &WgpuOptions,
+    ) -> Result<WgpuDriver> {
+        let profile = options.profile;
         let described = wgpu::DeviceDescriptor {
             label: Some("kiln"),
             required_features: profile.features(adapter.features()),
@@ -64,7 +69,7 @@ impl WgpuDriver {
             .map_err(|error| Error::device(name, format!("opening the device failed: {error}")))?;
         let failure = Failure::new(name);
         watch(&device, &failure);
-        WgpuDriver::new(name, &adapter.get_info(), device, queue, failure)
+        WgpuDriver::new(name, &adapter.get_info(), device, queue, failure, options.binding_bytes)
     }
 
     /// The driver of a device that the program opened. The device keeps its error handlers.
@@ -73,7 +78,7 @@ impl WgpuDriver {
     /// When the device is out of memory.
     pub(crate) fn from_existing(name: &str, device: wgpu::Device, queue: wgpu::Queue) -> Result<WgpuDriver> {
         let adapter = device.adapter_info();
-        WgpuDriver::new(name, &adapter, device, queue, Failure::new(name))
+        WgpuDriver::new(name, &adapter, device, queue, Failure::new(name), None)
     }
 
     fn new(
@@ -82,15 +87,17 @@ impl WgpuDriver {
         device: wgpu::Device,
         queue: wgpu::Queue,
         failure: Arc<Failure>,
+        most_bound: Option<u64>,
     ) -> Result<WgpuDriver> {
         let limits = device.limits();
+        let bound = binding_bytes(&limits, most_bound);
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let described = buffer(UNIFORM_BYTES as u64, usage);
         let uniforms =
             failure.done(&device, "allocating a uniform buffer", || device.create_buffer(&described))?;
         Ok(WgpuDriver {
-            info: describe(name, adapter, &device),
-            bounds: bounds(name, &limits),
+            info: describe(name, adapter, &device, bound),
+            bounds: bounds(name, &limits, bound),
             most_bytes: limits.max_buffer_size,
             device,
             queue,
@@ -395,14 +402,18 @@ impl Driver for WgpuDriver {
         arguments: &[Argument<WgpuMemory>],
     ) -> Result<()> {
         let launch = prepare(&self.bounds, &function.entry, grid, arguments, |memory| self.size(memory))?;
-        let memory: SmallVec<[&WgpuMemory; 8]> = arguments
+        let memory: SmallVec<[&WgpuMemory; 8]> = launch
+            .bindings
             .iter()
-            .filter_map(|argument| match argument {
+            .filter_map(|binding| match &arguments[binding.argument] {
                 Argument::Pointer(at) => Some(&*at.memory),
                 Argument::Word(_) => None,
             })
             .collect();
-        self.record(function, &launch, &memory)
+        match launch.is_split() {
+            true => self.record(&program::split(self, function, &launch)?, &launch, &memory),
+            false => self.record(function, &launch, &memory),
+        }
     }
 
     fn flush(&self) -> Result<()> {

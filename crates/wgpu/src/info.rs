@@ -2,13 +2,19 @@
 
 use crate::arguments::Bounds;
 use crate::device::{Api, WgpuDevice};
+use crate::options::LEAST_BINDING_BYTES;
 use kiln_gpu::DeviceInfo;
 use kiln_ir::{DType, DTypeSet};
 use kiln_kernel::print::{Dialect, Target};
 use std::thread::available_parallelism;
 
-/// The properties of an opened device.
-pub(crate) fn describe(name: &str, adapter: &wgpu::AdapterInfo, device: &wgpu::Device) -> DeviceInfo {
+/// The properties of an opened device. Kernels bind at most `binding_bytes` bytes at once.
+pub(crate) fn describe(
+    name: &str,
+    adapter: &wgpu::AdapterInfo,
+    device: &wgpu::Device,
+    binding_bytes: usize,
+) -> DeviceInfo {
     let (features, limits) = (device.features(), device.limits());
     let [multiprocessors, multiprocessor_threads] = parallelism(adapter.device_type);
     DeviceInfo {
@@ -29,19 +35,26 @@ pub(crate) fn describe(name: &str, adapter: &wgpu::AdapterInfo, device: &wgpu::D
         warp_threads: warp_threads(features, adapter),
         shared_bytes: limits.max_compute_workgroup_storage_size as usize,
         bindings: Some(limits.max_storage_buffers_per_shader_stage as usize),
-        binding_bytes: Some(limits.max_storage_buffer_binding_size as usize),
+        binding_bytes: Some(binding_bytes),
     }
 }
 
 /// The limits that launches keep to.
-pub(crate) fn bounds(name: &str, limits: &wgpu::Limits) -> Bounds {
+pub(crate) fn bounds(name: &str, limits: &wgpu::Limits, binding_bytes: usize) -> Bounds {
     Bounds {
         name: name.to_owned(),
         storage_alignment: limits.min_storage_buffer_offset_alignment as usize,
         uniform_alignment: limits.min_uniform_buffer_offset_alignment as usize,
-        binding_bytes: limits.max_storage_buffer_binding_size as usize,
+        binding_bytes,
         workgroups: limits.max_compute_workgroups_per_dimension as usize,
     }
+}
+
+/// The maximum number of bytes of a binding: that of the device, or a smaller one, of at least [`LEAST_BINDING_BYTES`].
+pub(crate) fn binding_bytes(limits: &wgpu::Limits, most: Option<u64>) -> usize {
+    let of_device = limits.max_storage_buffer_binding_size;
+    let bytes = most.map_or(of_device, |most| of_device.min(most.max(LEAST_BINDING_BYTES)));
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// The device by the type of its adapter and its index among the adapters of that type.
@@ -99,6 +112,13 @@ fn parallelism(kind: wgpu::DeviceType) -> [usize; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_binding_is_limited_by_the_device_and_the_options() {
+        let limits = wgpu::Limits { max_storage_buffer_binding_size: 1 << 27, ..wgpu::Limits::default() };
+        let found = [None, Some(1 << 16), Some(1 << 40), Some(1)].map(|most| binding_bytes(&limits, most));
+        assert_eq!(found, [1 << 27, 1 << 16, 1 << 27, 256]);
+    }
 
     #[test]
     fn dtypes_of_64_bits_need_features() {

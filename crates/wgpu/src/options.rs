@@ -13,6 +13,9 @@ pub enum Profile {
     WebGpu,
 }
 
+/// The least limit on the bytes of a binding: the alignment of bindings that every device accepts.
+pub(crate) const LEAST_BINDING_BYTES: u64 = 256;
+
 /// Settings of a device.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -21,13 +24,17 @@ pub struct WgpuOptions {
     pub profile: Profile,
     /// The limits of its memory. Default: none.
     pub memory: MemoryConfig,
+    /// The maximum number of bytes that a kernel binds at once, if less than that of the device; less than 256 count as
+    /// 256. A larger tensor is bound in parts. Tests set it, so that small tensors have parts. Default: `None`, unless
+    /// `KILN_WGPU_BINDING_BYTES` is in the environment.
+    pub binding_bytes: Option<u64>,
 }
 
 impl Default for WgpuOptions {
-    /// Reads the environment variable `KILN_WGPU_LIMITS`.
+    /// Reads the environment variables `KILN_WGPU_LIMITS` and `KILN_WGPU_BINDING_BYTES`.
     ///
     /// # Panics
-    /// When the variable is neither `adapter` nor `webgpu`.
+    /// When the first is neither `adapter` nor `webgpu`, or the second is no number of at least 256.
     fn default() -> Self {
         let parse = |text: &str| match text {
             "adapter" => Some(Profile::Adapter),
@@ -35,7 +42,10 @@ impl Default for WgpuOptions {
             _ => None,
         };
         let profile = kiln_ir::setting("KILN_WGPU_LIMITS", "`adapter` or `webgpu`", parse);
-        WgpuOptions { profile: profile.unwrap_or_default(), memory: MemoryConfig::new() }
+        let bytes = |text: &str| text.parse::<u64>().ok().filter(|bytes| *bytes >= LEAST_BINDING_BYTES);
+        let binding_bytes =
+            kiln_ir::setting("KILN_WGPU_BINDING_BYTES", "a number of bytes, at least 256", bytes);
+        WgpuOptions { profile: profile.unwrap_or_default(), memory: MemoryConfig::new(), binding_bytes }
     }
 }
 
@@ -51,6 +61,13 @@ impl WgpuOptions {
     #[must_use]
     pub fn with_memory(mut self, memory: MemoryConfig) -> WgpuOptions {
         self.memory = memory;
+        self
+    }
+
+    /// Sets the maximum number of bytes that a kernel binds at once.
+    #[must_use]
+    pub fn with_binding_bytes(mut self, bytes: u64) -> WgpuOptions {
+        self.binding_bytes = Some(bytes);
         self
     }
 }

@@ -1,17 +1,28 @@
 //! Compiled kernels: shader modules and compute pipelines.
 
-use crate::arguments::count_words;
+use crate::arguments::{Prepared, count_words};
 use crate::driver::WgpuDriver;
+use kiln_gpu::driver::part_bytes;
 use kiln_ir::{Error, Result};
-use kiln_kernel::print::{Entry, EntryParameter};
+use kiln_kernel::print::{Entry, EntryParameter, split_tensors};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A compute pipeline, with the entry point that it was compiled from.
 pub struct WgpuFunction {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) layout: wgpu::BindGroupLayout,
     pub(crate) entry: Entry,
+    /// The source of its module.
+    source: Arc<str>,
+    /// The function for tensors in parts, by their numbers of parts.
+    split: Mutex<BTreeMap<Parts, Arc<WgpuFunction>>>,
 }
+
+/// The number of parts of each tensor; a tensor beyond the list has one.
+type Parts = SmallVec<[usize; 8]>;
 
 impl WgpuFunction {
     /// The bytes of its uniform buffer.
@@ -33,20 +44,76 @@ pub(crate) fn load(driver: &WgpuDriver, text: &str, entries: &[&Entry]) -> Resul
     for (entry, _) in entries.iter().zip(&contained).filter(|(_, is)| **is) {
         check_limits(driver, entry)?;
     }
-    let name = &*entries[first].name;
+    let source: Arc<str> = text.into();
+    let module = module(driver, &entries[first].name, text)?;
+    let whole = Parts::new();
+    let load = |(entry, is): (&&Entry, &bool)| {
+        is.then(|| pipeline(driver, &module, entry, &source, &whole)).transpose()
+    };
+    entries.iter().zip(&contained).map(load).collect()
+}
+
+/// The function for a launch with tensors in parts, compiled at its first use.
+///
+/// # Errors
+/// When the kernel has too many bindings, accesses a tensor in parts other than by elements, or does not compile.
+pub(crate) fn split(
+    driver: &WgpuDriver,
+    function: &WgpuFunction,
+    launch: &Prepared,
+) -> Result<Arc<WgpuFunction>> {
+    let known = || function.split.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(split) = known().get(&launch.parts) {
+        return Ok(split.clone());
+    }
+    let (info, entry) = (driver.properties(), &function.entry);
+    let limit = info.binding_bytes.unwrap_or(usize::MAX);
+    let refused = |problem: String| {
+        let problem = format!(
+            "kernel `{}` has tensors over the limit of a binding, which is {limit} bytes: {problem}",
+            entry.name
+        );
+        Error::unsupported(&info.name, problem).hint("run the op on slices of the tensors")
+    };
+    if let Some(most) = info.bindings.filter(|most| launch.bindings.len() > *most) {
+        let (bytes, needed) = (tensor_bytes(launch), launch.bindings.len());
+        return Err(refused(format!("tensors of {bytes} bytes need {needed} bindings, of at most {most}")));
+    }
+    let text = split_tensors(&function.source, &launch.parts, part_bytes(limit))
+        .map_err(|lack| refused(lack.to_string()))?;
+    let module = module(driver, &entry.name, &text)?;
+    let split = Arc::new(pipeline(driver, &module, entry, &text.into(), &launch.parts)?);
+    known().insert(launch.parts.clone(), split.clone());
+    Ok(split)
+}
+
+/// The bound bytes of each tensor, as a list.
+fn tensor_bytes(launch: &Prepared) -> String {
+    let mut bytes = BTreeMap::<usize, u64>::new();
+    for binding in &launch.bindings {
+        *bytes.entry(binding.argument).or_default() += binding.bytes;
+    }
+    bytes.values().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Compiles the module of an entry point.
+fn module(driver: &WgpuDriver, name: &str, text: &str) -> Result<wgpu::ShaderModule> {
     let described =
         wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
-    let module = driver
-        .done(&format!("compiling kernel `{name}`"), || driver.device.create_shader_module(described))?;
-    let load = |(entry, is): (&&Entry, &bool)| is.then(|| pipeline(driver, &module, entry)).transpose();
-    entries.iter().zip(&contained).map(load).collect()
+    driver.done(&format!("compiling kernel `{name}`"), || driver.device.create_shader_module(described))
 }
 
 /// Compiles one pipeline. Its layout comes from the entry point's parameters, so that a kernel with other bindings is an
 /// error here.
-fn pipeline(driver: &WgpuDriver, module: &wgpu::ShaderModule, entry: &Entry) -> Result<WgpuFunction> {
+fn pipeline(
+    driver: &WgpuDriver,
+    module: &wgpu::ShaderModule,
+    entry: &Entry,
+    source: &Arc<str>,
+    parts: &Parts,
+) -> Result<WgpuFunction> {
     let name = &*entry.name;
-    let bindings = layout_entries(entry);
+    let bindings = layout_entries(entry, parts);
     driver
         .done(&format!("compiling kernel `{name}`"), || {
             let device = &driver.device;
@@ -65,20 +132,26 @@ fn pipeline(driver: &WgpuDriver, module: &wgpu::ShaderModule, entry: &Entry) -> 
                 compilation_options: wgpu::PipelineCompilationOptions::default(),
                 cache: None,
             });
-            WgpuFunction { pipeline, layout, entry: entry.clone() }
+            let (entry, source) = (entry.clone(), source.clone());
+            WgpuFunction { pipeline, layout, entry, source, split: Mutex::default() }
         })
         .inspect(|_| driver.count_pipeline())
 }
 
-/// The bindings of group 0: the tensors in their order, then the uniform buffer.
-fn layout_entries(entry: &Entry) -> Vec<wgpu::BindGroupLayoutEntry> {
+/// The bindings of group 0: the parts of the tensors in their order, then the uniform buffer.
+fn layout_entries(entry: &Entry, parts: &[usize]) -> Vec<wgpu::BindGroupLayoutEntry> {
     let described = |binding: usize, ty, min_binding_size| wgpu::BindGroupLayoutEntry {
         binding: binding as u32,
         visibility: wgpu::ShaderStages::COMPUTE,
         ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size },
         count: None,
     };
+    let of_tensor = |(place, written): (usize, bool)| {
+        core::iter::repeat_n(written, parts.get(place).copied().unwrap_or(1))
+    };
     let mut list: Vec<_> = written(entry)
+        .enumerate()
+        .flat_map(of_tensor)
         .enumerate()
         .map(|(place, written)| {
             described(place, wgpu::BufferBindingType::Storage { read_only: !written }, None)
@@ -130,8 +203,13 @@ mod tests {
         let tensor = |is_written| EntryParameter::Tensor { dtype: DType::F32, is_written };
         let parameters =
             vec![tensor(false), EntryParameter::Index, tensor(true), EntryParameter::Word(DType::U64)];
-        let entries = layout_entries(&Entry { name: "kernel".into(), threads: 64, parameters });
-        let types: Vec<wgpu::BindingType> = entries.iter().map(|entry| entry.ty).collect();
+        let entry = Entry { name: "kernel".into(), threads: 64, parameters };
+        let types = |parts: &[usize]| -> Vec<wgpu::BindingType> {
+            let entries = layout_entries(&entry, parts);
+            let numbers = entries.iter().map(|entry| entry.binding);
+            assert!(numbers.eq(0..entries.len() as u32));
+            entries.iter().map(|entry| entry.ty).collect()
+        };
         let buffer = |ty, min_binding_size| wgpu::BindingType::Buffer {
             ty,
             has_dynamic_offset: false,
@@ -139,6 +217,8 @@ mod tests {
         };
         let storage = |read_only| buffer(wgpu::BufferBindingType::Storage { read_only }, None);
         let uniform = buffer(wgpu::BufferBindingType::Uniform, NonZeroU64::new(32));
-        assert_eq!(types, [storage(true), storage(false), uniform]);
+        assert_eq!(types(&[]), [storage(true), storage(false), uniform]);
+        let parts = [storage(true), storage(true), storage(false), storage(false), storage(false), uniform];
+        assert_eq!(types(&[2, 3]), parts);
     }
 }

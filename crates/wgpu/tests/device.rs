@@ -46,7 +46,7 @@ fn block(driver: &WgpuDriver, bytes: usize) -> Arc<WgpuMemory> {
 }
 
 fn at(memory: &Arc<WgpuMemory>, offset: usize) -> DevicePtr<WgpuMemory> {
-    DevicePtr { memory: memory.clone(), offset }
+    DevicePtr::new(memory.clone(), offset)
 }
 
 fn read(driver: &WgpuDriver, memory: &Arc<WgpuMemory>, offset: usize, bytes: usize) -> Vec<u8> {

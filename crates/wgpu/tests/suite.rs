@@ -4,17 +4,29 @@
 //! machines without cargo: `cargo xtask bundle kiln-wgpu` packs them, and each can run in a process of its own. On a machine
 //! without an adapter they print the reason and pass.
 
+use kiln_ir::expanding;
 use kiln_suite::cases::Group;
 use kiln_suite::engines::{Neighbours, Subject, WEBGPU, WGPU};
 use kiln_suite::goldens::{FAMILIES, family_on};
 use kiln_suite::run::{Stack, Summary, finish, grads, values};
-use kiln_wgpu::{Api, WgpuDevice};
+use kiln_wgpu::{Api, Profile, WgpuDevice, WgpuOptions};
 use std::sync::Arc;
 
 /// The subject with neighbours for each op to fuse with.
 const AMONG: Subject = Subject {
     name: "fusion over wgpu, among neighbours",
     open: || Arc::new(Neighbours((WGPU.open)())),
+    ignored: WGPU.ignored,
+};
+
+/// Small bindings, so that the suite's large tensors have several parts.
+const PARTS: Subject = Subject {
+    name: "wgpu, large tensors in parts",
+    open: || {
+        let options = WgpuOptions::default().with_profile(Profile::Adapter).with_binding_bytes(64 << 10);
+        let engine = kiln_wgpu::shared_with(WgpuDevice::Default, Api::Auto, &options);
+        expanding(engine.unwrap_or_else(|error| panic!("{error}")))
+    },
     ignored: WGPU.ignored,
 };
 
@@ -52,7 +64,8 @@ macro_rules! groups {
                 #[test]
                 #[ignore = "takes minutes; a part runs in `cargo xtask suite --engine wgpu`"]
                 fn $test() {
-                    let matrix = [(WGPU, Stack::Autodiff), (AMONG, Stack::Plain), (WEBGPU, Stack::Plain)];
+                    let plain = [AMONG, WEBGPU, PARTS].map(|subject| (subject, Stack::Plain));
+                    let matrix: Vec<_> = [(WGPU, Stack::Autodiff)].into_iter().chain(plain).collect();
                     run(|| values(&matrix, Group::$group));
                 }
             )*

@@ -28,7 +28,7 @@ impl Blas {
         }
         let elements = products.count * products.rows * products.columns;
         let memory = driver.allocate(elements * products.result.size())?;
-        let results = DevicePtr { memory: Arc::new(memory), offset: 0 };
+        let results = DevicePtr::new(Arc::new(memory), 0);
         let mut kept = Vec::new();
         for proposal in &plan.proposals {
             if self.keeps_nan(plan, proposal, products, &results, driver)? {

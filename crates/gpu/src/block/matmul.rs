@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn one_column_is_computed_as_one_row() {
-        let at = || DevicePtr { memory: Arc::new(()), offset: 0 };
+        let at = || DevicePtr::new(Arc::new(()), 0);
         let matrices = |leading_dim, step| Matrices { at: at(), transposed: false, leading_dim, step };
         let products = Products {
             count: 2,

@@ -2,7 +2,7 @@
 
 use kiln_ir::{DType, DTypeSet};
 use kiln_kernel::block::{BlockKernel, Type};
-use kiln_kernel::print::{Dialect, Target, block};
+use kiln_kernel::print::{Dialect, Target, block, split_tensors};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 /// Asserts that a kernel prints as CUDA, HIP and valid WGSL; without dtypes of 64 bits also as WGSL for devices that lack
@@ -41,7 +41,14 @@ fn printed(kernel: &BlockKernel, target: &Target) -> String {
     }
 }
 
+/// Asserts that a module is valid, also with all tensors in parts.
 fn assert_valid(source: &str) {
+    assert_valid_text(source);
+    let split = split_tensors(source, &[3; 16], 1 << 27);
+    assert_valid_text(&split.unwrap_or_else(|lack| panic!("is not split: {lack}\n{source}")));
+}
+
+fn assert_valid_text(source: &str) {
     let module = naga::front::wgsl::parse_str(source)
         .unwrap_or_else(|error| panic!("is no WGSL: {}\n{source}", error.emit_to_string(source)));
     Validator::new(ValidationFlags::all(), Capabilities::all())

@@ -182,7 +182,7 @@ fn things() -> Things {
 
 impl Things {
     fn place(&self, memory: usize) -> DevicePtr<Number> {
-        DevicePtr { memory: self.memory[memory].clone(), offset: 0 }
+        DevicePtr::new(self.memory[memory].clone(), 0)
     }
 
     /// A training step: function `i` on memory that alternates with `turn`, and a number.
@@ -436,7 +436,7 @@ fn joined(launches: &[(usize, usize)], between: Option<usize>) -> Vec<usize> {
         if between == Some(number) {
             queue.push(Step::Fill { to: things.place(0), bytes: 4, value: 0 }).unwrap();
         }
-        let place = |at: usize| Argument::Pointer(DevicePtr { memory: memory[at].clone(), offset: 0 });
+        let place = |at: usize| Argument::Pointer(DevicePtr::new(memory[at].clone(), 0));
         let arguments = [place(from), place(to)].into_iter().collect();
         let grid = Grid { blocks: number + 1, ..GRID };
         queue

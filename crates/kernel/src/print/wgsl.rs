@@ -13,6 +13,7 @@ mod functions64;
 mod integers;
 mod memory;
 pub(super) mod prelude;
+mod split;
 
 use super::kinds::{self, Function};
 use super::writer::{Language, name};
@@ -28,6 +29,7 @@ pub(super) use expression::{abs, compute, constant, neg, not, recip, rsqrt, sign
 pub(super) use functions64::unary as unary64;
 use kiln_ir::{DType, Scalar};
 pub(super) use memory::{buffer_type, load_packed, per_word, store_packed};
+pub use split::split_tensors;
 
 /// Prints a kernel as WGSL.
 ///
