@@ -9,7 +9,7 @@ mod language;
 mod operations;
 mod optimizer;
 
-use bench_protocol::{Peer, Prepared, Result, failed, serve, unknown, vulkan};
+use bench_protocol::{Peer, Prepared, Refusal, Result, failed, serve, serve_absent, unknown, vulkan};
 use burn::tensor::{DType, Device, DeviceKind, Distribution, Tensor};
 use std::process::ExitCode;
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     // A missing device ends the program here.
     match first(Tensor::<1>::ones([1], &device)) {
         Ok(_) => serve(&Burn { device }, 1),
-        Err(_) => ExitCode::FAILURE,
+        Err(Refusal::Unsupported(reason) | Refusal::Failed(reason)) => serve_absent(&reason),
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn prepare(workload: &str, device: &GpuDevice) -> Result<Timed> {
 
 /// Milliseconds of an operation by the clock of the host, which waits once for all operations of a repeat.
 fn timed(mut prepared: Prepared) -> Timed {
-    Box::new(move || {
+    Box::new(move || -> Result<f64> {
         let start = Instant::now();
         prepared.repeat()?;
         Ok(start.elapsed().as_secs_f64() * 1e3 / prepared.operations())
@@ -99,7 +99,7 @@ fn around_convolution(x: [usize; 4], weight: [usize; 4], device: &GpuDevice) -> 
     let options = ConvOptions::new([1; 2], [0; 2], [1; 2], 1);
     let engine = kernels(*device == GpuDevice::Native)?;
     let device = *device;
-    Ok(Box::new(move || {
+    Ok(Box::new(move || -> Result<f64> {
         Gpu::sync(&device)?;
         engine.trace(true);
         let y = conv2d(x.clone(), weight.clone(), None, &options);
@@ -112,7 +112,7 @@ fn around_convolution(x: [usize; 4], weight: [usize; 4], device: &GpuDevice) -> 
         let times: Option<Vec<f64>> = around.map(|step| step.ms).collect();
         times
             .filter(|times| !times.is_empty())
-            .map(|times| times.iter().sum())
+            .map(|times| times.iter().sum::<f64>())
             .ok_or_else(|| failed("no step around the convolution was timed"))
     }))
 }
