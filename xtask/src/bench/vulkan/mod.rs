@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::gpu::{device, first_step};
-use super::measure::{self, Outcome, Player, Turns, start_all};
+use super::measure::{self, Outcome, Turns, start_all};
 use super::peer::{Peer, Skipped};
 use super::programs::{self, PACK, PROGRAMS, Programs};
 use super::report::Report;
