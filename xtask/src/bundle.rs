@@ -15,7 +15,7 @@ const ACCEPTS: Accepts =
 /// Maximum bytes of an archive.
 const LARGEST: u64 = 60 << 20;
 /// The program that makes archives.
-const TAR: &str = "tar";
+pub(crate) const TAR: &str = "tar";
 
 /// One program to pack.
 #[derive(Debug, PartialEq)]
@@ -178,7 +178,7 @@ fn pack(programs: &[Program], bundle: &Path, root: &Path) -> Result<(), String> 
 
 /// Packs a folder with the program `tar` into a gzip archive beside it, `FOLDER.tar.gz`, and returns the archive's path.
 /// Unpacking it restores the folder.
-fn archive(tar: &str, folder: &Path) -> Result<PathBuf, String> {
+pub(crate) fn archive(tar: &str, folder: &Path) -> Result<PathBuf, String> {
     let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
         return Err(format!("{}: not a folder that can be packed", folder.display()));
     };
@@ -190,13 +190,13 @@ fn archive(tar: &str, folder: &Path) -> Result<PathBuf, String> {
 }
 
 #[cfg(unix)]
-fn make_executable(path: &Path) -> std::io::Result<()> {
+pub(crate) fn make_executable(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
 }
 
 #[cfg(not(unix))]
-fn make_executable(_: &Path) -> std::io::Result<()> {
+pub(crate) fn make_executable(_: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -234,7 +234,8 @@ fn apart_script(programs: &[Program]) -> String {
     include_str!("../templates/apart.sh").replace("@PROGRAMS@", &lines.join("\n"))
 }
 
-fn check_size(size: u64) -> Result<(), String> {
+/// Refuses an archive that is larger than a bundle may be.
+pub(crate) fn check_size(size: u64) -> Result<(), String> {
     if size <= LARGEST {
         return Ok(());
     }
@@ -242,7 +243,7 @@ fn check_size(size: u64) -> Result<(), String> {
     Err(format!("the archive has {size}, more than {largest}\n  hint: name fewer packages"))
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 

@@ -77,6 +77,23 @@ commands
                            what the device can do, of which figures are then told as a share
              --record FILE also write the table as Markdown; its section Notes is kept
              --against P   compare with this bench-gpu, built from another tree, alone, as bench cpu does
+  bench vulkan
+           compare Kiln through Vulkan with Kiln through CUDA and Burn through Vulkan on one GPU, side by side
+             --peers A,B   kiln-cuda, burn, or none (default: both)
+             --only A,B    these workloads alone
+             --rounds N    turns of each on each workload (default: 9)
+             --repeats N   repeats of each workload, at least 7 (default: 7)
+             --no-first-step
+                           leave out the first steps of fresh processes
+             --record FILE also write the table as Markdown; its section Notes is kept
+             --pack        build all programs into bench/target/gpu-bench, with a run.sh for a machine without Rust
+             --programs F  the programs of such a folder
+  bench kernels
+           compare hand-written CUDA kernels with the kernels of all vendors, in one process on one NVIDIA GPU
+             --only A,B    these workloads alone
+             --rounds N    turns of each side on each workload (default: 9)
+             --pack, --programs F
+                           as of bench vulkan
   bench models
            compare with llama.cpp, PyTorch and ONNX Runtime on models from files, on the CPU, side by side
              --peers A,B   llama.cpp, torch, onnxruntime, or none (default: all that this machine has)

@@ -19,6 +19,7 @@ pub mod gpu;
 pub mod process;
 pub mod random;
 pub mod shapes;
+pub mod vulkan;
 
 use std::io::{BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,6 +69,11 @@ impl Prepared {
     pub fn with_operations(self, operations: usize) -> Prepared {
         Prepared { operations: operations as f64, ..self }
     }
+
+    /// The number of operations per repeat.
+    pub fn operations(&self) -> f64 {
+        self.operations
+    }
 }
 
 /// A measured program.
@@ -110,6 +116,18 @@ pub fn serve(peer: &dyn Peer, threads: usize) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Answers the first request with an error, and ends: for a peer whose device is not there.
+pub fn serve_absent(reason: &str) -> ExitCode {
+    let mut request = String::new();
+    let read = std::io::stdin().lock().read_line(&mut request);
+    let mut output = std::io::stdout().lock();
+    let written = writeln!(output, "error {}", one_line(reason)).and_then(|()| output.flush());
+    if let Err(error) = read.map(drop).and(written) {
+        eprintln!("{error}");
+    }
+    ExitCode::FAILURE
 }
 
 struct Session<'a> {

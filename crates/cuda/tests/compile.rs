@@ -16,6 +16,15 @@ const ARCHITECTURE: &str = "sm_90a";
 static PROBLEMS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn dry() -> Arc<dyn Engine> {
+    Arc::new(Expand::new(engine()))
+}
+
+/// The same with block kernels in the place of hand-written CUDA.
+fn blocks() -> Arc<dyn Engine> {
+    Arc::new(Expand::new(engine().with_native_kernels(false)))
+}
+
+fn engine() -> Gpu<DryDriver> {
     let info = DeviceInfo::absent(format!("cuda {ARCHITECTURE} dry"));
     let compile = |source: &str| {
         let compiled = kiln_cuda::compile(source, ARCHITECTURE);
@@ -24,7 +33,7 @@ fn dry() -> Arc<dyn Engine> {
         }
         compiled
     };
-    Arc::new(Expand::new(Gpu::new(DryDriver::new(info, compile), kiln_ir::MemoryConfig::new())))
+    Gpu::new(DryDriver::new(info, compile), kiln_ir::MemoryConfig::new())
 }
 
 fn fused() -> Arc<dyn Engine> {
@@ -32,6 +41,7 @@ fn fused() -> Arc<dyn Engine> {
 }
 
 const PLAIN: Subject = Subject { name: "dry", open: dry, ignored: &[] };
+const BLOCKS: Subject = Subject { name: "dry, block kernels", open: blocks, ignored: &[] };
 const FUSED: Subject = Subject { name: "fusion over dry", open: fused, ignored: &[] };
 const AMONG: Subject = Subject {
     name: "fusion over dry, among neighbours",
@@ -41,7 +51,7 @@ const AMONG: Subject = Subject {
 
 /// Compiles the kernels of a group. Nothing runs, so that only compile errors are failures.
 fn compiles(group: Group) {
-    drop(values(&[(PLAIN, Stack::Plain), (AMONG, Stack::Plain)], group));
+    drop(values(&[(PLAIN, Stack::Plain), (BLOCKS, Stack::Plain), (AMONG, Stack::Plain)], group));
     drop(grads(&FUSED, group));
     let problems = PROBLEMS.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(problems.is_empty(), "{} kernels do not compile; the first:\n{}", problems.len(), problems[0]);

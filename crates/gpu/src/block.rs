@@ -75,9 +75,10 @@ impl<D: Driver> Default for BlockCache<D> {
 }
 
 impl<D: Driver> Gpu<D> {
-    /// Whether hand-written CUDA runs where it exists.
+    /// Whether hand-written CUDA runs where it exists: on CUDA devices, unless it is
+    /// [switched off](Gpu::with_native_kernels).
     pub(crate) fn has_native(&self) -> bool {
-        self.driver.info().language.dialect == Dialect::Cuda
+        self.prefers_native_kernels && self.driver.info().language.dialect == Dialect::Cuda
     }
 
     /// Queues a block kernel whose threads [share points](kiln_kernel::block::Builder::for_points). `arguments` has one

@@ -169,8 +169,8 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
-    /// Transposes a channels-first operand to channels-last, one matrix per example; `None` if its sizes do not allow
-    /// that.
+    /// Transposes a channels-first operand to channels-last, one matrix per example, by hand-written CUDA; `None` if its
+    /// sizes do not allow that, or if such kernels are off.
     fn channels_transposed(
         &self,
         array: &Array<D>,
@@ -180,7 +180,8 @@ impl<D: Driver> Gpu<D> {
         let (rows, columns) = (ty.shape[1], ty.shape[2..].iter().product::<usize>());
         let whole = [rows, columns, array.layout.offset].iter().all(|length| length.is_multiple_of(EIGHT));
         let counted = i32::try_from(rows * columns).is_ok();
-        if ty.dtype.size() != 2 || !array.layout.is_contiguous() || columns == 1 || !whole || !counted {
+        let is_supported = self.has_native() && whole && counted;
+        if ty.dtype.size() != 2 || !array.layout.is_contiguous() || columns == 1 || !is_supported {
             return Ok(None);
         }
         let fresh = self.uninit(&ty.with_shape(channels.layout.shape))?;

@@ -43,6 +43,8 @@ pub struct Gpu<D: Driver> {
     pub(crate) fourier_roots: Roots<D>,
     /// Whether Fourier transforms whose lines fit shared memory run by kernels rather than by the library.
     pub(crate) prefers_fourier_kernels: bool,
+    /// Whether hand-written CUDA runs where it exists, rather than block kernels.
+    pub(crate) prefers_native_kernels: bool,
 }
 
 /// Ops that the expanding layer handles.
@@ -80,8 +82,21 @@ impl<D: Driver> Gpu<D> {
             finished: EpilogueCache::default(),
             fourier_roots: Roots::default(),
             prefers_fourier_kernels: kiln_ir::switch("KILN_FOURIER_KERNELS", true),
+            prefers_native_kernels: kiln_ir::switch("KILN_NATIVE_KERNELS", true),
             driver,
         }
+    }
+
+    /// The same engine with hand-written CUDA kernels where they exist, or with block kernels, which devices of all
+    /// vendors run, in their place. The default is on, unless the environment has `KILN_NATIVE_KERNELS=off`.
+    ///
+    /// Engines of other languages have no hand-written kernels, and ignore it. Off, matmuls of few rows run by block
+    /// kernels too. So does attention, whose gradients expand, without the vendor's library. Long Fourier transforms run
+    /// in several passes without the library.
+    #[must_use]
+    pub fn with_native_kernels(mut self, on: bool) -> Gpu<D> {
+        self.prefers_native_kernels = on;
+        self
     }
 
     /// The driver.

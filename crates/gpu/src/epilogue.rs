@@ -140,7 +140,7 @@ impl<D: Driver> Gpu<D> {
         };
         let result = self.uninit(&results[0])?;
         let Some(mut products) = self.products(&mut factors, &product, &result)? else { return Ok(None) };
-        if self.has_native() && Self::is_slim(&products) {
+        if Self::is_slim(&products) {
             return Ok(None);
         }
         // The row must stay allocated until the step that reads it is queued.

@@ -14,7 +14,8 @@
 //!   (`KILN_EPILOGUES=off` disables epilogues).
 //! * **Fourier transforms** whose lines fit shared memory are kernels, which store real and imaginary parts separately.
 //!   Others use the vendor's library (`KILN_FOURIER_KERNELS=off`: all of them), or several passes over memory.
-//! * **Native kernels** of other ops (indexing, sorting, pooling, random numbers) are C++ too (`native/`).
+//! * **Native kernels** of other ops (indexing, sorting, pooling, random numbers) are CUDA too (`native/`). Other devices
+//!   run block kernels, written once for all vendors, in their place (`KILN_NATIVE_KERNELS=off`: CUDA devices too).
 //! * Every other op **expands**: its expansion runs on the device as well. [`Expand`](kiln_ir::Expand) around the
 //!   engine runs custom ops.
 //!

@@ -36,7 +36,9 @@ impl<D: Driver> Gpu<D> {
 
     /// Queues matmuls; `false` if there is a library that does not support them.
     fn run_products(&self, products: Products<D::Memory>) -> Result<bool> {
-        if self.driver.library().is_none() {
+        // The block kernel takes the place of the hand-written GEMV kernel.
+        let is_slim_by_block = !self.has_native() && Self::is_slim(&products);
+        if self.driver.library().is_none() || is_slim_by_block {
             self.multiply_by_kernel(&products)?;
             return Ok(true);
         }

@@ -7,7 +7,7 @@ use crate::driver::{Arguments, Driver};
 use crate::native::{Native, length};
 use crate::view::{tensor, view};
 use kiln_ir::{
-    ConvPass, ConvSpec, Op, Operand, Operands, Result, Shape, SliceAxis, TensorType, Value, Values,
+    ConvPass, ConvSpec, Op, Operand, Operands, Result, Scalar, Shape, SliceAxis, TensorType, Value, Values,
 };
 use smallvec::smallvec;
 
@@ -63,6 +63,9 @@ impl<D: Driver> Gpu<D> {
 
     /// Zero-pads the channels of an operand, innermost in memory.
     fn pad_channels(&self, array: &Array<D>, ty: &TensorType, widened: &TensorType) -> Result<Array<D>> {
+        if !self.has_native() {
+            return self.pad_channels_by_copy(array, ty, widened);
+        }
         let innermost = array.layout.permute(&channels_last(ty.shape.rank()));
         let is_innermost = innermost.is_contiguous();
         let array = if is_innermost { array.clone() } else { self.contiguous(array, ty.dtype)? };
@@ -85,5 +88,24 @@ impl<D: Driver> Gpu<D> {
         ];
         self.native(native, total, arguments)?;
         Ok(Array { suspicions: array.suspicions, ..fresh })
+    }
+
+    /// The same by generated kernels: zeros, into which the operand is copied.
+    fn pad_channels_by_copy(
+        &self,
+        array: &Array<D>,
+        ty: &TensorType,
+        widened: &TensorType,
+    ) -> Result<Array<D>> {
+        let order = channels_last(ty.shape.rank());
+        let innermost = array.with_layout(array.layout.permute(&order));
+        let shape: Shape = order.iter().map(|axis| widened.shape[axis]).collect();
+        let fresh = self.full(&widened.with_shape(shape), Scalar::Int(0))?;
+        let inside: Vec<SliceAxis> =
+            innermost.layout.shape.iter().map(|&length| SliceAxis::all(length)).collect();
+        let target = fresh.with_layout(fresh.layout.slice(&inside));
+        self.copy_elements(&innermost, &target, ty.dtype)?;
+        let layout = fresh.layout.permute(&order.inverse());
+        Ok(Array { layout, suspicions: array.suspicions.clone(), ..fresh })
     }
 }

@@ -82,7 +82,7 @@ fn compare(
 
 /// The ratio of the times before and now, per round: more than 1 means faster now.
 #[derive(Debug, Clone, PartialEq)]
-struct Change {
+pub(super) struct Change {
     /// One ratio per round, sorted.
     ratios: Vec<f64>,
 }
@@ -91,6 +91,11 @@ impl Change {
     /// The change between the outcomes of Kiln now and before; `None` where one of them has no times.
     fn of(outcomes: &[Outcome]) -> Option<Change> {
         let [now, before] = outcomes else { return None };
+        Change::between(before, now)
+    }
+
+    /// The change between two outcomes of the same rounds; `None` where one of them has no times.
+    pub(super) fn between(before: &Outcome, now: &Outcome) -> Option<Change> {
         let (now, before) = (&now.measured()?.turns, &before.measured()?.turns);
         let mut ratios: Vec<f64> = before.iter().zip(now).map(|(before, now)| before / now).collect();
         ratios.sort_by(f64::total_cmp);
@@ -98,13 +103,13 @@ impl Change {
     }
 
     /// A quantile of the ratios, with linear interpolation.
-    fn quantile(&self, share: f64) -> f64 {
+    pub(super) fn quantile(&self, share: f64) -> f64 {
         let place = share * (self.ratios.len() - 1) as f64;
         let (below, above) = (place.floor() as usize, place.ceil() as usize);
         self.ratios[below] + (self.ratios[above] - self.ratios[below]) * place.fract()
     }
 
-    fn median(&self) -> f64 {
+    pub(super) fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 

@@ -1,19 +1,23 @@
 //! `cargo xtask bench`: [`core`] measures compile times and the overhead of eager ops, [`plan`] whether fusion's time
 //! per op grows with a program, [`shapes`] the cost of changing shapes; [`cpu`] and [`gpu`] compare with other
-//! frameworks, [`models`] with programs that run models from files.
+//! frameworks, [`models`] with programs that run models from files, [`vulkan`] GPUs through Vulkan; [`kernels`] compares
+//! hand-written kernels with those of all vendors.
 
 mod against;
 mod child;
 mod core;
 mod cpu;
 mod gpu;
+mod kernels;
 mod measure;
 mod models;
 mod peer;
 mod plan;
+mod programs;
 mod report;
 mod row;
 mod shapes;
+mod vulkan;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,22 +25,24 @@ use std::process::ExitCode;
 use crate::args::Args;
 use crate::process::{self, at};
 
-/// `cargo xtask bench core|plan|shapes|cpu|gpu|models`.
+/// `cargo xtask bench core|plan|shapes|cpu|gpu|vulkan|kernels|models`.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, String> {
     match words.split_first() {
         Some((kind, rest)) if kind == "core" => core::run(rest),
         Some((kind, rest)) if kind == "plan" => plan::run(rest),
         Some((kind, rest)) if kind == "cpu" => cpu::run(rest),
         Some((kind, rest)) if kind == "gpu" => gpu::run(rest),
+        Some((kind, rest)) if kind == "kernels" => kernels::run(rest),
         Some((kind, rest)) if kind == "models" => models::run(rest),
+        Some((kind, rest)) if kind == "vulkan" => vulkan::run(rest),
         Some((kind, rest)) if kind == "shapes" => shapes::run(rest),
         Some((kind, _)) => Err(format!("`{kind}` cannot be measured\n  hint: {KINDS}")),
         None => Err(format!("say what to measure\n  hint: {KINDS}")),
     }
 }
 
-const KINDS: &str =
-    "cargo xtask bench core, or one of bench plan, bench shapes, bench cpu, bench gpu and bench models";
+const KINDS: &str = "cargo xtask bench core, or one of bench plan, bench shapes, bench cpu, bench gpu, bench vulkan, \
+    bench kernels and bench models";
 
 const LEAST_REPEATS: usize = 7;
 const DEFAULT_REPEATS: usize = 15;

@@ -320,7 +320,7 @@ pub(super) fn time(row: &Row, outcome: &Outcome) -> String {
 }
 
 /// Formats Kiln's throughput.
-fn reached(row: &Row, kiln: &Measured) -> String {
+pub(super) fn reached(row: &Row, kiln: &Measured) -> String {
     let seconds = kiln.median_ms() / 1e3;
     match (row.items, row.kind) {
         (Some((items, name)), _) => format!("{} {name}/s", number(items / seconds)),

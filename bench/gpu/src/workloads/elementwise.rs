@@ -2,13 +2,13 @@
 
 use super::{Gpu, GpuDevice, first, normal, repeated};
 use bench_protocol::Prepared;
-use bench_protocol::gpu::{ADDITIONS, CHAIN};
+use bench_protocol::gpu::ADDITIONS;
 use kiln::DType;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 /// `x (erf(x / √2) + 1) / 2`.
-pub(crate) fn gelu(dtype: DType, device: &GpuDevice, rounds: usize) -> Prepared {
-    let x = normal::<Gpu, 1>([CHAIN], dtype, device);
+pub(crate) fn gelu(elements: usize, dtype: DType, device: &GpuDevice, rounds: usize) -> Prepared {
+    let x = normal::<Gpu, 1>([elements], dtype, device);
     repeated(rounds, move || &x * ((&x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)
 }
 

@@ -1,7 +1,7 @@
-//! Training of GPT-2 with 124 million parameters, in mixed precision.
+//! Training of GPT-2 with 124 million parameters.
 
+use super::GpuDevice;
 use super::training::Training;
-use super::{GpuDevice, Mixed};
 use bench_protocol::gpu::gpt2::*;
 use bench_protocol::random::Random;
 use bench_protocol::{Prepared, Result};
@@ -10,7 +10,7 @@ use kiln::nn::transformer::{
 };
 use kiln::nn::{Embedding, EmbeddingConfig, Initializer, Module};
 use kiln::optim::AdamWConfig;
-use kiln::{Backend, Int, Tensor, loss};
+use kiln::{Autodiff, Backend, Int, Tensor, loss};
 
 #[derive(Module, Clone, Debug)]
 struct Gpt<B: Backend> {
@@ -20,15 +20,16 @@ struct Gpt<B: Backend> {
     body: TransformerEncoder<B>,
 }
 
-pub(crate) fn train(device: &GpuDevice) -> Result<Prepared> {
-    let model = Gpt::<Mixed>::new(device);
+/// `batch` sequences a step. `B` decides the precision.
+pub(crate) fn train<B: Backend<Device = GpuDevice>>(batch: usize, device: &GpuDevice) -> Result<Prepared> {
+    let model = Gpt::<Autodiff<B>>::new(device);
     let mut random = Random::new(5);
     let mut tokens = || -> Vec<i32> {
-        let drawn = random.indices(BATCH * LENGTH, VOCABULARY as u32);
+        let drawn = random.indices(batch * LENGTH, VOCABULARY as u32);
         drawn.into_iter().map(|token| token as i32).collect()
     };
-    let input = Tensor::<Mixed, 1, Int>::from_data(tokens(), device).reshape([BATCH, LENGTH]);
-    let targets = Tensor::<Mixed, 1, Int>::from_data(tokens(), device);
+    let input = Tensor::<Autodiff<B>, 1, Int>::from_data(tokens(), device).reshape([batch, LENGTH]);
+    let targets = Tensor::<Autodiff<B>, 1, Int>::from_data(tokens(), device);
     let optimizer = AdamWConfig::new().with_weight_decay(WEIGHT_DECAY).init();
     let mut training = Training::new(model, optimizer, LEARNING_RATE);
     let device = *device;

@@ -5,6 +5,7 @@ mod conv;
 mod decode;
 mod decode_models;
 mod elementwise;
+pub(crate) mod kernels;
 mod language;
 mod matmul;
 mod optimizer;
@@ -12,41 +13,46 @@ mod points;
 mod resnet;
 mod rows;
 mod training;
+mod vulkan;
 
 use crate::device::{Gpu, GpuDevice};
 use bench_protocol::{Prepared, Result, gpu, unknown};
-use kiln::{AnyTensor, Backend, CudaDevice, DType, Distribution, Tensor};
+use kiln::{AnyTensor, Autocast, Backend, CudaDevice, DType, Distribution, Tensor};
 
 /// The same with gradients.
 type Tape = kiln::Autodiff<Gpu>;
 /// The same in mixed precision.
-type Mixed = kiln::Autodiff<kiln::Autocast<Gpu>>;
+type Mixed = kiln::Autodiff<Autocast<Gpu>>;
 
 /// Makes the inputs of the workload with that name.
 pub(crate) fn prepare(workload: &str, device: &GpuDevice) -> Result<Prepared> {
+    if let Some(prepared) = vulkan::prepare(workload, device) {
+        return prepared;
+    }
     // As in `torch_gpu.py`.
     CudaDevice::set_tf32(true);
     Gpu::seed(device, 1);
     let rounds = gpu::rounds(workload);
+    let size = || gpu::matmul(workload).ok_or_else(|| unknown(workload));
     match workload {
-        "matmul_bf16_4096" | "matmul_bf16_8192" => matmul::prepare(workload, DType::BF16, device, rounds),
-        "matmul_tf32_4096" | "matmul_tf32_8192" => matmul::prepare(workload, DType::F32, device, rounds),
-        "matmul_e4m3_4096" | "matmul_e4m3_8192" => matmul::prepare_float8(workload, device, rounds),
-        "gelu_f32" => Ok(elementwise::gelu(DType::F32, device, rounds)),
-        "gelu_bf16" => Ok(elementwise::gelu(DType::BF16, device, rounds)),
-        "softmax" => Ok(rows::softmax(device, rounds)),
+        "matmul_bf16_4096" | "matmul_bf16_8192" => Ok(matmul::prepare(size()?, DType::BF16, device, rounds)),
+        "matmul_tf32_4096" | "matmul_tf32_8192" => Ok(matmul::prepare(size()?, DType::F32, device, rounds)),
+        "matmul_e4m3_4096" | "matmul_e4m3_8192" => matmul::prepare_float8(size()?, device, rounds),
+        "gelu_f32" => Ok(elementwise::gelu(gpu::CHAIN, DType::F32, device, rounds)),
+        "gelu_bf16" => Ok(elementwise::gelu(gpu::CHAIN, DType::BF16, device, rounds)),
+        "softmax" => Ok(rows::softmax(gpu::ROWS, DType::BF16, device, rounds)),
         "softmax_backward" => Ok(rows::softmax_backward(device, rounds)),
-        "layernorm" => Ok(rows::layernorm(device, rounds)),
+        "layernorm" => Ok(rows::layernorm(gpu::ROWS, DType::BF16, device, rounds)),
         "layernorm_backward" => Ok(rows::layernorm_backward(device, rounds)),
-        "rfft" => Ok(rows::rfft(device, rounds)),
-        "attention" => Ok(attention::forward(device, rounds)),
-        "attention_backward" => Ok(attention::backward(device, rounds)),
+        "rfft" => Ok(rows::rfft(gpu::SIGNALS, device, rounds)),
+        "attention" => Ok(attention::forward(gpu::ATTENTION, DType::BF16, device, rounds)),
+        "attention_backward" => Ok(attention::backward(gpu::ATTENTION, DType::BF16, device, rounds)),
         "conv3x3" => Ok(conv::forward(device, rounds)),
         "cdist" => Ok(points::cdist(device, rounds)),
         "bincount" => Ok(points::bincount(device, rounds)),
-        "adamw" => optimizer::adamw(device),
+        "adamw" => optimizer::adamw(gpu::ADAMW, device),
         "op_overhead" => Ok(elementwise::additions(device)),
-        "gpt2_train_step" => language::train(device),
+        "gpt2_train_step" => language::train::<Autocast<Gpu>>(gpu::gpt2::BATCH, device),
         "resnet50_train_step" => resnet::train(device),
         "llama_decode" => decode::tokens(device),
         "llama_decode_models" => decode_models::tokens(device),

@@ -1,7 +1,6 @@
-//! A step of AdamW on a thousand million parameters.
+//! A step of AdamW on many parameters.
 
 use super::{Gpu, GpuDevice, Tape, first, normal};
-use bench_protocol::gpu::ADAMW;
 use bench_protocol::{Prepared, Result, failed};
 use kiln::nn::{GradientsParams, Module, Param};
 use kiln::optim::{AdamWConfig, Optimizer};
@@ -12,8 +11,8 @@ struct Weights<B: kiln::Backend> {
     list: Vec<Param<Tensor<B, 2>>>,
 }
 
-pub(crate) fn adamw(device: &GpuDevice) -> Result<Prepared> {
-    let (count, shape) = ADAMW;
+/// `count` parameters of that shape.
+pub(crate) fn adamw((count, shape): (usize, [usize; 2]), device: &GpuDevice) -> Result<Prepared> {
     let weight = |_| Param::from_tensor(normal::<Tape, 2>(shape, DType::F32, device));
     let weights = Weights { list: (0..count).map(weight).collect() };
     let mut gradients = GradientsParams::new();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 const CHUNK: usize = 8 << 20;
 
 impl<D: Driver> Gpu<D> {
-    /// Runs a transform by the library. `false` if there is no library, or if our kernels are as fast: those that hold
-    /// a line in shared memory and store both parts separately.
+    /// Runs a transform by the library. `false` if there is no library, if hand-written kernels are off, or if our
+    /// kernels are as fast: those that hold a line in shared memory and store both parts separately.
     pub(super) fn fourier_by_library(
         &self,
         kind: FftKind,
@@ -31,7 +31,8 @@ impl<D: Driver> Gpu<D> {
             FftKind::Complex => Packed { points, length: points, is_even: false, usual },
             FftKind::FromReal | FftKind::ToReal { .. } => Packed::new(points, usual),
         };
-        if self.prefers_fourier_kernels && packed.fits(dtype) {
+        // The kernels that interleave are hand-written.
+        if !self.has_native() || (self.prefers_fourier_kernels && packed.fits(dtype)) {
             return Ok(false);
         }
         let (kind, numbers, reals) = match kind {

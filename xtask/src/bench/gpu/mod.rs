@@ -164,7 +164,7 @@ fn others(scripts: &Path, wanted: &[&str]) -> (Vec<Peer>, Vec<Skipped>) {
 }
 
 /// The name of the first GPU.
-fn device() -> String {
+pub(super) fn device() -> String {
     let mut query = process::program("nvidia-smi", Path::new("."));
     query.args(["--query-gpu=name", "--format=csv,noheader", "--id=0"]);
     let name = process::output(&mut query).unwrap_or_default();
@@ -176,17 +176,18 @@ fn device() -> String {
 fn first_steps(program: &Path, scripts: &Path, cache: &Path, report: &mut Report) {
     let peer = kiln(program, scripts, cache);
     for row in FIRST_STEPS {
-        let mut outcomes = vec![first_step(&peer)];
+        let mut outcomes = vec![first_step(&peer, FIRST_STEP_OF)];
         outcomes.resize(report.peers.len(), Outcome::Unsupported("it is measured for Kiln alone".to_owned()));
         print!("{}", report.json_lines(row, &outcomes));
         report.results.push((row, outcomes));
     }
 }
 
-fn first_step(peer: &Peer) -> Outcome {
+/// Starts a process and measures its first repeat of a training step.
+pub(super) fn first_step(peer: &Peer, workload: &str) -> Outcome {
     let measured = || {
         let mut player = Player::start(peer)?;
-        player.request(&format!("prepare {FIRST_STEP_OF}"))?;
+        player.request(&format!("prepare {workload}"))?;
         let started = Instant::now();
         player.request("run 1")?;
         Ok::<f64, String>(started.elapsed().as_secs_f64() * 1e3)
