@@ -2,11 +2,13 @@
 
 mod attention;
 mod convolution;
+mod cooperative;
 mod epilogue;
 mod fourier;
 
 pub use attention::{Attend, Attention, AttentionPass};
 pub use convolution::{Convolution, Convolve, Pass};
+pub use cooperative::CooperativeMatrix;
 pub use epilogue::{Epilogue, EpilogueForm};
 pub use fourier::{Fourier, FourierKind, Transform};
 pub use kiln_ir::Activation;
@@ -282,6 +284,8 @@ pub struct DeviceInfo {
     pub bindings: Option<usize>,
     /// The maximum number of bytes of one tensor that a kernel binds. `None`: no limit.
     pub binding_bytes: Option<usize>,
+    /// The cooperative matrices that kernels may use. Devices with a vendor's library for matmuls need none.
+    pub cooperative_matrices: Vec<CooperativeMatrix>,
 }
 
 /// A device pointer: a byte offset into a block of memory, which it keeps alive.
