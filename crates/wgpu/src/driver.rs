@@ -4,8 +4,8 @@ use crate::arguments::{Bounds, Prepared, prepare};
 use crate::bytes::{self, Fill, parts};
 use crate::commands::{Commands, UNIFORM_BYTES};
 use crate::failure::{Failure, watch};
-use crate::info::{bounds, describe};
-use crate::options::Profile;
+use crate::info::{bounds, cooperative_matrices, describe};
+use crate::options::WgpuOptions;
 use crate::program::{self, WgpuFunction};
 use crate::signal::{Finished, Signal, wait};
 use kiln_gpu::DeviceInfo;
@@ -49,12 +49,17 @@ impl WgpuDriver {
     ///
     /// # Errors
     /// When the adapter lacks a limit of the profile, or the device cannot be created.
-    pub(crate) async fn open(name: &str, adapter: &wgpu::Adapter, profile: Profile) -> Result<WgpuDriver> {
+    pub(crate) async fn open(
+        name: &str,
+        adapter: &wgpu::Adapter,
+        options: &WgpuOptions,
+    ) -> Result<WgpuDriver> {
+        let features = options.features(adapter.features());
         let described = wgpu::DeviceDescriptor {
             label: Some("kiln"),
-            required_features: profile.features(adapter.features()),
-            required_limits: profile.limits(adapter.limits()),
-            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            required_features: features,
+            required_limits: options.profile.limits(adapter.limits()),
+            experimental_features: experimental(features),
             memory_hints: wgpu::MemoryHints::Performance,
             trace: wgpu::Trace::Off,
         };
@@ -64,7 +69,10 @@ impl WgpuDriver {
             .map_err(|error| Error::device(name, format!("opening the device failed: {error}")))?;
         let failure = Failure::new(name);
         watch(&device, &failure);
-        WgpuDriver::new(name, &adapter.get_info(), device, queue, failure)
+        let mut driver = WgpuDriver::new(name, &adapter.get_info(), device, queue, failure)?;
+        // A device does not list them, only its adapter.
+        driver.info.cooperative_matrices = cooperative_matrices(adapter, features);
+        Ok(driver)
     }
 
     /// The driver of a device that the program opened. The device keeps its error handlers.
@@ -269,6 +277,16 @@ impl WgpuDriver {
     fn finished<T>(&self, signal: Arc<Signal<T>>, submission: wgpu::SubmissionIndex) -> Finished<T> {
         Finished { signal, device: self.device.clone(), submission, failure: self.failure.clone() }
     }
+}
+
+/// The token for the features of a device.
+fn experimental(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
+    if !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+        return wgpu::ExperimentalFeatures::disabled();
+    }
+    // SAFETY: wgpu does not check that matrices are within shared memory, nor that all threads of a subgroup execute an
+    // operation. The engine's kernels keep to both, and no other experimental feature is requested.
+    unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
 
 /// A copy to the host that was started.

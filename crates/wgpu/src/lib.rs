@@ -9,6 +9,8 @@
 //!   the dtype. 8- and 16-bit elements are unpacked from words of 32 bits, and computed in 32 bits.
 //! * **Limits**: a tensor is one binding, of at most 128 MiB in a browser. `KILN_WGPU_LIMITS=webgpu` opens devices with the
 //!   limits and features that every browser has ([`Profile::WebGpu`]).
+//! * **Tensor cores** multiply 16-bit floats where the adapter has cooperative matrices (`KILN_WGPU_COOPERATIVE=off`
+//!   disables them).
 //! * **Errors** never abort the program. After the loss of a device, every call returns an error with the reason.
 //! * **Renderers** share a device with tensors: [`from_existing`].
 //! * **Browsers** cannot block: [`init_async`] opens a device, and values are read by asynchronous methods.
@@ -59,8 +61,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The engine of a device of wgpu.
 pub type Wgpu = Gpu<WgpuDriver>;
 
-/// The key of an opened engine.
-type Key = (WgpuDevice, Api, Profile);
+/// The key of an opened engine; the last part is whether it uses cooperative matrices.
+type Key = (WgpuDevice, Api, Profile, bool);
 
 static OPENED: Mutex<BTreeMap<Key, Arc<Wgpu>>> = Mutex::new(BTreeMap::new());
 
@@ -85,7 +87,7 @@ pub fn shared_with(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Resul
     // One thread opens a device while others wait for it.
     static OPENING: Mutex<()> = Mutex::new(());
     let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(engine) = found_open(device, api, options.profile)? {
+    if let Some(engine) = found_open(device, api, options)? {
         return Ok(engine);
     }
     if cfg!(target_arch = "wasm32") {
@@ -101,19 +103,19 @@ pub fn shared_with(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Resul
 /// # Errors
 /// When there is no such adapter, with the list of adapters.
 pub async fn init_async(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Arc<Wgpu>> {
-    if let Some(engine) = found_open(device, api, options.profile)? {
+    if let Some(engine) = found_open(device, api, options)? {
         return Ok(engine);
     }
     let found = pick(find(api).await?, api, device)?;
     // The adapter may be open under another name.
     let (adapter_device, adapter_api) = (found.info.device, found.info.api);
-    let engine = match found_open(adapter_device, adapter_api, options.profile)? {
+    let engine = match found_open(adapter_device, adapter_api, options)? {
         Some(engine) => engine,
         None => Arc::new(open(&found, options).await?),
     };
     let mut opened = opened();
-    let engine = opened.entry((adapter_device, adapter_api, options.profile)).or_insert(engine).clone();
-    opened.insert((device, api, options.profile), engine.clone());
+    let engine = opened.entry(key(adapter_device, adapter_api, options)).or_insert(engine).clone();
+    opened.insert(key(device, api, options), engine.clone());
     Ok(engine)
 }
 
@@ -178,7 +180,7 @@ pub async fn list_async(api: Api) -> Result<Vec<AdapterInfo>> {
 /// Opens an adapter.
 async fn open(found: &Found, options: &WgpuOptions) -> Result<Wgpu> {
     let name = format!("{} {}", found.info.api, found.info.device);
-    let driver = WgpuDriver::open(&name, &found.adapter, options.profile).await?;
+    let driver = WgpuDriver::open(&name, &found.adapter, options).await?;
     Ok(Gpu::new(driver, options.memory))
 }
 
@@ -186,7 +188,7 @@ async fn open(found: &Found, options: &WgpuOptions) -> Result<Wgpu> {
 ///
 /// # Errors
 /// When the device is one of the program's that does not exist.
-fn found_open(device: WgpuDevice, api: Api, profile: Profile) -> Result<Option<Arc<Wgpu>>> {
+fn found_open(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Option<Arc<Wgpu>>> {
     if let WgpuDevice::Existing(number) = device {
         let known = existing();
         return known.get(number).cloned().map(Some).ok_or_else(|| {
@@ -194,7 +196,11 @@ fn found_open(device: WgpuDevice, api: Api, profile: Profile) -> Result<Option<A
             Error::device("wgpu", problem).hint("`from_existing` registers a device and returns its number")
         });
     }
-    Ok(opened().get(&(device, api, profile)).cloned())
+    Ok(opened().get(&key(device, api, options)).cloned())
+}
+
+fn key(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Key {
+    (device, api, options.profile, options.cooperative_matrices)
 }
 
 fn opened() -> MutexGuard<'static, BTreeMap<Key, Arc<Wgpu>>> {

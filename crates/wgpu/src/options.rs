@@ -19,15 +19,19 @@ pub enum Profile {
 pub struct WgpuOptions {
     /// The features and limits. Default: those of the adapter, unless `KILN_WGPU_LIMITS=webgpu` is in the environment.
     pub profile: Profile,
+    /// Whether kernels use cooperative matrices (tensor cores), where the profile is that of the adapter and the adapter
+    /// has them. They are an experimental feature of wgpu. Default: yes, unless `KILN_WGPU_COOPERATIVE=off` is in the
+    /// environment.
+    pub cooperative_matrices: bool,
     /// The limits of its memory. Default: none.
     pub memory: MemoryConfig,
 }
 
 impl Default for WgpuOptions {
-    /// Reads the environment variable `KILN_WGPU_LIMITS`.
+    /// Reads the environment variables `KILN_WGPU_LIMITS` and `KILN_WGPU_COOPERATIVE`.
     ///
     /// # Panics
-    /// When the variable is neither `adapter` nor `webgpu`.
+    /// When the first is neither `adapter` nor `webgpu`, or the second neither `on` nor `off`.
     fn default() -> Self {
         let parse = |text: &str| match text {
             "adapter" => Some(Profile::Adapter),
@@ -35,7 +39,11 @@ impl Default for WgpuOptions {
             _ => None,
         };
         let profile = kiln_ir::setting("KILN_WGPU_LIMITS", "`adapter` or `webgpu`", parse);
-        WgpuOptions { profile: profile.unwrap_or_default(), memory: MemoryConfig::new() }
+        WgpuOptions {
+            profile: profile.unwrap_or_default(),
+            cooperative_matrices: kiln_ir::switch("KILN_WGPU_COOPERATIVE", true),
+            memory: MemoryConfig::new(),
+        }
     }
 }
 
@@ -45,6 +53,23 @@ impl WgpuOptions {
     pub fn with_profile(mut self, profile: Profile) -> WgpuOptions {
         self.profile = profile;
         self
+    }
+
+    /// Sets whether kernels use cooperative matrices.
+    #[must_use]
+    pub fn with_cooperative_matrices(mut self, enabled: bool) -> WgpuOptions {
+        self.cooperative_matrices = enabled;
+        self
+    }
+
+    /// The features to request from an adapter that has `available`.
+    pub(crate) fn features(&self, available: wgpu::Features) -> wgpu::Features {
+        let features = self.profile.features(available);
+        if self.cooperative_matrices {
+            features
+        } else {
+            features.difference(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
+        }
     }
 
     /// Sets the limits of its memory.
@@ -69,6 +94,7 @@ impl Profile {
                     | wgpu::Features::SUBGROUP
                     | wgpu::Features::PIPELINE_CACHE
                     | wgpu::Features::TIMESTAMP_QUERY
+                    | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
             }
             Profile::WebGpu => wgpu::Features::SHADER_F16,
         };
@@ -87,6 +113,18 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cooperative_matrices_can_be_switched_off() {
+        let matrices = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        let features = |options: WgpuOptions| options.features(wgpu::Features::all());
+        let options = WgpuOptions::default().with_profile(Profile::Adapter);
+        assert!(features(options.with_cooperative_matrices(true)).contains(matrices));
+        assert!(!features(options.with_cooperative_matrices(false)).contains(matrices));
+        let browser = options.with_cooperative_matrices(true).with_profile(Profile::WebGpu);
+        assert!(!features(browser).contains(matrices));
+        assert!(!options.features(wgpu::Features::empty()).contains(matrices));
+    }
 
     #[test]
     fn the_profile_of_browsers_has_their_limits_and_no_dtypes_of_64_bits() {
