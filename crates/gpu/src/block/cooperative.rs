@@ -5,6 +5,11 @@
 //! of its threads receive the next ones. The sums are `f32`; they reach memory through shared memory, where threads
 //! convert them and leave out what is beyond the edges.
 
+#[cfg(test)]
+mod interpret;
+#[cfg(test)]
+mod tests;
+
 use super::BlockKey;
 use super::contraction::zero;
 use crate::Gpu;
