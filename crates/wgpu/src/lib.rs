@@ -200,7 +200,9 @@ fn found_open(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Opt
 }
 
 fn key(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Key {
-    (device, api, options.profile, options.cooperative_matrices)
+    // Browsers have no cooperative matrices.
+    let has_matrices = options.cooperative_matrices && options.profile == Profile::Adapter;
+    (device, api, options.profile, has_matrices)
 }
 
 fn opened() -> MutexGuard<'static, BTreeMap<Key, Arc<Wgpu>>> {

@@ -2,7 +2,7 @@
 
 use kiln_ir::DType;
 
-/// A product of small matrices that the threads of one subgroup compute together, by tensor cores: `sums += left * right`.
+/// A product of small matrices, `sums += left * right`, that the threads of one subgroup compute together by tensor cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CooperativeMatrix {
     /// Rows of the left factor and of the sums.
