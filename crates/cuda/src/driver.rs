@@ -241,6 +241,7 @@ impl CudaDriver {
             shared_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
             bindings: None,
             binding_bytes: None,
+            cooperative_matrices: Vec::new(),
         };
         Ok(Blas::new(name).map(|blas| CudaDriver {
             info,

@@ -6,6 +6,7 @@
 pub(crate) mod attention;
 pub(crate) mod contraction;
 pub(crate) mod convolution;
+pub(crate) mod cooperative;
 pub(crate) mod counting_sort;
 pub(crate) mod fourier;
 pub(crate) mod index;

@@ -2,12 +2,14 @@
 
 mod attention;
 mod convolution;
+mod cooperative;
 mod epilogue;
 mod fourier;
 mod window;
 
 pub use attention::{Attend, Attention, AttentionPass};
 pub use convolution::{Convolution, Convolve, Pass};
+pub use cooperative::CooperativeMatrix;
 pub use epilogue::{Epilogue, EpilogueForm};
 pub use fourier::{Fourier, FourierKind, Transform};
 pub use kiln_ir::Activation;
@@ -286,6 +288,8 @@ pub struct DeviceInfo {
     pub bindings: Option<usize>,
     /// The maximum number of bytes of a binding, at least 256. A larger tensor takes [several](Window). `None`: no limit.
     pub binding_bytes: Option<usize>,
+    /// The cooperative matrices that kernels may use. Devices with a vendor's library for matmuls need none.
+    pub cooperative_matrices: Vec<CooperativeMatrix>,
 }
 
 /// A device pointer: a byte offset into a block of memory, which it keeps alive.

@@ -51,6 +51,7 @@ impl DeviceInfo {
             shared_bytes: 48 << 10,
             bindings: None,
             binding_bytes: None,
+            cooperative_matrices: Vec::new(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Every kernel that the suite's cases launch is valid WGSL, and naga writes it as SPIR-V, HLSL and MSL. Needs no GPU and
-//! no compiler of a vendor: nothing compiles HLSL and MSL further here.
+//! no compiler of a vendor: nothing compiles HLSL and MSL further here. HLSL has no cooperative matrices.
 
 use kiln_fusion::{Fusion, Mode};
+use kiln_gpu::driver::CooperativeMatrix;
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
 use kiln_ir::{DType, DTypeSet, Engine, Expand, MemoryConfig};
 use kiln_kernel::print::{Dialect, Target, split_tensors};
@@ -31,6 +32,10 @@ const BROWSER_DTYPES: DTypeSet = DTypeSet::of(&[
 /// The smallest number of different kernels that the cases make: fewer would mean that they are not collected.
 const LEAST: usize = 1000;
 
+/// The cooperative matrices of an adapter, here Apple's, which MSL can express.
+const MATRICES: CooperativeMatrix =
+    CooperativeMatrix { rows: 8, columns: 8, inner: 8, factors: DType::F16, sums: DType::F32, threads: 32 };
+
 /// The sources of the kernels for one kind of device.
 type Sources = Mutex<BTreeSet<String>>;
 
@@ -48,6 +53,7 @@ fn native() -> Arc<dyn Engine> {
         shared_bytes: 32 << 10,
         bindings: Some(32),
         binding_bytes: Some(128 << 20),
+        cooperative_matrices: vec![MATRICES],
         ..DeviceInfo::absent("wgsl dry")
     };
     dry(info, &NATIVE)
@@ -95,9 +101,15 @@ fn check(source: &str, capabilities: Capabilities) -> Result<bool, String> {
     let (module, info) = validate(source, capabilities)?;
     let failed =
         |language: &str, error: &dyn std::fmt::Debug| format!("is no {language}: {error:?}\n{source}");
-    spv::write_vec(&module, &info, &spv::Options::default(), None)
-        .map_err(|error| failed("SPIR-V", &error))?;
-    write_hlsl(&module, &info).map_err(|error| failed("HLSL", &error))?;
+    let is_cooperative = source.contains("wgpu_cooperative_matrix");
+    let mut options = spv::Options::default();
+    if is_cooperative {
+        options.lang_version = (1, 6);
+    }
+    spv::write_vec(&module, &info, &options, None).map_err(|error| failed("SPIR-V", &error))?;
+    if !is_cooperative {
+        write_hlsl(&module, &info).map_err(|error| failed("HLSL", &error))?;
+    }
     let has_f64 = source.contains("f64");
     if !has_f64 {
         write_msl(&module, &info).map_err(|error| failed("MSL", &error))?;

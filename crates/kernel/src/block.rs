@@ -19,10 +19,14 @@
 //! ```
 
 mod builder;
+mod cooperative;
 mod expression;
 mod visit;
 
 pub use builder::{Array, Buffer, Builder, Variable};
+pub use cooperative::{
+    Cooperative, FactorTile, Matrix, MatrixMemory, MatrixPlace, MatrixRole, MatrixType, Packed, TileType,
+};
 pub use expression::{Expression, Function, Kind, Type, constant, index, select};
 
 use alloc::string::String;
@@ -40,6 +44,8 @@ pub struct BlockKernel {
     pub params: Vec<BlockParam>,
     /// The arrays in shared memory, by number.
     pub shared: Vec<ArrayType>,
+    /// The tiles of cooperative matrices' factors in shared memory, by number.
+    pub tiles: Vec<TileType>,
     /// The number of variables: lets, mutable variables, loop counters and arrays of one thread.
     pub variables: u32,
     /// The statements.
@@ -141,6 +147,8 @@ pub enum Statement {
     /// Waits for all threads of the block. Control flow around it must be uniform: conditions depend only on numbers,
     /// lengths, the block and loop counters of uniform ranges, not on the thread or on memory.
     Barrier,
+    /// A statement about cooperative matrices.
+    Cooperative(Cooperative),
 }
 
 /// The memory of an atomic operation.

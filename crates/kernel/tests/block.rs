@@ -3,7 +3,9 @@
 //! `naga` validates WGSL. If `g++` is installed, it checks C++ against a stand-in for the GPU compiler's header.
 
 use kiln_ir::{Binary, DType, DTypeSet, Scalar, Unary};
-use kiln_kernel::block::{Atomic, BlockKernel, Builder, Expression, Type, constant, index, select};
+use kiln_kernel::block::{
+    Atomic, BlockKernel, Builder, Expression, MatrixRole, Type, constant, index, select,
+};
 use kiln_kernel::print::{Dialect, Entry, EntryParameter, Target, block};
 use std::fmt::Write;
 use std::process::Command;
@@ -353,4 +355,74 @@ fn lacking_features_are_errors() {
     assert_eq!(lacks(kernel), ["sqrt of an index"]);
     let narrow = map(DType::BF16, DType::I8, |_, x, _| x.cast(DType::I8));
     assert!(block(&narrow, &target).is_ok(), "dtypes of fewer than 32 bits are packed");
+}
+
+/// `y += a b` for one matrix of each factor, in one subgroup.
+fn product(dtype: DType, size: usize, count: usize) -> BlockKernel {
+    let k = Builder::new("product", 32);
+    let (a, y) = (k.input("a", dtype), k.output("y", DType::F16));
+    let total = k.length("total");
+    let (tile, sums) = (k.factor_tile(dtype, size * size), k.shared(DType::F32, size * size));
+    let registers = k.packed(dtype, count);
+    let at = k.bind(&(k.thread() * index(count)));
+    k.fetch(&registers, &a, &at, &at.lt(&total));
+    k.unpack(&registers, &tile, &at);
+    k.put(&sums, &k.thread(), &constant(0.0, DType::F32));
+    k.barrier();
+    let first = k.bind(&(k.subgroup() * index(size)));
+    let left = k.load_factor(MatrixRole::Left, size, &tile, &first, size, false);
+    let right = k.load_factor(MatrixRole::Right, size, &tile, &first, size, true);
+    let sum = k.load_sums(size, &sums, &first, size);
+    k.multiply_add(&left, &right, &sum);
+    k.store_sums(&sum, &sums, &first, size);
+    k.barrier();
+    let pair = [0, 1].map(|number| sums.at(&(k.thread() * index(2) + index(number))));
+    k.store_pair(&y, &(k.thread() * index(2)), pair);
+    k.finish()
+}
+
+#[test]
+fn cooperative_matrices_are_printed_as_wgsl_only() {
+    for (dtype, size, count) in [(DType::F16, 16, 2), (DType::F16, 8, 1), (DType::F32, 8, 1)] {
+        let kernel = product(dtype, size, count);
+        let (text, _) = printed(&kernel, Dialect::Wgsl);
+        validate(&text);
+        let (element, matrix) = (dtype.name(), format!("coop_mat{size}x{size}"));
+        let parts = [
+            String::from("enable wgpu_cooperative_matrix;"),
+            format!("var<workgroup> t0: array<{element}, {}>;", size * size),
+            format!("coopLoadT<{matrix}<{element}, A>>(&t0["),
+            format!("coopLoad<{matrix}<{element}, B>>(&t0["),
+            format!("coopLoadT<{matrix}<f32, C>>(&s0["),
+            String::from("@builtin(subgroup_id) subgroup: u32"),
+        ];
+        assert_contains(&text, &parts.each_ref().map(String::as_str));
+        assert_eq!(text.starts_with("enable f16;"), dtype == DType::F16, "{text}");
+        for dialect in [Dialect::Cuda, Dialect::Hip] {
+            let lacks = block(&kernel, &Target::new(dialect)).unwrap_err().lacks;
+            assert_eq!(lacks, ["cooperative matrices"]);
+        }
+    }
+}
+
+#[test]
+fn other_kernels_need_no_extension_of_the_language() {
+    let (text, _) = printed(&map(DType::F16, DType::F16, |_, a, _| a.clone()), Dialect::Wgsl);
+    assert!(!text.contains("enable") && !text.contains("subgroup"), "{text}");
+}
+
+#[test]
+#[should_panic(expected = "no cooperative matrices of bf16")]
+fn factors_of_matrices_are_f16_or_f32() {
+    Builder::new("wrong", 32).factor_tile(DType::BF16, 256);
+}
+
+#[test]
+#[should_panic(expected = "no product")]
+fn factors_of_products_have_roles() {
+    let k = Builder::new("wrong", 32);
+    let (tile, sums) = (k.factor_tile(DType::F16, 256), k.shared(DType::F32, 256));
+    let left = k.load_factor(MatrixRole::Left, 16, &tile, &index(0), 16, false);
+    let sum = k.load_sums(16, &sums, &index(0), 16);
+    k.multiply_add(&left, &left, &sum);
 }

@@ -4,7 +4,7 @@ use crate::arguments::{Bounds, Prepared, prepare};
 use crate::bytes::{self, Fill, parts};
 use crate::commands::{Commands, UNIFORM_BYTES};
 use crate::failure::{Failure, watch};
-use crate::info::{binding_bytes, bounds, describe};
+use crate::info::{binding_bytes, bounds, cooperative_matrices, describe};
 use crate::options::WgpuOptions;
 use crate::program::{self, WgpuFunction};
 use crate::signal::{Finished, Signal, wait};
@@ -54,12 +54,12 @@ impl WgpuDriver {
         adapter: &wgpu::Adapter,
         options: &WgpuOptions,
     ) -> Result<WgpuDriver> {
-        let profile = options.profile;
+        let features = options.features(adapter.features());
         let described = wgpu::DeviceDescriptor {
             label: Some("kiln"),
-            required_features: profile.features(adapter.features()),
-            required_limits: profile.limits(adapter.limits()),
-            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            required_features: features,
+            required_limits: options.profile.limits(adapter.limits()),
+            experimental_features: experimental(features),
             memory_hints: wgpu::MemoryHints::Performance,
             trace: wgpu::Trace::Off,
         };
@@ -69,7 +69,11 @@ impl WgpuDriver {
             .map_err(|error| Error::device(name, format!("opening the device failed: {error}")))?;
         let failure = Failure::new(name);
         watch(&device, &failure);
-        WgpuDriver::new(name, &adapter.get_info(), device, queue, failure, options.binding_bytes)
+        let mut driver =
+            WgpuDriver::new(name, &adapter.get_info(), device, queue, failure, options.binding_bytes)?;
+        // A device does not list them, only its adapter.
+        driver.info.cooperative_matrices = cooperative_matrices(adapter, features);
+        Ok(driver)
     }
 
     /// The driver of a device that the program opened. The device keeps its error handlers.
@@ -276,6 +280,16 @@ impl WgpuDriver {
     fn finished<T>(&self, signal: Arc<Signal<T>>, submission: wgpu::SubmissionIndex) -> Finished<T> {
         Finished { signal, device: self.device.clone(), submission, failure: self.failure.clone() }
     }
+}
+
+/// The token for the features of a device.
+fn experimental(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
+    if !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+        return wgpu::ExperimentalFeatures::disabled();
+    }
+    // SAFETY: wgpu does not check that matrices are within shared memory, nor that all threads of a subgroup execute an
+    // operation. The engine's kernels keep to both, and no other experimental feature is requested.
+    unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
 
 /// A copy to the host that was started.

@@ -4,6 +4,7 @@ use crate::arguments::Bounds;
 use crate::device::{Api, WgpuDevice};
 use crate::options::LEAST_BINDING_BYTES;
 use kiln_gpu::DeviceInfo;
+use kiln_gpu::driver::CooperativeMatrix;
 use kiln_ir::{DType, DTypeSet};
 use kiln_kernel::print::{Dialect, Target};
 use std::thread::available_parallelism;
@@ -36,6 +37,7 @@ pub(crate) fn describe(
         shared_bytes: limits.max_compute_workgroup_storage_size as usize,
         bindings: Some(limits.max_storage_buffers_per_shader_stage as usize),
         binding_bytes: Some(binding_bytes),
+        cooperative_matrices: Vec::new(),
     }
 }
 
@@ -92,6 +94,55 @@ fn warp_threads(features: wgpu::Features, adapter: &wgpu::AdapterInfo) -> usize 
     if features.contains(wgpu::Features::SUBGROUP) { adapter.subgroup_min_size.max(1) as usize } else { 1 }
 }
 
+/// The cooperative matrices of an adapter whose device has those features.
+pub(crate) fn cooperative_matrices(
+    adapter: &wgpu::Adapter,
+    features: wgpu::Features,
+) -> Vec<CooperativeMatrix> {
+    let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SUBGROUP;
+    let Some(threads) = subgroup_threads(&adapter.get_info()).filter(|_| features.contains(needed)) else {
+        return Vec::new();
+    };
+    let listed = adapter.cooperative_matrix_properties();
+    listed.iter().filter_map(|properties| cooperative_matrix(properties, features, threads)).collect()
+}
+
+/// A cooperative matrix whose dtypes kernels have.
+fn cooperative_matrix(
+    properties: &wgpu::CooperativeMatrixProperties,
+    features: wgpu::Features,
+    threads: usize,
+) -> Option<CooperativeMatrix> {
+    let dtype = |scalar| match scalar {
+        wgpu::CooperativeScalarType::F32 => Some(DType::F32),
+        wgpu::CooperativeScalarType::F16 => {
+            features.contains(wgpu::Features::SHADER_F16).then_some(DType::F16)
+        }
+        // WGSL has no matrices of integers.
+        wgpu::CooperativeScalarType::I32 | wgpu::CooperativeScalarType::U32 => None,
+    };
+    Some(CooperativeMatrix {
+        rows: properties.m_size as usize,
+        columns: properties.n_size as usize,
+        inner: properties.k_size as usize,
+        factors: dtype(properties.ab_type)?,
+        sums: dtype(properties.cr_type)?,
+        threads,
+    })
+}
+
+/// The threads of each subgroup, if all kernels have subgroups of one size. Metal reports a range, but the SIMD groups of
+/// Apple's GPUs have 32 threads.
+fn subgroup_threads(adapter: &wgpu::AdapterInfo) -> Option<usize> {
+    let is_apple = adapter.backend == wgpu::Backend::Metal && adapter.name.starts_with("Apple");
+    let is_fixed = adapter.subgroup_min_size == adapter.subgroup_max_size;
+    match (is_apple, is_fixed) {
+        (true, _) => Some(32),
+        (false, true) => Some(adapter.subgroup_max_size as usize),
+        (false, false) => None,
+    }
+}
+
 /// The bytes of memory: wgpu does not report them, so this is the size of the largest buffer.
 fn memory(limits: &wgpu::Limits) -> usize {
     usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX)
@@ -128,5 +179,32 @@ mod tests {
         let with = dtypes(wgpu::Features::SHADER_INT64);
         assert!(with.contains(DType::I64) && with.contains(DType::U64) && !with.contains(DType::F64));
         assert_eq!(dtypes(wgpu::Features::all()), DTypeSet::ALL);
+    }
+
+    #[test]
+    fn cooperative_matrices_have_dtypes_of_kernels() {
+        let properties = |ab_type, cr_type| wgpu::CooperativeMatrixProperties {
+            m_size: 16,
+            n_size: 16,
+            k_size: 16,
+            ab_type,
+            cr_type,
+            saturating_accumulation: false,
+        };
+        let (half, single) = (wgpu::CooperativeScalarType::F16, wgpu::CooperativeScalarType::F32);
+        let mixed = properties(half, single);
+        let found = cooperative_matrix(&mixed, wgpu::Features::SHADER_F16, 32);
+        let expected = CooperativeMatrix {
+            rows: 16,
+            columns: 16,
+            inner: 16,
+            factors: DType::F16,
+            sums: DType::F32,
+            threads: 32,
+        };
+        assert_eq!(found, Some(expected));
+        assert_eq!(cooperative_matrix(&mixed, wgpu::Features::empty(), 32), None);
+        let integers = properties(half, wgpu::CooperativeScalarType::I32);
+        assert_eq!(cooperative_matrix(&integers, wgpu::Features::all(), 32), None);
     }
 }

@@ -10,6 +10,8 @@
 //! * **Limits**: a binding has at most 128 MiB in a browser. A kernel binds a larger tensor in parts, as far as its number of
 //!   bindings allows. `KILN_WGPU_LIMITS=webgpu` opens devices with the limits and features that every browser has
 //!   ([`Profile::WebGpu`]).
+//! * **Tensor cores** multiply 16-bit floats where the adapter has cooperative matrices (`KILN_WGPU_COOPERATIVE=off`
+//!   disables them).
 //! * **Errors** never abort the program. After the loss of a device, every call returns an error with the reason.
 //! * **Renderers** share a device with tensors: [`from_existing`].
 //! * **Browsers** cannot block: [`init_async`] opens a device, and values are read by asynchronous methods.
@@ -60,11 +62,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The engine of a device of wgpu.
 pub type Wgpu = Gpu<WgpuDriver>;
 
-/// The key of an opened engine: with the limits that its kernels keep to.
-type Key = (WgpuDevice, Api, Profile, Option<u64>);
+/// The key of an opened engine: with the limits that its kernels keep to, and whether they use cooperative matrices.
+type Key = (WgpuDevice, Api, Profile, Option<u64>, bool);
 
 fn key(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Key {
-    (device, api, options.profile, options.binding_bytes)
+    // Browsers have no cooperative matrices.
+    let has_matrices = options.cooperative_matrices && options.profile == Profile::Adapter;
+    (device, api, options.profile, options.binding_bytes, has_matrices)
 }
 
 static OPENED: Mutex<BTreeMap<Key, Arc<Wgpu>>> = Mutex::new(BTreeMap::new());

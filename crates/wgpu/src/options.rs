@@ -22,6 +22,10 @@ pub(crate) const LEAST_BINDING_BYTES: u64 = 256;
 pub struct WgpuOptions {
     /// The features and limits. Default: those of the adapter, unless `KILN_WGPU_LIMITS=webgpu` is in the environment.
     pub profile: Profile,
+    /// Whether kernels use cooperative matrices (tensor cores), where the profile is that of the adapter and the adapter
+    /// has them. They are an experimental feature of wgpu. Default: yes, unless `KILN_WGPU_COOPERATIVE=off` is in the
+    /// environment.
+    pub cooperative_matrices: bool,
     /// The limits of its memory. Default: none.
     pub memory: MemoryConfig,
     /// The maximum number of bytes that a kernel binds at once, if less than that of the device; less than 256 count as
@@ -31,10 +35,11 @@ pub struct WgpuOptions {
 }
 
 impl Default for WgpuOptions {
-    /// Reads the environment variables `KILN_WGPU_LIMITS` and `KILN_WGPU_BINDING_BYTES`.
+    /// Reads the environment variables `KILN_WGPU_LIMITS`, `KILN_WGPU_COOPERATIVE` and `KILN_WGPU_BINDING_BYTES`.
     ///
     /// # Panics
-    /// When the first is neither `adapter` nor `webgpu`, or the second is no number of at least 256.
+    /// When the first is neither `adapter` nor `webgpu`, the second neither `on` nor `off`, or the third is no number of at
+    /// least 256.
     fn default() -> Self {
         let parse = |text: &str| match text {
             "adapter" => Some(Profile::Adapter),
@@ -45,7 +50,12 @@ impl Default for WgpuOptions {
         let bytes = |text: &str| text.parse::<u64>().ok().filter(|bytes| *bytes >= LEAST_BINDING_BYTES);
         let binding_bytes =
             kiln_ir::setting("KILN_WGPU_BINDING_BYTES", "a number of bytes, at least 256", bytes);
-        WgpuOptions { profile: profile.unwrap_or_default(), memory: MemoryConfig::new(), binding_bytes }
+        WgpuOptions {
+            profile: profile.unwrap_or_default(),
+            cooperative_matrices: kiln_ir::switch("KILN_WGPU_COOPERATIVE", true),
+            memory: MemoryConfig::new(),
+            binding_bytes,
+        }
     }
 }
 
@@ -55,6 +65,23 @@ impl WgpuOptions {
     pub fn with_profile(mut self, profile: Profile) -> WgpuOptions {
         self.profile = profile;
         self
+    }
+
+    /// Sets whether kernels use cooperative matrices.
+    #[must_use]
+    pub fn with_cooperative_matrices(mut self, enabled: bool) -> WgpuOptions {
+        self.cooperative_matrices = enabled;
+        self
+    }
+
+    /// The features to request from an adapter that has `available`.
+    pub(crate) fn features(&self, available: wgpu::Features) -> wgpu::Features {
+        let features = self.profile.features(available);
+        if self.cooperative_matrices {
+            features
+        } else {
+            features.difference(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
+        }
     }
 
     /// Sets the limits of its memory.
@@ -86,6 +113,7 @@ impl Profile {
                     | wgpu::Features::SUBGROUP
                     | wgpu::Features::PIPELINE_CACHE
                     | wgpu::Features::TIMESTAMP_QUERY
+                    | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
             }
             Profile::WebGpu => wgpu::Features::SHADER_F16,
         };
@@ -104,6 +132,18 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cooperative_matrices_can_be_switched_off() {
+        let matrices = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        let features = |options: WgpuOptions| options.features(wgpu::Features::all());
+        let options = WgpuOptions::default().with_profile(Profile::Adapter);
+        assert!(features(options.with_cooperative_matrices(true)).contains(matrices));
+        assert!(!features(options.with_cooperative_matrices(false)).contains(matrices));
+        let browser = options.with_cooperative_matrices(true).with_profile(Profile::WebGpu);
+        assert!(!features(browser).contains(matrices));
+        assert!(!options.features(wgpu::Features::empty()).contains(matrices));
+    }
 
     #[test]
     fn the_profile_of_browsers_has_their_limits_and_no_dtypes_of_64_bits() {

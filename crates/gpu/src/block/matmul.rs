@@ -43,6 +43,9 @@ impl<D: Driver> Gpu<D> {
     /// # Errors
     /// When the kernel does not compile, there are too many blocks, or the device failed.
     pub(crate) fn multiply_by_kernel(&self, products: &Products<D::Memory>) -> Result<()> {
+        if self.multiply_cooperatively(products)? {
+            return Ok(());
+        }
         let call = Call::of(products);
         let arguments = call.arguments(products);
         let Call { count, rows, columns, form, .. } = call;

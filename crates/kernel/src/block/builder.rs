@@ -1,7 +1,7 @@
 //! The builder of block kernels.
 
 use super::expression::{Expression, Kind, Type, index};
-use super::{ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Place, Statement};
+use super::{ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Place, Statement, TileType};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -19,6 +19,7 @@ pub struct Builder {
 struct State {
     params: Vec<BlockParam>,
     shared: Vec<ArrayType>,
+    tiles: Vec<TileType>,
     variables: u32,
     /// The statements of the open bodies, innermost last.
     open: Vec<Vec<Statement>>,
@@ -27,22 +28,22 @@ struct State {
 /// A tensor parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
-    param: u32,
+    pub(super) param: u32,
     dtype: DType,
 }
 
 /// An array in shared memory or of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Array {
-    number: u32,
-    is_shared: bool,
-    ty: ArrayType,
+    pub(super) number: u32,
+    pub(super) is_shared: bool,
+    pub(super) ty: ArrayType,
 }
 
 /// A mutable variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
-    number: u32,
+    pub(super) number: u32,
     ty: Type,
 }
 
@@ -99,6 +100,7 @@ impl Builder {
             threads: self.threads,
             params: state.params,
             shared: state.shared,
+            tiles: state.tiles,
             variables: state.variables,
             body,
         }
@@ -179,6 +181,12 @@ impl Builder {
         let mut state = self.state.borrow_mut();
         state.shared.push(ty);
         Array { number: state.shared.len() as u32 - 1, is_shared: true, ty }
+    }
+
+    pub(super) fn tile_of(&self, ty: TileType) -> u32 {
+        let mut state = self.state.borrow_mut();
+        state.tiles.push(ty);
+        state.tiles.len() as u32 - 1
     }
 
     /// An array of this thread, without values.
@@ -356,13 +364,13 @@ impl Builder {
         self.state.borrow_mut().open.pop().unwrap_or_default()
     }
 
-    fn push(&self, statement: Statement) {
+    pub(super) fn push(&self, statement: Statement) {
         if let Some(body) = self.state.borrow_mut().open.last_mut() {
             body.push(statement);
         }
     }
 
-    fn fresh(&self) -> u32 {
+    pub(super) fn fresh(&self) -> u32 {
         let mut state = self.state.borrow_mut();
         state.variables += 1;
         state.variables - 1

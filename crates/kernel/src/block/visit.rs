@@ -49,6 +49,7 @@ impl Statement {
             | Statement::StoreArray(_, at, value)
             | Statement::Atomic { at, value, .. } => smallvec![at, value],
             Statement::Fail(_, at, point) => smallvec![at, point],
+            Statement::Cooperative(statement) => statement.expressions(),
             Statement::For { range, .. } => range.iter().collect(),
             Statement::Array(..) | Statement::Break | Statement::Continue | Statement::Barrier => {
                 SmallVec::new()
@@ -72,7 +73,8 @@ impl Statement {
             | Statement::Fail(..)
             | Statement::Break
             | Statement::Continue
-            | Statement::Barrier => [&[], &[]],
+            | Statement::Barrier
+            | Statement::Cooperative(_) => [&[], &[]],
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Block kernels as source.
 
+mod cooperative;
 mod cpp;
 mod lacks;
 mod walk;

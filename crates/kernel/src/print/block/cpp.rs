@@ -5,7 +5,9 @@ use super::{
     atomic_function, atomic_name, atomics, entry_name, param_name, place_dtype, place_name, shared_name,
 };
 use crate::Compute;
-use crate::block::{ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Place, Type};
+use crate::block::{
+    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Cooperative, Expression, Place, Type,
+};
 use crate::print::cpp::{compute, constant, number};
 use crate::print::{held_type, memory_type, narrowed, widened, with_prelude};
 use alloc::format;
@@ -244,5 +246,10 @@ impl Syntax for Cpp<'_> {
 
     fn barrier(&self) -> &'static str {
         "__syncthreads();"
+    }
+
+    /// No kernel with such statements is printed: see [`lacks`](super::lacks::lacks).
+    fn cooperative(&self, _: &Cooperative, _: &dyn Fn(&Expression) -> String) -> String {
+        String::new()
     }
 }

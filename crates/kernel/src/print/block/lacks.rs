@@ -11,6 +11,9 @@ use kiln_ir::{Binary, DType, Unary};
 /// The lacking features, without duplicates.
 pub(super) fn lacks(kernel: &BlockKernel, target: &Target) -> Vec<String> {
     let mut lacks = of_dtypes(kernel, target);
+    if target.dialect != Dialect::Wgsl && kernel.is_cooperative() {
+        lacks.push("cooperative matrices".into());
+    }
     for (place, operation) in atomics(kernel) {
         lacks.extend(of_atomic(kernel, target, place, operation));
     }

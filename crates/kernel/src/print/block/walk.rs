@@ -2,7 +2,7 @@
 
 use super::variable_name;
 use crate::Compute;
-use crate::block::{ArrayType, Atomic, Expression, Function, Kind, Place, Statement, Type};
+use crate::block::{ArrayType, Atomic, Cooperative, Expression, Function, Kind, Place, Statement, Type};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -48,6 +48,8 @@ pub(super) trait Syntax {
     fn fail(&self, flag: u32, at: &str, point: &str) -> String;
     /// Waits for all threads of the block.
     fn barrier(&self) -> &'static str;
+    /// A statement about cooperative matrices; `text` prints an expression.
+    fn cooperative(&self, statement: &Cooperative, text: &dyn Fn(&Expression) -> String) -> String;
 }
 
 /// The statements as lines of the body of a function.
@@ -127,6 +129,7 @@ impl<S: Syntax> Walk<'_, S> {
             Statement::Break => self.line("break;"),
             Statement::Continue => self.line("continue;"),
             Statement::Barrier => self.line(syntax.barrier()),
+            Statement::Cooperative(statement) => self.line(&syntax.cooperative(statement, &text)),
         }
     }
 

@@ -2,11 +2,13 @@
 
 use super::walk::{Syntax, body, primary};
 use super::{
-    atomic_function, atomic_name, atomics, entry_name, param_name, place_dtype, place_name, shared_name,
+    atomic_function, atomic_name, atomics, cooperative, entry_name, param_name, place_dtype, place_name,
+    shared_name,
 };
 use crate::Compute;
 use crate::block::{
-    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Kind, Place, Statement, Type,
+    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Cooperative, Expression, Kind, Place,
+    Statement, Type,
 };
 use crate::print::wgsl::{
     buffer_type, compute, constant, held, load_packed, number, per_word, prelude, store_packed, word,
@@ -28,7 +30,8 @@ pub(super) fn print(kernel: &BlockKernel) -> String {
     if functions.contains("kiln_mul_high(") {
         functions.insert_str(0, MUL_HIGH);
     }
-    format!("{}\n{}{functions}", wgsl.memory(), prelude::used(&functions))
+    let (enabled, tiles) = (cooperative::enabled(kernel), cooperative::memory(kernel));
+    format!("{enabled}{}{tiles}\n{}{functions}", wgsl.memory(), prelude::used(&functions))
 }
 
 const MUL_HIGH: &str = "fn kiln_mul_high(a: u32, b: u32) -> u32 {
@@ -103,9 +106,10 @@ impl Wgsl<'_> {
 
     fn entry(&self) -> String {
         let mut text = format!(
-            "\n@compute @workgroup_size({})\nfn {}(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {{\n",
+            "\n@compute @workgroup_size({})\nfn {}(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>{}) {{\n",
             self.kernel.threads,
-            entry_name(self.kernel)
+            entry_name(self.kernel),
+            cooperative::builtins(self.kernel)
         );
         text.push_str("  if (group.y * groups.x + group.x >= launch[0].x) { return; }\n");
         text.push_str("  let blocks = i32(launch[0].x);\n");
@@ -361,5 +365,9 @@ impl Syntax for Wgsl<'_> {
             }
         });
         if reads_results { "workgroupBarrier(); storageBarrier();" } else { "workgroupBarrier();" }
+    }
+
+    fn cooperative(&self, statement: &Cooperative, text: &dyn Fn(&Expression) -> String) -> String {
+        cooperative::statement(self.kernel, statement, text)
     }
 }
