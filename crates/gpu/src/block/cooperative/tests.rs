@@ -28,7 +28,7 @@ fn info(units: &[CooperativeMatrix]) -> DeviceInfo {
 
 /// Matmuls of contiguous matrices.
 fn products(count: usize, [rows, columns, inner]: [usize; 3], transposed: [bool; 2]) -> Products<()> {
-    let at = || DevicePtr { memory: Arc::new(()), offset: 0 };
+    let at = || DevicePtr::new(Arc::new(()), 0);
     let matrices = |[down, across]: [usize; 2], transposed: bool| Matrices {
         at: at(),
         transposed,
