@@ -241,22 +241,14 @@ impl<D: Driver> Gpu<D> {
         Error::unsupported(&self.caps.name, problem)
     }
 
-    /// Starts to copy a value from the device. The future waits for it and checks the value's flags.
+    /// Starts to copy a value and its flags from the device, in one submission. The future waits for them and checks the
+    /// flags.
     fn start_read(&self, value: &Value) -> Result<BoxFuture<'_, Result<TensorData>>> {
         let ty = *value.ty();
         let array = self.contiguous(Array::<D>::of(value)?, ty.dtype)?;
-        let copied = match ty.num_bytes() {
-            0 => None,
-            bytes => Some(self.queue.read(&array.at(ty.dtype.size()), bytes)?),
-        };
-        Ok(Box::pin(async move {
-            let bytes = match copied {
-                Some(copied) => copied.await?,
-                None => Vec::new(),
-            };
-            self.judge(&array.suspicions).await?;
-            TensorData::from_bytes(&bytes, ty)
-        }))
+        let from = Some((array.at(ty.dtype.size()), ty.num_bytes())).filter(|(_, bytes)| *bytes > 0);
+        let copied = self.read_checked(from, &array.suspicions)?;
+        Ok(Box::pin(async move { TensorData::from_bytes(&copied.await?, ty) }))
     }
 }
 

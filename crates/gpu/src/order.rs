@@ -195,8 +195,7 @@ impl<D: Driver> Gpu<D> {
         let array = Array::<D>::of(counts)?;
         let size = counts.ty().dtype.size();
         let last = array.block.at((counts.ty().num_elements() - 1) * size);
-        let read = block_on(self.queue.read(&last, size)?)?;
-        block_on(self.judge(&array.suspicions))?;
+        let read = block_on(self.read_checked(Some((last, size)), &array.suspicions)?)?;
         // A count is not negative, so zeros extend 4 bytes to 8.
         let mut bytes = [0; 8];
         bytes[..size].copy_from_slice(&read);
