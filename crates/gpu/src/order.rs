@@ -10,7 +10,7 @@ use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
     Comparison, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Scalar, Shape, TensorType,
-    Value, Values, block_on,
+    Value, Values, wait_for,
 };
 use kiln_kernel::print::held_type;
 use smallvec::smallvec;
@@ -195,7 +195,8 @@ impl<D: Driver> Gpu<D> {
         let array = Array::<D>::of(counts)?;
         let size = counts.ty().dtype.size();
         let last = array.block.at((counts.ty().num_elements() - 1) * size);
-        let read = block_on(self.read_checked(Some((last, size)), &array.suspicions)?)?;
+        let read = self.read_checked(Some((last, size)), &array.suspicions)?;
+        let read = wait_for(read, "`nonzero`", "await `nonzero_async`")?;
         // A count is not negative, so zeros extend 4 bytes to 8.
         let mut bytes = [0; 8];
         bytes[..size].copy_from_slice(&read);

@@ -2,7 +2,7 @@
 
 use crate::{
     DTypeSet, Error, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result, Role, SharedBytes,
-    TensorData, TensorType, Value, Values, infer,
+    TensorData, TensorType, Value, Values, infer, wait_for,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -377,24 +377,11 @@ pub(crate) fn lowered_to(
 /// Reads the data of a value; blocks.
 fn data_of(from: &dyn Engine, value: Value) -> core::result::Result<TensorData, (TensorType, Error)> {
     let ty = *value.ty();
-    let data = read_now(from.read(value)).unwrap_or_else(|| {
-        let problem = "the value of another engine cannot be read without waiting";
-        Err(Error::unsupported(&from.caps().name, problem).hint("read it as data, then write the data"))
-    });
-    data.map_err(|error| (ty, error))
+    wait_for(from.read(value), "moving a tensor to another device", MOVED).map_err(|error| (ty, error))
 }
 
-/// Returns the result of a read: blocks if threads can wait, otherwise returns it only if it is ready.
-pub(crate) fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Result<TensorData>> {
-    if cfg!(all(feature = "std", not(target_family = "wasm"))) {
-        return Some(crate::block_on(future));
-    }
-    let mut context = core::task::Context::from_waker(core::task::Waker::noop());
-    match core::pin::pin!(future).poll(&mut context) {
-        core::task::Poll::Ready(data) => Some(data),
-        core::task::Poll::Pending => None,
-    }
-}
+/// The hint of a move between devices that would have to wait in a browser.
+const MOVED: &str = "await `into_data_async`, and create a tensor from the data on the other device";
 
 /// The results of a failed op: poisoned values of these types.
 pub fn poisoned(results: &[TensorType], error: &Error) -> Values {

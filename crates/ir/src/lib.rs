@@ -100,7 +100,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use expand::{CustomKernel, Dispatch, Expand, MINIMAL, expand, expand_program, expand_values, expanding};
 pub use float8::Float8;
 pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
-pub use future::block_on;
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use future::without_blocking;
+pub use future::{block_on, try_block_on, wait_for};
 pub use fx_hasher::{FxBuildHasher, FxHasher};
 #[cfg(feature = "std")]
 pub use group::{GroupMember, ThreadGroup};

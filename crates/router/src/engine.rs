@@ -5,7 +5,7 @@ use crate::placed::{Placed, Source};
 use crate::router::Router;
 use kiln_ir::{
     BoxFuture, Caps, Engine, Error, Memory, Op, OpKind, OperandType, Operands, Result, SharedBytes,
-    TensorData, TensorType, Value, Values, block_on, lowered, poisoned,
+    TensorData, TensorType, Value, Values, lowered, poisoned, wait_for,
 };
 use std::future::ready;
 use std::ptr;
@@ -65,7 +65,8 @@ impl Engine for Router {
             return self.wrap(member, member.engine().import(from, value));
         }
         let ty = *value.ty();
-        match block_on(from.read(value)) {
+        let hint = "await `into_data_async`, and create a tensor from the data on the other device";
+        match wait_for(from.read(value), "moving a tensor to another device", hint) {
             Ok(data) => self.write(data),
             Err(error) => Value::poisoned(ty, error),
         }

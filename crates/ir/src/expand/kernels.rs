@@ -3,7 +3,7 @@
 use super::Expand;
 use crate::{
     Custom, Engine, Error, Op, Operand, OperandType, Operands, Result, Scalar, TensorData, TensorType, Value,
-    Values, engine::read_now,
+    Values, wait_for,
 };
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -128,14 +128,14 @@ fn warn_of_host(engine: &dyn Engine, name: &str) {
     }
 }
 
+/// The hint for a custom op whose operands cannot be read in a browser.
+const HOST_HINT: &str =
+    "register a kernel for the device, or await `into_data_async` for the operands and compute on their data";
+
 /// Reads operands as data.
 fn on_host(engine: &dyn Engine, op: &Custom, inputs: Operands) -> Result<Vec<TensorData>> {
-    Custom::on_host(inputs, |value| {
-        read_now(engine.read(value)).unwrap_or_else(|| {
-            let problem = alloc::format!("the operands of `{}` cannot be read without waiting", op.name());
-            Err(Error::unsupported(&engine.caps().name, problem))
-        })
-    })
+    let what = alloc::format!("`{}` runs on the host, and", op.name());
+    Custom::on_host(inputs, |value| wait_for(engine.read(value), &what, HOST_HINT))
 }
 
 fn written(engine: &dyn Engine, outputs: Vec<TensorData>) -> Values {

@@ -6,8 +6,8 @@ use crate::codec::{CHUNK, malformed};
 use crate::message::{Answer, MAX_LIST, MemoryChange, Offer, Question, Request, Source, UNSENT};
 use kiln_ir::{
     BoxFuture, CacheStrategy, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse,
-    Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType, Value, Values, block_on,
-    poisoned,
+    Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType, Value, Values, poisoned,
+    try_block_on, wait_for,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -245,7 +245,8 @@ impl RemoteEngine {
 
     /// Waits for the type of a value that depends on data.
     fn actual_type(&self, value: &Value) -> Result<TensorType> {
-        match block_on(self.ask_about(value, Question::Type, false)?)? {
+        let asked = self.ask_about(value, Question::Type, false)?;
+        match wait_for(asked, "`nonzero`", "await `nonzero_async`")? {
             Found::Answer(Answer::Type(ty)) => Ok(ty),
             Found::Answer(Answer::Failed(error)) => Err(error),
             Found::Answer(Answer::Done | Answer::Text(_) | Answer::Memory(_)) | Found::Data(_) => {
@@ -439,7 +440,7 @@ impl Engine for RemoteEngine {
 
     fn explain(&self, value: &Value) -> Option<String> {
         let asked = self.ask_about(value, Question::Explain, false).ok()?;
-        match block_on(asked).ok()? {
+        match try_block_on(asked)?.ok()? {
             Found::Answer(Answer::Text(text)) => text,
             Found::Answer(Answer::Type(_) | Answer::Done | Answer::Failed(_) | Answer::Memory(_))
             | Found::Data(_) => None,
@@ -455,8 +456,8 @@ impl Engine for RemoteEngine {
 impl Memory for RemoteEngine {
     /// Waits for the server. Zeros if it is lost.
     fn usage(&self) -> MemoryUse {
-        let answer = self.ask(Question::Memory, None).and_then(block_on);
-        if let Ok(Found::Answer(Answer::Memory(usage))) = answer { usage } else { MemoryUse::default() }
+        let answer = self.ask(Question::Memory, None).ok().and_then(try_block_on);
+        if let Some(Ok(Found::Answer(Answer::Memory(usage)))) = answer { usage } else { MemoryUse::default() }
     }
 
     fn reset_peak(&self) {
