@@ -24,7 +24,8 @@ use kiln_kernel::Nest;
 use smallvec::smallvec;
 use std::sync::Arc;
 
-/// An engine for one GPU. Ops are queued in order; only reads wait.
+/// An engine for one GPU. Ops are queued in order. Only the futures of reads wait, and [`Op::NonZero`], whose shape is
+/// data: [`execute_async`](Engine::execute_async) is its form that does not wait.
 ///
 /// It runs every op on every dtype on the device: by a generated kernel, a handwritten kernel, the vendor's library, or
 /// an expansion into simpler ops. [`Expand`](kiln_ir::Expand), which every stack puts around it, handles custom ops and
@@ -310,6 +311,22 @@ impl<D: Driver> Engine for Gpu<D> {
             Some(_) | None => self.run(op, inputs, results),
         };
         found.unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let (Op::NonZero { index }, None) = (op, poison_of(&inputs)) else {
+            return Box::pin(core::future::ready(self.execute(op, inputs, results)));
+        };
+        let _running = self.pages.run();
+        let started = self.start_nonzero(*index, inputs);
+        let types = results.to_vec();
+        Box::pin(async move {
+            let found = match started {
+                Ok(started) => self.end_nonzero(started).await,
+                Err(error) => Err(error),
+            };
+            found.unwrap_or_else(|error| poisoned(&types, &error))
+        })
     }
 
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {

@@ -28,8 +28,11 @@ pub trait Engine: Any + Send + Sync {
     /// The engine's name, its machine, and the sets of supported dtypes and ops (see [`supports`](Engine::supports)).
     fn caps(&self) -> &Caps;
 
-    /// Runs one op, or queues it; never waits for a device. Operands are passed by value: an operand without aliases
-    /// may be overwritten. `results` are the inferred types.
+    /// Runs one op, or queues it. Operands are passed by value: an operand without aliases may be overwritten. `results`
+    /// are the inferred types.
+    ///
+    /// It waits for a device only where the host needs data: for [`Op::NonZero`], whose shape is data, and for custom
+    /// ops that run on the host. In a browser, their results are poisoned where they would have to wait.
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values;
 
     /// Copies data to the engine.
@@ -37,6 +40,26 @@ pub trait Engine: Any + Send + Sync {
 
     /// Reads a value back, or returns the error of its computation.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
+
+    /// As [`execute`](Engine::execute), but the future waits for what [`Op::NonZero`] needs from the device; the call only
+    /// starts the work. Any other op is executed by the call.
+    ///
+    /// By default, a layer passes `NonZero` to the engine below, on [lowered](Engine::lower) operands, and
+    /// [lifts](Engine::lift) the result. An engine without one below executes it.
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let Some(below) = self.below().filter(|_| op.kind() == OpKind::NonZero) else {
+            return Box::pin(core::future::ready(self.execute(op, inputs, results)));
+        };
+        let lowered = |operand: Operand| match operand {
+            Operand::Value(value) => Operand::Value(self.lower(value)),
+            Operand::Scalar(scalar) => Operand::Scalar(scalar),
+        };
+        let started = below.execute_async(op, inputs.into_iter().map(lowered).collect(), results);
+        Box::pin(async move {
+            let values: Values = started.await.into_iter().map(|value| self.lift(value)).collect();
+            values
+        })
+    }
 
     /// The engine that this layer is around; `None` for the engine of a device.
     fn below(&self) -> Option<&dyn Engine> {

@@ -20,6 +20,25 @@ impl Engine for Router {
         self.run(op, inputs, results).unwrap_or_else(|error| poisoned(results, &error))
     }
 
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let home = match self.home(op, &inputs) {
+            Ok(home) => home.unwrap_or_else(|| self.first()),
+            Err(error) => return Box::pin(ready(poisoned(results, &error))),
+        };
+        // Another member that runs the op has its result brought back, which waits anyway.
+        if op.kind() != OpKind::NonZero || !home.runs(op, &OperandType::list(&inputs)) {
+            return Box::pin(ready(self.execute(op, inputs, results)));
+        }
+        let operands: Operands = inputs.into_iter().map(|operand| self.operand_on(operand, &home)).collect();
+        home.count_op();
+        let (op, types) = (op.clone(), results.to_vec());
+        Box::pin(async move {
+            let found = home.engine().execute_async(&op, operands, &types).await;
+            let values: Values = found.into_iter().map(|value| self.wrap(&home, value)).collect();
+            values
+        })
+    }
+
     /// On no member yet: the first that needs the data gets it.
     fn write(&self, data: TensorData) -> Value {
         let ty = data.ty();

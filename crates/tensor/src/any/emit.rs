@@ -21,6 +21,15 @@ impl AnyTensor {
         AnyTensor::only(self.stack, op, results)
     }
 
+    /// Like [`apply`](AnyTensor::apply), without blocking the thread where the op needs data on the host: see
+    /// [`execute_async`](kiln_ir::Engine::execute_async).
+    pub async fn apply_async(self, op: &Op) -> Result<AnyTensor> {
+        let types = infer(op, &[OperandType::Tensor(self.value.ty())])?;
+        let AnyTensor { stack, value } = self;
+        let results = stack.engine().execute_async(op, smallvec![Operand::Value(value)], &types).await;
+        AnyTensor::only(stack, op, results)
+    }
+
     /// Returns the result of an op with a single one.
     #[inline]
     pub(crate) fn only(stack: Stack, op: &Op, mut results: Values) -> Result<AnyTensor> {
