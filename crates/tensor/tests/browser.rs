@@ -60,6 +60,8 @@ fn reads_are_refused_and_name_the_asynchronous_form() {
     is_refused(|| x.item::<f32>(), "item_async");
     is_refused(|| x.clone().into_scalar::<f32>(), "into_scalar_async");
     is_refused(|| x.clone().all_close(x.clone(), None, None), "all_close_async");
+    let numbers = AnyTensor::from_data([1i32, 3], &stack());
+    is_refused(|| numbers.clone().bincount(None, 0).and_then(AnyTensor::into_data), "bincount_async");
     is_refused(|| x.clone().to_stack(&other()).and_then(AnyTensor::into_data), "into_data_async");
 }
 

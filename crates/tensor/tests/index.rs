@@ -165,6 +165,11 @@ fn asynchronous_sets_match_synchronous_sets() {
         [b.values.into_data(), b.inverse.into_data(), b.counts.into_data()],
     );
     assert!(ready(x.unique_dim_async(2)).is_err());
+    let numbers = ints::<1>([1, 3, 1]);
+    places(ready(numbers.clone().bincount_async(0)).unwrap(), &[0, 2, 0, 1]);
+    let weights = floats::<1>([0.5, 1.0, 0.25]);
+    holds(ready(numbers.bincount_weighted_async(weights, 0)).unwrap(), &[0.0, 0.75, 0.0, 1.0]);
+    assert!(ready(ints::<1>([-1]).bincount_async(0)).is_err());
 }
 
 #[test]

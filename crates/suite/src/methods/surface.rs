@@ -48,6 +48,7 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("unique_dim_async", "waits as into_data does; tests of the tensor crate cover it"),
     ("unique_consecutive_async", "waits as into_data does; tests of the tensor crate cover it"),
     ("unique_consecutive_dim_async", "waits as into_data does; tests of the tensor crate cover it"),
+    ("bincount_async", "waits as into_data does; tests of the tensor crate cover it"),
     ("to_stack", "moves between devices; tests of the tensor crate cover it"),
     ("to_device", "moves between devices; tests of the tensor crate cover it"),
     ("is_require_grad", "asks about the tape; tests of the tensor crate cover it"),
