@@ -142,7 +142,9 @@ fn no_op_waits_for_a_pending_device() {
     let (gpu, _gate) = gpu();
     let engine = Expand::new(gpu);
     let mut ran = BTreeMap::new();
-    for case in kiln_suite::cases::all() {
+    // Custom ops without a kernel and an expansion run on the host.
+    let cases = kiln_suite::cases::all().into_iter().filter(|case| !matches!(case.op, Op::Custom(_)));
+    for case in cases {
         let count = ran.entry(case.op.name().to_string()).or_insert(0);
         let Ok(results) = case.result_types() else { continue };
         if *count == MOST {

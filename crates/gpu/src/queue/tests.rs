@@ -76,7 +76,7 @@ impl Driver for Diary {
 
     fn read_all(&self, ranges: &[(DevicePtr<Number>, usize)]) -> BoxFuture<'static, Result<Vec<Vec<u8>>>> {
         self.note((4000, ranges.iter().map(|(from, _)| from.memory.0.into()).collect()));
-        let read = ranges.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
+        let read: Vec<Vec<u8>> = ranges.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
         Box::pin(async move { Ok(read) })
     }
 

@@ -184,7 +184,7 @@ impl Driver for Host {
             unsafe { address(from).copy_to_nonoverlapping(read.as_mut_ptr(), *bytes) };
             read
         };
-        let read = ranges.iter().map(copy).collect();
+        let read: Vec<Vec<u8>> = ranges.iter().map(copy).collect();
         Box::pin(async move { Ok(read) })
     }
 
