@@ -41,24 +41,16 @@ pub trait Engine: Any + Send + Sync {
     /// Reads a value back, or returns the error of its computation.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
 
-    /// As [`execute`](Engine::execute), but the future waits for what [`Op::NonZero`] needs from the device; the call only
-    /// starts the work. Any other op is executed by the call.
+    /// As [`execute`](Engine::execute), but the future waits for the data that the host [needs](Op::may_need_host); the
+    /// call only starts the work. Any other op is executed by the call.
     ///
-    /// By default, a layer passes `NonZero` to the engine below, on [lowered](Engine::lower) operands, and
-    /// [lifts](Engine::lift) the result. An engine without one below executes it.
+    /// By default, a layer passes [`Op::NonZero`] to the engine below by [`pass_async`], and executes custom ops, which
+    /// may wait. A layer whose `execute` does the same with a custom op passes that too.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
-        let Some(below) = self.below().filter(|_| op.kind() == OpKind::NonZero) else {
-            return Box::pin(core::future::ready(self.execute(op, inputs, results)));
-        };
-        let lowered = |operand: Operand| match operand {
-            Operand::Value(value) => Operand::Value(self.lower(value)),
-            Operand::Scalar(scalar) => Operand::Scalar(scalar),
-        };
-        let started = below.execute_async(op, inputs.into_iter().map(lowered).collect(), results);
-        Box::pin(async move {
-            let values: Values = started.await.into_iter().map(|value| self.lift(value)).collect();
-            values
-        })
+        match self.below().filter(|_| op.kind() == OpKind::NonZero) {
+            Some(below) => pass_async(self, below, op, inputs, results),
+            None => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+        }
     }
 
     /// The engine that this layer is around; `None` for the engine of a device.
@@ -225,6 +217,26 @@ impl dyn Engine {
     pub fn find<E: Engine>(&self) -> Option<&E> {
         self.layers().find_map(|engine| (engine as &dyn Any).downcast_ref())
     }
+}
+
+/// Runs an op by [`Engine::execute_async`] of the engine below a layer, on [lowered](Engine::lower) operands, and
+/// [lifts](Engine::lift) the results.
+pub fn pass_async<'e, E: Engine + ?Sized>(
+    layer: &'e E,
+    below: &'e dyn Engine,
+    op: &Op,
+    inputs: Operands,
+    results: &[TensorType],
+) -> BoxFuture<'e, Values> {
+    let lowered = |operand: Operand| match operand {
+        Operand::Value(value) => Operand::Value(layer.lower(value)),
+        Operand::Scalar(scalar) => Operand::Scalar(scalar),
+    };
+    let started = below.execute_async(op, inputs.into_iter().map(lowered).collect(), results);
+    Box::pin(async move {
+        let values: Values = started.await.into_iter().map(|value| layer.lift(value)).collect();
+        values
+    })
 }
 
 /// The capabilities of an engine.

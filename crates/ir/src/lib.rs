@@ -95,7 +95,9 @@ pub use cost::{Cost, cost};
 pub use custom::{Custom, CustomOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
-pub use engine::{BoxFuture, Caps, Engine, OpSet, picked_past_poison, poison_of, poisoned, recovered};
+pub use engine::{
+    BoxFuture, Caps, Engine, OpSet, pass_async, picked_past_poison, poison_of, poisoned, recovered,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{CustomKernel, Dispatch, Expand, MINIMAL, expand, expand_program, expand_values, expanding};
 pub use float8::Float8;

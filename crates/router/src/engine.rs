@@ -26,7 +26,7 @@ impl Engine for Router {
             Err(error) => return Box::pin(ready(poisoned(results, &error))),
         };
         // Another member that runs the op has its result brought back, which waits anyway.
-        if op.kind() != OpKind::NonZero || !home.runs(op, &OperandType::list(&inputs)) {
+        if !op.may_need_host() || !home.runs(op, &OperandType::list(&inputs)) {
             return Box::pin(ready(self.execute(op, inputs, results)));
         }
         let operands: Operands = inputs.into_iter().map(|operand| self.operand_on(operand, &home)).collect();

@@ -2,11 +2,15 @@
 
 use kiln_ir::{BoxFuture, Caps, Engine, Op, Operands, Value, Values, block_on, without_blocking};
 use kiln_reference::Reference;
-use kiln_tensor::{AnyTensor, DType, Result, Stack, TensorData, TensorType};
+use kiln_tensor::{
+    AnyTensor, Checkpointing, Custom, CustomOp, DType, Error, OperandType, Result, ResultTypes, Stack,
+    TensorData, TensorType,
+};
 use std::fmt::Debug;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 /// The reference engine as a device: no read is ready at its first poll.
 struct Distant(Reference);
@@ -38,6 +42,28 @@ impl Engine for Distant {
             .await;
             read.await
         })
+    }
+}
+
+/// `x²`, on the host.
+#[derive(Debug)]
+struct HostSquare;
+
+impl CustomOp for HostSquare {
+    fn name(&self) -> &str {
+        "browser_host_square"
+    }
+
+    fn infer(&self, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+        match inputs {
+            [OperandType::Tensor(ty)] => Ok(std::iter::once(**ty).collect()),
+            _ => Err(Error::type_error(self.name(), "expects one tensor", inputs)),
+        }
+    }
+
+    fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
+        let squares: Vec<f32> = inputs[0].to_vec::<f32>().into_iter().map(|x| x * x).collect();
+        Some(TensorData::new(squares, *inputs[0].shape()).map(|data| vec![data]))
     }
 }
 
@@ -73,6 +99,28 @@ fn asynchronous_forms_wait_in_their_futures() {
     assert!(block_on(x.clone().all_close_async(x.clone(), None, None)).unwrap());
     assert!(block_on(x.item_async::<f32>()).is_err(), "two elements");
     assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0], "a native thread waits");
+}
+
+#[test]
+fn a_custom_op_on_the_host_waits_in_its_future() {
+    let x = AnyTensor::from_data([1.0f32, 3.0], &stack());
+    let op = Op::Custom(Custom::new(HostSquare));
+    let executed = || {
+        let y = x.clone().apply(&op)?;
+        y.value().error().cloned().map_or(Ok(()), Err)
+    };
+    is_refused(executed, "custom_async");
+    assert!(executed().is_ok(), "a native thread waits");
+    let y = block_on(x.clone().apply_with_async(&op, [])).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 9.0]);
+    // The layers pass it to the engine of the device.
+    let layered = AnyTensor::from_data([2.0f32], &stack().with_autodiff(Checkpointing::default()));
+    let y = without_blocking(|| {
+        let mut started = pin!(layered.apply_with_async(&op, []));
+        let mut polls = (0..8).map(|_| started.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        polls.find_map(|poll| if let Poll::Ready(y) = poll { Some(y) } else { None })
+    });
+    assert_eq!(y.unwrap().unwrap().to_vec::<f32>().unwrap(), [4.0]);
 }
 
 /// A device whose reads are ready.

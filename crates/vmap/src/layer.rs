@@ -8,8 +8,8 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Error, LayerId, Op, OpKind, Operands, RandomKind, Result, TensorData,
-    TensorType, Value, Values, Var, Wrapped, imported_from, poison_of, poisoned,
+    BoxFuture, Caps, Engine, Error, LayerId, Op, Operands, RandomKind, Result, TensorData, TensorType, Value,
+    Values, Var, Wrapped, imported_from, poison_of, poisoned,
 };
 
 /// A layer that runs ops of one example on all examples at once, around the engine that runs them.
@@ -185,7 +185,7 @@ impl Engine for Vmap {
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
         let is_batched =
             inputs.iter().any(|operand| operand.value().is_some_and(|value| self.is_batched(value)));
-        match is_batched || op.kind() != OpKind::NonZero {
+        match is_batched || !op.may_need_host() {
             true => Box::pin(core::future::ready(self.execute(op, inputs, results))),
             false => self.inner.execute_async(op, inputs, results),
         }

@@ -182,6 +182,13 @@ impl Engine for Expand {
     }
 
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        if let Op::Custom(custom) = op
+            && poison_of(&inputs).is_none()
+        {
+            let found = self.custom_async(op, custom, inputs, results);
+            let types = results.to_vec();
+            return Box::pin(async move { found.await.unwrap_or_else(|error| poisoned(&types, &error)) });
+        }
         let is_passed = op.kind() == OpKind::NonZero && self.inner.supports(op, &OperandType::list(&inputs));
         match is_passed {
             true => self.inner.execute_async(op, inputs, results),

@@ -23,6 +23,7 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("emit", "runs any op; the suite of ops tests them"),
     ("apply", "runs any op; the suite of ops tests them"),
     ("apply_async", "runs any op; the tests of `argwhere_async` cover it"),
+    ("apply_with_async", "runs any op; the tests of `custom_async` cover it"),
     ("apply_many", "runs any op; the suite of ops tests them"),
     ("apply_with", "runs any op; the suite of ops tests them"),
     ("from_data", "every row begins with it"),

@@ -47,6 +47,19 @@ impl AnyTensor {
         Ok(results.into_iter().map(|value| AnyTensor::new(stack.clone(), value)).collect())
     }
 
+    /// Like [`apply_with`](AnyTensor::apply_with), without blocking the thread where the op needs data on the host.
+    pub async fn apply_with_async(
+        self,
+        op: &Op,
+        rest: impl IntoIterator<Item = Operand>,
+    ) -> Result<AnyTensor> {
+        let AnyTensor { stack, value } = self;
+        let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();
+        let types = infer(op, &OperandType::list(&inputs))?;
+        let mut results = stack.engine().execute_async(op, inputs, &types).await;
+        Ok(AnyTensor { stack, value: results.swap_remove(0) })
+    }
+
     /// Runs an op with `self` as the first operand, and returns the first result.
     pub fn apply_with(self, op: &Op, rest: impl IntoIterator<Item = Operand>) -> Result<AnyTensor> {
         let AnyTensor { stack, value } = self;
