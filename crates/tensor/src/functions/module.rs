@@ -37,7 +37,7 @@ pub use pool::*;
 
 use crate::{Backend, Custom, CustomOp, Error, Float, Kind, Result, Tensor};
 use alloc::vec::Vec;
-use kiln_ir::Op;
+use kiln_ir::{Op, Operand};
 
 /// Applies a linear layer, `x · weightᵀ + bias`: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is
 /// `[.., out]`.
@@ -197,6 +197,6 @@ pub async fn custom_async<B: Backend, const D: usize, const D2: usize, K2: Kind>
         return Err(Error::type_error(op.name(), "a custom op needs at least one tensor", &[])
             .hint("its device is that of the first"));
     };
-    let rest = inputs.map(|input| input.into_any().into_value().into());
+    let rest = inputs.map(|input| Operand::Value(input.into_any().into_value()));
     Ok(Tensor::from_any(first.into_any().apply_with_async(&op, rest).await?))
 }
