@@ -2,13 +2,15 @@
 
 use crate::policy::{Precision, lowered, narrows, precision};
 use crate::stored::StoredFloat;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
     Binary, BoxFuture, Caps, DType, Engine, Error, LayerId, LoopOp, Op, Operand, OperandType, Operands,
-    Recorder, Result, Scalar, TensorData, TensorType, Value, Values, expand_values, infer, poisoned,
+    Recorder, Result, Scalar, TensorData, TensorType, Value, Values, expand_values, infer, pass_async,
+    poisoned,
 };
 
 /// A layer that runs ops in 16 bits where they are not numerically sensitive, around the engine that runs them.
@@ -333,6 +335,13 @@ impl Engine for Autocast {
             Precision::Low if inputs.iter().any(sees) => self.run_low(op, inputs, results),
             Precision::Widest => self.run_widest(op, inputs, results),
             Precision::Low | Precision::Full | Precision::Inside => self.run_full(op, inputs, results),
+        }
+    }
+
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        match op.may_need_host() {
+            true => pass_async(self, &*self.inner, op, inputs, results),
+            false => Box::pin(core::future::ready(self.execute(op, inputs, results))),
         }
     }
 

@@ -6,11 +6,12 @@ mod rule;
 
 use crate::forward::call::Call;
 use crate::forward::derive::Cache;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use kiln_ir::{
     BoxFuture, Caps, Engine, Error, LayerId, Op, Operand, Operands, Result, TensorData, TensorType, Value,
-    Values, Wrapped, imported_from,
+    Values, Wrapped, imported_from, pass_async,
 };
 
 /// A layer that computes *directional derivatives* (Jacobian-vector products) along with the values.
@@ -155,6 +156,15 @@ impl Engine for Forward {
             return self.inner.execute(op, inputs, results);
         }
         Call::execute(self, op, inputs, results)
+    }
+
+    /// A custom op on duals is executed, since its results have tangents.
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let has_tangents = matches!(op, Op::Custom(_)) && inputs.iter().any(|operand| self.changes(operand));
+        match has_tangents || !op.may_need_host() {
+            true => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+            false => pass_async(self, &*self.inner, op, inputs, results),
+        }
     }
 
     fn write(&self, data: TensorData) -> Value {

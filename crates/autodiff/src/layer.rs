@@ -7,13 +7,14 @@ use crate::node::{Edge, Node, NodeId, NodeKind, PackedType, Parents, Recorded, S
 use crate::recompute::{Recompute, RecomputeInput, is_cheap};
 use crate::tracked::{Parts, Tracked};
 use crate::transfer::{move_to, transfer};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
     BoxFuture, Caps, Dispatch, Engine, Error, Gradient, LayerId, Op, Operand, OperandType, Operands, Result,
     ResultTypes, Saved, Scalar, TensorData, TensorType, Value, Values, gradient_of, imported_from, infer,
-    saved,
+    pass_async, saved,
 };
 use smallvec::SmallVec;
 
@@ -287,6 +288,15 @@ impl Engine for Autodiff {
             }
         }
         self.inner.execute(op, inputs, results)
+    }
+
+    /// A custom op on tracked operands is executed, since its results are recorded.
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let is_recorded = self.records(op, results) && inputs.iter().any(|operand| self.tracks(operand));
+        match is_recorded || !op.may_need_host() {
+            true => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+            false => pass_async(self, &**self.inner(), op, inputs, results),
+        }
     }
 
     fn write(&self, data: TensorData) -> Value {

@@ -5,6 +5,7 @@ use crate::dnn::{Addresses, Dnn};
 use crate::failure::Failure;
 use crate::fft::Fft;
 use crate::graph::CudaGraph;
+use crate::readback::{self, Readback, Readbacks};
 use crate::staging::Staging;
 use crate::stopwatch::Laps;
 use crate::{Installed, compile, library};
@@ -42,6 +43,7 @@ pub struct CudaDriver {
     pub(crate) overlaps: bool,
     pub(crate) blas: Blas,
     staging: Mutex<Staging>,
+    readbacks: Readbacks,
     laps: Mutex<Laps>,
     /// Memory for the fill that keeps the device busy before a stopwatch lap.
     filler: OnceLock<Result<CudaMemory>>,
@@ -143,6 +145,7 @@ impl Drop for CudaDriver {
         // The slots are freed in their context.
         let entered = self.context.enter();
         let _ = (entered, std::mem::take(&mut self.staging));
+        self.readbacks.clear();
         let [capture, trials] = [&mut self.capture, &mut self.trials]
             .map(|stream| stream.get_mut().map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0));
         for stream in [self.stream, capture, trials] {
@@ -256,6 +259,7 @@ impl CudaDriver {
             overlaps: kiln_ir::switch("KILN_OVERLAP", true) && major >= OVERLAPS.0 && version >= OVERLAPS.1,
             blas,
             staging: Mutex::default(),
+            readbacks: Readbacks::default(),
             laps: Mutex::default(),
             filler: OnceLock::new(),
         }))
@@ -292,6 +296,24 @@ impl CudaDriver {
         let read = unsafe { staging.read(address(from), &mut copied, self.stream) };
         self.done("copying from the device", read)?;
         Ok(copied)
+    }
+
+    /// Queues copies of ranges to the host, with an event after them. `None` where they must be copied at once: they are
+    /// too long, or the system has no more pinned memory.
+    fn start_read(&self, ranges: &[(DevicePtr<CudaMemory>, usize)]) -> Result<Option<Readback>> {
+        let all = ranges.iter().try_fold(0usize, |all, (_, bytes)| all.checked_add(*bytes));
+        if all.is_none_or(|all| all > readback::MOST) {
+            return Ok(None);
+        }
+        self.enter()?;
+        let ranges: SmallVec<[(sys::CUdeviceptr, usize); 8]> =
+            ranges.iter().map(|(from, bytes)| (address(from), *bytes)).collect();
+        // SAFETY: callers read within the blocks.
+        match unsafe { self.readbacks.start(&ranges, &self.context, self.stream) } {
+            Ok(started) => Ok(Some(started)),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
+            Err(error) => Err(error.on(&self.info.name, "copying from the device")),
+        }
     }
 
     fn synchronize_now(&self) -> Result<()> {
@@ -397,9 +419,23 @@ impl Driver for CudaDriver {
         self.done("copying to the device", written)
     }
 
-    fn read(&self, from: &DevicePtr<CudaMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
-        let read = self.read_now(from, bytes);
-        Box::pin(async move { read })
+    /// Short ranges are only queued, and polling the future blocks until the device has copied them. Long ones are
+    /// copied before the call returns.
+    fn read_all(
+        &self,
+        ranges: &[(DevicePtr<CudaMemory>, usize)],
+    ) -> BoxFuture<'static, Result<Vec<Vec<u8>>>> {
+        let started = match self.start_read(ranges) {
+            Ok(None) => {
+                let read: Result<Vec<Vec<u8>>> =
+                    ranges.iter().map(|(from, bytes)| self.read_now(from, *bytes)).collect();
+                return Box::pin(core::future::ready(read));
+            }
+            Ok(Some(started)) => Ok(started),
+            Err(error) => Err(error),
+        };
+        let name = self.info.name.clone();
+        Box::pin(async move { started?.end().map_err(|error| error.on(&name, "copying from the device")) })
     }
 
     fn fill(&self, to: &DevicePtr<CudaMemory>, bytes: usize, value: u8) -> Result<()> {
@@ -434,8 +470,16 @@ impl Driver for CudaDriver {
     }
 
     fn synchronize(&self) -> BoxFuture<'static, Result<()>> {
-        let done = self.synchronize_now();
-        Box::pin(async move { done })
+        let started = match self.start_read(&[]) {
+            Ok(None) => return Box::pin(core::future::ready(self.synchronize_now())),
+            Ok(Some(started)) => Ok(started),
+            Err(error) => Err(error),
+        };
+        let name = self.info.name.clone();
+        Box::pin(async move {
+            let ended = started?.end().map_err(|error| error.on(&name, "waiting for the device"));
+            ended.map(drop)
+        })
     }
 
     fn library(&self) -> Option<&dyn Library<CudaMemory>> {

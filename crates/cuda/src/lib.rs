@@ -23,6 +23,7 @@ mod failure;
 mod fft;
 mod graph;
 mod library;
+mod readback;
 mod staging;
 mod stopwatch;
 

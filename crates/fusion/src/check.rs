@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 use kiln_ir::{
-    DType, Engine, Error, FusedOp, Op, Operands, Program, ProgramOperand, Result, TensorData, TensorType,
-    Value, Values, block_on, poisoned,
+    DType, Engine, Error, FusedOp, Op, Operands, Program, ProgramOperand, TensorData, TensorType, Value,
+    Values, poisoned, try_block_on,
 };
 
 /// Runs a region both fused and op by op; poisons the results where they differ.
@@ -19,12 +19,29 @@ pub(crate) fn run(engine: &dyn Engine, op: &Op, operands: Operands, results: &[T
             poisoned(results, &error)
         }
         // Both runs fail, or a value cannot be read: the program gets the region's own error.
-        Err(_) => values,
+        Err(Unread::Failed) => values,
+        Err(Unread::Refused) => {
+            let problem = "`check` compares results on the host, which no thread may wait for here";
+            let error = Error::unsupported("browser", problem);
+            poisoned(results, &error.hint("check the fusion of regions on a native platform"))
+        }
     }
 }
 
+/// The reason why a result has no data to compare.
+enum Unread {
+    /// Its computation failed.
+    Failed,
+    /// In a browser, no thread may wait for the device.
+    Refused,
+}
+
 /// The index of the first result that differs.
-fn first_difference(engine: &dyn Engine, values: &Values, expected: &Values) -> Result<Option<usize>> {
+fn first_difference(
+    engine: &dyn Engine,
+    values: &Values,
+    expected: &Values,
+) -> Result<Option<usize>, Unread> {
     for (place, (value, expected)) in values.iter().zip(expected).enumerate() {
         if !agree(&read(engine, value)?, &read(engine, expected)?) {
             return Ok(Some(place));
@@ -33,8 +50,11 @@ fn first_difference(engine: &dyn Engine, values: &Values, expected: &Values) -> 
     Ok(None)
 }
 
-fn read(engine: &dyn Engine, value: &Value) -> Result<TensorData> {
-    block_on(engine.read(value.clone()))
+fn read(engine: &dyn Engine, value: &Value) -> Result<TensorData, Unread> {
+    match try_block_on(engine.read(value.clone())) {
+        Some(data) => data.map_err(|_| Unread::Failed),
+        None => Err(Unread::Refused),
+    }
 }
 
 /// The error for a region with a differing result. It names the first op whose value differs when the region is cut

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiln_ir::{
     BoxFuture, Caps, Engine, Expand, IMMEDIATE, Op, OpSet, Operand, OperandType, Operands, Result,
-    TensorData, TensorType, Value, Values, expand_values, poison_of, poisoned,
+    TensorData, TensorType, Value, Values, expand_values, pass_async, poison_of, poisoned,
 };
 
 /// An engine that records ops lazily and runs them as fused plans on the engine below.
@@ -331,6 +331,13 @@ impl Engine for Fusion {
             return self.defer(&Op::Loop(self.shared.with_fused_body(looped)), inputs, results);
         }
         self.defer(op, inputs, results)
+    }
+
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        match op.may_need_host() {
+            true => pass_async(self, &*self.shared.inner, op, inputs, results),
+            false => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+        }
     }
 
     fn write(&self, data: TensorData) -> Value {

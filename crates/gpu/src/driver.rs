@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A vendor's interface to one device: memory, programs and launches. All work is submitted to one in-order queue; only
-/// the futures of [`read`](Driver::read) and [`synchronize`](Driver::synchronize) wait.
+/// the futures of [`read_all`](Driver::read_all) and [`synchronize`](Driver::synchronize) wait.
 ///
 /// A vendor's library ([`Library`]) and recorded graphs ([`Recorder`]) are optional. Methods may be called from any
 /// thread.
@@ -52,12 +52,25 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the device failed.
     fn write(&self, to: &DevicePtr<Self::Memory>, bytes: &[u8]) -> Result<()>;
 
-    /// Starts to copy bytes from the device. The future ends once everything queued before the call is done, with the
-    /// bytes as they are then. Work queued after the call does not change them.
+    /// Starts to copy bytes from the device: of each range, which is a start and a number of bytes. All copies are one
+    /// submission. The future ends once everything queued before the call is done, with the bytes of each range as they
+    /// are then. Work queued after the call does not change them.
     ///
     /// # Errors
-    /// The future's: when the device failed, in this copy or in work queued before.
-    fn read(&self, from: &DevicePtr<Self::Memory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>>;
+    /// The future's: when the device failed, in a copy or in work queued before.
+    fn read_all(
+        &self,
+        ranges: &[(DevicePtr<Self::Memory>, usize)],
+    ) -> BoxFuture<'static, Result<Vec<Vec<u8>>>>;
+
+    /// Starts to copy the bytes of one range, as [`read_all`](Driver::read_all) does.
+    ///
+    /// # Errors
+    /// As [`read_all`](Driver::read_all).
+    fn read(&self, from: &DevicePtr<Self::Memory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
+        let copied = self.read_all(&[(from.clone(), bytes)]);
+        Box::pin(async move { Ok(copied.await?.pop().unwrap_or_default()) })
+    }
 
     /// Fills bytes on the device with one value.
     ///

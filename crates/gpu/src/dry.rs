@@ -19,14 +19,15 @@ pub struct DryDriver {
     info: DeviceInfo,
     compile: Box<Compile>,
     launches: AtomicU64,
+    reads: AtomicU64,
     has_libraries: bool,
-    /// Callback for the next read; it sets the bytes.
+    /// Callback for the next read; it sets the bytes of each range.
     #[cfg(test)]
     pub(crate) answer: std::sync::Mutex<Option<Answer>>,
 }
 
 #[cfg(test)]
-pub(crate) type Answer = Box<dyn FnOnce(&mut [u8]) + Send>;
+pub(crate) type Answer = Box<dyn FnOnce(&mut [Vec<u8>]) + Send>;
 
 /// Memory without contents: its size in bytes.
 pub struct DryMemory(usize);
@@ -66,6 +67,7 @@ impl DryDriver {
             info,
             compile: Box::new(compile),
             launches: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
             has_libraries: false,
             #[cfg(test)]
             answer: std::sync::Mutex::default(),
@@ -82,6 +84,11 @@ impl DryDriver {
     /// The number of kernel launches so far.
     pub fn launches(&self) -> u64 {
         self.launches.load(Ordering::Relaxed)
+    }
+
+    /// The number of submitted reads so far, each of any number of ranges.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
     }
 }
 
@@ -105,9 +112,10 @@ impl Driver for DryDriver {
         Ok(())
     }
 
-    fn read(&self, _: &DevicePtr<DryMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
+    fn read_all(&self, ranges: &[(DevicePtr<DryMemory>, usize)]) -> BoxFuture<'static, Result<Vec<Vec<u8>>>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         #[cfg_attr(not(test), expect(unused_mut, reason = "tests answer"))]
-        let mut read = vec![0; bytes];
+        let mut read: Vec<Vec<u8>> = ranges.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
         #[cfg(test)]
         {
             let answer = self.answer.lock().unwrap().take();

@@ -24,7 +24,8 @@ use kiln_kernel::Nest;
 use smallvec::smallvec;
 use std::sync::Arc;
 
-/// An engine for one GPU. Ops are queued in order; only reads wait.
+/// An engine for one GPU. Ops are queued in order. Only the futures of reads wait, and [`Op::NonZero`], whose shape is
+/// data: [`execute_async`](Engine::execute_async) is its form that does not wait.
 ///
 /// It runs every op on every dtype on the device: by a generated kernel, a handwritten kernel, the vendor's library, or
 /// an expansion into simpler ops. [`Expand`](kiln_ir::Expand), which every stack puts around it, handles custom ops and
@@ -260,22 +261,14 @@ impl<D: Driver> Gpu<D> {
         Error::unsupported(&self.caps.name, problem)
     }
 
-    /// Starts to copy a value from the device. The future waits for it and checks the value's flags.
+    /// Starts to copy a value and its flags from the device, in one submission. The future waits for them and checks the
+    /// flags.
     fn start_read(&self, value: &Value) -> Result<BoxFuture<'_, Result<TensorData>>> {
         let ty = *value.ty();
         let array = self.contiguous(Array::<D>::of(value)?, ty.dtype)?;
-        let copied = match ty.num_bytes() {
-            0 => None,
-            bytes => Some(self.queue.read(&array.at(ty.dtype.size()), bytes)?),
-        };
-        Ok(Box::pin(async move {
-            let bytes = match copied {
-                Some(copied) => copied.await?,
-                None => Vec::new(),
-            };
-            self.judge(&array.suspicions).await?;
-            TensorData::from_bytes(&bytes, ty)
-        }))
+        let from = Some((array.at(ty.dtype.size()), ty.num_bytes())).filter(|(_, bytes)| *bytes > 0);
+        let copied = self.read_checked(from, &array.suspicions)?;
+        Ok(Box::pin(async move { TensorData::from_bytes(&copied.await?, ty) }))
     }
 }
 
@@ -337,6 +330,22 @@ impl<D: Driver> Engine for Gpu<D> {
             Some(_) | None => self.run(op, inputs, results),
         };
         found.unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let (Op::NonZero { index }, None) = (op, poison_of(&inputs)) else {
+            return Box::pin(core::future::ready(self.execute(op, inputs, results)));
+        };
+        let _running = self.pages.run();
+        let started = self.start_nonzero(*index, inputs);
+        let types = results.to_vec();
+        Box::pin(async move {
+            let found = match started {
+                Ok(started) => self.end_nonzero(started).await,
+                Err(error) => Err(error),
+            };
+            found.unwrap_or_else(|error| poisoned(&types, &error))
+        })
     }
 
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {

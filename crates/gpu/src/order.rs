@@ -9,8 +9,8 @@ use crate::index::AxisExtents;
 use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
-    Comparison, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Scalar, Shape, TensorType,
-    Value, Values, block_on,
+    BoxFuture, Comparison, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Scalar, Shape,
+    TensorType, Value, Values, wait_for,
 };
 use kiln_kernel::print::held_type;
 use smallvec::smallvec;
@@ -130,12 +130,16 @@ impl<D: Driver> Gpu<D> {
 
     /// [`Op::NonZero`]: the only op that waits for the device, since only the device knows the length of the result.
     pub(crate) fn nonzero(&self, index: DType, inputs: Operands) -> Result<Values> {
+        let started = self.start_nonzero(index, inputs)?;
+        wait_for(self.end_nonzero(started), "`nonzero`", "await `nonzero_async`")
+    }
+
+    /// Starts [`Op::NonZero`]: queues the count of the elements, and its copy to the host.
+    pub(crate) fn start_nonzero(&self, index: DType, inputs: Operands) -> Result<StartedNonZero<'_>> {
         let (_, ty) = tensor::<D>(&inputs, 0)?;
         let (ty, n) = (*ty, ty.num_elements());
-        let rank = ty.shape.rank();
-        let found = |count: usize| TensorType::new([count, rank], index);
         if n == 0 {
-            return Ok(smallvec![self.uninit(&found(0))?.into_value(found(0))]);
+            return Ok(StartedNonZero { ty, index, counted: None });
         }
         let step = |op: Op, inputs: Operands, ty: TensorType| self.execute(&op, inputs, &[ty]).remove(0);
         let marks = match ty.dtype.is_bool() {
@@ -145,18 +149,32 @@ impl<D: Driver> Gpu<D> {
                 Operand::Value(step(Op::Compare(Comparison::Ne), compared, ty.with_dtype(DType::Bool)))
             }
         };
-        let counted = self.position_dtype();
-        let line = TensorType::new([n], counted);
-        let marks = step(Op::Cast(counted), smallvec![marks], ty.with_dtype(counted));
+        let line = TensorType::new([n], self.position_dtype());
+        let marks = step(Op::Cast(line.dtype), smallvec![marks], ty.with_dtype(line.dtype));
         let marks = step(Op::Reshape(Shape::from([n])), smallvec![marks.into()], line);
         let sum = Op::Scan { reduction: Reduction::Sum, axis: 0, reverse: false, exclusive: false };
         let counts = step(sum, smallvec![marks.into()], line);
-        let count = self.last(&counts)?;
-        let result = self.uninit(&found(count))?;
-        if found(count).num_elements() > 0 {
-            self.positions((Array::<D>::of(&counts)?, counted), (&result, index), &ty.shape)?;
+        let count = self.read_last(&counts)?;
+        Ok(StartedNonZero { ty, index, counted: Some((counts, count)) })
+    }
+
+    /// Waits for the count, and queues the search for the positions.
+    pub(crate) async fn end_nonzero(&self, started: StartedNonZero<'_>) -> Result<Values> {
+        let StartedNonZero { ty, index, counted } = started;
+        let found = |count: usize| TensorType::new([count, ty.shape.rank()], index);
+        let Some((counts, count)) = counted else {
+            return Ok(smallvec![self.uninit(&found(0))?.into_value(found(0))]);
+        };
+        // A count is not negative, so zeros extend 4 bytes to 8.
+        let (read, mut bytes) = (count.await?, [0; 8]);
+        bytes[..read.len()].copy_from_slice(&read);
+        let found = found(u64::from_le_bytes(bytes) as usize);
+        let result = self.uninit(&found)?;
+        if found.num_elements() > 0 {
+            let counted = (Array::<D>::of(&counts)?, counts.dtype());
+            self.positions(counted, (&result, index), &ty.shape)?;
         }
-        Ok(smallvec![result.into_value(found(count))])
+        Ok(smallvec![result.into_value(found)])
     }
 
     /// Stores the positions at which a running count of a tensor's elements increases.
@@ -190,18 +208,22 @@ impl<D: Driver> Gpu<D> {
         self.native(native, n, arguments)
     }
 
-    /// Reads the last element of a running count.
-    fn last(&self, counts: &Value) -> Result<usize> {
+    /// Starts to read the last element of a running count.
+    fn read_last(&self, counts: &Value) -> Result<BoxFuture<'_, Result<Vec<u8>>>> {
         let array = Array::<D>::of(counts)?;
         let size = counts.ty().dtype.size();
         let last = array.block.at((counts.ty().num_elements() - 1) * size);
-        let read = block_on(self.queue.read(&last, size)?)?;
-        block_on(self.judge(&array.suspicions))?;
-        // A count is not negative, so zeros extend 4 bytes to 8.
-        let mut bytes = [0; 8];
-        bytes[..size].copy_from_slice(&read);
-        Ok(u64::from_le_bytes(bytes) as usize)
+        self.read_checked(Some((last, size)), &array.suspicions)
     }
+}
+
+/// [`Op::NonZero`] before the length of its result is known.
+pub(crate) struct StartedNonZero<'a> {
+    /// The type of the operand.
+    ty: TensorType,
+    index: DType,
+    /// The running count of the elements other than 0, and its last element in bytes. `None` without elements.
+    counted: Option<(Value, BoxFuture<'a, Result<Vec<u8>>>)>,
 }
 
 /// The hand-written kernel of a search.

@@ -215,17 +215,17 @@ impl<D: Driver> Queue<D> {
         self.line.drain()
     }
 
-    /// Starts to copy bytes as they are after all work that is queued so far.
+    /// Starts to copy the bytes of ranges, in one submission, as they are after all work that is queued so far. Does not
+    /// wait for the device.
     ///
     /// # Errors
     /// When the device failed, here or in the future.
-    pub(crate) fn read(
+    pub(crate) fn read_all(
         &self,
-        from: &DevicePtr<D::Memory>,
-        bytes: usize,
-    ) -> Result<BoxFuture<'_, Result<Vec<u8>>>> {
-        self.with(|state| self.settle(state, from))?;
-        let copied = self.driver.read(from, bytes);
+        ranges: &[(DevicePtr<D::Memory>, usize)],
+    ) -> Result<BoxFuture<'_, Result<Vec<Vec<u8>>>>> {
+        self.with(|state| ranges.iter().try_for_each(|(from, _)| self.settle(state, from)))?;
+        let copied = self.driver.read_all(ranges);
         Ok(Box::pin(async move {
             let bytes = copied.await?;
             self.with(rest);

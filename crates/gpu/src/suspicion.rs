@@ -1,13 +1,13 @@
 //! Deferred bounds checks: a kernel reports an index out of range by a flag on the device; reading a value checks its flags.
 //!
 //! A kernel that checks an index has a flag, one word of memory. Flags are stored in pages, so that a value refers to
-//! all its flags by a few bits, whatever the number of kernels before it. A read waits for all earlier work and copies
-//! the flags at once. All values drop a page without set flags, and the page is reused.
+//! all its flags by a few bits, whatever the number of kernels before it. A read copies the value and the flags in one
+//! submission, after all earlier work. All values drop a page without set flags, and the page is reused.
 
 use crate::Gpu;
 use crate::driver::{Argument, DevicePtr, Driver, Step};
 use crate::memory::Block;
-use kiln_ir::{Error, IndexUser, Result, Shape};
+use kiln_ir::{BoxFuture, Error, IndexUser, Result, Shape};
 use kiln_kernel::Check;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -266,70 +266,130 @@ impl<D: Driver> Gpu<D> {
         Ok(words.map(|word| Suspicion { page: page.clone(), word }).collect())
     }
 
-    /// Returns the first error that the device reported for a value's flags. All work queued before must be done.
-    pub(crate) async fn judge(&self, suspicions: &Suspicions<D>) -> Result<()> {
-        self.look().await?;
-        for Marks { page, words } in suspicions.open() {
-            let seen = self.words(page).await?;
-            // Another thread may have marked the page clean meanwhile. Words set since then belong to the page's next
-            // use.
-            if page.is_clean() {
-                continue;
-            }
-            let set = (0..WORDS).find(|&i| words[i / 64] & (1 << (i % 64)) != 0 && seen[i] != 0);
-            if let Some(word) = set {
-                return Err(page.errors()[word].error(seen[word]));
+    /// Starts to copy bytes and the flags of their value from the device, in one submission. Without `from` only the flags
+    /// are copied. The future returns the bytes, or the first error that the device reported for the flags.
+    ///
+    /// Words of other values are copied too, so that pages without a set word become clean.
+    ///
+    /// # Errors
+    /// When the device failed, here or in the future.
+    pub(crate) fn read_checked(
+        &self,
+        from: Option<(DevicePtr<D::Memory>, usize)>,
+        suspicions: &Suspicions<D>,
+    ) -> Result<BoxFuture<'_, Result<Vec<u8>>>> {
+        let sweep = self.pages.sweep();
+        let own: Vec<Marks<D>> = suspicions.open().cloned().collect();
+        let mut pages: Vec<Arc<Page<D>>> = sweep.pages().cloned().collect();
+        for Marks { page, .. } in &own {
+            if !pages.iter().any(|other| Arc::ptr_eq(other, page)) {
+                pages.push(page.clone());
             }
         }
-        Ok(())
+        let has_value = from.is_some();
+        let flags = pages.iter().map(|page| (page.block.at(0), WORDS * BYTES));
+        let ranges: Vec<_> = from.into_iter().chain(flags).collect();
+        if ranges.is_empty() {
+            return Ok(Box::pin(core::future::ready(Ok(Vec::new()))));
+        }
+        let copied = self.queue.read_all(&ranges)?;
+        Ok(Box::pin(async move {
+            let mut copied = copied.await?.into_iter();
+            let bytes = if has_value { copied.next().unwrap_or_default() } else { Vec::new() };
+            let seen = Seen(pages.into_iter().zip(copied.map(|bytes| words(&bytes))).collect());
+            sweep.end(&seen);
+            own.iter().try_for_each(|marks| marks.judge(&seen))?;
+            Ok(bytes)
+        }))
+    }
+}
+
+/// The words of pages, as one read found them.
+struct Seen<D: Driver>(Vec<(Arc<Page<D>>, Vec<u64>)>);
+
+impl<D: Driver> Seen<D> {
+    /// The words of a page that was read.
+    fn words(&self, page: &Arc<Page<D>>) -> &[u64] {
+        self.0.iter().find(|(read, _)| Arc::ptr_eq(read, page)).map_or(&[], |(_, words)| words)
     }
 
-    /// Checks all allocated words, if all kernels that may set them were queued.
-    async fn look(&self) -> Result<()> {
-        let (current, full) = {
-            let mut state = self.pages.lock();
-            if self.pages.running.load(Ordering::Acquire) > 0 {
-                return Ok(());
-            }
-            let full: Vec<_> = state.full.drain(..).filter_map(|page| page.upgrade()).collect();
-            // Meanwhile, words of other threads are allocated from other pages.
-            (state.current.take(), full)
-        };
-        for page in full {
-            self.settle(&page).await?;
+    fn is_set(&self, page: &Arc<Page<D>>) -> bool {
+        self.words(page).iter().any(|word| *word != 0)
+    }
+}
+
+/// The words in the bytes of a page.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let (words, _) = bytes.as_chunks::<BYTES>();
+    words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+}
+
+impl<D: Driver> Marks<D> {
+    /// Returns the error of the first set flag.
+    fn judge(&self, seen: &Seen<D>) -> Result<()> {
+        // Another thread may have marked the page clean meanwhile. Words set since then belong to the page's next use.
+        if self.page.is_clean() {
+            return Ok(());
         }
-        let Some(page) = current else { return Ok(()) };
-        let next = match self.is_set(&page).await? {
-            _ if page.errors().is_empty() => Some(page),
-            false => {
-                page.is_clean.store(true, Ordering::Release);
-                Some(Page::new(page.block.clone()))
-            }
-            true => None,
-        };
-        let mut state = self.pages.lock();
-        if state.current.is_none() {
-            state.current = next;
+        let words = seen.words(&self.page);
+        let is_marked = |i: usize| self.words[i / 64] & (1 << (i % 64)) != 0;
+        match words.iter().enumerate().find(|(i, word)| **word != 0 && is_marked(*i)) {
+            Some((i, word)) => Err(self.page.errors()[i].error(*word)),
+            None => Ok(()),
         }
-        Ok(())
+    }
+}
+
+/// Pages whose words a read checks for all values. Until it [ends](Sweep::end), no other read checks them so.
+struct Sweep<'a, D: Driver> {
+    pages: &'a Pages<D>,
+    /// The page that words were allocated from.
+    current: Option<Arc<Page<D>>>,
+    full: Vec<Arc<Page<D>>>,
+}
+
+impl<D: Driver> Pages<D> {
+    /// Takes all pages with words, if all kernels that may set the words were queued. Meanwhile, words of other threads
+    /// are allocated from other pages.
+    fn sweep(&self) -> Sweep<'_, D> {
+        let mut sweep = Sweep { pages: self, current: None, full: Vec::new() };
+        let mut state = self.lock();
+        if self.running.load(Ordering::Acquire) == 0 {
+            sweep.full = state.full.drain(..).filter_map(|page| page.upgrade()).collect();
+            sweep.current = state.current.take_if(|page| !page.errors().is_empty());
+        }
+        drop(state);
+        sweep
+    }
+}
+
+impl<D: Driver> Sweep<'_, D> {
+    fn pages(&self) -> impl Iterator<Item = &Arc<Page<D>>> {
+        self.full.iter().chain(&self.current)
     }
 
-    async fn settle(&self, page: &Arc<Page<D>>) -> Result<()> {
-        if !self.is_set(page).await? {
+    /// Marks pages without a set word as clean. Words are allocated from the last one again.
+    fn end(mut self, seen: &Seen<D>) {
+        for page in self.full.drain(..).filter(|page| !seen.is_set(page)) {
             page.is_clean.store(true, Ordering::Release);
         }
-        Ok(())
+        let Some(page) = self.current.take().filter(|page| !seen.is_set(page)) else { return };
+        page.is_clean.store(true, Ordering::Release);
+        let mut state = self.pages.lock();
+        if state.current.is_none() {
+            state.current = Some(Page::new(page.block.clone()));
+        }
     }
+}
 
-    async fn is_set(&self, page: &Page<D>) -> Result<bool> {
-        let is_empty = page.errors().is_empty();
-        Ok(!is_empty && self.words(page).await?.iter().any(|word| *word != 0))
-    }
-
-    async fn words(&self, page: &Page<D>) -> Result<Vec<u64>> {
-        let bytes = self.queue.read(&page.block.at(0), WORDS * BYTES)?.await?;
-        let (words, _) = bytes.as_chunks::<BYTES>();
-        Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+impl<D: Driver> Drop for Sweep<'_, D> {
+    /// A later read checks the pages of a read that failed or was dropped.
+    fn drop(&mut self) {
+        if self.full.is_empty() && self.current.is_none() {
+            return;
+        }
+        let unchecked = self.full.iter().chain(&self.current).map(Arc::downgrade);
+        self.pages.lock().full.extend(unchecked);
     }
 }
 
@@ -390,14 +450,59 @@ mod tests {
         // An op of another thread delays this check, and ends while this thread waits for the device.
         gpu.pages.running.fetch_add(1, Ordering::AcqRel);
         let (other, x, index) = (gpu.clone(), x.clone(), index.clone());
-        let meanwhile = move |bytes: &mut [u8]| {
+        let meanwhile = move |pages: &mut [Vec<u8>]| {
             other.pages.running.fetch_sub(1, Ordering::AcqRel);
             block_on(other.read(others)).unwrap();
             let _wrong = chain(&other, &x, &index, 1);
-            bytes.fill(1);
+            pages.iter_mut().for_each(|bytes| bytes.fill(1));
         };
         *gpu.driver.answer.lock().unwrap() = Some(Box::new(meanwhile));
-        assert!(block_on(gpu.judge(&suspicions)).is_ok());
+        assert!(block_on(gpu.read_checked(None, &suspicions).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_read_copies_the_value_and_its_flags_in_one_submission() {
+        let gpu = gpu();
+        let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
+        let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
+        let y = chain(&gpu, &x, &index, WORDS + 1);
+        let lengths = Arc::new(Mutex::new(Vec::new()));
+        let found = lengths.clone();
+        let note = move |ranges: &mut [Vec<u8>]| found.lock().unwrap().extend(ranges.iter().map(Vec::len));
+        *gpu.driver.answer.lock().unwrap() = Some(Box::new(note));
+        let read = gpu.read(y);
+        assert_eq!(gpu.driver.reads(), 1, "before the future is polled");
+        assert_eq!(*lengths.lock().unwrap(), [8, WORDS * BYTES, WORDS * BYTES]);
+        block_on(read).unwrap();
+        assert_eq!(gpu.driver.reads(), 1);
+    }
+
+    #[test]
+    fn a_set_flag_of_a_read_is_its_error() {
+        let gpu = gpu();
+        let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
+        let index = gpu.write(TensorData::new(vec![0i32, 5], [2]).unwrap());
+        let [y, other] = [(); 2].map(|()| chain(&gpu, &x, &index, 1));
+        // The first word of the page: index 5 at position 1.
+        let word = (u64::from(u32::MAX - 1) << 32) | 5;
+        let set = move |ranges: &mut [Vec<u8>]| ranges[1][..BYTES].copy_from_slice(&word.to_ne_bytes());
+        *gpu.driver.answer.lock().unwrap() = Some(Box::new(set));
+        let error = block_on(gpu.read(y)).unwrap_err().to_string();
+        assert!(error.contains("index 5"), "{error}");
+        assert!(block_on(gpu.read(other)).is_ok(), "its word is another one");
+    }
+
+    #[test]
+    fn a_later_read_checks_the_pages_of_a_read_that_was_dropped() {
+        let gpu = gpu();
+        let x = gpu.write(TensorData::new(vec![1.0f32, 2.0], [2]).unwrap());
+        let index = gpu.write(TensorData::new(vec![0i32, 1], [2]).unwrap());
+        let y = chain(&gpu, &x, &index, WORDS + 1);
+        let pages = |y: &Value| crate::array::Array::<DryDriver>::of(y).unwrap().suspicions.open().count();
+        drop(gpu.read(y.clone()));
+        assert_eq!(pages(&y), 2);
+        block_on(gpu.read(x)).unwrap();
+        assert_eq!(pages(&y), 0);
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! assert_eq!(found.unwrap().to_string(), "`ln` of f32[2] returned NaN");
 //! ```
 
-use crate::{Engine, Op, OperandType, Operands, TensorType, Values, block_on, profile};
+use crate::future::refusal;
+use crate::{Engine, Op, OperandType, Operands, TensorType, Values, poisoned, profile, try_block_on};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -75,8 +76,15 @@ pub(crate) fn checked(engine: &dyn Engine, op: &Op, inputs: Operands, results: &
         return values;
     }
     for value in values.iter().filter(|value| value.dtype().is_float()) {
-        // The error of a value is that of the program, which reads it.
-        let Ok(data) = block_on(engine.read(value.clone())) else { continue };
+        let data = match try_block_on(engine.read(value.clone())) {
+            Some(Ok(data)) => data,
+            // The error of a value is that of the program, which reads it.
+            Some(Err(_)) => continue,
+            None => {
+                let hint = "detect anomalies on a native platform, or on an engine of the processor";
+                return poisoned(results, &refusal("the detection of anomalies", hint));
+            }
+        };
         let mut numbers = data.iter::<f64>();
         if numbers.all(f64::is_finite) {
             continue;

@@ -2,7 +2,7 @@
 
 use crate::{
     DTypeSet, Error, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result, Role, SharedBytes,
-    TensorData, TensorType, Value, Values, infer,
+    TensorData, TensorType, Value, Values, infer, wait_for,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -28,8 +28,11 @@ pub trait Engine: Any + Send + Sync {
     /// The engine's name, its machine, and the sets of supported dtypes and ops (see [`supports`](Engine::supports)).
     fn caps(&self) -> &Caps;
 
-    /// Runs one op, or queues it; never waits for a device. Operands are passed by value: an operand without aliases
-    /// may be overwritten. `results` are the inferred types.
+    /// Runs one op, or queues it. Operands are passed by value: an operand without aliases may be overwritten. `results`
+    /// are the inferred types.
+    ///
+    /// It waits for a device only where the host needs data: for [`Op::NonZero`], whose shape is data, and for custom
+    /// ops that run on the host. In a browser, their results are poisoned where they would have to wait.
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values;
 
     /// Copies data to the engine.
@@ -37,6 +40,18 @@ pub trait Engine: Any + Send + Sync {
 
     /// Reads a value back, or returns the error of its computation.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
+
+    /// As [`execute`](Engine::execute), but the future waits for the data that the host [needs](Op::may_need_host); the
+    /// call only starts the work. Any other op is executed by the call.
+    ///
+    /// By default, a layer passes [`Op::NonZero`] to the engine below by [`pass_async`], and executes custom ops, which
+    /// may wait. A layer whose `execute` does the same with a custom op passes that too.
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        match self.below().filter(|_| op.kind() == OpKind::NonZero) {
+            Some(below) => pass_async(self, below, op, inputs, results),
+            None => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+        }
+    }
 
     /// The engine that this layer is around; `None` for the engine of a device.
     fn below(&self) -> Option<&dyn Engine> {
@@ -202,6 +217,26 @@ impl dyn Engine {
     pub fn find<E: Engine>(&self) -> Option<&E> {
         self.layers().find_map(|engine| (engine as &dyn Any).downcast_ref())
     }
+}
+
+/// Runs an op by [`Engine::execute_async`] of the engine below a layer, on [lowered](Engine::lower) operands, and
+/// [lifts](Engine::lift) the results.
+pub fn pass_async<'e, E: Engine + ?Sized>(
+    layer: &'e E,
+    below: &'e dyn Engine,
+    op: &Op,
+    inputs: Operands,
+    results: &[TensorType],
+) -> BoxFuture<'e, Values> {
+    let lowered = |operand: Operand| match operand {
+        Operand::Value(value) => Operand::Value(layer.lower(value)),
+        Operand::Scalar(scalar) => Operand::Scalar(scalar),
+    };
+    let started = below.execute_async(op, inputs.into_iter().map(lowered).collect(), results);
+    Box::pin(async move {
+        let values: Values = started.await.into_iter().map(|value| layer.lift(value)).collect();
+        values
+    })
 }
 
 /// The capabilities of an engine.
@@ -377,24 +412,11 @@ pub(crate) fn lowered_to(
 /// Reads the data of a value; blocks.
 fn data_of(from: &dyn Engine, value: Value) -> core::result::Result<TensorData, (TensorType, Error)> {
     let ty = *value.ty();
-    let data = read_now(from.read(value)).unwrap_or_else(|| {
-        let problem = "the value of another engine cannot be read without waiting";
-        Err(Error::unsupported(&from.caps().name, problem).hint("read it as data, then write the data"))
-    });
-    data.map_err(|error| (ty, error))
+    wait_for(from.read(value), "moving a tensor to another device", MOVED).map_err(|error| (ty, error))
 }
 
-/// Returns the result of a read: blocks if threads can wait, otherwise returns it only if it is ready.
-pub(crate) fn read_now(future: BoxFuture<'_, Result<TensorData>>) -> Option<Result<TensorData>> {
-    if cfg!(all(feature = "std", not(target_family = "wasm"))) {
-        return Some(crate::block_on(future));
-    }
-    let mut context = core::task::Context::from_waker(core::task::Waker::noop());
-    match core::pin::pin!(future).poll(&mut context) {
-        core::task::Poll::Ready(data) => Some(data),
-        core::task::Poll::Pending => None,
-    }
-}
+/// The hint of a move between devices that would have to wait in a browser.
+const MOVED: &str = "await `into_data_async`, and create a tensor from the data on the other device";
 
 /// The results of a failed op: poisoned values of these types.
 pub fn poisoned(results: &[TensorType], error: &Error) -> Values {

@@ -95,12 +95,17 @@ pub use cost::{Cost, cost};
 pub use custom::{Custom, CustomOp};
 pub use data::{Element, Elements, TensorData};
 pub use dtype::{DType, DTypeSet};
-pub use engine::{BoxFuture, Caps, Engine, OpSet, picked_past_poison, poison_of, poisoned, recovered};
+pub use engine::{
+    BoxFuture, Caps, Engine, OpSet, pass_async, picked_past_poison, poison_of, poisoned, recovered,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use expand::{CustomKernel, Dispatch, Expand, MINIMAL, expand, expand_program, expand_values, expanding};
 pub use float8::Float8;
 pub use fused::{Activation, Epilogue, FusedOp, Pattern, QuantizedMatMul};
-pub use future::block_on;
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use future::without_blocking;
+pub use future::{block_on, try_block_on, wait_for};
 pub use fx_hasher::{FxBuildHasher, FxHasher};
 #[cfg(feature = "std")]
 pub use group::{GroupMember, ThreadGroup};

@@ -19,7 +19,7 @@ mod data_flow;
 
 use self::data_flow::DataFlow;
 use crate::{
-    Cost, Engine, FxBuildHasher, Op, OperandType, Operands, TensorType, Values, anomaly, block_on, cost,
+    Cost, Engine, FxBuildHasher, Op, OperandType, Operands, TensorType, Values, anomaly, cost, try_block_on,
 };
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -412,10 +412,11 @@ fn change_module(id: u64) {
     }
 }
 
-/// Waits for engines. Errors of devices are those of the values, which the program reads.
+/// Waits for engines. Errors of devices are those of the values, which the program reads. A browser cannot wait: times
+/// are then those of the program's own thread.
 fn sync(engines: &[Arc<dyn Engine>]) {
     for engine in engines {
-        let _ = block_on(engine.sync());
+        let _ = try_block_on(engine.sync());
     }
 }
 

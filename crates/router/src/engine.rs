@@ -5,7 +5,7 @@ use crate::placed::{Placed, Source};
 use crate::router::Router;
 use kiln_ir::{
     BoxFuture, Caps, Engine, Error, Memory, Op, OpKind, OperandType, Operands, Result, SharedBytes,
-    TensorData, TensorType, Value, Values, block_on, lowered, poisoned,
+    TensorData, TensorType, Value, Values, lowered, poisoned, wait_for,
 };
 use std::future::ready;
 use std::ptr;
@@ -18,6 +18,25 @@ impl Engine for Router {
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
         self.run(op, inputs, results).unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let home = match self.home(op, &inputs) {
+            Ok(home) => home.unwrap_or_else(|| self.first()),
+            Err(error) => return Box::pin(ready(poisoned(results, &error))),
+        };
+        // Another member that runs the op has its result brought back, which waits anyway.
+        if !op.may_need_host() || !home.runs(op, &OperandType::list(&inputs)) {
+            return Box::pin(ready(self.execute(op, inputs, results)));
+        }
+        let operands: Operands = inputs.into_iter().map(|operand| self.operand_on(operand, &home)).collect();
+        home.count_op();
+        let (op, types) = (op.clone(), results.to_vec());
+        Box::pin(async move {
+            let found = home.engine().execute_async(&op, operands, &types).await;
+            let values: Values = found.into_iter().map(|value| self.wrap(&home, value)).collect();
+            values
+        })
     }
 
     /// On no member yet: the first that needs the data gets it.
@@ -65,7 +84,8 @@ impl Engine for Router {
             return self.wrap(member, member.engine().import(from, value));
         }
         let ty = *value.ty();
-        match block_on(from.read(value)) {
+        let hint = "await `into_data_async`, and create a tensor from the data on the other device";
+        match wait_for(from.read(value), "moving a tensor to another device", hint) {
             Ok(data) => self.write(data),
             Err(error) => Value::poisoned(ty, error),
         }

@@ -194,7 +194,7 @@ impl Router {
         }
     }
 
-    fn operand_on(&self, operand: Operand, member: &Arc<Member>) -> Operand {
+    pub(crate) fn operand_on(&self, operand: Operand, member: &Arc<Member>) -> Operand {
         match operand {
             Operand::Value(value) => self.on(value, member, &self.shared.counters.automatic).into(),
             Operand::Scalar(scalar) => scalar.into(),
@@ -227,7 +227,7 @@ impl Router {
     }
 
     /// The member of an op's operands, or where they meet; `None` where none is on a member.
-    fn home(&self, op: &Op, inputs: &Operands) -> Result<Option<Arc<Member>>> {
+    pub(crate) fn home(&self, op: &Op, inputs: &Operands) -> Result<Option<Arc<Member>>> {
         let mut home: Option<&Arc<Member>> = None;
         let mut is_apart = false;
         for operand in inputs {

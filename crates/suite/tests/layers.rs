@@ -5,7 +5,7 @@ use kiln_autodiff::{Autodiff, Checkpointing, Forward};
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{
     Binary, BoxFuture, Caps, DType, Engine, Error, Expand, Memory, MemoryConfig, MemoryUse, Op, OpKind,
-    OperandType, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, block_on,
+    Operand, OperandType, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, block_on,
 };
 use kiln_reference::Reference;
 use kiln_vmap::Vmap;
@@ -20,6 +20,7 @@ struct Row {
 
 /// All optional methods that a layer passes on, in the order of the trait.
 const ROWS: &[Row] = &[
+    Row { method: "execute_async", check: execute_async },
     Row { method: "supports", check: supports },
     Row { method: "write_shared", check: write_shared },
     Row { method: "import", check: import },
@@ -101,10 +102,20 @@ impl Engine for Probe {
         Box::pin(async { data.ok_or_else(|| Error::value("probe", "the value is not lowered")) })
     }
 
+    fn execute_async(&self, _op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        self.note("execute_async");
+        inputs.iter().filter_map(Operand::value).for_each(|value| {
+            Probe::maker(value);
+        });
+        let made = |ty: &TensorType| Probe::made(TensorData::zeros(*ty), "execute_async");
+        let values: Values = results.iter().map(made).collect();
+        Box::pin(async { values })
+    }
+
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {
         self.note("supports");
         // The sets say that it runs everything.
-        op.kind() != OpKind::Binary && operands.len() == 2
+        op.kind() == OpKind::NonZero || (op.kind() != OpKind::Binary && operands.len() == 2)
     }
 
     fn write_shared(&self, bytes: SharedBytes, ty: TensorType) -> Value {
@@ -268,6 +279,13 @@ impl Subject {
     fn maker(&self, value: &Value) -> &'static str {
         Probe::maker(&self.layer.lower(value.clone()))
     }
+}
+
+fn execute_async(subject: &Subject) {
+    let op = Op::NonZero { index: DType::I32 };
+    let inputs: Operands = core::iter::once(Operand::Value(subject.probe.write(numbers()))).collect();
+    let found = subject.layer.execute_async(&op, inputs, &[TensorType::new([4, 2], DType::I32)]);
+    assert_eq!(subject.maker(&block_on(found)[0]), "execute_async");
 }
 
 fn supports(subject: &Subject) {

@@ -1,10 +1,11 @@
 //! Backends: zero-sized types that name engine stacks.
 
 use crate::{Checkpointing, Stack};
+use alloc::boxed::Box;
 use alloc::format;
 use core::fmt::Debug;
 use core::marker::PhantomData;
-use kiln_ir::{MemoryConfig, MemoryUse};
+use kiln_ir::{BoxFuture, MemoryConfig, MemoryUse};
 
 /// The type that names an engine stack at compile time. Zero-sized, never constructed by programs.
 ///
@@ -56,9 +57,29 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
     /// Waits until a device has completed all queued work.
     ///
     /// # Errors
-    /// When the device failed.
+    /// When the device failed. In a browser, where no thread may wait for a GPU: see
+    /// [`sync_async`](Backend::sync_async).
     fn sync(device: &Self::Device) -> crate::Result<()> {
-        kiln_ir::block_on(Self::stack(device).engine().sync())
+        let stack = Self::stack(device);
+        kiln_ir::wait_for(stack.engine().sync(), "synchronization", "await `Backend::sync_async`")
+    }
+
+    /// Like [`sync`](Backend::sync), without blocking the thread.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_tensor::Backend;
+    ///
+    /// let done = Cpu::sync_async(&Default::default());
+    /// # kiln_ir::block_on(done)?;
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The future's: when the device failed.
+    fn sync_async(device: &Self::Device) -> BoxFuture<'static, crate::Result<()>> {
+        let stack = Self::stack(device);
+        Box::pin(async move { stack.engine().sync().await })
     }
 
     /// Returns the memory statistics of a device; `None` if its engine does not track allocations.

@@ -128,9 +128,48 @@ fn asynchronous_reads_match_synchronous_reads() {
     holds(ready(x.clone().mask_select_async(mask)).unwrap(), &[2.0, 3.0]);
     assert_eq!(ready(x.clone().to_data_async()).unwrap(), x.clone().into_data());
     assert_eq!(ready(x.clone().sum().into_scalar_async::<i64>()), 5);
-    assert!(ready(x.try_into_scalar_async::<f32>()).is_err());
+    assert!(ready(x.clone().try_into_scalar_async::<f32>()).is_err());
+    assert_eq!(ready(x.to_vec_async::<i32>()).unwrap(), [0, 2, 3, 0]);
+    assert_eq!(ready(x.clone().sum().item_async::<i64>()).unwrap(), 5);
+    assert!(ready(x.item_async::<f32>()).is_err());
+    assert!(ready(x.clone().all_close_async(x.clone() * 1.000001, None, None)).unwrap());
+    assert!(ready(x.all_close_async(floats::<2>([[0.0; 3]; 2]), None, None)).is_err());
     let empty = Tensor::<Flex, 2>::zeros([2, 0], &DEVICE);
     assert_eq!(ready(empty.argwhere_async()).unwrap().dims(), [0, 2]);
+}
+
+#[test]
+fn asynchronous_sets_match_synchronous_sets() {
+    let x = ints::<2>([[3, 1], [3, 1], [0, 1]]);
+    assert_eq!(ready(x.clone().unique_async()).unwrap().into_data(), x.clone().unique().into_data());
+    let same = |a: [TensorData; 3], b: [TensorData; 3]| assert_eq!(a, b);
+    let (a, b) = (ready(x.clone().unique_with_counts_async()).unwrap(), x.clone().unique_with_counts());
+    same(
+        [a.values.into_data(), a.inverse.into_data(), a.counts.into_data()],
+        [b.values.into_data(), b.inverse.into_data(), b.counts.into_data()],
+    );
+    let (a, b) = (ready(x.clone().unique_dim_async(0)).unwrap(), x.clone().unique_dim(0));
+    same(
+        [a.values.into_data(), a.inverse.into_data(), a.counts.into_data()],
+        [b.values.into_data(), b.inverse.into_data(), b.counts.into_data()],
+    );
+    let (a, b) = (ready(x.clone().unique_consecutive_async()).unwrap(), x.clone().unique_consecutive());
+    same(
+        [a.values.into_data(), a.inverse.into_data(), a.counts.into_data()],
+        [b.values.into_data(), b.inverse.into_data(), b.counts.into_data()],
+    );
+    let (a, b) =
+        (ready(x.clone().unique_consecutive_dim_async(0)).unwrap(), x.clone().unique_consecutive_dim(0));
+    same(
+        [a.values.into_data(), a.inverse.into_data(), a.counts.into_data()],
+        [b.values.into_data(), b.inverse.into_data(), b.counts.into_data()],
+    );
+    assert!(ready(x.unique_dim_async(2)).is_err());
+    let numbers = ints::<1>([1, 3, 1]);
+    places(ready(numbers.clone().bincount_async(0)).unwrap(), &[0, 2, 0, 1]);
+    let weights = floats::<1>([0.5, 1.0, 0.25]);
+    holds(ready(numbers.bincount_weighted_async(weights, 0)).unwrap(), &[0.0, 0.75, 0.0, 1.0]);
+    assert!(ready(ints::<1>([-1]).bincount_async(0)).is_err());
 }
 
 #[test]

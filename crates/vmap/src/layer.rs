@@ -182,6 +182,15 @@ impl Engine for Vmap {
         found.unwrap_or_else(|error| poisoned(results, &error))
     }
 
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        let is_batched =
+            inputs.iter().any(|operand| operand.value().is_some_and(|value| self.is_batched(value)));
+        match is_batched || !op.may_need_host() {
+            true => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+            false => self.inner.execute_async(op, inputs, results),
+        }
+    }
+
     fn write(&self, data: TensorData) -> Value {
         self.inner.write(data)
     }

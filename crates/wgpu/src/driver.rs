@@ -257,24 +257,36 @@ impl WgpuDriver {
         launches.iter().try_for_each(|launch| self.record(function, launch, &[memory]))
     }
 
-    /// Starts to copy whole words to a buffer that the host can map.
-    fn start_read(&self, from: &DevicePtr<WgpuMemory>, words: Range<usize>) -> Result<Reading> {
-        let len = words.len() as u64;
+    /// Starts to copy ranges to buffers that the host can map, in one submission.
+    fn start_read(&self, ranges: &[(DevicePtr<WgpuMemory>, usize)]) -> Result<Reading> {
+        let staged = ranges.iter().map(|(from, bytes)| self.range(from, *bytes).map(Staged::new));
+        let mut staged: Vec<Staged> = staged.collect::<Result<_>>()?;
+        let lengths = place(&mut staged, self.most_bytes as usize);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let what = format!("allocating {len} bytes for a read");
-        let staging = self.done(&what, || self.device.create_buffer(&buffer(len, usage)))?;
+        let allocate = |len: &usize| {
+            let what = format!("allocating {len} bytes for a read");
+            self.done(&what, || self.device.create_buffer(&buffer(*len as u64, usage)))
+        };
+        let buffers: Vec<wgpu::Buffer> = lengths.iter().map(allocate).collect::<Result<_>>()?;
         let submission = {
             let mut commands = self.commands();
-            let encoder = commands.encoder(&self.device);
-            encoder.copy_buffer_to_buffer(&from.memory.0, words.start as u64, &staging, 0, len);
+            for ((from, _), part) in ranges.iter().zip(&staged).filter(|(_, part)| !part.words.is_empty()) {
+                let encoder = commands.encoder(&self.device);
+                let (start, len) = (part.words.start as u64, part.words.len() as u64);
+                let to = &buffers[part.buffer];
+                encoder.copy_buffer_to_buffer(&from.memory.0, start, to, part.offset as u64, len);
+            }
             self.submit(&mut commands)?
         };
-        let signal = Signal::new();
-        let set = signal.clone();
-        self.done("mapping memory", || {
-            staging.map_async(wgpu::MapMode::Read, .., move |outcome| set.set(outcome.is_ok()));
-        })?;
-        Ok(Reading { staging, mapped: self.finished(signal, submission) })
+        let map = |staging: wgpu::Buffer| -> Result<(wgpu::Buffer, Finished<bool>)> {
+            let signal = Signal::new();
+            let set = signal.clone();
+            self.done("mapping memory", || {
+                staging.map_async(wgpu::MapMode::Read, .., move |outcome| set.set(outcome.is_ok()));
+            })?;
+            Ok((staging, self.finished(signal, submission.clone())))
+        };
+        Ok(Reading { buffers: buffers.into_iter().map(map).collect::<Result<_>>()?, staged })
     }
 
     fn finished<T>(&self, signal: Arc<Signal<T>>, submission: wgpu::SubmissionIndex) -> Finished<T> {
@@ -292,26 +304,71 @@ fn experimental(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
 
-/// A copy to the host that was started.
+/// A range of a block on its way to the host. Copies are of whole words.
+struct Staged {
+    /// The bytes of the words that contain the range.
+    words: Range<usize>,
+    /// The range, from the start of the words.
+    range: Range<usize>,
+    /// The number of the buffer that receives the words.
+    buffer: usize,
+    /// The place of the words in that buffer.
+    offset: usize,
+}
+
+impl Staged {
+    fn new(range: Range<usize>) -> Staged {
+        if range.is_empty() {
+            return Staged { words: 0..0, range: 0..0, buffer: 0, offset: 0 };
+        }
+        let words = range.start / 4 * 4..range.end.next_multiple_of(4);
+        let range = range.start - words.start..range.end - words.start;
+        Staged { words, range, buffer: 0, offset: 0 }
+    }
+}
+
+/// Places copies one after the other in as few buffers as possible, of at most `most` bytes each. Returns the lengths
+/// of the buffers.
+fn place(staged: &mut [Staged], most: usize) -> Vec<usize> {
+    let mut lengths: Vec<usize> = Vec::new();
+    for part in staged.iter_mut().filter(|part| !part.words.is_empty()) {
+        let len = part.words.len();
+        if lengths.last().is_none_or(|last| last.saturating_add(len) > most) {
+            lengths.push(0);
+        }
+        part.buffer = lengths.len() - 1;
+        part.offset = lengths[part.buffer];
+        lengths[part.buffer] += len;
+    }
+    lengths
+}
+
+/// Copies to the host that were started.
 struct Reading {
-    staging: wgpu::Buffer,
-    /// Whether the copy could be mapped.
-    mapped: Finished<bool>,
+    /// The buffers that receive the copies, with whether they could be mapped.
+    buffers: Vec<(wgpu::Buffer, Finished<bool>)>,
+    staged: Vec<Staged>,
 }
 
 impl Reading {
-    /// The bytes in a range of the copied words.
-    async fn end(self, range: Range<usize>) -> Result<Vec<u8>> {
-        let failure = self.mapped.failure.clone();
-        let is_mapped = self.mapped.await?;
-        failure.check()?;
-        if !is_mapped {
-            return Err(failure.lost("memory could not be read"));
+    /// The bytes of each range.
+    async fn end(self) -> Result<Vec<Vec<u8>>> {
+        let mut read = vec![Vec::new(); self.staged.len()];
+        for (number, (staging, mapped)) in self.buffers.into_iter().enumerate() {
+            let failure = mapped.failure.clone();
+            let is_mapped = mapped.await?;
+            failure.check()?;
+            if !is_mapped {
+                return Err(failure.lost("memory could not be read"));
+            }
+            let view = staging.get_mapped_range(..);
+            let view = view.map_err(|error| failure.lost(&format!("memory could not be read: {error}")))?;
+            let parts = self.staged.iter().zip(&mut read);
+            for (part, read) in parts.filter(|(part, _)| part.buffer == number && !part.words.is_empty()) {
+                *read = view[part.offset + part.range.start..part.offset + part.range.end].to_vec();
+            }
         }
-        match self.staging.get_mapped_range(..) {
-            Ok(view) => Ok(view[range].to_vec()),
-            Err(error) => Err(failure.lost(&format!("memory could not be read: {error}"))),
-        }
+        Ok(read)
     }
 }
 
@@ -369,19 +426,12 @@ impl Driver for WgpuDriver {
         Ok(())
     }
 
-    fn read(&self, from: &DevicePtr<WgpuMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
-        if bytes == 0 {
-            return Box::pin(async { Ok(Vec::new()) });
-        }
-        let started = self.range(from, bytes).and_then(|range| {
-            let words = range.start / 4 * 4..range.end.next_multiple_of(4);
-            let skipped = range.start - words.start;
-            Ok((self.start_read(from, words)?, skipped..skipped + bytes))
-        });
-        Box::pin(async move {
-            let (reading, range) = started?;
-            reading.end(range).await
-        })
+    fn read_all(
+        &self,
+        ranges: &[(DevicePtr<WgpuMemory>, usize)],
+    ) -> BoxFuture<'static, Result<Vec<Vec<u8>>>> {
+        let started = self.start_read(ranges);
+        Box::pin(async move { started?.end().await })
     }
 
     fn fill(&self, to: &DevicePtr<WgpuMemory>, bytes: usize, value: u8) -> Result<()> {
@@ -448,5 +498,31 @@ impl Driver for WgpuDriver {
             ended?.await?;
             failure.check()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn staged(ranges: &[Range<usize>]) -> Vec<Staged> {
+        ranges.iter().cloned().map(Staged::new).collect()
+    }
+
+    #[test]
+    fn ranges_of_one_read_share_a_buffer() {
+        let mut parts = staged(&[5..11, 3..3, 4096..8192, 0..1]);
+        assert_eq!(place(&mut parts, 1 << 20), [8 + 4096 + 4]);
+        let places: Vec<_> = parts.iter().map(|part| (part.words.clone(), part.range.clone())).collect();
+        assert_eq!(places, [(4..12, 1..7), (0..0, 0..0), (4096..8192, 0..4096), (0..4, 0..1)]);
+        assert_eq!([0, 2, 3].map(|i: usize| parts[i].offset), [0, 8, 8 + 4096]);
+    }
+
+    #[test]
+    fn a_read_that_fills_a_buffer_has_another_for_the_rest() {
+        let mut parts = staged(&[0..4096, 0..8, 0..8]);
+        assert_eq!(place(&mut parts, 4096), [4096, 16]);
+        assert_eq!([0, 1, 2].map(|i: usize| (parts[i].buffer, parts[i].offset)), [(0, 0), (1, 0), (1, 8)]);
+        assert!(place(&mut staged(&[7..7, 2..2]), 4096).is_empty());
     }
 }

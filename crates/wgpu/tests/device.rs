@@ -155,6 +155,23 @@ fn launches_run_in_order_with_writes_and_reads() {
 }
 
 #[test]
+fn a_read_copies_several_ranges() {
+    let Some(gpu) = opened() else { return };
+    let driver = gpu.driver();
+    let (x, y) = (block(driver, 64), block(driver, 64));
+    let bytes: Vec<u8> = (0..64).collect();
+    driver.write(&at(&x, 0), &bytes).unwrap();
+    driver.write(&at(&y, 0), &bytes).unwrap();
+    let ranges = [(at(&x, 5), 6), (at(&y, 64), 0), (at(&y, 0), 64), (at(&x, 63), 1)];
+    let read = driver.read_all(&ranges);
+    driver.fill(&at(&x, 0), 64, 0).unwrap();
+    let expected: [&[u8]; 4] = [&bytes[5..11], &[], &bytes, &bytes[63..]];
+    assert_eq!(block_on(read).unwrap(), expected);
+    assert!(block_on(driver.read_all(&[(at(&x, 0), 4), (at(&x, 60), 8)])).is_err());
+    assert!(block_on(driver.read_all(&[])).unwrap().is_empty());
+}
+
+#[test]
 fn many_launches_are_submitted_in_several_parts() {
     let Some(gpu) = opened() else { return };
     let driver = gpu.driver();

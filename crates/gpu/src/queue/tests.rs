@@ -74,9 +74,10 @@ impl Driver for Diary {
         Ok(())
     }
 
-    fn read(&self, from: &DevicePtr<Number>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
-        self.note((4000, vec![from.memory.0.into()]));
-        Box::pin(async move { Ok(vec![0; bytes]) })
+    fn read_all(&self, ranges: &[(DevicePtr<Number>, usize)]) -> BoxFuture<'static, Result<Vec<Vec<u8>>>> {
+        self.note((4000, ranges.iter().map(|(from, _)| from.memory.0.into()).collect()));
+        let read: Vec<Vec<u8>> = ranges.iter().map(|(_, bytes)| vec![0; *bytes]).collect();
+        Box::pin(async move { Ok(read) })
     }
 
     fn fill(&self, to: &DevicePtr<Number>, bytes: usize, value: u8) -> Result<()> {
@@ -200,7 +201,7 @@ impl Things {
 
 /// Reads a byte of the first memory.
 fn read(queue: &Queue<Diary>, things: &Things) -> Result<Vec<u8>> {
-    kiln_ir::block_on(queue.read(&things.place(0), 1)?)
+    Ok(kiln_ir::block_on(queue.read_all(&[(things.place(0), 1)])?)?.remove(0))
 }
 
 fn ran(queue: &Queue<Diary>) -> Ran {

@@ -173,11 +173,18 @@ impl Driver for Host {
         Ok(())
     }
 
-    fn read(&self, from: &DevicePtr<HostMemory>, bytes: usize) -> BoxFuture<'static, Result<Vec<u8>>> {
-        assert!(from.offset + bytes <= from.memory.layout.size());
-        let mut read = vec![0; bytes];
-        // SAFETY: the bytes lie within the block.
-        unsafe { address(from).copy_to_nonoverlapping(read.as_mut_ptr(), bytes) };
+    fn read_all(
+        &self,
+        ranges: &[(DevicePtr<HostMemory>, usize)],
+    ) -> BoxFuture<'static, Result<Vec<Vec<u8>>>> {
+        let copy = |(from, bytes): &(DevicePtr<HostMemory>, usize)| {
+            assert!(from.offset + bytes <= from.memory.layout.size());
+            let mut read = vec![0; *bytes];
+            // SAFETY: the bytes lie within the block.
+            unsafe { address(from).copy_to_nonoverlapping(read.as_mut_ptr(), *bytes) };
+            read
+        };
+        let read: Vec<Vec<u8>> = ranges.iter().map(copy).collect();
         Box::pin(async move { Ok(read) })
     }
 

@@ -9,6 +9,7 @@ use crate::{
     OperandType, Operands, Program, Recorder, Result, TensorData, TensorType, Value, Values, Var, poison_of,
     poisoned,
 };
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -178,6 +179,21 @@ impl Engine for Expand {
             return self.inner.execute(op, inputs, results);
         }
         self.execute_any(op, inputs, results)
+    }
+
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        if let Op::Custom(custom) = op
+            && poison_of(&inputs).is_none()
+        {
+            let found = self.custom_async(op, custom, inputs, results);
+            let types = results.to_vec();
+            return Box::pin(async move { found.await.unwrap_or_else(|error| poisoned(&types, &error)) });
+        }
+        let is_passed = op.kind() == OpKind::NonZero && self.inner.supports(op, &OperandType::list(&inputs));
+        match is_passed {
+            true => self.inner.execute_async(op, inputs, results),
+            false => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+        }
     }
 
     fn write(&self, data: TensorData) -> Value {

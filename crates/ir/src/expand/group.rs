@@ -4,7 +4,7 @@ use super::Expand;
 use crate::group::{self, Channel, Exchange, Message, Part};
 use crate::{
     Binary, Collective, CollectiveKind, Engine, Error, Op, Operands, Reduction, Result, SliceAxis,
-    TensorType, Value, Values, Var, block_on,
+    TensorType, Value, Values, Var, wait_for,
 };
 use alloc::format;
 use alloc::sync::Arc;
@@ -108,7 +108,13 @@ impl Expand {
     }
 
     fn read_part(&self, value: &Value) -> Message {
-        block_on(self.inner.read(value.clone())).map(Arc::new)
+        let read = self.inner.read(value.clone());
+        wait_for(
+            read,
+            "a collective of a thread group",
+            "browsers have no threads: use a group of one member",
+        )
+        .map(Arc::new)
     }
 
     fn write_part(&self, data: Arc<crate::TensorData>) -> Value {

@@ -2,9 +2,10 @@
 
 use super::Expand;
 use crate::{
-    Custom, Engine, Error, Op, Operand, OperandType, Operands, Result, Scalar, TensorData, TensorType, Value,
-    Values, engine::read_now,
+    BoxFuture, Custom, Engine, Error, Op, Operand, OperandType, Operands, Result, Scalar, TensorData,
+    TensorType, Value, Values, wait_for,
 };
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -70,32 +71,87 @@ impl Expand {
         &self,
         op: &Op,
         custom: &Custom,
-        inputs: Operands,
+        mut inputs: Operands,
         results: &[TensorType],
     ) -> Result<Values> {
+        if let Some(found) = self.custom_on_engine(op, custom, &mut inputs, results) {
+            return found;
+        }
+        // Reading consumes the operands, and plain numbers become tensors.
+        let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
+        let data = on_host(&*self.inner, custom, inputs)?;
+        self.evaluated(op, &numbers, &data, results)
+    }
+
+    /// As [`custom`](Expand::custom), but the future waits for operands that are read.
+    pub(super) fn custom_async(
+        &self,
+        op: &Op,
+        custom: &Custom,
+        mut inputs: Operands,
+        results: &[TensorType],
+    ) -> BoxFuture<'_, Result<Values>> {
+        if let Some(found) = self.custom_on_engine(op, custom, &mut inputs, results) {
+            return Box::pin(core::future::ready(found));
+        }
+        let (op, results) = (op.clone(), results.to_vec());
+        let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
+        let values = inputs.iter().filter_map(Operand::value);
+        let reads: Vec<_> = values.map(|value| self.inner.read(value.clone())).collect();
+        Box::pin(async move {
+            let mut read = Vec::with_capacity(reads.len());
+            for started in reads {
+                read.push(started.await?);
+            }
+            let mut read = read.into_iter();
+            let next = |_| read.next().ok_or_else(|| Error::program("an operand was not read"));
+            let data = Custom::on_host(inputs, next)?;
+            self.evaluated(&op, &numbers, &data, &results)
+        })
+    }
+
+    /// Runs a custom op by the ways that need no data on the host; `None` if there is none, with the operands in place.
+    fn custom_on_engine(
+        &self,
+        op: &Op,
+        custom: &Custom,
+        inputs: &mut Operands,
+        results: &[TensorType],
+    ) -> Option<Result<Values>> {
         let engine = &*self.inner;
         if let Some(kernel) = self.kernels.get(custom.name()) {
-            let values = kernel(engine, custom, inputs, results)?;
-            custom.agree("kernel", values.iter().map(|value: &Value| *value.ty()), results)?;
-            return Ok(values);
+            let found = kernel(engine, custom, core::mem::take(inputs), results);
+            return Some(found.and_then(|values| {
+                custom.agree("kernel", values.iter().map(|value: &Value| *value.ty()), results)?;
+                Ok(values)
+            }));
         }
-        if engine.supports(op, &OperandType::list(&inputs)) {
-            return Ok(engine.execute(op, inputs, results));
+        if engine.supports(op, &OperandType::list(inputs)) {
+            return Some(Ok(engine.execute(op, core::mem::take(inputs), results)));
         }
-        if let Some(equivalent) = custom.equivalent_for(&inputs, results) {
-            return Ok(self.execute(&equivalent?, inputs, results));
+        if let Some(equivalent) = custom.equivalent_for(inputs, results) {
+            return Some(equivalent.map(|op| self.execute(&op, core::mem::take(inputs), results)));
         }
-        if let Some(values) = custom.expand_values(self, &inputs, results) {
-            return values;
+        if let Some(found) = custom.expand_values(self, inputs, results) {
+            return Some(found);
         }
         #[cfg(feature = "std")]
         warn_of_host(engine, custom.name());
-        // Reading consumes the operands, and plain numbers become tensors.
-        let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
-        let data = on_host(engine, custom, inputs)?;
-        match custom.evaluate_as(&data, results) {
-            Some(outputs) => Ok(written(engine, outputs?)),
-            None => Err(self.without_evaluation(op, &numbers, &data)),
+        None
+    }
+
+    /// Evaluates a custom op on the host.
+    fn evaluated(
+        &self,
+        op: &Op,
+        numbers: &[Option<Scalar>],
+        data: &[TensorData],
+        results: &[TensorType],
+    ) -> Result<Values> {
+        let outputs = if let Op::Custom(custom) = op { custom.evaluate_as(data, results) } else { None };
+        match outputs {
+            Some(outputs) => Ok(written(&*self.inner, outputs?)),
+            None => Err(self.without_evaluation(op, numbers, data)),
         }
     }
 
@@ -128,14 +184,13 @@ fn warn_of_host(engine: &dyn Engine, name: &str) {
     }
 }
 
+/// The hint for a custom op whose operands cannot be read in a browser.
+const HOST_HINT: &str = "await `custom_async`, or register a kernel for the device";
+
 /// Reads operands as data.
 fn on_host(engine: &dyn Engine, op: &Custom, inputs: Operands) -> Result<Vec<TensorData>> {
-    Custom::on_host(inputs, |value| {
-        read_now(engine.read(value)).unwrap_or_else(|| {
-            let problem = alloc::format!("the operands of `{}` cannot be read without waiting", op.name());
-            Err(Error::unsupported(&engine.caps().name, problem))
-        })
-    })
+    let what = alloc::format!("`{}` runs on the host, and", op.name());
+    Custom::on_host(inputs, |value| wait_for(engine.read(value), &what, HOST_HINT))
 }
 
 fn written(engine: &dyn Engine, outputs: Vec<TensorData>) -> Values {

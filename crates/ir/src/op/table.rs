@@ -474,6 +474,15 @@ impl Op {
         })
     }
 
+    /// Whether the host may need data from the device to run it: [`Op::NonZero`], whose shape is data, and custom ops,
+    /// which may run on the host. See [`execute_async`](crate::Engine::execute_async).
+    pub fn may_need_host(&self) -> bool {
+        if let Op::Custom(custom) = self {
+            return !custom.is_expression();
+        }
+        self.kind() == OpKind::NonZero
+    }
+
     /// Whether poison of the operands does not propagate to all results. The op must then run despite a poisoned
     /// operand.
     #[inline]

@@ -6,9 +6,10 @@ use crate::codec::{CHUNK, malformed};
 use crate::message::{Answer, MAX_LIST, MemoryChange, Offer, Question, Request, Source, UNSENT};
 use kiln_ir::{
     BoxFuture, CacheStrategy, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse,
-    Op, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType, Value, Values, block_on,
-    poisoned,
+    Op, OpKind, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType, Value, Values,
+    poisoned, try_block_on, wait_for,
 };
+use std::future::ready;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -243,15 +244,42 @@ impl RemoteEngine {
         self.ask(about(handle.id), data.then_some(*value.ty()))
     }
 
-    /// Waits for the type of a value that depends on data.
-    fn actual_type(&self, value: &Value) -> Result<TensorType> {
-        match block_on(self.ask_about(value, Question::Type, false)?)? {
-            Found::Answer(Answer::Type(ty)) => Ok(ty),
-            Found::Answer(Answer::Failed(error)) => Err(error),
-            Found::Answer(Answer::Done | Answer::Text(_) | Answer::Memory(_)) | Found::Data(_) => {
-                Err(malformed("an answer to another question"))
-            }
+    /// Records an op, and returns its results under the inferred types.
+    fn recorded(&self, op: &Op, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
+        if UNSENT.contains(&op.kind()) {
+            return Err(self.caps.left_out(op));
         }
+        self.shared.ops.fetch_add(1, Ordering::Relaxed);
+        if let Some(error) = self.shared.is_lost() {
+            return Err(error);
+        }
+        let first = self.record(op, inputs, results)?;
+        let value = |(place, ty): (usize, &TensorType)| self.value(first + 2 * place as u64, *ty);
+        Ok(results.iter().enumerate().map(value).collect())
+    }
+
+    /// Records [`Op::NonZero`]. The future ends with its result under the type that depends on data.
+    fn start_nonzero(
+        &self,
+        op: &Op,
+        inputs: &Operands,
+        results: &[TensorType],
+    ) -> Result<BoxFuture<'_, Result<Values>>> {
+        let mut values = self.recorded(op, inputs, results)?;
+        let asked = self.ask_about(&values[0], Question::Type, false)?;
+        Ok(Box::pin(async move {
+            match asked.await? {
+                Found::Answer(Answer::Type(ty)) if ty == *values[0].ty() => Ok(values),
+                Found::Answer(Answer::Type(ty)) => {
+                    values[0] = self.retyped(&values[0], ty);
+                    Ok(values)
+                }
+                Found::Answer(Answer::Failed(error)) => Err(error),
+                Found::Answer(Answer::Done | Answer::Text(_) | Answer::Memory(_)) | Found::Data(_) => {
+                    Err(malformed("an answer to another question"))
+                }
+            }
+        }))
     }
 }
 
@@ -355,27 +383,28 @@ impl Engine for RemoteEngine {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        if UNSENT.contains(&op.kind()) {
-            return poisoned(results, &self.caps.left_out(op));
-        }
-        self.shared.ops.fetch_add(1, Ordering::Relaxed);
-        if let Some(error) = self.shared.is_lost() {
-            return poisoned(results, &error);
-        }
-        let first = match self.record(op, &inputs, results) {
-            Ok(first) => first,
-            Err(error) => return poisoned(results, &error),
+        let found = match op.kind() == OpKind::NonZero {
+            true => self
+                .start_nonzero(op, &inputs, results)
+                .and_then(|found| wait_for(found, "`nonzero`", "await `nonzero_async`")),
+            false => self.recorded(op, &inputs, results),
         };
-        let values = results.iter().enumerate().map(|(place, ty)| self.value(first + 2 * place as u64, *ty));
-        let mut values: Values = values.collect();
-        if matches!(op, Op::NonZero { .. }) {
-            match self.actual_type(&values[0]) {
-                Ok(ty) if ty == *values[0].ty() => {}
-                Ok(ty) => values[0] = self.retyped(&values[0], ty),
-                Err(error) => return poisoned(results, &error),
-            }
+        found.unwrap_or_else(|error| poisoned(results, &error))
+    }
+
+    fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        if op.kind() != OpKind::NonZero {
+            return Box::pin(ready(self.execute(op, inputs, results)));
         }
-        values
+        let started = self.start_nonzero(op, &inputs, results);
+        let types = results.to_vec();
+        Box::pin(async move {
+            let found = match started {
+                Ok(found) => found.await,
+                Err(error) => Err(error),
+            };
+            found.unwrap_or_else(|error| poisoned(&types, &error))
+        })
     }
 
     fn write(&self, data: TensorData) -> Value {
@@ -439,7 +468,7 @@ impl Engine for RemoteEngine {
 
     fn explain(&self, value: &Value) -> Option<String> {
         let asked = self.ask_about(value, Question::Explain, false).ok()?;
-        match block_on(asked).ok()? {
+        match try_block_on(asked)?.ok()? {
             Found::Answer(Answer::Text(text)) => text,
             Found::Answer(Answer::Type(_) | Answer::Done | Answer::Failed(_) | Answer::Memory(_))
             | Found::Data(_) => None,
@@ -455,8 +484,8 @@ impl Engine for RemoteEngine {
 impl Memory for RemoteEngine {
     /// Waits for the server. Zeros if it is lost.
     fn usage(&self) -> MemoryUse {
-        let answer = self.ask(Question::Memory, None).and_then(block_on);
-        if let Ok(Found::Answer(Answer::Memory(usage))) = answer { usage } else { MemoryUse::default() }
+        let answer = self.ask(Question::Memory, None).ok().and_then(try_block_on);
+        if let Some(Ok(Found::Answer(Answer::Memory(usage)))) = answer { usage } else { MemoryUse::default() }
     }
 
     fn reset_peak(&self) {

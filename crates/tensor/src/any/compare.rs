@@ -120,6 +120,20 @@ impl AnyTensor {
     #[doc(alias = "allclose")]
     pub fn all_close(self, other: AnyTensor, relative: Option<f64>, absolute: Option<f64>) -> Result<bool> {
         let close = self.is_close(other, relative, absolute)?.reduce_all(kiln_ir::Reduction::Min)?;
-        Ok(close.into_data()?.to_vec::<bool>() == [true])
+        Ok(close.wait("await `all_close_async`")?.to_vec::<bool>() == [true])
+    }
+
+    /// Like [`all_close`](AnyTensor::all_close), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or a computation failed.
+    pub async fn all_close_async(
+        self,
+        other: AnyTensor,
+        relative: Option<f64>,
+        absolute: Option<f64>,
+    ) -> Result<bool> {
+        let close = self.is_close(other, relative, absolute)?.reduce_all(kiln_ir::Reduction::Min)?;
+        Ok(close.into_data_async().await?.to_vec::<bool>() == [true])
     }
 }

@@ -20,15 +20,32 @@ pub(crate) fn check_table(op: &str, lengths: &[usize]) -> Result<()> {
     }
 }
 
+/// The elements of data as `E`, converted as `cast` does.
+fn elements<E: Element>(data: TensorData) -> Result<Vec<E>> {
+    if data.dtype() == E::DTYPE { data.into_vec() } else { Ok(data.to_vec()) }
+}
+
 impl AnyTensor {
     /// Reads the elements to the host. Waits for the device.
+    ///
+    /// # Errors
+    /// When the computation failed. In a browser, where no thread may wait for a GPU: see
+    /// [`into_data_async`](AnyTensor::into_data_async).
     pub fn into_data(self) -> Result<TensorData> {
-        kiln_ir::block_on(self.stack.engine().read(self.value))
+        self.wait("await `into_data_async`")
     }
 
     /// Reads the elements to the host, without consuming the tensor. Waits for the device.
+    ///
+    /// # Errors
+    /// As [`into_data`](AnyTensor::into_data).
     pub fn to_data(&self) -> Result<TensorData> {
-        self.clone().into_data()
+        self.clone().wait("await `to_data_async`")
+    }
+
+    /// Waits for the elements. The hint names the asynchronous form of the method.
+    pub(crate) fn wait(self, hint: &str) -> Result<TensorData> {
+        kiln_ir::wait_for(self.stack.engine().read(self.value), "reading a tensor", hint)
     }
 
     /// Reads the elements to the host, without blocking the thread.
@@ -48,8 +65,7 @@ impl AnyTensor {
 
     /// Reads the elements as `E`, converted as `cast` does, in row-major order. Waits for the device.
     pub fn into_vec_as<E: Element>(self) -> Result<Vec<E>> {
-        let data = self.into_data()?;
-        if data.dtype() == E::DTYPE { data.into_vec() } else { Ok(data.to_vec()) }
+        elements(self.into_data()?)
     }
 
     /// Reads the elements in row-major order as `E`, converted as `cast` does, without consuming the tensor. Waits for
@@ -66,7 +82,15 @@ impl AnyTensor {
     #[doc(alias = "tolist")]
     #[doc(alias = "numpy")]
     pub fn to_vec<E: Element>(&self) -> Result<Vec<E>> {
-        self.clone().into_vec_as()
+        elements(self.clone().wait("await `to_vec_async`")?)
+    }
+
+    /// Like [`to_vec`](AnyTensor::to_vec), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation failed.
+    pub async fn to_vec_async<E: Element>(&self) -> Result<Vec<E>> {
+        elements(self.to_data_async().await?)
     }
 
     /// Reads the only element as `E`, without consuming the tensor. Waits for the device.
@@ -83,13 +107,21 @@ impl AnyTensor {
     /// # Errors
     /// When there is not exactly one element, or the computation failed.
     pub fn item<E: Element>(&self) -> Result<E> {
-        AnyTensor::single("item", self.ty(), self.to_data()?)
+        AnyTensor::single("item", self.ty(), self.clone().wait("await `item_async`")?)
+    }
+
+    /// Like [`item`](AnyTensor::item), without blocking the thread.
+    ///
+    /// # Errors
+    /// As [`item`](AnyTensor::item).
+    pub async fn item_async<E: Element>(&self) -> Result<E> {
+        AnyTensor::single("item", self.ty(), self.to_data_async().await?)
     }
 
     /// Reads the only element, converted to `E`. Waits for the device.
     pub fn into_scalar<E: Element>(self) -> Result<E> {
         let ty = *self.ty();
-        AnyTensor::single("into_scalar", &ty, self.into_data()?)
+        AnyTensor::single("into_scalar", &ty, self.wait("await `into_scalar_async`")?)
     }
 
     /// Reads the only element, converted to `E`, without blocking the thread.

@@ -21,6 +21,15 @@ impl AnyTensor {
         AnyTensor::only(self.stack, op, results)
     }
 
+    /// Like [`apply`](AnyTensor::apply), without blocking the thread where the op needs data on the host: see
+    /// [`execute_async`](kiln_ir::Engine::execute_async).
+    pub async fn apply_async(self, op: &Op) -> Result<AnyTensor> {
+        let types = infer(op, &[OperandType::Tensor(self.value.ty())])?;
+        let AnyTensor { stack, value } = self;
+        let results = stack.engine().execute_async(op, smallvec![Operand::Value(value)], &types).await;
+        AnyTensor::only(stack, op, results)
+    }
+
     /// Returns the result of an op with a single one.
     #[inline]
     pub(crate) fn only(stack: Stack, op: &Op, mut results: Values) -> Result<AnyTensor> {
@@ -36,6 +45,19 @@ impl AnyTensor {
         let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();
         let results = AnyTensor::emit(&stack, op, inputs)?;
         Ok(results.into_iter().map(|value| AnyTensor::new(stack.clone(), value)).collect())
+    }
+
+    /// Like [`apply_with`](AnyTensor::apply_with), without blocking the thread where the op needs data on the host.
+    pub async fn apply_with_async(
+        self,
+        op: &Op,
+        rest: impl IntoIterator<Item = Operand>,
+    ) -> Result<AnyTensor> {
+        let AnyTensor { stack, value } = self;
+        let inputs: Operands = core::iter::once(value.into()).chain(rest).collect();
+        let types = infer(op, &OperandType::list(&inputs))?;
+        let mut results = stack.engine().execute_async(op, inputs, &types).await;
+        Ok(AnyTensor { stack, value: results.swap_remove(0) })
     }
 
     /// Runs an op with `self` as the first operand, and returns the first result.

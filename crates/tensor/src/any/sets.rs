@@ -3,7 +3,7 @@
 
 use crate::{AnyTensor, Axis, DType, Error, Result, TensorType};
 use alloc::format;
-use kiln_ir::{Binary, Comparison, Reduction, SliceAxis, UpdateMode};
+use kiln_ir::{Binary, Comparison, Reduction, Shape, SliceAxis, UpdateMode};
 
 /// Distinct elements or slices, the index of each element among them, and their counts.
 #[derive(Clone, Debug)]
@@ -25,46 +25,55 @@ impl AnyTensor {
         sorted.take(0, first)
     }
 
+    /// Like [`unique`](AnyTensor::unique), without blocking the thread.
+    pub async fn unique_async(self) -> Result<AnyTensor> {
+        let sorted = self.flatten_all()?.sort(0)?;
+        let first = sorted.clone().run_starts(0)?.places_async().await?;
+        sorted.take(0, first)
+    }
+
     /// Returns the distinct elements in ascending order, with indices and counts. Waits for the device. See
     /// [`Tensor::unique_with_counts`](crate::Tensor::unique_with_counts).
     pub fn unique_with_counts(self) -> Result<UniqueAny> {
-        let shape = *self.shape();
-        let (sorted, order) = self.flatten_all()?.sort_with_indices(0)?;
-        let starts = sorted.clone().run_starts(0)?;
-        let mut unique = UniqueAny::of_runs(sorted, 0, starts)?;
-        unique.inverse = unique.inverse.put_back(order)?.reshape(shape)?;
-        Ok(unique)
+        self.sorted_runs()?.unique()
+    }
+
+    /// Like [`unique_with_counts`](AnyTensor::unique_with_counts), without blocking the thread.
+    pub async fn unique_with_counts_async(self) -> Result<UniqueAny> {
+        self.sorted_runs()?.unique_async().await
     }
 
     /// Returns the distinct slices along an axis, in lexicographic order. Waits for the device. See
     /// [`Tensor::unique_dim`](crate::Tensor::unique_dim).
     pub fn unique_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
-        let axis = axis.into().of("unique_dim", self.ty())?;
-        let rows = self.clone().rows_of(axis)?;
-        let order = rows.clone().lexicographic_order()?;
-        let starts = rows.take(0, order.clone())?.row_starts()?;
-        let mut unique = UniqueAny::of_runs(self.take(axis, order.clone())?, axis, starts)?;
-        unique.inverse = unique.inverse.put_back(order)?;
-        Ok(unique)
+        self.sorted_slice_runs(axis.into())?.unique()
+    }
+
+    /// Like [`unique_dim`](AnyTensor::unique_dim), without blocking the thread.
+    pub async fn unique_dim_async(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
+        self.sorted_slice_runs(axis.into())?.unique_async().await
     }
 
     /// Removes consecutive duplicates among the elements. Waits for the device. See
     /// [`Tensor::unique_consecutive`](crate::Tensor::unique_consecutive).
     pub fn unique_consecutive(self) -> Result<UniqueAny> {
-        let shape = *self.shape();
-        let flat = self.flatten_all()?;
-        let starts = flat.clone().run_starts(0)?;
-        let mut unique = UniqueAny::of_runs(flat, 0, starts)?;
-        unique.inverse = unique.inverse.reshape(shape)?;
-        Ok(unique)
+        self.runs()?.unique()
+    }
+
+    /// Like [`unique_consecutive`](AnyTensor::unique_consecutive), without blocking the thread.
+    pub async fn unique_consecutive_async(self) -> Result<UniqueAny> {
+        self.runs()?.unique_async().await
     }
 
     /// Removes consecutive duplicate slices along an axis. Waits for the device. See
     /// [`Tensor::unique_consecutive_dim`](crate::Tensor::unique_consecutive_dim).
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
-        let axis = axis.into().of("unique_consecutive_dim", self.ty())?;
-        let starts = self.clone().rows_of(axis)?.row_starts()?;
-        UniqueAny::of_runs(self, axis, starts)
+        self.slice_runs(axis.into())?.unique()
+    }
+
+    /// Like [`unique_consecutive_dim`](AnyTensor::unique_consecutive_dim), without blocking the thread.
+    pub async fn unique_consecutive_dim_async(self, axis: impl Into<Axis>) -> Result<UniqueAny> {
+        self.slice_runs(axis.into())?.unique_async().await
     }
 
     /// Returns whether each element is in `others`. See [`Tensor::isin`](crate::Tensor::isin).
@@ -143,9 +152,49 @@ impl AnyTensor {
         differ.binary(Binary::Or, first.compare_scalar(Comparison::Eq, 0)?)
     }
 
+    /// Returns the runs of equal elements, in ascending order.
+    fn sorted_runs(self) -> Result<Runs> {
+        let shape = *self.shape();
+        let (slices, order) = self.flatten_all()?.sort_with_indices(0)?;
+        let starts = slices.clone().run_starts(0)?;
+        Ok(Runs { slices, axis: 0, starts, order: Some(order), shape: Some(shape) })
+    }
+
+    /// Returns the runs of equal slices along an axis, in lexicographic order.
+    fn sorted_slice_runs(self, axis: Axis) -> Result<Runs> {
+        let axis = axis.of("unique_dim", self.ty())?;
+        let rows = self.clone().rows_of(axis)?;
+        let order = rows.clone().lexicographic_order()?;
+        let starts = rows.take(0, order.clone())?.row_starts()?;
+        let slices = self.take(axis, order.clone())?;
+        Ok(Runs { slices, axis, starts, order: Some(order), shape: None })
+    }
+
+    /// Returns the runs of equal elements, in row-major order.
+    fn runs(self) -> Result<Runs> {
+        let shape = *self.shape();
+        let slices = self.flatten_all()?;
+        let starts = slices.clone().run_starts(0)?;
+        Ok(Runs { slices, axis: 0, starts, order: None, shape: Some(shape) })
+    }
+
+    /// Returns the runs of equal slices along an axis.
+    fn slice_runs(self, axis: Axis) -> Result<Runs> {
+        let axis = axis.of("unique_consecutive_dim", self.ty())?;
+        let starts = self.clone().rows_of(axis)?.row_starts()?;
+        Ok(Runs { slices: self, axis, starts, order: None, shape: None })
+    }
+
     /// Returns the indices of the true elements of a vector, `[count]`.
     fn places(self) -> Result<AnyTensor> {
         let places = self.argwhere()?;
+        let count = places.shape()[0];
+        places.reshape([count])
+    }
+
+    /// Like [`places`](AnyTensor::places), without blocking the thread.
+    async fn places_async(self) -> Result<AnyTensor> {
+        let places = self.argwhere_async().await?;
         let count = places.shape()[0];
         places.reshape([count])
     }
@@ -157,12 +206,41 @@ impl AnyTensor {
     }
 }
 
-impl UniqueAny {
-    /// Builds the result from runs of equal slices along an axis; `starts` is true at the start of a run.
-    fn of_runs(slices: AnyTensor, axis: usize, starts: AnyTensor) -> Result<UniqueAny> {
+/// Runs of equal slices along an axis, whose number is not known yet.
+struct Runs {
+    slices: AnyTensor,
+    axis: usize,
+    /// True at the start of a run, for each slice.
+    starts: AnyTensor,
+    /// The indices by which the slices were sorted.
+    order: Option<AnyTensor>,
+    /// The shape of the elements that the slices are, for the index of each of them.
+    shape: Option<Shape>,
+}
+
+impl Runs {
+    /// Waits for the number of runs.
+    fn unique(self) -> Result<UniqueAny> {
+        let first = self.starts.clone().places()?;
+        self.with_first(first)
+    }
+
+    async fn unique_async(self) -> Result<UniqueAny> {
+        let first = self.starts.clone().places_async().await?;
+        self.with_first(first)
+    }
+
+    /// Builds the result from the indices of the first slice of each run.
+    fn with_first(self, first: AnyTensor) -> Result<UniqueAny> {
+        let Runs { slices, axis, starts, order, shape } = self;
         let (index, total) = (slices.stack().int_dtype(), starts.shape()[0]);
-        let inverse = starts.clone().cast(index)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;
-        let first = starts.places()?;
+        let mut inverse = starts.cast(index)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;
+        if let Some(order) = order {
+            inverse = inverse.put_back(order)?;
+        }
+        if let Some(shape) = shape {
+            inverse = inverse.reshape(shape)?;
+        }
         let count = first.shape()[0];
         let next = first
             .clone()

@@ -185,26 +185,52 @@ impl AnyTensor {
     /// Counts the occurrences of each integer, or sums their weights. Waits for the device. See
     /// [`Tensor::bincount`](crate::Tensor::bincount).
     pub fn bincount(self, weights: Option<AnyTensor>, min_length: usize) -> Result<AnyTensor> {
-        let wrong = |problem: &str| {
-            Err(Error::type_error("bincount", problem, &[self.ty().into()])
-                .hint("it counts how often each integer from 0 on occurs in a vector"))
+        let extremes = match self.extremes(weights.as_ref())? {
+            Some(extremes) => extremes.wait("await `bincount_async`")?.to_vec::<i64>(),
+            None => Vec::new(),
         };
+        self.count_integers(&extremes, weights, min_length)
+    }
+
+    /// Like [`bincount`](AnyTensor::bincount), without blocking the thread.
+    pub async fn bincount_async(self, weights: Option<AnyTensor>, min_length: usize) -> Result<AnyTensor> {
+        let extremes = match self.extremes(weights.as_ref())? {
+            Some(extremes) => extremes.into_data_async().await?.to_vec::<i64>(),
+            None => Vec::new(),
+        };
+        self.count_integers(&extremes, weights, min_length)
+    }
+
+    /// Checks the operands of `bincount`. Returns the least and the greatest integer, `[2]`: one read copies both.
+    /// `None` without integers.
+    fn extremes(&self, weights: Option<&AnyTensor>) -> Result<Option<AnyTensor>> {
         if !self.dtype().is_int() || self.rank() != 1 {
-            return wrong("needs integers with exactly 1 axis");
+            return Err(self.not_countable("needs integers with exactly 1 axis"));
         }
-        if weights.as_ref().is_some_and(|weights| weights.shape() != self.shape()) {
-            return wrong("needs one weight for each number");
+        if weights.is_some_and(|weights| weights.shape() != self.shape()) {
+            return Err(self.not_countable("needs one weight for each number"));
         }
-        // The device computes both extremes, and one read copies them.
-        let extremes = match self.shape()[0] {
-            0 => Vec::new(),
-            _ => {
-                let (least, greatest) = (self.clone().min()?, self.clone().max()?);
-                AnyTensor::cat([least, greatest].into(), 0)?.into_data()?.to_vec::<i64>()
-            }
-        };
+        if self.shape()[0] == 0 {
+            return Ok(None);
+        }
+        let (least, greatest) = (self.clone().min()?, self.clone().max()?);
+        AnyTensor::cat([least, greatest].into(), 0).map(Some)
+    }
+
+    fn not_countable(&self, problem: &str) -> Error {
+        Error::type_error("bincount", problem, &[self.ty().into()])
+            .hint("it counts how often each integer from 0 on occurs in a vector")
+    }
+
+    /// Counts integers whose least and greatest are known.
+    fn count_integers(
+        self,
+        extremes: &[i64],
+        weights: Option<AnyTensor>,
+        min_length: usize,
+    ) -> Result<AnyTensor> {
         if let Some(number) = extremes.first().filter(|&&least| least < 0) {
-            return wrong(&format!("{number} is negative"));
+            return Err(self.not_countable(&format!("{number} is negative")));
         }
         let greatest = extremes.last().copied();
         let length = greatest.map_or(0, |greatest| greatest as usize + 1).max(min_length);

@@ -35,9 +35,9 @@ pub use kiln_ir::{ConvOptions, ConvSpec, PoolOptions, Pooling};
 pub use norm::*;
 pub use pool::*;
 
-use crate::{Backend, Custom, CustomOp, Float, Kind, Tensor};
+use crate::{Backend, Custom, CustomOp, Error, Float, Kind, Result, Tensor};
 use alloc::vec::Vec;
-use kiln_ir::Op;
+use kiln_ir::{Op, Operand};
 
 /// Applies a linear layer, `x · weightᵀ + bias`: `x` is `[.., in]`, weight `[out, in]`, bias `[out]`; the result is
 /// `[.., out]`.
@@ -177,4 +177,26 @@ pub fn custom<B: Backend, const D: usize, const D2: usize, K2: Kind>(
         );
     };
     first.convert(|any| any.apply_with(&op, inputs.map(|input| input.into_any().into_value().into())))
+}
+
+/// Like [`custom`], without blocking the thread: the form for browsers of ops that run on the host. With automatic
+/// differentiation, operands whose gradient is recorded make it wait.
+///
+/// # Errors
+/// When there is no operand, or the op does not accept the operands.
+///
+/// # Panics
+/// When the result is of another rank or kind.
+pub async fn custom_async<B: Backend, const D: usize, const D2: usize, K2: Kind>(
+    op: impl CustomOp,
+    inputs: Vec<Tensor<B, D, Float>>,
+) -> Result<Tensor<B, D2, K2>> {
+    let op = Op::Custom(Custom::new(op));
+    let mut inputs = inputs.into_iter();
+    let Some(first) = inputs.next() else {
+        return Err(Error::type_error(op.name(), "a custom op needs at least one tensor", &[])
+            .hint("its device is that of the first"));
+    };
+    let rest = inputs.map(|input| Operand::Value(input.into_any().into_value()));
+    Ok(Tensor::from_any(first.into_any().apply_with_async(&op, rest).await?))
 }

@@ -305,6 +305,19 @@ impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     pub fn all_close(self, other: Self, relative: Option<f64>, absolute: Option<f64>) -> bool {
         ok(self.into_any().all_close(other.into_any(), relative, absolute))
     }
+
+    /// Like [`all_close`](Tensor::all_close), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the shapes do not broadcast, or a computation failed.
+    pub async fn all_close_async(
+        self,
+        other: Self,
+        relative: Option<f64>,
+        absolute: Option<f64>,
+    ) -> crate::Result<bool> {
+        self.into_any().all_close_async(other.into_any(), relative, absolute).await
+    }
 }
 
 forward! {

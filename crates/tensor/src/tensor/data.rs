@@ -101,7 +101,36 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         self.as_any().item()
     }
 
-    /// Reads the elements to the host, without blocking the thread.
+    /// Like [`to_vec`](Tensor::to_vec), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation failed, for example by an index out of range or a lost device.
+    pub async fn to_vec_async<E: Element>(&self) -> Result<Vec<E>> {
+        self.as_any().to_vec_async().await
+    }
+
+    /// Like [`item`](Tensor::item), without blocking the thread.
+    ///
+    /// # Errors
+    /// When there is not exactly one element, or the computation failed.
+    pub async fn item_async<E: Element>(&self) -> Result<E> {
+        self.as_any().item_async().await
+    }
+
+    /// Reads the elements to the host, without blocking the thread: the form for browsers, where the synchronous ones
+    /// fail on GPUs. The copy starts with the first poll of the future.
+    ///
+    /// ```
+    /// use kiln_backends::Cpu;
+    /// use kiln_tensor::Tensor;
+    ///
+    /// async fn doubled(x: Tensor<Cpu, 1>) -> Result<Vec<f32>, kiln_tensor::Error> {
+    ///     Ok((x * 2.0).into_data_async().await?.to_vec())
+    /// }
+    /// # let x = Tensor::<Cpu, 1>::from([1.0, 2.0]);
+    /// # assert_eq!(kiln_ir::block_on(doubled(x))?, [2.0, 4.0]);
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the computation failed, for example by an index out of range or a lost device.

@@ -208,6 +208,14 @@ impl<B: Backend> Tensor<B, 1, Int> {
         self.map(|x| x.bincount(None, min_length))
     }
 
+    /// Like [`bincount`](Tensor::bincount), without blocking the thread.
+    ///
+    /// # Errors
+    /// When an element is negative.
+    pub async fn bincount_async(self, min_length: usize) -> crate::Result<Self> {
+        Ok(Tensor::from_any(self.into_any().bincount_async(None, min_length).await?))
+    }
+
     /// Computes the sum of the weights of each of the integers 0, 1, …; see [`bincount`](Tensor::bincount). Waits for
     /// the device.
     ///
@@ -228,5 +236,18 @@ impl<B: Backend> Tensor<B, 1, Int> {
     #[track_caller]
     pub fn bincount_weighted(self, weights: Tensor<B, 1>, min_length: usize) -> Tensor<B, 1> {
         self.convert(|x| x.bincount(Some(weights.into_any()), min_length))
+    }
+
+    /// Like [`bincount_weighted`](Tensor::bincount_weighted), without blocking the thread.
+    ///
+    /// # Errors
+    /// When an element is negative, or the number of weights is not the number of elements.
+    pub async fn bincount_weighted_async(
+        self,
+        weights: Tensor<B, 1>,
+        min_length: usize,
+    ) -> crate::Result<Tensor<B, 1>> {
+        let weights = Some(weights.into_any());
+        Ok(Tensor::from_any(self.into_any().bincount_async(weights, min_length).await?))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{AnyTensor, Error, Number, Result};
 use alloc::vec::Vec;
-use kiln_ir::{Comparison, DType, Op, infer::broadcast_shapes};
+use kiln_ir::{Comparison, Op, infer::broadcast_shapes};
 
 impl AnyTensor {
     /// Selects elements of `values` where the mask is true, and of `self` elsewhere; broadcasts. See
@@ -59,18 +59,11 @@ impl AnyTensor {
         self.apply(&Op::NonZero { index })
     }
 
-    /// Like [`argwhere`](AnyTensor::argwhere), without blocking the thread: the host reads and scans the elements.
+    /// Like [`argwhere`](AnyTensor::argwhere), without blocking the thread. Only the number of elements is read.
     pub async fn argwhere_async(self) -> Result<AnyTensor> {
-        let (stack, shape) = (self.stack().clone(), *self.shape());
-        let holds = self.cast(DType::Bool)?.into_data_async().await?.to_vec::<bool>();
-        let strides = shape.row_major_strides();
-        let mut coordinates: Vec<i64> = Vec::new();
-        for place in holds.iter().enumerate().filter(|(_, holds)| **holds).map(|(place, _)| place) {
-            coordinates.extend((0..shape.rank()).map(|axis| (place / strides[axis] % shape[axis]) as i64));
-        }
-        let count = holds.iter().filter(|&&holds| holds).count();
-        let data = crate::TensorData::new(coordinates, [count, shape.rank()])?;
-        Ok(AnyTensor::from_data(data.convert(stack.int_dtype()), &stack))
+        let index = self.stack().int_dtype();
+        let places = self.apply_async(&Op::NonZero { index }).await?;
+        places.value().error().cloned().map_or(Ok(places), Err)
     }
 
     /// Returns the coordinates of the elements that are true or nonzero, one tensor `[count]` per axis. Waits for the

@@ -2,7 +2,7 @@
 
 use super::super::forward::Typed;
 use crate::tensor::forward::forward;
-use crate::{Axis, Backend, Bool, Int, Numeric, Tensor, UniqueAny};
+use crate::{Axis, Backend, Bool, Int, Numeric, Result, Tensor, UniqueAny};
 
 forward! {
     impl[B: Backend, const D: usize, K: Numeric] Tensor<B, D, K>;
@@ -156,6 +156,49 @@ forward! {
     /// # Panics
     /// When the axis is out of range, or the computation of the elements failed.
     pub fn unique_consecutive_dim(self, axis: impl Into<Axis>) -> Unique<B, D, 1, K>;
+}
+
+/// The forms for browsers, where no thread may wait for a GPU.
+impl<B: Backend, const D: usize, K: Numeric> Tensor<B, D, K> {
+    /// Like [`unique`](Tensor::unique), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation of the elements failed.
+    pub async fn unique_async(self) -> Result<Tensor<B, 1, K>> {
+        Ok(Tensor::from_any(self.into_any().unique_async().await?))
+    }
+
+    /// Like [`unique_with_counts`](Tensor::unique_with_counts), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation of the elements failed.
+    pub async fn unique_with_counts_async(self) -> Result<Unique<B, 1, D, K>> {
+        Ok(Typed::typed("unique_with_counts", self.into_any().unique_with_counts_async().await?))
+    }
+
+    /// Like [`unique_dim`](Tensor::unique_dim), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the computation of the elements failed.
+    pub async fn unique_dim_async(self, axis: impl Into<Axis>) -> Result<Unique<B, D, 1, K>> {
+        Ok(Typed::typed("unique_dim", self.into_any().unique_dim_async(axis).await?))
+    }
+
+    /// Like [`unique_consecutive`](Tensor::unique_consecutive), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the computation of the elements failed.
+    pub async fn unique_consecutive_async(self) -> Result<Unique<B, 1, D, K>> {
+        Ok(Typed::typed("unique_consecutive", self.into_any().unique_consecutive_async().await?))
+    }
+
+    /// Like [`unique_consecutive_dim`](Tensor::unique_consecutive_dim), without blocking the thread.
+    ///
+    /// # Errors
+    /// When the axis is out of range, or the computation of the elements failed.
+    pub async fn unique_consecutive_dim_async(self, axis: impl Into<Axis>) -> Result<Unique<B, D, 1, K>> {
+        Ok(Typed::typed("unique_consecutive_dim", self.into_any().unique_consecutive_dim_async(axis).await?))
+    }
 }
 
 /// Distinct elements or slices: the result of [`Tensor::unique_with_counts`] and related methods.
