@@ -48,6 +48,8 @@ impl Statement {
             | Statement::StoreShared(_, at, value)
             | Statement::StoreArray(_, at, value)
             | Statement::Atomic { at, value, .. } => smallvec![at, value],
+            Statement::LoadVector { at, condition, .. } => core::iter::once(at).chain(condition).collect(),
+            Statement::StoreVector { at, values, .. } => core::iter::once(at).chain(values).collect(),
             Statement::Fail(_, at, point) => smallvec![at, point],
             Statement::For { range, .. } => range.iter().collect(),
             Statement::Array(..) | Statement::Break | Statement::Continue | Statement::Barrier => {
@@ -68,6 +70,8 @@ impl Statement {
             | Statement::Store(..)
             | Statement::StoreShared(..)
             | Statement::StoreArray(..)
+            | Statement::LoadVector { .. }
+            | Statement::StoreVector { .. }
             | Statement::Atomic { .. }
             | Statement::Fail(..)
             | Statement::Break
