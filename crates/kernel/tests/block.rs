@@ -141,7 +141,7 @@ fn copied_by_vectors(dtype: DType) -> BlockKernel {
     let first = k.bind(&(k.thread() * &index(LANES)));
     k.put(&tile, &first, &tile.at(&(&first + index(1))));
     let values = k.load_shared_vector(&tile, &k.thread());
-    k.when(&is_inside, || k.store_vector(&y, &number, values.clone()));
+    k.when(&is_inside, || k.store_vector(&y, &number, values));
     k.finish()
 }
 
