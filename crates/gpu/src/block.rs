@@ -20,6 +20,7 @@ pub(crate) mod random;
 pub(crate) mod resize;
 pub(crate) mod scan;
 pub(crate) mod sort;
+pub(crate) mod tuning;
 
 use crate::Gpu;
 use crate::driver::{Arguments, Driver, Grid};

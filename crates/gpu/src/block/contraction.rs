@@ -91,6 +91,7 @@ impl Tile {
     const SMALL: Tile = Tile { tall: 2, wide: 2, deep: 32 };
     const FEW_ROWS: Tile = Tile { tall: 1, wide: 4, deep: 16 };
     const FEW_COLUMNS: Tile = Tile { tall: 4, wide: 1, deep: 16 };
+    const ALL: [Tile; 5] = [Tile::HUGE, Tile::LARGE, Tile::SMALL, Tile::FEW_ROWS, Tile::FEW_COLUMNS];
 
     /// The tile for that many results of that size, on a device with that many multiprocessors.
     pub(crate) fn of(count: usize, sizes: [usize; 2], sums: DType, multiprocessors: usize) -> Tile {
@@ -177,6 +178,45 @@ impl Plan {
         let plans = Tile::candidates(sizes, sums).iter().map(|&tile| Plan { tile, parts: 1 });
         let best = plans.min_by_key(|plan| plan.cost(count, sizes, inner, multiprocessors));
         best.unwrap_or(Plan { tile: Tile::SMALL, parts: 1 })
+    }
+
+    /// The plans that are worth a measurement.
+    pub(crate) fn candidates(
+        count: usize,
+        sizes: [usize; 2],
+        inner: usize,
+        sums: DType,
+        multiprocessors: usize,
+    ) -> Vec<Plan> {
+        let mut plans = Vec::new();
+        for &tile in Tile::candidates(sizes, sums) {
+            let most = inner.min(4 * LEAST_PART * multiprocessors / tile.blocks(count, sizes).max(1));
+            for parts in [1, 2, 4, 8, 16, 32] {
+                let plan = Plan { tile, parts };
+                if parts == 1 || plan.suits(sizes, most, sums) {
+                    plans.push(plan);
+                }
+            }
+        }
+        plans
+    }
+
+    /// Whether it is for results of that size with a length of the inner dimension.
+    pub(crate) fn suits(self, sizes: [usize; 2], inner: usize, sums: DType) -> bool {
+        let has_parts = self.parts == 1 || self.parts <= inner / LEAST_PART;
+        has_parts && Tile::candidates(sizes, sums).contains(&self.tile)
+    }
+
+    /// The numbers that identify it: those of the tile, and the number of parts.
+    pub(crate) fn numbers(self) -> [usize; 4] {
+        let [tall, wide, deep] = self.tile.key();
+        [tall, wide, deep, self.parts]
+    }
+
+    /// The plan with these [numbers](Plan::numbers); `None` if there is none.
+    pub(crate) fn from_numbers([tall, wide, deep, parts]: [usize; 4]) -> Option<Plan> {
+        let tile = Tile::ALL.into_iter().find(|tile| tile.key() == [tall, wide, deep])?;
+        (parts > 0).then_some(Plan { tile, parts })
     }
 
     /// The inner positions of a part: whole tiles.
@@ -543,11 +583,9 @@ pub(crate) fn direct(k: &Builder, form: &impl Contraction, total: &Expression) {
 mod tests {
     use super::*;
 
-    const TILES: [Tile; 5] = [Tile::HUGE, Tile::LARGE, Tile::SMALL, Tile::FEW_ROWS, Tile::FEW_COLUMNS];
-
     #[test]
     fn tiles_fit_16_kib_of_shared_memory_and_are_loaded_whole() {
-        for tile in TILES {
+        for tile in Tile::ALL {
             for sums in [DType::F32, DType::F64] {
                 if tile == Tile::HUGE && sums == DType::F64 {
                     continue;
@@ -589,6 +627,8 @@ mod tests {
         assert_eq!(plan([64, 64], 300).parts, 1);
         let long = plan([128, 128], 1 << 16);
         assert!(long.parts > 1, "{long:?}");
+        assert!(Plan::candidates(1, [128, 128], 1 << 16, DType::F32, 64).len() > 3);
+        assert_eq!(Plan::from_numbers(long.numbers()), Some(long));
         let part = long.part(1 << 16);
         assert!(part.is_multiple_of(long.tile.deep) && part * long.parts >= 1 << 16, "{long:?}");
     }

@@ -3,6 +3,7 @@
 
 use super::BlockKey;
 use super::contraction::{Contraction, Element, Plan, THREADS, Tile, sum_dtype, tiled, zero};
+use super::tuning::Class;
 use crate::Gpu;
 use crate::driver::{Argument, Arguments, DevicePtr, Driver, Matrices, Products};
 use crate::native::length;
@@ -32,7 +33,7 @@ struct Form {
 }
 
 /// The sizes and factors of a launch.
-struct Call<'a, M> {
+pub(super) struct Call<'a, M> {
     count: usize,
     rows: usize,
     columns: usize,
@@ -48,20 +49,37 @@ impl<D: Driver> Gpu<D> {
     /// When the kernel does not compile, there are too many blocks, or the device failed.
     pub(crate) fn multiply_by_kernel(&self, products: &Products<D::Memory>) -> Result<()> {
         let call = Call::of(products);
-        let Call { count, rows, columns, form, .. } = call;
+        let Call { count, rows, columns, inner, form, .. } = call;
         if rows <= MOST_ROWS {
             let arguments = call.arguments(&products.to, 0);
             let blocks = count * columns.div_ceil(form.columns_of_block());
             let key = form.key("matmul_rows").with(rows);
             return self.run_blocks(key, || few_rows(form, rows), blocks, arguments);
         }
-        let info = self.driver.info();
-        let plan = Plan::of(count, [rows, columns], call.inner, sum_dtype(form.result), info.multiprocessors);
+        let (sizes, sums) = ([rows, columns], sum_dtype(form.result));
+        let class = Class::new(form.dtype, form.result, form.transposed, [count, rows, columns, inner]);
+        let measured = self.tuning.plan(class, [count, rows, columns, inner]);
+        let plan = measured.filter(|plan| plan.suits(sizes, inner, sums));
+        let multiprocessors = self.driver.info().multiprocessors;
+        let plan = plan.unwrap_or_else(|| Plan::of(count, sizes, inner, sums, multiprocessors));
+        self.multiply_by_plan(&call, plan, &products.to)
+    }
+
+    /// Queues matmuls by the tiled kernel. The results are row-major from `to`.
+    ///
+    /// # Errors
+    /// As [`multiply_by_kernel`](Gpu::multiply_by_kernel).
+    pub(super) fn multiply_by_plan(
+        &self,
+        call: &Call<'_, D::Memory>,
+        plan: Plan,
+        to: &DevicePtr<D::Memory>,
+    ) -> Result<()> {
         if plan.parts > 1 {
-            return self.multiply_by_parts(&call, plan, &products.to);
+            return self.multiply_by_parts(call, plan, to);
         }
-        let form = Form { vectors: call.vectors(form.result, &products.to, info.binding_bytes), ..form };
-        self.run_tiles(&call, form, plan, call.arguments(&products.to, 0))
+        let vectors = call.vectors(call.form.result, to, self.driver.info().binding_bytes);
+        self.run_tiles(call, Form { vectors, ..call.form }, plan, call.arguments(to, 0))
     }
 
     /// Stores the sums of parts of the inner dimension in a workspace, and adds them in order.
@@ -101,7 +119,7 @@ impl<D: Driver> Gpu<D> {
 
 impl<'a, M> Call<'a, M> {
     /// One column is computed as one row, by the transposed matmul.
-    fn of(products: &'a Products<M>) -> Call<'a, M> {
+    pub(super) fn of(products: &'a Products<M>) -> Call<'a, M> {
         let Products { count, rows, columns, inner, dtype, result, factors: [a, b], .. } = products;
         let turns = *columns == 1 && *rows > MOST_ROWS;
         let [rows, columns] = if turns { [1, *rows] } else { [*rows, *columns] };

@@ -1,10 +1,13 @@
 //! Matmuls by block kernels: all tiles, with and without vectors, in parts, and in all layouts.
 
 use super::{blocks, data};
+use crate::driver::Host;
+use kiln_gpu::Gpu;
 use kiln_ir::{DType, Engine, SliceAxis, TensorData, Var, block_on};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
+use std::time::Duration;
 
 /// Sums of their products are exact, also in 16 bits, and do not depend on the order.
 const SMALL: Fill = Fill::Among(&[0.0, 1.0, 2.0, 1.0, 3.0]);
@@ -101,4 +104,19 @@ fn long_inner_dimensions_are_summed_in_parts() {
 #[test]
 fn an_empty_sum_is_zero() {
     check(DType::F32, [2, 6, 0, 9], ALIGNED);
+}
+
+/// The plans may be on disk.
+#[test]
+fn measured_plans_compute_the_same() {
+    let Some(host) = Host::open() else { return };
+    let host = host.without_library().of_model("a processor with measured plans");
+    let engine = Gpu::new(host, kiln_ir::MemoryConfig::new());
+    let sizes = [1, 24, 1100, 28];
+    let expected = product(&engine, DType::F32, sizes, ALIGNED);
+    assert_eq!(engine.tune(Duration::ZERO).unwrap(), 0);
+    assert!(engine.tune(Duration::from_secs(600)).unwrap() <= 1);
+    assert_eq!(engine.tune(Duration::from_secs(600)).unwrap(), 0);
+    let found = product(&engine, DType::F32, sizes, ALIGNED);
+    assert_eq!(difference(&expected, &found, Tolerance::Exact), None);
 }
