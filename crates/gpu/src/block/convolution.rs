@@ -114,19 +114,19 @@ impl<D: Driver> Gpu<D> {
         self.run_blocks(key, || of_tiles(&form, tile), blocks, arguments)
     }
 
-    /// Whether vectors of the weights of a forward pass are aligned, and the weights lie within one binding.
+    /// Whether vectors of the weights of a forward pass are aligned and within one binding.
     fn has_weight_vectors(&self, convolution: &Convolution, arguments: &Arguments<D::Memory>) -> bool {
         let Convolution { pass, dtype, w, .. } = convolution;
         let is_aligned = match arguments.first() {
-            Some(Argument::Pointer(at)) => at.offset.is_multiple_of(LANES * dtype.size()),
+            Some(Argument::Pointer(at)) => {
+                at.offset.is_multiple_of(LANES * dtype.size()) && self.is_one_binding(at)
+            }
             Some(Argument::Word(_)) | None => false,
         };
-        let bytes = w.num_elements() * dtype.size();
         *pass == Pass::Forward
             && has_vectors(*dtype)
             && is_aligned
             && w[1..].iter().product::<usize>().is_multiple_of(LANES)
-            && self.driver.info().binding_bytes.is_none_or(|most| bytes <= most)
     }
 }
 

@@ -78,8 +78,8 @@ impl<D: Driver> Gpu<D> {
         if plan.parts > 1 {
             return self.multiply_by_parts(call, plan, to);
         }
-        let vectors = call.vectors(call.form.result, to, self.driver.info().binding_bytes);
-        self.run_tiles(call, Form { vectors, ..call.form }, plan, call.arguments(to, 0))
+        let form = Form { vectors: self.vectors(call, call.form.result, to), ..call.form };
+        self.run_tiles(call, form, plan, call.arguments(to, 0))
     }
 
     /// Stores the sums of parts of the inner dimension in a workspace, and adds them in order.
@@ -93,7 +93,7 @@ impl<D: Driver> Gpu<D> {
         let (sums, total) = (sum_dtype(form.result), count * rows * columns);
         let workspace = self.uninit(&TensorType::new([plan.parts, total], sums))?;
         let place = workspace.at(sums.size());
-        let vectors = call.vectors(sums, &place, self.driver.info().binding_bytes);
+        let vectors = self.vectors(call, sums, &place);
         let split = Form { result: sums, vectors, is_split: true, ..form };
         let part = plan.part(call.inner);
         self.run_tiles(call, split, plan, call.arguments(&place, part))?;
@@ -102,6 +102,14 @@ impl<D: Driver> Gpu<D> {
         arguments.extend([total, plan.parts].map(length));
         let key = BlockKey::new("matmul_sum").dtype(sums).dtype(form.result);
         self.run_points(key, || sum_of_parts(sums, form.result), total, arguments)
+    }
+
+    /// Whether the left factor, the right factor and a result of that dtype and place are accessed by vectors.
+    fn vectors(&self, call: &Call<'_, D::Memory>, result: DType, to: &DevicePtr<D::Memory>) -> [bool; 3] {
+        let [a, b] = call.factors;
+        let has_vectors = call.vectors(result, to);
+        let is_bound = [&a.at, &b.at, to].map(|at| self.is_one_binding(at));
+        core::array::from_fn(|place| has_vectors[place] && is_bound[place])
     }
 
     fn run_tiles(
@@ -140,27 +148,23 @@ impl<'a, M> Call<'a, M> {
         arguments
     }
 
-    /// Whether the left factor, the right factor and a result of that dtype and place can be accessed by vectors: all
-    /// vectors are aligned, and each tensor lies within one binding.
-    fn vectors(&self, result: DType, to: &DevicePtr<M>, binding_bytes: Option<usize>) -> [bool; 3] {
-        let Call { count, rows, columns, inner, form, .. } = *self;
+    /// Whether the left factor, the right factor and a result of that dtype and place have aligned vectors.
+    fn vectors(&self, result: DType, to: &DevicePtr<M>) -> [bool; 3] {
+        let Call { rows, columns, inner, form, .. } = *self;
         let [a, b] = self.factors;
-        let is_vector = |dtype: DType, at: &DevicePtr<M>, lengths: [usize; 3], elements: usize| {
-            let bytes = elements.saturating_mul(dtype.size());
+        let is_vector = |dtype: DType, at: &DevicePtr<M>, lengths: [usize; 3]| {
             has_vectors(dtype)
                 && at.offset.is_multiple_of(LANES * dtype.size())
                 && lengths.iter().all(|length| length.is_multiple_of(LANES))
-                && binding_bytes.is_none_or(|most| bytes <= most)
         };
         let factor = |factor: &Matrices<M>, is_transposed: bool, [lines, length]: [usize; 2]| {
-            let [lines, length] = if is_transposed { [length, lines] } else { [lines, length] };
-            let elements = count * factor.step + lines * factor.leading_dim;
-            is_vector(form.dtype, &factor.at, [factor.leading_dim, factor.step, length], elements)
+            let length = if is_transposed { lines } else { length };
+            is_vector(form.dtype, &factor.at, [factor.leading_dim, factor.step, length])
         };
         [
             factor(a, form.transposed[0], [rows, inner]),
             factor(b, form.transposed[1], [inner, columns]),
-            is_vector(result, to, [columns; 3], count * rows * columns),
+            is_vector(result, to, [columns; 3]),
         ]
     }
 }
@@ -434,20 +438,19 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_aligned_and_within_a_binding() {
-        let vectors = |sizes: [usize; 3], offset: usize, binding_bytes: Option<usize>| {
+    fn vectors_are_aligned() {
+        let vectors = |sizes: [usize; 3], offset: usize| {
             let products = products(sizes, offset);
             let call = Call::of(&products);
-            call.vectors(DType::F32, &products.to, binding_bytes)
+            call.vectors(DType::F32, &products.to)
         };
-        assert_eq!(vectors([7, 8, 12], 32, None), [true; 3]);
-        assert_eq!(vectors([7, 8, 12], 4, None), [false, false, true]);
-        assert_eq!(vectors([7, 6, 12], 0, None), [false, true, true]);
-        assert_eq!(vectors([7, 8, 11], 0, None), [true, false, false]);
-        assert_eq!(vectors([7, 8, 12], 0, Some(400)), [false, true, false]);
+        assert_eq!(vectors([7, 8, 12], 32), [true; 3]);
+        assert_eq!(vectors([7, 8, 12], 4), [false, false, true]);
+        assert_eq!(vectors([7, 6, 12], 0), [false, true, true]);
+        assert_eq!(vectors([7, 8, 11], 0), [true, false, false]);
         let products = products([7, 8, 12], 0);
         let call = Call::of(&products);
-        assert_eq!(call.vectors(DType::F64, &products.to, None), [true, true, false]);
+        assert_eq!(call.vectors(DType::F64, &products.to), [true, true, false]);
     }
 
     #[test]
