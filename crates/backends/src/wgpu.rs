@@ -14,6 +14,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
+use core::time::Duration;
 use kiln_ir::Engine;
 use kiln_tensor::{Backend, DeviceKey, Error, Result, Stack};
 use kiln_wgpu::Missing;
@@ -91,6 +92,29 @@ backend! {
 backend! {
     /// The backend of GPUs in browsers through WebGPU; otherwise as [`Wgpu`].
     WebGpu, Api::WebGpu, WEBGPU
+}
+
+/// Measures how fast the candidate kernels compute the matmuls that ran on a device so far. Later matmuls of similar sizes
+/// run by the fastest kernel; their results differ by rounding. The choices are kept in the folder of `KILN_CACHE_DIR`, or
+/// in the user's cache directory. Returns the number of measured classes of sizes. Those for which the budget is too short
+/// are left to the next call.
+///
+/// Waits until the device has done all work, which a browser cannot.
+///
+/// ```
+/// use core::time::Duration;
+/// use kiln_backends::wgpu::{Api, WgpuDevice, tune};
+///
+/// match tune(WgpuDevice::Default, Api::Auto, Duration::ZERO) {
+///     Ok(measured) => assert_eq!(measured, 0),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+///
+/// # Errors
+/// When there is no such adapter, or the device failed or has no memory for the operands of a matmul.
+pub fn tune(device: WgpuDevice, api: Api, budget: Duration) -> Result<usize> {
+    kiln_wgpu::shared(device, api)?.tune(budget)
 }
 
 /// The engine of a device with its name in messages. The engine in place of a missing device returns the error.

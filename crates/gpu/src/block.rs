@@ -21,9 +21,10 @@ pub(crate) mod random;
 pub(crate) mod resize;
 pub(crate) mod scan;
 pub(crate) mod sort;
+pub(crate) mod tuning;
 
 use crate::Gpu;
-use crate::driver::{Arguments, Driver, Grid};
+use crate::driver::{Arguments, DevicePtr, Driver, Grid};
 use crate::kernels::Source;
 use crate::trace::Label;
 use kiln_ir::{DType, Error, FxBuildHasher, Result};
@@ -119,6 +120,12 @@ impl<D: Driver> Gpu<D> {
         }
         let loaded = self.block_kernel(&key, build)?;
         self.launch_block(&key, &loaded, blocks, arguments)
+    }
+
+    /// Whether the memory of a tensor is within the device's limit of one binding, so that its vectors are.
+    pub(crate) fn is_one_binding(&self, at: &DevicePtr<D::Memory>) -> bool {
+        let most = self.driver.info().binding_bytes;
+        most.is_none_or(|most| self.driver.size(&at.memory) <= most)
     }
 
     fn launch_block(

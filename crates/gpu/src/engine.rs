@@ -2,6 +2,7 @@
 
 use crate::array::{Array, suspicions};
 use crate::block::BlockCache;
+use crate::block::tuning::Tuning;
 use crate::custom::registered;
 use crate::driver::{Argument, DeviceInfo, Driver, Library};
 use crate::epilogue::EpilogueCache;
@@ -42,6 +43,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) queue: Queue<D>,
     pub(crate) finished: EpilogueCache,
     pub(crate) fourier_roots: Roots<D>,
+    pub(crate) tuning: Tuning,
     /// Whether Fourier transforms whose lines fit shared memory run by kernels rather than by the library.
     pub(crate) prefers_fourier_kernels: bool,
     /// Whether hand-written CUDA runs where it exists, rather than block kernels.
@@ -69,7 +71,8 @@ impl<D: Driver> Gpu<D> {
         let lacks: &[OpKind] = if has_float8 { &[] } else { &[OpKind::MatMulFloat8] };
         let native = OpSet::ALL.without(LEFT_OUT).without(lacks);
         let info = driver.info();
-        let (dtypes, machine) = (info.language.dtypes, machine(info, driver.library().is_some()));
+        let has_library = driver.library().is_some();
+        let (dtypes, machine) = (info.language.dtypes, machine(info, has_library));
         let caps = Caps { name: info.name.clone(), dtypes, native, machine };
         Gpu {
             caps,
@@ -82,6 +85,7 @@ impl<D: Driver> Gpu<D> {
             queue: Queue::new(driver.clone(), graphs_wanted()),
             finished: EpilogueCache::default(),
             fourier_roots: Roots::default(),
+            tuning: if has_library { Tuning::default() } else { Tuning::open(info) },
             prefers_fourier_kernels: kiln_ir::switch("KILN_FOURIER_KERNELS", true),
             prefers_native_kernels: kiln_ir::switch("KILN_NATIVE_KERNELS", true),
             driver,

@@ -224,18 +224,12 @@ impl Disk {
     /// Opens the folder for a target: under `KILN_CACHE_DIR`, or in the system's cache directory. Nothing is cached if
     /// the variable is empty, or if no folder can be created.
     fn open(target: &str) -> Option<Disk> {
-        let asked = std::env::var_os("KILN_CACHE_DIR");
-        let root = match &asked {
-            Some(root) if root.is_empty() => return None,
-            Some(root) => PathBuf::from(root),
-            None => system_cache()?.join("kiln"),
-        };
-        let folder = root.join("kernels").join(format!("{:016x}", hash(target)));
+        let folder = cache_folder("kernels", target)?;
         match fs::create_dir_all(&folder) {
             Ok(()) => Some(Disk { folder }),
             Err(error) => {
                 // Only a folder that the user requested must exist; the system's cache directory need not.
-                if asked.is_some() {
+                if std::env::var_os("KILN_CACHE_DIR").is_some() {
                     eprintln!("[settings] KILN_CACHE_DIR keeps no kernels: {}: {error}", folder.display());
                 }
                 None
@@ -267,20 +261,35 @@ impl Disk {
         if binary.is_empty() {
             return;
         }
-        // Random, because process ids repeat in containers, which may share the folder.
-        let random = RandomState::new().build_hasher().finish();
-        let temporary = self.folder.join(format!("{random:016x}.new"));
-        let written =
-            write(&temporary, source, binary).and_then(|()| fs::rename(&temporary, self.path(source)));
-        if written.is_err() {
-            // The file may not exist.
-            let _ = fs::remove_file(&temporary);
-        }
+        replace(&self.path(source), |file| write(file, source, binary));
     }
 }
 
-fn write(path: &Path, source: &str, binary: &[u8]) -> std::io::Result<()> {
-    let mut file = fs::File::create_new(path)?;
+/// The folder for a kind of files about a target: under `KILN_CACHE_DIR`, or in the system's cache directory. `None` if
+/// the variable is empty, or if there is no such directory.
+pub(crate) fn cache_folder(kind: &str, target: &str) -> Option<PathBuf> {
+    let root = match std::env::var_os("KILN_CACHE_DIR") {
+        Some(root) if root.is_empty() => return None,
+        Some(root) => PathBuf::from(root),
+        None => system_cache()?.join("kiln"),
+    };
+    Some(root.join(kind).join(format!("{:016x}", hash(target))))
+}
+
+/// Replaces a file by one that `fill` writes. Other processes see the old file or the whole new one, which a failure
+/// discards.
+pub(crate) fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> std::io::Result<()>) {
+    // Random, because process ids repeat in containers, which may share the folder.
+    let random = RandomState::new().build_hasher().finish();
+    let temporary = path.with_file_name(format!("{random:016x}.new"));
+    let filled = fs::File::create_new(&temporary).and_then(|mut file| fill(&mut file));
+    if filled.and_then(|()| fs::rename(&temporary, path)).is_err() {
+        // The file may not exist.
+        let _ = fs::remove_file(&temporary);
+    }
+}
+
+fn write(file: &mut fs::File, source: &str, binary: &[u8]) -> std::io::Result<()> {
     file.write_all(&(source.len() as u64).to_le_bytes())?;
     file.write_all(&(binary.len() as u64).to_le_bytes())?;
     file.write_all(source.as_bytes())?;

@@ -33,6 +33,24 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use kiln_ir::DType;
 
+/// The number of elements of a vector: see [`Statement::LoadVector`].
+pub const LANES: usize = 4;
+
+/// Whether elements of a dtype are read and written by vectors, in every language.
+pub fn has_vectors(dtype: DType) -> bool {
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 | DType::I32 | DType::U32 => true,
+        DType::F64
+        | DType::I64
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U16
+        | DType::U8
+        | DType::Bool => false,
+    }
+}
+
 /// A kernel of statements that all threads of a block execute.
 #[derive(Clone, Debug)]
 pub struct BlockKernel {
@@ -110,6 +128,27 @@ pub enum Statement {
     StoreShared(u32, Expression, Expression),
     /// Stores to an element of an array of one thread: variable, index, value.
     StoreArray(u32, Expression, Expression),
+    /// Defines [`LANES`] immutable values as the elements of a vector. A tensor with vectors has no other access; an array
+    /// in shared memory may have. Their dtypes [have vectors](has_vectors).
+    LoadVector {
+        /// The memory.
+        place: Place,
+        /// The number of the vector: a tensor's first element and its number of elements are multiples of [`LANES`].
+        at: Expression,
+        /// Where it is false, the vector is not read, and the values are 0.
+        condition: Option<Expression>,
+        /// The first of the variables, which have successive numbers.
+        first: u32,
+    },
+    /// Stores to the elements of a vector, see [`Statement::LoadVector`].
+    StoreVector {
+        /// The memory.
+        place: Place,
+        /// The number of the vector.
+        at: Expression,
+        /// The values, as of [`Statement::Store`].
+        values: [Expression; LANES],
+    },
     /// An atomic operation.
     Atomic {
         /// The element's place.
@@ -151,10 +190,10 @@ pub enum Statement {
     Cooperative(Cooperative),
 }
 
-/// The memory of an atomic operation.
+/// The memory of an atomic operation or of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// A parameter of kind [`BlockParamKind::Atomic`].
+    /// A parameter; of kind [`BlockParamKind::Atomic`] for atomic operations.
     Param(u32),
     /// An array in shared memory.
     Shared(u32),

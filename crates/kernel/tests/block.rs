@@ -4,7 +4,7 @@
 
 use kiln_ir::{Binary, DType, DTypeSet, Scalar, Unary};
 use kiln_kernel::block::{
-    Atomic, BlockKernel, Builder, Expression, MatrixRole, Type, constant, index, select,
+    Atomic, BlockKernel, Builder, Expression, LANES, MatrixRole, Type, constant, has_vectors, index, select,
 };
 use kiln_kernel::print::{Dialect, Entry, EntryParameter, Target, block};
 use std::fmt::Write;
@@ -126,6 +126,47 @@ fn parameters_are_typed() {
             "kiln_fail(failed_2, ",
         ],
     );
+}
+
+/// Copies vectors by shared memory, which is also accessed by elements.
+fn copied_by_vectors(dtype: DType) -> BlockKernel {
+    let k = Builder::new("vectors", THREADS);
+    let (x, y, total) = (k.input("x", dtype), k.output("y", dtype), k.length("total"));
+    let tile = k.shared(dtype, THREADS as usize * LANES);
+    let number = k.bind(&(k.block() * &index(THREADS as usize) + &k.thread()));
+    let is_inside = number.lt(&total);
+    let values = k.load_vector(&x, &number, &is_inside);
+    k.put_vector(&tile, &k.thread(), values);
+    k.barrier();
+    let first = k.bind(&(k.thread() * &index(LANES)));
+    k.put(&tile, &first, &tile.at(&(&first + index(1))));
+    let values = k.load_shared_vector(&tile, &k.thread());
+    k.when(&is_inside, || k.store_vector(&y, &number, values));
+    k.finish()
+}
+
+#[test]
+fn vectors_are_loaded_and_stored_by_one_access() {
+    let dtypes: Vec<DType> = DType::ALL.into_iter().filter(|dtype| has_vectors(*dtype)).collect();
+    let kernels: Vec<BlockKernel> = dtypes.iter().map(|dtype| copied_by_vectors(*dtype)).collect();
+    for (dtype, [wgsl, cpp]) in dtypes.iter().zip(check(&kernels)) {
+        let tensor = match dtype.size() {
+            2 => "x_0: array<vec2<u32>>;",
+            _ => "x_0: array<vec4<",
+        };
+        assert_contains(&wgsl, &[tensor, "var<workgroup> s0: array<vec4<", "x_0[(x_0_first >> 2u) + "]);
+        assert_contains(&cpp, &["alignas(16) __shared__", "reinterpret_cast<const kiln_pack<"]);
+    }
+}
+
+#[test]
+fn tensors_of_vectors_have_no_elements() {
+    let k = Builder::new("mixed", THREADS);
+    let (x, y) = (k.input("x", DType::F32), k.output("y", DType::F32));
+    let values = k.load_vector(&x, &index(0), &index(0).eq(&index(0)));
+    k.store(&y, &index(0), &(x.at(&index(3)) + &values[0]));
+    let lacks = block(&k.finish(), &Target::new(Dialect::Wgsl)).unwrap_err();
+    assert!(lacks.to_string().contains("both elements and vectors of `x_0`"), "{lacks}");
 }
 
 #[test]

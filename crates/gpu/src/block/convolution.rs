@@ -10,12 +10,12 @@
 //! | weight | output channels | input channels × taps | batch × places of `y` |
 
 use super::BlockKey;
-use super::contraction::{Contraction, THREADS, Tile, direct, sum_dtype, tiled, zero};
+use super::contraction::{Contraction, Element, THREADS, Tile, direct, sum_dtype, tiled};
 use crate::Gpu;
-use crate::driver::{Arguments, Convolution, Driver, Pass};
+use crate::driver::{Argument, Arguments, Convolution, Driver, Pass};
 use crate::native::length;
 use kiln_ir::{DType, Result, Shape};
-use kiln_kernel::block::{BlockKernel, Buffer, Builder, Expression, index, select};
+use kiln_kernel::block::{BlockKernel, Buffer, Builder, Expression, LANES, has_vectors, index};
 
 /// The maximum number of rows whose elements single threads compute, as in depthwise convolutions.
 const MOST_DIRECT_ROWS: usize = 4;
@@ -43,6 +43,8 @@ struct Form {
     stride: Vec<usize>,
     padding: Vec<usize>,
     dilation: Vec<usize>,
+    /// Whether the weights of a forward pass are read by vectors.
+    has_vectors: bool,
 }
 
 impl Sizes {
@@ -107,8 +109,24 @@ impl<D: Driver> Gpu<D> {
         let tile =
             Tile::of(batch, sizes.of_result(), sum_dtype(form.dtype), self.driver.info().multiprocessors);
         let blocks = tile.blocks(batch, sizes.of_result());
+        let form = Form { has_vectors: self.has_weight_vectors(convolution, &arguments), ..form };
         let key = tile.key().into_iter().fold(form.key("convolution"), |key, number| key.with(number));
         self.run_blocks(key, || of_tiles(&form, tile), blocks, arguments)
+    }
+
+    /// Whether vectors of the weights of a forward pass are aligned and within one binding.
+    fn has_weight_vectors(&self, convolution: &Convolution, arguments: &Arguments<D::Memory>) -> bool {
+        let Convolution { pass, dtype, w, .. } = convolution;
+        let is_aligned = match arguments.first() {
+            Some(Argument::Pointer(at)) => {
+                at.offset.is_multiple_of(LANES * dtype.size()) && self.is_one_binding(at)
+            }
+            Some(Argument::Word(_)) | None => false,
+        };
+        *pass == Pass::Forward
+            && has_vectors(*dtype)
+            && is_aligned
+            && w[1..].iter().product::<usize>().is_multiple_of(LANES)
     }
 }
 
@@ -123,11 +141,16 @@ impl Form {
             stride: stride.clone(),
             padding: padding.clone(),
             dilation: dilation.clone(),
+            has_vectors: false,
         }
     }
 
     fn key(&self, name: &'static str) -> BlockKey {
-        let key = BlockKey::new(name).dtype(self.dtype).dtype(self.result).with(self.pass as usize);
+        let key = BlockKey::new(name)
+            .dtype(self.dtype)
+            .dtype(self.result)
+            .with(self.pass as usize)
+            .with(self.has_vectors);
         let Form { kernel, stride, padding, dilation, .. } = self;
         let numbers = [kernel, stride, padding, dilation].into_iter().flatten();
         numbers.fold(key, |key, &number| key.with(number))
@@ -197,6 +220,11 @@ impl Space {
     }
 }
 
+/// The element at a place of a channel; 0 if the place is outside.
+fn element(k: &Builder, first: &Expression, (place, is_inside): (Expression, Expression)) -> Element {
+    Element { at: k.bind(&(first + &place)), is_inside: Some(k.bind(&is_inside)) }
+}
+
 /// The indices of a row-major position along dimensions of these lengths.
 fn split(k: &Builder, place: &Expression, lengths: &[Expression]) -> Vec<Expression> {
     let mut rest = place.clone();
@@ -263,18 +291,6 @@ impl<'a> Call<'a> {
         ((example * &self.groups + group) * &self.out + channel) * &self.y.places
     }
 
-    /// The element at a place of a channel; 0 if the place is outside.
-    fn element(
-        &self,
-        k: &Builder,
-        first: &Expression,
-        (place, is_inside): (Expression, Expression),
-    ) -> Expression {
-        let dtype = self.sum_dtype();
-        let [at, is_inside] = [k.bind(&(first + &place)), k.bind(&is_inside)];
-        select(&is_inside, &self.factors[1].at(&at).cast(dtype), &zero(dtype))
-    }
-
     /// The place of `y` that the tap leads to from a place of `x` (whose indices include the padding), and whether
     /// there is one.
     fn place_of_y(&self, k: &Builder, from: &[Expression], tap: &[Expression]) -> (Expression, Expression) {
@@ -329,6 +345,15 @@ impl Contraction for Call<'_> {
         [true, self.form.pass == Pass::Weight]
     }
 
+    fn has_vectors(&self) -> [bool; 3] {
+        [self.form.has_vectors, false, false]
+    }
+
+    fn buffers(&self) -> [Buffer; 3] {
+        let [left, right] = self.factors;
+        [left, right, self.result]
+    }
+
     fn row(&self, k: &Builder, batch: &Expression, row: &Expression) -> Vec<Expression> {
         let taps = index(self.form.taps());
         let [group, _] = self.group(batch);
@@ -340,7 +365,7 @@ impl Contraction for Call<'_> {
         vec![k.bind(&first)]
     }
 
-    fn left(&self, k: &Builder, row: &[Expression], inner: &Expression) -> Expression {
+    fn left(&self, k: &Builder, row: &[Expression], inner: &Expression) -> Element {
         let taps = self.form.taps();
         let at = match self.form.pass {
             Pass::Forward => inner.clone(),
@@ -355,7 +380,7 @@ impl Contraction for Call<'_> {
                 self.of_y(&example, &index(0), &index(0)) + &place
             }
         };
-        self.factors[0].at(&(at + &row[0])).cast(self.sum_dtype())
+        Element { at: at + &row[0], is_inside: None }
     }
 
     /// The first element of an example or channel, then an index for each spatial dimension.
@@ -387,7 +412,7 @@ impl Contraction for Call<'_> {
         core::iter::once(first).chain(indices).map(|value| k.bind(&value)).collect()
     }
 
-    fn right(&self, k: &Builder, column: &[Expression], inner: &Expression) -> Expression {
+    fn right(&self, k: &Builder, column: &[Expression], inner: &Expression) -> Element {
         let Form { stride, dilation, .. } = self.form;
         let (first, from) = (&column[0], &column[1..]);
         match self.form.pass {
@@ -396,12 +421,12 @@ impl Contraction for Call<'_> {
                 let at = from.iter().zip(&tap).zip(dilation);
                 let at = at.map(|((from, tap), &dilation)| k.bind(&(tap * index(dilation) + from)));
                 let place = self.x.place(&at.collect::<Vec<_>>());
-                self.element(k, &(&channel * &self.x.places + first), place)
+                element(k, &(&channel * &self.x.places + first), place)
             }
             Pass::Input => {
                 let (channel, tap) = self.tap(k, inner);
                 let place = self.place_of_y(k, from, &tap);
-                self.element(k, &(&channel * &self.y.places + first), place)
+                element(k, &(&channel * &self.y.places + first), place)
             }
             Pass::Weight => {
                 let example = k.bind(&(inner / &self.y.places));
@@ -410,21 +435,14 @@ impl Contraction for Call<'_> {
                 let at = indices.iter().zip(stride).zip(from);
                 let at = at.map(|((at, &stride), from)| k.bind(&(at * index(stride) + from)));
                 let place = self.x.place(&at.collect::<Vec<_>>());
-                self.element(k, &(self.of_x(&example, &index(0), &index(0)) + first), place)
+                element(k, &(self.of_x(&example, &index(0), &index(0)) + first), place)
             }
         }
     }
 
-    fn store(
-        &self,
-        k: &Builder,
-        batch: &Expression,
-        row: &Expression,
-        column: &Expression,
-        sum: &Expression,
-    ) {
+    fn result(&self, k: &Builder, batch: &Expression, row: &Expression, column: &Expression) -> Expression {
         let [group, part] = self.group(batch);
-        let at = match self.form.pass {
+        match self.form.pass {
             Pass::Forward => {
                 let example = k.bind(&(column / &self.y.places));
                 self.of_y(&example, &group, row) + &(column % &self.y.places)
@@ -437,8 +455,7 @@ impl Contraction for Call<'_> {
                 let channel = (part * &self.groups + &group) * &self.out + row;
                 channel * &(&self.channels * index(self.form.taps())) + column
             }
-        };
-        k.store(&self.result, &at, &sum.cast(self.form.result));
+        }
     }
 }
 
@@ -456,6 +473,7 @@ mod tests {
             stride: vec![step; axes],
             padding: vec![1; axes],
             dilation: vec![step; axes],
+            has_vectors: false,
         }
     }
 
@@ -466,10 +484,12 @@ mod tests {
                 for (axes, step) in [(2, 1), (2, 2), (3, 2)] {
                     let form = form(pass, dtype, axes, step);
                     for sizes in [[8, 1000], [1000, 1000]] {
-                        assert_within(
-                            &of_tiles(&form, Tile::of(1, sizes, sum_dtype(dtype), 8)),
-                            WEBGPU_SHARED,
-                        );
+                        let tile = Tile::of(1, sizes, sum_dtype(dtype), 8);
+                        assert_within(&of_tiles(&form, tile), WEBGPU_SHARED);
+                        if pass == Pass::Forward && has_vectors(dtype) {
+                            let form = Form { has_vectors: true, ..form.clone() };
+                            assert_within(&of_tiles(&form, tile), WEBGPU_SHARED);
+                        }
                     }
                     assert_within(&of_points(&form), WEBGPU_SHARED);
                     assert_within(&of_points(&Form { kernel: vec![1; axes], ..form }), WEBGPU_SHARED);

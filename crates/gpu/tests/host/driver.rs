@@ -102,6 +102,11 @@ impl Host {
         Host { info, has_library: false, ..self }
     }
 
+    /// Gives the device another name, so that no other test has its files.
+    pub(crate) fn of_model(self, model: &str) -> Host {
+        Host { info: DeviceInfo { model: model.to_owned(), ..self.info }, ..self }
+    }
+
     /// Adds a matmul library.
     pub(crate) fn multiplying(self, multiplies: Multiplies) -> Host {
         Host { multiplies, ..self }

@@ -13,6 +13,7 @@ mod indices;
 mod joined;
 mod library;
 mod orders;
+mod products;
 mod recover;
 mod slim;
 mod taken;

@@ -1,7 +1,9 @@
 //! The builder of block kernels.
 
 use super::expression::{Expression, Kind, Type, index};
-use super::{ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Place, Statement, TileType};
+use super::{
+    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, LANES, Place, Statement, TileType, has_vectors,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -74,6 +76,13 @@ impl Array {
             "[block kernel] uniform loads read plain shared memory"
         );
         Expression::new(Kind::LoadUniform(self.number, at.to_index()), self.ty.ty)
+    }
+
+    /// The memory of its vectors.
+    fn vectors(&self) -> Place {
+        let is_plain = self.is_shared && !self.ty.is_atomic && self.ty.len.is_multiple_of(LANES);
+        assert!(is_plain && self.ty.ty != Type::Index, "[block kernel] the array has no vectors: {self:?}");
+        Place::Shared(self.number)
     }
 }
 
@@ -242,6 +251,67 @@ impl Builder {
         assert_eq!(to.ty.ty, value.ty(), "[block kernel] a store of another type: {value:?}");
         let store = if to.is_shared { Statement::StoreShared } else { Statement::StoreArray };
         self.push(store(to.number, at.to_index(), value.clone()));
+    }
+
+    /// Reads a vector of a tensor by one access, as values; zeros where the condition is false. The tensor is accessed by
+    /// vectors only, and its first element and the number of its elements are multiples of [`LANES`].
+    ///
+    /// # Panics
+    /// When the dtype [has no vectors](has_vectors).
+    pub fn load_vector(
+        &self,
+        from: &Buffer,
+        number: &Expression,
+        condition: &Expression,
+    ) -> [Expression; LANES] {
+        self.push_load(Place::Param(from.param), from.dtype, number, Some(condition.clone()))
+    }
+
+    /// Stores to a vector of a tensor by one access, see [`load_vector`](Builder::load_vector).
+    ///
+    /// # Panics
+    /// When a value does not have the tensor's dtype, or the dtype [has no vectors](has_vectors).
+    pub fn store_vector(&self, to: &Buffer, number: &Expression, values: [Expression; LANES]) {
+        self.push_store(Place::Param(to.param), to.dtype, number, values);
+    }
+
+    /// Reads a vector of an array in shared memory by one access.
+    ///
+    /// # Panics
+    /// When the array is atomic or of a thread, or its dtype [has no vectors](has_vectors).
+    pub fn load_shared_vector(&self, from: &Array, number: &Expression) -> [Expression; LANES] {
+        self.push_load(from.vectors(), from.ty.ty.dtype(), number, None)
+    }
+
+    /// Stores to a vector of an array in shared memory by one access.
+    ///
+    /// # Panics
+    /// As [`load_shared_vector`](Builder::load_shared_vector), or when a value does not have the array's dtype.
+    pub fn put_vector(&self, to: &Array, number: &Expression, values: [Expression; LANES]) {
+        self.push_store(to.vectors(), to.ty.ty.dtype(), number, values);
+    }
+
+    fn push_load(
+        &self,
+        place: Place,
+        dtype: DType,
+        number: &Expression,
+        condition: Option<Expression>,
+    ) -> [Expression; LANES] {
+        assert!(has_vectors(dtype), "[block kernel] there are no vectors of {dtype:?}");
+        let numbers = [(); LANES].map(|()| self.fresh());
+        let at = number.to_index();
+        self.push(Statement::LoadVector { place, at, condition, first: numbers[0] });
+        numbers.map(|number| Expression::new(Kind::Variable(number), Type::Value(dtype)))
+    }
+
+    fn push_store(&self, place: Place, dtype: DType, number: &Expression, values: [Expression; LANES]) {
+        assert!(has_vectors(dtype), "[block kernel] there are no vectors of {dtype:?}");
+        for value in &values {
+            let ty = Type::Value(dtype);
+            assert_eq!(ty, value.ty(), "[block kernel] a store of another type: {value:?}");
+        }
+        self.push(Statement::StoreVector { place, at: number.to_index(), values });
     }
 
     /// An atomic operation on an element of an [atomic](Builder::atomic_output) tensor.

@@ -48,6 +48,8 @@ impl Statement {
             | Statement::StoreShared(_, at, value)
             | Statement::StoreArray(_, at, value)
             | Statement::Atomic { at, value, .. } => smallvec![at, value],
+            Statement::LoadVector { at, condition, .. } => core::iter::once(at).chain(condition).collect(),
+            Statement::StoreVector { at, values, .. } => core::iter::once(at).chain(values).collect(),
             Statement::Fail(_, at, point) => smallvec![at, point],
             Statement::Cooperative(statement) => statement.expressions(),
             Statement::For { range, .. } => range.iter().collect(),
@@ -69,6 +71,8 @@ impl Statement {
             | Statement::Store(..)
             | Statement::StoreShared(..)
             | Statement::StoreArray(..)
+            | Statement::LoadVector { .. }
+            | Statement::StoreVector { .. }
             | Statement::Atomic { .. }
             | Statement::Fail(..)
             | Statement::Break

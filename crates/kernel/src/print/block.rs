@@ -114,6 +114,19 @@ fn place_name(kernel: &BlockKernel, place: Place) -> String {
     }
 }
 
+/// The memory that a kernel accesses by vectors, without duplicates.
+fn vectors(kernel: &BlockKernel) -> Vec<Place> {
+    let mut list = Vec::new();
+    kernel.for_each_statement(|statement| {
+        if let Statement::LoadVector { place, .. } | Statement::StoreVector { place, .. } = statement
+            && !list.contains(place)
+        {
+            list.push(*place);
+        }
+    });
+    list
+}
+
 /// The atomic operations of a kernel and their places, without duplicates.
 fn atomics(kernel: &BlockKernel) -> Vec<(Place, Atomic)> {
     let mut list = Vec::new();

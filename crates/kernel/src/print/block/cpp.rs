@@ -3,10 +3,11 @@
 use super::walk::{Syntax, body, primary};
 use super::{
     atomic_function, atomic_name, atomics, entry_name, param_name, place_dtype, place_name, shared_name,
+    vectors,
 };
 use crate::Compute;
 use crate::block::{
-    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Cooperative, Expression, Place, Type,
+    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Cooperative, Expression, LANES, Place, Type,
 };
 use crate::print::cpp::{compute, constant, number};
 use crate::print::{held_type, memory_type, narrowed, widened, with_prelude};
@@ -36,8 +37,10 @@ pub(super) fn print(kernel: &BlockKernel) -> String {
         entry_name(kernel),
         params.join(", ")
     );
+    let with_vectors = vectors(kernel);
     for (place, array) in (0..).zip(&kernel.shared) {
-        let _ = writeln!(text, "  __shared__ {}", cpp.array(&shared_name(place), array));
+        let alignment = if with_vectors.contains(&Place::Shared(place)) { "alignas(16) " } else { "" };
+        let _ = writeln!(text, "  {alignment}__shared__ {}", cpp.array(&shared_name(place), array));
     }
     text.push_str(
         "  kiln_begin();\n  const kiln_index block = blockIdx.x, thread = threadIdx.x, blocks = gridDim.x;\n",
@@ -74,6 +77,16 @@ impl Cpp<'_> {
             BlockParamKind::Number => format!("{} {name}", number(param.dtype)),
             BlockParamKind::Length => format!("kiln_index {name}"),
         }
+    }
+
+    /// The type of a vector in memory. Shared memory holds elements as values.
+    fn vector(&self, place: Place) -> String {
+        let dtype = place_dtype(self.kernel, place);
+        let element = match place {
+            Place::Param(_) => memory_type(dtype),
+            Place::Shared(_) => held_type(dtype),
+        };
+        format!("kiln_pack<{element}, {LANES}>")
     }
 
     /// The functions of atomic operations that CUDA does not have, one for each operation and dtype.
@@ -227,6 +240,42 @@ impl Syntax for Cpp<'_> {
 
     fn store_shared(&self, array: u32, at: &str, value: &str) -> String {
         format!("{}[{at}] = {value};", shared_name(array))
+    }
+
+    fn load_vector(
+        &self,
+        place: Place,
+        at: &str,
+        condition: Option<&str>,
+        names: &[String; LANES],
+    ) -> String {
+        let (vector, dtype) = (self.vector(place), place_dtype(self.kernel, place));
+        let all = format!("{}_vector", names[0]);
+        let name = place_name(self.kernel, place);
+        let loaded = format!("reinterpret_cast<const {vector}*>({name})[{at}]");
+        let mut text = match condition {
+            Some(condition) => format!("{vector} {all} = {{}}; if ({condition}) {all} = {loaded};"),
+            None => format!("const {vector} {all} = {loaded};"),
+        };
+        for (lane, name) in names.iter().enumerate() {
+            let element = format!("{all}.at[{lane}]");
+            let value = match place {
+                Place::Param(_) => widened(dtype, &element),
+                Place::Shared(_) => element,
+            };
+            let _ = write!(text, " const {} {name} = {value};", held_type(dtype));
+        }
+        text
+    }
+
+    fn store_vector(&self, place: Place, at: &str, values: &[String; LANES]) -> String {
+        let (vector, dtype) = (self.vector(place), place_dtype(self.kernel, place));
+        let values = values.each_ref().map(|value| match place {
+            Place::Param(_) => format!("({})({})", memory_type(dtype), narrowed(dtype, value)),
+            Place::Shared(_) => format!("({})({value})", held_type(dtype)),
+        });
+        let name = place_name(self.kernel, place);
+        format!("reinterpret_cast<{vector}*>({name})[{at}] = {vector}{{{{{}}}}};", values.join(", "))
     }
 
     fn atomic(&self, place: Place, at: &str, operation: Atomic, value: &str) -> String {

@@ -1,7 +1,9 @@
 //! The features that a block kernel needs and a device or the languages lack.
 
-use super::{atomic_name, atomics, place_dtype};
-use crate::block::{Atomic, BlockKernel, BlockParamKind, Function, Kind, Place, Statement, Type};
+use super::{atomic_name, atomics, param_name, place_dtype, vectors};
+use crate::block::{
+    Atomic, BlockKernel, BlockParamKind, Function, Kind, Place, Statement, Type, has_vectors,
+};
 use crate::print::{Dialect, Target};
 use alloc::format;
 use alloc::string::String;
@@ -17,6 +19,7 @@ pub(super) fn lacks(kernel: &BlockKernel, target: &Target) -> Vec<String> {
     for (place, operation) in atomics(kernel) {
         lacks.extend(of_atomic(kernel, target, place, operation));
     }
+    lacks.extend(of_vectors(kernel));
     kernel.for_each_expression(|expression| {
         if let Kind::Call(function, operands) = expression.kind()
             && let Some(operand) = &operands[0]
@@ -51,6 +54,35 @@ fn of_dtypes(kernel: &BlockKernel, target: &Target) -> Vec<String> {
     let is_lacking =
         |dtype: &DType| dtype.size() == 8 && !target.dtypes.contains(*dtype) && used.contains(dtype);
     DType::ALL.into_iter().filter(is_lacking).map(|dtype| dtype.name().into()).collect()
+}
+
+/// Vectors of dtypes that have none, and tensors that are accessed both by vectors and by elements.
+fn of_vectors(kernel: &BlockKernel) -> Vec<String> {
+    let places = vectors(kernel);
+    let mut lacks = Vec::new();
+    for &place in &places {
+        let dtype = place_dtype(kernel, place);
+        if !has_vectors(dtype) {
+            lacks.push(format!("vectors of {}", dtype.name()));
+        }
+    }
+    let mut reads = |param: u32| {
+        if places.contains(&Place::Param(param)) {
+            lacks.push(format!("both elements and vectors of `{}`", param_name(kernel, param)));
+        }
+    };
+    kernel.for_each_expression(|expression| {
+        if let Kind::Load(param, _) = expression.kind() {
+            reads(*param);
+        }
+    });
+    kernel.for_each_statement(|statement| {
+        if let Statement::Store(param, ..) | Statement::Atomic { place: Place::Param(param), .. } = statement
+        {
+            reads(*param);
+        }
+    });
+    lacks
 }
 
 fn of_atomic(kernel: &BlockKernel, target: &Target, place: Place, operation: Atomic) -> Option<String> {

@@ -2,7 +2,9 @@
 
 use super::variable_name;
 use crate::Compute;
-use crate::block::{ArrayType, Atomic, Cooperative, Expression, Function, Kind, Place, Statement, Type};
+use crate::block::{
+    ArrayType, Atomic, Cooperative, Expression, Function, Kind, LANES, Place, Statement, Type,
+};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,6 +44,11 @@ pub(super) trait Syntax {
     fn store(&self, param: u32, at: &str, value: &str) -> String;
     /// Stores to an element of an array in shared memory.
     fn store_shared(&self, array: u32, at: &str, value: &str) -> String;
+    /// Defines variables as the elements of a vector, zeros where the condition is false.
+    fn load_vector(&self, place: Place, at: &str, condition: Option<&str>, names: &[String; LANES])
+    -> String;
+    /// Stores to the elements of a vector.
+    fn store_vector(&self, place: Place, at: &str, values: &[String; LANES]) -> String;
     /// An atomic operation; its value is that of the element before.
     fn atomic(&self, place: Place, at: &str, operation: Atomic, value: &str) -> String;
     /// Reports an index out of range to a flag.
@@ -110,6 +117,15 @@ impl<S: Syntax> Walk<'_, S> {
             }
             Statement::StoreArray(number, at, value) => {
                 self.line(&format!("{}[{}] = {};", variable_name(*number), text(at), text(value)));
+            }
+            Statement::LoadVector { place, at, condition, first } => {
+                let condition = condition.as_ref().map(text);
+                let mut names = (*first..).map(variable_name);
+                let names = [(); LANES].map(|()| names.next().unwrap_or_default());
+                self.line(&syntax.load_vector(*place, &text(at), condition.as_deref(), &names));
+            }
+            Statement::StoreVector { place, at, values } => {
+                self.line(&syntax.store_vector(*place, &text(at), &values.each_ref().map(text)));
             }
             Statement::Atomic { place, at, operation, value, before } => {
                 let call = syntax.atomic(*place, &text(at), *operation, &text(value));

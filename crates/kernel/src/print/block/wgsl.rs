@@ -3,11 +3,11 @@
 use super::walk::{Syntax, body, primary};
 use super::{
     atomic_function, atomic_name, atomics, cooperative, entry_name, param_name, place_dtype, place_name,
-    shared_name,
+    shared_name, vectors,
 };
 use crate::Compute;
 use crate::block::{
-    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Cooperative, Expression, Kind, Place,
+    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Cooperative, Expression, Kind, LANES, Place,
     Statement, Type,
 };
 use crate::print::wgsl::{
@@ -21,7 +21,7 @@ use kiln_ir::{DType, Scalar};
 
 /// The source of a module with the kernel.
 pub(super) fn print(kernel: &BlockKernel) -> String {
-    let wgsl = Wgsl { kernel };
+    let wgsl = Wgsl { kernel, vectors: vectors(kernel) };
     let mut functions = wgsl.flags();
     for (place, operation) in atomics(kernel) {
         functions.push_str(&wgsl.exchange(place, operation));
@@ -44,6 +44,8 @@ const MUL_HIGH: &str = "fn kiln_mul_high(a: u32, b: u32) -> u32 {
 
 struct Wgsl<'a> {
     kernel: &'a BlockKernel,
+    /// The memory that is accessed by vectors.
+    vectors: Vec<Place>,
 }
 
 /// The words of the uniform buffer before the first tensor's: the number of blocks.
@@ -59,6 +61,12 @@ impl Wgsl<'_> {
             let (access, ty) = match kind {
                 BlockParamKind::Atomic => ("read_write", format!("atomic<{}>", cell(dtype))),
                 BlockParamKind::Flag => ("read_write", "atomic<u32>".into()),
+                BlockParamKind::Input if self.has_vectors(Place::Param(param)) => {
+                    ("read", self.vector(Place::Param(param)))
+                }
+                BlockParamKind::Output if self.has_vectors(Place::Param(param)) => {
+                    ("read_write", self.vector(Place::Param(param)))
+                }
                 BlockParamKind::Output => ("read_write", buffer_type(dtype, true).into()),
                 BlockParamKind::Input | BlockParamKind::Number | BlockParamKind::Length => {
                     ("read", buffer_type(dtype, false).into())
@@ -76,11 +84,14 @@ impl Wgsl<'_> {
             words.div_ceil(4)
         );
         for (place, array) in (0..).zip(&self.kernel.shared) {
-            let ty = match array.is_atomic {
-                true => format!("atomic<{}>", cell(array.ty.dtype())),
-                false => self.ty(array.ty).into(),
+            let (ty, len) = if self.has_vectors(Place::Shared(place)) {
+                (self.vector(Place::Shared(place)), array.len / LANES)
+            } else if array.is_atomic {
+                (format!("atomic<{}>", cell(array.ty.dtype())), array.len)
+            } else {
+                (self.ty(array.ty).into(), array.len)
             };
-            let _ = writeln!(text, "var<workgroup> {}: array<{ty}, {}>;", shared_name(place), array.len);
+            let _ = writeln!(text, "var<workgroup> {}: array<{ty}, {len}>;", shared_name(place));
         }
         text
     }
@@ -182,6 +193,32 @@ impl Wgsl<'_> {
         )
     }
 
+    fn has_vectors(&self, place: Place) -> bool {
+        self.vectors.contains(&place)
+    }
+
+    /// The type of a vector in memory: two words of packed elements, or four elements.
+    fn vector(&self, place: Place) -> String {
+        if self.is_packed(place) {
+            return "vec2<u32>".into();
+        }
+        format!("vec4<{}>", held(place_dtype(self.kernel, place)))
+    }
+
+    /// Whether elements have 16 bits in memory. Shared memory holds them as values.
+    fn is_packed(&self, place: Place) -> bool {
+        matches!(place, Place::Param(_)) && per_word(place_dtype(self.kernel, place)) == 2
+    }
+
+    /// A vector in memory.
+    fn vector_at(&self, place: Place, at: &str) -> String {
+        let (name, at) = (place_name(self.kernel, place), primary(at.into()));
+        match place {
+            Place::Param(_) => format!("{name}[({name}_first >> 2u) + {at}]"),
+            Place::Shared(_) => format!("{name}[{at}]"),
+        }
+    }
+
     /// The index of an element in a tensor's buffer.
     fn place(&self, param: u32, at: &str) -> String {
         format!("{}_first + {}", param_name(self.kernel, param), primary(at.into()))
@@ -266,12 +303,17 @@ impl Syntax for Wgsl<'_> {
             (shared_name(array), self.kernel.shared[array as usize]);
         match is_atomic {
             true => load_packed(&name, at, ty.dtype(), true),
+            false if self.has_vectors(Place::Shared(array)) => format!("{name}[({at}) >> 2u][({at}) & 3]"),
             false => format!("{name}[{at}]"),
         }
     }
 
     fn load_uniform(&self, array: u32, at: &str) -> String {
-        format!("workgroupUniformLoad(&{}[{at}])", shared_name(array))
+        let name = shared_name(array);
+        match self.has_vectors(Place::Shared(array)) {
+            true => format!("workgroupUniformLoad(&{name}[({at}) >> 2u])[({at}) & 3]"),
+            false => format!("workgroupUniformLoad(&{name}[{at}])"),
+        }
     }
 
     fn compute(&self, function: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
@@ -331,8 +373,48 @@ impl Syntax for Wgsl<'_> {
             (shared_name(array), self.kernel.shared[array as usize]);
         match is_atomic {
             true => format!("atomicStore(&{name}[{at}], bitcast<{}>({value}));", cell(ty.dtype())),
+            false if self.has_vectors(Place::Shared(array)) => {
+                format!("{name}[({at}) >> 2u][({at}) & 3] = {value};")
+            }
             false => format!("{name}[{at}] = {value};"),
         }
+    }
+
+    fn load_vector(
+        &self,
+        place: Place,
+        at: &str,
+        condition: Option<&str>,
+        names: &[String; LANES],
+    ) -> String {
+        let (vector, dtype) = (self.vector(place), place_dtype(self.kernel, place));
+        let (all, loaded) = (format!("{}_vector", names[0]), self.vector_at(place, at));
+        let mut text = match condition {
+            Some(condition) => format!("var {all} = {vector}(); if ({condition}) {{ {all} = {loaded}; }}"),
+            None => format!("let {all} = {loaded};"),
+        };
+        let packed = ["x & 0xffffu", "x >> 16u", "y & 0xffffu", "y >> 16u"];
+        for (lane, name) in names.iter().enumerate() {
+            let value = match self.is_packed(place) {
+                true if dtype == DType::BF16 => format!("kiln_from_bf16({all}.{})", packed[lane]),
+                true => format!("kiln_from_f16({all}.{})", packed[lane]),
+                false => format!("{all}.{}", ["x", "y", "z", "w"][lane]),
+            };
+            let _ = write!(text, " let {name} = {value};");
+        }
+        text
+    }
+
+    fn store_vector(&self, place: Place, at: &str, values: &[String; LANES]) -> String {
+        let at = self.vector_at(place, at);
+        let vector = self.vector(place);
+        if !self.is_packed(place) {
+            return format!("{at} = {vector}({});", values.join(", "));
+        }
+        let is_brain = place_dtype(self.kernel, place) == DType::BF16;
+        let to = if is_brain { "kiln_to_bf16" } else { "kiln_to_f16" };
+        let [a, b, c, d] = values.each_ref().map(|value| format!("{to}({value})"));
+        format!("{at} = {vector}({a} | ({b} << 16u), {c} | ({d} << 16u));")
     }
 
     fn atomic(&self, place: Place, at: &str, operation: Atomic, value: &str) -> String {
@@ -361,6 +443,11 @@ impl Syntax for Wgsl<'_> {
         let mut reads_results = false;
         self.kernel.for_each_expression(|expression| {
             if let Kind::Load(param, _) = expression.kind() {
+                reads_results |= self.kernel.params[*param as usize].kind != BlockParamKind::Input;
+            }
+        });
+        self.kernel.for_each_statement(|statement| {
+            if let Statement::LoadVector { place: Place::Param(param), .. } = statement {
                 reads_results |= self.kernel.params[*param as usize].kind != BlockParamKind::Input;
             }
         });
