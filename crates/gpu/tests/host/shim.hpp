@@ -18,6 +18,8 @@ static ShimIndex blockIdx, threadIdx, blockDim, gridDim;
 
 static void (*shim_body)();
 
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+
 #ifdef SHIM_BARRIERS
 static const unsigned shim_most = 1024, shim_stack = 65536;
 static jmp_buf shim_scheduler, shim_threads[shim_most];
@@ -55,8 +57,6 @@ __attribute__((noinline)) static void shim_resume() {
 }
 
 inline void __syncthreads() { shim_yield(); }
-
-inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 
 // Lanes of a warp synchronize here, as threads of a block do at a barrier.
 template <typename T> T __shfl_xor_sync(unsigned, T value, int distance) {
