@@ -9,7 +9,8 @@ use crate::block::{
     ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, Kind, Place, Statement, Type,
 };
 use crate::print::wgsl::{
-    buffer_type, compute, constant, held, load_packed, number, per_word, prelude, store_packed, word,
+    buffer_type, compute, constant, element_type, from_element, held, load_packed, number, per_word, prelude,
+    store_packed, to_element, word,
 };
 use alloc::format;
 use alloc::string::String;
@@ -75,7 +76,7 @@ impl Wgsl<'_> {
         for (place, array) in (0..).zip(&self.kernel.shared) {
             let ty = match array.is_atomic {
                 true => format!("atomic<{}>", cell(array.ty.dtype())),
-                false => self.ty(array.ty).into(),
+                false => element_type(array.ty.dtype()).into(),
             };
             let _ = writeln!(text, "var<workgroup> {}: array<{ty}, {}>;", shared_name(place), array.len);
         }
@@ -262,12 +263,13 @@ impl Syntax for Wgsl<'_> {
             (shared_name(array), self.kernel.shared[array as usize]);
         match is_atomic {
             true => load_packed(&name, at, ty.dtype(), true),
-            false => format!("{name}[{at}]"),
+            false => from_element(&format!("{name}[{at}]"), ty.dtype()),
         }
     }
 
     fn load_uniform(&self, array: u32, at: &str) -> String {
-        format!("workgroupUniformLoad(&{}[{at}])", shared_name(array))
+        let element = format!("workgroupUniformLoad(&{}[{at}])", shared_name(array));
+        from_element(&element, self.kernel.shared[array as usize].ty.dtype())
     }
 
     fn compute(&self, function: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
@@ -305,7 +307,15 @@ impl Syntax for Wgsl<'_> {
     }
 
     fn array(&self, name: &str, array: &ArrayType) -> String {
-        format!("var {name}: array<{}, {}>;", self.ty(array.ty), array.len)
+        format!("var {name}: array<{}, {}>;", element_type(array.ty.dtype()), array.len)
+    }
+
+    fn load_array(&self, name: &str, at: &str, ty: Type) -> String {
+        from_element(&format!("{name}[{at}]"), ty.dtype())
+    }
+
+    fn store_array(&self, name: &str, at: &str, ty: Type, value: &str) -> String {
+        format!("{name}[{at}] = {};", to_element(value, ty.dtype()))
     }
 
     fn store(&self, param: u32, at: &str, value: &str) -> String {
@@ -327,7 +337,7 @@ impl Syntax for Wgsl<'_> {
             (shared_name(array), self.kernel.shared[array as usize]);
         match is_atomic {
             true => format!("atomicStore(&{name}[{at}], bitcast<{}>({value}));", cell(ty.dtype())),
-            false => format!("{name}[{at}] = {value};"),
+            false => format!("{name}[{at}] = {};", to_element(value, ty.dtype())),
         }
     }
 
