@@ -13,6 +13,8 @@ mod functions64;
 mod integers;
 mod memory;
 pub(super) mod prelude;
+mod rounded;
+mod trigonometry;
 
 use super::kinds::{self, Function};
 use super::writer::{Language, name};
