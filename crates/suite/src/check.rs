@@ -4,6 +4,7 @@ mod expand;
 mod forward;
 mod grad;
 mod poison;
+mod subnormal;
 mod value;
 mod vmap;
 
@@ -11,6 +12,7 @@ pub use expand::{check_expand, expands};
 pub use forward::check_forward;
 pub use grad::{check_grad, differentiates};
 pub use poison::{check_passing_on, check_poison};
+pub use subnormal::Subnormals;
 pub use value::{Expected, check_value};
 pub use vmap::check_vmap;
 
@@ -30,6 +32,8 @@ pub struct Outcome {
     pub checks: usize,
     /// The failures, one text each.
     pub problems: Vec<String>,
+    /// Whether a result is only that of zeros in the places of subnormal operands, on an engine that takes them for zero.
+    pub flushes_operands: bool,
 }
 
 impl Outcome {
@@ -42,6 +46,7 @@ impl Outcome {
         match result {
             Ok(outcome) => {
                 self.checks += outcome.checks;
+                self.flushes_operands |= outcome.flushes_operands;
                 self.problems
                     .extend(outcome.problems.into_iter().map(|problem| format!("{place}: {problem}")));
             }

@@ -69,6 +69,8 @@ pub struct Method {
     pub tolerance: f64,
     /// The reason not to test it in `f16` and `bf16`, if any.
     pub no_half: Option<&'static str>,
+    /// The dtype of integers that the method makes besides its result, if any. A device may lack it.
+    pub counted_in: Option<DType>,
 }
 
 /// The differentiability of a method in its float operands.
@@ -117,6 +119,7 @@ impl Method {
             gradient: Gradient::Twice,
             tolerance: 16.0,
             no_half: None,
+            counted_in: None,
         }
     }
 
@@ -168,6 +171,12 @@ impl Method {
     /// Skips `f16` and `bf16`.
     pub fn no_half(mut self, why: &'static str) -> Method {
         self.no_half = Some(why);
+        self
+    }
+
+    /// Names a dtype of integers that the method makes besides its result.
+    pub fn counted_in(mut self, dtype: DType) -> Method {
+        self.counted_in = Some(dtype);
         self
     }
 

@@ -3,7 +3,8 @@
 use crate::case::{Case, Layouts};
 use crate::cases::Group;
 use crate::check::{
-    Expected, Outcome, check_expand, check_forward, check_grad, check_vmap, differentiates, expands,
+    Expected, Outcome, Subnormals, check_expand, check_forward, check_grad, check_vmap, differentiates,
+    expands,
 };
 use crate::engines::{Mode, REFERENCE, Subject, Tracked};
 use kiln_ir::{DType, Engine};
@@ -26,6 +27,8 @@ pub struct Summary {
     pub ignored: Vec<(String, &'static str)>,
     /// Number of cases that did not run, by the dtype that the engine lacks.
     pub lacking: BTreeMap<DType, usize>,
+    /// Names of cases where results agree only with zeros in the places of subnormal operands.
+    pub flushed: Vec<String>,
     /// The failures.
     pub problems: Vec<String>,
 }
@@ -56,7 +59,12 @@ impl Summary {
 
     /// Adds the outcome of one case of a subject: ignored ones must fail.
     pub fn add_of(&mut self, subject: &Subject, mode: Mode, name: &str, outcome: Outcome) {
-        let Some(entry) = subject.ignored(mode, name) else { return self.add(outcome) };
+        let Some(entry) = subject.ignored(mode, name) else {
+            if outcome.flushes_operands && outcome.problems.is_empty() {
+                self.flushed.push(name.into());
+            }
+            return self.add(outcome);
+        };
         self.cases += 1;
         self.checks += outcome.checks;
         if outcome.problems.is_empty() {
@@ -108,6 +116,9 @@ impl fmt::Display for Summary {
         for (dtype, count) in &self.lacking {
             write!(f, "\n  skipped, the device has no {}: {count} cases", dtype.name())?;
         }
+        for name in &self.flushed {
+            write!(f, "\n  skipped {name}: the device takes subnormal operands for zero")?;
+        }
         for (name, reason) in &self.ignored {
             write!(f, "\n  ignored {name}: {reason}")?;
         }
@@ -152,12 +163,15 @@ pub fn values(matrix: &[(Subject, Stack)], group: Group) -> Vec<Summary> {
         Stack::Autodiff => Arc::new(Tracked::new((subject.open)())) as Arc<dyn Engine>,
     };
     let engines: Vec<Arc<dyn Engine>> = matrix.iter().map(open).collect();
+    let subnormals: Vec<Subnormals> = engines.iter().map(|engine| Subnormals::of(&**engine)).collect();
     for case in cases(group) {
         let expected = Expected::of(&case);
-        for (((subject, _), engine), summary) in matrix.iter().zip(&engines).zip(&mut summaries) {
+        let runs = matrix.iter().zip(&engines).zip(&subnormals).zip(&mut summaries);
+        for ((((subject, _), engine), &subnormals), summary) in runs {
             let is_compared = case.layouts == Layouts::All || subject.name != REFERENCE.name;
             if is_compared && !summary.lacks_dtype(&**engine, &case) {
-                summary.add_of(subject, Mode::Value, &case.name, expected.check(&**engine));
+                let outcome = expected.check_with(&**engine, subnormals);
+                summary.add_of(subject, Mode::Value, &case.name, outcome);
             }
         }
     }
@@ -204,9 +218,11 @@ pub fn batches(subject: &Subject, group: Group) -> Summary {
 pub fn expansions(subject: &Subject, group: Group) -> Summary {
     let mut summary = Summary::new(format!("expand {group:?} on {}", subject.name));
     let engine = (subject.open)();
+    let subnormals = Subnormals::of(&*engine);
     for case in cases(group).iter().filter(|case| expands(case)) {
         if !summary.lacks_dtype(&*engine, case) {
-            summary.add_of(subject, Mode::Expand, &case.name, check_expand(engine.clone(), case));
+            let outcome = check_expand(engine.clone(), case, subnormals);
+            summary.add_of(subject, Mode::Expand, &case.name, outcome);
         }
     }
     summary

@@ -7,6 +7,8 @@
 //!
 //! * **Dtypes**: `f64`, `i64` and `u64` need features of the adapter. Kernels with them are otherwise an error that names
 //!   the dtype. 8- and 16-bit elements are unpacked from words of 32 bits, and computed in 32 bits.
+//! * **Accuracy**: division and square roots are rounded to nearest on every driver, and other functions have errors of a few
+//!   units in the last place. Drivers may take subnormal `f32` numbers for zero in sums, products and comparisons.
 //! * **Limits**: a binding has at most 128 MiB in a browser. A kernel binds a larger tensor in parts, as far as its number of
 //!   bindings allows. `KILN_WGPU_LIMITS=webgpu` opens devices with the limits and features that every browser has
 //!   ([`Profile::WebGpu`]).

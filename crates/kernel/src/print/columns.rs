@@ -41,7 +41,7 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
         w.line(line);
         let identity = w.language.constant(total.reduction.identity(total.dtype), total.dtype);
         w.open_loop("slot", "0", &format!("{vector}"), "slot + 1");
-        w.line(format!("a{}[slot] = {identity};", total.value));
+        w.set(&format!("a{}[slot]", total.value), total.dtype, &identity);
         w.close();
     }
     w.open("");
@@ -54,7 +54,8 @@ pub(super) fn reduce(w: &mut Writer<'_>) {
         w.share(&format!("w{value}"), dtype, (groups * width) as usize);
         w.line(w.language.unroll());
         w.open_loop("slot", "0", &format!("{vector}"), "slot + 1");
-        w.line(format!("w{value}[down * {width} + side * {vector} + slot] = a{value}[slot];"));
+        let sum = w.language.element(&format!("a{value}[slot]"), dtype);
+        w.set(&format!("w{value}[down * {width} + side * {vector} + slot]"), dtype, &sum);
         w.close();
     }
     w.barrier();
@@ -86,7 +87,7 @@ fn loop_over_columns(w: &mut Writer<'_>, pass: &Pass, along: &[ValueId], mut sco
     let (vector, groups, reduced) = (w.schedule.vector, w.schedule.row_threads, kernel.reduced());
     let guard = format!("left + side * {vector} < columns");
     let total = if vector > 1 { |value| format!("a{value}[slot]") } else { |value| format!("a{value}[0]") };
-    let elements = Elements { vector, guard: Some(&guard), total, held: None };
+    let elements = Elements { vector, guard: Some(&guard), total, is_array: true, held: None };
     let loads: Vec<(ValueId, u32)> = vector_loads(kernel, vector, along, &scope).collect();
     let ahead = rows_ahead(kernel, pass, vector, &loads);
     if ahead == 1 {
@@ -182,14 +183,15 @@ fn keep(w: &mut Writer<'_>, own: &[ValueId], kept: &[ValueId], scope: &mut Scope
     }
     w.emit(own, &mut inside);
     for &value in kept {
-        w.line(format!("r{value}[{place}] = {};", name(value)));
+        w.set(&format!("r{value}[{place}]"), kernel.body[value as usize].dtype, &name(value));
     }
     if vector > 1 {
         close_slots(w);
     }
     w.close();
     for &value in kept {
-        scope.kept[value as usize] = Some(format!("r{value}[{place}]"));
+        let dtype = kernel.body[value as usize].dtype;
+        scope.kept[value as usize] = Some(w.language.element(&format!("r{value}[{place}]"), dtype));
     }
 }
 
@@ -197,12 +199,13 @@ fn keep(w: &mut Writer<'_>, own: &[ValueId], kept: &[ValueId], scope: &mut Scope
 fn gather(w: &mut Writer<'_>, totals: &[Total], shared: &str, groups: u32, width: u32) {
     for total in totals {
         let value = total.value;
-        let line = w.language.variable(&format!("s{value}"), total.dtype, &format!("{shared}{value}[k]"));
+        let first = w.language.element(&format!("{shared}{value}[k]"), total.dtype);
+        let line = w.language.variable(&format!("s{value}"), total.dtype, &first);
         w.line(line);
         w.line(w.language.unroll());
         w.open_loop("other", "1", &format!("{groups}"), "other + 1");
-        let combined =
-            w.combined(total, &format!("s{value}"), &format!("{shared}{value}[other * {width} + k]"));
+        let other = w.language.element(&format!("{shared}{value}[other * {width} + k]"), total.dtype);
+        let combined = w.combined(total, &format!("s{value}"), &other);
         w.line(format!("s{value} = {combined};"));
         w.close();
     }
@@ -277,7 +280,7 @@ fn combine_parts(w: &mut Writer<'_>, end: &ColumnEpilogue) {
     w.close();
     for total in totals {
         w.share(&format!("f{}", total.value), total.dtype, block as usize);
-        w.line(format!("f{}[thread] = a{};", total.value, total.value));
+        w.set(&format!("f{}[thread]", total.value), total.dtype, &format!("a{}", total.value));
     }
     w.barrier();
     w.open("if (down == 0 && column < columns)");

@@ -36,7 +36,7 @@ pub(super) static FUNCTIONS: [Function; Unary::ALL.len()] = [
     plain(Unary::Abs, Text(cpp::abs), Text(wgsl::abs)),
     plain(Unary::Sign, Text(cpp::sign), Text(wgsl::sign)),
     plain(Unary::Recip, Text(cpp::recip), Text(wgsl::recip)),
-    plain(Unary::Sqrt, Call("sqrt"), Call("sqrt")),
+    plain(Unary::Sqrt, Call("sqrt"), Call("kiln_sqrt")),
     plain(Unary::Rsqrt, Call("rsqrt"), Text(wgsl::rsqrt)),
     Function {
         function: Unary::Exp,
@@ -69,15 +69,17 @@ fn kiln_exp(x: f32) -> f32 {
         wgsl: Call("kiln_ln"),
         definition: "// log(2^e m) = e log(2) + 2 artanh((m - 1) / (m + 1)).
 fn kiln_ln(x: f32) -> f32 {
-  if (kiln_is_nan(x)) { return x; }
-  if (x == 0.0f) { return kiln_float(0xff800000u); }
-  if (x < 0.0f) { return kiln_float(0x7fc00000u); }
-  let bits = bitcast<u32>(x);
-  if (bits == 0x7f800000u) { return x; }
+  let all = bitcast<u32>(x);
+  if ((all & 0x7fffffffu) == 0u) { return kiln_float(0xff800000u); }
+  if (all == 0x7f800000u) { return x; }
+  if (all > 0x7f800000u) { return kiln_float(0x7fc00000u); }
+  // The highest bit of a subnormal takes the place of the implicit one.
+  let by = max(countLeadingZeros(all), 8u) - 8u;
+  let bits = all << by;
   let large = select(0u, 1u, (bits & 0x7fffffu) > 0x3504f3u);
-  let e = f32(i32((bits >> 23u) + large) - 127);
+  let e = f32(i32((bits >> 23u) + large) - 127 - i32(by));
   let m = bitcast<f32>((bits & 0x7fffffu) | ((127u - large) << 23u));
-  let s = (m - 1.0f) / (m + 1.0f);
+  let s = kiln_div(m - 1.0f, m + 1.0f);
   return e * 0.693359375f + (2.0f * s + (2.0f * s * kiln_area(s * s) - e * 2.1219444e-4f));
 }
 ",
@@ -89,16 +91,16 @@ fn kiln_ln(x: f32) -> f32 {
         wgsl: Call("kiln_log1p"),
         definition: "fn kiln_log1p(x: f32) -> f32 {
   if (x > -0.29f && x < 0.41f) {
-    let s = x / (2.0f + x);
+    let s = kiln_div(x, 2.0f + x);
     return 2.0f * s + 2.0f * s * kiln_area(s * s);
   }
   return kiln_ln(1.0f + x);
 }
 ",
     },
-    plain(Unary::Sin, Call("sin"), Call("sin")),
-    plain(Unary::Cos, Call("cos"), Call("cos")),
-    plain(Unary::Tan, Call("tan"), Call("tan")),
+    plain(Unary::Sin, Call("sin"), Call("kiln_sin")),
+    plain(Unary::Cos, Call("cos"), Call("kiln_cos")),
+    plain(Unary::Tan, Call("tan"), Call("kiln_tan")),
     Function {
         function: Unary::Tanh,
         cpp: Call("tanh"),
@@ -107,7 +109,7 @@ fn kiln_ln(x: f32) -> f32 {
         definition: "fn kiln_tanh(x: f32) -> f32 {
   if (kiln_is_nan(x) || x == 0.0f) { return x; }
   let a = kiln_expm1(2.0f * clamp(x, -20.0f, 20.0f));
-  return a / (a + 2.0f);
+  return kiln_div(a, a + 2.0f);
 }
 ",
     },
@@ -120,8 +122,8 @@ fn kiln_ln(x: f32) -> f32 {
 fn kiln_atan(x: f32) -> f32 {
   if (kiln_is_nan(x)) { return x; }
   let a = abs(x);
-  let b = select(a, 1.0f / a, a > 1.0f);
-  let c = b / (1.0f + sqrt(1.0f + b * b));
+  let b = kiln_div(min(a, 1.0f), max(a, 1.0f));
+  let c = kiln_div(b, 1.0f + sqrt(1.0f + b * b));
   let z = c * c;
   var p = -0.05263158f;
   p = p * z + 0.05882353f;
@@ -177,7 +179,7 @@ fn kiln_erfcx(x: f32) -> f32 {
   if (kiln_is_nan(x)) { return x; }
   let a = abs(x);
   let b = min(a, 1e18f);
-  let q = 2.0f * b / (b + 3.0f) - 1.0f;
+  let q = kiln_div(b - 3.0f, b + 3.0f);
   var p = 3.861849e-6f;
   p = p * q + 7.731024e-5f;
   p = p * q - 1.0413071e-4f;
@@ -191,9 +193,12 @@ fn kiln_erfcx(x: f32) -> f32 {
   p = p * q - 4.7562294e-2f;
   p = p * q - 0.13562107f;
   p = p * q + 1.253008f;
-  let y = p * (0.5f / (a + 0.5f));
+  let y = p * kiln_div(0.5f, a + 0.5f);
   if (x >= 0.0f) { return y; }
-  return 2.0f * kiln_exp(min(a, 20.0f) * min(a, 20.0f)) - y;
+  // The square of the leading bits is exact. Bits are cut as integers, since compilers may simplify sums of floats.
+  let c = min(a, 20.0f);
+  let cut = bitcast<f32>(bitcast<u32>(c) & 0xfffff000u);
+  return 2.0f * kiln_exp_sum(cut * cut, (c - cut) * (c + cut)) - y;
 }
 ",
     },

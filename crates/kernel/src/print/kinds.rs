@@ -179,10 +179,11 @@ fn transpose(w: &mut Writer<'_>, outer: usize, inner: usize) {
         w.index(&format!("i{inner}"), "left + row");
         w.open(format!("if (i{outer} < e{outer} && i{inner} < e{inner})"));
         let load = w.language.load(param, instruction.dtype, &w.place(param));
-        w.line(format!("{tile}[row * {} + x] = {load};", TILE + 1));
+        w.set(&format!("{tile}[row * {} + x]", TILE + 1), instruction.dtype, &load);
         w.close();
         w.close();
-        scope.kept[number] = Some(format!("{tile}[x * {} + row]", TILE + 1));
+        let element = format!("{tile}[x * {} + row]", TILE + 1);
+        scope.kept[number] = Some(w.language.element(&element, instruction.dtype));
     }
     w.barrier();
     w.open_loop("row", "y", &format!("{TILE}"), &format!("row + {rows}"));
@@ -216,31 +217,33 @@ fn scan(w: &mut Writer<'_>) {
     w.decode("block", kernel.all_axes() & !reduced);
     let identity = w.language.constant(reduction.identity(dtype), dtype);
     let shared = format!("w{value}");
+    let (own, language) = (format!("{shared}[thread]"), w.language);
+    let at = |place: &str| language.element(&format!("{shared}[{place}]"), dtype);
     w.share(&shared, dtype, block as usize);
     let line = w.language.variable("carry", dtype, &identity);
     w.line(line);
     w.open_loop("start", "0", "length", &format!("start + {block}"));
     w.index("j", "start + thread");
-    w.line(format!("{shared}[thread] = {identity};"));
+    w.set(&own, dtype, &identity);
     w.open("if (j < length)");
     w.index("position", if reverse { "length - 1 - j" } else { "j" });
     w.decode("position", reduced);
     let mut before = Scope::new(kernel);
     w.emit(&kernel.needed_for(&[operand]), &mut before);
-    w.line(format!("{shared}[thread] = {};", name(operand)));
+    w.set(&own, dtype, &name(operand));
     w.close();
     w.barrier();
     w.open_loop("half", "0", &format!("{}", block.ilog2()), "half + 1");
     let shift = w.language.of_index("half", DType::U32);
     w.index("distance", &format!("1 << {shift}"));
-    let line = w.language.variable("sum", dtype, &format!("{shared}[thread]"));
+    let line = w.language.variable("sum", dtype, &at("thread"));
     w.line(line);
     w.open("if (thread >= distance)");
-    let combined = w.combined(&total, &format!("{shared}[thread - distance]"), "sum");
+    let combined = w.combined(&total, &at("thread - distance"), "sum");
     w.line(format!("sum = {combined};"));
     w.close();
     w.barrier();
-    w.line(format!("{shared}[thread] = sum;"));
+    w.set(&own, dtype, "sum");
     w.barrier();
     w.close();
     w.open("if (j < length)");
@@ -250,13 +253,13 @@ fn scan(w: &mut Writer<'_>) {
         let line = w.language.variable("sum", dtype, "carry");
         w.line(line);
         w.open("if (thread > 0)");
-        let combined = w.combined(&total, "carry", &format!("{shared}[thread - 1]"));
+        let combined = w.combined(&total, "carry", &at("thread - 1"));
         w.line(format!("sum = {combined};"));
         w.close();
         let line = w.language.value(&name(value), dtype, "sum");
         w.line(line);
     } else {
-        let combined = w.combined(&total, "carry", &format!("{shared}[thread]"));
+        let combined = w.combined(&total, "carry", &at("thread"));
         let line = w.language.value(&name(value), dtype, &combined);
         w.line(line);
     }
@@ -269,7 +272,7 @@ fn scan(w: &mut Writer<'_>) {
     let needed: Vec<ValueId> = needed.collect();
     w.emit(&needed, &mut after);
     w.close();
-    let carried = w.combined(&total, "carry", &format!("{shared}[{}]", block - 1));
+    let carried = w.combined(&total, "carry", &at(&format!("{}", block - 1)));
     w.line(format!("carry = {carried};"));
     w.barrier();
     w.close();
@@ -307,7 +310,7 @@ fn matmul(w: &mut Writer<'_>) {
     }
     w.open_loop("start", "0", "inner", &format!("start + {side}"));
     let tile = |w: &mut Writer<'_>, shared: &str, factor: ValueId, outer: (&str, AxisSet), along: &str| {
-        w.line(format!("{shared}[y * {pitch} + x] = {identity};"));
+        w.set(&format!("{shared}[y * {pitch} + x]"), dtype, &identity);
         w.open(format!(
             "if ({} < {} && start + {along} < inner)",
             outer.0,
@@ -317,7 +320,7 @@ fn matmul(w: &mut Writer<'_>) {
         w.index("step", &format!("start + {along}"));
         w.decode("step", inner);
         w.emit(&kernel.needed_for(&[factor]), &mut Scope::new(kernel));
-        w.line(format!("{shared}[y * {pitch} + x] = {};", name(factor)));
+        w.set(&format!("{shared}[y * {pitch} + x]"), dtype, &name(factor));
         w.close();
     };
     tile(w, "left", a, ("row", rows), "x");
@@ -325,7 +328,8 @@ fn matmul(w: &mut Writer<'_>) {
     w.barrier();
     w.line(w.language.unroll());
     w.open_loop("q", "0", &format!("{side}"), "q + 1");
-    let factors = [(format!("left[y * {pitch} + q]"), dtype), (format!("right[q * {pitch} + x]"), dtype)];
+    let places = [format!("left[y * {pitch} + q]"), format!("right[q * {pitch} + x]")];
+    let factors = places.map(|place| (w.language.element(&place, dtype), dtype));
     let multiplied = w.language.compute(&kernel.body[term as usize].compute, dtype, &factors);
     let line = w.language.value("term", dtype, &multiplied);
     w.line(line);

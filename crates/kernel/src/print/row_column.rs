@@ -83,7 +83,7 @@ fn declare(w: &mut Writer<'_>, totals: &[Total]) {
     w.open_loop("place", "0", &format!("{resident}"), "place + 1");
     for total in totals {
         let identity = w.language.constant(total.reduction.identity(total.dtype), total.dtype);
-        w.line(format!("c{}[place] = {identity};", total.value));
+        w.set(&format!("c{}[place]", total.value), total.dtype, &identity);
     }
     w.close();
 }
@@ -97,8 +97,8 @@ fn write(w: &mut Writer<'_>, row: &Row<'_>, totals: &[Total]) {
     row.open_slots(w);
     let slot: String = if w.schedule.vector > 1 { " + slot".into() } else { String::new() };
     for (number, total) in totals.iter().enumerate() {
-        let (place, sum) =
-            (format!("block * length + j{slot}"), format!("c{}[{}]", total.value, row.place()));
+        let place = format!("block * length + j{slot}");
+        let sum = w.language.element(&format!("c{}[{}]", total.value, row.place()), total.dtype);
         let store = w.language.store_scratch(number, total.dtype, &place, &sum);
         w.line(store);
     }

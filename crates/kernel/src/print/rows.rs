@@ -174,7 +174,7 @@ impl<'a> Row<'a> {
             scope.kept[value as usize] = Some(if is_vector(self.kernel, self.vector, param) {
                 w.language.lane(param, dtype, "chunk", "slot")
             } else {
-                format!("r{value}[{}]", self.place())
+                w.language.element(&format!("r{value}[{}]", self.place()), dtype)
             });
         }
     }
@@ -197,7 +197,8 @@ impl<'a> Row<'a> {
             self.open_slots(w);
             for (value, param, dtype) in scalars {
                 let load = w.language.load(param, dtype, &w.place(param));
-                w.line(format!("r{value}[{}] = {load};", at(self.place(), further * self.vector)));
+                let element = format!("r{value}[{}]", at(self.place(), further * self.vector));
+                w.set(&element, dtype, &load);
             }
             self.close_slots(w);
         }
@@ -280,20 +281,23 @@ impl<'a> Row<'a> {
             vector: self.vector,
             guard: (!self.exact).then_some("row < rows"),
             total: |value| format!("a{value}"),
+            is_array: false,
             held,
         };
         elements.write(w, pass, along, &mut inside, |w| {
             for &value in &kept {
-                w.line(format!("r{value}[{}] = {};", self.place(), name(value)));
+                let dtype = w.kernel.body[value as usize].dtype;
+                w.set(&format!("r{value}[{}]", self.place()), dtype, &name(value));
             }
             for total in &pass.across {
                 let so_far = format!("c{}[{}]", total.value, self.place());
-                let combined = w.combined(total, &so_far, &name(total.operand));
-                w.line(format!("{so_far} = {combined};"));
+                w.combine_into(total, &so_far, &name(total.operand));
             }
         });
         for value in kept {
-            scope.kept[value as usize] = Some(format!("r{value}[{}]", self.place()));
+            let dtype = w.kernel.body[value as usize].dtype;
+            let element = w.language.element(&format!("r{value}[{}]", self.place()), dtype);
+            scope.kept[value as usize] = Some(element);
         }
         self.close(w);
     }
@@ -346,8 +350,10 @@ pub(super) struct Elements<'a> {
     pub(super) vector: u32,
     /// The condition of stores.
     pub(super) guard: Option<&'a str>,
-    /// The name of a total's accumulator variable.
+    /// The name of a total's accumulator, or its element where the accumulators are arrays.
     pub(super) total: fn(ValueId) -> String,
+    /// Whether the accumulators are elements of arrays.
+    pub(super) is_array: bool,
     /// The element's index among the thread's held values.
     pub(super) held: Option<String>,
 }
@@ -382,6 +388,10 @@ impl Elements<'_> {
         w.emit(along, scope);
         for total in &pass.totals {
             let so_far = (self.total)(total.value);
+            if self.is_array {
+                w.combine_into(total, &so_far, &name(total.operand));
+                continue;
+            }
             let combined = w.combined(total, &so_far, &name(total.operand));
             w.line(format!("{so_far} = {combined};"));
         }
@@ -434,7 +444,8 @@ fn partial(w: &mut Writer<'_>) {
     w.open_loop("j", &first, "length", &format!("j + {}", block * splits * vector));
     w.decode("j", kernel.reduced());
     load_chunk(w, vector, &along, &mut scope);
-    let elements = Elements { vector, guard: None, total: |value| format!("a{value}"), held: None };
+    let total = |value: ValueId| format!("a{value}");
+    let elements = Elements { vector, guard: None, total, is_array: false, held: None };
     elements.write(w, pass, &along, &mut scope.clone(), |_| ());
     w.close();
     w.combine(&pass.totals, block);

@@ -13,7 +13,9 @@ mod functions64;
 mod integers;
 mod memory;
 pub(super) mod prelude;
+mod rounded;
 mod split;
+mod trigonometry;
 
 use super::kinds::{self, Function};
 use super::writer::{Language, name};
@@ -101,6 +103,21 @@ pub(super) fn held(dtype: DType) -> &'static str {
         DType::U32 | DType::U16 | DType::U8 => "u32",
         DType::Bool => "bool",
     }
+}
+
+/// The type of elements of arrays and of shared memory. Drivers read arrays of `bool` in shared memory wrongly.
+pub(super) fn element_type(dtype: DType) -> &'static str {
+    if dtype.is_bool() { "u32" } else { held(dtype) }
+}
+
+/// The value of an element of an array.
+pub(super) fn from_element(element: &str, dtype: DType) -> String {
+    if dtype.is_bool() { format!("({element} != 0u)") } else { element.into() }
+}
+
+/// A value as an element of an array.
+pub(super) fn to_element(value: &str, dtype: DType) -> String {
+    if dtype.is_bool() { format!("select(0u, 1u, {value})") } else { value.into() }
 }
 
 /// A word of the uniform buffer.
@@ -328,11 +345,19 @@ impl Language for Wgsl<'_> {
     }
 
     fn array(&self, name: &str, dtype: DType, len: usize) -> String {
-        format!("var {name}: array<{}, {len}>;", held(dtype))
+        format!("var {name}: array<{}, {len}>;", element_type(dtype))
     }
 
     fn shared(&self, name: &str, dtype: DType, len: usize) -> String {
-        format!("var<workgroup> {name}: array<{}, {len}>;", held(dtype))
+        format!("var<workgroup> {name}: array<{}, {len}>;", element_type(dtype))
+    }
+
+    fn element(&self, element: &str, dtype: DType) -> String {
+        from_element(element, dtype)
+    }
+
+    fn set_element(&self, element: &str, dtype: DType, value: &str) -> String {
+        format!("{element} = {};", to_element(value, dtype))
     }
 
     fn barrier(&self) -> &'static str {
@@ -387,19 +412,19 @@ impl Language for Wgsl<'_> {
     }
 
     fn declare_loads(&self, param: u32, count: u32, times: u32) -> String {
-        let ty = held(self.dtype(param));
+        let ty = element_type(self.dtype(param));
         format!("var x{param}: array<array<{ty}, {count}>, {times}>;")
     }
 
     fn load_vector(&self, param: u32, count: u32, which: &str, place: &str) -> String {
         let dtype = self.dtype(param);
-        let elements: Vec<String> =
-            (0..count).map(|lane| self.load(param, dtype, &format!("{place} + {lane}"))).collect();
-        format!("x{param}[{which}] = array<{}, {count}>({});", held(dtype), elements.join(", "))
+        let element = |lane: u32| to_element(&self.load(param, dtype, &format!("{place} + {lane}")), dtype);
+        let elements: Vec<String> = (0..count).map(element).collect();
+        format!("x{param}[{which}] = array<{}, {count}>({});", element_type(dtype), elements.join(", "))
     }
 
-    fn lane(&self, param: u32, _dtype: DType, which: &str, lane: &str) -> String {
-        format!("x{param}[{which}][{lane}]")
+    fn lane(&self, param: u32, dtype: DType, which: &str, lane: &str) -> String {
+        from_element(&format!("x{param}[{which}][{lane}]"), dtype)
     }
 
     fn declare_stores(&self, param: u32, count: u32) -> String {
@@ -407,23 +432,21 @@ impl Language for Wgsl<'_> {
     }
 
     fn set_lane(&self, param: u32, _dtype: DType, lane: &str, value: &str) -> String {
-        format!("y{param}[{lane}] = {value};")
+        self.set_element(&format!("y{param}[{lane}]"), self.dtype(param), value)
     }
 
     fn store_vector(&self, param: u32, count: u32, place: &str, _value: ValueId) -> String {
-        let element =
-            |lane| self.store_element(param, &format!("{place} + {lane}"), &format!("y{param}[{lane}]"));
+        let value = |lane: u32| self.element(&format!("y{param}[{lane}]"), self.dtype(param));
+        let element = |lane| self.store_element(param, &format!("{place} + {lane}"), &value(lane));
         (0..count).map(element).collect::<Vec<_>>().join(" ")
     }
 
     fn load_scratch(&self, number: usize, dtype: DType, place: &str) -> String {
-        let element = format!("t{number}[t{number}_first + {place}]");
-        if dtype.is_bool() { format!("({element} != 0u)") } else { element }
+        from_element(&format!("t{number}[t{number}_first + {place}]"), dtype)
     }
 
     fn store_scratch(&self, number: usize, dtype: DType, place: &str, value: &str) -> String {
-        let value = if dtype.is_bool() { format!("select(0u, 1u, {value})") } else { value.into() };
-        format!("t{number}[t{number}_first + {place}] = {value};")
+        format!("t{number}[t{number}_first + {place}] = {};", to_element(value, dtype))
     }
 
     fn least(&self, a: &str, b: &str) -> String {

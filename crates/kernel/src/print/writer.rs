@@ -25,6 +25,14 @@ pub(super) trait Language {
     fn array(&self, name: &str, dtype: DType, len: usize) -> String;
     /// Declares a shared-memory array of a block.
     fn shared(&self, name: &str, dtype: DType, len: usize) -> String;
+    /// An element of a declared array, thread-local or shared, as a value.
+    fn element(&self, element: &str, _dtype: DType) -> String {
+        element.into()
+    }
+    /// The statement that sets an element of a declared array.
+    fn set_element(&self, element: &str, _dtype: DType, value: &str) -> String {
+        format!("{element} = {value};")
+    }
     /// The barrier of a block.
     fn barrier(&self) -> &'static str;
     /// Butterfly shuffle: the value of the lane whose index differs by an exclusive or, in a group of 32.
@@ -251,6 +259,18 @@ impl<'a> Writer<'a> {
         self.language.compute(&compute, dtype, &[(a.into(), dtype), (b.into(), dtype)])
     }
 
+    /// Sets an element of an array.
+    pub(super) fn set(&mut self, element: &str, dtype: DType, value: &str) {
+        self.line(self.language.set_element(element, dtype, value));
+    }
+
+    /// Combines a value into an element of an array.
+    pub(super) fn combine_into(&mut self, total: &Total, element: &str, value: &str) {
+        let so_far = self.language.element(element, total.dtype);
+        let combined = self.combined(total, &so_far, value);
+        self.set(element, total.dtype, &combined);
+    }
+
     /// Combines variables over `count` neighbouring threads (the whole block or groups of it), and names the results.
     /// `lane` is the thread's index in its group. All threads of the block execute it, once for each total.
     pub(super) fn combine(&mut self, totals: &[Total], count: u32) {
@@ -326,7 +346,8 @@ impl<'a> Writer<'a> {
         let first = if count == self.schedule.block { "" } else { "(thread - lane) / 32 + " };
         for total in &firsts {
             let place = format!("2 * ({first}thread % {parts}) + thread / 16 % 2");
-            self.line(format!("a{0} = w{0}[{place}];", total.value));
+            let part = self.language.element(&format!("w{}[{place}]", total.value), total.dtype);
+            self.line(format!("a{} = {part};", total.value));
             self.shuffle(total, parts);
         }
         for total in singles {
@@ -342,7 +363,7 @@ impl<'a> Writer<'a> {
         self.open(format!("if (thread % {threads} == 0)"));
         for &Total { value, dtype, .. } in totals {
             self.share(&format!("w{value}"), dtype, len);
-            self.line(format!("w{value}[thread / {threads}] = a{value};"));
+            self.set(&format!("w{value}[thread / {threads}]"), dtype, &format!("a{value}"));
         }
         self.close();
     }
@@ -352,14 +373,15 @@ impl<'a> Writer<'a> {
         /// Up to this many parts, each thread reads all of them; beyond it, one each.
         const FEW: u32 = 4;
         let variable = format!("a{}", total.value);
-        let shared = format!("w{}", total.value);
+        let language = self.language;
+        let at = |place: &str| language.element(&format!("w{}[{first}{place}]", total.value), total.dtype);
         if parts > FEW {
-            self.line(format!("{variable} = {shared}[{first}thread % {parts}];"));
+            self.line(format!("{variable} = {};", at(&format!("thread % {parts}"))));
             return self.shuffle(total, parts);
         }
-        self.line(format!("{variable} = {shared}[{first}0];"));
+        self.line(format!("{variable} = {};", at("0")));
         for part in 1..parts {
-            let combined = self.combined(total, &variable, &format!("{shared}[{first}{part}]"));
+            let combined = self.combined(total, &variable, &at(&part.to_string()));
             self.line(format!("{variable} = {combined};"));
         }
     }
@@ -369,19 +391,20 @@ impl<'a> Writer<'a> {
         let Total { value, dtype, .. } = *total;
         let shared = format!("w{value}");
         self.share(&shared, dtype, self.schedule.block as usize);
-        self.line(format!("{shared}[thread] = a{value};"));
+        let own = format!("{shared}[thread]");
+        self.set(&own, dtype, &format!("a{value}"));
         self.barrier();
         self.open_loop("half", "0", &format!("{}", count.ilog2()), "half + 1");
         let shift = self.language.of_index("half", DType::U32);
         self.index("distance", &format!("{} >> {shift}", count / 2));
         self.open("if (lane < distance)");
-        let combined =
-            self.combined(total, &format!("{shared}[thread]"), &format!("{shared}[thread + distance]"));
-        self.line(format!("{shared}[thread] = {combined};"));
+        let other = self.language.element(&format!("{shared}[thread + distance]"), dtype);
+        self.combine_into(total, &own, &other);
         self.close();
         self.barrier();
         self.close();
-        self.line(format!("a{value} = {shared}[thread - lane];"));
+        let all = self.language.element(&format!("{shared}[thread - lane]"), dtype);
+        self.line(format!("a{value} = {all};"));
     }
 }
 

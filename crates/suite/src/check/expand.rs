@@ -1,8 +1,8 @@
 //! Mode *expand*: the expansion of an op matches the op.
 
-use super::{Outcome, expected, guarded, host_operands, operands, read, types_of};
+use super::subnormal::{Comparison, Subnormals};
+use super::{Outcome, expected, guarded, host_operands, operands, types_of};
 use crate::case::{Case, Layouts, Tolerance};
-use crate::compare::difference;
 use kiln_ir::{Engine, Expand, MINIMAL, OpKind};
 use kiln_reference::Limited;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ pub fn expands(case: &Case) -> bool {
     expandable && case.layouts != Layouts::Few
 }
 
-/// Compares the expansion of a case, on an engine restricted to [`MINIMAL`], with the native reference.
-pub fn check_expand(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
+/// Compares the expansion of a case, on an engine restricted to [`MINIMAL`], with the native reference. The engine does
+/// this with subnormal numbers.
+pub fn check_expand(engine: Arc<dyn Engine>, case: &Case, subnormals: Subnormals) -> Outcome {
     let mut outcome = Outcome::default();
     let list = host_operands(case);
     let expected = expected(&case.op, &list);
@@ -26,12 +27,9 @@ pub fn check_expand(engine: Arc<dyn Engine>, case: &Case) -> Outcome {
         let values = layer.execute(&case.op, operands, &types);
         let mut outcome = Outcome::default();
         outcome.note("results", (values.len() != expected.len()).then(|| format!("{}", values.len())));
+        let comparison = Comparison::new(&case.op, &list, subnormals);
         for (i, (value, expected)) in values.into_iter().zip(&expected).enumerate() {
-            let problem = match read(&layer, value) {
-                Ok(actual) => difference(expected, &actual, widened(case)),
-                Err(error) => Some(format!("failed: {error}")),
-            };
-            outcome.note(&format!("result {i}"), problem);
+            comparison.note(&mut outcome, &layer, (i, value), expected, widened(case));
         }
         outcome
     });

@@ -1,5 +1,6 @@
 //! Mode *value*: the engine agrees with the reference.
 
+use super::subnormal::{Comparison, Subnormals};
 use super::{HostOperand, Outcome, expected, guarded, host_operands, operands, read, types_of};
 use crate::case::Case;
 use crate::compare::difference;
@@ -60,9 +61,15 @@ impl<'a> Expected<'a> {
 
     /// Runs an engine in each layout, and compares.
     pub fn check(&self, engine: &dyn Engine) -> Outcome {
+        self.check_with(engine, Subnormals::Kept)
+    }
+
+    /// As [`check`](Self::check), for an engine that does this with subnormal numbers.
+    pub fn check_with(&self, engine: &dyn Engine, subnormals: Subnormals) -> Outcome {
         let mut outcome = Outcome::default();
         for placed in &self.layouts {
-            let result = guarded(|| in_layout(engine, self.case, placed, self.pair(placed.layout)));
+            let pair = self.pair(placed.layout);
+            let result = guarded(|| in_layout(engine, self.case, placed, pair, subnormals));
             outcome.absorb(&format!("{} {:?}", self.case.name, placed.layout), result);
         }
         outcome
@@ -78,7 +85,13 @@ fn repeated(list: &[HostOperand]) -> Vec<HostOperand> {
     list.iter().map(repeat).collect()
 }
 
-fn in_layout(engine: &dyn Engine, case: &Case, placed: &InLayout, pair: &Pair) -> Outcome {
+fn in_layout(
+    engine: &dyn Engine,
+    case: &Case,
+    placed: &InLayout,
+    pair: &Pair,
+    subnormals: Subnormals,
+) -> Outcome {
     let Pair { operands: seen, results: expected } = pair;
     let write = |place: usize, _: &TensorData| {
         placed.operands[place].as_ref().expect("a tensor is placed").on(engine)
@@ -92,11 +105,12 @@ fn in_layout(engine: &dyn Engine, case: &Case, placed: &InLayout, pair: &Pair) -
         outcome.note("results", Some(format!("{} instead of {}", results.len(), expected.len())));
         return outcome;
     }
+    let comparison = Comparison::new(&case.op, seen, subnormals);
     for (i, (value, expected)) in results.into_iter().zip(expected).enumerate() {
         let claimed = *value.ty();
         let wrong_type = case.op.kind() != OpKind::NonZero && claimed != types[i];
         outcome.note("type", wrong_type.then(|| format!("{claimed} instead of {}", types[i])));
-        outcome.note(&format!("result {i}"), compare(engine, value, expected, case));
+        comparison.note(&mut outcome, engine, (i, value), expected, case.tolerance);
     }
     for (i, (operand, seen)) in kept.into_iter().zip(seen).enumerate() {
         if let (Some(value), HostOperand::Tensor(data)) = (operand.value(), seen) {
@@ -104,13 +118,6 @@ fn in_layout(engine: &dyn Engine, case: &Case, placed: &InLayout, pair: &Pair) -
         }
     }
     outcome
-}
-
-fn compare(engine: &dyn Engine, value: Value, expected: &TensorData, case: &Case) -> Option<String> {
-    match read(engine, value) {
-        Ok(actual) => difference(expected, &actual, case.tolerance),
-        Err(error) => Some(format!("failed: {error}")),
-    }
 }
 
 fn unchanged(engine: &dyn Engine, value: Value, data: &TensorData) -> Option<String> {

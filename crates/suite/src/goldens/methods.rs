@@ -2,11 +2,17 @@
 
 use super::call::{Call, Outputs};
 use crate::methods::{Method, all};
+use kiln_ir::DType;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 static ROWS: LazyLock<BTreeMap<String, Method>> =
     LazyLock::new(|| all().into_iter().map(|method| (method.key(), method)).collect());
+
+/// The dtype in which the method of a key counts, if that is not the dtype of its result. A key of no row has none.
+pub(crate) fn counted_in(key: &str) -> Option<DType> {
+    ROWS.get(key)?.counted_in
+}
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {
     let Some(row) = ROWS.get(&call.op) else { panic!("no row of the method tables has the key {}", call.op) };

@@ -40,6 +40,14 @@ pub(super) trait Syntax {
     fn variable(&self, name: &str, ty: Type, value: &str) -> String;
     /// Defines an array of one thread.
     fn array(&self, name: &str, array: &ArrayType) -> String;
+    /// An element of an array of one thread.
+    fn load_array(&self, name: &str, at: &str, _ty: Type) -> String {
+        format!("{name}[{at}]")
+    }
+    /// Stores to an element of an array of one thread.
+    fn store_array(&self, name: &str, at: &str, _ty: Type, value: &str) -> String {
+        format!("{name}[{at}] = {value};")
+    }
     /// Stores to an element of a tensor.
     fn store(&self, param: u32, at: &str, value: &str) -> String;
     /// Stores to an element of an array in shared memory.
@@ -116,7 +124,8 @@ impl<S: Syntax> Walk<'_, S> {
                 self.line(&syntax.store_shared(*array, &text(at), &text(value)));
             }
             Statement::StoreArray(number, at, value) => {
-                self.line(&format!("{}[{}] = {};", variable_name(*number), text(at), text(value)));
+                let name = variable_name(*number);
+                self.line(&syntax.store_array(&name, &text(at), value.ty(), &text(value)));
             }
             Statement::LoadVector { place, at, condition, first } => {
                 let condition = condition.as_ref().map(text);
@@ -207,7 +216,7 @@ fn expression_text<S: Syntax>(syntax: &S, expression: &Expression) -> String {
         Kind::Load(param, at) => syntax.load(*param, &text(at)),
         Kind::LoadShared(array, at) => syntax.load_shared(*array, &text(at)),
         Kind::LoadUniform(array, at) => syntax.load_uniform(*array, &text(at)),
-        Kind::LoadArray(number, at) => format!("{}[{}]", variable_name(*number), text(at)),
+        Kind::LoadArray(number, at) => syntax.load_array(&variable_name(*number), &text(at), expression.ty()),
         Kind::Call(function, operands) => {
             let operands = operands.iter().flatten();
             let operands: Vec<(String, Type)> =

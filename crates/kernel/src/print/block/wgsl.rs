@@ -11,7 +11,8 @@ use crate::block::{
     Statement, Type,
 };
 use crate::print::wgsl::{
-    buffer_type, compute, constant, held, load_packed, number, per_word, prelude, store_packed, word,
+    buffer_type, compute, constant, element_type, from_element, held, load_packed, number, per_word, prelude,
+    store_packed, to_element, word,
 };
 use alloc::format;
 use alloc::string::String;
@@ -89,7 +90,7 @@ impl Wgsl<'_> {
             } else if array.is_atomic {
                 (format!("atomic<{}>", cell(array.ty.dtype())), array.len)
             } else {
-                (self.ty(array.ty).into(), array.len)
+                (element_type(array.ty.dtype()).into(), array.len)
             };
             let _ = writeln!(text, "var<workgroup> {}: array<{ty}, {len}>;", shared_name(place));
         }
@@ -304,15 +305,15 @@ impl Syntax for Wgsl<'_> {
         match is_atomic {
             true => load_packed(&name, at, ty.dtype(), true),
             false if self.has_vectors(Place::Shared(array)) => format!("{name}[({at}) >> 2u][({at}) & 3]"),
-            false => format!("{name}[{at}]"),
+            false => from_element(&format!("{name}[{at}]"), ty.dtype()),
         }
     }
 
     fn load_uniform(&self, array: u32, at: &str) -> String {
-        let name = shared_name(array);
+        let (name, dtype) = (shared_name(array), self.kernel.shared[array as usize].ty.dtype());
         match self.has_vectors(Place::Shared(array)) {
             true => format!("workgroupUniformLoad(&{name}[({at}) >> 2u])[({at}) & 3]"),
-            false => format!("workgroupUniformLoad(&{name}[{at}])"),
+            false => from_element(&format!("workgroupUniformLoad(&{name}[{at}])"), dtype),
         }
     }
 
@@ -351,7 +352,15 @@ impl Syntax for Wgsl<'_> {
     }
 
     fn array(&self, name: &str, array: &ArrayType) -> String {
-        format!("var {name}: array<{}, {}>;", self.ty(array.ty), array.len)
+        format!("var {name}: array<{}, {}>;", element_type(array.ty.dtype()), array.len)
+    }
+
+    fn load_array(&self, name: &str, at: &str, ty: Type) -> String {
+        from_element(&format!("{name}[{at}]"), ty.dtype())
+    }
+
+    fn store_array(&self, name: &str, at: &str, ty: Type, value: &str) -> String {
+        format!("{name}[{at}] = {};", to_element(value, ty.dtype()))
     }
 
     fn store(&self, param: u32, at: &str, value: &str) -> String {
@@ -376,7 +385,7 @@ impl Syntax for Wgsl<'_> {
             false if self.has_vectors(Place::Shared(array)) => {
                 format!("{name}[({at}) >> 2u][({at}) & 3] = {value};")
             }
-            false => format!("{name}[{at}] = {value};"),
+            false => format!("{name}[{at}] = {};", to_element(value, ty.dtype())),
         }
     }
 

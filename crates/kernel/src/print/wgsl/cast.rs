@@ -9,8 +9,7 @@ use kiln_ir::{Comparison, DType, Scalar};
 /// A value converted to another dtype. Floats are truncated to integers and saturate; NaN becomes 0.
 pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
     if to.is_bool() {
-        let zero = constant(Scalar::Int(0), from);
-        return if from.is_bool() { x.into() } else { compare(Comparison::Ne, x, &zero, from) };
+        return to_bool(x, from);
     }
     match to {
         DType::F16 | DType::BF16 => to_16_bits(x, from, to),
@@ -36,6 +35,23 @@ pub(in crate::print) fn cast(x: &str, from: DType, to: DType) -> String {
                 wrapped(format!("{}({x})", held(to)), to)
             }
         }
+    }
+}
+
+/// Whether a value is not zero. Floats are compared by their bits, since drivers take subnormals for zero.
+fn to_bool(x: &str, from: DType) -> String {
+    match from {
+        DType::Bool => x.into(),
+        DType::F64 => format!("(bitcast<u64>({x}) & 0x7ffffffffffffffflu) != 0lu"),
+        DType::F32 | DType::F16 | DType::BF16 => format!("(bitcast<u32>({x}) & 0x7fffffffu) != 0u"),
+        DType::I64
+        | DType::I32
+        | DType::I16
+        | DType::I8
+        | DType::U64
+        | DType::U32
+        | DType::U16
+        | DType::U8 => compare(Comparison::Ne, x, &constant(Scalar::Int(0), from), from),
     }
 }
 

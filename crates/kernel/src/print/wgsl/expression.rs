@@ -6,7 +6,7 @@ use crate::Compute;
 use crate::print::functions;
 use alloc::format;
 use alloc::string::{String, ToString};
-use kiln_ir::{Binary, Comparison, DType, Scalar};
+use kiln_ir::{Binary, Comparison, DType, Scalar, Unary};
 
 /// The expression of a function of values. Instructions that are no functions, and checks, are their first operand.
 pub(in crate::print) fn compute(compute: &Compute, dtype: DType, operands: &[(String, DType)]) -> String {
@@ -106,11 +106,11 @@ pub(in crate::print) fn sign(x: &str, dtype: DType) -> String {
 }
 
 pub(in crate::print) fn recip(x: &str, dtype: DType) -> String {
-    format!("{} / {x}", if dtype == DType::F64 { "1.0lf" } else { "1.0f" })
+    if dtype == DType::F64 { format!("kiln_div_f64(1.0lf, {x})") } else { format!("kiln_div(1.0f, {x})") }
 }
 
 pub(in crate::print) fn rsqrt(x: &str, dtype: DType) -> String {
-    format!("{} / sqrt({x})", if dtype == DType::F64 { "1.0lf" } else { "1.0f" })
+    recip(&functions::in_wgsl(Unary::Sqrt, x, dtype), dtype)
 }
 
 pub(in crate::print) fn not(x: &str, dtype: DType) -> String {
@@ -131,7 +131,7 @@ pub(super) fn binary(function: Binary, a: &str, b: &str, dtype: DType) -> String
         Binary::Add => sign("+"),
         Binary::Sub => sign("-"),
         Binary::Mul => sign("*"),
-        Binary::Div if dtype.is_float() => sign("/"),
+        Binary::Div if dtype.is_float() => format!("kiln_div{f}({a}, {b})"),
         Binary::Div => whole("div"),
         Binary::Rem if dtype.is_float() => format!("kiln_rem{f}({a}, {b})"),
         Binary::Rem => whole("rem"),

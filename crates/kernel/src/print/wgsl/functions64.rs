@@ -16,7 +16,7 @@ pub(in crate::print) fn unary(function: Unary, x: &str) -> String {
         Unary::Recip => super::recip(x, DType::F64),
         Unary::Rsqrt => super::rsqrt(x, DType::F64),
         Unary::Not => super::not(x, DType::F64),
-        Unary::Sqrt => format!("sqrt({x})"),
+        Unary::Sqrt => format!("kiln_sqrt_f64({x})"),
         Unary::Floor => format!("floor({x})"),
         Unary::Ceil => format!("ceil({x})"),
         Unary::Trunc => format!("trunc({x})"),
@@ -36,15 +36,7 @@ pub(in crate::print) fn unary(function: Unary, x: &str) -> String {
 }
 
 /// Names and definitions, each before its users.
-pub(super) static FUNCTIONS: [(&str, &str); 35] = [
-    (
-        "kiln_double",
-        "// WGSL has no constants for infinities and NaN.
-fn kiln_double(bits: u64) -> f64 {
-  return bitcast<f64>(bits);
-}
-",
-    ),
+pub(super) static FUNCTIONS: [(&str, &str); 34] = [
     (
         "kiln_is_nan_f64",
         "fn kiln_is_nan_f64(x: f64) -> bool {

@@ -1,15 +1,19 @@
 //! The WGSL math prelude: functions that WGSL lacks, or whose edge cases differ from the ops.
 
-use super::{functions64, integers};
+use super::{functions64, integers, rounded, trigonometry};
 use crate::print::functions::{FUNCTIONS, Form};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Names and definitions, each before its users.
-const BEFORE: [(&str, &str); 11] = [
+const BEFORE: [(&str, &str); 12] = [
     (
         "kiln_float",
         "// WGSL has no constants for infinities and NaN.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
+    ),
+    (
+        "kiln_double",
+        "// WGSL has no constants for infinities and NaN.\nfn kiln_double(bits: u64) -> f64 {\n  return bitcast<f64>(bits);\n}\n",
     ),
     (
         "kiln_is_nan",
@@ -100,9 +104,9 @@ const AFTER: [(&str, &str); 6] = [
   if (a == b && a > 0.0f) {
     angle = 0.78539816f;
   } else if (b > a) {
-    angle = 1.57079633f - kiln_atan(a / b);
+    angle = 1.57079633f - kiln_atan(kiln_div(a, b));
   } else if (a > 0.0f) {
-    angle = kiln_atan(b / a);
+    angle = kiln_atan(kiln_div(b, a));
   }
   if (kiln_is_negative(x)) { angle = 3.14159265f - angle; }
   return select(angle, -angle, kiln_is_negative(y));
@@ -117,9 +121,11 @@ fn kiln_pow_of(base: f32, b: f32) -> f32 {
   let about = b * kiln_ln(base);
   if (about > 89.0f) { return kiln_float(0x7f800000u); }
   if (about < -105.0f) { return 0.0f; }
-  let bits = bitcast<u32>(base);
+  // The highest bit of a subnormal takes the place of the implicit one.
+  let by = max(countLeadingZeros(bitcast<u32>(base)), 8u) - 8u;
+  let bits = bitcast<u32>(base) << by;
   let large = select(0u, 1u, (bits & 0x7fffffu) > 0x3504f3u);
-  let e = f32(i32((bits >> 23u) + large) - 127);
+  let e = f32(i32((bits >> 23u) + large) - 127 - i32(by));
   let m = bitcast<f32>((bits & 0x7fffffu) | ((127u - large) << 23u));
   let above = bitcast<f32>(bitcast<u32>(m + 1.0f) & 0xfffff000u);
   let above_rest = m - (above - 1.0f);
@@ -161,18 +167,24 @@ fn kiln_pow_of(base: f32, b: f32) -> f32 {
     ),
     (
         "kiln_rem",
-        "// Exact: subtracts the divisor times powers of two, greatest first.
+        "// Exact: long division of the significands, 8 bits at a time. Integers, since drivers take subnormals for zero.
 fn kiln_rem(a: f32, b: f32) -> f32 {
-  let infinite = kiln_float(0x7f800000u);
-  if (kiln_is_nan(a) || kiln_is_nan(b) || abs(a) == infinite || b == 0.0f) { return kiln_float(0x7fc00000u); }
-  let divisor = abs(b);
-  var rest = abs(a);
-  for (var power = 278; power >= 0 && rest >= divisor; power = power - 1) {
-    let half = power / 2;
-    let multiple = ldexp(ldexp(divisor, half), power - half);
-    if (multiple <= rest) { rest = rest - multiple; }
+  let x = bitcast<u32>(a) & 0x7fffffffu;
+  let y = bitcast<u32>(b) & 0x7fffffffu;
+  let negative = bitcast<u32>(a) & 0x80000000u;
+  if (x >= 0x7f800000u || y > 0x7f800000u || y == 0u) { return kiln_float(0x7fc00000u); }
+  if (x < y) { return a; }
+  let x_power = max(x >> 23u, 1u);
+  let y_power = max(y >> 23u, 1u);
+  let divisor = (y & 0x7fffffu) | select(0u, 0x800000u, y >= 0x800000u);
+  var rest = (x & 0x7fffffu) | select(0u, 0x800000u, x >= 0x800000u);
+  rest = rest % divisor;
+  for (var count = i32(x_power - y_power); count > 0; count = count - 8) {
+    rest = (rest << u32(min(count, 8))) % divisor;
   }
-  return select(rest, -rest, kiln_is_negative(a));
+  if (rest == 0u) { return bitcast<f32>(negative); }
+  let by = min(countLeadingZeros(rest) - 8u, y_power - 1u);
+  return bitcast<f32>(negative | ((rest << by) + ((y_power - 1u - by) << 23u)));
 }
 ",
     ),
@@ -194,6 +206,9 @@ pub(in crate::print) fn used(text: &str) -> String {
     });
     let functions: Vec<(&str, &str)> = BEFORE
         .into_iter()
+        .chain(rounded::FUNCTIONS)
+        .chain(rounded::OF_F64)
+        .chain(trigonometry::FUNCTIONS)
         .chain(integers::FUNCTIONS.into_iter().flatten().copied())
         .chain(defined)
         .chain(AFTER)
