@@ -1,16 +1,14 @@
 //! The cache of compiled kernels, by source, in memory and on disk.
 
 use crate::bundle::{Bundle, entry_points};
+use crate::disk;
 use crate::driver::Driver;
 use crate::native::NativeKey;
 use kiln_ir::{Error, FxBuildHasher, Result};
 use kiln_kernel::print::{Dialect, Entry};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -221,39 +219,17 @@ struct Disk {
 const LONGEST: u64 = 64 << 20;
 
 impl Disk {
-    /// Opens the folder for a target: under `KILN_CACHE_DIR`, or in the system's cache directory. Nothing is cached if
-    /// the variable is empty, or if no folder can be created.
+    /// Opens the [folder](disk::folder) for a target; `None` if nothing is cached.
     fn open(target: &str) -> Option<Disk> {
-        let asked = std::env::var_os("KILN_CACHE_DIR");
-        let root = match &asked {
-            Some(root) if root.is_empty() => return None,
-            Some(root) => PathBuf::from(root),
-            None => system_cache()?.join("kiln"),
-        };
-        let folder = root.join("kernels").join(format!("{:016x}", hash(target)));
-        match fs::create_dir_all(&folder) {
-            Ok(()) => Some(Disk { folder }),
-            Err(error) => {
-                // Only a folder that the user requested must exist; the system's cache directory need not.
-                if asked.is_some() {
-                    eprintln!("[settings] KILN_CACHE_DIR keeps no kernels: {}: {error}", folder.display());
-                }
-                None
-            }
-        }
+        disk::folder("kernels", target).map(|folder| Disk { folder })
     }
 
     fn path(&self, source: &str) -> PathBuf {
-        self.folder.join(format!("{:016x}", hash(source)))
+        self.folder.join(format!("{:016x}", disk::hash(source)))
     }
 
     fn find(&self, source: &str) -> Option<Vec<u8>> {
-        let path = self.path(source);
-        let length = fs::metadata(&path).ok()?.len();
-        if length > LONGEST {
-            return None;
-        }
-        let bytes = fs::read(&path).ok()?;
+        let bytes = disk::read(&self.path(source), LONGEST)?;
         let (head, rest) = bytes.split_first_chunk::<16>()?;
         let (source_len, binary_len) = (word(&head[..8])?, word(&head[8..])?);
         let whole = source_len.checked_add(binary_len)? == rest.len();
@@ -267,50 +243,21 @@ impl Disk {
         if binary.is_empty() {
             return;
         }
-        // Random, because process ids repeat in containers, which may share the folder.
-        let random = RandomState::new().build_hasher().finish();
-        let temporary = self.folder.join(format!("{random:016x}.new"));
-        let written =
-            write(&temporary, source, binary).and_then(|()| fs::rename(&temporary, self.path(source)));
-        if written.is_err() {
-            // The file may not exist.
-            let _ = fs::remove_file(&temporary);
-        }
+        let lengths = [source.len(), binary.len()].map(|length| (length as u64).to_le_bytes());
+        let parts = [&lengths[0][..], &lengths[1], source.as_bytes(), binary];
+        let _ = disk::replace(&self.path(source), &parts);
     }
-}
-
-fn write(path: &Path, source: &str, binary: &[u8]) -> std::io::Result<()> {
-    let mut file = fs::File::create_new(path)?;
-    file.write_all(&(source.len() as u64).to_le_bytes())?;
-    file.write_all(&(binary.len() as u64).to_le_bytes())?;
-    file.write_all(source.as_bytes())?;
-    file.write_all(binary)
 }
 
 fn word(bytes: &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
-/// A hash that is stable between runs of programs built by one compiler. With another compiler, kernels are only
-/// compiled again.
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn system_cache() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    variable("XDG_CACHE_HOME")
-        .or_else(|| variable("LOCALAPPDATA"))
-        .or_else(|| Some(variable("HOME")?.join(".cache")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{DeviceInfo, DryDriver};
-    use kiln_ir::Error;
+    use std::fs;
 
     fn disk(name: &str) -> Disk {
         let folder = std::env::temp_dir().join(format!("kiln-kernels-{}-{name}", std::process::id()));

@@ -10,6 +10,8 @@
 //! * **Limits**: a tensor is one binding, of at most 128 MiB in a browser. `KILN_WGPU_LIMITS=webgpu` opens devices with the
 //!   limits and features that every browser has ([`Profile::WebGpu`]).
 //! * **Errors** never abort the program. After the loss of a device, every call returns an error with the reason.
+//! * **Compiled pipelines** are kept on disk where the API is Vulkan (`KILN_CACHE_DIR`), so that later processes start
+//!   faster. Other drivers have caches of their own.
 //! * **Renderers** share a device with tensors: [`from_existing`].
 //! * **Browsers** cannot block: [`init_async`] opens a device, and values are read by asynchronous methods.
 //!
@@ -39,6 +41,9 @@ mod driver;
 mod failure;
 mod info;
 mod options;
+// Creating a pipeline cache from data is unsafe.
+#[allow(unsafe_code)]
+mod pipeline_cache;
 mod program;
 mod signal;
 

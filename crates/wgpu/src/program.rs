@@ -63,7 +63,7 @@ fn pipeline(driver: &WgpuDriver, module: &wgpu::ShaderModule, entry: &Entry) -> 
                 module,
                 entry_point: Some(name),
                 compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
+                cache: driver.pipeline_cache(),
             });
             WgpuFunction { pipeline, layout, entry: entry.clone() }
         })
