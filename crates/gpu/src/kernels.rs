@@ -316,6 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn kernels_found_on_disk_do_not_count_as_compiled() {
+        let folder = disk("counted").folder;
+        let source = Arc::<str>::from(SOURCES[0]);
+        for expected in [1, 0] {
+            let (made, calls) = kernels(|_| Ok(vec![1]));
+            let kernels = Kernels { disk: Some(Disk { folder: folder.clone() }), ..made };
+            function(&kernels, &source, "f");
+            assert_eq!((calls.load(Ordering::Relaxed), kernels.compiled()), (expected, expected));
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn sources_that_fail_in_a_batch_are_compiled_alone() {
         let error = || Error::unsupported("dry", "namespaces");
         let (kernels, calls) =
