@@ -458,3 +458,43 @@ impl Driver for WgpuDriver {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::find;
+    use crate::device::Api;
+    use kiln_ir::block_on;
+
+    /// A device of the test alone, unless this machine has no adapter.
+    fn opened() -> Option<WgpuDriver> {
+        match block_on(find(Api::Auto)) {
+            Ok(found) => {
+                Some(block_on(WgpuDriver::open("test", &found[0].adapter, Profile::Adapter)).unwrap())
+            }
+            Err(error) => {
+                println!("skipped: no adapter: {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_submission_is_the_error_of_every_later_call() {
+        let Some(driver) = opened() else { return };
+        let memory = Arc::new(driver.allocate(64).unwrap());
+        let at = DevicePtr { memory: memory.clone(), offset: 0 };
+        driver.fill(&at, 64, 0).unwrap();
+        // The recorded fill is not valid any more.
+        memory.0.destroy();
+        let error = block_on(driver.synchronize()).unwrap_err();
+        assert!(error.to_string().contains("submitting work failed"), "{error}");
+        assert_eq!(block_on(driver.synchronize()), Err(error.clone()));
+        assert_eq!(block_on(driver.read(&at, 4)), Err(error.clone()));
+        assert_eq!(driver.flush(), Err(error.clone()));
+        assert_eq!(driver.write(&at, &[1; 64]), Err(error.clone()));
+        assert_eq!(driver.fill(&at, 64, 1), Err(error.clone()));
+        assert_eq!(driver.allocate(64).err(), Some(error.clone()));
+        assert_eq!(driver.load(bytes::SOURCE.as_bytes(), &[&bytes::entry()]).err(), Some(error));
+    }
+}
