@@ -113,9 +113,12 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "wasm",
-        about: "the core compiles for wasm32-unknown-unknown",
+        about: "the core and the GPU engine of browsers compile for wasm32-unknown-unknown",
         can_run: |context| has_core(context).and_then(|()| has_rust_target(context, WASM)),
-        run: |context, _| check_core(context, Some(WASM)),
+        run: |context, _| {
+            check_core(context, Some(WASM))?;
+            check_browser_engine(context)
+        },
     },
     Step {
         name: "bench",
@@ -174,6 +177,9 @@ const WASM: &str = "wasm32-unknown-unknown";
 /// Packages that work without the standard library.
 const CORE: &[&str] =
     &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-vmap", "kiln-tensor", "kiln-backends", "kiln-nn"];
+
+/// The package of the GPU engine in browsers, which needs the standard library.
+const BROWSER_ENGINE: &str = "kiln-wgpu";
 
 /// Engines that other libraries or other processes run, beside `libtorch`. The workspace's tests do not compile them.
 const OTHER_ENGINES: &[&str] = &["remote", "candle"];
@@ -299,6 +305,16 @@ fn check_core(context: &Context, target: Option<&str>) -> Result<(), String> {
     command.args(CORE.iter().flat_map(|name| ["-p", name]));
     command.args(target.iter().flat_map(|target| ["--target", target]));
     announce_and_run(&mut command)
+}
+
+/// Checks the GPU engine with each set of APIs that a program may select for browsers.
+fn check_browser_engine(context: &Context) -> Result<(), String> {
+    let selections: [&[&str]; 2] = [&[], &["--no-default-features", "--features", "webgpu"]];
+    selections.into_iter().try_for_each(|features| {
+        let mut command = process::cargo(&context.workspace.root);
+        command.args(["check", "-p", BROWSER_ENGINE, "--target", WASM]).args(features);
+        announce_and_run(&mut command)
+    })
 }
 
 /// Finds the target's standard library in the toolchain, or adds it by rustup and prints that.
