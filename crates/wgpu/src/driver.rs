@@ -44,7 +44,7 @@ pub struct WgpuDriver {
 }
 
 /// A block of device memory: a storage buffer.
-pub struct WgpuMemory(wgpu::Buffer);
+pub struct WgpuMemory(pub(crate) wgpu::Buffer);
 
 impl WgpuDriver {
     /// Opens a device of an adapter.
@@ -88,11 +88,11 @@ impl WgpuDriver {
         let limits = device.limits();
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let described = buffer(UNIFORM_BYTES as u64, usage);
+        let pipeline_cache = PipelineCache::open(adapter, &device, &failure);
         let uniforms =
             failure.done(&device, "allocating a uniform buffer", || device.create_buffer(&described))?;
         Ok(WgpuDriver {
             info: describe(name, adapter, &device),
-            pipeline_cache: PipelineCache::open(adapter, &device, &failure),
             bounds: bounds(name, &limits),
             most_bytes: limits.max_buffer_size,
             device,
@@ -101,6 +101,7 @@ impl WgpuDriver {
             commands: Mutex::default(),
             failure,
             pipelines: AtomicU64::new(0),
+            pipeline_cache,
             fill: OnceLock::new(),
         })
     }
@@ -113,7 +114,7 @@ impl WgpuDriver {
 
     /// The bytes of the compiled pipelines in the pipeline cache, with those that were found on disk. They do not change
     /// while every new pipeline is found there. `None` where the API has no pipeline cache (all but Vulkan, and
-    /// [`Profile::WebGpu`]), where `KILN_CACHE_DIR` is empty, and on a lost device.
+    /// [`Profile::WebGpu`](crate::Profile::WebGpu)), where `KILN_CACHE_DIR` is empty, and on a lost device.
     pub fn pipeline_cache_bytes(&self) -> Option<usize> {
         self.pipeline_cache.as_ref()?.bytes()
     }
@@ -456,45 +457,5 @@ impl Driver for WgpuDriver {
             ended?.await?;
             failure.check()
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::adapter::find;
-    use crate::device::Api;
-    use kiln_ir::block_on;
-
-    /// A device of the test alone, unless this machine has no adapter.
-    fn opened() -> Option<WgpuDriver> {
-        match block_on(find(Api::Auto)) {
-            Ok(found) => {
-                Some(block_on(WgpuDriver::open("test", &found[0].adapter, Profile::Adapter)).unwrap())
-            }
-            Err(error) => {
-                println!("skipped: no adapter: {error}");
-                None
-            }
-        }
-    }
-
-    #[test]
-    fn a_refused_submission_is_the_error_of_every_later_call() {
-        let Some(driver) = opened() else { return };
-        let memory = Arc::new(driver.allocate(64).unwrap());
-        let at = DevicePtr { memory: memory.clone(), offset: 0 };
-        driver.fill(&at, 64, 0).unwrap();
-        // The recorded fill is not valid any more.
-        memory.0.destroy();
-        let error = block_on(driver.synchronize()).unwrap_err();
-        assert!(error.to_string().contains("submitting work failed"), "{error}");
-        assert_eq!(block_on(driver.synchronize()), Err(error.clone()));
-        assert_eq!(block_on(driver.read(&at, 4)), Err(error.clone()));
-        assert_eq!(driver.flush(), Err(error.clone()));
-        assert_eq!(driver.write(&at, &[1; 64]), Err(error.clone()));
-        assert_eq!(driver.fill(&at, 64, 1), Err(error.clone()));
-        assert_eq!(driver.allocate(64).err(), Some(error.clone()));
-        assert_eq!(driver.load(bytes::SOURCE.as_bytes(), &[&bytes::entry()]).err(), Some(error));
     }
 }

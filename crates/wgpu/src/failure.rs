@@ -119,6 +119,40 @@ pub(crate) fn scoped<T>(_: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::find;
+    use crate::{Api, Wgpu, WgpuOptions};
+    use kiln_gpu::driver::{DevicePtr, Driver};
+    use kiln_ir::block_on;
+
+    /// A device of the test alone, unless this machine has no adapter.
+    fn opened() -> Option<Wgpu> {
+        match block_on(find(Api::Auto)) {
+            Ok(found) => Some(block_on(crate::open(&found[0], &WgpuOptions::default())).unwrap()),
+            Err(error) => {
+                println!("skipped: no adapter: {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_submission_is_the_error_of_every_later_call() {
+        let Some(engine) = opened() else { return };
+        let driver = engine.driver();
+        let at = DevicePtr { memory: Arc::new(driver.allocate(64).unwrap()), offset: 0 };
+        driver.fill(&at, 64, 0).unwrap();
+        // The recorded fill is not valid any more.
+        at.memory.0.destroy();
+        let error = block_on(driver.synchronize()).unwrap_err();
+        assert!(error.to_string().contains("submitting work failed"), "{error}");
+        assert_eq!(block_on(driver.synchronize()), Err(error.clone()));
+        assert_eq!(block_on(driver.read(&at, 4)), Err(error.clone()));
+        assert_eq!(driver.flush(), Err(error.clone()));
+        assert_eq!(driver.write(&at, &[1; 64]), Err(error.clone()));
+        assert_eq!(driver.fill(&at, 64, 0), Err(error.clone()));
+        assert_eq!(driver.fill(&at, 64, 1), Err(error.clone()));
+        assert_eq!(driver.allocate(64).err(), Some(error));
+    }
 
     #[test]
     fn the_first_failure_is_returned_by_every_later_call() {
