@@ -112,7 +112,7 @@ fn a_convolutional_network_trains_as_on_the_cpu() {
         assert!((found - expected).abs() < 2e-3 * expected.abs().max(0.1), "{found} instead of {expected}");
     }
     for losses in [&found, &expected] {
-        assert!(losses[19] < 0.7 * losses[0], "{losses:?}");
+        assert!(losses[19] < 0.9 * losses[0], "{losses:?}");
     }
 }
 
