@@ -19,9 +19,6 @@ const CLASSES: usize = 4;
 const SIDE: usize = 12;
 const BATCH: usize = 16;
 
-/// Steps after which a training step repeats what an earlier one did. The first steps create the optimizer's state.
-const WARM_UP: usize = 4;
-
 /// A convolutional network like that of the example `mnist`, for smaller images.
 #[derive(Module, Clone, Debug)]
 struct Net<B: Backend> {
@@ -116,20 +113,50 @@ fn a_convolutional_network_trains_as_on_the_cpu() {
     }
 }
 
-#[test]
-fn repeated_steps_compile_nothing() {
-    let _alone = alone();
-    let Some(engine) = opened() else { return };
+/// Trains for some steps. Returns the numbers of compiled kernels and pipelines after each.
+fn compiled(engine: &kiln_wgpu::Wgpu, steps: usize) -> Vec<(u64, u64)> {
     let mut counts = Vec::new();
-    train::<Autodiff<Wgpu>>(&WgpuDevice::Default, WARM_UP + 4, |_| {
+    train::<Autodiff<Wgpu>>(&WgpuDevice::Default, steps, |_| {
         counts.push((engine.compiled_kernels(), engine.driver().compiled_pipelines()));
     });
     println!("kernels and pipelines after each step: {counts:?}");
     assert!(counts[0].0 > 0 && counts[0].1 > 0);
-    assert!(counts[WARM_UP..].iter().all(|count| *count == counts[WARM_UP - 1]), "{counts:?}");
+    counts
 }
 
-/// Trains and saves the pipelines. `a_second_process_adds_nothing_to_the_pipelines_on_disk` runs it as a child process.
+/// Fusion starts repeated steps early, in parts that change until its predictions settle.
+#[test]
+fn repeated_steps_compile_nothing() {
+    const SETTLED: usize = 16;
+    let _alone = alone();
+    let Some(engine) = opened() else { return };
+    let counts = compiled(&engine, SETTLED + 8);
+    assert!(counts[SETTLED..].iter().all(|count| *count == counts[SETTLED - 1]), "{counts:?}");
+}
+
+/// The first step creates the optimizer's state, which the second one is the first to update.
+#[test]
+#[ignore = "a child of the test below"]
+fn child_process_repeats_steps() {
+    if kiln_ir::switch("KILN_HEAD_START", true) {
+        return;
+    }
+    let _alone = alone();
+    let Some(engine) = opened() else { return };
+    let counts = compiled(&engine, 10);
+    assert!(counts[2..].iter().all(|count| *count == counts[1]), "{counts:?}");
+    println!("\nchild: {:?} at the end", counts[9]);
+}
+
+/// In a process of its own, since the setting is read once.
+#[test]
+fn the_third_step_compiles_nothing_where_steps_do_not_start_early() {
+    if opened().is_some() {
+        child("child_process_repeats_steps", "KILN_HEAD_START", Path::new("off"));
+    }
+}
+
+/// Trains and saves the pipelines.
 #[test]
 #[ignore = "a child of the tests below"]
 fn child_process_trains() {
@@ -142,16 +169,21 @@ fn child_process_trains() {
     println!("\nchild: {count} pipelines of {bytes:?} bytes, saved: {is_saved}");
 }
 
-/// Trains in a child process with a cache directory. Returns the line that it prints, and its errors.
-fn child(cache: &Path) -> [String; 2] {
+/// Runs a test in a child process, with an environment variable. Returns the line that it prints, and its errors.
+fn child(test: &str, variable: &str, value: &Path) -> [String; 2] {
     let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
-    command.args(["--ignored", "--exact", "child_process_trains", "--nocapture"]);
-    let output = command.env("KILN_CACHE_DIR", cache).output().expect("the test runs");
+    command.args(["--ignored", "--exact", test, "--nocapture"]);
+    let output = command.env(variable, value).output().expect("the test runs");
     let [text, errors] =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "{text}\n{errors}");
     let line = text.lines().find(|line| line.starts_with("child: "));
     [line.unwrap_or_else(|| panic!("{text}\n{errors}")).to_owned(), errors]
+}
+
+/// Trains in a child process with a cache directory.
+fn trained(cache: &Path) -> [String; 2] {
+    child("child_process_trains", "KILN_CACHE_DIR", cache)
 }
 
 /// A new folder for the test.
@@ -192,11 +224,11 @@ fn a_second_process_adds_nothing_to_the_pipelines_on_disk() {
         return;
     }
     let cache = folder("kept");
-    let [line, _] = child(&cache);
+    let [line, _] = trained(&cache);
     assert!(line.ends_with("saved: true") && !line.contains("None"), "{line}");
     let kept = files(&cache);
     assert_eq!(kept.len(), 1, "{:?}", kept.keys());
-    assert_eq!(child(&cache)[0], line);
+    assert_eq!(trained(&cache)[0], line);
     assert_eq!(files(&cache), kept);
     std::fs::remove_dir_all(&cache).expect("the folder was made here");
 }
@@ -207,7 +239,7 @@ fn damaged_pipelines_on_disk_are_ignored_and_replaced() {
         return;
     }
     let cache = folder("damaged");
-    let [line, _] = child(&cache);
+    let [line, _] = trained(&cache);
     let (path, whole) = files(&cache).pop_first().expect("the pipelines were saved");
     let flipped = |at: usize| {
         let mut bytes = whole.clone();
@@ -217,7 +249,7 @@ fn damaged_pipelines_on_disk_are_ignored_and_replaced() {
     let truncated = whole[..whole.len() / 2].to_vec();
     for damaged in [truncated, flipped(0), flipped(20), flipped(whole.len() - 1), Vec::new()] {
         std::fs::write(&path, &damaged).expect("the folder was made here");
-        assert_eq!(child(&cache)[0], line);
+        assert_eq!(trained(&cache)[0], line);
         assert_ne!(std::fs::read(&path).expect("it is replaced"), damaged);
     }
     std::fs::remove_dir_all(&cache).expect("the folder was made here");
@@ -228,14 +260,14 @@ fn training_needs_no_cache_directory() {
     if !has_pipeline_cache() {
         return;
     }
-    let [line, errors] = child(Path::new(""));
+    let [line, errors] = trained(Path::new(""));
     assert!(line.contains("None") && line.ends_with("saved: false"), "{line}");
     assert!(!errors.contains("KILN_CACHE_DIR"), "{errors}");
     // A file is in the way.
     let folder = folder("unwritable");
     let file = folder.join("file");
     std::fs::write(&file, "in the way").expect("the folder was made here");
-    let [line, errors] = child(&file.join("cache"));
+    let [line, errors] = trained(&file.join("cache"));
     assert!(line.ends_with("saved: false"), "{line}");
     assert!(errors.contains("KILN_CACHE_DIR keeps no pipelines"), "{errors}");
     std::fs::remove_dir_all(&folder).expect("the folder was made here");
