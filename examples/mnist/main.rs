@@ -42,8 +42,12 @@ fn run(options: &Options) -> Result<()> {
     let device = options.backend.open(options.threads)?;
     eprintln!("reading the MNIST test images");
     let test = Arc::new(MnistDataset::test()?);
+    let count = options.test_limit.unwrap_or(test.len()).min(test.len());
     let batcher = MnistBatcher { device: device.clone() };
-    let test_loader = DataLoaderBuilder::new(batcher).batch_size(500).num_workers(1).build(test.clone())?;
+    let test_loader = DataLoaderBuilder::new(batcher)
+        .batch_size(500)
+        .num_workers(1)
+        .build(SubsetDataset::range(test.clone(), 0..count)?)?;
     let trained = match options.evaluate {
         true => None,
         false => match train(options, &device, &test_loader)? {

@@ -53,4 +53,8 @@ pub(crate) struct Options {
     /// Train only on the first LIMIT images.
     #[arg(long)]
     pub(crate) limit: Option<usize>,
+
+    /// Evaluate only on the first TEST_LIMIT test images.
+    #[arg(long)]
+    pub(crate) test_limit: Option<usize>,
 }

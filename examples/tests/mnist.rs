@@ -51,6 +51,7 @@ fn help_explains_every_option() {
         "--backend",
         "--output",
         "--limit",
+        "--test-limit",
     ] {
         assert!(text.contains(option), "{text}");
     }
@@ -64,7 +65,7 @@ fn an_unavailable_backend_is_an_error() {
 
 #[test]
 fn threads_are_an_option_of_cpu_backends_only() {
-    for backend in ["cuda", "reference"] {
+    for backend in ["cuda", "wgpu", "vulkan", "reference"] {
         fails(&mnist(&["--backend", backend, "--threads", "2"], None), &["leave --threads out"]);
     }
 }
@@ -76,6 +77,7 @@ fn invalid_options_are_errors() {
     fails(&mnist(&["--batch-size", "0", "--output", out], None), &["batch size"]);
     fails(&mnist(&["--learning-rate", "-1", "--output", out], None), &["rate"]);
     fails(&mnist(&["--limit", "0", "--output", out], None), &["empty"]);
+    fails(&mnist(&["--test-limit", "0", "--output", out], None), &["empty"]);
     fails(&mnist(&["--epochs", "0", "--output", out], None), &["epoch"]);
     std::fs::remove_dir_all(out).expect("the folder was made here");
 }

@@ -44,7 +44,7 @@ impl DeviceInfo {
             target: target.into(),
             language: Target::new(Dialect::Cuda),
             keeps_binaries: true,
-            memory: 1 << 40,
+            memory: 1usize.checked_shl(40).unwrap_or(usize::MAX),
             multiprocessors: 132,
             multiprocessor_threads: 2048,
             block_threads: 1024,

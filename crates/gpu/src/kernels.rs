@@ -1,16 +1,14 @@
 //! The cache of compiled kernels, by source, in memory and on disk.
 
 use crate::bundle::{Bundle, entry_points};
+use crate::disk;
 use crate::driver::Driver;
 use crate::native::NativeKey;
 use kiln_ir::{Error, FxBuildHasher, Result};
 use kiln_kernel::print::{Dialect, Entry};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -221,33 +219,17 @@ struct Disk {
 const LONGEST: u64 = 64 << 20;
 
 impl Disk {
-    /// Opens the folder for a target: under `KILN_CACHE_DIR`, or in the system's cache directory. Nothing is cached if
-    /// the variable is empty, or if no folder can be created.
+    /// Opens the [folder](disk::folder) for a target; `None` if nothing is cached.
     fn open(target: &str) -> Option<Disk> {
-        let folder = cache_folder("kernels", target)?;
-        match fs::create_dir_all(&folder) {
-            Ok(()) => Some(Disk { folder }),
-            Err(error) => {
-                // Only a folder that the user requested must exist; the system's cache directory need not.
-                if std::env::var_os("KILN_CACHE_DIR").is_some() {
-                    eprintln!("[settings] KILN_CACHE_DIR keeps no kernels: {}: {error}", folder.display());
-                }
-                None
-            }
-        }
+        disk::folder("kernels", target).map(|folder| Disk { folder })
     }
 
     fn path(&self, source: &str) -> PathBuf {
-        self.folder.join(format!("{:016x}", hash(source)))
+        self.folder.join(format!("{:016x}", disk::hash(source)))
     }
 
     fn find(&self, source: &str) -> Option<Vec<u8>> {
-        let path = self.path(source);
-        let length = fs::metadata(&path).ok()?.len();
-        if length > LONGEST {
-            return None;
-        }
-        let bytes = fs::read(&path).ok()?;
+        let bytes = disk::read(&self.path(source), LONGEST)?;
         let (head, rest) = bytes.split_first_chunk::<16>()?;
         let (source_len, binary_len) = (word(&head[..8])?, word(&head[8..])?);
         let whole = source_len.checked_add(binary_len)? == rest.len();
@@ -261,65 +243,21 @@ impl Disk {
         if binary.is_empty() {
             return;
         }
-        replace(&self.path(source), |file| write(file, source, binary));
+        let lengths = [source.len(), binary.len()].map(|length| (length as u64).to_le_bytes());
+        let parts = [&lengths[0][..], &lengths[1], source.as_bytes(), binary];
+        let _ = disk::replace(&self.path(source), &parts);
     }
-}
-
-/// The folder for a kind of files about a target: under `KILN_CACHE_DIR`, or in the system's cache directory. `None` if
-/// the variable is empty, or if there is no such directory.
-pub(crate) fn cache_folder(kind: &str, target: &str) -> Option<PathBuf> {
-    let root = match std::env::var_os("KILN_CACHE_DIR") {
-        Some(root) if root.is_empty() => return None,
-        Some(root) => PathBuf::from(root),
-        None => system_cache()?.join("kiln"),
-    };
-    Some(root.join(kind).join(format!("{:016x}", hash(target))))
-}
-
-/// Replaces a file by one that `fill` writes. Other processes see the old file or the whole new one, which a failure
-/// discards.
-pub(crate) fn replace(path: &Path, fill: impl FnOnce(&mut fs::File) -> std::io::Result<()>) {
-    // Random, because process ids repeat in containers, which may share the folder.
-    let random = RandomState::new().build_hasher().finish();
-    let temporary = path.with_file_name(format!("{random:016x}.new"));
-    let filled = fs::File::create_new(&temporary).and_then(|mut file| fill(&mut file));
-    if filled.and_then(|()| fs::rename(&temporary, path)).is_err() {
-        // The file may not exist.
-        let _ = fs::remove_file(&temporary);
-    }
-}
-
-fn write(file: &mut fs::File, source: &str, binary: &[u8]) -> std::io::Result<()> {
-    file.write_all(&(source.len() as u64).to_le_bytes())?;
-    file.write_all(&(binary.len() as u64).to_le_bytes())?;
-    file.write_all(source.as_bytes())?;
-    file.write_all(binary)
 }
 
 fn word(bytes: &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
-/// A hash that is stable between runs of programs built by one compiler. With another compiler, kernels are only
-/// compiled again.
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn system_cache() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    variable("XDG_CACHE_HOME")
-        .or_else(|| variable("LOCALAPPDATA"))
-        .or_else(|| Some(variable("HOME")?.join(".cache")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{DeviceInfo, DryDriver};
-    use kiln_ir::Error;
+    use std::fs;
 
     fn disk(name: &str) -> Disk {
         let folder = std::env::temp_dir().join(format!("kiln-kernels-{}-{name}", std::process::id()));
@@ -375,6 +313,19 @@ mod tests {
             function(&kernels, &sources[source], entry);
         }
         assert_eq!((calls.load(Ordering::Relaxed), kernels.compiled()), (1, 2));
+    }
+
+    #[test]
+    fn kernels_found_on_disk_do_not_count_as_compiled() {
+        let folder = disk("counted").folder;
+        let source = Arc::<str>::from(SOURCES[0]);
+        for expected in [1, 0] {
+            let (made, calls) = kernels(|_| Ok(vec![1]));
+            let kernels = Kernels { disk: Some(Disk { folder: folder.clone() }), ..made };
+            function(&kernels, &source, "f");
+            assert_eq!((calls.load(Ordering::Relaxed), kernels.compiled()), (expected, expected));
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod block;
 mod bundle;
 mod convolve;
 mod custom;
+pub mod disk;
 // Launching is unsafe: kernels access the memory that their arguments point to.
 #[allow(unsafe_code)]
 pub mod driver;

@@ -1,5 +1,6 @@
 //! The commands that are not yet submitted.
 
+use crate::failure::scoped;
 use std::mem;
 
 /// The maximum number of launches in one submission.
@@ -52,7 +53,9 @@ impl Commands {
 
     fn open(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
         let described = wgpu::CommandEncoderDescriptor { label: None };
-        self.encoder.get_or_insert_with(|| device.create_command_encoder(&described))
+        // `finish` reports the error of an encoder that could not be created. Here it would reach the handler of uncaught
+        // errors, which may end the program.
+        self.encoder.get_or_insert_with(|| scoped(device, || device.create_command_encoder(&described)).0)
     }
 
     /// Appends the words of a launch and returns their offset in the uniform buffer, a multiple of `alignment`; `None` if

@@ -6,6 +6,7 @@ use crate::commands::{Commands, UNIFORM_BYTES};
 use crate::failure::{Failure, watch};
 use crate::info::{binding_bytes, bounds, cooperative_matrices, describe};
 use crate::options::WgpuOptions;
+use crate::pipeline_cache::PipelineCache;
 use crate::program::{self, WgpuFunction};
 use crate::signal::{Finished, Signal, wait};
 use kiln_gpu::DeviceInfo;
@@ -37,12 +38,13 @@ pub struct WgpuDriver {
     commands: Mutex<Commands>,
     failure: Arc<Failure>,
     pipelines: AtomicU64,
+    pipeline_cache: Option<PipelineCache>,
     /// The kernel that writes single bytes.
     fill: OnceLock<Result<WgpuFunction>>,
 }
 
 /// A block of device memory: a storage buffer.
-pub struct WgpuMemory(wgpu::Buffer);
+pub struct WgpuMemory(pub(crate) wgpu::Buffer);
 
 impl WgpuDriver {
     /// Opens a device of an adapter.
@@ -97,6 +99,7 @@ impl WgpuDriver {
         let bound = binding_bytes(&limits, most_bound);
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let described = buffer(UNIFORM_BYTES as u64, usage);
+        let pipeline_cache = PipelineCache::open(adapter, &device, &failure);
         let uniforms =
             failure.done(&device, "allocating a uniform buffer", || device.create_buffer(&described))?;
         Ok(WgpuDriver {
@@ -109,13 +112,31 @@ impl WgpuDriver {
             commands: Mutex::default(),
             failure,
             pipelines: AtomicU64::new(0),
+            pipeline_cache,
             fill: OnceLock::new(),
         })
     }
 
-    /// The number of pipelines that were compiled.
+    /// The number of pipelines that were created since the device was opened. Each needs the driver's compiler, unless
+    /// the [pipeline cache](WgpuDriver::pipeline_cache_bytes) has it.
     pub fn compiled_pipelines(&self) -> u64 {
         self.pipelines.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of the compiled pipelines in the pipeline cache, with those that were found on disk. They do not change
+    /// while every new pipeline is found there. `None` where the API has no pipeline cache (all but Vulkan, and
+    /// [`Profile::WebGpu`](crate::Profile::WebGpu)), where `KILN_CACHE_DIR` is empty, and on a lost device.
+    pub fn pipeline_cache_bytes(&self) -> Option<usize> {
+        self.pipeline_cache.as_ref()?.bytes()
+    }
+
+    /// Saves the compiled pipelines on disk, and returns whether the file has all of them: `false` without a [pipeline
+    /// cache](WgpuDriver::pipeline_cache_bytes), and on a full disk.
+    ///
+    /// The driver itself saves new pipelines after submissions, in at most about a hundredth of the time, and when it is
+    /// dropped. A program that ends soon after its first step may call this method before.
+    pub fn save_pipelines(&self) -> bool {
+        self.pipeline_cache.as_ref().is_some_and(PipelineCache::save)
     }
 
     /// The device, for programs that share it with a renderer.
@@ -132,8 +153,16 @@ impl WgpuDriver {
         &self.info
     }
 
+    /// The cache to create pipelines with.
+    pub(crate) fn pipeline_cache(&self) -> Option<&wgpu::PipelineCache> {
+        self.pipeline_cache.as_ref().map(PipelineCache::of_pipelines)
+    }
+
     pub(crate) fn count_pipeline(&self) {
         self.pipelines.fetch_add(1, Ordering::Relaxed);
+        if let Some(cache) = &self.pipeline_cache {
+            cache.note();
+        }
     }
 
     /// Calls wgpu; `what` names the operation in errors.
@@ -160,7 +189,12 @@ impl WgpuDriver {
             self.queue.submit(submission.encoder.map(wgpu::CommandEncoder::finish))
         };
         let done = self.failure.done(&self.device, "submitting work", submit);
-        done.map_err(|error| self.failure.keep(error))
+        let index = done.map_err(|error| self.failure.keep(error))?;
+        // The device works meanwhile.
+        if let Some(cache) = &self.pipeline_cache {
+            cache.save_if_due();
+        }
+        Ok(index)
     }
 
     /// The range of bytes of a copy.

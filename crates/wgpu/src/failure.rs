@@ -51,13 +51,37 @@ impl Failure {
     /// Calls `body` and converts the error that wgpu reports for it.
     ///
     /// # Errors
-    /// When wgpu reports an error. In a browser, errors arrive later: see [`watch`].
+    /// When wgpu reports an error. It does not report the loss of the device; see [`is_lost`]. In a browser, errors arrive
+    /// later: see [`watch`].
     pub(crate) fn done<T>(&self, device: &wgpu::Device, what: &str, body: impl FnOnce() -> T) -> Result<T> {
         match scoped(device, body) {
             (done, None) => Ok(done),
-            (_, Some(error)) => Err(self.error(what, &error)),
+            (_, Some(error)) => Err(match is_refused(&error) && is_lost(device) {
+                true => self.lost(&format!("{what} failed: {error}")),
+                false => self.error(what, &error),
+            }),
         }
     }
+}
+
+fn is_refused(error: &wgpu::Error) -> bool {
+    match error {
+        wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => true,
+        wgpu::Error::OutOfMemory { .. } => false,
+    }
+}
+
+/// Whether the device is lost. No error scope reports that, and only the program knows the callback of a device that it
+/// opened: calls return invalid objects, and later calls refuse these. A mapped buffer tells if it is invalid.
+fn is_lost(device: &wgpu::Device) -> bool {
+    let described = wgpu::BufferDescriptor {
+        label: None,
+        size: 4,
+        usage: wgpu::BufferUsages::COPY_SRC,
+        mapped_at_creation: true,
+    };
+    let (buffer, error) = scoped(device, || device.create_buffer(&described));
+    error.is_none() && buffer.get_mapped_range(..).is_err()
 }
 
 /// Keeps errors that no scope catches, and the loss of the device. By default, wgpu panics on such errors.
@@ -74,7 +98,7 @@ pub(crate) fn watch(device: &wgpu::Device, failure: &Arc<Failure>) {
 
 /// Calls `body` and returns the first error that wgpu reports for it.
 #[cfg(not(target_arch = "wasm32"))]
-fn scoped<T>(device: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
+pub(crate) fn scoped<T>(device: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
     use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
     let scopes = [Validation, OutOfMemory, Internal].map(|filter| device.push_error_scope(filter));
     let done = body();
@@ -88,13 +112,47 @@ fn scoped<T>(device: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Option<wgpu
 
 /// Calls `body`. A browser reports errors asynchronously, to the handler of uncaught errors.
 #[cfg(target_arch = "wasm32")]
-fn scoped<T>(_: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
+pub(crate) fn scoped<T>(_: &wgpu::Device, body: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
     (body(), None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::find;
+    use crate::{Api, Wgpu, WgpuOptions};
+    use kiln_gpu::driver::{DevicePtr, Driver};
+    use kiln_ir::block_on;
+
+    /// A device of the test alone, unless this machine has no adapter.
+    fn opened() -> Option<Wgpu> {
+        match block_on(find(Api::Auto)) {
+            Ok(found) => Some(block_on(crate::open(&found[0], &WgpuOptions::default())).unwrap()),
+            Err(error) => {
+                println!("skipped: no adapter: {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_submission_is_the_error_of_every_later_call() {
+        let Some(engine) = opened() else { return };
+        let driver = engine.driver();
+        let at = DevicePtr { memory: Arc::new(driver.allocate(64).unwrap()), offset: 0 };
+        driver.fill(&at, 64, 0).unwrap();
+        // The recorded fill is not valid any more.
+        at.memory.0.destroy();
+        let error = block_on(driver.synchronize()).unwrap_err();
+        assert!(error.to_string().contains("submitting work failed"), "{error}");
+        assert_eq!(block_on(driver.synchronize()), Err(error.clone()));
+        assert_eq!(block_on(driver.read(&at, 4)), Err(error.clone()));
+        assert_eq!(driver.flush(), Err(error.clone()));
+        assert_eq!(driver.write(&at, &[1; 64]), Err(error.clone()));
+        assert_eq!(driver.fill(&at, 64, 0), Err(error.clone()));
+        assert_eq!(driver.fill(&at, 64, 1), Err(error.clone()));
+        assert_eq!(driver.allocate(64).err(), Some(error));
+    }
 
     #[test]
     fn the_first_failure_is_returned_by_every_later_call() {

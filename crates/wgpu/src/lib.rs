@@ -15,6 +15,8 @@
 //! * **Tensor cores** multiply 16-bit floats where the adapter has cooperative matrices (`KILN_WGPU_COOPERATIVE=off`
 //!   disables them).
 //! * **Errors** never abort the program. After the loss of a device, every call returns an error with the reason.
+//! * **Compiled pipelines** are kept on disk where the API is Vulkan (`KILN_CACHE_DIR`), so that later processes start
+//!   faster. Other drivers have caches of their own.
 //! * **Renderers** share a device with tensors: [`from_existing`].
 //! * **Browsers** cannot block: [`init_async`] opens a device, and values are read by asynchronous methods.
 //!
@@ -44,6 +46,9 @@ mod driver;
 mod failure;
 mod info;
 mod options;
+// Creating a pipeline cache from data is unsafe.
+#[allow(unsafe_code)]
+mod pipeline_cache;
 mod program;
 mod signal;
 

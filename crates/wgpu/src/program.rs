@@ -130,7 +130,7 @@ fn pipeline(
                 module,
                 entry_point: Some(name),
                 compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
+                cache: driver.pipeline_cache(),
             });
             let (entry, source) = (entry.clone(), source.clone());
             WgpuFunction { pipeline, layout, entry, source, split: Mutex::default() }

@@ -59,9 +59,12 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "vulkan",
-        about: "a part of the suite, goldens and random programs on a Vulkan adapter, with its limits and with those of browsers",
+        about: "a part of the suite, goldens, random programs and MNIST on a Vulkan adapter, the first three also with the limits of browsers",
         can_run: has_vulkan,
-        run: |context, _| VULKAN_PARTS.iter().try_for_each(|part| run_on_vulkan(context, *part)),
+        run: |context, _| {
+            VULKAN_PARTS.iter().try_for_each(|part| run_on_vulkan(context, *part))?;
+            train_mnist(context, "wgpu", &["--test-limit", "1000"])
+        },
     },
     Step {
         name: "kill",
@@ -113,9 +116,12 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "wasm",
-        about: "the core compiles for wasm32-unknown-unknown",
+        about: "the core and the GPU engine of browsers compile for wasm32-unknown-unknown",
         can_run: |context| has_core(context).and_then(|()| has_rust_target(context, WASM)),
-        run: |context, _| check_core(context, Some(WASM)),
+        run: |context, _| {
+            check_core(context, Some(WASM))?;
+            check_browser_engine(context)
+        },
     },
     Step {
         name: "bench",
@@ -125,9 +131,9 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "mnist",
-        about: "the README's example trains on a part of MNIST and reloads its model",
+        about: "the README's example trains on a part of MNIST, reloads its model and recognizes most digits",
         can_run: |context| has_target(context, "example", "mnist"),
-        run: mnist,
+        run: |context, _| train_mnist(context, "cpu", &[]),
     },
     Step {
         name: "own-engine",
@@ -175,6 +181,9 @@ const WASM: &str = "wasm32-unknown-unknown";
 const CORE: &[&str] =
     &["kiln-ir", "kiln-cpu", "kiln-autodiff", "kiln-vmap", "kiln-tensor", "kiln-backends", "kiln-nn"];
 
+/// The package of the GPU engine in browsers, which needs the standard library.
+const BROWSER_ENGINE: &str = "kiln-wgpu";
+
 /// Engines that other libraries or other processes run, beside `libtorch`. The workspace's tests do not compile them.
 const OTHER_ENGINES: &[&str] = &["remote", "candle"];
 
@@ -184,6 +193,10 @@ const PART: (u64, u64) = (1, 12);
 /// The parts of the suite and of the random programs that run on a Vulkan adapter, with all its features and with those of
 /// browsers.
 const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 120)), ("webgpu", (2, 120))];
+
+/// The accuracy in percent that the example reaches on test images of MNIST, on every backend. One epoch on 4,000 images
+/// leaves it above this.
+const LEAST_ACCURACY: f64 = 85.0;
 
 /// Test programs with tests that call Python, which are ignored elsewhere.
 const PYTHON_TESTS: &[&str] = &["numpy", "python"];
@@ -237,6 +250,7 @@ fn run_on_vulkan(context: &Context, (name, part): (&str, (u64, u64))) -> Result<
 /// Looks for a driver where Vulkan's loader looks; else installs Debian's packages.
 fn has_vulkan(context: &Context) -> Result<(), String> {
     has_fuzzer(context)?;
+    has_target(context, "example", "mnist")?;
     if gpu::has_vulkan_driver() {
         return Ok(());
     }
@@ -301,6 +315,16 @@ fn check_core(context: &Context, target: Option<&str>) -> Result<(), String> {
     announce_and_run(&mut command)
 }
 
+/// Checks the GPU engine with each set of APIs that a program may select for browsers.
+fn check_browser_engine(context: &Context) -> Result<(), String> {
+    let selections: [&[&str]; 2] = [&[], &["--no-default-features", "--features", "webgpu"]];
+    selections.into_iter().try_for_each(|features| {
+        let mut command = process::cargo(&context.workspace.root);
+        command.args(["check", "-p", BROWSER_ENGINE, "--target", WASM]).args(features);
+        announce_and_run(&mut command)
+    })
+}
+
 /// Finds the target's standard library in the toolchain, or adds it by rustup and prints that.
 fn has_rust_target(context: &Context, target: &str) -> Result<(), String> {
     let root = &context.workspace.root;
@@ -324,12 +348,27 @@ fn has_target(context: &Context, kind: &str, name: &str) -> Result<(), String> {
     if found { Ok(()) } else { Err(format!("the workspace has no {kind} called {name}")) }
 }
 
-/// In the dev profile, whose build outputs exist and whose kernels are optimised: a release build takes minutes.
-fn mnist(context: &Context, _: &mut Tally) -> Result<(), String> {
-    let output = context.workspace.target.join("xtask/mnist");
+/// Trains the example on a part of MNIST, and checks its accuracy. In the dev profile, whose build outputs exist and whose
+/// kernels are optimised: a release build takes minutes.
+fn train_mnist(context: &Context, backend: &str, options: &[&str]) -> Result<(), String> {
+    let output = context.workspace.target.join("xtask/mnist").join(backend);
     let mut mnist = Program::Example("mnist").launch(context.workspace, &[]);
-    mnist.run.args(["--epochs", "1", "--limit", "4000", "--output"]).arg(output);
-    mnist.announce_and_start()
+    mnist.run.args(["--backend", backend, "--epochs", "1", "--limit", "4000"]).args(options);
+    mnist.run.arg("--output").arg(output);
+    announce_and_run(&mut mnist.build)?;
+    println!("$ {}", process::describe(&mnist.run));
+    let mut accuracy = None;
+    process::run_and_see(&mut mnist.run, |line| accuracy = accuracy_in(line).or(accuracy))?;
+    match accuracy {
+        Some(percent) if percent >= LEAST_ACCURACY => Ok(()),
+        Some(percent) => Err(format!("an accuracy of {percent} % on {backend}, below {LEAST_ACCURACY} %")),
+        None => Err(format!("no accuracy on {backend}")),
+    }
+}
+
+/// The accuracy in percent, in the line of the example that tells it.
+fn accuracy_in(line: &str) -> Option<f64> {
+    line.strip_prefix("test accuracy: ")?.strip_suffix(" %")?.parse().ok()
 }
 
 /// The example is a separate workspace, like a user's crate, which shares this one's target folder. Its dev profile
@@ -466,6 +505,14 @@ mod tests {
         assert!(has_target(&context, "example", "mnist").unwrap_err().contains("mnist"));
         assert!(has_terminal(&context).unwrap_err().contains("dashboard_demo"));
         assert!(goldens::can_run(&workspace.root).unwrap_err().contains(goldens::SCRIPT));
+    }
+
+    #[test]
+    fn the_accuracy_is_in_one_line_of_the_example() {
+        assert_eq!(accuracy_in("test accuracy: 93.50 %"), Some(93.5));
+        for other in ["", "test accuracy: ", "test accuracy: NaN", "epoch 1, test accuracy: 93.50 %"] {
+            assert_eq!(accuracy_in(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -4,12 +4,11 @@ use super::contraction::{Plan, sum_dtype};
 use super::matmul::Call;
 use crate::Gpu;
 use crate::array::Array;
+use crate::disk;
 use crate::driver::{DeviceInfo, DevicePtr, Driver, Epilogue, Matrices, Products};
-use crate::kernels::{cache_folder, replace};
 use kiln_ir::{DType, Engine, FxBuildHasher, Result, TensorType, block_on};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -64,14 +63,12 @@ impl Tuning {
     /// Reads the plans that were kept for a device.
     pub(crate) fn open(info: &DeviceInfo) -> Tuning {
         let head = format!("kiln plans 1\t{}\t{}", info.model, info.target);
-        Tuning::read(cache_folder("plans", &head).map(|folder| folder.join("matmul")), head)
+        Tuning::read(disk::folder("plans", &head).map(|folder| folder.join("matmul")), head)
     }
 
     fn read(file: Option<PathBuf>, head: String) -> Tuning {
-        let text = file.as_ref().and_then(|path| {
-            let length = std::fs::metadata(path).ok()?.len();
-            (length <= LONGEST).then(|| std::fs::read_to_string(path).ok()).flatten()
-        });
+        let bytes = file.as_ref().and_then(|path| disk::read(path, LONGEST));
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let plans = text.and_then(|text| parse(&text, &head)).unwrap_or_default();
         let state = State { plans, ..State::default() };
         Tuning { state: Mutex::new(state), file, head }
@@ -103,11 +100,7 @@ impl Tuning {
     fn keep(&self) {
         let Some(file) = &self.file else { return };
         let text = print(&self.lock().plans, &self.head);
-        if let Some(folder) = file.parent()
-            && std::fs::create_dir_all(folder).is_ok()
-        {
-            replace(file, |file| file.write_all(text.as_bytes()));
-        }
+        let _ = disk::replace(file, &[text.as_bytes()]);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -300,6 +293,7 @@ mod tests {
     #[test]
     fn plans_are_kept_on_disk() {
         let folder = std::env::temp_dir().join(format!("kiln-plans-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
         let open = || Tuning::read(Some(folder.join("matmul")), HEAD.into());
         let tuning = open();
         let sizes = [1, 2, 3, 4];
