@@ -508,10 +508,11 @@ impl Driver for WgpuDriver {
                 Argument::Word(_) => None,
             })
             .collect();
-        match launch.is_split() {
-            true => self.record(&program::split(self, function, &launch)?, &launch, &memory),
-            false => self.record(function, &launch, &memory),
+        if launch.is_split() {
+            let split = program::split(self, function, &launch)?;
+            return self.record(&split, &launch, &memory);
         }
+        self.record(function, &launch, &memory)
     }
 
     fn flush(&self) -> Result<()> {

@@ -139,7 +139,7 @@ mod tests {
     fn a_refused_submission_is_the_error_of_every_later_call() {
         let Some(engine) = opened() else { return };
         let driver = engine.driver();
-        let at = DevicePtr { memory: Arc::new(driver.allocate(64).unwrap()), offset: 0 };
+        let at = DevicePtr::new(Arc::new(driver.allocate(64).unwrap()), 0);
         driver.fill(&at, 64, 0).unwrap();
         // The recorded fill is not valid any more.
         at.memory.0.destroy();

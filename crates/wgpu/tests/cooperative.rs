@@ -1,6 +1,7 @@
 //! Matmuls by cooperative matrices against the reference engine. On a machine without an adapter that has them, the tests
 //! print the reason and pass.
 
+use kiln_gpu::driver::Driver;
 use kiln_ir::{DType, Engine, TensorData, Var, block_on};
 use kiln_suite::engines::REFERENCE;
 use kiln_wgpu::{Api, Wgpu, WgpuDevice, WgpuOptions};

@@ -56,7 +56,7 @@ fn a_driver_of_a_destroyed_device_returns_errors() {
     let number = kiln_wgpu::from_existing(device.clone(), queue).unwrap();
     let engine = kiln_wgpu::shared(number, Api::Auto).unwrap();
     let driver = engine.driver();
-    let at = DevicePtr { memory: Arc::new(driver.allocate(64).unwrap()), offset: 0 };
+    let at = DevicePtr::new(Arc::new(driver.allocate(64).unwrap()), 0);
     driver.write(&at, &[7; 64]).unwrap();
     driver.fill(&at, 3, 1).unwrap();
     let pending = driver.read(&at, 4);

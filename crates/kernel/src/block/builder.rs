@@ -2,7 +2,8 @@
 
 use super::expression::{Expression, Kind, Type, index};
 use super::{
-    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, LANES, Place, Statement, TileType, has_vectors,
+    ArrayType, Atomic, BlockKernel, BlockParam, BlockParamKind, LANES, Place, Statement, TileType,
+    has_vectors,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
