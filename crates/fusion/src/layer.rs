@@ -334,6 +334,10 @@ impl Engine for Fusion {
     }
 
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        #[cfg(feature = "std")]
+        if kiln_ir::profile::counts(op) {
+            return kiln_ir::profile::counted_async(self, op, inputs, results);
+        }
         match op.may_need_host() {
             true => pass_async(self, &*self.shared.inner, op, inputs, results),
             false => Box::pin(core::future::ready(self.execute(op, inputs, results))),

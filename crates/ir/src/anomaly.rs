@@ -15,7 +15,10 @@
 //! ```
 
 use crate::future::refusal;
-use crate::{Engine, Op, OperandType, Operands, TensorType, Values, poisoned, profile, try_block_on};
+use crate::{
+    BoxFuture, Engine, Op, OperandType, Operands, TensorData, TensorType, Values, poisoned, profile,
+    try_block_on,
+};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -68,34 +71,77 @@ pub fn found() -> Option<Anomaly> {
 
 /// Runs an op and checks its results.
 pub(crate) fn checked(engine: &dyn Engine, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-    let has_operands = inputs.iter().any(|operand| operand.value().is_some());
-    let types = OperandType::list(&inputs).iter().map(ToString::to_string).collect();
+    let suspect = suspect(op, &inputs);
     let values = engine.execute(op, inputs, results);
-    let mut anomaly = Anomaly { op: op.name().to_string(), operands: types, is_nan: false, infinity: None };
-    if !has_operands || FOUND.with_borrow(|found| found.nan.is_some()) {
-        return values;
-    }
+    let Some(suspect) = suspect.filter(|_| !has_nan()) else { return values };
     for value in values.iter().filter(|value| value.dtype().is_float()) {
-        let data = match try_block_on(engine.read(value.clone())) {
-            Some(Ok(data)) => data,
+        match try_block_on(engine.read(value.clone())) {
+            Some(Ok(data)) => check(&suspect, &data),
             // The error of a value is that of the program, which reads it.
-            Some(Err(_)) => continue,
+            Some(Err(_)) => {}
             None => {
                 let hint = "detect anomalies on a native platform, or on an engine of the processor";
                 return poisoned(results, &refusal("the detection of anomalies", hint));
             }
-        };
-        let mut numbers = data.iter::<f64>();
-        if numbers.all(f64::is_finite) {
-            continue;
         }
-        anomaly.is_nan = data.iter::<f64>().any(f64::is_nan);
-        FOUND.with_borrow_mut(|found| {
-            let place = if anomaly.is_nan { &mut found.nan } else { &mut found.infinity };
-            place.get_or_insert_with(|| anomaly.clone());
-        });
     }
     values
+}
+
+/// As [`checked`], for [`Engine::execute_async`].
+pub(crate) fn checked_async<'e>(
+    engine: &'e dyn Engine,
+    op: &Op,
+    inputs: Operands,
+    results: &[TensorType],
+) -> BoxFuture<'e, Values> {
+    let suspect = suspect(op, &inputs);
+    let inside = profile::inside();
+    let started = engine.execute_async(op, inputs, results);
+    drop(inside);
+    let Some(suspect) = suspect else { return started };
+    Box::pin(async move {
+        let values = started.await;
+        // The future may end outside of `detect`, where nothing is looked for.
+        if !profile::is_checking() || has_nan() {
+            return values;
+        }
+        for value in &values {
+            if !value.dtype().is_float() {
+                continue;
+            }
+            if let Ok(data) = engine.read(value.clone()).await {
+                check(&suspect, &data);
+            }
+        }
+        values
+    })
+}
+
+/// The description of an op in an anomaly. `None` for constants, which do not count.
+fn suspect(op: &Op, inputs: &Operands) -> Option<Anomaly> {
+    if !inputs.iter().any(|operand| operand.value().is_some()) {
+        return None;
+    }
+    let operands = OperandType::list(inputs).iter().map(ToString::to_string).collect();
+    Some(Anomaly { op: op.name().to_string(), operands, is_nan: false, infinity: None })
+}
+
+/// Whether an op returned NaN: later results do not matter.
+fn has_nan() -> bool {
+    FOUND.with_borrow(|found| found.nan.is_some())
+}
+
+/// Records an anomaly if the data contains NaN or infinity.
+fn check(suspect: &Anomaly, data: &TensorData) {
+    if data.iter::<f64>().all(f64::is_finite) {
+        return;
+    }
+    let is_nan = data.iter::<f64>().any(f64::is_nan);
+    FOUND.with_borrow_mut(|found| {
+        let place = if is_nan { &mut found.nan } else { &mut found.infinity };
+        place.get_or_insert_with(|| Anomaly { is_nan, ..suspect.clone() });
+    });
 }
 
 impl fmt::Display for Anomaly {

@@ -19,9 +19,11 @@ mod data_flow;
 
 use self::data_flow::DataFlow;
 use crate::{
-    Cost, Engine, FxBuildHasher, Op, OperandType, Operands, TensorType, Values, anomaly, cost, try_block_on,
+    BoxFuture, Cost, Engine, FxBuildHasher, Op, OperandType, Operands, TensorType, Values, anomaly, cost,
+    try_block_on,
 };
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -294,22 +296,61 @@ pub fn counted(engine: &dyn Engine, op: &Op, inputs: Operands, results: &[Tensor
         let _inside = inside();
         return anomaly::checked(engine, op, inputs, results);
     }
+    let (viewed, inside) = start_op(engine, op, &inputs, results);
+    let values = engine.execute(op, inputs, results);
+    drop(inside);
+    if let Some(viewed) = viewed {
+        with_session(|session| session.data.produce(&viewed, &values));
+    }
+    values
+}
+
+/// As [`counted`], for implementations of [`Engine::execute_async`]. The bytes of the results count when the future
+/// ends.
+#[cold]
+#[inline(never)]
+pub fn counted_async<'e>(
+    engine: &'e dyn Engine,
+    op: &Op,
+    inputs: Operands,
+    results: &[TensorType],
+) -> BoxFuture<'e, Values> {
+    if STATE.get() == State::Checking {
+        return anomaly::checked_async(engine, op, inputs, results);
+    }
+    let (viewed, inside) = start_op(engine, op, &inputs, results);
+    let started = engine.execute_async(op, inputs, results);
+    drop(inside);
+    let Some(viewed) = viewed else { return started };
+    Box::pin(async move {
+        let values = started.await;
+        with_session(|session| session.data.produce(&viewed, &values));
+        values
+    })
+}
+
+/// Adds the work of an op, and stops counting the ops of its expansion. For an outermost op, also returns the buffers
+/// that its results view.
+fn start_op(
+    engine: &dyn Engine,
+    op: &Op,
+    inputs: &Operands,
+    results: &[TensorType],
+) -> (Option<Vec<usize>>, Inside) {
     let is_outermost = STATE.get() == State::On;
     let count = |session: &mut Session| {
         let is_known = session.addresses.contains(&address(engine));
-        is_known.then(|| session.count(op, &inputs, results, is_outermost))
+        is_known.then(|| session.count(op, inputs, results, is_outermost))
     };
     let viewed = with_session(count).flatten();
     let is_custom = matches!(op, Op::Custom(_)) && viewed.is_some();
     let inside = Inside::enter(if is_custom { State::InsideCustom } else { State::Inside });
-    let values = engine.execute(op, inputs, results);
-    drop(inside);
-    if let Some(viewed) = viewed
-        && is_outermost
-    {
-        with_session(|session| session.data.produce(&viewed, &values));
-    }
-    values
+    (viewed.filter(|_| is_outermost), inside)
+}
+
+/// Whether this thread runs within [`anomaly::detect`].
+pub(crate) fn is_checking() -> bool {
+    STATE.get() == State::Checking
 }
 
 /// Runs a function with checks of the results of every op.

@@ -182,6 +182,10 @@ impl Engine for Expand {
     }
 
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
+        #[cfg(feature = "std")]
+        if crate::profile::counts(op) {
+            return crate::profile::counted_async(self, op, inputs, results);
+        }
         if let Op::Custom(custom) = op
             && poison_of(&inputs).is_none()
         {

@@ -18,13 +18,29 @@ use spin::Mutex;
 /// device gets its engine by `find` of [`Engine`].
 pub type CustomKernel = dyn Fn(&dyn Engine, &Custom, Operands, &[TensorType]) -> Result<Values> + Send + Sync;
 
+/// A kernel for custom ops that computes with data on the host.
+type HostKernel = dyn Fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>> + Send + Sync;
+
 /// The kernels for custom ops, by the names of the ops.
 #[derive(Default)]
-pub(super) struct Kernels(Mutex<BTreeMap<String, Arc<CustomKernel>>>);
+pub(super) struct Kernels(Mutex<BTreeMap<String, Kernel>>);
+
+/// A registered kernel.
+#[derive(Clone)]
+enum Kernel {
+    /// It computes with the engine's values.
+    Engine(Arc<CustomKernel>),
+    /// Its operands are read, and its results written.
+    Host(Arc<HostKernel>),
+}
 
 impl Kernels {
-    fn get(&self, name: &str) -> Option<Arc<CustomKernel>> {
+    fn get(&self, name: &str) -> Option<Kernel> {
         self.0.lock().get(name).cloned()
+    }
+
+    fn insert(&self, name: &str, kernel: Kernel) {
+        self.0.lock().insert(name.into(), kernel);
     }
 }
 
@@ -45,11 +61,7 @@ impl Expand {
         name: &str,
         kernel: impl Fn(&Custom, &[TensorData]) -> Result<Vec<TensorData>> + Send + Sync + 'static,
     ) {
-        let on_host = move |engine: &dyn Engine, op: &Custom, inputs: Operands, results: &[TensorType]| {
-            let outputs = kernel(op, &on_host(engine, op, inputs)?)?;
-            Ok(written(engine, op.agreed("kernel", outputs, results)?))
-        };
-        self.register_engine_kernel(name, on_host);
+        self.kernels.insert(name, Kernel::Host(Arc::new(kernel)));
     }
 
     /// Registers a kernel for the custom ops of that name that computes with the engine's own values, such as one that
@@ -62,7 +74,7 @@ impl Expand {
         name: &str,
         kernel: impl Fn(&dyn Engine, &Custom, Operands, &[TensorType]) -> Result<Values> + Send + Sync + 'static,
     ) {
-        self.kernels.0.lock().insert(name.into(), Arc::new(kernel));
+        self.kernels.insert(name, Kernel::Engine(Arc::new(kernel)));
     }
 
     /// Runs a custom op on operands without poison, by the first way that exists: its registered kernel, the engine,
@@ -80,7 +92,7 @@ impl Expand {
         // Reading consumes the operands, and plain numbers become tensors.
         let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
         let data = on_host(&*self.inner, custom, inputs)?;
-        self.evaluated(op, &numbers, &data, results)
+        self.evaluated(op, custom, &numbers, &data, results)
     }
 
     /// As [`custom`](Expand::custom), but the future waits for operands that are read.
@@ -91,10 +103,15 @@ impl Expand {
         mut inputs: Operands,
         results: &[TensorType],
     ) -> BoxFuture<'_, Result<Values>> {
+        let has_kernel = self.kernels.get(custom.name()).is_some();
+        if !has_kernel && self.inner.supports(op, &OperandType::list(&inputs)) {
+            let started = self.inner.execute_async(op, inputs, results);
+            return Box::pin(async move { Ok(started.await) });
+        }
         if let Some(found) = self.custom_on_engine(op, custom, &mut inputs, results) {
             return Box::pin(core::future::ready(found));
         }
-        let (op, results) = (op.clone(), results.to_vec());
+        let (op, custom, results) = (op.clone(), custom.clone(), results.to_vec());
         let numbers: Vec<Option<Scalar>> = inputs.iter().map(Operand::scalar).collect();
         let values = inputs.iter().filter_map(Operand::value);
         let reads: Vec<_> = values.map(|value| self.inner.read(value.clone())).collect();
@@ -106,7 +123,7 @@ impl Expand {
             let mut read = read.into_iter();
             let next = |_| read.next().ok_or_else(|| Error::program("an operand was not read"));
             let data = Custom::on_host(inputs, next)?;
-            self.evaluated(&op, &numbers, &data, &results)
+            self.evaluated(&op, &custom, &numbers, &data, &results)
         })
     }
 
@@ -119,12 +136,16 @@ impl Expand {
         results: &[TensorType],
     ) -> Option<Result<Values>> {
         let engine = &*self.inner;
-        if let Some(kernel) = self.kernels.get(custom.name()) {
-            let found = kernel(engine, custom, core::mem::take(inputs), results);
-            return Some(found.and_then(|values| {
-                custom.agree("kernel", values.iter().map(|value: &Value| *value.ty()), results)?;
-                Ok(values)
-            }));
+        match self.kernels.get(custom.name()) {
+            Some(Kernel::Engine(kernel)) => {
+                let found = kernel(engine, custom, core::mem::take(inputs), results);
+                return Some(found.and_then(|values| {
+                    custom.agree("kernel", values.iter().map(|value: &Value| *value.ty()), results)?;
+                    Ok(values)
+                }));
+            }
+            Some(Kernel::Host(_)) => return None,
+            None => {}
         }
         if engine.supports(op, &OperandType::list(inputs)) {
             return Some(Ok(engine.execute(op, core::mem::take(inputs), results)));
@@ -140,15 +161,21 @@ impl Expand {
         None
     }
 
-    /// Evaluates a custom op on the host.
+    /// Runs a custom op on the host, by its registered kernel or its evaluation.
     fn evaluated(
         &self,
         op: &Op,
+        custom: &Custom,
         numbers: &[Option<Scalar>],
         data: &[TensorData],
         results: &[TensorType],
     ) -> Result<Values> {
-        let outputs = if let Op::Custom(custom) = op { custom.evaluate_as(data, results) } else { None };
+        let outputs = match self.kernels.get(custom.name()) {
+            Some(Kernel::Host(kernel)) => {
+                Some(kernel(custom, data).and_then(|outputs| custom.agreed("kernel", outputs, results)))
+            }
+            Some(Kernel::Engine(_)) | None => custom.evaluate_as(data, results),
+        };
         match outputs {
             Some(outputs) => Ok(written(&*self.inner, outputs?)),
             None => Err(self.without_evaluation(op, numbers, data)),
