@@ -158,7 +158,7 @@ impl Engine for Forward {
         Call::execute(self, op, inputs, results)
     }
 
-    /// A custom op on duals is executed, since its results have tangents.
+    /// A custom op on duals is executed, which may wait: its results have tangents.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
         let has_tangents = matches!(op, Op::Custom(_)) && inputs.iter().any(|operand| self.changes(operand));
         match has_tangents || !op.may_need_host() {
@@ -202,7 +202,6 @@ impl Engine for Forward {
         }
     }
 
-    /// Keeps the tangent of `like`.
     /// The tangent moves along.
     fn to_device(&self, value: Value, device: usize) -> Value {
         let (primal, tangent) = self.open(value);
@@ -213,6 +212,7 @@ impl Engine for Forward {
         }
     }
 
+    /// Keeps the tangent of `like`.
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match self.dual_of(like) {
             Some(dual) if dual.primal.same(&value) => like.clone(),

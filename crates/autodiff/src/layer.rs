@@ -290,7 +290,7 @@ impl Engine for Autodiff {
         self.inner.execute(op, inputs, results)
     }
 
-    /// A custom op on tracked operands is executed, since its results are recorded.
+    /// A custom op on tracked operands is executed, which may wait: the tape records its results.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
         let is_recorded = self.records(op, results) && inputs.iter().any(|operand| self.tracks(operand));
         match is_recorded || !op.may_need_host() {
@@ -324,12 +324,12 @@ impl Engine for Autodiff {
         }
     }
 
-    /// Tracked by the node of `like`, if `like` is tracked.
     /// Moves a value. The gradient of a tracked one flows back to the device from which it comes.
     fn to_device(&self, value: Value, device: usize) -> Value {
         move_to(self, value, device)
     }
 
+    /// Tracked by the node of `like`, if `like` is tracked.
     fn rewrap(&self, like: &Value, value: Value) -> Value {
         match Tracked::of(like, self.id()) {
             Some(tracked) if tracked.parts.inner.same(&value) => like.clone(),

@@ -2,7 +2,7 @@
 
 use kiln_autodiff::{Autodiff, Checkpointing, no_grad};
 use kiln_ir::profile::{self, Part, PartKind, ProfiledModule};
-use kiln_ir::{Cost, Engine, Expand, TensorData, Value, Var};
+use kiln_ir::{Cost, DType, Engine, Expand, Op, Operand, Operands, TensorData, TensorType, Value, Var};
 use kiln_reference::Reference;
 use std::sync::Arc;
 
@@ -122,4 +122,29 @@ fn other_threads_are_not_profiled() {
     Var::new(&layer, leaf::<2, 2>(&layer)).exp();
     let profile = profile::stop().unwrap();
     assert_eq!(part(&profile, "input").forward.work.flops, 4);
+}
+
+#[test]
+fn an_asynchronous_op_counts_as_the_synchronous_one() {
+    let layer = layer();
+    let op = Op::NonZero { index: DType::I32 };
+    let types = [TensorType::new([6, 2], DType::I32)];
+    let work = |is_async: bool| {
+        let x = layer.write(TensorData::from([[1.0f32; 3]; 2]));
+        start(&layer);
+        let places = profile::scope("places", || {
+            let inputs: Operands = core::iter::once(Operand::Value(x)).collect();
+            let mut values = match is_async {
+                true => kiln_ir::block_on(layer.execute_async(&op, inputs, &types)),
+                false => layer.execute(&op, inputs, &types),
+            };
+            values.remove(0)
+        });
+        profile::scope("sum", || drop(Var::new(&layer, places).sum(&[0, 1])));
+        part(&profile::stop().unwrap(), "places").forward.work
+    };
+    let expected = work(false);
+    // Six elements are read, and six places of two numbers are written.
+    assert_eq!(expected.bytes, bytes(6 + 12));
+    assert_eq!(work(true), expected);
 }

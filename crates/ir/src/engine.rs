@@ -41,11 +41,11 @@ pub trait Engine: Any + Send + Sync {
     /// Reads a value back, or returns the error of its computation.
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>>;
 
-    /// As [`execute`](Engine::execute), but the future waits for the data that the host [needs](Op::may_need_host); the
-    /// call only starts the work. Any other op is executed by the call.
+    /// As [`execute`](Engine::execute), but the future waits for the data that the host [needs](Op::may_need_host). The
+    /// work starts with the call or with the first poll. The call executes any other op.
     ///
-    /// By default, a layer passes [`Op::NonZero`] to the engine below by [`pass_async`], and executes custom ops, which
-    /// may wait. A layer whose `execute` does the same with a custom op passes that too.
+    /// By default, a layer passes [`Op::NonZero`] to the engine below by [`pass_async`]. It executes custom ops, which
+    /// may wait. A layer that does not change custom ops overrides this method, and passes them too.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
         match self.below().filter(|_| op.kind() == OpKind::NonZero) {
             Some(below) => pass_async(self, below, op, inputs, results),
@@ -219,8 +219,8 @@ impl dyn Engine {
     }
 }
 
-/// Runs an op by [`Engine::execute_async`] of the engine below a layer, on [lowered](Engine::lower) operands, and
-/// [lifts](Engine::lift) the results.
+/// Runs an op by [`Engine::execute_async`] of the engine below a layer. The operands are
+/// [lowered](Engine::lower), and the results [lifted](Engine::lift).
 pub fn pass_async<'e, E: Engine + ?Sized>(
     layer: &'e E,
     below: &'e dyn Engine,

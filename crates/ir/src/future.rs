@@ -5,10 +5,10 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
-/// Waits for the future of a device, as the synchronous form of an asynchronous call. In a browser no thread may wait:
-/// there it returns the future's output if that is ready at once, as with the engines of a processor.
+/// Waits for the future of a device, as the synchronous form of an asynchronous call. In a browser no thread may wait.
+/// There it polls once: the futures of CPU engines are ready at the first poll.
 ///
-/// `what` says in an error what the call does, and the hint names the asynchronous form.
+/// `what` names the call in the error, and `hint` the asynchronous form.
 ///
 /// ```
 /// use kiln_ir::wait_for;
@@ -22,7 +22,7 @@ pub fn wait_for<T>(future: impl Future<Output = Result<T>>, what: &str, hint: &s
     try_block_on(future).unwrap_or_else(|| Err(refusal(what, hint)))
 }
 
-/// As [`block_on`]; `None` where the future is not ready and no thread may wait: in a browser.
+/// As [`block_on`]. In a browser, `None` if the future is not ready at its first poll.
 pub fn try_block_on<T>(future: impl Future<Output = T>) -> Option<T> {
     if may_block() {
         return Some(block_on(future));
@@ -54,7 +54,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Runs `body` as in a browser: waits of this thread are refused, so that native tests see the errors.
+/// Runs `body` as in a browser: [`wait_for`] and [`try_block_on`] do not block this thread. For native tests.
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub fn without_blocking<T>(body: impl FnOnce() -> T) -> T {

@@ -76,7 +76,7 @@ pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
     /// ```
     ///
     /// # Errors
-    /// The future's: when the device failed.
+    /// The future returns an error when the device failed.
     fn sync_async(device: &Self::Device) -> BoxFuture<'static, crate::Result<()>> {
         let stack = Self::stack(device);
         Box::pin(async move { stack.engine().sync().await })

@@ -1,6 +1,8 @@
 //! Synchronous methods where no thread may wait, as in a browser: the errors name the asynchronous forms, which work.
 
-use kiln_ir::{BoxFuture, Caps, Engine, Op, Operands, Value, Values, block_on, without_blocking};
+use kiln_ir::{
+    BoxFuture, Caps, Engine, Expand, Op, Operands, Value, Values, anomaly, block_on, without_blocking,
+};
 use kiln_reference::Reference;
 use kiln_tensor::{
     AnyTensor, Checkpointing, Custom, CustomOp, DType, Error, OperandType, Result, ResultTypes, Stack,
@@ -115,12 +117,41 @@ fn a_custom_op_on_the_host_waits_in_its_future() {
     assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 9.0]);
     // The layers pass it to the engine of the device.
     let layered = AnyTensor::from_data([2.0f32], &stack().with_autodiff(Checkpointing::default()));
-    let y = without_blocking(|| {
-        let mut started = pin!(layered.apply_with_async(&op, []));
-        let mut polls = (0..8).map(|_| started.as_mut().poll(&mut Context::from_waker(Waker::noop())));
-        polls.find_map(|poll| if let Poll::Ready(y) = poll { Some(y) } else { None })
+    let y = polled(layered.apply_with_async(&op, [])).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [4.0]);
+}
+
+#[test]
+fn a_registered_host_kernel_waits_in_its_future() {
+    let stack = stack();
+    let layer = stack.engine().find::<Expand>().expect("every stack has the layer");
+    layer.register_kernel("browser_host_square", |_, inputs| Ok(inputs.to_vec()));
+    let x = AnyTensor::from_data([1.0f32, 3.0], &stack);
+    let op = Op::Custom(Custom::new(HostSquare));
+    let y = polled(x.apply_with_async(&op, [])).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 3.0], "the kernel has priority over the evaluation");
+}
+
+#[test]
+fn anomalies_of_asynchronous_ops_are_found() {
+    let op = Op::Custom(Custom::new(HostSquare));
+    let found = anomaly::detect(|| {
+        let x = AnyTensor::from_data([f32::MAX], &stack());
+        let y = block_on(x.apply_with_async(&op, [])).unwrap();
+        assert!(y.value().error().is_none());
+        anomaly::found()
     });
-    assert_eq!(y.unwrap().unwrap().to_vec::<f32>().unwrap(), [4.0]);
+    assert!(found.is_some_and(|found| !found.is_nan));
+}
+
+/// The output of a future in a place where no thread may wait.
+fn polled<T>(future: impl Future<Output = T>) -> T {
+    let output = without_blocking(|| {
+        let mut started = pin!(future);
+        let mut polls = (0..8).map(|_| started.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        polls.find_map(|poll| if let Poll::Ready(output) = poll { Some(output) } else { None })
+    });
+    output.expect("few polls end it")
 }
 
 /// A device whose reads are ready.

@@ -182,6 +182,7 @@ impl Engine for Vmap {
         found.unwrap_or_else(|error| poisoned(results, &error))
     }
 
+    /// An op on batched operands is executed, which may wait.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
         let is_batched =
             inputs.iter().any(|operand| operand.value().is_some_and(|value| self.is_batched(value)));

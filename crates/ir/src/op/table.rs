@@ -474,8 +474,9 @@ impl Op {
         })
     }
 
-    /// Whether the host may need data from the device to run it: [`Op::NonZero`], whose shape is data, and custom ops,
-    /// which may run on the host. See [`execute_async`](crate::Engine::execute_async).
+    /// Whether the host may need data from the device to run the op. True for [`Op::NonZero`], whose shape is data, and
+    /// for custom ops that are no [expressions](crate::CustomOp::is_expression): they may run on the host. See
+    /// [`execute_async`](crate::Engine::execute_async).
     pub fn may_need_host(&self) -> bool {
         if let Op::Custom(custom) = self {
             return !custom.is_expression();

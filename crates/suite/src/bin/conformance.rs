@@ -8,8 +8,8 @@ use kiln_suite::goldens::{FAMILIES, family_on};
 use kiln_suite::run::{self, Stack, Summary};
 use std::process::ExitCode;
 
-/// Of hundred cases, at most so many may be on the ignore list. Cases of dtypes that a device lacks, and of subnormal operands
-/// on a device that takes them for zero, do not count.
+/// The maximum percentage of ignored cases. Cases of dtypes that the device lacks do not count, nor do cases of subnormal
+/// operands that the device flushes to zero.
 const MOST_SKIPPED: usize = 5;
 
 fn main() -> ExitCode {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::check::Outcome;
 use crate::engines::{Mode, Subject};
-use crate::run::{Summary, shard};
+use crate::run::{Summary, may_lack, shard};
 use kiln_backends::Device;
 use kiln_tensor::{AnyTensor, Tensor};
 use std::collections::BTreeMap;
@@ -60,11 +60,10 @@ pub fn family_on(subject: &Subject, name: &str) -> Summary {
     let run = runner(name).unwrap_or_else(|| panic!("no family is called {name}"));
     let mut summary = Summary::new(format!("goldens {name} on {}", subject.name));
     let engine = (subject.open)();
-    let dtypes = engine.caps().dtypes;
-    let device = Device::from_engine(engine, subject.name);
+    let device = Device::from_engine(engine.clone(), subject.name);
     for golden in shard(read_family(name)) {
         let mut needed = [Some(golden.dtype), methods::counted_in(&golden.op)].into_iter().flatten();
-        if let Some(dtype) = needed.find(|dtype| !dtypes.contains(*dtype)) {
+        if let Some(dtype) = needed.find(|dtype| may_lack(&*engine, *dtype)) {
             summary.cases += 1;
             *summary.lacking.entry(dtype).or_default() += 1;
             continue;

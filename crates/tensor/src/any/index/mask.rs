@@ -59,7 +59,7 @@ impl AnyTensor {
         self.apply(&Op::NonZero { index })
     }
 
-    /// Like [`argwhere`](AnyTensor::argwhere), without blocking the thread. Only the number of elements is read.
+    /// Like [`argwhere`](AnyTensor::argwhere), without blocking the thread.
     pub async fn argwhere_async(self) -> Result<AnyTensor> {
         let index = self.stack().int_dtype();
         let places = self.apply_async(&Op::NonZero { index }).await?;
