@@ -32,7 +32,8 @@ pub struct Outcome {
     pub checks: usize,
     /// The failures, one text each.
     pub problems: Vec<String>,
-    /// Whether a result is only that of zeros in the places of subnormal operands, on an engine that takes them for zero.
+    /// Whether a result agrees only after subnormal operands are replaced by zeros. Possible on an engine that flushes
+    /// subnormals.
     pub flushes_operands: bool,
 }
 

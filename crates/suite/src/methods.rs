@@ -69,8 +69,8 @@ pub struct Method {
     pub tolerance: f64,
     /// The reason not to test it in `f16` and `bf16`, if any.
     pub no_half: Option<&'static str>,
-    /// The dtype of integers that the method makes besides its result, if any. A device may lack it.
-    pub counted_in: Option<DType>,
+    /// The dtype of the method's intermediates, if it is not that of the result. A device may lack it.
+    pub intermediate_dtype: Option<DType>,
 }
 
 /// The differentiability of a method in its float operands.
@@ -119,7 +119,7 @@ impl Method {
             gradient: Gradient::Twice,
             tolerance: 16.0,
             no_half: None,
-            counted_in: None,
+            intermediate_dtype: None,
         }
     }
 
@@ -174,9 +174,9 @@ impl Method {
         self
     }
 
-    /// Names a dtype of integers that the method makes besides its result.
-    pub fn counted_in(mut self, dtype: DType) -> Method {
-        self.counted_in = Some(dtype);
+    /// Sets the dtype of the method's intermediates.
+    pub fn intermediate_dtype(mut self, dtype: DType) -> Method {
+        self.intermediate_dtype = Some(dtype);
         self
     }
 

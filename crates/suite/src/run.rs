@@ -27,7 +27,7 @@ pub struct Summary {
     pub ignored: Vec<(String, &'static str)>,
     /// Number of cases that did not run, by the dtype that the engine lacks.
     pub lacking: BTreeMap<DType, usize>,
-    /// Names of cases where results agree only with zeros in the places of subnormal operands.
+    /// Names of cases whose results agree only after subnormal operands are replaced by zeros.
     pub flushed: Vec<String>,
     /// The failures.
     pub problems: Vec<String>,
@@ -117,7 +117,7 @@ impl fmt::Display for Summary {
             write!(f, "\n  skipped, the device has no {}: {count} cases", dtype.name())?;
         }
         for name in &self.flushed {
-            write!(f, "\n  skipped {name}: the device takes subnormal operands for zero")?;
+            write!(f, "\n  skipped {name}: the device flushes subnormal operands to zero")?;
         }
         for (name, reason) in &self.ignored {
             write!(f, "\n  ignored {name}: {reason}")?;

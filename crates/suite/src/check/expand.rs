@@ -14,8 +14,8 @@ pub fn expands(case: &Case) -> bool {
     expandable && case.layouts != Layouts::Few
 }
 
-/// Compares the expansion of a case, on an engine restricted to [`MINIMAL`], with the native reference. The engine does
-/// this with subnormal numbers.
+/// Compares the expansion of a case, on an engine restricted to [`MINIMAL`], with the native reference. `subnormals` is
+/// the engine's [`Subnormals::of`].
 pub fn check_expand(engine: Arc<dyn Engine>, case: &Case, subnormals: Subnormals) -> Outcome {
     let mut outcome = Outcome::default();
     let list = host_operands(case);

@@ -1,8 +1,8 @@
-//! Subnormal numbers on engines that take them for zero.
+//! Comparison of results on engines that flush subnormal numbers to zero.
 //!
-//! Vulkan lets a device replace subnormal `f32` operands and results of arithmetic by zeros, and WGSL has no control for it.
-//! Results of such an engine are compared in two steps. A difference up to the least normal number is none. Where operands
-//! are subnormal, a result may also be that of zeros in their places; the case then counts as skipped.
+//! Vulkan lets a device flush subnormal `f32` operands and results of arithmetic, and WGSL has no control for it. On such
+//! an engine, results may differ by the least normal number. A result may also agree with that of zeros in place of the
+//! subnormal operands. The case then counts as skipped.
 
 use super::{HostOperand, Outcome, execute, expected, read};
 use crate::case::Tolerance;
@@ -10,12 +10,12 @@ use crate::compare::{difference, difference_of_any};
 use kiln_ir::{Binary, DType, Engine, Op, Operand, TensorData, Value};
 use std::cell::OnceCell;
 
-/// What arithmetic of an engine does with subnormal `f32` numbers.
+/// Whether arithmetic of an engine flushes subnormal `f32` numbers to zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subnormals {
     /// It computes with them, as IEEE 754 says.
     Kept,
-    /// It takes them for zero.
+    /// It flushes them to zero.
     Flushed,
 }
 

@@ -5,10 +5,11 @@ use super::{HostOperand, Outcome, expected, guarded, host_operands, operands, re
 use crate::case::Case;
 use crate::compare::difference;
 use crate::layout::{Layout, Placed, elements};
-use kiln_ir::{Engine, OpKind, Operands, TensorData, Value};
+use kiln_ir::{Engine, OpKind, Operands, TensorData, TensorType, Value, Values, block_on};
 
 /// Runs a case in each of its layouts and compares the type and elements of every result with the reference. Checks
-/// that shared operands are not overwritten.
+/// that shared operands are not overwritten. An op that [may need the host](kiln_ir::Op::may_need_host) also runs
+/// asynchronously.
 pub fn check_value(engine: &dyn Engine, case: &Case) -> Outcome {
     Expected::of(case).check(engine)
 }
@@ -64,7 +65,7 @@ impl<'a> Expected<'a> {
         self.check_with(engine, Subnormals::Kept)
     }
 
-    /// As [`check`](Self::check), for an engine that does this with subnormal numbers.
+    /// As [`check`](Self::check), for an engine that may flush subnormal numbers.
     pub fn check_with(&self, engine: &dyn Engine, subnormals: Subnormals) -> Outcome {
         let mut outcome = Outcome::default();
         for placed in &self.layouts {
@@ -100,17 +101,13 @@ fn in_layout(
     let kept = if placed.layout == Layout::Owned { Operands::new() } else { operands.clone() };
     let types = types_of(&case.op, &operands);
     let results = engine.execute(&case.op, operands, &types);
-    let mut outcome = Outcome::default();
-    if results.len() != expected.len() {
-        outcome.note("results", Some(format!("{} instead of {}", results.len(), expected.len())));
-        return outcome;
-    }
     let comparison = Comparison::new(&case.op, seen, subnormals);
-    for (i, (value, expected)) in results.into_iter().zip(expected).enumerate() {
-        let claimed = *value.ty();
-        let wrong_type = case.op.kind() != OpKind::NonZero && claimed != types[i];
-        outcome.note("type", wrong_type.then(|| format!("{claimed} instead of {}", types[i])));
-        comparison.note(&mut outcome, engine, (i, value), expected, case.tolerance);
+    let mut outcome = Outcome::default();
+    compare(&mut outcome, engine, case, &comparison, (results, &types), expected);
+    if case.op.may_need_host() {
+        let operands = super::operands(seen, &write);
+        let results = block_on(engine.execute_async(&case.op, operands, &types));
+        compare(&mut outcome, engine, case, &comparison, (results, &types), expected);
     }
     for (i, (operand, seen)) in kept.into_iter().zip(seen).enumerate() {
         if let (Some(value), HostOperand::Tensor(data)) = (operand.value(), seen) {
@@ -118,6 +115,26 @@ fn in_layout(
         }
     }
     outcome
+}
+
+/// Compares the number, the types and the elements of results with those of the reference.
+fn compare(
+    outcome: &mut Outcome,
+    engine: &dyn Engine,
+    case: &Case,
+    comparison: &Comparison<'_>,
+    (results, types): (Values, &[TensorType]),
+    expected: &[TensorData],
+) {
+    if results.len() != expected.len() {
+        return outcome.note("results", Some(format!("{} instead of {}", results.len(), expected.len())));
+    }
+    for (i, (value, expected)) in results.into_iter().zip(expected).enumerate() {
+        let claimed = *value.ty();
+        let wrong_type = case.op.kind() != OpKind::NonZero && claimed != types[i];
+        outcome.note("type", wrong_type.then(|| format!("{claimed} instead of {}", types[i])));
+        comparison.note(outcome, engine, (i, value), expected, case.tolerance);
+    }
 }
 
 fn unchanged(engine: &dyn Engine, value: Value, data: &TensorData) -> Option<String> {

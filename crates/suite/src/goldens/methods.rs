@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 static ROWS: LazyLock<BTreeMap<String, Method>> =
     LazyLock::new(|| all().into_iter().map(|method| (method.key(), method)).collect());
 
-/// The dtype in which the method of a key counts, if that is not the dtype of its result. A key of no row has none.
-pub(crate) fn counted_in(key: &str) -> Option<DType> {
-    ROWS.get(key)?.counted_in
+/// The dtype of the intermediates of the method of a key, if it is not that of the result. `None` for unknown keys.
+pub(crate) fn intermediate_dtype(key: &str) -> Option<DType> {
+    ROWS.get(key)?.intermediate_dtype
 }
 
 pub(crate) fn run(call: &Call<'_>) -> Outputs {

@@ -62,7 +62,7 @@ pub fn family_on(subject: &Subject, name: &str) -> Summary {
     let engine = (subject.open)();
     let device = Device::from_engine(engine.clone(), subject.name);
     for golden in shard(read_family(name)) {
-        let mut needed = [Some(golden.dtype), methods::counted_in(&golden.op)].into_iter().flatten();
+        let mut needed = [Some(golden.dtype), methods::intermediate_dtype(&golden.op)].into_iter().flatten();
         if let Some(dtype) = needed.find(|dtype| may_lack(&*engine, *dtype)) {
             summary.cases += 1;
             *summary.lacking.entry(dtype).or_default() += 1;

@@ -35,7 +35,7 @@ pub(super) fn rows() -> Vec<Method> {
             one(AnyTensor::arange(start..end, -2, DType::F32, x[0].stack()))
         })
         .variant("down")
-        .counted_in(DType::I64)
+        .intermediate_dtype(DType::I64)
         .on(&[normal(&[1])])
         .no_gradient(NOTHING),
         Method::new("arange_float", |x| {

@@ -179,8 +179,9 @@ pub fn custom<B: Backend, const D: usize, const D2: usize, K2: Kind>(
     first.convert(|any| any.apply_with(&op, inputs.map(|input| input.into_any().into_value().into())))
 }
 
-/// Like [`custom`], without blocking the thread: the form for browsers of ops that run on the host. With automatic
-/// differentiation, operands whose gradient is recorded make it wait.
+/// Like [`custom`], without blocking the thread: the form for browsers of ops that run on the host. It
+/// blocks for operands that automatic differentiation tracks or that `vmap` batches. In a browser, that is an error:
+/// register a kernel for the device.
 ///
 /// # Errors
 /// When there is no operand, or the op does not accept the operands.
