@@ -1,12 +1,13 @@
 //! Synchronous methods where no thread may wait, as in a browser: the errors name the asynchronous forms, which work.
 
+use kiln_backends::{Flex, FlexDevice};
 use kiln_ir::{
     BoxFuture, Caps, Engine, Expand, Op, Operands, Value, Values, anomaly, block_on, without_blocking,
 };
 use kiln_reference::Reference;
 use kiln_tensor::{
-    AnyTensor, Checkpointing, Custom, CustomOp, DType, Error, OperandType, Result, ResultTypes, Stack,
-    TensorData, TensorType,
+    AnyTensor, Checkpointing, Custom, CustomOp, DType, Error, Float, OperandType, Result, ResultTypes, Stack,
+    Tensor, TensorData, TensorType, module,
 };
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -119,6 +120,14 @@ fn a_custom_op_on_the_host_waits_in_its_future() {
     let layered = AnyTensor::from_data([2.0f32], &stack().with_autodiff(Checkpointing::default()));
     let y = polled(layered.apply_with_async(&op, [])).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [4.0]);
+}
+
+#[test]
+fn custom_async_needs_an_operand() {
+    let x = Tensor::<Flex, 1>::from_floats([2.0, 3.0], &FlexDevice);
+    let y: Tensor<Flex, 1> = block_on(module::custom_async(HostSquare, vec![x])).unwrap();
+    assert_eq!(y.into_data().to_vec::<f32>(), [4.0, 9.0]);
+    assert!(block_on(module::custom_async::<Flex, 1, 1, Float>(HostSquare, Vec::new())).is_err());
 }
 
 #[test]
