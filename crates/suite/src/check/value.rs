@@ -103,11 +103,11 @@ fn in_layout(
     let results = engine.execute(&case.op, operands, &types);
     let comparison = Comparison::new(&case.op, seen, subnormals);
     let mut outcome = Outcome::default();
-    compare(&mut outcome, engine, case, &comparison, (results, &types), expected);
+    compare(&mut outcome, engine, case, &comparison, (results, types.as_slice()), expected);
     if case.op.may_need_host() {
         let operands = super::operands(seen, &write);
         let results = block_on(engine.execute_async(&case.op, operands, &types));
-        compare(&mut outcome, engine, case, &comparison, (results, &types), expected);
+        compare(&mut outcome, engine, case, &comparison, (results, types.as_slice()), expected);
     }
     for (i, (operand, seen)) in kept.into_iter().zip(seen).enumerate() {
         if let (Some(value), HostOperand::Tensor(data)) = (operand.value(), seen) {
