@@ -115,7 +115,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Ends once all queued work is done.
+    /// Starts to wait for all queued work. The future ends once it is done.
     ///
     /// # Errors
     /// The future's: when anything queued failed.

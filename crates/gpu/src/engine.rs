@@ -29,8 +29,8 @@ use std::sync::Arc;
 /// data: [`execute_async`](Engine::execute_async) is its form that does not wait.
 ///
 /// It runs every op on every dtype on the device: by a generated kernel, a handwritten kernel, the vendor's library, or
-/// an expansion into simpler ops. [`Expand`](kiln_ir::Expand), which every stack puts around it, handles custom ops and
-/// collectives of one member.
+/// an expansion into simpler ops. Custom ops run by [registered kernels](crate::register_kernel). Every stack puts
+/// [`Expand`](kiln_ir::Expand) around it, which handles other custom ops and collectives of one member.
 pub struct Gpu<D: Driver> {
     caps: Caps,
     pub(crate) driver: Arc<D>,
@@ -50,7 +50,7 @@ pub struct Gpu<D: Driver> {
     pub(crate) prefers_native_kernels: bool,
 }
 
-/// Ops that the expanding layer handles.
+/// Ops that the expanding layer handles, except custom ops with a registered kernel.
 const LEFT_OUT: &[OpKind] = &[
     OpKind::LogSumExp,
     // A fusion layer decodes blocks in few kernels.
@@ -95,9 +95,9 @@ impl<D: Driver> Gpu<D> {
     /// The same engine with hand-written CUDA kernels where they exist, or with block kernels, which devices of all
     /// vendors run, in their place. The default is on, unless the environment has `KILN_NATIVE_KERNELS=off`.
     ///
-    /// Engines of other languages have no hand-written kernels, and ignore it. Off, matmuls of few rows run by block
-    /// kernels too. So does attention, whose gradients expand, without the vendor's library. Long Fourier transforms run
-    /// in several passes without the library.
+    /// Engines of other languages have no hand-written kernels, and ignore it. Off, matmuls of few rows and attention with
+    /// its gradients run by block kernels, without the vendor's library. Long Fourier transforms run in several passes,
+    /// without the library too.
     #[must_use]
     pub fn with_native_kernels(mut self, on: bool) -> Gpu<D> {
         self.prefers_native_kernels = on;
@@ -111,7 +111,7 @@ impl<D: Driver> Gpu<D> {
 
     /// Compiles kernel sources ahead of their first use, in parallel, which takes a fraction of the time. A source that
     /// does not compile is reported at its first use. A [driver without a device](crate::DryDriver) with the same
-    /// [`DeviceInfo`](crate::DeviceInfo) collects the sources that a program will need.
+    /// [`DeviceInfo`](crate::DeviceInfo) collects the sources that a program will need. WGSL is left to its first use.
     pub fn prepare(&self, sources: &[Arc<str>]) {
         self.kernels.prepare(sources);
     }

@@ -232,7 +232,8 @@ impl<D: Driver> Gpu<D> {
         self.list(List { dtype, count, points, is_chirp: false })
     }
 
-    /// The list of which kernels of a convolution read the chirp: for hand-written CUDA the roots of twice the order.
+    /// The list from which the kernels of Bluestein's algorithm read the chirp. Hand-written CUDA reads the roots of twice
+    /// the order.
     fn chirp(&self, dtype: DType, points: usize) -> Result<Arc<Block<D>>> {
         if self.has_native() {
             return self.roots(dtype, 2 * points, 2 * points);

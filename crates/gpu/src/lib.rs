@@ -11,13 +11,14 @@
 //!   its dtypes and strides and compiled for the device. Compiled kernels are kept in memory and on disk
 //!   (`KILN_CACHE_DIR`).
 //! * **Matmuls** use the vendor's library, with a bias and an activation as its epilogue where nothing else follows
-//!   (`KILN_EPILOGUES=off` disables epilogues).
+//!   (`KILN_EPILOGUES=off` disables epilogues). Devices without a library run block kernels, which [`Gpu::tune`] chooses
+//!   by measurements.
 //! * **Fourier transforms** whose lines fit shared memory are kernels, which store real and imaginary parts separately.
 //!   Others use the vendor's library (`KILN_FOURIER_KERNELS=off`: all of them), or several passes over memory.
 //! * **Native kernels** of other ops (indexing, sorting, pooling, random numbers) are CUDA too (`native/`). Other devices
 //!   run block kernels, written once for all vendors, in their place (`KILN_NATIVE_KERNELS=off`: CUDA devices too).
 //! * Every other op **expands**: its expansion runs on the device as well. [`Expand`](kiln_ir::Expand) around the
-//!   engine runs custom ops.
+//!   engine runs custom ops for which no [kernel is registered](register_kernel).
 //!
 //! Steps are queued lazily: they run once enough are pending, or when a value is read. Repeated steps are replayed as
 //! one device graph with updated arguments (`KILN_GRAPHS=off` launches each step alone, at once). Consecutive launches

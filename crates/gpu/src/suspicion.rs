@@ -122,7 +122,7 @@ impl<D: Driver> Default for Pages<D> {
 impl<D: Driver> Pages<D> {
     /// Marks an op as being executed until the guard is dropped.
     pub(crate) fn run(&self) -> Running<'_> {
-        self.running.fetch_add(1, Ordering::AcqRel);
+        self.running.fetch_add(1, Ordering::SeqCst);
         Running(&self.running)
     }
 
@@ -141,7 +141,7 @@ impl<D: Driver> Page<D> {
     }
 
     fn is_clean(&self) -> bool {
-        self.is_clean.load(Ordering::Acquire)
+        self.is_clean.load(Ordering::SeqCst)
     }
 }
 
@@ -368,15 +368,16 @@ impl<D: Driver> Sweep<'_, D> {
         self.full.iter().chain(&self.current)
     }
 
-    /// Marks pages without a set word as clean. Words are allocated from the last one again.
+    /// Marks pages without a set word as clean. Words are allocated from the last one again, unless an op is running: its
+    /// kernel may read the words of the page ([`Op::Recover`](kiln_ir::Op::Recover)), and would find later ones.
     fn end(mut self, seen: &Seen<D>) {
         for page in self.full.drain(..).filter(|page| !seen.is_set(page)) {
             page.is_clean.store(true, Ordering::Release);
         }
         let Some(page) = self.current.take().filter(|page| !seen.is_set(page)) else { return };
-        page.is_clean.store(true, Ordering::Release);
+        page.is_clean.store(true, Ordering::SeqCst);
         let mut state = self.pages.lock();
-        if state.current.is_none() {
+        if state.current.is_none() && self.pages.running.load(Ordering::SeqCst) == 0 {
             state.current = Some(Page::new(page.block.clone()));
         }
     }

@@ -3,8 +3,8 @@
 //! A [`Contraction`] describes batched matmuls whose elements have computed addresses: strides of a matmul, or the
 //! window of a convolution (implicit GEMM).
 //!
-//! A block computes a tile of a result. Its threads copy tiles of both factors to shared memory, and each thread
-//! multiplies some rows by some columns of them, which it holds in registers.
+//! A block computes a tile of a result. Its threads copy tiles of both factors to shared memory. Each thread multiplies
+//! some rows by some columns of them, which it holds in registers.
 
 use kiln_ir::{Binary, DType, Scalar};
 use kiln_kernel::block::{
@@ -31,9 +31,9 @@ pub(crate) trait Contraction {
     /// Whether neighbouring inner positions of the left and of the right factor are neighbours in memory.
     fn is_inner_contiguous(&self) -> [bool; 2];
 
-    /// Whether the left factor, the right factor and the result are accessed by [vectors](LANES): of neighbouring inner
-    /// positions of a factor, or of neighbouring rows or columns if [inner positions](Contraction::is_inner_contiguous)
-    /// are no neighbours, and of neighbouring columns of the result. All vectors are aligned and wholly in range.
+    /// Whether the left factor, the right factor and the result are accessed by [vectors](LANES). A vector of a factor has
+    /// neighbouring inner positions if they [are contiguous](Contraction::is_inner_contiguous), else neighbouring rows or
+    /// columns. A vector of the result has neighbouring columns. All vectors are aligned and wholly in range.
     fn has_vectors(&self) -> [bool; 3];
 
     /// The memory of the left factor, the right factor and the result.
@@ -425,8 +425,8 @@ impl Side {
     }
 }
 
-/// The number of tiles of a factor in shared memory. The next tile is stored while other threads read the present one,
-/// which saves a barrier, unless elements are so large that two tiles are too much.
+/// The number of tiles of a factor in shared memory. With two, the next tile is stored while other threads read the
+/// present one, which saves a barrier. Two tiles of 8-byte elements do not fit.
 fn stages(sums: DType) -> usize {
     if sums.size() == 8 { 1 } else { 2 }
 }

@@ -74,9 +74,9 @@ impl CountingSort {
     /// Moves each element to its sorted position, if that is among the first to keep. The position follows smaller
     /// keys, equal keys of earlier chunks, and equal keys of the same chunk.
     ///
-    /// Parameters: `x`, starts, which hold the count of the first two as `[lines, keys, chunks]`, values, indices, and
-    /// the numbers of elements of a line, of chunks of a line, of elements of a chunk, and of elements of a line to
-    /// keep.
+    /// Parameters: `x`; starts, values and indices; and the numbers of elements of a line, of chunks of a line, of elements
+    /// of a chunk, and of elements of a line to keep. Starts are `[lines, keys, chunks]`: the position in the sorted line
+    /// of the chunk's first element with the key.
     pub(crate) fn spread(self) -> BlockKernel {
         let k = Builder::new("sort_spread", THREADS as u32);
         let (x, starts) = (k.input("x", bits(self.dtype)), k.input("starts", DType::U32));
@@ -151,8 +151,8 @@ impl Chunk {
 }
 
 impl Tile {
-    /// Executes the body for each of the first elements of a sorted tile, with its key, its index, and whether it is
-    /// the first and the last one with this key.
+    /// Executes the body for each of the first `count` elements of a sorted tile. The body gets the key, the index, and
+    /// whether the element is the first and the last one with this key.
     fn for_runs(
         &self,
         k: &Builder,

@@ -12,8 +12,8 @@ const WEBGPU_BINDINGS: usize = 8;
 /// The threads that a block can have on each WebGPU device.
 const WEBGPU_THREADS: u32 = 256;
 
-/// Asserts that a kernel prints in all languages, binds and has as much as WebGPU allows, and needs no more shared
-/// memory than that.
+/// Asserts that a kernel prints in all languages, and keeps to the bindings and threads of each WebGPU device and to
+/// `shared_bytes` of shared memory.
 ///
 /// # Panics
 /// When it does not.

@@ -80,7 +80,8 @@ impl Tuning {
         if let Some(plan) = state.plans.get(&class) {
             return Some(*plan);
         }
-        if state.unmeasured.len() < MOST_CLASSES {
+        // A file with more classes is not read.
+        if state.plans.len() + state.unmeasured.len() < MOST_CLASSES {
             state.unmeasured.entry(class).or_insert(sizes);
         }
         None
@@ -159,9 +160,9 @@ fn parse_line(line: &str) -> Option<(Class, Plan)> {
 
 impl<D: Driver> Gpu<D> {
     /// Measures how fast the candidate kernels compute the matmuls that ran so far, for devices without a library.
-    /// Later matmuls of similar sizes run by the fastest kernel, in this engine and, by a file in the folder of
-    /// compiled kernels, in later processes. Returns the number of measured classes of sizes. Classes for which the
-    /// budget is too short are left to the next call; one measurement is not interrupted.
+    /// Later matmuls of similar sizes run by the fastest kernel. A file under `KILN_CACHE_DIR` keeps the plans for later
+    /// processes. Returns the number of measured classes of sizes. Classes for which the budget is too short are left to
+    /// the next call; one measurement is not interrupted.
     ///
     /// Blocks the thread until the device has done all work, so that it is not for browsers. Results change by rounding.
     ///
@@ -288,6 +289,19 @@ mod tests {
             assert_eq!(parse(&format!("{HEAD}\n{line}\n"), HEAD), None, "{line}");
         }
         assert_eq!(parse("", HEAD), None);
+    }
+
+    #[test]
+    fn a_full_table_remembers_no_more_classes() {
+        let class = |sizes| Class::new(DType::F32, DType::F32, [false; 2], sizes);
+        let tuning = Tuning::default();
+        for number in 0..MOST_CLASSES {
+            tuning.set(class([1 << (number % 16), 1 << (number / 16), 1, 1]), plan());
+        }
+        let other = [1, 1, 1, 2];
+        assert_eq!(tuning.plan(class(other), other), None);
+        assert!(tuning.unmeasured().is_empty());
+        assert!(parse(&print(&tuning.lock().plans, HEAD), HEAD).is_some());
     }
 
     #[test]
