@@ -147,7 +147,8 @@ impl<D: Driver> Gpu<D> {
             |is_written: bool| move |ty: &TensorType| EntryParameter::Tensor { dtype: ty.dtype, is_written };
         let tensors = inputs.iter().map(tensor(false)).chain(results.iter().map(tensor(true)));
         let words = numbers.iter().map(|&(_, dtype)| EntryParameter::Word(dtype));
-        let entry = Entry { name: entry.into(), threads, parameters: tensors.chain(words).collect() };
+        let parameters = tensors.chain(words).collect();
+        let entry = Entry { name: entry.into(), threads, parameters, zeroes_shared: true };
         let function = self.kernels.function(&Source { text: text.into(), entries: vec![entry] }, 0)?;
         let grid = Grid { blocks, threads };
         self.launch(&function, grid, arguments, || Label { name: op.name().to_owned(), read: 0, written: 0 })
