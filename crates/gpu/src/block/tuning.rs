@@ -46,7 +46,7 @@ impl Class {
 pub(crate) struct Tuning {
     state: Mutex<State>,
     file: Option<PathBuf>,
-    /// The first line of the file, which names the device and its driver.
+    /// The first line of the file, which names the version of Kiln, the device and its driver.
     head: String,
 }
 
@@ -62,7 +62,9 @@ struct State {
 impl Tuning {
     /// Reads the plans that were kept for a device.
     pub(crate) fn open(info: &DeviceInfo) -> Tuning {
-        let head = format!("kiln plans 1\t{}\t{}", info.model, info.target);
+        // Another version may have other kernels.
+        let version = env!("CARGO_PKG_VERSION");
+        let head = format!("kiln {version} plans 1\t{}\t{}", info.model, info.target);
         Tuning::read(disk::folder("plans", &head).map(|folder| folder.join("matmul")), head)
     }
 
