@@ -82,7 +82,7 @@ impl Tuning {
         if let Some(plan) = state.plans.get(&class) {
             return Some(*plan);
         }
-        if state.unmeasured.len() < MOST_CLASSES {
+        if state.plans.len() + state.unmeasured.len() < MOST_CLASSES {
             state.unmeasured.entry(class).or_insert(sizes);
         }
         None
