@@ -39,11 +39,13 @@ var<workgroup> x_tile: array<array<f32, {SIDE}>, {SIDE}>;
 var<workgroup> w_tile: array<array<f32, {SIDE}>, {SIDE}>;
 
 @compute @workgroup_size({threads})
-fn linear_relu(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {{
+fn linear_relu(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+               @builtin(local_invocation_index) thread: u32) {{
+  let block = group.y * groups.x + group.x;
   let down = thread / {SIDE}u;
   let along = thread % {SIDE}u;
-  let row = group.x / {across}u * {SIDE}u + down;
-  let column = group.x % {across}u * {SIDE}u + along;
+  let row = block / {across}u * {SIDE}u + down;
+  let column = block % {across}u * {SIDE}u + along;
   var sum = 0.0;
   for (var k = 0u; k < INNER; k += {SIDE}u) {{
     x_tile[down][along] = select(0.0, x[row * INNER + k + along], row < ROWS && k + along < INNER);

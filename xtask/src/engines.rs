@@ -17,7 +17,8 @@ pub(crate) struct Engine {
 /// Random programs on a GPU.
 const GPU_PROGRAMS: u64 = 20_000;
 
-/// Every engine. The features of the tests, see [`crate::programs::FEATURES`], contain those without a feature here. The names are those of `kiln_suite::engines::NAMED` and of the fuzzer's option `--engine`.
+/// Every engine. The features of the tests, [`crate::programs::FEATURES`], contain those without a feature here. The names
+/// are those of `kiln_suite::engines::NAMED` and of the fuzzer's option `--engine`.
 pub(crate) const ENGINES: &[Engine] = &[
     Engine { name: "reference", feature: None, suite: true, fuzz: false, programs: 0 },
     Engine { name: "flex", feature: None, suite: true, fuzz: false, programs: 0 },

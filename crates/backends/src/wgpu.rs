@@ -52,7 +52,7 @@ backend! {
     ///
     /// `F` and `I` are the dtypes of new float and integer tensors. `f64`, `i64` and `u64` need features of the adapter, and
     /// browsers have none of them; tensors of other dtypes are supported everywhere. All backends on one adapter share its
-    /// engine.
+    /// engine, unless [`init_async`] opened one for them.
     ///
     /// If no adapter is found, tensors carry the error until one is read; it lists the adapters of the machine.
     /// [`Device::open`](crate::Device::open) returns the error at once.

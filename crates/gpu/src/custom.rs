@@ -28,8 +28,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// * **WGSL**: tensors are `@group(0) @binding(i) var<storage, read> x: array<f32>`, results `read_write`. Elements of 8
 ///   and 16 bits are packed in words of `u32`. After the `n` tensors, binding `n` is
 ///   `var<uniform> launch: array<vec4<u32>, ..>`. Its words are the number of blocks, `n` zeros, then the numbers, two
-///   words for each of 64 bits. A kernel with more than 65,535 blocks has them along `y` too; `launch[0].x` is the number
-///   that it needs.
+///   words for each of 64 bits. A kernel with more than 65,535 blocks has them along `y` too: the number of a block is
+///   `group.y * groups.x + group.x`, of `@builtin(workgroup_id)` and `@builtin(num_workgroups)`. There may be more blocks
+///   than `launch[0].x`, the number that the kernel needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomKernel {
     /// The source of one module. Equal sources are compiled once.
@@ -67,8 +68,10 @@ static REGISTRY: RwLock<Option<Registry>> = RwLock::new(None);
 ///         "@group(0) @binding(0) var<storage, read> x: array<f32>;
 ///          @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 ///          @compute @workgroup_size(64)
-///          fn twice(@builtin(global_invocation_id) id: vec3<u32>) {{
-///            if (id.x < {count}u) {{ y[id.x] = 2.0 * x[id.x]; }}
+///          fn twice(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+///                   @builtin(local_invocation_index) thread: u32) {{
+///            let i = (group.y * groups.x + group.x) * 64u + thread;
+///            if (i < {count}u) {{ y[i] = 2.0 * x[i]; }}
 ///          }}"
 ///     );
 ///     let blocks = count.div_ceil(64);
@@ -147,7 +150,8 @@ impl<D: Driver> Gpu<D> {
             |is_written: bool| move |ty: &TensorType| EntryParameter::Tensor { dtype: ty.dtype, is_written };
         let tensors = inputs.iter().map(tensor(false)).chain(results.iter().map(tensor(true)));
         let words = numbers.iter().map(|&(_, dtype)| EntryParameter::Word(dtype));
-        let entry = Entry { name: entry.into(), threads, parameters: tensors.chain(words).collect() };
+        let parameters = tensors.chain(words).collect();
+        let entry = Entry { name: entry.into(), threads, parameters, zeroes_shared: true };
         let function = self.kernels.function(&Source { text: text.into(), entries: vec![entry] }, 0)?;
         let grid = Grid { blocks, threads };
         self.launch(&function, grid, arguments, || Label { name: op.name().to_owned(), read: 0, written: 0 })

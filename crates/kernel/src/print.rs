@@ -69,6 +69,9 @@ pub struct Entry {
     pub threads: u32,
     /// The parameters. Empty for hand-written C++, whose arguments are not checked.
     pub parameters: Vec<EntryParameter>,
+    /// Whether arrays in shared memory start as zeros, as WGSL specifies. Kernels of users may rely on it. No result of a
+    /// printed kernel depends on an element that no thread wrote.
+    pub zeroes_shared: bool,
 }
 
 /// A parameter of an entry point.
@@ -199,6 +202,7 @@ fn entries(
         name: name.into(),
         threads: schedule.block,
         parameters: parameters.clone(),
+        zeroes_shared: false,
     };
     names.iter().map(entry).collect()
 }

@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn entry(parameters: &[EntryParameter]) -> Entry {
-        Entry { name: "kernel".into(), threads: 64, parameters: parameters.to_vec() }
+        Entry { name: "kernel".into(), threads: 64, parameters: parameters.to_vec(), zeroes_shared: false }
     }
 
     fn tensor(dtype: DType, is_written: bool) -> EntryParameter {

@@ -295,7 +295,7 @@ impl WgpuDriver {
     fn start_read(&self, ranges: &[(DevicePtr<WgpuMemory>, usize)]) -> Result<Reading> {
         let staged = ranges.iter().map(|(from, bytes)| self.range(from, *bytes).map(Staged::new));
         let mut staged: Vec<Staged> = staged.collect::<Result<_>>()?;
-        let lengths = place(&mut staged, self.most_bytes as usize);
+        let lengths = place(&mut staged, usize::try_from(self.most_bytes).unwrap_or(usize::MAX));
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let allocate = |len: &usize| {
             let what = format!("allocating {len} bytes for a read");

@@ -80,20 +80,29 @@ fn key(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Key {
 
 static OPENED: Mutex<BTreeMap<Key, Arc<Wgpu>>> = Mutex::new(BTreeMap::new());
 
+/// The engines that [`shared`] returns: the first one that it or [`init_async`] opened for a device and an API.
+static CHOSEN: Mutex<BTreeMap<(WgpuDevice, Api), Arc<Wgpu>>> = Mutex::new(BTreeMap::new());
+
 /// Engines over devices of the program.
 static EXISTING: Mutex<Vec<Arc<Wgpu>>> = Mutex::new(Vec::new());
 
-/// The process-wide shared engine of a device, opened by the first call and cached. Devices and APIs that select the same
-/// adapter share one engine.
+/// The process-wide shared engine of a device, opened by the first call and cached. If [`init_async`] opened the device,
+/// it is that engine, with its settings. Otherwise, devices and APIs that select the same adapter share one engine.
 ///
 /// # Errors
 /// When there is no such adapter, with the list of adapters; the next call tries again. In a browser, when the device was
 /// not opened by [`init_async`].
 pub fn shared(device: WgpuDevice, api: Api) -> Result<Arc<Wgpu>> {
-    shared_with(device, api, &WgpuOptions::default())
+    let known = chosen().get(&(device, api)).cloned();
+    match known {
+        Some(engine) => Ok(engine),
+        None => Ok(choose(device, api, shared_with(device, api, &WgpuOptions::default())?)),
+    }
 }
 
-/// As [`shared`], with settings. An engine that is open keeps the memory limits that it was opened with.
+/// The engine of a device with these settings: each combination of profile, bytes of a binding and cooperative matrices
+/// has its own. An engine that is open keeps the memory limits that it was opened with. A device of [`from_existing`]
+/// keeps all its settings.
 ///
 /// # Errors
 /// As [`shared`].
@@ -109,14 +118,22 @@ pub fn shared_with(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Resul
             format!("the device `{device}` is not open, and a browser opens devices asynchronously");
         return Err(Error::device(&api.to_string(), problem).hint("await `init_async` first"));
     }
-    kiln_ir::block_on(init_async(device, api, options))
+    kiln_ir::block_on(open_shared(device, api, options))
 }
 
-/// Opens the shared engine of a device, or returns it if it is open. The form of [`shared`] for browsers.
+/// Opens a device with these settings, and makes it the one that [`shared`] returns, unless that has returned one before.
+/// Backends use it too: await it before the first tensor. In a browser, no other function opens a device.
 ///
 /// # Errors
 /// When there is no such adapter, with the list of adapters.
 pub async fn init_async(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Arc<Wgpu>> {
+    let engine = open_shared(device, api, options).await?;
+    choose(device, api, engine.clone());
+    Ok(engine)
+}
+
+/// The engine of a device with these settings, opened by the first call.
+async fn open_shared(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Arc<Wgpu>> {
     if let Some(engine) = found_open(device, api, options)? {
         return Ok(engine);
     }
@@ -134,7 +151,8 @@ pub async fn init_async(device: WgpuDevice, api: Api, options: &WgpuOptions) -> 
 }
 
 /// Makes a device of the program, such as that of a renderer, a device of Kiln. Both then submit to one queue, in the order
-/// of their submissions. The device keeps its error handlers.
+/// of their submissions. The device keeps its error handlers: in a browser, errors of Kiln's work reach only these. The
+/// environment variables for devices do not apply to it.
 ///
 /// ```no_run
 /// # fn example(device: kiln_wgpu::wgpu::Device, queue: kiln_wgpu::wgpu::Queue) -> kiln_ir::Result<()> {
@@ -211,6 +229,15 @@ fn found_open(device: WgpuDevice, api: Api, options: &WgpuOptions) -> Result<Opt
         });
     }
     Ok(opened().get(&key(device, api, options)).cloned())
+}
+
+/// Makes an engine the one that [`shared`] returns, unless there is one, and returns that.
+fn choose(device: WgpuDevice, api: Api, engine: Arc<Wgpu>) -> Arc<Wgpu> {
+    chosen().entry((device, api)).or_insert(engine).clone()
+}
+
+fn chosen() -> MutexGuard<'static, BTreeMap<(WgpuDevice, Api), Arc<Wgpu>>> {
+    CHOSEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn opened() -> MutexGuard<'static, BTreeMap<Key, Arc<Wgpu>>> {

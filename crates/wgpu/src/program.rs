@@ -117,6 +117,11 @@ fn pipeline(
     driver
         .done(&format!("compiling kernel `{name}`"), || {
             let device = &driver.device;
+            // Browsers zero shared memory for every kernel.
+            let compilation_options = wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: entry.zeroes_shared,
+                ..wgpu::PipelineCompilationOptions::default()
+            };
             let described = wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &bindings };
             let layout = device.create_bind_group_layout(&described);
             let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -129,7 +134,7 @@ fn pipeline(
                 layout: Some(&pipeline_layout),
                 module,
                 entry_point: Some(name),
-                compilation_options: wgpu::PipelineCompilationOptions::default(),
+                compilation_options,
                 cache: driver.pipeline_cache(),
             });
             let (entry, source) = (entry.clone(), source.clone());
@@ -203,7 +208,7 @@ mod tests {
         let tensor = |is_written| EntryParameter::Tensor { dtype: DType::F32, is_written };
         let parameters =
             vec![tensor(false), EntryParameter::Index, tensor(true), EntryParameter::Word(DType::U64)];
-        let entry = Entry { name: "kernel".into(), threads: 64, parameters };
+        let entry = Entry { name: "kernel".into(), threads: 64, parameters, zeroes_shared: false };
         let types = |parts: &[usize]| -> Vec<wgpu::BindingType> {
             let entries = layout_entries(&entry, parts);
             let numbers = entries.iter().map(|entry| entry.binding);

@@ -101,6 +101,23 @@ fn a_kernel_gets_contiguous_operands() {
     assert_eq!(run(&engine, Scaled { name: "scaled_view", factor: 2.0 }, view).unwrap(), expected);
 }
 
+/// WGSL specifies zeros; kernels of the engine do without them.
+#[test]
+fn shared_memory_of_a_registered_kernel_starts_as_zeros() {
+    let Some(engine) = engine() else { return };
+    register_kernel("shared_zeros", Dialect::Wgsl, |op, inputs, results| {
+        let kernel = kernel(op, inputs, results)?;
+        let source = kernel
+            .source
+            .replace("@compute", "var<workgroup> unwritten: array<f32, 256>;\n@compute")
+            .replace("+ 1.0", "+ unwritten[255u - id.x % 256u]");
+        Ok(CustomKernel { source, ..kernel })
+    });
+    let expected: Vec<f32> = (0..1000).map(|i| 2.0 * i as f32).collect();
+    let op = Scaled { name: "shared_zeros", factor: 2.0 };
+    assert_eq!(run(&engine, op, counted(&engine, 1000)).unwrap(), expected);
+}
+
 #[test]
 fn a_kernel_that_does_not_compile_or_fit_is_an_error_with_its_name() {
     let Some(engine) = engine() else { return };

@@ -49,7 +49,7 @@ fn run(check: impl FnOnce() -> Vec<Summary>) {
     let summaries = check();
     let count = |number: fn(&Summary) -> usize| summaries.iter().map(number).sum::<usize>();
     let (all, failed) = (count(|summary| summary.cases), count(|summary| summary.failed));
-    let skipped = count(|summary| summary.ignored.len() + summary.lacking());
+    let skipped = count(|summary| summary.ignored.len() + summary.lacking() + summary.flushed.len());
     let totals = format!("{} passed, {failed} failed, {skipped} skipped", all - failed - skipped);
     finish(summaries);
     println!("{totals}");

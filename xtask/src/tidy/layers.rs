@@ -34,8 +34,8 @@ const LAYERS: &[(&str, May)] = &[
     (
         "backends",
         May::Use(&[
-            "ir", "autocast", "fusion", "cpu", "cuda", "wgpu", "candle", "torch", "remote", "router",
-            "tensor",
+            "ir", "kernel", "autocast", "fusion", "cpu", "gpu", "cuda", "wgpu", "candle", "torch", "remote",
+            "router", "tensor",
         ]),
     ),
     ("dlpack", May::Use(&["ir", "tensor"])),

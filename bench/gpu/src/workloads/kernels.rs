@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("transpose_f16", "transpose.cu", "[4096, 4096] to channels last, f16; generated kernel"),
     row("pad_channels_f16", "pad_channels.cu", "[64, 3, 224, 224] to 8 channels, f16; generated kernels"),
     row("attention_f32", "attention.cu", "[4, 16, 1024, 64], causal, f32"),
-    row("attention_gradient_f32", "attention.cu", "the same, forward and backward; expansion"),
+    row("attention_gradient_f32", "attention.cu", "the same, forward and backward"),
     row("attention_decode_bf16", "attention.cu", "1 query of 4096 keys, 8 x 32 heads of 128, bf16, mask"),
 ];
 

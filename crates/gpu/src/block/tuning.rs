@@ -6,7 +6,7 @@ use crate::Gpu;
 use crate::array::Array;
 use crate::disk;
 use crate::driver::{DeviceInfo, DevicePtr, Driver, Epilogue, Matrices, Products};
-use kiln_ir::{DType, Engine, FxBuildHasher, Result, TensorType, block_on};
+use kiln_ir::{DType, Engine, FxBuildHasher, Result, TensorType, wait_for};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Class {
 pub(crate) struct Tuning {
     state: Mutex<State>,
     file: Option<PathBuf>,
-    /// The first line of the file, which names the device and its driver.
+    /// The first line of the file, which names the version of Kiln, the device and its driver.
     head: String,
 }
 
@@ -62,7 +62,9 @@ struct State {
 impl Tuning {
     /// Reads the plans that were kept for a device.
     pub(crate) fn open(info: &DeviceInfo) -> Tuning {
-        let head = format!("kiln plans 1\t{}\t{}", info.model, info.target);
+        // Another version may have other kernels.
+        let version = env!("CARGO_PKG_VERSION");
+        let head = format!("kiln {version} plans 1\t{}\t{}", info.model, info.target);
         Tuning::read(disk::folder("plans", &head).map(|folder| folder.join("matmul")), head)
     }
 
@@ -167,10 +169,11 @@ impl<D: Driver> Gpu<D> {
     /// Blocks the thread until the device has done all work, so that it is not for browsers. Results change by rounding.
     ///
     /// # Errors
-    /// When the device failed, or has no memory for the operands of a matmul.
+    /// When the device failed, or has no memory for the operands of a matmul; always in a browser.
     pub fn tune(&self, budget: Duration) -> Result<usize> {
+        // Browsers fail here: they have no clock.
+        self.end_all_work()?;
         let started = Instant::now();
-        block_on(self.sync())?;
         let mut count = 0;
         for (class, sizes) in self.tuning.unmeasured() {
             let Some(plan) = self.fastest(class, sizes, &|| started.elapsed() >= budget)? else { break };
@@ -233,13 +236,18 @@ impl<D: Driver> Gpu<D> {
     /// The time of some launches of a plan, after one that loads its kernels.
     fn time_of(&self, call: &Call<'_, D::Memory>, plan: Plan, to: &DevicePtr<D::Memory>) -> Result<Duration> {
         self.multiply_by_plan(call, plan, to)?;
-        block_on(self.sync())?;
+        self.end_all_work()?;
         let started = Instant::now();
         for _ in 0..TIMES {
             self.multiply_by_plan(call, plan, to)?;
         }
-        block_on(self.sync())?;
+        self.end_all_work()?;
         Ok(started.elapsed())
+    }
+
+    /// Waits until the device has done all work.
+    fn end_all_work(&self) -> Result<()> {
+        wait_for(self.sync(), "measuring kernels", "call `tune` outside of a browser")
     }
 }
 

@@ -43,7 +43,8 @@ pub fn block(kernel: &BlockKernel, target: &Target) -> Result<(String, Entry), U
         Dialect::Wgsl => wgsl::print(kernel),
     };
     let parameters = kernel.params.iter().map(parameter).collect();
-    Ok((text, Entry { name: Cow::Owned(entry_name(kernel)), threads: kernel.threads, parameters }))
+    let name = Cow::Owned(entry_name(kernel));
+    Ok((text, Entry { name, threads: kernel.threads, parameters, zeroes_shared: false }))
 }
 
 fn entry_name(kernel: &BlockKernel) -> String {
