@@ -64,8 +64,6 @@ pub struct BlockKernel {
     pub shared: Vec<ArrayType>,
     /// The tiles of cooperative matrices' factors in shared memory, by number.
     pub tiles: Vec<TileType>,
-    /// The number of variables: lets, mutable variables, loop counters and arrays of one thread.
-    pub variables: u32,
     /// The statements.
     pub body: Vec<Statement>,
 }
@@ -122,7 +120,8 @@ pub enum Statement {
     /// Defines an array of one thread, without values.
     Array(u32, ArrayType),
     /// Stores to an element of a tensor: parameter, index, value. The value has the parameter's dtype; a 16-bit float is
-    /// rounded.
+    /// rounded. Threads must not store different values to one element: in WGSL, elements of fewer than 32 bits could get
+    /// a mixture of their bits.
     Store(u32, Expression, Expression),
     /// Stores to an element of an array in shared memory: array, index, value.
     StoreShared(u32, Expression, Expression),
@@ -164,7 +163,7 @@ pub enum Statement {
     },
     /// Reports an index out of range to a flag: flag parameter, index, and the number of the point, of which the lowest
     /// is kept. The upper 32 bits of the flag are `u32::MAX` minus the point, the lower ones the index, saturated to
-    /// `i32`.
+    /// `i32`. If several points fail at once, the index may be that of another one in WGSL.
     Fail(u32, Expression, Expression),
     /// Executes the first statements where the condition is true, otherwise the second.
     If(Expression, Vec<Statement>, Vec<Statement>),

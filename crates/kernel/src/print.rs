@@ -1,8 +1,8 @@
 //! Code generation: kernels as CUDA, HIP or WGSL source.
 //!
 //! [`cpp()`] prints C++ for CUDA and HIP, [`wgsl()`] the shading language of WebGPU. [`print()`] prints the language of
-//! a [`Target`]. All print the same loops. The output for a kernel and schedule is deterministic, byte for byte. [`Printed`] lists the arguments of the entry
-//! points.
+//! a [`Target`]. All print the same loops. The output for a kernel and schedule is deterministic, byte for byte.
+//! [`Printed`] lists the arguments of the entry points. [`block()`] prints a [block kernel](crate::block).
 
 mod block;
 mod columns;
@@ -84,7 +84,7 @@ pub enum EntryParameter {
         /// Whether the kernel writes to it.
         is_written: bool,
     },
-    /// A number in that dtype.
+    /// A number in that dtype; 16-bit floats as `f32`, integers of up to 16 bits and `bool` in 32 bits.
     Word(DType),
     /// An extent, stride or offset: in C++ of 32 or 64 bits, in WGSL of 32.
     Index,
@@ -120,9 +120,10 @@ pub enum GpuArgument {
     /// Memory for [`scratch_len`](GpuSchedule::scratch_len) elements of the dtype, which the passes share.
     Scratch(DType),
     /// The bounds-check flags: 8 bytes for each [`Compute::Checked`], in order, initially 0. An index out of range sets
-    /// them: in C++ one 64-bit word, in WGSL two 32-bit words, the lower half first. The upper half is `u32::MAX` minus the point, numbered as
-    /// [`Check::position`](crate::Check::position) requires. The lower half is the index as an `i32`; both saturate.
-    /// The first point is kept.
+    /// them: in C++ one 64-bit word, in WGSL two 32-bit words, the lower half first. The upper half is `u32::MAX` minus
+    /// the point, numbered as [`Check::position`](crate::Check::position) requires. The lower half is the index as an
+    /// `i32`; both saturate. The first point is kept. If several points fail at once, the index may be that of another
+    /// one in WGSL.
     Failed,
 }
 

@@ -170,6 +170,23 @@ fn tensors_of_vectors_have_no_elements() {
 }
 
 #[test]
+fn atomic_tensors_have_no_vectors() {
+    let k = Builder::new("atomic", THREADS);
+    let y = k.atomic_output("y", DType::F32);
+    k.load_vector(&y, &index(0), &index(0).eq(&index(0)));
+    let lacks = block(&k.finish(), &Target::new(Dialect::Wgsl)).unwrap_err().lacks;
+    assert_eq!(lacks, ["vectors of the atomic tensor `y_0`"]);
+}
+
+#[test]
+#[should_panic(expected = "an operand of another type")]
+fn operands_of_atomic_operations_have_the_dtype_of_the_tensor() {
+    let k = Builder::new("wrong", THREADS);
+    let y = k.atomic_output("y", DType::I32);
+    k.atomic(&y, &index(0), Atomic::Add, &constant(1.0, DType::F32));
+}
+
+#[test]
 fn every_dtype_loads_and_stores() {
     let kernels: Vec<BlockKernel> = DType::ALL
         .into_iter()
@@ -394,6 +411,8 @@ fn lacking_features_are_errors() {
     assert_eq!(lacks(atomic(DType::F16, Atomic::Add)), ["atomic add of f16"]);
     let kernel = map(DType::I32, DType::I32, |_, x, _| x.to_index().unary(Unary::Sqrt).cast(DType::I32));
     assert_eq!(lacks(kernel), ["sqrt of an index"]);
+    let kernel = map(DType::F16, DType::U16, |_, x, _| x.bitcast(DType::U16));
+    assert_eq!(lacks(kernel), ["bitcast of f16 to u16"]);
     let narrow = map(DType::BF16, DType::I8, |_, x, _| x.cast(DType::I8));
     assert!(block(&narrow, &target).is_ok(), "dtypes of fewer than 32 bits are packed");
 }
@@ -444,6 +463,26 @@ fn cooperative_matrices_are_printed_as_wgsl_only() {
             assert_eq!(lacks, ["cooperative matrices"]);
         }
     }
+}
+
+#[test]
+fn matrices_are_fetched_from_inputs() {
+    let k = Builder::new("wrong", 32);
+    let y = k.output("y", DType::F16);
+    let registers = k.packed(DType::F16, 2);
+    k.fetch(&registers, &y, &index(0), &index(0).eq(&index(0)));
+    let lacks = block(&k.finish(), &Target::new(Dialect::Wgsl)).unwrap_err().lacks;
+    assert_eq!(lacks, ["cooperative fetch of the written tensor `y_0`"]);
+}
+
+#[test]
+fn arrays_of_matrices_have_no_vectors() {
+    let k = Builder::new("wrong", 32);
+    let sums = k.shared(DType::F32, 64);
+    k.load_sums(8, &sums, &index(0), 8);
+    k.load_shared_vector(&sums, &index(0));
+    let lacks = block(&k.finish(), &Target::new(Dialect::Wgsl)).unwrap_err().lacks;
+    assert_eq!(lacks, ["both elements and vectors of `s0`"]);
 }
 
 #[test]

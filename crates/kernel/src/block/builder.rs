@@ -71,6 +71,9 @@ impl Array {
 
     /// An element of an array in shared memory, the same for all threads of the block. It is also a barrier, so all
     /// threads must evaluate it, in a statement of its own.
+    ///
+    /// # Panics
+    /// When the array is atomic or of one thread.
     pub fn uniform_at(&self, at: &Expression) -> Expression {
         assert!(
             self.is_shared && !self.ty.is_atomic,
@@ -111,7 +114,6 @@ impl Builder {
             params: state.params,
             shared: state.shared,
             tiles: state.tiles,
-            variables: state.variables,
             body,
         }
     }
@@ -279,7 +281,8 @@ impl Builder {
     /// Reads a vector of an array in shared memory by one access.
     ///
     /// # Panics
-    /// When the array is atomic or of a thread, or its dtype [has no vectors](has_vectors).
+    /// When the array is atomic or of one thread, its length is no multiple of [`LANES`], or its dtype
+    /// [has no vectors](has_vectors).
     pub fn load_shared_vector(&self, from: &Array, number: &Expression) -> [Expression; LANES] {
         self.push_load(from.vectors(), from.ty.ty.dtype(), number, None)
     }
@@ -316,11 +319,18 @@ impl Builder {
     }
 
     /// An atomic operation on an element of an [atomic](Builder::atomic_output) tensor.
+    ///
+    /// # Panics
+    /// When the value does not have the tensor's dtype.
     pub fn atomic(&self, to: &Buffer, at: &Expression, operation: Atomic, value: &Expression) {
+        assert_eq!(Type::Value(to.dtype), value.ty(), "[block kernel] an operand of another type: {value:?}");
         self.push_atomic(Place::Param(to.param), at, operation, value, None);
     }
 
     /// As [`atomic`](Builder::atomic); returns the element's value before.
+    ///
+    /// # Panics
+    /// When the value does not have the tensor's dtype.
     pub fn atomic_before(
         &self,
         to: &Buffer,
@@ -328,12 +338,16 @@ impl Builder {
         operation: Atomic,
         value: &Expression,
     ) -> Expression {
+        assert_eq!(Type::Value(to.dtype), value.ty(), "[block kernel] an operand of another type: {value:?}");
         let before = self.fresh();
         self.push_atomic(Place::Param(to.param), at, operation, value, Some(before));
         Expression::new(Kind::Variable(before), value.ty())
     }
 
     /// An atomic operation on an element of an array in shared memory; returns the element's value before.
+    ///
+    /// # Panics
+    /// When the array is not [atomic](Builder::shared_atomic), or the value does not have its dtype.
     pub fn atomic_shared(
         &self,
         to: &Array,
@@ -342,6 +356,7 @@ impl Builder {
         value: &Expression,
     ) -> Expression {
         assert!(to.is_shared && to.ty.is_atomic, "[block kernel] the array has no atomic operations");
+        assert_eq!(to.ty.ty, value.ty(), "[block kernel] an operand of another type: {value:?}");
         let before = self.fresh();
         self.push_atomic(Place::Shared(to.number), at, operation, value, Some(before));
         Expression::new(Kind::Variable(before), value.ty())
@@ -376,7 +391,8 @@ impl Builder {
         self.push(Statement::If(condition.clone(), then, otherwise));
     }
 
-    /// A loop over an index from a start to an exclusive end by a step.
+    /// A loop over an index from a start to an exclusive end by a step. The end plus the step must be an index, which has
+    /// 31 bits in WGSL.
     pub fn for_range(
         &self,
         from: &Expression,

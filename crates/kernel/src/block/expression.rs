@@ -25,7 +25,8 @@ impl Type {
     }
 }
 
-/// An expression without side effects. Clones share the tree.
+/// An expression without side effects. Clones share the tree, but its text is printed at each use:
+/// [`bind`](super::Builder::bind) a value with several uses.
 #[derive(Clone, Debug)]
 pub struct Expression(Arc<Node>);
 
@@ -196,7 +197,7 @@ impl Expression {
         Expression::call(Function::Cast, [Some(self), None, None], Type::Index)
     }
 
-    /// The same bits as another dtype of the same size.
+    /// The same bits as another dtype of the same size. `bool` and 16-bit floats have no bits here.
     pub fn bitcast(&self, dtype: DType) -> Expression {
         Expression::call(Function::Bitcast, [Some(self), None, None], Type::Value(dtype))
     }
@@ -254,8 +255,8 @@ pub fn constant(scalar: impl Into<Scalar>, dtype: DType) -> Expression {
     Expression::new(Kind::Constant(scalar.into()), Type::Value(dtype))
 }
 
-/// The first value where the condition is true, else the second. Both may be evaluated: an index in them must be in
-/// range, or the load is harmless because its value is not used and WGSL clamps the index. In C++ it is not evaluated.
+/// The first value where the condition is true, else the second. C++ evaluates only that one, WGSL both. A load of the
+/// other one may have an index out of range: WGSL keeps it within the memory.
 ///
 /// # Panics
 /// When the types differ.

@@ -52,8 +52,8 @@ pub use split::split_tensors;
 /// ```
 ///
 /// # Errors
-/// When the target lacks a dtype of the kernel, an index needs 64 bits, the schedule does not suit this kernel, or the
-/// kernel has more than one scan. `f64` also needs `u64`, for the bits of numbers.
+/// When the target lacks a dtype of the kernel, or an index needs 64 bits. When the schedule does not suit this kernel,
+/// or the kernel has more than one scan. `f64` also needs `u64`, for the bits of numbers.
 pub fn wgsl(kernel: &Kernel, schedule: &GpuSchedule, target: &Target) -> Result<Printed, Unprintable> {
     aliased(kernel, schedule, target, &[])
 }
@@ -118,6 +118,20 @@ pub(super) fn from_element(element: &str, dtype: DType) -> String {
 /// A value as an element of an array.
 pub(super) fn to_element(value: &str, dtype: DType) -> String {
     if dtype.is_bool() { format!("select(0u, 1u, {value})") } else { value.into() }
+}
+
+/// The declaration of the uniform buffer with that many words.
+pub(super) fn uniform_buffer(binding: usize, words: usize) -> String {
+    let vectors = words.div_ceil(4);
+    format!("@group(0) @binding({binding}) var<uniform> launch: array<vec4<u32>, {vectors}>;\n")
+}
+
+/// The start of an entry point with further parameters. Blocks beyond those of the launch return.
+pub(super) fn entry_head(name: &str, threads: u32, parameters: &str) -> String {
+    let head = "@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>";
+    let mut text = format!("\n@compute @workgroup_size({threads})\nfn {name}({head}{parameters}) {{\n");
+    text.push_str("  if (group.y * groups.x + group.x >= launch[0].x) { return; }\n");
+    text
 }
 
 /// A word of the uniform buffer.
@@ -236,12 +250,7 @@ impl Wgsl<'_> {
         }
         let words: usize =
             1 + tensors.len() + arguments.iter().map(|argument| self.words(argument)).sum::<usize>();
-        let _ = writeln!(
-            text,
-            "@group(0) @binding({}) var<uniform> launch: array<vec4<u32>, {}>;",
-            tensors.len(),
-            words.div_ceil(4)
-        );
+        text.push_str(&uniform_buffer(tensors.len(), words));
         text
     }
 
@@ -261,11 +270,7 @@ impl Wgsl<'_> {
         arguments: &[GpuArgument],
         function: &Function,
     ) -> String {
-        let mut text = format!(
-            "\n@compute @workgroup_size({})\nfn {name}(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {{\n",
-            schedule.block
-        );
-        text.push_str("  if (group.y * groups.x + group.x >= launch[0].x) { return; }\n");
+        let mut text = entry_head(name, schedule.block, "");
         text.push_str("  let block = i32(group.y * groups.x + group.x);\n  let thread = i32(local.x);\n");
         for (name, value) in self.words_by_name(arguments) {
             let _ = writeln!(text, "  let {name} = {value};");

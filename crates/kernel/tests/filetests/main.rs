@@ -22,8 +22,7 @@ mod harness;
 use cpp_runs::Run;
 
 use harness::{Fill, Random, Source, check};
-use kiln_ir::{DType, DTypeSet};
-use kiln_ir::{Program, verify};
+use kiln_ir::{DType, DTypeSet, Program, verify};
 use kiln_kernel::print::{Dialect, Printed, Target, print};
 use kiln_kernel::{GpuSchedule, Lowered, Nest, Slot};
 use std::fs;

@@ -1,8 +1,9 @@
 //! The features that a block kernel needs and a device or the languages lack.
 
-use super::{atomic_name, atomics, param_name, place_dtype, vectors};
+use super::{atomic_name, atomics, param_name, place_dtype, place_name, vectors};
 use crate::block::{
-    Atomic, BlockKernel, BlockParamKind, Function, Kind, Place, Statement, Type, has_vectors,
+    Atomic, BlockKernel, BlockParamKind, Cooperative, Function, Kind, MatrixMemory, Place, Statement, Type,
+    has_vectors,
 };
 use crate::print::{Dialect, Target};
 use alloc::format;
@@ -16,6 +17,14 @@ pub(super) fn lacks(kernel: &BlockKernel, target: &Target) -> Vec<String> {
     if target.dialect != Dialect::Wgsl && kernel.is_cooperative() {
         lacks.push("cooperative matrices".into());
     }
+    kernel.for_each_statement(|statement| {
+        // Words of a written tensor may be atomic.
+        if let Statement::Cooperative(Cooperative::Fetch { param, .. }) = statement
+            && kernel.params[*param as usize].kind != BlockParamKind::Input
+        {
+            lacks.push(format!("cooperative fetch of the written tensor `{}`", param_name(kernel, *param)));
+        }
+    });
     for (place, operation) in atomics(kernel) {
         lacks.extend(of_atomic(kernel, target, place, operation));
     }
@@ -56,7 +65,7 @@ fn of_dtypes(kernel: &BlockKernel, target: &Target) -> Vec<String> {
     DType::ALL.into_iter().filter(is_lacking).map(|dtype| dtype.name().into()).collect()
 }
 
-/// Vectors of dtypes that have none, and tensors that are accessed both by vectors and by elements.
+/// Vectors of dtypes or of atomic tensors, which have none, and memory that is accessed by vectors and otherwise too.
 fn of_vectors(kernel: &BlockKernel) -> Vec<String> {
     let places = vectors(kernel);
     let mut lacks = Vec::new();
@@ -65,24 +74,63 @@ fn of_vectors(kernel: &BlockKernel) -> Vec<String> {
         if !has_vectors(dtype) {
             lacks.push(format!("vectors of {}", dtype.name()));
         }
+        if let Place::Param(param) = place
+            && matches!(kernel.params[param as usize].kind, BlockParamKind::Atomic | BlockParamKind::Flag)
+        {
+            lacks.push(format!("vectors of the atomic tensor `{}`", param_name(kernel, param)));
+        }
     }
-    let mut reads = |param: u32| {
-        if places.contains(&Place::Param(param)) {
-            lacks.push(format!("both elements and vectors of `{}`", param_name(kernel, param)));
+    let mut accesses = |place: Place| {
+        if places.contains(&place) {
+            lacks.push(format!("both elements and vectors of `{}`", place_name(kernel, place)));
         }
     };
     kernel.for_each_expression(|expression| {
         if let Kind::Load(param, _) = expression.kind() {
-            reads(*param);
+            accesses(Place::Param(*param));
         }
     });
     kernel.for_each_statement(|statement| {
-        if let Statement::Store(param, ..) | Statement::Atomic { place: Place::Param(param), .. } = statement
-        {
-            reads(*param);
+        if let Some(place) = accessed(statement) {
+            accesses(place);
         }
     });
     lacks
+}
+
+/// The memory that a statement accesses in a form that excludes vectors: elements of a tensor, or a matrix.
+fn accessed(statement: &Statement) -> Option<Place> {
+    match statement {
+        Statement::Store(param, ..)
+        | Statement::Cooperative(Cooperative::Fetch { param, .. } | Cooperative::StorePair { param, .. }) => {
+            Some(Place::Param(*param))
+        }
+        Statement::Atomic { place, .. } => Some(*place),
+        Statement::Cooperative(
+            Cooperative::Load { from: matrix, .. } | Cooperative::Store { to: matrix, .. },
+        ) => match matrix.memory {
+            MatrixMemory::Shared(array) => Some(Place::Shared(array)),
+            MatrixMemory::Tile(_) => None,
+        },
+        Statement::Cooperative(
+            Cooperative::Subgroup(_) | Cooperative::MultiplyAdd { .. } | Cooperative::Unpack { .. },
+        )
+        | Statement::Let(..)
+        | Statement::Var(..)
+        | Statement::Assign(..)
+        | Statement::Array(..)
+        | Statement::StoreShared(..)
+        | Statement::StoreArray(..)
+        | Statement::LoadVector { .. }
+        | Statement::StoreVector { .. }
+        | Statement::Fail(..)
+        | Statement::If(..)
+        | Statement::For { .. }
+        | Statement::While(..)
+        | Statement::Break
+        | Statement::Continue
+        | Statement::Barrier => None,
+    }
 }
 
 fn of_atomic(kernel: &BlockKernel, target: &Target, place: Place, operation: Atomic) -> Option<String> {
@@ -113,6 +161,9 @@ fn of_function(function: Function, operand: Type, result: Type) -> Option<String
         Function::Unary(function) if is_index => Some(format!("{} of an index", function.name())),
         Function::Binary(Binary::Atan2) if is_index => Some("atan2 of an index".into()),
         Function::Bitcast if is_index || result == Type::Index => Some("bitcast of an index".into()),
+        Function::Bitcast if !has_same_bits(operand.dtype(), result.dtype()) => {
+            Some(format!("bitcast of {} to {}", operand.dtype().name(), result.dtype().name()))
+        }
         Function::MulHigh if operand != Type::Value(DType::U32) => {
             Some(format!("upper half of a product of {operand:?}"))
         }
@@ -124,4 +175,11 @@ fn of_function(function: Function, operand: Type, result: Type) -> Option<String
         | Function::Bitcast
         | Function::MulHigh => None,
     }
+}
+
+/// Whether values of both dtypes have the bits of their elements, equally many. `bool` and 16-bit floats, which are held
+/// as `f32`, do not.
+fn has_same_bits(a: DType, b: DType) -> bool {
+    let has_bits = |dtype: DType| !dtype.is_bool() && !(dtype.is_float() && dtype.size() == 2);
+    a.size() == b.size() && has_bits(a) && has_bits(b)
 }

@@ -229,8 +229,8 @@ fn expression_text<S: Syntax>(syntax: &S, expression: &Expression) -> String {
 fn call<S: Syntax>(syntax: &S, function: Function, operands: &[(String, Type)], ty: Type) -> String {
     let at = |i: usize| operands[i].0.as_str();
     let is_index = operands[0].1 == Type::Index;
+    let Some(compute) = function.compute() else { return syntax.mul_high(at(0), at(1)) };
     match (function, ty) {
-        (Function::MulHigh, _) => syntax.mul_high(at(0), at(1)),
         (Function::Cast, Type::Index) if !is_index => {
             syntax.to_index(operands[0].0.clone(), operands[0].1.dtype())
         }
@@ -245,7 +245,8 @@ fn call<S: Syntax>(syntax: &S, function: Function, operands: &[(String, Type)], 
             | Function::Compare(_)
             | Function::Select
             | Function::Cast
-            | Function::Bitcast,
+            | Function::Bitcast
+            | Function::MulHigh,
             _,
         ) => {
             let dtype = |ty: Type| match ty {
@@ -254,8 +255,7 @@ fn call<S: Syntax>(syntax: &S, function: Function, operands: &[(String, Type)], 
             };
             let typed: Vec<(String, DType)> =
                 operands.iter().map(|(text, ty)| (text.clone(), dtype(*ty))).collect();
-            let compute = function.compute();
-            compute.map_or_else(String::new, |compute| syntax.compute(&compute, dtype(ty), &typed))
+            syntax.compute(&compute, dtype(ty), &typed)
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::block::{
     Statement, Type,
 };
 use crate::print::wgsl::{
-    buffer_type, compute, constant, element_type, from_element, held, load_packed, number, per_word, prelude,
-    store_packed, to_element, word,
+    buffer_type, compute, constant, element_type, entry_head, from_element, held, load_packed, number,
+    per_word, prelude, store_packed, to_element, uniform_buffer, word,
 };
 use alloc::format;
 use alloc::string::String;
@@ -77,13 +77,7 @@ impl Wgsl<'_> {
             let _ =
                 writeln!(text, "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{ty}>;");
         }
-        let words = self.words();
-        let _ = writeln!(
-            text,
-            "@group(0) @binding({}) var<uniform> launch: array<vec4<u32>, {}>;",
-            tensors.len(),
-            words.div_ceil(4)
-        );
+        text.push_str(&uniform_buffer(tensors.len(), self.words()));
         for (place, array) in (0..).zip(&self.kernel.shared) {
             let (ty, len) = if self.has_vectors(Place::Shared(place)) {
                 (self.vector(Place::Shared(place)), array.len / LANES)
@@ -117,13 +111,8 @@ impl Wgsl<'_> {
     }
 
     fn entry(&self) -> String {
-        let mut text = format!(
-            "\n@compute @workgroup_size({})\nfn {}(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>{}) {{\n",
-            self.kernel.threads,
-            entry_name(self.kernel),
-            cooperative::builtins(self.kernel)
-        );
-        text.push_str("  if (group.y * groups.x + group.x >= launch[0].x) { return; }\n");
+        let builtins = cooperative::builtins(self.kernel);
+        let mut text = entry_head(&entry_name(self.kernel), self.kernel.threads, builtins);
         text.push_str("  let blocks = i32(launch[0].x);\n");
         text.push_str("  let block = i32(group.y * groups.x + group.x);\n  let thread = i32(local.x);\n");
         for param in self.tensors() {
@@ -140,8 +129,8 @@ impl Wgsl<'_> {
         text
     }
 
-    /// A function for each flag that a statement sets. Between the two operations another thread may fail at a lower
-    /// point, so the index is stored only while its point is the lowest.
+    /// A function for each flag that a statement sets. WGSL has no atomic operations of 64 bits on the two words. A thread
+    /// with a lower point may fail after the test of the mark: then the flag has its point, but possibly this index.
     fn flags(&self) -> String {
         let mut flags: Vec<u32> = Vec::new();
         self.kernel.for_each_statement(|statement| {
@@ -447,7 +436,7 @@ impl Syntax for Wgsl<'_> {
         )
     }
 
-    /// A barrier of memory in WGSL is of one kind. Kernels that read their results need both.
+    /// WGSL has a barrier for shared memory and one for tensors. Kernels that read tensors they write need both.
     fn barrier(&self) -> &'static str {
         let mut reads_results = false;
         self.kernel.for_each_expression(|expression| {

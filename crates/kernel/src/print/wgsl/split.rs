@@ -11,8 +11,8 @@ use core::fmt::Write;
 ///
 /// `parts` is the number of parts of each tensor, in the order of the bindings; a tensor beyond the slice has one. The
 /// parts of a tensor are consecutive bindings: windows of `part_bytes` bytes of its buffer, the last one possibly
-/// shorter. The uniform buffer follows the last part, with the same words. Indices stay those of the whole tensor, so
-/// the text of the kernel changes only where it accesses a tensor of several parts.
+/// shorter. The uniform buffer follows the last part, with the same words. Indices stay those of the whole tensor. Only
+/// accesses to tensors of several parts change in the text.
 ///
 /// ```
 /// use kiln_kernel::print::split_tensors;
@@ -26,8 +26,8 @@ use core::fmt::Write;
 /// ```
 ///
 /// # Errors
-/// When the module accesses a tensor of several parts other than by elements and atomic operations on them, or when its
-/// elements are of a type that does not divide the parts.
+/// When an access to a tensor of several parts is none to an element, or when the size of its elements does not divide
+/// the parts.
 ///
 /// # Panics
 /// When `part_bytes` is not a power of two.
@@ -292,9 +292,9 @@ impl Accesses<'_> {
     }
 }
 
-/// What follows an element.
+/// An assignment to an element.
 enum Assignment<'t> {
-    /// Nothing that writes to it.
+    /// The element is only read.
     None,
     /// A plain assignment: the value, and the text after the semicolon.
     Plain(&'t str, &'t str),
