@@ -87,7 +87,7 @@ impl<D: Driver> Gpu<D> {
     /// argument for each parameter of the kernel, in order.
     ///
     /// # Errors
-    /// When the kernel does not compile, or the device failed.
+    /// When the kernel does not compile, there are too many points, or the device failed.
     pub(crate) fn run_points(
         &self,
         key: BlockKey,
@@ -99,7 +99,14 @@ impl<D: Driver> Gpu<D> {
             return Ok(());
         }
         let loaded = self.block_kernel(&key, build)?;
-        let blocks = points.div_ceil(loaded.threads as usize).min(MOST_BLOCKS);
+        let threads = loaded.threads as usize;
+        let blocks = points.div_ceil(threads).min(MOST_BLOCKS);
+        let language = &self.driver.info().language;
+        // A thread adds the number of all threads to its last point.
+        if language.dialect == Dialect::Wgsl && i32::try_from(points + blocks * threads).is_err() {
+            let problem = format!("`{}` of {points} elements exceeds 32 bits", key.name);
+            return Err(Error::unsupported(&self.driver.info().name, problem));
+        }
         self.launch_block(&key, &loaded, blocks, arguments)
     }
 

@@ -93,6 +93,15 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// When the binary is not for this device.
     fn load(&self, binary: &[u8], entries: &[&Entry]) -> Result<Vec<Option<Self::Function>>>;
 
+    /// Checks a launch before it is queued. An error of [`launch`](Driver::launch) would end the queue, but an error here
+    /// concerns only the results of the kernel.
+    ///
+    /// # Errors
+    /// When the device cannot run the kernel on tensors of these sizes.
+    fn check(&self, _function: &Self::Function, _arguments: &[Argument<Self::Memory>]) -> Result<()> {
+        Ok(())
+    }
+
     /// Queues a kernel.
     ///
     /// # Safety

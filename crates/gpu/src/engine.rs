@@ -285,7 +285,7 @@ fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
         subgroup: info.warp_threads,
         shared_bytes: info.shared_bytes,
         // A kernel also binds its bounds-check flag.
-        bindings: info.bindings.map(|most| most - 1),
+        bindings: info.bindings.map(|most| most.saturating_sub(1)),
         memory_bytes: Some(info.memory as u64),
         dtypes: info.language.dtypes,
         // A row belongs to one block, and its registers hold no more.

@@ -349,6 +349,7 @@ impl<D: Driver> Gpu<D> {
         if grid.blocks == 0 {
             return Ok(());
         }
+        self.driver.check(function, &arguments)?;
         let step = Step::Launch { function: function.clone(), grid, arguments };
         self.assert_held(&step);
         match joint {

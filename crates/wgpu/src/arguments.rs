@@ -114,6 +114,48 @@ pub(crate) fn prepare<M>(
     Ok(prepared)
 }
 
+/// Checks what depends on the sizes of a launch's tensors: an index of WGSL has 32 bits, and a kernel has few bindings.
+/// `size` returns the bytes of a block of memory, and `most` is the maximum number of bindings.
+///
+/// # Errors
+/// When the tensors are too large for the kernel.
+pub(crate) fn check<M>(
+    bounds: &Bounds,
+    most: usize,
+    entry: &Entry,
+    arguments: &[Argument<M>],
+    size: impl Fn(&M) -> usize,
+) -> Result<()> {
+    let refused = |problem: String| {
+        let problem = format!("kernel `{}`: {problem}", entry.name);
+        Err(Error::unsupported(&bounds.name, problem).hint("run the op on slices of the tensors"))
+    };
+    let (mut needed, mut bytes) = (0, SmallVec::<[usize; 8]>::new());
+    for (parameter, argument) in entry.parameters.iter().zip(arguments) {
+        match (parameter, argument) {
+            (EntryParameter::Index, Argument::Word(word)) => {
+                let number = i64::from_le_bytes(*word);
+                if i32::try_from(number).is_err() {
+                    return refused(format!("a length or stride of {number} elements exceeds 32 bits"));
+                }
+            }
+            (EntryParameter::Tensor { .. }, Argument::Pointer(at)) => {
+                let window = Window::of(at, size(&at.memory), bounds.binding_bytes);
+                needed += window.parts();
+                bytes.push(window.len());
+            }
+            (EntryParameter::Word(_) | EntryParameter::Index | EntryParameter::Tensor { .. }, _) => {}
+        }
+    }
+    if needed > most {
+        let limit = bounds.binding_bytes;
+        return refused(format!(
+            "tensors of {bytes:?} bytes need {needed} bindings of up to {limit} bytes, and a kernel has at most {most}"
+        ));
+    }
+    Ok(())
+}
+
 /// The number of words of an entry point's uniform buffer.
 pub(crate) fn count_words(entry: &Entry) -> usize {
     let words = entry.parameters.iter().map(|parameter| match parameter {
@@ -224,6 +266,21 @@ mod tests {
 
     fn prepared(entry: &Entry, blocks: usize, arguments: &[Argument<usize>]) -> Result<Prepared> {
         prepare(&bounds(), entry, Grid { blocks, threads: 64 }, arguments, |size| *size)
+    }
+
+    #[test]
+    fn lengths_beyond_32_bits_and_too_many_bindings_are_errors() {
+        let entry = entry(&[tensor(DType::F32, false), EntryParameter::Index]);
+        let (small, large) = (Arc::new(4096), Arc::new(4 * 4096));
+        let length = |length: i64| Argument::Word(length.to_le_bytes());
+        let checked =
+            |memory, number| check(&bounds(), 3, &entry, &[pointer(memory, 0), length(number)], |size| *size);
+        assert_eq!(checked(&small, i64::from(i32::MAX)), Ok(()));
+        assert_eq!(checked(&small, -7), Ok(()));
+        let error = checked(&small, 1 << 31).unwrap_err().to_string();
+        assert!(error.contains("a length or stride of 2147483648 elements exceeds 32 bits"), "{error}");
+        let error = checked(&large, 1).unwrap_err().to_string();
+        assert!(error.contains("tensors of [16384] bytes need 4 bindings of up to 4096 bytes"), "{error}");
     }
 
     #[test]

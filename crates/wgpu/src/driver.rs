@@ -1,6 +1,6 @@
 //! The driver of one device: its memory, kernels and queue.
 
-use crate::arguments::{Bounds, Prepared, prepare};
+use crate::arguments::{Bounds, Prepared, check, prepare};
 use crate::bytes::{self, Fill, parts};
 use crate::commands::{Commands, UNIFORM_BYTES};
 use crate::failure::{Failure, watch};
@@ -490,6 +490,11 @@ impl Driver for WgpuDriver {
         let text = core::str::from_utf8(binary)
             .map_err(|_| Error::device(&self.info.name, "the source of a kernel is not UTF-8"))?;
         program::load(self, text, entries)
+    }
+
+    fn check(&self, function: &WgpuFunction, arguments: &[Argument<WgpuMemory>]) -> Result<()> {
+        let most = self.info.bindings.unwrap_or(usize::MAX);
+        check(&self.bounds, most, &function.entry, arguments, |memory| self.size(memory))
     }
 
     // wgpu checks the bounds of accesses itself, so that arguments which break the contract give wrong values only.

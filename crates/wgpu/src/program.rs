@@ -56,7 +56,7 @@ pub(crate) fn load(driver: &WgpuDriver, text: &str, entries: &[&Entry]) -> Resul
 /// The function for a launch with tensors in parts, compiled at its first use.
 ///
 /// # Errors
-/// When the kernel has too many bindings, accesses a tensor in parts other than by elements, or does not compile.
+/// When the kernel accesses a tensor in parts other than by elements, or does not compile.
 pub(crate) fn split(
     driver: &WgpuDriver,
     function: &WgpuFunction,
@@ -68,32 +68,17 @@ pub(crate) fn split(
     }
     let (info, entry) = (driver.properties(), &function.entry);
     let limit = info.binding_bytes.unwrap_or(usize::MAX);
-    let refused = |problem: String| {
+    let text = split_tensors(&function.source, &launch.parts, part_bytes(limit)).map_err(|lack| {
         let problem = format!(
-            "kernel `{}` has tensors over the limit of a binding, which is {limit} bytes: {problem}",
+            "kernel `{}` has tensors over the limit of a binding, which is {limit} bytes: {lack}",
             entry.name
         );
         Error::unsupported(&info.name, problem).hint("run the op on slices of the tensors")
-    };
-    if let Some(most) = info.bindings.filter(|most| launch.bindings.len() > *most) {
-        let (bytes, needed) = (tensor_bytes(launch), launch.bindings.len());
-        return Err(refused(format!("tensors of {bytes} bytes need {needed} bindings, of at most {most}")));
-    }
-    let text = split_tensors(&function.source, &launch.parts, part_bytes(limit))
-        .map_err(|lack| refused(lack.to_string()))?;
+    })?;
     let module = module(driver, &entry.name, &text)?;
     let split = Arc::new(pipeline(driver, &module, entry, &text.into(), &launch.parts)?);
     known().insert(launch.parts.clone(), split.clone());
     Ok(split)
-}
-
-/// The bound bytes of each tensor, as a list.
-fn tensor_bytes(launch: &Prepared) -> String {
-    let mut bytes = BTreeMap::<usize, u64>::new();
-    for binding in &launch.bindings {
-        *bytes.entry(binding.argument).or_default() += binding.bytes;
-    }
-    bytes.values().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Compiles the module of an entry point.

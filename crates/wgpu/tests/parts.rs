@@ -154,7 +154,7 @@ fn a_region_with_too_many_bindings_runs_op_by_op() {
 }
 
 #[test]
-fn an_op_with_too_many_bindings_is_an_error_with_the_numbers() {
+fn an_op_with_too_many_bindings_is_an_error_of_its_results() {
     let Some(engine) = engine(Profile::WebGpu) else { return };
     let error = run(&engine, &[Op::Binary(Binary::Add)], &[floats([6000]), floats([6000])]).unwrap_err();
     for part in ["`add`", "24000", "4096 bytes", "at most 8"] {
@@ -165,6 +165,7 @@ fn an_op_with_too_many_bindings_is_an_error_with_the_numbers() {
     for part in ["kernel `kiln_", "4096 bytes", "at most 8"] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
+    check(&engine, "another op", &[Op::Binary(Binary::Add)], &[floats([7]), floats([7])]);
 }
 
 /// No other test of this program opens the device by `shared`.

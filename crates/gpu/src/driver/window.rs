@@ -37,6 +37,12 @@ impl Window {
         self.bytes.start
     }
 
+    /// The number of bound bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a window is not empty")]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The number of bindings, at least 1.
     pub fn parts(&self) -> usize {
         self.bytes.len().div_ceil(self.part_bytes).max(1)
