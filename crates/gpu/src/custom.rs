@@ -127,7 +127,9 @@ impl<D: Driver> Gpu<D> {
     ) -> Result<()> {
         let CustomKernel { source, entry, blocks, threads, numbers } = kernel;
         let info = self.driver.info();
-        if threads == 0 || threads as usize > info.block_threads || i32::try_from(blocks).is_err() {
+        let stores_nothing = blocks == 0 && results.iter().any(|ty| ty.num_elements() > 0);
+        let fits = (1..=info.block_threads).contains(&(threads as usize)) && i32::try_from(blocks).is_ok();
+        if stores_nothing || !fits {
             let problem = format!("its kernel has {blocks} blocks of {threads} threads");
             let hint = format!(
                 "{} has blocks of up to {} threads, fewer than 2³¹ of them",

@@ -30,9 +30,9 @@ const PARTS: Subject = Subject {
     ignored: WGPU.ignored,
 };
 
-/// Whether there is an adapter; otherwise prints the reason.
+/// Whether there is an adapter; otherwise prints the reason. An adapter that does not open fails the test.
 fn has_adapter() -> bool {
-    match kiln_wgpu::shared(WgpuDevice::Default, Api::Auto) {
+    match kiln_wgpu::list(Api::Auto) {
         Ok(_) => true,
         Err(reason) => {
             println!("skipped: no adapter: {reason}");
