@@ -9,7 +9,7 @@ use crate::index::AxisExtents;
 use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
-    BoxFuture, Comparison, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Scalar, Shape,
+    BoxFuture, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Shape,
     TensorType, Value, Values, wait_for,
 };
 use kiln_kernel::print::held_type;
@@ -144,9 +144,10 @@ impl<D: Driver> Gpu<D> {
         let step = |op: Op, inputs: Operands, ty: TensorType| self.execute(&op, inputs, &[ty]).remove(0);
         let marks = match ty.dtype.is_bool() {
             true => inputs[0].clone(),
+            // Unlike comparisons, casts to `bool` do not flush subnormal numbers to zero.
             false => {
-                let compared = smallvec![inputs[0].clone(), Operand::Scalar(Scalar::Int(0))];
-                Operand::Value(step(Op::Compare(Comparison::Ne), compared, ty.with_dtype(DType::Bool)))
+                let cast = Op::Cast(DType::Bool);
+                Operand::Value(step(cast, smallvec![inputs[0].clone()], ty.with_dtype(DType::Bool)))
             }
         };
         let line = TensorType::new([n], self.position_dtype());

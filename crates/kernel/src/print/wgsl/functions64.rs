@@ -1,4 +1,5 @@
-//! Functions of `f64` in WGSL. SPIR-V has no elementary functions of `f64`, and drivers only the basic ones.
+//! Functions of `f64` in WGSL. SPIR-V has no elementary functions of `f64`, and drivers' quotients and roots
+//! may have errors of many units in the last place.
 //!
 //! Errors are a few units in the last place. Compilers of shaders may treat sums of floats as associative. The functions
 //! therefore use no such sums to separate parts of a number; `kiln_cut_f64` cuts its bits as an integer.
@@ -222,7 +223,7 @@ fn kiln_ln_f64(x: f64) -> f64 {
   let is_large = (bits & 0xffffffffffffflu) > 0x6a09e667f3bcdlu;
   let exponent = i32(bits >> 52u) - select(1023, 1077, is_small) + select(0, 1, is_large);
   let m = bitcast<f64>((bits & 0xffffffffffffflu) | select(0x3ff0000000000000lu, 0x3fe0000000000000lu, is_large));
-  let s = (m - 1.0lf) / (m + 1.0lf);
+  let s = kiln_div_f64(m - 1.0lf, m + 1.0lf);
   let e = f64(exponent);
   return e * 0.6931471803691238lf + (2.0lf * s + (2.0lf * s * kiln_area_f64(s * s) + e * 1.9082149292705877e-10lf));
 }
@@ -232,7 +233,7 @@ fn kiln_ln_f64(x: f64) -> f64 {
         "kiln_log1p_f64",
         "fn kiln_log1p_f64(x: f64) -> f64 {
   if (x > -0.29lf && x < 0.41lf) {
-    let s = x / (2.0lf + x);
+    let s = kiln_div_f64(x, 2.0lf + x);
     return 2.0lf * s + 2.0lf * s * kiln_area_f64(s * s);
   }
   return kiln_ln_f64(1.0lf + x);
@@ -377,8 +378,8 @@ fn kiln_angle_f64(x: f64, quadrant: ptr<function, i32>) -> f64 {
   let r = kiln_angle_f64(x, &quadrant);
   let s = kiln_sin_of_angle_f64(r);
   let c = kiln_cos_of_angle_f64(r);
-  if ((quadrant & 1) == 0) { return s / c; }
-  return -c / s;
+  if ((quadrant & 1) == 0) { return kiln_div_f64(s, c); }
+  return kiln_div_f64(-c, s);
 }
 ",
     ),
@@ -389,7 +390,7 @@ fn kiln_angle_f64(x: f64, quadrant: ptr<function, i32>) -> f64 {
   if (abs(x) > 20.0lf) { return kiln_with_sign_f64(1.0lf, x); }
   if (x == 0.0lf) { return x; }
   let a = kiln_expm1_f64(2.0lf * x);
-  return a / (a + 2.0lf);
+  return kiln_div_f64(a, a + 2.0lf);
 }
 ",
     ),
@@ -399,9 +400,9 @@ fn kiln_angle_f64(x: f64, quadrant: ptr<function, i32>) -> f64 {
 fn kiln_atan_f64(x: f64) -> f64 {
   if (kiln_is_nan_f64(x)) { return x; }
   let a = abs(x);
-  let b = select(a, 1.0lf / a, a > 1.0lf);
-  let c = b / (1.0lf + sqrt(1.0lf + b * b));
-  let d = c / (1.0lf + sqrt(1.0lf + c * c));
+  let b = select(a, kiln_div_f64(1.0lf, a), a > 1.0lf);
+  let c = kiln_div_f64(b, 1.0lf + kiln_sqrt_f64(1.0lf + b * b));
+  let d = kiln_div_f64(c, 1.0lf + kiln_sqrt_f64(1.0lf + c * c));
   let z = d * d;
   var p = 0.04lf;
   p = p * z + -0.043478260869565216lf;
@@ -430,9 +431,9 @@ fn kiln_atan_f64(x: f64) -> f64 {
   if (a == b && a > 0.0lf) {
     angle = 0.7853981633974483lf;
   } else if (b > a) {
-    angle = 1.5707963267948966lf - (kiln_atan_f64(a / b) - 6.123233995736766e-17lf);
+    angle = 1.5707963267948966lf - (kiln_atan_f64(kiln_div_f64(a, b)) - 6.123233995736766e-17lf);
   } else if (a > 0.0lf) {
-    angle = kiln_atan_f64(b / a);
+    angle = kiln_atan_f64(kiln_div_f64(b, a));
   }
   if (kiln_is_negative_f64(x)) { angle = 3.141592653589793lf - (angle - 1.2246467991473532e-16lf); }
   return kiln_with_sign_f64(angle, y);
@@ -444,7 +445,7 @@ fn kiln_atan_f64(x: f64) -> f64 {
         "// erfcx(a) of a number that is not negative: (1 + 2 a) erfcx(a) is a polynomial in (a - 4) / (a + 4).
 fn kiln_scaled_erfc_f64(a: f64) -> f64 {
   let b = min(a, 1e30lf);
-  let q = 1.0lf - 8.0lf / (b + 4.0lf);
+  let q = 1.0lf - kiln_div_f64(8.0lf, b + 4.0lf);
   var p = 4.180821739675544e-11lf;
   p = p * q + -1.374652989001164e-10lf;
   p = p * q + -5.377133821031794e-10lf;
@@ -472,7 +473,7 @@ fn kiln_scaled_erfc_f64(a: f64) -> f64 {
   p = p * q + 0.015379652102620026lf;
   p = p * q + -0.1396211168405625lf;
   p = p * q + 1.2329951186255526lf;
-  return p * (0.5lf / (a + 0.5lf));
+  return p * kiln_div_f64(0.5lf, a + 0.5lf);
 }
 ",
     ),
@@ -484,13 +485,27 @@ fn kiln_erf_f64(x: f64) -> f64 {
   let a = abs(x);
   if (a < 1.0lf) {
     let z = x * x;
-    var term = 1.0lf;
-    var sum = 0.0lf;
-    for (var n = 1; n < 21; n = n + 1) {
-      term = term * -z / f64(n);
-      sum = sum + term / f64(2 * n + 1);
-    }
-    return 1.1283791670955126lf * (x + x * sum);
+    var p = 1.0025164934907719e-20lf;
+    p = p * z + -2.107855191442136e-19lf;
+    p = p * z + 4.221407288807088e-18lf;
+    p = p * z + -8.032735012415773e-17lf;
+    p = p * z + 1.4483264643598138e-15lf;
+    p = p * z + -2.466827010264457e-14lf;
+    p = p * z + 3.9554295164585257e-13lf;
+    p = p * z + -5.9477940136376354e-12lf;
+    p = p * z + 8.35070279514724e-11lf;
+    p = p * z + -1.0892221037148573e-09lf;
+    p = p * z + 1.3122532963802806e-08lf;
+    p = p * z + -1.4503852223150468e-07lf;
+    p = p * z + 1.4589169000933706e-06lf;
+    p = p * z + -1.3227513227513228e-05lf;
+    p = p * z + 0.00010683760683760684lf;
+    p = p * z + -0.0007575757575757576lf;
+    p = p * z + 0.004629629629629629lf;
+    p = p * z + -0.023809523809523808lf;
+    p = p * z + 0.1lf;
+    p = p * z + -0.3333333333333333lf;
+    return 1.1283791670955126lf * (x + x * z * p);
   }
   return kiln_with_sign_f64(1.0lf - kiln_exp_square_f64(a, -1.0lf) * kiln_scaled_erfc_f64(a), x);
 }
@@ -523,9 +538,9 @@ fn kiln_pow_of_f64(base: f64, b: f64) -> f64 {
   let below = m - 1.0lf;
   let above = kiln_cut_f64(m + 1.0lf);
   let above_rest = m - (above - 1.0lf);
-  let s = below / (m + 1.0lf);
+  let s = kiln_div_f64(below, m + 1.0lf);
   let s_high = floor(s * 67108864.0lf) * 1.4901161193847656e-8lf;
-  let s_low = (below - s_high * above - s_high * above_rest) / (m + 1.0lf);
+  let s_low = kiln_div_f64(below - s_high * above - s_high * above_rest, m + 1.0lf);
   let high = e * 0.6931471803691238lf + 2.0lf * s_high;
   let low = e * 1.9082149292705877e-10lf + (2.0lf * s_low + 2.0lf * s * kiln_area_f64(s * s));
   let high_cut = kiln_cut_f64(high);

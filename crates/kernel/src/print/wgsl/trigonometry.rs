@@ -123,7 +123,7 @@ fn kiln_angle(x: f32, quadrant: ptr<function, i32>) -> f32 {
   p = p * z + 3.119923e-3f;
   p = p * z + 0.024430135f;
   p = p * z + 0.05341128f;
-  p = p * z + 0.1333388f;
+  p = p * z + 0.133388f;
   p = p * z + 0.33333157f;
   return r + r * z * p;
 }
