@@ -301,7 +301,7 @@ impl Report {
 
     /// `N passed, M failed, K skipped`, in programs.
     pub fn totals(&self) -> String {
-        let (failed, skipped) = (self.failures.len() as u64, self.counts.skipped);
+        let (failed, skipped) = (self.failures.len() as u64, self.counts.skipped + self.counts.flushed);
         let passed = self.programs.saturating_sub(failed + skipped);
         format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
@@ -346,6 +346,13 @@ impl fmt::Display for Report {
         )?;
         if self.counts.skipped > 0 {
             writeln!(f, "{} programs skipped: the device lacks a dtype of theirs", self.counts.skipped)?;
+        }
+        if self.counts.flushed > 0 {
+            let flushed = self.counts.flushed;
+            writeln!(
+                f,
+                "{flushed} programs skipped: they differ, and the device flushes subnormal numbers to zero"
+            )?;
         }
         write!(f, "{} mismatches, {:.1} s", self.failures.len(), self.time.as_secs_f64())?;
         // Again, so that the end of a log lists all failures.

@@ -14,10 +14,12 @@ pub(crate) use text::round_trip;
 
 use crate::asynchronous::AsynchronousEngine;
 use crate::noise::Noisy;
+use crate::subnormal::has_small_numbers;
 use crate::trial::Trial;
 use gradient::Projection;
 use kiln_fusion::{Fusion, Mode};
 use kiln_ir::{Engine, expanding};
+use kiln_suite::check::Subnormals;
 use kiln_suite::engines::{cpu, router};
 use std::cell::RefCell;
 use std::fmt;
@@ -78,6 +80,8 @@ pub struct Subjects {
     pub scope: Scope,
     /// Compiles kernels ahead, if that is faster.
     pub ahead: Option<Precompile>,
+    /// Whether the engine flushes subnormal numbers to zero.
+    pub subnormals: Subnormals,
 }
 
 impl Subjects {
@@ -97,7 +101,7 @@ impl Subjects {
     pub fn of(one: Arc<dyn Engine>, many: Arc<dyn Engine>) -> Subjects {
         let (one, many) = (expanding(one), expanding(many));
         let fused = Fusion::with_mode(Arc::new(AsynchronousEngine::new(one.clone())), Mode::On);
-        Subjects { one, many, fused, scope: Scope::All, ahead: None }
+        Subjects { subnormals: Subnormals::of(&*one), one, many, fused, scope: Scope::All, ahead: None }
     }
 
     /// An engine of another device, alone and behind fusion.
@@ -245,6 +249,8 @@ pub struct Counts {
     pub texts: u64,
     /// Programs with a dtype that the engine lacks, which did not run.
     pub skipped: u64,
+    /// Programs with numbers near the subnormal ones, which differ on an engine that flushes those to zero.
+    pub flushed: u64,
 }
 
 impl AddAssign for Counts {
@@ -263,6 +269,7 @@ impl AddAssign for Counts {
         self.gradients_skipped += other.gradients_skipped;
         self.texts += other.texts;
         self.skipped += other.skipped;
+        self.flushed += other.flushed;
     }
 }
 
@@ -306,6 +313,10 @@ pub fn check(trial: &Trial, subjects: &Subjects) -> Found {
             Ok(Err(failure)) => failure,
             Err(message) => Failure::whole(check, message),
         };
+        if subjects.subnormals == Subnormals::Flushed && has_small_numbers(trial) {
+            found.counts.flushed = 1;
+            return found;
+        }
         found.failure = Some(failure);
         break;
     }

@@ -34,6 +34,7 @@ mod precompile;
 pub mod random;
 pub mod shrink;
 mod spread;
+mod subnormal;
 mod tolerance;
 mod trace;
 mod trial;

@@ -9,8 +9,8 @@ use crate::index::AxisExtents;
 use crate::native::{Native, length};
 use crate::view::tensor;
 use kiln_ir::{
-    BoxFuture, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Shape,
-    TensorType, Value, Values, wait_for,
+    BoxFuture, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Shape, TensorType, Value,
+    Values, wait_for,
 };
 use kiln_kernel::print::held_type;
 use smallvec::smallvec;
