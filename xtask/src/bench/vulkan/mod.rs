@@ -130,7 +130,7 @@ fn peer((name, program, arguments): &Program, folder: &Path) -> Result<Peer, Str
     ];
     let place = folder.to_string_lossy();
     Ok(Peer {
-        name: *name,
+        name,
         measures_memory: false,
         program: program.clone(),
         arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),

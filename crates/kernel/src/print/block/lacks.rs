@@ -180,6 +180,6 @@ fn of_function(function: Function, operand: Type, result: Type) -> Option<String
 /// Whether values of both dtypes have the bits of their elements, equally many. `bool` and 16-bit floats, which are held
 /// as `f32`, do not.
 fn has_same_bits(a: DType, b: DType) -> bool {
-    let has_bits = |dtype: DType| !dtype.is_bool() && !(dtype.is_float() && dtype.size() == 2);
+    let has_bits = |dtype: DType| !(dtype.is_bool() || dtype.is_float() && dtype.size() == 2);
     a.size() == b.size() && has_bits(a) && has_bits(b)
 }
