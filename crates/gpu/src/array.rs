@@ -1,7 +1,7 @@
 //! The payload of a GPU value: a memory block, a strided layout, and deferred bounds-check flags.
 
 use crate::bindings::reach;
-use crate::driver::{DevicePtr, Driver};
+use crate::driver::{DevicePtr, Driver, Reach};
 use crate::memory::Block;
 use crate::suspicion::Suspicions;
 use kiln_ir::{Error, Layout, Operand, Result, TensorType, Value};
@@ -41,7 +41,7 @@ impl<D: Driver> Array<D> {
     pub(crate) fn at(&self, size: usize) -> DevicePtr<D::Memory> {
         let first = self.block.at(self.layout.offset * size);
         match self.block.exceeded_limit() {
-            Some(_) => DevicePtr { reach: reach(&self.layout, size), ..first },
+            Some(_) => DevicePtr { reach: Reach::of(reach(&self.layout, size)), ..first },
             None => first,
         }
     }

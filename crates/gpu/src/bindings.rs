@@ -90,7 +90,7 @@ mod tests {
                 SliceAxis { start: 0, len: 1024, step: 1 },
             ]));
         assert_eq!(row.bindings(4), 1);
-        assert_eq!((row.at(4).offset, row.at(4).reach), (3 * 4096, 3 * 4096..4 * 4096));
+        assert_eq!((row.at(4).offset, row.at(4).reach.bytes()), (3 * 4096, 3 * 4096..4 * 4096));
     }
 
     #[test]

@@ -14,12 +14,11 @@ pub use epilogue::{Epilogue, EpilogueForm};
 pub use fourier::{Fourier, FourierKind, Transform};
 pub use kiln_ir::Activation;
 pub(crate) use window::parts;
-pub use window::{Window, part_bytes};
+pub use window::{Reach, Window, part_bytes};
 
 use kiln_ir::{BoxFuture, DType, Error, Float8, Result};
 use kiln_kernel::print::{Entry, Target};
 use smallvec::SmallVec;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A vendor's interface to one device: memory, programs and launches. All work is submitted to one in-order queue; only
@@ -320,21 +319,21 @@ pub struct DevicePtr<M> {
     pub memory: Arc<M>,
     /// The offset from its start in bytes.
     pub offset: usize,
-    /// The bytes of the block that accesses through the pointer reach. It may extend past the end of the block.
-    pub reach: Range<usize>,
+    /// The bytes of the block that accesses through the pointer reach.
+    pub reach: Reach,
 }
 
 impl<M> DevicePtr<M> {
     /// A pointer through which the whole block may be accessed.
     pub fn new(memory: Arc<M>, offset: usize) -> DevicePtr<M> {
-        DevicePtr { memory, offset, reach: 0..usize::MAX }
+        DevicePtr { memory, offset, reach: Reach::ALL }
     }
 }
 
 // A derived impl would require `M: Clone`.
 impl<M> Clone for DevicePtr<M> {
     fn clone(&self) -> Self {
-        DevicePtr { memory: self.memory.clone(), offset: self.offset, reach: self.reach.clone() }
+        DevicePtr { memory: self.memory.clone(), offset: self.offset, reach: self.reach }
     }
 }
 

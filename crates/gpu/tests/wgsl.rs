@@ -12,6 +12,7 @@ use kiln_suite::run::{Stack, values};
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -93,11 +94,18 @@ const SUBJECTS: [(Subject, Stack); 4] = [
     (Subject { name: "fusion over dry browser", open: || among(browser()), ignored: &[] }, Stack::Plain),
 ];
 
-/// Validates a source, also with all tensors in parts, and writes it in the languages of the other APIs. Returns whether
-/// MSL can express it: Metal has no `f64`.
-fn check(source: &str, capabilities: Capabilities) -> Result<bool, String> {
+/// One of so many sources is also checked with all tensors in parts.
+const SELDOM: usize = 8;
+
+/// Validates a source with all tensors in parts.
+fn check_split(source: &str, capabilities: Capabilities) -> Result<(), String> {
     let split = split_tensors(source, &[2; 32], 1 << 27);
-    validate(&split.map_err(|lack| format!("is not split: {lack}\n{source}"))?, capabilities)?;
+    validate(&split.map_err(|lack| format!("is not split: {lack}\n{source}"))?, capabilities).map(drop)
+}
+
+/// Validates a source and writes it in the languages of the other APIs. Returns whether MSL can express it: Metal has no
+/// `f64`.
+fn check(source: &str, capabilities: Capabilities) -> Result<bool, String> {
     let (module, info) = validate(source, capabilities)?;
     let failed =
         |language: &str, error: &dyn std::fmt::Debug| format!("is no {language}: {error:?}\n{source}");
@@ -145,9 +153,29 @@ fn write_msl(module: &naga::Module, info: &ModuleInfo) -> Result<String, String>
     }
 }
 
+/// Calls a function with each source and its number, on all processors. The order of the results is another.
+fn on_all_processors<R: Send>(sources: &[String], body: impl Fn(usize, &str) -> R + Sync) -> Vec<R> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let some = &|first: usize| {
+        let own = sources.iter().enumerate().skip(first).step_by(threads);
+        own.map(|(number, source)| body(number, source)).collect::<Vec<R>>()
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|first| scope.spawn(move || some(first))).collect();
+        let results = workers.into_iter().map(|worker| worker.join());
+        results.flat_map(|results| results.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
 fn check_all(name: &str, sources: &Sources, capabilities: Capabilities) {
     let sources = std::mem::take(&mut *sources.lock().unwrap_or_else(PoisonError::into_inner));
-    let outcomes: Vec<_> = sources.iter().map(|source| check(source, capabilities)).collect();
+    let sources: Vec<String> = sources.into_iter().collect();
+    let outcomes = on_all_processors(&sources, |number, source| {
+        if number % SELDOM == 0 {
+            check_split(source, capabilities)?;
+        }
+        check(source, capabilities)
+    });
     let in_msl = outcomes.iter().filter(|outcome| matches!(outcome, Ok(true))).count();
     println!("{name}: {} sources in WGSL, SPIR-V and HLSL, {in_msl} of them in MSL", sources.len());
     let problems: Vec<&String> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();

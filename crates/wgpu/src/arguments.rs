@@ -232,6 +232,7 @@ fn half(word: &[u8; 8], start: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiln_gpu::driver::Reach;
     use kiln_ir::DType;
 
     fn bounds() -> Bounds {
@@ -310,7 +311,7 @@ mod tests {
     fn a_tensor_over_the_limit_is_bound_in_parts() {
         let (x, y) = (Arc::new(10_240), Arc::new(8192));
         let entry = entry(&[tensor(DType::F32, false), tensor(DType::U8, true)]);
-        let slice = DevicePtr { reach: 5000..6000, ..DevicePtr::new(y.clone(), 5000) };
+        let slice = DevicePtr { reach: Reach::of(5000..6000), ..DevicePtr::new(y.clone(), 5000) };
         let launch = prepared(&entry, 1, &[pointer(&x, 8), Argument::Pointer(slice)]).unwrap();
         let binding = |argument, offset, bytes| Binding { argument, offset, bytes };
         let bindings =

@@ -21,8 +21,9 @@ impl Window {
         if size <= limit {
             return Window { bytes: 0..size, part_bytes: limit };
         }
-        let end = at.reach.end.min(size).next_multiple_of(ALIGNMENT).min(size);
-        let start = at.reach.start.min(at.offset).min(end) / ALIGNMENT * ALIGNMENT;
+        let reach = at.reach.bytes();
+        let end = reach.end.min(size);
+        let start = reach.start.min(at.offset).min(end) / ALIGNMENT * ALIGNMENT;
         Window::whole(start..end, limit)
     }
 
@@ -58,6 +59,30 @@ impl Window {
     }
 }
 
+/// Bytes of a block, in units of 256. It is small because launches copy their pointers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    start: u32,
+    end: u32,
+}
+
+impl Reach {
+    /// Every block.
+    pub const ALL: Reach = Reach { start: 0, end: u32::MAX };
+
+    /// The units that contain these bytes.
+    pub fn of(bytes: Range<usize>) -> Reach {
+        let unit = |byte: usize| u32::try_from(byte / ALIGNMENT).unwrap_or(u32::MAX);
+        Reach { start: unit(bytes.start), end: unit(bytes.end.saturating_add(ALIGNMENT - 1)) }
+    }
+
+    /// The bytes of the units, which may extend past the end of the block.
+    pub fn bytes(self) -> Range<usize> {
+        let byte = |unit: u32| (unit as usize).saturating_mul(ALIGNMENT);
+        byte(self.start)..byte(self.end)
+    }
+}
+
 /// The bytes of a part of a tensor that exceeds a binding of `limit` bytes: the largest power of two within the limit, so
 /// that the upper bits of an index are the number of the part.
 pub fn part_bytes(limit: usize) -> usize {
@@ -75,7 +100,12 @@ mod tests {
     use std::sync::Arc;
 
     fn window(offset: usize, reach: Range<usize>, size: usize, limit: usize) -> Window {
-        Window::of(&DevicePtr { memory: Arc::new(()), offset, reach }, size, limit)
+        Window::of(&DevicePtr { memory: Arc::new(()), offset, reach: Reach::of(reach) }, size, limit)
+    }
+
+    /// The first byte and the end of each binding.
+    fn bounds(window: &Window) -> Vec<[usize; 2]> {
+        window.ranges().map(|range| [range.start, range.end]).collect()
     }
 
     #[test]
@@ -83,14 +113,14 @@ mod tests {
         for size in [4, 512, 1024] {
             let window = window(0, 0..4, size, 1024);
             assert_eq!((window.start(), window.parts()), (0, 1));
-            assert_eq!(window.ranges().collect::<Vec<_>>(), [0..size]);
+            assert_eq!(bounds(&window), [[0, size]]);
         }
     }
 
     #[test]
     fn a_larger_block_is_bound_in_powers_of_two() {
         let whole = window(8, 0..usize::MAX, 2560, 1500);
-        assert_eq!(whole.ranges().collect::<Vec<_>>(), [0..1024, 1024..2048, 2048..2560]);
+        assert_eq!(bounds(&whole), [[0, 1024], [1024, 2048], [2048, 2560]]);
         assert_eq!((whole.parts(), parts(2560, 1500), parts(1500, 1500), parts(0, 1500)), (3, 3, 1, 1));
         assert_eq!([1023, 1024, 1025, (1 << 31) - 1].map(part_bytes), [512, 1024, 1024, 1 << 30]);
     }
@@ -98,12 +128,12 @@ mod tests {
     #[test]
     fn only_the_reached_bytes_of_a_larger_block_are_bound() {
         let one = window(3000, 3000..3600, 1 << 20, 1024);
-        assert_eq!(one.ranges().collect::<Vec<_>>(), [2816..3840]);
+        assert_eq!(bounds(&one), [[2816, 3840]]);
         let several = window(3000, 3000..5000, 1 << 20, 1024);
-        assert_eq!(several.ranges().collect::<Vec<_>>(), [2816..3840, 3840..4864, 4864..5120]);
+        assert_eq!(bounds(&several), [[2816, 3840], [3840, 4864], [4864, 5120]]);
         let backwards = window(3600, 3000..3604, 1 << 20, 1024);
         assert_eq!(backwards, one);
         let last = window(4000, 4000..4096, 4096, 1024);
-        assert_eq!(last.ranges().collect::<Vec<_>>(), [3840..4096]);
+        assert_eq!(bounds(&last), [[3840, 4096]]);
     }
 }

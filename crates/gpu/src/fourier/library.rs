@@ -56,7 +56,7 @@ impl<D: Driver> Gpu<D> {
             let at = |place: &DevicePtr<D::Memory>, elements: usize| DevicePtr {
                 memory: place.memory.clone(),
                 offset: place.offset + done * elements * dtype.size(),
-                reach: place.reach.clone(),
+                reach: place.reach,
             };
             let both = |parts: &Parts<D>, elements: usize| Parts {
                 re: at(&parts.re, elements),
