@@ -1,8 +1,8 @@
 //! A dry GPU engine: NVRTC compiles its kernels, which never run, so that no GPU is needed.
 
 use crate::check::{Scope, Subjects};
-use kiln_gpu::{DeviceInfo, DryDriver, Gpu, MemoryConfig};
-use kiln_ir::Result;
+use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
+use kiln_ir::{MemoryConfig, Result};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

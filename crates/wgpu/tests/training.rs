@@ -247,9 +247,13 @@ fn damaged_pipelines_on_disk_are_ignored_and_replaced() {
         bytes
     };
     let truncated = whole[..whole.len() / 2].to_vec();
+    // A driver that compiles again may write a few bytes more or less.
+    let pipelines = |line: &str| line.split_once(" of ").map(|(pipelines, _)| pipelines.to_owned());
     for damaged in [truncated, flipped(0), flipped(20), flipped(whole.len() - 1), Vec::new()] {
         std::fs::write(&path, &damaged).expect("the folder was made here");
-        assert_eq!(trained(&cache)[0], line);
+        let [again, _] = trained(&cache);
+        assert!(again.ends_with("saved: true"), "{again}");
+        assert_eq!(pipelines(&again), pipelines(&line));
         assert_ne!(std::fs::read(&path).expect("it is replaced"), damaged);
     }
     std::fs::remove_dir_all(&cache).expect("the folder was made here");

@@ -192,7 +192,7 @@ const PART: (u64, u64) = (1, 12);
 
 /// The parts of the suite and of the random programs that run on a Vulkan adapter, with all its features and with those of
 /// browsers.
-const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 120)), ("webgpu", (2, 120))];
+const VULKAN_PARTS: [(&str, (u64, u64)); 2] = [("wgpu", (1, 400)), ("webgpu", (2, 400))];
 
 /// The accuracy in percent that the example reaches on the test images of MNIST: one epoch on 4,000 images leaves it above
 /// this.

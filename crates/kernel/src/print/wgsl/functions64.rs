@@ -2,7 +2,8 @@
 //! may have errors of many units in the last place.
 //!
 //! Errors are a few units in the last place. Compilers of shaders may treat sums of floats as associative. The functions
-//! therefore use no such sums to separate parts of a number; `kiln_cut_f64` cuts its bits as an integer.
+//! therefore use no such sums to separate parts of a number; `kiln_cut_f64` cuts its bits as an integer. Where products with
+//! parts of a constant are subtracted, `max` with a number below all differences keeps the parts apart.
 
 use alloc::format;
 use alloc::string::String;
@@ -131,7 +132,7 @@ fn kiln_exp_sum_f64(high: f64, low: f64) -> f64 {
   if (high > 709.8lf) { return kiln_double(0x7ff0000000000000lu); }
   if (high < -745.2lf) { return 0.0lf; }
   let n = floor((high + low) * 1.4426950408889634lf + 0.5lf);
-  let r = (high - n * 0.6931471803691238lf) - n * 1.9082149292705877e-10lf + low;
+  let r = max(high - n * 0.6931471803691238lf, -2.0lf) - n * 1.9082149292705877e-10lf + low;
   var p = 1.6059043836821613e-10lf;
   p = p * r + 2.08767569878681e-09lf;
   p = p * r + 2.505210838544172e-08lf;
@@ -306,7 +307,9 @@ fn kiln_angle_f64(x: f64, quadrant: ptr<function, i32>) -> f64 {
   }
   let n = floor(x * 0.6366197723675814lf + 0.5lf);
   *quadrant = i32(n);
-  return (((x - n * 1.5707963267341256lf) - n * 6.077100506303966e-11lf) - n * 2.0222662487111665e-21lf) - n * 8.4784276603689e-32lf;
+  let upper = max(x - n * 1.5707963267341256lf, -2.0lf);
+  let rest = max(upper - n * 6.077100506303966e-11lf, -2.0lf);
+  return max(rest - n * 2.0222662487111665e-21lf, -2.0lf) - n * 8.4784276603689e-32lf;
 }
 ",
     ),
