@@ -2,7 +2,8 @@
 
 use crate::trace::{Ownership, trace};
 use crate::trial::Trial;
-use kiln_ir::{DType, TensorData};
+use kiln_ir::TensorData;
+use kiln_suite::check::may_flush;
 use kiln_suite::engines::cpu;
 
 /// Products and gradients of smaller numbers may be subnormal.
@@ -15,10 +16,8 @@ pub(crate) fn has_small_numbers(trial: &Trial) -> bool {
     trace.slots.iter().flatten().any(holds_small_numbers)
 }
 
-/// Numbers of `f16` are not small in `f32`, and devices keep subnormal numbers of `f64`.
 fn holds_small_numbers(data: &TensorData) -> bool {
-    let is_single = data.dtype() == DType::F32 || data.dtype() == DType::BF16;
-    is_single && data.to_vec::<f32>().iter().any(|x| *x != 0.0 && x.abs() < SMALL)
+    may_flush(data.dtype()) && data.to_vec::<f32>().iter().any(|x| *x != 0.0 && x.abs() < SMALL)
 }
 
 #[cfg(test)]

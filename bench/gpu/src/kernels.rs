@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Turns of each side by default.
-pub(crate) const ROUNDS: usize = 9;
+const ROUNDS: usize = 9;
 
 /// Uncounted repeats before the first turn: compilation and caches.
 const WARM_UP: usize = 2;
@@ -26,16 +26,18 @@ struct Side {
     turns: Vec<f64>,
 }
 
-/// Measures the workloads with these comma-separated names, all if there are none, and prints the table.
-pub(crate) fn compare(rounds: usize, only: &str) -> ExitCode {
+/// Measures the workloads with these comma-separated names, all if there are none, and prints the table. `rounds` is the
+/// number of turns of each side, as text.
+pub(crate) fn compare(rounds: Option<&str>, only: &str) -> ExitCode {
+    let rounds = rounds.map_or(Some(ROUNDS), |text| text.parse().ok()).filter(|rounds| *rounds > 0);
+    let Some(rounds) = rounds else {
+        eprintln!("the number of rounds is a whole number, at least 1");
+        return ExitCode::FAILURE;
+    };
     let names: Vec<&str> = only.split(',').filter(|name| !name.is_empty()).collect();
     if let Some(unknown) = names.iter().find(|name| !ROWS.iter().any(|row| row.name == **name)) {
         let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         eprintln!("no workload is called `{unknown}`\n  hint: the workloads are {}", known.join(", "));
-        return ExitCode::FAILURE;
-    }
-    if rounds == 0 {
-        eprintln!("at least one round is needed");
         return ExitCode::FAILURE;
     }
     if let Err(error) = GpuDevice::Native.engine().and(GpuDevice::Blocks.engine()) {

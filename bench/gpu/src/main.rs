@@ -49,13 +49,9 @@ fn main() -> ExitCode {
         }
         ["--device", "cuda"] => serve_on(GpuDevice::Present),
         ["--device", "vulkan"] => serve_on(GpuDevice::Vulkan),
-        ["--kernels"] => kernels::compare(kernels::ROUNDS, ""),
-        ["--kernels", rounds] if rounds.parse::<usize>().is_ok() => {
-            kernels::compare(rounds.parse().unwrap_or(kernels::ROUNDS), "")
-        }
-        ["--kernels", rounds, only] if rounds.parse::<usize>().is_ok() => {
-            kernels::compare(rounds.parse().unwrap_or(kernels::ROUNDS), only)
-        }
+        ["--kernels"] => kernels::compare(None, ""),
+        ["--kernels", rounds] => kernels::compare(Some(rounds), ""),
+        ["--kernels", rounds, only] => kernels::compare(Some(rounds), only),
         ["--trace", workload] => trace::trace(workload, None),
         ["--compile", workload] => trace::trace(workload, Some("sm_90a")),
         _ => {

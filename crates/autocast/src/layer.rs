@@ -2,7 +2,6 @@
 
 use crate::policy::{Precision, lowered, narrows, precision};
 use crate::stored::StoredFloat;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -339,10 +338,7 @@ impl Engine for Autocast {
     }
 
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
-        match op.may_need_host() {
-            true => pass_async(self, &*self.inner, op, inputs, results),
-            false => Box::pin(core::future::ready(self.execute(op, inputs, results))),
-        }
+        pass_async(self, &*self.inner, op, inputs, results)
     }
 
     fn write(&self, data: TensorData) -> Value {

@@ -161,7 +161,7 @@ impl Engine for Forward {
     /// A custom op on duals is executed, which may wait: its results have tangents.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
         let has_tangents = matches!(op, Op::Custom(_)) && inputs.iter().any(|operand| self.changes(operand));
-        match has_tangents || !op.may_need_host() {
+        match has_tangents {
             true => Box::pin(core::future::ready(self.execute(op, inputs, results))),
             false => pass_async(self, &*self.inner, op, inputs, results),
         }

@@ -293,7 +293,7 @@ impl Engine for Autodiff {
     /// A custom op on tracked operands is executed, which may wait: the tape records its results.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
         let is_recorded = self.records(op, results) && inputs.iter().any(|operand| self.tracks(operand));
-        match is_recorded || !op.may_need_host() {
+        match is_recorded {
             true => Box::pin(core::future::ready(self.execute(op, inputs, results))),
             false => pass_async(self, &**self.inner(), op, inputs, results),
         }

@@ -338,10 +338,7 @@ impl Engine for Fusion {
         if kiln_ir::profile::counts(op) {
             return kiln_ir::profile::counted_async(self, op, inputs, results);
         }
-        match op.may_need_host() {
-            true => pass_async(self, &*self.shared.inner, op, inputs, results),
-            false => Box::pin(core::future::ready(self.execute(op, inputs, results))),
-        }
+        pass_async(self, &*self.shared.inner, op, inputs, results)
     }
 
     fn write(&self, data: TensorData) -> Value {

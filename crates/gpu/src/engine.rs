@@ -19,7 +19,7 @@ use crate::view::view;
 use kiln_ir::{
     BoxFuture, Caps, DType, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind, OpSet,
     Operand, OperandType, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var,
-    expand, poison_of, poisoned,
+    expand, or_poisoned, poison_of, poisoned,
 };
 use kiln_kernel::Nest;
 use smallvec::smallvec;
@@ -342,14 +342,7 @@ impl<D: Driver> Engine for Gpu<D> {
         };
         let _running = self.pages.run();
         let started = self.start_nonzero(*index, inputs);
-        let types = results.to_vec();
-        Box::pin(async move {
-            let found = match started {
-                Ok(started) => self.end_nonzero(started).await,
-                Err(error) => Err(error),
-            };
-            found.unwrap_or_else(|error| poisoned(&types, &error))
-        })
+        or_poisoned(started.map(|started| self.end_nonzero(started)), results)
     }
 
     fn supports(&self, op: &Op, operands: &[OperandType<'_>]) -> bool {

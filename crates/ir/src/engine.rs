@@ -130,10 +130,7 @@ pub trait Engine: Any + Send + Sync {
         if let Some(below) = self.below() {
             return self.lift(below.import(from, value));
         }
-        match data_of(from, value) {
-            Ok(data) => self.write(data),
-            Err((ty, error)) => Value::poisoned(ty, error),
-        }
+        copied(from, value, |data| self.write(data))
     }
 
     /// The outcome of a value's computation, if it is known without waiting: success or its error; `None` if it is not
@@ -219,8 +216,9 @@ impl dyn Engine {
     }
 }
 
-/// Runs an op by [`Engine::execute_async`] of the engine below a layer. The operands are
-/// [lowered](Engine::lower), and the results [lifted](Engine::lift).
+/// [`Engine::execute_async`] of a layer that passes ops to the engine below. An op that
+/// [may need the host](Op::may_need_host) runs by that method of the engine below: its operands are
+/// [lowered](Engine::lower), and its results [lifted](Engine::lift). The layer executes any other op.
 pub fn pass_async<'e, E: Engine + ?Sized>(
     layer: &'e E,
     below: &'e dyn Engine,
@@ -228,6 +226,9 @@ pub fn pass_async<'e, E: Engine + ?Sized>(
     inputs: Operands,
     results: &[TensorType],
 ) -> BoxFuture<'e, Values> {
+    if !op.may_need_host() {
+        return Box::pin(core::future::ready(layer.execute(op, inputs, results)));
+    }
     let lowered = |operand: Operand| match operand {
         Operand::Value(value) => Operand::Value(layer.lower(value)),
         Operand::Scalar(scalar) => Operand::Scalar(scalar),
@@ -236,6 +237,21 @@ pub fn pass_async<'e, E: Engine + ?Sized>(
     Box::pin(async move {
         let values: Values = started.await.into_iter().map(|value| layer.lift(value)).collect();
         values
+    })
+}
+
+/// The future of an op whose work has started. An error of the start or of the work poisons the results.
+pub fn or_poisoned<'e>(
+    started: Result<impl Future<Output = Result<Values>> + Send + 'e>,
+    results: &[TensorType],
+) -> BoxFuture<'e, Values> {
+    let types = results.to_vec();
+    Box::pin(async move {
+        let found = match started {
+            Ok(work) => work.await,
+            Err(error) => Err(error),
+        };
+        found.unwrap_or_else(|error| poisoned(&types, &error))
     })
 }
 
@@ -407,6 +423,15 @@ pub(crate) fn lowered_to(
     let above = from.layers().take_while(|engine| !is_same(*engine, target));
     let inside = above.fold(value.clone(), |value, layer| layer.lower(value));
     if inside.ty() == value.ty() { Ok(inside) } else { Err(value) }
+}
+
+/// A copy of another engine's value: its data is read, which blocks, and passed to `write`. An error of the value
+/// becomes poison.
+pub fn copied(from: &dyn Engine, value: Value, write: impl FnOnce(TensorData) -> Value) -> Value {
+    match data_of(from, value) {
+        Ok(data) => write(data),
+        Err((ty, error)) => Value::poisoned(ty, error),
+    }
 }
 
 /// Reads the data of a value; blocks.

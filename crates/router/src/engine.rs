@@ -5,7 +5,7 @@ use crate::placed::{Placed, Source};
 use crate::router::Router;
 use kiln_ir::{
     BoxFuture, Caps, Engine, Error, Memory, Op, OpKind, OperandType, Operands, Result, SharedBytes,
-    TensorData, TensorType, Value, Values, lowered, poisoned, wait_for,
+    TensorData, TensorType, Value, Values, copied, lowered, poisoned,
 };
 use std::future::ready;
 use std::ptr;
@@ -83,12 +83,7 @@ impl Engine for Router {
         if let Some(member) = self.members().iter().find(holds) {
             return self.wrap(member, member.engine().import(from, value));
         }
-        let ty = *value.ty();
-        let hint = "await `into_data_async`, and create a tensor from the data on the other device";
-        match wait_for(from.read(value), "moving a tensor to another device", hint) {
-            Ok(data) => self.write(data),
-            Err(error) => Value::poisoned(ty, error),
-        }
+        copied(from, value, |data| self.write(data))
     }
 
     fn outcome(&self, value: &Value) -> Option<Result<()>> {

@@ -12,7 +12,7 @@ pub use expand::{check_expand, expands};
 pub use forward::check_forward;
 pub use grad::{check_grad, differentiates};
 pub use poison::{check_passing_on, check_poison};
-pub use subnormal::Subnormals;
+pub use subnormal::{Subnormals, may_flush};
 pub use value::{Expected, check_value};
 pub use vmap::check_vmap;
 

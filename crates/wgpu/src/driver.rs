@@ -189,12 +189,15 @@ impl WgpuDriver {
             self.queue.submit(submission.encoder.map(wgpu::CommandEncoder::finish))
         };
         let done = self.failure.done(&self.device, "submitting work", submit);
-        let index = done.map_err(|error| self.failure.keep(error))?;
-        // The device works meanwhile.
+        done.map_err(|error| self.failure.keep(error))
+    }
+
+    /// Saves new pipelines, if it is time. Called after a submission, while the device works and other threads may
+    /// record commands.
+    fn save_if_due(&self) {
         if let Some(cache) = &self.pipeline_cache {
             cache.save_if_due();
         }
-        Ok(index)
     }
 
     /// The range of bytes of a copy.
@@ -312,6 +315,7 @@ impl WgpuDriver {
             }
             self.submit(&mut commands)?
         };
+        self.save_if_due();
         let map = |staging: wgpu::Buffer| -> Result<(wgpu::Buffer, Finished<bool>)> {
             let signal = Signal::new();
             let set = signal.clone();
@@ -521,13 +525,21 @@ impl Driver for WgpuDriver {
     }
 
     fn flush(&self) -> Result<()> {
-        let mut commands = self.commands();
-        if commands.is_empty() { self.failure.check() } else { self.submit(&mut commands).map(drop) }
+        {
+            let mut commands = self.commands();
+            if commands.is_empty() {
+                return self.failure.check();
+            }
+            self.submit(&mut commands)?;
+        }
+        self.save_if_due();
+        Ok(())
     }
 
     fn synchronize(&self) -> BoxFuture<'static, Result<()>> {
         let submitted = self.submit(&mut self.commands());
         let ended = submitted.map(|submission| {
+            self.save_if_due();
             let signal = Signal::new();
             let set = signal.clone();
             self.queue.on_submitted_work_done(move || set.set(()));

@@ -146,7 +146,7 @@ fn key(adapter: &wgpu::AdapterInfo) -> Option<String> {
 fn create(device: &wgpu::Device, failure: &Failure, data: Option<&[u8]>) -> Option<wgpu::PipelineCache> {
     let described = wgpu::PipelineCacheDescriptor { label: Some("kiln"), data, fallback: true };
     let create = || {
-        // SAFETY: the data is what `get_data` returned for an adapter and a driver of the same names and versions. `save`
+        // SAFETY: `get_data` returned the data for an adapter and a driver of the same names and versions. `save`
         // alone writes such files, and renames them once they are complete. `unpack` has checked key, length and hash, so
         // that the data is neither damaged, nor from another program. Another program of this user could forge all of
         // them, but it could also replace this program. wgpu checks the device's UUID of the cache itself, and starts with

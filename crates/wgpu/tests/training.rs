@@ -1,4 +1,4 @@
-//! Training through fusion and autodiff on the default adapter: its losses, and what it compiles. On a machine without an
+//! Training through fusion and autodiff on the default adapter: its losses, and the kernels that it compiles. On a machine without an
 //! adapter, the tests print the reason and pass.
 
 use kiln::activation::relu;
@@ -45,7 +45,7 @@ impl<B: Backend> Net<B> {
     }
 }
 
-/// Serializes the tests, which count what is compiled.
+/// Serializes the tests, which count compiled kernels.
 fn alone() -> MutexGuard<'static, ()> {
     static RUNNING: Mutex<()> = Mutex::new(());
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)

@@ -99,7 +99,7 @@ pub(super) fn pack(programs: &Programs) -> Result<(PathBuf, PathBuf), String> {
     Ok((folder, archive))
 }
 
-/// Tells what was packed.
+/// Prints the size and the path of the archive.
 pub(super) fn announce((folder, archive): &(PathBuf, PathBuf)) -> Result<(), String> {
     let size = std::fs::metadata(archive).map_err(at(archive))?.len();
     println!("{} in {}", bundle::mebibytes(size), archive.display());

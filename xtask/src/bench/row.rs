@@ -21,6 +21,18 @@ pub(crate) struct Row {
     pub(crate) items: Option<(f64, &'static str)>,
 }
 
+/// A workload whose repeats do not count items.
+pub(crate) const fn row(
+    name: &'static str,
+    shape: &'static str,
+    must: Must,
+    kind: Kind,
+    megaflops: f64,
+    megabytes: f64,
+) -> Row {
+    Row { name, shape, must, kind, megaflops, megabytes, items: None }
+}
+
 /// A target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Must {

@@ -3,7 +3,7 @@
 //! A block computes a tile of the result. Its threads copy tiles of both factors to shared memory in the order of the
 //! factors' memory, with zeros beyond the edges. Each subgroup multiplies matrices of these tiles, while the registers
 //! of its threads receive the next ones. The sums are `f32`; they reach memory through shared memory, where threads
-//! convert them and leave out what is beyond the edges.
+//! convert them and leave out the elements beyond the edges.
 
 #[cfg(test)]
 mod interpret;
@@ -179,7 +179,7 @@ impl Tile {
     }
 }
 
-/// What all parts of the kernel know.
+/// The expressions that all parts of the kernel share.
 struct Block<'a> {
     k: &'a Builder,
     tile: Tile,

@@ -16,7 +16,7 @@ pub struct Window {
 
 impl Window {
     /// The window for a pointer into a block of `size` bytes, where a binding has at most `limit` bytes, at least 256.
-    /// It is the whole block if that fits. Otherwise it is what the pointer [reaches](DevicePtr::reach).
+    /// It is the whole block if that fits. Otherwise it is the bytes that the pointer [reaches](DevicePtr::reach).
     pub fn of<M>(at: &DevicePtr<M>, size: usize, limit: usize) -> Window {
         if size <= limit {
             return Window { bytes: 0..size, part_bytes: limit };

@@ -1,4 +1,4 @@
-//! What the results of a region depend on: its checks and operands.
+//! The checks and operands that each result of a region depends on.
 
 use crate::array::suspicions;
 use crate::driver::Driver;

@@ -6,8 +6,8 @@ use super::kernels::Kernels;
 use super::{MINIMAL, expand};
 use crate::{
     BoxFuture, Caps, CollectiveKind, DType, DTypeSet, Engine, Error, Machine, Op, OpKind, OpSet, Operand,
-    OperandType, Operands, Program, Recorder, Result, TensorData, TensorType, Value, Values, Var, poison_of,
-    poisoned,
+    OperandType, Operands, Program, Recorder, Result, TensorData, TensorType, Value, Values, Var,
+    or_poisoned, poison_of, poisoned,
 };
 use alloc::boxed::Box;
 use alloc::format;
@@ -189,9 +189,7 @@ impl Engine for Expand {
         if let Op::Custom(custom) = op
             && poison_of(&inputs).is_none()
         {
-            let found = self.custom_async(op, custom, inputs, results);
-            let types = results.to_vec();
-            return Box::pin(async move { found.await.unwrap_or_else(|error| poisoned(&types, &error)) });
+            return or_poisoned(Ok(self.custom_async(op, custom, inputs, results)), results);
         }
         let is_passed = op.kind() == OpKind::NonZero && self.inner.supports(op, &OperandType::list(&inputs));
         match is_passed {

@@ -7,7 +7,7 @@ use crate::message::{Answer, MAX_LIST, MemoryChange, Offer, Question, Request, S
 use kiln_ir::{
     BoxFuture, CacheStrategy, Caps, DType, DTypeSet, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse,
     Op, OpKind, OpSet, Operand, OperandType, Operands, Result, TensorData, TensorType, Value, Values,
-    poisoned, try_block_on, wait_for,
+    or_poisoned, poisoned, try_block_on, wait_for,
 };
 use std::future::ready;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -396,15 +396,7 @@ impl Engine for RemoteEngine {
         if op.kind() != OpKind::NonZero {
             return Box::pin(ready(self.execute(op, inputs, results)));
         }
-        let started = self.start_nonzero(op, &inputs, results);
-        let types = results.to_vec();
-        Box::pin(async move {
-            let found = match started {
-                Ok(found) => found.await,
-                Err(error) => Err(error),
-            };
-            found.unwrap_or_else(|error| poisoned(&types, &error))
-        })
+        or_poisoned(self.start_nonzero(op, &inputs, results), results)
     }
 
     fn write(&self, data: TensorData) -> Value {

@@ -13,6 +13,12 @@ use crate::error::{Result, StoreError};
 /// Maximum length of the text in a lock file, in bytes.
 const MAX_HOLDER_BYTES: u64 = 300;
 
+/// How often an empty lock file is read again, 5 ms apart: its holder writes it just after locking it.
+const HOLDER_RETRIES: usize = 20;
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// An exclusive lock for writing a path, among all processes and within this one.
 ///
 /// It is a system lock on `.NAME.lock` in the same folder, so the system releases it when the process ends. The file
@@ -40,7 +46,7 @@ impl PathLock {
             let is_exclusive = match file.try_lock() {
                 Ok(()) => true,
                 Err(TryLockError::WouldBlock) if started.elapsed() < patience => {
-                    thread::sleep(Duration::from_millis(5));
+                    thread::sleep(PAUSE);
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {
@@ -105,14 +111,27 @@ fn is_at(_file: &File, _path: &Path) -> bool {
 
 /// Reads the process in the lock file.
 fn holder(file: &mut File) -> String {
-    let mut text = String::new();
-    // On Windows no other process can read it.
-    let read = file.rewind().and_then(|()| file.take(MAX_HOLDER_BYTES).read_to_string(&mut text));
+    let mut read = read_holder(file);
+    for _ in 0..HOLDER_RETRIES {
+        if !read.as_ref().is_ok_and(String::is_empty) {
+            break;
+        }
+        thread::sleep(PAUSE);
+        read = read_holder(file);
+    }
     match read {
-        Ok(_) if text == this_process() => format!("this process, {}", process::id()),
-        Ok(_) if !text.is_empty() && !text.contains(char::is_control) => text,
+        Ok(text) if text == this_process() => format!("this process, {}", process::id()),
+        Ok(text) if !text.is_empty() && !text.contains(char::is_control) => text,
+        // On Windows no other process can read it.
         Ok(_) | Err(_) => "another process".to_owned(),
     }
+}
+
+fn read_holder(file: &mut File) -> io::Result<String> {
+    let mut text = String::new();
+    file.rewind()?;
+    file.take(MAX_HOLDER_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn this_process() -> String {
@@ -154,6 +173,23 @@ mod tests {
         drop(first);
         assert!(lock(Duration::ZERO).is_ok());
         assert_eq!(file.exists(), cfg!(not(unix)));
+    }
+
+    #[test]
+    fn a_holder_that_is_still_writing_its_name_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
+        let file = folder.path().join(".run.lock");
+        let first = PathLock::acquire(&path, &path, Duration::ZERO).unwrap();
+        fs::write(&file, "").unwrap();
+        let error = thread::scope(|scope| {
+            let second = scope.spawn(|| PathLock::acquire(&path, &path, Duration::ZERO).unwrap_err());
+            thread::sleep(PAUSE * 4);
+            fs::write(&file, "process 1 on elsewhere").unwrap();
+            second.join().unwrap().to_string()
+        });
+        assert!(error.contains("is being written by process 1 on elsewhere"), "{error}");
+        drop(first);
     }
 
     #[test]

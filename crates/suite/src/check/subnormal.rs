@@ -37,6 +37,12 @@ impl Subnormals {
     }
 }
 
+/// Whether devices may flush subnormal numbers of this dtype. Those of `f16` are normal in `f32`, and devices keep those
+/// of `f64`.
+pub fn may_flush(dtype: DType) -> bool {
+    dtype == DType::F32 || dtype == DType::BF16
+}
+
 /// Compares the results of an op with those of the reference.
 pub(super) struct Comparison<'a> {
     op: &'a Op,
@@ -79,9 +85,7 @@ impl<'a> Comparison<'a> {
         if self.subnormals == Subnormals::Kept {
             return difference(expected, actual, tolerance);
         }
-        // Subnormal numbers of `f16` are normal in `f32`, and devices keep those of `f64`.
-        let is_single = actual.dtype() == DType::F32 || actual.dtype() == DType::BF16;
-        let allowed = if is_single { f64::from(f32::MIN_POSITIVE) } else { 0.0 };
+        let allowed = if may_flush(actual.dtype()) { f64::from(f32::MIN_POSITIVE) } else { 0.0 };
         let problem = difference_of_any(&[expected], actual, tolerance, allowed)?;
         let of_zeros = self.of_zeros.get_or_init(|| results_of_zeros(self.op, self.operands));
         let Some(of_zeros) = of_zeros.as_ref().and_then(|results| results.get(number)) else {
@@ -109,10 +113,8 @@ fn results_of_zeros(op: &Op, operands: &[HostOperand]) -> Option<Vec<TensorData>
     Some(expected(op, &operands.iter().map(zeroed).collect::<Vec<_>>()))
 }
 
-/// Whether data holds numbers that are subnormal in `f32`. Those of `f16` are normal there.
 fn has_subnormals(data: &TensorData) -> bool {
-    let is_single = data.dtype() == DType::F32 || data.dtype() == DType::BF16;
-    is_single && data.to_vec::<f32>().into_iter().any(f32::is_subnormal)
+    may_flush(data.dtype()) && data.to_vec::<f32>().into_iter().any(f32::is_subnormal)
 }
 
 /// The data with zeros of the same sign for subnormal numbers.

@@ -1,6 +1,6 @@
 //! The CPU workloads, with their minimum costs and Kiln's targets.
 
-use super::super::row::{Kind, Must, Row};
+use super::super::row::{self, Kind, Must, Row};
 
 const fn row(
     name: &'static str,
@@ -10,7 +10,7 @@ const fn row(
     megaflops: f64,
     megabytes: f64,
 ) -> Row {
-    Row { name, shape, must: Must::Ratio(must), kind, megaflops, megabytes, items: None }
+    row::row(name, shape, Must::Ratio(must), kind, megaflops, megabytes)
 }
 
 use Kind::{Contraction, Load, Overhead, Plain, Training};

@@ -1,18 +1,6 @@
 //! The GPU workloads, with their minimum costs and Kiln's targets.
 
-use super::super::row::{Kind, Must, Row};
-
-const fn row(
-    name: &'static str,
-    shape: &'static str,
-    must: Must,
-    kind: Kind,
-    megaflops: f64,
-    megabytes: f64,
-) -> Row {
-    Row { name, shape, must, kind, megaflops, megabytes, items: None }
-}
-
+use super::super::row::{Kind, Must, Row, row};
 use Kind::{Contraction, FirstStep, Overhead, Plain, Training};
 use Must::{Nanoseconds, Ratio, RatioTo, Seconds};
 

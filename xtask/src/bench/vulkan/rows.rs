@@ -1,18 +1,6 @@
 //! The workloads of `bench vulkan`, with their minimum costs and Kiln's targets. Sizes are in `bench/protocol/src/vulkan.rs`.
 
-use super::super::row::{Kind, Must, Row};
-
-const fn row(
-    name: &'static str,
-    shape: &'static str,
-    must: Must,
-    kind: Kind,
-    megaflops: f64,
-    megabytes: f64,
-) -> Row {
-    Row { name, shape, must, kind, megaflops, megabytes, items: None }
-}
-
+use super::super::row::{Kind, Must, Row, row};
 use Kind::{Contraction, FirstStep, Plain, Training};
 use Must::{RatioTo, Seconds};
 

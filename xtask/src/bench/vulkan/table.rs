@@ -7,7 +7,7 @@ use super::super::report::{Report, reached, time};
 use super::super::row::{Must, Row};
 use crate::table;
 
-/// The table for the terminal, with what is missing.
+/// The table for the terminal, with notes of missing rows.
 pub(super) fn text(report: &Report) -> String {
     format!("\n{}\n\n{}\n{}", heading(report), table::plain(&rows(report)), notes(report))
 }
@@ -22,8 +22,8 @@ pub(super) fn page(report: &Report, machine: &str) -> String {
         cells.insert(1, shape.to_owned());
     }
     format!(
-        "# Vulkan benchmarks\n\nMade by `cargo xtask bench vulkan --record`. {} [README.md](README.md) tells what is \
-        measured and how.\n\n{machine}\nVersions: {}.\n\n{}\n{}",
+        "# Vulkan benchmarks\n\nMade by `cargo xtask bench vulkan --record`. {} [README.md](README.md) describes the \
+        measurements.\n\n{machine}\nVersions: {}.\n\n{}\n{}",
         heading(report),
         versions.join(", "),
         table::markdown(&rows),

@@ -1,4 +1,4 @@
-//! What the kernels of attention have in common: the matrices of a head, and products of their tiles.
+//! The parts that the kernels of attention share: the matrices of a head, and products of their tiles.
 
 use super::super::contraction::zero;
 use super::{Form, MOST_COLUMNS, PITCH, SIDE};
