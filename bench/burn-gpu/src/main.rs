@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 
 /// Standard normal numbers of a dtype.
 fn normal<const D: usize>(shape: [usize; D], dtype: DType, device: &Device) -> Tensor<D> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device).cast(dtype)
+    Tensor::<D>::random(shape, Distribution::Normal(0.0, 1.0), device).cast(dtype)
 }
 
 /// The first element of a result.

@@ -153,7 +153,7 @@ impl<D: Driver> Gpu<D> {
         let tensors = inputs.iter().map(tensor(false)).chain(results.iter().map(tensor(true)));
         let words = numbers.iter().map(|&(_, dtype)| EntryParameter::Word(dtype));
         let parameters = tensors.chain(words).collect();
-        let entry = Entry { name: entry.into(), threads, parameters, zeroes_shared: true };
+        let entry = Entry { name: entry.into(), threads, parameters, is_guarded: true };
         let function = self.kernels.function(&Source { text: text.into(), entries: vec![entry] }, 0)?;
         let grid = Grid { blocks, threads };
         self.launch(&function, grid, arguments, || Label { name: op.name().to_owned(), read: 0, written: 0 })

@@ -27,7 +27,7 @@ pub(crate) struct Source {
 
 /// An entry point of hand-written C++, whose arguments are not checked.
 pub(crate) fn unchecked(name: impl Into<Cow<'static, str>>) -> Entry {
-    Entry { name: name.into(), threads: 0, parameters: Vec::new(), zeroes_shared: false }
+    Entry { name: name.into(), threads: 0, parameters: Vec::new(), is_guarded: false }
 }
 
 /// The maximum number of sources compiled together, which amortizes the compiler's startup.

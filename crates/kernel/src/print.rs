@@ -69,9 +69,10 @@ pub struct Entry {
     pub threads: u32,
     /// The parameters. Empty for hand-written C++, whose arguments are not checked.
     pub parameters: Vec<EntryParameter>,
-    /// Whether arrays in shared memory start as zeros, as WGSL specifies. Kernels of users may rely on it. No result of a
-    /// printed kernel depends on an element that no thread wrote.
-    pub zeroes_shared: bool,
+    /// Whether a driver for WGSL adds what WGSL specifies: shared memory starts as zeros, indices beyond an array access
+    /// another element of it, and loops end. Kernels of users may rely on it. Printed kernels do without: no result depends
+    /// on an element that no thread wrote, all indices are within bounds, and all loops end.
+    pub is_guarded: bool,
 }
 
 /// A parameter of an entry point.
@@ -203,7 +204,7 @@ fn entries(
         name: name.into(),
         threads: schedule.block,
         parameters: parameters.clone(),
-        zeroes_shared: false,
+        is_guarded: false,
     };
     names.iter().map(entry).collect()
 }

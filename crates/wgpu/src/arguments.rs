@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn entry(parameters: &[EntryParameter]) -> Entry {
-        Entry { name: "kernel".into(), threads: 64, parameters: parameters.to_vec(), zeroes_shared: false }
+        Entry { name: "kernel".into(), threads: 64, parameters: parameters.to_vec(), is_guarded: false }
     }
 
     fn tensor(dtype: DType, is_written: bool) -> EntryParameter {

@@ -22,7 +22,7 @@ pub(crate) fn entry() -> Entry {
         name: "kiln_fill".into(),
         threads: THREADS as u32,
         parameters: vec![tensor, word, word, word, word],
-        zeroes_shared: false,
+        is_guarded: false,
     }
 }
 

@@ -49,6 +49,8 @@ mod options;
 // Creating a pipeline cache from data is unsafe.
 #[allow(unsafe_code)]
 mod pipeline_cache;
+// Compiling without runtime checks is unsafe.
+#[allow(unsafe_code)]
 mod program;
 mod signal;
 

@@ -45,7 +45,7 @@ pub(crate) fn load(driver: &WgpuDriver, text: &str, entries: &[&Entry]) -> Resul
         check_limits(driver, entry)?;
     }
     let source: Arc<str> = text.into();
-    let module = module(driver, &entries[first].name, text)?;
+    let module = module(driver, entries[first], text)?;
     let whole = Parts::new();
     let load = |(entry, is): (&&Entry, &bool)| {
         is.then(|| pipeline(driver, &module, entry, &source, &whole)).transpose()
@@ -75,17 +75,31 @@ pub(crate) fn split(
         );
         Error::unsupported(&info.name, problem).hint("run the op on slices of the tensors")
     })?;
-    let module = module(driver, &entry.name, &text)?;
+    let module = module(driver, entry, &text)?;
     let split = Arc::new(pipeline(driver, &module, entry, &text.into(), &launch.parts)?);
     known().insert(launch.parts.clone(), split.clone());
     Ok(split)
 }
 
 /// Compiles the module of an entry point.
-fn module(driver: &WgpuDriver, name: &str, text: &str) -> Result<wgpu::ShaderModule> {
-    let described =
-        wgpu::ShaderModuleDescriptor { label: Some(name), source: wgpu::ShaderSource::Wgsl(text.into()) };
-    driver.done(&format!("compiling kernel `{name}`"), || driver.device.create_shader_module(described))
+fn module(driver: &WgpuDriver, entry: &Entry, text: &str) -> Result<wgpu::ShaderModule> {
+    let name = &*entry.name;
+    let source = wgpu::ShaderSource::Wgsl(text.into());
+    let described = wgpu::ShaderModuleDescriptor { label: Some(name), source };
+    let checks = runtime_checks(entry.is_guarded);
+    // SAFETY: only printed kernels are without the checks. Their loops end and their indices are within bounds, as on
+    // devices that check neither, and the launch has tensors of the sizes that they were printed for.
+    let compile = || unsafe { driver.device.create_shader_module_trusted(described, checks) };
+    driver.done(&format!("compiling kernel `{name}`"), compile)
+}
+
+/// The checks that wgpu adds to a kernel. The counter that bounds a loop keeps compilers from unrolling it. Divisions of
+/// integers are always checked, because a printed kernel divides by numbers of the user.
+fn runtime_checks(is_guarded: bool) -> wgpu::ShaderRuntimeChecks {
+    let mut checks = wgpu::ShaderRuntimeChecks::checked();
+    checks.bounds_checks = is_guarded;
+    checks.force_loop_bounding = is_guarded;
+    checks
 }
 
 /// Compiles one pipeline. Its layout comes from the entry point's parameters, so that a kernel with other bindings is an
@@ -104,7 +118,7 @@ fn pipeline(
             let device = &driver.device;
             // Browsers zero shared memory for every kernel.
             let compilation_options = wgpu::PipelineCompilationOptions {
-                zero_initialize_workgroup_memory: entry.zeroes_shared,
+                zero_initialize_workgroup_memory: entry.is_guarded,
                 ..wgpu::PipelineCompilationOptions::default()
             };
             let described = wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &bindings };
@@ -193,7 +207,7 @@ mod tests {
         let tensor = |is_written| EntryParameter::Tensor { dtype: DType::F32, is_written };
         let parameters =
             vec![tensor(false), EntryParameter::Index, tensor(true), EntryParameter::Word(DType::U64)];
-        let entry = Entry { name: "kernel".into(), threads: 64, parameters, zeroes_shared: false };
+        let entry = Entry { name: "kernel".into(), threads: 64, parameters, is_guarded: false };
         let types = |parts: &[usize]| -> Vec<wgpu::BindingType> {
             let entries = layout_entries(&entry, parts);
             let numbers = entries.iter().map(|entry| entry.binding);

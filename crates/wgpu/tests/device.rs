@@ -58,7 +58,7 @@ fn entry() -> Entry {
     let tensor = |is_written| EntryParameter::Tensor { dtype: DType::U32, is_written };
     let parameters =
         vec![tensor(false), tensor(true), EntryParameter::Word(DType::U32), EntryParameter::Index];
-    Entry { name: "scale".into(), threads: 64, parameters, zeroes_shared: false }
+    Entry { name: "scale".into(), threads: 64, parameters, is_guarded: false }
 }
 
 fn scale(driver: &WgpuDriver) -> WgpuFunction {

@@ -44,7 +44,7 @@ pub fn block(kernel: &BlockKernel, target: &Target) -> Result<(String, Entry), U
     };
     let parameters = kernel.params.iter().map(parameter).collect();
     let name = Cow::Owned(entry_name(kernel));
-    Ok((text, Entry { name, threads: kernel.threads, parameters, zeroes_shared: false }))
+    Ok((text, Entry { name, threads: kernel.threads, parameters, is_guarded: false }))
 }
 
 fn entry_name(kernel: &BlockKernel) -> String {

@@ -442,6 +442,11 @@ impl Language for Cpp<'_> {
         widened(dtype, &format!("p{param}[{offset}{place}]"))
     }
 
+    fn load_where(&self, param: u32, dtype: DType, place: &str, condition: &str) -> String {
+        let load = self.load(param, dtype, place);
+        self.choice(condition, &load, &self.constant(Scalar::Int(0), dtype))
+    }
+
     fn choice(&self, condition: &str, a: &str, b: &str) -> String {
         format!("{condition} ? {a} : {b}")
     }

@@ -1,7 +1,7 @@
 //! WGSL, the shading language of [WebGPU](https://www.w3.org/TR/WGSL/).
 //!
-//! Elements of 8 and 16 bits are packed in 32-bit words. A load unpacks them; a store clears and sets the bits of one
-//! word by two atomic operations. Integers of up to 32 bits are computed in 32 bits and wrapped to their width. Dtypes of
+//! Elements of 8 and 16 bits are packed in 32-bit words. A load unpacks them; a store of one element clears and sets the
+//! bits of a word by two atomic operations. A tensor that a kernel accesses by vectors is bound as an array of them. Integers of up to 32 bits are computed in 32 bits and wrapped to their width. Dtypes of
 //! 64 bits are native types, which a device may lack.
 //!
 //! Tensors are storage buffers. All other parameters are words of one uniform buffer, see [`Entry`](super::Entry).
@@ -16,6 +16,7 @@ pub(super) mod prelude;
 mod rounded;
 mod split;
 mod trigonometry;
+mod vector;
 
 use super::kinds::{self, Function};
 use super::writer::{Language, name};
@@ -32,6 +33,7 @@ pub(super) use functions64::unary as unary64;
 use kiln_ir::{DType, Scalar};
 pub(super) use memory::{buffer_type, load_packed, per_word, store_packed};
 pub use split::split_tensors;
+use vector::Pack;
 
 /// Prints a kernel as WGSL.
 ///
@@ -66,7 +68,7 @@ pub(super) fn aliased(
     aliases: &[(u32, u32)],
 ) -> Result<Printed, Unprintable> {
     check(kernel, schedule)?;
-    let language = Wgsl { kernel, aliases };
+    let language = Wgsl { kernel, aliases, vector: schedule.vector };
     let lacks = language.lacks(schedule, target);
     if !lacks.is_empty() {
         return Err(Unprintable { lacks });
@@ -163,6 +165,8 @@ struct Wgsl<'a> {
     kernel: &'a Kernel,
     /// Inputs that are read through the binding of an output.
     aliases: &'a [(u32, u32)],
+    /// The schedule's vector width.
+    vector: u32,
 }
 
 impl Wgsl<'_> {
@@ -219,20 +223,32 @@ impl Wgsl<'_> {
         self.kernel.params[param as usize].dtype
     }
 
+    /// The pack of a parameter's buffer, if it is accessed by vectors.
+    fn pack(&self, param: u32) -> Option<Pack> {
+        Pack::of_buffer(self.kernel, self.alias(param).unwrap_or(param), self.vector)
+    }
+
+    /// The packs of a parameter and of its buffer, if both are accessed by vectors.
+    fn packs(&self, param: u32) -> Option<(Pack, Pack)> {
+        let of_buffer = self.pack(param)?;
+        Some((of_buffer.with_dtype(self.dtype(param)), of_buffer))
+    }
+
     /// The name, element type and access of each binding, in order.
-    fn tensors(&self, arguments: &[GpuArgument]) -> Vec<(String, &'static str, &'static str)> {
+    fn tensors(&self, arguments: &[GpuArgument]) -> Vec<(String, String, &'static str)> {
         let mut scratch = 0;
         let tensor = |argument: &GpuArgument| match *argument {
             GpuArgument::Tensor(param) => {
                 let is_written = self.kernel.params[param as usize].kind == ParamKind::Output;
                 let access = if is_written { "read_write" } else { "read" };
-                Some((format!("p{param}"), buffer_type(self.dtype(param), is_written), access))
+                let plain = || buffer_type(self.dtype(param), is_written).into();
+                Some((format!("p{param}"), self.pack(param).map_or_else(plain, |pack| pack.ty()), access))
             }
             GpuArgument::Scratch(dtype) => {
                 scratch += 1;
-                Some((format!("t{}", scratch - 1), held(dtype), "read_write"))
+                Some((format!("t{}", scratch - 1), held(dtype).into(), "read_write"))
             }
-            GpuArgument::Failed => Some(("failed".into(), "atomic<u32>", "read_write")),
+            GpuArgument::Failed => Some(("failed".into(), "atomic<u32>".into(), "read_write")),
             GpuArgument::Offset(_)
             | GpuArgument::Number(_)
             | GpuArgument::Extent(_)
@@ -396,19 +412,26 @@ impl Language for Wgsl<'_> {
 
     fn load(&self, param: u32, dtype: DType, place: &str) -> String {
         let place = format!("o{param} + {place}");
-        let Some(output) = self.alias(param) else {
-            return load_packed(&format!("p{param}"), &place, dtype, false);
+        let output = self.alias(param);
+        let (buffer, other) = (output.unwrap_or(param), output.map_or(dtype, |output| self.dtype(output)));
+        let name = format!("p{buffer}");
+        let element = match self.pack(param) {
+            Some(pack) => memory::decode(|at| pack.word(&name, at), &place, dtype),
+            None => load_packed(&name, &place, dtype, output.is_some() && per_word(other) > 1),
         };
-        let (buffer, other) = (format!("p{output}"), self.dtype(output));
-        let element = load_packed(&buffer, &place, dtype, per_word(other) > 1);
         if held(dtype) == held(other) || per_word(other) > 1 {
             return element;
         }
         format!("bitcast<{}>({element})", held(dtype))
     }
 
+    fn load_where(&self, param: u32, dtype: DType, place: &str, condition: &str) -> String {
+        // Both operands of `select` are evaluated, so that the place is chosen first.
+        let load = self.load(param, dtype, &format!("select(0, {place}, {condition})"));
+        self.choice(condition, &load, &self.constant(Scalar::Int(0), dtype))
+    }
+
     fn choice(&self, condition: &str, a: &str, b: &str) -> String {
-        // Both operands are evaluated; out-of-bounds reads are safe in WGSL.
         format!("select({b}, {a}, {condition})")
     }
 
@@ -417,18 +440,34 @@ impl Language for Wgsl<'_> {
     }
 
     fn declare_loads(&self, param: u32, count: u32, times: u32) -> String {
+        if let Some((pack, _)) = self.packs(param) {
+            return pack.declaration(&format!("x{param}"), times);
+        }
         let ty = element_type(self.dtype(param));
         format!("var x{param}: array<array<{ty}, {count}>, {times}>;")
     }
 
     fn load_vector(&self, param: u32, count: u32, which: &str, place: &str) -> String {
         let dtype = self.dtype(param);
+        if let Some((pack, of_buffer)) = self.packs(param) {
+            let buffer = format!("p{}", self.alias(param).unwrap_or(param));
+            return pack.load(
+                &format!("x{param}"),
+                which,
+                &buffer,
+                &of_buffer,
+                &format!("o{param} + {place}"),
+            );
+        }
         let element = |lane: u32| to_element(&self.load(param, dtype, &format!("{place} + {lane}")), dtype);
         let elements: Vec<String> = (0..count).map(element).collect();
         format!("x{param}[{which}] = array<{}, {count}>({});", element_type(dtype), elements.join(", "))
     }
 
     fn lane(&self, param: u32, dtype: DType, which: &str, lane: &str) -> String {
+        if let Some((pack, _)) = self.packs(param) {
+            return pack.lane(&format!("x{param}"), which, lane);
+        }
         from_element(&format!("x{param}[{which}][{lane}]"), dtype)
     }
 
@@ -441,6 +480,9 @@ impl Language for Wgsl<'_> {
     }
 
     fn store_vector(&self, param: u32, count: u32, place: &str, _value: ValueId) -> String {
+        if let Some(pack) = self.pack(param) {
+            return pack.store(&format!("y{param}"), &format!("p{param}"), &format!("o{param} + {place}"));
+        }
         let value = |lane: u32| self.element(&format!("y{param}[{lane}]"), self.dtype(param));
         let element = |lane| self.store_element(param, &format!("{place} + {lane}"), &value(lane));
         (0..count).map(element).collect::<Vec<_>>().join(" ")

@@ -45,7 +45,9 @@ pub(super) trait Language {
     fn of_index(&self, index: &str, dtype: DType) -> String;
     /// An element in memory as a value.
     fn load(&self, param: u32, dtype: DType, place: &str) -> String;
-    /// One of two values by a condition; the other need not be evaluated.
+    /// An element in memory as a value, or zero, by a condition. Otherwise the place is out of bounds.
+    fn load_where(&self, param: u32, dtype: DType, place: &str, condition: &str) -> String;
+    /// One of two values by a condition.
     fn choice(&self, condition: &str, a: &str, b: &str) -> String;
     /// The statement that writes a value to memory.
     fn store(&self, param: u32, dtype: DType, place: &str, value: ValueId) -> String;
@@ -224,9 +226,7 @@ impl<'a> Writer<'a> {
             let expression = match instruction.compute {
                 Compute::Load(param) => self.language.load(param, dtype, &self.place(param)),
                 Compute::LoadWhere(param, condition) => {
-                    let load = self.language.load(param, dtype, &self.place(param));
-                    let zero = self.language.constant(Scalar::Int(0), dtype);
-                    self.language.choice(&name(condition), &load, &zero)
+                    self.language.load_where(param, dtype, &self.place(param), &name(condition))
                 }
                 Compute::Number(param) => format!("n{param}"),
                 Compute::Constant(scalar) => self.language.constant(scalar, dtype),

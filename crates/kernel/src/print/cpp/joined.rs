@@ -63,7 +63,7 @@ pub fn cpp_joined(
     let of_set = crate::print::parameters(kernel, &arguments);
     let firsts = alloc::vec![EntryParameter::Index; sets - 1];
     let parameters = of_set.repeat(sets).into_iter().chain(firsts).collect();
-    let entry = Entry { name: ENTRY.into(), threads: schedule.block, parameters, zeroes_shared: false };
+    let entry = Entry { name: ENTRY.into(), threads: schedule.block, parameters, is_guarded: false };
     Ok(Printed { text: module(schedule, &function), entries: alloc::vec![entry], arguments })
 }
 

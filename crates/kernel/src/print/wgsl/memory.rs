@@ -26,9 +26,17 @@ pub(in crate::print) fn load_packed(buffer: &str, place: &str, dtype: DType, is_
         true => format!("atomicLoad(&{buffer}[{at}])"),
         false => format!("{buffer}[{at}]"),
     };
+    if is_atomic && per_word(dtype) == 1 {
+        return format!("bitcast<{}>({})", held(dtype), word(place));
+    }
+    decode(word, place, dtype)
+}
+
+/// The element at a place as a value; `word` returns the word of an index.
+pub(super) fn decode(word: impl Fn(&str) -> String, place: &str, dtype: DType) -> String {
     let count = per_word(dtype);
     if count == 1 {
-        return if is_atomic { format!("bitcast<{}>({})", held(dtype), word(place)) } else { word(place) };
+        return word(place);
     }
     let [by, mask] = layout(count);
     let word = word(&format!("({place}) >> {by}u"));
@@ -49,19 +57,14 @@ pub(in crate::print) fn load_packed(buffer: &str, place: &str, dtype: DType, is_
     }
 }
 
-/// The statement that writes a value to a place of a buffer. A packed element is cleared and set by two atomic
-/// operations.
-pub(in crate::print) fn store_packed(buffer: &str, place: &str, dtype: DType, value: &str) -> String {
+/// The bits of a packed element; other elements are themselves.
+pub(super) fn encode(value: &str, dtype: DType) -> String {
     let count = per_word(dtype);
-    if count == 1 {
-        return format!("{buffer}[{place}] = {value};");
-    }
-    let [by, mask] = layout(count);
-    let element = match dtype {
+    match dtype {
         DType::F16 => format!("kiln_to_f16({value})"),
         DType::BF16 => format!("kiln_to_bf16({value})"),
         DType::Bool => format!("select(0u, 1u, {value})"),
-        DType::I16 | DType::I8 => format!("(bitcast<u32>({value}) & {mask})"),
+        DType::I16 | DType::I8 => format!("(bitcast<u32>({value}) & {})", layout(count)[1]),
         DType::F64
         | DType::F32
         | DType::I64
@@ -70,7 +73,18 @@ pub(in crate::print) fn store_packed(buffer: &str, place: &str, dtype: DType, va
         | DType::U32
         | DType::U16
         | DType::U8 => value.into(),
-    };
+    }
+}
+
+/// The statement that writes a value to a place of a buffer. A packed element is cleared and set by two atomic
+/// operations.
+pub(in crate::print) fn store_packed(buffer: &str, place: &str, dtype: DType, value: &str) -> String {
+    let count = per_word(dtype);
+    if count == 1 {
+        return format!("{buffer}[{place}] = {value};");
+    }
+    let [by, mask] = layout(count);
+    let element = encode(value, dtype);
     let (word, shift) = (format!("{buffer}[at >> {by}u]"), shift("at", count));
     format!(
         "{{ let at = {place}; let shift = {shift}; let element = {element}; atomicAnd(&{word}, ~({mask} << shift)); atomicOr(&{word}, element << shift); }}"
