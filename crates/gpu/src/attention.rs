@@ -1,6 +1,7 @@
 //! Attention and its gradients: by cuDNN, or by our own flash-attention kernels, which support all sizes, layouts and
-//! masks. Neither stores the scores in memory. Devices without hand-written kernels have block kernels for both
-//! passes. Attention without elements, or with rows longer than [`MOST_COLUMNS`], is expanded.
+//! masks. Neither stores the scores in memory. Block kernels compute both passes on all devices; where there are few
+//! rows, hand-written kernels split the keys. Attention without elements, or with rows longer than [`MOST_COLUMNS`], is
+//! expanded.
 
 use crate::Gpu;
 use crate::array::{Array, suspicions};
@@ -14,7 +15,7 @@ use crate::native::{Native, length};
 use crate::strided::{ALIGNMENT, begins_aligned};
 use crate::view::tensor;
 use kiln_ir::{AttentionSpec, Axes, DType, Layout, Op, Operands, Result, Shape, TensorType, Values};
-use kiln_kernel::print::{held_type, memory_type};
+use kiln_kernel::print::held_type;
 use std::sync::Arc;
 
 const SOURCE: &str = include_str!("native/attention.cu");
@@ -40,7 +41,7 @@ const LEAST_MASKED: usize = 16;
 /// The score of a masked key in library calls: below any real score, but finite, since `-inf - -inf` is NaN.
 const HIDDEN: &str = "-1e30";
 
-/// Rows and columns of a tile per thread, along each side of a 16 × 16 block.
+/// Rows and columns of a hand-written kernel's tile per thread, along each side of a 16 × 16 block.
 #[derive(Clone, Copy)]
 struct Tile {
     tall: usize,
@@ -104,18 +105,19 @@ impl<D: Driver> Gpu<D> {
         let first = given.len() - if pass == AttentionPass::Forward { 3 } else { 5 };
         let [q, k, v] = [0, 1, 2].map(|place| given[first + place].1.shape);
         let call = Call { spec, sizes: Sizes::of(&q, &k, &v), dtype: results[0].dtype, given, mask };
-        let found = match (call.sizes.is_for_kernels(), self.has_native(), pass) {
-            (false, _, _) => None,
-            (true, false, AttentionPass::Forward) => self.attention_by_block(&call, results)?,
-            (true, false, AttentionPass::Backward) => self.gradients_by_blocks(&call, results)?,
-            (true, true, _) => Some(match self.attention_by_library(&call, pass, results)? {
-                Some(found) => found,
-                None => match pass {
-                    AttentionPass::Forward => self.attention_by_kernel(&call, results)?,
-                    AttentionPass::Backward => self.attention_gradients(&call, results)?,
-                },
-            }),
-        };
+        let mut found = None;
+        if call.sizes.is_for_kernels() && self.has_native() {
+            found = self.attention_by_library(&call, pass, results)?;
+            if found.is_none() && pass == AttentionPass::Forward {
+                found = self.attention_by_split_keys(&call, results)?;
+            }
+        }
+        if found.is_none() && call.sizes.is_for_kernels() {
+            found = match pass {
+                AttentionPass::Forward => self.attention_by_block(&call, results)?,
+                AttentionPass::Backward => self.gradients_by_blocks(&call, results)?,
+            };
+        }
         if let Some(found) = found {
             let all = suspicions::<D>(&inputs);
             let value = |(array, ty): (Array<D>, &TensorType)| {
@@ -193,7 +195,7 @@ impl<D: Driver> Gpu<D> {
         let Some((mask, ty)) = &call.mask else { return Ok(None) };
         let total = ty.num_elements();
         let bias = self.block(total * size_of::<f32>())?;
-        let native = call.native("kiln_attention_bias", 5, Tile::ANY).name("HIDDEN", HIDDEN);
+        let native = call.native("kiln_attention_bias", 2, Tile::ANY).name("HIDDEN", HIDDEN);
         let mut arguments = Arguments::<D::Memory>::new();
         arguments.extend([mask.place(ty.dtype), Argument::Pointer(bias.at(0))]);
         push_steps(&mut arguments, mask.layout.strides());
@@ -205,7 +207,7 @@ impl<D: Driver> Gpu<D> {
     /// Zeroes the output rows whose keys are all masked.
     fn zero_masked_rows(&self, call: &Call<D>, found: &[Array<D>]) -> Result<()> {
         let Sizes { batch, heads, queries, .. } = call.sizes;
-        let native = call.native("kiln_attention_zero_masked_rows", 6, Tile::ANY).name("HIDDEN", HIDDEN);
+        let native = call.native("kiln_attention_zero_masked_rows", 4, Tile::ANY).name("HIDDEN", HIDDEN);
         let mut arguments = Arguments::<D::Memory>::new();
         arguments.extend([found[0].place(call.dtype), found[1].place(call.dtype.accumulator())]);
         push_steps(&mut arguments, found[0].layout.strides());
@@ -217,7 +219,7 @@ impl<D: Driver> Gpu<D> {
     fn finite_log_sum_exp(&self, call: &Call<D>, lse: &Array<D>) -> Result<Array<D>> {
         let wide = call.dtype.accumulator();
         let finite = self.uninit(&TensorType { shape: lse.layout.shape, dtype: wide })?;
-        let native = call.native("kiln_attention_finite_log_sum_exp", 7, Tile::ANY);
+        let native = call.native("kiln_attention_finite_log_sum_exp", 5, Tile::ANY);
         let total = lse.layout.shape.num_elements();
         let arguments = [lse.place(wide), finite.place(wide), length(total)].into_iter().collect();
         self.native(native, total, arguments)?;
@@ -319,53 +321,45 @@ impl<D: Driver> Gpu<D> {
         Some(Form { dtype: call.dtype, mask, dim, dim_v, tile }).filter(|form| form.fits(info.shared_bytes))
     }
 
-    fn attention_by_kernel(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
+    /// Attention with the keys in parts; `None` where the rows alone occupy the device.
+    fn attention_by_split_keys(
+        &self,
+        call: &Call<D>,
+        results: &[TensorType],
+    ) -> Result<Option<Vec<Array<D>>>> {
         if call.is_of_few() {
-            return self.attention_of_few(call, results);
+            return self.attention_of_few(call, results).map(Some);
         }
         let Sizes { batch, heads, kv_heads, queries, keys, dim_v, .. } = call.sizes;
-        let (wide, rows) = (call.dtype.accumulator(), call.sizes.group() * queries);
-        let tile = call.sizes.tile(wide, rows, 1);
-        let found = self.attention_results(call, results)?;
+        let (wide, rows) = (call.dtype.accumulator(), call.sizes.rows());
+        let tile = call.sizes.tile(wide, rows);
         let blocks = batch * kv_heads * rows.div_ceil(16 * tile.tall);
         let splits = (2 * self.driver.info().multiprocessors).div_ceil(blocks).min(keys.div_ceil(LEAST_KEYS));
+        if splits <= 1 {
+            return Ok(None);
+        }
+        let found = self.attention_results(call, results)?;
         let lines = batch * heads * queries;
-        let parts = match splits {
-            0 | 1 => None,
-            _ => Some(self.attention_parts(call, splits * lines)?),
-        };
+        let parts = self.attention_parts(call, splits * lines)?;
+        let parts = || parts.iter().map(|part| Argument::Pointer(part.at(0)));
         let [q, k, v] = [0, 1, 2].map(|place| &call.given[place].0);
-        let native = call.native("kiln_attention", 0, tile);
-        let native = match parts {
-            None => native.name("R", memory_type(call.dtype)).name("R_WRITTEN(x)", "T_WRITTEN(x)"),
-            Some(_) => native.name("R", held_type(wide)).name("R_WRITTEN(x)", "(x)"),
-        };
         let mut arguments = Arguments::<D::Memory>::new();
         arguments.extend([q, k, v].map(|array| array.place(call.dtype)));
         arguments.push(call.mask_place());
-        match &parts {
-            None => arguments.extend([found[0].place(call.dtype), found[1].place(wide)]),
-            Some([rows, logs]) => arguments.extend([rows, logs].map(|part| Argument::Pointer(part.at(0)))),
-        }
+        arguments.extend(parts());
         for array in [q, k, v] {
             push_steps(&mut arguments, array.layout.strides());
         }
         push_steps(&mut arguments, &call.mask_steps());
-        let plain = [heads * queries * dim_v, queries * dim_v, dim_v, 1].map(|step| step as isize);
-        push_steps(&mut arguments, if parts.is_some() { &plain } else { found[0].layout.strides() });
         call.push_sizes(&mut arguments);
-        arguments.extend([length(splits.max(1)), length(lines)]);
-        self.native_blocks(native, blocks * splits.max(1), arguments)?;
-        if let Some([rows, logs]) = &parts {
-            let native = call.native("kiln_attention_combine", 1, tile);
-            let mut arguments = Arguments::<D::Memory>::new();
-            arguments.extend([rows, logs].map(|part| Argument::Pointer(part.at(0))));
-            arguments.extend([found[0].place(call.dtype), found[1].place(wide)]);
-            push_steps(&mut arguments, found[0].layout.strides());
-            arguments.extend([heads, queries, splits, lines].map(length));
-            self.native(native, lines * dim_v, arguments)?;
-        }
-        Ok(found)
+        arguments.extend([length(splits), length(lines)]);
+        self.native_blocks(call.native("kiln_attention", 0, tile), blocks * splits, arguments)?;
+        let mut arguments: Arguments<D::Memory> = parts().collect();
+        arguments.extend([found[0].place(call.dtype), found[1].place(wide)]);
+        push_steps(&mut arguments, found[0].layout.strides());
+        arguments.extend([heads, queries, splits, lines].map(length));
+        self.native(call.native("kiln_attention_combine", 1, tile), lines * dim_v, arguments)?;
+        Ok(Some(found))
     }
 
     /// Split-key attention for few queries by one kernel, as for the rows of one decoded token.
@@ -394,7 +388,7 @@ impl<D: Driver> Gpu<D> {
         push_steps(&mut arguments, found[0].layout.strides());
         call.push_sizes(&mut arguments);
         arguments.extend([splits, part].map(length));
-        let native = call.native("kiln_attention_few", 8, Tile::ANY).name("VECTOR", vector);
+        let native = call.native("kiln_attention_few", 3, Tile::ANY).name("VECTOR", vector);
         self.native_blocks(native, blocks * splits, arguments)?;
         Ok(found)
     }
@@ -403,46 +397,6 @@ impl<D: Driver> Gpu<D> {
     fn attention_parts(&self, call: &Call<D>, lines: usize) -> Result<[Block<D>; 2]> {
         let size = call.dtype.accumulator().size();
         Ok([self.block(lines * call.sizes.dim_v * size)?, self.block(lines * size)?])
-    }
-
-    fn attention_gradients(&self, call: &Call<D>, results: &[TensorType]) -> Result<Vec<Array<D>>> {
-        let Sizes { batch, heads, kv_heads, queries, keys, .. } = call.sizes;
-        let (wide, rows, lines) =
-            (call.dtype.accumulator(), call.sizes.group() * queries, batch * heads * queries);
-        let found = self.attention_results(call, results)?;
-        let [grad, q, k, v, y] = [0, 1, 2, 3, 4].map(|place| &call.given[place].0);
-        let lse = self.contiguous(&call.given[LOG_SUM_EXP].0, wide)?;
-        let delta = self.block(lines * wide.size())?;
-        let tile = call.sizes.tile(wide, rows, 1);
-        let mut arguments = Arguments::<D::Memory>::new();
-        arguments.extend([grad, y].map(|array| array.place(call.dtype)));
-        arguments.push(Argument::Pointer(delta.at(0)));
-        for array in [grad, y] {
-            push_steps(&mut arguments, array.layout.strides());
-        }
-        arguments.extend([heads, queries, lines].map(length));
-        self.native_blocks(call.native("kiln_attention_delta", 2, tile), lines.div_ceil(16), arguments)?;
-        let gradients = |native: Native, tile: Tile, rows: usize, results: &[Array<D>]| {
-            let mut arguments = Arguments::<D::Memory>::new();
-            arguments.extend([grad, q, k, v].map(|array| array.place(call.dtype)));
-            arguments.push(call.mask_place());
-            arguments.extend([lse.place(wide), Argument::Pointer(delta.at(0))]);
-            arguments.extend(results.iter().map(|array| array.place(call.dtype)));
-            for array in [grad, q, k, v] {
-                push_steps(&mut arguments, array.layout.strides());
-            }
-            push_steps(&mut arguments, &call.mask_steps());
-            for array in results {
-                push_steps(&mut arguments, array.layout.strides());
-            }
-            call.push_sizes(&mut arguments);
-            self.native_blocks(native, batch * kv_heads * rows.div_ceil(16 * tile.tall), arguments)
-        };
-        gradients(call.native("kiln_attention_queries", 3, tile), tile, rows, &found[..1])?;
-        // The threads accumulate two results in registers.
-        let tile = call.sizes.tile(wide, keys, 2);
-        gradients(call.native("kiln_attention_keys", 4, tile), tile, keys, &found[1..])?;
-        Ok(found)
     }
 
     /// An uninitialized array `[batch, heads, rows, columns]` in the memory order of `like`: heads interleaved in
@@ -482,9 +436,9 @@ impl Sizes {
         !none && dim.max(dim_v) <= MOST_COLUMNS && counts(keys) && counts(self.group() * queries)
     }
 
-    /// The tile for a number of rows, with `results` accumulators per element.
-    fn tile(&self, wide: DType, rows: usize, results: usize) -> Tile {
-        let columns = self.dim.max(self.dim_v).next_multiple_of(64) * results;
+    /// The tile for a number of rows.
+    fn tile(&self, wide: DType, rows: usize) -> Tile {
+        let columns = self.dim.max(self.dim_v).next_multiple_of(64);
         let most = if wide == DType::F64 { 2 } else { 4 };
         let tall = match columns {
             0..=128 => 4,

@@ -6,16 +6,13 @@ use crate::block::order::{BLOCK_PARTS, Extreme};
 use crate::block::{self, BlockKey};
 use crate::driver::{Argument, Arguments, DevicePtr, Driver};
 use crate::index::AxisExtents;
-use crate::native::{Native, length};
+use crate::native::length;
 use crate::view::tensor;
 use kiln_ir::{
     BoxFuture, DType, Engine, Extremum, Op, Operand, Operands, Reduction, Result, Shape, TensorType, Value,
     Values, wait_for,
 };
-use kiln_kernel::print::held_type;
 use smallvec::smallvec;
-
-const SOURCE: &str = include_str!("native/order.cu");
 
 /// The parameters of an argmin or argmax search over lines.
 struct Search<'a, D: Driver> {
@@ -85,12 +82,9 @@ impl<D: Driver> Gpu<D> {
         [count, parts]: [usize; 2],
     ) -> Result<()> {
         let x = search.x.at(search.dtype.size());
-        let (is_native, has_candidates) = (self.has_native(), candidates.is_some());
-        let mut arguments: Arguments<D::Memory> = smallvec![Argument::Pointer(x.clone())];
-        if is_native || has_candidates {
-            arguments.push(Argument::Pointer(candidates.unwrap_or(x)));
-        }
-        arguments.push(Argument::Pointer(found));
+        let has_candidates = candidates.is_some();
+        let mut arguments: Arguments<D::Memory> = smallvec![Argument::Pointer(x)];
+        arguments.extend(candidates.into_iter().chain([found]).map(Argument::Pointer));
         arguments.extend([
             length(search.lines),
             length(search.sides.length),
@@ -100,27 +94,12 @@ impl<D: Driver> Gpu<D> {
             length(count.div_ceil(parts)),
         ]);
         let units = search.lines.saturating_mul(parts);
-        if !is_native {
-            return self.search_blocks(search, has_candidates, index, units, arguments);
-        }
-        let native = native_search(search, has_candidates, index);
-        self.native(native, if search.columns() { units } else { units.saturating_mul(32) }, arguments)
-    }
-
-    fn search_blocks(
-        &self,
-        search: &Search<'_, D>,
-        has_candidates: bool,
-        found: DType,
-        units: usize,
-        arguments: Arguments<D::Memory>,
-    ) -> Result<()> {
         let Search { extremum, dtype, .. } = *search;
         let columns = search.columns();
         let candidates = has_candidates.then(|| self.position_dtype());
-        let key = BlockKey::new("extreme").dtype(dtype).dtype(found);
+        let key = BlockKey::new("extreme").dtype(dtype).dtype(index);
         let key = key.with(extremum == Extremum::Max).with(has_candidates).with(columns);
-        let build = || block::order::extreme(&Extreme { extremum, dtype, candidates, found, columns });
+        let build = || block::order::extreme(&Extreme { extremum, dtype, candidates, found: index, columns });
         if columns {
             self.run_points(key, build, units, arguments)
         } else {
@@ -189,24 +168,8 @@ impl<D: Driver> Gpu<D> {
         let mut arguments: Arguments<D::Memory> =
             smallvec![counts.place(counted), result.place(index), length(n)];
         arguments.extend(shape.iter().map(|&extent| length(extent)));
-        if !self.has_native() {
-            let key = BlockKey::new("positions").with(rank).dtype(counted).dtype(index);
-            return self.run_points(key, || block::order::positions(rank, counted, index), n, arguments);
-        }
-        let (mut lengths, mut stores) = (String::new(), String::new());
-        for axis in 0..rank {
-            lengths.push_str(&format!(", long long e{axis}"));
-        }
-        for axis in (0..rank).rev() {
-            stores.push_str(&format!("y[before * {rank} + {axis}] = (I)(rest % e{axis}); rest /= e{axis}; "));
-        }
-        let native = Native::new(SOURCE, "kiln_positions")
-            .name("KILN_POSITIONS", "")
-            .name("POSITION_LENGTHS", lengths)
-            .name("POSITION_STORES", stores)
-            .dtype("S", counted)
-            .dtype("I", index);
-        self.native(native, n, arguments)
+        let key = BlockKey::new("positions").with(rank).dtype(counted).dtype(index);
+        self.run_points(key, || block::order::positions(rank, counted, index), n, arguments)
     }
 
     /// Starts to read the last element of a running count.
@@ -225,28 +188,4 @@ pub(crate) struct StartedNonZero<'a> {
     index: DType,
     /// The running count of the elements other than 0, and its last element in bytes. `None` without elements.
     counted: Option<(Value, BoxFuture<'a, Result<Vec<u8>>>)>,
-}
-
-/// The hand-written kernel of a search.
-fn native_search<D: Driver>(search: &Search<'_, D>, has_candidates: bool, index: DType) -> Native {
-    let dtype = search.dtype;
-    // Warp shuffles exchange words of at least four bytes.
-    let wide = if dtype.size() < 4 && !dtype.is_float() { "int" } else { held_type(dtype) };
-    let greatest = match search.extremum {
-        Extremum::Max => "true",
-        Extremum::Min => "false",
-    };
-    let mut native = Native::new(SOURCE, "kiln_extreme")
-        .name("KILN_EXTREME", "")
-        .name("GREATEST", greatest)
-        .name("T_WIDE", wide)
-        .dtype("T", dtype)
-        .dtype("I", index);
-    if has_candidates {
-        native = native.name("CANDIDATES", "");
-    }
-    if search.columns() {
-        native = native.name("COLUMNS", "");
-    }
-    native
 }

@@ -14,9 +14,6 @@ use smallvec::smallvec;
 
 const SOURCE: &str = include_str!("native/scan.cu");
 
-/// Elements that one block of a hand-written kernel scans: `KILN_TILE` of the source.
-const TILE: usize = 2048;
-
 /// The minimum number of lines for which one thread per line suffices.
 const MANY: usize = 4096;
 
@@ -76,15 +73,12 @@ impl<D: Driver> Gpu<D> {
         y: DevicePtr<D::Memory>,
         [count, len]: [usize; 2],
     ) -> Result<()> {
-        let tiles = len.div_ceil(self.scan_tile(running));
+        let tiles = len.div_ceil(self.scan_kernels(running).tile());
         let place = Argument::Pointer;
         let blocks = count.saturating_mul(tiles);
         let lengths = [running.identity(), length(len), length(tiles)];
         if tiles == 1 {
-            // A hand-written kernel does not read the carried totals of one tile.
-            let unused = self.has_native().then(|| y.clone());
-            let tensors = [x].into_iter().chain(unused).chain([y]).map(place);
-            let arguments = tensors.chain(lengths).collect();
+            let arguments = [x, y].map(place).into_iter().chain(lengths).collect();
             return self.run_scan(running, ScanKernel::Tiles, blocks, arguments);
         }
         let computed = combined_in(running.dtype);
@@ -107,21 +101,14 @@ impl<D: Driver> Gpu<D> {
         units: usize,
         arguments: Arguments<D::Memory>,
     ) -> Result<()> {
-        let is_of_lines = matches!(kernel, ScanKernel::Columns);
-        if self.has_native() {
-            let native = running.native(kernel);
-            return if is_of_lines {
-                self.native(native, units, arguments)
-            } else {
-                self.native_blocks(native, units, arguments)
-            };
-        }
         let kernels = self.scan_kernels(running);
         let (key, build) = (kernels.key(kernel), || kernels.kernel(kernel));
-        if is_of_lines {
-            self.run_points(key, build, units, arguments)
-        } else {
-            self.run_blocks(key, build, units, arguments)
+        match kernel {
+            ScanKernel::Columns if self.has_native() => self.native(running.native(), units, arguments),
+            ScanKernel::Columns => self.run_points(key, build, units, arguments),
+            ScanKernel::Totals | ScanKernel::Tiles | ScanKernel::CarriedTiles => {
+                self.run_blocks(key, build, units, arguments)
+            }
         }
     }
 
@@ -130,11 +117,6 @@ impl<D: Driver> Gpu<D> {
         let items = items(dtype, self.driver.info().shared_bytes);
         ScanKernels { reduction, dtype, reverse, exclusive, items }
     }
-
-    /// Elements that one block scans.
-    fn scan_tile(&self, running: ScanParameters) -> usize {
-        if self.has_native() { TILE } else { self.scan_kernels(running).tile() }
-    }
 }
 
 impl ScanParameters {
@@ -142,12 +124,8 @@ impl ScanParameters {
         Argument::Word(self.identity)
     }
 
-    fn native(self, kernel: ScanKernel) -> Native {
-        let (entry, part) = match kernel {
-            ScanKernel::Columns => ("kiln_scan_columns", "KILN_SCAN_COLUMNS"),
-            ScanKernel::Totals => ("kiln_scan_totals", "KILN_SCAN_TOTALS"),
-            ScanKernel::Tiles | ScanKernel::CarriedTiles => ("kiln_scan_tiles", "KILN_SCAN_TILES"),
-        };
+    /// The hand-written kernel for columns.
+    fn native(self) -> Native {
         let computed = combined_in(self.dtype);
         let unsigned = if computed.size() == 8 { DType::U64 } else { DType::U32 };
         let combine = match (self.reduction, self.dtype.is_float()) {
@@ -159,14 +137,12 @@ impl ScanParameters {
             (Reduction::Min, _) => "(kiln_min<A>(a, b))",
             (Reduction::Max, _) => "(kiln_max<A>(a, b))",
         };
-        let native = Native::new(SOURCE, entry)
-            .name(part, "")
+        Native::new(SOURCE, "kiln_scan_columns")
             .name("A", held_type(computed))
             .name("U", held_type(unsigned))
             .name("COMBINE(a, b)", combine)
             .name("AT(j)", if self.reverse { "(length - 1 - (j))" } else { "(j)" })
             .name("EXCLUSIVE", self.exclusive)
-            .dtype("T", self.dtype);
-        if matches!(kernel, ScanKernel::CarriedTiles) { native.name("CARRIED", "") } else { native }
+            .dtype("T", self.dtype)
     }
 }

@@ -1,4 +1,4 @@
-// Attention without scores in memory (FlashAttention), and its gradients. T: the dtype, with T_VALUE, T_READ and
+// Attention without scores in memory (FlashAttention), with the keys in parts. T: the dtype, with T_VALUE, T_READ and
 // T_WRITTEN; A: the accumulator type; DIM and DIM_V: columns of queries and keys, and of values; MASK: 0 for none, 1
 // for a byte mask, 2 for an additive mask. PART: the kernel to compile.
 //
@@ -145,7 +145,7 @@ __device__ A kiln_row_sum(A x) {
 #if PART == 0
 // Attention with the keys in `splits` parts: results of each part follow those of the previous part, to be combined.
 extern "C" __global__ void __launch_bounds__(256) kiln_attention(
-    const T* q, const T* k, const T* v, const KilnMask* mask, R* y, A* lse, STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(y),
+    const T* q, const T* k, const T* v, const KilnMask* mask, A* y, A* lse, STEPS(q), STEPS(k), STEPS(v), STEPS(mask),
     int heads, int kv_heads, int queries, int keys, long long offset, A scale, int splits, long long results) {
   kiln_begin();
   __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
@@ -188,12 +188,13 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention(
     const int r = first + ty + 16 * i;
     if (r >= of_q.rows) continue;
     const long long head = kv_head * group + r / queries, row = r % queries;
-    R* to = y + split * results * DIM_V + batch * y_batch + head * y_head + row * y_row;
+    const long long result = split * results + (batch * heads + head) * queries + row;
+    A* to = y + result * DIM_V;
 #pragma unroll
     for (int j = 0; j < UP(DIM_V) * CHUNK / 16; ++j)
-      if (tx + 16 * j < DIM_V) to[(tx + 16 * j) * y_column] = R_WRITTEN(total[i] == (A)0 ? (A)0 : sums[i][j] / total[i]);
+      if (tx + 16 * j < DIM_V) to[tx + 16 * j] = total[i] == (A)0 ? (A)0 : sums[i][j] / total[i];
     if (tx == 0)
-      lse[split * results + (batch * heads + head) * queries + row] = total[i] == (A)0 ? -KILN_INFINITE : greatest[i] + log(total[i]);
+      lse[result] = total[i] == (A)0 ? -KILN_INFINITE : greatest[i] + log(total[i]);
   }
 }
 #elif PART == 1
@@ -217,118 +218,6 @@ extern "C" __global__ void kiln_attention_combine(
   }
 }
 #elif PART == 2
-// The row sums of grad * y.
-extern "C" __global__ void kiln_attention_delta(
-    const T* grad, const T* y, A* delta, STEPS(grad), STEPS(y), int heads, int queries, long long results) {
-  kiln_begin();
-  const int tx = threadIdx.x % 16;
-  const long long r = blockIdx.x * 16ll + threadIdx.x / 16;
-  const long long batch = r / queries / heads, head = r / queries % heads, row = r % queries;
-  A sum = 0;
-  for (int c = tx; r < results && c < DIM_V; c += 16)
-    sum += (A)T_READ(grad[batch * grad_batch + head * grad_head + row * grad_row + c * grad_column]) *
-           (A)T_READ(y[batch * y_batch + head * y_head + row * y_row + c * y_column]);
-  sum = kiln_row_sum(sum);
-  if (tx == 0 && r < results) delta[r] = sum;
-}
-#elif PART == 3
-// The gradients of the queries.
-extern "C" __global__ void __launch_bounds__(256) kiln_attention_queries(
-    const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dq, STEPS(grad), STEPS(q),
-    STEPS(k), STEPS(v), STEPS(mask), STEPS(dq), int heads, int kv_heads, int queries, int keys, long long offset, A scale) {
-  kiln_begin();
-  __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
-  const int splits = 1;
-  KILN_BLOCK(heads / kv_heads * queries)
-  (void)split;
-  const KilnRows of_q = KILN_ROWS(q, group, queries), of_k = KILN_ROWS(k, 1, keys), of_v = KILN_ROWS(v, 1, keys),
-                 of_grad = KILN_ROWS(grad, group, queries);
-  const KilnSight sight = KILN_SIGHT;
-  const long long row = (batch * heads + kv_head * group) * queries;
-  const int end = sight.end(first, first + ROWS < of_q.rows ? first + ROWS : of_q.rows);
-  A sums[TALL][UP(DIM) * CHUNK / 16] = {};
-  for (int key = 0; key < end; key += COLUMNS) {
-    A scores[TALL][WIDE] = {}, of_weights[TALL][WIDE] = {};
-    kiln_across<DIM>(scores, of_q, first, of_k, key, left, right);
-    kiln_across<DIM_V>(of_weights, of_grad, first, of_v, key, left, right);
-#pragma unroll
-    for (int i = 0; i < TALL; ++i) {
-      const int r = first + ty + 16 * i;
-      const bool inside = r < of_q.rows;
-      const A log = inside ? lse[row + r] : -KILN_INFINITE, less = inside ? delta[row + r] : (A)0;
-      for (int j = 0; j < WIDE; ++j) {
-        const A weight = log == -KILN_INFINITE ? (A)0 : exp(sight.score(scores[i][j], r, key + tx + 16 * j) - log);
-        weights[(ty + 16 * i) * WEIGHTS_PITCH + tx + 16 * j] = weight * (of_weights[i][j] - less) * scale;
-      }
-    }
-    kiln_down<DIM>(sums, weights, of_k, key, right);
-  }
-#pragma unroll
-  for (int i = 0; i < TALL; ++i) {
-    const int r = first + ty + 16 * i;
-    if (r >= of_q.rows) continue;
-    T* to = dq + batch * dq_batch + (kv_head * group + r / queries) * dq_head + r % queries * dq_row;
-#pragma unroll
-    for (int j = 0; j < UP(DIM) * CHUNK / 16; ++j)
-      if (tx + 16 * j < DIM) to[(tx + 16 * j) * dq_column] = T_WRITTEN(sums[i][j]);
-  }
-}
-#elif PART == 4
-// The gradients of the keys and values.
-extern "C" __global__ void __launch_bounds__(256) kiln_attention_keys(
-    const T* grad, const T* q, const T* k, const T* v, const KilnMask* mask, const A* lse, const A* delta, T* dk, T* dv, STEPS(grad),
-    STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(dk), STEPS(dv), int heads, int kv_heads, int queries, int keys, long long offset,
-    A scale) {
-  kiln_begin();
-  __shared__ A left[ROWS * PITCH], right[COLUMNS * PITCH], weights[ROWS * WEIGHTS_PITCH];
-  const int splits = 1;
-  KILN_BLOCK(keys)
-  (void)split;
-  const KilnRows of_q = KILN_ROWS(q, group, queries), of_k = KILN_ROWS(k, 1, keys), of_v = KILN_ROWS(v, 1, keys),
-                 of_grad = KILN_ROWS(grad, group, queries);
-  const KilnSight sight = KILN_SIGHT;
-  const long long row = (batch * heads + kv_head * group) * queries;
-  A of_keys[TALL][UP(DIM) * CHUNK / 16] = {}, of_values[TALL][UP(DIM_V) * CHUNK / 16] = {};
-  for (int query = 0; query < of_q.rows; query += COLUMNS) {
-    // Queries to which all of these keys are invisible.
-    const int end_query = query + COLUMNS < of_q.rows ? query + COLUMNS : of_q.rows;
-    if (sight.end(query, end_query) <= first) continue;
-    A scores[TALL][WIDE] = {}, of_weights[TALL][WIDE] = {};
-    kiln_across<DIM>(scores, of_k, first, of_q, query, left, right);
-    kiln_across<DIM_V>(of_weights, of_v, first, of_grad, query, left, right);
-    for (int j = 0; j < WIDE; ++j) {
-      const int r = query + tx + 16 * j;
-      const bool inside = r < of_q.rows;
-      const A log = inside ? lse[row + r] : -KILN_INFINITE, less = inside ? delta[row + r] : (A)0;
-#pragma unroll
-      for (int i = 0; i < TALL; ++i) {
-        const int key = first + ty + 16 * i;
-        A& weight = scores[i][j];
-        weight = log == -KILN_INFINITE ? (A)0 : exp(sight.score(weight, r, key) - log);
-        of_weights[i][j] = weight * (of_weights[i][j] - less) * scale;
-        weights[(ty + 16 * i) * WEIGHTS_PITCH + tx + 16 * j] = weight;
-      }
-    }
-    kiln_down<DIM_V>(of_values, weights, of_grad, query, right);
-    __syncthreads();
-    for (int i = 0; i < TALL; ++i)
-      for (int j = 0; j < WIDE; ++j) weights[(ty + 16 * i) * WEIGHTS_PITCH + tx + 16 * j] = of_weights[i][j];
-    kiln_down<DIM>(of_keys, weights, of_q, query, right);
-  }
-#pragma unroll
-  for (int i = 0; i < TALL; ++i) {
-    const int r = first + ty + 16 * i;
-    if (r >= keys) continue;
-    T *to_k = dk + batch * dk_batch + kv_head * dk_head + r * dk_row, *to_v = dv + batch * dv_batch + kv_head * dv_head + r * dv_row;
-#pragma unroll
-    for (int j = 0; j < UP(DIM) * CHUNK / 16; ++j)
-      if (tx + 16 * j < DIM) to_k[(tx + 16 * j) * dk_column] = T_WRITTEN(of_keys[i][j]);
-#pragma unroll
-    for (int j = 0; j < UP(DIM_V) * CHUNK / 16; ++j)
-      if (tx + 16 * j < DIM_V) to_v[(tx + 16 * j) * dv_column] = T_WRITTEN(of_values[i][j]);
-  }
-}
-#elif PART == 5
 // The additive bias that replaces a byte mask with these axis lengths: HIDDEN for masked keys.
 extern "C" __global__ void kiln_attention_bias(
     const KilnMask* mask, A* to, STEPS(mask), long long heads, long long rows, long long columns, long long total) {
@@ -338,7 +227,7 @@ extern "C" __global__ void kiln_attention_bias(
     to[p] = mask[b * mask_batch + h * mask_head + r * mask_row + c * mask_column] ? (A)0 : (A)HIDDEN;
   }
 }
-#elif PART == 8
+#elif PART == 3
 // Split-key attention for few queries. A block computes 8 rows, one per warp, of one part of the keys. The last block
 // of the rows to arrive combines the partial results in a fixed order. `arrived` counts the blocks of each 8 rows, and
 // returns to 0. VECTOR: elements in 16 bytes, a divisor of DIM = DIM_V. Columns are contiguous.
@@ -499,7 +388,7 @@ extern "C" __global__ void __launch_bounds__(256) kiln_attention_few(
     if (lane + 32 * j < DIM) to[(lane + 32 * j) * y_column] = T_WRITTEN(total == (A)0 ? (A)0 : sums[j] / total);
   if (lane == 0) lse[(batch * heads + head) * queries + row] = total == (A)0 ? -KILN_INFINITE : greatest + log(total);
 }
-#elif PART == 6
+#elif PART == 4
 // Zeroes the rows whose keys are all masked.
 extern "C" __global__ void kiln_attention_zero_masked_rows(T* y, A* lse, STEPS(y), int heads, int queries, long long results) {
   kiln_begin();
