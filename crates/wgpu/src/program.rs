@@ -203,6 +203,15 @@ mod tests {
     use kiln_ir::DType;
 
     #[test]
+    fn only_kernels_of_users_have_checks_of_bounds_and_loops() {
+        for is_guarded in [false, true] {
+            let checks = runtime_checks(is_guarded);
+            assert_eq!([checks.bounds_checks, checks.force_loop_bounding], [is_guarded; 2]);
+            assert!(checks.int_div_checks);
+        }
+    }
+
+    #[test]
     fn the_uniform_buffer_follows_the_tensors() {
         let tensor = |is_written| EntryParameter::Tensor { dtype: DType::F32, is_written };
         let parameters =

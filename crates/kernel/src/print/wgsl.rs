@@ -1,8 +1,9 @@
 //! WGSL, the shading language of [WebGPU](https://www.w3.org/TR/WGSL/).
 //!
 //! Elements of 8 and 16 bits are packed in 32-bit words. A load unpacks them; a store of one element clears and sets the
-//! bits of a word by two atomic operations. A tensor that a kernel accesses by vectors is bound as an array of them. Integers of up to 32 bits are computed in 32 bits and wrapped to their width. Dtypes of
-//! 64 bits are native types, which a device may lack.
+//! bits of a word by two atomic operations. A tensor that a kernel accesses by vectors is bound as an array of vectors.
+//! Integers of up to 32 bits are computed in 32 bits and wrapped to their width. Dtypes of 64 bits are native types, which
+//! a device may lack.
 //!
 //! Tensors are storage buffers. All other parameters are words of one uniform buffer, see [`Entry`](super::Entry).
 //! Workgroups have two dimensions, since one has at most 65,535.
