@@ -163,6 +163,16 @@ fn embedding_bags() {
 }
 
 #[test]
+fn padding_masks_accept_lengths_of_every_integer_dtype() {
+    for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_int()) {
+        let lengths = given(vec![0, 2, 4, 9], &[4]).cast(dtype).unwrap();
+        let mask = lengths.padding_mask(4).unwrap();
+        let counts = mask.cast(DType::I32).unwrap().reduce(kiln_ir::Reduction::Sum, &[1]).unwrap();
+        assert_eq!(values(&counts), [0.0, 2.0, 4.0, 4.0], "{dtype}");
+    }
+}
+
+#[test]
 fn both_alignments_of_causal_attention() {
     let (q, k) = (random(&[1, 2, 3, 4]), random(&[1, 2, 5, 4]));
     for (causal, seen) in [(Causal::First, [1, 2, 3]), (Causal::Last, [3, 4, 5]), (Causal::No, [5, 5, 5])] {

@@ -88,8 +88,9 @@ impl AnyTensor {
         let Some(offset) = causal.offset(queries, keys) else {
             return AnyTensor::full(ty(queries, keys, DType::Bool), true, device);
         };
-        let query = AnyTensor::iota(ty(queries, 1, DType::I64), 0, device)?;
-        let key = AnyTensor::iota(ty(1, keys, DType::I64), 1, device)?;
+        let index = index_dtype(queries.max(keys));
+        let query = AnyTensor::iota(ty(queries, 1, index), 0, device)?;
+        let key = AnyTensor::iota(ty(1, keys, index), 1, device)?;
         let last = query.binary_scalar(kiln_ir::Binary::Add, offset)?;
         key.compare(kiln_ir::Comparison::Le, last)
     }
@@ -103,9 +104,17 @@ impl AnyTensor {
             return Err(self.wrong(OP, format!("lengths need 1 axis, not {}", self.rank())));
         }
         let batch = self.shape()[0];
-        Ok(self.cast(DType::I64)?.expression(|lengths| {
-            let place = Var::iota(lengths.engine(), TensorType::new([1, longest], DType::I64), 1);
+        let is_wide = self.dtype().size() == 8 || index_dtype(longest) == DType::I64;
+        let narrow = if self.dtype() == DType::U32 { DType::U32 } else { DType::I32 };
+        let index = if is_wide { DType::I64 } else { narrow };
+        Ok(self.cast(index)?.expression(|lengths| {
+            let place = Var::iota(lengths.engine(), TensorType::new([1, longest], index), 1);
             place.less(&lengths.reshape([batch, 1]))
         }))
     }
+}
+
+/// The dtype of positions below a count. A device may lack integers of 64 bits.
+fn index_dtype(count: usize) -> DType {
+    if i32::try_from(count).is_ok() { DType::I32 } else { DType::I64 }
 }
