@@ -105,20 +105,7 @@ impl<D: Driver> Gpu<D> {
         let first = given.len() - if pass == AttentionPass::Forward { 3 } else { 5 };
         let [q, k, v] = [0, 1, 2].map(|place| given[first + place].1.shape);
         let call = Call { spec, sizes: Sizes::of(&q, &k, &v), dtype: results[0].dtype, given, mask };
-        let mut found = None;
-        if call.sizes.is_for_kernels() && self.has_native() {
-            found = self.attention_by_library(&call, pass, results)?;
-            if found.is_none() && pass == AttentionPass::Forward {
-                found = self.attention_by_split_keys(&call, results)?;
-            }
-        }
-        if found.is_none() && call.sizes.is_for_kernels() {
-            found = match pass {
-                AttentionPass::Forward => self.attention_by_block(&call, results)?,
-                AttentionPass::Backward => self.gradients_by_blocks(&call, results)?,
-            };
-        }
-        if let Some(found) = found {
+        if let Some(found) = self.attention_by_kernels(&call, pass, results)? {
             let all = suspicions::<D>(&inputs);
             let value = |(array, ty): (Array<D>, &TensorType)| {
                 Array { suspicions: all.clone(), ..array }.into_value(*ty)
@@ -127,6 +114,32 @@ impl<D: Driver> Gpu<D> {
         }
         drop(call);
         self.expanded(op, inputs, results)
+    }
+
+    /// Attention that is not expanded; `None` if no kernel supports it.
+    fn attention_by_kernels(
+        &self,
+        call: &Call<D>,
+        pass: AttentionPass,
+        results: &[TensorType],
+    ) -> Result<Option<Vec<Array<D>>>> {
+        if !call.sizes.is_for_kernels() {
+            return Ok(None);
+        }
+        if self.has_native() {
+            if let Some(found) = self.attention_by_library(call, pass, results)? {
+                return Ok(Some(found));
+            }
+            if pass == AttentionPass::Forward
+                && let Some(found) = self.attention_by_split_keys(call, results)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        match pass {
+            AttentionPass::Forward => self.attention_by_block(call, results),
+            AttentionPass::Backward => self.gradients_by_blocks(call, results),
+        }
     }
 
     /// Attention by the vendor's library; `None` if the library does not support it.

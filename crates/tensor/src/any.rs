@@ -39,6 +39,7 @@ pub use float8::Float8Tensor;
 pub(crate) use float8::MatMulAsFloat8;
 pub use grid::{GridPadding, GridSampleMode, GridSampleOptions, Indexing};
 pub use index::ScatterReduction;
+pub(crate) use index::index_dtype;
 pub use linalg::{Norm, TensordotAxes};
 pub use loss::{ClassOptions, CtcOptions, Reduction, RnntOptions, TripletOptions};
 pub use module::{

@@ -69,6 +69,7 @@ pub use second::{hessian, hessian_vector_product};
 pub use tree::{Structure, Tree};
 pub use vmap::{VmapOptions, vmap, vmap_with};
 
+use crate::any::index_dtype;
 use crate::{AnyTensor, AutodiffBackend, Backend, Checkpointing, Error, Result, Shape, Stack, TensorType};
 use alloc::format;
 use alloc::vec::Vec;
@@ -119,7 +120,7 @@ fn check_alike(
 /// Returns the standard basis of a tensor type: `[n, shape..]` for `n` elements, with one element of each set to 1.
 fn basis(stack: &Stack, ty: TensorType) -> Value {
     let n = ty.num_elements();
-    let index = if i32::try_from(n).is_ok() { crate::DType::I32 } else { crate::DType::I64 };
+    let index = index_dtype(n);
     let along = |shape: [usize; 2], axis| Var::iota(stack.engine(), TensorType::new(shape, index), axis);
     let square = along([n, 1], 0).equal(&along([1, n], 1)).cast(ty.dtype);
     square.reshape(ty.shape.inserted(0, n)).into_value()

@@ -114,7 +114,8 @@ pub(crate) fn prepare<M>(
     Ok(prepared)
 }
 
-/// Checks the limits that depend on the sizes of a launch's tensors: an index of WGSL has 32 bits, and a kernel has few bindings.
+/// Checks the limits that depend on the sizes of a launch's tensors: an index of WGSL has 32 bits, and a kernel has few
+/// bindings.
 /// `size` returns the bytes of a block of memory, and `most` is the maximum number of bindings.
 ///
 /// # Errors

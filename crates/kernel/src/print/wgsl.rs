@@ -32,7 +32,7 @@ use core::fmt::Write;
 pub(super) use expression::{abs, compute, constant, neg, not, recip, rsqrt, sign};
 pub(super) use functions64::unary as unary64;
 use kiln_ir::{DType, Scalar};
-pub(super) use memory::{buffer_type, load_packed, per_word, store_packed};
+pub(super) use memory::{buffer_type, encode, load_packed, per_word, store_packed};
 pub use split::split_tensors;
 use vector::Pack;
 

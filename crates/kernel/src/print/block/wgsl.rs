@@ -11,8 +11,8 @@ use crate::block::{
     Statement, Type,
 };
 use crate::print::wgsl::{
-    buffer_type, compute, constant, element_type, entry_head, from_element, held, load_packed, number,
-    per_word, prelude, store_packed, to_element, uniform_buffer, word,
+    buffer_type, compute, constant, element_type, encode, entry_head, from_element, held, load_packed,
+    number, per_word, prelude, store_packed, to_element, uniform_buffer, word,
 };
 use alloc::format;
 use alloc::string::String;
@@ -409,9 +409,8 @@ impl Syntax for Wgsl<'_> {
         if !self.is_packed(place) {
             return format!("{at} = {vector}({});", values.join(", "));
         }
-        let is_brain = place_dtype(self.kernel, place) == DType::BF16;
-        let to = if is_brain { "kiln_to_bf16" } else { "kiln_to_f16" };
-        let [a, b, c, d] = values.each_ref().map(|value| format!("{to}({value})"));
+        let dtype = place_dtype(self.kernel, place);
+        let [a, b, c, d] = values.each_ref().map(|value| encode(value, dtype));
         format!("{at} = {vector}({a} | ({b} << 16u), {c} | ({d} << 16u));")
     }
 

@@ -58,7 +58,7 @@ pub(super) fn decode(word: impl Fn(&str) -> String, place: &str, dtype: DType) -
 }
 
 /// The bits of a packed element; other elements are themselves.
-pub(super) fn encode(value: &str, dtype: DType) -> String {
+pub(in crate::print) fn encode(value: &str, dtype: DType) -> String {
     let count = per_word(dtype);
     match dtype {
         DType::F16 => format!("kiln_to_f16({value})"),

@@ -108,10 +108,8 @@ impl Pack {
         };
         let store = |number: usize| {
             let words: Vec<String> = (0..self.width).map(|lane| word(number * self.width + lane)).collect();
-            let value = match self.width {
-                1 => words.concat(),
-                _ => format!("{}({})", self.ty(), words.join(", ")),
-            };
+            let all = words.join(", ");
+            let value = if self.width == 1 { all } else { format!("{}({all})", self.ty()) };
             format!("{} = {value};", self.at(buffer, place, number))
         };
         (0..self.count).map(store).collect::<Vec<_>>().join(" ")
@@ -120,10 +118,8 @@ impl Pack {
     /// A pack of the vector at a place of a buffer.
     fn at(&self, buffer: &str, place: &str, number: usize) -> String {
         let by = (self.width * per_word(self.dtype)).ilog2();
-        match number {
-            0 => format!("{buffer}[({place}) >> {by}u]"),
-            _ => format!("{buffer}[(({place}) >> {by}u) + {number}]"),
-        }
+        let first = format!("({place}) >> {by}u");
+        if number == 0 { format!("{buffer}[{first}]") } else { format!("{buffer}[({first}) + {number}]") }
     }
 
     /// The index of a pack of a declared vector.
@@ -134,15 +130,10 @@ impl Pack {
 
 /// Whether a kernel stores an element of an output alone: one for each row or column.
 fn is_stored_alone(kernel: &Kernel, param: u32) -> bool {
-    let stores = match kernel.kind {
-        KernelKind::Map => return false,
-        KernelKind::RowReduce
-        | KernelKind::ColReduce
-        | KernelKind::FullReduce
-        | KernelKind::Transpose
-        | KernelKind::Scan
-        | KernelKind::MatMul(_) => kernel.row_stores().into_iter().chain(kernel.column_stores()),
-    };
+    if kernel.kind == KernelKind::Map {
+        return false;
+    }
+    let stores = kernel.row_stores().into_iter().chain(kernel.column_stores());
     let mut stored = stores.filter_map(|store| kernel.body[store as usize].compute.store());
     stored.any(|(other, _)| other == param)
 }

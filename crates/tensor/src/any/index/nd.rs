@@ -1,5 +1,6 @@
 //! Indexing by coordinates of several axes.
 
+use super::index_dtype;
 use crate::{AnyTensor, Error, Result, Shape};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, DType, UpdateMode};
@@ -80,5 +81,5 @@ impl AnyTensor {
 fn place_dtype(coordinates: DType, lengths: &[usize]) -> DType {
     let total = lengths.iter().fold(1usize, |total, &length| total.saturating_mul(length));
     let is_narrow = coordinates.size() < 4 || coordinates == DType::I32;
-    if is_narrow && i32::try_from(total).is_ok() { DType::I32 } else { DType::I64 }
+    if is_narrow { index_dtype(total) } else { DType::I64 }
 }

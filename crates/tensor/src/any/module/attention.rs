@@ -1,5 +1,6 @@
 //! Scaled dot-product attention, and masks for it.
 
+use crate::any::index_dtype;
 use crate::{AnyTensor, Result, Shape, Stack, TensorType};
 use alloc::format;
 use kiln_ir::{AttentionSpec, DType, Op, Operand, Real, Var};
@@ -112,9 +113,4 @@ impl AnyTensor {
             place.less(&lengths.reshape([batch, 1]))
         }))
     }
-}
-
-/// The dtype of positions below a count. A device may lack integers of 64 bits.
-fn index_dtype(count: usize) -> DType {
-    if i32::try_from(count).is_ok() { DType::I32 } else { DType::I64 }
 }
