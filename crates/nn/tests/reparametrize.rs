@@ -8,6 +8,7 @@ use kiln_nn::reparametrize::{
 use kiln_nn::*;
 use kiln_tensor::{AnyTensor, Autodiff, Backend, DType, Result, Tensor, TensorData, TensorType};
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type B = Autodiff<Flex>;
 
@@ -34,10 +35,13 @@ impl<B: Backend> Net<B> {
     }
 }
 
-fn seeded() -> <B as Backend>::Device {
+/// Seeds the device. Tests share its key stream, so that each holds the guard until it ends.
+fn seeded() -> (<B as Backend>::Device, MutexGuard<'static, ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let device = Default::default();
     B::seed(&device, 7);
-    device
+    (device, alone)
 }
 
 fn input(device: &<B as Backend>::Device) -> Tensor<B, 3> {
@@ -78,7 +82,7 @@ const TARGETS: [&str; 2] = ["conv.weight", "layers.*.weight"];
 
 #[test]
 fn lora_does_not_change_the_output_at_first() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let (net, x) = (Net::<B>::new(&device), input(&device));
     let model = LoraConfig::new(2).with_targets(TARGETS).init(net.clone()).unwrap();
     assert_eq!(model.num_parametrizations(), 3);
@@ -87,7 +91,7 @@ fn lora_does_not_change_the_output_at_first() {
 
 #[test]
 fn lora_names_and_shapes_are_those_of_peft() {
-    let model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&seeded())).unwrap();
+    let model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&seeded().0)).unwrap();
     let adapters: Vec<(String, Vec<usize>)> =
         model.adapter_parameters().into_iter().map(|(name, x)| (name, x.shape().to_vec())).collect();
     let expected = [
@@ -105,7 +109,7 @@ fn lora_names_and_shapes_are_those_of_peft() {
 
 #[test]
 fn the_adapted_weight_is_the_formula() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let layer: Linear<B> = LinearConfig::new(3, 2).with_bias(false).init(&device);
     for (stabilized, scale) in [(false, 6.0 / 4.0), (true, 6.0 / 2.0)] {
         let config = LoraConfig::new(4).with_alpha(6.0).with_rank_stabilized(stabilized);
@@ -120,7 +124,7 @@ fn the_adapted_weight_is_the_formula() {
 
 #[test]
 fn merged_output_is_the_output_of_adapters() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let x = input(&device);
     let model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&device)).unwrap();
     let model = with_random_adapters(model);
@@ -134,7 +138,7 @@ fn merged_output_is_the_output_of_adapters() {
 
 #[test]
 fn the_base_keeps_its_bits() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let net = Net::<B>::new(&device);
     let before = bits(&net);
     let model = with_random_adapters(LoraConfig::new(2).with_targets(TARGETS).init(net).unwrap());
@@ -144,7 +148,7 @@ fn the_base_keeps_its_bits() {
 
 #[test]
 fn only_adapters_have_gradients_equal_to_finite_differences() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let x = input(&device);
     let net = Net::<B>::new(&device);
     let model = with_random_adapters(LoraConfig::new(2).with_targets(TARGETS).init(net).unwrap());
@@ -179,7 +183,7 @@ fn shifted(x: AnyTensor, place: usize, step: f32) -> AnyTensor {
 
 #[test]
 fn a_step_changes_only_adapters() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let x = input(&device);
     let mut model = LoraConfig::new(2).with_targets(TARGETS).init(Net::<B>::new(&device)).unwrap();
     let before: BTreeMap<String, Vec<f32>> = all(&model);
@@ -205,7 +209,7 @@ fn all(module: &impl Module) -> BTreeMap<String, Vec<f32>> {
 
 #[test]
 fn saved_adapters_load() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let x = input(&device);
     let net = Net::<B>::new(&device);
     let config = LoraConfig::new(2).with_targets(TARGETS);
@@ -231,7 +235,7 @@ fn saved_adapters_load() {
 
 #[test]
 fn invalid_settings_are_errors() {
-    let net = || Net::<B>::new(&seeded());
+    let net = || Net::<B>::new(&seeded().0);
     let error = |config: LoraConfig| config.init(net()).unwrap_err().to_string();
     let text = error(LoraConfig::new(2).with_targets(["layers.*.weigth"]));
     assert!(text.contains("`layers.*.weigth`") && text.contains("`layers.0.weight`"), "{text}");
@@ -255,7 +259,7 @@ fn configurations_are_json() {
 
 #[test]
 fn dropout_omits_input_features_in_training_mode() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let layer: Linear<B> = LinearConfig::new(64, 3).with_bias(false).init(&device);
     let model = with_random_adapters(LoraConfig::new(2).with_dropout(0.5).init(layer.clone()).unwrap());
     let added = |model: &LoraModel<Linear<B>>| numbers(&(model.module().weight.val() - layer.weight.val()));
@@ -275,7 +279,7 @@ fn dropout_omits_input_features_in_training_mode() {
 
 #[test]
 fn shared_weights_have_one_adapter() {
-    let layer: Linear<B> = LinearConfig::new(3, 3).init(&seeded());
+    let layer: Linear<B> = LinearConfig::new(3, 3).init(&seeded().0);
     let model = LoraConfig::new(1).with_targets(["0.weight"]).init((layer.clone(), layer)).unwrap();
     let model = with_random_adapters(model);
     assert_eq!((model.num_parametrizations(), model.num_trainable_parameters()), (1, 6));
@@ -285,7 +289,7 @@ fn shared_weights_have_one_adapter() {
 
 #[test]
 fn reparametrized_modules_are_modules() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let x = Tensor::<B, 2>::ones([2, 3], &device);
     let lora =
         with_random_adapters(LoraConfig::new(2).init(LinearConfig::new(3, 4).init::<B>(&device)).unwrap());
@@ -318,7 +322,7 @@ fn reparametrized_modules_are_modules() {
 
 #[test]
 fn parametrizations_nest() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let layer: Linear<B> = LinearConfig::new(3, 4).init(&device);
     let norm = WeightNormConfig::new().init(layer).unwrap();
     let model = LoraConfig::new(2).with_targets(["**.original1"]).init(norm).unwrap();
@@ -330,7 +334,7 @@ fn parametrizations_nest() {
 
 #[test]
 fn wrapping_does_not_change_weights() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let net = Net::<B>::new(&device);
     let x = input(&device);
     for dim in [Some(0), Some(1), None] {
@@ -343,7 +347,7 @@ fn wrapping_does_not_change_weights() {
 
 #[test]
 fn the_largest_singular_value_becomes_one() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let layer: Linear<B> = LinearConfig::new(5, 4).with_bias(false).init(&device);
     let normed = SpectralNormConfig::new().with_iterations(40).init(layer).unwrap();
     let weight = normed.module().weight.val();
@@ -359,7 +363,7 @@ fn the_largest_singular_value_becomes_one() {
 
 #[test]
 fn running_statistics_of_the_base_can_be_kept() {
-    let device = seeded();
+    let (device, _alone) = seeded();
     let base = (LinearConfig::new(2, 2).init::<B>(&device), BatchNormConfig::new(2).init::<B>(&device));
     let model = LoraConfig::new(1).with_targets(["0.weight"]).init(base).unwrap();
     let adapted = model.module();
@@ -384,7 +388,7 @@ impl Parametrization for Exponential {
 
 #[test]
 fn custom_parametrizations_have_parameters() {
-    let layer: LayerNorm<B> = LayerNormConfig::new(3).init(&seeded());
+    let layer: LayerNorm<B> = LayerNormConfig::new(3).init(&seeded().0);
     let scaled = Reparametrized::new(layer, ["*"], |_, parameter| {
         let ty = TensorType::new([1], DType::F32);
         let scale = AnyTensor::full(ty, 2.0, parameter.value.stack())?;

@@ -4,7 +4,7 @@
 //! replaces the target atomically: after a crash, a full disk or an error, the target is the old or the new version. A
 //! killed process leaves the temporary file behind; the next writer of the same target removes it.
 
-mod beside;
+pub(crate) mod beside;
 mod folder;
 mod lock;
 mod snapshot;
@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Result, StoreError};
 
-pub(crate) use beside::target_of_temporary;
 pub(crate) use folder::{FolderKind, FolderWriter};
 pub(crate) use snapshot::Snapshot;
 

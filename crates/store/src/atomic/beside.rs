@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Suffix of a file or folder that is being written.
-pub(super) const PARTIAL: &str = ".partial";
+pub(crate) const PARTIAL: &str = ".partial";
 
 /// Suffix of a folder that was replaced.
 pub(super) const OLD: &str = ".old";
@@ -54,7 +54,7 @@ pub(super) fn named(target: &Path, ending: &str) -> PathBuf {
 }
 
 /// Creates a file or folder under a unique random name in the folder of a target.
-pub(super) fn create<T>(
+pub(crate) fn create<T>(
     target: &Path,
     ending: &str,
     create: impl Fn(&Path) -> io::Result<T>,

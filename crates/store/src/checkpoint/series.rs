@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Checkpoint;
 use super::index::KIND;
-use crate::atomic::{FolderWriter, target_of_temporary};
+use crate::atomic::{FolderWriter, beside};
 use crate::error::{Result, StoreError};
 
 /// The folders of a training run, of which the last ones are kept: `step-00000938` or `epoch-0003`.
@@ -165,7 +165,8 @@ impl CheckpointSeries {
 
     /// Removes the temporary folders of killed processes.
     fn remove_leftovers(&self) -> Result<()> {
-        let targets = self.entries()?.into_iter().filter_map(|entry| target_of_temporary(&entry.file_name()));
+        let targets =
+            self.entries()?.into_iter().filter_map(|entry| beside::target_of_temporary(&entry.file_name()));
         for target in targets.filter(|target| is_name_of_series(target)) {
             // Opening a folder removes its leftovers. An error means that another writer holds it, or that it is not
             // a checkpoint.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::create_folder;
-use crate::atomic::write_file;
+use crate::atomic::{beside, write_file};
 use crate::error::{Result, StoreError};
 
 /// Returns the folder of a commit.
@@ -24,10 +24,9 @@ pub(super) fn link(entry: &Path, commit: &str, file: &str, etag: &str) -> Result
         create_folder(folder)?;
     }
     let failed = |source| StoreError::io(&path, "write", source);
-    // The new file replaces an old one atomically.
-    let temporary = path.with_file_name(format!(".{etag}.{}.link", std::process::id()));
-    let _ = fs::remove_file(&temporary);
-    place(entry, etag, file, &temporary).map_err(failed)?;
+    // The new file replaces an old one atomically. Threads and processes may link it at once.
+    let create = |temporary: &Path| place(entry, etag, file, temporary);
+    let (temporary, ()) = beside::create(&path, beside::PARTIAL, create).map_err(failed)?;
     fs::rename(&temporary, &path).map_err(|source| {
         let _ = fs::remove_file(&temporary);
         failed(source)
@@ -57,4 +56,24 @@ pub(super) fn write_ref(entry: &Path, revision: &str, commit: &str) -> Result<()
     write_file(&path, |writer| {
         writer.write_all(commit.as_bytes()).map_err(|source| StoreError::io(&path, "write", source))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_link_one_file_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        create_folder(&root.path().join("blobs")).unwrap();
+        fs::write(root.path().join("blobs/e1"), "weights").unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..200).for_each(|_| link(root.path(), "c1", "a/weights", "e1").unwrap()));
+            }
+        });
+        let folder = snapshot(root.path(), "c1").join("a");
+        assert_eq!(fs::read_to_string(folder.join("weights")).unwrap(), "weights");
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "temporary links are left");
+    }
 }
