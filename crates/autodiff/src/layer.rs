@@ -231,17 +231,28 @@ impl Autodiff {
             values.truncate(results.len());
             return values;
         }
-        let mut recording = Recording {
-            layer: self,
-            saved: saved(op, &inputs, wanted),
-            parents: Parents::new(),
-            kept: SmallVec::new(),
-            recompute: self.records_recompute(op, results).then(RecomputeBuilder::default),
-        };
-        for operand in &mut inputs {
-            recording.add(op, operand);
-        }
-        recording.run(op, inputs, results)
+        let mut recording = Recording::start(self, op, &mut inputs, wanted, results);
+        let recompute = recording.recompute(op, results);
+        let values = self.inner.execute(op, inputs, results);
+        recording.end(op, recompute, values)
+    }
+
+    /// As [`record`](Autodiff::record), for an op that may need the host. It is never a loop.
+    fn record_async(
+        &self,
+        op: &Op,
+        mut inputs: Operands,
+        wanted: &[bool],
+        results: &[TensorType],
+    ) -> BoxFuture<'_, Values> {
+        let mut recording = Recording::start(self, op, &mut inputs, wanted, results);
+        let recompute = recording.recompute(op, results);
+        let started = self.inner().execute_async(op, inputs, results);
+        let op = op.clone();
+        Box::pin(async move {
+            let values = started.await;
+            recording.end(&op, recompute, values)
+        })
     }
 
     /// The checkpointing mode of this thread, or that of the layer.
@@ -290,11 +301,10 @@ impl Engine for Autodiff {
         self.inner.execute(op, inputs, results)
     }
 
-    /// A custom op on tracked operands is executed, which may wait: the tape records its results.
     fn execute_async(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> BoxFuture<'_, Values> {
-        let is_recorded = self.records(op, results) && inputs.iter().any(|operand| self.tracks(operand));
-        match is_recorded {
-            true => Box::pin(core::future::ready(self.execute(op, inputs, results))),
+        let tracked: SmallVec<[bool; 8]> = inputs.iter().map(|operand| self.tracks(operand)).collect();
+        match op.may_need_host() && tracked.contains(&true) && self.records(op, results) {
+            true => self.record_async(op, inputs, &tracked, results),
             false => pass_async(self, &**self.inner(), op, inputs, results),
         }
     }
@@ -367,7 +377,29 @@ struct RecomputeBuilder {
     extra: usize,
 }
 
-impl Recording<'_> {
+impl<'a> Recording<'a> {
+    /// Records the operands, and replaces them by their inner values.
+    #[inline]
+    fn start(
+        layer: &'a Autodiff,
+        op: &Op,
+        inputs: &mut Operands,
+        wanted: &[bool],
+        results: &[TensorType],
+    ) -> Recording<'a> {
+        let mut recording = Recording {
+            layer,
+            saved: saved(op, inputs, wanted),
+            parents: Parents::new(),
+            kept: SmallVec::new(),
+            recompute: layer.records_recompute(op, results).then(RecomputeBuilder::default),
+        };
+        for operand in inputs {
+            recording.add(op, operand);
+        }
+        recording
+    }
+
     /// Records an operand, and replaces it by its inner value.
     #[inline]
     fn add(&mut self, op: &Op, operand: &mut Operand) {
@@ -410,14 +442,17 @@ impl Recording<'_> {
         *operand = inner.into();
     }
 
-    /// Takes the op by reference: a move is measurable for small ops.
+    /// The op itself instead of its result, if the tape recomputes it.
     #[inline]
-    fn run(&mut self, op: &Op, operands: Operands, results: &[TensorType]) -> Values {
+    fn recompute(&mut self, op: &Op, results: &[TensorType]) -> Option<Arc<Recompute>> {
+        let builder = self.recompute.take()?;
+        Recompute::new(op, builder.inputs, builder.extra, results[0])
+    }
+
+    /// Records the results. Takes the op by reference: a move is measurable for small ops.
+    #[inline]
+    fn end(&mut self, op: &Op, recompute: Option<Arc<Recompute>>, values: Values) -> Values {
         let layer = self.layer;
-        let builder = self.recompute.take();
-        let recompute =
-            builder.and_then(|builder| Recompute::new(op, builder.inputs, builder.extra, results[0]));
-        let values = layer.inner.execute(op, operands, results);
         let saved = self.saved;
         let mut outputs = SmallVec::new();
         for (place, value) in values.iter().enumerate() {

@@ -1,71 +1,106 @@
 //! `KILN_FUSION=check`: every region also runs op by op, and the results are compared.
 
+use crate::lock::Mutex;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use kiln_ir::{
-    DType, Engine, Error, FusedOp, Op, Operands, Program, ProgramOperand, TensorData, TensorType, Value,
-    Values, poisoned, try_block_on,
+    DType, Engine, Error, FusedOp, Op, Operands, Program, ProgramOperand, TensorData, TensorType, Values,
+    poisoned, try_block_on,
 };
 
-/// Runs a region both fused and op by op; poisons the results where they differ.
-pub(crate) fn run(engine: &dyn Engine, op: &Op, operands: Operands, results: &[TensorType]) -> Values {
-    let Op::Fused(fused) = op else { return engine.execute(op, operands, results) };
-    let values = engine.execute(op, operands.clone(), results);
-    let expected = fused.program().run_region(engine, operands.clone());
-    match first_difference(engine, &values, &expected) {
-        Ok(None) => values,
-        Ok(Some(place)) => {
-            let error = located(engine, fused.program(), &operands, place);
-            poisoned(results, &error)
+/// Comparisons whose results cannot be read yet: in a browser, no thread may wait for the device. A read awaits them.
+#[derive(Default)]
+pub(crate) struct Comparisons(Mutex<Vec<Arc<Comparison>>>);
+
+impl Comparisons {
+    /// Runs a region both fused and op by op; poisons the results where they differ, or leaves that to the next read.
+    pub(crate) fn run(
+        &self,
+        engine: &dyn Engine,
+        op: &Op,
+        operands: Operands,
+        results: &[TensorType],
+    ) -> Values {
+        let Op::Fused(region) = op else { return engine.execute(op, operands, results) };
+        let comparison = Comparison {
+            region: region.clone(),
+            values: engine.execute(op, operands.clone(), results),
+            expected: region.program().run_region(engine, operands.clone()),
+            operands,
+        };
+        match try_block_on(comparison.verify(engine)) {
+            Some(Ok(())) => comparison.values,
+            Some(Err(error)) => poisoned(results, &error),
+            None => {
+                let values = comparison.values.clone();
+                self.0.lock().push(Arc::new(comparison));
+                values
+            }
         }
-        // Both runs fail, or a value cannot be read: the program gets the region's own error.
-        Err(Unread::Failed) => values,
-        Err(Unread::Refused) => {
-            let problem = "`check` compares results on the host, which no thread may wait for here";
-            let error = Error::unsupported("browser", problem);
-            poisoned(results, &error.hint("check the fusion of regions on a native platform"))
+    }
+
+    /// Compares the results that were not read yet. A comparison that fails is repeated by each later call.
+    ///
+    /// # Errors
+    /// When results differ.
+    pub(crate) async fn verify(&self, engine: &dyn Engine) -> Result<(), Error> {
+        let left = self.0.lock().clone();
+        for comparison in left {
+            comparison.verify(engine).await?;
+            self.0.lock().retain(|other| !Arc::ptr_eq(other, &comparison));
+        }
+        Ok(())
+    }
+}
+
+/// The results of a region as one kernel, and op by op.
+struct Comparison {
+    region: FusedOp,
+    operands: Operands,
+    values: Values,
+    expected: Values,
+}
+
+impl Comparison {
+    /// # Errors
+    /// When results differ.
+    async fn verify(&self, engine: &dyn Engine) -> Result<(), Error> {
+        match first_difference(engine, &self.values, &self.expected).await {
+            Ok(None) => Ok(()),
+            Ok(Some(place)) => Err(located(engine, self.region.program(), &self.operands, place).await),
+            // Both runs fail, or a value cannot be read: the program gets the region's own error.
+            Err(_) => Ok(()),
         }
     }
 }
 
-/// The reason why a result has no data to compare.
-enum Unread {
-    /// Its computation failed.
-    Failed,
-    /// In a browser, no thread may wait for the device.
-    Refused,
-}
-
 /// The index of the first result that differs.
-fn first_difference(
+///
+/// # Errors
+/// When a result has no data.
+async fn first_difference(
     engine: &dyn Engine,
     values: &Values,
     expected: &Values,
-) -> Result<Option<usize>, Unread> {
+) -> Result<Option<usize>, Error> {
     for (place, (value, expected)) in values.iter().zip(expected).enumerate() {
-        if !agree(&read(engine, value)?, &read(engine, expected)?) {
+        if !agree(&engine.read(value.clone()).await?, &engine.read(expected.clone()).await?) {
             return Ok(Some(place));
         }
     }
     Ok(None)
 }
 
-fn read(engine: &dyn Engine, value: &Value) -> Result<TensorData, Unread> {
-    match try_block_on(engine.read(value.clone())) {
-        Some(data) => data.map_err(|_| Unread::Failed),
-        None => Err(Unread::Refused),
-    }
-}
-
 /// The error for a region with a differing result. It names the first op whose value differs when the region is cut
 /// after it.
-fn located(engine: &dyn Engine, program: &Program, operands: &Operands, place: usize) -> Error {
+async fn located(engine: &dyn Engine, program: &Program, operands: &Operands, place: usize) -> Error {
     for number in 0..program.instructions.len() {
         let Some(cut) = prefix_program(program, number) else { continue };
         let ty = cut.instructions[number].results[0];
         let expected = cut.run_region(engine, operands.clone());
         let values = engine.execute(&Op::Fused(FusedOp::new(cut)), operands.clone(), &[ty]);
-        if let Ok(Some(_)) = first_difference(engine, &values, &expected) {
+        if let Ok(Some(_)) = first_difference(engine, &values, &expected).await {
             let name = program.instructions[number].op.name();
             let problem = format!(
                 "as one kernel, op {number} ({name}) of the region below differs from the op by itself\n{program}"

@@ -1,6 +1,7 @@
 //! The fusion layer: an engine that records ops and runs fused plans.
 
 use crate::cache::{Plans, Programs};
+use crate::check::Comparisons;
 use crate::head_start::Beginnings;
 use crate::lazy::{Lazy, into_inner};
 use crate::limits::Limits;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) mode: Mode,
     pub(crate) counters: Counters,
+    /// Those of [`Mode::Check`].
+    pub(crate) comparisons: Comparisons,
     plans: Mutex<Plans>,
     pub(crate) beginnings: Mutex<Beginnings>,
     programs: Mutex<Programs>,
@@ -114,6 +117,7 @@ impl Fusion {
             inner,
             mode,
             counters: Counters::default(),
+            comparisons: Comparisons::default(),
             plans: Mutex::default(),
             beginnings: Mutex::default(),
             programs: Mutex::default(),
@@ -347,7 +351,13 @@ impl Engine for Fusion {
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         let value = into_inner(value);
-        Box::pin(async { self.shared.inner.read(value).await })
+        let shared = &self.shared;
+        Box::pin(async {
+            if shared.mode == Mode::Check {
+                shared.comparisons.verify(&*shared.inner).await?;
+            }
+            shared.inner.read(value).await
+        })
     }
 
     fn below(&self) -> Option<&dyn Engine> {

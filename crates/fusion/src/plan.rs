@@ -9,7 +9,6 @@ mod rewrite;
 mod shape_signature;
 
 use crate::cache::Programs;
-use crate::check;
 use crate::layer::Shared;
 use crate::limits::Limits;
 use crate::mode::Mode;
@@ -269,7 +268,9 @@ impl Plan {
                 fused += region.program().instructions.len();
             }
             let values = match shared.mode {
-                Mode::Check if is_region => check::run(&*shared.inner, &step.op, operands, &step.results),
+                Mode::Check if is_region => {
+                    shared.comparisons.run(&*shared.inner, &step.op, operands, &step.results)
+                }
                 Mode::Check | Mode::On | Mode::Off => shared.inner.execute(&step.op, operands, &step.results),
             };
             for (place, value) in values.into_iter().enumerate() {

@@ -5,7 +5,7 @@ mod changed;
 use changed::Changed;
 use kiln_cpu::Cpu;
 use kiln_fusion::{Fusion, Mode};
-use kiln_ir::{Engine, Op, Result, TensorData, Unary, Value, Var, block_on};
+use kiln_ir::{Engine, Op, Result, TensorData, Unary, Value, Var, block_on, without_blocking};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ fn the_environment_sets_the_mode() {
 }
 
 /// The CPU engine with a kernel compiler that miscompiles `tanh`.
-fn wrong() -> Arc<Changed> {
-    let engine = Changed::new(Cpu::with_threads(1)).with_execute(|cpu, op, inputs, results| {
+fn wrong() -> Changed {
+    Changed::new(Cpu::with_threads(1)).with_execute(|cpu, op, inputs, results| {
         let Op::Fused(fused) = op else { return cpu.execute(op, inputs, results) };
         let mut program = fused.program().clone();
         for instruction in &mut program.instructions {
@@ -79,20 +79,39 @@ fn wrong() -> Arc<Changed> {
             }
         }
         program.run_region(cpu, inputs)
-    });
-    Arc::new(engine)
+    })
 }
 
 #[test]
 fn mode_check_names_the_first_op_that_differs() {
-    let on = Fusion::with_mode(wrong(), Mode::On);
+    let on = Fusion::with_mode(Arc::new(wrong()), Mode::On);
     let value = chain(&on);
     assert!(read(&on, value).is_ok(), "without the check nobody notices");
-    let checked = Fusion::with_mode(wrong(), Mode::Check);
+    let checked = Fusion::with_mode(Arc::new(wrong()), Mode::Check);
     let value = chain(&checked);
     let error = read(&checked, value).unwrap_err().to_string();
     assert!(error.contains("(tanh)") && error.contains("KILN_FUSION=off"), "{error}");
     assert!(error.contains("program("), "it shows the region: {error}");
+}
+
+#[test]
+fn in_a_browser_the_next_reads_report_what_mode_check_found() {
+    let checked = Fusion::with_mode(Arc::new(wrong().distant()), Mode::Check);
+    let later = chain(&checked);
+    let value = without_blocking(|| {
+        let value = chain(&checked);
+        checked.flush();
+        value
+    });
+    assert!(value.error().is_none());
+    for value in [value, later] {
+        let error = read(&checked, value).unwrap_err().to_string();
+        assert!(error.contains("(tanh)") && error.contains("program("), "{error}");
+    }
+    let right = Changed::new(Cpu::with_threads(1)).distant();
+    let checked = Fusion::with_mode(Arc::new(right), Mode::Check);
+    let value = without_blocking(|| chain(&checked));
+    assert!(read(&checked, value).is_ok());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use kiln_backends::{Flex, FlexDevice};
 use kiln_ir::{
-    BoxFuture, Caps, Engine, Expand, Op, Operands, Value, Values, anomaly, block_on, without_blocking,
+    BoxFuture, Caps, Engine, Expand, Op, Operands, Value, Values, Var, anomaly, block_on, without_blocking,
 };
 use kiln_reference::Reference;
 use kiln_tensor::{
@@ -48,7 +48,7 @@ impl Engine for Distant {
     }
 }
 
-/// `x²`, on the host.
+/// `x²`, on the host. The gradient is of built-in ops.
 #[derive(Debug)]
 struct HostSquare;
 
@@ -67,6 +67,15 @@ impl CustomOp for HostSquare {
     fn evaluate(&self, inputs: &[TensorData]) -> Option<Result<Vec<TensorData>>> {
         let squares: Vec<f32> = inputs[0].to_vec::<f32>().into_iter().map(|x| x * x).collect();
         Some(TensorData::new(squares, *inputs[0].shape()).map(|data| vec![data]))
+    }
+
+    fn vjp<'e>(
+        &self,
+        inputs: &[Var<'e>],
+        _outputs: &[Var<'e>],
+        gradients: &[Option<Var<'e>>],
+    ) -> Option<Result<Vec<Option<Var<'e>>>>> {
+        Some(Ok(vec![gradients[0].as_ref().map(|gradient| gradient * &inputs[0] * 2.0)]))
     }
 }
 
@@ -120,6 +129,20 @@ fn a_custom_op_on_the_host_waits_in_its_future() {
     let layered = AnyTensor::from_data([2.0f32], &stack().with_autodiff(Checkpointing::default()));
     let y = polled(layered.apply_with_async(&op, [])).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [4.0]);
+}
+
+#[test]
+fn a_custom_op_on_tracked_operands_waits_in_its_future() {
+    for checkpointing in [Checkpointing::None, Checkpointing::Balanced] {
+        let stack = stack().with_autodiff(checkpointing);
+        let x = AnyTensor::from_data([1.0f32, 3.0], &stack).require_grad().unwrap();
+        let op = Op::Custom(Custom::new(HostSquare));
+        let y = polled(x.clone().apply_with_async(&op, [])).unwrap();
+        assert!(y.value().error().is_none());
+        assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 9.0]);
+        let gradients = y.sum().unwrap().backward().unwrap();
+        assert_eq!(gradients.get(&x).unwrap().to_vec::<f32>().unwrap(), [2.0, 6.0]);
+    }
 }
 
 #[test]

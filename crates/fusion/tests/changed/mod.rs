@@ -8,6 +8,7 @@ use kiln_ir::{
     BoxFuture, Caps, Engine, Machine, Op, Operands, Result, TensorData, TensorType, Value, Values,
 };
 use std::sync::Arc;
+use std::task::Poll;
 
 /// A function that executes an op, given the engine that it replaces.
 type Execute = dyn Fn(&Cpu, &Op, Operands, &[TensorType]) -> Values + Send + Sync;
@@ -16,6 +17,8 @@ pub(crate) struct Changed {
     cpu: Cpu,
     caps: Caps,
     execute: Box<Execute>,
+    /// Whether no read is ready at its first poll, as on a GPU in a browser.
+    is_distant: bool,
 }
 
 impl Changed {
@@ -23,7 +26,7 @@ impl Changed {
     pub(crate) fn new(cpu: Cpu) -> Changed {
         let execute =
             |cpu: &Cpu, op: &Op, inputs: Operands, results: &[TensorType]| cpu.execute(op, inputs, results);
-        Changed { caps: cpu.caps().clone(), cpu, execute: Box::new(execute) }
+        Changed { caps: cpu.caps().clone(), cpu, execute: Box::new(execute), is_distant: false }
     }
 
     /// Sets the machine description.
@@ -47,6 +50,11 @@ impl Changed {
         Changed { execute: Box::new(execute), ..self }
     }
 
+    /// Makes each read pending at its first poll.
+    pub(crate) fn distant(self) -> Changed {
+        Changed { is_distant: true, ..self }
+    }
+
     /// Fusion over it.
     pub(crate) fn fused(self) -> Fusion {
         Fusion::with_mode(Arc::new(self), Mode::On)
@@ -67,7 +75,15 @@ impl Engine for Changed {
     }
 
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
-        self.cpu.read(value)
+        let (read, mut is_pending) = (self.cpu.read(value), self.is_distant);
+        Box::pin(async move {
+            let pause = std::future::poll_fn(|context| {
+                context.waker().wake_by_ref();
+                if std::mem::take(&mut is_pending) { Poll::Pending } else { Poll::Ready(()) }
+            });
+            pause.await;
+            read.await
+        })
     }
 
     fn below(&self) -> Option<&dyn Engine> {

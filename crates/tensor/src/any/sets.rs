@@ -1,7 +1,8 @@
 //! Distinct elements. All methods but [`isin`](AnyTensor::isin) wait for the device, because their shapes depend on the
 //! data.
 
-use crate::{AnyTensor, Axis, DType, Error, Result, TensorType};
+use super::index_dtype;
+use crate::{AnyTensor, Axis, Error, Result, TensorType};
 use alloc::format;
 use kiln_ir::{Binary, Comparison, Reduction, Shape, SliceAxis, UpdateMode};
 
@@ -127,18 +128,20 @@ impl AnyTensor {
         ranks.reshape([count])?.argsort(0)
     }
 
-    /// Returns the index of each element among the distinct elements of its column, in `i64`, which can represent pairs
+    /// Returns the index of each element among the distinct elements of its column, in a dtype that can represent pairs
     /// of them.
     fn column_ranks(self) -> Result<AnyTensor> {
+        let count = self.shape()[0];
+        let ranked = index_dtype(count.saturating_mul(count));
         let (sorted, order) = self.sort_with_indices(0)?;
         let mut starts = sorted.clone().run_starts(0)?;
         if sorted.dtype().is_float() {
             // A NaN is not equal to itself, but has one rank.
-            let is_nan = sorted.is_nan()?.cast(DType::I64)?;
+            let is_nan = sorted.is_nan()?.cast(ranked)?;
             let earlier = is_nan.cumsum(0)?.compare_scalar(Comparison::Le, 1)?;
             starts = starts.binary(Binary::And, earlier)?;
         }
-        let ranks = starts.cast(DType::I64)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;
+        let ranks = starts.cast(ranked)?.cumsum(0)?.binary_scalar(Binary::Sub, 1)?;
         let nothing = AnyTensor::zeros(*ranks.ty(), ranks.stack())?;
         nothing.scatter_mode(0, order, ranks, UpdateMode::Set)
     }

@@ -180,8 +180,8 @@ pub fn custom<B: Backend, const D: usize, const D2: usize, K2: Kind>(
 }
 
 /// Like [`custom`], without blocking the thread: the form for browsers of ops that run on the host. It
-/// blocks for operands that automatic differentiation tracks or that `vmap` batches. In a browser, that is an error:
-/// register a kernel for the device.
+/// blocks for operands with tangents of forward mode, and for those that `vmap` batches. So does a gradient rule that
+/// runs an op on the host. In a browser, these are errors: register a kernel for the device.
 ///
 /// # Errors
 /// When there is no operand, or the op does not accept the operands.

@@ -38,7 +38,11 @@ impl AnyTensor {
         let Ok(count) = usize::try_from(count) else {
             return Err(Error::type_error("arange", format!("{count} numbers are too many"), &[]));
         };
-        let counted = if start.fits(dtype) && by.fits(dtype) && dtype.is_int() { dtype } else { DType::I64 };
+        // Integers wrap, so that the product of the last index and the step need not fit.
+        let fits = |dtype: &DType| dtype.is_int() && start.fits(*dtype) && by.fits(*dtype);
+        let is_narrow = i32::try_from(range.start).and(i32::try_from(range.end)).is_ok();
+        let narrow = is_narrow.then_some(DType::I32);
+        let counted = core::iter::once(dtype).chain(narrow).find(fits).unwrap_or(DType::I64);
         let numbers = AnyTensor::iota(TensorType::new([count], counted), 0, device)?;
         numbers.binary_scalar(Binary::Mul, step)?.binary_scalar(Binary::Add, range.start)?.cast(dtype)
     }

@@ -1,5 +1,6 @@
 //! Scattered writes: elements written by index or mask.
 
+use super::index_dtype;
 use crate::{AnyTensor, Axis, Error, Number, Result, Shape};
 use alloc::format;
 use kiln_ir::{Binary, DType, Op, SliceAxis, Unary, UpdateMode};
@@ -174,7 +175,13 @@ impl AnyTensor {
         dtype: DType,
         include_self: bool,
     ) -> Result<AnyTensor> {
-        let counted = if dtype.is_float() { dtype } else { DType::I64 };
+        let narrow = index_dtype(indices.shape().num_elements().saturating_add(1));
+        // The dtype of the count, and of the sum.
+        let counted = match dtype {
+            DType::F64 | DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::U64 => dtype,
+            DType::U32 if narrow == DType::I32 => dtype,
+            DType::U32 | DType::I32 | DType::I16 | DType::I8 | DType::U16 | DType::U8 | DType::Bool => narrow,
+        };
         let ty = self.ty().with_dtype(counted);
         let ones = AnyTensor::ones(ty.with_shape(*indices.shape()), self.stack())?;
         let own = AnyTensor::full(ty, u8::from(include_self), self.stack())?;
