@@ -89,6 +89,8 @@ fn floats_do_not_depend_on_the_functions_of_drivers() {
     assert!(text.contains("= kiln_div(1.0f, kiln_sqrt(v0));"), "{text}");
     let text = printed(&f32_of(Compute::Binary(Binary::Div, 0, 0)), &[]).text;
     assert!(text.contains("= kiln_div(v0, v0);"), "{text}");
+    let text = printed(&f32_of(Compute::Binary(Binary::Sub, 0, 0)), &[]).text;
+    assert!(text.contains("= kiln_minus_itself(v0);"), "{text}");
     let to_bool = Instruction { compute: Compute::Cast(0), dtype: DType::Bool };
     let text = printed(&map(DType::F32, DType::Bool, &[to_bool]), &[]).text;
     assert!(text.contains("= (bitcast<u32>(v0) & 0x7fffffffu) != 0u;"), "{text}");

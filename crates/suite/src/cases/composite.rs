@@ -52,6 +52,7 @@ fn softmaxes(dtype: DType) -> Vec<Case> {
         cases.push(case(&[6, 3], 1, masked).label("masked"));
         let not_finite = Fill::Among(&[1.0, f64::INFINITY, 2.0, f64::NAN, 0.0]);
         cases.push(case(&[9, 3], 0, not_finite).label("not_finite"));
+        cases.push(case(&[7, 1], 1, not_finite).label("alone_not_finite"));
     }
     cases
 }

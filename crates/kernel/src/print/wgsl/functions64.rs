@@ -38,11 +38,20 @@ pub(in crate::print) fn unary(function: Unary, x: &str) -> String {
 }
 
 /// Names and definitions, each before its users.
-pub(super) static FUNCTIONS: [(&str, &str); 34] = [
+pub(super) static FUNCTIONS: [(&str, &str); 35] = [
     (
         "kiln_is_nan_f64",
         "fn kiln_is_nan_f64(x: f64) -> bool {
   return (bitcast<u64>(x) & 0x7ffffffffffffffflu) > 0x7ff0000000000000lu;
+}
+",
+    ),
+    (
+        "kiln_minus_itself_f64",
+        "fn kiln_minus_itself_f64(x: f64) -> f64 {
+  let bits = bitcast<u64>(x);
+  if ((bits & 0x7ff0000000000000lu) == 0x7ff0000000000000lu) { return bitcast<f64>(bits | 0x8000000000000lu); }
+  return 0.0lf;
 }
 ",
     ),

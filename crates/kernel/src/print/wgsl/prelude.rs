@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Names and definitions, each before its users.
-const BEFORE: [(&str, &str); 12] = [
+const BEFORE: [(&str, &str); 13] = [
     (
         "kiln_float",
         "// WGSL has no constants for infinities and NaN.\nfn kiln_float(bits: u32) -> f32 {\n  return bitcast<f32>(bits);\n}\n",
@@ -18,6 +18,15 @@ const BEFORE: [(&str, &str); 12] = [
     (
         "kiln_is_nan",
         "fn kiln_is_nan(x: f32) -> bool {\n  return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;\n}\n",
+    ),
+    (
+        "kiln_minus_itself",
+        "fn kiln_minus_itself(x: f32) -> f32 {
+  let bits = bitcast<u32>(x);
+  if ((bits & 0x7f800000u) == 0x7f800000u) { return bitcast<f32>(bits | 0x400000u); }
+  return 0.0f;
+}
+",
     ),
     (
         "kiln_ne",
