@@ -27,6 +27,8 @@ pub(crate) struct Limits {
     pub(crate) columns: bool,
     /// The bytes of operands kept alive by pending ops alone at which the recording runs.
     pub(crate) kept_bytes: usize,
+    /// Whether kernels read inputs by index.
+    pub(crate) indexed_loads: bool,
     /// Whether [`Op::Recover`](kiln_ir::Op::Recover) may select past the poison of values that were never stored.
     pub(crate) selects_past_poison: bool,
     /// Whether predicted plans execute speculatively.
@@ -78,6 +80,7 @@ impl Limits {
             many_rows: if lockstep { 4096 } else { 64 },
             columns: lockstep && machine.workgroup >= COLUMN_THREADS,
             kept_bytes: usize::try_from(kept_bytes).unwrap_or(usize::MAX),
+            indexed_loads: machine.indexed_loads,
             selects_past_poison: machine.host_errors,
             head_start: machine.asynchronous,
             kernel_ops: machine.kernel_ops.min(Nest::MAX_VALUES),
@@ -111,6 +114,7 @@ mod tests {
             many_rows: 64,
             columns: false,
             kept_bytes: 512 << 20,
+            indexed_loads: false,
             selects_past_poison: true,
             head_start: false,
             kernel_ops: 256,
@@ -135,6 +139,7 @@ mod tests {
             many_rows: 4096,
             columns: true,
             kept_bytes: 5 << 30,
+            indexed_loads: false,
             selects_past_poison: false,
             head_start: true,
             kernel_ops: 256,

@@ -1,7 +1,8 @@
 //! Runs `filetests/fuse`: a program, and its fusion plan when only its outputs are live.
 //!
 //! The first line is `; test fuse`, which plans for a processor, or `; test fuse gpu`, which plans for [`Machine::gpu`]. Facts of the
-//! machine may follow: `bindings=8`, `row_elements=64` or `products=kernels`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
+//! machine may follow: `bindings=8`, `row_elements=64`, `products=kernels` or
+//! `loads=indexed`. The expected text follows `; expect:`, each line behind `; `. `UPDATE_EXPECT=1` writes it.
 //! Each program is also valid, and its plan computes the values of its ops.
 
 mod changed;
@@ -72,6 +73,7 @@ fn machine(line: &str) -> Result<Machine, String> {
         match word.split_once('=') {
             Some(("bindings", most)) => machine.bindings = Some(number(most)?),
             Some(("row_elements", most)) => machine.row_elements = number(most)?,
+            Some(("loads", "indexed")) => machine.indexed_loads = true,
             Some(("products", "kernels")) => machine.products = Products::Kernels,
             Some(_) | None => return Err(format!("`{word}` is no fact of a machine")),
         }
@@ -89,6 +91,7 @@ fn directives_are_parsed() {
         ("; test fuse gpu bindings=8", Machine { bindings: Some(8), ..gpu }),
         ("; test fuse bindings=3", Machine { bindings: Some(3), ..Machine::processor() }),
         ("; test fuse gpu row_elements=64", Machine { row_elements: 64, ..gpu }),
+        ("; test fuse gpu loads=indexed", Machine { indexed_loads: true, ..gpu }),
         ("; test fuse gpu products=kernels", Machine { products: Products::Kernels, ..gpu }),
     ] {
         assert_eq!(machine(line), Ok(expected), "{line}");

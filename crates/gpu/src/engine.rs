@@ -22,6 +22,7 @@ use kiln_ir::{
     expand, or_poisoned, poison_of, poisoned,
 };
 use kiln_kernel::Nest;
+use kiln_kernel::print::Dialect;
 use smallvec::smallvec;
 use std::sync::Arc;
 
@@ -293,6 +294,8 @@ fn machine(info: &DeviceInfo, has_library: bool) -> Machine {
         kernel_ops: Nest::MAX_VALUES,
         // Without a library, matmuls are block kernels, which store their results as a library does.
         products: Products::Library { epilogues: has_library && kiln_ir::switch("KILN_EPILOGUES", true) },
+        // On CUDA devices the hand-written kernels of these ops run, against which fused ones were not measured.
+        indexed_loads: info.language.dialect != Dialect::Cuda,
         asynchronous: kiln_ir::switch("KILN_HEAD_START", true),
         // Kernels find errors while the program continues.
         host_errors: false,

@@ -1,5 +1,6 @@
 //! Fused kernels: each program is compiled once per operand layout, cached, and launched on its operands' memory.
 
+mod reuse;
 mod sources;
 
 use crate::Gpu;
@@ -17,12 +18,12 @@ use kiln_ir::{
     ProgramOperand, Result, Scalar, Shape, TensorType, Values,
 };
 use kiln_kernel::print::{Dialect, GpuArgument, print};
-use kiln_kernel::{Binding, Check, GpuSchedule, Kernel, KernelKind, Launch, Lowered, Nest, Param, ParamKind};
+use kiln_kernel::{Check, GpuSchedule, Kernel, KernelKind, Launch, Lowered, Nest, ParamKind};
+use reuse::{reusable, reusable_operands};
 use smallvec::SmallVec;
 use sources::{Sources, checks_of, operands_of};
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The part of an operand's layout that a kernel depends on.
@@ -566,45 +567,6 @@ impl<D: Driver> Variant<D> {
             functions.map(|(number, blocks)| Ok((gpu.kernels.function(&source, number)?, blocks)));
         Ok(Some(Variant { arguments: printed.arguments, functions: functions.collect::<Result<_>>()? }))
     }
-}
-
-/// The operands whose memory a result may reuse: every point must read the operand's element exactly where it writes
-/// its own.
-fn reusable_operands(kernel: &Kernel, launch: &Launch, result: usize) -> SmallVec<[usize; 2]> {
-    let all = || kernel.params.iter().zip(&launch.bindings).zip(0u32..);
-    let output = all()
-        .find(|((param, binding), _)| param.kind == ParamKind::Output && binding.place == result)
-        .filter(|_| kernel.kind == KernelKind::Map);
-    let Some(((output, target), _)) = output else { return SmallVec::new() };
-    let is_whole =
-        launch.extents.iter().zip(&target.strides).all(|(&extent, &stride)| extent <= 1 || stride != 0);
-    let is_read_there = |param: &Param, binding: &Binding, number: u32| {
-        let mut reads = kernel.body.iter().filter(|instruction| instruction.compute.load() == Some(number));
-        let once =
-            reads.next().is_some_and(|read| read.compute.plain_load().is_some()) && reads.next().is_none();
-        once && param.kind == ParamKind::Input
-            && param.dtype == output.dtype
-            && (binding.offset, &binding.strides) == (target.offset, &target.strides)
-    };
-    let is_only = |place: usize| {
-        let inputs =
-            all().filter(|((param, binding), _)| param.kind == ParamKind::Input && binding.place == place);
-        inputs.count() == 1
-    };
-    let found = all().filter(|((param, binding), number)| {
-        is_whole && is_read_there(param, binding, *number) && is_only(binding.place)
-    });
-    found.map(|((_, binding), _)| binding.place).collect()
-}
-
-/// The array of an operand without aliases, if its memory has the size of a result of that type.
-fn reusable<'a, D: Driver>(operand: &'a Operand, ty: &TensorType) -> Option<&'a Array<D>> {
-    let value = operand.value().filter(|value| value.is_unique())?;
-    let array = Array::<D>::of(value).ok()?;
-    // Accesses through clones that other threads dropped happen before the steps queued now.
-    fence(Ordering::Acquire);
-    let is_alone = Arc::strong_count(&array.block) == 1 && array.layout.offset == 0;
-    (is_alone && value.ty().num_bytes() == ty.num_bytes()).then_some(array)
 }
 
 /// The program of one op. Plain numbers are scalar inputs, so that the program does not depend on their values.

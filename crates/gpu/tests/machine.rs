@@ -2,6 +2,7 @@
 
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu, Missing};
 use kiln_ir::{Engine, Error, Machine};
+use kiln_kernel::print::{Dialect, Target};
 
 fn machine(info: DeviceInfo) -> Machine {
     let driver = DryDriver::new(info, |_| Ok(Vec::new())).with_libraries();
@@ -35,6 +36,15 @@ fn machine_facts_come_from_the_driver() {
         ..Machine::gpu()
     };
     assert_eq!(machine(info), expected);
+}
+
+/// Devices without hand-written kernels fuse reads by index.
+#[test]
+fn reads_by_index_fuse_without_hand_written_kernels() {
+    for (dialect, fuses) in [(Dialect::Cuda, false), (Dialect::Hip, true), (Dialect::Wgsl, true)] {
+        let info = DeviceInfo { language: Target::new(dialect), ..DeviceInfo::absent("") };
+        assert_eq!(machine(info).indexed_loads, fuses);
+    }
 }
 
 /// Every value of a missing device is immediately an error.

@@ -41,6 +41,9 @@ pub struct Machine {
     pub kernel_ops: usize,
     /// The implementation of matmuls and convolutions.
     pub products: Products,
+    /// Whether fused kernels read inputs by index ([`Op::Take`](crate::Op::Take), [`Op::Gather`](crate::Op::Gather)).
+    /// Otherwise these ops run alone, unless the region reads whole lines anyway.
+    pub indexed_loads: bool,
     /// Whether the device computes asynchronously. Ops may then begin to run while later ones are recorded.
     pub asynchronous: bool,
     /// Whether the host knows, when an op runs, which of its operands are poisoned. [`Op::Select`](crate::Op::Select)
@@ -76,6 +79,7 @@ impl Machine {
             row_elements: 1 << 15,
             kernel_ops: 256,
             products: Products::Kernels,
+            indexed_loads: false,
             asynchronous: false,
             host_errors: true,
         }
@@ -96,6 +100,7 @@ impl Machine {
             row_elements: 1 << 14,
             kernel_ops: 256,
             products: Products::Library { epilogues: true },
+            indexed_loads: false,
             asynchronous: true,
             host_errors: false,
         }

@@ -1,6 +1,6 @@
 //! The cost model of a kernel launch: bytes and operations.
 
-use crate::{AxisSet, Compute, Kernel, Launch, ParamKind};
+use crate::{AxisSet, Compute, Instruction, Kernel, Launch, ParamKind};
 use alloc::vec::Vec;
 use kiln_ir::{Effort, FunctionInfo};
 
@@ -67,6 +67,7 @@ impl Kernel {
                 }
                 Compute::Load(_)
                 | Compute::LoadWhere(..)
+                | Compute::LoadAt { .. }
                 | Compute::Number(_)
                 | Compute::Constant(_)
                 | Compute::Index(_)
@@ -75,9 +76,12 @@ impl Kernel {
                 | Compute::Store(..) => {}
             }
         }
-        for (param, binding) in self.params.iter().zip(&launch.bindings) {
+        for (number, (param, binding)) in self.params.iter().zip(&launch.bindings).enumerate() {
             let crossed = binding.strides.iter().enumerate().filter(|(_, stride)| **stride != 0);
             let crossed: AxisSet = crossed.fold(0, |set, (axis, _)| set | 1 << axis);
+            // A load by index reads another element for each index.
+            let is_indexed = |(i, _): &(&Instruction, &AxisSet)| matches!(i.compute, Compute::LoadAt { param, .. } if param as usize == number);
+            let crossed = self.body.iter().zip(&dependence).find(is_indexed).map_or(crossed, |(_, set)| *set);
             let bytes = points(crossed) * param.dtype.size() as u64;
             match param.kind {
                 ParamKind::Input => cost.bytes_read += bytes,

@@ -89,8 +89,13 @@ impl Machine<'_> {
         let space = self.dependence[value];
         let at = |operand: ValueId| self.spread(operand, space);
         Ok(match compute {
-            Compute::Load(param) => self.load(param, space, None)?,
-            Compute::LoadWhere(param, condition) => self.load(param, space, Some(at(condition).wholes()))?,
+            Compute::Load(param) => self.load(param, space, None, None)?,
+            Compute::LoadWhere(param, condition) => {
+                self.load(param, space, None, Some(at(condition).wholes()))?
+            }
+            Compute::LoadAt { param, offset, condition } => {
+                self.load(param, space, Some(at(offset).wholes()), Some(at(condition).wholes()))?
+            }
             Compute::Number(param) => self.number(param, dtype)?,
             Compute::Constant(scalar) => Numbers::repeated(scalar, dtype, 1),
             Compute::Index(axis) => {
@@ -166,8 +171,14 @@ impl Machine<'_> {
         if own == space { table.clone() } else { table.pick(&self.offsets(space, &self.strides(own), 0)) }
     }
 
-    /// The elements of an input; 0 where a condition is false.
-    fn load(&self, param: u32, space: AxisSet, condition: Option<Vec<i128>>) -> Result<Numbers> {
+    /// The elements of an input, moved by offsets; 0 where a condition is false.
+    fn load(
+        &self,
+        param: u32,
+        space: AxisSet,
+        moved: Option<Vec<i128>>,
+        condition: Option<Vec<i128>>,
+    ) -> Result<Numbers> {
         let binding = &self.launch.bindings[param as usize];
         let dtype = self.kernel.params[param as usize].dtype;
         let Some(&Argument::Tensor { elements, offset }) = self.arguments.get(binding.place) else {
@@ -182,7 +193,8 @@ impl Machine<'_> {
         let mut numbers = Numbers::repeated(Scalar::Int(0), dtype, places.len());
         let memory = Numbers::of(elements);
         for (point, &place) in places.iter().enumerate().filter(|(point, _)| is_read(*point)) {
-            if place < 0 || place as usize >= elements.len() {
+            let place = place as i128 + moved.as_ref().map_or(0, |moved| moved[point]);
+            if place < 0 || place >= elements.len() as i128 {
                 let (operand, len) = (binding.place, elements.len());
                 return Err(refused(format!("element {place} of operand {operand} is read, of {len}")));
             }

@@ -106,6 +106,16 @@ pub enum Compute {
     /// The element of an input at this point where the value (a `bool`) is true. Elsewhere 0, without a memory access,
     /// since the address may be out of bounds.
     LoadWhere(u32, ValueId),
+    /// The element of an input at this point, moved by an offset, where a condition is true. Elsewhere 0, without a
+    /// memory access. The input has no stride along the axis of its tensor that the offset moves along.
+    LoadAt {
+        /// The input.
+        param: u32,
+        /// The offset, in elements: a signed integer of 32 or 64 bits, which can represent the span of the tensor.
+        offset: ValueId,
+        /// The condition, a `bool`.
+        condition: ValueId,
+    },
     /// The plain number that the launch passes for that parameter.
     Number(u32),
     /// A constant.
@@ -163,14 +173,35 @@ impl Compute {
             | Compute::ColumnReduce(_, a)
             | Compute::Scan { value: a, .. }
             | Compute::Store(_, a) => smallvec![a],
-            Compute::Binary(_, a, b) | Compute::Compare(_, a, b) | Compute::Checked(a, b) => smallvec![a, b],
+            Compute::Binary(_, a, b)
+            | Compute::Compare(_, a, b)
+            | Compute::Checked(a, b)
+            | Compute::LoadAt { offset: a, condition: b, .. } => smallvec![a, b],
             Compute::Select(a, b, c) => smallvec![a, b, c],
         }
     }
 
     /// The input that it loads, by any kind of load.
     pub fn load(&self) -> Option<u32> {
-        if let Compute::Load(param) | Compute::LoadWhere(param, _) = *self { Some(param) } else { None }
+        match *self {
+            Compute::Load(param) | Compute::LoadWhere(param, _) | Compute::LoadAt { param, .. } => {
+                Some(param)
+            }
+            Compute::Number(_)
+            | Compute::Constant(_)
+            | Compute::Index(_)
+            | Compute::Unary(..)
+            | Compute::Binary(..)
+            | Compute::Compare(..)
+            | Compute::Select(..)
+            | Compute::Cast(_)
+            | Compute::Bitcast(_)
+            | Compute::Reduce(..)
+            | Compute::ColumnReduce(..)
+            | Compute::Scan { .. }
+            | Compute::Checked(..)
+            | Compute::Store(..) => None,
+        }
     }
 
     /// The input that it loads unconditionally.
@@ -226,7 +257,9 @@ impl Kernel {
                 Compute::Reduce(..) => of_operands & !self.reduced(),
                 Compute::ColumnReduce(..) => of_operands & self.reduced(),
                 Compute::Scan { .. } => of_operands | self.reduced(),
-                Compute::Load(param) | Compute::LoadWhere(param, _) => of_operands | self.crossed(param),
+                Compute::Load(param) | Compute::LoadWhere(param, _) | Compute::LoadAt { param, .. } => {
+                    of_operands | self.crossed(param)
+                }
                 Compute::Number(_)
                 | Compute::Constant(_)
                 | Compute::Unary(..)

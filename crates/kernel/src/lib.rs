@@ -9,7 +9,7 @@
 //! * [`Nest`] finds the loops of a region: it takes ops one by one, and matches their axes by splitting both sides
 //!   until they agree. An op whose axes do not match is rejected and leaves the nest unchanged, which tells a fusion
 //!   layer the end of a region. Padded and concatenated operands are read in place: the load is guarded by a test of
-//!   the index ([`Compute::LoadWhere`]).
+//!   the index ([`Compute::LoadWhere`]). Reads by index are loads with an offset ([`Compute::LoadAt`]).
 //! * [`Nest::lower`] turns the region into a [`Kernel`] and a [`Launch`], given the layouts of the operands. Axes with
 //!   matching strides in every parameter are merged.
 //! * [`verify()`] checks the invariants of kernels, [`interpret()`] defines their semantics, [`Kernel::cost`] counts,

@@ -1,6 +1,7 @@
 //! Lowering of a loop nest to a kernel: axes ordered and merged where every parameter agrees, strides classified.
 
-use crate::nest::{AtomId, IndexCheck, Nest, NestValue, Origin, Slot, SlotState};
+use crate::nest::push::index_dtype;
+use crate::nest::{AtomId, IndexCheck, IndexedLoad, Nest, NestValue, Origin, Slot, SlotState};
 use crate::{
     Axis, Binding, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass, ValueId,
 };
@@ -414,6 +415,11 @@ impl Nest {
             let compute = match value.compute {
                 Compute::Load(_) => Compute::Load(param_of()),
                 Compute::LoadWhere(_, condition) => Compute::LoadWhere(param_of(), to(condition)),
+                Compute::LoadAt { offset, condition, .. } => {
+                    let (param, load) = (param_of(), self.indexed_load(old as ValueId));
+                    let offset = params[param as usize].offset_along(load, to(offset), &mut body);
+                    Compute::LoadAt { param, offset, condition: to(condition) }
+                }
                 Compute::Number(_) => Compute::Number(param_of()),
                 Compute::Constant(scalar) => Compute::Constant(scalar),
                 Compute::Index(atom) => {
@@ -445,6 +451,11 @@ impl Nest {
             }
         }
         (body, renamed)
+    }
+
+    fn indexed_load(&self, value: ValueId) -> &IndexedLoad {
+        let found = self.indexed.iter().find(|load| load.value == value);
+        found.expect("every load by index is listed")
     }
 
     /// Whether a value is a 16-bit float that is both stored and used. Other kernels use the stored, rounded value, so
@@ -505,6 +516,22 @@ pub(crate) struct Bound<'a> {
 }
 
 impl Bound<'_> {
+    /// The offset of an index along an axis, in a dtype that can represent every offset within the tensor.
+    fn offset_along(&self, load: &IndexedLoad, index: ValueId, body: &mut Vec<Instruction>) -> ValueId {
+        let IndexedLoad { axis, length, .. } = *load;
+        let lengths = self.slot.ty.shape.with(axis, length);
+        let reach =
+            |(&length, stride): (&usize, &isize)| (length as u128 - 1) * stride.unsigned_abs() as u128;
+        let span: u128 = lengths.iter().zip(&self.strides).map(reach).sum();
+        let dtype = index_dtype(usize::try_from(span).unwrap_or(usize::MAX));
+        let index = match body[index as usize].dtype == dtype {
+            true => index,
+            false => emit(body, Compute::Cast(index), dtype),
+        };
+        let stride = emit(body, Compute::Constant(Scalar::Int(self.strides[axis] as i64)), dtype);
+        emit(body, Compute::Binary(Binary::Mul, index, stride), dtype)
+    }
+
     fn described(&self, place: usize, loops: &[Loop]) -> Param {
         let class = |axis: &Loop| match axis.strides[place] {
             0 => StrideClass::Zero,

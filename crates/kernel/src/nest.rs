@@ -8,9 +8,10 @@
 mod atom;
 mod column;
 mod contract;
+mod indexed;
 mod pad;
 mod place;
-mod push;
+pub(crate) mod push;
 mod savepoint;
 
 use crate::{Compute, ValueId};
@@ -48,6 +49,8 @@ pub struct Nest {
     columns: bool,
     /// Padded operands.
     padded: Vec<pad::Padded>,
+    /// Operands that are read by index.
+    pub(crate) indexed: Vec<IndexedLoad>,
     /// The slots that a matmul demoted to [`Origin::Prologue`], in that order.
     demoted: Vec<usize>,
     checked: Checked,
@@ -65,6 +68,17 @@ pub(crate) struct IndexCheck {
     pub(crate) length: usize,
     /// The index tensor.
     pub(crate) index: Slot,
+}
+
+/// A load by index.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexedLoad {
+    /// The [`Compute::LoadAt`] instruction. In a region, its offset is an index along the axis.
+    pub(crate) value: ValueId,
+    /// The axis of the operand.
+    pub(crate) axis: usize,
+    /// The length of that axis.
+    pub(crate) length: usize,
 }
 
 /// The result of the last check, which lets the next check skip unchanged slots.
@@ -365,7 +379,7 @@ impl Nest {
                 level = Level { stage: level.stage.max(of.stage), along: level.along || of.along };
             }
             match value.compute {
-                Compute::Load(_) | Compute::LoadWhere(..) => level.along |= loads[i],
+                Compute::Load(_) | Compute::LoadWhere(..) | Compute::LoadAt { .. } => level.along |= loads[i],
                 Compute::Index(atom) => {
                     level.along =
                         self.atoms.leaves_of(atom as AtomId).iter().any(|&a| self.atoms.is_reduced(a))

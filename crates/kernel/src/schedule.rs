@@ -4,7 +4,7 @@
 //! and the printed text depends only on the kernel and the schedule. Schedules are chosen by the kernel and the
 //! magnitude of the extents, never by timing.
 
-use crate::{Axis, Compute, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
+use crate::{Axis, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass};
 use core::fmt;
 use kiln_ir::DType;
 
@@ -70,7 +70,7 @@ impl GpuSchedule {
             row_threads: 256,
             resident: 0,
             splits: 1,
-            wide: is_wide(launch),
+            wide: is_wide(kernel, launch),
         };
         match kernel.kind {
             KernelKind::Map => of_map(kernel, launch, plain),
@@ -112,7 +112,7 @@ impl GpuSchedule {
             && (self.unroll == 1 || (kernel.kind == KernelKind::Map && self.vector > 1))
             && whole
             && kept
-            && (self.wide || !is_wide(launch))
+            && (self.wide || !is_wide(kernel, launch))
     }
 
     /// The same schedule for operands that are not aligned to 16 bytes.
@@ -606,7 +606,7 @@ fn resident(kernel: &Kernel, row: usize, threads: usize, vector: usize) -> u32 {
 }
 
 /// Whether offsets or point numbers need more than 31 bits.
-fn is_wide(launch: &Launch) -> bool {
+fn is_wide(kernel: &Kernel, launch: &Launch) -> bool {
     // Threads past the last point have larger numbers.
     const LIMIT: u128 = (1 << 31) - (1 << 20);
     let points = launch.extents.iter().fold(1u128, |product, &extent| product.saturating_mul(extent as u128));
@@ -614,7 +614,11 @@ fn is_wide(launch: &Launch) -> bool {
         let axes = strides.iter().zip(&launch.extents);
         axes.map(|(stride, &extent)| stride.unsigned_abs() as u128 * extent as u128).sum()
     };
-    points >= LIMIT || launch.bindings.iter().any(|binding| reach(&binding.strides) >= LIMIT)
+    // The dtype of an offset can represent the span of its tensor.
+    let has_far_offset = |instruction: &Instruction| matches!(instruction.compute, Compute::LoadAt { offset, .. } if kernel.body[offset as usize].dtype.size() == 8);
+    points >= LIMIT
+        || kernel.body.iter().any(has_far_offset)
+        || launch.bindings.iter().any(|binding| reach(&binding.strides) >= LIMIT)
 }
 
 impl fmt::Display for GpuSchedule {

@@ -86,6 +86,9 @@ impl fmt::Display for Compute {
         match *self {
             Compute::Load(param) => write!(f, "load %{param}"),
             Compute::LoadWhere(param, condition) => write!(f, "load_where %{param}, v{condition}"),
+            Compute::LoadAt { param, offset, condition } => {
+                write!(f, "load_at %{param}, v{offset}, v{condition}")
+            }
             Compute::Number(param) => write!(f, "number %{param}"),
             Compute::Constant(scalar) => {
                 f.write_str("constant ")?;

@@ -143,6 +143,13 @@ fn dtypes(kernel: &Kernel, number: usize, instruction: &Instruction) -> Result<(
             }
             dtype
         }
+        Compute::LoadAt { offset, condition, .. } => {
+            if !matches!(of(offset), DType::I32 | DType::I64) || !of(condition).is_bool() {
+                let problem = "an offset is an i32 or i64, and the condition of a load is a bool";
+                return Err(Invalid::at(number, problem));
+            }
+            dtype
+        }
         Compute::Store(_, value) => of(value),
         Compute::Constant(scalar) => {
             if !scalar.fits(dtype) {

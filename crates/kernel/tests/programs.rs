@@ -7,7 +7,7 @@ use kiln_ir::{
     DType, NormKind, Op, Program, ProgramOperand, Real, Recorder, Reduction, TensorType, Unary, Var,
     gradient_program,
 };
-use kiln_kernel::{KernelKind, Lowered, Nest, Refusal};
+use kiln_kernel::{Compute, KernelKind, Lowered, Nest, Refusal};
 
 const F32: DType = DType::F32;
 
@@ -169,9 +169,43 @@ fn an_index_out_of_range_is_an_error() {
 }
 
 #[test]
-fn gathers_of_operands_have_no_kernel() {
-    let program = trace(&[ty(&[3, 4], F32), ty(&[3, 1], DType::I32)], |x| vec![x[0].gather(1, &x[1])]);
-    assert_eq!(Nest::of_program(&program, &[]).unwrap_err(), (0, Refusal::NoKernel));
+fn operands_are_read_by_index() {
+    let loads = |lowered: &Lowered| {
+        let is_load = |i: &&kiln_kernel::Instruction| matches!(i.compute, Compute::LoadAt { .. });
+        lowered.kernel.body.iter().filter(is_load).count()
+    };
+    let lines = [ty(&[3, 4], F32), ty(&[3, 1], DType::I32)];
+    assert_eq!(loads(&kernel_of(&trace(&lines, |x| vec![x[0].gather(1, &x[1])]), 4)), 1);
+    let each = [ty(&[3, 7], F32), ty(&[3, 5], DType::U8)];
+    assert_eq!(loads(&kernel_of(&trace(&each, |x| vec![x[0].gather(1, &x[1]) * 2.0]), 7)), 1);
+    // An embedding with positions and a norm: the rows of the table are read where the norm needs them.
+    let tokens = [ty(&[50, 16], F32), ty(&[2, 6], DType::I64), ty(&[6, 16], F32), ty(&[16], F32)];
+    let embedding = trace(&tokens, |x| {
+        let norm = Op::Norm { kind: NormKind::Rms, axes: 1, epsilon: Real(1e-5) };
+        let sum = x[0].apply(Op::Take { axis: 0 }, &[&x[1]]) + x[2].broadcast([2, 6, 16]);
+        vec![sum.apply(norm, &[&x[3]])]
+    });
+    let lowered = kernel_of(&embedding, 50);
+    assert_eq!((lowered.kernel.kind, loads(&lowered)), (KernelKind::RowReduce, 1));
+    let columns = [ty(&[4, 9], DType::I16), ty(&[3], DType::U64)];
+    let read_twice = trace(&columns, |x| {
+        let taken = x[0].apply(Op::Take { axis: 1 }, &[&x[1]]);
+        vec![&taken + x[0].apply(Op::Take { axis: 1 }, &[&x[1]])]
+    });
+    assert_eq!(loads(&kernel_of(&read_twice, 9)), 1);
+}
+
+#[test]
+fn what_a_region_computes_is_not_read_by_index() {
+    let inputs = [ty(&[4, 9], F32), ty(&[3], DType::I32)];
+    let program = trace(&inputs, |x| vec![x[0].exp().apply(Op::Take { axis: 1 }, &[&x[1]])]);
+    assert_eq!(Nest::of_program(&program, &[]).unwrap_err(), (1, Refusal::NoKernel));
+    let square = [ty(&[6, 6], F32), ty(&[4], DType::I32)];
+    let along_both = trace(&square, |x| {
+        let taken = |axis| x[0].apply(Op::Take { axis }, &[&x[1]]);
+        vec![taken(0) + taken(1).permute(&[1, 0])]
+    });
+    assert_eq!(Nest::of_program(&along_both, &[]).unwrap_err(), (1, Refusal::Diagonal));
 }
 
 #[test]

@@ -144,7 +144,8 @@ impl Region {
     fn step(&mut self) {
         match self.random.below(100) {
             0..20 => self.unary(),
-            20..45 => self.binary(),
+            20..42 => self.binary(),
+            42..45 => self.taken(),
             45..50 => self.select(),
             50..55 => self.cast(),
             55..62 => self.reshape(),
@@ -379,6 +380,28 @@ impl Region {
         let mode = self.random.pick(UpdateMode::ALL);
         let exact = self.exact[x] && !self.narrow(x);
         self.push(Op::Scatter { axis, mode }, &[slot(x), slot(index), slot(source)], exact)
+    }
+
+    /// Elements of a new input at an index, with the shape of another slot.
+    fn taken(&mut self) -> Option<usize> {
+        let like = self.any(|region, slot| region.types[slot].rank() > 0)?;
+        let ty = self.types[like];
+        let axis = self.random.below(ty.rank());
+        let length = self.random.pick(&[1, 2, 5, 9]);
+        let source = Source::random(&mut self.random, ty.with_shape(ty.shape.with(axis, length)), self.fill);
+        let x = self.input(source);
+        let takes = self.random.chance(50);
+        let shape = if takes { Shape::new([ty.shape[axis]]) } else { ty.shape };
+        let dtype = self.random.pick(&[DType::I32, DType::I64, DType::U8, DType::I8, DType::U64]);
+        let source =
+            Source::random(&mut self.random, TensorType::new(shape, dtype), Fill::Below(length.min(5)));
+        let mut index = self.input(source);
+        if self.random.chance(30) {
+            let one = ProgramOperand::Scalar(Scalar::Int(length as i64 - 1));
+            index = self.push(Op::Binary(Binary::Min), &[slot(index), one], true)?;
+        }
+        let op = if takes { Op::Take { axis } } else { Op::Gather { axis } };
+        self.push(op, &[slot(x), slot(index)], true)
     }
 
     fn matmul(&mut self) -> Option<usize> {

@@ -140,6 +140,7 @@ struct MachineFields {
     row_elements: usize,
     kernel_ops: usize,
     products: Products,
+    indexed_loads: bool,
     asynchronous: bool,
     host_errors: bool,
 }

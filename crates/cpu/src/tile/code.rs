@@ -175,6 +175,9 @@ pub(super) enum Action {
     Gather(usize),
     /// Loads from a parameter's memory where the condition is true; elsewhere 0.
     GatherWhere(usize, Slot),
+    /// Loads from a parameter's memory, moved by offsets, where the condition is true; elsewhere 0. Offsets have 32 bits,
+    /// or 64.
+    GatherAt(usize, [Slot; 2], bool),
     /// Stores to a parameter's memory.
     Scatter(usize, Slot),
     /// Stores elements of that size by non-temporal stores.

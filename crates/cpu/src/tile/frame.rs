@@ -1,7 +1,7 @@
 //! The state of a task of a launch: the addresses of slots, and the interpreter of steps.
 
 use super::code::{Action, Code, Form, Slot, SlotKind, Stage, Step};
-use super::space::{self, Block};
+use super::space::{self, Block, Moved};
 use crate::contraction::scratch::Scratch;
 use crate::copy::stream;
 use crate::isa::Level;
@@ -258,6 +258,7 @@ impl<'a> Frame<'a> {
                 Action::Stream(size, x) => stream::copy(level, self.at(x), to, n * size),
                 Action::Gather(_)
                 | Action::GatherWhere(..)
+                | Action::GatherAt(..)
                 | Action::Scatter(..)
                 | Action::Fill(..)
                 | Action::Repeat(..)
@@ -303,6 +304,10 @@ impl<'a> Frame<'a> {
                 Action::Gather(param) => code.accesses[param].gather(base(param), &block, to),
                 Action::GatherWhere(param, condition) => {
                     code.accesses[param].gather_where(base(param), &block, self.at(condition), to);
+                }
+                Action::GatherAt(param, [offsets, condition], is_wide) => {
+                    let moved = Moved { offsets: self.at(offsets), is_wide, condition: self.at(condition) };
+                    code.accesses[param].gather_at(base(param), &block, &moved, to);
                 }
                 Action::Scatter(param, x) => code.accesses[param].scatter(self.at(x), &block, base(param)),
                 Action::Fill(size, x) => space::repeat(size, self.at(x), to, 1, n),

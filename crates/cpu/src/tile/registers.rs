@@ -23,7 +23,9 @@ pub(super) fn operands(step: &Step) -> SmallVec<[Slot; 3]> {
         | Action::Repeat(_, x)
         | Action::Fold(_, x)
         | Action::Scan(_, x, _) => smallvec![x],
-        Action::Two(_, operands) | Action::Check(_, operands) => operands.into_iter().collect(),
+        Action::Two(_, operands) | Action::Check(_, operands) | Action::GatherAt(_, operands, _) => {
+            operands.into_iter().collect()
+        }
         Action::Three(_, operands) => operands.into_iter().collect(),
     }
 }

@@ -45,6 +45,31 @@ fn run(walk: &Walk<1>, place: &Cursor<1>, wanted: usize) -> (usize, isize) {
     }
 }
 
+/// The offsets and conditions of a load by index, one per element.
+pub(super) struct Moved {
+    pub(super) offsets: *const u8,
+    /// Whether offsets have 64 bits instead of 32.
+    pub(super) is_wide: bool,
+    pub(super) condition: *const u8,
+}
+
+impl Moved {
+    /// The offset of an element; `None` where nothing is loaded.
+    ///
+    /// # Safety
+    /// The register has that element.
+    unsafe fn of(&self, element: usize) -> Option<isize> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let holds = *self.condition.add(element) != 0;
+            holds.then(|| match self.is_wide {
+                true => *self.offsets.cast::<i64>().add(element) as isize,
+                false => *self.offsets.cast::<i32>().add(element) as isize,
+            })
+        }
+    }
+}
+
 impl Access {
     fn pieces(&self, block: &Block, mut each: impl FnMut(Piece)) {
         if block.rows == 1 && self.inner.rank <= 1 {
@@ -132,6 +157,34 @@ impl Access {
                         match holds[start] {
                             0 => to.write_bytes(0, count),
                             _ => copy_row(count, from, to, [step, 1]),
+                        }
+                    }
+                    start += count;
+                }
+            });
+        });
+    }
+
+    /// As [`gather_where`](Self::gather_where), with each element moved by an offset.
+    pub(super) unsafe fn gather_at(&self, from: *const u8, block: &Block, moved: &Moved, to: *mut u8) {
+        with_size!(self.size, T => {
+            let (from, to) = (from.cast::<T>(), to.cast::<T>());
+            self.stretches(block, |at, len, offset, step| {
+                // SAFETY: as the caller promises.
+                let of = |i: usize| unsafe { moved.of(at + i) };
+                let mut start = 0;
+                while start < len {
+                    let by = of(start);
+                    let count = 1 + (start + 1..len).take_while(|&i| of(i) == by).count();
+                    let to = to.wrapping_add(at + start);
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        match by {
+                            None => to.write_bytes(0, count),
+                            Some(by) => {
+                                let from = from.wrapping_offset(offset + by + start as isize * step);
+                                copy_row(count, from, to, [step, 1]);
+                            }
                         }
                     }
                     start += count;

@@ -24,6 +24,7 @@ pub(super) fn stages(kernel: &Kernel, tiling: &Tiling) -> Vec<usize> {
             Compute::Store(..)
             | Compute::Load(_)
             | Compute::LoadWhere(..)
+            | Compute::LoadAt { .. }
             | Compute::Number(_)
             | Compute::Constant(_)
             | Compute::Index(_)

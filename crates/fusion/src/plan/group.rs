@@ -113,12 +113,20 @@ impl Finder<'_> {
         match op.info().role {
             Role::View | Role::Constant => {}
             Role::Anchor | Role::Fusable if !in_regions => self.start(entry, Kind::Alone, Body::default()),
+            Role::Alone if self.reads_by_index(entry) && in_regions && self.suits_kernels(entry) => {
+                self.visit_fusable(entry);
+            }
             Role::Alone => self.start(entry, Kind::Alone, Body::default()),
             Role::Anchor if !self.limits.continue_products => self.start(entry, Kind::Alone, Body::default()),
             Role::Anchor => self.start(entry, Kind::Anchor(entry), self.empty(Kind::Anchor(entry), &[])),
             Role::Fusable if !self.suits_kernels(entry) => self.start(entry, Kind::Alone, Body::default()),
             Role::Fusable => self.visit_fusable(entry),
         }
+    }
+
+    /// Whether an op reads an operand by index, and kernels of the machine can do so.
+    fn reads_by_index(&self, entry: u32) -> bool {
+        self.limits.indexed_loads && matches!(self.graph.entry(entry).op, Op::Take { .. } | Op::Gather { .. })
     }
 
     /// Whether a kernel of the machine can bind the operands and compute with their dtypes.
@@ -156,9 +164,10 @@ impl Finder<'_> {
             self.groups[candidate].notes.push(format!("op {entry} ({name}) is not part of it: {why}"));
         }
         let mut body = Body::default();
-        // A gather from memory reads few elements along its axis; a kernel would iterate over all of them.
+        // A gather from memory reads few elements along its axis; a kernel without loads by index would iterate over all
+        // of them.
         let picks = matches!(self.graph.entry(entry).op, Op::Gather { .. });
-        let alone = picks || self.push(entry, &[], &mut body).is_err();
+        let alone = (picks && !self.limits.indexed_loads) || self.push(entry, &[], &mut body).is_err();
         let kind = if alone { Kind::Alone } else { Kind::Kernel };
         self.start(entry, kind, body);
     }
@@ -239,6 +248,7 @@ impl Finder<'_> {
             return Err("the region has the maximum number of ops".to_string());
         }
         if matches!(self.graph.entry(entry).op, Op::Gather { .. })
+            && !self.limits.indexed_loads
             && !self.graph.is_made_by(self.graph.operands(entry)[0], |maker| self.groups[group].has(maker))
         {
             return Err("it gathers from memory".to_string());

@@ -4,7 +4,7 @@ use crate::data;
 use crate::driver::Host;
 use crate::orders::{fused, read};
 use kiln_gpu::{DeviceInfo, DryDriver, Gpu};
-use kiln_ir::{DType, Engine, Memory, Operand, Program, Recorder, TensorData, TensorType, Value, Var};
+use kiln_ir::{DType, Engine, Memory, Op, Operand, Program, Recorder, TensorData, TensorType, Value, Var};
 use kiln_reference::Reference;
 use kiln_suite::case::{Fill, Tolerance};
 use kiln_suite::compare::difference;
@@ -98,6 +98,22 @@ fn operands_read_at_other_positions_are_not_overwritten() {
         let program = Recorder::trace(&[square], |inputs| vec![body(&inputs[0])]);
         let held = inputs(&engine, &program).into_iter().map(Operand::Value).collect();
         check(&expected(&program), &engine, fused(&engine, &program, held));
+    }
+}
+
+/// Threads past the last point read the last points again, and check them.
+#[test]
+fn checked_indices_are_not_overwritten() {
+    let Some(engine) = engine() else { return };
+    for count in [4, 5, 1000, 1024] {
+        let types = [TensorType::new([5], DType::I32), TensorType::new([count], DType::I32)];
+        let program = Recorder::trace(&types, |x| vec![x[0].apply(Op::Take { axis: 0 }, &[&x[1]]) + &x[1]]);
+        let index: Vec<i32> = (0..count as i32).map(|i| i % 5).collect();
+        let of = |number: &i32| [3, 1, 4, 1, 5][*number as usize] + number;
+        let operands = [TensorData::from([3, 1, 4, 1, 5]), TensorData::new(index.clone(), [count]).unwrap()];
+        let operands = operands.map(|data| Operand::Value(engine.write(data)));
+        let found = fused(&engine, &program, operands.into_iter().collect());
+        assert_eq!(read(&engine, found[0].clone()).to_vec::<i32>(), index.iter().map(of).collect::<Vec<_>>());
     }
 }
 

@@ -1,4 +1,4 @@
-//! One-hot indexing with one index per line: each element compares its own position with the index.
+//! Indexing with one index per line by one-hot comparison: each element compares its own position with the index.
 
 use super::push::{holding, runs};
 use super::{IndexCheck, Nest, Operand, Origin, Refusal, Slot};
@@ -6,8 +6,8 @@ use crate::{Compute, ValueId};
 use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, TensorType, UpdateMode};
 
 impl Nest {
-    /// Gathers one element of each line along the axis: the sum of the line with all other elements replaced by 0. Only
-    /// for lines that the region reads anyway.
+    /// Gathers elements along the axis. Where the region reads whole lines anyway, the one element of each line is the
+    /// sum of the line with all other elements replaced by 0. Otherwise elements are loaded by index.
     pub(super) fn gather(
         &mut self,
         operands: &[Operand],
@@ -17,7 +17,10 @@ impl Nest {
         let (x, index) = (self.tensor(&operands[0])?, self.tensor(&operands[1])?);
         let length = self.ty(x).shape[axis];
         let crossed = self.reduces() || self.state(x).origin == Origin::Computed || length == 1;
-        if ty.shape[axis] != 1 || !crossed || self.scans() {
+        if ty.shape[axis] != 1 || !crossed {
+            return self.gather_from_input([x, index], axis, ty);
+        }
+        if self.scans() {
             return Err(Refusal::NoKernel);
         }
         let here = self.matches_index("gather", x, index, axis)?;
@@ -69,20 +72,31 @@ impl Nest {
         index: Slot,
         axis: usize,
     ) -> Result<ValueId, Refusal> {
-        let indices = index;
         let shape = self.ty(x).shape;
         let (own, other) =
             (runs(&self.state(x).axes, shape.rank()), runs(&self.state(index).axes, shape.rank()));
         for at in (0..shape.rank()).filter(|&at| at != axis) {
             self.atoms.unify(&own[at], &other[at])?;
         }
-        let dtype = holding(self.ty(index).dtype, shape[axis]);
-        let index = self.cast(self.state(index).value, dtype);
-        let bound = self.value(Compute::Constant(Scalar::from(shape[axis])), dtype);
-        let checked = self.value(Compute::Checked(index, bound), dtype);
-        self.checks.push(IndexCheck { value: checked, op, axis, length: shape[axis], index: indices });
+        let (checked, _, dtype) = self.checked_index(op, index, axis, shape[axis]);
         let position = self.position(x, axis, dtype);
         Ok(self.value(Compute::Compare(Comparison::Eq, position, checked), DType::Bool))
+    }
+
+    /// An index along an axis of that length, with a bounds check, and the length; both of the returned dtype.
+    pub(super) fn checked_index(
+        &mut self,
+        op: &'static str,
+        index: Slot,
+        axis: usize,
+        length: usize,
+    ) -> (ValueId, ValueId, DType) {
+        let dtype = holding(self.ty(index).dtype, length);
+        let value = self.cast(self.state(index).value, dtype);
+        let bound = self.value(Compute::Constant(Scalar::from(length)), dtype);
+        let checked = self.value(Compute::Checked(value, bound), dtype);
+        self.checks.push(IndexCheck { value: checked, op, axis, length, index });
+        (checked, bound, dtype)
     }
 
     /// The position along an axis.

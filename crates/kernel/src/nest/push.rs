@@ -25,6 +25,11 @@ pub(super) fn holding(dtype: DType, length: usize) -> DType {
     }
 }
 
+/// The narrowest dtype of offsets and indices that can represent a number.
+pub(crate) fn index_dtype(most: usize) -> DType {
+    holding(DType::I32, most)
+}
+
 impl Nest {
     /// Adds an op with one result to the region. A refused op leaves the region unchanged.
     ///
@@ -157,6 +162,7 @@ impl Nest {
             }
             Op::Norm { kind, axes, epsilon } => self.norm(operands, *kind, *axes, epsilon.0),
             Op::MatMul => self.matmul(operands, ty),
+            Op::Take { axis } => self.take(operands, *axis, ty),
             Op::Gather { axis } => self.gather(operands, *axis, ty),
             Op::Pad(pads) => self.pad(operands, pads, ty),
             Op::Concat { axis } => self.concat(operands, *axis, ty),
@@ -167,7 +173,6 @@ impl Nest {
             | Op::ArgReduce { .. }
             | Op::Sort { .. }
             | Op::TopK { .. }
-            | Op::Take { .. }
             | Op::Put { .. }
             | Op::SliceUpdate { .. }
             | Op::NonZero { .. }

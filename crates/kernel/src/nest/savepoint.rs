@@ -13,6 +13,7 @@ pub struct Savepoint {
     product: Option<ValueId>,
     num_inputs: usize,
     padded: usize,
+    indexed: usize,
     demoted: usize,
     checks: usize,
     checked: Checked,
@@ -42,6 +43,7 @@ impl Nest {
             product: self.product,
             num_inputs: self.num_inputs,
             padded: self.padded.len(),
+            indexed: self.indexed.len(),
             demoted: self.demoted.len(),
             checks: self.checks.len(),
             checked: self.checked.clone(),
@@ -58,6 +60,7 @@ impl Nest {
         self.values.truncate(to.values);
         self.slots.truncate(to.slots);
         self.padded.truncate(to.padded);
+        self.indexed.truncate(to.indexed);
         self.checks.truncate(to.checks);
         (self.product, self.num_inputs, self.checked) = (to.product, to.num_inputs, to.checked);
     }

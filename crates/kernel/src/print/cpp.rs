@@ -257,7 +257,9 @@ impl Cpp<'_> {
         let instruction = self.kernel.body[value as usize];
         let same = instruction.dtype == DType::BF16;
         match instruction.compute {
-            Compute::Load(_) | Compute::LoadWhere(..) | Compute::Cast(_) if same => Rounding::Done,
+            Compute::Load(_) | Compute::LoadWhere(..) | Compute::LoadAt { .. } | Compute::Cast(_) if same => {
+                Rounding::Done
+            }
             Compute::Cast(a) => match self.rounding(a) {
                 // A cast to a wider dtype.
                 Rounding::Done
@@ -276,6 +278,7 @@ impl Cpp<'_> {
             | Compute::Reduce(Reduction::Sum | Reduction::Prod, _) => Rounding::Quick,
             Compute::Load(_)
             | Compute::LoadWhere(..)
+            | Compute::LoadAt { .. }
             | Compute::Number(_)
             | Compute::Constant(_)
             | Compute::Index(_)
@@ -411,6 +414,7 @@ impl Language for Cpp<'_> {
             Compute::Checked(..) => format!("kiln_checked({}, {}, {})", at(0), at(1), self.failed(compute)),
             Compute::Load(_)
             | Compute::LoadWhere(..)
+            | Compute::LoadAt { .. }
             | Compute::Number(_)
             | Compute::Constant(_)
             | Compute::Index(_)
@@ -535,6 +539,7 @@ pub(super) fn compute(compute: &Compute, dtype: DType, operands: &[(String, DTyp
         Compute::Bitcast(_) => format!("kiln_bits<{}>({})", held(dtype), at(0)),
         Compute::Load(_)
         | Compute::LoadWhere(..)
+        | Compute::LoadAt { .. }
         | Compute::Number(_)
         | Compute::Constant(_)
         | Compute::Index(_)

@@ -543,7 +543,7 @@ impl Kernel {
                 | Compute::Store(..) => 0,
                 Compute::Unary(function, _) if crate::cost::is_long(function.info()) => 8,
                 Compute::Binary(function, ..) if crate::cost::is_long(function.info()) => 8,
-                Compute::LoadWhere(..) => DEAR,
+                Compute::LoadWhere(..) | Compute::LoadAt { .. } => DEAR,
                 Compute::Index(_)
                 | Compute::Unary(..)
                 | Compute::Binary(..)

@@ -228,6 +228,10 @@ impl<'a> Writer<'a> {
                 Compute::LoadWhere(param, condition) => {
                     self.language.load_where(param, dtype, &self.place(param), &name(condition))
                 }
+                Compute::LoadAt { param, offset, condition } => {
+                    let place = format!("{} + {}", self.place(param), name(offset));
+                    self.language.load_where(param, dtype, &place, &name(condition))
+                }
                 Compute::Number(param) => format!("n{param}"),
                 Compute::Constant(scalar) => self.language.constant(scalar, dtype),
                 Compute::Index(axis) => self.language.of_index(&format!("i{axis}"), dtype),

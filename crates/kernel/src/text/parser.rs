@@ -148,6 +148,12 @@ impl Parser<'_> {
                 self.tokens.mark(',')?;
                 Ok(Compute::LoadWhere(param, self.value()?))
             }
+            "load_at" => {
+                let param = self.param_number()?;
+                self.tokens.mark(',')?;
+                let [offset, condition] = self.two()?;
+                Ok(Compute::LoadAt { param, offset, condition })
+            }
             "number" => Ok(Compute::Number(self.param_number()?)),
             "constant" => Ok(Compute::Constant(self.scalar()?)),
             "index" => Ok(Compute::Index(self.integer()?)),

@@ -89,6 +89,7 @@ impl<'a> Compiler<'a> {
             | Action::Three(..)
             | Action::Gather(_)
             | Action::GatherWhere(..)
+            | Action::GatherAt(..)
             | Action::Stream(..)
             | Action::Fill(..)
             | Action::Repeat(..)

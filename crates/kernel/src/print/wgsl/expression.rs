@@ -20,6 +20,7 @@ pub(in crate::print) fn compute(compute: &Compute, dtype: DType, operands: &[(St
         Compute::Bitcast(_) => wrapped(format!("bitcast<{}>({})", held(dtype), at(0)), dtype),
         Compute::Load(_)
         | Compute::LoadWhere(..)
+        | Compute::LoadAt { .. }
         | Compute::Number(_)
         | Compute::Constant(_)
         | Compute::Index(_)
