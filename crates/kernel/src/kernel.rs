@@ -183,24 +183,10 @@ impl Compute {
 
     /// The input that it loads, by any kind of load.
     pub fn load(&self) -> Option<u32> {
-        match *self {
-            Compute::Load(param) | Compute::LoadWhere(param, _) | Compute::LoadAt { param, .. } => {
-                Some(param)
-            }
-            Compute::Number(_)
-            | Compute::Constant(_)
-            | Compute::Index(_)
-            | Compute::Unary(..)
-            | Compute::Binary(..)
-            | Compute::Compare(..)
-            | Compute::Select(..)
-            | Compute::Cast(_)
-            | Compute::Bitcast(_)
-            | Compute::Reduce(..)
-            | Compute::ColumnReduce(..)
-            | Compute::Scan { .. }
-            | Compute::Checked(..)
-            | Compute::Store(..) => None,
+        if let Compute::Load(param) | Compute::LoadWhere(param, _) | Compute::LoadAt { param, .. } = *self {
+            Some(param)
+        } else {
+            None
         }
     }
 

@@ -1,6 +1,6 @@
 //! Lowering of a loop nest to a kernel: axes ordered and merged where every parameter agrees, strides classified.
 
-use crate::nest::push::index_dtype;
+use crate::nest::push::holding;
 use crate::nest::{AtomId, IndexCheck, IndexedLoad, Nest, NestValue, Origin, Slot, SlotState};
 use crate::{
     Axis, Binding, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, StrideClass, ValueId,
@@ -523,7 +523,7 @@ impl Bound<'_> {
         let reach =
             |(&length, stride): (&usize, &isize)| (length as u128 - 1) * stride.unsigned_abs() as u128;
         let span: u128 = lengths.iter().zip(&self.strides).map(reach).sum();
-        let dtype = index_dtype(usize::try_from(span).unwrap_or(usize::MAX));
+        let dtype = holding(DType::I32, usize::try_from(span).unwrap_or(usize::MAX));
         let index = match body[index as usize].dtype == dtype {
             true => index,
             false => emit(body, Compute::Cast(index), dtype),

@@ -80,8 +80,9 @@ impl Kernel {
         Some(Total { value, reduction, operand, dtype: instruction.dtype })
     }
 
-    /// All values that the goals depend on, including the goals, in order.
-    pub(crate) fn needed_for(&self, goals: &[ValueId]) -> Vec<ValueId> {
+    /// All values that the goals depend on, including the goals, in order. The values before a reduction that is no goal
+    /// do not count: an earlier pass computes them.
+    pub fn needed_for(&self, goals: &[ValueId]) -> Vec<ValueId> {
         let mut needed = alloc::vec![false; self.body.len()];
         goals.iter().for_each(|&goal| needed[goal as usize] = true);
         for number in (0..self.body.len()).rev() {

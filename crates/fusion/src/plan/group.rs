@@ -110,23 +110,24 @@ impl Finder<'_> {
     fn visit(&mut self, entry: u32) {
         let op = &self.graph.entry(entry).op;
         let in_regions = self.limits.kinds.contains(op.kind());
+        let is_load = self.limits.indexed_loads && matches!(op, Op::Take { .. });
         match op.info().role {
             Role::View | Role::Constant => {}
             Role::Anchor | Role::Fusable if !in_regions => self.start(entry, Kind::Alone, Body::default()),
-            Role::Alone if self.reads_by_index(entry) && in_regions && self.suits_kernels(entry) => {
-                self.visit_fusable(entry);
-            }
-            Role::Alone => self.start(entry, Kind::Alone, Body::default()),
+            Role::Alone if !(in_regions && is_load) => self.start(entry, Kind::Alone, Body::default()),
             Role::Anchor if !self.limits.continue_products => self.start(entry, Kind::Alone, Body::default()),
             Role::Anchor => self.start(entry, Kind::Anchor(entry), self.empty(Kind::Anchor(entry), &[])),
-            Role::Fusable if !self.suits_kernels(entry) => self.start(entry, Kind::Alone, Body::default()),
-            Role::Fusable => self.visit_fusable(entry),
+            Role::Alone | Role::Fusable if !self.suits_kernels(entry) => {
+                self.start(entry, Kind::Alone, Body::default());
+            }
+            Role::Alone | Role::Fusable => self.visit_fusable(entry),
         }
     }
 
-    /// Whether an op reads an operand by index, and kernels of the machine can do so.
-    fn reads_by_index(&self, entry: u32) -> bool {
-        self.limits.indexed_loads && matches!(self.graph.entry(entry).op, Op::Take { .. } | Op::Gather { .. })
+    /// Whether an op picks few elements of each line, and a kernel would iterate over whole lines, since it has no loads
+    /// by index.
+    fn needs_whole_lines(&self, entry: u32) -> bool {
+        !self.limits.indexed_loads && matches!(self.graph.entry(entry).op, Op::Gather { .. })
     }
 
     /// Whether a kernel of the machine can bind the operands and compute with their dtypes.
@@ -164,10 +165,7 @@ impl Finder<'_> {
             self.groups[candidate].notes.push(format!("op {entry} ({name}) is not part of it: {why}"));
         }
         let mut body = Body::default();
-        // A gather from memory reads few elements along its axis; a kernel without loads by index would iterate over all
-        // of them.
-        let picks = matches!(self.graph.entry(entry).op, Op::Gather { .. });
-        let alone = (picks && !self.limits.indexed_loads) || self.push(entry, &[], &mut body).is_err();
+        let alone = self.needs_whole_lines(entry) || self.push(entry, &[], &mut body).is_err();
         let kind = if alone { Kind::Alone } else { Kind::Kernel };
         self.start(entry, kind, body);
     }
@@ -247,8 +245,7 @@ impl Finder<'_> {
         if self.groups[group].members.len() >= self.limits.kernel_ops {
             return Err("the region has the maximum number of ops".to_string());
         }
-        if matches!(self.graph.entry(entry).op, Op::Gather { .. })
-            && !self.limits.indexed_loads
+        if self.needs_whole_lines(entry)
             && !self.graph.is_made_by(self.graph.operands(entry)[0], |maker| self.groups[group].has(maker))
         {
             return Err("it gathers from memory".to_string());

@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::driver::Driver;
 use kiln_ir::{Operand, TensorType};
-use kiln_kernel::{Binding, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind};
+use kiln_kernel::{Binding, Compute, Instruction, Kernel, KernelKind, Launch, Param, ParamKind, ValueId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -19,12 +19,16 @@ pub(super) fn reusable_operands(kernel: &Kernel, launch: &Launch, result: usize)
     let Some(((output, target), _)) = output else { return SmallVec::new() };
     let is_whole =
         launch.extents.iter().zip(&target.strides).all(|(&extent, &stride)| extent <= 1 || stride != 0);
-    let checked = before_checks(kernel);
+    let values = || (0..).zip(&kernel.body);
+    let is_check =
+        |(_, instruction): &(ValueId, &Instruction)| matches!(instruction.compute, Compute::Checked(..));
+    let checks: Vec<ValueId> = values().filter(is_check).map(|(value, _)| value).collect();
+    let checked = kernel.needed_for(&checks);
     let is_read_there = |param: &Param, binding: &Binding, number: u32| {
-        let loads = |(instruction, _): &(&Instruction, &bool)| instruction.compute.load() == Some(number);
-        let mut reads = kernel.body.iter().zip(&checked).filter(loads);
-        let is_free =
-            |(read, checked): (&Instruction, &bool)| read.compute.plain_load().is_some() && !checked;
+        let mut reads = values().filter(|(_, instruction)| instruction.compute.load() == Some(number));
+        let is_free = |(value, read): (ValueId, &Instruction)| {
+            read.compute.plain_load().is_some() && !checked.contains(&value)
+        };
         let once = reads.next().is_some_and(is_free) && reads.next().is_none();
         once && param.kind == ParamKind::Input
             && param.dtype == output.dtype
@@ -39,17 +43,6 @@ pub(super) fn reusable_operands(kernel: &Kernel, launch: &Launch, result: usize)
         is_whole && is_read_there(param, binding, *number) && is_only(binding.place)
     });
     found.map(|((_, binding), _)| binding.place).collect()
-}
-
-/// For each value, whether a bounds check depends on it.
-fn before_checks(kernel: &Kernel) -> Vec<bool> {
-    let mut checked = vec![false; kernel.body.len()];
-    for (value, instruction) in kernel.body.iter().enumerate().rev() {
-        if checked[value] || matches!(instruction.compute, Compute::Checked(..)) {
-            instruction.compute.operands().iter().for_each(|&operand| checked[operand as usize] = true);
-        }
-    }
-    checked
 }
 
 /// The array of an operand without aliases, if its memory has the size of a result of that type.

@@ -2,7 +2,7 @@
 //!
 //! The indexed axis has no atoms. The load has the strides of the other axes, and an offset along the indexed one.
 
-use super::push::runs;
+use super::push::holding;
 use super::{AxisAtoms, IndexedLoad, Nest, Operand, Origin, Refusal, Slot, SlotState};
 use crate::{Compute, ValueId};
 use kiln_ir::{Binary, Comparison, DType, Scalar, TensorType};
@@ -35,10 +35,7 @@ impl Nest {
         ty: TensorType,
     ) -> Result<Slot, Refusal> {
         let value = self.load_at("gather", x, index, axis)?;
-        let (own, other) = (runs(&self.state(x).axes, ty.rank()), runs(&self.state(index).axes, ty.rank()));
-        for at in (0..ty.rank()).filter(|&at| at != axis) {
-            self.atoms.unify(&own[at], &other[at])?;
-        }
+        self.same_axes_where(x, index, |at| at != axis)?;
         self.like(index, ty, value)
     }
 
@@ -62,7 +59,7 @@ impl Nest {
             let low = self.value(Compute::Compare(Comparison::Le, zero, checked), DType::Bool);
             condition = self.value(Compute::Binary(Binary::And, low, condition), DType::Bool);
         }
-        let offset = self.cast(checked, super::push::index_dtype(length));
+        let offset = self.cast(checked, holding(DType::I32, length));
         let value = self.value(Compute::LoadAt { param, offset, condition }, ty.dtype);
         match self.indexed.iter().find(|load| load.value == value) {
             // The same elements are read again.

@@ -72,13 +72,8 @@ impl Nest {
         index: Slot,
         axis: usize,
     ) -> Result<ValueId, Refusal> {
-        let shape = self.ty(x).shape;
-        let (own, other) =
-            (runs(&self.state(x).axes, shape.rank()), runs(&self.state(index).axes, shape.rank()));
-        for at in (0..shape.rank()).filter(|&at| at != axis) {
-            self.atoms.unify(&own[at], &other[at])?;
-        }
-        let (checked, _, dtype) = self.checked_index(op, index, axis, shape[axis]);
+        self.same_axes_where(x, index, |at| at != axis)?;
+        let (checked, _, dtype) = self.checked_index(op, index, axis, self.ty(x).shape[axis]);
         let position = self.position(x, axis, dtype);
         Ok(self.value(Compute::Compare(Comparison::Eq, position, checked), DType::Bool))
     }

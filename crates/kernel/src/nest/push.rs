@@ -15,7 +15,7 @@ pub(super) fn runs(axes: &AxisAtoms, rank: usize) -> Vec<Vec<AtomId>> {
 }
 
 /// The dtype itself if it can represent the length, otherwise the narrowest common one that can.
-pub(super) fn holding(dtype: DType, length: usize) -> DType {
+pub(crate) fn holding(dtype: DType, length: usize) -> DType {
     let bits = dtype.size() * 8 - usize::from(dtype.is_signed_int());
     let fits = |bits: usize| bits >= usize::BITS as usize || length < 1 << bits;
     match (fits(bits), fits(31)) {
@@ -23,11 +23,6 @@ pub(super) fn holding(dtype: DType, length: usize) -> DType {
         (false, true) => DType::I32,
         (false, false) => DType::I64,
     }
-}
-
-/// The narrowest dtype of offsets and indices that can represent a number.
-pub(crate) fn index_dtype(most: usize) -> DType {
-    holding(DType::I32, most)
 }
 
 impl Nest {
@@ -313,10 +308,20 @@ impl Nest {
         if a == b {
             return Ok(());
         }
+        self.same_axes_where(a, b, |_| true)
+    }
+
+    /// Identifies some axes of two tensors of one rank.
+    pub(super) fn same_axes_where(
+        &mut self,
+        a: Slot,
+        b: Slot,
+        is_same: impl Fn(usize) -> bool,
+    ) -> Result<(), Refusal> {
         let rank = self.ty(a).shape.rank();
         let (left, right) = (runs(&self.state(a).axes, rank), runs(&self.state(b).axes, rank));
-        for (left, right) in left.iter().zip(&right) {
-            self.atoms.unify(left, right)?;
+        for axis in (0..rank).filter(|&axis| is_same(axis)) {
+            self.atoms.unify(&left[axis], &right[axis])?;
         }
         Ok(())
     }
