@@ -416,6 +416,28 @@ impl<'e> Var<'e> {
         self * self
     }
 
+    /// The upper and the lower halves of the products of `u32` or `u64` elements with a number of their dtype: 64 or 128
+    /// bits.
+    #[track_caller]
+    pub fn mul_wide(&self, factor: u64) -> (Var<'e>, Var<'e>) {
+        let times = |x: &Var<'e>, y: u64| x.binary(Binary::Mul, &x.scalar(y));
+        let upper = |x: &Var<'e>, bits: usize| x.binary(Binary::Shr, &x.scalar(bits));
+        let plus = |a: &Var<'e>, b: &Var<'e>| a.binary(Binary::Add, b);
+        let low = times(self, factor);
+        if self.dtype() == DType::U32 && self.engine().caps().dtypes.contains(DType::U64) {
+            return (upper(&times(&self.cast(DType::U64), factor), 32).cast(DType::U32), low);
+        }
+        // In limbs of half the bits: no product or sum below exceeds the bits of the dtype.
+        let bits = 4 * self.dtype().size();
+        let mask = (1_u64 << bits) - 1;
+        let bottom = |x: &Var<'e>| x.binary(Binary::And, &x.scalar(mask));
+        let (x_low, x_high) = (bottom(self), upper(self, bits));
+        let (y_low, y_high) = (factor & mask, factor >> bits);
+        let middle = plus(&times(&x_high, y_low), &upper(&times(&x_low, y_low), bits));
+        let carry = plus(&times(&x_low, y_high), &bottom(&middle));
+        (plus(&plus(&times(&x_high, y_high), &upper(&middle, bits)), &upper(&carry, bits)), low)
+    }
+
     /// See [`Op::Unary`].
     #[track_caller]
     pub fn unary(&self, function: Unary) -> Var<'e> {

@@ -6,7 +6,7 @@ use crate::{Config, Param};
 use kiln_tensor::{Backend, Distribution, Tensor};
 
 /// Initializer of a parameter: the distribution of its first values. Random values come from the device's random stream
-/// ([`Backend::seed`]).
+/// ([`Backend::seed`]). Uniform initializers exclude their upper bound in every dtype.
 ///
 /// *Fan in* is the number of inputs that one output depends on, and *fan out* the number of outputs that one input
 /// affects. Weights `[out, in, kernel..]`, the layout of layers, have the fan in `in * product(kernel)` and the fan out
@@ -36,7 +36,8 @@ pub enum Initializer {
         /// The standard deviation.
         std: f64,
     },
-    /// Kaiming (He) uniform: uniform over `±gain √(3 / fan)` ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
+    /// Kaiming (He) uniform: uniform over `[-bound, bound)` with the bound `gain √(3 / fan)`
+    /// ([He et al. 2015](https://arxiv.org/abs/1502.01852)).
     KaimingUniform {
         /// The gain of the activation: `√2` for ReLU, 1 without activation.
         gain: f64,
@@ -51,7 +52,7 @@ pub enum Initializer {
         /// Whether to use the fan out instead of the fan in.
         fan_out_only: bool,
     },
-    /// Xavier (Glorot) uniform: uniform over `±gain √(6 / (fan in + fan out))`
+    /// Xavier (Glorot) uniform: uniform over `[-bound, bound)` with the bound `gain √(6 / (fan in + fan out))`
     /// ([Glorot and Bengio 2010](https://proceedings.mlr.press/v9/glorot10a.html)).
     XavierUniform {
         /// The gain of the activation: 1 without activation.
@@ -101,7 +102,8 @@ pub enum Initializer {
 }
 
 impl Initializer {
-    /// The default initializer of linear and convolution layers, as in PyTorch: uniform over `±1 / √(fan in)`.
+    /// The default initializer of linear and convolution layers, as in PyTorch: uniform over `[-bound, bound)` with
+    /// the bound `1 / √(fan in)`.
     // With gain √(1/3), the bound of Kaiming uniform is 1 / √(fan in).
     pub const LINEAR: Initializer =
         Initializer::KaimingUniform { gain: 0.577_350_269_189_625_8, fan_out_only: false };
@@ -140,7 +142,10 @@ impl Initializer {
         fans: Option<(usize, usize)>,
         device: &B::Device,
     ) -> Tensor<B, D> {
-        let uniform = |bound: f64| Tensor::random(shape, Distribution::Uniform(-bound, bound), device);
+        let uniform = |bound: f64| match bound {
+            0.0 => Tensor::zeros(shape, device),
+            bound => Tensor::random(shape, Distribution::Uniform(-bound, bound), device),
+        };
         let normal = |std: f64| Tensor::random(shape, Distribution::Normal(0.0, std), device);
         match *self {
             Initializer::Constant { value } => Tensor::full(shape, value, device),

@@ -25,14 +25,17 @@
 //! `mean + deviation * normal` for gradients.
 
 mod distribution;
+pub(crate) mod range;
 pub(crate) mod sample;
 pub(crate) mod weights;
 
 pub use distribution::Distribution;
 pub use weights::{HOST_KERNELS, HostKernel};
 
+use crate::{AnyTensor, Result, Scalar, Stack, TensorType};
 use alloc::vec::Vec;
-use kiln_ir::philox;
+use kiln_ir::{Op, RandomKind, philox};
+use smallvec::smallvec;
 use spin::Mutex;
 
 /// A random key: random numbers are a pure function of it.
@@ -92,6 +95,18 @@ impl Key {
     pub fn bits(self) -> u64 {
         self.0
     }
+}
+
+/// Draws numbers of a kind that every engine has.
+pub(crate) fn numbers(
+    ty: TensorType,
+    distribution: RandomKind,
+    key: Key,
+    stack: &Stack,
+) -> Result<AnyTensor> {
+    let op = Op::Random { ty, distribution };
+    let results = AnyTensor::emit(stack, &op, smallvec![Scalar::UInt(key.bits()).into()])?;
+    AnyTensor::only(stack.clone(), &op, results)
 }
 
 /// A stream of keys: key `n` of a seed is the same on every device.

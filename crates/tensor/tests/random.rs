@@ -1,5 +1,10 @@
 //! Random tensors follow their distributions and are determined by their keys.
 
+#[path = "random/draws.rs"]
+mod draws;
+#[path = "random/ranges.rs"]
+mod ranges;
+
 use kiln_backends::{Device, Flex, FlexDevice};
 use kiln_tensor::random::Key;
 use kiln_tensor::{AnyTensor, Backend, DType, Distribution, Int, Tensor, TensorType};
@@ -221,10 +226,13 @@ fn invalid_parameters_are_errors() {
     let cases = [
         (Bernoulli(1.5), "1.5 is not a probability between 0 and 1"),
         (Bernoulli(f64::NAN), "NaN is not a probability between 0 and 1"),
-        (Uniform(1.0, 0.0), "the bounds 1 and 0 are the wrong way round or not finite"),
+        (Uniform(1.0, 0.0), "the range from 1 to below 0 is empty"),
+        (Uniform(1.0, 1.0), "the range from 1 to below 1 is empty"),
+        (Uniform(0.0, f64::INFINITY), "the bounds 0 and inf are not finite"),
+        (Uniform(f64::NAN, 1.0), "the bounds NaN and 1 are not finite"),
         (Normal(0.0, -1.0), "the standard deviation must not be negative, but is -1"),
         (Normal(f64::INFINITY, 1.0), "inf is not finite"),
-        (truncated(1.0, -1.0), "the bounds 1 and -1 are the wrong way round or not finite"),
+        (truncated(1.0, -1.0), "the range from 1 to below -1 is empty"),
         (
             truncated(9.0, 10.0),
             "the interval from 9 to 10 deviations from the mean has almost no probability mass",
@@ -250,7 +258,7 @@ fn invalid_parameters_are_errors() {
     let int = ty.with_dtype(DType::I32);
     assert_eq!(
         AnyTensor::randint(int, 3..3, None, &Device::cpu()).unwrap_err().to_string(),
-        "[randint] 3..3 contains no integers, or too many\n  hint: the end of the range must be above its start"
+        "[randint] 3..3 contains no integers\n  hint: the end of the range must be above its start"
     );
     let rates = weights.cast(DType::I32).unwrap();
     assert_eq!(

@@ -51,8 +51,8 @@ impl<'e> Generator<'e> {
         let mut counter = [Var::iota(self.engine, ty, 0), self.high(blocks), zero.clone(), zero];
         for key in &self.keys {
             let [c0, c1, c2, c3] = counter;
-            let (a_high, a_low) = wide_product(&c0, MULTIPLIERS[0]);
-            let (b_high, b_low) = wide_product(&c2, MULTIPLIERS[1]);
+            let (a_high, a_low) = c0.mul_wide(MULTIPLIERS[0].into());
+            let (b_high, b_low) = c2.mul_wide(MULTIPLIERS[1].into());
             counter = [xor(&xor(&b_high, &c1), &key[0]), b_low, xor(&xor(&a_high, &c3), &key[1]), a_low];
         }
         counter
@@ -141,22 +141,4 @@ fn interleaved<'e>(vectors: &[Var<'e>]) -> Var<'e> {
     let len = vectors[0].shape()[0];
     let columns: Vec<Var<'e>> = vectors.iter().map(|v| v.reshape([len, 1])).collect();
     Var::concat(&columns, 1).reshape([len * vectors.len()])
-}
-
-/// The upper and lower halves of the 64-bit product of 32-bit integers.
-fn wide_product<'e>(x: &Var<'e>, factor: u32) -> (Var<'e>, Var<'e>) {
-    let low = x.binary(Binary::Mul, &x.scalar(factor));
-    if x.engine().caps().dtypes.contains(DType::U64) {
-        let wide = x.cast(DType::U64);
-        return (shifted(&wide.binary(Binary::Mul, &x.scalar(factor)), 32).cast(DType::U32), low);
-    }
-    // In 16-bit limbs: no product or sum below exceeds 32 bits.
-    let times = |x: &Var<'e>, y: u32| x.binary(Binary::Mul, &x.scalar(y));
-    let plus = |a: &Var<'e>, b: &Var<'e>| a.binary(Binary::Add, b);
-    let bottom = |x: &Var<'e>| x.binary(Binary::And, &x.scalar(0xFFFF));
-    let (x_low, x_high) = (bottom(x), shifted(x, 16));
-    let (y_low, y_high) = (factor & 0xFFFF, factor >> 16);
-    let middle = plus(&times(&x_high, y_low), &shifted(&times(&x_low, y_low), 16));
-    let carry = plus(&times(&x_low, y_high), &bottom(&middle));
-    (plus(&plus(&times(&x_high, y_high), &shifted(&middle, 16)), &shifted(&carry, 16)), low)
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use kiln_tensor::{Backend, Distribution, Shape, Tensor, TensorData};
+use kiln_tensor::{AnyTensor, Backend, DType, Distribution, Shape, Tensor, TensorData, TensorType};
 
 /// Orthonormalises random vectors by the modified Gram-Schmidt process. Each vector is projected twice: after one
 /// projection, rounding errors grow with the number of vectors.
@@ -90,10 +90,14 @@ pub(super) fn sparse<B: Backend, const D: usize>(
     let [rows, columns] = matrix("Sparse", &shape);
     assert!((0.0..=1.0).contains(&sparsity), "[initializer] the sparsity {sparsity} is not between 0 and 1");
     let zeros = libm::ceil(sparsity * rows as f64) as usize;
-    let random =
-        |distribution| Tensor::<B, D>::random(shape, distribution, device).into_data().to_vec::<f64>();
-    let mut values = random(Distribution::Normal(0.0, std));
-    let keys = random(Distribution::Default);
+    let normal = Tensor::<B, D>::random(shape, Distribution::Normal(0.0, std), device);
+    let mut values = normal.into_data().to_vec::<f64>();
+    // In `f32` also where new tensors have 16 bits, with which most keys would be equal.
+    let ty = TensorType::new(shape, DType::F32);
+    let keys = match AnyTensor::random(ty, Distribution::Default, &B::stack(device)) {
+        Ok(keys) => Tensor::<B, D>::from_any(keys).into_data().to_vec::<f64>(),
+        Err(error) => panic!("{error}"),
+    };
     for column in 0..columns {
         let mut order: Vec<usize> = (0..rows).collect();
         order.sort_by(|&a, &b| keys[a * columns + column].total_cmp(&keys[b * columns + column]));

@@ -2,9 +2,9 @@
 
 use super::{Method, floats, ints, normal, one, positive, uniform};
 use crate::case::Fill;
-use kiln_ir::{DType, TensorType};
+use kiln_ir::{Comparison, DType, Reduction, TensorType};
 use kiln_tensor::random::Key;
-use kiln_tensor::{AnyTensor, Distribution};
+use kiln_tensor::{AnyTensor, Distribution, Result};
 
 const NONE: &str = "samples have no gradient for their parameters";
 const COARSE: &str = "a count or class jumps where engines differ in the last place";
@@ -36,6 +36,61 @@ fn drawn<const PLACE: usize>() -> Method {
         one(AnyTensor::random_with_key(ty, DISTRIBUTIONS[PLACE].1, KEY, x[0].stack()))
     };
     Method::new("random_with_key", call).variant(DISTRIBUTIONS[PLACE].0).on(&[normal(&[1])]).within(256.0)
+}
+
+/// A uniform tensor of a dtype.
+fn uniform_of(dtype: DType, low: f64, high: f64, x: &AnyTensor) -> Result<AnyTensor> {
+    AnyTensor::random_with_key(
+        TensorType::new([256], dtype),
+        Distribution::Uniform(low, high),
+        KEY,
+        x.stack(),
+    )
+}
+
+/// The number of elements that fulfil a comparison with a number, `i32[1]`.
+fn count(x: AnyTensor, comparison: Comparison, number: f64) -> Result<AnyTensor> {
+    x.compare_scalar(comparison, number)?.cast(DType::I32)?.reduce_all(Reduction::Sum)
+}
+
+/// Many numbers in the dtype of the operand.
+fn many(x: &[AnyTensor], distribution: Distribution) -> Result<AnyTensor> {
+    let ty = TensorType::new([1 << 16], x[0].dtype());
+    AnyTensor::random_with_key(ty, distribution, KEY, x[0].stack())
+}
+
+/// Many numbers beside the bounds of their distributions.
+fn rims() -> Vec<Method> {
+    let below = |x: &[AnyTensor]| {
+        let drawn = many(x, Distribution::Uniform(1.0, 2.0))?;
+        Ok(vec![count(drawn.clone(), Comparison::Lt, 2.0)?, count(drawn, Comparison::Lt, 1.0)?])
+    };
+    let rare = |x: &[AnyTensor]| one(count(many(x, Distribution::Bernoulli(0.0002))?, Comparison::Eq, 1.0));
+    let dropped = |x: &[AnyTensor]| {
+        let ones = AnyTensor::ones(TensorType::new([1 << 16], x[0].dtype()), x[0].stack())?;
+        one(count(ones.dropout(0.001, true)?, Comparison::Eq, 0.0))
+    };
+    let classes = |x: &[AnyTensor]| {
+        let weights = x[0].clone().repeat_dim(1, 500)?;
+        one(weights.multinomial(64, true, KEY))
+    };
+    vec![
+        Method::new("random_with_key", below).variant("uniform below its bound").on(&[normal(&[1])]),
+        Method::new("random_with_key", rare).variant("rare bernoulli").on(&[normal(&[1])]),
+        Method::new("dropout", dropped).variant("rare").on(&[normal(&[1])]),
+        Method::new("random_with_key", |x| one(uniform_of(DType::I32, -7.0, 1e9, &x[0])))
+            .variant("uniform i32")
+            .on(&[ints(0, 1, &[1])]),
+        Method::new("random_with_key", |x| one(uniform_of(DType::U8, 3.0, 256.0, &x[0])))
+            .variant("uniform u8")
+            .on(&[ints(0, 1, &[1])]),
+        Method::new("random_with_key", |x| one(uniform_of(DType::I64, -1e18, 9e18, &x[0])))
+            .variant("uniform i64")
+            .on(&[ints(0, 1, &[1])]),
+        Method::new("multinomial", classes)
+            .variant("many classes")
+            .on(&[floats(&[2, 20], Fill::Among(&[0.0, 0.5, 1.0]))]),
+    ]
 }
 
 pub(super) fn rows() -> Vec<Method> {
@@ -81,11 +136,9 @@ pub(super) fn rows() -> Vec<Method> {
         Method::new("multinomial", |x| one(x[0].clone().multinomial(5, true, KEY)))
             .variant("replacement")
             .on(&[positive(&[4])])
-            .on(&[positive(&[3, 4])])
-            .no_half(COARSE),
-        Method::new("categorical", |x| one(x[0].clone().categorical(3, KEY)))
-            .on(&[positive(&[2, 4])])
-            .no_half(COARSE),
+            .on(&[positive(&[3, 4])]),
+        Method::new("categorical", |x| one(x[0].clone().categorical(3, KEY))).on(&[positive(&[2, 4])]),
     ]);
+    rows.extend(rims());
     rows.into_iter().map(|method| method.no_gradient(NONE)).collect()
 }

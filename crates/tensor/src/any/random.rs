@@ -1,11 +1,10 @@
 //! Random tensors. Where a key is `None`, the next key of the device is used.
 
-use crate::random::{Key, sample};
-use crate::{AnyTensor, Axis, DType, Distribution, Error, Result, Scalar, Shape, Stack, TensorType};
+use crate::random::{Key, numbers, range, sample};
+use crate::{AnyTensor, Axis, DType, Distribution, Error, Result, Stack, TensorType};
 use alloc::format;
 use core::ops::Range;
-use kiln_ir::{Binary, Comparison, Op, RandomKind, Var};
-use smallvec::smallvec;
+use kiln_ir::{Binary, Comparison, Op, RandomKind, Reduction, Var};
 
 impl AnyTensor {
     /// Creates a random tensor with the next key of the device; see [`Distribution`].
@@ -42,23 +41,13 @@ impl AnyTensor {
         key: impl Into<Option<Key>>,
         device: &impl AsRef<Stack>,
     ) -> Result<AnyTensor> {
-        let Some(count) = range.end.checked_sub(range.start).filter(|&count| count > 0) else {
-            let problem = format!("{}..{} contains no integers, or too many", range.start, range.end);
+        if range.is_empty() {
+            let problem = format!("{}..{} contains no integers", range.start, range.end);
             return Err(Error::value("randint", problem).hint("the end of the range must be above its start"));
-        };
-        let outside = [range.start, range.end - 1].into_iter().find(|x| !Scalar::Int(*x).fits(ty.dtype));
-        if !ty.dtype.is_int() || outside.is_some() {
-            let problem = match outside {
-                Some(x) => format!("the number {x} of the range is out of bounds for {}", ty.dtype),
-                None => "needs an integer dtype".into(),
-            };
-            return Err(Error::type_error("randint", problem, &[(&ty).into()])
-                .hint("use an integer dtype that can represent the range"));
         }
-        let bits = bits(ty.shape, key.into().unwrap_or_else(|| Key::next(device)), device.as_ref())?;
-        let (first, rest) = (range.start, bits.binary_scalar(Binary::Rem, count)?);
-        // The sum wraps into the range if a remainder does not fit the dtype.
-        rest.cast(ty.dtype)?.binary_scalar(Binary::Add, first)
+        let key = key.into().unwrap_or_else(|| Key::next(device));
+        let bounds = [range.start.into(), i128::from(range.end) - 1];
+        range::integers("randint", ty, bounds, key, device.as_ref())
     }
 
     /// Draws a uniform random permutation of the integers `0..count`. See
@@ -71,7 +60,8 @@ impl AnyTensor {
         let stack = device.as_ref();
         let key = key.into().unwrap_or_else(|| Key::next(device));
         let sort = Op::Sort { axis: 0, descending: false, index: stack.int_dtype() };
-        Ok(bits(Shape::new([count]), key, stack)?.apply_many(&sort, [])?.swap_remove(1))
+        let bits = numbers(TensorType::new([count], DType::U64), RandomKind::Bits, key, stack)?;
+        Ok(bits.apply_many(&sort, [])?.swap_remove(1))
     }
 
     /// Shuffles the slices along an axis. See [`Tensor::shuffle`](crate::Tensor::shuffle).
@@ -129,21 +119,32 @@ impl AnyTensor {
         let wide = self.dtype().accumulator();
         let least = if replacement { count.min(1) } else { count };
         let weights = self.detach().cast(wide)?.checked_weights(least)?;
-        if !replacement {
-            let noisy = weights.expression(|weights| sample::noisy_logits(&weights, key));
-            let top = Op::TopK { axis, k: count, largest: true, index };
-            return Ok(noisy.apply_many(&top, [])?.swap_remove(1));
+        if replacement {
+            return weights.drawn_with_replacement(count, key);
         }
-        // A row of noise for each draw.
-        let shape = *weights.shape();
-        let lengths =
-            |middle: usize| -> Shape { shape[..axis].iter().copied().chain([middle, classes]).collect() };
-        let rows = weights.reshape(lengths(1))?.expand(lengths(count))?;
-        let noisy = rows.expression(|weights| sample::noisy_logits(&weights, key));
-        let extremum = kiln_ir::Extremum::Max;
-        let chosen = noisy.apply(&Op::ArgReduce { extremum, axis: axis + 1, index })?;
-        let drawn: Shape = shape[..axis].iter().copied().chain([count]).collect();
-        chosen.reshape(drawn)
+        let noisy = weights.expression(|weights| sample::noisy_logits(&weights, key));
+        let top = Op::TopK { axis, k: count, largest: true, index };
+        Ok(noisy.apply_many(&top, [])?.swap_remove(1))
+    }
+
+    /// Draws class indices by weights, `[.., classes]` to `[.., count]`: searches uniform numbers in the cumulative
+    /// sums, in `f64`, or in `f32` where the engine lacks it.
+    fn drawn_with_replacement(self, count: usize, key: Key) -> Result<AnyTensor> {
+        let (axis, stack) = (self.rank() - 1, self.stack().clone());
+        let (classes, shape) = (self.shape()[axis], self.shape().with(axis, count));
+        let is_exact = stack.engine().caps().dtypes.contains(DType::F64);
+        let dtype = if is_exact { DType::F64 } else { DType::F32 };
+        // Divided by the greatest weight, sums neither overflow nor underflow.
+        let greatest = self.clone().reduce(Reduction::Max, &[axis])?.cast(dtype)?;
+        let weights = self.cast(dtype)?.binary(Binary::Div, greatest)?;
+        let none = weights.clone().compare_scalar(Comparison::Le, 0.0)?;
+        let sums = weights.scan(Reduction::Sum, axis)?;
+        // The sum at a class of weight 0 is exactly that before it, so that no number is between them.
+        let ends = none.if_else_number(0.0, sums)?.scan(Reduction::Max, axis)?;
+        let total = ends.clone().narrow(axis, classes - 1, 1)?;
+        // A fraction of at most 1 - 2⁻⁵³ (1 - 2⁻²⁴ in `f32`) of the total is below it also when rounded.
+        let points = fractions(TensorType::new(shape, dtype), key, &stack)?.binary(Binary::Mul, total)?;
+        ends.searchsorted(points, true)
     }
 
     /// Draws class indices by weight with replacement, `[.., classes]` to `[.., count]`. See
@@ -174,9 +175,13 @@ impl AnyTensor {
     }
 }
 
-/// Draws uniform 64-bit words.
-fn bits(shape: Shape, key: Key, stack: &Stack) -> Result<AnyTensor> {
-    let op = Op::Random { ty: TensorType::new(shape, DType::U64), distribution: RandomKind::Bits };
-    let results = AnyTensor::emit(stack, &op, smallvec![Scalar::UInt(key.bits()).into()])?;
-    AnyTensor::only(stack.clone(), &op, results)
+/// Draws uniform numbers in `[0, 1)`: in `f32` those of `f64`, rounded down, without an op in 64 bits.
+fn fractions(ty: TensorType, key: Key, stack: &Stack) -> Result<AnyTensor> {
+    if ty.dtype == DType::F64 {
+        return numbers(ty, RandomKind::Uniform, key, stack);
+    }
+    let words = TensorType::new([ty.num_elements(), 2], DType::U32);
+    let upper = numbers(words, RandomKind::Bits, key, stack)?.narrow(1, 1, 1)?.reshape(ty.shape)?;
+    let upper = upper.binary_scalar(Binary::Shr, 8)?.cast(ty.dtype)?;
+    upper.binary_scalar(Binary::Mul, 1.0 / 16_777_216.0)
 }

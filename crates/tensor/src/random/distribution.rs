@@ -1,13 +1,12 @@
 //! Distributions and their parameters.
 
-use super::{Key, sample};
-use crate::{AnyTensor, DType, Error, Result, Scalar, Stack, TensorType};
+use super::{Key, numbers, range, sample};
+use crate::{AnyTensor, Error, Result, Stack, TensorType};
 use alloc::format;
-use kiln_ir::{Binary, Comparison, Op, RandomKind, Unary, Var};
-use smallvec::smallvec;
+use kiln_ir::{Binary, Comparison, RandomKind, Unary, Var};
 
-/// The distribution that [`Tensor::random`](crate::Tensor::random) samples. Integer tensors round samples down; `bool`
-/// tensors are true where a sample differs from 0.
+/// The distribution that [`Tensor::random`](crate::Tensor::random) samples. Integer tensors round samples down, except
+/// for [`Uniform`](Distribution::Uniform); `bool` tensors are true where a sample differs from 0.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -23,9 +22,14 @@ pub enum Distribution {
     /// Uniform in `[0, 1)` for floats, all integers of the dtype for integers, fair coins for `bool`.
     #[default]
     Default,
-    /// True (1) with this probability.
+    /// True (1) with this probability, in steps of 2⁻²⁴ (2⁻⁵³ for `f64`), rounded up. 16-bit floats have the samples of
+    /// `f32`.
     Bernoulli(f64),
-    /// Uniform in `[low, high)`.
+    /// Uniform in `[low, high)`: below `high` in every dtype.
+    ///
+    /// Floats are drawn in steps of 2⁻²⁴ of the range (2⁻⁵³ for `f64`) and rounded to the dtype, within the range.
+    /// Integers are those from `low` on and below `high`, computed from 64 or 128 random bits: two of them differ in
+    /// probability by less than 2⁻³² of it.
     Uniform(f64, f64),
     /// Normal with this mean and standard deviation.
     Normal(f64, f64),
@@ -66,7 +70,7 @@ impl Distribution {
     ///
     /// # Errors
     /// When a probability is outside 0 to 1, or a scale, shape or rate is not positive. When a standard deviation is
-    /// negative, a lower bound is above an upper bound, or a parameter is not finite.
+    /// negative, a lower bound is not below the upper bound, or a parameter is not finite.
     pub fn check(self) -> Result<()> {
         let problem = match self {
             Distribution::Default => None,
@@ -108,17 +112,19 @@ impl Distribution {
             }
             Distribution::Default => coins(ty, 0.5, key, stack)?,
             Distribution::Bernoulli(p) => coins(ty, p, key, stack)?,
-            Distribution::Uniform(low, high) => {
-                shifted(numbers(float(ty, stack), RandomKind::Uniform, key, stack)?, low, high - low)?
+            Distribution::Uniform(low, high) if ty.dtype.is_int() => {
+                return integers(ty, low, high, key, stack);
             }
+            Distribution::Uniform(low, high) => range::floats(float(ty, stack), low, high, key, stack)?,
             Distribution::Normal(mean, deviation) => {
                 shifted(numbers(float(ty, stack), RandomKind::Normal, key, stack)?, mean, deviation)?
             }
             Distribution::TruncatedNormal { mean, deviation, low, high } => {
                 let bounds = [(low - mean) / deviation, (high - mean) / deviation];
                 let x = formula(ty, stack, |like| sample::truncated_normal(like, bounds, key))?;
+                let [least, greatest] = range::least_and_greatest(float(ty, stack).dtype, low, high)?;
                 // Rounding must not leave the interval.
-                shifted(x, mean, deviation)?.clamp(low, high)?
+                shifted(x, mean, deviation)?.clamp(least, greatest)?
             }
             Distribution::LogNormal(mean, deviation) => {
                 shifted(numbers(float(ty, stack), RandomKind::Normal, key, stack)?, mean, deviation)?.exp()?
@@ -146,19 +152,30 @@ impl Distribution {
     }
 }
 
-fn numbers(ty: TensorType, distribution: RandomKind, key: Key, stack: &Stack) -> Result<AnyTensor> {
-    let op = Op::Random { ty, distribution };
-    let results = AnyTensor::emit(stack, &op, smallvec![Scalar::UInt(key.bits()).into()])?;
-    AnyTensor::only(stack.clone(), &op, results)
+/// Draws the integers that are at least `low` and below `high`.
+fn integers(ty: TensorType, low: f64, high: f64, key: Key, stack: &Stack) -> Result<AnyTensor> {
+    let bounds = [libm::ceil(low) as i128, libm::ceil(high) as i128 - 1];
+    if bounds[0] > bounds[1] {
+        return Err(Error::value("random", format!("no integer is from {low} to below {high}"))
+            .hint("the upper bound is excluded"));
+    }
+    range::integers("random", ty, bounds, key, stack)
 }
 
-/// Returns the type of the floats from which a tensor is computed.
+/// Returns the type of the floats from which a tensor is computed: for integers and `bool` at least `f32`.
 fn float(ty: TensorType, stack: &Stack) -> TensorType {
-    if ty.dtype.is_float() { ty } else { ty.with_dtype(stack.float_dtype()) }
+    if ty.dtype.is_float() { ty } else { ty.with_dtype(stack.float_dtype().accumulator()) }
 }
 
+/// [`float`], and at least `f32`.
+fn wide(ty: TensorType, stack: &Stack) -> TensorType {
+    let float = float(ty, stack);
+    float.with_dtype(float.dtype.accumulator())
+}
+
+/// Compares in at least `f32`: 16 bits have few numbers near 0.
 fn coins(ty: TensorType, p: f64, key: Key, stack: &Stack) -> Result<AnyTensor> {
-    numbers(float(ty, stack), RandomKind::Uniform, key, stack)?.compare_scalar(Comparison::Lt, p)
+    numbers(wide(ty, stack), RandomKind::Uniform, key, stack)?.compare_scalar(Comparison::Lt, p)
 }
 
 fn shifted(x: AnyTensor, shift: f64, scale: f64) -> Result<AnyTensor> {
@@ -167,9 +184,7 @@ fn shifted(x: AnyTensor, shift: f64, scale: f64) -> Result<AnyTensor> {
 
 /// Runs a sampler on zeros of the dtype in which it computes: at least `f32`.
 fn formula(ty: TensorType, stack: &Stack, f: impl for<'e> FnOnce(&Var<'e>) -> Var<'e>) -> Result<AnyTensor> {
-    let ty = float(ty, stack);
-    let wide: DType = ty.dtype.accumulator();
-    Ok(AnyTensor::zeros(ty.with_dtype(wide), stack)?.expression(|x| f(&x)))
+    Ok(AnyTensor::zeros(wide(ty, stack), stack)?.expression(|x| f(&x)))
 }
 
 type Problem = Option<alloc::string::String>;
@@ -187,8 +202,11 @@ fn not_negative(name: &str, x: f64) -> Problem {
 }
 
 fn ordered(low: f64, high: f64) -> Problem {
-    (low > high || !(high - low).is_finite())
-        .then(|| format!("the bounds {low} and {high} are the wrong way round or not finite"))
+    let finite = low.is_finite() && high.is_finite();
+    (!finite || low >= high).then(|| match finite {
+        true => format!("the range from {low} to below {high} is empty"),
+        false => format!("the bounds {low} and {high} are not finite"),
+    })
 }
 
 /// Checks that the interval has enough probability mass of the normal distribution. The bounds are in deviations from

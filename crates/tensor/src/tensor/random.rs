@@ -53,8 +53,8 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
 }
 
 impl<B: Backend, const D: usize> Tensor<B, D, Int> {
-    /// Draws uniform integers from a range. The probabilities of two integers differ by a relative bias below the
-    /// length of the range times 2⁻⁶⁴. Defined as
+    /// Draws uniform integers from a range, as [`Distribution::Uniform`] does, and for every range of `i64`. The
+    /// probabilities of two integers differ by a relative bias below 2⁻³². Defined as
     /// [`torch.randint`](https://docs.pytorch.org/docs/stable/generated/torch.randint.html).
     ///
     /// ```
@@ -101,7 +101,8 @@ impl<B: Backend> Tensor<B, 1, Int> {
 forward! {
     impl[B: Backend, const D: usize] Tensor<B, D, Float>;
 
-    /// Draws Bernoulli samples: 1 with the probability that the element states, otherwise 0. Defined as
+    /// Draws Bernoulli samples: 1 with the probability that the element states, otherwise 0. Probabilities have steps of
+    /// 2⁻²⁴ (2⁻⁵³ for `f64`), rounded up. Defined as
     /// [`torch.bernoulli`](https://docs.pytorch.org/docs/stable/generated/torch.bernoulli.html).
     ///
     /// ```
@@ -159,7 +160,9 @@ forward! {
 
 impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Draws class indices by weight, `[.., classes]` to `[.., count]`, with the next key of the device. Weights need
-    /// not sum to 1. Without replacement each class is drawn at most once. Defined as
+    /// not sum to 1. Without replacement each class is drawn at most once. With replacement, each draw is a binary
+    /// search in the cumulative sums of the weights: in `f64`, or in `f32` on devices without it, where classes with less
+    /// than 2⁻²⁴ of the weights may never be drawn. Defined as
     /// [`torch.multinomial`](https://docs.pytorch.org/docs/stable/generated/torch.multinomial.html).
     ///
     /// ```

@@ -13,7 +13,7 @@ impl AnyTensor {
         if !(lower <= upper && upper.is_finite() && lower.is_finite()) {
             return Err(self.wrong("rrelu", format!("the slopes from {lower} to {upper} are not a range")));
         }
-        if !training {
+        if !training || lower == upper {
             return self.leaky_relu((lower + upper) / 2.0);
         }
         let slopes = AnyTensor::random(*self.ty(), Distribution::Uniform(lower, upper), self.stack())?;
@@ -34,9 +34,11 @@ impl AnyTensor {
         if hard && self.shape()[axis] == 0 {
             return Err(self.wrong("gumbel_softmax", format!("axis {axis} is empty")));
         }
-        let uniform = AnyTensor::random(*self.ty(), Distribution::Default, self.stack())?;
+        let dtype = self.dtype();
+        let ty = self.ty().with_dtype(dtype.accumulator());
+        let uniform = AnyTensor::random(ty, Distribution::Default, self.stack())?;
         let index = self.stack().int_dtype();
-        Ok(self.expression_with([uniform], |x, [uniform]| {
+        let sample = self.cast(ty.dtype)?.expression_with([uniform], |x, [uniform]| {
             let sum = (x + gumbel(&uniform)) / temperature;
             let soft = sum.apply(Op::Softmax { axis, log: false }, &[]);
             if !hard {
@@ -48,7 +50,8 @@ impl AnyTensor {
             // The value is one-hot, the gradient that of the soft weights: their difference to themselves is 0.
             let choice = places.equal(&greatest).cast(soft.dtype());
             choice + (&soft - constant(&soft))
-        }))
+        });
+        sample.cast(dtype)
     }
 }
 
