@@ -2,7 +2,7 @@
 
 use kiln_backends::Flex;
 use kiln_nn::*;
-use kiln_tensor::{Autodiff, Backend, Distribution, Tensor};
+use kiln_tensor::{Autodiff, Backend, DType, Distribution, Tensor};
 
 type B = Autodiff<Flex>;
 
@@ -42,6 +42,54 @@ fn channel_dropout_drops_whole_channels() {
     check_chunks(&values(Dropout1dConfig::new(0.25).init().forward(ones([50, 60, 4]))), 4, kept);
     check_chunks(&values(Dropout2dConfig::new(0.25).init().forward(ones([50, 60, 2, 3]))), 6, kept);
     check_chunks(&values(Dropout3dConfig::new(0.25).init().forward(ones([50, 60, 2, 1, 3]))), 6, kept);
+}
+
+/// 8 and 11 bits cannot represent these probabilities.
+#[test]
+fn probabilities_hold_in_16_bits() {
+    const MANY: usize = 1 << 20;
+    for (dtype, prob) in [(DType::BF16, 0.001), (DType::F16, 0.0002)] {
+        let check = |name: &str, dropped: usize| {
+            let expected = MANY as f64 * prob;
+            let limit = 5.0 * (expected * (1.0 - prob)).sqrt();
+            assert!((dropped as f64 - expected).abs() < limit, "{name} in {dtype}: {dropped} of {expected}");
+        };
+        let x = ones([MANY]).cast(dtype);
+        let zeros = |x: Vec<f32>| x.into_iter().filter(|x| *x == 0.0).count();
+        check("dropout", zeros(values(DropoutConfig::new(prob).init().forward(x.clone()))));
+        let alpha = values(AlphaDropoutConfig::new(prob).init().forward(x.clone()));
+        check("alpha dropout", alpha.into_iter().filter(|x| *x < 0.0).count());
+        let rows = x.reshape([1024, 1024]);
+        let by_feature = values(FeatureAlphaDropoutConfig::new(prob).init().forward(rows.clone()));
+        check("feature alpha dropout", by_feature.into_iter().filter(|x| *x < 0.0).count());
+        let planes = rows.clone().reshape([1024, 1024, 1]);
+        check("dropout1d", zeros(values(Dropout1dConfig::new(prob).init().forward(planes))));
+        let examples = rows.reshape([MANY, 1]);
+        check("drop path", zeros(values(DropPathConfig::new(prob).init().forward(examples.clone()))));
+        check("bernoulli", zeros(values(examples.random_like(Distribution::Bernoulli(1.0 - prob)))));
+    }
+}
+
+/// `1 / (1 - prob)` itself is 1 in 16 bits.
+#[test]
+fn dropout_in_16_bits_keeps_the_mean() {
+    for (dtype, prob) in [(DType::BF16, 0.001), (DType::F16, 0.0002)] {
+        let x = Tensor::<B, 2>::random([1 << 20, 1], Distribution::Uniform(1.0, 2.0), &Default::default());
+        let x = x.cast(dtype);
+        let before = values(x.clone());
+        let results = [
+            DropoutConfig::new(prob).init().forward(x.clone()),
+            DropPathConfig::new(prob).init().forward(x.clone()),
+        ];
+        for y in results {
+            assert_eq!(y.dtype(), dtype);
+            let after = values(y);
+            let kept = before.iter().zip(&after).filter(|(_, y)| **y != 0.0);
+            let sums = kept.fold((0.0, 0.0), |(a, b), (x, y)| (a + f64::from(*x), b + f64::from(*y)));
+            let excess = sums.1 / sums.0 - 1.0;
+            assert!((excess * (1.0 - prob) / prob - 1.0).abs() < 0.1, "{dtype}: {excess}");
+        }
+    }
 }
 
 #[test]

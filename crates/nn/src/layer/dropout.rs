@@ -20,14 +20,21 @@ fn check_probability(op: &str, prob: f64) {
 }
 
 /// Returns a random mask that broadcasts over all but the first `axes` dimensions of `x`: 1 with probability `keep`, 0
-/// otherwise.
+/// otherwise. It is at least `f32`, in which factors of `x` are not rounded to 16 bits.
 #[track_caller]
 fn mask<B: Backend, const D: usize>(x: &Tensor<B, D>, axes: usize, keep: f64) -> Tensor<B, D> {
     let mut shape = x.dims();
     shape[axes.min(D)..].fill(1);
-    let ty = TensorType::new(shape, x.dtype());
+    let ty = TensorType::new(shape, x.dtype().accumulator());
     match AnyTensor::random(ty, Distribution::Bernoulli(keep), x.as_any().stack()) {
         Ok(mask) => Tensor::from_any(mask),
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Computes `x * factor`, in the dtype of `x`, from a factor that is at least `f32`.
+#[track_caller]
+fn scaled<B: Backend, const D: usize>(x: Tensor<B, D>, factor: Tensor<B, D>) -> Tensor<B, D> {
+    let dtype = x.dtype();
+    (x.cast(factor.dtype()) * factor).cast(dtype)
 }

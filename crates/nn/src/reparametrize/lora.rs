@@ -177,10 +177,12 @@ impl Lora {
             return Ok(a);
         }
         let features = a.shape().iter().enumerate().map(|(dim, &length)| if dim == 1 { length } else { 1 });
-        let ty = TensorType::new(features.collect::<Vec<_>>(), a.dtype());
+        // In 16 bits the factor of the others would be rounded, to 1 for small probabilities.
+        let (dtype, wide) = (a.dtype(), a.dtype().accumulator());
+        let ty = TensorType::new(features.collect::<Vec<_>>(), wide);
         let keep = 1.0 - self.dropout;
         let mask = AnyTensor::random(ty, Distribution::Bernoulli(keep), a.stack())?;
-        a.mul(mask.mul_scalar(1.0 / keep)?)
+        a.cast(wide)?.mul(mask.mul_scalar(1.0 / keep)?)?.cast(dtype)
     }
 
     fn path_of(matrix: &str, path: &Path) -> Path {

@@ -1,6 +1,6 @@
 //! Dropout that keeps mean and variance after SELU.
 
-use super::{check_probability, mask};
+use super::{check_probability, mask, scaled};
 use crate::module::forward::forward_modules;
 use crate::{Config, Mode, Module};
 use kiln_tensor::{Backend, Tensor, module};
@@ -71,10 +71,11 @@ fn channels_dropped<B: Backend, const D: usize>(x: Tensor<B, D>, prob: f64, trai
     }
     let keep = mask(&x, 2, 1.0 - prob);
     if prob == 1.0 {
-        return x * keep;
+        return scaled(x, keep);
     }
     let scale = 1.0 / libm::sqrt((ALPHA * ALPHA * prob + 1.0) * (1.0 - prob));
     // Kept channels are shifted by ALPHA prob, dropped ones by ALPHA (prob - 1).
     let shift = (keep.clone() + (prob - 1.0)) * (scale * ALPHA);
-    x * (keep * scale) + shift
+    let dtype = x.dtype();
+    (x.cast(keep.dtype()) * (keep * scale) + shift).cast(dtype)
 }

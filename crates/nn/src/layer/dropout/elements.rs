@@ -1,9 +1,9 @@
 //! Dropout of elements.
 
-use super::check_probability;
+use super::{check_probability, mask, scaled};
 use crate::module::forward::forward_modules;
 use crate::{Config, Mode, Module};
-use kiln_tensor::{Backend, Distribution, Tensor};
+use kiln_tensor::{Backend, Tensor};
 
 /// Settings of a [`Dropout`] layer.
 #[derive(Config, Clone, Debug, PartialEq)]
@@ -46,8 +46,8 @@ impl Dropout {
         }
         let keep = 1.0 - self.prob;
         let scale = if keep > 0.0 { 1.0 / keep } else { 0.0 };
-        let mask = x.random_like(Distribution::Bernoulli(keep)) * scale;
-        x * mask
+        let mask = mask(&x, D, keep) * scale;
+        scaled(x, mask)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Stochastic depth.
 
-use super::{check_probability, mask};
+use super::{check_probability, mask, scaled};
 use crate::module::forward::forward_modules;
 use crate::{Config, Mode, Module};
 use kiln_tensor::{Backend, Tensor};
@@ -66,7 +66,7 @@ impl DropPath {
         let keep = 1.0 - self.prob;
         let scale = if self.scale_by_keep && keep > 0.0 { 1.0 / keep } else { 1.0 };
         let mask = mask(&x, 1, keep) * scale;
-        x * mask
+        scaled(x, mask)
     }
 }
 

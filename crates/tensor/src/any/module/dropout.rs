@@ -40,8 +40,10 @@ impl AnyTensor {
             Distribution::Bernoulli(probability),
             self.stack(),
         )?;
-        Ok(self
-            .expression_with([dropped], |x, [dropped]| dropped.select(&x.scalar(-ALPHA), &x) * scale + shift))
+        Ok(self.expression_with([dropped], |x, [dropped]| {
+            let wide = x.cast(x.dtype().accumulator());
+            (dropped.select(&wide.scalar(-ALPHA), &wide) * scale + shift).cast(x.dtype())
+        }))
     }
 
     /// Drops with a mask of this shape, which broadcasts.
@@ -56,7 +58,9 @@ impl AnyTensor {
         if probability == 1.0 {
             return Ok(kept);
         }
-        kept.binary_scalar(kiln_ir::Binary::Mul, 1.0 / (1.0 - probability))
+        // In 16 bits the factor itself would be rounded, to 1 for small probabilities.
+        let dtype = kept.dtype();
+        kept.cast(dtype.accumulator())?.mul_scalar(1.0 / (1.0 - probability))?.cast(dtype)
     }
 
     fn check_probability(&self, op: &str, probability: f64) -> Result<()> {
