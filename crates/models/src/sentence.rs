@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kiln_backends::Dyn;
 use kiln_nn::{Module, plain_data};
-use kiln_tensor::{Backend, Int, Tensor, module};
+use kiln_tensor::{Backend, Int, Tensor, linalg, module};
 use kiln_text::{BatchOptions, Tokenizer};
 
 use crate::bert::Bert;
@@ -111,8 +111,7 @@ impl<B: Backend> SentenceEncoder<B> {
         if !self.normalize {
             return pooled;
         }
-        let norm = pooled.clone().square().sum_dim(1).sqrt().clamp_min(1e-12);
-        pooled / norm
+        linalg::vector_normalize(pooled, 2, 1, 1e-12)
     }
 }
 

@@ -277,6 +277,19 @@ fn dropout_omits_input_features_in_training_mode() {
     assert_eq!(numbers(&merged.weight.val()), numbers(&model.module().weight.val()));
 }
 
+/// The squares of the weights exceed the range of `f16`.
+#[test]
+fn norms_of_weights_in_16_bits() {
+    let (device, _alone) = seeded();
+    let mut layer: Linear<B> = LinearConfig::new(4, 2).with_bias(false).init(&device);
+    layer.weight = Param::from_tensor(Tensor::full([2, 4], 300.0, &device).cast(DType::F16));
+    let normed = WeightNormConfig::new().init(layer.clone()).unwrap();
+    assert_close(&numbers(&normed.module().weight.val()), &[300.0; 8], 0.3);
+    let spectral = SpectralNormConfig::new().init(layer).unwrap();
+    // One over the root of 8: the matrix has one singular value, 300 times this root.
+    assert_close(&numbers(&spectral.module().weight.val()), &[0.353_55; 8], 1e-3);
+}
+
 #[test]
 fn shared_weights_have_one_adapter() {
     let layer: Linear<B> = LinearConfig::new(3, 3).init(&seeded().0);

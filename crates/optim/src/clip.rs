@@ -187,10 +187,12 @@ fn coefficient(norm: AnyTensor, limit: f64) -> Result<AnyTensor> {
     Ok(inverse.binary_scalar(Binary::Mul, limit)?.binary_scalar(Binary::Min, 1.0)?)
 }
 
+/// In at least `f32`: 16 bits do not represent the coefficient of a large norm.
 fn scale(gradient: AnyTensor, coefficient: AnyTensor) -> Result<AnyTensor> {
-    let rank = gradient.rank();
-    let coefficient = coefficient.to_stack(gradient.stack())?.cast(gradient.dtype())?;
-    Ok(gradient.mul(coefficient.reshape(vec![1; rank])?)?)
+    let (rank, dtype) = (gradient.rank(), gradient.dtype());
+    let wide = dtype.accumulator();
+    let coefficient = coefficient.to_stack(gradient.stack())?.cast(wide)?.reshape(vec![1; rank])?;
+    Ok(gradient.cast(wide)?.mul(coefficient)?.cast(dtype)?)
 }
 
 /// Maps each gradient by a function. After an error the remaining gradients are unchanged.

@@ -57,7 +57,7 @@ pub(crate) fn ratio(a: AnyTensor, b: AnyTensor) -> Result<AnyTensor> {
 
 /// A tensor times a scalar of shape `[1]`. The result has the tensor's type.
 pub(crate) fn times(tensor: AnyTensor, scalar: AnyTensor) -> Result<AnyTensor> {
-    let shape = alloc::vec![1; tensor.rank()];
-    let scalar = scalar.cast(tensor.dtype())?.reshape(shape)?;
-    Ok(tensor.mul(scalar)?)
+    let (shape, dtype) = (alloc::vec![1; tensor.rank()], tensor.dtype());
+    let wide = dtype.accumulator();
+    Ok(tensor.cast(wide)?.mul(scalar.cast(wide)?.reshape(shape)?)?.cast(dtype)?)
 }

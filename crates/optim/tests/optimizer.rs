@@ -221,6 +221,11 @@ fn gradient_norms_of_f16_and_empty_tensors() {
     assert_eq!(clipped[0].dtype, DType::F16);
     assert_eq!(clipped[2].shape.rank(), 0);
     assert!((grad_norm(&gradients).unwrap() - 1.0).abs() < 1e-2);
+    // A coefficient of 5.3e-7, of which f16 has the steps 4.8e-7, 5.4e-7.
+    let large = Tensor::<Flex, 1>::full([1000], 60_000.0, &device).cast(DType::F16);
+    let mut gradients = GradientsParams::from_iter([(kiln_nn::ParamId::new(), large.into_any())]);
+    clip_grad_norm(&mut gradients, 1.0).unwrap();
+    assert!((grad_norm(&gradients).unwrap() - 1.0).abs() < 1e-3);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Edge cases of vector and matrix products and norms.
 
+#[path = "linalg/halves.rs"]
+mod halves;
+
 use kiln_backends::{Device, Flex};
 use kiln_tensor::linalg::{self, Norm};
 use kiln_tensor::{AnyTensor, Autodiff, DType, Shape, Tensor, TensorData, TensorType};

@@ -118,7 +118,8 @@ impl SpectralNormConfig {
         let matrix = as_matrix(weight, dim)?;
         let random = |length| {
             let ty = TensorType::new([length], matrix.dtype());
-            normalized(AnyTensor::random(ty, Distribution::Normal(0.0, 1.0), matrix.stack())?, epsilon)
+            AnyTensor::random(ty, Distribution::Normal(0.0, 1.0), matrix.stack())?
+                .vector_normalize(2, 0, epsilon)
         };
         let first = (random(matrix.shape()[0])?, random(matrix.shape()[1])?);
         let (u, v) = power_method(&matrix, first, FIRST_ITERATIONS, epsilon)?;
@@ -171,8 +172,8 @@ fn power_method(
     epsilon: f64,
 ) -> Result<(AnyTensor, AnyTensor)> {
     for _ in 0..iterations {
-        u = normalized(matrix_vector(matrix.clone(), v)?, epsilon)?;
-        v = normalized(matrix_vector(matrix.clone().swap_dims(0, 1)?, u.clone())?, epsilon)?;
+        u = matrix_vector(matrix.clone(), v)?.vector_normalize(2, 0, epsilon)?;
+        v = matrix_vector(matrix.clone().swap_dims(0, 1)?, u.clone())?.vector_normalize(2, 0, epsilon)?;
     }
     Ok((u, v))
 }
@@ -182,11 +183,6 @@ fn matrix_vector(matrix: AnyTensor, vector: AnyTensor) -> Result<AnyTensor> {
     matrix.matmul(vector.reshape([columns, 1])?)?.reshape([rows])
 }
 
-fn normalized(x: AnyTensor, epsilon: f64) -> Result<AnyTensor> {
-    let norm = x.clone().square()?.sum()?.sqrt()?.clamp_min(epsilon)?;
-    x.div(norm)
-}
-
 impl Parametrization for SpectralNorm {
     fn weight(&self, original: AnyTensor) -> Result<AnyTensor> {
         let matrix = as_matrix(original.clone(), self.dim)?;
@@ -194,7 +190,7 @@ impl Parametrization for SpectralNorm {
             self.update(&matrix.clone().detach());
         }
         let (u, v) = (self.u.value().into_any(), self.v.value().into_any());
-        let sigma = matrix_vector(matrix, v)?.mul(u)?.sum()?;
+        let sigma = matrix_vector(matrix, v)?.dot(u)?;
         original.div(sigma)
     }
 

@@ -80,7 +80,8 @@ impl WeightNormConfig {
     pub fn init<M: Module>(&self, module: M) -> Result<Reparametrized<M, WeightNorm>> {
         let init = |path: &Path, parameter: &Parameter| {
             check_dim("weight_norm", path, parameter, self.dim.unwrap_or(0))?;
-            let norm = norm_except(parameter.value.clone().detach(), self.dim)?;
+            let value = parameter.value.clone().detach();
+            let norm = norm_except(wide(value)?, self.dim)?.cast(parameter.value.dtype())?;
             Ok(WeightNorm { g: AnyParam::new(norm), dim: self.dim })
         };
         Reparametrized::new(module, self.targets.iter(), init)
@@ -106,6 +107,12 @@ pub struct WeightNorm {
     dim: Option<usize>,
 }
 
+/// In at least `f32`: squares of 16-bit floats exceed their range.
+fn wide(x: AnyTensor) -> Result<AnyTensor> {
+    let dtype = x.dtype().accumulator();
+    x.cast(dtype)
+}
+
 /// The norm over all dimensions but one, which are kept with length 1; a scalar over all dimensions.
 fn norm_except(v: AnyTensor, dim: Option<usize>) -> Result<AnyTensor> {
     let axes: Vec<usize> = (0..v.shape().rank()).filter(|axis| Some(*axis) != dim).collect();
@@ -118,8 +125,9 @@ fn norm_except(v: AnyTensor, dim: Option<usize>) -> Result<AnyTensor> {
 
 impl Parametrization for WeightNorm {
     fn weight(&self, original: AnyTensor) -> Result<AnyTensor> {
-        let scale = self.g.val().div(norm_except(original.clone(), self.dim)?)?;
-        original.mul(scale)
+        let (dtype, v) = (original.dtype(), wide(original)?);
+        let scale = wide(self.g.val())?.div(norm_except(v.clone(), self.dim)?)?;
+        v.mul(scale)?.cast(dtype)
     }
 
     fn accepts(ty: &TensorType) -> bool {

@@ -1,6 +1,6 @@
 //! Linear algebra without decompositions.
 
-use super::{Method, away, distinct, floats, ints, normal, one};
+use super::{Method, away, distinct, floats, ints, normal, one, uniform};
 use crate::case::Fill;
 use kiln_tensor::linalg::Norm;
 
@@ -70,7 +70,11 @@ fn products() -> Vec<Method> {
     ]
 }
 
+const SMALL: &str = "that of smaller operands is checked";
+
 fn norms() -> Vec<Method> {
+    // The squares of these operands exceed the range of `f16`, the results do not.
+    let large = || uniform(250.0, 300.0, &[3, 16]);
     let zeros = floats(&[2, 3], Fill::Among(&[0.0, 0.0, 1.5, -2.0]));
     vec![
         Method::new("vector_norm", |x| one(x[0].clone().vector_norm(2, -1)))
@@ -135,5 +139,13 @@ fn norms() -> Vec<Method> {
             .on(&[away(&[2, 3]), away(&[1, 3])]),
         Method::new("pairwise_distance", |x| one(x[0].clone().pairwise_distance(x[1].clone(), 2, 1e-6)))
             .on(&[normal(&[2, 3]), normal(&[2, 3])]),
+        Method::new("vector_norm", |x| one(x[0].clone().vector_norm(2, -1)))
+            .variant("l2 of large operands")
+            .on(&[large()])
+            .no_gradient(SMALL),
+        Method::new("cosine_similarity", |x| one(x[0].clone().cosine_similarity(x[1].clone(), 1, 1e-8)))
+            .variant("large operands")
+            .on(&[large(), large()])
+            .no_gradient(SMALL),
     ]
 }

@@ -1,5 +1,6 @@
 //! 8-bit floats. The typed functions are in [`float8`](mod@crate::float8).
 
+use crate::any::formula::widened;
 use crate::any::quantize::nonzero;
 use crate::{AnyTensor, DType, Result};
 use alloc::vec::Vec;
@@ -100,17 +101,12 @@ fn scale<'e>(x: &Var<'e>, format: Float8) -> Var<'e> {
     let all: Vec<usize> = (0..x.rank()).collect();
     let magnitude = x.abs();
     let greatest = if all.is_empty() { magnitude } else { magnitude.reduce(Reduction::Max, &all) };
-    nonzero(&(wide(&greatest.reshape([])) / f64::from(format.greatest())))
+    nonzero(&(widened(&greatest.reshape([])).cast(DType::F32) / f64::from(format.greatest())))
 }
 
 /// Returns the bits of a tensor divided by its scale.
 fn scaled_bits<'e>(x: &Var<'e>, scale: &Var<'e>, format: Float8) -> Var<'e> {
-    format.encoded(&(wide(x) / scale.broadcast(x.shape())))
-}
-
-/// Converts to `f32`, also below a mixed-precision layer that stores 16 bits.
-fn wide<'e>(x: &Var<'e>) -> Var<'e> {
-    if x.engine().mixes_precision() { x.apply(Op::Cast(DType::F32), &[]) } else { x.cast(DType::F32) }
+    format.encoded(&(widened(x).cast(DType::F32) / scale.broadcast(x.shape())))
 }
 
 /// A matmul of floats in 8-bit floats: operands in E4M3 and output gradients in E5M2, each with a scale by its greatest

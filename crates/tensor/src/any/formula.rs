@@ -25,6 +25,18 @@ impl AnyTensor {
         AnyTensor { stack, value: result }
     }
 
+    /// Like [`expression_with`](AnyTensor::expression_with), where the expression computes in at least `f32`.
+    pub(crate) fn wide_expression<const N: usize>(
+        self,
+        rest: [AnyTensor; N],
+        f: impl for<'e> FnOnce(Var<'e>, [Var<'e>; N]) -> Var<'e>,
+    ) -> AnyTensor {
+        self.expression_with(rest, |x, rest| {
+            let rest = rest.map(|x| if x.dtype().is_float() { widened(&x) } else { x });
+            f(widened(&x), rest)
+        })
+    }
+
     /// Returns an error unless the elements are floats.
     pub(crate) fn check_float(&self, op: &str) -> Result<()> {
         if self.dtype().is_float() {
@@ -116,6 +128,15 @@ pub(super) fn constant<'e>(x: &Var<'e>) -> Var<'e> {
         | DType::Bool => return x.clone(),
     };
     x.apply(Op::Bitcast(bits), &[]).apply(Op::Bitcast(float), &[])
+}
+
+/// Converts floats to at least `f32`, also below a mixed-precision layer that stores 16 bits.
+pub(crate) fn widened<'e>(x: &Var<'e>) -> Var<'e> {
+    let dtype = x.dtype().accumulator();
+    if dtype == DType::F32 && x.engine().mixes_precision() {
+        return x.apply(Op::Cast(dtype), &[]);
+    }
+    x.cast(dtype)
 }
 
 /// Computes `x` where it is not negative, otherwise 0; the gradient at 0 is that of `x`, and NaN stays.

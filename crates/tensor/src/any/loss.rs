@@ -52,23 +52,22 @@ impl Reduction {
         if self == Reduction::Auto { default } else { self }
     }
 
-    /// Reduces losses to shape `[1]`, or returns them unchanged.
+    /// Reduces losses to shape `[1]`, or returns them unchanged. Sums for a mean are computed in at least `f32`.
     pub(crate) fn of(self, losses: AnyTensor) -> Result<AnyTensor> {
-        let batch = losses.shape().first().copied().unwrap_or(1);
-        match self {
-            Reduction::None => Ok(losses),
-            Reduction::Sum => losses.reduce_all(Combine::Sum),
-            Reduction::Mean | Reduction::Auto => {
-                let count = losses.shape().num_elements();
-                losses.reduce_all(Combine::Sum)?.binary_scalar(Binary::Div, count)
-            }
-            Reduction::BatchMean => losses.reduce_all(Combine::Sum)?.binary_scalar(Binary::Div, batch),
-        }
+        let divisor = match self {
+            Reduction::None => return Ok(losses),
+            Reduction::Sum => return losses.reduce_all(Combine::Sum),
+            Reduction::Mean | Reduction::Auto => losses.shape().num_elements(),
+            Reduction::BatchMean => losses.shape().first().copied().unwrap_or(1),
+        };
+        let dtype = losses.dtype();
+        losses.widened()?.reduce_all(Combine::Sum)?.binary_scalar(Binary::Div, divisor)?.cast(dtype)
     }
 }
 
 impl AnyTensor {
-    /// Checks that predictions and targets are floats of the same type, then applies a formula and the reduction.
+    /// Checks that predictions and targets are floats of the same type, then applies a formula and the reduction, in
+    /// at least `f32`.
     fn compared(
         self,
         op: &str,
@@ -83,6 +82,7 @@ impl AnyTensor {
                 .unlike(op, "predictions and targets differ in shape", &target)
                 .hint("reshape or expand the targets: one that broadcasts is nearly always a mistake"));
         }
-        reduction.of(self.expression_with([target], |x, [t]| f(x, t)))
+        let dtype = self.dtype();
+        reduction.of(self.wide_expression([target], |x, [t]| f(x, t)))?.cast(dtype)
     }
 }

@@ -7,6 +7,7 @@ mod moments;
 mod scan;
 mod truth;
 
+use super::formula::widened;
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use kiln_ir::{Axes, Binary, DType, MAX_RANK, Op, Reduction};
 use smallvec::SmallVec;
@@ -108,15 +109,29 @@ impl AnyTensor {
         self.widened()?.reduce(Reduction::Sum, axes)?.binary_scalar(Binary::Div, count)?.cast(dtype)
     }
 
-    /// Converts to a dtype of at least 32 bits for sums and counts: sums in narrower dtypes overflow and lose small
-    /// terms, even if the final result fits.
+    /// Converts to a dtype of at least 32 bits for sums, powers and counts: in narrower dtypes they overflow and lose
+    /// small terms, even if the final result fits. Floats are at least `f32` also below a mixed-precision layer, which
+    /// stores some in 16 bits.
     pub(crate) fn widened(self) -> Result<AnyTensor> {
         let dtype = self.dtype();
         match (dtype.size(), dtype.is_float(), dtype.is_int()) {
-            (2, true, _) => self.cast(DType::F32),
+            (_, true, _) => Ok(self.expression(|x| widened(&x))),
             (1 | 2, _, true) => self.cast(DType::I32),
             _ => Ok(self),
         }
+    }
+
+    /// [`widened`](AnyTensor::widened) for floats, and unchanged for other dtypes.
+    pub(crate) fn widened_floats(self) -> Result<AnyTensor> {
+        if self.dtype().is_float() { self.widened() } else { Ok(self) }
+    }
+
+    /// [`widened_floats`](AnyTensor::widened_floats) for two operands of an elementwise op. Operands that do not suit
+    /// are unchanged, so that the error of the op names their types.
+    pub(crate) fn widened_with(self, other: AnyTensor) -> Result<(AnyTensor, AnyTensor)> {
+        let suits = self.dtype() == other.dtype()
+            && kiln_ir::infer::broadcast_shapes(self.shape(), other.shape()).is_some();
+        if suits { Ok((self.widened_floats()?, other.widened_floats()?)) } else { Ok((self, other)) }
     }
 
     /// Computes the sum along an axis, ignoring NaN. See [`Tensor::nansum_dim`](crate::Tensor::nansum_dim).

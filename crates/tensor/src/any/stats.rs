@@ -58,11 +58,12 @@ impl AnyTensor {
     /// Computes the correlation matrix of variables whose observations are along an axis. See
     /// [`Tensor::corrcoef`](crate::Tensor::corrcoef).
     pub fn corrcoef(self, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        let covariance = self.cov(axis, 0.0)?;
+        let (dtype, x) = (self.dtype(), self.widened_floats()?);
+        let covariance = x.cov(axis, 0.0)?;
         let deviation = covariance.clone().diagonal(0, 0, 1)?.unary(Unary::Sqrt)?;
         let rows = deviation.clone().unsqueeze_dim(1)?;
         let ratio = covariance.binary(Binary::Div, rows)?.binary(Binary::Div, deviation)?;
-        ratio.binary_scalar(Binary::Max, -1.0)?.binary_scalar(Binary::Min, 1.0)
+        ratio.binary_scalar(Binary::Max, -1.0)?.binary_scalar(Binary::Min, 1.0)?.cast(dtype)
     }
 
     /// Counts the elements in each of equally wide bins. See [`Tensor::histc`](crate::Tensor::histc).
@@ -290,15 +291,15 @@ impl AnyTensor {
         let of_a_row = self.shape().num_elements() / rows[0].max(1);
         let batch = of_a_row.max(other.shape().num_elements() / rows[1].max(1));
         let part = (MOST_DIFFERENCES / (batch * rows[1]).max(1)).max(1);
-        let other = other.unsqueeze_dim(-3)?;
+        let dtype = self.dtype();
+        let (x, other) = self.unsqueeze_dim(-2)?.widened_with(other.unsqueeze_dim(-3)?)?;
         let distances =
-            |x: AnyTensor| x.unsqueeze_dim(-2)?.binary(Binary::Sub, other.clone())?.distance("cdist", p);
+            |x: AnyTensor| x.binary(Binary::Sub, other.clone())?.distance("cdist", p)?.cast(dtype);
         if rows[0] <= part {
-            return distances(self);
+            return distances(x);
         }
         let parts = (0..rows[0]).step_by(part);
-        let parts =
-            parts.map(|start| distances(self.clone().narrow(-2, start, part.min(rows[0] - start))?));
+        let parts = parts.map(|start| distances(x.clone().narrow(-3, start, part.min(rows[0] - start))?));
         AnyTensor::cat(parts.collect::<Result<Vec<_>>>()?, -2)
     }
 
@@ -326,7 +327,9 @@ impl AnyTensor {
         let (Some(first), Some(second)) = (pairs.next(), pairs.next()) else {
             return Err(Error::type_error("pdist", "has no pairs", &[self.ty().into()]));
         };
-        self.clone().take(0, first)?.binary(Binary::Sub, self.take(0, second)?)?.distance("pdist", p)
+        let (dtype, x) = (self.dtype(), self.widened_floats()?);
+        let differences = x.clone().take(0, first)?.binary(Binary::Sub, x.take(0, second)?)?;
+        differences.distance("pdist", p)?.cast(dtype)
     }
 
     /// Computes the `p`-norm along the last axis, which is removed. Its gradient at 0 is 0.
@@ -346,7 +349,7 @@ impl AnyTensor {
         } else if p == 1.0 {
             self.unary(Unary::Abs)?.reduce(Reduction::Sum, &[last])?
         } else if p == 2.0 {
-            self.clone().binary(Binary::Mul, self)?.reduce(Reduction::Sum, &[last])?.root()?
+            self.square()?.reduce(Reduction::Sum, &[last])?.root()?
         } else if p.is_infinite() {
             self.not_below_zero()?.reduce(Reduction::Max, &[last])?
         } else {

@@ -88,11 +88,12 @@ impl AnyTensor {
         }
         let others: smallvec::SmallVec<[usize; kiln_ir::MAX_RANK]> =
             (0..self.rank()).filter(|&other| other != axis).collect();
-        let norms = self.clone().vector_norm_dims(p, &others[..])?;
+        let (dtype, x) = (self.dtype(), self.widened()?);
+        let norms = x.clone().vector_norm_dims(p, &others[..])?;
         let scale = norms.clone().add_scalar(EPSILON)?.unary(Unary::Recip)?.mul_scalar(max_norm)?;
         let is_long = norms.scalar_compare(max_norm, Comparison::Lt)?;
         let one = AnyTensor::ones(*scale.ty(), scale.stack())?;
-        self.mul(is_long.if_else(scale, one)?)
+        x.mul(is_long.if_else(scale, one)?)?.cast(dtype)
     }
 }
 

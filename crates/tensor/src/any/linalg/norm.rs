@@ -78,14 +78,19 @@ impl AnyTensor {
             return Err(Error::type_error("vector_norm", "needs floats", &[self.ty().into()])
                 .hint("`float` it first"));
         }
+        let dtype = self.dtype();
         match norm {
-            Norm::L0 => count_not_zero(self, axis),
+            Norm::L0 => count_not_zero(self.widened()?, axis)?.cast(dtype),
             Norm::L1 => sum_axis(self.unary(Unary::Abs)?, axis),
-            Norm::L2 => root(sum_axis(self.clone().binary(Binary::Mul, self)?, axis)?),
+            Norm::L2 => self.widened()?.square_sum(axis)?.root()?.cast(dtype),
             Norm::MaxAbs => extreme(self, Reduction::Max, axis),
             Norm::MinAbs => extreme(self, Reduction::Min, axis),
-            Norm::Lp(p) => power_norm(self, p, axis),
+            Norm::Lp(p) => power_norm(self.widened()?, p, axis)?.cast(dtype),
         }
+    }
+
+    fn square_sum(self, axis: usize) -> Result<AnyTensor> {
+        sum_axis(self.square()?, axis)
     }
 
     /// Divides by a norm along an axis, or by `epsilon` where that is greater. See
@@ -97,8 +102,9 @@ impl AnyTensor {
         axis: impl Into<Axis>,
         epsilon: f64,
     ) -> Result<AnyTensor> {
-        let length = self.clone().vector_norm(norm, axis)?.binary_scalar(Binary::Max, epsilon)?;
-        self.binary(Binary::Div, length)
+        let (dtype, x) = (self.dtype(), self.widened_floats()?);
+        let length = x.clone().vector_norm(norm, axis)?.binary_scalar(Binary::Max, epsilon)?;
+        x.binary(Binary::Div, length)?.cast(dtype)
     }
 
     /// Computes the cosine similarity of vectors along an axis, which is kept with length 1. See
@@ -118,10 +124,11 @@ impl AnyTensor {
         let elements =
             |x: &AnyTensor| -> Result<usize> { Ok(x.shape()[axis.of("cosine_similarity", x.ty())?]) };
         let (own, others) = (elements(&self)?, elements(&other)?);
-        let (x, other) = (self.expand_axis(axis, others)?, other.expand_axis(axis, own)?);
+        let dtype = self.dtype();
+        let (x, other) = self.expand_axis(axis, others)?.widened_with(other.expand_axis(axis, own)?)?;
         let length = |x: &AnyTensor| x.clone().vector_norm(2, axis)?.binary_scalar(Binary::Max, epsilon);
         let lengths = length(&x)?.binary(Binary::Mul, length(&other)?)?;
-        x.vecdot(other, axis)?.binary(Binary::Div, lengths)
+        x.vecdot(other, axis)?.binary(Binary::Div, lengths)?.cast(dtype)
     }
 
     /// Broadcasts an axis of length 1 to a length.
@@ -144,7 +151,10 @@ impl AnyTensor {
         norm: impl Into<Norm>,
         epsilon: f64,
     ) -> Result<AnyTensor> {
-        self.binary(Binary::Sub, other)?.binary_scalar(Binary::Add, epsilon)?.vector_norm(norm, -1)
+        let dtype = self.dtype();
+        let (x, other) = self.widened_with(other)?;
+        let difference = x.binary(Binary::Sub, other)?;
+        difference.binary_scalar(Binary::Add, epsilon)?.vector_norm(norm, -1)?.cast(dtype)
     }
 }
 
@@ -159,13 +169,6 @@ fn extreme(x: AnyTensor, reduction: Reduction, axis: usize) -> Result<AnyTensor>
             .hint("the norms by maximum and minimum need at least one element"));
     }
     x.unary(Unary::Abs)?.apply(&Op::Reduce { reduction, axes: Axes::one(axis) })
-}
-
-/// Computes the square root, with gradient 0 at 0.
-fn root(x: AnyTensor) -> Result<AnyTensor> {
-    let zero = x.clone().compare_scalar(Comparison::Eq, 0.0)?;
-    let inside = zero.clone().if_else_number(1.0, x)?;
-    zero.if_else_number(0.0, inside.unary(Unary::Sqrt)?)
 }
 
 /// Computes `(Σ |x|^p)^(1/p)`, with gradient 0 where an element or the whole is 0.

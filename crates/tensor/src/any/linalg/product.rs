@@ -86,15 +86,21 @@ impl AnyTensor {
             return Err(vectors("dot", &self, &other)
                 .hint("`dot` expects two vectors of one length; `matmul` accepts matrices"));
         }
-        self.binary(Binary::Mul, other)?.reduce_all(Reduction::Sum)
+        let dtype = self.dtype();
+        let (x, other) = self.widened_with(other)?;
+        let product = x.binary(Binary::Mul, other);
+        product.map_err(|error| error.in_op("dot"))?.reduce_all(Reduction::Sum)?.cast(dtype)
     }
 
     /// Computes dot products along an axis, which is kept with length 1; the other axes broadcast. See
     /// [`linalg::vecdot`](crate::linalg::vecdot).
     pub fn vecdot(self, other: AnyTensor, axis: impl Into<Axis>) -> Result<AnyTensor> {
-        let product = self.binary(Binary::Mul, other).map_err(|error| error.in_op("vecdot"))?;
+        let dtype = self.dtype();
+        let (x, other) = self.widened_with(other)?;
+        let product = x.binary(Binary::Mul, other);
+        let product = product.map_err(|error| error.in_op("vecdot"))?;
         let axis = axis.into().of("vecdot", product.ty())?;
-        sum_axis(product, axis)
+        sum_axis(product, axis)?.cast(dtype)
     }
 
     /// Computes matrix-vector products, `[.., m, n] x [.., n] -> [.., m]`. See

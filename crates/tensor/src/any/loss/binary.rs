@@ -4,7 +4,7 @@ use super::Reduction;
 use crate::any::formula::{log_sigmoid, sigmoid, softplus};
 use crate::{AnyTensor, Result};
 use alloc::format;
-use kiln_ir::{Binary, Comparison, Reduction as Combine, Shape, Var};
+use kiln_ir::{Binary, Comparison, Shape, Var};
 
 impl AnyTensor {
     /// Computes the binary cross-entropy of probabilities `self` and targets. See
@@ -103,9 +103,8 @@ impl AnyTensor {
         })?;
         let losses = losses.weighted(OP, weight)?;
         let last = losses.rank() - 1;
-        let (classes, rest) = (losses.shape()[last], losses.shape().without(last));
-        let means = losses.reduce(Combine::Sum, &[last])?.binary_scalar(Binary::Div, classes)?;
-        reduction.of(means.reshape(rest)?)
+        let rest = losses.shape().without(last);
+        reduction.of(losses.mean_over(&[last])?.reshape(rest)?)
     }
 
     /// Multiplies losses by weights, if there are any.

@@ -86,29 +86,10 @@ impl AnyTensor {
             Some(weight) => Some(weight.clone().take(0, target.clone())?),
             None => None,
         };
-        let losses = self.target_losses(target, weights.clone(), options)?;
-        let reduction = options.reduction.or(Reduction::Mean);
-        let Some(ignored) = ignored else {
-            return match (reduction, weights) {
-                (Reduction::Mean, Some(weights)) => {
-                    Reduction::Sum.of(losses)?.binary(kiln_ir::Binary::Div, Reduction::Sum.of(weights)?)
-                }
-                (Reduction::Mean, None)
-                | (Reduction::Sum | Reduction::None | Reduction::BatchMean | Reduction::Auto, _) => {
-                    reduction.of(losses)
-                }
-            };
-        };
-        let losses = ignored.clone().if_else_number(0, losses)?;
-        if reduction != Reduction::Mean {
-            return reduction.of(losses);
-        }
-        let weights = match weights {
-            Some(weights) => weights,
-            None => AnyTensor::ones(*losses.ty(), losses.stack())?,
-        };
-        let counted = Reduction::Sum.of(ignored.if_else_number(0, weights)?)?;
-        Reduction::Sum.of(losses)?.binary(kiln_ir::Binary::Div, counted)
+        let dtype = self.dtype();
+        let losses = self.target_losses(target, weights.clone(), options)?.widened()?;
+        let weights = weights.map(AnyTensor::widened).transpose()?;
+        reduced(losses, weights, ignored, options.reduction.or(Reduction::Mean))?.cast(dtype)
     }
 
     /// Returns the loss of each target, `[batch, space..]`; `weights` are those of the target classes.
@@ -131,7 +112,7 @@ impl AnyTensor {
         }
         let classes = self.shape()[1].max(1) as f64;
         let all = self.by_class_weight(options)?;
-        Ok(all.expression_with([picked], |all, [picked]| {
+        Ok(all.wide_expression([picked], |all, [picked]| {
             picked * (1.0 - smoothing) - all.sum(&[1]).reshape(shape) * (smoothing / classes)
         }))
     }
@@ -156,12 +137,36 @@ impl AnyTensor {
         let smoothing = options.label_smoothing;
         let shares =
             if smoothing == 0.0 { target } else { target.expression(|t| t * (1.0 - smoothing) + spread) };
+        let dtype = self.dtype();
         let log = self.apply(&Op::Softmax { axis: 1, log: true })?;
         let products = log.expression_with([shares], |log, [shares]| product(&log, &shares));
         let products = products.by_class_weight(options)?;
-        let losses = products.expression(|x| -x.sum(&[1]).reshape(rows));
-        options.reduction.of(losses)
+        let losses = products.wide_expression([], |x, []| -x.sum(&[1]).reshape(rows));
+        options.reduction.of(losses)?.cast(dtype)
     }
+}
+
+/// Reduces losses, some of which may be ignored. Their mean is over the weights of the others, or their number.
+fn reduced(
+    losses: AnyTensor,
+    weights: Option<AnyTensor>,
+    ignored: Option<AnyTensor>,
+    reduction: Reduction,
+) -> Result<AnyTensor> {
+    let kept = |x: AnyTensor| match &ignored {
+        Some(ignored) => ignored.clone().if_else_number(0, x),
+        None => Ok(x),
+    };
+    let losses = kept(losses)?;
+    if reduction != Reduction::Mean || (weights.is_none() && ignored.is_none()) {
+        return reduction.of(losses);
+    }
+    let weights = match weights {
+        Some(weights) => weights,
+        None => AnyTensor::ones(*losses.ty(), losses.stack())?,
+    };
+    let counted = Reduction::Sum.of(kept(weights)?)?;
+    Reduction::Sum.of(losses)?.binary(kiln_ir::Binary::Div, counted)
 }
 
 /// Computes `log * share`, where 0 times the logarithm of an impossible class is 0.

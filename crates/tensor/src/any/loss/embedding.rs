@@ -51,8 +51,8 @@ impl AnyTensor {
                 .unlike(OP, problem, &target)
                 .hint("there is one target, 1 or -1, for each vector"));
         }
-        let target = target.cast(self.dtype())?;
-        let losses = self.expression_with([other, target], |a, [b, t]| {
+        let dtype = self.dtype();
+        let losses = self.wide_expression([other, target.cast(dtype)?], |a, [b, t]| {
             let lengths = (squared_length(&a) * squared_length(&b)).sqrt();
             let cosine = ((a * b).sum(&[last]) / lengths).reshape(rows);
             let zero = cosine.scalar(0.0);
@@ -60,7 +60,7 @@ impl AnyTensor {
             let apart = at_least_zero(&(cosine - margin));
             together + t.equal(&t.scalar(-1.0)).select(&apart, &zero)
         });
-        reduction.of(losses)
+        reduction.of(losses)?.cast(dtype)
     }
 
     /// Computes the triplet margin loss, `max(0, d(self, positive) - d(self, negative) + margin)`. See
@@ -82,9 +82,10 @@ impl AnyTensor {
         }
         let rows = self.shape().without(self.rank() - 1);
         let distance = |a: AnyTensor, b: AnyTensor| {
-            Ok(a.expression_with([b], |a, [b]| norm(&(a - b + epsilon), p).reshape(rows)))
+            Ok(a.wide_expression([b], |a, [b]| norm(&(a - b + epsilon), p).reshape(rows)))
         };
-        self.triplet_margin_loss_with(positive, negative, distance, margin, swap, reduction)
+        let dtype = self.dtype();
+        self.triplet_margin_loss_with(positive, negative, distance, margin, swap, reduction)?.cast(dtype)
     }
 
     /// Computes the [`triplet_margin_loss`](AnyTensor::triplet_margin_loss) with any distance. See
@@ -122,7 +123,8 @@ impl AnyTensor {
         }
         let batch = self.shape()[0];
         let index = self.stack().int_dtype();
-        let losses = self.expression_with([keys], |queries, [keys]| {
+        let dtype = self.dtype();
+        let losses = self.wide_expression([keys], |queries, [keys]| {
             let queries = &queries * squared_length(&queries).rsqrt();
             let keys = &keys * squared_length(&keys).rsqrt();
             let scores = queries.matmul(&keys.transpose()) / temperature;
@@ -130,7 +132,7 @@ impl AnyTensor {
             let diagonal = Var::iota(log.engine(), TensorType::new([batch, 1], index), 0);
             -log.gather(1, &diagonal).reshape([batch])
         });
-        reduction.of(losses)
+        reduction.of(losses)?.cast(dtype)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Losses of feature maps.
 
 use super::Reduction;
+use crate::any::formula::widened;
 use crate::{AnyTensor, Result};
 use kiln_ir::Var;
 
@@ -24,7 +25,8 @@ impl AnyTensor {
         // Features are scaled before the product, whose sums would overflow 16 bits.
         let scale = 1.0 / libm::sqrt(2.0 * space.max(1) as f64);
         let losses = self.compared("gram_matrix_loss", target, Reduction::None, |x, t| {
-            (gram(&x, scale) - gram(&t, scale)).square().mean(&[1, 2]).reshape([batch])
+            // Below a mixed-precision layer, products are stored in 16 bits, too few for their squares.
+            (widened(&gram(&x, scale)) - gram(&t, scale)).square().mean(&[1, 2]).reshape([batch])
         })?;
         reduction.of(losses)
     }

@@ -61,7 +61,8 @@ impl AnyTensor {
                 .wrong("gaussian_nll", format!("epsilon is {epsilon}"))
                 .hint("use a number above 0"));
         }
-        let losses = self.expression_with([target, variance], |x, [t, variance]| {
+        let dtype = self.dtype();
+        let losses = self.wide_expression([target, variance], |x, [t, variance]| {
             // The value is clamped, the gradient is not, so that a variance can increase again.
             let small = variance.less(&variance.scalar(epsilon));
             let raised = (&variance - constant(&variance)) + epsilon;
@@ -69,7 +70,7 @@ impl AnyTensor {
             let losses = ((x - t).square() / &variance + variance.ln()) * 0.5;
             if full { losses + 0.5 * libm::log(2.0 * PI) } else { losses }
         });
-        reduction.of(losses)
+        reduction.of(losses)?.cast(dtype)
     }
 }
 

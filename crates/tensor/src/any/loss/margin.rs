@@ -75,7 +75,8 @@ impl AnyTensor {
             }
             None => None,
         };
-        let sums = self.expression_with([target.reshape([batch, 1])?], |x, [target]| {
+        let dtype = self.dtype();
+        let sums = self.wide_expression([target.reshape([batch, 1])?], |x, [target]| {
             let right = x.gather(1, &target);
             let hinge = hinge(&(margin - right + &x));
             let hinge = if power == 2 { hinge.square() } else { hinge };
@@ -83,7 +84,8 @@ impl AnyTensor {
             let others = class.equal(&target).select(&hinge.scalar(0.0), &hinge);
             others.sum(&[1]).reshape([batch]) / classes.max(1) as f64
         });
-        reduction.of(sums.weighted(OP, weights)?)
+        let weights = weights.map(AnyTensor::widened).transpose()?;
+        reduction.of(sums.weighted(OP, weights)?)?.cast(dtype)
     }
 
     /// Computes the multi-label margin loss. Both operands are `[batch, classes]` or `[classes]`; the targets list
@@ -101,11 +103,12 @@ impl AnyTensor {
         let classes = self.shape()[self.rank() - 1];
         let batch = if self.rank() == 2 { self.shape()[0] } else { 1 };
         let (x, target) = (self.reshape([batch, classes])?, target.reshape([batch, classes])?);
-        let sums = x.expression_with([target], |x, [target]| {
+        let dtype = x.dtype();
+        let sums = x.wide_expression([target], |x, [target]| {
             let losses = label_hinges(&x, &target);
             losses.sum(&[1, 2]).reshape([batch]) / classes.max(1) as f64
         });
-        reduction.of(sums)
+        reduction.of(sums)?.cast(dtype)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{AnyTensor, Result, Shape};
 use alloc::format;
 use alloc::vec::Vec;
-use kiln_ir::{Binary, NormKind, Op, Operand, PadAxis, Real};
+use kiln_ir::{Binary, DType, NormKind, Op, Operand, PadAxis, Real};
 
 /// Options of [`batch_norm`](crate::module::batch_norm).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +23,7 @@ impl Default for BatchNormOptions {
     }
 }
 
-/// Mean and (biased) variance of each channel of a batch, `[1, channels, 1, ..]`.
+/// Mean and (biased) variance of each channel of a batch, `[1, channels, 1, ..]`, in at least `f32`.
 #[derive(Clone, Debug)]
 pub struct BatchStatistics {
     mean: AnyTensor,
@@ -171,10 +171,12 @@ impl AnyTensor {
         let Some((mean, variance)) = running else {
             return Err(self.wrong(OP, "has no running statistics").hint("train, or pass mean and variance"));
         };
-        let (wide_mean, wide) = (self.channels(OP, mean.clone())?, self.channels(OP, variance.clone())?);
-        let like = self.held();
-        let centred = self.binary(Binary::Sub, wide_mean)?;
-        Ok((centred.scaled(wide, weight, bias, options.epsilon, like)?, Some((mean, variance))))
+        let by_mean = self.channels(OP, mean.clone())?.widened()?;
+        let by_variance = self.channels(OP, variance.clone())?.widened()?;
+        let (like, dtype) = (self.held(), self.dtype());
+        let centred = self.widened()?.binary(Binary::Sub, by_mean)?;
+        let y = centred.scaled(by_variance, [weight, bias], options.epsilon, like, dtype)?;
+        Ok((y, Some((mean, variance))))
     }
 
     /// Applies [`batch_norm`](AnyTensor::batch_norm) in training, for a caller that keeps the running statistics:
@@ -199,12 +201,14 @@ impl AnyTensor {
                 .wrong(OP, "training needs more than one value per channel")
                 .hint("use larger batches, or drop a last batch of one"));
         }
-        let like = self.held();
-        let mean = self.clone().mean_over(&axes)?;
-        let variance = self.clone().variance_about(mean.clone())?;
-        let centred = self.binary(Binary::Sub, mean.clone())?;
+        let (like, dtype) = (self.held(), self.dtype());
+        // The squares of 16-bit floats exceed their range.
+        let x = self.cast(dtype.accumulator())?;
+        let mean = x.clone().mean_over(&axes)?;
+        let variance = x.clone().variance_about(mean.clone())?;
+        let centred = x.binary(Binary::Sub, mean.clone())?;
         seen(BatchStatistics { mean, variance: variance.clone(), count })?;
-        centred.scaled(variance, weight, bias, epsilon, like)
+        centred.scaled(variance, [weight, bias], epsilon, like, dtype)
     }
 
     /// Returns the tensor itself if its precision determines that of a result, otherwise `None`, since engines
@@ -213,18 +217,18 @@ impl AnyTensor {
         self.stack().engine().mixes_precision().then(|| self.clone())
     }
 
-    /// Computes `self / √(variance + ε) * weight + bias`, in the precision of `like`.
+    /// Computes `self / √(variance + ε) * weight + bias`, in the precision of `like` and this dtype.
     fn scaled(
         self,
         variance: AnyTensor,
-        weight: Option<AnyTensor>,
-        bias: Option<AnyTensor>,
+        [weight, bias]: [Option<AnyTensor>; 2],
         epsilon: f64,
         like: Option<AnyTensor>,
+        dtype: DType,
     ) -> Result<AnyTensor> {
         const OP: &str = "batch_norm";
         let normal = self.expression_with([variance], |x, [variance]| x * (variance + epsilon).rsqrt());
-        let y = normal.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?;
+        let y = normal.cast(dtype)?.by_channel(OP, Binary::Mul, weight)?.by_channel(OP, Binary::Add, bias)?;
         if let Some(like) = &like { y.match_precision(like) } else { Ok(y) }
     }
 
@@ -242,13 +246,15 @@ impl AnyTensor {
         if shape.num_elements() == 0 {
             return Ok(self);
         }
-        Ok(self.expression(|x| {
+        let dtype = self.dtype();
+        let y = self.wide_expression([], |x, []| {
             let mut pads = alloc::vec![PadAxis::default(); rank];
             pads[1] = PadAxis::new(size / 2, (size - 1) / 2);
             let windows = x.square().pad(pads, 0.0).windows(1, size, 1, 1);
             let mean = windows.sum(&[rank]).reshape(shape) / size as f64;
             let base = mean * alpha + k;
             x / base.pow(&base.scalar(beta))
-        }))
+        });
+        y.cast(dtype)
     }
 }

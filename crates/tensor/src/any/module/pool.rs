@@ -133,14 +133,16 @@ impl AnyTensor {
                 .hint("use a number above 0; for infinity use max_pool"));
         }
         let elements: f64 = pooling.window.iter().map(|&length| length as f64).product();
-        let means = self.binary_scalar(Binary::Pow, p)?.avg_pool(pooling, true)?;
-        Ok(means.expression(|mean| {
+        let dtype = self.dtype();
+        let means = self.widened()?.binary_scalar(Binary::Pow, p)?.avg_pool(pooling, true)?;
+        let norms = means.expression(|mean| {
             let sum = mean * elements;
             // The root at 0 has no gradient; it is 0 here.
             let none = sum.compare(kiln_ir::Comparison::Le, &sum.scalar(0.0));
             let held = none.select(&sum.scalar(1.0), &sum);
             none.select(&sum.scalar(0.0), &held.pow(&held.scalar(1.0 / p)))
-        }))
+        });
+        norms.cast(dtype)
     }
 }
 
