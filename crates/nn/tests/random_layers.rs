@@ -70,24 +70,22 @@ fn probabilities_hold_in_16_bits() {
     }
 }
 
-/// `1 / (1 - prob)` itself is 1 in 16 bits.
+/// Products are rounded once. The factor itself, 1 / 0.9, is 1.1094 in bf16 and 1.1113 in f16.
 #[test]
 fn dropout_in_16_bits_keeps_the_mean() {
-    for (dtype, prob) in [(DType::BF16, 0.001), (DType::F16, 0.0002)] {
+    for (dtype, most) in [(DType::BF16, 3e-4), (DType::F16, 5e-5)] {
         let x = Tensor::<B, 2>::random([1 << 20, 1], Distribution::Uniform(1.0, 2.0), &Default::default());
         let x = x.cast(dtype);
         let before = values(x.clone());
-        let results = [
-            DropoutConfig::new(prob).init().forward(x.clone()),
-            DropPathConfig::new(prob).init().forward(x.clone()),
-        ];
+        let results =
+            [DropoutConfig::new(0.1).init().forward(x.clone()), DropPathConfig::new(0.1).init().forward(x)];
         for y in results {
             assert_eq!(y.dtype(), dtype);
             let after = values(y);
             let kept = before.iter().zip(&after).filter(|(_, y)| **y != 0.0);
             let sums = kept.fold((0.0, 0.0), |(a, b), (x, y)| (a + f64::from(*x), b + f64::from(*y)));
-            let excess = sums.1 / sums.0 - 1.0;
-            assert!((excess * (1.0 - prob) / prob - 1.0).abs() < 0.1, "{dtype}: {excess}");
+            let error = sums.1 / sums.0 * 0.9 - 1.0;
+            assert!(error.abs() < most, "{dtype}: {error}");
         }
     }
 }

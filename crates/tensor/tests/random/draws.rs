@@ -15,7 +15,7 @@ const MANY: usize = 1 << 20;
 fn is_binomial(count: usize, p: f64, what: &str) {
     let expected = MANY as f64 * p;
     let limit = 5.0 * (expected * (1.0 - p)).sqrt();
-    assert!((count as f64 - expected).abs() < limit, "{what}: {count} of {expected}");
+    assert!((count as f64 - expected).abs() <= limit, "{what}: {count} of {expected}");
 }
 
 fn count(x: AnyTensor, counts: impl Fn(&f64) -> bool) -> usize {
@@ -80,22 +80,19 @@ fn dropout_drops_with_its_probability() {
     }
 }
 
-/// The mean of kept elements grows by `1 / (1 - p)`, by less than half a step of their dtype.
+/// Products are rounded once. The factor itself, 1 / 0.9, is 1.1094 in bf16 and 1.1113 in f16.
 #[test]
 fn dropout_keeps_the_mean_in_16_bits() {
-    for (dtype, p) in [(DType::BF16, 0.001), (DType::F16, 0.0002)] {
+    for (dtype, most) in [(DType::BF16, 3e-4), (DType::F16, 5e-5)] {
         let ty = TensorType::new([MANY], dtype);
         let x = AnyTensor::random_with_key(ty, Distribution::Uniform(1.0, 2.0), Key::new(1), &Device::cpu());
         let x = x.unwrap();
-        let pairs = [x.clone(), x.dropout(p, true).unwrap()].map(|x| x.into_data().unwrap().to_vec::<f64>());
-        let kept = |(_, y): &(&f64, &f64)| **y != 0.0;
-        let (before, after) = pairs[0]
-            .iter()
-            .zip(&pairs[1])
-            .filter(kept)
-            .fold((0.0, 0.0), |(before, after), (x, y)| (before + x, after + y));
-        let excess = after / before - 1.0;
-        assert!((excess / (p / (1.0 - p)) - 1.0).abs() < 0.1, "{dtype}: {excess}");
+        let y = x.clone().dropout(0.1, true).unwrap();
+        let [before, after] = [x, y].map(|x| x.into_data().unwrap().to_vec::<f64>());
+        let kept = before.iter().zip(&after).filter(|(_, y)| **y != 0.0);
+        let (before, after) = kept.fold((0.0, 0.0), |(before, after), (x, y)| (before + x, after + y));
+        let error = after / before * 0.9 - 1.0;
+        assert!(error.abs() < most, "{dtype}: {error}");
     }
 }
 
@@ -201,7 +198,7 @@ fn draws_with_replacement_are_a_binary_search() {
     };
     assert_eq!(ran(1000, 3), ran(1000, 4000));
     let (few, many) = (ran(1 << 10, 3), ran(1 << 16, 3));
-    assert!(many - few <= 6 * 8, "{few} {many}");
+    assert!(many - few <= 6 * 12, "{few} {many}");
 }
 
 /// Engines without `f64` draw by sums in `f32`.

@@ -216,7 +216,7 @@ fn truncated_normals_are_below_the_upper_bound() {
 }
 
 #[test]
-fn a_zero_dimensional_and_an_empty_range_tensor() {
+fn tensors_of_rank_0_and_without_elements() {
     let device = Device::cpu();
     for shape in [vec![], vec![0], vec![2, 0, 3]] {
         let ty = TensorType::new(shape, DType::I64);
