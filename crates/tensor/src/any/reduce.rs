@@ -7,7 +7,6 @@ mod moments;
 mod scan;
 mod truth;
 
-use super::formula::widened;
 use crate::{AnyTensor, Axis, AxisList, Error, Result};
 use kiln_ir::{Axes, Binary, DType, MAX_RANK, Op, Reduction};
 use smallvec::SmallVec;
@@ -113,12 +112,12 @@ impl AnyTensor {
     /// small terms, even if the final result fits. Floats are at least `f32` also below a mixed-precision layer, which
     /// stores some in 16 bits.
     pub(crate) fn widened(self) -> Result<AnyTensor> {
-        let dtype = self.dtype();
-        match (dtype.size(), dtype.is_float(), dtype.is_int()) {
-            (_, true, _) => Ok(self.expression(|x| widened(&x))),
-            (1 | 2, _, true) => self.cast(DType::I32),
-            _ => Ok(self),
+        let (dtype, wide) = (self.dtype(), self.dtype().accumulator());
+        if dtype.is_int() {
+            return if dtype.size() < 4 { self.cast(DType::I32) } else { Ok(self) };
         }
+        let is_mixed = wide == DType::F32 && self.stack().engine().mixes_precision();
+        if is_mixed { self.apply(&Op::Cast(wide)) } else { self.cast(wide) }
     }
 
     /// [`widened`](AnyTensor::widened) for floats, and unchanged for other dtypes.

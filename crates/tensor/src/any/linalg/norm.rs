@@ -82,15 +82,11 @@ impl AnyTensor {
         match norm {
             Norm::L0 => count_not_zero(self.widened()?, axis)?.cast(dtype),
             Norm::L1 => sum_axis(self.unary(Unary::Abs)?, axis),
-            Norm::L2 => self.widened()?.square_sum(axis)?.root()?.cast(dtype),
+            Norm::L2 => sum_axis(self.widened()?.square()?, axis)?.root()?.cast(dtype),
             Norm::MaxAbs => extreme(self, Reduction::Max, axis),
             Norm::MinAbs => extreme(self, Reduction::Min, axis),
             Norm::Lp(p) => power_norm(self.widened()?, p, axis)?.cast(dtype),
         }
-    }
-
-    fn square_sum(self, axis: usize) -> Result<AnyTensor> {
-        sum_axis(self.square()?, axis)
     }
 
     /// Divides by a norm along an axis, or by `epsilon` where that is greater. See

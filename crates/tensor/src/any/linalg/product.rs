@@ -88,8 +88,7 @@ impl AnyTensor {
         }
         let dtype = self.dtype();
         let (x, other) = self.widened_with(other)?;
-        let product = x.binary(Binary::Mul, other);
-        product.map_err(|error| error.in_op("dot"))?.reduce_all(Reduction::Sum)?.cast(dtype)
+        x.binary(Binary::Mul, other)?.reduce_all(Reduction::Sum)?.cast(dtype)
     }
 
     /// Computes dot products along an axis, which is kept with length 1; the other axes broadcast. See
