@@ -35,6 +35,19 @@ pub trait TensorSource: fmt::Debug + Send + Sync {
     }
 }
 
+/// The tied tensors of a file, which contains each once: the name of the tensor by each of its other names.
+///
+/// These are the pairs of the metadata that `safetensors.torch.save_model` writes: the key is no tensor of the file, and
+/// the value is one.
+pub(crate) fn tied_names(source: &dyn TensorSource) -> BTreeMap<String, String> {
+    if !matches!(source.format(), WeightFormat::Safetensors | WeightFormat::ShardedSafetensors) {
+        return BTreeMap::new();
+    }
+    let mut pairs = source.metadata();
+    pairs.retain(|other, name| source.info(other).is_none() && source.info(name).is_some());
+    pairs
+}
+
 /// The format of a file of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -94,6 +107,16 @@ impl TensorContents {
             TensorContents::Shared(_, ty) => *ty,
             TensorContents::Host(data) => data.ty(),
         }
+    }
+
+    /// Whether both have one type and the same bytes.
+    pub(crate) fn is_same(&self, other: &TensorContents) -> bool {
+        let data = |contents: &TensorContents| match contents {
+            TensorContents::Shared(bytes, ty) => TensorData::from_bytes(bytes.as_slice(), *ty).ok(),
+            TensorContents::Host(data) => Some(data.clone()),
+        };
+        self.ty() == other.ty()
+            && data(self).is_some_and(|own| data(other).is_some_and(|other| own.bytes() == other.bytes()))
     }
 
     /// Returns a tensor on a device. Tensors on the CPU share the memory of the file if its alignment allows.
