@@ -557,8 +557,9 @@ fn replicas_train_tied_weights_as_one_device() {
     let path = folder.path().join("last");
     let whole = TensorLoader::new(data(35, &devices[0])).batch_size(8).shuffle(5);
     let statistics = || GradientStatistics::new().per_parameter(true);
-    let mut alone = Learner::new(single).epochs(3).silent().callback(RestoreBest::new());
-    alone.fit(&whole, &valid).unwrap();
+    let mut alone =
+        Learner::new(single).epochs(3).silent().callback(statistics()).callback(RestoreBest::new());
+    let history = alone.fit(&whole, &valid).unwrap();
     let mut together = Learner::new(parallel)
         .epochs(3)
         .silent()
@@ -570,6 +571,10 @@ fn replicas_train_tied_weights_as_one_device() {
     let expected = parameters(alone.task().trainable().model());
     let names: Vec<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["first.weight", "first.bias", "second.bias"]);
+    assert!(!history.values.contains_key("gradient norm of second.weight"));
+    let norm = |name: &&str| history.values[&format!("gradient norm of {name}")][0];
+    let total = names.iter().map(norm).fold(0.0f64, f64::hypot);
+    assert!((history.values["gradient norm"][0] - total).abs() < 1e-5);
     for replica in together.task().replicas() {
         let model = replica.trainable().model();
         for ((name, a), (_, b)) in parameters(model).iter().zip(&expected) {
