@@ -145,8 +145,9 @@ impl Visitor for Collect {
 ///
 /// # Errors
 /// When the file cannot be read, is damaged or of no known format, or its tensors do not match the module's parameters exactly in name and
-/// type. The error lists the differences and suggests similar names. Also when tensors of one tied parameter differ. Only the counters `num_batches_tracked` of PyTorch's
-/// batch normalisation are skipped.
+/// type. The error lists the differences and suggests similar names. Only the counters `num_batches_tracked` of PyTorch's
+/// batch normalisation are skipped. [`StoreError::Tied`](crate::StoreError::Tied) when the file has different tensors for
+/// a tied parameter.
 #[doc(alias = "load_file")]
 #[doc(alias = "load_state_dict")]
 pub fn load_module<M: Module>(module: M, path: impl AsRef<Path>) -> Result<M> {

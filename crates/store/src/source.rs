@@ -111,12 +111,18 @@ impl TensorContents {
 
     /// Whether both have one type and the same bytes.
     pub(crate) fn is_same(&self, other: &TensorContents) -> bool {
-        let data = |contents: &TensorContents| match contents {
-            TensorContents::Shared(bytes, ty) => TensorData::from_bytes(bytes.as_slice(), *ty).ok(),
-            TensorContents::Host(data) => Some(data.clone()),
-        };
-        self.ty() == other.ty()
-            && data(self).is_some_and(|own| data(other).is_some_and(|other| own.bytes() == other.bytes()))
+        if self.ty() != other.ty() {
+            return false;
+        }
+        match (self, other) {
+            (TensorContents::Shared(a, _), TensorContents::Shared(b, _)) => a.as_slice() == b.as_slice(),
+            (TensorContents::Host(a), TensorContents::Host(b)) => a.bytes() == b.bytes(),
+            // The bytes of a file are little-endian, those in memory of the machine.
+            (TensorContents::Shared(bytes, ty), TensorContents::Host(data))
+            | (TensorContents::Host(data), TensorContents::Shared(bytes, ty)) => {
+                TensorData::from_bytes(bytes.as_slice(), *ty).is_ok_and(|own| own.bytes() == data.bytes())
+            }
+        }
     }
 
     /// Returns a tensor on a device. Tensors on the CPU share the memory of the file if its alignment allows.

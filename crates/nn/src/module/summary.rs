@@ -48,8 +48,8 @@ pub struct LayerSummary {
     /// The type of the last output: dtype and shape. For a module around others, that of the last op of its layers and
     /// of the ops after them. `None` if the forward pass does not read the parameters.
     pub output: Option<TensorType>,
-    /// Number of elements in the parameters of the module and its submodules, without buffers. A [tied](crate::Param#tied-parameters)
-    /// parameter counts where it is first.
+    /// Number of elements in the parameters of the module and its submodules, without buffers. A
+    /// [tied](crate::Param#tied-parameters) parameter counts where it is first.
     pub parameters: usize,
     /// Arithmetic operations of the module and its submodules, with the ops between the submodules ([`then`]), and
     /// without its own.
