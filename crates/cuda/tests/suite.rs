@@ -75,7 +75,7 @@ groups! {
 mod modules {
     use super::{FUSED, PLAIN};
     use kiln_suite::methods::{check_gradient, check_value};
-    use kiln_suite::modules::all;
+    use kiln_suite::modules::{all, check_tied};
     use kiln_suite::run::{Summary, finish};
 
     #[test]
@@ -88,6 +88,14 @@ mod modules {
                 summary.add(check_gradient(&subject, &row.method));
             }
         }
+        finish(vec![summary]);
+    }
+
+    #[test]
+    #[ignore = "needs an NVIDIA GPU"]
+    fn tied_weights() {
+        let mut summary = Summary::new("tied weights on cuda".to_owned());
+        [PLAIN, FUSED].iter().for_each(|subject| summary.add(check_tied(subject)));
         finish(vec![summary]);
     }
 }

@@ -12,6 +12,7 @@ mod summary;
 mod table;
 mod typed;
 mod update_lock;
+mod visited;
 mod visitors;
 
 pub(crate) use any_parameter::AnyParam;
@@ -35,7 +36,8 @@ use kiln_tensor::{AnyTensor, Stack};
 ///
 /// An implementation traverses the parameters of the type. The trait has no type parameters, so it is object-safe:
 /// optimizers, files and tables work on `&mut dyn Module`. A traversal visits the parameters in field order. Each has
-/// the dotted path of its field names: `conv1.weight`, `layers.0.bias`.
+/// the dotted path of its field names: `conv1.weight`, `layers.0.bias`. A parameter in several places is
+/// [tied](Param#tied-parameters) and visited once, at the first.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module",
     note = "derive `Module` for a type with parameters, wrap a tensor in `Param`, and mark a field that is plain data \
@@ -49,7 +51,8 @@ pub trait Module: Debug + Send {
     /// unchanged when the call returns.
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut);
 
-    /// Returns all parameters with their dotted names, in traversal order. [`Visitor::parameter`] defines their values.
+    /// Returns all parameters with their dotted names, in traversal order. [`Visitor::parameter`] defines their values. A
+    /// [tied](Param#tied-parameters) parameter has the name of its first place.
     fn named_parameters(&self) -> Vec<(String, Parameter)>
     where
         Self: Sized,
@@ -57,7 +60,8 @@ pub trait Module: Debug + Send {
         visitors::collect(self)
     }
 
-    /// Returns the number of elements in all parameters, without buffers.
+    /// Returns the number of elements in all parameters, without buffers. [Tied](Param#tied-parameters) parameters count
+    /// once.
     fn num_parameters(&self) -> usize
     where
         Self: Sized,
@@ -73,7 +77,8 @@ pub trait Module: Debug + Send {
         visitors::count(self, Parameter::is_trainable)
     }
 
-    /// Replaces every parameter by a function of its dotted name and itself; see [`VisitorMut::parameter`].
+    /// Replaces every parameter by a function of its dotted name and itself; see [`VisitorMut::parameter`]. The function
+    /// is called once for a [tied](Param#tied-parameters) parameter, with the name of its first place.
     fn map_parameters(&mut self, mut f: impl FnMut(&Path, Parameter) -> Parameter)
     where
         Self: Sized,
@@ -243,6 +248,10 @@ pub trait Visitor {
     /// Visits a parameter. Its value is on the module's own backend. With automatic differentiation it is tracked, so
     /// that results computed from it can be differentiated.
     fn parameter(&mut self, path: &Path, parameter: Parameter);
+
+    /// Called at each further place of a [tied](Param#tied-parameters) parameter, which this traversal has passed to
+    /// [`parameter`](Visitor::parameter) already.
+    fn tied(&mut self, _path: &Path, _parameter: Parameter) {}
 }
 
 /// A visitor that replaces the parameters of a module.
@@ -271,6 +280,10 @@ pub trait VisitorMut {
     /// The module panics when the returned value has another shape or another kind (float, integer, `bool`), or cannot
     /// be copied to the stack. The dtype may change within the kind.
     fn parameter(&mut self, path: &Path, parameter: Parameter) -> Parameter;
+
+    /// Called at each further place of a [tied](Param#tied-parameters) parameter, which this traversal has passed to
+    /// [`parameter`](VisitorMut::parameter) already. The place gets the same leaf.
+    fn tied(&mut self, _path: &Path, _id: ParamId) {}
 }
 
 /// Implements `Display` of derived modules: prints the layer table.

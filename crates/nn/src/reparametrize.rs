@@ -44,6 +44,7 @@ pub use spectral_norm::{SpectralNorm, SpectralNormConfig};
 pub use weight_norm::{WeightNorm, WeightNormConfig};
 
 use crate::{Mode, Module, ModuleOn, ParamId, Parameter, ParameterRole, Path, set_mode};
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -111,7 +112,7 @@ pub trait Parametrization: Module + ModuleOn<Dyn, On = Self> + Clone {
 /// and those of the parametrizations. Optimizers, records, devices and [`valid`](crate::AutodiffModule::valid) apply to
 /// it. Call the layers of [`module`](Reparametrized::module), once per training step.
 ///
-/// A parameter that occurs at several places of the module (clones with one id) has one parametrization.
+/// A [tied](crate::Param#tied-parameters) parameter has one parametrization, which computes it at all of its places.
 #[derive(Clone, Debug)]
 pub struct Reparametrized<M, P> {
     base: M,
@@ -124,7 +125,8 @@ impl<M: Module, P: Parametrization> Reparametrized<M, P> {
     /// Wraps a module. `targets` are glob patterns of dotted parameter paths: `*` in a component matches any characters,
     /// and the component `**` any number of components. `init` returns the parametrization of a parameter.
     ///
-    /// Buffers, and parameters that the parametrization does not [accept](Parametrization::accepts), are no targets.
+    /// A pattern may match any name of a [tied](crate::Param#tied-parameters) parameter. Buffers, and parameters that the
+    /// parametrization does not [accept](Parametrization::accepts), are no targets.
     ///
     /// # Errors
     /// When a pattern matches no parameter, or `init` fails.
@@ -136,7 +138,9 @@ impl<M: Module, P: Parametrization> Reparametrized<M, P> {
         let targets: Vec<String> = targets.into_iter().map(Into::into).collect();
         let mut parametrizations = BTreeMap::new();
         for (path, parameter) in targets::select(&base, &targets, P::accepts)? {
-            parametrizations.insert(parameter.id, init(&path, &parameter)?);
+            if let Entry::Vacant(entry) = parametrizations.entry(parameter.id) {
+                entry.insert(init(&path, &parameter)?);
+            }
         }
         Ok(Reparametrized { base, parametrizations, frozen: BTreeSet::new() })
     }
@@ -217,12 +221,12 @@ impl<M: Module, P: Parametrization> Reparametrized<M, P> {
     #[must_use]
     pub fn with_buffers_of(mut self, module: &M) -> Self {
         let mut buffers = BTreeMap::new();
-        for (_, parameter) in module.named_parameters() {
+        for (name, parameter) in module.named_parameters() {
             if parameter.is_buffer() {
-                buffers.insert(parameter.id, parameter.value.inner());
+                buffers.insert(name, parameter.value.inner());
             }
         }
-        self.base.map_parameters(|_, parameter| match buffers.get(&parameter.id) {
+        self.base.map_parameters(|path, parameter| match buffers.get(path.as_str()) {
             Some(value) => Parameter { value: value.clone(), ..parameter },
             None => parameter,
         });

@@ -1,5 +1,7 @@
 //! Parameters, visitors, gradients and devices.
 
+mod tied;
+
 use kiln_backends::{Device, Dyn, Flex};
 use kiln_ir::Binary;
 use kiln_nn::*;

@@ -239,11 +239,14 @@ impl ModelAverage {
     pub fn load_state(&mut self, state: AverageState, module: &dyn Module) -> Result<()> {
         let (updates, mut tensors) = state.into_parts();
         let mut averages = BTreeMap::new();
-        for Entry { path, parameter } in self.entries(module) {
+        for Entry { path, parameter, others } in self.entries(module) {
             if updates == 0 {
                 break;
             }
-            let Some(data) = tensors.remove(&path) else {
+            // PyTorch saves a tied parameter under all of its names.
+            let all: Vec<_> =
+                [&path].into_iter().chain(&others).filter_map(|name| tensors.remove(name)).collect();
+            let Some(data) = all.into_iter().next() else {
                 return Err(invalid(&path, "is missing".into()));
             };
             let expected = stored_type(*parameter.value.ty());
@@ -255,7 +258,9 @@ impl ModelAverage {
         }
         // PyTorch also saves buffers that are not averaged.
         let ignored = self.all_entries(module);
-        tensors.retain(|name, _| !ignored.iter().any(|entry| entry.path == *name));
+        tensors.retain(|name, _| {
+            !ignored.iter().any(|entry| entry.path == *name || entry.others.contains(name))
+        });
         if !tensors.is_empty() {
             return Err(OptimError::UnknownParameters {
                 optimizer: NAME,
@@ -267,7 +272,7 @@ impl ModelAverage {
         Ok(())
     }
 
-    /// The parameters that are averaged, at each of their places.
+    /// The parameters that are averaged.
     fn entries(&self, module: &dyn Module) -> Vec<Entry> {
         let mut entries = self.all_entries(module);
         entries.retain(|entry| self.use_buffers || !entry.parameter.is_buffer());
@@ -293,17 +298,23 @@ impl ModelAverage {
     }
 }
 
-/// A parameter and its path.
+/// A parameter, the path of its first place, and those of further places.
 struct Entry {
     path: String,
     parameter: Parameter,
+    others: Vec<String>,
 }
 
 struct List(Vec<Entry>);
 
 impl Visitor for List {
     fn parameter(&mut self, path: &Path, parameter: Parameter) {
-        self.0.push(Entry { path: path.to_string(), parameter });
+        self.0.push(Entry { path: path.to_string(), parameter, others: Vec::new() });
+    }
+
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        let first = self.0.iter_mut().find(|entry| entry.parameter.id == parameter.id);
+        first.into_iter().for_each(|entry| entry.others.push(path.to_string()));
     }
 }
 

@@ -44,6 +44,19 @@ pub enum OptimError {
         found: Box<TensorType>,
     },
 
+    /// Two places of a module have trainable parameters with one id, but with different tensors.
+    #[error(
+        "[{optimizer}] parameter `{parameter}` has the id of an earlier one, but another tensor\n  \
+         hint: to tie them, assign a clone of the parameter; to train both, create one anew: \
+         `Param::from_tensor(parameter.val())`"
+    )]
+    SeparateTensors {
+        /// The optimizer.
+        optimizer: &'static str,
+        /// The dotted name of the second place.
+        parameter: String,
+    },
+
     /// An update rule computed a step of another type than the parameter.
     #[error(
         "[{optimizer}] the rule computed a step of type {found} for parameter `{parameter}`, which has type {expected}"

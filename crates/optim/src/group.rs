@@ -2,11 +2,15 @@
 
 use crate::error::{Result, no_momentum, not_negative};
 use crate::{GradientClipping, LearningRate, UpdateRule, pattern};
-use alloc::string::String;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
+use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 
-/// A parameter group: parameters, selected by their dotted names, with their own options and update rule.
+/// A parameter group: parameters, selected by their dotted names, with their own options and update rule. It contains a
+/// [tied](kiln_nn::Param#tied-parameters) parameter if it contains any one of its names.
 ///
 /// ```
 /// use kiln_optim::{AdamWConfig, ParameterGroup, SgdConfig};
@@ -106,9 +110,15 @@ impl ParameterGroup {
         }
     }
 
-    /// Returns the group of a parameter and its index: the first that contains it.
-    pub(crate) fn of<'a>(path: &str, groups: &'a [ParameterGroup]) -> Option<(usize, &'a ParameterGroup)> {
-        groups.iter().enumerate().find(|(_, group)| (group.contains)(path))
+    /// Returns the group of a parameter and its index: the first that contains one of its names.
+    pub(crate) fn of<'a>(
+        names: Names<'_>,
+        groups: &'a [ParameterGroup],
+    ) -> Option<(usize, &'a ParameterGroup)> {
+        let contains = |group: &ParameterGroup| {
+            (group.contains)(names.first) || names.others.iter().any(|name| (group.contains)(name))
+        };
+        groups.iter().enumerate().find(|(_, group)| contains(group))
     }
 
     /// Returns the update rule, if the group has its own.
@@ -131,6 +141,41 @@ impl fmt::Debug for ParameterGroup {
             .field("weight_decay", &self.weight_decay)
             .field("grad_clipping", &self.clipping)
             .finish_non_exhaustive()
+    }
+}
+
+/// The names of a parameter: that of its first place and, if it is tied, those of the others.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    pub(crate) first: &'a str,
+    pub(crate) others: &'a [String],
+}
+
+/// The names of tied parameters beside the first.
+#[derive(Default)]
+pub(crate) struct OtherNames(BTreeMap<ParamId, Vec<String>>);
+
+impl OtherNames {
+    /// The names that groups need: none without groups.
+    pub(crate) fn of(module: &dyn Module, groups: &[ParameterGroup]) -> OtherNames {
+        let mut names = OtherNames::default();
+        if !groups.is_empty() {
+            module.visit(&mut Path::new(), &mut names);
+        }
+        names
+    }
+
+    /// The names of a parameter.
+    pub(crate) fn with<'a>(&'a self, first: &'a Path, id: ParamId) -> Names<'a> {
+        Names { first: first.as_str(), others: self.0.get(&id).map_or(&[], Vec::as_slice) }
+    }
+}
+
+impl Visitor for OtherNames {
+    fn parameter(&mut self, _path: &Path, _parameter: Parameter) {}
+
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        self.0.entry(parameter.id).or_default().push(path.to_string());
     }
 }
 
@@ -173,7 +218,10 @@ mod tests {
             ParameterGroup::matching("neck.*").learning_rate(0.125).learning_rate_factor(2.0),
         ];
         let own = StepOptions { learning_rate: 0.5, weight_decay: 0.1, momentum: None };
-        let of = |path| own.in_group(ParameterGroup::of(path, &groups).map(|(_, group)| group), 0);
+        let of = |first| {
+            let group = ParameterGroup::of(Names { first, others: &[] }, &groups);
+            own.in_group(group.map(|(_, group)| group), 0)
+        };
         assert_eq!(of("body.weight"), own);
         assert_eq!(of("head.weight"), StepOptions { learning_rate: 5.0, weight_decay: 0.1, ..own });
         assert_eq!(of("head.bias"), StepOptions { learning_rate: 0.5, weight_decay: 0.0, ..own });

@@ -7,11 +7,13 @@ mod space;
 use crate::clip::read;
 use crate::error::{OptimError, Result, at_least_one, no_momentum, not_negative};
 use crate::guard::StepId;
-use crate::state::{invalid, places};
+use crate::state::{Places, invalid};
 use crate::{
     Evaluation, GradientClipping, GradientPipeline, LossScaler, Objective, Optimizer, OptimizerState,
     ParameterGroup, StepOutcome, StepReport,
 };
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
 use core::panic::Location;
 use kiln_ir::Reduction;
 use kiln_nn::{Config, GradientsParams, Module};
@@ -328,28 +330,28 @@ impl Optimizer for Lbfgs {
 
     fn state(&self, module: &dyn Module) -> Result<OptimizerState> {
         let mut state = OptimizerState::new(NAME);
-        let names: alloc::vec::Vec<_> =
-            places(module).into_iter().map(|(name, place)| (name, place.id)).collect();
         if self.memory.iterations > 0 {
             for name in Space::of(module)?.names() {
                 state.insert(name, self.memory.iterations);
             }
         }
-        Ok(state.with_global(self.memory.entries()?).with_global(self.pipeline.state(&names)?))
+        Ok(state
+            .with_global(self.memory.entries()?)
+            .with_global(self.pipeline.state(&Places::of(module).ids())?))
     }
 
     fn load_state(&mut self, state: OptimizerState, module: &dyn Module) -> Result<()> {
         let places = state.checked_places(NAME, module)?;
         let space = Space::of(module)?;
-        let is_complete = |name: &str| state.parameters().any(|own| own == name);
+        let first = |name: &str| places.get(name).map(|(first, _)| first.to_string());
+        let saved: BTreeSet<String> = state.parameters().filter_map(first).collect();
         if state.parameters().next().is_some()
-            && let Some(missing) = space.names().into_iter().find(|name| !is_complete(name))
+            && let Some(missing) = space.names().into_iter().find(|name| !saved.contains(name))
         {
             return Err(invalid(NAME, &missing, "it has no state; the state was saved for other parameters"));
         }
         let memory = Memory::from_state(&state, &space)?;
-        let place = |path: &str| places.get(path).map(|place| (place.id, place.stack.clone()));
-        self.pipeline = self.pipeline.loaded(&state.global(), place)?;
+        self.pipeline = self.pipeline.loaded(&state.global(), |path| places.place(path))?;
         self.memory = memory;
         Ok(())
     }

@@ -1,14 +1,15 @@
 //! The optimizer that updates each parameter separately.
 
 use crate::error::{OptimError, Result, below_one, no_momentum, not_negative};
+use crate::group::{Names, OtherNames};
 use crate::guard::{Guard, Prepared, Ready, StepId, select};
 use crate::report::{self, Census};
-use crate::state::places;
+use crate::state::Places;
 use crate::{
     GradientClipping, GradientPipeline, LossScaler, Mode, Optimizer, OptimizerState, ParameterGroup,
     ParameterState, StepOptions, StepOutcome, StepReport, Update, UpdateRule,
 };
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -148,8 +149,8 @@ impl<R: UpdateRule> PerParameter<R> {
     }
 
     /// The rule of a parameter.
-    fn rule_of<'a>(&'a self, path: &str) -> &'a dyn UpdateRule {
-        match ParameterGroup::of(path, &self.groups).and_then(|(_, group)| group.own_rule()) {
+    fn rule_of<'a>(&'a self, names: Names<'_>) -> &'a dyn UpdateRule {
+        match ParameterGroup::of(names, &self.groups).and_then(|(_, group)| group.own_rule()) {
             Some(rule) => rule,
             None => &self.rule,
         }
@@ -161,8 +162,8 @@ impl<R: UpdateRule> PerParameter<R> {
             return Vec::new();
         }
         let mut ids: BTreeMap<usize, Vec<ParamId>> = BTreeMap::new();
-        for (path, place) in places(module) {
-            if let Some((index, _)) = ParameterGroup::of(&path, &self.groups) {
+        for (path, place) in Places::of(module).targets {
+            if let Some((index, _)) = ParameterGroup::of(place.names(&path), &self.groups) {
                 ids.entry(index).or_default().push(place.id);
             }
         }
@@ -183,8 +184,9 @@ impl<R: UpdateRule> PerParameter<R> {
         let weight_decay = self.rule.weight_decay();
         let options = StepOptions { learning_rate, weight_decay, momentum: self.momentum };
         let report = StepReport::new(StepOutcome::Applied, 0);
+        let names = OtherNames::of(module, &self.groups);
         let mut step =
-            Step { optimizer: self, options, gradients, report, census: &mut census, result: Ok(()) };
+            Step { optimizer: self, names, options, gradients, report, census: &mut census, result: Ok(()) };
         module.visit_mut(&mut Path::new(), &mut step);
         let Step { report, result, .. } = step;
         for stack in stacks {
@@ -246,7 +248,8 @@ impl<R: UpdateRule> PerParameter<R> {
             return Ok(());
         }
         self.guard.check()?;
-        let mut conversion = Conversion { optimizer: self, to, result: Ok(()) };
+        let names = OtherNames::of(module, &self.groups);
+        let mut conversion = Conversion { optimizer: self, names, to, result: Ok(()) };
         module.visit_mut(&mut Path::new(), &mut conversion);
         conversion.result
     }
@@ -324,18 +327,16 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
 
     fn state(&self, module: &dyn Module) -> Result<OptimizerState> {
         self.guard.check()?;
-        let names: Vec<_> = places(module).into_iter().map(|(name, place)| (name, place.id)).collect();
         let state =
-            OptimizerState::collect(self.rule.name(), &self.states, module, |path| self.rule_of(path));
-        Ok(state.with_global(self.pipeline.state(&names)?))
+            OptimizerState::collect(self.rule.name(), &self.states, module, |names| self.rule_of(names));
+        Ok(state.with_global(self.pipeline.state(&Places::of(module).ids())?))
     }
 
     fn load_state(&mut self, state: OptimizerState, module: &dyn Module) -> Result<()> {
         let global = state.global();
-        let states = state.distribute(self.rule.name(), module, |path| self.rule_of(path))?;
-        let places = places(module);
-        let place = |path: &str| places.get(path).map(|place| (place.id, place.stack.clone()));
-        self.pipeline = self.pipeline.loaded(&global, place)?;
+        let states = state.distribute(self.rule.name(), module, |names| self.rule_of(names))?;
+        let places = Places::of(module);
+        self.pipeline = self.pipeline.loaded(&global, |path| places.place(path))?;
         self.states = states;
         self.guard.clear();
         Ok(())
@@ -345,6 +346,7 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
 /// One step over the parameters of a module.
 struct Step<'a, R> {
     optimizer: &'a mut PerParameter<R>,
+    names: OtherNames,
     options: StepOptions,
     gradients: BTreeMap<ParamId, Ready>,
     report: StepReport,
@@ -383,7 +385,8 @@ impl<R: UpdateRule> Step<'_, R> {
         ok: Option<&AnyTensor>,
     ) -> Result<Update> {
         let PerParameter { rule, groups, states, is_8bit, .. } = &mut *self.optimizer;
-        let group = ParameterGroup::of(path.as_str(), groups).map(|(_, group)| group);
+        let names = self.names.with(path, parameter.id);
+        let group = ParameterGroup::of(names, groups).map(|(_, group)| group);
         let rule: &dyn UpdateRule = match group.and_then(ParameterGroup::own_rule) {
             Some(own) => own,
             None => rule,
@@ -433,6 +436,7 @@ fn applied(value: AnyTensor, update: Update, ok: Option<&AnyTensor>) -> AnyTenso
 /// Converts the parameters of a module between training and evaluation.
 struct Conversion<'a, R> {
     optimizer: &'a PerParameter<R>,
+    names: OtherNames,
     to: Mode,
     result: Result<()>,
 }
@@ -440,7 +444,7 @@ struct Conversion<'a, R> {
 impl<R: UpdateRule> VisitorMut for Conversion<'_, R> {
     fn parameter(&mut self, path: &Path, mut parameter: Parameter) -> Parameter {
         let Some(state) = self.optimizer.states.get(&parameter.id) else { return parameter };
-        let rule = self.optimizer.rule_of(path.as_str());
+        let rule = self.optimizer.rule_of(self.names.with(path, parameter.id));
         if self.result.is_err() || !rule.has_eval_values() {
             return parameter;
         }
@@ -460,14 +464,18 @@ fn check_gradients<R: UpdateRule>(
     module: &dyn Module,
     gradients: &GradientsParams,
 ) -> Result<()> {
-    let mut check = GradientCheck { optimizer, gradients, result: Ok(()) };
+    let names = OtherNames::of(module, &optimizer.groups);
+    let mut check = GradientCheck { optimizer, names, gradients, seen: BTreeSet::new(), result: Ok(()) };
     module.visit(&mut Path::new(), &mut check);
     check.result
 }
 
 struct GradientCheck<'a, R> {
     optimizer: &'a PerParameter<R>,
+    names: OtherNames,
     gradients: &'a GradientsParams,
+    /// The parameters with a gradient.
+    seen: BTreeSet<ParamId>,
     result: Result<()>,
 }
 
@@ -477,17 +485,22 @@ impl<R: UpdateRule> Visitor for GradientCheck<'_, R> {
         if self.result.is_err() || !parameter.is_trainable() {
             return;
         }
+        let name = self.optimizer.rule.name();
+        if !self.seen.insert(parameter.id) {
+            self.result = Err(OptimError::SeparateTensors { optimizer: name, parameter: path.to_string() });
+            return;
+        }
         let (expected, found) = (*parameter.value.ty(), *gradient.ty());
         if expected != found {
             self.result = Err(OptimError::GradientType {
-                optimizer: self.optimizer.rule.name(),
+                optimizer: name,
                 parameter: path.to_string(),
                 expected: expected.into(),
                 found: found.into(),
             });
             return;
         }
-        let rule = self.optimizer.rule_of(path.as_str());
+        let rule = self.optimizer.rule_of(self.names.with(path, parameter.id));
         if let Some(requirement) = rule.unmet_requirement(expected) {
             self.result = Err(OptimError::UnsupportedParameter {
                 rule: rule.name(),

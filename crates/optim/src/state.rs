@@ -2,6 +2,7 @@
 
 use crate::blockwise::{self, Blockwise};
 use crate::error::{OptimError, Result};
+use crate::group::Names;
 use crate::parameter_state::{ParameterState, Slot};
 use crate::{SlotCode, UpdateRule};
 use alloc::collections::BTreeMap;
@@ -169,12 +170,12 @@ impl OptimizerState {
         optimizer: &'static str,
         states: &BTreeMap<ParamId, ParameterState>,
         module: &dyn Module,
-        rule: impl Fn(&str) -> &'a dyn UpdateRule,
+        rule: impl Fn(Names<'_>) -> &'a dyn UpdateRule,
     ) -> OptimizerState {
         let mut collected = OptimizerState::new(optimizer);
-        for (path, place) in places(module) {
+        for (path, place) in Places::of(module).targets {
             let Some(state) = states.get(&place.id) else { continue };
-            let rule = rule(&path).name();
+            let rule = rule(place.names(&path)).name();
             let mut own = SlotTensors { steps: state.steps(), ..SlotTensors::default() };
             own.rule = (rule != optimizer).then(|| rule.to_string());
             for (slot, stored) in state.slots() {
@@ -191,39 +192,48 @@ impl OptimizerState {
         collected
     }
 
-    /// Maps the states to the ids of a module's parameters, on their devices.
+    /// Maps the states to the ids of a module's parameters, on their devices. That of a tied parameter may have any of its
+    /// names.
     pub(crate) fn distribute<'a>(
         self,
         optimizer: &'static str,
         module: &dyn Module,
-        rule: impl Fn(&str) -> &'a dyn UpdateRule,
+        rule: impl Fn(Names<'_>) -> &'a dyn UpdateRule,
     ) -> Result<BTreeMap<ParamId, ParameterState>> {
         let places = self.checked_places(optimizer, module)?;
-        let on_device = |(name, state): (String, SlotTensors)| {
-            let place = &places[&name];
-            let rule = rule(&name);
+        let mut parameters: BTreeMap<&str, SlotTensors> = BTreeMap::new();
+        for (name, state) in self.parameters {
+            let Some((first, _)) = places.get(&name) else { continue };
+            match parameters.get(first) {
+                Some(other) if *other != state => {
+                    let problem = format!("the module ties it to `{first}`, whose state differs");
+                    return Err(invalid(optimizer, &name, problem));
+                }
+                Some(_) => {}
+                None => drop(parameters.insert(first, state)),
+            }
+        }
+        let on_device = |(name, state): (&str, SlotTensors)| {
+            let place = &places.targets[name];
+            let rule = rule(place.names(name));
             let saved_by = state.rule.as_deref().unwrap_or(optimizer);
             if saved_by != rule.name() {
                 let problem = format!("it was saved by rule `{saved_by}`, not `{}`", rule.name());
-                return Err(invalid(optimizer, &name, problem));
+                return Err(invalid(optimizer, name, problem));
             }
             let state = state.on_device(place, rule);
-            state.map(|state| (place.id, state)).map_err(|problem| invalid(optimizer, &name, problem))
+            state.map(|state| (place.id, state)).map_err(|problem| invalid(optimizer, name, problem))
         };
-        self.parameters.into_iter().map(on_device).collect()
+        parameters.into_iter().map(on_device).collect()
     }
 
     /// Returns the parameters of a module, if the state belongs to this optimizer and module.
-    pub(crate) fn checked_places(
-        &self,
-        optimizer: &'static str,
-        module: &dyn Module,
-    ) -> Result<BTreeMap<String, StateTarget>> {
+    pub(crate) fn checked_places(&self, optimizer: &'static str, module: &dyn Module) -> Result<Places> {
         if self.optimizer != optimizer {
             return Err(OptimError::WrongOptimizer { optimizer, found: self.optimizer.clone() });
         }
-        let places = places(module);
-        let unknown = self.parameters.keys().filter(|name| !places.contains_key(*name)).cloned();
+        let places = Places::of(module);
+        let unknown = self.parameters.keys().filter(|name| places.get(name).is_none()).cloned();
         let unknown: Vec<String> = unknown.collect();
         if unknown.is_empty() {
             return Ok(places);
@@ -315,22 +325,66 @@ pub(crate) struct StateTarget {
     pub(crate) ty: TensorType,
     /// The stack below automatic differentiation.
     pub(crate) stack: Stack,
+    /// The names at the further places of a tied parameter.
+    others: Vec<String>,
+}
+
+impl StateTarget {
+    pub(crate) fn names<'a>(&'a self, first: &'a str) -> Names<'a> {
+        Names { first, others: &self.others }
+    }
 }
 
 /// The parameters of a module by dotted name.
-pub(crate) fn places(module: &dyn Module) -> BTreeMap<String, StateTarget> {
-    struct Places(BTreeMap<String, StateTarget>);
-    impl Visitor for Places {
-        fn parameter(&mut self, path: &Path, parameter: Parameter) {
-            let stack = parameter.value.stack();
-            let stack = stack.inner().unwrap_or(stack).clone();
-            let place = StateTarget { id: parameter.id, ty: *parameter.value.ty(), stack };
-            self.0.insert(path.to_string(), place);
-        }
+#[derive(Default)]
+pub(crate) struct Places {
+    /// By the name of the first place.
+    pub(crate) targets: BTreeMap<String, StateTarget>,
+    /// The first names of parameters, and of tied ones by their other names.
+    first: BTreeMap<ParamId, String>,
+    aliases: BTreeMap<String, String>,
+}
+
+impl Places {
+    pub(crate) fn of(module: &dyn Module) -> Places {
+        let mut places = Places::default();
+        module.visit(&mut Path::new(), &mut places);
+        places
     }
-    let mut places = Places(BTreeMap::new());
-    module.visit(&mut Path::new(), &mut places);
-    places.0
+
+    /// The parameter of a name, which may be any one of a tied parameter, with its first name.
+    pub(crate) fn get(&self, name: &str) -> Option<(&str, &StateTarget)> {
+        let name = self.aliases.get(name).map_or(name, String::as_str);
+        self.targets.get_key_value(name).map(|(first, target)| (first.as_str(), target))
+    }
+
+    /// Id and stack of the parameter of a name.
+    pub(crate) fn place(&self, name: &str) -> Option<(ParamId, Stack)> {
+        self.get(name).map(|(_, target)| (target.id, target.stack.clone()))
+    }
+
+    /// The first names and ids.
+    pub(crate) fn ids(&self) -> Vec<(String, ParamId)> {
+        self.targets.iter().map(|(name, target)| (name.clone(), target.id)).collect()
+    }
+}
+
+impl Visitor for Places {
+    fn parameter(&mut self, path: &Path, parameter: Parameter) {
+        let stack = parameter.value.stack();
+        let stack = stack.inner().unwrap_or(stack).clone();
+        let target = StateTarget { id: parameter.id, ty: *parameter.value.ty(), stack, others: Vec::new() };
+        self.first.insert(parameter.id, path.to_string());
+        self.targets.insert(path.to_string(), target);
+    }
+
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        let Some(first) = self.first.get(&parameter.id) else { return };
+        if let Some(target) = self.targets.get_mut(first) {
+            target.others.push(path.to_string());
+        }
+        self.aliases.insert(path.to_string(), first.clone());
+    }
 }
 
 fn steps(parameter: &str, data: &TensorData) -> Result<u64> {

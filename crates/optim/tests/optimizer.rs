@@ -1,4 +1,6 @@
-//! Behaviour common to all optimizers: groups, frozen parameters, states, errors.
+//! Behaviour common to all optimizers: groups, frozen parameters, tied parameters, states, errors.
+
+mod tied;
 
 use kiln_backends::Flex;
 use kiln_nn::{GradientsParams, Module, Param};

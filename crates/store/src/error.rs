@@ -112,6 +112,20 @@ pub enum StoreError {
         mismatch: Box<Mismatch>,
     },
 
+    /// A file has different tensors for the names of a tied parameter.
+    #[error(
+        "{}: `{first}` and `{second}` differ, but the module ties them\n  \
+         hint: exclude one with `LoadOptions::mapping`, or load a module that does not tie them", file.display()
+    )]
+    Tied {
+        /// The file.
+        file: PathBuf,
+        /// A name of the parameter in the module.
+        first: String,
+        /// Another name of it.
+        second: String,
+    },
+
     /// Two tensors have the same name.
     #[error("{}: duplicate tensor name `{name}`", file.display())]
     Duplicate {

@@ -5,9 +5,10 @@ mod plan;
 mod report;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use kiln_nn::{Module, Parameter, VisitorMut};
+use kiln_nn::{Module, ParamId, Parameter, Visitor, VisitorMut};
 
 use crate::error::Result;
 use crate::file::{NamedSources, Source, write_tensors};
@@ -24,6 +25,9 @@ pub use report::LoadReport;
 ///
 /// The metadata contains `format: pt`, which programs that share weights with PyTorch expect, and the version of the
 /// format as `kiln.format`. Later releases of Kiln read all earlier versions.
+///
+/// A [tied](kiln_nn::Param#tied-parameters) parameter is written once, under the name of its first place. The metadata
+/// contains its other names, each with the first one, as `safetensors.torch.save_model` writes them.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -67,9 +71,40 @@ pub fn save_module_with(
 
 /// All parameters and buffers of a module, and the metadata of the file.
 pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<String, String>) {
-    let mut tensors = Vec::new();
-    for_each(module, |name, parameter| tensors.push((name.to_owned(), Source::Device(parameter.value))));
-    (tensors, BTreeMap::from([("format".to_owned(), "pt".to_owned())]))
+    let mut collect = Collect::default();
+    module.visit(&mut kiln_nn::Path::new(), &mut collect);
+    let Collect { tensors, mut metadata, .. } = collect;
+    metadata.insert("format".to_owned(), "pt".to_owned());
+    (tensors, metadata)
+}
+
+#[derive(Default)]
+struct Collect {
+    tensors: NamedSources,
+    /// The first names of tied parameters by their other names.
+    metadata: BTreeMap<String, String>,
+    /// The names of parameters; `None` of several with one id.
+    names: BTreeMap<ParamId, Option<String>>,
+}
+
+impl Visitor for Collect {
+    fn parameter(&mut self, path: &kiln_nn::Path, parameter: Parameter) {
+        let name = path.as_str().to_owned();
+        match self.names.entry(parameter.id) {
+            Entry::Vacant(entry) => drop(entry.insert(Some(name.clone()))),
+            Entry::Occupied(mut entry) => drop(entry.insert(None)),
+        }
+        self.tensors.push((name, Source::Device(parameter.value)));
+    }
+
+    fn tied(&mut self, path: &kiln_nn::Path, parameter: Parameter) {
+        let name = path.as_str().to_owned();
+        match self.names.get(&parameter.id) {
+            Some(Some(first)) => drop(self.metadata.insert(name, first.clone())),
+            // The id does not tell which tensor it is.
+            Some(None) | None => self.tensors.push((name, Source::Device(parameter.value))),
+        }
+    }
 }
 
 /// Loads the parameters and buffers of a module from a file of any format that [`Weights`] opens, or from a folder.
@@ -91,6 +126,9 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// Quantised blocks of GGUF are loaded as they are if the parameter is `u8` of the shape of the blocks, and are
 /// dequantised to `f32` otherwise.
 ///
+/// A [tied](kiln_nn::Param#tied-parameters) parameter is loaded once, from any one of its names, and stays tied. If the
+/// file has several of them, their tensors must be equal.
+///
 /// On the CPU, parameters from a file of at least 1 MiB use the memory-mapped file
 /// ([`TensorFile`](crate::TensorFile)), except on Windows. Replacing or deleting the file is safe, and Kiln always replaces files. If another program writes the file in place,
 /// the parameters change. If it truncates the file, the next access to the missing part raises `SIGBUS`, which ends
@@ -108,7 +146,8 @@ pub(crate) fn module_tensors(module: &dyn Module) -> (NamedSources, BTreeMap<Str
 /// # Errors
 /// When the file cannot be read, is damaged or of no known format, or its tensors do not match the module's parameters exactly in name and
 /// type. The error lists the differences and suggests similar names. Only the counters `num_batches_tracked` of PyTorch's
-/// batch normalisation are skipped.
+/// batch normalisation are skipped. [`StoreError::Tied`](crate::StoreError::Tied) when the file has different tensors for
+/// a tied parameter.
 #[doc(alias = "load_file")]
 #[doc(alias = "load_state_dict")]
 pub fn load_module<M: Module>(module: M, path: impl AsRef<Path>) -> Result<M> {

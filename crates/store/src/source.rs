@@ -35,6 +35,19 @@ pub trait TensorSource: fmt::Debug + Send + Sync {
     }
 }
 
+/// The tied tensors of a file, which contains each once: the name of the tensor by each of its other names.
+///
+/// These are the pairs of the metadata that `safetensors.torch.save_model` writes: the key is no tensor of the file, and
+/// the value is one.
+pub(crate) fn tied_names(source: &dyn TensorSource) -> BTreeMap<String, String> {
+    if !matches!(source.format(), WeightFormat::Safetensors | WeightFormat::ShardedSafetensors) {
+        return BTreeMap::new();
+    }
+    let mut pairs = source.metadata();
+    pairs.retain(|other, name| source.info(other).is_none() && source.info(name).is_some());
+    pairs
+}
+
 /// The format of a file of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -93,6 +106,22 @@ impl TensorContents {
         match self {
             TensorContents::Shared(_, ty) => *ty,
             TensorContents::Host(data) => data.ty(),
+        }
+    }
+
+    /// Whether both have one type and the same bytes.
+    pub(crate) fn is_same(&self, other: &TensorContents) -> bool {
+        if self.ty() != other.ty() {
+            return false;
+        }
+        match (self, other) {
+            (TensorContents::Shared(a, _), TensorContents::Shared(b, _)) => a.as_slice() == b.as_slice(),
+            (TensorContents::Host(a), TensorContents::Host(b)) => a.bytes() == b.bytes(),
+            // The bytes of a file are little-endian, those in memory of the machine.
+            (TensorContents::Shared(bytes, ty), TensorContents::Host(data))
+            | (TensorContents::Host(data), TensorContents::Shared(bytes, ty)) => {
+                TensorData::from_bytes(bytes.as_slice(), *ty).is_ok_and(|own| own.bytes() == data.bytes())
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! methods therefore hold for modules too: [`check_value`](crate::methods::check_value) compares values on an engine with
 //! the reference, [`check_gradient`](crate::methods::check_gradient) and
 //! [`check_second`](crate::methods::check_second) compare gradients by parameters and inputs with finite differences.
-//! [`check_saved`] saves and loads the parameters. [`page`](page()) prints the table of the book.
+//! [`check_saved`] saves and loads the parameters. [`check_tied`] trains a model with a shared parameter. [`page`](page()) prints the table of the book.
 
 mod activations;
 mod convolutions;
@@ -15,10 +15,12 @@ mod pools;
 mod random;
 mod sequences;
 mod surface;
+mod tied;
 mod updates;
 
 pub use page::{Page, page};
 pub use surface::{EXEMPT, surface};
+pub use tied::check_tied;
 pub use updates::{OPTIMIZERS, OptimizerRow, SCHEDULES, ScheduleRow, check_long_training, check_optimizer};
 
 use crate::check::Outcome;

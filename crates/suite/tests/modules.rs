@@ -3,7 +3,9 @@
 use kiln_backends::Device;
 use kiln_suite::engines::{CPU_ONE, FUSED_ONE, REFERENCE, Subject};
 use kiln_suite::methods::{check_gradient, check_second, check_value};
-use kiln_suite::modules::{EXEMPT, ModuleRow, OPTIMIZERS, all, check_optimizer, check_saved, surface};
+use kiln_suite::modules::{
+    EXEMPT, ModuleRow, OPTIMIZERS, all, check_optimizer, check_saved, check_tied, surface,
+};
 use kiln_suite::run::{Summary, finish};
 use std::collections::BTreeSet;
 
@@ -56,5 +58,12 @@ fn every_module_has_a_test_row() {
 fn optimizers_are_the_same_with_fusion() {
     let mut summary = Summary::new("optimizers with fusion".to_owned());
     OPTIMIZERS.iter().for_each(|row| summary.add(check_optimizer(row, &Device::cpu())));
+    finish(vec![summary]);
+}
+
+#[test]
+fn tied_weights_train_as_in_pytorch() {
+    let mut summary = Summary::new("tied weights".to_owned());
+    SUBJECTS.iter().for_each(|subject| summary.add(check_tied(subject)));
     finish(vec![summary]);
 }

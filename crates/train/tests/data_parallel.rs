@@ -516,3 +516,79 @@ fn a_search_of_a_learning_rate_restores_all_replicas_and_their_random_numbers() 
     };
     assert_eq!(run(true), run(false));
 }
+
+/// A model whose layers share their weights.
+#[derive(Clone, Debug, Module)]
+struct TiedNet {
+    first: Linear,
+    second: Linear,
+}
+
+impl TiedNet {
+    fn new(device: &Device) -> TiedNet {
+        let first = LinearConfig::new(2, 2).init(device);
+        let mut second = LinearConfig::new(2, 2).init(device);
+        second.weight = first.weight.clone();
+        TiedNet { first, second }
+    }
+}
+
+fn tied_error(model: &TiedNet, (x, y): Batch) -> StepOutput<Dyn> {
+    let predictions = model.second.forward(model.first.forward(x).tanh()).sum_dim(1);
+    let loss = (predictions.clone() - y.clone()).square().mean();
+    StepOutput::regression(loss, predictions, y)
+}
+
+#[test]
+fn replicas_train_tied_weights_as_one_device() {
+    type Tied = Supervised<TiedNet, Batch, fn(&TiedNet, Batch) -> StepOutput<Dyn>>;
+    let devices = devices(2);
+    let task = |device: &Device| -> Tied {
+        let adam = AdamConfig::new().init();
+        Supervised::new(TiedNet::new(device), adam, 0.05, tied_error as fn(&_, _) -> _)
+    };
+    seed(&devices);
+    let parallel = DataParallel::on(&devices, |device, _| task(device)).unwrap();
+    seed(&devices);
+    let single = task(&devices[0]);
+    let valid = TensorLoader::new(data(10, &devices[0]));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last");
+    let whole = TensorLoader::new(data(35, &devices[0])).batch_size(8).shuffle(5);
+    let statistics = || GradientStatistics::new().per_parameter(true);
+    let mut alone =
+        Learner::new(single).epochs(3).silent().callback(statistics()).callback(RestoreBest::new());
+    let history = alone.fit(&whole, &valid).unwrap();
+    let mut together = Learner::new(parallel)
+        .epochs(3)
+        .silent()
+        .keep_last(&path)
+        .callback(statistics())
+        .callback(RestoreBest::new());
+    together.fit(&split(&devices), &valid).unwrap();
+
+    let expected = parameters(alone.task().trainable().model());
+    let names: Vec<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["first.weight", "first.bias", "second.bias"]);
+    assert!(!history.values.contains_key("gradient norm of second.weight"));
+    let norm = |name: &&str| history.values[&format!("gradient norm of {name}")][0];
+    let total = names.iter().map(norm).fold(0.0f64, f64::hypot);
+    assert!((history.values["gradient norm"][0] - total).abs() < 1e-5);
+    for replica in together.task().replicas() {
+        let model = replica.trainable().model();
+        for ((name, a), (_, b)) in parameters(model).iter().zip(&expected) {
+            assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5), "{name}: {a:?} instead of {b:?}");
+        }
+        assert_eq!(model.second.weight.to_data(), model.first.weight.to_data());
+    }
+
+    // A checkpoint holds the weights once, and a resumed run ties them.
+    let resumed = DataParallel::on(&devices, |device, _| task(device)).unwrap();
+    let resumed = Learner::new(resumed).silent().resume(&Checkpoint::open(&path).unwrap()).unwrap();
+    for replica in resumed.task().replicas() {
+        let model = replica.trainable().model();
+        assert_eq!(parameters(model), parameters(together.task().first().trainable().model()));
+        assert_eq!(model.second.weight.to_data(), model.first.weight.to_data());
+    }
+}

@@ -1,9 +1,9 @@
 //! Parameters of a rank that is known at run time.
 
-use super::parameter::{LOST, as_leaf, check_placed, pass};
+use super::parameter::{LOST, as_leaf, check_placed};
 use super::{
     BackendModule, Module, ModuleOn, ParamId, Parameter, ParameterRole, Path, ReplaceParameter, Visitor,
-    VisitorMut,
+    VisitorMut, visited,
 };
 use core::fmt;
 use kiln_tensor::{AnyTensor, Backend};
@@ -50,12 +50,13 @@ impl fmt::Debug for AnyParam {
 
 impl Module for AnyParam {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
-        visitor.parameter(path, Parameter::new(self.id, self.current(), self.role));
+        visited::show(Parameter::new(self.id, self.current(), self.role), path, visitor);
     }
 
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
         let value = self.value.take().expect(LOST);
-        let (value, role) = pass(Parameter::new(self.id, value, self.role), path, visitor);
+        let below = Parameter::new(self.id, value, self.role).map(AnyTensor::inner);
+        let (value, role) = visited::replace(below, path, visitor);
         self.value = Some(value);
         self.role = role;
     }

@@ -1,7 +1,7 @@
 //! Modules as functions of their parameters.
 
-use super::{Module, ModuleOn, ParamId, Parameter, ParameterRole, Path, visitors};
-use alloc::collections::{BTreeMap, BTreeSet};
+use super::{Module, ModuleOn, ParamId, Parameter, ParameterRole, Path, Visitor, visitors};
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use kiln_tensor::{AnyTensor, Backend, Stack};
 
@@ -13,9 +13,8 @@ pub type NamedTensors = BTreeMap<String, AnyTensor>;
 /// module a function of its parameters, for the [transforms](kiln_tensor::transform).
 ///
 /// Parameters and buffers that are not replaced are [lifted](kiln_tensor::Tensor::lift) from the outer backend. They
-/// are constants in derivatives, and the same for all examples. A parameter may occur at several places of the module
-/// (clones with one id). One tensor, under any one of the names, then replaces all of them. The given module does not
-/// change.
+/// are constants in derivatives, and the same for all examples. One tensor, under any one of the names, replaces a
+/// [tied](crate::Param#tied-parameters) parameter at all of its places. The given module does not change.
 ///
 /// ```
 /// use kiln_backends::Flex;
@@ -56,15 +55,15 @@ pub type NamedTensors = BTreeMap<String, AnyTensor>;
 #[track_caller]
 pub fn with_parameters<B: Backend, M: ModuleOn<B>>(model: &M, parameters: NamedTensors) -> M::On {
     let inside = common_stack(&parameters);
-    let given = by_id(model, parameters);
-    model.on(&mut Path::new(), &mut |path, parameter| match given.get(&parameter.id) {
-        Some((_, tensor)) => tensor.clone(),
+    let given = Given::new(model, parameters);
+    model.on(&mut Path::new(), &mut |path, parameter| match given.at(path) {
+        Some(tensor) => tensor.clone(),
         None => lifted(path, parameter.value, &inside),
     })
 }
 
-/// Returns the tensors of a module's trainable parameters by name, on the module's own backend. A parameter at several
-/// places of the module occurs once, under its first name.
+/// Returns the tensors of a module's trainable parameters by name, on the module's own backend. A
+/// [tied](crate::Param#tied-parameters) parameter occurs once, under its first name.
 ///
 /// For a module in training, on `Autodiff<B>`, call it on [`valid`](super::AutodiffModule::valid): transforms add
 /// layers to the backend of their arguments.
@@ -111,9 +110,9 @@ pub fn buffers(module: &dyn Module) -> NamedTensors {
 }
 
 fn tensors(module: &dyn Module, role: ParameterRole) -> NamedTensors {
-    let (mut found, mut seen) = (NamedTensors::new(), BTreeSet::new());
-    visitors::for_each(module, |path, Parameter { id, value, role: own, .. }| {
-        if own == role && seen.insert(id) {
+    let mut found = NamedTensors::new();
+    visitors::for_each(module, |path, Parameter { value, role: own, .. }| {
+        if own == role {
             found.insert(path.to_string(), value);
         }
     });
@@ -142,28 +141,67 @@ fn common_stack(parameters: &NamedTensors) -> Stack {
     stack.clone()
 }
 
-/// The replacement tensors and their names, by parameter id.
-#[track_caller]
-fn by_id(module: &dyn Module, mut parameters: NamedTensors) -> BTreeMap<ParamId, (String, AnyTensor)> {
-    let mut given: BTreeMap<ParamId, (String, AnyTensor)> = BTreeMap::new();
-    let mut twice = None;
-    visitors::for_each(module, |path, parameter| {
-        let Some((name, tensor)) = parameters.remove_entry(path.as_str()) else { return };
-        if let Some((other, _)) = given.insert(parameter.id, (name, tensor)) {
-            twice = Some((other, path.to_string()));
+/// The replacement tensors.
+struct Given {
+    /// The tensors whose parameters are not found yet, by their names.
+    unknown: NamedTensors,
+    /// The tensors and the names that they were given under, by the first names of their parameters.
+    tensors: BTreeMap<String, (String, AnyTensor)>,
+    /// The first names of parameters by id, and of tied parameters by their other names.
+    first: BTreeMap<ParamId, String>,
+    aliases: BTreeMap<String, String>,
+    twice: Option<[String; 2]>,
+}
+
+impl Given {
+    #[track_caller]
+    fn new(module: &dyn Module, parameters: NamedTensors) -> Given {
+        let mut given = Given {
+            unknown: parameters,
+            tensors: BTreeMap::new(),
+            first: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            twice: None,
+        };
+        module.visit(&mut Path::new(), &mut given);
+        if let Some([first, second]) = &given.twice {
+            panic!(
+                "[with_parameters] `{first}` and `{second}` are one parameter of the module\n  hint: pass one tensor"
+            )
         }
-    });
-    if let Some((first, second)) = twice {
-        panic!(
-            "[with_parameters] `{first}` and `{second}` are one parameter of the module\n  hint: pass one tensor"
-        )
+        if let Some(name) = given.unknown.keys().next() {
+            panic!(
+                "[with_parameters] the module has no parameter `{name}`\n  hint: `named_parameters` lists the names"
+            )
+        }
+        given
     }
-    if let Some(name) = parameters.keys().next() {
-        panic!(
-            "[with_parameters] the module has no parameter `{name}`\n  hint: `named_parameters` lists the names"
-        )
+
+    /// The tensor for a place.
+    fn at(&self, path: &Path) -> Option<&AnyTensor> {
+        let name = self.aliases.get(path.as_str()).map_or(path.as_str(), String::as_str);
+        self.tensors.get(name).map(|(_, tensor)| tensor)
     }
-    given
+
+    fn insert(&mut self, path: &Path, first: String) {
+        let Some((name, tensor)) = self.unknown.remove_entry(path.as_str()) else { return };
+        if let Some((other, _)) = self.tensors.insert(first, (name, tensor)) {
+            self.twice = Some([other, path.to_string()]);
+        }
+    }
+}
+
+impl Visitor for Given {
+    fn parameter(&mut self, path: &Path, parameter: Parameter) {
+        self.first.insert(parameter.id, path.to_string());
+        self.insert(path, path.to_string());
+    }
+
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        let first = self.first[&parameter.id].clone();
+        self.aliases.insert(path.to_string(), first.clone());
+        self.insert(path, first);
+    }
 }
 
 /// Lifts a parameter from an outer backend.

@@ -23,38 +23,60 @@ impl GradientsParams {
     }
 
     /// Returns the gradients of a module's trainable parameters. Parameters that are not part of the computation have
-    /// none.
+    /// none. That of a [tied](super::Param#tied-parameters) parameter is the sum over its places.
+    ///
+    /// # Panics
+    /// As [`take`](GradientsParams::take).
+    #[track_caller]
     pub fn from_grads(mut gradients: Gradients, module: &dyn Module) -> GradientsParams {
         GradientsParams::take(&mut gradients, module)
     }
 
     /// Moves the gradients of a module's trainable parameters out of `gradients` and leaves the others. Use it where
-    /// parts of a network have their own optimizers.
+    /// parts of a network have their own optimizers. The gradients of several leaves with one id are added.
+    ///
+    /// # Panics
+    /// When the tensors of two parameters with one id differ in shape or dtype.
+    #[track_caller]
     pub fn take(gradients: &mut Gradients, module: &dyn Module) -> GradientsParams {
         let mut taken = GradientsParams::new();
-        visitors::for_each(module, |_, parameter| {
+        // At each place: those of a tied parameter may be leaves of their own, which one update joins.
+        visitors::for_each_place(module, |_, parameter| {
             if !parameter.is_trainable() {
                 return;
             }
             if let Some(gradient) = gradients.remove(&parameter.value) {
-                taken.insert(parameter.id, gradient);
+                taken.add(parameter.id, gradient).unwrap_or_else(|error| panic!("{error}"));
             }
         });
         taken
     }
 
+    /// Adds a gradient, on the device of the earlier one.
+    fn add(&mut self, id: ParamId, gradient: AnyTensor) -> Result<()> {
+        let gradient = match self.gradients.get(&id) {
+            Some(total) => gradient.to_stack(total.stack())?,
+            None => gradient,
+        };
+        self.accumulate(GradientsParams::from_iter([(id, gradient)]))
+    }
+
     /// Returns the gradients that a [transform](kiln_tensor::transform::grad) computed, by the dotted names of the
-    /// module's parameters.
+    /// module's parameters. Those under several names of a tied parameter are added.
     ///
     /// # Errors
-    /// When a name is not a parameter of the module.
+    /// When a name is not a parameter of the module, or the gradients of one parameter differ in shape or dtype.
     pub fn from_named(mut gradients: NamedTensors, module: &dyn Module) -> Result<GradientsParams> {
         let mut found = GradientsParams::new();
-        visitors::for_each(module, |path, parameter| {
-            if let Some(gradient) = gradients.remove(path.as_str()) {
-                found.insert(parameter.id, gradient);
+        let mut added = Ok(());
+        visitors::for_each_place(module, |path, parameter| {
+            if let Some(gradient) = gradients.remove(path.as_str())
+                && added.is_ok()
+            {
+                added = found.add(parameter.id, gradient);
             }
         });
+        added?;
         match gradients.keys().next() {
             None => Ok(found),
             Some(name) => {

@@ -1,6 +1,7 @@
 //! Parameters and buffers.
 
 use super::update_lock::{UpdateLock, lock_both};
+use super::visited;
 use super::{
     BackendModule, Module, ModuleOn, Parameter, ParameterRole, Path, ReplaceParameter, Visitor, VisitorMut,
 };
@@ -40,6 +41,42 @@ impl fmt::Display for ParamId {
 /// On a backend with automatic differentiation a trainable parameter is always a leaf that requires a gradient; frozen
 /// parameters and buffers are not tracked. In a module returned by [`with_parameters`](crate::with_parameters) it is
 /// the given tensor.
+///
+/// # Tied parameters
+/// A clone of a parameter in another place of the module is the same parameter, as an assigned `nn.Parameter` in PyTorch:
+///
+/// ```
+/// use kiln_backends::Flex;
+/// use kiln_nn::{Embedding, EmbeddingConfig, GradientsParams, Linear, LinearConfig, Module};
+/// use kiln_tensor::{Autodiff, Backend, Int, Tensor};
+///
+/// #[derive(Debug, Module)]
+/// struct Model<B: Backend> {
+///     embed: Embedding<B>,
+///     head: Linear<B>,
+/// }
+///
+/// let device = Default::default();
+/// let mut model = Model::<Autodiff<Flex>> {
+///     embed: EmbeddingConfig::new(5, 3).init(&device),
+///     head: LinearConfig::new(3, 5).with_bias(false).init(&device),
+/// };
+/// model.head.weight = model.embed.weight.clone();
+/// assert_eq!(model.num_parameters(), 5 * 3);
+///
+/// let tokens = Tensor::<_, 2, Int>::from_ints([[0, 1, 2]], &device);
+/// let loss = model.head.forward(model.embed.forward(tokens)).sum();
+/// assert_eq!(GradientsParams::from_grads(loss.backward(), &model).len(), 1);
+/// ```
+///
+/// Its gradient is the sum over the places. Optimizers update it once, files contain it once, and all traversals of the
+/// module ([`to_device`](BackendModule::to_device), [`valid`](crate::AutodiffModule::valid),
+/// [`freeze`](Module::freeze), loading) keep it tied. Its name is that of its first place in traversal order.
+///
+/// Places are tied as long as they have one id, one role and one tensor. [`set`](Param::set) and [`map`](Param::map) of
+/// one place separate it, as does a traversal of only a part of the module: assign a clone again afterwards. A place
+/// with another role is a parameter of its own, such as the frozen copy of a target network. For a trainable copy,
+/// create a new parameter: `Param::from_tensor(parameter.val())`.
 #[derive(Clone)]
 pub struct Param<T> {
     id: ParamId,
@@ -96,7 +133,8 @@ impl<B: Backend, const D: usize, K: Kind> Param<Tensor<B, D, K>> {
         self
     }
 
-    /// Replaces the tensor and keeps the id. The new tensor becomes a leaf.
+    /// Replaces the tensor and keeps the id. The new tensor becomes a leaf. Other places of a [tied
+    /// parameter](Param#tied-parameters) keep the old one.
     pub fn set(&mut self, value: Tensor<B, D, K>) {
         self.value = Some(Tensor::from_any(as_leaf(value.into_any(), self.role)));
     }
@@ -164,12 +202,13 @@ impl<T: fmt::Debug> fmt::Debug for Param<T> {
 
 impl<B: Backend, const D: usize, K: Kind> Module for Param<Tensor<B, D, K>> {
     fn visit(&self, path: &mut Path, visitor: &mut dyn Visitor) {
-        visitor.parameter(path, Parameter::new(self.id, self.as_any().clone(), self.role));
+        visited::show(Parameter::new(self.id, self.as_any().clone(), self.role), path, visitor);
     }
 
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
         let value = self.value.take().expect(LOST).into_any();
-        let (value, role) = pass(Parameter::new(self.id, value, self.role), path, visitor);
+        let below = Parameter::new(self.id, value, self.role).map(AnyTensor::inner);
+        let (value, role) = visited::replace(below, path, visitor);
         self.value = Some(Tensor::from_any(value));
         self.role = role;
     }
@@ -188,7 +227,8 @@ impl<B: Backend, B2: Backend, const D: usize, K: Kind> ModuleOn<B2> for Param<Te
 }
 
 /// A buffer that a module updates through a shared reference while it runs: the running statistics of batch
-/// normalisation. It is saved and moved with the module.
+/// normalisation. It is saved and moved with the module. Clones have one id, but each is updated, saved and loaded for
+/// itself: they are not tied.
 pub struct RunningState<T> {
     id: ParamId,
     /// `None` only while a visitor holds the tensor. Locked for moving and cloning the tensor, never while computing.
@@ -293,7 +333,8 @@ impl<B: Backend, const D: usize> Module for RunningState<Tensor<B, D>> {
 
     fn visit_mut(&mut self, path: &mut Path, visitor: &mut dyn VisitorMut) {
         let value = self.value.get_mut().take().expect(LOST).into_any();
-        let (value, _) = pass(Parameter::new(self.id, value, ParameterRole::Buffer), path, visitor);
+        let below = Parameter::new(self.id, value, ParameterRole::Buffer).map(AnyTensor::inner);
+        let (value, _) = pass(below, path, visitor);
         *self.value.get_mut() = Some(Tensor::from_any(value.detach()));
     }
 }
@@ -354,14 +395,15 @@ impl Parameter {
     }
 }
 
-/// Moves a parameter through a visitor, so that its value has no other owner, and makes the result a leaf.
+/// Moves a parameter through a visitor and makes the result a leaf of the parameter's stack. The value is below automatic
+/// differentiation.
 pub(super) fn pass(
     parameter: Parameter,
     path: &Path,
     visitor: &mut dyn VisitorMut,
 ) -> (AnyTensor, ParameterRole) {
     let before = *parameter.value.ty();
-    let Parameter { value, role, stack, .. } = visitor.parameter(path, parameter.map(AnyTensor::inner));
+    let Parameter { value, role, stack, .. } = visitor.parameter(path, parameter);
     let after = *value.ty();
     assert!(
         before.shape == after.shape && kind(before.dtype) == kind(after.dtype),

@@ -1,17 +1,21 @@
 //! The path of a traversal.
 
+use super::visited::Visited;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 /// The dotted name of a parameter or module, such as `layers.0.weight`. The root of the traversal has the empty path.
 ///
-/// A traversal extends and truncates one path, so visiting a module rarely allocates.
+/// A traversal extends and truncates one path, so visiting a module rarely allocates. The path also knows the parameters
+/// that the traversal has visited, and thus which are [tied](crate::Param#tied-parameters): start each traversal with a
+/// new path, and visit submodules with that of the module. A clone is a name without this knowledge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     text: String,
     /// The length of the text before each name was added.
     starts: Vec<usize>,
+    visited: Visited,
 }
 
 impl Path {
@@ -55,7 +59,8 @@ impl Path {
         result
     }
 
-    /// Returns the path with these components in place of the last one. Empty components are omitted.
+    /// Returns the path with these components in place of the last one, in the same traversal. Empty components are
+    /// omitted.
     ///
     /// ```
     /// use kiln_nn::Path;
@@ -68,12 +73,22 @@ impl Path {
     /// ```
     #[must_use]
     pub fn with_last(&self, names: &[&str]) -> Path {
-        let mut path = self.clone();
+        let mut path = self.clone().in_traversal_of(self);
         path.pop();
         for name in names.iter().filter(|name| !name.is_empty()) {
             path.push(format_args!("{name}"));
         }
         path
+    }
+
+    /// Returns this name as a path of another one's traversal.
+    pub(crate) fn in_traversal_of(self, other: &Path) -> Path {
+        Path { visited: other.visited.share(), ..self }
+    }
+
+    /// The parameters that the traversal has visited.
+    pub(super) fn visited(&self) -> &Visited {
+        &self.visited
     }
 
     fn push(&mut self, name: fmt::Arguments<'_>) {

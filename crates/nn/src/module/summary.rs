@@ -48,7 +48,8 @@ pub struct LayerSummary {
     /// The type of the last output: dtype and shape. For a module around others, that of the last op of its layers and
     /// of the ops after them. `None` if the forward pass does not read the parameters.
     pub output: Option<TensorType>,
-    /// Number of elements in the parameters of the module and its submodules, without buffers.
+    /// Number of elements in the parameters of the module and its submodules, without buffers. A
+    /// [tied](crate::Param#tied-parameters) parameter counts where it is first.
     pub parameters: usize,
     /// Arithmetic operations of the module and its submodules, with the ops between the submodules ([`then`]), and
     /// without its own.
@@ -185,7 +186,7 @@ pub trait ModuleSummary: ModuleOn<Dyn> + Sized {
 
 impl<M: ModuleOn<Dyn>> ModuleSummary for M {}
 
-/// The table of a module's layers, and its parameters in traversal order.
+/// The table of a module's layers, and its parameters in traversal order, at each place of tied ones.
 #[derive(Default)]
 struct Layers {
     table: LayerTable,
@@ -214,6 +215,12 @@ impl Visitor for Layers {
     fn parameter(&mut self, path: &Path, parameter: Parameter) {
         self.parameters.push(*parameter.value.ty());
         self.table.parameter(path, parameter);
+        self.owners.push(self.table.innermost());
+    }
+
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        self.parameters.push(*parameter.value.ty());
+        self.table.tied(path, parameter);
         self.owners.push(self.table.innermost());
     }
 }

@@ -1,6 +1,7 @@
 //! The table of a module's layers.
 
-use super::{LayerSummary, Mode, Module, Parameter, ParameterRole, Path, Visitor};
+use super::{LayerSummary, Mode, Module, ParamId, Parameter, ParameterRole, Path, Visitor};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,6 +14,8 @@ pub struct LayerTable {
     totals: Totals,
     /// Rows of the modules that are open: entered and not yet exited.
     open: Vec<usize>,
+    /// The paths of the parameters.
+    names: BTreeMap<ParamId, String>,
 }
 
 /// A module.
@@ -69,6 +72,12 @@ impl LayerTable {
         self.rows.iter().map(row).collect()
     }
 
+    fn add_weight(&mut self, path: &Path, parameter: &Parameter, note: &str) {
+        let row = self.current();
+        let name = relative(path.as_str(), &row.path);
+        row.weights.push(format!("{name} {}{note}", parameter.value.ty()));
+    }
+
     /// The row of the innermost open module. Parameters outside any module get their own row.
     fn current(&mut self) -> &mut Row {
         if self.open.is_empty() {
@@ -115,14 +124,13 @@ impl Visitor for LayerTable {
 
     fn parameter(&mut self, path: &Path, parameter: Parameter) {
         let elements = parameter.value.shape().num_elements();
+        self.names.insert(parameter.id, path.to_string());
         let note = match parameter.role {
             ParameterRole::Trainable => "",
             ParameterRole::Frozen => " (frozen)",
             ParameterRole::Buffer => " (buffer)",
         };
-        let row = self.current();
-        let name = relative(path.as_str(), &row.path);
-        row.weights.push(format!("{name} {}{note}", parameter.value.ty()));
+        self.add_weight(path, &parameter, note);
         match parameter.role {
             ParameterRole::Trainable => self.totals.trainable += elements,
             ParameterRole::Frozen => self.totals.frozen += elements,
@@ -133,6 +141,12 @@ impl Visitor for LayerTable {
                 self.rows[row].count += elements;
             }
         }
+    }
+
+    /// Shows the place. Its elements are counted at the first one.
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        let note = format!(" (tied to {})", self.names.get(&parameter.id).map_or("", String::as_str));
+        self.add_weight(path, &parameter, &note);
     }
 }
 

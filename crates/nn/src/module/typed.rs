@@ -60,8 +60,8 @@ pub trait ModuleOn<B: Backend>: Module {
     /// The module type on backend `B`.
     type On: Module;
 
-    /// Returns the module with each parameter replaced by the result of `place`, called in traversal order. Ids and
-    /// roles are kept, and plain data is cloned. `path` is the path of this module; it is unchanged when the call
+    /// Returns the module with each parameter replaced by the result of `place`, called in traversal order, at each place
+    /// of a [tied](super::Param#tied-parameters) parameter. Ids and roles are kept, and plain data is cloned. `path` is the path of this module; it is unchanged when the call
     /// returns.
     ///
     /// Tensors are used unchanged. Unlike the results of a [`VisitorMut`], they need not be leaves of automatic

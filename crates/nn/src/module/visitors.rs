@@ -14,6 +14,19 @@ impl<F: FnMut(&Path, Parameter)> Visitor for Reader<F> {
     }
 }
 
+/// Calls a function with each parameter, at each of its places.
+struct PlaceReader<F>(F);
+
+impl<F: FnMut(&Path, Parameter)> Visitor for PlaceReader<F> {
+    fn parameter(&mut self, path: &Path, parameter: Parameter) {
+        (self.0)(path, parameter);
+    }
+
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        (self.0)(path, parameter);
+    }
+}
+
 /// Passes each parameter through a function.
 pub(super) struct Mapper<F>(pub(super) F);
 
@@ -25,6 +38,11 @@ impl<F: FnMut(&Path, Parameter) -> Parameter> VisitorMut for Mapper<F> {
 
 pub(super) fn for_each(module: &dyn Module, f: impl FnMut(&Path, Parameter)) {
     module.visit(&mut Path::new(), &mut Reader(f));
+}
+
+/// As [`for_each`], but also at the further places of tied parameters.
+pub(super) fn for_each_place(module: &dyn Module, f: impl FnMut(&Path, Parameter)) {
+    module.visit(&mut Path::new(), &mut PlaceReader(f));
 }
 
 pub(super) fn collect(module: &dyn Module) -> Vec<(String, Parameter)> {

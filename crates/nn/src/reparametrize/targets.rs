@@ -10,8 +10,8 @@ use kiln_tensor::{Error, Result, TensorType};
 /// Number of paths that an error suggests.
 const SUGGESTIONS: usize = 3;
 
-/// Returns the parameters that a pattern matches, in traversal order. Buffers and types that are not accepted are
-/// ignored.
+/// Returns the parameters that a pattern matches, in traversal order, a tied one at each place that matches. Buffers and
+/// types that are not accepted are ignored.
 ///
 /// # Errors
 /// When there are no patterns, or a pattern matches no parameter.
@@ -42,6 +42,11 @@ struct Candidates(Vec<(Path, Parameter)>);
 
 impl Visitor for Candidates {
     fn parameter(&mut self, path: &Path, parameter: Parameter) {
+        self.0.push((path.clone(), parameter));
+    }
+
+    /// A pattern may match any name of a tied parameter.
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
         self.0.push((path.clone(), parameter));
     }
 }

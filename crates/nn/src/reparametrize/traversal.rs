@@ -44,12 +44,31 @@ impl<P: Parametrization> Visitor for Reader<'_, P> {
 
     fn parameter(&mut self, path: &Path, parameter: Parameter) {
         let id = parameter.id;
-        let Some(parametrization) = self.parametrizations.get(&id) else {
-            return self.visitor.parameter(path, parameter);
-        };
-        self.visitor.parameter(&P::original_path(path), parameter);
-        if self.visited.insert(id) {
-            parametrization.visit(&mut P::own_path(path), self.visitor);
+        match self.parametrizations.contains_key(&id) {
+            true => self.visitor.parameter(&P::original_path(path), parameter),
+            false => self.visitor.parameter(path, parameter),
+        }
+        self.visit_parametrization(path, id);
+    }
+
+    fn tied(&mut self, path: &Path, parameter: Parameter) {
+        let id = parameter.id;
+        match self.parametrizations.contains_key(&id) {
+            true => self.visitor.tied(&P::original_path(path), parameter),
+            false => self.visitor.tied(path, parameter),
+        }
+        // The first place may be in another reparametrized module.
+        self.visit_parametrization(path, id);
+    }
+}
+
+impl<P: Parametrization> Reader<'_, P> {
+    /// Visits the parametrization of a parameter, if it has one, at its first place.
+    fn visit_parametrization(&mut self, path: &Path, id: ParamId) {
+        if let Some(parametrization) = self.parametrizations.get(&id)
+            && self.visited.insert(id)
+        {
+            parametrization.visit(&mut P::own_path(path).in_traversal_of(path), self.visitor);
         }
     }
 }
@@ -69,14 +88,32 @@ impl<P: Parametrization> VisitorMut for Writer<'_, P> {
 
     fn parameter(&mut self, path: &Path, parameter: Parameter) -> Parameter {
         let id = parameter.id;
-        let Some(parametrization) = self.parametrizations.get_mut(&id) else {
-            return self.visitor.parameter(path, parameter);
+        let original = match self.parametrizations.contains_key(&id) {
+            true => self.visitor.parameter(&P::original_path(path), parameter),
+            false => self.visitor.parameter(path, parameter),
         };
-        let original = self.visitor.parameter(&P::original_path(path), parameter);
-        if self.visited.insert(id) {
-            parametrization.visit_mut(&mut P::own_path(path), self.visitor);
-        }
+        self.visit_parametrization(path, id);
         original
+    }
+
+    fn tied(&mut self, path: &Path, id: ParamId) {
+        match self.parametrizations.contains_key(&id) {
+            true => self.visitor.tied(&P::original_path(path), id),
+            false => self.visitor.tied(path, id),
+        }
+        // The first place may be in another reparametrized module.
+        self.visit_parametrization(path, id);
+    }
+}
+
+impl<P: Parametrization> Writer<'_, P> {
+    /// As [`Reader::visit_parametrization`].
+    fn visit_parametrization(&mut self, path: &Path, id: ParamId) {
+        if let Some(parametrization) = self.parametrizations.get_mut(&id)
+            && self.visited.insert(id)
+        {
+            parametrization.visit_mut(&mut P::own_path(path).in_traversal_of(path), self.visitor);
+        }
     }
 }
 

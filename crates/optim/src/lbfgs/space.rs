@@ -2,6 +2,7 @@
 
 use super::NAME;
 use crate::error::{OptimError, Result};
+use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use kiln_nn::{GradientsParams, Module, ParamId, Parameter, Path, Visitor, VisitorMut};
@@ -22,10 +23,19 @@ struct Entry {
 
 impl Space {
     /// The layout of a module's trainable parameters.
+    ///
+    /// # Errors
+    /// When two have one id.
     pub(super) fn of(module: &dyn Module) -> Result<Space> {
         let mut space = Space { entries: Vec::new(), place: None };
         module.visit(&mut Path::new(), &mut space);
-        Ok(space)
+        let mut seen = BTreeSet::new();
+        match space.entries.iter().find(|entry| !seen.insert(entry.id)) {
+            None => Ok(space),
+            Some(Entry { name, .. }) => {
+                Err(OptimError::SeparateTensors { optimizer: NAME, parameter: name.clone() })
+            }
+        }
     }
 
     /// The number of parameters.

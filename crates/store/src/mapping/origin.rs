@@ -8,7 +8,7 @@ use crate::source::{TensorContents, TensorInfo, TensorSource};
 use crate::weights::{host_data, info_of};
 
 /// An expression over the tensors of a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Origin {
     /// A tensor of the file.
     Tensor(String),

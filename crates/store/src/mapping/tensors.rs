@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Mapped, Origin, Target, Targets};
 use crate::error::{Result, StoreError};
-use crate::source::{TensorInfo, TensorSource};
+use crate::source::{TensorInfo, TensorSource, tied_names};
 
-/// The tensors in the order of the file, with their names so far.
+/// The tensors in the order of the file, with their names so far. For a module, tied tensors have an entry for each name.
 pub(super) struct Tensors<'a> {
     source: &'a dyn TensorSource,
     /// The parameters of the module, if there is one.
@@ -18,7 +18,11 @@ pub(super) struct Tensors<'a> {
 impl<'a> Tensors<'a> {
     pub(super) fn new(source: &'a dyn TensorSource, targets: Option<&'a Targets>) -> Tensors<'a> {
         let names = source.names().into_iter();
-        let entries = names.map(|name| (name.to_owned(), Origin::Tensor(name.to_owned()))).collect();
+        let mut entries: Vec<_> =
+            names.map(|name| (name.to_owned(), Origin::Tensor(name.to_owned()))).collect();
+        if targets.is_some() {
+            entries.extend(tied_names(source).into_iter().map(|(other, name)| (other, Origin::Tensor(name))));
+        }
         Tensors { source, targets, entries, skipped: Vec::new() }
     }
 

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::path::Path;
 
-use kiln_nn::{Module, Parameter, Visitor};
+use kiln_nn::{Module, ParamId, Parameter, Visitor};
 use kiln_tensor::{BlockFormat, DType, TensorType};
 
 use super::options::LoadOptions;
 use super::report::LoadReport;
 use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
-use crate::mapping::{Mapped, Mapping, Origin, Target, Targets};
+use crate::mapping::{Mapping, Origin, Target, Targets};
 use crate::names::closest;
 use crate::source::{TensorContents, TensorInfo, TensorSource};
 use crate::version;
@@ -20,6 +20,8 @@ use crate::weights::host_data;
 pub(super) struct Plan {
     /// Keys are the names in the module.
     wanted: BTreeMap<String, Wanted>,
+    /// The tensors of further names of tied parameters, which must be equal to those in `wanted`.
+    duplicates: Vec<Duplicate>,
     copies: bool,
     pub(super) report: LoadReport,
 }
@@ -28,6 +30,13 @@ struct Wanted {
     origin: Origin,
     info: TensorInfo,
     load: Load,
+}
+
+struct Duplicate {
+    name: String,
+    /// The first name of the parameter.
+    of: String,
+    wanted: Wanted,
 }
 
 /// What a parameter receives.
@@ -43,12 +52,20 @@ impl Plan {
     pub(super) fn new(module: &dyn Module, source: &dyn TensorSource, options: &LoadOptions) -> Result<Plan> {
         let parameters = Parameters::of(module, source.path())?;
         let mapped = mapping(source, options)?.apply(source, Some(&parameters.targets))?;
-        let mut plan =
-            Plan { wanted: BTreeMap::new(), copies: options.copies(), report: LoadReport::default() };
+        let mut plan = Plan {
+            wanted: BTreeMap::new(),
+            duplicates: Vec::new(),
+            copies: options.copies(),
+            report: LoadReport { unexpected: mapped.skipped, ..LoadReport::default() },
+        };
+        let mut available: BTreeMap<String, Origin> = mapped.tensors.into_iter().collect();
         let mut mismatch = Mismatch::default();
-        let unused = plan.assign(&parameters, mapped, source, options, &mut mismatch)?;
-        plan.report_missing(&unused, options, &mut mismatch);
-        plan.report_unused(unused, options, &mut mismatch);
+        let assignment = Assignment { parameters: &parameters, source, options };
+        for name in parameters.targets.keys().filter(|name| !parameters.aliases.contains_key(*name)) {
+            plan.assign(name, &assignment, &mut available, &mut mismatch)?;
+        }
+        plan.report_missing(&available, options, &mut mismatch);
+        plan.report_unused(available, options, &mut mismatch);
         if !mismatch.is_empty() {
             let file = source.path().to_owned();
             return Err(StoreError::Mismatch { file, mismatch: Box::new(mismatch) });
@@ -56,46 +73,40 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Finds the tensor of each parameter, and returns the tensors without one.
+    /// Finds the tensor of a parameter under any of its names.
     fn assign(
         &mut self,
-        parameters: &Parameters,
-        mapped: Mapped,
-        source: &dyn TensorSource,
-        options: &LoadOptions,
+        first: &str,
+        assignment: &Assignment<'_>,
+        available: &mut BTreeMap<String, Origin>,
         mismatch: &mut Mismatch,
-    ) -> Result<BTreeMap<String, Origin>> {
-        self.report.unexpected = mapped.skipped;
-        let mut available: BTreeMap<String, Origin> = mapped.tensors.into_iter().collect();
-        for (name, target) in &parameters.targets {
-            let Some(origin) = available.remove(name) else {
-                self.report.missing.push(name.clone());
-                continue;
-            };
-            let info = origin.info(source, name)?;
-            let (found, load) = match blocks_of(parameters, name, target, &info)? {
-                Some(found) => (found, Some(Load::Blocks)),
-                None => {
-                    let found = element_type(source, name, &origin, &info)?;
-                    (found, options.policy().resolve(target.ty, found).map(Load::Elements))
-                }
-            };
-            let (name, expected) = (name.clone(), target.ty);
-            match load {
-                Some(load) => {
-                    if expected.dtype != found.dtype {
-                        self.report.cast.push(name.clone());
+    ) -> Result<()> {
+        let mut is_missing = true;
+        for name in assignment.parameters.names(first) {
+            let Some(origin) = available.remove(name) else { continue };
+            is_missing = false;
+            let (wanted, types) = assignment.of(name, origin)?;
+            match (wanted, self.wanted.get(first)) {
+                (Some(wanted), None) => {
+                    if types.expected.dtype != types.found.dtype {
+                        self.report.cast.push(first.to_owned());
                     }
-                    self.report.loaded.push(name.clone());
-                    self.wanted.insert(name, Wanted { origin, info, load });
+                    self.report.loaded.push(first.to_owned());
+                    self.wanted.insert(first.to_owned(), wanted);
                 }
-                None if options.permits_mismatched() => {
-                    self.report.mismatched.push(TypeMismatch { name, expected, found });
+                // A mapping may take both from one tensor.
+                (Some(wanted), Some(other)) if wanted.origin == other.origin => {}
+                (Some(wanted), Some(_)) => {
+                    self.duplicates.push(Duplicate { name: name.to_owned(), of: first.to_owned(), wanted });
                 }
-                None => mismatch.types.push(TypeMismatch { name, expected, found }),
+                (None, _) if assignment.options.permits_mismatched() => self.report.mismatched.push(types),
+                (None, _) => mismatch.types.push(types),
             }
         }
-        Ok(available)
+        if is_missing {
+            self.report.missing.push(first.to_owned());
+        }
+        Ok(())
     }
 
     fn report_missing(
@@ -121,12 +132,15 @@ impl Plan {
         mismatch: &mut Mismatch,
     ) {
         let mut used = Vec::new();
-        self.wanted.values().for_each(|wanted| wanted.origin.names_in_file(&mut used));
-        let used: BTreeSet<String> = used.into_iter().collect();
+        let duplicates = self.duplicates.iter().map(|duplicate| &duplicate.wanted);
+        self.wanted.values().chain(duplicates).for_each(|wanted| wanted.origin.names_in_file(&mut used));
+        // Several names of a tied tensor are one tensor.
+        let mut used: BTreeSet<String> = used.into_iter().collect();
+        self.report.unexpected.retain(|name| used.insert(name.clone()));
         for (name, origin) in unused {
             let mut names = Vec::new();
             origin.names_in_file(&mut names);
-            names.retain(|name| !used.contains(name));
+            names.retain(|name| used.insert(name.clone()));
             if !options.permits_unexpected() && !is_batch_counter(&name) {
                 mismatch.unexpected.extend(names.clone());
             }
@@ -135,28 +149,65 @@ impl Plan {
     }
 
     /// Reads all tensors before anything changes.
+    ///
+    /// # Errors
+    /// When a tensor cannot be read, or tensors of a tied parameter differ.
     pub(super) fn read(&self, source: &dyn TensorSource) -> Result<BTreeMap<String, TensorContents>> {
-        let read = |(name, wanted): (&String, &Wanted)| {
-            let contents = wanted.origin.contents(source, name)?;
-            let host = |contents| host_data(source, name, contents, &wanted.info);
-            let contents = match wanted.load {
-                Load::Blocks if self.copies => {
-                    contents.into_data().map(TensorContents::Host).map_err(|error| {
-                        StoreError::malformed(source.path(), 0, format!("tensor `{name}`: {error}"))
-                    })?
-                }
-                Load::Blocks => contents,
-                Load::Elements(dtype) if wanted.info.dtype != Some(dtype) => {
-                    TensorContents::Host(host(contents)?.convert(dtype))
-                }
-                Load::Elements(_) if self.copies || wanted.info.blocks.is_some() => {
-                    TensorContents::Host(host(contents)?)
-                }
-                Load::Elements(_) => contents,
-            };
-            Ok((name.clone(), contents))
+        let read =
+            |(name, wanted): (&String, &Wanted)| Ok((name.clone(), self.contents(source, name, wanted)?));
+        let loaded: BTreeMap<String, TensorContents> = self.wanted.iter().map(read).collect::<Result<_>>()?;
+        for Duplicate { name, of, wanted } in &self.duplicates {
+            let other = self.contents(source, name, wanted)?;
+            if !loaded.get(of).is_some_and(|first| first.is_same(&other)) {
+                let (first, second) = (of.clone(), name.clone());
+                return Err(StoreError::Tied { file: source.path().to_owned(), first, second });
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn contents(&self, source: &dyn TensorSource, name: &str, wanted: &Wanted) -> Result<TensorContents> {
+        let contents = wanted.origin.contents(source, name)?;
+        let host = |contents| host_data(source, name, contents, &wanted.info);
+        Ok(match wanted.load {
+            Load::Blocks if self.copies => {
+                contents.into_data().map(TensorContents::Host).map_err(|error| {
+                    StoreError::malformed(source.path(), 0, format!("tensor `{name}`: {error}"))
+                })?
+            }
+            Load::Blocks => contents,
+            Load::Elements(dtype) if wanted.info.dtype != Some(dtype) => {
+                TensorContents::Host(host(contents)?.convert(dtype))
+            }
+            Load::Elements(_) if self.copies || wanted.info.blocks.is_some() => {
+                TensorContents::Host(host(contents)?)
+            }
+            Load::Elements(_) => contents,
+        })
+    }
+}
+
+/// The tensors of a file for the parameters of a module.
+struct Assignment<'a> {
+    parameters: &'a Parameters,
+    source: &'a dyn TensorSource,
+    options: &'a LoadOptions,
+}
+
+impl Assignment<'_> {
+    /// How a parameter is loaded from a tensor, `None` if their types do not match, and the types.
+    fn of(&self, name: &str, origin: Origin) -> Result<(Option<Wanted>, TypeMismatch)> {
+        let target = &self.parameters.targets[name];
+        let info = origin.info(self.source, name)?;
+        let (found, load) = match blocks_of(self.parameters, name, target, &info)? {
+            Some(found) => (found, Some(Load::Blocks)),
+            None => {
+                let found = element_type(self.source, name, &origin, &info)?;
+                (found, self.options.policy().resolve(target.ty, found).map(Load::Elements))
+            }
         };
-        self.wanted.iter().map(read).collect()
+        let types = TypeMismatch { name: name.to_owned(), expected: target.ty, found };
+        Ok((load.map(|load| Wanted { origin, info, load }), types))
     }
 }
 
@@ -230,7 +281,11 @@ fn is_batch_counter(name: &str) -> bool {
 /// The parameters and attributes of a module.
 #[derive(Default)]
 struct Parameters {
+    /// By name, tied ones by each of their names.
     targets: Targets,
+    /// The first names of parameters by id, and of tied ones by their other names.
+    first: HashMap<ParamId, String>,
+    aliases: BTreeMap<String, String>,
     /// Attributes of layers by path, as `Debug` prints them.
     attributes: HashMap<String, String>,
     /// The types of the open modules.
@@ -252,6 +307,12 @@ impl Parameters {
         }
     }
 
+    /// All names of a parameter.
+    fn names<'a>(&'a self, first: &'a str) -> impl Iterator<Item = &'a str> {
+        let others = self.aliases.iter().filter(move |(_, of)| *of == first).map(|(other, _)| other.as_str());
+        std::iter::once(first).chain(others)
+    }
+
     /// The attribute `format` of the layer that owns a parameter of quantised blocks.
     fn block_format(&self, name: &str) -> Option<BlockFormat> {
         let attribute = match name.rsplit_once('.') {
@@ -259,6 +320,17 @@ impl Parameters {
             None => "format".to_owned(),
         };
         BlockFormat::from_name(self.attributes.get(&attribute)?)
+    }
+}
+
+impl Parameters {
+    fn add(&mut self, path: &kiln_nn::Path, parameter: &Parameter) {
+        let name = path.as_str().to_owned();
+        let target =
+            Target { ty: *parameter.value.ty(), layer: self.layers.last().cloned().unwrap_or_default() };
+        if self.targets.insert(name.clone(), target).is_some() {
+            self.duplicate = Some(name);
+        }
     }
 }
 
@@ -276,11 +348,14 @@ impl Visitor for Parameters {
     }
 
     fn parameter(&mut self, path: &kiln_nn::Path, parameter: Parameter) {
-        let name = path.as_str().to_owned();
-        let target =
-            Target { ty: *parameter.value.ty(), layer: self.layers.last().cloned().unwrap_or_default() };
-        if self.targets.insert(name.clone(), target).is_some() {
-            self.duplicate = Some(name);
+        self.first.insert(parameter.id, path.as_str().to_owned());
+        self.add(path, &parameter);
+    }
+
+    fn tied(&mut self, path: &kiln_nn::Path, parameter: Parameter) {
+        if let Some(first) = self.first.get(&parameter.id) {
+            self.aliases.insert(path.as_str().to_owned(), first.clone());
         }
+        self.add(path, &parameter);
     }
 }

@@ -1,5 +1,6 @@
 //! Writing zip archives that `torch.load` reads.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -31,7 +32,7 @@ const VERSION: &[u8] = b"3\n";
 /// # Errors
 /// When two tensors have the same name, or the file cannot be written.
 pub fn save(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (String, TensorData)>) -> Result<()> {
-    write(path.as_ref(), &host(tensors))
+    write(path.as_ref(), &host(tensors), &BTreeMap::new())
 }
 
 /// Returns the bytes of a file with these tensors, like [`save`].
@@ -41,25 +42,37 @@ pub fn save(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (String, T
 pub fn to_bytes(tensors: impl IntoIterator<Item = (String, TensorData)>) -> Result<Vec<u8>> {
     let file = FileBytes::from_vec(Vec::new());
     let mut bytes = Vec::new();
-    write_archive(file.path(), &mut bytes, &host(tensors))?;
+    write_archive(file.path(), &mut bytes, &host(tensors), &BTreeMap::new())?;
     Ok(bytes)
 }
 
-/// Writes tensors, of which those on devices are read one at a time.
-pub(crate) fn write(path: &Path, tensors: &NamedSources) -> Result<()> {
+/// Writes tensors, of which those on devices are read one at a time. `tied` has further names of some, by the name.
+pub(crate) fn write(path: &Path, tensors: &NamedSources, tied: &BTreeMap<String, String>) -> Result<()> {
     check_names(path, tensors)?;
-    write_file(path, |writer| write_archive(path, writer, tensors))
+    write_file(path, |writer| write_archive(path, writer, tensors, tied))
 }
 
 fn host(tensors: impl IntoIterator<Item = (String, TensorData)>) -> NamedSources {
     tensors.into_iter().map(|(name, data)| (name, Source::Host(data))).collect()
 }
 
-fn write_archive(path: &Path, writer: &mut dyn Write, tensors: &NamedSources) -> Result<()> {
+fn write_archive(
+    path: &Path,
+    writer: &mut dyn Write,
+    tensors: &NamedSources,
+    tied: &BTreeMap<String, String>,
+) -> Result<()> {
     check_names(path, tensors)?;
     let failed = |source| StoreError::io(path, "write", source);
     let mut archive = ArchiveWriter { writer, entries: Vec::new(), offset: 0 };
-    let types = tensors.iter().map(|(name, source)| (name.as_str(), source.ty()));
+    let types = tensors.iter().enumerate();
+    let types = types.map(|(index, (name, source))| (name.as_str(), index, source.ty()));
+    // PyTorch gives all names of one storage one tensor.
+    let tied = tied.iter().filter_map(|(other, name)| {
+        let index = tensors.iter().position(|(own, _)| own == name)?;
+        Some((other.as_str(), index, tensors[index].1.ty()))
+    });
+    let types = types.chain(tied);
     archive.entry("data.pkl", &state_dict(types)).map_err(failed)?;
     archive.entry("byteorder", b"little").map_err(failed)?;
     for (index, (name, source)) in tensors.iter().enumerate() {
@@ -104,13 +117,13 @@ impl ArchiveWriter<'_> {
     }
 }
 
-/// Returns the pickle of an `OrderedDict` of tensors, whose storages are `0`, `1` and so on. Protocol 2, as PyTorch
-/// writes it.
-fn state_dict<'a>(tensors: impl Iterator<Item = (&'a str, TensorType)>) -> Vec<u8> {
+/// Returns the pickle of an `OrderedDict` of tensors, each with the index of its storage. Protocol 2, as PyTorch writes
+/// it.
+fn state_dict<'a>(tensors: impl Iterator<Item = (&'a str, usize, TensorType)>) -> Vec<u8> {
     let mut pickle = PickleWriter { bytes: vec![0x80, 2] };
     pickle.empty_ordered_dict();
     pickle.bytes.push(b'(');
-    for (index, (name, ty)) in tensors.enumerate() {
+    for (name, index, ty) in tensors {
         pickle.text(name);
         pickle.tensor(index, &ty);
     }

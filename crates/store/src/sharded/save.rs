@@ -67,6 +67,14 @@ impl SaveOptions {
         self
     }
 
+    /// Adds metadata under keys that have none.
+    pub(crate) fn with_more(mut self, metadata: BTreeMap<String, String>) -> SaveOptions {
+        for (key, text) in metadata {
+            self.metadata.entry(key).or_insert(text);
+        }
+        self
+    }
+
     /// The type of a tensor in the file.
     pub(crate) fn written(&self, ty: TensorType) -> TensorType {
         match self.dtype {
@@ -111,7 +119,7 @@ pub fn save_sharded(
 }
 
 /// Writes all parameters and buffers of a module to a folder, like [`save_sharded`]. Parameters are read from their device
-/// one at a time.
+/// one at a time. The metadata contains the other names of tied parameters, as in [`save_module`](crate::save_module).
 ///
 /// # Errors
 /// See [`save_sharded`]. Also when a device failed.
@@ -120,7 +128,8 @@ pub fn save_module_sharded(
     folder: impl AsRef<Path>,
     options: &SaveOptions,
 ) -> Result<Vec<PathBuf>> {
-    save_sources(folder.as_ref(), module_tensors(module).0, options)
+    let (tensors, metadata) = module_tensors(module);
+    save_sources(folder.as_ref(), tensors, &options.clone().with_more(metadata))
 }
 
 /// Writes tensors to a folder, like [`save_sharded`]. `read` returns the tensor of each name in `types`; those of one shard

@@ -11,7 +11,7 @@ use crate::gguf::{self, ElementType, GgufTensor, Metadata};
 use crate::numpy::{Compression, write_arrays};
 use crate::pytorch;
 use crate::sharded::{SaveOptions, save_sharded_with};
-use crate::source::TensorContents;
+use crate::source::{TensorContents, tied_names};
 
 /// The formats that [`Weights::save`] writes, for messages.
 const WRITTEN: &str = ".safetensors, .pt, .pth, .bin, .ckpt, .gguf, .npz, or a folder of safetensors files";
@@ -23,7 +23,8 @@ impl Weights {
     ///
     /// Tensors are read one at a time while the file is written. Floats are cast to the dtype of the options. Quantised
     /// blocks stay as they are in GGUF, and are dequantised in other formats. [`gguf::export`] converts names and order of
-    /// rows to those of llama.cpp; this method keeps them.
+    /// rows to those of llama.cpp; this method keeps them. Tensors that the metadata of a safetensors file tie remain tied
+    /// in safetensors, and share their storage in PyTorch's files.
     ///
     /// ```
     /// # use kiln_store::save_tensors;
@@ -43,6 +44,8 @@ impl Weights {
     /// cannot hold a tensor, or the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>, options: &SaveOptions) -> Result<()> {
         let path = path.as_ref();
+        let tied = tied_names(self.source());
+        let options = &options.clone().with_more(tied.clone());
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
         let is_folder = path.is_dir();
         match extension.as_deref().filter(|_| !is_folder) {
@@ -52,7 +55,7 @@ impl Weights {
                 save_sharded_with(path, types, read, options).map(|_| ())
             }
             Some("safetensors") => write_tensors(path, self.sources(options)?, options.all_metadata()),
-            Some("pt" | "pth" | "bin" | "ckpt") => pytorch::write(path, &self.sources(options)?),
+            Some("pt" | "pth" | "bin" | "ckpt") => pytorch::write(path, &self.sources(options)?, &tied),
             Some("npz") => {
                 let types = self.types(options)?;
                 let read = |(name, _): (String, _)| self.read_as(&name, options).map(|data| (name, data));

@@ -2,6 +2,7 @@
 
 mod background;
 mod series;
+mod tied;
 
 use std::collections::BTreeMap;
 use std::fs;
