@@ -33,21 +33,18 @@ pub(super) fn rewritten(source: &str) -> Result<String, String> {
         let (before, tag) = rest.split_at(start);
         writer.output.push_str(before);
         let end = match tag.as_bytes().get(1) {
-            Some(b'{' | b'%') if raw_end(tag).is_none() => match Tag::parse(tag) {
-                Some((parsed, end)) => {
-                    if nested_operators(&parsed.tokens) > MAX_OPERATORS {
-                        return Err(format!(
-                            "an expression has more than the {MAX_OPERATORS} operators allowed"
-                        ));
-                    }
-                    writer.tag(&parsed);
-                    end
+            Some(b'{' | b'%') if raw_end(tag).is_none() => {
+                let (parsed, length) = Tag::parse(tag);
+                if nested_operators(&parsed.tokens) > MAX_OPERATORS {
+                    return Err(format!("an expression has more than the {MAX_OPERATORS} operators allowed"));
                 }
-                None => {
+                let Some(length) = length else {
                     rest = tag;
                     break;
-                }
-            },
+                };
+                writer.tag(&parsed);
+                length
+            }
             Some(b'%') => copy(&mut writer.output, tag, raw_end(tag).unwrap_or(tag.len())),
             Some(b'#') => copy(&mut writer.output, tag, tag.find("#}").map_or(tag.len(), |end| end + 2)),
             _ => copy(&mut writer.output, tag, 1),
@@ -61,20 +58,20 @@ pub(super) fn rewritten(source: &str) -> Result<String, String> {
 fn nested_operators(tokens: &[Token]) -> usize {
     let (mut levels, mut total, mut most) = (vec![0], 0usize, 0);
     for token in tokens {
-        let level = levels.last_mut();
-        match (token.kind, level) {
-            (Kind::Open, _) => levels.push(0),
-            (Kind::Close, _) => total -= levels.pop().unwrap_or(0),
-            (Kind::Operator, Some(level)) if token.text == "," => total -= std::mem::take(level),
-            (Kind::Operator, Some(level)) => {
-                *level += 1;
-                total += 1;
+        match token.kind {
+            Kind::Open => levels.push(0),
+            Kind::Close => total -= levels.pop().unwrap_or(0),
+            Kind::Operator if token.text == "," => {
+                total -= levels.last_mut().map_or(0, std::mem::take);
             }
-            (Kind::Name, Some(level)) if KEYWORDS.contains(&token.text) => {
-                *level += 1;
+            Kind::Name if !KEYWORDS.contains(&token.text) => {}
+            Kind::Literal => {}
+            Kind::Name | Kind::Operator => {
                 total += 1;
+                if let Some(level) = levels.last_mut() {
+                    *level += 1;
+                }
             }
-            (Kind::Name | Kind::Literal | Kind::Operator, _) => {}
         }
         most = most.max(total + levels.len());
     }
@@ -88,21 +85,23 @@ fn copy(output: &mut String, source: &str, length: usize) -> usize {
 
 /// The length of a `{% raw %}` block; `None` of other tags.
 fn raw_end(tag: &str) -> Option<usize> {
-    let inner = tag.strip_prefix("{%")?;
-    let word = |text: &str| text.trim_start_matches(['-', '+']).trim_start().to_owned();
-    let after = word(inner);
-    let after = after.strip_prefix("raw")?.trim_start().trim_start_matches(['-', '+']);
-    if !after.starts_with("%}") {
+    let after = unsigned(tag.strip_prefix("{%")?).strip_prefix("raw")?.trim_start();
+    if !after.trim_start_matches(['-', '+']).starts_with("%}") {
         return None;
     }
     let mut at = tag.find("%}")? + 2;
     loop {
         let start = at + tag.get(at..)?.find("{%")?;
-        if word(&tag[start + 2..]).starts_with("endraw") {
+        if unsigned(&tag[start + 2..]).starts_with("endraw") {
             return Some(start + tag[start..].find("%}")? + 2);
         }
         at = start + 2;
     }
+}
+
+/// The contents of a tag without the sign for whitespace.
+fn unsigned(inner: &str) -> &str {
+    inner.trim_start_matches(['-', '+']).trim_start()
 }
 
 /// A token and the whitespace before it.
@@ -132,12 +131,20 @@ struct Tag<'s> {
 }
 
 impl<'s> Tag<'s> {
-    /// Reads a tag at the start of a text, and returns its length too; `None` if it has no end.
-    fn parse(text: &'s str) -> Option<(Tag<'s>, usize)> {
+    /// Reads a tag at the start of a text, and returns its length too. Without an end, there are the tokens before the
+    /// error, and no length.
+    fn parse(text: &'s str) -> (Tag<'s>, Option<usize>) {
         let signed = text[2..].starts_with(['-', '+']);
         let open = &text[..if signed { 3 } else { 2 }];
+        let mut tag = Tag { open, tokens: Vec::new(), close: "" };
+        let length = tag.read(text);
+        (tag, length)
+    }
+
+    /// Reads the tokens and the end.
+    fn read(&mut self, text: &'s str) -> Option<usize> {
         let end = if text.starts_with("{{") { "}}" } else { "%}" };
-        let (mut tokens, mut at, mut depth) = (Vec::new(), open.len(), 0usize);
+        let (mut at, mut depth) = (self.open.len(), 0usize);
         loop {
             let start = at;
             at += text[at..].len() - text[at..].trim_start().len();
@@ -145,7 +152,8 @@ impl<'s> Tag<'s> {
             let sign = usize::from(rest.starts_with(['-', '+']));
             if depth == 0 && rest.get(sign..)?.starts_with(end) {
                 let length = at + sign + 2;
-                return Some((Tag { open, tokens, close: &text[start..length] }, length));
+                self.close = &text[start..length];
+                return Some(length);
             }
             let (length, kind) = token(rest)?;
             match kind {
@@ -153,7 +161,7 @@ impl<'s> Tag<'s> {
                 Kind::Close => depth = depth.checked_sub(1)?,
                 Kind::Name | Kind::Literal | Kind::Operator => {}
             }
-            tokens.push(Token { space: &text[start..at], text: &rest[..length], kind });
+            self.tokens.push(Token { space: &text[start..at], text: &rest[..length], kind });
             at += length;
         }
     }
@@ -171,14 +179,13 @@ impl<'s> Tag<'s> {
 /// The length and kind of the token at the start of a text.
 fn token(text: &str) -> Option<(usize, Kind)> {
     let first = text.chars().next()?;
-    let while_ = |test: &dyn Fn(char) -> bool| text.find(|c| !test(c)).unwrap_or(text.len());
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     Some(match first {
         '\'' | '"' => (string(text, first)?, Kind::Literal),
         '0'..='9' => (number(text), Kind::Literal),
         '(' | '[' | '{' => (1, Kind::Open),
         ')' | ']' | '}' => (1, Kind::Close),
-        _ if is_name(first) => (while_(&is_name), Kind::Name),
+        _ if is_name(first) => (text.find(|c| !is_name(c)).unwrap_or(text.len()), Kind::Name),
         _ => {
             let pair = text.get(..2).filter(|pair| ["**", "//", "==", "!=", "<=", ">="].contains(pair));
             (pair.map_or(first.len_utf8(), str::len), Kind::Operator)

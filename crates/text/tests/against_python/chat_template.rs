@@ -189,6 +189,8 @@ fn long_expressions_render_and_longer_ones_are_refused() {
     }
     let error = render(format!("{{{{ {}1 }}}}", "not ".repeat(10_000))).unwrap_err().to_string();
     assert!(error.contains("an expression has more than the 500 operators allowed"), "{error}");
+    // Also without an end.
+    assert!(render(format!("{{{{ 1{}", " + 1".repeat(10_000))).is_err());
     // Operators of different items do not add up.
     let list = "1 + 1, ".repeat(1_000);
     assert_eq!(render(format!("{{{{ [{list}]|length }}}}")).unwrap(), "1000");
