@@ -48,7 +48,11 @@ fn literal(state: &State, value: &Value) -> Result<Option<Value>, Error> {
 
 /// The filter `string`.
 fn string(state: &State, value: Value) -> Result<Value, Error> {
-    Ok(literal(state, &value)?.unwrap_or_else(|| Value::from(value.to_string())))
+    Ok(match literal(state, &value)? {
+        Some(text) => text,
+        None if value.as_str().is_some() => value,
+        None => Value::from(value.to_string()),
+    })
 }
 
 /// The text of a value as Python's `str`, for `~`.
@@ -82,8 +86,12 @@ fn modulo(state: &State, left: Value, right: Value) -> Result<Value, Error> {
     match (float(&left), float(&right)) {
         (Some(left), Some(right)) if right != 0.0 => {
             let remainder = left % right;
-            let is_below = remainder != 0.0 && (remainder < 0.0) != (right < 0.0);
-            Ok(Value::from(if is_below { remainder + right } else { remainder }))
+            let is_below = (remainder < 0.0) != (right < 0.0);
+            Ok(Value::from(match remainder {
+                0.0 => 0.0_f64.copysign(right),
+                _ if is_below => remainder + right,
+                _ => remainder,
+            }))
         }
         _ => Err(problem()),
     }
