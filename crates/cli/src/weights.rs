@@ -163,7 +163,10 @@ pub(crate) fn run(options: Options) -> Result<Outcome, String> {
             Ok(done(if json { info::json(&weights) } else { info::table(&weights) }))
         }
         Command::Diff { left, right, tolerance, names } => {
-            let (left, right) = (open(&left, &names).map_err(failed)?, open(&right, &names).map_err(failed)?);
+            let (left, unmatched) = mapped(&left, &names).map_err(failed)?;
+            let (right, of_right) = mapped(&right, &names).map_err(failed)?;
+            // A rule may be for one of the files.
+            warn(&unmatched.into_iter().filter(|rule| of_right.contains(rule)).collect::<Vec<String>>());
             diff::diff(&left, &right, tolerance).map_err(failed)
         }
         Command::Convert { input, output, dtype, max_shard_size, names } => {
@@ -188,14 +191,30 @@ pub(crate) fn run(options: Options) -> Result<Outcome, String> {
     }
 }
 
-/// Opens a file under the names of the rules.
+/// Opens a file under the names of the rules, and warns of rules that match nothing.
 fn open(path: &Path, names: &Names) -> Result<Weights, StoreError> {
+    let (weights, unmatched) = mapped(path, names)?;
+    warn(&unmatched);
+    Ok(weights)
+}
+
+/// A file under the names of the rules, and the rules that match nothing.
+fn mapped(path: &Path, names: &Names) -> Result<(Weights, Vec<String>), StoreError> {
     let weights = Weights::open(path)?;
-    if (names.preset, weights.format()) != (Some(Preset::HuggingFace), WeightFormat::Gguf) {
-        return weights.mapped(&names.preset().then(names.rules()?));
+    let (weights, mapping) = match (names.preset, weights.format()) {
+        (Some(Preset::HuggingFace), WeightFormat::Gguf) => {
+            let renamed = HuggingFaceGguf::new(GgufFile::open(weights.path())?)?;
+            (Weights::from_source(renamed), names.rules()?)
+        }
+        _ => (weights, names.preset().then(names.rules()?)),
+    };
+    Ok((weights.mapped(&mapping)?, mapping.unmatched(&weights)?))
+}
+
+fn warn(unmatched: &[String]) {
+    for rule in unmatched {
+        eprintln!("kiln: no tensor matches the rule: {rule}");
     }
-    let renamed = HuggingFaceGguf::new(GgufFile::open(weights.path())?)?;
-    Weights::from_source(renamed).mapped(&names.rules()?)
 }
 
 impl Names {

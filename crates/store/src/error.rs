@@ -67,6 +67,17 @@ pub enum StoreError {
         problem: String,
     },
 
+    /// A file is a pointer of Git LFS, a page or empty, where a file of a model is expected.
+    #[error("{}: {found}\n  hint: {hint}", file.display())]
+    NotWeights {
+        /// The file.
+        file: PathBuf,
+        /// The contents, as in "is empty".
+        found: String,
+        /// The remedy.
+        hint: &'static str,
+    },
+
     /// A file is shorter or longer than it declares.
     #[error(
         "{}: {found} bytes long, but its header declares {expected}\n  hint: the file is {}; get it again",
@@ -300,9 +311,22 @@ pub struct Mismatch {
     /// Parameters that the file does not contain, each with a similar name in the file.
     pub missing: Vec<(String, Option<String>)>,
     /// Tensors that the module does not have.
-    pub unexpected: Vec<String>,
+    pub unexpected: Vec<Unexpected>,
     /// Parameters whose type differs.
     pub types: Vec<TypeMismatch>,
+    /// Rules of the [mapping](crate::Mapping) that match no tensor. They are no difference.
+    pub unmatched: Vec<String>,
+}
+
+/// A tensor of a file that the module does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unexpected {
+    /// The name in the file.
+    pub name: String,
+    /// The name after the mapping, if it differs.
+    pub renamed: Option<String>,
+    /// A similar name of a parameter that the file does not contain.
+    pub similar: Option<String>,
 }
 
 /// A parameter whose type differs from that of its tensor in a file.
@@ -328,9 +352,21 @@ impl fmt::Display for Mismatch {
         let missing =
             self.missing.iter().map(|(name, close)| format!("`{name}`{}", did_you_mean(close.as_deref())));
         section(f, "missing in the file", missing)?;
-        section(f, "unknown to the module", self.unexpected.iter().map(|name| format!("`{name}`")))?;
+        section(f, "unknown to the module", self.unexpected.iter().map(Unexpected::to_string))?;
         section(f, "of another type", self.types.iter().map(TypeMismatch::to_string))?;
+        section(f, UNMATCHED, self.unmatched.iter().cloned())?;
         f.write_str("\n  hint: `LoadOptions` can rename, cast, and skip tensors")
+    }
+}
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unexpected { name, renamed, similar } = self;
+        match renamed {
+            Some(renamed) => write!(f, "`{renamed}`, which is `{name}` in the file")?,
+            None => write!(f, "`{name}`")?,
+        }
+        similar.as_ref().map_or(Ok(()), |similar| write!(f, " (the module has `{similar}`)"))
     }
 }
 
@@ -340,6 +376,9 @@ impl fmt::Display for TypeMismatch {
         write!(f, "`{name}` is {expected} in the module, {found} in the file")
     }
 }
+
+/// The heading of rules of a mapping that match nothing.
+pub(crate) const UNMATCHED: &str = "rules of the mapping that match no tensor";
 
 /// Formats a heading, at most ten entries, and the number of the others.
 pub(crate) fn section(

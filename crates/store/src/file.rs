@@ -13,9 +13,11 @@ use kiln_tensor::{AnyTensor, DType, Elements, SharedBytes, Stack, TensorData, Te
 use crate::atomic::write_file;
 use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
+use crate::float8::Float8;
 use crate::header::{Entry, Header, LENGTH_BYTES, MAX_HEADER_BYTES};
 use crate::names::closest;
 use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+use crate::stand_in;
 
 /// Minimum size of memory-mapped files, in bytes. Smaller files can be read as fast, without keeping a mapping.
 pub(crate) const MAPPED_FROM: u64 = 1 << 20;
@@ -99,6 +101,10 @@ impl TensorFile {
         let mut file = lock(&shared);
         let length = file.metadata().map_err(failed)?.len();
         file.rewind().map_err(failed)?;
+        let mut start = Vec::new();
+        (&mut *file).take(stand_in::START).read_to_end(&mut start).map_err(failed)?;
+        stand_in::refuse(path, &start)?;
+        file.rewind().map_err(failed)?;
         let header_bytes = header_length(path, &mut *file, length)?;
         let mut text = vec![0; header_bytes as usize];
         file.read_exact(&mut text).map_err(failed)?;
@@ -117,6 +123,7 @@ impl TensorFile {
     pub fn from_bytes(bytes: Vec<u8>) -> Result<TensorFile> {
         let bytes = FileBytes::from_vec(bytes);
         let (path, length) = (bytes.path().to_owned(), bytes.all().len() as u64);
+        stand_in::refuse(&path, bytes.all())?;
         let header_bytes = header_length(&path, &mut bytes.all(), length)?;
         let data_start = LENGTH_BYTES + header_bytes;
         let text = bytes.slice(LENGTH_BYTES..data_start, "the header")?;
@@ -201,6 +208,7 @@ impl TensorFile {
         if let Some(bytes) = self.shared(entry)
             && cfg!(target_endian = "little")
             && !ty.dtype.is_bool()
+            && entry.float8().is_none()
         {
             return Ok(TensorContents::Shared(bytes, ty));
         }
@@ -224,9 +232,12 @@ impl TensorFile {
     pub fn read(&self, name: &str) -> Result<TensorData> {
         let entry = self.entry(name)?;
         let ty = self.type_of(name, entry)?;
-        let data = match self.shared(entry) {
-            Some(bytes) if cfg!(target_endian = "little") => Ok(TensorData::from_bytes(bytes.as_slice(), ty)),
-            Some(_) | None => self.read_elements(entry, ty),
+        let data = match (entry.float8(), self.shared(entry)) {
+            (Some(format), _) => self.read_float8(entry, format),
+            (None, Some(bytes)) if cfg!(target_endian = "little") => {
+                Ok(TensorData::from_bytes(bytes.as_slice(), ty))
+            }
+            (None, _) => self.read_elements(entry, ty),
         };
         let data = data.map_err(|source| StoreError::io(&self.path, "read", source))?;
         data.map_err(|error| {
@@ -271,6 +282,17 @@ impl TensorFile {
         let mut bytes = vec![0; (entry.end - entry.begin) as usize];
         self.read_bytes(entry, &mut bytes)?;
         Ok(TensorData::from_bytes(&bytes, ty))
+    }
+
+    fn read_float8(
+        &self,
+        entry: &Entry,
+        format: Float8,
+    ) -> io::Result<Result<TensorData, kiln_tensor::Error>> {
+        // `open` checked that the file has all bytes of its entries.
+        let mut bytes = vec![0; (entry.end - entry.begin) as usize];
+        self.read_bytes(entry, &mut bytes)?;
+        Ok(TensorData::new(format.decode_all(&bytes), entry.shape))
     }
 
     fn read_bytes(&self, entry: &Entry, bytes: &mut [u8]) -> io::Result<()> {

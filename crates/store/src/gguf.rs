@@ -60,6 +60,7 @@ use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
 use crate::names::closest;
 use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+use crate::stand_in;
 use element::StoredType;
 use header::{Entry, Header};
 
@@ -170,6 +171,7 @@ impl GgufFile {
     }
 
     fn new(bytes: FileBytes) -> Result<GgufFile> {
+        stand_in::refuse(bytes.path(), bytes.all())?;
         let Header { metadata, tensors, big_endian } = Header::parse(&bytes)?;
         let mut file = GgufFile {
             parts: vec![Part { bytes, big_endian }],

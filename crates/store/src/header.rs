@@ -12,6 +12,7 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{Result, StoreError};
+use crate::float8::Float8;
 
 /// Size of the header's length field in bytes.
 pub(crate) const LENGTH_BYTES: u64 = 8;
@@ -41,8 +42,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The dtype after reading: 8-bit floats are decoded to `f32`.
     pub(crate) fn known_dtype(&self) -> Option<DType> {
-        DType::ALL.into_iter().find(|&dtype| dtype_name(dtype) == self.dtype)
+        let plain = DType::ALL.into_iter().find(|&dtype| dtype_name(dtype) == self.dtype);
+        plain.or_else(|| self.float8().map(|_| DType::F32))
+    }
+
+    pub(crate) fn float8(&self) -> Option<Float8> {
+        Float8::from_name(&self.dtype)
     }
 }
 
@@ -111,12 +118,14 @@ impl Header {
 
 fn check_size(file: &Path, name: &str, entry: &Entry, at: u64) -> Result<()> {
     let Some(dtype) = entry.known_dtype() else { return Ok(()) };
-    let bytes = entry.shape.checked_num_elements().and_then(|n| n.checked_mul(dtype.size()));
+    let size = if entry.float8().is_some() { 1 } else { dtype.size() };
+    let bytes = entry.shape.checked_num_elements().and_then(|n| n.checked_mul(size));
     if bytes.map(|bytes| bytes as u64) == Some(entry.end - entry.begin) {
         return Ok(());
     }
+    let shown = if size == dtype.size() { dtype.to_string() } else { entry.dtype.clone() };
     let problem =
-        format!("tensor `{name}` is {dtype}{} but has {} bytes", entry.shape, entry.end - entry.begin);
+        format!("tensor `{name}` is {shown}{} but has {} bytes", entry.shape, entry.end - entry.begin);
     Err(StoreError::malformed(file, at, problem))
 }
 

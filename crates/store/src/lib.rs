@@ -54,6 +54,7 @@ mod checksum;
 mod error;
 mod file;
 pub mod flax;
+mod float8;
 pub mod gguf;
 mod header;
 pub mod hub;
@@ -67,6 +68,7 @@ mod optimizer;
 pub mod pytorch;
 mod sharded;
 mod source;
+mod stand_in;
 mod version;
 mod weights;
 mod zip;
@@ -75,7 +77,7 @@ pub use checkpoint::{
     BackgroundWriter, Checkpoint, CheckpointContents, CheckpointSeries, CheckpointWriter, SavedCheckpoint,
     TrainingState,
 };
-pub use error::{FailedSave, Mismatch, Result, StoreError, TypeMismatch};
+pub use error::{FailedSave, Mismatch, Result, StoreError, TypeMismatch, Unexpected};
 pub use file::{TensorFile, save_tensors};
 pub use mapping::Mapping;
 pub use module::{
@@ -85,4 +87,6 @@ pub use module::{
 pub use optimizer::{load_optimizer, save_optimizer};
 pub use sharded::{SaveOptions, ShardedFile, save_module_sharded, save_sharded, save_sharded_with};
 pub use source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+#[doc(hidden)]
+pub use stand_in::refuse as refuse_stand_in;
 pub use weights::Weights;

@@ -180,7 +180,9 @@ macro_rules! located_source {
             /// # Errors
             /// When the file cannot be read, or violates its format.
             pub fn open(path: impl AsRef<std::path::Path>) -> $crate::error::Result<$reader> {
-                $reader::parse($crate::bytes::FileBytes::open(path.as_ref())?)
+                let bytes = $crate::bytes::FileBytes::open(path.as_ref())?;
+                $crate::stand_in::refuse(bytes.path(), bytes.all())?;
+                $reader::parse(bytes)
             }
 
             /// Reads a file that is in memory.
@@ -188,7 +190,9 @@ macro_rules! located_source {
             /// # Errors
             /// When the bytes violate the format.
             pub fn from_bytes(bytes: Vec<u8>) -> $crate::error::Result<$reader> {
-                $reader::parse($crate::bytes::FileBytes::from_vec(bytes))
+                let bytes = $crate::bytes::FileBytes::from_vec(bytes);
+                $crate::stand_in::refuse(bytes.path(), bytes.all())?;
+                $reader::parse(bytes)
             }
         }
 

@@ -16,6 +16,7 @@ use regex_lite::Regex;
 
 use crate::error::{Result, StoreError};
 use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+use crate::weights::Weights;
 use rule::Rule;
 use tensors::Tensors;
 
@@ -47,9 +48,19 @@ pub(crate) use origin::Origin;
 /// name the module has as it is. Some of their rules depend on the module: the transposition of linear layers of Burn,
 /// splits and joins of fused projections, and tied weights. [`Weights::mapped`](crate::Weights::mapped) knows no module
 /// and omits these.
+///
+/// A pattern that matches no name is often misspelled: the [report](crate::LoadReport) of loading lists it, and a warning
+/// is logged. [`optional`](Mapping::optional) permits it. The rules of the presets are optional.
 #[derive(Clone, Default)]
 pub struct Mapping {
-    rules: Vec<Rule>,
+    rules: Vec<Step>,
+}
+
+#[derive(Clone)]
+struct Step {
+    rule: Rule,
+    /// The number of patterns of the rule, from the first on, that may match nothing.
+    optional: usize,
 }
 
 impl Mapping {
@@ -77,11 +88,7 @@ impl Mapping {
     /// Replaces the prefix `from` of names by `to`. Other names do not change.
     #[must_use]
     pub fn rename_prefix(self, from: impl Into<String>, to: impl Into<String>) -> Mapping {
-        let (from, to) = (from.into(), to.into());
-        self.rename_with(move |name| match name.strip_prefix(from.as_str()) {
-            Some(rest) => Some(format!("{to}{rest}")),
-            None => Some(name.to_owned()),
-        })
+        self.with(Rule::Prefix { from: from.into(), to: to.into() })
     }
 
     /// Keeps only tensors whose names match. After consecutive calls, a name must match one of the patterns.
@@ -90,7 +97,7 @@ impl Mapping {
     /// When the pattern is invalid.
     pub fn include(mut self, pattern: &str) -> Result<Mapping> {
         let pattern = regex(pattern)?;
-        if let Some(Rule::Include(patterns)) = self.rules.last_mut() {
+        if let Some(Step { rule: Rule::Include(patterns), .. }) = self.rules.last_mut() {
             patterns.push(pattern);
             return Ok(self);
         }
@@ -171,6 +178,30 @@ impl Mapping {
         Ok(self.with(Rule::Tie { missing, replacement }))
     }
 
+    /// Permits that the patterns so far match nothing, for a mapping of files that differ.
+    ///
+    /// ```
+    /// use kiln_store::Mapping;
+    ///
+    /// // Some files have a prefix. All have layers.
+    /// let mapping = Mapping::new().rename("^backbone\\.", "")?.optional().rename(r"^layer(\d)\.", "layers.$1.")?;
+    /// # Ok::<(), kiln_store::StoreError>(())
+    /// ```
+    #[must_use]
+    pub fn optional(mut self) -> Mapping {
+        self.rules.iter_mut().for_each(|step| step.optional = step.rule.num_patterns());
+        self
+    }
+
+    /// Returns descriptions of the rules whose patterns match no tensor of a file, except [optional](Mapping::optional)
+    /// ones. Functions have no pattern, and a [tie](Mapping::tie) needs a module.
+    ///
+    /// # Errors
+    /// When a rule does not fit the shape of a tensor.
+    pub fn unmatched(&self, weights: &Weights) -> Result<Vec<String>> {
+        self.steps(&mut Tensors::new(weights.source(), None))
+    }
+
     /// Adds the rules of another mapping after these.
     #[must_use]
     pub fn then(mut self, other: Mapping) -> Mapping {
@@ -179,7 +210,7 @@ impl Mapping {
     }
 
     fn with(mut self, rule: Rule) -> Mapping {
-        self.rules.push(rule);
+        self.rules.push(Step { rule, optional: 0 });
         self
     }
 
@@ -189,16 +220,27 @@ impl Mapping {
     /// When two tensors get the same name, or a rule does not fit the shape of a tensor.
     pub(crate) fn apply(&self, source: &dyn TensorSource, targets: Option<&Targets>) -> Result<Mapped> {
         let mut tensors = Tensors::new(source, targets);
-        for rule in &self.rules {
-            rule.apply(&mut tensors)?;
+        let unmatched = self.steps(&mut tensors)?;
+        for rule in &unmatched {
+            log::warn!("{}: a rule of the mapping matches no tensor: {rule}", source.path().display());
         }
-        tensors.finish()
+        tensors.finish(unmatched)
+    }
+
+    /// Applies the rules, and returns descriptions of those that match nothing.
+    fn steps(&self, tensors: &mut Tensors<'_>) -> Result<Vec<String>> {
+        let mut unmatched = Vec::new();
+        for Step { rule, optional } in &self.rules {
+            unmatched.extend(rule.unmatched(*optional, tensors));
+            rule.apply(tensors)?;
+        }
+        Ok(unmatched)
     }
 }
 
 impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.rules).finish()
+        f.debug_list().entries(self.rules.iter().map(|step| &step.rule)).finish()
     }
 }
 
@@ -220,6 +262,8 @@ pub(crate) struct Mapped {
     pub(crate) tensors: Vec<(String, Origin)>,
     /// The names in the file of tensors that a rule skipped.
     pub(crate) skipped: Vec<String>,
+    /// Descriptions of the rules that match nothing and are not optional.
+    pub(crate) unmatched: Vec<String>,
 }
 
 fn regex(pattern: &str) -> Result<Regex> {

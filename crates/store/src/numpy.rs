@@ -43,7 +43,7 @@ mod header;
 mod input;
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::Path;
 
 #[cfg(doc)]
@@ -52,6 +52,7 @@ use kiln_tensor::TensorData;
 
 use crate::atomic::write_file;
 use crate::error::{Result, StoreError};
+use crate::stand_in;
 use elements::{Pairs, write_array, write_pairs};
 use input::{ByteSource, Input};
 
@@ -164,8 +165,12 @@ fn open(path: &Path) -> Result<(File, u64)> {
     if !metadata.is_file() {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
-    let file = File::open(path).map_err(failed)?;
+    let mut file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
+    let mut start = Vec::new();
+    (&mut file).take(stand_in::START).read_to_end(&mut start).map_err(failed)?;
+    stand_in::refuse(path, &start)?;
+    file.rewind().map_err(failed)?;
     Ok((file, length))
 }
 

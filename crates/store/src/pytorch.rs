@@ -27,7 +27,7 @@
 //! The values are pickled, and unpickling in Python can run any code. Here nothing runs: the pickle machine knows the
 //! functions that rebuild tensors, and a few classes of plain data. Any other function or class is an error that names
 //! it and the byte. Strided views are copied in row-major order. Contiguous tensors are ranges of the mapped file.
-//! Quantised, sparse and complex tensors and float8 are listed, but cannot be read.
+//! 8-bit floats are decoded to `f32`. Quantised, sparse and complex tensors are listed, but cannot be read.
 
 mod archive;
 mod element;
@@ -52,6 +52,7 @@ use crate::bytes::FileBytes;
 use crate::error::{Result, StoreError};
 use crate::names::closest;
 use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
+use crate::stand_in;
 use objects::{Object, Objects};
 use pickle::{Id, Pickle};
 use storage::Storages;
@@ -198,6 +199,7 @@ impl PyTorchFile {
 
     fn of(file: FileBytes, options: &PyTorchOptions) -> Result<PyTorchFile> {
         let start = file.all();
+        stand_in::refuse(file.path(), start)?;
         let contents = if start.starts_with(b"PK") {
             archive::read(file, options)?
         } else if tar::is_tar(start) {
@@ -342,8 +344,8 @@ impl PyTorchFile {
         Some(match &self.entries[*self.index.get(name)?].object {
             Object::Tensor(layout) => TensorInfo {
                 shape: layout.shape,
-                dtype: layout.element.dtype,
-                dtype_name: layout.element.name.to_owned(),
+                dtype: layout.dtype(),
+                dtype_name: layout.dtype_name().to_owned(),
                 blocks: None,
             },
             Object::Unsupported { kind, shape } => {
@@ -388,11 +390,19 @@ impl PyTorchFile {
             Object::Tensor(layout) => layout,
             Object::Unsupported { kind, .. } => return Err(unsupported(kind)),
         };
-        let Some(dtype) = layout.element.dtype else { return Err(unsupported(layout.element.name)) };
+        let (Some(dtype), Some(read)) = (layout.dtype(), layout.element.read_as()) else {
+            return Err(unsupported(layout.dtype_name()));
+        };
         let contents = &*self.contents;
-        let ty = TensorType { shape: layout.shape, dtype };
+        let ty = TensorType { shape: layout.shape, dtype: read };
         let pickle = &contents.roots[self.root.0].pickle;
-        contents.storages.contents(&contents.file, pickle, layout, ty, contents.verifies)
+        let elements = contents.storages.contents(&contents.file, pickle, layout, ty, contents.verifies)?;
+        if dtype == read {
+            return Ok(elements);
+        }
+        let malformed =
+            |error: kiln_tensor::Error| StoreError::malformed(self.path(), layout.at, error.to_string());
+        Ok(TensorContents::Host(elements.into_data().map_err(malformed)?.convert(dtype)))
     }
 
     fn objects(&self) -> Objects<'_> {

@@ -7,6 +7,7 @@ use std::path::Path;
 use kiln_tensor::{AnyTensor, BlockFormat, DType, Shape, SharedBytes, Stack, TensorData, TensorType};
 
 use crate::error::Result;
+use crate::float8::Float8;
 
 /// A file of named tensors. Each format implements this trait; [`Weights`](crate::Weights) opens them all.
 pub trait TensorSource: fmt::Debug + Send + Sync {
@@ -83,12 +84,30 @@ pub enum WeightFormat {
 pub struct TensorInfo {
     /// The shape, in elements.
     pub shape: Shape,
-    /// The dtype; `None` if Kiln does not support it. Of quantised blocks, it is the dtype after dequantisation, `f32`.
+    /// The dtype; `None` if Kiln does not support it. Of quantised blocks and 8-bit floats, it is the dtype after
+    /// reading, `f32`.
     pub dtype: Option<DType>,
     /// The name of the dtype in the file: `F32`, `BF16`, `F8_E4M3`, `Q4_K` and so on.
     pub dtype_name: String,
     /// The format of quantised blocks; `None` for plain elements.
     pub blocks: Option<BlockFormat>,
+}
+
+impl TensorInfo {
+    /// Returns the size of the elements in the file, in bytes; `None` if the dtype is unknown or the size overflows.
+    pub fn num_bytes(&self) -> Option<u64> {
+        let elements = self.shape.checked_num_elements()?;
+        let bytes = match self.blocks {
+            Some(format) => format.row_bytes(elements),
+            None if self.float8().is_some() => Some(elements),
+            None => elements.checked_mul(self.dtype?.size()),
+        };
+        bytes.map(|bytes| bytes as u64)
+    }
+
+    pub(crate) fn float8(&self) -> Option<Float8> {
+        Float8::from_name(&self.dtype_name)
+    }
 }
 
 /// The elements of a tensor that was read from a file.

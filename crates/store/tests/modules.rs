@@ -102,7 +102,7 @@ fn the_error_lists_all_mismatches() {
         format!(
             "{}: does not match the module\n  \
              missing in the file:\n    `layers.0.weight` (there is `layers.0.wieght`)\n  \
-             unknown to the module:\n    `extra`\n    `layers.0.wieght`\n  \
+             unknown to the module:\n    `extra`\n    `layers.0.wieght` (the module has `layers.0.weight`)\n  \
              of another type:\n    \
              `layers.0.bias` is f32[2] in the module, f32[3] in the file\n    \
              `layers.1.weight` is f32[2, 2] in the module, f64[2, 2] in the file\n  \
@@ -154,6 +154,67 @@ fn load_options_rename_cast_and_skip() {
     let clash = LoadOptions::new().rename(|_| Some("same".to_owned()));
     let error = load_module_with(net::<B>(1.0), &path, &clash).unwrap_err();
     assert!(error.to_string().ends_with("duplicate tensor name `same`"), "{error}");
+}
+
+/// A file of 8-bit floats: the bits of all tensors are 0x38, 0xC5 and so on.
+fn float8_file(folder: &tempfile::TempDir, tensors: &[(&str, &str, &[usize])]) -> std::path::PathBuf {
+    let (mut header, mut data) = (Vec::new(), Vec::new());
+    for (name, dtype, shape) in tensors {
+        let start = data.len();
+        data.extend((0..shape.iter().product()).map(|i: usize| [0x38u8, 0xC5, 0x01, 0x80, 0x3B][i % 5]));
+        header.push(format!(
+            r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{start},{}]}}"#,
+            data.len()
+        ));
+    }
+    let header = format!("{{{}}}", header.join(","));
+    let path = folder.path().join("float8.safetensors");
+    fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()).unwrap();
+    path
+}
+
+/// 0x38, 0xC5, 0x01 and 0x80 of `float8_e4m3fn` are 1, -3.25, 2⁻⁹ and -0 in PyTorch 2.15, and exact in every float dtype.
+#[test]
+fn eight_bit_floats_become_the_dtype_of_their_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = float8_file(&folder, &[("weight", "F8_E4M3", &[2, 2]), ("bias", "F8_E5M2", &[2])]);
+    let layer = |dtype| Layer::<Flex> {
+        weight: Param::from_tensor(Tensor::<Flex, 2>::zeros([2, 2], &Default::default()).cast(dtype)),
+        bias: Some(Param::from_tensor(Tensor::<Flex, 1>::zeros([2], &Default::default()).cast(dtype))),
+    };
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        for policy in [DTypePolicy::Exact, DTypePolicy::Keep, DTypePolicy::Cast] {
+            let options = LoadOptions::new().dtype(policy);
+            let (layer, report) = load_module_with(layer(dtype), &path, &options).unwrap();
+            assert_eq!(report.loaded, ["bias", "weight"]);
+            let (weight, bias) = (values(&layer)["weight"].clone(), values(&layer)["bias"].clone());
+            assert_eq!((weight.dtype(), bias.dtype()), (dtype, dtype));
+            let bits: Vec<u64> =
+                weight.convert(DType::F64).to_vec::<f64>().into_iter().map(f64::to_bits).collect();
+            assert_eq!(bits, [1.0f64, -3.25, 0.001953125, -0.0].map(f64::to_bits));
+            // 0x38 and 0xC5 of `float8_e5m2`.
+            assert_eq!(bias.convert(DType::F64).to_vec::<f64>(), [0.5, -5.0]);
+        }
+    }
+    // A scale that no parameter takes would be lost.
+    for scale in ["weight_scale", "weight_scale_inv", "scale_weight", "scale"] {
+        let path = float8_file(
+            &folder,
+            &[("weight", "F8_E4M3", &[2, 2]), ("bias", "F8_E5M2", &[2]), (scale, "U8", &[1])],
+        );
+        let options = LoadOptions::new().allow_unexpected(true);
+        let error = load_module_with(layer(DType::F32), &path, &options).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("tensor `weight`: has 8-bit floats with the scale `{scale}`")),
+            "{error}"
+        );
+    }
+    // The size in the header is that of bytes.
+    let mut damaged = fs::read(&path).unwrap();
+    let at = damaged.windows(6).position(|six| six == b"[2, 2]").unwrap();
+    damaged[at + 4] = b'3';
+    let error = TensorFile::from_bytes(damaged).unwrap_err().to_string();
+    assert!(error.contains("tensor `weight` is F8_E4M3[2, 3] but has 4 bytes"), "{error}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Chat templates: messages to the text of a prompt.
 
 mod functions;
+mod printf;
 mod python;
+mod source;
 mod time;
+mod variadic;
 
 use crate::{Result, TextError};
 use minijinja::syntax::SyntaxConfig;
@@ -22,8 +25,9 @@ const FUEL: u64 = 4_000_000;
 /// A chat template of a model, in the language of Jinja.
 ///
 /// It renders as in Hugging Face's `transformers`: `trim_blocks` and `lstrip_blocks`, methods of Python's strings and
-/// dictionaries, `break` and `continue`, the functions `raise_exception` and `strftime_now` (UTC), `tojson` with
-/// Python's spacing, and `{% generation %}` blocks. Rendering is bounded in time and memory.
+/// dictionaries, `'%s' % x`, the text of Python for floats and tuples, `varargs` and `kwargs` of macros, `break` and
+/// `continue`, the functions `raise_exception` and `strftime_now` (UTC), `tojson` with Python's spacing, and
+/// `{% generation %}` blocks. Rendering is bounded in time and memory.
 ///
 /// ```
 /// use kiln_text::{ChatTemplate, Message, RenderOptions};
@@ -154,7 +158,8 @@ impl ChatTemplate {
         environment.set_syntax(syntax.map_err(|error| parse(&error))?);
         environment.set_fuel(Some(FUEL));
         functions::register(&mut environment);
-        let plain = functions::without_generation_blocks(&source);
+        let plain = source::rewritten(&source);
+        let plain = plain.map_err(|problem| TextError::Template { action: "parse the template", problem })?;
         environment.add_template_owned(NAME, plain).map_err(|error| parse(&error))?;
         Ok(ChatTemplate { environment, source })
     }

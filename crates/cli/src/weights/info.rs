@@ -1,6 +1,6 @@
 //! The list of the tensors of a file.
 
-use kiln_store::{TensorInfo, Weights};
+use kiln_store::Weights;
 use serde_json::{Value, json};
 
 use crate::table::{columns, printable};
@@ -16,7 +16,7 @@ pub(super) fn table(weights: &Weights) -> String {
     for name in weights.names() {
         let Some(info) = weights.info(name) else { continue };
         elements = elements.saturating_add(info.shape.checked_num_elements().unwrap_or(usize::MAX) as u64);
-        let size = num_bytes(&info);
+        let size = info.num_bytes();
         match size {
             Some(size) => bytes = bytes.saturating_add(size),
             None => unknown += 1,
@@ -50,7 +50,7 @@ pub(super) fn json(weights: &Weights) -> String {
             "shape": info.shape.to_vec(),
             "dtype": info.dtype_name,
             "blocks": info.blocks.map(|format| format.name()),
-            "bytes": num_bytes(&info),
+            "bytes": info.num_bytes(),
         }))
     });
     let tensors: Vec<Value> = tensors.collect();
@@ -67,16 +67,6 @@ pub(super) fn json(weights: &Weights) -> String {
         "metadata": weights.metadata(),
     });
     format!("{all:#}\n")
-}
-
-/// The size of the elements; `None` of an unknown dtype.
-pub(super) fn num_bytes(info: &TensorInfo) -> Option<u64> {
-    let elements = info.shape.checked_num_elements()?;
-    let bytes = match info.blocks {
-        Some(format) => format.row_bytes(elements),
-        None => elements.checked_mul(info.dtype?.size()),
-    };
-    bytes.map(|bytes| bytes as u64)
 }
 
 /// A text of metadata for one line.

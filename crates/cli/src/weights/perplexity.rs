@@ -12,7 +12,7 @@ use kiln_store::{WeightFormat, Weights};
 use kiln_tensor::DType;
 use kiln_text::{LanguageModel, Perplexity, PerplexityOptions, perplexity_with_progress};
 
-use super::info::{grouped, num_bytes};
+use super::info::grouped;
 use super::progress::Progress;
 use crate::devices;
 use crate::table::{columns, printable};
@@ -186,7 +186,7 @@ fn size(weights: &Weights) -> (u64, u64) {
     let infos = weights.names().into_iter().filter_map(|name| weights.info(name));
     infos.fold((0, 0), |(bytes, elements), info| {
         let count = info.shape.checked_num_elements().unwrap_or(0) as u64;
-        (u64::saturating_add(bytes, num_bytes(&info).unwrap_or(0)), u64::saturating_add(elements, count))
+        (u64::saturating_add(bytes, info.num_bytes().unwrap_or(0)), u64::saturating_add(elements, count))
     })
 }
 

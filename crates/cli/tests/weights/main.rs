@@ -219,3 +219,30 @@ fn quantize_transposes_the_matrices_of_gpt2() {
         assert_eq!((&tensor["blocks"], &tensor["shape"]), (&json!("q8_0"), &json!([outputs, 32])), "{name}");
     }
 }
+
+#[test]
+fn rules_that_match_nothing_are_a_warning() {
+    let file = fixture("pytorch/parameters.pt");
+    let (status, text, error) = kiln(&["info", &file, "--rename", "^wait=w", "--exclude", "^bias$"]);
+    assert_eq!(
+        (status, error.as_str()),
+        (Some(0), "kiln: no tensor matches the rule: rename `^wait` to `w`\n")
+    );
+    assert!(text.contains("weight") && !text.contains("bias"), "{text}");
+    // Of two files, a rule may be for one.
+    let (status, _, error) = kiln(&["diff", &file, &fixture("pytorch/tensor.pt"), "--rename", "^tensor=t"]);
+    assert_eq!((status, error.as_str()), (Some(1), ""));
+}
+
+#[test]
+fn eight_bit_floats_are_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = in_folder(&folder, "wide.safetensors");
+    let input = fixture("float8.safetensors");
+    assert_eq!(
+        (&tensor(&input, "F8_E4M3")["dtype"], &tensor(&input, "F8_E4M3")["bytes"]),
+        (&json!("F8_E4M3"), &json!(256))
+    );
+    success(&["convert", &input, &output, "--include", "^F8_E4M3$", "--dtype", "bf16"]);
+    assert_eq!(tensor(&output, "F8_E4M3")["dtype"], "BF16");
+}

@@ -28,17 +28,21 @@ const ROLES: &[(&str, &str)] = &[
     ("mask_token", "tokenizer.ggml.mask_token_id"),
 ];
 
-/// A rule that splits text before byte-pair encoding, known to llama.cpp by name.
+/// A rule that normalises and splits text before byte-pair encoding, known to llama.cpp by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PreTokenizer {
     /// `gpt-2`: the rule of GPT-2.
     Gpt2,
     /// `llama-bpe`: the rule of Llama 3. Up to three digits form a token.
     LlamaBpe,
-    /// `qwen2`: the rule of Qwen 2, 2.5 and 3. Each digit is a token.
+    /// `qwen2`: the rule of Qwen 2, 2.5 and 3, after NFC. Each digit is a token.
     Qwen2,
     /// `smollm`: the rule of GPT-2 after splitting at each digit.
     SmolLm,
+    /// `olmo`: the rule of GPT-2 after NFC, as of GPT-NeoX and OLMo.
+    Olmo,
+    /// `command-r`: the rule of SmolLM after NFC.
+    CommandR,
 }
 
 impl PreTokenizer {
@@ -49,6 +53,8 @@ impl PreTokenizer {
             PreTokenizer::LlamaBpe => "llama-bpe",
             PreTokenizer::Qwen2 => "qwen2",
             PreTokenizer::SmolLm => "smollm",
+            PreTokenizer::Olmo => "olmo",
+            PreTokenizer::CommandR => "command-r",
         }
     }
 
@@ -60,7 +66,7 @@ impl PreTokenizer {
             None => vec![rule],
         };
         let kinds: Vec<&str> = steps.iter().filter_map(|step| step.get("type")?.as_str()).collect();
-        match *kinds {
+        let rule = match *kinds {
             ["ByteLevel"] => Some(PreTokenizer::Gpt2),
             ["Digits", "ByteLevel"] => {
                 let each = steps[0].get("individual_digits").and_then(Value::as_bool);
@@ -68,8 +74,28 @@ impl PreTokenizer {
             }
             ["Split", "ByteLevel"] => split_rule(steps[0].get("pattern")?.get("Regex")?.as_str()?),
             _ => None,
+        };
+        // The name stands for the normalizer too.
+        match (rule?, has_nfc(tokenizer)?) {
+            (PreTokenizer::Gpt2, true) => Some(PreTokenizer::Olmo),
+            (PreTokenizer::SmolLm, true) => Some(PreTokenizer::CommandR),
+            (PreTokenizer::LlamaBpe, true) | (PreTokenizer::Qwen2, false) => None,
+            (rule, _) => Some(rule),
         }
     }
+}
+
+/// Whether a `tokenizer.json` has the normalizer NFC; `None` if it has another.
+fn has_nfc(tokenizer: &Value) -> Option<bool> {
+    let Some(normalizer) = tokenizer.get("normalizer").filter(|normalizer| !normalizer.is_null()) else {
+        return Some(false);
+    };
+    let steps = match normalizer.get("normalizers").and_then(Value::as_array) {
+        Some(steps) => steps.as_slice(),
+        None => std::slice::from_ref(normalizer),
+    };
+    let is_nfc = |step: &Value| step.get("type").and_then(Value::as_str) == Some("NFC");
+    steps.iter().all(is_nfc).then_some(!steps.is_empty())
 }
 
 /// Tells rules apart by how many digits they keep together, and checks the parts that both have.
@@ -107,7 +133,8 @@ pub fn tokenizer_metadata(
         Some(pre) => pre,
         None => {
             return Err(problem(
-                "has a `pre_tokenizer` whose name in llama.cpp is unknown\n  hint: pass the name, such as `gpt-2`",
+                "has a `pre_tokenizer` and `normalizer` whose name in llama.cpp is unknown\n  hint: pass the name, such as \
+                 `gpt-2`",
             ));
         }
     };

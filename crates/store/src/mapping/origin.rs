@@ -153,6 +153,11 @@ fn joined(infos: Vec<TensorInfo>, dim: usize) -> Result<TensorInfo, String> {
         Some(other) => {
             Err(format!("the dtypes {} and {} cannot be joined", kept.dtype_name, other.dtype_name))
         }
-        None => Ok(TensorInfo { shape, ..kept }),
+        None => {
+            // 8-bit floats and others together are no 8-bit floats.
+            let mixed = infos.iter().any(|info| info.float8() != kept.float8());
+            let dtype_name = if mixed { "F32".to_owned() } else { kept.dtype_name };
+            Ok(TensorInfo { shape, dtype_name, ..kept })
+        }
     }
 }

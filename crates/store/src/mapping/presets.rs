@@ -74,6 +74,7 @@ impl Mapping {
             .with(Rule::StripPrefixes(PYTORCH_PREFIXES))
             .with(skip(r"(^|\.)num_batches_tracked$"))
             .with_fused_projections()
+            .optional()
     }
 
     /// Returns the conventions of Hugging Face's `transformers`, in addition to those of [`pytorch`](Mapping::pytorch):
@@ -95,9 +96,10 @@ impl Mapping {
             .with_norms_of("gamma", "beta")
             .transpose_conv1d()
             .with_fused_projections();
-        TIED.iter().fold(mapping, |mapping, (missing, replacement)| {
+        let mapping = TIED.iter().fold(mapping, |mapping, (missing, replacement)| {
             mapping.with(Rule::Tie { missing: known(missing), replacement: (*replacement).to_owned() })
-        })
+        });
+        mapping.optional()
     }
 
     /// Transposes the weights of `Conv1D` layers (GPT-2) to `[out, in]`, if the file has such layers: if a `c_attn.weight`
@@ -132,6 +134,7 @@ impl Mapping {
             .with(Rule::BurnAttention)
             .with_fused_projections()
             .with(Rule::TransposeLayers(LINEAR_LAYERS))
+            .optional()
     }
 
     /// Returns the conventions of Flax:
@@ -146,6 +149,7 @@ impl Mapping {
             .with(Rule::OutputsFirst(known(r"(^|\.)kernel$")))
             .with(rename(r"(^|\.)(kernel|embedding|scale)$", "${1}weight"))
             .with(rename(r"(^|\.)(mean|var)$", "${1}running_$2"))
+            .optional()
     }
 
     /// Renames the parameters of norms.

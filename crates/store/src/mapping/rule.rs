@@ -18,6 +18,8 @@ pub(super) type Rename = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub(super) enum Rule {
     /// Replaces each match.
     Rename { pattern: Regex, replacement: String, unless_wanted: bool },
+    /// Replaces a prefix.
+    Prefix { from: String, to: String },
     /// Renames or skips each tensor.
     Function(Rename),
     /// Keeps tensors that match one of the patterns.
@@ -53,6 +55,10 @@ impl Rule {
             Rule::Rename { pattern, replacement, unless_wanted } => {
                 rename(tensors, pattern, replacement, *unless_wanted);
             }
+            Rule::Prefix { from, to } => tensors.rename(|name| match name.strip_prefix(from.as_str()) {
+                Some(rest) => Some(format!("{to}{rest}")),
+                None => Some(name.to_owned()),
+            }),
             Rule::Function(function) => tensors.rename(|name| function(name)),
             Rule::Include(patterns) => {
                 tensors.retain(|name| patterns.iter().any(|pattern| pattern.is_match(name)));
@@ -76,6 +82,44 @@ impl Rule {
             Rule::Tie { missing, replacement } => tie(tensors, missing, replacement),
         }
         Ok(())
+    }
+
+    /// The number of patterns.
+    pub(super) fn num_patterns(&self) -> usize {
+        if let Rule::Include(patterns) = self { patterns.len() } else { 1 }
+    }
+
+    /// Descriptions of the patterns that match nothing, without the first ones, which are optional.
+    pub(super) fn unmatched(&self, optional: usize, tensors: &Tensors) -> Vec<String> {
+        let found = |pattern: &Regex| tensors.entries.iter().any(|(name, _)| pattern.is_match(name));
+        if let Rule::Include(patterns) = self {
+            let unmatched = patterns.iter().skip(optional).filter(|pattern| !found(pattern));
+            return unmatched.map(|pattern| format!("include `{pattern}`")).collect();
+        }
+        let matches = match self {
+            Rule::Rename { pattern, .. }
+            | Rule::Exclude { pattern, .. }
+            | Rule::Transpose(pattern)
+            | Rule::OutputsFirst(pattern)
+            | Rule::Split { pattern, .. }
+            | Rule::Concat { pattern, .. } => found(pattern),
+            Rule::Prefix { from, .. } => {
+                tensors.entries.iter().any(|(name, _)| name.starts_with(from.as_str()))
+            }
+            // Whether the parameter is missing depends on the file.
+            Rule::Tie { missing, .. } => {
+                tensors.targets().is_none_or(|targets| targets.keys().any(|name| missing.is_match(name)))
+            }
+            // These have no pattern, or depend on the file.
+            Rule::Function(_)
+            | Rule::Include(_)
+            | Rule::StripPrefixes(_)
+            | Rule::TransposeLayers(_)
+            | Rule::TransposeConv1d { .. }
+            | Rule::Fused { .. }
+            | Rule::BurnAttention => true,
+        };
+        if matches || optional > 0 { Vec::new() } else { vec![format!("{self:?}")] }
     }
 }
 
@@ -327,22 +371,23 @@ fn expanded(captures: &Captures, name: &str, replacement: &str) -> String {
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rule::Rename { pattern, replacement, .. } => write!(f, "rename {pattern} to {replacement}"),
+            Rule::Rename { pattern, replacement, .. } => write!(f, "rename `{pattern}` to `{replacement}`"),
+            Rule::Prefix { from, to } => write!(f, "rename the prefix `{from}` to `{to}`"),
             Rule::Function(_) => f.write_str("rename by a function"),
             Rule::Include(patterns) => write!(f, "include {patterns:?}"),
-            Rule::Exclude { pattern, .. } => write!(f, "exclude {pattern}"),
+            Rule::Exclude { pattern, .. } => write!(f, "exclude `{pattern}`"),
             Rule::StripPrefixes(prefixes) => write!(f, "strip the prefixes {prefixes:?}"),
-            Rule::Transpose(pattern) => write!(f, "transpose {pattern}"),
+            Rule::Transpose(pattern) => write!(f, "transpose `{pattern}`"),
             Rule::TransposeLayers(layers) => write!(f, "transpose the weights of {layers:?}"),
             Rule::TransposeConv1d { weights, .. } => write!(f, "transpose {weights} of Conv1D"),
-            Rule::OutputsFirst(pattern) => write!(f, "outputs first in {pattern}"),
-            Rule::Split { pattern, dim, parts } => write!(f, "split {pattern} along {dim} into {parts:?}"),
+            Rule::OutputsFirst(pattern) => write!(f, "outputs first in `{pattern}`"),
+            Rule::Split { pattern, dim, parts } => write!(f, "split `{pattern}` along {dim} into {parts:?}"),
             Rule::Concat { pattern, dim, others, name } => {
-                write!(f, "join {pattern} and {others:?} along {dim} to {name}")
+                write!(f, "join `{pattern}` and {others:?} along {dim} to `{name}`")
             }
             Rule::Fused { fused, parts } => write!(f, "split or join {fused}: {parts:?}"),
             Rule::BurnAttention => f.write_str("attention of Burn"),
-            Rule::Tie { missing, replacement } => write!(f, "tie {missing} to {replacement}"),
+            Rule::Tie { missing, replacement } => write!(f, "tie `{missing}` to `{replacement}`"),
         }
     }
 }

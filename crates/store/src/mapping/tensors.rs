@@ -80,11 +80,11 @@ impl<'a> Tensors<'a> {
     ///
     /// # Errors
     /// When two tensors have the same name.
-    pub(super) fn finish(self) -> Result<Mapped> {
+    pub(super) fn finish(self, unmatched: Vec<String>) -> Result<Mapped> {
         let mut seen = HashSet::new();
         if let Some((name, _)) = self.entries.iter().find(|(name, _)| !seen.insert(name.as_str())) {
             return Err(StoreError::Duplicate { file: self.source.path().to_owned(), name: name.clone() });
         }
-        Ok(Mapped { tensors: self.entries, skipped: self.skipped })
+        Ok(Mapped { tensors: self.entries, skipped: self.skipped, unmatched })
     }
 }

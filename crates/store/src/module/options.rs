@@ -25,6 +25,9 @@ pub struct LoadOptions {
 }
 
 /// The policy for a tensor whose dtype differs from that of its parameter.
+///
+/// 8-bit floats of a file (`F8_E4M3`, `F8_E5M2` and their variants without -0) become the float dtype of their parameter
+/// under every policy: each of their values is exact in all float dtypes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DTypePolicy {
     /// Returns an error.

@@ -7,9 +7,10 @@ use std::path::Path;
 use kiln_nn::{Module, ParamId, Parameter, Visitor};
 use kiln_tensor::{BlockFormat, DType, TensorType};
 
-use super::options::LoadOptions;
+use super::options::{DTypePolicy, LoadOptions};
 use super::report::LoadReport;
-use crate::error::{Mismatch, Result, StoreError, TypeMismatch};
+use crate::error::{Mismatch, Result, StoreError, TypeMismatch, Unexpected};
+use crate::float8::Float8;
 use crate::mapping::{Mapping, Origin, Target, Targets};
 use crate::names::closest;
 use crate::source::{TensorContents, TensorInfo, TensorSource};
@@ -52,20 +53,22 @@ impl Plan {
     pub(super) fn new(module: &dyn Module, source: &dyn TensorSource, options: &LoadOptions) -> Result<Plan> {
         let parameters = Parameters::of(module, source.path())?;
         let mapped = mapping(source, options)?.apply(source, Some(&parameters.targets))?;
-        let mut plan = Plan {
-            wanted: BTreeMap::new(),
-            duplicates: Vec::new(),
-            copies: options.copies(),
-            report: LoadReport { unexpected: mapped.skipped, ..LoadReport::default() },
+        let report = LoadReport {
+            unexpected: mapped.skipped,
+            unmatched: mapped.unmatched.clone(),
+            ..LoadReport::default()
         };
+        let mut plan =
+            Plan { wanted: BTreeMap::new(), duplicates: Vec::new(), copies: options.copies(), report };
         let mut available: BTreeMap<String, Origin> = mapped.tensors.into_iter().collect();
-        let mut mismatch = Mismatch::default();
+        let mut mismatch = Mismatch { unmatched: mapped.unmatched, ..Mismatch::default() };
         let assignment = Assignment { parameters: &parameters, source, options };
         for name in parameters.targets.keys().filter(|name| !parameters.aliases.contains_key(*name)) {
             plan.assign(name, &assignment, &mut available, &mut mismatch)?;
         }
         plan.report_missing(&available, options, &mut mismatch);
         plan.report_unused(available, options, &mut mismatch);
+        plan.check_scales(source)?;
         if !mismatch.is_empty() {
             let file = source.path().to_owned();
             return Err(StoreError::Mismatch { file, mismatch: Box::new(mismatch) });
@@ -137,15 +140,40 @@ impl Plan {
         // Several names of a tied tensor are one tensor.
         let mut used: BTreeSet<String> = used.into_iter().collect();
         self.report.unexpected.retain(|name| used.insert(name.clone()));
+        let similar: BTreeMap<String, String> =
+            self.report.similar.iter().map(|(missing, close)| (close.clone(), missing.clone())).collect();
         for (name, origin) in unused {
             let mut names = Vec::new();
             origin.names_in_file(&mut names);
             names.retain(|name| used.insert(name.clone()));
             if !options.permits_unexpected() && !is_batch_counter(&name) {
-                mismatch.unexpected.extend(names.clone());
+                let similar = similar.get(&name).cloned();
+                mismatch.unexpected.extend(names.iter().map(|own| Unexpected {
+                    name: own.clone(),
+                    renamed: (*own != name).then(|| name.clone()),
+                    similar: similar.clone(),
+                }));
             }
             self.report.unexpected.extend(names);
         }
+    }
+
+    /// Refuses 8-bit floats whose scale is another tensor that no parameter takes: without it the values are wrong.
+    fn check_scales(&self, source: &dyn TensorSource) -> Result<()> {
+        let mut used = Vec::new();
+        self.wanted.values().for_each(|wanted| wanted.origin.names_in_file(&mut used));
+        for name in used.iter().filter(|name| source.info(name).is_some_and(|info| info.float8().is_some())) {
+            let scale = scales_of(name).find(|scale| source.info(scale).is_some() && !used.contains(scale));
+            if let Some(scale) = scale {
+                let argument = format!("{}: tensor `{name}`", source.path().display());
+                let problem = format!(
+                    "has 8-bit floats with the scale `{scale}`, which loading does not apply\n  hint: save the products of \
+                     both as another float dtype"
+                );
+                return Err(StoreError::InvalidArgument { argument, problem });
+            }
+        }
+        Ok(())
     }
 
     /// Reads all tensors before anything changes.
@@ -203,7 +231,14 @@ impl Assignment<'_> {
             Some(found) => (found, Some(Load::Blocks)),
             None => {
                 let found = element_type(self.source, name, &origin, &info)?;
-                (found, self.options.policy().resolve(target.ty, found).map(Load::Elements))
+                let fits = info.float8().is_some_and(Float8::fits_every_float);
+                // A cast from these loses nothing, and no parameter can keep them.
+                let policy = if fits && target.ty.dtype.is_float() {
+                    DTypePolicy::Cast
+                } else {
+                    self.options.policy()
+                };
+                (found, policy.resolve(target.ty, found).map(Load::Elements))
             }
         };
         let types = TypeMismatch { name: name.to_owned(), expected: target.ty, found };
@@ -270,6 +305,14 @@ fn element_type(
             })
         }
     }
+}
+
+/// The names of the scale of 8-bit floats in files of compressed-tensors, DeepSeek and ComfyUI.
+fn scales_of(name: &str) -> impl Iterator<Item = String> {
+    let layer = name.strip_suffix("weight").map(str::to_owned);
+    let beside = ["_scale", "_scale_inv"].map(|suffix| format!("{name}{suffix}"));
+    let own = ["scale", "scale_weight"].map(|own| layer.as_ref().map(|layer| format!("{layer}{own}")));
+    beside.into_iter().chain(own.into_iter().flatten())
 }
 
 /// Whether PyTorch wrote a counter of batches under this name. Its batch normalisation reads it only where the momentum

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::error::{TypeMismatch, did_you_mean, section};
+use crate::error::{TypeMismatch, UNMATCHED, did_you_mean, section};
 
 /// The report of [`load_module_with`](crate::load_module_with). Names are those in the module, except in `unexpected`.
 /// `Display` prints the number of loaded parameters, and lists the others.
@@ -21,6 +21,8 @@ pub struct LoadReport {
     pub cast: Vec<String>,
     /// For names in `missing`, a similar name of an unused tensor.
     pub similar: BTreeMap<String, String>,
+    /// Rules of the [mapping](crate::Mapping) that match no tensor, which are logged as warnings too.
+    pub unmatched: Vec<String>,
 }
 
 impl fmt::Display for LoadReport {
@@ -32,6 +34,7 @@ impl fmt::Display for LoadReport {
         section(f, "missing in the file", missing)?;
         let types = self.mismatched.iter().map(TypeMismatch::to_string);
         section(f, "of another type", types)?;
-        section(f, "unused", self.unexpected.iter().map(|name| format!("`{name}`")))
+        section(f, "unused", self.unexpected.iter().map(|name| format!("`{name}`")))?;
+        section(f, UNMATCHED, self.unmatched.iter().cloned())
     }
 }

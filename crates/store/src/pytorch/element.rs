@@ -2,6 +2,8 @@
 
 use kiln_tensor::DType;
 
+use crate::float8::Float8;
+
 /// A dtype of PyTorch.
 #[derive(Debug, PartialEq)]
 pub(super) struct Element {
@@ -58,6 +60,15 @@ pub(super) static ELEMENTS: [Element; 26] = [
 ];
 
 impl Element {
+    /// The dtype after reading: 8-bit floats are decoded to `f32`. `None` if the elements cannot be read.
+    pub(super) fn read_as(&self) -> Option<DType> {
+        self.dtype.or_else(|| self.float8().map(|_| DType::F32))
+    }
+
+    pub(super) fn float8(&self) -> Option<Float8> {
+        Float8::from_name(self.name)
+    }
+
     /// Returns the entry of a dtype of Kiln.
     pub(super) fn of(dtype: DType) -> &'static Element {
         let found = ELEMENTS.iter().find(|element| element.dtype == Some(dtype));

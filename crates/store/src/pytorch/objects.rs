@@ -1,6 +1,6 @@
 //! The tensors among the values of a pickle.
 
-use kiln_tensor::{MAX_RANK, Shape};
+use kiln_tensor::{DType, MAX_RANK, Shape};
 
 use super::element::Element;
 use super::pickle::globals::Kind;
@@ -33,6 +33,10 @@ pub(super) struct Layout {
     /// Offset of the first element in the place, in bytes.
     pub(super) offset: u64,
     pub(super) big_endian: bool,
+    /// Whether the tensor is the negative of its elements: the neg bit of PyTorch, which `x.conj().imag` has.
+    pub(super) negated: bool,
+    /// The elements after a cast.
+    pub(super) cast: Option<&'static Element>,
     /// File offset of the tensor in the pickle, for messages.
     pub(super) at: u64,
 }
@@ -48,7 +52,27 @@ pub(super) enum Place {
     Latin1(Span),
 }
 
+impl Object {
+    fn with_cast(mut self, cast: Option<&'static Element>) -> Object {
+        if let Object::Tensor(layout) = &mut self {
+            layout.cast = cast.filter(|&cast| cast != layout.element);
+        }
+        self
+    }
+}
+
 impl Layout {
+    /// The dtype of the tensor; `None` if it cannot be read.
+    pub(super) fn dtype(&self) -> Option<DType> {
+        let read = self.element.read_as()?;
+        self.cast.map_or(Some(read), |cast| cast.dtype)
+    }
+
+    /// The name of the dtype of the tensor.
+    pub(super) fn dtype_name(&self) -> &'static str {
+        self.cast.unwrap_or(self.element).name
+    }
+
     /// Returns whether the elements follow each other in row-major order.
     pub(super) fn is_contiguous(&self) -> bool {
         if self.shape.num_elements() == 0 {
@@ -95,9 +119,10 @@ impl<'a> Objects<'a> {
     /// # Errors
     /// When the tensor is damaged: its storage is missing or shorter than its view.
     pub(super) fn tensor(&self, mut id: Id) -> Result<Option<Object>> {
+        let mut cast = None;
         for _ in 0..MAX_WRAPPERS {
             if let Node::Persistent(key) = self.pickle.node(id) {
-                return self.tar_tensor(id, *key);
+                return self.tar_tensor(id, *key).map(|object| object.map(|object| object.with_cast(cast)));
             }
             let Some((mut kind, args)) = self.pickle.call(id) else { return Ok(None) };
             let mut args = self.args(args);
@@ -108,7 +133,19 @@ impl<'a> Objects<'a> {
             }
             match (kind, args) {
                 (Kind::Wrapper, &[inner, ..]) => id = inner,
-                _ => return self.rebuilt(id, kind, args),
+                (Kind::Cast, &[inner, dtype, ..]) => {
+                    let Some(Kind::DType(element)) = self.pickle.global(dtype) else {
+                        return self.damaged(id);
+                    };
+                    // The outermost cast is the last one.
+                    cast = cast.or(Some(element));
+                    id = inner;
+                }
+                (Kind::Cast, _) => return self.damaged(id),
+                _ => {
+                    let object = self.rebuilt(id, kind, args)?;
+                    return Ok(object.map(|object| object.with_cast(cast)));
+                }
             }
         }
         Ok(None)
@@ -124,12 +161,15 @@ impl<'a> Objects<'a> {
 
     fn rebuilt(&self, id: Id, kind: Kind, args: &[Id]) -> Result<Option<Object>> {
         match (kind, args) {
-            (Kind::RebuildTensor, &[storage, offset, shape, strides, ..]) => {
-                self.view(id, storage, [offset, shape, strides], None)
+            // `requires_grad` and hooks of the gradient follow the strides.
+            (Kind::RebuildTensor, &[storage, offset, shape, strides, ref rest @ ..]) => {
+                let object = self.view(id, storage, [offset, shape, strides], None)?;
+                self.with_metadata(id, object, rest.get(2).copied())
             }
-            (Kind::RebuildTensorV3, &[storage, offset, shape, strides, _, _, dtype, ..]) => {
+            (Kind::RebuildTensorV3, &[storage, offset, shape, strides, _, _, dtype, ref rest @ ..]) => {
                 let Some(Kind::DType(element)) = self.pickle.global(dtype) else { return self.damaged(id) };
-                self.view(id, storage, [offset, shape, strides], Some(element))
+                let object = self.view(id, storage, [offset, shape, strides], Some(element))?;
+                self.with_metadata(id, object, rest.first().copied())
             }
             (Kind::RebuildTensor | Kind::RebuildTensorV3 | Kind::RebuildFromType, _) => self.damaged(id),
             (Kind::Tensor, _) => {
@@ -150,6 +190,41 @@ impl<'a> Objects<'a> {
                 self.numpy(id, shape, dtype, self.pickle.short_text(order) == Some("F"), data)
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Applies the metadata of a tensor: the dict of `torch._utils.get_tensor_metadata`, which has the keys `neg` and
+    /// `conj` for the operations that PyTorch defers, and those of other devices.
+    fn with_metadata(&self, id: Id, object: Option<Object>, metadata: Option<Id>) -> Result<Option<Object>> {
+        let (mut layout, metadata) = match (object, metadata) {
+            (Some(Object::Tensor(layout)), Some(metadata)) => (layout, metadata),
+            (object, _) => return Ok(object),
+        };
+        for &(key, value) in self.metadata(id, metadata)? {
+            let is_set = matches!(self.pickle.node(value), Node::Bool(true));
+            match self.pickle.short_text(key) {
+                Some("neg") if is_set && layout.element.torch != "bool" => layout.negated = true,
+                // Complex elements cannot be read at all.
+                Some("conj") if is_set && layout.element.name.starts_with('C') => {}
+                Some(key) if !["neg", "conj"].contains(&key) => {
+                    let kind = format!("{} with the metadata `{}`", layout.element.name, key.escape_debug());
+                    return Ok(Some(Object::Unsupported { kind, shape: layout.shape }));
+                }
+                Some(_) | None => return self.damaged(id),
+            }
+        }
+        Ok(Some(Object::Tensor(layout)))
+    }
+
+    fn metadata(&self, id: Id, mut metadata: Id) -> Result<&'a [(Id, Id)]> {
+        // TorchScript tags dicts with their types.
+        if let Some((Kind::Wrapper, args)) = self.pickle.call(metadata) {
+            metadata = self.args(args).first().copied().unwrap_or(metadata);
+        }
+        match self.pickle.dict(metadata) {
+            Some(items) => Ok(items),
+            None if metadata == Id::NONE => Ok(&[]),
+            None => self.damaged(id),
         }
     }
 
@@ -258,6 +333,8 @@ impl<'a> Objects<'a> {
             place: Place::Storage(storage.index),
             offset: storage.start + offset,
             big_endian: self.storages.get(storage.index).big_endian,
+            negated: false,
+            cast: None,
             at: self.pickle.file_offset(id),
         }))
     }
@@ -349,7 +426,17 @@ impl<'a> Objects<'a> {
             next = next.saturating_mul(shape[axis] as u64);
         }
         let at = self.pickle.file_offset(id);
-        Ok(Some(Object::Tensor(Layout { element, shape, strides, place, offset: 0, big_endian, at })))
+        Ok(Some(Object::Tensor(Layout {
+            element,
+            shape,
+            strides,
+            place,
+            offset: 0,
+            big_endian,
+            negated: false,
+            cast: None,
+            at,
+        })))
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::DeflateDecoder;
-use kiln_tensor::{Shape, SharedBytes, TensorData, TensorType};
+use kiln_tensor::{Elements, Shape, SharedBytes, TensorData, TensorType};
 
 use super::element::Element;
 use super::objects::{Layout, Place};
@@ -114,11 +114,16 @@ impl Storages {
     ) -> Result<TensorContents> {
         let malformed = |problem: String| StoreError::malformed(file.path(), layout.at, problem);
         let is_native = layout.big_endian == cfg!(target_endian = "big");
+        let float8 = layout.element.float8();
         let (bytes, limit) = match layout.place {
             Place::Storage(index) => {
                 let storage = self.get(index);
                 // Kernels do not validate `bool` elements, so these are read and checked.
-                let can_share = is_native && cfg!(target_endian = "little") && !ty.dtype.is_bool();
+                let can_share = is_native
+                    && cfg!(target_endian = "little")
+                    && !ty.dtype.is_bool()
+                    && float8.is_none()
+                    && !layout.negated;
                 if can_share && storage.compressed.is_none() && layout.is_contiguous() {
                     storage.read(file, verifies)?;
                     let start = storage.start + layout.offset;
@@ -152,8 +157,15 @@ impl Storages {
         if !is_native {
             elements.chunks_exact_mut(layout.element.bytes as usize).for_each(<[u8]>::reverse);
         }
-        let data = TensorData::from_bytes(&elements, ty);
-        data.map(TensorContents::Host).map_err(|error| malformed(error.to_string()))
+        let data = match float8 {
+            Some(format) => TensorData::new(format.decode_all(&elements), ty.shape),
+            None => TensorData::from_bytes(&elements, ty),
+        };
+        let mut data = data.map_err(|error| malformed(error.to_string()))?;
+        if layout.negated {
+            negate(data.elements_mut());
+        }
+        Ok(TensorContents::Host(data))
     }
 }
 
@@ -217,6 +229,26 @@ pub(super) fn owned(bytes: Vec<u8>) -> SharedBytes {
 pub(super) fn latin1(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     text.chars().map(|char| u8::try_from(u32::from(char)).ok()).collect()
+}
+
+/// Negates all elements as `torch.neg` does: integers wrap, and the sign of zeros and NaN changes too.
+fn negate(elements: &mut Elements) {
+    match elements {
+        Elements::F64(values) => values.iter_mut().for_each(|value| *value = -*value),
+        Elements::F32(values) => values.iter_mut().for_each(|value| *value = -*value),
+        Elements::F16(values) => values.iter_mut().for_each(|value| *value = -*value),
+        Elements::BF16(values) => values.iter_mut().for_each(|value| *value = -*value),
+        Elements::I64(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        Elements::I32(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        Elements::I16(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        Elements::I8(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        Elements::U64(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        Elements::U32(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        Elements::U16(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        Elements::U8(values) => values.iter_mut().for_each(|value| *value = value.wrapping_neg()),
+        // The reader of the metadata refuses these.
+        Elements::Bool(_) => {}
+    }
 }
 
 /// Copies the elements of a view in row-major order; `None` if they are out of bounds.

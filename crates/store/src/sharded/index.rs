@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::error::{Result, StoreError};
+use crate::stand_in;
 
 /// Limit on the length of an index in bytes, as for the header of a safetensors file.
 const MAX_INDEX_BYTES: u64 = 100_000_000;
@@ -34,6 +35,7 @@ impl Index {
             let problem = format!("the index is longer than the {MAX_INDEX_BYTES} bytes allowed");
             return Err(StoreError::malformed(path, MAX_INDEX_BYTES, problem));
         }
+        stand_in::refuse(path, &text)?;
         let parsed: Parsed = serde_json::from_slice(&text).map_err(|error| not_json(path, &text, &error))?;
         let metadata =
             parsed.metadata.unwrap_or_default().into_iter().map(|(key, value)| (key, printed(value)));

@@ -16,6 +16,7 @@ use crate::numpy::Archive;
 use crate::pytorch::PyTorchFile;
 use crate::sharded::ShardedFile;
 use crate::source::{TensorSource, WeightFormat};
+use crate::stand_in;
 
 /// The number of bytes at the start of a file that decide its format. The header of a tar archive is the longest.
 const START: usize = 512;
@@ -85,6 +86,7 @@ pub(super) fn parse(input: Input<'_>) -> Result<Arc<dyn TensorSource>> {
         Input::File(path, _) => (*path, start_of(path)?),
         Input::Bytes(bytes) => (Path::new(MEMORY), bytes[..bytes.len().min(START)].to_vec()),
     };
+    stand_in::refuse(path, &start)?;
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
     let by_contents = FORMATS.iter().find(|format| (format.detect)(&start));
     let by_name = || FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str()));

@@ -297,10 +297,28 @@ fn splitting_rules_are_detected() {
             {"type": "Split", "pattern": {"Regex": regex}}, {"type": "ByteLevel"}]}})
     };
     assert_eq!(PreTokenizer::detect(&split(r"\p{N}{1,3}")), Some(PreTokenizer::LlamaBpe));
-    assert_eq!(PreTokenizer::detect(&split(r"\p{N}")), Some(PreTokenizer::Qwen2));
+    assert_eq!(PreTokenizer::detect(&split(r"\p{N}")), None, "a name without NFC");
+    let normalized = |mut tokenizer: Value, normalizer: Value| {
+        tokenizer["normalizer"] = normalizer;
+        PreTokenizer::detect(&tokenizer)
+    };
+    let nfc = || json!({"type": "NFC"});
+    assert_eq!(normalized(split(r"\p{N}"), nfc()), Some(PreTokenizer::Qwen2));
+    let sequence = json!({"type": "Sequence", "normalizers": [nfc()]});
+    assert_eq!(normalized(split(r"\p{N}"), sequence), Some(PreTokenizer::Qwen2));
+    assert_eq!(normalized(split(r"\p{N}{1,3}"), nfc()), None);
     assert_eq!(PreTokenizer::detect(&split(r"\p{N}{1,9}")), None);
     let gpt2 = json!({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}});
     assert_eq!(PreTokenizer::detect(&gpt2), Some(PreTokenizer::Gpt2));
+    assert_eq!(normalized(gpt2.clone(), nfc()), Some(PreTokenizer::Olmo));
+    assert_eq!(
+        normalized(gpt2.clone(), json!({"type": "Sequence", "normalizers": []})),
+        Some(PreTokenizer::Gpt2)
+    );
+    assert_eq!(normalized(gpt2, json!({"type": "NFKC"})), None);
+    let smollm = load("tokenizer/tokenizer.json");
+    assert_eq!(PreTokenizer::detect(&smollm), Some(PreTokenizer::SmolLm));
+    assert_eq!(normalized(smollm, nfc()), Some(PreTokenizer::CommandR));
     assert_eq!(PreTokenizer::detect(&json!({"pre_tokenizer": null})), None);
 }
 

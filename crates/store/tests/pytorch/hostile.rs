@@ -214,6 +214,28 @@ fn with_view(lengths: &[u32], strides: &[u32], offset: u32) -> Vec<u8> {
     file
 }
 
+/// The file of [`with_view`] with an argument for metadata: opcodes of a value.
+fn with_metadata(value: &[u8]) -> Vec<u8> {
+    let file = with_view(&[2], &[1], 1);
+    let end = file.windows(5).position(|five| five == b")RtRs").expect("the end of the arguments");
+    [&file[..end + 2], value, &file[end + 2..]].concat()
+}
+
+#[test]
+fn metadata_of_tensors() {
+    for (value, expected) in
+        [(&b"N"[..], [1.0f32, 2.0]), (b"}", [1.0, 2.0]), (b"}(U\x03neg\x88u", [-1.0, -2.0])]
+    {
+        let file = PyTorchFile::from_bytes(with_metadata(value)).unwrap();
+        assert_eq!(file.read("x").unwrap().to_vec::<f32>(), expected);
+    }
+    // A number, `{5: True}`, `{"neg": 1}`, and a conjugate of real numbers.
+    for value in [&b"K\x05"[..], b"}(K\x05\x88u", b"}(U\x03negK\x01u", b"}(U\x04conj\x88u"] {
+        let message = problem(with_metadata(value));
+        assert!(message.contains("the arguments of a tensor are damaged"), "{message}");
+    }
+}
+
 #[test]
 fn giant_storages_of_legacy_files() {
     let good = with_view(&[2, 3], &[12, 4], 3);

@@ -13,7 +13,7 @@ use kiln_store::{StoreError, TensorContents, TensorFile, TensorSource, WeightFor
 use kiln_tensor::{DType, Shape, TensorData};
 
 /// Files by `generate.py`, each with a safetensors file of the same tensors.
-const FILES: [(&str, WeightFormat); 19] = [
+const FILES: [(&str, WeightFormat); 22] = [
     ("views", WeightFormat::PyTorch),
     ("dtypes", WeightFormat::PyTorch),
     ("checkpoint", WeightFormat::PyTorch),
@@ -30,6 +30,9 @@ const FILES: [(&str, WeightFormat); 19] = [
     ("big-endian", WeightFormat::PyTorch),
     ("deflated", WeightFormat::PyTorch),
     ("tar", WeightFormat::PyTorchTar),
+    ("negated", WeightFormat::PyTorch),
+    ("negated-script", WeightFormat::TorchScript),
+    ("casts", WeightFormat::PyTorch),
     ("numpy-2", WeightFormat::PyTorchLegacy),
     ("numpy-4", WeightFormat::PyTorchLegacy),
     ("numpy-5", WeightFormat::PyTorchLegacy),
@@ -200,7 +203,6 @@ fn constants_of_torch_script() {
 fn dtypes_without_a_counterpart_are_listed() {
     let file = open("unsupported");
     let expected = [
-        ("float8", "F8_E4M3", Shape::new([2, 2])),
         ("complex", "C64", Shape::new([3])),
         ("quantised", "QINT8", Shape::new([4])),
         ("sparse", "sparse", Shape::new([5, 6])),
@@ -215,6 +217,50 @@ fn dtypes_without_a_counterpart_are_listed() {
         );
     }
     assert_eq!(file.read("fine").unwrap(), TensorData::from([1.0f32, 1.0]));
+    assert_eq!(file.read("float8").unwrap(), TensorData::from([[1.0f32; 2]; 2]));
+    // Metadata of another device, as of tensors in the private layouts of an NPU.
+    let file = open("metadata");
+    let dtypes = [("other", "F32 with the metadata `npu_format`"), ("conj", "C64")];
+    for (name, dtype) in dtypes {
+        let error = file.read(name).unwrap_err().to_string();
+        assert!(
+            error.ends_with(&format!("tensor `{name}` is of type {dtype}, which is not supported")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn all_bits_of_8_bit_floats() {
+    let file = open("float8");
+    let expected = TensorFile::open(folder().join("../float8.safetensors")).unwrap();
+    let formats = [
+        ("float8_e4m3fn", "F8_E4M3"),
+        ("float8_e5m2", "F8_E5M2"),
+        ("float8_e4m3fnuz", "F8_E4M3FNUZ"),
+        ("float8_e5m2fnuz", "F8_E5M2FNUZ"),
+        ("float8_e8m0fnu", "F8_E8M0"),
+    ];
+    for (name, dtype) in formats {
+        let values = expected.read(&format!("{dtype}.values")).unwrap().to_vec::<f32>();
+        let (own, other) = (file.read(name).unwrap(), expected.read(dtype).unwrap());
+        assert_eq!(file.info(name).unwrap(), expected.info(dtype).unwrap());
+        assert_eq!(file.info(name).unwrap().num_bytes(), Some(256));
+        for data in [own, other] {
+            for (bits, (own, expected)) in data.to_vec::<f32>().into_iter().zip(&values).enumerate() {
+                match expected.is_nan() {
+                    true => assert!(own.is_nan(), "{name} {bits:#x}: {own}"),
+                    false => assert_eq!(own.to_bits(), expected.to_bits(), "{name} {bits:#x}: {own}"),
+                }
+            }
+        }
+    }
+    // Rows 2 and 3 of the transposed bits.
+    let bits: Vec<u8> = (2..4).flat_map(|row| (0..16).map(move |column| 16 * column + row)).collect();
+    let values = expected.read("F8_E4M3.values").unwrap().to_vec::<f32>();
+    let strided = file.read("strided").unwrap();
+    assert_eq!(strided.shape().to_vec(), [2, 16]);
+    assert!(strided.to_vec::<f32>().iter().zip(&bits).all(|(own, &bits)| *own == values[usize::from(bits)]));
 }
 
 #[test]
@@ -281,6 +327,19 @@ fn a_class_can_be_allowed() {
     let pickle = b"\x80\x02c__main__\nNet\n)\x81}(U\x01w]K\x05au\x62.".to_vec();
     let message = problem(pickle.clone());
     assert!(message.starts_with("at byte 2: pickle: the global `__main__.Net` is not allowed"), "{message}");
+    // All classes at once, each once, though an opcode that follows is damaged.
+    let several = b"\x80\x02c__main__\nNet\n)\x81}(U\x01wcmy.data\nVocabulary\n)\x81U\x01vc__main__\nNet\n)\x81u\x62\xFF";
+    let message = problem(several.to_vec());
+    assert!(
+        message.starts_with(
+            "at byte 2: pickle: the globals `__main__.Net`, `my.data.Vocabulary` are not allowed"
+        ),
+        "{message}"
+    );
+    let many: Vec<u8> = (0..100).flat_map(|class| format!("c__main__\nC{class}\n").into_bytes()).collect();
+    let message = problem([&b"\x80\x02"[..], &many, b"."].concat());
+    assert!(message.contains("`__main__.C31` and others are not allowed"), "{message}");
+    assert!(!message.contains("C32"), "{message}");
     let file = PyTorchFile::from_bytes_with(pickle, &PyTorchOptions::new().allow("__main__.Net")).unwrap();
     assert_eq!(file.keys().unwrap(), ["w"]);
     assert_eq!(file.value("w.0").unwrap(), Some(PickleValue::Int(5)));

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use kiln_backends::Device;
-use kiln_store::gguf::{self, GgufTensor, Metadata};
-use kiln_store::numpy::{Compression, archive_to_bytes};
-use kiln_store::{SaveOptions, WeightFormat, Weights, save_sharded, save_tensors};
+use kiln_store::burn::BurnpackFile;
+use kiln_store::flax::FlaxFile;
+use kiln_store::gguf::{self, GgufFile, GgufTensor, Metadata};
+use kiln_store::numpy::{Archive, Compression, archive_to_bytes};
+use kiln_store::pytorch::PyTorchFile;
+use kiln_store::{
+    SaveOptions, ShardedFile, StoreError, TensorFile, WeightFormat, Weights, save_sharded, save_tensors,
+};
 use kiln_tensor::{BlockFormat, DType, TensorData};
 
 use crate::{fixture, ramp, weights};
@@ -39,6 +45,66 @@ fn the_format_is_detected_by_content() {
         ] {
             assert_eq!(weights.format(), format);
             assert!(!weights.is_empty() && weights.len() == weights.names().len());
+        }
+    }
+}
+
+/// Files in place of weights, with their bytes, what the message calls them, and its advice.
+fn stand_ins() -> [(&'static [u8], &'static str, &'static str); 7] {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
+    let lfs = "is a pointer of Git LFS, not the file of 12345 bytes itself";
+    [
+        (pointer, lfs, "git lfs pull"),
+        (
+            b"version https://hawser.github.com/spec/v1\nsize x\n",
+            "is a pointer of Git LFS, not the file itself",
+            "git lfs pull",
+        ),
+        (b"", "is empty", "get the file again"),
+        (b"<!DOCTYPE html>\n<html>", "is an HTML page", "the server answered with a page"),
+        (b"\xEF\xBB\xBF \n<HTML lang=\"en\">", "is an HTML page", "the server answered with a page"),
+        (b"<html>", "is an HTML page", "the server answered with a page"),
+        (
+            b"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>",
+            "is an XML page",
+            "the server answered",
+        ),
+    ]
+}
+
+#[test]
+fn files_in_place_of_weights_are_named() {
+    type Open = fn(&Path) -> Result<(), StoreError>;
+    let readers: [Open; 9] = [
+        |path| Weights::open(path).map(drop),
+        |path| TensorFile::open(path).map(drop),
+        |path| PyTorchFile::open(path).map(drop),
+        |path| GgufFile::open(path).map(drop),
+        |path| FlaxFile::open(path).map(drop),
+        |path| BurnpackFile::open(path).map(drop),
+        |path| Archive::open(path).map(drop),
+        |path| kiln_store::numpy::read(path).map(drop),
+        |path| ShardedFile::open(path).map(drop),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (contents, found, hint) in stand_ins() {
+        // The name of an index for the reader of several files.
+        let path = folder.path().join("model.safetensors.index.json");
+        fs::write(&path, contents).unwrap();
+        let check = |error: StoreError| {
+            let error = error.to_string();
+            assert!(error.contains(found) && error.contains(hint), "{error}");
+        };
+        for open in readers {
+            check(open(&path).unwrap_err());
+        }
+        for bytes in [
+            Weights::from_bytes(contents.to_vec()).map(drop),
+            TensorFile::from_bytes(contents.to_vec()).map(drop),
+            PyTorchFile::from_bytes(contents.to_vec()).map(drop),
+            GgufFile::from_bytes(contents.to_vec()).map(drop),
+        ] {
+            check(bytes.unwrap_err());
         }
     }
 }

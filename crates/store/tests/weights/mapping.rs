@@ -256,6 +256,78 @@ fn a_partial_load_reports_all_differences() {
     assert!(matches!(strict, Err(StoreError::Mismatch { .. })));
 }
 
+/// The names of the module and of the file are told apart, also after a rename.
+#[test]
+fn a_mismatch_names_both_sides() {
+    let load = |names: [&'static str; 2], mapping: Mapping| {
+        let weights =
+            weights(names.map(|name| (name, ramp(0.0, if name.ends_with("bias") { &[2] } else { &[2, 2] }))));
+        let mut linear = LinearConfig::new(2, 2).init::<Flex>(&Default::default());
+        load_module_from(&mut linear, weights.source(), &LoadOptions::new().mapping(mapping))
+            .unwrap_err()
+            .to_string()
+    };
+    let error = load(["weight", "bais"], Mapping::new());
+    let expected = "missing in the file:\n    `bias` (there is `bais`)\n  \
+                    unknown to the module:\n    `bais` (the module has `bias`)\n  hint";
+    assert!(error.contains(expected), "{error}");
+    let error = load(["weight", "bias"], Mapping::new().rename("^bias$", "bais").unwrap());
+    let expected = "missing in the file:\n    `bias` (there is `bais`)\n  \
+                    unknown to the module:\n    `bais`, which is `bias` in the file (the module has `bias`)\n  hint";
+    assert!(error.contains(expected), "{error}");
+    let error = load(["weight", "bais"], Mapping::new().rename("^baiz$", "bias").unwrap());
+    let expected = "rules of the mapping that match no tensor:\n    rename `^baiz$` to `bias`\n  hint";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn rules_that_match_nothing_are_reported() {
+    let weights = weights([("weight", ramp(0.0, &[2, 2])), ("bias", ramp(0.0, &[2]))]);
+    let mut linear = LinearConfig::new(2, 2).init::<Flex>(&Default::default());
+    let mapping = Mapping::hugging_face()
+        .then(Mapping::pytorch().then(Mapping::burn()).then(Mapping::flax()))
+        .rename_with(|name| Some(name.to_owned()))
+        .transpose_conv1d()
+        .rename("^wait$", "weight")
+        .and_then(|mapping| mapping.rename("^weight$", "w")?.rename("^w$", "weight")?.exclude("^head"))
+        .and_then(|mapping| mapping.include("^weight$")?.include("^bias$")?.include("^norm"))
+        .and_then(|mapping| {
+            mapping.transpose("kernel$")?.split("^qkv", 0, &["q", "k"])?.concat("^q$", 0, &["k"], "qk")
+        })
+        .and_then(|mapping| mapping.tie("^bias$", "weight")?.tie("^lm_head$", "weight"))
+        .unwrap()
+        .rename_prefix("module.", "");
+    let report =
+        load_module_from(&mut linear, weights.source(), &LoadOptions::new().mapping(mapping.clone()))
+            .unwrap();
+    let expected = [
+        "rename `^wait$` to `weight`",
+        "exclude `^head`",
+        "include `^norm`",
+        "transpose `kernel$`",
+        "split `^qkv` along 0 into [\"q\", \"k\"]",
+        "join `^q$` and [\"k\"] along 0 to `qk`",
+        "tie `^lm_head$` to `weight`",
+        "rename the prefix `module.` to ``",
+    ];
+    assert_eq!(report.unmatched, expected);
+    assert!(
+        report.to_string().contains("rules of the mapping that match no tensor:\n    rename `^wait$`"),
+        "{report}"
+    );
+    // Without a module, a tie has nothing to match.
+    let without_ties: Vec<&str> = expected.into_iter().filter(|rule| !rule.starts_with("tie")).collect();
+    assert_eq!(mapping.unmatched(&weights).unwrap(), without_ties);
+
+    let optional = mapping.optional().include("^bias").and_then(|mapping| mapping.exclude("^none$")).unwrap();
+    assert_eq!(optional.unmatched(&weights).unwrap(), ["exclude `^none$`"]);
+    // A pattern after `optional` is in the same list as those before.
+    let mapping =
+        Mapping::new().include("^a").unwrap().optional().include("^b").unwrap().include("^c").unwrap();
+    assert_eq!(mapping.unmatched(&weights).unwrap(), ["include `^c`"]);
+    assert_eq!(names(&weights, &mapping), ["bias"]);
+}
+
 /// A layer of quantised blocks.
 #[derive(Debug, Module)]
 struct Blocks<B: Backend> {

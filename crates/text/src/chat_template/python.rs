@@ -7,16 +7,43 @@ use std::fmt::Write;
 /// Nesting beyond this depth is refused.
 const MAX_DEPTH: usize = 128;
 
-/// Returns the text of a value where Python's `str` differs from that of the template engine: constants and
+/// Returns the text of a value where Python's `str` differs from that of the template engine: constants, floats and
 /// containers. `None` for others. The error says that the text exceeds the budget, or is nested too deeply.
 pub(super) fn literal(value: &Value, mut budget: Budget) -> Result<Option<String>, String> {
-    let differs = [ValueKind::None, ValueKind::Bool, ValueKind::Seq, ValueKind::Map];
-    if !differs.contains(&value.kind()) {
+    let kinds = [ValueKind::None, ValueKind::Bool, ValueKind::Seq, ValueKind::Map];
+    let differs = kinds.contains(&value.kind()) || float_of(value).is_some() || is_list(value);
+    if !differs {
         return Ok(None);
     }
     let mut text = String::new();
     write_literal(value, &mut text, &mut budget, 0)?;
     Ok(Some(text))
+}
+
+/// Returns the text of a value as Python's `str`. The error is that of [`literal`].
+pub(super) fn text(value: &Value, budget: Budget) -> Result<String, String> {
+    Ok(literal(value, budget)?.unwrap_or_else(|| value.to_string()))
+}
+
+/// Returns the `repr` of a value. The error is that of [`literal`].
+pub(super) fn repr(value: &Value, mut budget: Budget) -> Result<String, String> {
+    let mut text = String::new();
+    write_literal(value, &mut text, &mut budget, 0)?;
+    Ok(text)
+}
+
+/// Escapes all characters beyond ASCII in a `repr`, as Python's `ascii`.
+pub(super) fn ascii(repr: &str) -> String {
+    let mut text = String::with_capacity(repr.len());
+    for character in repr.chars() {
+        if character.is_ascii() { text.push(character) } else { push_escape(character, &mut text) }
+    }
+    text
+}
+
+/// Whether a value is a list that the engine has not computed yet, such as a sum of lists.
+fn is_list(value: &Value) -> bool {
+    value.kind() == ValueKind::Iterable && value.len().is_some()
 }
 
 /// Writes the `repr` of a value. A value can contain others many times, so that its text can be much longer than
@@ -28,17 +55,23 @@ fn write_literal(value: &Value, text: &mut String, budget: &mut Budget, depth: u
     let kind = value.kind();
     if kind == ValueKind::None {
         text.push_str("None");
+    } else if kind == ValueKind::Undefined {
+        text.push_str("Undefined");
     } else if kind == ValueKind::Bool {
         text.push_str(if value.is_true() { "True" } else { "False" });
     } else if kind == ValueKind::String {
         write_string(value.as_str().unwrap_or_default(), text);
-    } else if kind == ValueKind::Seq {
-        text.push('[');
+    } else if kind == ValueKind::Seq || is_list(value) {
+        let [open, close] = if value.is_tuple() { ['(', ')'] } else { ['[', ']'] };
+        text.push(open);
         for (index, item) in items()?.enumerate() {
             text.push_str(separator(index));
             write_literal(&item, text, budget, depth + 1)?;
         }
-        text.push(']');
+        if value.is_tuple() && value.len() == Some(1) {
+            text.push(',');
+        }
+        text.push(close);
     } else if kind == ValueKind::Map {
         text.push('{');
         for (index, key) in items()?.enumerate() {
@@ -49,10 +82,34 @@ fn write_literal(value: &Value, text: &mut String, budget: &mut Budget, depth: u
             write_literal(&item, text, budget, depth + 1)?;
         }
         text.push('}');
+    } else if let Some(number) = float_of(value) {
+        text.push_str(&float(number));
     } else {
         write!(text, "{value}").map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Returns the number of a float; `None` for integers and other values.
+pub(super) fn float_of(value: &Value) -> Option<f64> {
+    let is_float = value.is_number() && !value.is_integer();
+    if is_float { f64::try_from(value.clone()).ok() } else { None }
+}
+
+/// The shortest decimal number that is read as the same float, with an exponent from 10^16 on and below 10^-4, as Python's
+/// `repr` and Rust's `Debug` have them.
+fn float(number: f64) -> String {
+    if number.is_nan() {
+        return "nan".to_owned();
+    }
+    let text = format!("{number:?}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => match exponent.parse::<i32>() {
+            Ok(exponent) => format!("{digits}e{exponent:+03}"),
+            Err(_) => text,
+        },
+        None => text,
+    }
 }
 
 /// The work that the text of a value may take.
@@ -88,10 +145,40 @@ fn write_string(string: &str, text: &mut String) {
             '\t' => text.push_str("\\t"),
             '\\' => text.push_str("\\\\"),
             other if other == quote => text.extend(['\\', quote]),
-            other => text.push(other),
+            other if is_printable(other) => text.push(other),
+            other => push_escape(other, text),
         }
     }
     text.push(quote);
+}
+
+/// Appends the escape of a character: `\\x7f`, `\\u200b` or `\\U000e0001`.
+fn push_escape(character: char, text: &mut String) {
+    let code = u32::from(character);
+    // Writing to a string does not fail.
+    let _ = match code {
+        0..=0xff => write!(text, "\\x{code:02x}"),
+        0x100..=0xffff => write!(text, "\\u{code:04x}"),
+        _ => write!(text, "\\U{code:08x}"),
+    };
+}
+
+/// Whether Python prints a character as it is: all but the Unicode categories "other" and "separator", and the space. The
+/// standard library has these categories in `escape_debug`, which also escapes quotes, backslashes and, at the start of a
+/// string, combining characters.
+fn is_printable(character: char) -> bool {
+    matches!(character, '\'' | '"' | '\\')
+        || ['a', character].iter().collect::<String>().escape_debug().count() == 2
+}
+
+/// A float as `json.dumps` writes it.
+fn json_float(number: f64) -> String {
+    match number {
+        f64::INFINITY => "Infinity".to_owned(),
+        f64::NEG_INFINITY => "-Infinity".to_owned(),
+        _ if number.is_nan() => "NaN".to_owned(),
+        _ => float(number),
+    }
 }
 
 /// The layout of `json.dumps`.
@@ -143,7 +230,7 @@ impl JsonWriter<'_> {
                 keys.sort();
             }
             self.write_items('{', '}', &keys, depth, |writer, key| {
-                writer.write_string(&key.to_string())?;
+                writer.write_key(key)?;
                 writer.text.push_str(&writer.style.after_key);
                 let item = value.get_item(key).map_err(|error| error.to_string())?;
                 writer.write(&item, depth + 1)
@@ -152,10 +239,30 @@ impl JsonWriter<'_> {
             Err("tojson: the value is undefined".to_owned())
         } else if kind == ValueKind::String {
             self.write_string(value.as_str().unwrap_or_default())
+        } else if let Some(number) = float_of(value) {
+            self.text.push_str(&json_float(number));
+            Ok(())
         } else {
             let scalar = serde_json::to_string(value).map_err(|error| error.to_string())?;
             self.text.push_str(&scalar);
             Ok(())
+        }
+    }
+
+    /// Writes a key, which is text in JSON.
+    fn write_key(&mut self, key: &Value) -> Result<(), String> {
+        let kind = key.kind();
+        if let Some(text) = key.as_str() {
+            self.write_string(text)
+        } else if kind == ValueKind::None {
+            self.write_string("null")
+        } else if kind == ValueKind::Bool {
+            self.write_string(if key.is_true() { "true" } else { "false" })
+        } else if kind == ValueKind::Number {
+            let text = float_of(key).map_or_else(|| key.to_string(), json_float);
+            self.write_string(&text)
+        } else {
+            Err(format!("tojson: a key is of type {kind}, not a string, a number, a constant or None"))
         }
     }
 
@@ -197,7 +304,7 @@ impl JsonWriter<'_> {
             return Ok(());
         }
         for character in quoted.chars() {
-            if character.is_ascii() {
+            if character.is_ascii() && character != '\x7f' {
                 self.text.push(character);
                 continue;
             }

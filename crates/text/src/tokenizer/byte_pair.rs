@@ -5,6 +5,7 @@ use super::gguf::{GgufVocabulary, ORIGIN, TokenType};
 use super::{Engine, tokenization};
 use crate::{Result, TextError};
 use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::normalizers::NFC;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
@@ -28,6 +29,11 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// The names in `tokenizer.ggml.pre` whose `tokenizer.json` has the normalizer NFC: Qwen and tokenizers derived from it,
+/// GPT-NeoX (MPT and OLMo have its tokenizer), and Command R. llama.cpp does not normalise.
+const NFC_NAMES: [&str; 7] =
+    ["qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "mpt", "olmo", "command-r"];
 
 /// The patterns are those of the models' `tokenizer.json`.
 const PRE_TOKENIZERS: [PreTokenizer; 7] = [
@@ -73,11 +79,15 @@ const PRE_TOKENIZERS: [PreTokenizer; 7] = [
 
 /// Builds a byte-level BPE tokenizer.
 pub(super) fn engine(vocabulary: GgufVocabulary, kinds: &[TokenType]) -> Result<Engine> {
-    let pre = find(vocabulary.pre.as_deref().unwrap_or("default"))?;
+    let name = vocabulary.pre.as_deref().unwrap_or("default");
+    let (pre, is_nfc) = (find(name)?, NFC_NAMES.contains(&name));
     let affixes = vocabulary.affixes(pre.add_bos);
     let invalid = |error: tokenizers::Error| TextError::invalid_tokenizer(ORIGIN, error.to_string());
     let model = model(&vocabulary, pre)?;
     let mut tokenizer = tokenizers::Tokenizer::new(model);
+    if is_nfc {
+        tokenizer.with_normalizer(Some(NFC)).map_err(invalid)?;
+    }
     tokenizer.with_pre_tokenizer(Some(splitter(pre).map_err(invalid)?));
     tokenizer.with_decoder(Some(ByteLevel::new(false, false, false)));
     add_special(&mut tokenizer, &vocabulary.tokens, kinds)?;

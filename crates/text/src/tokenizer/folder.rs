@@ -121,6 +121,7 @@ impl Templates {
 
 fn read_json<T: DeserializeOwned>(file: &Path) -> Result<Option<T>> {
     let Some(bytes) = read(file)? else { return Ok(None) };
+    super::json::refuse_stand_in(&bytes, &file.display().to_string())?;
     let invalid = |error: serde_json::Error| {
         TextError::invalid_tokenizer(file.display().to_string(), error.to_string())
     };

@@ -2,6 +2,7 @@
 
 use super::{Engine, SpecialTokens, Tokenizer, room, tokenization};
 use crate::{Result, TextError};
+use kiln_store::StoreError;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ const UNKNOWN: [&str; 2] = ["<unk>", "[UNK]"];
 
 /// Reads a `tokenizer.json`.
 pub(super) fn tokenizer(bytes: &[u8], origin: &str) -> Result<Tokenizer> {
+    refuse_stand_in(bytes, origin)?;
     check_merges(bytes, origin)?;
     let invalid = |problem: String| TextError::invalid_tokenizer(origin, problem);
     let mut library = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| invalid(error.to_string()))?;
@@ -33,6 +35,16 @@ pub(super) fn tokenizer(bytes: &[u8], origin: &str) -> Result<Tokenizer> {
     special.add_end(special.eos);
     let engine = Engine::Library { tokenizer: Box::new(library), affixes: None };
     Ok(Tokenizer { engine, special, chat_template: None, max_length })
+}
+
+/// Refuses a pointer of Git LFS, a page or an empty file.
+pub(super) fn refuse_stand_in(bytes: &[u8], origin: &str) -> Result<()> {
+    match kiln_store::refuse_stand_in(origin.as_ref(), bytes) {
+        Err(StoreError::NotWeights { found, hint, .. }) => {
+            Err(TextError::invalid_tokenizer(origin, format!("{found}\n  hint: {hint}")))
+        }
+        other => Ok(other?),
+    }
 }
 
 /// Encodes text. `max` counts special tokens.

@@ -12,7 +12,8 @@ use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 /// The prefix of tokens inside a word.
 const CONTINUATION: &str = "##";
 
-/// Builds a WordPiece tokenizer of lower-case text, as all files of llama.cpp have it.
+/// Builds a WordPiece tokenizer. Text becomes lower-case without accents, unless the vocabulary has capital letters: the
+/// files do not say which it is.
 pub(super) fn engine(
     mut vocabulary: GgufVocabulary,
     kinds: &[TokenType],
@@ -46,10 +47,16 @@ pub(super) fn engine(
     let model = builder.continuing_subword_prefix(CONTINUATION.into()).build();
     let model = model.map_err(|error| TextError::invalid_tokenizer(ORIGIN, error.to_string()))?;
 
+    let is_capital = |token: &str| token.bytes().any(|byte| byte.is_ascii_uppercase());
+    let mut words = tokens.iter().zip(kinds).filter(|(token, kind)| {
+        **kind == TokenType::Normal && !(token.starts_with('[') && token.ends_with(']'))
+    });
+    let is_lowercase = !words.any(|(token, _)| is_capital(token));
+
     vocabulary.tokens = tokens;
     let mut tokenizer = tokenizers::Tokenizer::new(model);
     let invalid = |error: tokenizers::Error| TextError::invalid_tokenizer(ORIGIN, error.to_string());
-    tokenizer.with_normalizer(Some(BertNormalizer::new(true, true, None, true))).map_err(invalid)?;
+    tokenizer.with_normalizer(Some(BertNormalizer::new(true, true, None, is_lowercase))).map_err(invalid)?;
     tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
     tokenizer.with_decoder(Some(tokenizers::decoders::wordpiece::WordPiece::new(CONTINUATION.into(), true)));
     add_special(&mut tokenizer, &vocabulary.tokens, kinds)?;

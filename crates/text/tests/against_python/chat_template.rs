@@ -86,6 +86,41 @@ fn templates_render_as_in_transformers() {
 }
 
 #[test]
+fn expressions_have_the_text_of_jinja() {
+    #[derive(Deserialize)]
+    struct Jinja {
+        variables: BTreeMap<String, serde_json::Value>,
+        cases: Vec<Expression>,
+        printable: Printable,
+    }
+    #[derive(Deserialize)]
+    struct Expression {
+        template: String,
+        expected: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Printable {
+        text: String,
+        repr: String,
+    }
+    let Jinja { mut variables, cases, printable } = fixture("jinja.json");
+    variables.insert("printable".to_owned(), printable.text.into());
+    let variables = variables.into_iter().map(|(name, value)| (name, TemplateValue::from_serialize(value)));
+    let options = RenderOptions { variables: variables.collect(), ..RenderOptions::default() };
+    let render = |source: &str| ChatTemplate::new(source).and_then(|template| template.render(&[], &options));
+    let mut wrong = Vec::new();
+    for Expression { template, expected } in cases {
+        match (render(&template), expected) {
+            (Ok(own), Some(expected)) if own == expected => {}
+            (Err(_), None) => {}
+            (own, expected) => wrong.push(format!("{template}\n  own      {own:?}\n  expected {expected:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(render("{{ [printable] }}").unwrap(), format!("[{}]", printable.repr));
+}
+
+#[test]
 fn errors_name_the_line() {
     let error = ChatTemplate::new("a\n{% if %}").unwrap_err().to_string();
     assert!(error.starts_with("chat template: cannot parse the template"), "{error}");
@@ -114,6 +149,18 @@ fn hostile_templates_end_in_bounded_time() {
         "{% if a %}".repeat(10_000),
         "{{ strftime_now('%Q') }}".to_owned(),
         "{{ raise_exception(1, 2, 3) }}".to_owned(),
+        "{{ '%10000000000s' % 1 }}".to_owned(),
+        format!("{{{{ '{}' % 1 }}}}", "%1$s%99999999s".repeat(100)),
+        format!("{list}{{{{ '%s' % [x] }}}}"),
+        format!("{list}{{{{ [x, x]|join }}}}"),
+        format!("{list}{{{{ x ~ x }}}}"),
+        "{% set ns = namespace(s='x') %}{% for a in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s='x') %}{% for a in range(99) %}{% set ns.s = '%s%s' % (ns.s, ns.s) %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s='x') %}{% for a in range(99) %}{% set ns.s = [ns.s, ns.s]|join %}{% endfor %}".to_owned(),
+        "{% set ns = namespace(s='/') %}{% for a in range(99) %}{% set ns.s = ns.s|urlencode ~ ns.s %}{% endfor %}".to_owned(),
+        "{% macro f() %}{{ varargs }}{% set f = f %}{{ f(*varargs) }}{% endmacro %}{{ f(1) }}".to_owned(),
+        format!("{{{{ {} }}}}", "a % ".repeat(10_000)),
+        format!("{{{{ {} a }}}}", "a ~ ".repeat(10_000)),
     ];
     for source in hostile {
         let start = Instant::now();
@@ -125,6 +172,28 @@ fn hostile_templates_end_in_bounded_time() {
         assert!(outcome.is_err() || source.starts_with("{{{"), "{shown}");
         assert!(start.elapsed() < Duration::from_secs(20), "{shown}");
     }
+}
+
+#[test]
+fn long_expressions_render_and_longer_ones_are_refused() {
+    let render = |source: String| ChatTemplate::new(source)?.render(&[], &RenderOptions::default());
+    let sum = |operator: &str, count: usize| format!("{{{{ 1{} }}}}", format!(" {operator} 1").repeat(count));
+    assert_eq!(render(sum("+", 400)).unwrap(), "401");
+    assert_eq!(render(sum("~", 400)).unwrap(), "1".repeat(401));
+    for operator in ["+", "~", "%", "and", "== 1 if", "|default(1) +", "**"] {
+        let error = render(sum(operator, 10_000)).unwrap_err().to_string();
+        assert!(
+            error.contains("an expression has more than the 500 operators allowed"),
+            "{operator}: {error}"
+        );
+    }
+    let error = render(format!("{{{{ {}1 }}}}", "not ".repeat(10_000))).unwrap_err().to_string();
+    assert!(error.contains("an expression has more than the 500 operators allowed"), "{error}");
+    // Also without an end.
+    assert!(render(format!("{{{{ 1{}", " + 1".repeat(10_000))).is_err());
+    // Operators of different items do not add up.
+    let list = "1 + 1, ".repeat(1_000);
+    assert_eq!(render(format!("{{{{ [{list}]|length }}}}")).unwrap(), "1000");
 }
 
 #[test]

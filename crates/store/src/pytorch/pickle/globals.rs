@@ -11,14 +11,16 @@ pub(in crate::pytorch) enum Kind {
     List,
     /// A class or function that makes a list of its first argument.
     Sequence,
-    /// `_rebuild_tensor` and `_rebuild_tensor_v2`: storage, offset, shape, strides.
+    /// `_rebuild_tensor` and `_rebuild_tensor_v2`: storage, offset, shape, strides; metadata as argument 6.
     RebuildTensor,
-    /// `_rebuild_tensor_v3`: like `RebuildTensor`, and the dtype as argument 6.
+    /// `_rebuild_tensor_v3`: like `RebuildTensor`, but the dtype as argument 6 and the metadata as argument 7.
     RebuildTensorV3,
-    /// `_rebuild_from_type_v2`: function, class, arguments, state.
+    /// `_rebuild_from_type` and `_rebuild_from_type_v2`: function, class, arguments, state.
     RebuildFromType,
     /// A call whose first argument is the tensor.
     Wrapper,
+    /// A call that casts a tensor: tensor, dtype.
+    Cast,
     /// A call that makes a tensor of another layout, which is not supported: the name of its dtype.
     Unsupported(&'static str),
     /// A class of tensors, whose state is storage, offset, shape, strides.
@@ -77,7 +79,7 @@ pub(super) fn resolve(module: &str, name: &str) -> Option<Kind> {
         "numpy.dtypes" => name.ends_with("DType").then_some(Kind::Constant),
         "torch._utils" | "torch.tensor" => rebuild(name),
         "torch._tensor" => match name {
-            "_rebuild_from_type_v2" => Some(Kind::RebuildFromType),
+            "_rebuild_from_type" | "_rebuild_from_type_v2" => Some(Kind::RebuildFromType),
             "Tensor" => Some(Kind::Tensor),
             _ => None,
         },
@@ -124,11 +126,10 @@ fn rebuild(name: &str) -> Option<Kind> {
     Some(match name {
         "_rebuild_tensor" | "_rebuild_tensor_v2" => Kind::RebuildTensor,
         "_rebuild_tensor_v3" => Kind::RebuildTensorV3,
-        "_rebuild_parameter"
-        | "_rebuild_parameter_with_state"
-        | "_rebuild_device_tensor_from_cpu_tensor"
+        "_rebuild_parameter" | "_rebuild_parameter_with_state" => Kind::Wrapper,
+        "_rebuild_device_tensor_from_cpu_tensor"
         | "_rebuild_device_tensor_from_numpy"
-        | "_rebuild_xla_tensor" => Kind::Wrapper,
+        | "_rebuild_xla_tensor" => Kind::Cast,
         "_rebuild_qtensor" => Kind::Unsupported("quantised"),
         "_rebuild_sparse_tensor" | "_rebuild_sparse_csr_tensor" => Kind::Unsupported("sparse"),
         "_rebuild_nested_tensor" => Kind::Unsupported("nested"),

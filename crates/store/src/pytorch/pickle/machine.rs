@@ -8,10 +8,13 @@ use kiln_tensor::SharedBytes;
 use super::globals::{Kind, resolve};
 use super::text::{raw_unicode, string_literal};
 use super::{Id, MAX_NODES, Node, Origin, Pickle, Span};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 /// The newest protocol.
 const MAX_PROTOCOL: u8 = 5;
+
+/// Limit on the globals that an error names.
+const MAX_REFUSED: usize = 32;
 
 /// Number of arguments that are searched for the items of a container.
 const MAX_ARGUMENTS: usize = 4;
@@ -46,12 +49,17 @@ pub(in crate::pytorch) fn read(
         offsets: vec![0; 4],
         names: Vec::new(),
         known_names: HashMap::new(),
+        refused: Vec::new(),
     };
     let root = loop {
-        if let Some(root) = machine.step()? {
-            break root;
+        match machine.step() {
+            Ok(Some(root)) => break Ok(root),
+            Ok(None) => {}
+            Err(error) => break Err(error),
         }
     };
+    // The names of the refused globals explain errors after them.
+    let root = machine.refusal().map_or(root, Err)?;
     let Machine { at, nodes, offsets, names, .. } = machine;
     Ok(Pickle { root, length: at as u64, nodes, offsets, names, bytes, origin })
 }
@@ -71,6 +79,9 @@ struct Machine<'a> {
     offsets: Vec<u32>,
     names: Vec<String>,
     known_names: HashMap<String, u32>,
+    /// The offsets of the first opcode of each global that is not allowed, and the names. They stand for plain data while
+    /// the others are found.
+    refused: Vec<(usize, String)>,
 }
 
 impl Machine<'_> {
@@ -349,7 +360,12 @@ impl Machine<'_> {
         let kind = match resolve(module, name) {
             Some(kind) => kind,
             None if self.allowed.contains(&full) => Kind::Class,
-            None => return Err(self.error(refusal(&full))),
+            None => {
+                if !self.refused.iter().any(|(_, name)| *name == full) && self.refused.len() <= MAX_REFUSED {
+                    self.refused.push((self.opcode_at, full));
+                }
+                return Ok(Node::Global(Kind::Class, 0));
+            }
         };
         if let Some(&index) = self.known_names.get(&full) {
             return Ok(Node::Global(kind, index));
@@ -534,24 +550,35 @@ impl Machine<'_> {
         std::str::from_utf8(self.slice(span)).ok().map(str::trim_end)
     }
 
-    fn underflow(&self) -> crate::error::StoreError {
+    fn underflow(&self) -> StoreError {
         self.error("the stack has too few values for this opcode")
     }
 
-    fn error(&self, problem: impl Into<String>) -> crate::error::StoreError {
+    fn error(&self, problem: impl Into<String>) -> StoreError {
         let problem: String = problem.into();
         self.origin.malformed(self.opcode_at as u64, format!("pickle: {problem}"))
     }
-}
 
-/// The message of a global that is not allowed.
-fn refusal(full: &str) -> String {
-    const SHOWN: usize = 200;
-    let name: String = full.escape_debug().take(SHOWN).collect();
-    format!(
-        "the global `{name}` is not allowed, since it is no part of weights; nothing was run\n  hint: if it is a class \
-         of a trusted program, allow it as plain data with `PyTorchOptions::allow`, or save only the `state_dict()`"
-    )
+    /// Returns the error of the globals that are not allowed, at the byte of the first.
+    fn refusal(&self) -> Option<StoreError> {
+        const SHOWN: usize = 200;
+        let &(at, _) = self.refused.first()?;
+        let shown = |(_, name): &(usize, String)| name.escape_debug().take(SHOWN).collect::<String>();
+        let names: Vec<String> = self.refused.iter().take(MAX_REFUSED).map(shown).collect();
+        let (globals, are, reason, they) = match self.refused.len() {
+            1 => ("global", "is", "it is no part of weights", "it is a class"),
+            count => {
+                let are = if count > MAX_REFUSED { "and others are" } else { "are" };
+                ("globals", are, "they are no part of weights", "they are classes")
+            }
+        };
+        let problem = format!(
+            "pickle: the {globals} `{}` {are} not allowed, since {reason}; nothing was run\n  hint: if {they} of a trusted \
+             program, allow each as plain data with `PyTorchOptions::allow`, or save only the `state_dict()`",
+            names.join("`, `")
+        );
+        Some(self.origin.malformed(at as u64, problem))
+    }
 }
 
 fn describe(node: &Node) -> &'static str {
