@@ -197,7 +197,7 @@ impl AnyTensor {
         if count < 2 {
             return Err(self
                 .wrong(OP, "training needs more than one value per channel")
-                .hint("use larger batches, or drop a last batch of one"));
+                .hint("use larger batches, or drop a last batch of one: `drop_last(true)` of the loader"));
         }
         let like = self.held();
         let mean = self.clone().mean_over(&axes)?;
