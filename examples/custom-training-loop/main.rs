@@ -65,10 +65,11 @@ fn train<B: AutodiffBackend>(options: &Options, device: B::Device) -> Result<f64
         .shuffle(options.seed)
         .num_workers(1)
         .build(images)?;
-    let valid_loader = DataLoaderBuilder::new(MnistBatcher::<B::InnerBackend> { device: device.clone() })
-        .batch_size(500)
-        .num_workers(1)
-        .build(MnistDataset::test()?)?;
+    let valid_loader =
+        DataLoaderBuilder::new(MnistBatcher::<B::InnerBackend> { device: B::inner_device(&device) })
+            .batch_size(500)
+            .num_workers(1)
+            .build(MnistDataset::test()?)?;
 
     let mut model: Model<B> = ModelConfig::new(10, 512).init(&device);
     let mut optimizer = AdamConfig::new().init();

@@ -74,10 +74,11 @@ pub(crate) fn train<B: AutodiffBackend>(
         .shuffle(config.seed)
         .num_workers(config.num_workers)
         .build(images)?;
-    let valid_loader = DataLoaderBuilder::new(MnistBatcher::<B::InnerBackend> { device: device.clone() })
-        .batch_size(500)
-        .num_workers(config.num_workers)
-        .build(MnistDataset::test()?)?;
+    let valid_loader =
+        DataLoaderBuilder::new(MnistBatcher::<B::InnerBackend> { device: B::inner_device(&device) })
+            .batch_size(500)
+            .num_workers(config.num_workers)
+            .build(MnistDataset::test()?)?;
 
     let model: Model<B> = config.model.init(&device);
     let task = ModelTask::new(model, config.optimizer.init(), config.learning_rate);

@@ -78,11 +78,13 @@ impl Run<'_> {
     /// Builds the programs and runs them. Where there are random programs, prints the totals of all as the last line.
     ///
     /// # Errors
-    /// When a case or a program failed, or nothing runs.
+    /// When a case or a program failed, or nothing runs, such as without the engine's driver or library.
     pub(crate) fn start(&self, workspace: &Workspace) -> Result<(), String> {
         let mut totals = Totals::default();
         let mut outcome = totals.add_run(&mut self.conformance(workspace));
-        if self.engine.programs > 0 {
+        // Without totals the program has said why nothing runs, such as a missing driver: random programs cannot run either.
+        let has_run = totals != Totals::default();
+        if self.engine.programs > 0 && has_run {
             outcome = outcome.and(totals.add_run(&mut self.fuzzer(workspace)));
             let Totals([passed, failed, skipped]) = totals;
             println!("{passed} passed, {failed} failed, {skipped} skipped");

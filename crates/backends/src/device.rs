@@ -364,6 +364,10 @@ impl Backend for Dyn {
 
 impl AutodiffBackend for Dyn {
     type InnerBackend = Dyn;
+
+    fn inner_device(device: &Device) -> Device {
+        device.inner()
+    }
 }
 
 impl ForwardBackend for Dyn {

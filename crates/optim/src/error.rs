@@ -90,15 +90,18 @@ pub enum OptimError {
 
     /// A gradient or parameter of a step is in error. The step changed neither parameters nor the optimizer's state.
     #[error(
-        "[{optimizer}] step {step} at {caller} was rejected; parameters and state are unchanged: the gradients or the \
-         parameters contain an error\n  {source}"
+        "[{optimizer}] step {step}{} at {caller} was rejected; parameters and state are unchanged: the gradients or the \
+         parameters contain an error\n  {source}",
+        of_pass(*pass)
     )]
     StepRefused {
         /// The optimizer.
         optimizer: &'static str,
-        /// The index of the step, counted from 1.
+        /// The index of the step, counted from 1. Compare it with [`StepReport::step`](crate::StepReport::step).
         step: u64,
-        /// The source location of the step's call.
+        /// With gradient accumulation the first pass of the step that is in error, counted from 1.
+        pass: Option<u64>,
+        /// The source location of the call: that of the pass in error, or of the step.
         caller: &'static Location<'static>,
         /// The error, with the op that caused it.
         source: kiln_tensor::Error,
@@ -152,6 +155,11 @@ pub enum OptimError {
 }
 
 impl OptimError {
+    /// Returns the index of the step that was refused; `None` for other errors.
+    pub fn refused_step(&self) -> Option<u64> {
+        if let OptimError::StepRefused { step, .. } = self { Some(*step) } else { None }
+    }
+
     /// Returns the error of an option out of range.
     pub fn option(
         owner: &'static str,
@@ -202,6 +210,11 @@ pub(crate) fn no_momentum(owner: &'static str, momentum: f64) -> OptimError {
 /// Returns the value if it is at least 1.
 pub(crate) fn at_least_one(owner: &'static str, option: &'static str, value: u64) -> Result<u64> {
     if value == 0 { Err(OptimError::option(owner, option, value, "at least 1")) } else { Ok(value) }
+}
+
+/// ` (pass 2)`.
+fn of_pass(pass: Option<u64>) -> String {
+    pass.map_or_else(String::new, |pass| format!(" (pass {pass})"))
 }
 
 /// Formats at most eight names and the number of the others.

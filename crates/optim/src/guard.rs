@@ -7,7 +7,7 @@
 
 use crate::error::{OptimError, Result};
 use crate::{GradientsParams, ParameterState};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::panic::Location;
 use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
@@ -27,7 +27,19 @@ pub(crate) struct StepId {
 impl StepId {
     fn refused(self, source: kiln_tensor::Error) -> OptimError {
         let StepId { optimizer, step, caller } = self;
-        OptimError::StepRefused { optimizer, step, caller, source }
+        OptimError::StepRefused { optimizer, step, pass: None, caller, source }
+    }
+
+    /// The refusal of a step with the mean gradient of several passes. It names the first pass in error.
+    fn refused_with(self, passes: &[Pass], source: kiln_tensor::Error) -> OptimError {
+        let is_in_error = |pass: &&Pass| pass.causes.iter().any(|cause| cause.to_data().is_err());
+        let StepId { optimizer, step, caller } = self;
+        match passes.iter().find(is_in_error) {
+            Some(&Pass { number, caller, .. }) => {
+                OptimError::StepRefused { optimizer, step, pass: Some(number), caller, source }
+            }
+            None => OptimError::StepRefused { optimizer, step, pass: None, caller, source },
+        }
     }
 
     /// The refusal of the step, if the error is that of a tensor.
@@ -36,11 +48,25 @@ impl StepId {
     }
 }
 
-/// The steps with unknown outcome.
+/// The steps with unknown outcome, and the refused steps that no call has reported yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     steps: u64,
     pending: Vec<Pending>,
+    /// In the order of the steps.
+    refused: VecDeque<OptimError>,
+    /// The accumulated passes of the next step, until its end.
+    passes: Vec<Pass>,
+}
+
+/// An accumulated pass.
+#[derive(Clone, Debug)]
+struct Pass {
+    /// Counted from 1 within the step.
+    number: u64,
+    caller: &'static Location<'static>,
+    /// In error if a gradient of the pass is.
+    causes: Vec<AnyTensor>,
 }
 
 /// The parameters of one device in a step with unknown outcome.
@@ -50,6 +76,7 @@ struct Pending {
     /// In error if the step was refused.
     cause: AnyTensor,
     parameters: Vec<ParamId>,
+    passes: Vec<Pass>,
 }
 
 /// The gradient of a parameter, below automatic differentiation and on the parameter's device.
@@ -80,6 +107,52 @@ impl Guard {
         StepId { optimizer, step: self.steps, caller }
     }
 
+    /// The index of the next step.
+    pub(crate) fn next_step(&self) -> u64 {
+        self.steps + 1
+    }
+
+    /// Adds a pass to the next step, to name it if its gradients are in error. Does not wait for the device.
+    ///
+    /// # Errors
+    /// When an op fails.
+    pub(crate) fn add_pass(
+        &mut self,
+        number: u64,
+        caller: &'static Location<'static>,
+        gradients: &GradientsParams,
+    ) -> Result<()> {
+        let mut causes = Vec::new();
+        let mut unknown: Vec<Vec<AnyTensor>> = Vec::new();
+        for (_, gradient) in gradients.iter() {
+            match gradient.outcome() {
+                Some(Ok(())) => {}
+                Some(Err(_)) => causes.push(gradient.clone()),
+                None => {
+                    let gradient = gradient.clone().detach();
+                    match unknown.iter_mut().find(|group| group[0].stack().same_domain(gradient.stack())) {
+                        Some(group) => group.push(gradient),
+                        None => unknown.push(alloc::vec![gradient]),
+                    }
+                }
+            }
+        }
+        for mut group in unknown {
+            let first = group.split_off(group.len() - 1);
+            causes.push(AnyTensor::recover(first, group)?.cause);
+        }
+        if number == 1 {
+            self.passes.clear();
+        }
+        self.passes.push(Pass { number, caller, causes });
+        Ok(())
+    }
+
+    /// The refusal of a step of accumulated passes, if the error is that of a tensor.
+    pub(crate) fn refused_by(&self, id: StepId, error: OptimError) -> OptimError {
+        if let OptimError::Tensor(source) = error { id.refused_with(&self.passes, source) } else { error }
+    }
+
     /// Collects the gradients of a module's trainable parameters for a step.
     ///
     /// # Errors
@@ -100,7 +173,7 @@ impl Guard {
             let mut is_known = true;
             for tensor in gradients.iter().chain(&values) {
                 match tensor.outcome() {
-                    Some(outcome) => outcome.map_err(|error| id.refused(error))?,
+                    Some(outcome) => outcome.map_err(|error| id.refused_with(&self.passes, error))?,
                     None => is_known = false,
                 }
             }
@@ -108,7 +181,7 @@ impl Guard {
                 (gradients, None)
             } else {
                 let Recovered { tensors, ok, cause } = AnyTensor::recover(gradients, values)?;
-                pending.push(Pending { id, cause, parameters: ids.clone() });
+                pending.push(Pending { id, cause, parameters: ids.clone(), passes: self.passes.clone() });
                 (tensors, Some(ok))
             };
             for (id, gradient) in ids.into_iter().zip(gradients) {
@@ -120,25 +193,17 @@ impl Guard {
         Ok(prepared)
     }
 
-    /// Reports a step that is known to have been refused and removes it. With `wait`, or with [`MOST_PENDING`] steps,
-    /// it waits for all.
-    ///
-    /// # Errors
-    /// The first error.
-    pub(crate) fn report(
-        &mut self,
-        wait: bool,
-        states: &mut BTreeMap<ParamId, ParameterState>,
-    ) -> Result<()> {
+    /// Looks for steps that are known to have been refused, and keeps their errors for [`take`](Guard::take). With `wait`,
+    /// or with [`MOST_PENDING`] steps, it waits for all.
+    pub(crate) fn look(&mut self, wait: bool, states: &mut BTreeMap<ParamId, ParameterState>) {
         let wait = wait || self.pending.len() >= MOST_PENDING;
-        let mut place = 0;
-        while let Some(pending) = self.pending.get(place) {
+        for pending in core::mem::take(&mut self.pending) {
             let outcome = if wait { Some(pending.wait()) } else { pending.cause.outcome() };
             match outcome {
-                None => place += 1,
-                Some(Ok(())) => drop(self.pending.remove(place)),
+                None => self.pending.push(pending),
+                Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    let Pending { id, parameters, .. } = self.pending.remove(place);
+                    let Pending { id, parameters, passes, .. } = pending;
                     for parameter in parameters {
                         if let Some(state) = states.get_mut(&parameter)
                             && state.take_back_step() == 0
@@ -146,11 +211,37 @@ impl Guard {
                             states.remove(&parameter);
                         }
                     }
-                    return Err(id.refused(error));
+                    // A step on several devices is refused once.
+                    if !self.has_refused(id.step) {
+                        self.refused.push_back(id.refused_with(&passes, error));
+                    }
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Returns whether a step is known to have been refused, and no call has reported it.
+    pub(crate) fn has_refused(&self, step: u64) -> bool {
+        self.refused.iter().any(|error| error.refused_step() == Some(step))
+    }
+
+    /// Reports the first refused step.
+    ///
+    /// # Errors
+    /// Its error, which is then forgotten.
+    pub(crate) fn take(&mut self) -> Result<()> {
+        self.refused.pop_front().map_or(Ok(()), Err)
+    }
+
+    /// The error to report first: that of an earlier step, after which the given one is reported.
+    pub(crate) fn in_order(&mut self, error: OptimError) -> OptimError {
+        match self.refused.pop_front() {
+            Some(earlier) => {
+                self.refused.push_back(error);
+                earlier
+            }
+            None => error,
+        }
     }
 
     /// Makes the refusal of a step leave the step counts unchanged.
@@ -165,12 +256,15 @@ impl Guard {
     /// # Errors
     /// The error of the first step that was refused.
     pub(crate) fn check(&self) -> Result<()> {
-        self.pending.iter().try_for_each(|pending| pending.wait().map_err(|error| pending.id.refused(error)))
+        self.refused.front().map_or(Ok(()), |error| Err(error.clone()))?;
+        self.pending.iter().try_for_each(|pending| {
+            pending.wait().map_err(|error| pending.id.refused_with(&pending.passes, error))
+        })
     }
 
-    /// Removes all pending steps.
+    /// Forgets all steps, but not their number.
     pub(crate) fn clear(&mut self) {
-        self.pending.clear();
+        *self = Guard { steps: self.steps, ..Guard::default() };
     }
 }
 

@@ -280,18 +280,24 @@ impl Optimizer for Lbfgs {
     ) -> Result<StepReport> {
         not_negative(NAME, "the learning rate", learning_rate)?;
         Space::of(module)?.check(&gradients)?;
+        let pass = self.pipeline.next_pass();
         let Some(mut gradients) = self.pipeline.accumulate(gradients)? else {
-            return Ok(self.reported(StepReport::new(StepOutcome::Accumulated, 0)));
+            let report = StepReport::new(StepOutcome::Accumulated, 0).of_step(self.steps + 1, pass);
+            return Ok(self.reported(report));
         };
         let id = self.begin(caller);
         let is_finite = self.pipeline.unscale(&mut gradients).map_err(|error| id.refused_by(error))?;
         if !is_finite {
-            return Ok(self.reported(StepReport::new(StepOutcome::SkippedNonFinite, 0)));
+            let report = StepReport::new(StepOutcome::SkippedNonFinite, 0).of_step(id.step, pass);
+            return Ok(self.reported(report));
         }
         let norm = self.pipeline.clip(&mut gradients, alloc::vec::Vec::new())?;
         let memory = self.memory.clone();
         match self.move_once(learning_rate, module, gradients) {
-            Ok(updated) => Ok(self.reported(StepReport::new(StepOutcome::Applied, updated).with_norm(norm))),
+            Ok(updated) => {
+                let report = StepReport::new(StepOutcome::Applied, updated).of_step(id.step, pass);
+                Ok(self.reported(report.with_norm(norm)))
+            }
             Err(error) => {
                 self.memory = memory;
                 Err(id.refused_by(error))
@@ -307,7 +313,9 @@ impl Optimizer for Lbfgs {
         let space = Space::of(objective.module_mut())?;
         let start = space.values(objective.module_mut());
         match self.minimize(learning_rate, objective) {
-            Ok(updated) => Ok(self.reported(StepReport::new(StepOutcome::Applied, updated))),
+            Ok(updated) => {
+                Ok(self.reported(StepReport::new(StepOutcome::Applied, updated).of_step(id.step, None)))
+            }
             Err(error) => {
                 self.memory = memory;
                 space.restore(objective.module_mut(), start);

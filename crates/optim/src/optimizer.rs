@@ -76,14 +76,22 @@ pub trait Optimizer: Debug + Send {
     /// Updates the module in place by one step, and returns errors where [`step`](Optimizer::step) panics.
     ///
     /// If a gradient or parameter is in error, for instance through a label out of range, the step changes neither
-    /// parameters nor the optimizer's state. This holds for each device as a whole. Synchronous engines return the
-    /// error from this call. On asynchronous engines the call does not wait: a call one or two steps later returns the
-    /// error and does no step itself. [`finish`](Optimizer::finish) and [`state`](Optimizer::state) return it too.
+    /// parameters nor the optimizer's state. This holds for each device as a whole.
+    ///
+    /// **Order of errors.** An engine that knows the error returns it from this call. On asynchronous engines the call does
+    /// not wait, and a later call returns the error: [`StepRefused`](crate::OptimError::StepRefused), with the index and the
+    /// source line of the step that it belongs to. The later call does its own step first, so that an error never costs
+    /// another batch; [`last_report`](Optimizer::last_report) is then the report of its own step. Each refused step is
+    /// reported once, in the order of the steps, one by each call. [`finish`](Optimizer::finish) and
+    /// [`state`](Optimizer::state) wait, and report a step that no call has reported.
+    ///
+    /// With gradient accumulation a step is the mean of all its passes: a pass in error refuses the step with all of them. The
+    /// error names the pass.
     ///
     /// # Errors
     /// * The learning rate is negative or not finite.
     /// * A gradient has another type than its parameter.
-    /// * A gradient or parameter is in error, or a previous step failed.
+    /// * A gradient or parameter is in error. An earlier step was in error: this step is then done.
     /// * An op fails. Some parameters may then have changed; in all other cases the module is unchanged.
     #[track_caller]
     fn update(
@@ -120,7 +128,7 @@ pub trait Optimizer: Debug + Send {
         self.update_from(learning_rate, objective.module_mut(), gradients, Location::caller())
     }
 
-    /// Returns the report of the last step. Default: none.
+    /// Returns the report of the last step that was done. Default: none.
     fn last_report(&self) -> Option<&StepReport> {
         None
     }
@@ -197,7 +205,7 @@ pub trait Optimizer: Debug + Send {
     /// Waits until the outcome of all steps is known. Call it after the last step.
     ///
     /// # Errors
-    /// The error of a step that was refused. The next call does not report it again.
+    /// The error of the first step that was refused and not reported. The next call reports the one after it.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }

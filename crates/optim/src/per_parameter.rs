@@ -195,10 +195,31 @@ impl<R: UpdateRule> PerParameter<R> {
         result.map(|()| (report, census))
     }
 
-    /// Stores and returns a report.
-    fn reported(&mut self, report: StepReport) -> StepReport {
-        self.report = Some(report.clone());
-        report
+    /// Accumulates the gradients or does a step.
+    fn step_once(
+        &mut self,
+        learning_rate: f64,
+        module: &mut dyn Module,
+        gradients: GradientsParams,
+        caller: &'static Location<'static>,
+    ) -> Result<StepReport> {
+        let pass = self.pipeline.next_pass();
+        if let Some(pass) = pass {
+            self.guard.add_pass(pass, caller, &gradients)?;
+        }
+        let Some(mut gradients) = self.pipeline.accumulate(gradients)? else {
+            return Ok(StepReport::new(StepOutcome::Accumulated, 0).of_step(self.guard.next_step(), pass));
+        };
+        let id = self.guard.begin(self.rule.name(), caller);
+        let is_finite = self.pipeline.unscale(&mut gradients);
+        if !is_finite.map_err(|error| self.guard.refused_by(id, error))? {
+            return Ok(StepReport::new(StepOutcome::SkippedNonFinite, 0).of_step(id.step, pass));
+        }
+        let norm = self.pipeline.clip(&mut gradients, self.clipped_groups(module))?;
+        let (report, census) = self.apply(learning_rate, module, gradients, id)?;
+        let mut report = report.with_norm(norm).of_step(id.step, pass);
+        report.warning = self.warning(&report, census);
+        Ok(report)
     }
 
     /// The warning of the first step that updated no parameter.
@@ -222,7 +243,6 @@ impl<R: UpdateRule> PerParameter<R> {
         change: &mut dyn FnMut(AnyTensor, &mut ParameterState) -> Result<()>,
     ) -> Result<()> {
         check_gradients(self, module, &gradients)?;
-        self.guard.report(false, &mut self.states)?;
         let id = self.guard.begin(self.rule.name(), caller);
         let Prepared { gradients, .. } = self.guard.prepare(id, module, gradients)?;
         // A refusal must not take back the count of a step.
@@ -273,22 +293,17 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
         gradients: GradientsParams,
         caller: &'static Location<'static>,
     ) -> Result<StepReport> {
-        let name = self.rule.name();
-        not_negative(name, "the learning rate", learning_rate)?;
+        not_negative(self.rule.name(), "the learning rate", learning_rate)?;
         check_gradients(self, module, &gradients)?;
-        self.guard.report(false, &mut self.states)?;
-        let Some(mut gradients) = self.pipeline.accumulate(gradients)? else {
-            return Ok(self.reported(StepReport::new(StepOutcome::Accumulated, 0)));
-        };
-        let id = self.guard.begin(name, caller);
-        if !self.pipeline.unscale(&mut gradients).map_err(|error| id.refused_by(error))? {
-            return Ok(self.reported(StepReport::new(StepOutcome::SkippedNonFinite, 0)));
+        // Before the step, which uses the step counts.
+        self.guard.look(false, &mut self.states);
+        let own = self.step_once(learning_rate, module, gradients, caller);
+        self.guard.look(false, &mut self.states);
+        let report = own.map_err(|error| self.guard.in_order(error))?;
+        if !self.guard.has_refused(report.step) {
+            self.report = Some(report.clone());
         }
-        let norm = self.pipeline.clip(&mut gradients, self.clipped_groups(module))?;
-        let (report, census) = self.apply(learning_rate, module, gradients, id)?;
-        let mut report = report.with_norm(norm);
-        report.warning = self.warning(&report, census);
-        Ok(self.reported(report))
+        self.guard.take().map(|()| report)
     }
 
     fn last_report(&self) -> Option<&StepReport> {
@@ -322,7 +337,8 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
     }
 
     fn finish(&mut self) -> Result<()> {
-        self.guard.report(true, &mut self.states)
+        self.guard.look(true, &mut self.states);
+        self.guard.take()
     }
 
     fn state(&self, module: &dyn Module) -> Result<OptimizerState> {

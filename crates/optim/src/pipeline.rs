@@ -106,6 +106,11 @@ impl GradientPipeline {
         self.scaler.as_ref().map_or(1.0, LossScaler::scale)
     }
 
+    /// The index of the next pass within its step, counted from 1. `None` without accumulation.
+    pub(crate) fn next_pass(&self) -> Option<u64> {
+        (self.passes > 1).then_some(self.pass + 1)
+    }
+
     /// Adds the gradients of one pass. Returns their mean after the last pass of a step, `None` before.
     ///
     /// # Errors

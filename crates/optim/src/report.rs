@@ -42,6 +42,11 @@ pub enum StepOutcome {
 pub struct StepReport {
     /// The outcome.
     pub outcome: StepOutcome,
+    /// The index of the step, counted from 1 since the optimizer was made. That of an accumulated pass is the step that it
+    /// belongs to. 0 where the optimizer does not count.
+    pub step: u64,
+    /// With gradient accumulation the index of the pass within the step, counted from 1.
+    pub pass: Option<u64>,
     /// The number of updated parameters.
     pub updated: usize,
     /// The dotted names of trainable parameters without a gradient. Empty unless the step was applied.
@@ -54,7 +59,15 @@ pub struct StepReport {
 impl StepReport {
     /// Returns a report without gradient norm and warning.
     pub fn new(outcome: StepOutcome, updated: usize) -> StepReport {
-        StepReport { outcome, updated, without_gradient: Vec::new(), warning: None, norm: None }
+        let (step, pass) = (0, None);
+        StepReport { outcome, step, pass, updated, without_gradient: Vec::new(), warning: None, norm: None }
+    }
+
+    /// Sets the index of the step, and that of the pass with gradient accumulation.
+    #[must_use]
+    pub fn of_step(mut self, step: u64, pass: Option<u64>) -> StepReport {
+        (self.step, self.pass) = (step, pass);
+        self
     }
 
     /// Sets the global norm of the gradients, one element of any float dtype.

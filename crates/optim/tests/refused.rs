@@ -118,7 +118,7 @@ fn a_label_out_of_range_leaves_parameters_and_moments_unchanged() {
 }
 
 #[test]
-fn a_loop_without_reads_gets_the_error_at_a_later_step() {
+fn a_loop_without_reads_gets_the_error_at_a_later_step_and_loses_no_other() {
     for (name, device) in devices() {
         let mut net = net(&device);
         let mut optimizer = SgdConfig::new().with_momentum(0.9).init();
@@ -135,7 +135,71 @@ fn a_loop_without_reads_gets_the_error_at_a_later_step() {
         let [(found, error)] = &*errors else { panic!("{name}: {errors:?}") };
         is_the_error(error, 4, line);
         assert!((4..=6).contains(found), "{name}: step {found}");
-        assert!(numbers(&net).iter().flatten().all(|x| x.is_finite()), "{name}");
+        // The call that reports the error does its own step: only the bad one is missing.
+        assert_eq!(numbers(&net), after_good_steps(&device, 7, 1), "{name}");
+        assert_eq!(optimizer.last_report().unwrap().step, 8, "{name}");
+    }
+}
+
+/// The parameters after good steps of `passes` passes each.
+fn after_good_steps(device: &Device, steps: u64, passes: u64) -> Vec<Vec<f32>> {
+    let mut net = net(device);
+    let mut optimizer = SgdConfig::new().with_momentum(0.9).init().with_accumulation(passes).unwrap();
+    for _ in 0..steps * passes {
+        let gradients = gradients(&net, device, GOOD);
+        optimizer.update(0.1, &mut net, gradients).unwrap();
+    }
+    optimizer.finish().unwrap();
+    numbers(&net)
+}
+
+#[test]
+fn each_refused_step_is_reported_once_and_in_order() {
+    for (name, device) in devices() {
+        for bad in [vec![1, 2], vec![3, 4, 5], vec![2, 4, 8], vec![8]] {
+            let mut net = net(&device);
+            let mut optimizer = SgdConfig::new().with_momentum(0.9).init();
+            let mut found = Vec::new();
+            for step in 1..=8 {
+                let gradients = gradients(&net, &device, if bad.contains(&step) { BAD } else { GOOD });
+                match optimizer.update(0.1, &mut net, gradients) {
+                    Ok(report) => assert_eq!(report.step, step, "{name}"),
+                    Err(error) => found.push(error.refused_step().unwrap()),
+                }
+            }
+            while let Err(error) = optimizer.finish() {
+                found.push(error.refused_step().unwrap());
+            }
+            assert_eq!(found, bad, "{name}");
+            assert_eq!(numbers(&net), after_good_steps(&device, 8 - bad.len() as u64, 1), "{name} {bad:?}");
+        }
+    }
+}
+
+/// A step is the mean of all its passes.
+#[test]
+fn a_bad_pass_refuses_its_step_alone_and_is_named() {
+    for (name, device) in devices() {
+        for bad in 1..=9 {
+            let mut net = net(&device);
+            let mut optimizer = SgdConfig::new().with_momentum(0.9).init().with_accumulation(3).unwrap();
+            let mut errors = Vec::new();
+            for pass in 1..=9 {
+                let gradients = gradients(&net, &device, if pass == bad { BAD } else { GOOD });
+                errors.extend(optimizer.update(0.1, &mut net, gradients).err());
+            }
+            errors.extend(optimizer.finish().err());
+            let [OptimError::StepRefused { step, pass: Some(pass), .. }] = errors[..] else {
+                panic!("{name}, pass {bad}: {errors:?}")
+            };
+            assert_eq!(((step - 1) * 3 + pass), bad, "{name}");
+            assert!(
+                errors[0].to_string().contains(&format!("step {step} (pass {pass}) at ")),
+                "{}",
+                errors[0]
+            );
+            assert_eq!(numbers(&net), after_good_steps(&device, 2, 3), "{name}, pass {bad}");
+        }
     }
 }
 

@@ -40,6 +40,7 @@
 //! * [`numpy`] for `.npy` and `.npz` files.
 //! * [`gguf`] for files of llama.cpp, [`flax`] and [`burn`] for those of these frameworks.
 //! * [`pytorch`] for the files of `torch.save` and `torch.jit.save`.
+//! * [`json`] for JSON values with NaN and infinity, as checkpoints keep them.
 //! * [`hub`] for models of the Hugging Face hub: folders, the cache, and with the feature `hub` downloads.
 //!
 //! Writes are atomic: a file is written beside its target and renamed. Only plain files and checkpoints are replaced.
@@ -58,6 +59,7 @@ mod float8;
 pub mod gguf;
 mod header;
 pub mod hub;
+pub mod json;
 mod located;
 mod mapping;
 mod module;

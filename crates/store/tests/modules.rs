@@ -317,6 +317,48 @@ fn training_resumes_bit_for_bit_from_a_checkpoint() {
     assert_eq!(resumed.state(&resumed_net).unwrap(), optimizer.state(&straight).unwrap());
 }
 
+/// JSON has no NaN and no infinity.
+#[test]
+fn values_of_a_checkpoint_keep_nan_and_infinity() {
+    #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+    enum Kind {
+        Unit,
+        Newtype(f32),
+        Tuple(f64, u8),
+        Struct { best: Option<f64> },
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last");
+    let net = net_on::<Dyn>(1.0, &Device::cpu_with_threads(1).autodiff());
+    let kinds = vec![
+        Kind::Unit,
+        Kind::Newtype(f32::NEG_INFINITY),
+        Kind::Tuple(f64::INFINITY, 3),
+        Kind::Struct { best: Some(f64::INFINITY) },
+        Kind::Struct { best: None },
+    ];
+    let exact = [0.1, -0.0, f64::MIN_POSITIVE, 5e-324, f64::MAX, 123_456_789.123_456_78];
+    let maps = BTreeMap::from([(-3i64, f64::INFINITY), (5, 0.5)]);
+    let state = TrainingState::of(&net)
+        .with_value("nan", &f32::NAN)
+        .and_then(|state| state.with_value("kinds", &kinds))
+        .and_then(|state| state.with_value("exact", &exact))
+        .and_then(|state| state.with_value("maps", &maps))
+        .unwrap();
+    Checkpoint::save(&path, &net, None, &state).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let state = checkpoint.state();
+    assert!(state.value::<f32>("nan").unwrap().unwrap().is_nan());
+    assert_eq!(state.value::<Vec<Kind>>("kinds").unwrap(), Some(kinds));
+    let bits = state.value::<[f64; 6]>("exact").unwrap().unwrap().map(f64::to_bits);
+    assert_eq!(bits, exact.map(f64::to_bits));
+    assert_eq!(state.value::<BTreeMap<i64, f64>>("maps").unwrap(), Some(maps));
+    assert!(state.value::<Vec<u8>>("kinds").is_err());
+    let reserved = BTreeMap::from([("$float", "inf")]);
+    let error = TrainingState::default().with_value("odd", &reserved).unwrap_err().to_string();
+    assert!(error.contains("`odd`") && error.contains("$float"), "{error}");
+}
+
 #[test]
 fn damaged_checkpoints_are_errors() {
     let folder = tempfile::tempdir().unwrap();

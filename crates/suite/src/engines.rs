@@ -32,6 +32,24 @@ pub struct Subject {
     pub ignored: &'static [Ignored],
 }
 
+impl Subject {
+    /// Opens the engine, and returns its error where it cannot be opened, such as without a driver: one line, with the remedy.
+    ///
+    /// # Errors
+    /// The message with which `open` panics.
+    pub fn opened(&self) -> Result<Arc<dyn Engine>, String> {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let opened = std::panic::catch_unwind(self.open);
+        std::panic::set_hook(hook);
+        opened.map_err(|payload| {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            text.unwrap_or("the engine cannot be opened").replace("\n  hint: ", "; ").replace('\n', " ")
+        })
+    }
+}
+
 /// An entry of an ignore list. The suite fails if an ignored case passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Ignored {

@@ -2,8 +2,21 @@
 
 use kiln_suite::cases::poison;
 use kiln_suite::check::{check_passing_on, check_poison};
-use kiln_suite::engines::{SUBJECTS, Tracked};
+use kiln_suite::engines::{SUBJECTS, Subject, Tracked};
 use kiln_suite::run::Summary;
+
+/// Such as that of a GPU on a machine without a driver.
+#[test]
+fn an_engine_that_cannot_be_opened_says_so_in_one_line() {
+    let missing = Subject {
+        name: "missing",
+        open: || panic!("{}", kiln_ir::Error::device("vulkan", "no adapter").hint("install a driver")),
+        ignored: &[],
+    };
+    let problem = missing.opened().map(drop).unwrap_err();
+    assert!(problem.contains("no adapter; install a driver") && !problem.contains('\n'), "{problem}");
+    assert!(SUBJECTS[0].opened().is_ok());
+}
 
 #[test]
 fn bad_data_poisons_the_result() {

@@ -151,6 +151,26 @@ fn no_allocator(stack: &Stack) -> crate::Error {
 pub trait AutodiffBackend: Backend {
     /// The inner backend, of gradients and inference.
     type InnerBackend: Backend<Device = Self::Device>;
+
+    /// Returns the device of the inner backend's tensors, such as the validation batches of a model from `valid()`. It is the
+    /// same device, except on a backend whose device names its layers (`Dyn`): there it is the one below automatic
+    /// differentiation.
+    ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn, Flex};
+    /// use kiln_tensor::{Autodiff, AutodiffBackend, Tensor};
+    ///
+    /// fn ones<B: AutodiffBackend>(device: &B::Device) -> Tensor<B::InnerBackend, 1> {
+    ///     Tensor::ones([2], &B::inner_device(device))
+    /// }
+    ///
+    /// let _: Tensor<Flex, 1> = ones::<Autodiff<Flex>>(&Default::default());
+    /// assert_eq!(ones::<Dyn>(&Device::cpu().autodiff()).device(), Device::cpu());
+    /// ```
+    #[must_use]
+    fn inner_device(device: &Self::Device) -> Self::Device {
+        device.clone()
+    }
 }
 
 /// Adds automatic differentiation (reverse mode) to a backend. Nest it for second derivatives:

@@ -602,7 +602,8 @@ fn outer_tensors_must_be_lifted_into_transforms() {
     assert_eq!(
         text,
         "[mul] tensors are on different devices: autodiff over cpu and cpu: f64[1] x f64[1]\n  hint: bring the one \
-         from outside in with `lift`: `inside.lift(outside)`"
+         from outside in with `lift`: `inside.lift(outside)`; the inputs of a model from `valid()` are on \
+         `device.inner()`, without automatic differentiation"
     );
     let text = message(|| drop(grad(|_: Tensor<Dyn, 1>| outside.clone())(outside.clone())));
     assert!(

@@ -221,6 +221,16 @@ impl TrainError {
         }
     }
 
+    /// Whether a batch of training is in error, so that to repeat it would not help.
+    pub(crate) fn is_of_batch(&self) -> bool {
+        let is_refused = if let TrainError::Optimizer { source, .. } = self {
+            source.refused_step().is_some()
+        } else {
+            matches!(self, TrainError::Tensor { .. })
+        };
+        is_refused && !self.is_step_out_of_memory()
+    }
+
     /// Sets the position of an error that has none yet.
     pub(crate) fn at(mut self, position: TrainPosition) -> TrainError {
         match &mut self {

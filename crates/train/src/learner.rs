@@ -4,6 +4,7 @@ mod checkpoint;
 mod fit;
 mod learning_rate;
 mod outputs;
+mod refusals;
 mod tensors;
 mod training_set;
 mod usage;
@@ -31,7 +32,7 @@ use crate::logger::Logger;
 use crate::meter::Meter;
 use crate::metric::Metric;
 use crate::monitor::{Best, Monitor};
-use crate::record::StepRecord;
+use crate::record::{DEFAULT_NAME, StepRecord};
 use crate::renderer::Renderer;
 use crate::step::StepOptions;
 use crate::task::Task;
@@ -57,6 +58,7 @@ pub struct Learner<T> {
     is_automatic: bool,
     position: Position,
     meter: Meter,
+    refusals: refusals::Refusals,
     control: Control,
     /// The history of this call of `fit`.
     history: History,
@@ -87,6 +89,7 @@ struct Options {
     hyper_parameters: BTreeMap<String, String>,
     silent: bool,
     seed: Option<u64>,
+    drop_last: bool,
     checkpointing: Option<Checkpointing>,
 }
 
@@ -118,6 +121,7 @@ impl<T: Task> Learner<T> {
             is_automatic: false,
             position: Position::default(),
             meter: Meter::default(),
+            refusals: refusals::Refusals::default(),
             control: Control::default(),
             history: History::default(),
             writer: None,
@@ -135,8 +139,8 @@ impl<T: Task> Learner<T> {
         self
     }
 
-    /// Sets the number of epochs in total, including those before a checkpoint: at least 1. Default: 1, or no bound if
-    /// [`max_steps`](Learner::max_steps) is set.
+    /// Sets the number of epochs in total, including those before a checkpoint: at least 1. Default: 1, which a message at the
+    /// start says, or no bound if [`max_steps`](Learner::max_steps) is set.
     #[must_use]
     pub fn epochs(mut self, epochs: u64) -> Self {
         self.options.epochs = Some(epochs);
@@ -352,6 +356,15 @@ impl<T: Task> Learner<T> {
         self
     }
 
+    /// Sets whether [`fit_tensors`](Learner::fit_tensors) drops an incomplete last training batch, as for batch normalisation,
+    /// which cannot train on a single item. Validation uses all items. A loader has
+    /// [an option of its own](crate::loader::TensorLoader::drop_last). Default: no.
+    #[must_use]
+    pub fn drop_last(mut self, drop_last: bool) -> Self {
+        self.options.drop_last = drop_last;
+        self
+    }
+
     /// Sets the activation checkpointing of training steps, which replaces that of the models' devices. With
     /// [`Checkpointing::Balanced`] the tape needs less memory, and the backward pass recomputes cheap results. The values
     /// are the same, bit for bit. Default: that of the devices.
@@ -431,7 +444,7 @@ impl<T: Task> Learner<T> {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            name: "run".to_owned(),
+            name: DEFAULT_NAME.to_owned(),
             epochs: None,
             max_steps: None,
             validate_every: Interval::Epochs(1),
@@ -446,6 +459,7 @@ impl Default for Options {
             hyper_parameters: BTreeMap::new(),
             silent: false,
             seed: None,
+            drop_last: false,
             checkpointing: None,
         }
     }

@@ -53,9 +53,12 @@ impl Meter {
         *self = Meter { metrics: std::mem::take(&mut self.metrics), ..Meter::default() };
     }
 
-    /// Drops the steps whose values were not yet read.
-    pub(crate) fn drop_pending(&mut self) {
-        self.pending.clear();
+    /// Reads the remaining steps, and drops those in error. Waits for the device.
+    pub(crate) fn settle(&mut self) {
+        while !self.pending.is_empty() {
+            // Each call removes a step. Its error is not the first, which ended training.
+            let _ = self.read(self.pending.len() - 1, false, drop);
+        }
     }
 
     /// Adds a step without waiting for the device.
@@ -69,6 +72,7 @@ impl Meter {
             skipped,
             items_of_replicas,
             reports: _,
+            refusals: _,
         } = outcome;
         self.update_metrics(&observations, place)?;
         // The losses of replicas are checked where they are combined.
@@ -132,11 +136,13 @@ impl Meter {
         while self.pending.len() > remaining {
             let Some(Pending { place, values, mut record }) = self.pending.pop_front() else { break };
             let weight = record.items.max(1) as f64;
-            self.num_items += record.items as u64;
             for (name, value) in values {
                 let number = read(value).map_err(|source| TrainError::Tensor { place, source })?;
-                self.mean_mut(&name).add(number, weight);
                 record.values.push((name, number));
+            }
+            self.num_items += record.items as u64;
+            for (name, number) in &record.values {
+                self.mean_mut(name).add(*number, weight);
             }
             let loss = record.values.iter().find(|(name, _)| name == LOSS).map(|(_, loss)| *loss);
             each(record);

@@ -22,6 +22,9 @@ pub trait TrainStep<Batch> {
 }
 
 /// A model, on a backend without automatic differentiation, that can be validated on batches of type `Batch`.
+///
+/// Its batches are on the [inner device](kiln_tensor::AutodiffBackend::inner_device): with `Dyn`, give the batcher of the
+/// validation set `device.inner()`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be validated on batches of `{Batch}`",
     label = "`ValidStep<{Batch}>` is missing",

@@ -67,10 +67,13 @@ pub enum Record {
     },
 }
 
+/// The name of a run without another.
+pub(crate) const DEFAULT_NAME: &str = "run";
+
 /// The description of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunDescription {
-    /// The name of the run.
+    /// The name of the run: `run` unless [`Learner::name`](crate::Learner::name) sets another.
     pub name: String,
     /// The task, such as the model as text.
     pub task: String,

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use kiln_ir::{anomaly, profile};
 use kiln_nn::{GradientsParams, Module};
-use kiln_optim::{Evaluation, Objective, Optimizer, StepOutcome, StepReport};
+use kiln_optim::{Evaluation, Objective, OptimError, Optimizer, StepOutcome, StepReport};
 use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Tensor};
 
 use crate::error::{Result, TrainError, TrainPosition};
@@ -47,6 +47,8 @@ pub(crate) struct Outcome {
     pub(crate) learning_rates: Vec<(String, f64)>,
     pub(crate) reports: Vec<(String, StepReport)>,
     pub(crate) skipped: bool,
+    /// The refusals of earlier steps that updates of this step reported, with the names of the models.
+    pub(crate) refusals: Vec<(String, OptimError)>,
     /// The number of items of all replicas. `loss` is then the mean of theirs. `None` without replicas.
     pub(crate) items_of_replicas: Option<usize>,
 }
@@ -121,6 +123,9 @@ impl<'a> Step<'a> {
 
     /// Computes the gradients of a loss and updates a model. Logs the loss: as `loss` for the model with the default name,
     /// and as `NAME loss` for others.
+    ///
+    /// An error that an update reports of an earlier step, on an engine that computes asynchronously, ends training after this
+    /// step, with the position of the earlier one: see [`Learner::fit`](crate::Learner::fit).
     ///
     /// The optimizer accumulates, scales, clips and skips. Call it any number of times in a step, for any models. The
     /// loss has one element. In [data-parallel](crate::DataParallel) training, the gradients are those of the mean loss of
@@ -238,11 +243,13 @@ impl<'a> Step<'a> {
         update: impl FnOnce(&mut dyn Optimizer, &mut M, f64) -> kiln_optim::Result<StepReport>,
     ) -> Result<StepReport> {
         self.outcome.learning_rates.push((target.name().to_owned(), target.learning_rate()));
-        let mut report = target.advance(update);
-        if self.options.waits_for_updates && report.is_ok() {
-            report = target.finish().and(report);
+        let mut result = target.advance(update);
+        if self.options.waits_for_updates && result.is_ok() {
+            result = target.finish().and(result);
         }
-        let report = report.map_err(|source| TrainError::Optimizer { place: self.place, source })?;
+        let result = result.map_err(|source| TrainError::Optimizer { place: self.place, source });
+        let (report, refusal) = result?;
+        self.outcome.refusals.extend(refusal.map(|error| (target.name().to_owned(), error)));
         self.add_report(target.name(), &report);
         Ok(report)
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use kiln_nn::Module;
 use kiln_optim::{LearningRate, Optimizer};
+use kiln_store::json;
 use kiln_tensor::TensorData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -167,10 +168,11 @@ pub trait StateVisitor {
         Ok(())
     }
 
-    /// Visits a value: anything that serde saves as JSON and loads. JSON has no NaN or infinity.
+    /// Visits a value: anything that serde saves and loads. NaN and infinity are kept, at any depth: see
+    /// [`kiln_store::json`].
     ///
     /// # Errors
-    /// When it cannot be saved or loaded.
+    /// When it cannot be saved or loaded. A value that could be saved but not loaded is an error when it is saved.
     fn value(&mut self, name: &str, value: &mut dyn StateValue) -> Result<()> {
         let _ = (name, value);
         Ok(())
@@ -186,12 +188,13 @@ pub trait StateVisitor {
     }
 }
 
-/// A value that a checkpoint keeps as JSON. All types that serde serializes and deserializes implement it.
+/// A value that a checkpoint keeps as [JSON with NaN and infinity](kiln_store::json). All types that serde serializes and
+/// deserializes implement it.
 pub trait StateValue {
     /// Returns the value as JSON.
     ///
     /// # Errors
-    /// When serde fails.
+    /// When serde fails, or cannot load the JSON.
     fn save(&self) -> serde_json::Result<serde_json::Value>;
 
     /// Replaces the value.
@@ -203,11 +206,13 @@ pub trait StateValue {
 
 impl<V: Serialize + DeserializeOwned> StateValue for V {
     fn save(&self) -> serde_json::Result<serde_json::Value> {
-        serde_json::to_value(self)
+        let value = json::to_value(self)?;
+        json::from_value::<V>(&value)?;
+        Ok(value)
     }
 
     fn load(&mut self, json: &serde_json::Value) -> serde_json::Result<()> {
-        *self = V::deserialize(json)?;
+        *self = json::from_value(json)?;
         Ok(())
     }
 }

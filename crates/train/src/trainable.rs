@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use kiln_ir::profile;
 use kiln_nn::Module;
-use kiln_optim::{LearningRate, Optimizer, StepOutcome, StepReport};
+use kiln_optim::{LearningRate, OptimError, Optimizer, StepOutcome, StepReport};
 
 use crate::error::Result;
 use crate::task::StateVisitor;
@@ -96,7 +96,7 @@ impl<M: Module> Trainable<M> {
     }
 
     /// Returns the number of updates since training began, including those that were skipped because gradients were
-    /// not finite.
+    /// not finite, and those whose refusal was found after the call.
     pub fn updates(&self) -> u64 {
         self.updates
     }
@@ -115,25 +115,33 @@ impl<M: Module> Trainable<M> {
     }
 
     /// Updates the model by one step with the learning rate and the momentum of the schedule. The closure calls the
-    /// optimizer. Every update passes here.
+    /// optimizer. Every update passes here. Also returns the refusal of an earlier step, if the update reported one.
     ///
     /// # Errors
-    /// See [`Optimizer::update`].
+    /// See [`Optimizer::update`]. The step is then not done.
     pub(crate) fn advance(
         &mut self,
         update: impl FnOnce(&mut dyn Optimizer, &mut M, f64) -> kiln_optim::Result<StepReport>,
-    ) -> kiln_optim::Result<StepReport> {
+    ) -> kiln_optim::Result<(StepReport, Option<OptimError>)> {
         let learning_rate = self.learning_rate();
         if let Some(momentum) = self.learning_rate.momentum_at(self.updates) {
             self.optimizer.set_momentum(Some(momentum))?;
         }
         let Trainable { name, model, optimizer, .. } = self;
-        let report = profile::optimizer(name, || update(&mut **optimizer, model, learning_rate))?;
+        let before = optimizer.last_report().map(place_of);
+        let updated = profile::optimizer(name, || update(&mut **optimizer, model, learning_rate));
+        let (report, refusal) = match (updated, optimizer.last_report()) {
+            (Ok(report), _) => (report, None),
+            (Err(error), Some(report)) if is_earlier(&error, report) && before != Some(place_of(report)) => {
+                (report.clone(), Some(error))
+            }
+            (Err(error), _) => return Err(error),
+        };
         match report.outcome {
             StepOutcome::Applied | StepOutcome::SkippedNonFinite => self.updates += 1,
             StepOutcome::Accumulated => {}
         }
-        Ok(report)
+        Ok((report, refusal))
     }
 
     /// Waits until the outcome of the last update is known.
@@ -143,6 +151,16 @@ impl<M: Module> Trainable<M> {
     pub(crate) fn finish(&mut self) -> kiln_optim::Result<()> {
         self.optimizer.finish()
     }
+}
+
+/// The step and the pass of a report.
+fn place_of(report: &StepReport) -> (u64, Option<u64>) {
+    (report.step, report.pass)
+}
+
+/// Whether an error is of a step before that of the report.
+fn is_earlier(error: &OptimError, report: &StepReport) -> bool {
+    error.refused_step().is_some_and(|step| step < report.step)
 }
 
 impl<M> Deref for Trainable<M> {

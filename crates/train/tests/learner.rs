@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kiln_backends::{Cpu, Flex};
+use kiln_backends::{Cpu, Device, Dyn, Flex};
 use kiln_data::{DataError, DataLoader, DataLoaderBuilder, InMemoryDataset};
-use kiln_nn::{AutodiffModule, Module, Param};
-use kiln_optim::{AdamConfig, SgdConfig};
+use kiln_nn::{AutodiffModule, GradientsParams, Module, Param};
+use kiln_optim::{AdamConfig, Optimizer, SgdConfig};
 use kiln_store::{Checkpoint, CheckpointWriter, StoreError};
 use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, loss};
+use kiln_train::loader::Stream;
 use kiln_train::{
-    Accuracy, EarlyStopping, Interrupter, Learner, Metric, ModelTask, Monitor, StepOutput, StopReason,
-    Supervised, TrainStep, ValidStep, evaluate,
+    Accuracy, EarlyStopping, Evaluator, FunctionTask, Interrupter, Learner, Metric, ModelTask, Monitor, Step,
+    StepOutput, StopReason, Supervised, TrainError, TrainStep, Trainable, ValidStep, Validation, evaluate,
 };
 
 type B = Autodiff<Flex>;
@@ -540,4 +541,144 @@ fn accuracy_counts_the_classes_with_the_highest_scores() {
     assert_eq!(value(Accuracy::top(4)), 0.75);
     assert_eq!(Accuracy::new().format(0.98765), "98.77 %");
     assert_eq!((Accuracy::new().name(), Accuracy::top(5).name()), ("accuracy", "top-5 accuracy"));
+}
+
+/// The batches of an epoch: 4 of 16 items and one of 8. In epoch 0, batch `bad` has a label out of range.
+fn with_a_bad_label<B: Backend>(epoch: u64, bad: &[usize]) -> Vec<Batch<B>> {
+    let items = items();
+    let chunks = items.chunks(16).enumerate().map(|(index, items)| {
+        let mut items = items.to_vec();
+        if epoch == 0 && bad.contains(&index) {
+            items[3].1 = 2;
+        }
+        batch(items).unwrap()
+    });
+    chunks.collect()
+}
+
+/// A bad batch, for the error that an engine returns in the backward pass, or that the optimizer finds.
+#[derive(Clone, Copy)]
+enum Found {
+    Backward,
+    ByOptimizer,
+}
+
+/// The weights after two epochs of steps on the good batches alone. A step of several passes has all of them or none.
+fn trained_on_good_batches<A: AutodiffBackend>(
+    mut net: Net<A>,
+    bad: &[usize],
+    passes: usize,
+    found: Found,
+) -> Vec<f32> {
+    let mut optimizer = SgdConfig::new().with_momentum(0.9).init().with_accumulation(passes as u64).unwrap();
+    let batches = [with_a_bad_label(1, bad), with_a_bad_label(1, bad)].concat();
+    for (index, batch) in batches.into_iter().enumerate() {
+        let is_left_out = match found {
+            Found::Backward => bad.contains(&index),
+            Found::ByOptimizer => bad.iter().any(|bad| bad / passes == index / passes),
+        };
+        if !is_left_out {
+            let loss = net.classify(batch).loss().clone();
+            let gradients = GradientsParams::from_grads(loss.backward(), &net);
+            optimizer.update(0.1, &mut net, gradients).unwrap();
+        }
+    }
+    optimizer.finish().unwrap();
+    net.weight.to_data().to_vec()
+}
+
+/// The error of a batch has the position of that batch, on an engine that finds it at once and on one that finds it later, and
+/// no other batch is lost: also at the ends of the epoch and with accumulated gradients.
+#[test]
+fn a_bad_batch_costs_no_other_and_its_error_has_its_position() {
+    bad_batches::<Autodiff<Cpu>>(Found::ByOptimizer);
+    bad_batches::<Autodiff<Flex>>(Found::Backward);
+}
+
+fn bad_batches<A: AutodiffBackend>(found: Found) {
+    let net = || Net::<A> {
+        weight: Param::from_tensor(Tensor::from_floats([[0.1, -0.2], [0.3, 0.05]], &Default::default())),
+        bias: Param::from_tensor(Tensor::from_floats([0.0, 0.1], &Default::default())),
+    };
+    let cases: [&[usize]; 8] = [&[], &[0], &[1], &[2], &[3], &[4], &[1, 2], &[0, 4]];
+    for (bad, passes, delay) in
+        cases.iter().flat_map(|bad| [(*bad, 1, 1), (*bad, 1, 0), (*bad, 1, 7), (*bad, 2, 1)])
+    {
+        let case = format!("{bad:?}, {passes} passes, delay {delay}");
+        let optimizer = SgdConfig::new().with_momentum(0.9).init().with_accumulation(passes as u64).unwrap();
+        let train = move |model: &mut Trainable<Net<A>>, batch: Batch<A>, step: &mut Step<'_>| {
+            let output = model.classify(batch);
+            let loss = output.loss().clone();
+            step.observe(output);
+            step.backward(loss, model).map(drop)
+        };
+        let validate = |_: &mut Trainable<Net<A>>, _: Batch<A>, _: &mut Validation<'_>| Ok(());
+        let task = FunctionTask::new(net(), optimizer, 0.1, train, validate);
+        let mut learner = Learner::new(task).epochs(2).silent().metric(Accuracy::new()).read_delay(delay);
+        let of_epoch = bad.to_vec();
+        let loader = Stream::new(move |epoch| with_a_bad_label::<A>(epoch, &of_epoch).into_iter().map(Ok));
+        let mut places = Vec::new();
+        let history = loop {
+            match learner.fit_without_validation(&loader) {
+                Ok(history) => break history,
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains("label 2 at position [3]"), "{case}: {text}");
+                    let (TrainError::Optimizer { place, .. } | TrainError::Tensor { place, .. }) = error
+                    else {
+                        panic!("{case}: {text}")
+                    };
+                    places.push((place.epoch, place.step, place.batch));
+                    assert!(places.len() <= bad.len(), "{case}: {text}");
+                }
+            }
+        };
+        // Of a step with two bad passes, the optimizer names the first.
+        let is_named = |bad: &[usize]| match found {
+            Found::Backward => true,
+            Found::ByOptimizer => bad.len() < 2 || bad[0] / passes != bad[1] / passes,
+        };
+        let named = (0..bad.len()).filter(|&index| is_named(&bad[index.saturating_sub(1)..=index]));
+        let expected: Vec<_> = named.map(|index| (0, bad[index] as u64, bad[index])).collect();
+        assert_eq!(places, expected, "{case}");
+        assert_eq!(learner.step(), 10, "{case}");
+        let weights: Vec<f32> = learner.task().trainable().weight.to_data().to_vec();
+        assert_eq!(weights, trained_on_good_batches(net(), bad, passes, found), "{case}");
+        assert_eq!(history.epochs.last().unwrap().train.num_items, 72, "{case}");
+    }
+}
+
+/// The device of `Dyn` names its layers: the validation model of a `ModelTask` is on the device below automatic differentiation.
+#[test]
+fn validation_on_dyn_has_its_batches_on_the_inner_device() {
+    let device = Device::cpu_with_threads(1).autodiff();
+    let on = |device: &Device| {
+        let device = device.clone();
+        let batcher = move |items: Vec<Item>| -> Result<Batch<Dyn>, DataError> {
+            let points: Vec<f32> = items.iter().flat_map(|(point, _)| *point).collect();
+            let classes: Vec<i32> = items.iter().map(|(_, class)| *class).collect();
+            let points = Tensor::<Dyn, 1>::from_floats(points, &device).reshape([items.len(), 2]);
+            Ok(Batch { points, classes: Tensor::from_ints(classes, &device) })
+        };
+        DataLoaderBuilder::new(batcher).batch_size(16).build(InMemoryDataset::new(items())).unwrap()
+    };
+    let net = Net::<Dyn> {
+        weight: Param::from_tensor(Tensor::from_floats([[0.1, -0.2], [0.3, 0.05]], &device)),
+        bias: Param::from_tensor(Tensor::from_floats([0.0, 0.1], &device)),
+    };
+    let task = |net| ModelTask::<Net<Dyn>, Batch<Dyn>, Batch<Dyn>>::new(net, SgdConfig::new().init(), 0.1);
+    let mut learner = Learner::new(task(net.clone())).epochs(2).silent().metric(Accuracy::new());
+    let inner = Dyn::inner_device(&device);
+    assert_eq!(inner, device.inner());
+    let history = learner.fit(&on(&device), &on(&inner)).unwrap();
+    let scores = history.epochs[1].valid().unwrap();
+    let model = learner.into_task().into_model().valid();
+    let mut evaluator = Evaluator::new().metric(Accuracy::new());
+    assert_eq!(evaluator.evaluate(&on(&inner), |batch| model.classify(batch)).unwrap(), *scores);
+
+    let error = Learner::new(task(net)).silent().fit(&on(&device), &on(&device)).unwrap_err().to_string();
+    let parts = ["epoch 1, validation batch 1", "different devices", "`valid()` are on `device.inner()`"];
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    let error = evaluator.evaluate(&on(&device), |batch| model.classify(batch)).unwrap_err().to_string();
+    assert!(error.contains("`device.inner()`"), "{error}");
 }

@@ -150,6 +150,55 @@ fn small_memory() -> FunctionTask<Linear<B>, Pair, Pair, Step2, Valid2> {
     FunctionTask::new(linear(), SgdConfig::new().init(), 0.1, train, validate)
 }
 
+/// As PyTorch's `DataLoader(range(10), batch_size=4, drop_last=True)`: 2 batches, of the items 0 to 7.
+#[test]
+fn an_incomplete_last_batch_is_dropped() {
+    let items = |loader: &TensorLoader<Tensor<B, 1>>, epoch, skip| -> Vec<Vec<f32>> {
+        loader.batches(epoch, skip).map(|batch| batch.unwrap().into_data().to_vec::<f32>()).collect()
+    };
+    let x = Tensor::<B, 1>::arange_float(0.0..10.0, 1.0, &Default::default());
+    let kept = TensorLoader::new(x.clone()).batch_size(4);
+    let dropped = kept.clone().drop_last(true);
+    assert_eq!((items(&kept, 0, 0).len(), kept.num_batches()), (3, Some(3)));
+    assert_eq!(items(&dropped, 0, 0), [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]);
+    assert_eq!(items(&dropped, 0, 1), [[4.0, 5.0, 6.0, 7.0]]);
+    assert_eq!(dropped.num_batches(), Some(2));
+    let whole = dropped.clone().batch_size(5);
+    assert_eq!((items(&whole, 0, 0).len(), whole.num_batches()), (2, Some(2)));
+    // A shuffled epoch is the beginning of the whole order.
+    let (kept, dropped) = (kept.shuffle(3), dropped.shuffle(3));
+    assert_eq!(items(&dropped, 1, 0), items(&kept, 1, 0)[..2]);
+    let ahead = Prefetch::new(dropped.clone(), 2);
+    assert_eq!((Loader::<Tensor<B, 1>>::num_batches(&ahead), ahead.batches(0, 0).count()), (Some(2), 2));
+    // A run with and without the last batch differ in their items.
+    assert_eq!((kept.identity().items, dropped.identity().items), (Some(10), Some(8)));
+    let short = TensorLoader::new(x).batch_size(11).drop_last(true);
+    let mut short = short.batches(0, 0);
+    let error = short.next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("no batch of 11 items can be filled from 10, and drop_last is on"), "{error}");
+    assert!(short.next().is_none());
+}
+
+#[test]
+fn training_on_tensors_drops_an_incomplete_last_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last");
+    let learner = |epochs| Learner::new(task(0.1)).epochs(epochs).seed(5).silent();
+    let fit = |learner: &mut Learner<Line>| learner.fit_tensors(line(13), line(5), 4);
+    assert_eq!(fit(&mut learner(1)).unwrap().losses.len(), 4);
+    let whole = fit(&mut learner(2).drop_last(true)).unwrap();
+    assert_eq!((whole.losses.len(), whole.epochs[0].train.num_items), (6, 12));
+    assert_eq!(whole.epochs[0].valid().unwrap().num_items, 5);
+
+    let mut first = learner(2).drop_last(true).max_steps(4).keep_last(&path);
+    let begun = fit(&mut first).unwrap();
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    let rest = fit(&mut learner(2).drop_last(true).resume(&checkpoint).unwrap()).unwrap();
+    assert_eq!([begun.losses, rest.losses].concat(), whole.losses);
+    let other = fit(&mut learner(2).resume(&checkpoint).unwrap()).unwrap_err().to_string();
+    assert!(other.contains("its training loader has number of items 12, this one 13"), "{other}");
+}
+
 #[test]
 fn batches_are_halved_until_memory_suffices() {
     let data = TensorLoader::new(line(40)).shuffle(5);
@@ -398,4 +447,22 @@ fn prefetched_batches_are_those_of_the_loader() {
     assert_eq!(batches.len(), 3);
     let error = batches[2].as_ref().unwrap_err().to_string();
     assert!(error.contains("batch 2") && error.contains("a broken file"), "{error}");
+}
+
+#[test]
+fn a_run_without_a_length_says_that_it_has_one_epoch() {
+    let told = |learner: Learner<Line>| -> usize {
+        let records = Records::default();
+        let mut learner = learner.renderer(records.clone());
+        learner.fit_without_validation(&TensorLoader::new(line(8)).batch_size(4)).unwrap();
+        let records = records.0.lock().unwrap();
+        let is_told = |record: &&Record| {
+            matches!(record, Record::Message { level: Level::Info, text }
+                if text == "neither `epochs` nor `max_steps` is set: training ends after 1 epoch")
+        };
+        records.iter().filter(is_told).count()
+    };
+    assert_eq!(told(Learner::new(task(0.1))), 1);
+    assert_eq!(told(Learner::new(task(0.1)).epochs(1)), 0);
+    assert_eq!(told(Learner::new(task(0.1)).max_steps(1)), 0);
 }

@@ -397,6 +397,111 @@ fn callbacks_run_in_order_and_keep_their_state() {
     assert_eq!(calls.lock().unwrap()[0], ("first", 9));
 }
 
+/// The state of a callback, with floats that JSON lacks.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Floats {
+    best: f64,
+    small: f32,
+    list: Vec<f64>,
+    optional: [Option<f32>; 2],
+    by_name: std::collections::BTreeMap<String, f64>,
+    by_step: std::collections::BTreeMap<u64, f64>,
+    either: Either,
+    #[serde(flatten)]
+    more: More,
+}
+
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct More {
+    worst: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+enum Either {
+    Number(f64),
+    Text(String),
+}
+
+impl<T> Callback<T> for Floats {
+    fn name(&self) -> &str {
+        "floats"
+    }
+    fn on(&mut self, _event: Event<'_>, _context: &mut Context<'_, T>) -> Result<()> {
+        Ok(())
+    }
+    fn state(&mut self, _task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
+        visitor.value("best", &mut self.best)?;
+        visitor.value("all", self)
+    }
+}
+
+/// The best value of a callback is infinite until there is one: such a run must resume.
+#[test]
+fn values_that_are_infinite_or_nan_are_resumed() {
+    let floats = |number: f64| Floats {
+        best: number,
+        small: number as f32,
+        list: vec![number, 0.1, -number],
+        optional: [Some(number as f32), None],
+        by_name: [("a".to_owned(), number)].into(),
+        by_step: [(7, -number)].into(),
+        either: Either::Number(number),
+        more: More { worst: -number },
+    };
+    struct Check(Floats);
+    impl<T> Callback<T> for Check {
+        fn name(&self) -> &str {
+            "floats"
+        }
+        fn on(&mut self, _event: Event<'_>, _context: &mut Context<'_, T>) -> Result<()> {
+            Ok(())
+        }
+        fn state(&mut self, task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
+            let (mut best, mut all) =
+                (0.0, Floats { either: Either::Text("other".to_owned()), ..self.0.clone() });
+            visitor.value("best", &mut best)?;
+            visitor.value("all", &mut all)?;
+            let _ = task;
+            assert_eq!(format!("{best:?} {all:?}"), format!("{:?} {:?}", self.0.best, self.0));
+            Ok(())
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let loader = TensorLoader::new(line(32)).batch_size(8);
+    for (name, number) in
+        [("inf", f64::INFINITY), ("minus", f64::NEG_INFINITY), ("nan", f64::NAN), ("e", 1e-300)]
+    {
+        let path = folder.path().join(name);
+        let learner = || Learner::new(task()).silent();
+        learner().callback(floats(number)).keep_last(&path).fit_without_validation(&loader).unwrap();
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        learner().epochs(2).callback(Check(floats(number))).resume(&checkpoint).unwrap();
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_loaded_is_refused_when_it_is_saved() {
+    struct Refused;
+    impl<T> Callback<T> for Refused {
+        fn name(&self) -> &str {
+            "refused"
+        }
+        fn on(&mut self, _event: Event<'_>, _context: &mut Context<'_, T>) -> Result<()> {
+            Ok(())
+        }
+        fn state(&mut self, _task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
+            let mut pairs = std::collections::BTreeMap::from([((1u8, 2u8), 0.5f64)]);
+            visitor.value("pairs", &mut pairs)
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let loader = TensorLoader::new(line(32)).batch_size(8);
+    let mut learner = Learner::new(task()).silent().callback(Refused).keep_last(folder.path().join("last"));
+    let error = learner.fit_without_validation(&loader).unwrap_err().to_string();
+    assert!(error.contains("`callback_refused_pairs`") && error.contains("key"), "{error}");
+}
+
 #[test]
 fn an_error_of_a_callback_or_an_anomaly_names_its_place() {
     struct Failing;

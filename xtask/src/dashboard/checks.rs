@@ -29,6 +29,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "left and right change the metric", run: metrics },
     Check { name: "up and down change the split", run: splits },
     Check { name: "w changes the window of steps", run: window },
+    Check { name: "s changes the smoothing", run: smoothing },
     Check { name: "l shows and hides the log, Tab and up scroll it", run: log },
     Check { name: "? shows the help, Esc closes it", run: help },
     Check { name: "a click and the wheel change the metric", run: mouse },
@@ -67,9 +68,9 @@ fn small_screen(context: &Context) -> Result<(), String> {
     let screen = terminal.wait_for("System CPU 42 %")?;
     let parts = [
         "Kiln demo  synthetic curves",
-        "Metrics  loss  accuracy  perplexity",
+        "Metrics >loss  accuracy  perplexity",
         " loss  ─ train ",
-        "[lifelong, both]",
+        " whole run, train and valid, EMA 0.6 ",
         " Values ",
         "learning rate 0.001",
         "items/s",
@@ -107,21 +108,32 @@ fn metrics(context: &Context) -> Result<(), String> {
 fn splits(context: &Context) -> Result<(), String> {
     let terminal = long(context, SMALL)?;
     terminal.keys(&["Down"])?;
-    let screen = terminal.wait_for("[lifelong, train]")?;
+    let screen = terminal.wait_for(" whole run, train, EMA 0.6 ")?;
     lacks(&screen, &["─ valid"])?;
     terminal.keys(&["Down"])?;
-    terminal.wait_for("[lifelong, valid]")?;
+    terminal.wait_for(" whole run, valid ")?;
     terminal.wait_for(" loss  ─ valid ")?;
     terminal.keys(&["Up"])?;
-    terminal.wait_for("[lifelong, train]").map(drop)
+    terminal.wait_for(" whole run, train, EMA 0.6 ").map(drop)
 }
 
 fn window(context: &Context) -> Result<(), String> {
     let terminal = long(context, SMALL)?;
     terminal.keys(&["w"])?;
-    terminal.wait_for("[recent, both]")?;
+    terminal.wait_for(" last steps, train and valid, EMA 0.6 ")?;
     terminal.keys(&["w"])?;
-    terminal.wait_for("[lifelong, both]").map(drop)
+    terminal.wait_for(" whole run, train and valid, EMA 0.6 ").map(drop)
+}
+
+fn smoothing(context: &Context) -> Result<(), String> {
+    let terminal = long(context, SMALL)?;
+    terminal.keys(&["s"])?;
+    terminal.wait_for(", EMA 0.9 ")?;
+    terminal.keys(&["s"])?;
+    let screen = terminal.wait_for(" whole run, train and valid ")?;
+    lacks(&screen, &["EMA"])?;
+    terminal.keys(&["s"])?;
+    terminal.wait_for(", EMA 0.6 ").map(drop)
 }
 
 /// The run hangs in its second epoch, so that no message follows while the log is read.
@@ -185,7 +197,7 @@ fn end(context: &Context) -> Result<(), String> {
     let screen = ended(&terminal, 0)?;
     let parts = [
         "ready",
-        "training of demo: all epochs are done, 20 steps in",
+        "training of `demo`: all epochs are done, 20 steps in",
         "metric      split  last",
         "best epoch",
         "perplexity  valid",
@@ -208,7 +220,7 @@ fn signal_stops_after_step(context: &Context, signal: &str) -> Result<(), String
 
 fn stopped(terminal: &Terminal) -> Result<(), String> {
     let screen = ended(terminal, 0)?;
-    contains(&screen, &["training of demo: interrupted", "the demo is over: Interrupted"])
+    contains(&screen, &["training of `demo`: interrupted", "the demo is over: Interrupted"])
 }
 
 /// A run whose sixth step never ends.
@@ -252,7 +264,7 @@ fn exit(context: &Context) -> Result<(), String> {
 
 fn colors(context: &Context, variables: &str, any: bool, of_256: bool) -> Result<(), String> {
     let terminal = Terminal::start(SMALL, variables, &context.program, LONG)?;
-    terminal.wait_for("[lifelong, both]")?;
+    terminal.wait_for(" whole run, train and valid, EMA 0.6 ")?;
     let screen = terminal.colored_text()?;
     let has = |codes: &[&str]| codes.iter().any(|code| screen.contains(code));
     // Named colours have the indices below 16.
@@ -278,7 +290,7 @@ fn has_lines(context: &Context, variables: &str, redirection: &str) -> Result<()
     let screen = ended(&terminal, 0)?;
     let parts = [
         "ready",
-        "training of demo starts",
+        "training of `demo` starts: 2 epochs of 3 batches",
         "epoch 1/2  train loss",
         "warning: the data is synthetic",
         "training ended after 6 steps",

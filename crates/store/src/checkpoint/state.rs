@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::part::TRAINING;
 use crate::error::{Result, StoreError};
+use crate::json;
 use crate::module::for_each;
 
 /// The position in training: epoch, step, random state and custom values.
@@ -83,15 +84,19 @@ impl TrainingState {
         self
     }
 
-    /// Adds a custom value, such as a configuration.
+    /// Adds a custom value, such as a configuration. NaN and infinity are kept: see [`json`].
     ///
     /// # Errors
     /// When the value cannot be serialized as JSON.
-    pub fn with_value<V: Serialize>(mut self, key: impl Into<String>, value: &V) -> Result<TrainingState> {
-        let json =
-            serde_json::to_value(value).map_err(|error| StoreError::json(Path::new(TRAINING), error))?;
-        self.values.insert(key.into(), json);
-        Ok(self)
+    pub fn with_value<V: Serialize>(self, key: impl Into<String>, value: &V) -> Result<TrainingState> {
+        let key = key.into();
+        match json::to_value(value) {
+            Ok(json) => Ok(self.with_json(key, json)),
+            Err(error) => Err(StoreError::json(
+                Path::new(TRAINING),
+                format_args!("cannot keep the value `{key}`: {error}"),
+            )),
+        }
     }
 
     /// Returns the custom value of a key, if any.
@@ -99,9 +104,20 @@ impl TrainingState {
     /// # Errors
     /// When the value cannot be deserialized as `V`.
     pub fn value<V: DeserializeOwned>(&self, key: &str) -> Result<Option<V>> {
-        let read = |json| V::deserialize(json);
-        let value = self.values.get(key).map(read).transpose();
+        let value = self.json(key).map(json::from_value).transpose();
         value.map_err(|error| StoreError::json(Path::new(TRAINING), format_args!("`{key}`: {error}")))
+    }
+
+    /// Adds a custom value that [`json::to_value`] returned.
+    #[must_use]
+    pub fn with_json(mut self, key: impl Into<String>, value: serde_json::Value) -> TrainingState {
+        self.values.insert(key.into(), value);
+        self
+    }
+
+    /// Returns the custom value of a key for [`json::from_value`], if any.
+    pub fn json(&self, key: &str) -> Option<&serde_json::Value> {
+        self.values.get(key)
     }
 
     /// Adds the state of a random stream that belongs to no device, such as that of a data loader.

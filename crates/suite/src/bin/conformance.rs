@@ -12,6 +12,9 @@ use std::process::ExitCode;
 /// operands that the device flushes to zero.
 const MOST_SKIPPED: usize = 5;
 
+/// The exit code where the engine cannot be opened. `cargo xtask suite` knows it.
+const MISSING: u8 = 3;
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [name] = words.as_slice() else {
@@ -19,7 +22,13 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     match named(name) {
-        Some(subject) => report(&subject, WITH_GOLDENS.contains(&name.as_str())),
+        Some(subject) => match subject.opened() {
+            Ok(_) => report(&subject, WITH_GOLDENS.contains(&name.as_str())),
+            Err(problem) => {
+                eprintln!("conformance: {problem}");
+                ExitCode::from(MISSING)
+            }
+        },
         None => {
             eprintln!(
                 "conformance: no engine of this build is called `{name}`\n  hint: there are {}",

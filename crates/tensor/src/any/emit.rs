@@ -3,6 +3,7 @@
 use crate::{AnyTensor, Error, Result, Stack};
 use alloc::format;
 use alloc::vec::Vec;
+use kiln_autodiff::Autodiff;
 use kiln_ir::{Op, Operand, OperandType, Operands, Values, infer};
 use smallvec::smallvec;
 
@@ -78,8 +79,13 @@ impl AnyTensor {
     fn in_other_domain(&self, op: &str, other: &AnyTensor) -> Error {
         let [here, there] = self.stack.distinguishable_names(&other.stack);
         let problem = format!("tensors are on different devices: {here} and {there}");
-        let is_outside = self.stack.is_at_or_above(&other.stack) || other.stack.is_at_or_above(&self.stack);
-        let hint = match is_outside {
+        let is_inside = self.stack.is_at_or_above(&other.stack);
+        let inside = if is_inside { &self.stack } else { &other.stack };
+        let hint = match is_inside || other.stack.is_at_or_above(&self.stack) {
+            true if inside.outermost::<Autodiff>().is_some() => {
+                "bring the one from outside in with `lift`: `inside.lift(outside)`; the inputs of a model from `valid()` \
+                 are on `device.inner()`, without automatic differentiation"
+            }
             true => "bring the one from outside in with `lift`: `inside.lift(outside)`",
             false => "move one of them with `to_device`",
         };

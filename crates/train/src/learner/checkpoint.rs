@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kiln_nn::Module;
 use kiln_optim::lr_scheduler::ScheduleState;
 use kiln_optim::{LearningRate, Optimizer};
-use kiln_store::{BackgroundWriter, Checkpoint, CheckpointContents, CheckpointWriter, TrainingState};
+use kiln_store::{BackgroundWriter, Checkpoint, CheckpointContents, CheckpointWriter, TrainingState, json};
 use serde::de::DeserializeOwned;
 
 use super::{Learner, Position};
@@ -87,7 +87,7 @@ impl<T: Task> Learner<T> {
         let Save { contents, state, values, .. } = save;
         let mut state = state.unwrap_or_default().at(self.position.epoch, self.position.step);
         for (key, value) in values {
-            state = state.with_value(key, &value)?;
+            state = state.with_json(key, value);
         }
         state = state.with_value(POSITION, &self.position)?.with_value(LOADER, &self.identity)?;
         state = state.with_value(METRIC_NAMES, &self.meter.metric_names())?;
@@ -223,7 +223,10 @@ impl Save {
     }
 
     fn set(&mut self, key: String, value: serde_json::Result<serde_json::Value>) -> Result<()> {
-        let value = value.map_err(|error| TrainError::task(format!("the value `{key}`: {error}")))?;
+        let name = key.strip_prefix("value.").unwrap_or(&key);
+        let failed =
+            |error| TrainError::task(format!("a checkpoint cannot keep the value `{name}`: {error}"));
+        let value = value.map_err(failed)?;
         if self.values.insert(key.clone(), value).is_some() {
             return Err(TrainError::task(format!("the state has two values `{key}`: names must be unique")));
         }
@@ -240,7 +243,7 @@ impl StateVisitor for Save {
     fn module(&mut self, name: &str, module: &mut dyn Module) -> Result<()> {
         let name = self.named(name);
         let state = TrainingState::of(module);
-        self.set(random_key(&name, self.replica), serde_json::to_value(&state))?;
+        self.set(random_key(&name, self.replica), json::to_value(&state))?;
         if self.replica > 0 {
             return Ok(());
         }
@@ -261,7 +264,7 @@ impl StateVisitor for Save {
         if self.replica > 0 || state.is_empty() {
             Ok(())
         } else {
-            self.set(schedule_key(&self.named(name)), serde_json::to_value(&state))
+            self.set(schedule_key(&self.named(name)), json::to_value(&state))
         }
     }
 
@@ -330,10 +333,10 @@ impl StateVisitor for Load<'_> {
 
     fn value(&mut self, name: &str, value: &mut dyn StateValue) -> Result<()> {
         let key = value_key(&self.named(name));
-        let Some(json) = self.read::<serde_json::Value>(&key)? else {
+        let Some(json) = self.checkpoint.state().json(&key) else {
             return Err(self.missing(format!("it has no value `{}`", self.named(name))));
         };
-        value.load(&json).map_err(|error| self.missing(format!("its value `{}`: {error}", self.named(name))))
+        value.load(json).map_err(|error| self.missing(format!("its value `{}`: {error}", self.named(name))))
     }
 
     fn tensors(&mut self, name: &str, tensors: &mut dyn StateTensors) -> Result<()> {

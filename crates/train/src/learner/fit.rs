@@ -52,6 +52,19 @@ impl<T: Task> Learner<T> {
     /// * The loss is NaN or infinite.
     /// * The task, a callback or a logger fails, an optimizer refuses a step, or the device fails.
     /// * The task panics, as typed tensors do on shape mismatches.
+    ///
+    /// # Order of errors
+    /// An error has the position of its own batch. Where a batch is in error, such as through a label out of range, its step
+    /// changes neither parameters nor the optimizer's state, and the next call continues with the batch after it. An engine
+    /// that computes asynchronously may find the error one or two steps later. The steps between are done and count: training
+    /// ends after the step that finds the error, at the end of an epoch, before a checkpoint, or at the end, and no other
+    /// batch is lost. Each error is reported once, that of a second bad batch by the next call.
+    ///
+    /// With [accumulated gradients](kiln_optim::PerParameter::with_accumulation), an error that the optimizer finds refuses
+    /// the step with all its batches. One that the backward pass returns, on engines that compute in each call, comes before
+    /// the gradients are accumulated, and leaves out its batch alone.
+    ///
+    /// After other errors the next call begins with the same batch.
     #[track_caller]
     pub fn fit(
         &mut self,
@@ -100,8 +113,7 @@ impl<T: Task> Learner<T> {
         let started = Instant::now();
         let result = self.run_epochs(train, valid, caller).and_then(|()| self.finish_writing());
         self.writer = None;
-        // After an error the values of the last steps are lost.
-        self.meter.drop_pending();
+        self.meter.settle();
         let reason = if result.is_ok() { self.history.stopped } else { StopReason::Failed };
         self.history.usage = self.usage();
         let closed = self.close_outputs(reason, started.elapsed(), result.as_ref().err());
@@ -251,12 +263,17 @@ impl<T: Task> Learner<T> {
         let mut watch = |event: &mut GradientsEvent<'_>| {
             callbacks.iter_mut().try_for_each(|callback| callback.gradients(event))
         };
-        let outcome = run_step(task, options, batch, place, caller, &mut watch);
+        let mut outcome = Outcome::default();
+        let result = run_step(task, options, batch, place, caller, &mut watch, &mut outcome);
         self.stopwatch.go_on(before);
-        let outcome = outcome?;
-        self.position.step += 1;
-        self.position.batch += 1;
-        self.control.steps = self.position.step;
+        if result.as_ref().map_or_else(TrainError::is_of_batch, |()| true) {
+            self.position.step += 1;
+            self.position.batch += 1;
+            self.control.steps = self.position.step;
+        }
+        self.refusals.add_steps(&outcome.reports, place);
+        self.refusals.add(std::mem::take(&mut outcome.refusals), place);
+        result.map_err(|error| self.refusals.in_order(error))?;
         for (name, report) in &outcome.reports {
             if let Some(warning) = &report.warning {
                 self.control.warn(format!("{name}: {warning}"));
@@ -264,6 +281,7 @@ impl<T: Task> Learner<T> {
         }
         self.meter.add(outcome, place)?;
         self.emit(Event::StepEnded)?;
+        self.refusals.report()?;
         self.read(self.options.read_delay)?;
         self.show_scores()
     }
@@ -278,6 +296,10 @@ impl<T: Task> Learner<T> {
             self.history.add(&record);
             self.emit(Event::StepMeasured(&record))?;
             self.send(&Record::Step(record))?;
+        }
+        // The optimizer knows more about a step in error, and reports it once.
+        if let Err(TrainError::Tensor { .. }) = read {
+            self.finish_updates()?;
         }
         read
     }
@@ -385,7 +407,7 @@ impl<T: Task> Learner<T> {
     }
 }
 
-/// Runs a training step of a task.
+/// Runs a training step of a task. After an error the outcome is that of the part that was done.
 pub(super) fn run_step<T: Task>(
     task: &mut T,
     options: &Options,
@@ -393,17 +415,16 @@ pub(super) fn run_step<T: Task>(
     place: TrainPosition,
     caller: Caller,
     watch: Watch<'_>,
-) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    let mut step = Step::new(place, options.step, caller, &mut outcome, watch);
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let mut step = Step::new(place, options.step, caller, outcome, watch);
     let run = || guarded(place, || task.train(batch, &mut step));
     let run = || match options.checkpointing {
         Some(mode) => with_checkpointing(mode, run),
         None => run(),
     };
     let result = if options.step.detects_anomalies { anomaly::detect(run) } else { run() };
-    result?.map_err(|error| error.at(place))?;
-    Ok(outcome)
+    result?.map_err(|error| error.at(place))
 }
 
 /// Runs a step of a task and turns a panic into an error with its position.

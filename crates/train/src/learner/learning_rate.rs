@@ -9,7 +9,7 @@ use crate::error::{Result, TrainError, TrainPosition};
 use crate::loader::Loader;
 use crate::meter::Meter;
 use crate::snapshot::Snapshot;
-use crate::step::LOSS;
+use crate::step::{LOSS, Outcome};
 use crate::task::{StateVisitor, Task};
 
 /// The options of a search of the learning rate: the learning-rate range test of Smith, "Cyclical Learning Rates for
@@ -230,7 +230,9 @@ impl<T: Task> Learner<T> {
         finder: &LearningRateFinder,
         caller: Caller,
     ) -> Result<f64> {
-        let outcome = run_step(&mut self.task, &self.options, batch, place, caller, &mut |_| Ok(()))?;
+        let mut outcome = Outcome::default();
+        let Learner { task, options, .. } = self;
+        run_step(task, options, batch, place, caller, &mut |_| Ok(()), &mut outcome)?;
         let mut meter = Meter::default();
         meter.add(outcome, place)?;
         let mut values = Vec::new();

@@ -79,7 +79,12 @@ impl<T: Task> Learner<T> {
             started,
         };
         self.next_scores = Instant::now() + SCORES_INTERVAL;
-        self.send(&Record::Start(description))
+        self.send(&Record::Start(description))?;
+        if self.options.epochs.is_none() && self.options.max_steps.is_none() {
+            let text = "neither `epochs` nor `max_steps` is set: training ends after 1 epoch".to_owned();
+            self.send(&Record::Message { level: Level::Info, text })?;
+        }
+        Ok(())
     }
 
     /// Ends the outputs, also after an error.

@@ -13,7 +13,7 @@ where
 {
     /// Trains on tensors whose first dimension is the items: the short form for data in memory. Training batches are
     /// shuffled by the [seed](Learner::seed) of the learner (default: 0), and halved
-    /// [when memory runs out](Learner::fit_with_batch_size).
+    /// [when memory runs out](Learner::fit_with_batch_size). [`drop_last`](Learner::drop_last) drops an incomplete last one.
     ///
     /// ```
     /// use kiln_backends::Flex;
@@ -48,7 +48,7 @@ where
         batch_size: usize,
     ) -> Result<History> {
         let seed = self.options.seed.unwrap_or(0);
-        let train = TensorLoader::new(train).shuffle(seed);
+        let train = TensorLoader::new(train).shuffle(seed).drop_last(self.options.drop_last);
         let valid = TensorLoader::new(valid).batch_size(batch_size);
         self.fit_with_batch_size(batch_size, |size| Ok(train.clone().batch_size(size)), &valid)
     }

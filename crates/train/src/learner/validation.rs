@@ -1,7 +1,7 @@
 //! Validation.
 
 use kiln_nn::Module;
-use kiln_optim::{LearningRate, Optimizer};
+use kiln_optim::{LearningRate, OptimError, Optimizer};
 
 use super::Learner;
 use super::fit::ValidationSets;
@@ -81,12 +81,18 @@ impl<T: Task> Learner<T> {
     }
 
     /// Waits until the outcome of all optimizer steps is known.
+    ///
+    /// # Errors
+    /// The first refusal that no call has reported, with the position of its batch.
     pub(super) fn finish_updates(&mut self) -> Result<()> {
         // The last step that was started.
         let place = self.place();
         let (step, batch) = (place.step.saturating_sub(1), place.batch.saturating_sub(1));
         let place = TrainPosition { step, batch, ..place };
-        self.task.state(&mut Finish).map_err(|error| error.at(place))
+        let mut finish = Finish(Vec::new());
+        let visited = self.task.state(&mut finish).map_err(|error| error.at(place));
+        self.refusals.add(finish.0, place);
+        self.refusals.report().and(visited)
     }
 }
 
@@ -104,15 +110,22 @@ impl StateVisitor for Observe {
     }
 }
 
-/// Finishes the steps of the optimizers.
-struct Finish;
+/// Finishes the steps of the optimizers, and collects their refusals with the names of the models.
+struct Finish(Vec<(String, OptimError)>);
 
 impl StateVisitor for Finish {
     fn replica(&mut self, _rank: usize) -> bool {
         true
     }
 
-    fn optimizer(&mut self, _name: &str, optimizer: &mut dyn Optimizer, _module: &dyn Module) -> Result<()> {
-        Ok(optimizer.finish()?)
+    fn optimizer(&mut self, name: &str, optimizer: &mut dyn Optimizer, _module: &dyn Module) -> Result<()> {
+        while let Err(error) = optimizer.finish() {
+            let Some(step) = error.refused_step() else { return Err(error.into()) };
+            // All replicas refuse the same step.
+            if !self.0.iter().any(|(known, error)| known == name && error.refused_step() == Some(step)) {
+                self.0.push((name.to_owned(), error));
+            }
+        }
+        Ok(())
     }
 }

@@ -51,6 +51,7 @@ const CHUNK: usize = 1000;
 /// | left, right | previous, next metric |
 /// | up, down | show training, validation or both; scroll in the log |
 /// | `w` | the whole run, or the last steps |
+/// | `s` | smoothing of the values of steps: exponential moving average with the weight 0.6 or 0.9 as TensorBoard's, or none |
 /// | `l` | show or hide the log |
 /// | Tab | keys go to the chart or to the log |
 /// | `q`, Ctrl-C | stop after this step; again: end the process at once |

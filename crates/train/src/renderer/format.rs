@@ -48,6 +48,20 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
+/// Formats a duration that was measured: `0.4 ms`, `420 ms`, `4.2 s`, and as [`duration`] from 10 s.
+pub(crate) fn measured(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 9.95e-3 {
+        format!("{:.1} ms", 1e3 * seconds)
+    } else if seconds < 0.9995 {
+        format!("{:.0} ms", 1e3 * seconds)
+    } else if seconds < 9.95 {
+        format!("{seconds:.1} s")
+    } else {
+        duration(time)
+    }
+}
+
 /// Formats a number of bytes: `512 B`, `1.5 KiB`, `5.0 MiB`, `3.0 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -92,6 +106,26 @@ mod tests {
         let cases = [(0.0, "0"), (9999.0, "9999"), (12_345.0, "12.3k"), (4.5e6, "4.5M"), (2.13e9, "2.1G")];
         for (value, text) in cases {
             assert_eq!(count(value), text);
+        }
+    }
+
+    #[test]
+    fn measured_durations_are_never_zero_by_rounding() {
+        let cases = [
+            (0, "0.0 ms"),
+            (420, "0.4 ms"),
+            (9_940, "9.9 ms"),
+            (9_960, "10 ms"),
+            (420_000, "420 ms"),
+            (999_400, "999 ms"),
+            (999_600, "1.0 s"),
+            (4_200_000, "4.2 s"),
+            (9_960_000, "10 s"),
+            (41_000_000, "41 s"),
+            (185_000_000, "3:05"),
+        ];
+        for (micros, text) in cases {
+            assert_eq!(measured(Duration::from_micros(micros)), text);
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::Renderer;
 use super::format;
-use super::model::{Model, Phase, reason_text};
-use crate::record::{Level, Record};
+use super::model::{Model, Phase, of_run, reason_text};
+use crate::record::{Level, Record, RunDescription};
 
 /// The least time between two lines within an epoch.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ impl Lines {
             Record::Values(_) | Record::Batches { .. } => None,
             Record::Epoch { epoch, duration, .. } => {
                 let epoch = self.epoch(*epoch);
-                Some(format!("{epoch}  {}  {}", self.model.scores(), format::duration(*duration)))
+                Some(format!("{epoch}  {}  {}", self.model.scores(), format::measured(*duration)))
             }
             Record::Checkpoint { step, folder } => Some(format!("checkpoint of step {step}: {folder}")),
             Record::Message { level: Level::Info, text } => Some(text.clone()),
@@ -69,7 +69,7 @@ impl Lines {
             Record::Message { level: Level::Error, text } => Some(format!("error: {text}")),
             Record::Usage(usage) => Some(usage.to_string()),
             Record::End { reason, step, duration } => {
-                let (reason, duration) = (reason_text(*reason), format::duration(*duration));
+                let (reason, duration) = (reason_text(*reason), format::measured(*duration));
                 Some(format!("training ended after {step} steps, {duration}: {reason}"))
             }
         }
@@ -112,11 +112,23 @@ impl Renderer for Lines {
     }
 }
 
-fn start(run: &crate::record::RunDescription) -> String {
-    let name = if run.name.is_empty() { String::new() } else { format!(" of {}", run.name) };
+/// ``training of `demo` starts: 3 epochs of 10 batches``.
+fn start(run: &RunDescription) -> String {
+    let count =
+        |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
+    let batches =
+        run.batches.map_or(String::new(), |batches| format!(" of {}", count(batches, "batch", "batches")));
+    let epochs = run.epochs.map(|epochs| count(epochs, "epoch", "epochs") + &batches);
+    let steps = run.steps.map(|steps| count(steps, "step", "steps"));
+    let length = match (epochs, steps) {
+        (Some(epochs), Some(steps)) => format!(": {epochs}, at most {steps}"),
+        (Some(length), None) | (None, Some(length)) => format!(": {length}"),
+        (None, None) => String::new(),
+    };
+    let name = of_run(run);
     match run.step {
-        0 => format!("training{name} starts"),
-        step => format!("training{name} continues after {step} steps"),
+        0 => format!("training{name} starts{length}"),
+        step => format!("training{name} continues after {}{length}", count(step, "step", "steps")),
     }
 }
 
@@ -131,7 +143,7 @@ mod tests {
     use super::super::model::tests::{description, step, valid, values};
     use super::*;
     use crate::history::StopReason;
-    use crate::record::Split;
+    use crate::record::{DEFAULT_NAME, Split};
 
     #[derive(Clone, Default)]
     struct Text(Arc<Mutex<Vec<u8>>>);
@@ -144,6 +156,21 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn the_first_line_names_the_run_and_its_length() {
+        let run = description();
+        let unnamed = RunDescription { name: DEFAULT_NAME.into(), epochs: Some(1), ..run.clone() };
+        assert_eq!(start(&unnamed), "training starts: 1 epoch of 10 batches");
+        let steps = RunDescription { epochs: None, steps: Some(500), batches: None, ..run.clone() };
+        assert_eq!(start(&steps), "training of `demo` starts: 500 steps");
+        let both = RunDescription { steps: Some(20), step: 1, ..run };
+        assert_eq!(
+            start(&both),
+            "training of `demo` continues after 1 step: 3 epochs of 10 batches, at most 20 steps"
+        );
+        assert_eq!(start(&RunDescription::default()), "training starts");
     }
 
     #[test]
@@ -165,7 +192,7 @@ mod tests {
         lines.record_at(&end, now);
         let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
         let expected = "\
-training of demo starts
+training of `demo` starts: 3 epochs of 10 batches
 epoch 1/3  3/10  loss 0.3333  8 items/s  1:48 left
 epoch 1/3  6/10  loss 0.1667  8 items/s  1:36 left
 epoch 1/3  9/10  loss 0.1111  8 items/s  1:24 left

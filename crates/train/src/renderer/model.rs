@@ -8,10 +8,14 @@ use std::time::{Duration, Instant};
 
 pub(crate) use clock::{Throughput, time_left};
 pub(crate) use series::Series;
+#[cfg(feature = "dashboard")]
+pub(crate) use series::smoothed;
 
 use super::format;
 use crate::history::StopReason;
-use crate::record::{Level, PassProgress, Record, RunDescription, Split, StepRecord, ValuesRecord};
+use crate::record::{
+    DEFAULT_NAME, Level, PassProgress, Record, RunDescription, Split, StepRecord, ValuesRecord,
+};
 use crate::usage::Usage;
 
 /// The number of messages that are kept.
@@ -86,7 +90,7 @@ pub(crate) struct SplitHistory {
     pub(crate) complete: Option<String>,
     pub(crate) best: Option<Best>,
     /// Whether the samples are of single steps. Values of passes are then left out of the series.
-    of_steps: bool,
+    pub(crate) of_steps: bool,
 }
 
 /// The best value of a complete pass.
@@ -120,7 +124,7 @@ impl Model {
                 self.epochs_done = epoch + 1;
                 self.step = *step;
                 self.batches = self.batches.max(Some(self.batch));
-                let text = format!("epoch {}: {}  {}", epoch + 1, self.scores(), format::duration(*duration));
+                let text = format!("epoch {}: {}  {}", epoch + 1, self.scores(), format::measured(*duration));
                 self.message(Level::Info, text);
             }
             Record::Checkpoint { step, folder } => {
@@ -330,6 +334,15 @@ impl SplitHistory {
         if is_better {
             self.best = Some(candidate);
         }
+    }
+}
+
+/// Returns `` of `NAME` ``; nothing for a run without a name of its own.
+pub(crate) fn of_run(run: &RunDescription) -> String {
+    if run.name.is_empty() || run.name == DEFAULT_NAME {
+        String::new()
+    } else {
+        format!(" of `{}`", run.name)
     }
 }
 

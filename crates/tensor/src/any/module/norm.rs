@@ -199,7 +199,7 @@ impl AnyTensor {
         if count < 2 {
             return Err(self
                 .wrong(OP, "training needs more than one value per channel")
-                .hint("use larger batches, or drop a last batch of one"));
+                .hint("use larger batches, or drop a last batch of one: `drop_last(true)` of the loader"));
         }
         let (like, dtype) = (self.held(), self.dtype());
         // The squares of 16-bit floats exceed their range.

@@ -39,7 +39,7 @@ pub(super) fn draw(frame: &mut Frame, scene: &Scene, view: &mut View) {
     let is_tall = area.height >= TALL;
     let has_log = view.log.unwrap_or(is_tall);
     let has_system = scene.system.is_some();
-    let log_height = if has_log { (area.height / 4).max(4) } else { 0 };
+    let log_height = if has_log { log_height(area, scene.model) } else { 0 };
     let [header, metrics, main, log, progress, system, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -74,6 +74,12 @@ pub(super) fn draw(frame: &mut Frame, scene: &Scene, view: &mut View) {
     if view.help {
         help(frame, view);
     }
+}
+
+/// The height of the log with its border: of its messages, and at most a quarter of the screen.
+fn log_height(area: Rect, model: &Model) -> u16 {
+    let messages = u16::try_from(model.messages().len()).unwrap_or(u16::MAX);
+    messages.saturating_add(2).clamp(3, (area.height / 4).max(4))
 }
 
 /// Draws lines without panels: progress, then the values of each metric.

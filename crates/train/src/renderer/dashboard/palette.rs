@@ -42,6 +42,15 @@ impl Palette {
         }
     }
 
+    /// The style of the curve with this number behind its smoothed curve. A chart has colours alone: `None` without them.
+    pub(super) fn raw_curve(self, number: usize) -> Option<Style> {
+        match self {
+            Palette::Plain => None,
+            Palette::Ansi => Some(Style::new().fg(Color::DarkGray)),
+            Palette::Full => Some(Style::new().fg(Color::Indexed(pick(&FULL_RAW_CURVES, number)))),
+        }
+    }
+
     /// The style of titles of panels.
     pub(super) fn title(self) -> Style {
         let style = Style::new().add_modifier(Modifier::BOLD);
@@ -96,6 +105,8 @@ impl Palette {
 
 const ANSI_CURVES: [Color; 5] = [Color::Blue, Color::Yellow, Color::Green, Color::Magenta, Color::Red];
 const FULL_CURVES: [u8; 6] = [75, 215, 114, 176, 203, 80];
+/// The same colours, darker.
+const FULL_RAW_CURVES: [u8; 6] = [24, 94, 65, 96, 88, 30];
 
 /// Returns an element, from the first one again after the last.
 fn pick<T: Copy>(colors: &[T], number: usize) -> T {

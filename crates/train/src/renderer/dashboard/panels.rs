@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Paragraph, Row, Table};
 use super::draw::Scene;
 use super::palette::Palette;
 use super::view::{Focus, View};
-use crate::record::{Level, Split};
+use crate::record::{DEFAULT_NAME, Level, Split};
 use crate::renderer::model::{MetricHistory, Model, Phase, reason_text};
 use crate::renderer::{MemoryUse, SystemUse, format};
 
@@ -24,7 +24,8 @@ pub(super) fn header(frame: &mut Frame, area: Rect, scene: &Scene, view: &View) 
     let (phase, style) = phase(scene, view.palette);
     let phase = Line::from(Span::styled(format!("{phase} "), style)).right_aligned();
     let width = (phase.width() as u16).min(area.width);
-    let mut spans = vec![Span::styled(" Kiln ", view.palette.title()), Span::raw(run.name.clone())];
+    let name = if run.name == DEFAULT_NAME { String::new() } else { run.name.clone() };
+    let mut spans = vec![Span::styled(" Kiln ", view.palette.title()), Span::raw(name)];
     // Of a description such as `Net { conv1: … }`, the row has space for the name alone.
     let task = run.task.split(['{', '\n']).next().unwrap_or_default().trim_end();
     spans.push(Span::styled(format!("  {task}"), view.palette.dim()));
@@ -63,7 +64,8 @@ pub(super) fn metrics(frame: &mut Frame, area: Rect, model: &Model, view: &mut V
             break;
         }
         let style = if index == view.selected { view.palette.selected() } else { Style::new() };
-        frame.render_widget(Span::styled(format!(" {} ", metric.name), style), place);
+        let mark = mark(index == view.selected);
+        frame.render_widget(Span::styled(format!("{mark}{} ", metric.name), style), place);
         view.places.metrics.push((place, index));
         x = place.right();
     }
@@ -87,7 +89,7 @@ pub(super) fn values(frame: &mut Frame, area: Rect, scene: &Scene, view: &mut Vi
     let table = Table::new(
         shown.iter().map(|(index, metric)| {
             let style = if *index == view.selected { view.palette.selected() } else { Style::new() };
-            Row::new(columns.cells(metric)).style(style)
+            Row::new(columns.cells(metric, mark(*index == view.selected))).style(style)
         }),
         columns.widths(),
     )
@@ -124,7 +126,8 @@ impl Columns {
         let has_epoch = width >= 54;
         let name_width = model.metrics.iter().map(|metric| self::width(&metric.name)).max().unwrap_or(6);
         let fixed = (COLUMN + 1) * if has_epoch { 2 } else { 1 };
-        let name = name_width.clamp(6, width.saturating_sub(fixed + 2 * (COLUMN + 1)).max(6));
+        // A mark precedes the name.
+        let name = (name_width + 1).clamp(7, width.saturating_sub(fixed + 2 * (COLUMN + 1)).max(7));
         let room = width.saturating_sub(name + fixed) / (COLUMN + 1);
         splits.truncate(usize::from(room.max(1)));
         Columns { splits, best_of, name, has_epoch }
@@ -138,15 +141,15 @@ impl Columns {
     }
 
     fn header(&self) -> Vec<String> {
-        let mut header = vec!["metric".to_owned()];
+        let mut header = vec![" metric".to_owned()];
         header.extend(self.splits.iter().map(|split| split.name().to_owned()));
         header.push("best".to_owned());
         header.extend(self.has_epoch.then(|| "in epoch".to_owned()));
         header
     }
 
-    fn cells(&self, metric: &MetricHistory) -> Vec<String> {
-        let mut cells = vec![metric.name.clone()];
+    fn cells(&self, metric: &MetricHistory, mark: char) -> Vec<String> {
+        let mut cells = vec![format!("{mark}{}", metric.name)];
         for split in &self.splits {
             cells.push(metric.split(split).map_or("-".to_owned(), |history| history.current.clone()));
         }
@@ -289,7 +292,7 @@ pub(super) fn log(frame: &mut Frame, area: Rect, model: &Model, view: &View) {
 
 /// The keys.
 pub(super) fn footer(frame: &mut Frame, area: Rect, view: &View) {
-    let text = " ←→ metric  ↑↓ split  w window  l log  Tab focus  ? help  q stop";
+    let text = " ←→ metric  ↑↓ split  w window  s smooth  l log  Tab focus  ? help  q stop";
     frame.render_widget(Span::styled(text, view.palette.dim()), area);
 }
 
@@ -299,6 +302,11 @@ pub(super) fn short_progress(model: &Model, now: Instant) -> String {
     parts.push(of(model.batch, model.batches()));
     parts.extend(model.run_left(now).map(|left| format!("{} left", format::duration(left))));
     parts.join("  ")
+}
+
+/// The sign before the name of a metric: terminals without reversed text also show which one is selected.
+fn mark(is_selected: bool) -> char {
+    if is_selected { '>' } else { ' ' }
 }
 
 fn panel(title: &str, has_focus: bool, palette: Palette) -> Block<'static> {

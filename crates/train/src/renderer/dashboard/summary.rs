@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::renderer::format;
-use crate::renderer::model::{Model, Phase, reason_text};
+use crate::renderer::model::{Model, Phase, of_run, reason_text};
 
 /// Returns the results of a run as a table: for each metric and split the last value, the best value and its epoch, then
 /// the times and the memory. It is empty before training starts.
@@ -38,13 +38,13 @@ pub(super) fn table(model: &Model, now: Instant) -> String {
     text
 }
 
-/// `training of demo: all epochs are done, 30 steps in 5 s`.
+/// ``training of `demo`: all epochs are done, 30 steps in 5.2 s``.
 fn title(model: &Model, now: Instant) -> String {
-    let name = if model.run.name.is_empty() { String::new() } else { format!(" of {}", model.run.name) };
+    let name = of_run(&model.run);
     let reason = match &model.phase {
         Phase::Ended { reason, .. } => reason_text(*reason),
         Phase::Starting | Phase::Training | Phase::Validating(_) => "ended early",
     };
-    let duration = format::duration(model.elapsed(now));
+    let duration = format::measured(model.elapsed(now));
     format!("training{name}: {reason}, {} steps in {duration}", model.step)
 }

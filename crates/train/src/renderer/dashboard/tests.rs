@@ -83,13 +83,13 @@ fn a_small_terminal_shows_all_panels_but_the_log() {
     let parts = [
         "Kiln demo  synthetic",
         "training",
-        "Metrics  loss  accuracy",
+        "Metrics >loss  accuracy",
         " loss  ─ train 0.04  • valid 1.6 ",
-        "[lifelong, both]",
+        " whole run, train and valid, EMA 0.6 ",
         "Values",
-        "metric   train    valid    best",
-        "loss     0.04     1.6      0.6",
-        "accuracy 80.00 %  75.00 %  75.00 %",
+        " metric   train    valid    best",
+        ">loss     0.04     1.6      0.6",
+        " accuracy 80.00 %  75.00 %  75.00 %",
         "learning rate 0.001",
         "items/s       320",
         "skipped steps 1",
@@ -109,7 +109,7 @@ fn a_large_terminal_also_shows_log_system_and_epochs_of_best_values() {
     let text = Screen::new(200, 60).text();
     let parts = [
         " Log ",
-        "epoch 2: train loss 0.25  train accuracy 80.00 %  valid loss 1.6  valid accuracy 75.00 %  1 s",
+        "epoch 2: train loss 0.25  train accuracy 80.00 %  valid loss 1.6  valid accuracy 75.00 %  1.0 s",
         " System ",
         "CPU     42 %",
         "GPU 0   87 %  10.0/80.0 GB",
@@ -152,7 +152,7 @@ fn a_run_before_its_first_record_can_be_drawn() {
     assert_contains(&screen.text(), &["waiting for the first step", "starting", "Progress"]);
     screen.key(KeyCode::Right);
     screen.model.record(&Record::Start(RunDescription::default()), screen.now);
-    assert_contains(&screen.text(), &[" loss ", "[lifelong, both]"]);
+    assert_contains(&screen.text(), &[" loss ", " whole run, train and valid "]);
 }
 
 #[test]
@@ -167,15 +167,15 @@ fn keys_change_metric_split_window_and_panes() {
     assert_eq!(screen.view.selected, 1);
     screen.key(KeyCode::Down);
     let text = screen.text();
-    assert_contains(&text, &["[lifelong, train]"]);
+    assert_contains(&text, &[" whole run, train "]);
     assert!(!text.contains("• valid"), "{text}");
     screen.key(KeyCode::Down);
-    assert_contains(&screen.text(), &["[lifelong, valid]", "• valid 75.00 %"]);
+    assert_contains(&screen.text(), &[" whole run, valid ", "• valid 75.00 %"]);
     screen.key(KeyCode::Up);
     assert_eq!(screen.view.shown, Shown::Train);
     screen.key(KeyCode::Char('w'));
     assert_eq!(screen.view.window, Window::Recent);
-    assert_contains(&screen.text(), &["[recent, train]"]);
+    assert_contains(&screen.text(), &[" last steps, train "]);
     screen.key(KeyCode::Char('l'));
     assert_contains(&screen.text(), &[" Log ", "epoch 2: train loss"]);
     screen.key(KeyCode::Tab);
@@ -193,6 +193,52 @@ fn keys_change_metric_split_window_and_panes() {
     assert_eq!(screen.key(KeyCode::Char('x')), Action::Nothing);
     let control_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
     assert_eq!(screen.view.handle(&control_c, &screen.model), Action::Stop);
+}
+
+#[test]
+fn s_changes_the_smoothing() {
+    let mut screen = Screen::new(80, 24);
+    let curve = |screen: &mut Screen| -> String {
+        screen.rows().iter().map(|row| row.chars().take(42).collect::<String>() + "\n").collect()
+    };
+    let (first, smoothing) = (curve(&mut screen), screen.view.smoothing);
+    assert_eq!(smoothing, 0.6);
+    screen.key(KeyCode::Char('s'));
+    let second = curve(&mut screen);
+    assert_contains(&second, &[", EMA 0.9 "]);
+    screen.key(KeyCode::Char('s'));
+    let raw = curve(&mut screen);
+    assert!(!raw.contains("EMA") && raw != first && raw != second, "{raw}");
+    screen.key(KeyCode::Char('s'));
+    assert_eq!(curve(&mut screen), first);
+    // The accuracy has values of passes alone.
+    screen.key(KeyCode::Right);
+    assert!(!screen.text().contains("EMA"));
+}
+
+#[test]
+fn the_axis_of_a_loss_begins_at_zero_or_above() {
+    let mut screen = Screen::new(80, 24);
+    screen.key(KeyCode::Char('s'));
+    screen.key(KeyCode::Char('s'));
+    let rows = screen.rows();
+    let label = |row: &&String| row.starts_with("│0") || row.contains("│0 ") || row.contains(" 0│");
+    assert!(rows.iter().any(|row| label(&row)), "{}", rows.join("\n"));
+    assert!(!rows.iter().any(|row| row.starts_with("│-")), "{}", rows.join("\n"));
+}
+
+#[test]
+fn the_log_has_the_height_of_its_messages() {
+    let start = Instant::now();
+    let mut model = Model::default();
+    for messages in 1..=60 {
+        let text = format!("message {messages}");
+        model.record(&Record::Message { level: Level::Info, text }, start);
+        let mut screen = Screen::of(model.clone(), start, 120, 42);
+        let text = screen.text();
+        assert_eq!(screen.view.places.log.height, (messages + 2).min(10), "{text}");
+        assert_contains(&text, &[&format!("message {messages}")]);
+    }
 }
 
 #[test]
@@ -249,7 +295,7 @@ fn many_metrics_and_splits_keep_the_selected_one_visible() {
     screen.rows();
     screen.key(KeyCode::Left);
     let rows = screen.rows();
-    assert_contains(&rows[1], &[" metric-39 "]);
+    assert_contains(&rows[1], &[">metric-39 "]);
     assert_contains(&rows[2..].join("\n"), &[" metric-39 ", "metric-39 -        39", "learning rate"]);
 }
 
@@ -267,7 +313,7 @@ fn steps_without_validation_have_curves() {
     for index in 0..9 {
         screen.model.record(&step(index), screen.now);
     }
-    assert_contains(&screen.text(), &["metric train    best", "loss   0.1111   -"]);
+    assert_contains(&screen.text(), &[" metric train    best", ">loss   0.1111   -"]);
 }
 
 #[test]
@@ -275,7 +321,7 @@ fn the_summary_has_last_and_best_values() {
     let start = Instant::now();
     let model = model_at_work(start);
     let expected = "\
-training of demo: ended early, 25 steps in 3 s
+training of `demo`: ended early, 25 steps in 2.6 s
   metric    split  last     best     best epoch
   loss      train  0.25     0.25     2
   loss      valid  1.6      0.6      1

@@ -8,6 +8,9 @@ use super::palette::Palette;
 use crate::record::Split;
 use crate::renderer::model::Model;
 
+/// The weights of the smoothing, in the order of the key. The first is TensorBoard's default.
+const SMOOTHINGS: [f64; 3] = [0.6, 0.9, 0.0];
+
 /// The state of the view.
 #[derive(Clone, Debug)]
 pub(super) struct View {
@@ -16,6 +19,8 @@ pub(super) struct View {
     pub(super) selected: usize,
     pub(super) shown: Shown,
     pub(super) window: Window,
+    /// The weight of the exponential moving average that smooths the curves; 0 for none.
+    pub(super) smoothing: f64,
     /// Whether the log is shown. `None`: if the screen is tall.
     pub(super) log: Option<bool>,
     pub(super) focus: Focus,
@@ -77,6 +82,7 @@ impl View {
             selected: 0,
             shown: Shown::Both,
             window: Window::Lifelong,
+            smoothing: SMOOTHINGS[0],
             log: None,
             focus: Focus::Chart,
             help: false,
@@ -114,6 +120,10 @@ impl View {
                     Window::Lifelong => Window::Recent,
                     Window::Recent => Window::Lifelong,
                 };
+            }
+            Command::Smoothing => {
+                let place = SMOOTHINGS.iter().position(|weight| *weight == self.smoothing).unwrap_or(0);
+                self.smoothing = SMOOTHINGS[(place + 1) % SMOOTHINGS.len()];
             }
             Command::Log => self.toggle_log(),
             Command::Focus => {

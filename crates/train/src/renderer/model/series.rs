@@ -25,6 +25,8 @@ struct Bucket {
     count: u64,
     min: f64,
     max: f64,
+    /// The mean, which stays finite where the sum would not.
+    mean: f64,
     last: f64,
 }
 
@@ -38,8 +40,15 @@ impl Series {
             self.recent.pop_front();
         }
         self.recent.push_back((step as f64, value));
-        let sample =
-            Bucket { first_step: step, last_step: step, count: 1, min: value, max: value, last: value };
+        let sample = Bucket {
+            first_step: step,
+            last_step: step,
+            count: 1,
+            min: value,
+            max: value,
+            mean: value,
+            last: value,
+        };
         match self.buckets.last_mut() {
             Some(bucket) if bucket.count <= self.extra => *bucket = bucket.merged(&sample),
             Some(_) | None => self.buckets.push(sample),
@@ -66,6 +75,12 @@ impl Series {
         points
     }
 
+    /// Returns the means of the groups of samples of the whole history.
+    pub(crate) fn lifelong_means(&self) -> Vec<(f64, f64)> {
+        let middle = |bucket: &Bucket| (bucket.first_step as f64 + bucket.last_step as f64) / 2.0;
+        self.buckets.iter().map(|bucket| (middle(bucket), bucket.mean)).collect()
+    }
+
     /// Returns the last samples.
     pub(crate) fn recent(&self) -> Vec<(f64, f64)> {
         self.recent.iter().copied().collect()
@@ -87,15 +102,29 @@ impl Series {
 
 impl Bucket {
     fn merged(&self, next: &Bucket) -> Bucket {
+        let share = next.count as f64 / (self.count + next.count) as f64;
         Bucket {
             first_step: self.first_step,
             last_step: next.last_step,
             count: self.count + next.count,
             min: self.min.min(next.min),
             max: self.max.max(next.max),
+            mean: self.mean * (1.0 - share) + next.mean * share,
             last: next.last,
         }
     }
+}
+
+/// Returns the exponential moving average of points, as TensorBoard's smoothing: the weight of the average so far is `weight`
+/// in `[0, 1)`, and the first averages are corrected for their start at 0.
+pub(crate) fn smoothed(points: &[(f64, f64)], weight: f64) -> Vec<(f64, f64)> {
+    let (mut average, mut start) = (0.0, 1.0);
+    let next = |&(step, value): &(f64, f64)| {
+        average = average * weight + value * (1.0 - weight);
+        start *= weight;
+        (step, average / (1.0 - start))
+    };
+    points.iter().map(next).collect()
 }
 
 #[cfg(test)]
@@ -132,6 +161,30 @@ mod tests {
         assert!(points.is_sorted_by(|a, b| a.0 <= b.0));
         assert_eq!(points.last().unwrap().0, 999_999.0);
         assert_eq!(series.recent.len(), RECENT);
+    }
+
+    /// The values are those of TensorBoard's `resmooth` with the weight 0.6.
+    #[test]
+    fn smoothing_is_that_of_tensorboard() {
+        let points = [(0.0, 1.0), (1.0, 0.0), (2.0, 2.0), (5.0, 2.0)];
+        let expected =
+            [(0.0, 1.0), (1.0, 0.375), (2.0, 1.204_081_632_653_061), (5.0, 1.569_852_941_176_470_7)];
+        for ((step, value), (expected_step, expected)) in smoothed(&points, 0.6).into_iter().zip(expected) {
+            assert!(step == expected_step && (value - expected).abs() < 1e-14, "{value} {expected}");
+        }
+        assert_eq!(smoothed(&points, 0.0), points);
+        let huge = [(0.0, f64::MAX), (1.0, f64::MAX)];
+        assert!(smoothed(&huge, 0.9).iter().all(|(_, value)| (value / f64::MAX - 1.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn means_of_groups_are_those_of_their_samples() {
+        let mut series = Series::default();
+        for step in 0..3000 {
+            series.push(step, step as f64);
+        }
+        assert_eq!(series.extra, 3);
+        assert_eq!(series.lifelong_means()[..2], [(1.5, 1.5), (5.5, 5.5)]);
     }
 
     #[test]

@@ -15,15 +15,18 @@ pub(super) fn merged(mut outcomes: Vec<Outcome>, place: TrainPosition) -> Result
     let values = mean_values(&mut outcomes, &weights);
     let mut observations: Vec<Observation> = Vec::new();
     let mut skipped = false;
+    let mut refusals = Vec::new();
     for outcome in &mut outcomes {
         skipped |= outcome.skipped;
+        // All replicas refuse the same step.
+        refusals = if refusals.is_empty() { std::mem::take(&mut outcome.refusals) } else { refusals };
         let stack = observations.iter().find_map(stack_of);
         for observation in std::mem::take(&mut outcome.observations) {
             observations.push(moved(observation, stack.as_ref())?);
         }
     }
     let Some(first) = outcomes.into_iter().next() else { return Ok(Outcome::default()) };
-    Ok(Outcome { loss, values, observations, skipped, items_of_replicas: Some(items), ..first })
+    Ok(Outcome { loss, values, observations, skipped, refusals, items_of_replicas: Some(items), ..first })
 }
 
 /// The weights of the replicas in means: the numbers of their items, or 1 for all if a replica has none.
