@@ -137,7 +137,7 @@ mod tests {
     fn floats_round_once() {
         let above = 1.0 + 2f64.powi(-11) + 2f64.powi(-45);
         assert_eq!(above.elem::<f16>().to_f64(), 1.0 + 2f64.powi(-10));
-        assert_eq!(1e300.elem::<f32>(), f32::INFINITY);
+        assert_eq!(1e300f64.elem::<f32>(), f32::INFINITY);
         assert!(f32::NAN.elem::<f64>().is_nan());
         assert_eq!(f16::INFINITY.elem::<bf16>(), bf16::INFINITY);
     }
@@ -149,18 +149,19 @@ mod tests {
         assert_eq!((true.elem::<f16>().to_f64(), true.to_usize()), (1.0, 1));
     }
 
+    fn message<T: core::fmt::Debug>(convert: fn() -> T) -> std::string::String {
+        let payload = std::panic::catch_unwind(convert).unwrap_err();
+        payload.downcast_ref::<std::string::String>().unwrap().clone()
+    }
+
     #[test]
     fn numbers_outside_the_range_panic() {
-        let message = |convert: fn()| {
-            let payload = std::panic::catch_unwind(convert).unwrap_err();
-            payload.downcast_ref::<std::string::String>().unwrap().clone()
-        };
-        assert!(message(|| drop(300i64.elem::<u8>())).starts_with("[elem] 300 does not fit into u8"));
-        assert!(message(|| drop((-1i32).elem::<u64>())).contains("-1 does not fit into u64"));
-        assert!(message(|| drop(f32::NAN.elem::<i32>())).contains("NaN does not fit into i32"));
-        assert!(message(|| drop(f64::INFINITY.to_i64())).contains("inf does not fit into i64"));
-        assert!(message(|| drop(1e20.to_i64())).contains("does not fit into i64"));
-        assert!(message(|| drop((-1i8).to_usize())).contains("-1 does not fit"));
-        assert!(message(|| drop(u64::MAX.elem::<i64>())).contains("does not fit into i64"));
+        assert!(message(|| 300i64.elem::<u8>()).starts_with("[elem] 300 does not fit into u8"));
+        assert!(message(|| (-1i32).elem::<u64>()).contains("-1 does not fit into u64"));
+        assert!(message(|| f32::NAN.elem::<i32>()).contains("NaN does not fit into i32"));
+        assert!(message(|| f64::INFINITY.to_i64()).contains("inf does not fit into i64"));
+        assert!(message(|| 1e20f64.to_i64()).contains("does not fit into i64"));
+        assert!(message(|| (-1i8).to_usize()).contains("-1 does not fit"));
+        assert!(message(|| u64::MAX.elem::<i64>()).contains("does not fit into i64"));
     }
 }
