@@ -4,7 +4,7 @@
 //! Run with `cargo run --release --example split-model --features router`, on a GPU and the CPU with `--features router,cuda`.
 
 use kiln::backend::router::duo::MultiDevice;
-use kiln::nn::{BackendModule, GradientsParams, Linear, LinearConfig, Module};
+use kiln::nn::{GradientsParams, Linear, LinearConfig, Module};
 use kiln::optim::{AdamConfig, Optimizer};
 use kiln::{Autodiff, Backend, Cpu, CpuDevice, Distribution, Router, Tensor, loss};
 use std::error::Error;

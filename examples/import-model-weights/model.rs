@@ -2,7 +2,7 @@
 
 use kiln::nn::conv::{Conv2d, Conv2dConfig};
 use kiln::nn::pool::{MaxPool2d, MaxPool2dConfig};
-use kiln::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, PaddingConfig2d, Relu};
+use kiln::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, Relu};
 use kiln::prelude::*;
 
 /// Two convolutions with batch normalisation, then one linear layer.
@@ -20,9 +20,7 @@ pub(crate) struct Model<B: Backend> {
 impl<B: Backend> Model<B> {
     /// Returns a model with initial weights.
     pub(crate) fn new(device: &B::Device) -> Self {
-        let conv = |channels| {
-            Conv2dConfig::new(channels, [3, 3]).with_padding(PaddingConfig2d::Explicit([1, 1])).init(device)
-        };
+        let conv = |channels| Conv2dConfig::new(channels, [3, 3]).with_padding([1, 1]).init(device);
         Model {
             conv1: conv([1, 8]),
             norm1: BatchNormConfig::new(8).init(device),

@@ -79,6 +79,9 @@ impl GpuDevice {
 
 impl Backend for Gpu {
     type Device = GpuDevice;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(device: &GpuDevice) -> Stack {
         let open = || {

@@ -50,6 +50,9 @@ impl AutocastFloat for f16 {
 
 impl<B: Backend, F: AutocastFloat> Backend for Autocast<B, F> {
     type Device = B::Device;
+    type FloatElem = B::FloatElem;
+    type IntElem = B::IntElem;
+    type BoolElem = B::BoolElem;
 
     fn stack(device: &B::Device) -> Stack {
         with_autocast(&B::stack(device), F::PRECISION)

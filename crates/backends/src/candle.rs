@@ -38,6 +38,9 @@ pub struct Candle<F = f32, I = i64>(PhantomData<(F, I)>);
 
 impl<F: FloatElement, I: IntElement> Backend for Candle<F, I> {
     type Device = CandleDevice;
+    type FloatElem = F;
+    type IntElem = I;
+    type BoolElem = bool;
 
     fn stack(device: &CandleDevice) -> Stack {
         let open = || Stack::of_device(engine(*device), *device, &device.to_string(), F::DTYPE, I::DTYPE);

@@ -53,6 +53,9 @@ pub struct Flex;
 
 impl Backend for Flex {
     type Device = FlexDevice;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(device: &FlexDevice) -> Stack {
         let open = || Stack::of_device(processor(CpuEngine::new()), *device, "flex", DType::F32, DType::I32);
@@ -83,6 +86,9 @@ pub enum NdArrayDevice {
 
 impl<F: FloatElement, I: IntElement> Backend for NdArray<F, I> {
     type Device = NdArrayDevice;
+    type FloatElem = F;
+    type IntElem = I;
+    type BoolElem = bool;
 
     fn stack(device: &NdArrayDevice) -> Stack {
         let open = || Stack::of_device(processor(CpuEngine::new()), *device, "ndarray", F::DTYPE, I::DTYPE);
@@ -98,6 +104,9 @@ pub struct Cpu;
 
 impl Backend for Cpu {
     type Device = CpuDevice;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(device: &CpuDevice) -> Stack {
         let engine = || processor(CpuEngine::new());

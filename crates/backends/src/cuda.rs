@@ -122,6 +122,9 @@ impl CudaDevice {
 
 impl<F: FloatElement, I: IntElement> Backend for Cuda<F, I> {
     type Device = CudaDevice;
+    type FloatElem = F;
+    type IntElem = I;
+    type BoolElem = bool;
 
     fn stack(device: &CudaDevice) -> Stack {
         let open = || {

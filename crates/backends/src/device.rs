@@ -352,6 +352,9 @@ pub struct Dyn;
 
 impl Backend for Dyn {
     type Device = Device;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(device: &Device) -> Stack {
         device.0.clone()

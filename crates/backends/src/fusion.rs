@@ -14,6 +14,9 @@ pub struct Fusion<B>(PhantomData<B>);
 
 impl<B: Backend> Backend for Fusion<B> {
     type Device = B::Device;
+    type FloatElem = B::FloatElem;
+    type IntElem = B::IntElem;
+    type BoolElem = B::BoolElem;
 
     fn stack(device: &B::Device) -> Stack {
         with_fusion(&B::stack(device))

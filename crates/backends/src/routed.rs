@@ -235,6 +235,9 @@ macro_rules! routers {
 
             impl<$first: Backend, $($member: Backend),*> Backend for Router<($first, $($member,)*)> {
                 type Device = MultiDevice<$first, $($member),*>;
+                type FloatElem = $first::FloatElem;
+                type IntElem = $first::IntElem;
+                type BoolElem = $first::BoolElem;
 
                 fn stack(device: &Self::Device) -> Stack {
                     let reserve =

@@ -40,6 +40,9 @@ pub struct LibTorch<F = f32, I = i64>(PhantomData<(F, I)>);
 
 impl<F: FloatElement, I: IntElement> Backend for LibTorch<F, I> {
     type Device = LibTorchDevice;
+    type FloatElem = F;
+    type IntElem = I;
+    type BoolElem = bool;
 
     fn stack(device: &LibTorchDevice) -> Stack {
         let open = || Stack::of_device(engine(*device), *device, &device.to_string(), F::DTYPE, I::DTYPE);

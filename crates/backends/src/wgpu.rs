@@ -28,6 +28,9 @@ macro_rules! backend {
 
         impl<F: FloatElement, I: IntElement> Backend for $name<F, I> {
             type Device = WgpuDevice;
+            type FloatElem = F;
+            type IntElem = I;
+            type BoolElem = bool;
 
             fn stack(device: &WgpuDevice) -> Stack {
                 let open = || {

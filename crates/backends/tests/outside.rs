@@ -102,6 +102,9 @@ struct LocalDevice {
 
 impl Backend for Local {
     type Device = LocalDevice;
+    type FloatElem = f64;
+    type IntElem = i64;
+    type BoolElem = bool;
 
     fn stack(device: &LocalDevice) -> Stack {
         let name = format!("local:{}", device.index);
@@ -127,6 +130,9 @@ impl RemoteDevice {
 
 impl Backend for Remote {
     type Device = RemoteDevice;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(device: &RemoteDevice) -> Stack {
         let open = || {
@@ -144,6 +150,9 @@ struct Tallied<B>(PhantomData<B>);
 
 impl<B: Backend> Backend for Tallied<B> {
     type Device = B::Device;
+    type FloatElem = B::FloatElem;
+    type IntElem = B::IntElem;
+    type BoolElem = B::BoolElem;
 
     fn stack(device: &B::Device) -> Stack {
         Tally::around(&B::stack(device), "ops")
@@ -359,6 +368,9 @@ fn a_remote_device_is_closed_with_its_last_handle() {
     static REMOTE_ALONE: AtomicUsize = AtomicUsize::new(0);
     impl Backend for Alone {
         type Device = RemoteDevice;
+        type FloatElem = f32;
+        type IntElem = i32;
+        type BoolElem = bool;
 
         fn stack(device: &RemoteDevice) -> Stack {
             let engine = || Counted::new(&REMOTE_ALONE);
@@ -402,6 +414,9 @@ fn a_local_device_stays_open() {
     struct Kept;
     impl Backend for Kept {
         type Device = LocalDevice;
+        type FloatElem = f32;
+        type IntElem = i32;
+        type BoolElem = bool;
 
         fn stack(device: &LocalDevice) -> Stack {
             let open =

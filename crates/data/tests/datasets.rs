@@ -207,6 +207,23 @@ fn sampler_without_replacement() {
 }
 
 #[test]
+fn sampler_repeats_in_cycles() {
+    let draws = items(&SamplerDataset::without_replacement(numbers(8), 20).unwrap());
+    let cycles: Vec<&[usize]> = draws.chunks(8).collect();
+    for cycle in &cycles[..2] {
+        assert_eq!(sorted(cycle.to_vec()), (0..8).collect::<Vec<_>>());
+    }
+    assert_ne!(cycles[0], cycles[1]);
+    let mut last = sorted(cycles[2].to_vec());
+    last.dedup();
+    assert_eq!((draws.len(), last.len()), (20, 4));
+    assert_eq!(SamplerDataset::with_replacement(numbers(2), 30).unwrap().len(), 30);
+    assert!(SamplerDataset::without_replacement(numbers(0), 1).is_err());
+    assert!(SamplerDataset::with_replacement(numbers(0), 1).is_err());
+    assert_eq!(SamplerDataset::without_replacement(numbers(0), 0).unwrap().len(), 0);
+}
+
+#[test]
 fn sampler_follows_weights() {
     let sampling = Sampling::new(5).replacement(true).weights(vec![0.0, 1.0, 3.0, 0.0]).size(40_000);
     let draws = items(&SamplerDataset::new(numbers(4), sampling.clone()).unwrap());

@@ -52,6 +52,22 @@ impl Shape {
         self.rank as usize
     }
 
+    /// The lengths as an array.
+    ///
+    /// ```
+    /// use kiln_ir::Shape;
+    ///
+    /// let [rows, columns] = Shape::new([2, 3]).dims();
+    /// assert_eq!((rows, columns), (2, 3));
+    /// ```
+    ///
+    /// # Panics
+    /// When the number of axes is not `D`.
+    #[track_caller]
+    pub fn dims<const D: usize>(&self) -> [usize; D] {
+        (**self).try_into().unwrap_or_else(|_| panic!("[shape] {self} has {} axes, not {D}", self.rank))
+    }
+
     /// The number of elements: the product of the lengths, 1 for rank 0.
     #[inline]
     pub fn num_elements(&self) -> usize {

@@ -18,6 +18,8 @@ pub use kiln_backends::{Candle, CandleDevice};
 pub use kiln_backends::{Cuda, CudaDevice};
 #[cfg(feature = "libtorch")]
 pub use kiln_backends::{LibTorch, LibTorchDevice};
+#[cfg(feature = "remote")]
+pub use kiln_backends::{RemoteBackend, RemoteDevice};
 #[cfg(feature = "router")]
 pub use kiln_backends::{Router, router};
 #[cfg(any(feature = "vulkan", feature = "metal", feature = "dx12", feature = "webgpu"))]
@@ -73,6 +75,12 @@ pub use kiln_backends::gpu;
 /// The eager CPU backend.
 pub mod flex {
     pub use kiln_backends::{Flex, FlexDevice};
+}
+
+/// The backend of a device on another machine.
+#[cfg(feature = "remote")]
+pub mod remote {
+    pub use kiln_backends::{RemoteBackend, RemoteDevice};
 }
 
 /// The eager CPU backend under the older name that Burn uses. Conversions from and to arrays of the crate `ndarray` are

@@ -52,6 +52,7 @@
 //! * `train` (default): data sets, optimizers, the training loop, safetensors and NumPy files.
 //! * `cuda`: the backend `Cuda` for NVIDIA GPUs. It builds without CUDA and loads it at run time.
 //! * `wgpu`: the backend `Wgpu` for GPUs of all vendors; `vulkan`, `metal`, `dx12` and `webgpu`: that of one API.
+//! * `remote`: the backend `RemoteBackend` of a device on another machine; `server`: `server::start` serves one.
 //! * `linalg`: matrix decompositions and solvers.
 //! * `ndarray`: conversions from and to the `ndarray` crate.
 //! * `dlpack`: tensors shared with other frameworks.
@@ -79,6 +80,23 @@ pub use kiln_tensor::*;
 pub mod tensor {
     pub use kiln_backends::*;
     pub use kiln_tensor::*;
+
+    /// The device of a backend; by default that of [`Dyn`], which is [`kiln::Device`](crate::Device).
+    ///
+    /// ```
+    /// use kiln::tensor::{Device, Tensor, backend::Backend};
+    ///
+    /// fn zeros<B: Backend>(device: &Device<B>) -> Tensor<B, 1> {
+    ///     Tensor::zeros([3], device)
+    /// }
+    /// assert_eq!(zeros::<kiln::Flex>(&Default::default()).dims(), [3]);
+    /// ```
+    pub type Device<B = Dyn> = <B as Backend>::Device;
+
+    /// Conversions of single numbers.
+    pub mod cast {
+        pub use kiln_tensor::ToElement;
+    }
 
     /// The backend traits.
     pub mod backend {
@@ -108,7 +126,7 @@ pub use kiln_models as models;
 #[cfg(feature = "train")]
 pub use kiln_optim as optim;
 #[cfg(feature = "train")]
-pub use kiln_optim::lr_scheduler;
+pub use kiln_optim::{grad_clipping, lr_scheduler};
 #[cfg(feature = "server")]
 pub use kiln_remote::server;
 #[cfg(feature = "train")]
@@ -149,7 +167,7 @@ pub mod prelude {
     #[cfg(feature = "std")]
     pub use kiln_tensor::with_device;
     pub use kiln_tensor::{
-        Autodiff, AutodiffBackend, Backend, Bool, DType, Distribution, Float, Int, Shape, Tensor, TensorData,
-        activation, default_device, einsum, loss, s,
+        Autodiff, AutodiffBackend, Backend, Bool, DType, Distribution, ElementConversion, Float, Int, Shape,
+        SliceArg, Tensor, TensorData, ToElement, activation, default_device, einsum, loss, s,
     };
 }

@@ -5,7 +5,7 @@ mod options;
 
 use crate::crate_path;
 use crate::module::crate_argument;
-use options::{Body, Start};
+use options::{Body, ConfigOption, Start};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
@@ -66,15 +66,21 @@ fn builder(input: &Input) -> TokenStream {
             None => quote!(#ident),
         }
     });
-    let setters = options.iter().filter(|option| !matches!(option.start, Start::Required)).map(|option| {
+    let has_setter = |option: &&ConfigOption| option.has_setter && !matches!(option.start, Start::Required);
+    let setters = options.iter().filter(has_setter).map(|option| {
         let (ident, ty, docs) = (&option.ident, &option.ty, &option.docs);
         let setter = format_ident!("with_{}", ident.unraw());
         let summary = format!("Sets `{}`.", ident.unraw());
         // The builder method of an `Option` also accepts a plain value.
-        let (argument, value) = if is_option(ty) {
-            (quote!(impl ::core::convert::Into<#ty>), quote!(::core::convert::Into::into(#ident)))
-        } else {
-            (quote!(#ty), quote!(#ident))
+        let (argument, value) = match &option.into {
+            Some(into) => (
+                quote!(impl ::core::convert::Into<#into>),
+                quote!(<#ty as ::core::convert::From<#into>>::from(::core::convert::Into::into(#ident))),
+            ),
+            None if is_option(ty) => {
+                (quote!(impl ::core::convert::Into<#ty>), quote!(::core::convert::Into::into(#ident)))
+            }
+            None => (quote!(#ty), quote!(#ident)),
         };
         quote! {
             #[doc = #summary]

@@ -52,6 +52,8 @@ pub fn derive_module(input: TokenStream) -> TokenStream {
 ///
 /// * `#[config(default = expression)]`: the default value, also for files without the field. A string literal is a
 ///   `String` for a field of that type, and otherwise parsed as an expression.
+/// * `#[config(into = Type)]`: `with_x` takes `impl Into<Type>`, and the type of the field is `From<Type>`.
+/// * `#[config(no_setter)]`: the method `with_x` is written by hand.
 ///
 /// `#[config(crate = path)]` on the type sets the path of `kiln::nn`. Unknown fields in a file are errors.
 #[proc_macro_derive(Config, attributes(config))]

@@ -6,7 +6,7 @@ use std::path::Path;
 use kiln_backends::Dyn;
 use kiln_nn::{
     BatchNorm, BatchNormConfig, Config, Conv2d, Conv2dConfig, Initializer, Linear, LinearConfig, Module,
-    PaddingConfig2d, plain_data,
+    plain_data,
 };
 use kiln_tensor::module::{PoolOptions, max_pool2d};
 use kiln_tensor::{Backend, Tensor, activation};
@@ -242,7 +242,7 @@ impl<B: Backend> ResNet<B> {
     #[track_caller]
     pub fn features(&self, images: Tensor<B, 4>) -> Tensor<B, 4> {
         let x = activation::relu(self.bn1.forward(self.conv1.forward(images)));
-        let window = PoolOptions { stride: [2, 2], padding: [1, 1], ..PoolOptions::new([3, 3]) };
+        let window = PoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([(1, 1); 2]);
         let x = max_pool2d(x, &window);
         let stages = [&self.layer1, &self.layer2, &self.layer3, &self.layer4];
         stages.into_iter().flatten().fold(x, |x, block| block.forward(x))
@@ -307,7 +307,7 @@ fn convolution<B: Backend>(
 ) -> Conv2d<B> {
     Conv2dConfig::new(channels, [kernel, kernel])
         .with_stride([stride, stride])
-        .with_padding(PaddingConfig2d::Explicit([kernel / 2, kernel / 2]))
+        .with_padding([kernel / 2; 2])
         .with_bias(false)
         .with_initializer(weights)
         .init(device)

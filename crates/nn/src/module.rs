@@ -24,12 +24,12 @@ pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
 pub use summary::{FunctionSummary, LayerSummary, ModuleSummary, Summary};
 pub use table::LayerTable;
-pub use typed::{AutodiffModule, BackendModule, ModuleOn, ReplaceParameter};
+pub use typed::{AutodiffModule, BackendModule, Devices, ModuleOn, ReplaceParameter};
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{Debug, Display};
-use kiln_tensor::{AnyTensor, Stack};
+use kiln_tensor::{AnyTensor, Backend, Stack};
 
 /// A module: a part of a network that owns parameters and other modules. Derive it with
 /// [`#[derive(Module)]`](macro@crate::Module).
@@ -67,6 +67,14 @@ pub trait Module: Debug + Send {
         Self: Sized,
     {
         visitors::count(self, |parameter| !parameter.is_buffer())
+    }
+
+    /// [`num_parameters`](Module::num_parameters) under the name that Burn uses.
+    fn num_params(&self) -> usize
+    where
+        Self: Sized,
+    {
+        self.num_parameters()
     }
 
     /// Returns the number of elements in trainable parameters.
@@ -168,6 +176,62 @@ pub trait Module: Debug + Send {
     {
         set_mode(&mut self, mode);
         self
+    }
+
+    /// Returns the devices of the parameters without duplicates, in traversal order. Empty for a module without
+    /// parameters, whose backend is a type argument: `dropout.devices::<B>()`.
+    fn devices<B: Backend>(&self) -> Devices<B>
+    where
+        Self: Sized + BackendModule<B>,
+    {
+        self.collect_devices(Devices::<B>::new())
+    }
+
+    /// Adds the devices of the parameters to `devices`, without duplicates.
+    fn collect_devices<B: Backend>(&self, devices: Devices<B>) -> Devices<B>
+    where
+        Self: Sized + BackendModule<B>,
+    {
+        typed::collect_devices::<B>(self, devices)
+    }
+
+    /// Moves all parameters to a device. They become new leaves with the same ids. Waits for the devices that hold the
+    /// parameters now.
+    ///
+    /// To copy a module to another device or thread, call `model.clone().to_device(&device)`.
+    ///
+    /// ```
+    /// use kiln_backends::{Device, Dyn};
+    /// use kiln_nn::{Linear, LinearConfig, Module};
+    ///
+    /// let layer: Linear<Dyn> = LinearConfig::new(4, 2).init(&Device::flex());
+    /// let layer = layer.to_device(&Device::cpu());
+    /// assert_eq!(layer.devices(), [Device::cpu()]);
+    /// ```
+    ///
+    /// # Panics
+    /// When a device fails, or the computation of a parameter failed.
+    #[doc(alias = "to")]
+    #[must_use]
+    fn to_device<B: Backend>(mut self, device: &B::Device) -> Self
+    where
+        Self: Sized + BackendModule<B>,
+    {
+        typed::to_stack(&mut self, B::stack(device));
+        self
+    }
+
+    /// Moves all parameters to a device: the same as [`to_device`](Module::to_device), under Burn's name for a module with
+    /// leaves of its own.
+    ///
+    /// # Panics
+    /// As [`to_device`](Module::to_device).
+    #[must_use]
+    fn fork<B: Backend>(self, device: &B::Device) -> Self
+    where
+        Self: Sized + BackendModule<B>,
+    {
+        self.to_device(device)
     }
 
     /// Returns the table of layers and parameters that `Display` of a derived module prints.

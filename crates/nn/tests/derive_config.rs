@@ -23,7 +23,7 @@ struct Training {
     schedule: Vec<(usize, f32)>,
     seed: Option<u64>,
     model: LinearConfig,
-    #[config(default = "PaddingConfig2d::Explicit([1, 2])")]
+    #[config(default = "PaddingConfig2d::Explicit(1, 2, 1, 2)")]
     padding: PaddingConfig2d,
 }
 

@@ -21,7 +21,7 @@ macro_rules! conv_tests {
                     stride: case.lengths("stride"),
                     dilation: case.lengths("dilation"),
                     groups: case.number("groups") as usize,
-                    padding: $padding::Explicit(case.lengths::<$axes>("padding")),
+                    padding: case.lengths::<$axes>("padding").into(),
                 };
                 let inputs = [("x", any(&x)), ("weight", any(&layer.weight)), ("bias", any_param(&layer.bias))];
                 case.check(layer.forward(x), &inputs);
@@ -64,7 +64,7 @@ macro_rules! pool_tests {
                 let layer = $max_layer {
                     kernel_size: case.lengths("kernel"),
                     stride: case.lengths("stride"),
-                    padding: case.lengths("padding"),
+                    padding: case.lengths::<{ $rank - 2 }>("padding").into(),
                     dilation: case.lengths("dilation"),
                     ceil_mode: case.flag("ceil_mode"),
                 };
@@ -82,7 +82,7 @@ macro_rules! pool_tests {
                 let layer = $average_layer {
                     kernel_size: case.lengths("kernel"),
                     stride: case.lengths("stride"),
-                    padding: case.lengths("padding"),
+                    padding: case.lengths::<{ $rank - 2 }>("padding").into(),
                     ceil_mode: case.flag("ceil_mode"),
                     count_include_pad: case.flag("count_include_pad"),
                     divisor_override: None,

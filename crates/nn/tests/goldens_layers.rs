@@ -327,7 +327,7 @@ fn deformable_convolution() {
             dilation: [1, 1],
             weight_groups: 2,
             offset_groups: 2,
-            padding: PaddingConfig2d::Explicit([1, 1]),
+            padding: [1, 1].into(),
         };
         let inputs = [
             ("a", any(&x)),

@@ -170,7 +170,7 @@ struct ResNet18<B: Backend> {
 }
 
 fn conv<B: Backend>(channels: [usize; 2], kernel: usize, stride: usize, device: &B::Device) -> Conv2d<B> {
-    let padding = PaddingConfig2d::Explicit([kernel / 2; 2]);
+    let padding = [kernel / 2; 2];
     let config = Conv2dConfig::new(channels, [kernel; 2]).with_stride([stride; 2]).with_padding(padding);
     config.with_bias(false).init(device)
 }

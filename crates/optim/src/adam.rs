@@ -31,6 +31,7 @@ macro_rules! adam_config {
             pub epsilon: f64,
             #[doc = concat!("The weight decay: at least 0. Default: ", $decay, ".")]
             #[config(default = $decay)]
+            #[config(into = crate::decay::WeightDecayConfig)]
             pub weight_decay: f64,
             /// Whether to use AMSGrad: the maximum of all second moment estimates so far
             /// ([Reddi et al. 2018](https://arxiv.org/abs/1904.09237)). Default: no.

@@ -83,6 +83,7 @@ mod average;
 mod blockwise;
 mod clip;
 mod config;
+pub mod decay;
 mod error;
 mod group;
 mod guard;
@@ -90,6 +91,7 @@ mod lbfgs;
 pub mod lr_scheduler;
 mod math;
 mod matrix;
+pub mod momentum;
 mod objective;
 mod optimizer;
 mod parameter_state;
@@ -102,6 +104,13 @@ mod rules;
 mod scaler;
 mod sgd;
 mod state;
+
+/// Gradient clipping as an option of optimizers.
+pub mod grad_clipping {
+    pub use crate::clip::GradientClipping;
+    /// [`GradientClipping`] under the name that Burn uses for its configuration.
+    pub type GradientClippingConfig = GradientClipping;
+}
 
 pub use accumulate::GradientsAccumulator;
 pub use adam::{Adam, AdamConfig, AdamRule, AdamW, AdamWConfig};

@@ -2,6 +2,7 @@
 
 use crate::config::optimizer_config;
 use crate::error::{OptimError, Result, not_negative};
+use crate::momentum::{MomentumConfig, SgdMomentum};
 use crate::{GradientClipping, ParameterState, PerParameter, StepOptions, Update, UpdateRule};
 use kiln_ir::Binary;
 use kiln_nn::Config;
@@ -22,6 +23,7 @@ pub type Sgd = PerParameter<SgdRule>;
 pub struct SgdConfig {
     /// The momentum factor: at least 0. Default: 0 (no momentum).
     #[config(default = 0.0)]
+    #[config(no_setter)]
     pub momentum: f64,
     /// The dampening of momentum: `1 - dampening` is the factor of the gradient. Default: 0.
     #[config(default = 0.0)]
@@ -31,6 +33,7 @@ pub struct SgdConfig {
     pub nesterov: bool,
     /// The weight decay (L2 penalty): at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether to maximize the objective instead of minimizing it. Default: no.
     #[config(default = false)]
@@ -40,6 +43,33 @@ pub struct SgdConfig {
 }
 
 impl SgdConfig {
+    /// Sets the momentum: its factor, or a [`MomentumConfig`](crate::momentum::MomentumConfig), which sets dampening and
+    /// Nesterov momentum too. `None` is no momentum.
+    ///
+    /// ```
+    /// use kiln_optim::SgdConfig;
+    /// use kiln_optim::momentum::MomentumConfig;
+    ///
+    /// let momentum = MomentumConfig::new().with_dampening(0.0).with_nesterov(true);
+    /// let config = SgdConfig::new().with_momentum(Some(momentum));
+    /// assert_eq!(config, SgdConfig::new().with_momentum(0.9).with_nesterov(true));
+    /// ```
+    #[must_use]
+    pub fn with_momentum(self, momentum: impl Into<SgdMomentum>) -> SgdConfig {
+        match momentum.into() {
+            SgdMomentum::Factor(momentum) => SgdConfig { momentum, ..self },
+            SgdMomentum::Options(MomentumConfig { momentum, dampening, nesterov }) => {
+                SgdConfig { momentum, dampening, nesterov, ..self }
+            }
+        }
+    }
+
+    /// [`with_grad_clipping`](SgdConfig::with_grad_clipping) under the name that Burn uses here.
+    #[must_use]
+    pub fn with_gradient_clipping(self, clipping: impl Into<Option<GradientClipping>>) -> SgdConfig {
+        self.with_grad_clipping(clipping)
+    }
+
     /// Returns the update rule, for a [`ParameterGroup`](crate::ParameterGroup).
     ///
     /// # Errors

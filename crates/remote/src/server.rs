@@ -39,6 +39,14 @@ pub fn start<B: Backend>(device: B::Device, port: u16) -> Result<()> {
     Server::bind::<B>(&device, ServerOptions::new().with_port(port))?.run()
 }
 
+/// [`start`] under the name that Burn uses.
+///
+/// # Errors
+/// When the port cannot be used.
+pub fn start_websocket<B: Backend>(device: B::Device, port: u16) -> Result<()> {
+    start::<B>(device, port)
+}
+
 /// A running server. Dropping it stops it at once; [`shutdown`](Server::shutdown) lets work end first.
 ///
 /// ```

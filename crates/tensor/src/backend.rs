@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::fmt::Debug;
 use core::marker::PhantomData;
-use kiln_ir::{BoxFuture, MemoryConfig, MemoryUse};
+use kiln_ir::{BoxFuture, Element, MemoryConfig, MemoryUse};
 
 /// The type that names an engine stack at compile time. Zero-sized, never constructed by programs.
 ///
@@ -24,6 +24,9 @@ use kiln_ir::{BoxFuture, MemoryConfig, MemoryUse};
 ///
 /// impl Backend for Slow {
 ///     type Device = SlowDevice;
+///     type FloatElem = f64;
+///     type IntElem = i64;
+///     type BoolElem = bool;
 ///
 ///     fn stack(device: &SlowDevice) -> Stack {
 ///         let engine = || Arc::new(Reference::new());
@@ -39,6 +42,13 @@ use kiln_ir::{BoxFuture, MemoryConfig, MemoryUse};
 pub trait Backend: Copy + Default + Debug + Send + Sync + 'static {
     /// The device type: a value selects the device that the backend opens.
     type Device: Clone + Default + Debug + PartialEq + Send + Sync + 'static;
+    /// The element type of new float tensors. Where a device chooses the dtype at run time, as on `Dyn`, that of its
+    /// default.
+    type FloatElem: Element;
+    /// The element type of new integer tensors, likewise.
+    type IntElem: Element;
+    /// The element type of `bool` tensors: `bool`.
+    type BoolElem: Element;
 
     /// Returns the opened stack of a device; opens it on first use.
     fn stack(device: &Self::Device) -> Stack;
@@ -150,7 +160,7 @@ fn no_allocator(stack: &Stack) -> crate::Error {
 )]
 pub trait AutodiffBackend: Backend {
     /// The inner backend, of gradients and inference.
-    type InnerBackend: Backend<Device = Self::Device>;
+    type InnerBackend: Backend<Device = Self::Device, FloatElem = Self::FloatElem, IntElem = Self::IntElem>;
 
     /// Returns the device of the inner backend's tensors, such as the validation batches of a model from `valid()`. It is the
     /// same device, except on a backend whose device names its layers (`Dyn`): there it is the one below automatic
@@ -205,6 +215,9 @@ impl CheckpointingStrategy for BalancedCheckpointing {
 
 impl<B: Backend, C: CheckpointingStrategy> Backend for Autodiff<B, C> {
     type Device = B::Device;
+    type FloatElem = B::FloatElem;
+    type IntElem = B::IntElem;
+    type BoolElem = B::BoolElem;
 
     fn stack(device: &B::Device) -> Stack {
         B::stack(device).with_autodiff(C::STRATEGY)
@@ -232,6 +245,9 @@ pub struct Forward<B>(PhantomData<B>);
 
 impl<B: Backend> Backend for Forward<B> {
     type Device = B::Device;
+    type FloatElem = B::FloatElem;
+    type IntElem = B::IntElem;
+    type BoolElem = B::BoolElem;
 
     fn stack(device: &B::Device) -> Stack {
         B::stack(device).with_forward()
@@ -259,6 +275,9 @@ pub struct Vmap<B>(PhantomData<B>);
 
 impl<B: Backend> Backend for Vmap<B> {
     type Device = B::Device;
+    type FloatElem = B::FloatElem;
+    type IntElem = B::IntElem;
+    type BoolElem = B::BoolElem;
 
     fn stack(device: &B::Device) -> Stack {
         B::stack(device).with_vmap()

@@ -72,9 +72,9 @@ pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
 pub use kiln_autodiff::{no_grad, with_checkpointing};
 pub use kiln_ir::{
-    BlockFormat, CacheStrategy, Custom, CustomOp, DType, Element, Elements, Error, ErrorKind, MAX_RANK,
-    MemoryConfig, MemoryUse, OperandType, PrintOptions, Result, ResultTypes, Scalar, Shape, SharedBytes,
-    TensorData, TensorType, UpdateMode, Var, print_options, set_print_options,
+    BlockFormat, CacheStrategy, Custom, CustomOp, DType, Element, ElementConversion, Elements, Error,
+    ErrorKind, MAX_RANK, MemoryConfig, MemoryUse, OperandType, PrintOptions, Result, ResultTypes, Scalar,
+    Shape, SharedBytes, TensorData, TensorType, ToElement, UpdateMode, Var, print_options, set_print_options,
 };
 pub use kind::{Bool, Float, Int, Kind, Numeric};
 pub use looped::{LoopResults, loop_for, loop_over};

@@ -98,6 +98,11 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
         dims
     }
 
+    /// Returns the number of axes, `D`.
+    pub fn rank(&self) -> usize {
+        D
+    }
+
     /// Returns the shape.
     pub fn shape(&self) -> Shape {
         *self.any.shape()

@@ -258,7 +258,8 @@ fn padding_and_windows_do_not_overflow() {
     let device = Device::flex();
     let image = || AnyTensor::from_data(TensorData::from([[[[1.0f32, 2.0, 3.0]; 3]; 1]; 1]), &device);
     for ceil_mode in [false, true] {
-        let padding = Pooling { padding: vec![usize::MAX, 1], ceil_mode, ..Pooling::new(&[2, 2]) };
+        let padding =
+            Pooling { padding: vec![(usize::MAX, usize::MAX), (1, 1)], ceil_mode, ..Pooling::new(&[2, 2]) };
         let dilation = Pooling { dilation: vec![usize::MAX, 1], ceil_mode, ..Pooling::new(&[2, 2]) };
         let stride = Pooling { stride: vec![usize::MAX, 1], ceil_mode, ..Pooling::new(&[2, 2]) };
         for pooling in [padding, dilation] {

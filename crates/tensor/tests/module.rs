@@ -36,7 +36,7 @@ fn close(a: &AnyTensor, b: &AnyTensor) {
 
 #[test]
 fn max_pool_indices_never_point_into_padding() {
-    let pooling = Pooling { stride: vec![1], padding: vec![1], ..Pooling::new(&[3]) };
+    let pooling = Pooling { stride: vec![1], padding: vec![(1, 1)], ..Pooling::new(&[3]) };
     let x = given(vec![-INFINITY, -INFINITY, 5.0, f32::NAN], &[1, 1, 4]);
     let (y, indices) = x.max_pool_with_indices(&pooling).unwrap();
     assert_eq!(values(&indices), [0.0, 2.0, 3.0, 3.0]);
@@ -55,8 +55,8 @@ fn max_unpool_restores_the_maxima() {
 
 #[test]
 fn pooling_gradient_functions_match_backward() {
-    let pooling =
-        Pooling { stride: vec![2, 1], padding: vec![1, 0], ceil_mode: true, ..Pooling::new(&[2, 3]) };
+    let padding = vec![(1, 0), (0, 2)];
+    let pooling = Pooling { stride: vec![2, 1], padding, ceil_mode: true, ..Pooling::new(&[2, 3]) };
     let x = random(&[2, 2, 5, 6]).require_grad().unwrap();
     let y = x.clone().max_pool(&pooling).unwrap();
     let ones = AnyTensor::ones(*y.ty(), y.stack()).unwrap();
@@ -332,7 +332,7 @@ fn avg_pool_divides_by_divisor_override() {
     let options = PoolOptions { ceil_mode: true, ..PoolOptions::new([2]) };
     let y = module::avg_pool1d_with_divisor(x.clone(), &options, 4);
     assert_eq!(y.into_data().to_vec::<f32>(), [0.75, 1.75, 1.25]);
-    let options = PoolOptions { padding: [1], ..PoolOptions::new([2]) };
+    let options = PoolOptions::new([2]).with_padding([(1, 1)]);
     let y = module::avg_pool1d_with_divisor(x, &options, 1);
     assert_eq!(y.into_data().to_vec::<f32>(), [1.0, 5.0, 9.0]);
 }

@@ -66,7 +66,7 @@ impl Meter {
         let items = outcome.items_of_replicas.unwrap_or(outcome.items());
         let Outcome {
             loss,
-            observations,
+            mut observations,
             mut values,
             learning_rates,
             skipped,
@@ -74,6 +74,8 @@ impl Meter {
             reports: _,
             refusals: _,
         } = outcome;
+        let learning_rate = learning_rates.first().map(|(_, rate)| *rate);
+        observations.iter_mut().for_each(|observation| observation.learning_rate = learning_rate);
         self.update_metrics(&observations, place)?;
         // The losses of replicas are checked where they are combined.
         let observed = match items_of_replicas {

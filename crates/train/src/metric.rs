@@ -66,7 +66,7 @@ pub use detection::{
     BOXES, LABELS, MeanAveragePrecision, MeanAveragePrecisionMetric, NUM_BOXES, NUM_TARGET_BOXES, SCORES,
     TARGET_AREAS, TARGET_BOXES, TARGET_CROWDS, TARGET_LABELS, box_iou,
 };
-pub use general::{LossMetric, MeanMetric};
+pub use general::{LearningRateMetric, LossMetric, MeanMetric};
 pub use generative::{
     Features, FrechetInceptionDistance, FrechetInceptionDistanceMetric, InceptionScore, InceptionScoreMetric,
     KernelInceptionDistance, KernelInceptionDistanceMetric,
@@ -99,6 +99,10 @@ pub use value::{MetricValue, MetricValues};
 pub use vision::{
     Aggregation, ClassAverage, ClassWeight, Dice, DiceMetric, GeneralizedDice, MeanIou, MeanIouMetric,
     MsSsim, MsSsimMetric, Psnr, PsnrMetric, Ssim, SsimMetric,
+};
+
+pub use crate::system::{
+    CpuMemory, CpuTemperature, CpuUse, CudaMetric, GpuUse, IterationSpeed, IterationSpeedMetric,
 };
 
 use crate::error::MetricError;

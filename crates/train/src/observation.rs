@@ -52,6 +52,8 @@ pub struct Observation {
     pub loss: Option<AnyTensor>,
     /// Number of items in the batch.
     pub num_items: usize,
+    /// The learning rate of the step's first optimizer. `None` without an update, as in validation.
+    pub learning_rate: Option<f64>,
     /// Tensors by name.
     pub tensors: BTreeMap<&'static str, AnyTensor>,
     /// Texts by name, one for each item.

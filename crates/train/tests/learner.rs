@@ -11,6 +11,7 @@ use kiln_optim::{AdamConfig, Optimizer, SgdConfig};
 use kiln_store::{Checkpoint, CheckpointWriter, StoreError};
 use kiln_tensor::{Autodiff, AutodiffBackend, Backend, Int, Tensor, loss};
 use kiln_train::loader::Stream;
+use kiln_train::metric::LearningRateMetric;
 use kiln_train::{
     Accuracy, EarlyStopping, Evaluator, FunctionTask, Interrupter, Learner, Metric, ModelTask, Monitor, Step,
     StepOutput, StopReason, Supervised, TrainError, TrainStep, Trainable, ValidStep, Validation, evaluate,
@@ -133,11 +134,14 @@ fn callbacks_see_every_step_and_epoch() {
         Learner::new(ModelTask::<_, _, Batch<Flex>>::new(net(), SgdConfig::new().init(), schedule))
             .epochs(2)
             .silent()
+            .train_metric(LearningRateMetric::new())
             .on_step(move |report| seen_steps.lock().unwrap().push(report.clone()))
             .on_epoch(move |report, task: &mut NetTask| {
                 seen_epochs.lock().unwrap().push((report.epoch, weights(task.model())));
             });
     let history = learner.fit_without_validation(&loader::<B>(items())).unwrap();
+    // The mean of 0.1, 0.09, 0.08, 0.07 and 0.06.
+    assert!((history.epochs[0].train.metric("learning_rate").unwrap() - 0.08).abs() < 1e-12);
     let steps = steps.lock().unwrap();
     assert_eq!(steps.len(), 2 * STEPS);
     assert_eq!((steps[7].epoch, steps[7].step, steps[7].batch, steps[7].items), (1, 7, 2, 16));
@@ -539,6 +543,9 @@ fn accuracy_counts_the_classes_with_the_highest_scores() {
     assert_eq!(value(Accuracy::top(3)), 0.75);
     // A NaN score is never among the highest.
     assert_eq!(value(Accuracy::top(4)), 0.75);
+    // Without the two items of class 0. Of class 1 and 3, the first is hit.
+    assert_eq!(value(Accuracy::new().with_pad_token(0)), 0.5);
+    assert_eq!(value(Accuracy::top(2).ignore_index(3)), 1.0 / 3.0);
     assert_eq!(Accuracy::new().format(0.98765), "98.77 %");
     assert_eq!((Accuracy::new().name(), Accuracy::top(5).name()), ("accuracy", "top-5 accuracy"));
 }

@@ -197,6 +197,9 @@ pub struct PlainDevice;
 
 impl Backend for Plain {
     type Device = PlainDevice;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(device: &PlainDevice) -> Stack {
         let engine = || Arc::new(PlainEngine::new());

@@ -77,6 +77,9 @@ pub struct Profiled<B>(PhantomData<B>);
 
 impl<B: Backend> Backend for Profiled<B> {
     type Device = B::Device;
+    type FloatElem = B::FloatElem;
+    type IntElem = B::IntElem;
+    type BoolElem = B::BoolElem;
 
     fn stack(device: &B::Device) -> Stack {
         B::stack(device).layered("profile", (), |engine| Arc::new(Profile::new(engine)))

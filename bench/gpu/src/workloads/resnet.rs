@@ -8,7 +8,7 @@ use bench_protocol::{Prepared, Result};
 use kiln::module::adaptive_avg_pool2d;
 use kiln::nn::{
     BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, Linear, LinearConfig, MaxPool2d, MaxPool2dConfig,
-    Module, PaddingConfig2d,
+    Module,
 };
 use kiln::optim::SgdConfig;
 use kiln::{Backend, DType, Int, Tensor, activation, loss};
@@ -105,7 +105,7 @@ impl<B: Backend> Bottleneck<B> {
 
 impl<B: Backend> ConvNorm<B> {
     fn new(channels: [usize; 2], kernel: usize, stride: usize, device: &B::Device) -> Self {
-        let padding = PaddingConfig2d::Explicit([kernel / 2; 2]);
+        let padding = [kernel / 2; 2];
         let conv = Conv2dConfig::new(channels, [kernel; 2]).with_stride([stride; 2]).with_padding(padding);
         ConvNorm {
             conv: conv.with_bias(false).init(device),

@@ -15,6 +15,6 @@ pub(crate) fn prepare<B: Backend>(workload: &str, device: &B::Device) -> Result<
 
 pub(crate) fn maxpool<B: Backend>(device: &B::Device) -> Prepared {
     let x = normal::<B, 4>(MAXPOOL, device);
-    let options = PoolOptions { stride: [2; 2], padding: [1; 2], ..PoolOptions::new([3; 2]) };
+    let options = PoolOptions { stride: [2; 2], padding: [(1, 1); 2], ..PoolOptions::new([3; 2]) };
     Prepared::new(move || first(&max_pool2d(x.clone(), &options)))
 }

@@ -5,7 +5,7 @@ use bench_protocol::Prepared;
 use kiln::module::adaptive_avg_pool2d;
 use kiln::nn::{
     BatchNorm, BatchNormConfig, Conv2d, Conv2dConfig, Linear, LinearConfig, MaxPool2d, MaxPool2dConfig,
-    Module, PaddingConfig2d,
+    Module,
 };
 use kiln::{Backend, Tensor, activation};
 
@@ -77,7 +77,7 @@ impl<B: Backend> Block<B> {
 
 impl<B: Backend> ConvNorm<B> {
     fn new(channels: [usize; 2], kernel: usize, stride: usize, device: &B::Device) -> Self {
-        let padding = PaddingConfig2d::Explicit([kernel / 2; 2]);
+        let padding = [kernel / 2; 2];
         let conv = Conv2dConfig::new(channels, [kernel; 2]).with_stride([stride; 2]).with_padding(padding);
         ConvNorm {
             conv: conv.with_bias(false).init(device),

@@ -23,6 +23,9 @@ static DRY: LazyLock<Arc<Gpu<DryDriver>>> = LazyLock::new(|| {
 
 impl Backend for Dry {
     type Device = DryDevice;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(_: &DryDevice) -> Stack {
         let open =

@@ -39,6 +39,13 @@ impl Sampling {
     }
 }
 
+/// This number of draws with replacement, with seed 0.
+impl From<usize> for Sampling {
+    fn from(size: usize) -> Self {
+        Self::new(0).replacement(true).size(size)
+    }
+}
+
 /// A random sample of another dataset.
 ///
 /// Items are drawn once, so the sample is the same in each epoch. For another sample, use another seed.
@@ -59,18 +66,60 @@ pub struct SamplerDataset<D> {
 }
 
 impl<D> SamplerDataset<D> {
-    /// Draws a sample of `dataset`.
+    /// Draws a sample of `dataset`. A number is one of draws with replacement.
     ///
     /// # Errors
     ///
     /// [`DataError::InvalidArgument`] if more items are requested than can be drawn, or the number of weights differs
     /// from the number of items. The same error if a weight is negative, or a weight or the sum of the weights is not
     /// finite.
-    pub fn new<I>(dataset: D, sampling: Sampling) -> Result<Self, DataError>
+    pub fn new<I>(dataset: D, sampling: impl Into<Sampling>) -> Result<Self, DataError>
     where
         D: Dataset<I>,
     {
-        let draws = draw(dataset.len(), sampling)?;
+        let draws = draw(dataset.len(), sampling.into())?;
+        Ok(Self { dataset, draws })
+    }
+
+    /// Draws `size` items with replacement, with seed 0.
+    ///
+    /// # Errors
+    /// [`DataError::InvalidArgument`] if items are requested from an empty dataset.
+    pub fn with_replacement<I>(dataset: D, size: usize) -> Result<Self, DataError>
+    where
+        D: Dataset<I>,
+    {
+        Self::new(dataset, size)
+    }
+
+    /// Draws `size` items without replacement, with seed 0. After all items were drawn, they are drawn again in another
+    /// order.
+    ///
+    /// ```
+    /// use kiln_data::{Dataset, InMemoryDataset, SamplerDataset};
+    ///
+    /// let sample = SamplerDataset::without_replacement(InMemoryDataset::new(vec!['a', 'b', 'c']), 7)?;
+    /// let count = |letter| sample.iter().filter(|item| *item == letter).count();
+    /// assert_eq!(count('a').min(count('b')).min(count('c')), 2);
+    /// assert_eq!(sample.len(), 7);
+    /// # Ok::<(), kiln_data::DataError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DataError::InvalidArgument`] if items are requested from an empty dataset.
+    pub fn without_replacement<I>(dataset: D, size: usize) -> Result<Self, DataError>
+    where
+        D: Dataset<I>,
+    {
+        let (len, mut draws) = (dataset.len(), Vec::new());
+        for cycle in 0.. {
+            let rest = size - draws.len();
+            if rest == 0 {
+                break;
+            }
+            let size = if len == 0 { rest } else { rest.min(len) };
+            draws.extend(draw(len, Sampling::new(cycle).size(size))?);
+        }
         Ok(Self { dataset, draws })
     }
 }

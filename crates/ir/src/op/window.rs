@@ -137,17 +137,18 @@ impl PoolSpec {
     }
 }
 
-/// The windows of pooling: `Lengths` is a list of one entry per spatial dimension.
+/// The windows of pooling: `Lengths` and `Sides` are lists of one entry per spatial dimension.
 ///
 /// Its forms are [`Pooling`] and [`PoolOptions`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct PoolAttributes<Lengths> {
+pub struct PoolAttributes<Lengths, Sides> {
     /// Elements per window.
     pub window: Lengths,
     /// Distance between neighbouring windows. Default: the window.
     pub stride: Lengths,
-    /// Elements before and after each dimension; never selected as a maximum. At most half a window. Default none.
-    pub padding: Lengths,
+    /// Elements before and after each dimension; never selected as a maximum. Each must be smaller than a window with
+    /// its dilation. Default none.
+    pub padding: Sides,
     /// Distance between neighbouring elements of a window; 1 for averages. Default 1.
     pub dilation: Lengths,
     /// Whether a last window that exceeds the end counts (the number of windows is rounded up). Default no.
@@ -155,22 +156,22 @@ pub struct PoolAttributes<Lengths> {
 }
 
 /// The windows of pooling over any number of spatial dimensions.
-pub type Pooling = PoolAttributes<Vec<usize>>;
+pub type Pooling = PoolAttributes<Vec<usize>, Vec<(usize, usize)>>;
 
 /// The windows of pooling over `N` spatial dimensions.
 ///
 /// ```
 /// use kiln_ir::PoolOptions;
 ///
-/// let options = PoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([1, 1]);
+/// let options = PoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([(1, 1), (0, 1)]);
 /// assert_eq!((options.window, options.stride, options.ceil_mode), ([3, 3], [2, 2], false));
 /// ```
-pub type PoolOptions<const N: usize> = PoolAttributes<[usize; N]>;
+pub type PoolOptions<const N: usize> = PoolAttributes<[usize; N], [(usize, usize); N]>;
 
 impl<const N: usize> PoolOptions<N> {
     /// Adjacent windows, without padding.
     pub fn new(window: [usize; N]) -> PoolOptions<N> {
-        PoolOptions { window, stride: window, padding: [0; N], dilation: [1; N], ceil_mode: false }
+        PoolOptions { window, stride: window, padding: [(0, 0); N], dilation: [1; N], ceil_mode: false }
     }
 
     /// The same attributes for a number of dimensions known at run time.
@@ -185,10 +186,10 @@ impl<const N: usize> PoolOptions<N> {
     }
 }
 
-impl<Lengths> PoolAttributes<Lengths> {
+impl<Lengths, Sides> PoolAttributes<Lengths, Sides> {
     builder! {
         with_stride stride: Lengths,
-        with_padding padding: Lengths,
+        with_padding padding: Sides,
         with_dilation dilation: Lengths,
         with_ceil_mode ceil_mode: bool,
     }
@@ -200,7 +201,7 @@ impl Pooling {
         Pooling {
             window: window.to_vec(),
             stride: window.to_vec(),
-            padding: alloc::vec![0; window.len()],
+            padding: alloc::vec![(0, 0); window.len()],
             dilation: alloc::vec![1; window.len()],
             ceil_mode: false,
         }
@@ -215,7 +216,7 @@ impl Pooling {
             kind,
             window: self.window.clone(),
             stride: self.stride.clone(),
-            padding: self.padding.iter().map(|&p| (p, p)).collect(),
+            padding: self.padding.clone(),
             overhang: lengths.iter().enumerate().map(|(axis, &len)| self.overhang(axis, len)).collect(),
             dilation: self.dilation.clone(),
         }
@@ -227,19 +228,21 @@ impl Pooling {
         let stride = self.stride[axis].max(1);
         // Sizes saturate: inference rejects sizes that are too large.
         let reach = self.dilation[axis].saturating_mul(self.window[axis].saturating_sub(1)).saturating_add(1);
-        let padded = length.saturating_add(self.padding[axis].saturating_mul(2));
+        let (before, after) = self.padding[axis];
+        let padded = length.saturating_add(before).saturating_add(after);
         if !self.ceil_mode || padded < reach || (padded - reach).is_multiple_of(stride) {
             return 0;
         }
         let last_start = (padded - reach).div_ceil(stride).saturating_mul(stride);
-        let ends = length.saturating_add(self.padding[axis]);
+        let ends = length.saturating_add(before);
         if last_start >= ends { 0 } else { last_start.saturating_add(reach) - padded }
     }
 
     /// The divisor of each window's mean along a dimension, with the padding counted; elements beyond the padding do
     /// not count.
     pub fn counts(&self, axis: usize, length: usize, windows: usize) -> Vec<usize> {
-        let end = length.saturating_add(self.padding[axis].saturating_mul(2));
+        let (before, after) = self.padding[axis];
+        let end = length.saturating_add(before).saturating_add(after);
         let count = |window: usize| self.window[axis].min(end.saturating_sub(window * self.stride[axis]));
         (0..windows).map(count).collect()
     }

@@ -54,6 +54,12 @@ fn a_loader_iterates_over_mapped_partial_datasets() {
 
     let sampled = SamplerDataset::new(digits.clone(), Sampling::new(1).replacement(true).size(25)).unwrap();
     assert_eq!(sampled.len(), 25);
+    assert_eq!(SamplerDataset::new(digits.clone(), 5).unwrap().len(), 5);
+    assert_eq!(SamplerDataset::with_replacement(digits.clone(), 25).unwrap().len(), 25);
+    let mut twice: Vec<u8> =
+        SamplerDataset::without_replacement(digits.clone(), 20).unwrap().iter().collect();
+    twice.sort_unstable();
+    assert_eq!(twice, (0..20).map(|i| i / 2).collect::<Vec<u8>>());
     let parts = PartialDataset::split(digits, 3);
     assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [3, 3, 4]);
 }

@@ -3,7 +3,7 @@
 use kiln as burn;
 
 use burn::backend::{Autodiff, Flex, flex::FlexDevice};
-use burn::module::{AutodiffModule, BackendModule};
+use burn::module::{AutodiffModule, Devices};
 use burn::nn::{BatchNorm, BatchNormConfig, Dropout, DropoutConfig, Linear, LinearConfig};
 use burn::prelude::*;
 
@@ -52,10 +52,10 @@ fn dropout_is_disabled_in_the_valid_model() {
 fn a_module_returns_its_devices() {
     let device = FlexDevice;
     let model = model(&device);
-    assert_eq!(BackendModule::<Training>::devices(&model), [device]);
-    assert_eq!(model.valid().devices(), [device]);
-    assert_eq!(BackendModule::<Flex>::devices(&DropoutConfig::new(0.5).init()), []);
-    assert_eq!(model.num_parameters(), 4 * 64 + 64 + 2 * 64);
-    let moved = model.to_device(&device).no_grad();
+    assert_eq!(model.devices(), [device]);
+    assert_eq!(model.valid().collect_devices(Devices::<Flex>::new()), [device]);
+    assert_eq!(DropoutConfig::new(0.5).init().devices::<Flex>(), []);
+    assert_eq!(model.num_params(), 4 * 64 + 64 + 2 * 64);
+    let moved = model.fork(&device).to_device(&device).no_grad();
     assert_eq!(moved.num_trainable_parameters(), 0);
 }

@@ -4,11 +4,16 @@
 mod autoencoder;
 mod backends;
 mod datasets;
+mod elements;
 mod generic;
 mod inference;
 mod lstm;
 mod masked_loss;
+mod metrics;
 mod mnist;
+mod optimizers;
+mod padding;
+mod readme;
 mod records;
 mod regression;
 mod schedules;

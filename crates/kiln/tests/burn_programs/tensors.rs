@@ -37,6 +37,8 @@ fn shapes_and_statistics() {
     assert_eq!(linalg::vector_norm(x.clone(), 2.0, 1).dims(), [3, 1]);
     let rows = activation::softmax(x.clone(), 1).sum_dim(1).into_data().to_vec::<f32>();
     assert!(rows.iter().all(|sum| (sum - 1.0).abs() < 1e-6));
+    let mask = Tensor::<B, 1, Bool>::from_bool(TensorData::from([true, false, true]), &device);
+    assert_eq!((mask.rank(), mask.int().sum().into_scalar::<i64>()), (1, 2));
     let picked = x.select(1, Tensor::from_data([3, 0], &device));
     assert_eq!(picked.clamp(1.0, 8.0).into_data().to_vec::<f32>(), [3.0, 1.0, 7.0, 4.0, 8.0, 8.0]);
 }

@@ -56,6 +56,7 @@ fn run<B: AutodiffBackend>(device: &B::Device) -> f32 {
         let grads = GradientsParams::from_grads(grads, &model);
         model = optim.step(2e-2, model, grads);
     }
+    assert_eq!(model.devices(), std::slice::from_ref(device));
     let (x, targets) = points::<B::InnerBackend>(512, device);
     accuracy(model.valid().forward(x), targets)
 }

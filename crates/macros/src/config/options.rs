@@ -15,6 +15,10 @@ pub(crate) struct ConfigOption {
     pub(crate) ty: Type,
     pub(crate) docs: Vec<Attribute>,
     pub(crate) start: Start,
+    /// The type that the builder method converts its argument to, before the conversion to the field's type.
+    pub(crate) into: Option<Type>,
+    /// Whether the builder method is generated.
+    pub(crate) has_setter: bool,
 }
 
 /// The initial value of a field.
@@ -76,17 +80,26 @@ impl ConfigOption {
             return Err(Error::new_spanned(&field, "the fields of a configuration need names"));
         };
         let mut start = if is_named(&field.ty, "Option") { Start::Absent } else { Start::Required };
+        let (mut into, mut has_setter) = (None, true);
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("config")) {
             attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("no_setter") {
+                    has_setter = false;
+                    return Ok(());
+                }
+                if meta.path.is_ident("into") {
+                    into = Some(meta.value()?.parse()?);
+                    return Ok(());
+                }
                 if !meta.path.is_ident("default") {
-                    return Err(meta.error("expected `default = expression`"));
+                    return Err(meta.error("expected `default = expression`, `into = Type` or `no_setter`"));
                 }
                 start = Start::Default(default(meta.value()?, &field.ty)?);
                 Ok(())
             })?;
         }
         let docs = field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
-        Ok(ConfigOption { ident, ty: field.ty, docs, start })
+        Ok(ConfigOption { ident, ty: field.ty, docs, start, into, has_setter })
     }
 }
 

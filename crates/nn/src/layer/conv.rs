@@ -27,6 +27,7 @@ macro_rules! convolutions {
             pub groups: usize,
             /// Zero padding of the input. Default: none.
             #[config(default = $padding::Valid)]
+            #[config(into = $padding)]
             pub padding: $padding,
             /// Whether to add a bias. Default: true.
             #[config(default = true)]

@@ -30,6 +30,7 @@ pub struct DeformConv2dConfig {
     pub offset_groups: usize,
     /// Zero padding of the input. Default: none.
     #[config(default = PaddingConfig2d::Valid)]
+    #[config(into = PaddingConfig2d)]
     pub padding: PaddingConfig2d,
     /// Whether to add a bias. Default: true.
     #[config(default = true)]

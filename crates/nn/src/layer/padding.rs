@@ -1,28 +1,30 @@
-//! Padding of convolutions.
+//! Padding of convolutions and pooling.
 
 use crate::{Config, plain_data};
 
 macro_rules! paddings {
-    ($($(#[$doc:meta])* $name:ident $axes:literal;)*) => {$(
-        $(#[$doc])*
+    ($($name:ident $axes:literal $space:literal: $(#[$doc:meta])* ($($end:ident: $ty:ty),*) => $explicit:expr;)*) => {$(
+        #[doc = concat!("Padding of ", $space, ". Default: `Valid`.")]
+        ///
+        /// Configurations also take an array: of one number per dimension, for both of its ends, or of pairs.
         #[derive(Config, Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name {
             /// No padding.
             #[default]
             Valid,
-            /// Zero padding such that the output length is `ceil(length / stride)`. If the number of zeros is odd, the
-            /// extra zero is at the end.
+            /// Padding such that the output length is `ceil(length / stride)`. If the number of elements is odd, the extra
+            /// element is at the end.
             Same,
-            /// The number of zeros at both ends of each dimension.
-            Explicit([usize; $axes]),
-            /// The numbers of zeros before and after each dimension.
+            $(#[$doc])*
+            Explicit($($ty),*),
+            /// The numbers of elements before and after each dimension.
             Sides([(usize, usize); $axes]),
         }
 
         plain_data!($name);
 
         impl $name {
-            /// Returns the zeros before and after each dimension, for an input of these lengths.
+            /// Returns the elements before and after each dimension, for an input of these lengths.
             pub(crate) fn sides(
                 &self,
                 lengths: [usize; $axes],
@@ -35,24 +37,41 @@ macro_rules! paddings {
                     $name::Same => core::array::from_fn(|axis| {
                         same(lengths[axis], dilation[axis] * kernel[axis].saturating_sub(1) + 1, stride[axis])
                     }),
-                    $name::Explicit(zeros) => zeros.map(|zeros| (zeros, zeros)),
+                    $name::Explicit($($end),*) => $explicit,
                     $name::Sides(sides) => sides,
                 }
+            }
+        }
+
+        /// Padding with these numbers of elements at both ends of each dimension.
+        impl From<[usize; $axes]> for $name {
+            fn from(both: [usize; $axes]) -> $name {
+                $name::Sides(both.map(|elements| (elements, elements)))
+            }
+        }
+
+        /// Padding with these numbers of elements before and after each dimension.
+        impl From<[(usize, usize); $axes]> for $name {
+            fn from(sides: [(usize, usize); $axes]) -> $name {
+                $name::Sides(sides)
             }
         }
     )*};
 }
 
 paddings! {
-    /// Zero padding of a 1-dimensional convolution. Default: `Valid`.
-    PaddingConfig1d 1;
-    /// Zero padding of a 2-dimensional convolution. Default: `Valid`.
-    PaddingConfig2d 2;
-    /// Zero padding of a 3-dimensional convolution. Default: `Valid`.
-    PaddingConfig3d 3;
+    PaddingConfig1d 1 "one spatial dimension":
+        /// The numbers of elements before and after the dimension.
+        (before: usize, after: usize) => [(before, after)];
+    PaddingConfig2d 2 "two spatial dimensions":
+        /// The numbers of elements at the top, at the left, at the bottom and at the right.
+        (top: usize, left: usize, bottom: usize, right: usize) => [(top, bottom), (left, right)];
+    PaddingConfig3d 3 "three spatial dimensions":
+        /// The numbers of elements at both ends of depth, height and width.
+        (depth: usize, height: usize, width: usize) => [(depth, depth), (height, height), (width, width)];
 }
 
-/// Zeros before and after a dimension whose output length is `ceil(length / stride)`. `reach` is the extent of the
+/// Elements before and after a dimension whose output length is `ceil(length / stride)`. `reach` is the extent of the
 /// dilated kernel.
 fn same(length: usize, reach: usize, stride: usize) -> (usize, usize) {
     let outputs = length.div_ceil(stride.max(1));

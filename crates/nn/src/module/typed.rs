@@ -4,50 +4,27 @@ use super::{Module, Parameter, ParameterRole, Path, VisitorMut, visitors};
 use alloc::vec::Vec;
 use kiln_tensor::{AnyTensor, AutodiffBackend, Backend, Stack};
 
-/// A module whose parameters are on backend `B`. Derived with [`Module`](macro@crate::Module). A module without
+/// A module whose parameters are on backend `B`, which the methods of [`Module`] on devices need. Derived with [`Module`](macro@crate::Module). A module without
 /// parameters implements it for every backend.
-pub trait BackendModule<B: Backend>: Module {
-    /// Returns the devices of the parameters without duplicates, in traversal order. Empty for a module without
-    /// parameters.
-    fn devices(&self) -> Vec<B::Device>
-    where
-        Self: Sized,
-    {
-        let mut devices = Vec::new();
-        visitors::for_each(self, |_, parameter| {
-            let device = B::device(&parameter.stack);
-            if !devices.contains(&device) {
-                devices.push(device);
-            }
-        });
-        devices
-    }
+pub trait BackendModule<B: Backend>: Module {}
 
-    /// Moves all parameters to a device. They become new leaves with the same ids. Waits for the devices that hold the
-    /// parameters now.
-    ///
-    /// To copy a module to another device or thread, call `model.clone().to_device(&device)`.
-    ///
-    /// ```
-    /// use kiln_backends::{Device, Dyn};
-    /// use kiln_nn::{BackendModule, Linear, LinearConfig};
-    ///
-    /// let layer: Linear<Dyn> = LinearConfig::new(4, 2).init(&Device::flex());
-    /// let layer = layer.to_device(&Device::cpu());
-    /// assert_eq!(layer.devices(), [Device::cpu()]);
-    /// ```
-    ///
-    /// # Panics
-    /// When a device fails, or the computation of a parameter failed.
-    #[doc(alias = "to")]
-    #[must_use]
-    fn to_device(mut self, device: &B::Device) -> Self
-    where
-        Self: Sized,
-    {
-        self.visit_mut(&mut Path::new(), &mut Mover { target: B::stack(device) });
-        self
-    }
+/// Devices of a module: [`Module::devices`].
+pub type Devices<B> = Vec<<B as Backend>::Device>;
+
+/// Adds the devices of the parameters that are not yet in the list.
+pub(super) fn collect_devices<B: Backend>(module: &dyn Module, mut devices: Devices<B>) -> Devices<B> {
+    visitors::for_each(module, |_, parameter| {
+        let device = B::device(&parameter.stack);
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+    });
+    devices
+}
+
+/// Moves all parameters to a stack.
+pub(super) fn to_stack(module: &mut dyn Module, target: Stack) {
+    module.visit_mut(&mut Path::new(), &mut Mover { target });
 }
 
 /// A function that returns the replacement tensor of a parameter; see [`ModuleOn::on`].

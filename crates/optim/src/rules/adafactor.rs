@@ -43,6 +43,7 @@ pub struct AdafactorConfig {
     pub d: f64,
     /// The decoupled weight decay: at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether to maximize the objective instead of minimizing it. Default: no.
     #[config(default = false)]

@@ -35,6 +35,7 @@ pub struct AdagradConfig {
     pub epsilon: f64,
     /// The weight decay (L2 penalty): at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether to maximize the objective instead of minimizing it. Default: no.
     #[config(default = false)]

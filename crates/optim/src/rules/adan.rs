@@ -41,6 +41,7 @@ pub struct AdanConfig {
     pub epsilon: f64,
     /// The decoupled weight decay: at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether weight decay is applied as in AdamW, not as a proximal step. Default: no.
     #[config(default = false)]

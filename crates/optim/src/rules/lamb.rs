@@ -38,6 +38,7 @@ pub struct LambConfig {
     pub epsilon: f64,
     /// The weight decay, added to the update: at least 0. Default: 0.01.
     #[config(default = 0.01)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Gradient clipping before the update. Default: none.
     pub grad_clipping: Option<GradientClipping>,

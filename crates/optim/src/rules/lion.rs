@@ -31,6 +31,7 @@ pub struct LionConfig {
     pub beta_2: f64,
     /// The decoupled weight decay: at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Gradient clipping before the update. Default: none.
     pub grad_clipping: Option<GradientClipping>,

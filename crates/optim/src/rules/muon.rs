@@ -48,6 +48,7 @@ pub struct MuonConfig {
     pub scale: MuonScale,
     /// The decoupled weight decay: at least 0. Default: 0.1.
     #[config(default = 0.1)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Gradient clipping before the update. Default: none.
     pub grad_clipping: Option<GradientClipping>,

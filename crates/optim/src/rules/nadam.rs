@@ -42,6 +42,7 @@ pub struct NAdamConfig {
     pub momentum_decay: f64,
     /// The weight decay: at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether weight decay is decoupled, as in AdamW. Default: no.
     #[config(default = false)]

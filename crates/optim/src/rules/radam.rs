@@ -39,6 +39,7 @@ pub struct RAdamConfig {
     pub epsilon: f64,
     /// The weight decay: at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether weight decay is decoupled, as in AdamW. Default: no.
     #[config(default = false)]

@@ -42,6 +42,7 @@ pub struct RmsPropConfig {
     pub centered: bool,
     /// The weight decay (L2 penalty): at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether to maximize the objective instead of minimizing it. Default: no.
     #[config(default = false)]

@@ -48,6 +48,7 @@ pub struct ScheduleFreeSgdConfig {
     pub momentum: f64,
     /// The weight decay (L2 penalty): at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// The number of steps in which the rate rises linearly. Default: 0.
     #[config(default = 0)]

@@ -44,6 +44,7 @@ pub struct ShampooConfig {
     pub max_size: usize,
     /// The weight decay (L2 penalty): at least 0. Default: 0.
     #[config(default = 0.0)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Gradient clipping before the update. Default: none.
     pub grad_clipping: Option<GradientClipping>,

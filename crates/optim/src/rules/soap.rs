@@ -56,6 +56,7 @@ pub struct SoapConfig {
     pub max_size: usize,
     /// The decoupled weight decay: at least 0. Default: 0.01.
     #[config(default = 0.01)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Gradient clipping before the update. Default: none.
     pub grad_clipping: Option<GradientClipping>,

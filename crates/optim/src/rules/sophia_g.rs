@@ -58,6 +58,7 @@ pub struct SophiaGConfig {
     pub batch_size: f64,
     /// The decoupled weight decay: at least 0. Default: 0.1.
     #[config(default = 0.1)]
+    #[config(into = crate::decay::WeightDecayConfig)]
     pub weight_decay: f64,
     /// Whether to maximize the objective instead of minimizing it. Default: no.
     #[config(default = false)]

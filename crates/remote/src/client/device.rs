@@ -192,6 +192,9 @@ impl fmt::Debug for RemoteDevice {
 
 impl Backend for RemoteBackend {
     type Device = RemoteDevice;
+    type FloatElem = f32;
+    type IntElem = i32;
+    type BoolElem = bool;
 
     fn stack(device: &RemoteDevice) -> Stack {
         let open = || {

@@ -30,11 +30,11 @@ fn pool(call: &Call<'_>) -> Result<Outputs> {
 
 fn pooling(call: &Call<'_>) -> Pooling {
     let window = call.counts("kernel");
+    let padding = call.optional_counts("padding").unwrap_or_else(|| vec![0; window.len()]);
     let ones = || vec![1; window.len()];
-    let zeros = || vec![0; window.len()];
     Pooling {
         stride: call.counts("stride"),
-        padding: call.optional_counts("padding").unwrap_or_else(zeros),
+        padding: padding.into_iter().map(|zeros| (zeros, zeros)).collect(),
         dilation: call.optional_counts("dilation").unwrap_or_else(ones),
         ceil_mode: call.flag("ceil_mode"),
         window,

@@ -94,7 +94,7 @@ fn pooling() -> Pooling {
     Pooling {
         window: vec![2, 3],
         stride: vec![2, 1],
-        padding: vec![1, 1],
+        padding: vec![(1, 1); 2],
         dilation: vec![1, 1],
         ceil_mode: true,
     }
@@ -129,7 +129,7 @@ fn poolings() -> Vec<Method> {
         Method::new("avg_pool_with_divisor", |x| {
             let pooling = Pooling {
                 stride: vec![2, 1, 2],
-                padding: vec![1, 0, 1],
+                padding: vec![(1, 1), (0, 0), (1, 1)],
                 ceil_mode: true,
                 ..Pooling::new(&[2, 2, 2])
             };

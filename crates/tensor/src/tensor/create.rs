@@ -147,4 +147,13 @@ impl<B: Backend, const D: usize> Tensor<B, D, Bool> {
     pub fn from_bools(data: impl Into<TensorData>, device: &B::Device) -> Self {
         Tensor::from_data(data, device)
     }
+
+    /// [`from_bools`](Tensor::from_bools) under the name that Burn uses.
+    ///
+    /// # Panics
+    /// When the data does not have `D` axes.
+    #[track_caller]
+    pub fn from_bool(data: TensorData, device: &B::Device) -> Self {
+        Tensor::from_data(data, device)
+    }
 }

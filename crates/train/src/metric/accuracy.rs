@@ -13,6 +13,7 @@ use crate::observation::{LOGITS, Observation, TARGETS};
 pub struct Accuracy {
     name: String,
     k: usize,
+    ignore_index: Option<i64>,
     accumulator: Accumulator,
 }
 
@@ -33,7 +34,20 @@ impl Accuracy {
     }
 
     fn named(name: String, k: usize) -> Accuracy {
-        Accuracy { name, k, accumulator: Accumulator::new() }
+        Accuracy { name, k, ignore_index: None, accumulator: Accumulator::new() }
+    }
+
+    /// Leaves out targets of this value, such as the padding. Default: none.
+    #[must_use]
+    pub fn ignore_index(mut self, index: i64) -> Accuracy {
+        self.ignore_index = Some(index);
+        self
+    }
+
+    /// [`ignore_index`](Accuracy::ignore_index) under the name that Burn uses.
+    #[must_use]
+    pub fn with_pad_token(self, index: usize) -> Accuracy {
+        self.ignore_index(index as i64)
     }
 }
 
@@ -55,9 +69,22 @@ impl AccumulatedMetric for Accuracy {
     fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
         let (logits, targets) = (observation.tensor(LOGITS)?, observation.tensor(TARGETS)?);
         let num_items = targets.shape().num_elements();
-        let hits = hits(logits, targets.reshape([num_items, 1])?, self.k)?.cast(DType::I32)?.sum()?;
-        self.accumulator.count("items", num_items as f64);
-        self.accumulator.sum("correct", hits)
+        let targets = targets.reshape([num_items, 1])?;
+        let hits = match self.ignore_index {
+            None => {
+                self.accumulator.count("items", num_items as f64);
+                hits(logits, targets, self.k)?
+            }
+            Some(index) => {
+                let ignored = targets.clone().compare_scalar(Comparison::Eq, index)?;
+                let counted = targets.clone().compare_scalar(Comparison::Ne, index)?;
+                self.accumulator.sum("items", counted.cast(DType::I32)?.sum()?)?;
+                // Ignored targets need not be classes.
+                let targets = targets.mask_fill(ignored.clone(), 0)?;
+                hits(logits, targets, self.k)?.mask_fill(ignored, false)?
+            }
+        };
+        self.accumulator.sum("correct", hits.cast(DType::I32)?.sum()?)
     }
 
     fn result(&mut self) -> Result<MetricValues, MetricError> {

@@ -1,4 +1,4 @@
-//! Means of the loss and of named tensors.
+//! Means of the loss, of named tensors and of the learning rate.
 
 use super::shape::wide;
 use super::{AccumulatedMetric, Accumulator, MetricValues};
@@ -133,5 +133,50 @@ impl AccumulatedMetric for MeanMetric {
 
     fn higher_is_better(&self) -> bool {
         self.higher_is_better
+    }
+}
+
+/// The learning rate, `learning_rate`: the mean over the steps of the first optimizer.
+///
+/// It is for training alone: `learner.train_metric(LearningRateMetric::new())`. Records, loggers and the dashboard
+/// contain the rates of all optimizers without it.
+#[derive(Clone, Debug, Default)]
+pub struct LearningRateMetric(Accumulator);
+
+impl LearningRateMetric {
+    /// Returns the metric.
+    pub fn new() -> LearningRateMetric {
+        LearningRateMetric::default()
+    }
+}
+
+impl AccumulatedMetric for LearningRateMetric {
+    fn name(&self) -> &str {
+        "learning_rate"
+    }
+
+    fn accumulator(&mut self) -> &mut Accumulator {
+        &mut self.0
+    }
+
+    fn add(&mut self, observation: &Observation) -> Result<(), MetricError> {
+        if let Some(rate) = observation.learning_rate {
+            self.0.count("steps", 1.0);
+            self.0.count("learning_rate", rate);
+        }
+        Ok(())
+    }
+
+    fn result(&mut self) -> Result<MetricValues, MetricError> {
+        let mean = self.0.total("learning_rate")? / self.0.total("steps")?;
+        Ok(MetricValues::scalar("learning_rate", mean))
+    }
+
+    fn higher_is_better(&self) -> bool {
+        false
+    }
+
+    fn format(&self, value: f64) -> String {
+        format!("{value:.2e}")
     }
 }

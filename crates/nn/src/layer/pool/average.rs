@@ -1,12 +1,13 @@
 //! Average pooling.
 
+use crate::layer::padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use crate::module::forward::forward_modules;
 use crate::{Config, Module};
 use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Tensor};
 
 macro_rules! average_pools {
-    ($($name:ident $config:ident $function:ident $with_divisor:ident $axes:literal $rank:literal
+    ($($name:ident $config:ident $function:ident $with_divisor:ident $padding:ident $axes:literal $rank:literal
        $space:literal;)*) => {$(
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
@@ -15,9 +16,10 @@ macro_rules! average_pools {
             pub kernel_size: [usize; $axes],
             /// Stride. Default (`None`): the window size.
             pub stride: Option<[usize; $axes]>,
-            /// Zero padding at both ends of each dimension, at most half a window. Default: 0.
-            #[config(default = [0; $axes])]
-            pub padding: [usize; $axes],
+            /// Zero padding, smaller than a window. Default: none.
+            #[config(default = $padding::Valid)]
+            #[config(into = $padding)]
+            pub padding: $padding,
             /// Whether to round the number of windows up, so that the last window may extend past the end. Default:
             /// false.
             #[config(default = false)]
@@ -38,9 +40,9 @@ macro_rules! average_pools {
             /// Stride.
             #[module(attribute)]
             pub stride: [usize; $axes],
-            /// Zero padding at both ends of each dimension.
+            /// Zero padding.
             #[module(attribute)]
-            pub padding: [usize; $axes],
+            pub padding: $padding,
             /// Whether to round the number of windows up, so that the last window may extend past the end.
             pub ceil_mode: bool,
             /// Whether the divisor includes padding.
@@ -74,15 +76,17 @@ macro_rules! average_pools {
             /// Pools `[batch, channels, space..]`. The output is `[batch, channels, windows..]`.
             ///
             /// # Panics
-            /// When a window is longer than the padded input, the padding exceeds half a window, or a stride or
+            /// When a window is longer than the padded input, a window contains padding only, or a stride or
             /// `divisor_override` is 0.
             #[track_caller]
             pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
+                let dims = x.dims();
+                let (lengths, dilation) = (core::array::from_fn(|axis| dims[axis + 2]), [1; $axes]);
                 let options = PoolOptions {
                     window: self.kernel_size,
                     stride: self.stride,
-                    padding: self.padding,
-                    dilation: [1; $axes],
+                    padding: self.padding.sides(lengths, self.kernel_size, self.stride, dilation),
+                    dilation,
                     ceil_mode: self.ceil_mode,
                 };
                 match self.divisor_override {
@@ -97,7 +101,7 @@ macro_rules! average_pools {
 }
 
 average_pools! {
-    AvgPool1d AvgPool1dConfig avg_pool1d avg_pool1d_with_divisor 1 3 "one spatial dimension";
-    AvgPool2d AvgPool2dConfig avg_pool2d avg_pool2d_with_divisor 2 4 "two spatial dimensions";
-    AvgPool3d AvgPool3dConfig avg_pool3d avg_pool3d_with_divisor 3 5 "three spatial dimensions";
+    AvgPool1d AvgPool1dConfig avg_pool1d avg_pool1d_with_divisor PaddingConfig1d 1 3 "one spatial dimension";
+    AvgPool2d AvgPool2dConfig avg_pool2d avg_pool2d_with_divisor PaddingConfig2d 2 4 "two spatial dimensions";
+    AvgPool3d AvgPool3dConfig avg_pool3d avg_pool3d_with_divisor PaddingConfig3d 3 5 "three spatial dimensions";
 }

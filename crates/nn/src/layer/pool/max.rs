@@ -1,12 +1,13 @@
 //! Max pooling.
 
+use crate::layer::padding::{PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use crate::module::forward::forward_modules;
 use crate::{Config, Module};
 use kiln_tensor::module::{self, PoolOptions};
 use kiln_tensor::{Backend, Int, Tensor};
 
 macro_rules! max_pools {
-    ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $axes:literal $rank:literal
+    ($($name:ident $config:ident $function:ident $with_indices:ident $unpool:ident $padding:ident $axes:literal $rank:literal
        $space:literal;)*) => {$(
         #[doc = concat!("Settings of a [`", stringify!($name), "`] layer.")]
         #[derive(Config, Clone, Debug, PartialEq)]
@@ -15,9 +16,10 @@ macro_rules! max_pools {
             pub kernel_size: [usize; $axes],
             /// Stride. Default (`None`): the window size.
             pub stride: Option<[usize; $axes]>,
-            /// Padding at both ends of each dimension, at most half a window. Padding is never the maximum. Default: 0.
-            #[config(default = [0; $axes])]
-            pub padding: [usize; $axes],
+            /// Padding, smaller than a window with its dilation. It is never the maximum. Default: none.
+            #[config(default = $padding::Valid)]
+            #[config(into = $padding)]
+            pub padding: $padding,
             /// Dilation: distance between window elements. Default: 1.
             #[config(default = [1; $axes])]
             pub dilation: [usize; $axes],
@@ -36,9 +38,9 @@ macro_rules! max_pools {
             /// Stride.
             #[module(attribute)]
             pub stride: [usize; $axes],
-            /// Padding at both ends of each dimension. Padding is never the maximum.
+            /// Padding. It is never the maximum.
             #[module(attribute)]
-            pub padding: [usize; $axes],
+            pub padding: $padding,
             /// Dilation: distance between window elements.
             #[module(attribute)]
             pub dilation: [usize; $axes],
@@ -69,11 +71,12 @@ macro_rules! max_pools {
             /// Pools `[batch, channels, space..]`. The output is `[batch, channels, windows..]`.
             ///
             /// # Panics
-            /// When a window is longer than the padded input, the padding exceeds half a window, or a stride or
-            /// dilation is 0.
+            /// When a window is longer than the padded input, a window contains padding only, or a stride or dilation
+            /// is 0.
             #[track_caller]
             pub fn forward<B: Backend>(&self, x: Tensor<B, $rank>) -> Tensor<B, $rank> {
-                module::$function(x, &self.options())
+                let options = self.options(x.dims());
+                module::$function(x, &options)
             }
 
             /// Like [`forward`](Self::forward), and returns the position of each maximum: a row-major index into the
@@ -88,14 +91,16 @@ macro_rules! max_pools {
                 &self,
                 x: Tensor<B, $rank>,
             ) -> (Tensor<B, $rank>, Tensor<B, $rank, Int>) {
-                module::$with_indices(x, &self.options())
+                let options = self.options(x.dims());
+                module::$with_indices(x, &options)
             }
 
-            fn options(&self) -> PoolOptions<$axes> {
+            fn options(&self, dims: [usize; $rank]) -> PoolOptions<$axes> {
+                let lengths = core::array::from_fn(|axis| dims[axis + 2]);
                 PoolOptions {
                     window: self.kernel_size,
                     stride: self.stride,
-                    padding: self.padding,
+                    padding: self.padding.sides(lengths, self.kernel_size, self.stride, self.dilation),
                     dilation: self.dilation,
                     ceil_mode: self.ceil_mode,
                 }
@@ -107,7 +112,7 @@ macro_rules! max_pools {
 }
 
 max_pools! {
-    MaxPool1d MaxPool1dConfig max_pool1d max_pool1d_with_indices MaxUnpool1d 1 3 "one spatial dimension";
-    MaxPool2d MaxPool2dConfig max_pool2d max_pool2d_with_indices MaxUnpool2d 2 4 "two spatial dimensions";
-    MaxPool3d MaxPool3dConfig max_pool3d max_pool3d_with_indices MaxUnpool3d 3 5 "three spatial dimensions";
+    MaxPool1d MaxPool1dConfig max_pool1d max_pool1d_with_indices MaxUnpool1d PaddingConfig1d 1 3 "one spatial dimension";
+    MaxPool2d MaxPool2dConfig max_pool2d max_pool2d_with_indices MaxUnpool2d PaddingConfig2d 2 4 "two spatial dimensions";
+    MaxPool3d MaxPool3dConfig max_pool3d max_pool3d_with_indices MaxUnpool3d PaddingConfig3d 3 5 "three spatial dimensions";
 }

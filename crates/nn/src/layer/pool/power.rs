@@ -66,7 +66,7 @@ macro_rules! power_pools {
                 let options = PoolOptions {
                     window: self.kernel_size,
                     stride: self.stride,
-                    padding: [0; $axes],
+                    padding: [(0, 0); $axes],
                     dilation: [1; $axes],
                     ceil_mode: self.ceil_mode,
                 };

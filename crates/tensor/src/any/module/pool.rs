@@ -10,9 +10,14 @@ use kiln_ir::{Binary, Op, PadAxis, PoolKind, PoolSpec, Pooling, Reduction, Updat
 fn spec(pooling: &Pooling, op: &str, kind: PoolKind, x: &AnyTensor) -> Result<PoolSpec> {
     x.check_rank(op, 3, "[batch, channels, space..]")?;
     let lengths = &x.shape()[2..];
-    let lists = [&pooling.window, &pooling.stride, &pooling.padding, &pooling.dilation];
-    for (name, list) in ["`window`", "`stride`", "`padding`", "`dilation`"].into_iter().zip(lists) {
-        check_entries(x, op, name, list.len(), lengths.len())?;
+    let counts = [
+        ("`window`", pooling.window.len()),
+        ("`stride`", pooling.stride.len()),
+        ("`padding`", pooling.padding.len()),
+        ("`dilation`", pooling.dilation.len()),
+    ];
+    for (name, count) in counts {
+        check_entries(x, op, name, count, lengths.len())?;
     }
     Ok(pooling.spec(kind, lengths))
 }

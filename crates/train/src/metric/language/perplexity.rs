@@ -39,6 +39,12 @@ impl Perplexity {
         self.ignore_index = Some(index);
         self
     }
+
+    /// [`ignore_index`](Perplexity::ignore_index) under the name that Burn uses.
+    #[must_use]
+    pub fn with_pad_token(self, index: usize) -> Perplexity {
+        self.ignore_index(index as i64)
+    }
 }
 
 impl Default for Perplexity {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_nn::{Conv2d, Conv2dConfig, Initializer, Module, ModuleDict, PaddingConfig2d};
+use kiln_nn::{Conv2d, Conv2dConfig, Initializer, Module, ModuleDict};
 use kiln_store::{DTypePolicy, LoadOptions, StoreError, load_module_into};
 use kiln_tensor::module::{PoolOptions, max_pool2d};
 use kiln_tensor::{Backend, Tensor, activation};
@@ -289,7 +289,7 @@ fn zero_conv<B: Backend>(
 ) -> Conv2d<B> {
     Conv2dConfig::new(channels, [kernel; 2])
         .with_stride([stride; 2])
-        .with_padding(PaddingConfig2d::Explicit([padding; 2]))
+        .with_padding([padding; 2])
         .with_initializer(Initializer::Zeros)
         .init(device)
 }
