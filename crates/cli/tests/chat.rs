@@ -234,9 +234,9 @@ fn ctrl_c_stops_the_answer_and_not_the_chat() {
 }
 
 /// SmolLM2 as GGUF, where `KILN_MODELS_DIR` names a folder of published models; see
-/// `crates/models/tests/fixtures/published.py`. The text is that of llama.cpp.
+/// `crates/models/tests/fixtures/published.py`. The raw text is that of llama.cpp, the answer that of PyTorch in `f32`.
 #[test]
-fn a_published_gguf_file_is_continued_as_by_llama_cpp() {
+fn a_published_gguf_file_is_continued_as_by_llama_cpp_and_answers_as_pytorch() {
     let models = std::env::var_os("KILN_MODELS_DIR").map(PathBuf::from);
     let file =
         models.map(|folder| folder.join("SmolLM2-135M-Instruct.Q4_1.gguf")).filter(|file| file.is_file());
@@ -244,11 +244,14 @@ fn a_published_gguf_file_is_continued_as_by_llama_cpp() {
         println!("skipped: SmolLM2-135M-Instruct.Q4_1.gguf is not in KILN_MODELS_DIR");
         return;
     };
-    let words =
-        ["--raw", "--prompt", "The capital of France is", "--temperature", "0", "--repetition-penalty", "1"];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
-    command.arg("chat").arg(file).args(words).args(["--max-tokens", "8"]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), " Paris.\n\nThe answer is:\n");
+    let greedy = ["--temperature", "0", "--repetition-penalty", "1"];
+    let answer = |words: &[&str]| {
+        let output = output(chat_with(&file, &[words, &greedy].concat()), "");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let raw = answer(&["--raw", "--prompt", "The capital of France is", "--max-tokens", "8"]);
+    assert_eq!(raw, " Paris.\n\nThe answer is:\n");
+    let reply = answer(&["--prompt", "What is the capital of France?", "--max-tokens", "16"]);
+    assert_eq!(reply, "The capital of France is Paris.\n");
 }

@@ -57,8 +57,8 @@ pub(crate) fn matmul_dequantized(
     Ok(output)
 }
 
-/// The matmul of floats with quantized blocks. `f32` and 16-bit floats are rounded to 8 bits, a few
-/// rows to 15; `f64` is not.
+/// The matmul of floats with quantized blocks. `f32` and 16-bit floats are rounded to two bytes, or to one by option; `f64`
+/// is not rounded.
 pub(crate) fn matmul_blocks(
     cpu: &Cpu,
     format: BlockFormat,

@@ -21,6 +21,8 @@ pub struct Cpu {
     pub(crate) pool: Pool,
     pub(crate) level: Level,
     pub(crate) plans: tile::Cache,
+    /// Whether matmuls with quantized blocks round activations to one byte.
+    pub(crate) int8_activations: bool,
 }
 
 /// The ops left to the expanding layer.
@@ -39,7 +41,8 @@ impl Cpu {
     /// once.
     ///
     /// # Panics
-    /// When `KILN_NUM_THREADS`, `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES` has a value that is not [accepted](crate).
+    /// When `KILN_NUM_THREADS`, `KILN_CPU_ISA`, `KILN_CPU_POOL_BYTES` or `KILN_INT8_ACTIVATIONS` has a value that is not
+    /// [accepted](crate).
     pub fn new() -> Cpu {
         Cpu::with_pool(Pool::shared())
     }
@@ -48,8 +51,8 @@ impl Cpu {
     /// `threads`, everything runs on the caller's thread.
     ///
     /// # Panics
-    /// With 0 threads or more than [`MAX_THREADS`](crate::MAX_THREADS), or when `KILN_CPU_ISA` or `KILN_CPU_POOL_BYTES`
-    /// has a value that is not [accepted](crate).
+    /// With 0 threads or more than [`MAX_THREADS`](crate::MAX_THREADS), or when `KILN_CPU_ISA`, `KILN_CPU_POOL_BYTES` or
+    /// `KILN_INT8_ACTIVATIONS` has a value that is not [accepted](crate).
     #[track_caller]
     pub fn with_threads(threads: usize) -> Cpu {
         Cpu::with_pool(Pool::new(threads))
@@ -60,7 +63,11 @@ impl Cpu {
         let native = OpSet::ALL.without(LEFT_OUT);
         let machine = Machine { threads: pool.threads(), ..Machine::processor() };
         let caps = Caps { name: "cpu".into(), dtypes: DTypeSet::ALL, native, machine };
-        Cpu { caps, pool, level: Level::detect(), plans: tile::Cache::default() }
+        #[cfg(feature = "std")]
+        let int8_activations = kiln_ir::switch("KILN_INT8_ACTIVATIONS", false);
+        #[cfg(not(feature = "std"))]
+        let int8_activations = false;
+        Cpu { caps, pool, level: Level::detect(), plans: tile::Cache::default(), int8_activations }
     }
 
     /// The same engine with kernels for one instruction set, named as in `KILN_CPU_ISA`: `scalar`, `avx2` or `avx512`.
@@ -73,6 +80,22 @@ impl Cpu {
     pub fn with_instructions(self, name: &str) -> Option<Cpu> {
         let level = Level::from_name(name).filter(|level| *level <= Level::of_processor())?;
         Some(Cpu { level, ..self })
+    }
+
+    /// The same engine with 8-bit activations in [`Op::MatMulBlocks`]: the other operand of weights in quantized blocks is
+    /// rounded to signed bytes, with a scale for each 32 elements, as in llama.cpp. Default: off, unless the environment has
+    /// `KILN_INT8_ACTIVATIONS=on`; each element then has two bytes. `f64` is never rounded.
+    ///
+    /// One byte is faster and less exact: an element has an error of at most 1/254 of the greatest magnitude of its 32, and
+    /// of 1/64,516 with two bytes. With one byte, small language models select other tokens.
+    ///
+    /// ```
+    /// let fast = kiln_cpu::Cpu::with_threads(1).with_int8_activations(true);
+    /// # let _ = fast;
+    /// ```
+    #[must_use]
+    pub fn with_int8_activations(self, on: bool) -> Cpu {
+        Cpu { int8_activations: on, ..self }
     }
 
     /// The number of threads that share the work of one op.

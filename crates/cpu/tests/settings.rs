@@ -22,6 +22,7 @@ fn invalid_settings_are_refused() {
         ("KILN_NUM_THREADS", ["0", "-1", "abc", "100000"], "a number of threads from 1 to 1024"),
         ("KILN_CPU_ISA", ["bogus", "AVX2", "0", "sse"], "`scalar`"),
         ("KILN_CPU_POOL_BYTES", ["-1", "1 GB", "many", "1e9"], "a number of bytes"),
+        ("KILN_INT8_ACTIVATIONS", ["2", "yes", "int8", "ON"], "`on` or `off`"),
     ];
     for (name, values, hint) in cases {
         for value in values {
@@ -41,6 +42,7 @@ fn empty_and_valid_settings_are_accepted() {
         ("KILN_NUM_THREADS", " 3 "),
         ("KILN_CPU_ISA", "scalar"),
         ("KILN_CPU_POOL_BYTES", "0"),
+        ("KILN_INT8_ACTIVATIONS", "off"),
     ];
     for (name, value) in cases {
         let output = child(name, value);

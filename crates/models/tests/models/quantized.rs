@@ -28,7 +28,7 @@ fn ids(expected: &Expected, name: &str) -> Vec<u32> {
 }
 
 /// PyTorch computes the expected values from the weights that the package `gguf` dequantises. Blocks differ by the
-/// rounding of activations.
+/// rounding of activations to two bytes.
 #[test]
 fn blocks_continue_text_as_the_dequantised_model_does() {
     let expected = expected(NAME);
@@ -45,8 +45,7 @@ fn blocks_continue_text_as_the_dequantised_model_does() {
         }
         assert_eq!(model.transformer.wte.format(), formats[0]);
         let logits = expected.floats::<3>("logits");
-        let greatest = f64::from(logits.clone().abs().max().into_scalar::<f32>());
-        let tolerance = if dequantize { 1e-4 } else { 0.03 * greatest };
+        let tolerance = if dequantize { 1e-4 } else { 5e-4 };
         assert_close(model.forward(expected.ints("ids")), logits, tolerance);
         let config = GenerateConfig::new().with_max_new_tokens(8);
         let generated = generate_ids(&opened.model, &[ids(&expected, "prompt")], &config).unwrap();

@@ -138,7 +138,7 @@ const BLOCK_MATMULS: [(&[usize], usize, usize); 9] = [
     (&[33], 70, 3),
 ];
 
-/// An engine may round `x` to 8 bits, except in `f64`. Ones and zeros are exact in 8 bits, up to a scale in `f16`.
+/// An engine may round `x` to two bytes, except in `f64`. Ones and zeros are exact.
 fn block_matmuls() -> Vec<Case> {
     let mut cases = Vec::new();
     for &format in BlockFormat::ALL {
@@ -156,7 +156,7 @@ fn block_matmuls() -> Vec<Case> {
                     let case =
                         Case::new(Op::MatMulBlocks { format }, vec![tensor(&shape[..], dtype, fill), weight]);
                     let case = case.label(format!("{}_{label}", format.name())).grad(Grad::Smooth);
-                    let case = rounded_to_8_bits(case, fill, dtype, inner);
+                    let case = rounded_to_two_bytes(case, fill, dtype, inner);
                     cases.push(if rows > 50 { case.large() } else { case });
                 }
             }
@@ -165,13 +165,13 @@ fn block_matmuls() -> Vec<Case> {
     cases
 }
 
-/// Sets the tolerance for a sum of `count` products with normal weights, one operand of which is rounded to 8 bits. Of
-/// normal numbers up to 4, the standard deviation of the rounding error is below 0.01; that of a 16-bit scale is below
-/// 0.0003. A repeated byte is a block of large numbers, whose sum rounds.
-fn rounded_to_8_bits(case: Case, fill: Fill, dtype: DType, count: usize) -> Case {
+/// Sets the tolerance for a sum of `count` products with normal weights, one operand of which is rounded to two bytes. Of
+/// normal numbers up to 4, the standard deviation of the rounding error is 4 / (127 · 254 · √12), below 0.00004. A repeated
+/// byte is a block of large numbers, whose sum rounds.
+fn rounded_to_two_bytes(case: Case, fill: Fill, dtype: DType, count: usize) -> Case {
     const DEVIATIONS: f64 = 6.0;
-    let step = if fill == Fill::Normal { 0.01 } else { 0.0003 };
-    let rounding = if dtype == DType::F64 { 0.0 } else { DEVIATIONS * step * (count as f64).sqrt() };
+    let is_rounded = fill == Fill::Normal && dtype != DType::F64;
+    let rounding = if is_rounded { DEVIATIONS * 4e-5 * (count as f64).sqrt() } else { 0.0 };
     case.near(4.0 + (count as f64).sqrt(), 4.0 + 2.0 * count as f64 + rounding / epsilon(dtype))
 }
 

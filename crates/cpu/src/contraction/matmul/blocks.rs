@@ -1,11 +1,16 @@
 //! Matmul with blocks of quantised weights, and their expansion to floats.
 //!
-//! Activations are rounded to signed bytes, with an `f32` scale for each 32 elements of a row. Products are then sums of
+//! Activations are rounded to integers, with an `f32` scale for each 32 elements of a row. Products are then sums of
 //! products of small integers, times the scales of both sides; everything else is exact, up to rounding of `f32` sums.
 //!
-//! With a few rows each weight is unpacked for a few products. [`gemv`] does that row by row, and multiplies a second byte
-//! of each activation: rounding to 8 bits moves the logits of a small language model by more than the margin between two
-//! tokens. With many rows [`gemm`] packs panels of weights in the L1 cache, as integers in the order of a register tile.
+//! An integer has two bytes: one moves the logits of a small language model by more than the margin between two tokens.
+//! One byte is an option, [`Cpu::with_int8_activations`](crate::Cpu::with_int8_activations). The numbers that are
+//! multiplied do not depend on the number of rows, so a row has the same result beside other rows, up to rounding of
+//! `f32` sums.
+//!
+//! With a few rows each weight is unpacked for a few products: [`gemv`] does that row by row. With many rows [`gemm`] packs
+//! panels of weights in the L1 cache, as integers in the order of a register tile. Both multiply first and second bytes one
+//! after the other, or the 16-bit integers of both where a machine multiplies those.
 //!
 //! A row of activations that contains a NaN or an infinity gives NaN in all its results, since the rounding of 32
 //! elements has one scale.
@@ -25,7 +30,7 @@ pub(in crate::contraction) use operands::{doubles, expanded, singles};
 
 use crate::isa::Level;
 use crate::threads::Pool;
-use activations::{Activations, Integers};
+use activations::{Activations, Integers, Precision};
 use expand::dequantize_blocks;
 use kiln_ir::BlockFormat;
 use machine::Machine;
@@ -66,6 +71,7 @@ const MAX_GEMV_ROWS: usize = 8;
 unsafe fn matmul_blocks(
     level: Level,
     pool: &Pool,
+    precision: Precision,
     [m, k, n]: [usize; 3],
     x: *const f32,
     weights: BlockRows,
@@ -83,13 +89,15 @@ unsafe fn matmul_blocks(
     let machine = Machine::of(level);
     // SAFETY: as the caller promises.
     unsafe {
+        let integers = match precision {
+            _ if m > MAX_GEMV_ROWS && machine.pairs(class.signed()) => Integers::Pairs,
+            Precision::OneByte => Integers::Bytes,
+            Precision::TwoBytes => Integers::TwoBytes,
+        };
+        let mut x = Activations::new(level, pool, [m, k], x, class.group(), (precision, integers));
         if m > MAX_GEMV_ROWS {
-            let pairs = machine.pairs(class.signed());
-            let integers = if pairs { Integers::Pairs } else { Integers::Bytes };
-            let mut x = Activations::new(level, pool, [m, k], x, class.group(), integers);
             gemm::multiply(machine, pool, &mut x, weights, n, c);
         } else {
-            let mut x = Activations::new(level, pool, [m, k], x, class.group(), Integers::TwoBytes);
             gemv::multiply(machine, pool, &mut x, weights, n, c);
         }
     }

@@ -1,7 +1,7 @@
-//! Rounding of activations to signed bytes.
+//! Rounding of activations to integers of one or two bytes.
 
 use super::format::CHUNK;
-use crate::contraction::scratch::{Plain, Scratch};
+use crate::contraction::scratch::Scratch;
 use crate::copy::Shared;
 use crate::isa::{Level, Widest, multiversion};
 use crate::threads::Pool;
@@ -30,20 +30,30 @@ pub(super) struct Activations {
     depth: usize,
     /// Floats of a row of scales or sums: one for each group of the weights, padded with zeros to whole vectors.
     stride: usize,
+    layout: Integers,
     bytes: Scratch<u8>,
     scales: Scratch<f32>,
     sums: Scratch<f32>,
 }
 
-/// The integers of activations.
+/// The precision of activations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Precision {
+    /// A signed byte.
+    OneByte,
+    /// A signed byte, and a second one: the rest in units of [`RESIDUAL`].
+    TwoBytes,
+}
+
+/// The integers of activations in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Integers {
-    /// Signed bytes.
+    /// The first bytes, `[rows, depth]`.
     Bytes,
-    /// The same numbers, as the operands of products of 16-bit integers.
-    Pairs,
-    /// Signed bytes, and after those of all rows a second byte of each: the rest in units of [`RESIDUAL`].
+    /// First and second bytes, `[2, rows, depth]`.
     TwoBytes,
+    /// Both bytes as one 16-bit integer in units of [`RESIDUAL`], `[rows, depth]`: an operand of products of pairs.
+    Pairs,
 }
 
 /// The addresses of [`Activations`], for kernels.
@@ -52,8 +62,9 @@ pub(super) struct Rounded {
     pub(super) rows: usize,
     pub(super) depth: usize,
     pub(super) stride: usize,
-    /// `[rows, depth]`: bytes, or 16-bit integers; or `[2, rows, depth]`: first and second bytes.
+    /// The integers, and their layout.
     pub(super) integers: Shared<u8>,
+    pub(super) layout: Integers,
     /// `[rows, stride]`: the scale of the chunk of each group.
     pub(super) scales: Shared<f32>,
     /// `[rows, stride]`: the sum of the rounded activations of each group.
@@ -71,12 +82,13 @@ impl Activations {
         [rows, depth]: [usize; 2],
         x: *const f32,
         group: usize,
-        integers: Integers,
+        (precision, layout): (Precision, Integers),
     ) -> Activations {
         let stride = (depth / group).next_multiple_of(8);
-        let bytes = if integers == Integers::Bytes { rows * depth } else { 2 * rows * depth };
+        let bytes = if layout == Integers::Bytes { rows * depth } else { 2 * rows * depth };
         let (scales, sums) = (Scratch::new(rows * stride), Scratch::new(rows * stride));
-        let mut activations = Activations { rows, depth, stride, bytes: Scratch::new(bytes), scales, sums };
+        let bytes = Scratch::new(bytes);
+        let mut activations = Activations { rows, depth, stride, layout, bytes, scales, sums };
         let to = activations.rounded();
         let x = Shared::new(x.cast_mut());
         pool.parallel_for(rows, GRAIN.div_ceil(depth.max(1)), |range| {
@@ -86,21 +98,20 @@ impl Activations {
                     let from = core::slice::from_raw_parts(x.get().cast_const().add(row * depth), depth);
                     let scales = core::slice::from_raw_parts_mut(to.scales.get().add(row * stride), stride);
                     let sums = core::slice::from_raw_parts_mut(to.sums.get().add(row * stride), stride);
+                    let chunks = depth / CHUNK;
                     let bytes = |first: usize| {
-                        let start = to.integers.get().cast::<i8>().add((first + row) * depth);
-                        core::slice::from_raw_parts_mut(start, depth)
+                        let start = to.integers.get().add((first + row) * depth).cast::<[i8; CHUNK]>();
+                        core::slice::from_raw_parts_mut(start, chunks)
                     };
-                    match integers {
-                        Integers::Bytes => round_row(level, from, bytes(0), group, scales, sums),
-                        Integers::TwoBytes => {
-                            round_row_twice(level, from, [bytes(0), bytes(rows)], group, scales, sums);
-                        }
+                    let to = match layout {
+                        Integers::Bytes => Row::Bytes(bytes(0)),
+                        Integers::TwoBytes => Row::TwoBytes(bytes(0), bytes(rows)),
                         Integers::Pairs => {
-                            let start = to.integers.get().cast::<i16>().add(row * depth);
-                            let to = core::slice::from_raw_parts_mut(start, depth);
-                            round_row(level, from, to, group, scales, sums);
+                            let start = to.integers.get().add(2 * row * depth).cast::<[i16; CHUNK]>();
+                            Row::Pairs(core::slice::from_raw_parts_mut(start, chunks))
                         }
-                    }
+                    };
+                    round_row(level, from, precision, to, group, scales, sums);
                 }
             }
         });
@@ -114,28 +125,33 @@ impl Activations {
             depth: self.depth,
             stride: self.stride,
             integers: Shared::new(self.bytes.as_mut_ptr()),
+            layout: self.layout,
             scales: Shared::new(self.scales.as_mut_ptr()),
             sums: Shared::new(self.sums.as_mut_ptr()),
         }
     }
 }
 
-/// An integer type that holds signed bytes.
-trait Holds: Plain {
-    fn from_byte(byte: i8) -> Self;
+/// The integers of a row, by chunks: see [`Integers`].
+enum Row<'a> {
+    Bytes(&'a mut [[i8; CHUNK]]),
+    TwoBytes(&'a mut [[i8; CHUNK]], &'a mut [[i8; CHUNK]]),
+    Pairs(&'a mut [[i16; CHUNK]]),
 }
 
-impl Holds for i8 {
+impl Row<'_> {
+    /// Writes the bytes of a chunk.
     #[inline(always)]
-    fn from_byte(byte: i8) -> i8 {
-        byte
-    }
-}
-
-impl Holds for i16 {
-    #[inline(always)]
-    fn from_byte(byte: i8) -> i16 {
-        i16::from(byte)
+    fn write(&mut self, chunk: usize, first: &[i8; CHUNK], second: &[i8; CHUNK]) {
+        match self {
+            Row::Bytes(to) => to[chunk] = *first,
+            Row::TwoBytes(to, rest) => (to[chunk], rest[chunk]) = (*first, *second),
+            Row::Pairs(to) => {
+                for i in 0..CHUNK {
+                    to[chunk][i] = i16::from(first[i]) * RESIDUALS as i16 + i16::from(second[i]);
+                }
+            }
+        }
     }
 }
 
@@ -171,59 +187,34 @@ fn write_groups(scale: f32, halves: [f32; 2], scales: &mut [f32], sums: &mut [f3
 
 multiversion! {
     /// Rounds a row, and writes the scale and the sum of each group.
-    fn round_row[N: Holds]<N> in { Widest::Avx512 } (
+    fn round_row[]<> in { Widest::Avx512 } (
         from: &[f32],
-        to: &mut [N],
+        precision: Precision,
+        to: Row<'_>,
         group: usize,
         scales: &mut [f32],
         sums: &mut [f32],
     ) {
+        let mut to = to;
         let per_chunk = CHUNK / group;
+        let residuals = if precision == Precision::TwoBytes { RESIDUALS } else { 0.0 };
         let mut at = 0;
-        for (from, to) in from.as_chunks::<CHUNK>().0.iter().zip(to.as_chunks_mut::<CHUNK>().0) {
+        for (chunk, from) in from.as_chunks::<CHUNK>().0.iter().enumerate() {
             let [scale, inverse] = scale_of(from);
-            let mut halves = [0i32; 2];
-            for half in 0..2 {
-                for i in 16 * half..16 * half + 16 {
-                    let byte = (from[i] * inverse + ROUNDS).to_bits() as i8;
-                    to[i] = N::from_byte(byte);
-                    halves[half] += i32::from(byte);
-                }
-            }
-            let range = at..at + per_chunk;
-            write_groups(scale, halves.map(|sum| sum as f32), &mut scales[range.clone()], &mut sums[range]);
-            at += per_chunk;
-        }
-        scales[at..].fill(0.0);
-        sums[at..].fill(0.0);
-    }
-
-    /// As [`round_row`], with a second byte of each element.
-    fn round_row_twice[]<> in { Widest::Avx512 } (
-        from: &[f32],
-        to: [&mut [i8]; 2],
-        group: usize,
-        scales: &mut [f32],
-        sums: &mut [f32],
-    ) {
-        let per_chunk = CHUNK / group;
-        let mut at = 0;
-        let [first, second] = to;
-        let to = first.as_chunks_mut::<CHUNK>().0.iter_mut().zip(second.as_chunks_mut::<CHUNK>().0);
-        for (from, (first, second)) in from.as_chunks::<CHUNK>().0.iter().zip(to) {
-            let [scale, inverse] = scale_of(from);
+            let (mut first, mut second) = ([0i8; CHUNK], [0i8; CHUNK]);
             let mut halves = [[0i32; 2]; 2];
             for half in 0..2 {
                 for i in 16 * half..16 * half + 16 {
                     let x = from[i] * inverse;
                     let nearest = x + ROUNDS;
-                    let rest = (x - (nearest - ROUNDS)) * RESIDUALS + ROUNDS;
+                    let rest = (x - (nearest - ROUNDS)) * residuals + ROUNDS;
                     first[i] = nearest.to_bits() as i8;
                     second[i] = rest.to_bits() as i8;
                     halves[half][0] += i32::from(first[i]);
                     halves[half][1] += i32::from(second[i]);
                 }
             }
+            to.write(chunk, &first, &second);
             let halves = halves.map(|[first, second]| first as f32 + second as f32 * RESIDUAL);
             let range = at..at + per_chunk;
             write_groups(scale, halves, &mut scales[range.clone()], &mut sums[range]);

@@ -5,7 +5,7 @@
 //! integers, which are then scaled and added to `f32` sums.
 
 use super::BlockRows;
-use super::activations::{Activations, Rounded};
+use super::activations::{Activations, Integers, RESIDUAL, Rounded};
 use super::format::{CHUNK, Class, Line, class_of};
 use super::machine::{Machine, TileWork};
 use super::unit::Tile;
@@ -30,7 +30,7 @@ const GRAIN: usize = 1 << 20;
 /// `c = x · weightsᵀ` for `n` rows of weights.
 ///
 /// # Safety
-/// As [`super::matmul_blocks`]; the activations are pairs if the machine multiplies pairs.
+/// As [`super::matmul_blocks`]; the activations are pairs if the machine multiplies pairs, else bytes.
 pub(super) unsafe fn multiply(
     machine: Machine,
     pool: &Pool,
@@ -41,10 +41,13 @@ pub(super) unsafe fn multiply(
 ) {
     let class = class_of(weights.format);
     let pairs = machine.pairs(class.signed());
+    let x = x.rounded();
+    let parts = if x.layout == Integers::TwoBytes { 2 } else { 1 };
     let product = Product {
         machine,
         class,
-        x: x.rounded(),
+        x,
+        parts,
         weights,
         n,
         c: Shared::new(c),
@@ -73,6 +76,8 @@ struct Product {
     machine: Machine,
     class: Class,
     x: Rounded,
+    /// Bytes of an activation that are multiplied one after the other.
+    parts: usize,
     weights: BlockRows,
     n: usize,
     c: Shared<f32>,
@@ -259,7 +264,7 @@ impl Tiles<'_> {
         row: usize,
     ) {
         let Panel { chunks: [first, end], words, scales, .. } = self.panel;
-        let Rounded { depth, stride, .. } = self.product.x;
+        let Rounded { rows, depth, stride, .. } = self.product.x;
         let pairs = if SIGNED { U::SIGNED_PAIRS } else { U::UNSIGNED_PAIRS };
         let width = U::LANES * V;
         let words_per_group = if pairs { GROUP / 2 } else { GROUP / 4 };
@@ -277,42 +282,16 @@ impl Tiles<'_> {
             let x_scales = self.product.x.scales.get().cast_const().add(row * stride + first_group);
             let mut words = words.cast_const();
             for group in 0..groups {
-                let mut totals = [[U::zero(); V]; R];
-                if pairs {
-                    for word in 0..GROUP / 2 {
-                        let weights: [U::Words; V] = load_words::<U, V>(words.add(word * width));
+                for part in 0..self.product.parts {
+                    let x = x.add(part * rows * x_stride);
+                    let totals = totals::<U, V, R, GROUP, RUN, SIGNED>(words, x, x_stride);
+                    let unit = U::splat_wide(if pairs || part == 1 { RESIDUAL } else { 1.0 });
+                    for v in 0..V {
+                        let scale = U::mul_wide(unit, U::wide(scales.add(group * width + v * U::LANES)));
                         for r in 0..R {
-                            let x = U::word(x.add(r * x_stride + word));
-                            for v in 0..V {
-                                totals[r][v] = U::dot_pairs(totals[r][v], weights[v], x);
-                            }
+                            let scale = U::mul_wide(scale, U::splat_wide(*x_scales.add(r * stride + group)));
+                            sums[r][v] = U::mul_add_wide(U::to_floats(totals[r][v]), scale, sums[r][v]);
                         }
-                    }
-                } else {
-                    for run in 0..GROUP / 4 / RUN {
-                        let mut parts = [[U::zero(); V]; R];
-                        for word in run * RUN..run * RUN + RUN {
-                            let weights: [U::Words; V] = load_words::<U, V>(words.add(word * width));
-                            for r in 0..R {
-                                let x = U::word(x.add(r * x_stride + word));
-                                for v in 0..V {
-                                    parts[r][v] = U::dot_bytes(parts[r][v], weights[v], x);
-                                }
-                            }
-                        }
-                        for r in 0..R {
-                            for v in 0..V {
-                                let sum = U::finish(parts[r][v]);
-                                totals[r][v] = if run == 0 { sum } else { U::add_words(totals[r][v], sum) };
-                            }
-                        }
-                    }
-                }
-                for v in 0..V {
-                    let scale = U::wide(scales.add(group * width + v * U::LANES));
-                    for r in 0..R {
-                        let scale = U::mul_wide(scale, U::splat_wide(*x_scales.add(r * stride + group)));
-                        sums[r][v] = U::mul_add_wide(U::to_floats(totals[r][v]), scale, sums[r][v]);
                     }
                 }
                 words = words.add(words_per_group * width);
@@ -399,6 +378,62 @@ impl Tiles<'_> {
                 }
             }
         }
+    }
+}
+
+/// The sums of products of a group: of the words of a panel, and of `R` rows of activations.
+///
+/// # Safety
+/// As [`Tiles::tile`].
+#[inline(always)]
+unsafe fn totals<
+    U: Tile,
+    const V: usize,
+    const R: usize,
+    const GROUP: usize,
+    const RUN: usize,
+    const SIGNED: bool,
+>(
+    words: *const u32,
+    x: *const u32,
+    x_stride: usize,
+) -> [[U::Words; V]; R] {
+    let pairs = if SIGNED { U::SIGNED_PAIRS } else { U::UNSIGNED_PAIRS };
+    let width = U::LANES * V;
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut totals = [[U::zero(); V]; R];
+        if pairs {
+            for word in 0..GROUP / 2 {
+                let weights: [U::Words; V] = load_words::<U, V>(words.add(word * width));
+                for r in 0..R {
+                    let x = U::word(x.add(r * x_stride + word));
+                    for v in 0..V {
+                        totals[r][v] = U::dot_pairs(totals[r][v], weights[v], x);
+                    }
+                }
+            }
+            return totals;
+        }
+        for run in 0..GROUP / 4 / RUN {
+            let mut parts = [[U::zero(); V]; R];
+            for word in run * RUN..run * RUN + RUN {
+                let weights: [U::Words; V] = load_words::<U, V>(words.add(word * width));
+                for r in 0..R {
+                    let x = U::word(x.add(r * x_stride + word));
+                    for v in 0..V {
+                        parts[r][v] = U::dot_bytes(parts[r][v], weights[v], x);
+                    }
+                }
+            }
+            for r in 0..R {
+                for v in 0..V {
+                    let sum = U::finish(parts[r][v]);
+                    totals[r][v] = if run == 0 { sum } else { U::add_words(totals[r][v], sum) };
+                }
+            }
+        }
+        totals
     }
 }
 

@@ -1,9 +1,9 @@
 //! A few rows of activations times blocks of weights.
 //!
-//! Blocks are unpacked to a line in the L1 cache, and multiplied with all rows of activations. Each activation has two
-//! bytes.
+//! Blocks are unpacked to a line in the L1 cache, and multiplied with all rows of activations, whose bytes are multiplied
+//! one after the other.
 
-use super::activations::{Activations, RESIDUAL, Rounded};
+use super::activations::{Activations, Integers, RESIDUAL, Rounded};
 use super::format::{CHUNK, Class, LINE, Line, Unpacked, class_of};
 use super::machine::{Machine, RowWork};
 use super::unit::Unpack;
@@ -22,7 +22,7 @@ const ROWS: usize = 4;
 /// `c = x · weightsᵀ` for `n` rows of weights.
 ///
 /// # Safety
-/// As [`super::matmul_blocks`]; the activations have two bytes, and at most [`MAX_GEMV_ROWS`] rows.
+/// As [`super::matmul_blocks`]; the activations are bytes, and have at most [`MAX_GEMV_ROWS`] rows.
 pub(super) unsafe fn multiply(
     machine: Machine,
     pool: &Pool,
@@ -204,15 +204,17 @@ impl Dots<'_> {
         chunk: usize,
         sums: &mut [U::Floats; R],
     ) {
-        let Rounded { rows, depth, integers, .. } = self.x;
+        let Rounded { rows, depth, layout, integers, .. } = self.x;
         // SAFETY: as the caller promises.
         unsafe {
             let weights = U::load(self.line.integers.add(chunk * CHUNK));
             let x = integers.get().cast_const().add(self.first + chunk * CHUNK);
             for r in 0..R {
-                let high = dot::<U, SIGNED>(weights, U::load(x.add((row + r) * depth)));
-                let low = dot::<U, SIGNED>(weights, U::load(x.add((rows + row + r) * depth)));
-                let product = U::mul_add(low, U::splat(RESIDUAL), high);
+                let mut product = dot::<U, SIGNED>(weights, U::load(x.add((row + r) * depth)));
+                if layout == Integers::TwoBytes {
+                    let low = dot::<U, SIGNED>(weights, U::load(x.add((rows + row + r) * depth)));
+                    product = U::mul_add(low, U::splat(RESIDUAL), product);
+                }
                 let scales = self.products.add(r * (LINE / GROUP));
                 let scale = if GROUP == CHUNK {
                     U::splat(*scales.add(chunk))

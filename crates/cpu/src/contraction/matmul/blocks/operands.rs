@@ -1,14 +1,14 @@
 //! The ops on blocks, for operands of any layout.
 
 use super::expand::FromSingle;
-use super::{BlockRows, dequantize_blocks, matmul_blocks};
+use super::{BlockRows, Precision, dequantize_blocks, matmul_blocks};
 use crate::Cpu;
 use crate::array::Array;
 use crate::contraction::matmul;
 use kiln_ir::{Axes, BlockFormat, DType, Layout, Result, Shape, TensorType};
 
-/// `x · dequantize(w)ᵀ` in `f32`: `[.., m, k] x [n, row bytes] -> [.., m, n]`. Rounds `x` to 8 bits,
-/// or a few rows to 15.
+/// `x · dequantize(w)ᵀ` in `f32`: `[.., m, k] x [n, row bytes] -> [.., m, n]`. Rounds `x` to two bytes, or to one if the
+/// engine has int8 activations.
 ///
 /// # Errors
 /// When there is not enough memory.
@@ -29,8 +29,10 @@ pub(in crate::contraction) fn singles(
     let sizes = [output.num_elements() / n, k, n];
     let row_bytes = if n == 1 { 0 } else { w.strides()[0].unsigned_abs() };
     let weights = BlockRows { start: w.as_ptr(), row_bytes, format };
+    let precision = if cpu.int8_activations { Precision::OneByte } else { Precision::TwoBytes };
+    let c = output.as_mut_ptr();
     // SAFETY: sizes by inference; the output is fresh.
-    unsafe { matmul_blocks(cpu.level, &cpu.pool, sizes, x.as_ptr(), weights, output.as_mut_ptr()) };
+    unsafe { matmul_blocks(cpu.level, &cpu.pool, precision, sizes, x.as_ptr(), weights, c) };
     Ok(output)
 }
 

@@ -76,15 +76,28 @@ impl Weights {
     }
 
     fn matmul(&self, level: Level, pool: &Pool, sizes: [usize; 3], x: &[f32]) -> Vec<f32> {
+        self.matmul_in(Precision::TwoBytes, level, pool, sizes, x)
+    }
+
+    fn matmul_in(
+        &self,
+        precision: Precision,
+        level: Level,
+        pool: &Pool,
+        sizes: [usize; 3],
+        x: &[f32],
+    ) -> Vec<f32> {
         let mut c = vec![-7.0f32; sizes[0] * sizes[2]];
         // SAFETY: sizes as said.
-        unsafe { matmul_blocks(level, pool, sizes, x.as_ptr(), self.rows(), c.as_mut_ptr()) };
+        unsafe { matmul_blocks(level, pool, precision, sizes, x.as_ptr(), self.rows(), c.as_mut_ptr()) };
         c
     }
 }
 
-/// The number that an activation becomes, for each element of a row of `rows`.
-fn rounded(x: &[f32], rows: usize) -> Vec<f64> {
+const PRECISIONS: [Precision; 2] = [Precision::OneByte, Precision::TwoBytes];
+
+/// The number that each activation of a row becomes.
+fn rounded(x: &[f32], precision: Precision) -> Vec<f64> {
     let mut all = Vec::new();
     for chunk in x.chunks(32) {
         let largest = chunk.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
@@ -92,7 +105,7 @@ fn rounded(x: &[f32], rows: usize) -> Vec<f64> {
         all.extend(chunk.iter().map(|x| {
             let first = (x * inverse).round_ties_even();
             let second = ((x * inverse - first) * 254.0).round_ties_even();
-            let rest = if rows <= MAX_GEMV_ROWS { f64::from(second) / 254.0 } else { 0.0 };
+            let rest = if precision == Precision::TwoBytes { f64::from(second) / 254.0 } else { 0.0 };
             (f64::from(first) + rest) * f64::from(scale)
         }));
     }
@@ -113,18 +126,14 @@ fn matmuls_with_blocks_match_scalar_arithmetic_on_every_simd_level() {
                 let weights = Weights::new(format, [n, k]);
                 for m in [1, 2, 3, 8, 9, 33] {
                     let x = Numbers(m as u64).floats(m * k);
-                    let exact = exact(&x, &weights.floats, [m, k, n]);
-                    for level in levels() {
-                        let c = weights.matmul(level, &pools[0], [m, k, n], &x);
-                        assert_eq!(c, weights.matmul(level, &pools[1], [m, k, n], &x), "threads");
-                        for (at, (&got, &(wanted, magnitude))) in c.iter().zip(&exact).enumerate() {
-                            let near = (f64::from(got) - wanted).abs() <= 1e-6 * magnitude;
-                            let place = [at / n, at % n];
-                            assert!(
-                                near,
-                                "{level:?} {format:?} {:?}: {got}, not {wanted} at {place:?}",
-                                [m, k, n]
-                            );
+                    for precision in PRECISIONS {
+                        let exact = exact(&x, &weights.floats, [m, k, n], precision);
+                        for level in levels() {
+                            let [c, other] =
+                                [0, 1].map(|i| weights.matmul_in(precision, level, &pools[i], [m, k, n], &x));
+                            assert_eq!(c, other, "threads");
+                            let case = alloc::format!("{level:?} {format:?} {:?} {precision:?}", [m, k, n]);
+                            assert_near(&c, &exact, n, &case);
                         }
                     }
                 }
@@ -133,11 +142,19 @@ fn matmuls_with_blocks_match_scalar_arithmetic_on_every_simd_level() {
     }
 }
 
+#[track_caller]
+fn assert_near(c: &[f32], exact: &[(f64, f64)], n: usize, case: &str) {
+    for (at, (&got, &(wanted, magnitude))) in c.iter().zip(exact).enumerate() {
+        let near = (f64::from(got) - wanted).abs() <= 1e-6 * magnitude;
+        assert!(near, "{case}: {got}, not {wanted} at {:?}", [at / n, at % n]);
+    }
+}
+
 /// The products of rounded activations in `f64`, with the sum of magnitudes, which bounds the rounding of sums.
-fn exact(x: &[f32], weights: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
+fn exact(x: &[f32], weights: &[f32], [m, k, n]: [usize; 3], precision: Precision) -> Vec<(f64, f64)> {
     let mut all = Vec::new();
     for i in 0..m {
-        let x = rounded(&x[i * k..(i + 1) * k], m);
+        let x = rounded(&x[i * k..(i + 1) * k], precision);
         for j in 0..n {
             let (mut sum, mut magnitude) = (0.0, 0.0);
             for (x, &w) in x.iter().zip(&weights[j * k..(j + 1) * k]) {
@@ -152,13 +169,14 @@ fn exact(x: &[f32], weights: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn rounding_of_activations_costs_less_than_a_hundredth_and_of_few_rows_less_than_a_ten_thousandth() {
+fn rounding_to_two_bytes_costs_less_than_a_ten_thousandth_and_to_one_less_than_a_hundredth() {
     for &format in BlockFormat::ALL {
-        for (m, bound) in [(1, 1e-4), (8, 1e-4), (20, 1e-2)] {
+        for (m, precision) in [1, 8, 9, 20].into_iter().flat_map(|m| PRECISIONS.map(|bytes| (m, bytes))) {
+            let bound = if precision == Precision::TwoBytes { 1e-4 } else { 1e-2 };
             let [k, n] = [1024, 32];
             let weights = Weights::new(format, [n, k]);
             let x = Numbers(5).floats(m * k);
-            let c = weights.matmul(Level::of_processor(), &Pool::new(1), [m, k, n], &x);
+            let c = weights.matmul_in(precision, Level::of_processor(), &Pool::new(1), [m, k, n], &x);
             let (mut error, mut norm) = (0.0, 0.0);
             for i in 0..m {
                 for j in 0..n {
@@ -208,12 +226,14 @@ fn extreme_integers_do_not_overflow() {
             format.decode(&weights.bytes[1..], &mut weights.floats);
             for m in [1, 4, 12] {
                 let x: Vec<f32> = (0..m * k).map(|i| if (i / 64) % 2 == 0 { 1.0 } else { -1.0 }).collect();
-                let exact = exact(&x, &weights.floats, [m, k, n]);
-                for level in levels() {
-                    let c = weights.matmul(level, &Pool::new(1), [m, k, n], &x);
-                    for (&got, &(wanted, magnitude)) in c.iter().zip(&exact) {
-                        let near = (f64::from(got) - wanted).abs() <= 1e-6 * (magnitude + offset);
-                        assert!(near, "{level:?} {format:?} {byte:x} {m}: {got}, not {wanted}");
+                for precision in PRECISIONS {
+                    let exact = exact(&x, &weights.floats, [m, k, n], precision);
+                    for level in levels() {
+                        let c = weights.matmul_in(precision, level, &Pool::new(1), [m, k, n], &x);
+                        for (&got, &(wanted, magnitude)) in c.iter().zip(&exact) {
+                            let near = (f64::from(got) - wanted).abs() <= 1e-6 * (magnitude + offset);
+                            assert!(near, "{level:?} {format:?} {byte:x} {m}: {got}, not {wanted}");
+                        }
                     }
                 }
             }
@@ -230,8 +250,8 @@ fn a_nan_or_infinity_makes_its_row_nan() {
             for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 let mut x = Numbers(2).floats(m * k);
                 x[(m - 1) * k + 77] = bad;
-                for level in levels() {
-                    let c = weights.matmul(level, &Pool::new(1), [m, k, n], &x);
+                for (level, precision) in levels().flat_map(|level| PRECISIONS.map(|bytes| (level, bytes))) {
+                    let c = weights.matmul_in(precision, level, &Pool::new(1), [m, k, n], &x);
                     for (at, value) in c.iter().enumerate() {
                         assert_eq!(value.is_nan(), at / n == m - 1, "{level:?} {format:?} {m} {bad}");
                     }
@@ -315,7 +335,9 @@ fn benchmark_of_matmuls_with_blocks() {
     }));
     std::println!("reading memory: {:.1} GB/s", 8.0 * from.len() as f64 / seconds / 1e9);
     for level in levels() {
-        for &format in BlockFormat::ALL {
+        for (&format, precision) in
+            BlockFormat::ALL.iter().flat_map(|format| PRECISIONS.map(|bytes| (format, bytes)))
+        {
             // 64 MiB of weights, at least: more than the caches hold.
             let [k, n] = [1536, (64 << 20) / format.row_bytes(1536).unwrap()];
             let n = if level == Level::Baseline { n / 8 } else { n };
@@ -329,7 +351,7 @@ fn benchmark_of_matmuls_with_blocks() {
                 let (x, c, pool) = (x.as_ptr(), c.as_mut_ptr(), &pool);
                 // SAFETY: sizes as said.
                 best(std::boxed::Box::new(move || unsafe {
-                    matmul_blocks(level, pool, [m, k, n], x, rows, c)
+                    matmul_blocks(level, pool, precision, [m, k, n], x, rows, c)
                 }))
             };
             let (one, cached) = (seconds(1, n), seconds(1, 192));
@@ -337,7 +359,7 @@ fn benchmark_of_matmuls_with_blocks() {
             let many: Vec<f64> =
                 [12, 64, 512].into_iter().map(|m| 2e-9 * (m * k * 576) as f64 / seconds(m, 576)).collect();
             std::println!(
-                "{level:?} {:7} m=1 {:5.1} GB/s (in cache {:5.1}, {:5.1} GFLOP/s), m=4 {:5.1} GB/s, \
+                "{level:?} {:7} {precision:?}: m=1 {:5.1} GB/s (in cache {:5.1}, {:5.1} GFLOP/s), m=4 {:5.1} GB/s, \
                  m=12, 64, 512: {:5.0} {:5.0} {:5.0} GFLOP/s",
                 format.name(),
                 1e-9 * (n * row_bytes) as f64 / one,
