@@ -46,7 +46,11 @@ pub struct StepReport {
     pub updated: usize,
     /// The dotted names of trainable parameters without a gradient. Empty unless the step was applied.
     pub without_gradient: Vec<String>,
-    /// A warning, at the first step that updated no parameter. With the feature `std` it was also printed.
+    /// The parameter groups that no parameter of the module belongs to, trainable or frozen: their patterns, or `group N`,
+    /// counted from 0, for a predicate. Empty unless the step was applied.
+    pub unmatched_groups: Vec<String>,
+    /// A warning, at the first step that updated no parameter, and at the first with an unmatched group. With the feature
+    /// `std` it was also printed.
     pub warning: Option<String>,
     norm: Option<AnyTensor>,
 }
@@ -54,7 +58,14 @@ pub struct StepReport {
 impl StepReport {
     /// Returns a report without gradient norm and warning.
     pub fn new(outcome: StepOutcome, updated: usize) -> StepReport {
-        StepReport { outcome, updated, without_gradient: Vec::new(), warning: None, norm: None }
+        StepReport {
+            outcome,
+            updated,
+            without_gradient: Vec::new(),
+            unmatched_groups: Vec::new(),
+            warning: None,
+            norm: None,
+        }
     }
 
     /// Sets the global norm of the gradients, one element of any float dtype.
