@@ -45,11 +45,11 @@ fn main() -> ExitCode {
 
 fn predict<B: Backend>(options: &Options, device: B::Device) -> Result<(), Box<dyn Error>> {
     let mapping = Mapping::pytorch()
-        .rename(r"^features\.0\.", "conv1.")?
-        .rename(r"^features\.1\.", "norm1.")?
-        .rename(r"^features\.4\.", "conv2.")?
-        .rename(r"^features\.5\.", "norm2.")?
-        .rename(r"^classifier\.", "output.")?;
+        .rename("features.0.**", "conv1.$1")?
+        .rename("features.1.**", "norm1.$1")?
+        .rename("features.4.**", "conv2.$1")?
+        .rename("features.5.**", "norm2.$1")?
+        .rename("classifier.**", "output.$1")?;
     let load = LoadOptions::new().mapping(mapping);
     let (model, report) = load_module_with(Model::<B>::new(&device), &options.weights, &load)?;
     println!("{report}");

@@ -158,7 +158,10 @@ fn main() -> ExitCode {
 }
 
 fn read(file: &str) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("cannot read {file}: {error}");
+    let failed = |error: std::io::Error| {
+        let reason = kiln_ir::read_error(std::path::Path::new(file), &error, "a program as text, or `-`");
+        format!("cannot read {file}: {reason}")
+    };
     let mut text = String::new();
     let length = if file == "-" {
         std::io::stdin().lock().take(MOST_BYTES + 1).read_to_string(&mut text)

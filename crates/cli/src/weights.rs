@@ -80,8 +80,8 @@ enum Command {
         /// The format: q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, q8_k, iq4_nl or iq4_xs.
         #[arg(long, value_parser = block_format)]
         format: BlockFormat,
-        /// Keep tensors whose names match this regular expression.
-        #[arg(long, value_name = "REGEX")]
+        /// Keep tensors whose names match this pattern.
+        #[arg(long, value_name = "PATTERN")]
         keep: Vec<String>,
         /// Quantise tensors that are quantised in another format already.
         #[arg(long)]
@@ -115,17 +115,19 @@ enum Command {
 /// Rules for the names of tensors.
 #[derive(Debug, Default, Args)]
 struct Names {
-    /// Rename tensors: each match of the regular expression is replaced. Applies after --preset, in order.
-    #[arg(long, value_name = "REGEX=REPLACEMENT", value_parser = renaming)]
+    /// Rename tensors whose names match a pattern, such as `encoder.layer.*.**=layers.$1.$2`: `*` is any text within a
+    /// component, `**` any number of components, `{weight,bias}` one of several texts, and `$1` the text of the first of
+    /// these. Applies after --preset, in order.
+    #[arg(long, value_name = "PATTERN=REPLACEMENT", value_parser = renaming)]
     rename: Vec<(String, String)>,
-    /// Keep only tensors whose names, after renaming, match one of these regular expressions.
-    #[arg(long, value_name = "REGEX")]
+    /// Keep only tensors whose names, after renaming, match one of these patterns.
+    #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
     /// Leave out tensors whose names, after renaming, match.
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Transpose matrices whose names, after renaming, match.
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "PATTERN")]
     transpose: Vec<String>,
     /// The conventions of a framework for names and layouts.
     #[arg(long, value_enum)]
@@ -249,7 +251,7 @@ impl Names {
 fn renaming(text: &str) -> Result<(String, String), String> {
     match text.rsplit_once('=') {
         Some((pattern, replacement)) => Ok((pattern.to_owned(), replacement.to_owned())),
-        None => Err("expected REGEX=REPLACEMENT".to_owned()),
+        None => Err("expected PATTERN=REPLACEMENT".to_owned()),
     }
 }
 

@@ -14,7 +14,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 pub enum DataError {
     /// A file or folder could not be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), kiln_ir::read_error(path, source, "a file of the dataset"))]
     Io {
         /// The file or folder.
         path: PathBuf,

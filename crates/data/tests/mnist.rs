@@ -234,5 +234,7 @@ fn an_unreadable_file_is_an_io_error() {
     let path = Path::new("no/such/file");
     let error = kiln_data::idx::IdxReader::open(path).unwrap_err();
     assert!(matches!(&error, DataError::Io { path: named, .. } if named == path), "{error:?}");
-    assert!(error.to_string().starts_with("no/such/file: "), "{error}");
+    let expected =
+        "no/such/file: there is no such file or folder\n  hint: expected a file of the dataset; the folder ";
+    assert!(error.to_string().starts_with(expected), "{error}");
 }

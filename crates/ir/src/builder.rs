@@ -11,8 +11,8 @@ use smallvec::smallvec;
 /// An operand bound to an engine, used to write expansions and gradient rules.
 ///
 /// Methods infer the result types, execute the op and wrap the result. Operands are taken by reference, and a clone
-/// shares the value. `&x + &y` and `x + y` both work; the latter lets the engine reuse memory. Shapes broadcast by
-/// NumPy's rule. The test suite checks all rules, so an inference error in one is a bug of Kiln and panics. In the code
+/// shares the value. `&x + &y` and `x + y` both work; the latter lets the engine reuse memory. A number may be on either
+/// side: `x * 0.5`, `1.0 - x`. Shapes broadcast by NumPy's rule. The test suite checks all rules, so an inference error in one is a bug of Kiln and panics. In the code
 /// of a [custom op](CustomOp) the panic names that op and its operands.
 #[derive(Clone)]
 pub struct Var<'e> {
@@ -485,6 +485,17 @@ unary_methods! {
     round Round; trunc Trunc; not Not;
 }
 
+/// A number on the right of an operator of [`Var`]: `f64` or `f32`. It takes the dtype of the tensor. On the left only
+/// `f64` is accepted: with more than one type there, the compiler could not infer the type of `(1.0 - x).exp()`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a number that operators of `Var` accept",
+    note = "write `f64` or `f32`, or make it an operand with `Var::scalar`"
+)]
+pub trait VarNumber: Into<Scalar> {}
+
+impl VarNumber for f64 {}
+impl VarNumber for f32 {}
+
 macro_rules! operators {
     ($($trait:ident $method:ident $function:ident;)*) => {$(
         impl<'e> ops::$trait<&Var<'e>> for &Var<'e> {
@@ -519,18 +530,18 @@ macro_rules! operators {
             }
         }
 
-        impl<'e> ops::$trait<f64> for &Var<'e> {
+        impl<'e, N: VarNumber> ops::$trait<N> for &Var<'e> {
             type Output = Var<'e>;
             #[track_caller]
-            fn $method(self, other: f64) -> Var<'e> {
+            fn $method(self, other: N) -> Var<'e> {
                 self.binary(Binary::$function, &self.scalar(other))
             }
         }
 
-        impl<'e> ops::$trait<f64> for Var<'e> {
+        impl<'e, N: VarNumber> ops::$trait<N> for Var<'e> {
             type Output = Var<'e>;
             #[track_caller]
-            fn $method(self, other: f64) -> Var<'e> {
+            fn $method(self, other: N) -> Var<'e> {
                 let other = self.scalar(other);
                 self.binary_owned(Binary::$function, other)
             }

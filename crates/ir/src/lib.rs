@@ -74,6 +74,8 @@ mod print;
 #[cfg_attr(docsrs, doc(cfg(feature = "std")))]
 pub mod profile;
 mod program;
+#[cfg(feature = "std")]
+mod read_error;
 mod recorder;
 pub mod reuse;
 mod scalar;
@@ -91,7 +93,7 @@ mod within;
 #[cfg(feature = "ndarray")]
 pub use ::ndarray;
 pub use block_format::BlockFormat;
-pub use builder::Var;
+pub use builder::{Var, VarNumber};
 pub use conversion::{ElementConversion, ToElement};
 pub use cost::{Cost, cost};
 pub use custom::{Custom, CustomOp};
@@ -121,6 +123,8 @@ pub use memory::{CacheStrategy, Memory, MemoryConfig, MemoryUse};
 pub use op::*;
 pub use print::{PrintOptions, print_options, set_print_options};
 pub use program::{Instruction, Program, ProgramOperand};
+#[cfg(feature = "std")]
+pub use read_error::read_error;
 pub use recorder::Recorder;
 pub use reuse::reuse;
 pub use scalar::{Real, Scalar};

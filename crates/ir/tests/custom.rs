@@ -1,4 +1,4 @@
-//! Errors of invalid custom ops name the op, its operands, and both types.
+//! Errors of invalid custom ops name the op, its operands, and both types. Numbers in the code of custom ops.
 
 #[expect(dead_code, reason = "what the other tests of expansions need besides")]
 mod numeric;
@@ -160,4 +160,21 @@ fn integer_scalars_reach_host_code_exactly() {
             }
         }
     }
+}
+
+#[test]
+fn operators_take_numbers_of_both_float_types() {
+    let engine = Reference::new();
+    let x = Var::new(&engine, engine.write(TensorData::from([3.0f32, -1.0])));
+    let read = |var: Var<'_>| block_on(engine.read(var.into_value())).unwrap().to_vec::<f32>();
+    for (narrow, wide) in [
+        (&x + 0.5f32, &x + 0.5),
+        (x.clone() - 0.5f32, x.clone() - 0.5),
+        (&x * 0.5f32, &x * 0.5),
+        (x.clone() / 0.5f32, x.clone() / 0.5),
+    ] {
+        assert_eq!(read(narrow), read(wide));
+    }
+    // The type of the number does not change that of the result.
+    assert_eq!(read((1.0 - &x * 2.0).abs() * 2.0f32), [10.0, 6.0]);
 }

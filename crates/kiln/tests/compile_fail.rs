@@ -2,7 +2,8 @@
 //!
 //! Each program in `compile_fail` must fail to compile, with the compiler's output in the file beside it. After a message
 //! was changed on purpose, `UPDATE_EXPECT=1 cargo test -p kiln --test compile_fail` writes the files again; read the
-//! difference before it is committed.
+//! difference before it is committed. A program that marks lines with `// ERROR` has one error at each of them and no
+//! other. The first line `//! codegen` is that of a program whose error appears when its code is generated.
 //!
 //! The compiler runs directly, on the library that this test was built with. A build of its own by Cargo would compile
 //! Kiln and all its dependencies again.
@@ -24,7 +25,9 @@ const PROGRAMS: &str = "tests/compile_fail";
 /// Stands for the workspace's folder in the expected output.
 const WORKSPACE: &str = "$WORKSPACE";
 /// Minimum number of programs, so that none is lost unnoticed.
-const FEWEST: usize = 5;
+const FEWEST: usize = 7;
+/// Marks a line with an error.
+const MARK: &str = "// ERROR";
 /// A program that compiles with each library that the others can be tested with.
 const VALID: &str = "use kiln::{Autodiff, Flex, Tensor, nn::{Config, Linear, Module}};\n\
     #[derive(Module, Clone, Debug)] struct Net<B: kiln::Backend> { linear: Linear<B> }\n\
@@ -103,8 +106,12 @@ impl Compiler {
         found.into_iter().map(|(_, path)| path).collect()
     }
 
-    /// Checks a program as `cargo check` does.
+    /// Checks a program as `cargo check` does, or generates its code.
     fn compile(&self, program: &Path) -> Output {
+        let emit = match source(program).starts_with("//! codegen") {
+            true => "--emit=obj",
+            false => "--emit=metadata",
+        };
         let joined = |name: &str, path: &Path| {
             let mut argument = OsString::from(name);
             argument.push(path);
@@ -114,7 +121,7 @@ impl Compiler {
             .current_dir(workspace())
             .env("CARGO_MANIFEST_DIR", PACKAGE)
             .env("CARGO_PKG_NAME", env!("CARGO_PKG_NAME"))
-            .args(["--edition=2024", "--crate-type=bin", "--emit=metadata"])
+            .args(["--edition=2024", "--crate-type=bin", emit])
             .args(["--color=never", "--diagnostic-width=140", "--extern"])
             .arg(joined("kiln=", &self.kiln))
             .arg("-L")
@@ -133,6 +140,7 @@ impl Compiler {
             return Err(format!("{} compiles", program.display()));
         }
         let found = portable(&String::from_utf8_lossy(&output.stderr));
+        check_marks(program, &found)?;
         let path = Path::new(PACKAGE).join(program).with_extension("stderr");
         if update {
             return fs::write(&path, found).map_err(|error| format!("{}: {error}", path.display()));
@@ -144,6 +152,32 @@ impl Compiler {
         let program = program.display();
         Err(format!("{program}: UPDATE_EXPECT=1 accepts this.\n-- expected:\n{expected}\n-- found:\n{found}"))
     }
+}
+
+/// The text of a program.
+fn source(program: &Path) -> String {
+    fs::read_to_string(Path::new(PACKAGE).join(program)).expect("the program is readable")
+}
+
+/// Checks that the errors are at the marked lines, one at each, if lines are marked.
+fn check_marks(program: &Path, found: &str) -> Result<(), String> {
+    let source = source(program);
+    let lines = source.lines().zip(1..);
+    let marked: Vec<usize> =
+        lines.filter(|(line, _)| line.contains(MARK)).map(|(_, number)| number).collect();
+    let mut lines = found.lines();
+    let mut errors = Vec::new();
+    while let Some(line) = lines.next() {
+        if line.starts_with("error") {
+            let place = lines.next().unwrap_or_default();
+            errors.push(place.rsplit(':').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0));
+        }
+    }
+    errors.sort_unstable();
+    if marked.is_empty() || errors == marked {
+        return Ok(());
+    }
+    Err(format!("{}: errors at the lines {errors:?} instead of {marked:?}\n{found}", program.display()))
 }
 
 /// The folder of the workspace, where Cargo runs the compiler: paths of its sources in libraries are relative to it.

@@ -54,13 +54,16 @@ fn module_on(input: &Input, parameters: &Parameters) -> TokenStream {
     let (generics, arguments, bounds) = parameters.for_module_on(input);
     let target = parameters.target();
     let on = parameters.target_arguments();
-    let body = rebuilt(input, &target);
+    let body = rebuilt(input, parameters);
     quote! {
         #[automatically_derived]
-        #[allow(unused_variables)]
+        #[allow(unused_imports, unused_variables)]
         impl #generics #krate::ModuleOn<#target> for #name #arguments #bounds {
             type On = #name #on;
-            fn on(&self, path: &mut #krate::Path, place: &mut #krate::module::ReplaceParameter<'_>) -> Self::On { #body }
+            fn on(&self, path: &mut #krate::Path, place: &mut #krate::module::ReplaceParameter<'_>) -> Self::On {
+                use #krate::module::derived::{NoModule as _, NotOn as _};
+                #body
+            }
         }
     }
 }
@@ -153,13 +156,13 @@ fn visit_call(input: &Input, field: &Field, access: &TokenStream, kind: Traversa
     }
 }
 
-fn rebuilt(input: &Input, target: &Ident) -> TokenStream {
+fn rebuilt(input: &Input, parameters: &Parameters) -> TokenStream {
     let name = &input.ident;
     match &input.body {
         Body::Struct(fields) => {
             let fields = fields.iter().map(|field| {
                 let member = &field.member;
-                let value = rebuilt_field(input, field, quote!(&self.#member), target);
+                let value = rebuilt_field(input, field, quote!(&self.#member), parameters);
                 quote!(#member: #value)
             });
             quote!(#name { #(#fields),* })
@@ -170,8 +173,8 @@ fn rebuilt(input: &Input, target: &Ident) -> TokenStream {
                 let fields = variant.fields.iter().map(|field| {
                     let (member, binding) = (&field.member, binding(field));
                     let value = match variant.only_unnamed() {
-                        Some(field) => rebuilt_at(input, field, quote!(#binding), target),
-                        None => rebuilt_field(input, field, quote!(#binding), target),
+                        Some(field) => rebuilt_at(input, field, quote!(#binding), parameters),
+                        None => rebuilt_field(input, field, quote!(#binding), parameters),
                     };
                     quote!(#member: #value)
                 });
@@ -183,9 +186,9 @@ fn rebuilt(input: &Input, target: &Ident) -> TokenStream {
 }
 
 /// Generates a field of the module on another backend, at its own path.
-fn rebuilt_field(input: &Input, field: &Field, access: TokenStream, target: &Ident) -> TokenStream {
+fn rebuilt_field(input: &Input, field: &Field, access: TokenStream, parameters: &Parameters) -> TokenStream {
     let name = &field.name;
-    let value = rebuilt_at(input, field, access, target);
+    let value = rebuilt_at(input, field, access, parameters);
     match field.role {
         Role::Module => quote!(path.within(#name, |path| #value)),
         Role::Skip | Role::Attribute | Role::Marker => value,
@@ -193,14 +196,17 @@ fn rebuilt_field(input: &Input, field: &Field, access: TokenStream, target: &Ide
 }
 
 /// Generates a field of the module on another backend, at the current path.
-fn rebuilt_at(input: &Input, field: &Field, access: TokenStream, target: &Ident) -> TokenStream {
-    let (krate, ty) = (&input.krate, &field.ty);
+fn rebuilt_at(input: &Input, field: &Field, access: TokenStream, parameters: &Parameters) -> TokenStream {
+    let (krate, ty, target) = (&input.krate, &field.ty, parameters.target());
     match field.role {
         Role::Skip | Role::Attribute => quote_spanned!(ty.span()=> ::core::clone::Clone::clone(#access)),
         Role::Marker => quote!(::core::marker::PhantomData),
-        Role::Module => {
-            quote_spanned!(ty.span()=> <#ty as #krate::ModuleOn<#target>>::on(#access, path, place))
-        }
+        Role::Module if parameters.is_constant(input, ty) => quote_spanned! {ty.span()=>
+            <#ty as #krate::module::derived::SameOn<#target>>::same_on(#access, path, place)
+        },
+        Role::Module => quote_spanned! {ty.span()=>
+            #krate::module::derived::OnField::<#ty, #target>::new(#access).on(path, place)
+        },
     }
 }
 

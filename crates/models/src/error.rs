@@ -13,7 +13,7 @@ pub type Result<T, E = ModelError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum ModelError {
     /// A file of the model cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: cannot read: {}", path.display(), kiln_tensor::read_error(path, source, "a file of a model"))]
     Io {
         /// The file or folder.
         path: PathBuf,

@@ -87,7 +87,7 @@ pub enum ConfigError {
     },
     /// The file cannot be read or written.
     #[cfg(feature = "std")]
-    #[error("{path}: cannot {action} the configuration: {source}")]
+    #[error("{path}: cannot {action} the configuration: {}", file::reason(path, action, source))]
     File {
         /// The file's path.
         path: String,
@@ -122,6 +122,14 @@ mod file {
     use std::io::{Error, ErrorKind, Read, Write};
     use std::path::{Path, PathBuf};
     use std::string::String;
+
+    /// Why a file cannot be read or written.
+    pub(super) fn reason(path: &str, action: &str, source: &Error) -> String {
+        match action {
+            "read" => kiln_tensor::read_error(Path::new(path), source, "a configuration in JSON"),
+            _ => std::format!("{source}"),
+        }
+    }
 
     /// Limit on the length of a configuration file. A longer file was probably passed by mistake.
     const MAX_BYTES: u64 = 64 << 20;

@@ -140,8 +140,8 @@ pub use kiln_tensor as tensor;
 pub use layer::*;
 pub use module::{
     AutodiffModule, BackendModule, ForwardModule, GradientsParams, LayerTable, Mode, Module, ModuleOn,
-    ModuleSummary, NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, RunningState, Summary,
-    Visitor, VisitorMut, buffers, set_mode, trainable_parameters, with_parameters,
+    ModuleSummary, NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, Pattern, RunningState,
+    Summary, Visitor, VisitorMut, buffers, set_mode, trainable_parameters, with_parameters,
 };
 pub use recurrent::{
     BiGru, BiGruConfig, BiLstm, BiLstmConfig, BiRnn, BiRnnConfig, Gru, GruCell, GruCellConfig, GruConfig,

@@ -2,12 +2,15 @@
 
 mod any_parameter;
 mod containers;
+#[doc(hidden)]
+pub mod derived;
 pub(crate) mod forward;
 mod functional;
 mod gradients;
 mod mode;
 mod parameter;
 mod path;
+mod pattern;
 mod summary;
 mod table;
 mod typed;
@@ -22,6 +25,7 @@ pub use gradients::GradientsParams;
 pub use mode::{Mode, set_mode};
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
+pub use pattern::Pattern;
 pub use summary::{FunctionSummary, LayerSummary, ModuleSummary, Summary};
 pub use table::LayerTable;
 pub use typed::{AutodiffModule, BackendModule, Devices, ModuleOn, ReplaceParameter};

@@ -122,14 +122,14 @@ pub struct Reparametrized<M, P> {
 }
 
 impl<M: Module, P: Parametrization> Reparametrized<M, P> {
-    /// Wraps a module. `targets` are glob patterns of dotted parameter paths: `*` in a component matches any characters,
-    /// and the component `**` any number of components. `init` returns the parametrization of a parameter.
+    /// Wraps a module. `targets` are [patterns](crate::Pattern) of dotted parameter names. `init` returns the
+    /// parametrization of a parameter.
     ///
     /// A pattern may match any name of a [tied](crate::Param#tied-parameters) parameter. Buffers, and parameters that the
     /// parametrization does not [accept](Parametrization::accepts), are no targets.
     ///
     /// # Errors
-    /// When a pattern matches no parameter, or `init` fails.
+    /// When a pattern is invalid or matches no parameter, or `init` fails.
     pub fn new<T: Into<String>>(
         base: M,
         targets: impl IntoIterator<Item = T>,

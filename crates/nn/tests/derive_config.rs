@@ -151,6 +151,7 @@ fn missing_files_and_unwritable_folders_are_errors() {
     let path = folder.path().join("missing").join("config.json");
     let error = LinearConfig::load(&path).unwrap_err();
     assert!(matches!(&error, ConfigError::File { action: "read", .. }), "{error}");
+    assert!(error.to_string().contains("hint: expected a configuration in JSON; the folder "), "{error}");
     let error = training().save(&path).unwrap_err();
     assert!(error.to_string().contains("missing"), "{error}");
     assert!(matches!(&error, ConfigError::File { action: "write", .. }), "{error}");

@@ -1,16 +1,20 @@
 //! Parameter groups with their own options.
 
 use crate::error::{Result, no_momentum, not_negative};
-use crate::{GradientClipping, LearningRate, UpdateRule, pattern};
+use crate::{GradientClipping, LearningRate, UpdateRule};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
+use kiln_nn::{Module, ParamId, Parameter, Path, Pattern, Visitor};
 
 /// A parameter group: parameters, selected by their dotted names, with their own options and update rule. It contains a
 /// [tied](kiln_nn::Param#tied-parameters) parameter if it contains any one of its names.
+///
+/// If several groups of an optimizer contain a parameter, the first one added applies. A group without parameters is a
+/// [warning](crate::StepReport::warning) and in [`unmatched_groups`](crate::StepReport::unmatched_groups) of the report.
 ///
 /// ```
 /// use kiln_optim::{AdamWConfig, ParameterGroup, SgdConfig};
@@ -25,7 +29,7 @@ use kiln_nn::{Module, ParamId, Parameter, Path, Visitor};
 /// ```
 #[derive(Clone)]
 pub struct ParameterGroup {
-    contains: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    members: Members,
     rule: Option<Arc<dyn UpdateRule + Sync>>,
     learning_rate: Option<Arc<dyn LearningRate>>,
     learning_rate_factor: f64,
@@ -33,25 +37,35 @@ pub struct ParameterGroup {
     clipping: Option<GradientClipping>,
 }
 
+/// The condition on the names of a group's parameters.
+#[derive(Clone)]
+enum Members {
+    Predicate(Arc<dyn Fn(&str) -> bool + Send + Sync>),
+    Pattern(Pattern),
+    Invalid(kiln_tensor::Error),
+}
+
 impl ParameterGroup {
     /// Returns the group of the parameters whose dotted names (`layers.0.weight`) satisfy the predicate.
     pub fn new(contains: impl Fn(&str) -> bool + Send + Sync + 'static) -> ParameterGroup {
+        ParameterGroup::with_members(Members::Predicate(Arc::new(contains)))
+    }
+
+    /// Returns the group of the parameters whose dotted names match a [pattern](Pattern): `**.bias`,
+    /// `layers.*.norm*.weight`. An invalid pattern is an error where an optimizer gets the group.
+    pub fn matching(pattern: impl Into<String>) -> ParameterGroup {
+        ParameterGroup::with_members(Pattern::new(pattern).map_or_else(Members::Invalid, Members::Pattern))
+    }
+
+    fn with_members(members: Members) -> ParameterGroup {
         ParameterGroup {
-            contains: Arc::new(contains),
+            members,
             rule: None,
             learning_rate: None,
             learning_rate_factor: 1.0,
             weight_decay: None,
             clipping: None,
         }
-    }
-
-    /// Returns the group of the parameters whose dotted names match a pattern. In it, the component `*` is any one
-    /// component, and `**` is any number of components, also none. Within a component, `*` is any text:
-    /// `layers.*.norm*.weight`.
-    pub fn matching(pattern: impl Into<String>) -> ParameterGroup {
-        let pattern = pattern.into();
-        ParameterGroup::new(move |path| pattern::matches(&pattern, path))
     }
 
     /// Sets the update rule. Default: that of the optimizer.
@@ -94,6 +108,9 @@ impl ParameterGroup {
 
     /// Checks the options. `rule` is the optimizer's.
     pub(crate) fn check(&self, rule: &dyn UpdateRule) -> Result<()> {
+        if let Members::Invalid(error) = &self.members {
+            return Err(error.clone().into());
+        }
         let owner = rule.name();
         not_negative(owner, "the learning rate factor of a group", self.learning_rate_factor)?;
         if let Some(clipping) = self.clipping {
@@ -116,9 +133,44 @@ impl ParameterGroup {
         groups: &'a [ParameterGroup],
     ) -> Option<(usize, &'a ParameterGroup)> {
         let contains = |group: &ParameterGroup| {
-            (group.contains)(names.first) || names.others.iter().any(|name| (group.contains)(name))
+            group.contains(names.first) || names.others.iter().any(|name| group.contains(name))
         };
         groups.iter().enumerate().find(|(_, group)| contains(group))
+    }
+
+    /// Returns whether the name of a parameter is one of the group's.
+    fn contains(&self, path: &str) -> bool {
+        match &self.members {
+            Members::Predicate(contains) => contains(path),
+            Members::Pattern(pattern) => pattern.matches(path),
+            Members::Invalid(_) => false,
+        }
+    }
+
+    /// Returns the name of the group in reports: its pattern, or its index.
+    pub(crate) fn label(&self, index: usize) -> String {
+        match &self.members {
+            Members::Pattern(pattern) => pattern.to_string(),
+            Members::Predicate(_) | Members::Invalid(_) => format!("group {index}"),
+        }
+    }
+
+    /// Returns the reason why no parameter belongs to the group. `names` are those of all parameters.
+    pub(crate) fn why_unmatched(&self, names: &[String]) -> String {
+        if names.iter().any(|name| self.contains(name)) {
+            return "has no parameters: an earlier group contains each of them, and the first one applies"
+                .to_string();
+        }
+        let all = names.iter().map(String::as_str);
+        let (which, shown) = match &self.members {
+            Members::Pattern(pattern) => ("near names", pattern.near(all)),
+            Members::Predicate(_) | Members::Invalid(_) => ("the first names", all.take(3).collect()),
+        };
+        let shown: Vec<_> = shown.into_iter().map(|name| format!("`{name}`")).collect();
+        match shown.is_empty() {
+            true => "matches no parameter: the module has none".to_string(),
+            false => format!("matches no parameter; {which}: {}", shown.join(", ")),
+        }
     }
 
     /// Returns the update rule, if the group has its own.
@@ -132,15 +184,26 @@ impl ParameterGroup {
     }
 }
 
+impl fmt::Debug for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Members::Predicate(_) => f.write_str("predicate"),
+            Members::Pattern(pattern) => write!(f, "`{pattern}`"),
+            Members::Invalid(error) => write!(f, "{error}"),
+        }
+    }
+}
+
 impl fmt::Debug for ParameterGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ParameterGroup")
+            .field("members", &self.members)
             .field("rule", &self.rule)
             .field("learning_rate", &self.learning_rate)
             .field("learning_rate_factor", &self.learning_rate_factor)
             .field("weight_decay", &self.weight_decay)
             .field("grad_clipping", &self.clipping)
-            .finish_non_exhaustive()
+            .finish()
     }
 }
 

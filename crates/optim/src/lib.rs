@@ -51,7 +51,8 @@
 //! * [`Optimizer::step_with`] evaluates a closure, for [`Lbfgs`].
 //! * [`Optimizer::eval_model`] returns the model for evaluation, for the schedule-free optimizers.
 //! * [`ParameterGroup`]s set update rule, learning rate, weight decay and clipping of the parameters that match a
-//!   pattern: `ParameterGroup::matching("backbone.**")`.
+//!   [pattern](kiln_nn::Pattern): `ParameterGroup::matching("backbone.**")`. The first group that contains a parameter
+//!   applies.
 //! * [`OptimizerState`] is the state of an optimizer, by the parameters' dotted names. Save it to resume exactly.
 //! * [`lr_scheduler`] has learning-rate schedules: warm-up, cosine, 1cycle, reduction on a plateau, and others.
 //! * [`ModelAverage`] averages the weights over the steps: EMA and SWA. [`update_batch_norm`] recomputes the running
@@ -95,7 +96,6 @@ pub mod momentum;
 mod objective;
 mod optimizer;
 mod parameter_state;
-mod pattern;
 mod per_parameter;
 mod pipeline;
 mod report;

@@ -32,7 +32,10 @@ pub struct PerParameter<R> {
     states: BTreeMap<ParamId, ParameterState>,
     guard: Guard,
     report: Option<StepReport>,
+    /// Whether the warning of a step that updated no parameter was given.
     has_warned: bool,
+    /// Whether the warning of a group without parameters was given.
+    has_warned_of_groups: bool,
 }
 
 impl<R: UpdateRule> PerParameter<R> {
@@ -48,13 +51,15 @@ impl<R: UpdateRule> PerParameter<R> {
             guard: Guard::default(),
             report: None,
             has_warned: false,
+            has_warned_of_groups: false,
         }
     }
 
     /// Adds a parameter group. If several groups contain a parameter, the first one added applies.
     ///
     /// # Errors
-    /// When an option of the group is negative or not finite, or its schedule has a momentum and its rule has none.
+    /// When the pattern of the group is invalid, an option of the group is negative or not finite, or its schedule has a
+    /// momentum and its rule has none.
     pub fn with_group(mut self, group: ParameterGroup) -> Result<PerParameter<R>> {
         group.check(&self.rule)?;
         self.groups.push(group);
@@ -171,28 +176,39 @@ impl<R: UpdateRule> PerParameter<R> {
         ids.into_iter().filter_map(clipping).collect()
     }
 
-    /// Checks and moves the gradients, then updates the parameters.
+    /// Checks and moves the gradients, then updates the parameters. The indices are those of groups without parameters.
     fn apply(
         &mut self,
         learning_rate: f64,
         module: &mut dyn Module,
         gradients: GradientsParams,
         id: StepId,
-    ) -> Result<(StepReport, Census)> {
+    ) -> Result<(StepReport, Census, Vec<usize>)> {
         let mut census = Census { gradients: gradients.len(), ..Census::default() };
         let Prepared { gradients, stacks } = self.guard.prepare(id, module, gradients)?;
         let weight_decay = self.rule.weight_decay();
         let options = StepOptions { learning_rate, weight_decay, momentum: self.momentum };
         let report = StepReport::new(StepOutcome::Applied, 0);
         let names = OtherNames::of(module, &self.groups);
-        let mut step =
-            Step { optimizer: self, names, options, gradients, report, census: &mut census, result: Ok(()) };
+        let is_matched = alloc::vec![false; self.groups.len()];
+        let mut step = Step {
+            optimizer: self,
+            names,
+            options,
+            gradients,
+            report,
+            census: &mut census,
+            is_matched,
+            result: Ok(()),
+        };
         module.visit_mut(&mut Path::new(), &mut step);
-        let Step { report, result, .. } = step;
+        let Step { mut report, result, is_matched, .. } = step;
+        let unmatched: Vec<usize> = (0..self.groups.len()).filter(|&index| !is_matched[index]).collect();
+        report.unmatched_groups = unmatched.iter().map(|&index| self.groups[index].label(index)).collect();
         for stack in stacks {
             stack.engine().submit();
         }
-        result.map(|()| (report, census))
+        result.map(|()| (report, census, unmatched))
     }
 
     /// Accumulates the gradients or does a step.
@@ -216,20 +232,37 @@ impl<R: UpdateRule> PerParameter<R> {
             return Ok(StepReport::new(StepOutcome::SkippedNonFinite, 0).of_step(id.step, pass));
         }
         let norm = self.pipeline.clip(&mut gradients, self.clipped_groups(module))?;
-        let (report, census) = self.apply(learning_rate, module, gradients, id)?;
+        let (report, census, unmatched) = self.apply(learning_rate, module, gradients, id)?;
         let mut report = report.with_norm(norm).of_step(id.step, pass);
-        report.warning = self.warning(&report, census);
+        report.warning = self.warning(report.updated, census, &unmatched, module);
         Ok(report)
     }
 
-    /// The warning of the first step that updated no parameter.
-    fn warning(&mut self, report: &StepReport, census: Census) -> Option<String> {
-        if report.updated > 0 || self.has_warned {
+    /// The warnings of the first step that updated no parameter, and of the first with groups without parameters.
+    fn warning(
+        &mut self,
+        updated: usize,
+        census: Census,
+        unmatched: &[usize],
+        module: &dyn Module,
+    ) -> Option<String> {
+        let name = self.rule.name();
+        let mut warnings = Vec::new();
+        if updated == 0 && !core::mem::replace(&mut self.has_warned, true) {
+            warnings.push(format!("warning: [{name}] the step updated no parameter: {}", census.reason()));
+        }
+        if !unmatched.is_empty() && !core::mem::replace(&mut self.has_warned_of_groups, true) {
+            let names = parameter_names(module);
+            warnings.extend(unmatched.iter().map(|&index| {
+                let (label, reason) =
+                    (self.groups[index].label(index), self.groups[index].why_unmatched(&names));
+                format!("warning: [{name}] the parameter group `{label}` {reason}")
+            }));
+        }
+        if warnings.is_empty() {
             return None;
         }
-        self.has_warned = true;
-        let name = self.rule.name();
-        let warning = format!("warning: [{name}] the step updated no parameter: {}", census.reason());
+        let warning = warnings.join("\n");
         report::print(&warning);
         Some(warning)
     }
@@ -367,12 +400,19 @@ struct Step<'a, R> {
     gradients: BTreeMap<ParamId, Ready>,
     report: StepReport,
     census: &'a mut Census,
+    /// Whether a parameter belongs to each group.
+    is_matched: Vec<bool>,
     result: Result<()>,
 }
 
 impl<R: UpdateRule> VisitorMut for Step<'_, R> {
     fn parameter(&mut self, path: &Path, mut parameter: Parameter) -> Parameter {
         self.census.frozen += usize::from(!parameter.is_trainable() && !parameter.is_buffer());
+        let names = self.names.with(path, parameter.id);
+        let group = ParameterGroup::of(names, &self.optimizer.groups).map(|(index, _)| index);
+        if let Some(index) = group.filter(|_| !parameter.is_buffer()) {
+            self.is_matched[index] = true;
+        }
         if self.result.is_err() || !parameter.is_trainable() {
             return parameter;
         }
@@ -381,7 +421,7 @@ impl<R: UpdateRule> VisitorMut for Step<'_, R> {
             self.report.without_gradient.push(path.to_string());
             return parameter;
         };
-        match self.change(path, &parameter, gradient, ok.as_ref()) {
+        match self.change(path, &parameter, group, gradient, ok.as_ref()) {
             Ok(update) => {
                 parameter.value = applied(parameter.value, update, ok.as_ref());
                 self.report.updated += 1;
@@ -397,12 +437,12 @@ impl<R: UpdateRule> Step<'_, R> {
         &mut self,
         path: &Path,
         parameter: &Parameter,
+        group: Option<usize>,
         gradient: AnyTensor,
         ok: Option<&AnyTensor>,
     ) -> Result<Update> {
         let PerParameter { rule, groups, states, is_8bit, .. } = &mut *self.optimizer;
-        let names = self.names.with(path, parameter.id);
-        let group = ParameterGroup::of(names, groups).map(|(_, group)| group);
+        let group = group.map(|index| &groups[index]);
         let rule: &dyn UpdateRule = match group.and_then(ParameterGroup::own_rule) {
             Some(own) => own,
             None => rule,
@@ -431,6 +471,21 @@ impl<R: UpdateRule> Step<'_, R> {
         }
         Ok(Update { step: update.step.to_stack(value.stack())?, ..update })
     }
+}
+
+/// The names of a module's parameters, without buffers.
+fn parameter_names(module: &dyn Module) -> Vec<String> {
+    struct Names(Vec<String>);
+    impl Visitor for Names {
+        fn parameter(&mut self, path: &Path, parameter: Parameter) {
+            if !parameter.is_buffer() {
+                self.0.push(path.to_string());
+            }
+        }
+    }
+    let mut names = Names(Vec::new());
+    module.visit(&mut Path::new(), &mut names);
+    names.0
 }
 
 /// Computes `keep · value - step`. Both have one float type and are on one stack, so no op can fail. Where the flag is

@@ -51,7 +51,11 @@ pub struct StepReport {
     pub updated: usize,
     /// The dotted names of trainable parameters without a gradient. Empty unless the step was applied.
     pub without_gradient: Vec<String>,
-    /// A warning, at the first step that updated no parameter. With the feature `std` it was also printed.
+    /// The parameter groups that no parameter of the module belongs to, trainable or frozen: their patterns, or `group N`,
+    /// counted from 0, for a predicate. Empty unless the step was applied.
+    pub unmatched_groups: Vec<String>,
+    /// A warning, at the first step that updated no parameter, and at the first with an unmatched group. With the feature
+    /// `std` it was also printed.
     pub warning: Option<String>,
     norm: Option<AnyTensor>,
 }
@@ -59,8 +63,16 @@ pub struct StepReport {
 impl StepReport {
     /// Returns a report without gradient norm and warning.
     pub fn new(outcome: StepOutcome, updated: usize) -> StepReport {
-        let (step, pass) = (0, None);
-        StepReport { outcome, step, pass, updated, without_gradient: Vec::new(), warning: None, norm: None }
+        StepReport {
+            outcome,
+            step: 0,
+            pass: None,
+            updated,
+            without_gradient: Vec::new(),
+            unmatched_groups: Vec::new(),
+            warning: None,
+            norm: None,
+        }
     }
 
     /// Sets the index of the step, and that of the pass with gradient accumulation.

@@ -165,6 +165,61 @@ fn the_first_step_without_updates_warns() {
 }
 
 #[test]
+fn groups_without_parameters_are_reported_and_warn_once() {
+    let mut model = model();
+    let mut optimizer = SgdConfig::new()
+        .init()
+        .with_group(ParameterGroup::matching("**.bais").weight_decay(0.0))
+        .and_then(|optimizer| optimizer.with_group(ParameterGroup::matching("weight")))
+        .and_then(|optimizer| optimizer.with_group(ParameterGroup::matching("**.weight")))
+        .and_then(|optimizer| optimizer.with_group(ParameterGroup::new(|path| path.starts_with("head."))))
+        .unwrap();
+    let gradients = filled(&model, 1.0, 1.0);
+    let report = optimizer.update(0.1, &mut model, gradients.clone()).unwrap();
+    assert_eq!(report.unmatched_groups, ["**.bais", "**.weight", "group 3"]);
+    assert_eq!(
+        report.warning.unwrap(),
+        "warning: [sgd] the parameter group `**.bais` matches no parameter; near names: `bias`, `weight`\n\
+         warning: [sgd] the parameter group `**.weight` has no parameters: an earlier group contains each of them, and \
+         the first one applies\n\
+         warning: [sgd] the parameter group `group 3` matches no parameter; the first names: `weight`, `bias`"
+    );
+    let report = optimizer.update(0.1, &mut model, gradients).unwrap();
+    assert_eq!((report.unmatched_groups.len(), report.warning), (3, None));
+
+    // A group of frozen parameters is no mistake.
+    let mut frozen = model.freeze();
+    let mut optimizer = SgdConfig::new().init().with_group(ParameterGroup::matching("bias")).unwrap();
+    let report = optimizer.update(0.1, &mut frozen, GradientsParams::new()).unwrap();
+    assert!(report.unmatched_groups.is_empty(), "{:?}", report.unmatched_groups);
+}
+
+#[test]
+fn the_first_group_that_contains_a_parameter_applies() {
+    let start = model();
+    let group = |pattern, factor| ParameterGroup::matching(pattern).learning_rate_factor(factor);
+    let rate = |groups: [ParameterGroup; 2]| {
+        let mut optimizer = SgdConfig::new().init();
+        for group in groups {
+            optimizer = optimizer.with_group(group).unwrap();
+        }
+        let mut model = start.clone();
+        optimizer.update(1.0, &mut model, filled(&start, 1.0, 1.0)).unwrap();
+        let moved: Vec<f32> = numbers(&start).iter().zip(numbers(&model)).map(|(a, b)| a - b).collect();
+        (moved[0], moved[4])
+    };
+    assert_eq!(rate([group("bias", 4.0), group("**", 0.5)]), (0.5, 4.0));
+    assert_eq!(rate([group("**", 0.5), group("bias", 4.0)]), (0.5, 0.5));
+}
+
+#[test]
+fn a_regular_expression_as_pattern_is_refused() {
+    let group = ParameterGroup::matching(r"\.bias$");
+    let error = SgdConfig::new().init().with_group(group).unwrap_err().to_string();
+    assert!(error.contains("no regular expression") && error.contains("`**.bias` for `\\.bias$`"), "{error}");
+}
+
+#[test]
 fn groups_have_their_own_rule_rate_and_clipping() {
     let start = model();
     let rule = SgdConfig::new().with_weight_decay(0.5).rule().unwrap();

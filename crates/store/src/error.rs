@@ -14,7 +14,7 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum StoreError {
     /// A file or folder could not be read or written.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {}", path.display(), reason(path, action, source))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -283,6 +283,18 @@ impl fmt::Display for FailedSave {
 impl std::error::Error for FailedSave {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
+    }
+}
+
+/// Why a file cannot be read or written.
+fn reason(path: &Path, action: &str, source: &io::Error) -> String {
+    let expected = match path.file_name().and_then(|name| name.to_str()) {
+        Some("training.json") => "the folder of a checkpoint, which contains `training.json`",
+        _ => "a file of weights, such as .safetensors, .pt, .gguf or .npz, or a folder with one",
+    };
+    match action {
+        "read" => kiln_tensor::read_error(path, source, expected),
+        _ => source.to_string(),
     }
 }
 

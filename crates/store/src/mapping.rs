@@ -11,8 +11,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use kiln_nn::Pattern;
 use kiln_tensor::TensorType;
-use regex_lite::Regex;
 
 use crate::error::{Result, StoreError};
 use crate::source::{TensorContents, TensorInfo, TensorSource, WeightFormat};
@@ -24,24 +24,24 @@ pub(crate) use origin::Origin;
 
 /// Rules that convert the names and layouts of tensors in a file to those of a module.
 ///
-/// Rules apply in the order of the calls, each to the result of the one before. Patterns are regular expressions of
-/// [`regex_lite`] that match anywhere in a name; `^` and `$` anchor them. Replacements contain `$1` or `${1}` for
-/// groups.
+/// Rules apply in the order of the calls, each to the result of the one before. A [pattern](Pattern) matches whole names:
+/// `*` is any text within a component, `**` any number of components, `{weight,bias}` one of several texts. In a
+/// replacement, `$1` or `${1}` is the text of the first wildcard.
 ///
 /// ```
 /// use kiln_store::{LoadOptions, Mapping};
 ///
 /// let mapping = Mapping::new()
-///     .exclude("^head\\.")?
-///     .rename(r"^encoder\.layer\.(\d+)\.", "layers.$1.")?
-///     .transpose(r"kernel$")?
-///     .rename(r"kernel$", "weight")?;
+///     .exclude("head.**")?
+///     .rename("encoder.layer.**", "layers.$1")?
+///     .transpose("**.kernel")?
+///     .rename("**.kernel", "$1.weight")?;
 /// let options = LoadOptions::new().mapping(mapping);
 /// # Ok::<(), kiln_store::StoreError>(())
 /// ```
 ///
-/// In Burn, [`rename`](Mapping::rename) is `LoadArgs::with_key_remap` of `PyTorchFileRecorder`, and the presets are its
-/// adapters.
+/// In Burn, [`rename`](Mapping::rename) is `LoadArgs::with_key_remap` of `PyTorchFileRecorder`, with a regular expression
+/// in place of the pattern: `(.*)\.gamma` is `**.gamma` here. The presets are its adapters.
 ///
 /// The presets [`pytorch`](Mapping::pytorch), [`hugging_face`](Mapping::hugging_face), [`burn`](Mapping::burn) and
 /// [`flax`](Mapping::flax) contain the conventions of a framework. When a module is loaded, they leave a tensor whose
@@ -69,13 +69,13 @@ impl Mapping {
         Mapping::default()
     }
 
-    /// Replaces each match of a pattern in the names.
+    /// Replaces names that match.
     ///
     /// # Errors
-    /// When the pattern is invalid.
+    /// When the pattern or the replacement is invalid.
     #[doc(alias = "with_key_remap")]
     pub fn rename(self, pattern: &str, replacement: &str) -> Result<Mapping> {
-        let (pattern, replacement) = (regex(pattern)?, replacement.to_owned());
+        let (pattern, replacement) = (parsed(pattern, [replacement])?, replacement.to_owned());
         Ok(self.with(Rule::Rename { pattern, replacement, unless_wanted: false }))
     }
 
@@ -96,7 +96,7 @@ impl Mapping {
     /// # Errors
     /// When the pattern is invalid.
     pub fn include(mut self, pattern: &str) -> Result<Mapping> {
-        let pattern = regex(pattern)?;
+        let pattern = parsed(pattern, [])?;
         if let Some(Step { rule: Rule::Include(patterns), .. }) = self.rules.last_mut() {
             patterns.push(pattern);
             return Ok(self);
@@ -109,7 +109,7 @@ impl Mapping {
     /// # Errors
     /// When the pattern is invalid.
     pub fn exclude(self, pattern: &str) -> Result<Mapping> {
-        Ok(self.with(Rule::Exclude { pattern: regex(pattern)?, unless_wanted: false }))
+        Ok(self.with(Rule::Exclude { pattern: parsed(pattern, [])?, unless_wanted: false }))
     }
 
     /// Swaps the axes of matrices whose names match. Tensors of other ranks do not change.
@@ -117,25 +117,25 @@ impl Mapping {
     /// # Errors
     /// When the pattern is invalid.
     pub fn transpose(self, pattern: &str) -> Result<Mapping> {
-        Ok(self.with(Rule::Transpose(regex(pattern)?)))
+        Ok(self.with(Rule::Transpose(parsed(pattern, [])?)))
     }
 
     /// Splits tensors whose names match into equal parts along an axis. `parts` are the names of the parts, as
-    /// replacements of the match.
+    /// replacements.
     ///
     /// ```
     /// use kiln_store::Mapping;
     ///
     /// // The fused projection of GPT-2, after a transposition to `[3 * width, width]`.
-    /// let parts = ["attn.q_proj.$1", "attn.k_proj.$1", "attn.v_proj.$1"];
-    /// let mapping = Mapping::hugging_face().split(r"attn\.c_attn\.(weight|bias)$", 0, &parts)?;
+    /// let parts = ["$1.attn.q_proj.$2", "$1.attn.k_proj.$2", "$1.attn.v_proj.$2"];
+    /// let mapping = Mapping::hugging_face().split("**.attn.c_attn.{weight,bias}", 0, &parts)?;
     /// # Ok::<(), kiln_store::StoreError>(())
     /// ```
     ///
     /// # Errors
-    /// When the pattern is invalid, or there are no parts. Loading fails when the axis cannot be divided.
+    /// When the pattern or a replacement is invalid, or there are no parts. Loading fails when the axis cannot be divided.
     pub fn split(self, pattern: &str, dim: usize, parts: &[&str]) -> Result<Mapping> {
-        let pattern = regex(pattern)?;
+        let pattern = parsed(pattern, parts.iter().copied())?;
         if parts.is_empty() {
             return Err(invalid("parts", "a split needs the names of its parts"));
         }
@@ -144,37 +144,38 @@ impl Mapping {
     }
 
     /// Joins tensors along an axis: those whose names match, each followed by the tensors with the names in `others`.
-    /// `others` and the name of the result are replacements of the match.
+    /// `others` and the name of the result are replacements.
     ///
     /// ```
     /// use kiln_store::Mapping;
     ///
-    /// let others = ["k_proj.$1", "v_proj.$1"];
-    /// let mapping = Mapping::new().concat(r"q_proj\.(weight|bias)$", 0, &others, "in_proj_$1")?;
+    /// let others = ["$1.k_proj.$2", "$1.v_proj.$2"];
+    /// let mapping = Mapping::new().concat("**.q_proj.{weight,bias}", 0, &others, "$1.in_proj_$2")?;
     /// # Ok::<(), kiln_store::StoreError>(())
     /// ```
     ///
     /// # Errors
-    /// When the pattern is invalid. Loading fails when one of the others is missing, or the shapes do not fit.
+    /// When the pattern or a replacement is invalid. Loading fails when one of the others is missing, or the shapes do not fit.
     pub fn concat(self, pattern: &str, dim: usize, others: &[&str], name: &str) -> Result<Mapping> {
+        let pattern = parsed(pattern, others.iter().copied().chain([name]))?;
         let others = others.iter().map(|&other| other.to_owned()).collect();
-        Ok(self.with(Rule::Concat { pattern: regex(pattern)?, dim, others, name: name.to_owned() }))
+        Ok(self.with(Rule::Concat { pattern, dim, others, name: name.to_owned() }))
     }
 
-    /// Takes a parameter of the module that is missing from another tensor: a replacement of the match in its name.
+    /// Takes a parameter of the module that is missing from another tensor, whose name is a replacement of its name.
     /// Weights that are tied in the file are stored once.
     ///
     /// ```
     /// use kiln_store::Mapping;
     ///
-    /// let mapping = Mapping::new().tie(r"^lm_head\.weight$", "embed_tokens.weight")?;
+    /// let mapping = Mapping::new().tie("lm_head.weight", "embed_tokens.weight")?;
     /// # Ok::<(), kiln_store::StoreError>(())
     /// ```
     ///
     /// # Errors
-    /// When the pattern is invalid.
+    /// When the pattern or the replacement is invalid.
     pub fn tie(self, missing: &str, replacement: &str) -> Result<Mapping> {
-        let (missing, replacement) = (regex(missing)?, replacement.to_owned());
+        let (missing, replacement) = (parsed(missing, [replacement])?, replacement.to_owned());
         Ok(self.with(Rule::Tie { missing, replacement }))
     }
 
@@ -184,7 +185,7 @@ impl Mapping {
     /// use kiln_store::Mapping;
     ///
     /// // Some files have a prefix. All have layers.
-    /// let mapping = Mapping::new().rename("^backbone\\.", "")?.optional().rename(r"^layer(\d)\.", "layers.$1.")?;
+    /// let mapping = Mapping::new().rename("backbone.**", "$1")?.optional().rename("layer*.**", "layers.$1.$2")?;
     /// # Ok::<(), kiln_store::StoreError>(())
     /// ```
     #[must_use]
@@ -266,8 +267,13 @@ pub(crate) struct Mapped {
     pub(crate) unmatched: Vec<String>,
 }
 
-fn regex(pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|error| invalid(&format!("pattern `{pattern}`"), &error.to_string()))
+/// Parses a pattern and checks its replacements.
+fn parsed<'a>(text: &str, replacements: impl IntoIterator<Item = &'a str>) -> Result<Pattern> {
+    let pattern = Pattern::new(text).and_then(|pattern| {
+        replacements.into_iter().try_for_each(|replacement| pattern.check_replacement(replacement))?;
+        Ok(pattern)
+    });
+    pattern.map_err(|error| invalid("mapping", &error.to_string()))
 }
 
 fn invalid(argument: &str, problem: &str) -> StoreError {

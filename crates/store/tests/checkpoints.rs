@@ -301,6 +301,7 @@ fn a_missing_file_error_names_it() {
     }
     let error = step_of(&path).unwrap_err().to_string();
     assert!(error.contains("training.json: cannot read"), "{error}");
+    assert!(error.contains("expected the folder of a checkpoint"), "{error}");
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn no_allocator(stack: &Stack) -> crate::Error {
 
 /// A backend with automatic differentiation: `require_grad` and `backward` exist only here.
 ///
-/// ```compile_fail,E0599
+/// ```compile_fail,E0277
 /// use kiln_backends::Cpu;
 /// use kiln_tensor::Tensor;
 ///
@@ -156,7 +156,7 @@ fn no_allocator(stack: &Stack) -> crate::Error {
 #[diagnostic::on_unimplemented(
     message = "the backend `{Self}` has no automatic differentiation",
     label = "gradients need a backend such as `Autodiff<{Self}>`",
-    note = "wrap the backend of the tensors and modules: `type B = Autodiff<Cpu>;`"
+    note = "use `Autodiff<{Self}>` as the backend of the tensors and modules, as in `type B = Autodiff<Cpu>;`"
 )]
 pub trait AutodiffBackend: Backend {
     /// The inner backend, of gradients and inference.

@@ -71,6 +71,9 @@ pub use half::{bf16, f16};
 pub use kiln_autodiff::Checkpointing;
 #[cfg(feature = "std")]
 pub use kiln_autodiff::{no_grad, with_checkpointing};
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use kiln_ir::read_error;
 pub use kiln_ir::{
     BlockFormat, CacheStrategy, Custom, CustomOp, DType, Element, ElementConversion, Elements, Error,
     ErrorKind, MAX_RANK, MemoryConfig, MemoryUse, OperandType, PrintOptions, Result, ResultTypes, Scalar,

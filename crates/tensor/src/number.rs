@@ -6,6 +6,12 @@ use crate::{DType, Scalar};
 ///
 /// It is converted to the dtype of the tensor. A fractional number and an integer tensor are an error, except in the
 /// arithmetic methods of [`AnyTensor`](crate::AnyTensor), which promote the tensor.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a number nor a tensor of the same backend, rank and kind",
+    label = "the tensors differ in backend, rank or kind",
+    note = "float and integer tensors do not mix: convert one of them by `.float()` or `.int()`",
+    note = "tensors of different ranks do not mix: add dims by `.unsqueeze()`"
+)]
 pub trait Number: Copy {
     /// Returns the scalar operand of ops.
     fn scalar(self) -> Scalar;

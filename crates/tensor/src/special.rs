@@ -152,6 +152,7 @@ pub fn register_special_functions() {
     table::register_binary();
     gate::register();
     bound::register();
+    crate::functions::module::register_gradient_reversal();
     Custom::register("polygamma", |attributes| {
         let order = attributes.parse().map_err(|_| {
             kiln_ir::Error::value("polygamma", alloc::format!("the order `{attributes}` is not an integer"))

@@ -3,7 +3,7 @@
 use kiln_backends::{Cpu, Device, Dyn, Flex};
 use kiln_tensor::loss::{self, ClassOptions, Reduction};
 use kiln_tensor::{
-    AnyTensor, Autodiff, Bool, DType, Int, Shape, SliceArg, Tensor, TensorData, default_device, s,
+    AnyTensor, Autodiff, Bool, DType, Int, Shape, SliceArg, Tensor, TensorData, default_device, module, s,
     with_device,
 };
 use std::panic::catch_unwind;
@@ -144,4 +144,36 @@ fn data_is_iterated_and_printed() {
     assert_eq!(data.iter::<f32>().len(), 4);
     assert_eq!(data.to_string(), "[[1.0, 2.0],\n [3.0, 4.5]]");
     assert_eq!(Shape::new([2, 3]), Shape::from(vec![2, 3]));
+}
+
+#[test]
+fn gradient_reversal_changes_only_the_gradient() {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let x = Tensor::<B, 1>::from([1.0, f32::INFINITY, f32::NAN]).cast(dtype).require_grad();
+        let y = module::gradient_reversal(x.clone(), 0.25);
+        assert_eq!(y.dtype(), dtype);
+        assert_eq!(y.to_vec::<f32>()[..2], [1.0, f32::INFINITY]);
+        assert!(y.to_vec::<f32>()[2].is_nan());
+        assert_eq!(x.grad(&(y * 2).backward()).unwrap().to_vec::<f32>(), [-0.5, -0.5, -0.5]);
+    }
+    let refused = catch_unwind(|| module::gradient_reversal(Tensor::<B, 1>::from([1.0]), f64::NAN));
+    let message = refused.unwrap_err().downcast_ref::<String>().cloned().unwrap();
+    assert!(message.contains("the factor NaN of the gradient is not finite"), "{message}");
+}
+
+/// A captured number is not possible; another input is.
+#[test]
+fn custom_gradients_take_further_inputs_and_numbers_of_both_widths() {
+    let x = Tensor::<B, 1>::from([0.5, 3.0]).require_grad();
+    let limit = Tensor::<B, 1>::from([1.0]).require_grad();
+    let y: Tensor<B, 1> = module::custom_gradient(
+        "clipped_square",
+        vec![x.clone(), limit.clone().detach()],
+        |inputs| (inputs[0].square() + 1.0f32) - 1.0,
+        |inputs, _, gradient| vec![(&inputs[0] * 2.0f32).min(&inputs[1]) * gradient, &inputs[1] * 0.0f32],
+    );
+    assert_eq!(y.to_vec::<f32>(), [0.25, 9.0]);
+    let gradients = y.backward();
+    assert_eq!(x.try_grad(&gradients).unwrap().to_vec::<f32>(), [1.0, 1.0]);
+    assert!(limit.try_grad(&gradients).unwrap_err().to_string().contains("did not reach it"));
 }

@@ -7,7 +7,7 @@ use kiln_tensor::transform::{
 };
 use kiln_tensor::{
     AnyTensor, Autodiff, AutodiffBackend, Backend, Distribution, Float, Forward, Int, Kind, Tensor,
-    TensorData, Vmap, activation,
+    TensorData, Vmap, activation, module,
 };
 
 type Ad = Autodiff<Flex>;
@@ -660,4 +660,20 @@ fn gradients_are_recorded_on_an_outer_tape() {
         numbers((slope.clone() * slope).sum())
     }));
     close(&numbers(grad(penalty::<Ad>)(point())), &expected, 1e-7);
+}
+
+/// The factor -0.5 for each pass through the reversal: once in a first derivative, twice in a second.
+#[test]
+fn gradient_reversal_keeps_its_gradient_in_every_transform() {
+    fn f<B: Backend>(x: Tensor<B, 1>) -> Tensor<B, 1> {
+        module::gradient_reversal(x, 0.5f32).square().sum()
+    }
+    let x = || floats::<1>([1.0f64, -3.0]);
+    assert_eq!(numbers(f(x())), [10.0]);
+    assert_eq!(numbers(grad(f::<Ad>)(x())), [-1.0, 3.0]);
+    let (_, tangent): (_, Tensor<Flex, 1>) = jvp(f::<Fw>, x(), floats::<1>([1.0f64, 1.0]));
+    assert_eq!(numbers(tangent), [2.0]);
+    assert_eq!(numbers(hessian::<Autodiff<Fw>, _, 1, 1, 2>(f)(x())), [0.5, 0.0, 0.0, 0.5]);
+    let rows: Tensor<Flex, 2> = vmap(grad(f::<Autodiff<Vm>>))(floats::<2>([[1.0f64, -3.0], [2.0, 0.0]]));
+    assert_eq!(numbers(rows), [-1.0, 3.0, -2.0, 0.0]);
 }

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+/// The files of this crate.
+const EXPECTED: &str = "a `tokenizer.json`, or a folder of a Hugging Face model";
+
 /// A result whose error is [`TextError`].
 pub type Result<T, E = TextError> = std::result::Result<T, E>;
 
@@ -11,7 +14,7 @@ pub type Result<T, E = TextError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum TextError {
     /// A file or folder could not be read.
-    #[error("{}: cannot read: {source}", path.display())]
+    #[error("{}: cannot read: {}", path.display(), kiln_tensor::read_error(path, source, EXPECTED))]
     Io {
         /// The file or folder.
         path: PathBuf,

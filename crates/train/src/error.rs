@@ -311,8 +311,8 @@ impl From<DataError> for TrainError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoggerError {
-    /// A file cannot be written.
-    #[error("{}: {source}", path.display())]
+    /// A file cannot be read or written.
+    #[error("{}: {}", path.display(), kiln_tensor::read_error(path, source, "a log of a training run"))]
     Io {
         /// The file.
         path: PathBuf,

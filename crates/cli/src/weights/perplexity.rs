@@ -210,7 +210,9 @@ fn model_path(path: &Path, weights: &Weights) -> PathBuf {
 /// Reads a text in UTF-8.
 fn read_text(path: &Path) -> Result<String, String> {
     let name = printable(&path.display().to_string());
-    let failed = |error: std::io::Error| format!("cannot read {name}: {error}");
+    let failed = |error: std::io::Error| {
+        format!("cannot read {name}: {}", kiln_ir::read_error(path, &error, "a text in UTF-8"))
+    };
     let mut bytes = Vec::new();
     File::open(path).map_err(failed)?.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_TEXT {

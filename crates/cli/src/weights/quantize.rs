@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use kiln_nn::Pattern;
 use kiln_store::gguf::{self, ElementType};
 use kiln_store::{Mapping, SaveOptions, StoreError, TensorInfo, Weights};
 use kiln_tensor::{BlockFormat, DType};
-use regex_lite::Regex;
 
 use super::convert::{Origin, summary, write_gguf};
 use super::perplexity::Evaluation;
@@ -17,7 +17,7 @@ pub(super) struct Quantization<'a> {
     /// The path that the user named.
     pub(super) input: &'a Path,
     pub(super) format: BlockFormat,
-    /// Regular expressions for the names of tensors that stay as they are.
+    /// Patterns of the names of tensors that stay as they are.
     pub(super) keep: Vec<String>,
     /// Whether tensors in other block formats are quantised again.
     pub(super) requantize: bool,
@@ -63,17 +63,15 @@ impl Quantization<'_> {
     }
 
     fn choice(&self) -> Result<Choice, String> {
-        let keep = self
-            .keep
-            .iter()
-            .map(|pattern| Regex::new(pattern).map_err(|error| format!("--keep `{pattern}`: {error}")));
+        let keep =
+            self.keep.iter().map(|pattern| Pattern::new(pattern).map_err(|error| format!("--keep: {error}")));
         let architecture = match Origin::of(&self.weights, self.input)? {
             Origin::HuggingFace { metadata, .. } => {
                 Some(metadata.str("general.architecture").unwrap_or_default().to_owned())
             }
             Origin::Gguf(_) | Origin::Other => None,
         };
-        let keep = keep.collect::<Result<Vec<Regex>, String>>()?;
+        let keep = keep.collect::<Result<Vec<Pattern>, String>>()?;
         Ok(Choice { format: self.format, keep, requantize: self.requantize, architecture })
     }
 }
@@ -88,7 +86,7 @@ fn check_extension(output: &Path) -> Result<(), String> {
 /// Decides which tensors are quantised.
 struct Choice {
     format: BlockFormat,
-    keep: Vec<Regex>,
+    keep: Vec<Pattern>,
     requantize: bool,
     /// The architecture in llama.cpp, for names of Hugging Face.
     architecture: Option<String>,
@@ -98,7 +96,7 @@ impl Choice {
     /// The format of a tensor; `None` keeps it.
     fn format(&self, name: &str, info: &TensorInfo) -> Option<BlockFormat> {
         let is_matrix = info.shape.rank() == 2 && info.dtype.is_some_and(DType::is_float);
-        let is_kept = self.keep.iter().any(|pattern| pattern.is_match(name));
+        let is_kept = self.keep.iter().any(|pattern| pattern.matches(name));
         if !is_matrix || is_kept || info.blocks.is_some() && !self.requantize {
             return None;
         }

@@ -81,7 +81,9 @@ impl Parameters {
         let mut bounds = self.plain_bounds();
         bounds.push(quote!(#backend: #krate::tensor::Backend));
         bounds.extend(self.modules.iter().map(|module| quote!(#module: #krate::BackendModule<#backend>)));
-        bounds.extend(self.constant_fields(input).map(|ty| quote!(#ty: #krate::BackendModule<#backend>)));
+        bounds.extend(
+            self.constant_fields(input).map(|ty| quote!(#ty: #krate::module::derived::AlsoOn<#backend>)),
+        );
         self.pieces(&self.made_backend(), bounds)
     }
 
@@ -99,7 +101,7 @@ impl Parameters {
         }
         bounds.extend(self.inner_bounds());
         let constant = self.constant_fields(input);
-        bounds.extend(constant.map(|ty| quote!(#ty: #krate::ModuleOn<#target, On = #ty>)));
+        bounds.extend(constant.map(|ty| quote!(#ty: #krate::module::derived::SameOn<#target>)));
         self.pieces(&extra, bounds)
     }
 
@@ -125,19 +127,18 @@ impl Parameters {
         if self.backend.is_some() { Vec::new() } else { vec![self.backend()] }
     }
 
-    /// For a type without a backend parameter: the types of fields that are the same on every backend. A recursive type
-    /// must not occur in its own bounds.
+    /// For a type without a backend parameter: the types of fields that are the same on every backend.
     fn constant_fields<'a>(&'a self, input: &'a Input) -> impl Iterator<Item = &'a Type> {
-        let constant = move |ty: &Type| {
-            self.backend.is_none()
-                && !mentions(ty, &input.ident)
-                && !self.modules.iter().any(|module| mentions(ty, module))
-        };
-        input
-            .fields()
-            .filter(|field| field.role == Role::Module)
-            .map(|field| &field.ty)
-            .filter(move |ty| constant(ty))
+        let traversed = input.fields().filter(|field| field.role == Role::Module);
+        traversed.map(|field| &field.ty).filter(move |ty| self.is_constant(input, ty))
+    }
+
+    /// Whether the type of a traversed field is the same on every backend. A recursive type must not occur in its own
+    /// bounds.
+    pub(crate) fn is_constant(&self, input: &Input, ty: &Type) -> bool {
+        self.backend.is_none()
+            && !mentions(ty, &input.ident)
+            && !self.modules.iter().any(|module| mentions(ty, module))
     }
 
     /// The declared bounds, repeated for the parameters on the target backend.

@@ -64,8 +64,8 @@ pub struct LoraConfig {
     /// [Kalajdzievski 2023](https://arxiv.org/abs/2312.03732)). Default: false.
     #[serde(default)]
     pub rank_stabilized: bool,
-    /// Glob patterns of the parameters to adapt; see [`Reparametrized::new`]. Parameters of fewer than two dimensions
-    /// are ignored. Default: `**.weight`.
+    /// [Patterns](crate::Pattern) of the parameters to adapt. Parameters of fewer than two dimensions are ignored.
+    /// Default: `**.weight`.
     #[serde(default = "super::weight_norm::every_weight")]
     pub targets: Vec<String>,
 }

@@ -44,8 +44,8 @@ const FIRST_ITERATIONS: usize = 15;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpectralNormConfig {
-    /// Glob patterns of the parameters; see [`Reparametrized::new`]. Parameters of fewer than two dimensions are
-    /// ignored. Default: `**.weight`.
+    /// [Patterns](crate::Pattern) of the parameters. Parameters of fewer than two dimensions are ignored. Default:
+    /// `**.weight`.
     pub targets: Vec<String>,
     /// The dimension of the outputs: the rows of the matrix. Default: 0. It is 1 for transposed convolutions.
     pub dim: usize,

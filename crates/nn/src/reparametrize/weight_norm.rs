@@ -33,8 +33,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightNormConfig {
-    /// Glob patterns of the parameters; see [`Reparametrized::new`]. Parameters of fewer than two dimensions are
-    /// ignored. Default: `**.weight`.
+    /// [Patterns](crate::Pattern) of the parameters. Parameters of fewer than two dimensions are ignored. Default:
+    /// `**.weight`.
     pub targets: Vec<String>,
     /// The dimension with one norm for each index; `None` for one norm of the whole weight. Default: 0, the outputs.
     pub dim: Option<usize>,

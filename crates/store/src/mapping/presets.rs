@@ -1,6 +1,6 @@
 //! The conventions of frameworks.
 
-use regex_lite::Regex;
+use kiln_nn::Pattern;
 
 use super::Mapping;
 use super::rule::Rule;
@@ -24,36 +24,37 @@ const HUGGING_FACE_PREFIXES: &[&str] = &[
 ];
 
 /// Buffers of `transformers` that models compute: position ids, rotary frequencies, causal masks.
-const HUGGING_FACE_BUFFERS: &str = r"(^|\.)(position_ids|token_type_ids|inv_freq|masked_bias|attn\.bias|attention\.bias|num_batches_tracked)$";
+const HUGGING_FACE_BUFFERS: &str = "**.{position_ids,token_type_ids,inv_freq,masked_bias,attn.bias,attention.bias,\
+                                    num_batches_tracked}";
 
 /// Fused projections, whose rows are the rows of the parts in order. `query_key_value` of GPT-NeoX and BLOOM is not
 /// here: it interleaves the heads.
-const FUSED_QKV: &str = r"(c_attn\.|in_proj[._]|qkv\.|qkv_proj\.|Wqkv\.)(weight|bias)$";
+const FUSED_QKV: &str = "**.*{c_attn.,in_proj.,in_proj_,qkv.,qkv_proj.,Wqkv.}{weight,bias}";
 
 /// Names of the parts of [`FUSED_QKV`].
 const QKV_PARTS: &[[&str; 3]] = &[
-    ["q_proj.$2", "k_proj.$2", "v_proj.$2"],
-    ["query.$2", "key.$2", "value.$2"],
-    ["q.$2", "k.$2", "v.$2"],
-    ["q_lin.$2", "k_lin.$2", "v_lin.$2"],
-    ["query_proj.$2", "key_proj.$2", "value_proj.$2"],
+    ["$1.$2q_proj.$4", "$1.$2k_proj.$4", "$1.$2v_proj.$4"],
+    ["$1.$2query.$4", "$1.$2key.$4", "$1.$2value.$4"],
+    ["$1.$2q.$4", "$1.$2k.$4", "$1.$2v.$4"],
+    ["$1.$2q_lin.$4", "$1.$2k_lin.$4", "$1.$2v_lin.$4"],
+    ["$1.$2query_proj.$4", "$1.$2key_proj.$4", "$1.$2value_proj.$4"],
 ];
 
 /// Fused gate and up projections of a gated feed-forward block.
-const FUSED_GATE: &str = r"(gate_up_proj)\.(weight|bias)$";
-const GATE_PARTS: &[&str] = &["gate_proj.$2", "up_proj.$2"];
+const FUSED_GATE: &str = "**.gate_up_proj.{weight,bias}";
+const GATE_PARTS: &[&str] = &["$1.gate_proj.$2", "$1.up_proj.$2"];
 
 /// Tied weights: the missing parameter, and the tensor that has its values.
 const TIED: &[(&str, &str)] = &[
-    (r"^(model\.|transformer\.)?lm_head\.weight$", "${1}embed_tokens.weight"),
-    (r"^lm_head\.weight$", "model.embed_tokens.weight"),
-    (r"^lm_head\.weight$", "wte.weight"),
-    (r"^lm_head\.weight$", "transformer.wte.weight"),
-    (r"^lm_head\.weight$", "shared.weight"),
-    (r"^((?:encoder|decoder)\.)embed_tokens\.weight$", "shared.weight"),
-    (r"^(.*\.)?cls\.predictions\.decoder\.weight$", "${1}embeddings.word_embeddings.weight"),
-    (r"^cls\.predictions\.decoder\.weight$", "bert.embeddings.word_embeddings.weight"),
-    (r"^(.*\.)?cls\.predictions\.decoder\.bias$", "${1}cls.predictions.bias"),
+    ("{model.,transformer.,}lm_head.weight", "$1embed_tokens.weight"),
+    ("lm_head.weight", "model.embed_tokens.weight"),
+    ("lm_head.weight", "wte.weight"),
+    ("lm_head.weight", "transformer.wte.weight"),
+    ("lm_head.weight", "shared.weight"),
+    ("{encoder,decoder}.embed_tokens.weight", "shared.weight"),
+    ("**.cls.predictions.decoder.weight", "$1.embeddings.word_embeddings.weight"),
+    ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    ("**.cls.predictions.decoder.bias", "$1.cls.predictions.bias"),
 ];
 
 /// The layers of Kiln whose weight is `[out, in]` where Burn has `[in, out]`.
@@ -72,7 +73,7 @@ impl Mapping {
     pub fn pytorch() -> Mapping {
         Mapping::new()
             .with(Rule::StripPrefixes(PYTORCH_PREFIXES))
-            .with(skip(r"(^|\.)num_batches_tracked$"))
+            .with(skip("**.num_batches_tracked"))
             .with_fused_projections()
             .optional()
     }
@@ -107,8 +108,8 @@ impl Mapping {
     #[must_use]
     pub fn transpose_conv1d(self) -> Mapping {
         self.with(Rule::TransposeConv1d {
-            fused: known(r"(^|\.)c_attn\.weight$"),
-            weights: known(r"(^|\.)(c_attn|q_attn|c_proj|c_fc)\.weight$"),
+            fused: known("**.c_attn.weight"),
+            weights: known("**.{c_attn,q_attn,c_proj,c_fc}.weight"),
         })
     }
 
@@ -129,7 +130,7 @@ impl Mapping {
     #[must_use]
     pub fn burn() -> Mapping {
         Mapping::new()
-            .with(rename(r"(^|\.)[A-Z][A-Za-z0-9]*(?:\.)", "$1"))
+            .with(Rule::OmitVariants)
             .with_norms_of("gamma", "beta")
             .with(Rule::BurnAttention)
             .with_fused_projections()
@@ -145,17 +146,16 @@ impl Mapping {
     #[must_use]
     pub fn flax() -> Mapping {
         Mapping::new()
-            .with(rename(r"^(params|batch_stats)\.", ""))
-            .with(Rule::OutputsFirst(known(r"(^|\.)kernel$")))
-            .with(rename(r"(^|\.)(kernel|embedding|scale)$", "${1}weight"))
-            .with(rename(r"(^|\.)(mean|var)$", "${1}running_$2"))
+            .with(rename("{params,batch_stats}.**", "$2"))
+            .with(Rule::OutputsFirst(known("**.kernel")))
+            .with(rename("**.{kernel,embedding,scale}", "$1.weight"))
+            .with(rename("**.{mean,var}", "$1.running_$2"))
             .optional()
     }
 
     /// Renames the parameters of norms.
     fn with_norms_of(self, weight: &str, bias: &str) -> Mapping {
-        self.with(rename(&format!(r"(^|\.){weight}$"), "${1}weight"))
-            .with(rename(&format!(r"(^|\.){bias}$"), "${1}bias"))
+        self.with(rename(&format!("**.{weight}"), "$1.weight")).with(rename(&format!("**.{bias}"), "$1.bias"))
     }
 
     fn with_fused_projections(self) -> Mapping {
@@ -179,8 +179,8 @@ fn skip(pattern: &str) -> Rule {
 ///
 /// # Panics
 /// When it is invalid, which the tests exclude.
-fn known(pattern: &str) -> Regex {
-    Regex::new(pattern).unwrap_or_else(|error| panic!("[Mapping] the pattern {pattern} is invalid: {error}"))
+fn known(pattern: &str) -> Pattern {
+    Pattern::new(pattern).unwrap_or_else(|error| panic!("[Mapping] {error}"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use regex_lite::{Captures, Regex};
+use kiln_nn::Pattern;
 
 use super::origin::{Origin, refused};
 use super::tensors::Tensors;
@@ -16,37 +16,39 @@ pub(super) type Rename = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// A rule. Those of presets apply `unless_wanted`: a tensor whose name the module has stays as it is.
 #[derive(Clone)]
 pub(super) enum Rule {
-    /// Replaces each match.
-    Rename { pattern: Regex, replacement: String, unless_wanted: bool },
+    /// Replaces names that match.
+    Rename { pattern: Pattern, replacement: String, unless_wanted: bool },
     /// Replaces a prefix.
     Prefix { from: String, to: String },
     /// Renames or skips each tensor.
     Function(Rename),
     /// Keeps tensors that match one of the patterns.
-    Include(Vec<Regex>),
+    Include(Vec<Pattern>),
     /// Skips tensors that match.
-    Exclude { pattern: Regex, unless_wanted: bool },
+    Exclude { pattern: Pattern, unless_wanted: bool },
+    /// Leaves out the components of names that are variants of enums in Burn's records: `Relu` of `0.Relu.weight`.
+    OmitVariants,
     /// Strips prefixes that most names have, until none has.
     StripPrefixes(&'static [&'static str]),
     /// Swaps the axes of matrices that match.
-    Transpose(Regex),
+    Transpose(Pattern),
     /// Swaps the axes of matrices whose parameter in the module belongs to one of these layers.
     TransposeLayers(&'static [&'static str]),
     /// Swaps the axes of the matrices of layers `Conv1D`, if the tensors that match show that the file has such layers:
     /// `[width, 3 * width]`, where a linear layer has `[3 * width, width]`.
-    TransposeConv1d { fused: Regex, weights: Regex },
+    TransposeConv1d { fused: Pattern, weights: Pattern },
     /// Moves the last axes of tensors that match, `[.., in, out]`, to the front: `[out, in, ..]`.
-    OutputsFirst(Regex),
+    OutputsFirst(Pattern),
     /// Splits tensors that match into equal parts.
-    Split { pattern: Regex, dim: usize, parts: Vec<String> },
+    Split { pattern: Pattern, dim: usize, parts: Vec<String> },
     /// Joins tensors.
-    Concat { pattern: Regex, dim: usize, others: Vec<String>, name: String },
+    Concat { pattern: Pattern, dim: usize, others: Vec<String>, name: String },
     /// Splits or joins rows, as the module needs it: `fused` is the tensor and `parts` are the names of its parts.
-    Fused { fused: Regex, parts: Vec<String> },
+    Fused { fused: Pattern, parts: Vec<String> },
     /// Renames and transposes the attention of Burn for modules with one matrix for queries, keys and values.
     BurnAttention,
     /// Takes a missing parameter from another tensor.
-    Tie { missing: Regex, replacement: String },
+    Tie { missing: Pattern, replacement: String },
 }
 
 impl Rule {
@@ -61,11 +63,12 @@ impl Rule {
             }),
             Rule::Function(function) => tensors.rename(|name| function(name)),
             Rule::Include(patterns) => {
-                tensors.retain(|name| patterns.iter().any(|pattern| pattern.is_match(name)));
+                tensors.retain(|name| patterns.iter().any(|pattern| pattern.matches(name)));
             }
             Rule::Exclude { pattern, unless_wanted } => exclude(tensors, pattern, *unless_wanted),
+            Rule::OmitVariants => omit_variants(tensors),
             Rule::StripPrefixes(prefixes) => strip_prefixes(tensors, prefixes),
-            Rule::Transpose(pattern) => transpose(tensors, |_, name| pattern.is_match(name))?,
+            Rule::Transpose(pattern) => transpose(tensors, |_, name| pattern.matches(name))?,
             Rule::TransposeLayers(layers) => transpose(tensors, |tensors, name| {
                 let target = tensors.target(name);
                 target.is_some_and(|target| layers.contains(&target.layer.as_str()))
@@ -91,7 +94,7 @@ impl Rule {
 
     /// Descriptions of the patterns that match nothing, without the first ones, which are optional.
     pub(super) fn unmatched(&self, optional: usize, tensors: &Tensors) -> Vec<String> {
-        let found = |pattern: &Regex| tensors.entries.iter().any(|(name, _)| pattern.is_match(name));
+        let found = |pattern: &Pattern| tensors.entries.iter().any(|(name, _)| pattern.matches(name));
         if let Rule::Include(patterns) = self {
             let unmatched = patterns.iter().skip(optional).filter(|pattern| !found(pattern));
             return unmatched.map(|pattern| format!("include `{pattern}`")).collect();
@@ -108,11 +111,12 @@ impl Rule {
             }
             // Whether the parameter is missing depends on the file.
             Rule::Tie { missing, .. } => {
-                tensors.targets().is_none_or(|targets| targets.keys().any(|name| missing.is_match(name)))
+                tensors.targets().is_none_or(|targets| targets.keys().any(|name| missing.matches(name)))
             }
             // These have no pattern, or depend on the file.
             Rule::Function(_)
             | Rule::Include(_)
+            | Rule::OmitVariants
             | Rule::StripPrefixes(_)
             | Rule::TransposeLayers(_)
             | Rule::TransposeConv1d { .. }
@@ -123,18 +127,34 @@ impl Rule {
     }
 }
 
-fn rename(tensors: &mut Tensors, pattern: &Regex, replacement: &str, unless_wanted: bool) {
+fn rename(tensors: &mut Tensors, pattern: &Pattern, replacement: &str, unless_wanted: bool) {
     let targets = tensors.targets().filter(|_| unless_wanted);
     tensors.rename(|name| match targets.is_some_and(|targets| targets.contains_key(name)) {
         true => Some(name.to_owned()),
-        false => Some(pattern.replace_all(name, replacement).into_owned()),
+        false => Some(pattern.replace(name, replacement).unwrap_or_else(|| name.to_owned())),
     });
 }
 
-fn exclude(tensors: &mut Tensors, pattern: &Regex, unless_wanted: bool) {
+/// Leaves out components before the last that begin with a capital letter.
+fn omit_variants(tensors: &mut Tensors) {
+    let is_variant = |component: &str| {
+        component.starts_with(|first: char| first.is_ascii_uppercase())
+            && component.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    let targets = tensors.targets();
+    tensors.rename(|name| match name.rsplit_once('.') {
+        Some((before, last)) if targets.is_none_or(|targets| !targets.contains_key(name)) => {
+            let kept = before.split('.').filter(|component| !is_variant(component)).chain([last]);
+            Some(kept.collect::<Vec<_>>().join("."))
+        }
+        Some(_) | None => Some(name.to_owned()),
+    });
+}
+
+fn exclude(tensors: &mut Tensors, pattern: &Pattern, unless_wanted: bool) {
     let targets = tensors.targets().filter(|_| unless_wanted);
     tensors
-        .retain(|name| !pattern.is_match(name) || targets.is_some_and(|targets| targets.contains_key(name)));
+        .retain(|name| !pattern.matches(name) || targets.is_some_and(|targets| targets.contains_key(name)));
 }
 
 /// Strips prefixes that more than half of the names have. With a module, stripping must also find no fewer parameters.
@@ -175,22 +195,22 @@ fn transpose(tensors: &mut Tensors, matches: impl Fn(&Tensors, &str) -> bool) ->
     Ok(())
 }
 
-fn transpose_conv1d(tensors: &mut Tensors, fused: &Regex, weights: &Regex) -> Result<()> {
+fn transpose_conv1d(tensors: &mut Tensors, fused: &Pattern, weights: &Pattern) -> Result<()> {
     let mut found = false;
-    for (name, origin) in tensors.entries.iter().filter(|(name, _)| fused.is_match(name)) {
+    for (name, origin) in tensors.entries.iter().filter(|(name, _)| fused.matches(name)) {
         let shape = tensors.info(name, origin)?.shape;
         found |= shape.rank() == 2 && shape[0].checked_mul(3) == Some(shape[1]);
     }
     match found {
-        true => transpose(tensors, |_, name| weights.is_match(name)),
+        true => transpose(tensors, |_, name| weights.matches(name)),
         false => Ok(()),
     }
 }
 
-fn outputs_first(tensors: &mut Tensors, pattern: &Regex) -> Result<()> {
+fn outputs_first(tensors: &mut Tensors, pattern: &Pattern) -> Result<()> {
     for position in 0..tensors.entries.len() {
         let (name, origin) = &tensors.entries[position];
-        if !pattern.is_match(name) {
+        if !pattern.matches(name) {
             continue;
         }
         let rank = tensors.info(name, origin)?.shape.rank();
@@ -201,10 +221,11 @@ fn outputs_first(tensors: &mut Tensors, pattern: &Regex) -> Result<()> {
     Ok(())
 }
 
-fn split(tensors: &mut Tensors, pattern: &Regex, dim: usize, parts: &[String]) -> Result<()> {
+fn split(tensors: &mut Tensors, pattern: &Pattern, dim: usize, parts: &[String]) -> Result<()> {
     let mut entries = Vec::new();
     for (name, origin) in std::mem::take(&mut tensors.entries) {
-        let Some(captures) = pattern.captures(&name) else {
+        let names: Option<Vec<String>> = parts.iter().map(|part| pattern.replace(&name, part)).collect();
+        let Some(names) = names else {
             entries.push((name, origin));
             continue;
         };
@@ -214,8 +235,7 @@ fn split(tensors: &mut Tensors, pattern: &Regex, dim: usize, parts: &[String]) -
             let problem = format!("axis {dim} of the shape {shape} has no {} equal parts", parts.len());
             return Err(refused(tensors.source(), &name, &problem));
         };
-        for (i, part) in parts.iter().enumerate() {
-            let part = expanded(&captures, &name, part);
+        for (i, part) in names.into_iter().enumerate() {
             entries
                 .push((part, Origin::Part { of: Box::new(origin.clone()), dim, start: i * length, length }));
         }
@@ -224,14 +244,13 @@ fn split(tensors: &mut Tensors, pattern: &Regex, dim: usize, parts: &[String]) -
     Ok(())
 }
 
-fn concat(tensors: &mut Tensors, pattern: &Regex, dim: usize, others: &[String], name: &str) -> Result<()> {
+fn concat(tensors: &mut Tensors, pattern: &Pattern, dim: usize, others: &[String], name: &str) -> Result<()> {
     let positions = tensors.positions();
     let mut joined: HashMap<usize, (String, Vec<usize>)> = HashMap::new();
     for (position, (first, _)) in tensors.entries.iter().enumerate() {
-        let Some(captures) = pattern.captures(first) else { continue };
+        let Some(name) = pattern.replace(first, name) else { continue };
         let mut parts = vec![position];
-        for other in others {
-            let other = expanded(&captures, first, other);
+        for other in others.iter().filter_map(|other| pattern.replace(first, other)) {
             let found = positions.get(&other).ok_or_else(|| StoreError::NotFound {
                 file: tensors.source().path().to_owned(),
                 name: other.clone(),
@@ -239,7 +258,7 @@ fn concat(tensors: &mut Tensors, pattern: &Regex, dim: usize, others: &[String],
             })?;
             parts.push(*found);
         }
-        joined.insert(position, (expanded(&captures, first, name), parts));
+        joined.insert(position, (name, parts));
     }
     join(tensors, dim, &joined);
     Ok(())
@@ -263,7 +282,7 @@ fn join(tensors: &mut Tensors, dim: usize, joined: &HashMap<usize, (String, Vec<
 
 /// Splits the rows of a fused tensor that the module does not have into parts that it has. Their lengths are those in
 /// the module.
-fn split_fused(tensors: &mut Tensors, fused: &Regex, parts: &[String]) -> Result<()> {
+fn split_fused(tensors: &mut Tensors, fused: &Pattern, parts: &[String]) -> Result<()> {
     if tensors.targets().is_none() {
         return Ok(());
     }
@@ -293,16 +312,15 @@ fn split_fused(tensors: &mut Tensors, fused: &Regex, parts: &[String]) -> Result
 /// The parts of a fused tensor and their numbers of rows, if the module has all of them.
 fn fused_parts(
     tensors: &Tensors,
-    fused: &Regex,
+    fused: &Pattern,
     parts: &[String],
     name: &str,
 ) -> Option<Vec<(String, usize)>> {
     if tensors.is_wanted(name) {
         return None;
     }
-    let captures = fused.captures(name)?;
     let parts = parts.iter().map(|part| {
-        let part = expanded(&captures, name, part);
+        let part = fused.replace(name, part)?;
         let rows = *tensors.target(&part)?.ty.shape.iter().next()?;
         Some((part, rows))
     });
@@ -310,14 +328,13 @@ fn fused_parts(
 }
 
 /// Joins the parts of fused parameters of the module.
-fn join_fused(tensors: &mut Tensors, fused: &Regex, parts: &[String]) {
+fn join_fused(tensors: &mut Tensors, fused: &Pattern, parts: &[String]) {
     let Some(targets) = tensors.targets() else { return };
     let positions = tensors.positions();
     let mut joined: HashMap<usize, (String, Vec<usize>)> = HashMap::new();
     for name in targets.keys().filter(|name| !positions.contains_key(*name)) {
-        let Some(captures) = fused.captures(name) else { continue };
         let found = parts.iter().map(|part| {
-            let part = expanded(&captures, name, part);
+            let part = fused.replace(name, part)?;
             positions.get(&part).copied().filter(|_| !tensors.is_wanted(&part))
         });
         if let Some(found) = found.collect::<Option<Vec<usize>>>()
@@ -347,25 +364,16 @@ fn burn_attention(tensors: &mut Tensors) {
     }
 }
 
-fn tie(tensors: &mut Tensors, missing: &Regex, replacement: &str) {
+fn tie(tensors: &mut Tensors, missing: &Pattern, replacement: &str) {
     let Some(targets) = tensors.targets() else { return };
     let positions = tensors.positions();
     for name in targets.keys().filter(|name| !positions.contains_key(*name)) {
-        let Some(captures) = missing.captures(name) else { continue };
-        if let Some(&position) = positions.get(&expanded(&captures, name, replacement)) {
+        let Some(other) = missing.replace(name, replacement) else { continue };
+        if let Some(&position) = positions.get(&other) {
             let origin = tensors.entries[position].1.clone();
             tensors.entries.push((name.clone(), origin));
         }
     }
-}
-
-/// A name with the match replaced.
-fn expanded(captures: &Captures, name: &str, replacement: &str) -> String {
-    let (start, end) = captures.get(0).map_or((0, 0), |found| (found.start(), found.end()));
-    let mut expanded = name[..start].to_owned();
-    captures.expand(replacement, &mut expanded);
-    expanded.push_str(&name[end..]);
-    expanded
 }
 
 impl fmt::Debug for Rule {
@@ -376,6 +384,7 @@ impl fmt::Debug for Rule {
             Rule::Function(_) => f.write_str("rename by a function"),
             Rule::Include(patterns) => write!(f, "include {patterns:?}"),
             Rule::Exclude { pattern, .. } => write!(f, "exclude `{pattern}`"),
+            Rule::OmitVariants => f.write_str("omit the variants of enums"),
             Rule::StripPrefixes(prefixes) => write!(f, "strip the prefixes {prefixes:?}"),
             Rule::Transpose(pattern) => write!(f, "transpose `{pattern}`"),
             Rule::TransposeLayers(layers) => write!(f, "transpose the weights of {layers:?}"),

@@ -94,7 +94,7 @@ impl LoadOptions {
     /// ```
     /// use kiln_store::{LoadOptions, Mapping};
     ///
-    /// let options = LoadOptions::new().mapping(Mapping::hugging_face().exclude("^classifier")?).partial();
+    /// let options = LoadOptions::new().mapping(Mapping::hugging_face().exclude("classifier.**")?).partial();
     /// # Ok::<(), kiln_store::StoreError>(())
     /// ```
     #[must_use]

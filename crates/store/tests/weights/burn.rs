@@ -80,7 +80,9 @@ fn the_preset_transposes_linear_layers_and_renames_norms() {
 #[test]
 fn the_preset_without_a_module() {
     let weights = kiln_store::Weights::open(fixture("burn/record-15.mpk")).unwrap();
-    let mapping = Mapping::burn().transpose(r"^(layers\.\d+|head)\.weight$").unwrap();
+    let mapping =
+        Mapping::burn().transpose("layers.*.weight").and_then(|mapping| mapping.transpose("head.weight"));
+    let mapping = mapping.unwrap();
     let mapped = weights.mapped(&mapping).unwrap();
     assert_eq!(mapped.names()[4..], ["head.weight", "head.bias", "norm.weight"]);
     assert_eq!(mapped.info("head.weight").unwrap().shape.to_vec(), [2, 3]);

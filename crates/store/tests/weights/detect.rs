@@ -124,7 +124,9 @@ fn an_unknown_format_lists_the_known_ones() {
     let error = Weights::open(&path).unwrap_err().to_string();
     assert!(error.contains("truncated"), "{error}");
     let error = Weights::open(folder.path().join("missing.gguf")).unwrap_err().to_string();
-    assert!(error.contains("missing.gguf: cannot read"), "{error}");
+    let expected =
+        "missing.gguf: cannot read: there is no such file or folder\n  hint: expected a file of weights";
+    assert!(error.contains(expected) && error.contains("contains `model.safetensors`"), "{error}");
 }
 
 #[test]

@@ -98,9 +98,9 @@ fn the_preset_converts_names_and_layouts() {
         embed: EmbeddingConfig::new(4, 2).init(&device),
     };
     let mapping = Mapping::flax()
-        .exclude("^(rate|mask|empty|layers)")
-        .and_then(|mapping| mapping.rename("^Conv_0", "conv")?.rename("^BatchNorm_0", "norm"))
-        .and_then(|mapping| mapping.rename("^Dense_0", "dense")?.rename("^Embed_0", "embed"))
+        .exclude("{rate,mask,empty,layers}.**")
+        .and_then(|mapping| mapping.rename("Conv_0.**", "conv.$1")?.rename("BatchNorm_0.**", "norm.$1"))
+        .and_then(|mapping| mapping.rename("Dense_0.**", "dense.$1")?.rename("Embed_0.**", "embed.$1"))
         .unwrap();
     let options = LoadOptions::new().mapping(mapping).dtype(DTypePolicy::Cast);
     let (net, report) = load_module_with(net, fixture("flax/net.msgpack"), &options).unwrap();

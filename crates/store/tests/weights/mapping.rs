@@ -16,17 +16,37 @@ fn names(weights: &Weights, mapping: &Mapping) -> Vec<String> {
 #[test]
 fn renames_and_filters_apply_in_order() {
     let weights = weights(["a.0.x", "a.1.x", "a.1.y", "b.x", "c"].map(|name| (name, ramp(0.0, &[2]))));
-    let mapping = Mapping::new().rename(r"^a\.(\d+)\.", "blocks.${1}_").unwrap();
+    let mapping = Mapping::new().rename("a.*.**", "blocks.${1}_$2").unwrap();
     assert_eq!(names(&weights, &mapping), ["blocks.0_x", "blocks.1_x", "blocks.1_y", "b.x", "c"]);
-    let mapping = mapping.include("^blocks").unwrap().include("^c$").unwrap().exclude("y$").unwrap();
+    let mapping = mapping.include("blocks.**").unwrap().include("c").unwrap().exclude("**.*y").unwrap();
     assert_eq!(names(&weights, &mapping), ["blocks.0_x", "blocks.1_x", "c"]);
     let mapping =
         mapping.rename_prefix("blocks.", "").rename_with(|name| (name != "c").then(|| name.to_uppercase()));
     assert_eq!(names(&weights, &mapping), ["0_X", "1_X"]);
-    let error = weights.mapped(&Mapping::new().rename(r"\d", "").unwrap()).unwrap_err();
-    assert!(matches!(error, StoreError::Duplicate { name, .. } if name == "a..x"));
-    let error = Mapping::new().rename("(", "").unwrap_err().to_string();
-    assert!(error.contains("pattern `(`"), "{error}");
+    let error = weights.mapped(&Mapping::new().rename("a.*.x", "a.x").unwrap()).unwrap_err();
+    assert!(matches!(error, StoreError::Duplicate { name, .. } if name == "a.x"));
+}
+
+/// Patterns are those of parameter groups and of LoRA's targets.
+#[test]
+fn regular_expressions_are_refused_with_the_remedy() {
+    for mapping in [
+        Mapping::new().rename(r"^encoder\.", "layers."),
+        Mapping::new().include(r"\.bias$"),
+        Mapping::new().tie("(lm_head|head)", "x"),
+    ] {
+        let error = mapping.unwrap_err().to_string();
+        assert!(error.contains("no regular expression") && error.contains("`encoder.**`"), "{error}");
+    }
+    for mapping in [
+        Mapping::new().rename("encoder.**", "layers.$2"),
+        Mapping::new().split("qkv.*", 0, &["q.$1", "k.$2"]),
+        Mapping::new().concat("q.*", 0, &["k.$1"], "qk.$name"),
+        Mapping::new().tie("head", "$1"),
+    ] {
+        let error = mapping.unwrap_err().to_string();
+        assert!(error.contains("`$1` is the text of the first"), "{error}");
+    }
 }
 
 #[test]
@@ -39,9 +59,9 @@ fn tensors_are_transposed_split_and_joined() {
         ("right", ramp(10.0, &[2, 1])),
     ]);
     let mapping = Mapping::new()
-        .transpose("^(m|bias)$")
-        .and_then(|mapping| mapping.split("^(fused|bias)$", 0, &["q.$1", "k.$1", "v.$1"]))
-        .and_then(|mapping| mapping.concat("^left$", 1, &["right"], "both"))
+        .transpose("{m,bias}")
+        .and_then(|mapping| mapping.split("{fused,bias}", 0, &["q.$1", "k.$1", "v.$1"]))
+        .and_then(|mapping| mapping.concat("left", 1, &["right"], "both"))
         .unwrap();
     let mapped = weights.mapped(&mapping).unwrap();
     let read = |name: &str| mapped.read(name).unwrap();
@@ -55,9 +75,9 @@ fn tensors_are_transposed_split_and_joined() {
 
     let error = weights.mapped(&Mapping::new().split("m", 1, &["a", "b"]).unwrap()).unwrap_err().to_string();
     assert!(error.contains("mapping of `m`: axis 1 of the shape [2, 3] has no 2 equal parts"), "{error}");
-    let error = weights.mapped(&Mapping::new().concat("^m$", 0, &["n"], "x").unwrap()).unwrap_err();
+    let error = weights.mapped(&Mapping::new().concat("m", 0, &["n"], "x").unwrap()).unwrap_err();
     assert!(matches!(error, StoreError::NotFound { name, .. } if name == "n"));
-    let error = weights.mapped(&Mapping::new().concat("^m$", 1, &["fused"], "x").unwrap()).unwrap_err();
+    let error = weights.mapped(&Mapping::new().concat("m", 1, &["fused"], "x").unwrap()).unwrap_err();
     assert!(error.to_string().contains("cannot be joined"), "{error}");
 }
 
@@ -127,10 +147,10 @@ fn gpt2_of_hugging_face() {
         ("transformer.h.0.attn.c_proj.bias", ramp(0.0, &[2])),
     ]);
     let mapping = Mapping::new()
-        .rename(r"\.attn\.(c_\w+)", ".$1")
-        .and_then(|mapping| mapping.rename(r"wte\.weight", "wte"))
+        .rename("**.attn.c_*.**", "$1.c_$2.$3")
+        .and_then(|mapping| mapping.rename("**.wte.weight", "$1.wte"))
         .map(|mapping| mapping.then(Mapping::hugging_face()))
-        .and_then(|mapping| mapping.tie(r"^lm_head\.weight$", "wte"))
+        .and_then(|mapping| mapping.tie("lm_head.weight", "wte"))
         .unwrap();
     let mut gpt = gpt();
     let report = load(&mut gpt, &weights, mapping).unwrap();

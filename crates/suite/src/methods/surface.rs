@@ -57,6 +57,7 @@ pub const EXEMPT: &[(&str, &str)] = &[
     ("backward", "reads a tape; every gradient check ends with it"),
     ("backward_from", "reads a tape; tests of the tensor crate cover it"),
     ("grad", "looks a gradient up; tests of the tensor crate cover it"),
+    ("try_grad", "looks a gradient up; tests of the tensor crate cover it"),
     ("grad_remove", "looks a gradient up; tests of the tensor crate cover it"),
     ("detach", "leaves the tape; tests of the tensor crate cover it"),
     ("explain", "tells how a tensor was made; the tests of `fusion` cover it"),

@@ -53,6 +53,15 @@ impl AnyTensor {
         gradients.get(self)
     }
 
+    /// Like [`grad`](AnyTensor::grad), but says why there is no gradient.
+    ///
+    /// # Errors
+    /// When the tensor does not require a gradient, is the result of an op, or is not part of the computation that was
+    /// differentiated.
+    pub fn try_grad(&self, gradients: &Gradients) -> Result<AnyTensor> {
+        gradients.try_get(self)
+    }
+
     /// Removes and returns this tensor's gradient, or `None` if it requires none or did not take part.
     pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<AnyTensor> {
         gradients.remove(self)

@@ -18,6 +18,7 @@ mod attention;
 mod conv;
 mod custom_gradient;
 mod embedding;
+mod gradient_reversal;
 mod image;
 mod norm;
 mod pool;
@@ -30,6 +31,9 @@ pub use attention::*;
 pub use conv::*;
 pub use custom_gradient::custom_gradient;
 pub use embedding::*;
+pub use gradient_reversal::gradient_reversal;
+#[cfg(feature = "std")]
+pub(crate) use gradient_reversal::register as register_gradient_reversal;
 pub use image::*;
 pub use kiln_ir::{ConvOptions, ConvSpec, PoolOptions, Pooling};
 pub use norm::*;

@@ -25,6 +25,14 @@ impl Gradients {
         Some(AnyTensor::new(self.stack_of(tensor), value))
     }
 
+    /// Like [`get`](Gradients::get), but says why there is no gradient.
+    ///
+    /// # Errors
+    /// When the tensor is not a leaf, or did not take part.
+    pub fn try_get(&self, tensor: &AnyTensor) -> Result<AnyTensor> {
+        self.get(tensor).ok_or_else(|| no_gradient(tensor))
+    }
+
     /// Removes and returns the gradient of a rank-erased leaf, or `None` if the tensor is not a leaf or did not take
     /// part.
     pub fn remove(&mut self, tensor: &AnyTensor) -> Option<AnyTensor> {
@@ -47,23 +55,30 @@ impl fmt::Debug for Gradients {
     }
 }
 
-impl<B: AutodiffBackend, const D: usize, K: Kind> Tensor<B, D, K> {
+// The methods have the bound and not their blocks: the compiler then prints the message of `AutodiffBackend`.
+impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     /// Returns the tensor on the inner backend: the same elements, without automatic differentiation.
     #[track_caller]
-    pub fn inner(self) -> Tensor<B::InnerBackend, D, K> {
+    pub fn inner(self) -> Tensor<B::InnerBackend, D, K>
+    where
+        B: AutodiffBackend,
+    {
         ok(layer(self.as_any(), "inner"));
         Tensor::from_any(self.into_any().inner())
     }
 
     /// Wraps a tensor of the inner backend for automatic differentiation. It is not tracked.
     #[track_caller]
-    pub fn from_inner(inner: Tensor<B::InnerBackend, D, K>) -> Self {
+    pub fn from_inner(inner: Tensor<B::InnerBackend, D, K>) -> Self
+    where
+        B: AutodiffBackend,
+    {
         let stack = crate::transform::autodiff_above::<B>(inner.engine_stack());
         Tensor::from_any(ok(inner.into_any().from_inner(&stack)))
     }
 }
 
-impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
+impl<B: Backend, const D: usize> Tensor<B, D, Float> {
     /// Runs the backward pass: computes the gradients of the sum of this tensor's elements for every leaf on the tape
     /// that [requires](Tensor::require_grad) one. The tape is kept as long as tensors on it exist.
     ///
@@ -83,7 +98,10 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// When no operand of the computation requires a gradient, or an op has no gradient; the message names the
     /// op. See [`try_backward`](Tensor::try_backward).
     #[track_caller]
-    pub fn backward(&self) -> Gradients {
+    pub fn backward(&self) -> Gradients
+    where
+        B: AutodiffBackend,
+    {
         ok(self.try_backward())
     }
 
@@ -91,7 +109,10 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     ///
     /// # Errors
     /// When no operand of the computation requires a gradient, or an op has no gradient.
-    pub fn try_backward(&self) -> Result<Gradients> {
+    pub fn try_backward(&self) -> Result<Gradients>
+    where
+        B: AutodiffBackend,
+    {
         self.as_any().backward()
     }
 
@@ -99,17 +120,52 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     ///
     /// # Errors
     /// When the shapes differ, no operand requires a gradient, or an op has no gradient.
-    pub fn try_backward_from(&self, gradient: Tensor<B::InnerBackend, D>) -> Result<Gradients> {
+    pub fn try_backward_from(&self, gradient: Tensor<B::InnerBackend, D>) -> Result<Gradients>
+    where
+        B: AutodiffBackend,
+    {
         self.as_any().backward_from(gradient.into_any())
     }
 
-    /// Returns this tensor's gradient, or `None` if it requires none or did not take part.
-    pub fn grad(&self, gradients: &Gradients) -> Option<Tensor<B::InnerBackend, D>> {
+    /// Returns this tensor's gradient, or `None` if it requires none or did not take part;
+    /// [`try_grad`](Tensor::try_grad) says which.
+    pub fn grad(&self, gradients: &Gradients) -> Option<Tensor<B::InnerBackend, D>>
+    where
+        B: AutodiffBackend,
+    {
         gradients.get(self.as_any()).map(Tensor::from_any)
     }
 
+    /// Like [`grad`](Tensor::grad), but says why there is no gradient.
+    ///
+    /// ```
+    /// use kiln_backends::Flex;
+    /// use kiln_tensor::{Autodiff, Tensor};
+    ///
+    /// let x = Tensor::<Autodiff<Flex>, 1>::from([2.0]).require_grad();
+    /// let scale = Tensor::<Autodiff<Flex>, 1>::from([3.0]);
+    /// let gradients = (&x * &scale).backward();
+    /// assert_eq!(x.try_grad(&gradients)?.item::<f32>(), 3.0);
+    /// let error = scale.try_grad(&gradients).unwrap_err().to_string();
+    /// assert!(error.contains("does not require a gradient"), "{error}");
+    /// # Ok::<(), kiln_tensor::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the tensor does not require a gradient, is the result of an op, or is not part of the computation that was
+    /// differentiated.
+    pub fn try_grad(&self, gradients: &Gradients) -> Result<Tensor<B::InnerBackend, D>>
+    where
+        B: AutodiffBackend,
+    {
+        gradients.try_get(self.as_any()).map(Tensor::from_any)
+    }
+
     /// Removes and returns this tensor's gradient, or `None` if it requires none or did not take part.
-    pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>> {
+    pub fn grad_remove(&self, gradients: &mut Gradients) -> Option<Tensor<B::InnerBackend, D>>
+    where
+        B: AutodiffBackend,
+    {
         gradients.remove(self.as_any()).map(Tensor::from_any)
     }
 
@@ -130,7 +186,10 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// assert_eq!(x.grad(&gradients).unwrap().into_data().to_vec::<f32>(), [1.0, 1.0]);
     /// ```
     #[track_caller]
-    pub fn grad_replace(&self, gradients: &mut Gradients, gradient: Tensor<B::InnerBackend, D>) {
+    pub fn grad_replace(&self, gradients: &mut Gradients, gradient: Tensor<B::InnerBackend, D>)
+    where
+        B: AutodiffBackend,
+    {
         if gradient.as_any().ty() != self.as_any().ty() {
             let types = [gradient.as_any().ty().into(), self.as_any().ty().into()];
             let error = Error::type_error("grad_replace", "the gradient is not of the tensor's type", &types);
@@ -145,24 +204,36 @@ impl<B: AutodiffBackend, const D: usize> Tensor<B, D, Float> {
     /// Returns a leaf tensor with the same elements, for which [`backward`](Tensor::backward) computes a gradient.
     #[doc(alias = "requires_grad_")]
     #[track_caller]
-    pub fn require_grad(self) -> Self {
+    pub fn require_grad(self) -> Self
+    where
+        B: AutodiffBackend,
+    {
         Tensor::from_any(ok(require_grad(self.into_any())))
     }
 
     /// Returns whether the tensor is a leaf that requires a gradient, by [`require_grad`](Tensor::require_grad).
     #[doc(alias = "requires_grad")]
-    pub fn is_require_grad(&self) -> bool {
+    pub fn is_require_grad(&self) -> bool
+    where
+        B: AutodiffBackend,
+    {
         layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.leaf_id(self.as_any().value()).is_some())
     }
 
     /// Calls [`require_grad`](Tensor::require_grad) if `require` is true, and [`detach`](Tensor::detach) otherwise.
     #[track_caller]
-    pub fn set_require_grad(self, require: bool) -> Self {
+    pub fn set_require_grad(self, require: bool) -> Self
+    where
+        B: AutodiffBackend,
+    {
         if require { self.require_grad() } else { self.detach() }
     }
 
     /// Returns whether gradients flow through the tensor.
-    pub fn is_tracked(&self) -> bool {
+    pub fn is_tracked(&self) -> bool
+    where
+        B: AutodiffBackend,
+    {
         layer(self.as_any(), "").is_ok_and(|(layer, _)| layer.is_tracked(self.as_any().value()))
     }
 }
@@ -185,6 +256,30 @@ impl<B: Backend, const D: usize, K: Kind> Tensor<B, D, K> {
     pub fn detach(self) -> Self {
         Tensor::from_any(detach(self.into_any()))
     }
+}
+
+/// The reason why a tensor has no gradient.
+fn no_gradient(tensor: &AnyTensor) -> Error {
+    if let Err(error) = layer(tensor, "grad") {
+        return error;
+    }
+    let mut layers = tensor.stack().levels().filter_map(|level| level.outermost::<Layer>());
+    let (problem, hint) = match layers.find(|layer| layer.is_tracked(tensor.value())) {
+        None => (
+            "does not require a gradient",
+            "call `require_grad` before the tensor is used; it returns the tensor to compute with",
+        ),
+        Some(layer) if layer.leaf_id(tensor.value()).is_none() => (
+            "is the result of an op: only tensors from `require_grad` have a gradient",
+            "call `detach().require_grad()` on it and continue with that tensor, or ask for the gradient of an input",
+        ),
+        Some(_) => (
+            "requires a gradient, but this backward pass did not reach it",
+            "check that the differentiated result depends on it, on a path of floats that is not detached, and that \
+             its gradient was not removed before",
+        ),
+    };
+    Error::gradient("grad", format!("{} {problem}", tensor.ty())).hint(hint)
 }
 
 /// Computes the gradients of a tensor from its output gradient; `None` means ones.

@@ -21,6 +21,22 @@ pub(super) fn cases() -> Vec<Case> {
             let y = Tensor::<A, 2>::ones([2, 3], &DEVICE).require_grad().exp();
             y.try_backward_from(Tensor::ones([3, 2], &DEVICE)).map(|_| ())
         }),
+        fails("grad: a device without autodiff", || {
+            let x = Tensor::<A, 1>::ones([1], &DEVICE).require_grad();
+            x.clone().inner().into_any().try_grad(&x.backward())
+        }),
+        fails("grad: not tracked", || {
+            let (x, y) = (Tensor::<A, 1>::ones([1], &DEVICE).require_grad(), Tensor::ones([1], &DEVICE));
+            y.try_grad(&(x * &y).backward())
+        }),
+        fails("grad: the result of an op", || {
+            let y = Tensor::<A, 1>::ones([1], &DEVICE).require_grad().exp();
+            y.try_grad(&y.backward())
+        }),
+        fails("grad: not reached", || {
+            let leaf = || Tensor::<A, 1>::ones([1], &DEVICE).require_grad();
+            leaf().try_grad(&leaf().exp().backward())
+        }),
         fails("from_inner: not below", || int().from_inner(Device::cpu().as_ref())),
     ]
 }

@@ -8,6 +8,11 @@ fn image(channels: usize) -> Tensor<Flex, 4> {
     Tensor::ones([1, channels, 8, 8], &DEVICE)
 }
 
+/// Logits of 3 classes at 4 places, with the classes as the last axis.
+fn sequence() -> Tensor<Flex, 3> {
+    Tensor::ones([2, 4, 3], &DEVICE)
+}
+
 fn heads(count: usize, dim: usize) -> Tensor<Flex, 4> {
     Tensor::ones([1, count, 5, dim], &DEVICE)
 }
@@ -25,6 +30,31 @@ pub(super) fn cases() -> Vec<Case> {
         }),
         panics("cross_entropy: another batch", || {
             loss::cross_entropy(x(), indices([0, 1, 2]), &Default::default())
+        }),
+        panics("cross_entropy: classes as the last axis", || {
+            loss::cross_entropy(
+                sequence(),
+                Tensor::<Flex, 2, Int>::zeros([2, 4], &DEVICE),
+                &Default::default(),
+            )
+        }),
+        panics("nll: classes as the last axis", || {
+            let targets = Tensor::<Flex, 2, Int>::zeros([2, 4], &DEVICE);
+            loss::nll(sequence(), targets, &Default::default())
+        }),
+        fails("cross_entropy: targets with an axis of length 1", || {
+            let targets = Tensor::<Flex, 2, Int>::zeros([2, 1], &DEVICE).into_any();
+            x().into_any().cross_entropy_loss(targets, &Default::default())
+        }),
+        fails("cross_entropy: float class indices", || {
+            let labels = Tensor::<Flex, 1>::zeros([2], &DEVICE).into_any();
+            x().into_any().cross_entropy_loss(labels, &Default::default())
+        }),
+        fails("cross_entropy: integers for each class", || {
+            x().into_any().cross_entropy_loss(i().into_any(), &Default::default())
+        }),
+        panics("cross_entropy: probabilities of another shape", || {
+            loss::cross_entropy(x(), Tensor::<Flex, 2>::ones([2, 4], &DEVICE), &Default::default())
         }),
         panics("mse: shapes", || loss::mse(x(), Tensor::ones([4, 3], &DEVICE), loss::Reduction::Mean)),
         panics("linear: inner sizes", || module::linear(x(), Tensor::ones([5, 4], &DEVICE), None)),

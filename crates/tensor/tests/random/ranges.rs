@@ -152,9 +152,10 @@ fn uniform_integers_are_equally_likely() {
     ];
     for (dtype, low, high) in cases {
         let data = drawn(dtype, MANY, low, high, &Device::cpu()).into_data().unwrap();
-        let x: Vec<i128> = match dtype {
-            DType::U64 => data.to_vec::<u64>().into_iter().map(i128::from).collect(),
-            _ => data.to_vec::<i64>().into_iter().map(i128::from).collect(),
+        let x: Vec<i128> = if dtype == DType::U64 {
+            data.to_vec::<u64>().into_iter().map(i128::from).collect()
+        } else {
+            data.to_vec::<i64>().into_iter().map(i128::from).collect()
         };
         assert!(x.iter().all(|x| (low as i128..high as i128).contains(x)), "{dtype} {low} {high}");
         // The least digit and the tenths of the range; 27.9 is exceeded with a probability of 1 in 1,000.

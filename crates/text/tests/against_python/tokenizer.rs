@@ -392,7 +392,12 @@ fn invalid_tokenizer_files_are_errors() {
         assert!(Tokenizer::from_bytes(&valid[..length]).is_err());
     }
     assert!(Tokenizer::from_bytes(&valid).is_ok());
-    assert!(matches!(Tokenizer::from_file("absent/tokenizer.json"), Err(TextError::Io { .. })));
+    let absent = Tokenizer::from_file("absent/tokenizer.json").unwrap_err();
+    assert!(matches!(absent, TextError::Io { .. }), "{absent}");
+    assert!(
+        absent.to_string().contains("no such file or folder\n  hint: expected a `tokenizer.json`"),
+        "{absent}"
+    );
 }
 
 #[test]

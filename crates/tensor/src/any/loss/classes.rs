@@ -68,7 +68,34 @@ impl AnyTensor {
         }
         Err(self
             .unlike(op, "logits [batch, classes, ..] and targets [batch, ..] do not suit", target)
-            .hint("targets are integers, with the axes of the logits but for the classes"))
+            .hint(self.targets_hint(target)))
+    }
+
+    /// The likely mistake of targets that do not suit the logits.
+    fn targets_hint(&self, target: &AnyTensor) -> &'static str {
+        let (logits, targets) = (self.shape(), target.shape());
+        let last = logits.rank() - 1;
+        match () {
+            () if last > 1 && *targets == logits.without(last) => {
+                "the classes are axis 1 and not the last axis: move them with `logits.movedim(-1, 1)`, or flatten logits \
+                 to [batch * .., classes] and targets to [batch * ..]"
+            }
+            () if target.dtype().is_float() && *targets == logits.without(1) => {
+                "class indices are integers: convert them by `.int()`; float targets are probabilities with the shape \
+                 of the logits"
+            }
+            () if target.dtype().is_int() && targets == logits => {
+                "targets with one number for each class are probabilities: convert them by `.float()`, or reduce them \
+                 to class indices by `argmax(1)` and `squeeze_dim(1)`"
+            }
+            () if targets.rank() == logits.rank() && *targets == logits.without(1).inserted(1, 1) => {
+                "targets have no axis of classes: remove it with `squeeze_dim(1)`"
+            }
+            () => {
+                "class indices are integers with the axes of the logits but for the classes, axis 1; probabilities are \
+                 floats with the shape of the logits"
+            }
+        }
     }
 
     /// Computes the losses from log-probabilities.
@@ -126,7 +153,12 @@ impl AnyTensor {
 
     fn soft_targets(self, target: AnyTensor, options: &ClassOptions) -> Result<AnyTensor> {
         const OP: &str = "cross_entropy";
-        self.check_same(OP, &target)?;
+        self.check_alike(OP, &target)?;
+        if self.shape() != target.shape() {
+            return Err(self
+                .unlike(OP, "logits and probabilities differ in shape", &target)
+                .hint(self.targets_hint(&target)));
+        }
         if options.ignore_index.is_some() {
             return Err(self
                 .wrong(OP, "`ignore_index` is not supported for probabilities")

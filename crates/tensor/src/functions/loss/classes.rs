@@ -5,6 +5,13 @@ use crate::{AnyTensor, Backend, Int, Tensor};
 
 /// Targets of [`cross_entropy`] for logits of rank `D`, `[batch, classes, space..]`: class indices, integers
 /// `[batch, space..]`, or probabilities, floats with the shape of the logits.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the targets of logits of rank {D}",
+    label = "neither class indices nor probabilities",
+    note = "class indices are integers `[batch, space..]`, without the axis of the classes: `Tensor<B, _, Int>`; floats \
+            convert by `.int()`",
+    note = "probabilities are floats with the shape of the logits `[batch, classes, space..]`"
+)]
 pub trait CrossEntropyTargets<B: Backend, const D: usize>: private::Sealed {
     /// Whether the targets are probabilities.
     const ARE_PROBABILITIES: bool;

@@ -15,11 +15,19 @@ use kiln_ir::{CustomOp, Error, OperandType, Recorder, Result, ResultTypes, Tenso
 ///
 /// `forward` computes the result from the inputs. `backward` takes the inputs, the result and the gradient of the result,
 /// and returns one gradient for each input, of the input's shape. Both are written in [`Var`]s, so that they run on each
-/// engine and fuse with the ops around them; the gradient itself can be differentiated. Neither may capture variables:
-/// pass constants as tensors, or implement [`CustomOp`], which also has ops without an expansion, integer results and
-/// kernels of one engine. `name` is the name of the op in messages and programs. Under [`vmap`](crate::transform::vmap)
-/// the function keeps its values, while its gradient becomes the derivative of `forward`: [`CustomOp::batched`] is the
-/// way to keep the gradient there.
+/// engine and fuse with the ops around them; the gradient itself can be differentiated. `name` is the name of the op in
+/// messages and programs. Under [`vmap`](crate::transform::vmap) the function keeps its values, while its gradient
+/// becomes the derivative of `forward`: [`CustomOp::batched`] is the way to keep the gradient there.
+///
+/// A [`Var`] stands for a tensor of any shape and float dtype. `+ - * /` take another `Var`, by value or by reference, or
+/// a number (`f64` or `f32`), and broadcast. Methods are those of [`Var`]: `exp`, `sqrt`, `tanh`, `select`, `sum`,
+/// `matmul` and others; [`Var::scalar`] makes a number an operand, as in `x.max(&x.scalar(0.0))`.
+///
+/// Neither function may capture variables, which is an error at compile time. A value that changes between calls is
+/// another tensor in `inputs`, with [`detach`](Tensor::detach) if it needs no gradient; `backward` then returns zeros for
+/// it. Or implement [`CustomOp`], whose [`attributes`](CustomOp::attributes) contain such values, and which also has ops
+/// without an expansion, integer results and kernels of one engine. [`gradient_reversal`](super::gradient_reversal) is
+/// built in.
 ///
 /// The straight-through estimator ([Bengio et al. 2013](https://arxiv.org/abs/1308.3432)) rounds, with the gradient of
 /// the identity:
@@ -36,6 +44,26 @@ use kiln_ir::{CustomOp, Error, OperandType, Recorder, Result, ResultTypes, Tenso
 ///     |_inputs, _output, gradient| vec![gradient.clone()],
 /// );
 /// assert_eq!(y.to_vec::<f32>(), [0.0, 2.0]);
+/// assert_eq!(x.grad(&y.backward()).unwrap().to_vec::<f32>(), [1.0, 1.0]);
+/// ```
+///
+/// The limit of a clipped gradient is another input:
+///
+/// ```
+/// use kiln_backends::Flex;
+/// use kiln_tensor::{Autodiff, Tensor, module};
+///
+/// let x = Tensor::<Autodiff<Flex>, 1>::from([0.5, 3.0]).require_grad();
+/// let limit = Tensor::from([1.0]);
+/// let y: Tensor<_, 1> = module::custom_gradient(
+///     "clipped_square",
+///     vec![x.clone(), limit],
+///     |inputs| inputs[0].square(),
+///     |inputs, _output, gradient| {
+///         let slope = &inputs[0] * 2.0f32;
+///         vec![slope.min(&inputs[1]) * gradient, &inputs[1] * 0.0f32]
+///     },
+/// );
 /// assert_eq!(x.grad(&y.backward()).unwrap().to_vec::<f32>(), [1.0, 1.0]);
 /// ```
 ///
@@ -57,8 +85,12 @@ where
 {
     const {
         // The types of the functions identify the op where plans are cached; values that they captured would not.
-        assert!(size_of::<F>() == 0, "`forward` of `custom_gradient` captures a variable");
-        assert!(size_of::<G>() == 0, "`backward` of `custom_gradient` captures a variable");
+        assert!(
+            size_of::<(F, G)>() == 0,
+            "a function passed to `custom_gradient` captures a variable: pass the value as another tensor in `inputs`, \
+             with `detach` if it needs no gradient, write a constant in the function, or implement `CustomOp` with the \
+             value in `attributes`"
+        );
     }
     custom::<B, D, D2, Float>(Function { name, forward, backward }, inputs)
 }
