@@ -282,7 +282,7 @@ fn dropout_omits_input_features_in_training_mode() {
 fn norms_of_weights_in_16_bits() {
     let (device, _alone) = seeded();
     let mut layer: Linear<B> = LinearConfig::new(4, 2).with_bias(false).init(&device);
-    layer.weight = Param::from_tensor(Tensor::full([2, 4], 300.0, &device).cast(DType::F16));
+    layer.weight = Param::from_tensor(Tensor::<_, 2>::full([2, 4], 300.0, &device).cast(DType::F16));
     let normed = WeightNormConfig::new().init(layer.clone()).unwrap();
     assert_close(&numbers(&normed.module().weight.val()), &[300.0; 8], 0.3);
     let spectral = SpectralNormConfig::new().init(layer).unwrap();

@@ -482,6 +482,10 @@ fn parameter_names(module: &dyn Module) -> Vec<String> {
                 self.0.push(path.to_string());
             }
         }
+
+        fn tied(&mut self, path: &Path, parameter: Parameter) {
+            self.parameter(path, parameter);
+        }
     }
     let mut names = Names(Vec::new());
     module.visit(&mut Path::new(), &mut names);

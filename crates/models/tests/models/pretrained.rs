@@ -187,7 +187,8 @@ fn logits_after(model: &CausalLanguageModel<B>, prompt: &[u32], part: usize) -> 
     let mut cache = model.new_cache(1, prompt.len());
     let parts = prompt.chunks(part).map(|ids| {
         let ids: Vec<i64> = ids.iter().map(|&id| id.into()).collect();
-        let ids = TensorData::new(ids, [1, part.min(ids.len())]).unwrap();
+        let shape = [1, part.min(ids.len())];
+        let ids = TensorData::new(ids, shape).unwrap();
         model.forward(TokenInput::new(Tensor::from_data(ids, &Default::default())), &mut cache)
     });
     parts.last().unwrap()
