@@ -558,6 +558,7 @@ fn loggers_receive_the_records_in_order() {
     let records = Arc::new(Mutex::new(Vec::new()));
     let mut learner = Learner::new(task())
         .name("line")
+        .epochs(1)
         .hyper_parameter("rate", 0.05)
         .metric(Errors::default())
         .logger(Log(records.clone()))
