@@ -159,21 +159,32 @@ impl Meter {
     }
 
     /// Returns the scores of the steps read so far. Waits for the device.
+    ///
+    /// # Errors
+    /// When a metric or one of its inputs is in error. The metrics then start anew, since a metric in error has lost batches.
     pub(crate) fn scores(&mut self, place: TrainPosition) -> Result<Scores> {
         let mut scores = Scores {
             loss: self.mean(LOSS).unwrap_or(f64::NAN),
             num_items: usize::try_from(self.num_items).unwrap_or(usize::MAX),
             ..Scores::default()
         };
+        let mut problem = None;
         for metric in &mut self.metrics {
             let values: MetricValues = match metric.values() {
                 Ok(values) => values,
-                Err(source) => return Err(failed(&**metric, place, source)),
+                Err(source) => {
+                    problem = Some(failed(&**metric, place, source));
+                    break;
+                }
             };
             if let Some(main) = values.main() {
                 scores.metrics.push((metric.name().to_owned(), main));
             }
             scores.values.extend(values);
+        }
+        if let Some(problem) = problem {
+            self.metrics.iter_mut().for_each(|metric| metric.reset());
+            return Err(problem);
         }
         let logged = self.means.iter().filter(|(name, _)| name != LOSS);
         scores.metrics.extend(logged.map(|(name, mean)| (name.clone(), mean.value())));

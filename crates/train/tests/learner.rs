@@ -563,7 +563,7 @@ fn with_a_bad_label<B: Backend>(epoch: u64, bad: &[usize]) -> Vec<Batch<B>> {
     chunks.collect()
 }
 
-/// A bad batch, for the error that an engine returns in the backward pass, or that the optimizer finds.
+/// Where the error of a bad batch is found: in the backward pass, or by the optimizer.
 #[derive(Clone, Copy)]
 enum Found {
     Backward,
@@ -578,7 +578,7 @@ fn trained_on_good_batches<A: AutodiffBackend>(
     found: Found,
 ) -> Vec<f32> {
     let mut optimizer = SgdConfig::new().with_momentum(0.9).init().with_accumulation(passes as u64).unwrap();
-    let batches = [with_a_bad_label(1, bad), with_a_bad_label(1, bad)].concat();
+    let batches: Vec<Batch<A>> = (0..2).flat_map(|_| with_a_bad_label(1, bad)).collect();
     for (index, batch) in batches.into_iter().enumerate() {
         let is_left_out = match found {
             Found::Backward => bad.contains(&index),

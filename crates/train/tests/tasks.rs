@@ -457,12 +457,15 @@ fn values_that_are_infinite_or_nan_are_resumed() {
         fn on(&mut self, _event: Event<'_>, _context: &mut Context<'_, T>) -> Result<()> {
             Ok(())
         }
-        fn state(&mut self, task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
+        fn state(&mut self, _task: &mut T, visitor: &mut dyn StateVisitor) -> Result<()> {
             let (mut best, mut all) =
                 (0.0, Floats { either: Either::Text("other".to_owned()), ..self.0.clone() });
             visitor.value("best", &mut best)?;
             visitor.value("all", &mut all)?;
-            let _ = task;
+            // Other visitors than that of `resume` leave the values.
+            if best == 0.0 {
+                return Ok(());
+            }
             assert_eq!(format!("{best:?} {all:?}"), format!("{:?} {:?}", self.0.best, self.0));
             Ok(())
         }
@@ -555,6 +558,7 @@ fn loggers_receive_the_records_in_order() {
     let records = Arc::new(Mutex::new(Vec::new()));
     let mut learner = Learner::new(task())
         .name("line")
+        .epochs(1)
         .hyper_parameter("rate", 0.05)
         .metric(Errors::default())
         .logger(Log(records.clone()))

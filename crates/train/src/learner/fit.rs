@@ -273,7 +273,11 @@ impl<T: Task> Learner<T> {
         }
         self.refusals.add_steps(&outcome.reports, place);
         self.refusals.add(std::mem::take(&mut outcome.refusals), place);
-        result.map_err(|error| self.refusals.in_order(error))?;
+        if let Err(error) = result
+            && let Some(error) = self.refusals.in_order(error)
+        {
+            return Err(error);
+        }
         for (name, report) in &outcome.reports {
             if let Some(warning) = &report.warning {
                 self.control.warn(format!("{name}: {warning}"));
@@ -297,9 +301,10 @@ impl<T: Task> Learner<T> {
             self.emit(Event::StepMeasured(&record))?;
             self.send(&Record::Step(record))?;
         }
-        // The optimizer knows more about a step in error, and reports it once.
-        if let Err(TrainError::Tensor { .. }) = read {
+        // The optimizer knows more about a step in error. Of accumulated gradients it may learn later.
+        if let Err(TrainError::Tensor { place, .. }) = read {
             self.finish_updates()?;
+            self.refusals.note_reported(place);
         }
         read
     }

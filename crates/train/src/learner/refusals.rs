@@ -9,11 +9,16 @@ use crate::error::{Result, TrainError, TrainPosition};
 /// The number of steps whose batches are kept: more than an optimizer leaves with an unknown outcome.
 const STEPS: u64 = 128;
 
+/// The number of reported batches that are kept.
+const REPORTED: usize = 64;
+
 /// The batches of the last steps of each model, and refusals that no call has reported.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     batches: BTreeMap<String, VecDeque<Batch>>,
     found: VecDeque<TrainError>,
+    /// Batches whose errors were reported before the optimizer refused their step, of the last steps.
+    reported: VecDeque<TrainPosition>,
 }
 
 /// The batch of an optimizer step, or of one of its accumulated passes.
@@ -47,7 +52,17 @@ impl Refusals {
     ) {
         for (name, source) in errors {
             let place = self.place_of(&name, &source).unwrap_or(place);
-            self.found.push_back(TrainError::Optimizer { place, source });
+            if !self.reported.contains(&place) {
+                self.found.push_back(TrainError::Optimizer { place, source });
+            }
+        }
+    }
+
+    /// Notes that the error of a batch is reported. A step of accumulated gradients may be refused because of it later.
+    pub(super) fn note_reported(&mut self, place: TrainPosition) {
+        self.reported.push_back(place);
+        if self.reported.len() > REPORTED {
+            self.reported.pop_front();
         }
     }
 
@@ -59,23 +74,26 @@ impl Refusals {
         self.found.pop_front().map_or(Ok(()), Err)
     }
 
-    /// The error to report of a batch that failed: that of an earlier one comes first. With accumulated gradients, the pass
-    /// in error may be of an earlier batch than the call that refused the step.
-    pub(super) fn in_order(&mut self, mut error: TrainError) -> TrainError {
+    /// The error to report after a batch failed: that of an earlier one comes first. With accumulated gradients, the pass in
+    /// error may be of an earlier batch than the call that refused the step. `None` if that one was reported.
+    pub(super) fn in_order(&mut self, mut error: TrainError) -> Option<TrainError> {
         if let TrainError::Optimizer { place, source } = &mut error
             && matches!(source, OptimError::StepRefused { pass: Some(_), .. })
             && let Some(found) = self.batches.keys().find_map(|name| self.place_of(name, source))
         {
+            if self.reported.contains(&found) {
+                return self.found.pop_front();
+            }
             *place = found;
         }
         match self.found.pop_front() {
             Some(earlier) if error.is_of_batch() => {
                 self.found.push_back(error);
-                earlier
+                Some(earlier)
             }
             // The batch is not done, so that its error comes again.
-            Some(earlier) => earlier,
-            None => error,
+            Some(earlier) => Some(earlier),
+            None => Some(error),
         }
     }
 
