@@ -193,6 +193,7 @@ fn portable(text: &str) -> String {
     let text = text.replace(&*workspace().to_string_lossy(), WORKSPACE).replace('\\', "/");
     let text = text.replace(&format!("{PACKAGE_IN_WORKSPACE}/{PROGRAMS}"), PROGRAMS);
     let text = text.replace("::: crates/", &format!("::: {WORKSPACE}/crates/"));
+    let text = text.replace("--> crates/", &format!("--> {WORKSPACE}/crates/"));
     let mut elsewhere = false;
     let mut portable = String::new();
     for line in text.lines().filter(|line| !SUMMARIES.iter().any(|start| line.starts_with(start))) {
