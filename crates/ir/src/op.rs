@@ -228,9 +228,10 @@ pub enum Op {
     /// `(x, w) -> y`: matmul with the transpose of a weight in quantized blocks, `[.., m, k] x [n, bytes] -> [.., m, n]`:
     /// `y = x · dequantize(w)ᵀ`, in the dtype of `x`. `w` is `u8`; a row consists of whole blocks of `k` elements.
     ///
-    /// An engine may round `x`, except in `f64`, to 8 bits in blocks of 32 or 256 elements with one scale each, like
-    /// llama.cpp. The error of an element is then at most 1/254 of the greatest magnitude of its block. In 16 bits it
-    /// may round the dequantized weight to the dtype of `x`. Blocks have no gradient, `x` has one.
+    /// An engine may round `x`, except in `f64`, to two bytes: the error of an element is then at most 1/64,516 of the
+    /// greatest magnitude of its 32. Where the user asks for it, it may round to one byte, like llama.cpp, with errors of
+    /// 1/254. Results of a row do not depend on other rows, up to the rounding of sums. In 16 bits an engine may round the
+    /// dequantized weight to the dtype of `x`. Blocks have no gradient, `x` has one.
     MatMulBlocks {
         /// The format of the blocks of `w`.
         format: BlockFormat,
