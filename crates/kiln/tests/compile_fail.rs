@@ -190,13 +190,19 @@ fn workspace() -> &'static Path {
 fn portable(text: &str) -> String {
     const SUMMARIES: [&str; 3] =
         ["error: aborting due to ", "For more information about ", "Some errors have detailed explanations"];
+    /// Parts of lines with a place in the compiler's sources, and with a file that it wrote.
+    const OF_THE_COMPILER: [&str; 3] = ["library/core/src", "long-type-", "consider using `--verbose`"];
     let text = text.replace(&*workspace().to_string_lossy(), WORKSPACE).replace('\\', "/");
     let text = text.replace(&format!("{PACKAGE_IN_WORKSPACE}/{PROGRAMS}"), PROGRAMS);
     let text = text.replace("::: crates/", &format!("::: {WORKSPACE}/crates/"));
     let text = text.replace("--> crates/", &format!("--> {WORKSPACE}/crates/"));
+    let is_portable = |line: &&str| {
+        !SUMMARIES.iter().any(|start| line.starts_with(start))
+            && !OF_THE_COMPILER.iter().any(|part| line.contains(part))
+    };
     let mut elsewhere = false;
     let mut portable = String::new();
-    for line in text.lines().filter(|line| !SUMMARIES.iter().any(|start| line.starts_with(start))) {
+    for line in text.lines().filter(is_portable) {
         elsewhere = line.contains(WORKSPACE) || elsewhere && !line.is_empty() && !line.contains("--> ");
         portable += &portable_line(line, elsewhere);
         portable.push('\n');

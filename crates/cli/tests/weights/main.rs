@@ -223,14 +223,14 @@ fn quantize_transposes_the_matrices_of_gpt2() {
 #[test]
 fn rules_that_match_nothing_are_a_warning() {
     let file = fixture("pytorch/parameters.pt");
-    let (status, text, error) = kiln(&["info", &file, "--rename", "^wait=w", "--exclude", "^bias$"]);
+    let (status, text, error) = kiln(&["info", &file, "--rename", "wait=w", "--exclude", "bias"]);
     assert_eq!(
         (status, error.as_str()),
-        (Some(0), "kiln: no tensor matches the rule: rename `^wait` to `w`\n")
+        (Some(0), "kiln: no tensor matches the rule: rename `wait` to `w`\n")
     );
     assert!(text.contains("weight") && !text.contains("bias"), "{text}");
     // Of two files, a rule may be for one.
-    let (status, _, error) = kiln(&["diff", &file, &fixture("pytorch/tensor.pt"), "--rename", "^tensor=t"]);
+    let (status, _, error) = kiln(&["diff", &file, &fixture("pytorch/tensor.pt"), "--rename", "tensor=t"]);
     assert_eq!((status, error.as_str()), (Some(1), ""));
 }
 
@@ -243,6 +243,6 @@ fn eight_bit_floats_are_converted() {
         (&tensor(&input, "F8_E4M3")["dtype"], &tensor(&input, "F8_E4M3")["bytes"]),
         (&json!("F8_E4M3"), &json!(256))
     );
-    success(&["convert", &input, &output, "--include", "^F8_E4M3$", "--dtype", "bf16"]);
+    success(&["convert", &input, &output, "--include", "F8_E4M3", "--dtype", "bf16"]);
     assert_eq!(tensor(&output, "F8_E4M3")["dtype"], "BF16");
 }
