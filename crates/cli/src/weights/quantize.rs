@@ -63,16 +63,25 @@ impl Quantization<'_> {
     }
 
     fn choice(&self) -> Result<Choice, String> {
-        let keep =
-            self.keep.iter().map(|pattern| Pattern::new(pattern).map_err(|error| format!("--keep: {error}")));
         let architecture = match Origin::of(&self.weights, self.input)? {
             Origin::HuggingFace { metadata, .. } => {
                 Some(metadata.str("general.architecture").unwrap_or_default().to_owned())
             }
             Origin::Gguf(_) | Origin::Other => None,
         };
-        let keep = keep.collect::<Result<Vec<Pattern>, String>>()?;
+        let keep = self.keep.iter().map(|text| self.kept(text)).collect::<Result<Vec<Pattern>, String>>()?;
         Ok(Choice { format: self.format, keep, requantize: self.requantize, architecture })
+    }
+
+    /// Parses a pattern of `--keep`, which must match a tensor.
+    fn kept(&self, text: &str) -> Result<Pattern, String> {
+        let pattern = Pattern::new(text).map_err(|error| format!("--keep: {error}"))?;
+        let names = self.weights.names();
+        if names.iter().any(|name| pattern.matches(name)) {
+            return Ok(pattern);
+        }
+        let near = pattern.near(names).join("`, `");
+        Err(format!("--keep: no tensor matches `{pattern}`\n  hint: near names: `{near}`"))
     }
 }
 

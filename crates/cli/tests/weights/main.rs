@@ -129,9 +129,9 @@ fn diff_lists_what_differs() {
         &fixture("burn/record-15.mpk"),
         &output,
         "--rename",
-        "layers.1=layers.2",
+        "layers.1.**=layers.2.$1",
         "--transpose",
-        "head",
+        "head.*",
     ]);
     let (status, text, _) = kiln(&["diff", &fixture("burn/record-15.mpk"), &output]);
     assert_eq!(status, Some(1));
@@ -168,7 +168,9 @@ fn quantize_writes_blocks_of_matrices() {
     let input = matrices(&folder);
     let input = input.to_str().unwrap();
     let output = in_folder(&folder, "model.gguf");
-    let text = success(&["quantize", input, &output, "--format", "q8_0", "--keep", "b*"]);
+    let error = failure(&["quantize", input, &output, "--format", "q8_0", "--keep", "b*"]);
+    assert!(error.contains("no tensor matches `b*`\n  hint: near names: `b.weight`"), "{error}");
+    let text = success(&["quantize", input, &output, "--format", "q8_0", "--keep", "b.*"]);
     assert!(text.contains("4 tensors") && text.contains("1 quantised to q8_0"), "{text}");
     assert_eq!(tensor(&output, "a.weight")["blocks"], "q8_0");
     assert_eq!(tensor(&output, "a.weight")["bytes"], 4 * 2 * 34);
