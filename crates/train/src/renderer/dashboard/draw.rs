@@ -52,7 +52,7 @@ pub(super) fn draw(frame: &mut Frame, scene: &Scene, view: &mut View) {
     .areas(area);
     panels::header(frame, header, scene, view);
     panels::metrics(frame, metrics, scene.model, view);
-    let values_width = if area.width >= WIDE { 60 } else { 38.min(area.width / 2) };
+    let values_width = if area.width >= WIDE { 60 } else { 39.min(area.width / 2) };
     let [curves, side] =
         Layout::horizontal([Constraint::Min(10), Constraint::Length(values_width)]).areas(main);
     chart::draw(frame, curves, scene.model, view);
