@@ -131,7 +131,7 @@ fn diff_lists_what_differs() {
         "--rename",
         "layers.1.**=layers.2.$1",
         "--transpose",
-        "head.*",
+        "head.**",
     ]);
     let (status, text, _) = kiln(&["diff", &fixture("burn/record-15.mpk"), &output]);
     assert_eq!(status, Some(1));
