@@ -133,9 +133,9 @@ fn different_tensors_of_a_tied_parameter_are_an_error() {
         assert!(error.contains("`embed` and `head` differ, but the module ties them"), "{error}");
     }
     let without = |name: &str| LoadOptions::new().mapping(Mapping::new().exclude(name).unwrap());
-    let (loaded, _) = load_module_with(tied(1.0), &path, &without("^embed$")).unwrap();
+    let (loaded, _) = load_module_with(tied(1.0), &path, &without("embed")).unwrap();
     assert_tied(&loaded, &data(8.0).to_vec::<f32>());
-    let (loaded, _) = load_module_with(tied(1.0), &path, &without("^head$")).unwrap();
+    let (loaded, _) = load_module_with(tied(1.0), &path, &without("head")).unwrap();
     assert_tied(&loaded, &data(7.0).to_vec::<f32>());
 
     // Equal after a cast, and of another shape.
