@@ -80,7 +80,7 @@ fn invalid_arguments_are_named() {
             }),
         ),
         (
-            &["nll", "[2, 3]", "[4]", "targets are integers"],
+            &["nll", "[2, 3]", "[4]", "class indices are integers"],
             Box::new(move || {
                 NllLossConfig::new().init(&device).forward(zeros([2, 3]), ints::<Flex, 1>([0; 4]))
             }),
