@@ -217,7 +217,7 @@ fn damaged_indices_are_errors() {
         (r#"{"weight_map": {"x": 1}}"#, "the index is invalid: invalid type: integer `1`"),
         (r#"{"metadata": {}}"#, "missing field `weight_map`"),
         ("{", "at byte 0: the index is invalid: EOF"),
-        ("", "at byte 0: the index is invalid: EOF"),
+        ("", "is empty"),
     ] {
         let error = with_index(text);
         assert!(error.contains(expected), "{text}: {error}");
@@ -232,7 +232,7 @@ fn damaged_indices_are_errors() {
 #[test]
 fn indices_truncated_or_changed_at_every_byte_never_panic() {
     let text = r#"{"metadata": {"total_size": 4}, "weight_map": {"x": "part.safetensors"}}"#;
-    for end in 0..text.len() {
+    for end in 1..text.len() {
         assert!(with_index(&text[..end]).contains("the index is invalid"), "{end} bytes");
     }
     for at in 0..text.len() {
