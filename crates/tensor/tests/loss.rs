@@ -221,7 +221,8 @@ fn errors_of_invalid_calls() {
     says(
         f(&[2, 3]).cross_entropy_loss(i(&[3]), &ClassOptions::default()),
         "[cross_entropy] logits [batch, classes, ..] and targets [batch, ..] do not suit: f32[2, 3] x i32[3]\n  hint: \
-         targets are integers, with the axes of the logits but for the classes",
+         class indices are integers with the axes of the logits but for the classes, axis 1; probabilities are floats \
+         with the shape of the logits",
     );
     says(
         f(&[2, 3])
