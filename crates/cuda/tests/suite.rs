@@ -99,3 +99,35 @@ mod modules {
         finish(vec![summary]);
     }
 }
+
+mod methods {
+    use super::{FUSED, PLAIN};
+    use kiln_suite::methods::{FAMILIES, check_value};
+    use kiln_suite::run::{Summary, finish};
+
+    /// Checks the values of every method of a family.
+    #[track_caller]
+    fn check(family: &str) {
+        let rows = FAMILIES.iter().find(|(name, _)| *name == family).map(|(_, rows)| rows());
+        let mut summary = Summary::new(format!("methods of {family} on cuda"));
+        for method in rows.unwrap_or_else(|| panic!("no family {family}")) {
+            [PLAIN, FUSED].iter().for_each(|subject| summary.add(check_value(subject, &method)));
+        }
+        finish(vec![summary]);
+    }
+
+    macro_rules! families {
+        ($($family:ident)*) => {
+            $(
+                #[test]
+                #[ignore = "needs an NVIDIA GPU"]
+                fn $family() {
+                    check(stringify!($family));
+                }
+            )*
+        };
+    }
+
+    families!(activation core create einsum elementwise grid index linalg loss module order quantize random reduce);
+    families!(signal special stats view);
+}
