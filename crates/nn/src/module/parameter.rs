@@ -70,7 +70,7 @@ impl fmt::Display for ParamId {
 /// ```
 ///
 /// Its gradient is the sum over the places. Optimizers update it once, files contain it once, and all traversals of the
-/// module ([`to_device`](BackendModule::to_device), [`valid`](crate::AutodiffModule::valid),
+/// module ([`to_device`](Module::to_device), [`valid`](crate::AutodiffModule::valid),
 /// [`freeze`](Module::freeze), loading) keep it tied. Its name is that of its first place in traversal order.
 ///
 /// Places are tied as long as they have one id, one role and one tensor. [`set`](Param::set) and [`map`](Param::map) of
