@@ -91,7 +91,7 @@ impl Key {
         Key(philox::fold_in(self.0, number))
     }
 
-    /// Returns the 64 bits that [`Op::Random`](kiln_ir::Op::Random) uses.
+    /// Returns the 64 bits that [`Op::Random`] uses.
     pub fn bits(self) -> u64 {
         self.0
     }
