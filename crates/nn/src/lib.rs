@@ -138,6 +138,8 @@ pub use kiln_macros::{Config, Module};
 #[doc(hidden)]
 pub use kiln_tensor as tensor;
 pub use layer::*;
+#[doc(hidden)]
+pub use module::edit_distance;
 pub use module::{
     AutodiffModule, BackendModule, ForwardModule, GradientsParams, LayerTable, Mode, Module, ModuleOn,
     ModuleSummary, NamedTensors, Param, ParamId, Parameter, ParameterRole, Path, Pattern, RunningState,

@@ -25,7 +25,7 @@ pub use gradients::GradientsParams;
 pub use mode::{Mode, set_mode};
 pub use parameter::{Param, ParamId, RunningState};
 pub use path::Path;
-pub use pattern::Pattern;
+pub use pattern::{Pattern, edit_distance};
 pub use summary::{FunctionSummary, LayerSummary, ModuleSummary, Summary};
 pub use table::LayerTable;
 pub use typed::{AutodiffModule, BackendModule, Devices, ModuleOn, ReplaceParameter};

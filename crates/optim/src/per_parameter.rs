@@ -182,6 +182,7 @@ impl<R: UpdateRule> PerParameter<R> {
         learning_rate: f64,
         module: &mut dyn Module,
         gradients: GradientsParams,
+        names: OtherNames,
         id: StepId,
     ) -> Result<(StepReport, Census, Vec<usize>)> {
         let mut census = Census { gradients: gradients.len(), ..Census::default() };
@@ -189,7 +190,6 @@ impl<R: UpdateRule> PerParameter<R> {
         let weight_decay = self.rule.weight_decay();
         let options = StepOptions { learning_rate, weight_decay, momentum: self.momentum };
         let report = StepReport::new(StepOutcome::Applied, 0);
-        let names = OtherNames::of(module, &self.groups);
         let is_matched = alloc::vec![false; self.groups.len()];
         let mut step = Step {
             optimizer: self,
@@ -217,6 +217,7 @@ impl<R: UpdateRule> PerParameter<R> {
         learning_rate: f64,
         module: &mut dyn Module,
         gradients: GradientsParams,
+        names: OtherNames,
         caller: &'static Location<'static>,
     ) -> Result<StepReport> {
         let pass = self.pipeline.next_pass();
@@ -232,7 +233,7 @@ impl<R: UpdateRule> PerParameter<R> {
             return Ok(StepReport::new(StepOutcome::SkippedNonFinite, 0).of_step(id.step, pass));
         }
         let norm = self.pipeline.clip(&mut gradients, self.clipped_groups(module))?;
-        let (report, census, unmatched) = self.apply(learning_rate, module, gradients, id)?;
+        let (report, census, unmatched) = self.apply(learning_rate, module, gradients, names, id)?;
         let mut report = report.with_norm(norm).of_step(id.step, pass);
         report.warning = self.warning(report.updated, census, &unmatched, module);
         Ok(report)
@@ -327,10 +328,10 @@ impl<R: UpdateRule> Optimizer for PerParameter<R> {
         caller: &'static Location<'static>,
     ) -> Result<StepReport> {
         not_negative(self.rule.name(), "the learning rate", learning_rate)?;
-        check_gradients(self, module, &gradients)?;
+        let names = check_gradients(self, module, &gradients)?;
         // Before the step, which uses the step counts.
         self.guard.look(false, &mut self.states);
-        let own = self.step_once(learning_rate, module, gradients, caller);
+        let own = self.step_once(learning_rate, module, gradients, names, caller);
         self.guard.look(false, &mut self.states);
         let report = own.map_err(|error| self.guard.in_order(error))?;
         if !self.guard.has_refused(report.step) {
@@ -533,16 +534,17 @@ impl<R: UpdateRule> VisitorMut for Conversion<'_, R> {
     }
 }
 
-/// Rejects gradients of the wrong type, and parameters that their rule does not support, before anything changes.
+/// Rejects gradients of the wrong type, and parameters that their rule does not support, before anything changes. Returns
+/// the names of tied parameters, which the step needs too.
 fn check_gradients<R: UpdateRule>(
     optimizer: &PerParameter<R>,
     module: &dyn Module,
     gradients: &GradientsParams,
-) -> Result<()> {
+) -> Result<OtherNames> {
     let names = OtherNames::of(module, &optimizer.groups);
     let mut check = GradientCheck { optimizer, names, gradients, seen: BTreeSet::new(), result: Ok(()) };
     module.visit(&mut Path::new(), &mut check);
-    check.result
+    check.result.map(|()| check.names)
 }
 
 struct GradientCheck<'a, R> {

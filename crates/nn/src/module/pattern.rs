@@ -282,16 +282,18 @@ fn parts(component: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The edit distance in bytes: insertions, deletions and replacements (Levenshtein 1966).
-fn edit_distance(a: &str, b: &str) -> usize {
+/// Returns the edit distance of two names in bytes: insertions, deletions and replacements (Levenshtein 1966).
+#[doc(hidden)]
+pub fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
-        let mut next = Vec::from([i + 1]);
+        let mut diagonal = row[0];
+        row[0] = i + 1;
         for (j, y) in b.bytes().enumerate() {
-            let replaced = row[j] + usize::from(x != y);
-            next.push(replaced.min(row[j + 1] + 1).min(next[j] + 1));
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
         }
-        row = next;
     }
     row[b.len()]
 }
@@ -299,6 +301,13 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn edit_distances() {
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("same", "same"), 0);
+    }
 
     #[test]
     fn patterns_match_whole_names() {

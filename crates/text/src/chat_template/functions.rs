@@ -24,7 +24,7 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("joiner", minijinja_contrib::globals::joiner);
     environment.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.0));
-    environment.add_function("__text", text);
+    environment.add_function("__text", string);
     environment.add_function("__mod", modulo);
     environment.add_function("__variadic", variadic::wrapped);
 }
@@ -46,18 +46,13 @@ fn literal(state: &State, value: &Value) -> Result<Option<Value>, Error> {
     Ok(text.map(Value::from))
 }
 
-/// The filter `string`.
+/// The filter `string`, and the text of an operand of `~`.
 fn string(state: &State, value: Value) -> Result<Value, Error> {
     Ok(match literal(state, &value)? {
         Some(text) => text,
         None if value.as_str().is_some() => value,
         None => Value::from(value.to_string()),
     })
-}
-
-/// The text of a value as Python's `str`, for `~`.
-fn text(state: &State, value: Value) -> Result<Value, Error> {
-    string(state, value)
 }
 
 /// The operator `%`: of strings, or of numbers as in Python, where the result has the sign of the divisor.

@@ -84,11 +84,10 @@ impl Formatter<'_> {
     }
 
     fn converted(&self, kind: char, value: &Value, spec: &Spec) -> Result<String, String> {
-        let budget = || Budget { values: self.budget.values, bytes: self.budget.bytes };
         match kind {
-            's' => Ok(spec.padded(python::text(value, budget())?)),
-            'r' => Ok(spec.padded(python::repr(value, budget())?)),
-            'a' => Ok(spec.padded(python::ascii(&python::repr(value, budget())?))),
+            's' => Ok(spec.padded(python::text(value, *self.budget)?)),
+            'r' => Ok(spec.padded(python::repr(value, *self.budget)?)),
+            'a' => Ok(spec.padded(python::ascii(&python::repr(value, *self.budget)?))),
             'c' => character(value).map(|text| Spec { precision: None, ..spec.clone() }.padded(text)),
             'd' | 'i' | 'u' => {
                 spec.number('d', integer(value, true).ok_or_else(|| refused(kind, value, "a real number"))?)

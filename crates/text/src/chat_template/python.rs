@@ -113,6 +113,7 @@ fn float(number: f64) -> String {
 }
 
 /// The work that the text of a value may take.
+#[derive(Clone, Copy)]
 pub(super) struct Budget {
     /// Number of values.
     pub(super) values: usize,

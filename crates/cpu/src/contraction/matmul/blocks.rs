@@ -89,10 +89,11 @@ unsafe fn matmul_blocks(
     let machine = Machine::of(level);
     // SAFETY: as the caller promises.
     unsafe {
-        let integers = match precision {
-            _ if m > MAX_GEMV_ROWS && machine.pairs(class.signed()) => Integers::Pairs,
-            Precision::OneByte => Integers::Bytes,
-            Precision::TwoBytes => Integers::TwoBytes,
+        let has_pairs = m > MAX_GEMV_ROWS && machine.pairs(class.signed());
+        let integers = match (has_pairs, precision) {
+            (true, Precision::OneByte | Precision::TwoBytes) => Integers::Pairs,
+            (false, Precision::OneByte) => Integers::Bytes,
+            (false, Precision::TwoBytes) => Integers::TwoBytes,
         };
         let mut x = Activations::new(level, pool, [m, k], x, class.group(), (precision, integers));
         if m > MAX_GEMV_ROWS {
