@@ -57,13 +57,15 @@ const LAYERS: &[(&str, May)] = &[
     ),
     ("kiln", May::UseAll),
     ("suite", May::UseAll),
+    ("attack", May::UseAll),
     ("fuzz", May::UseAll),
     ("examples", May::Use(&["kiln", "reference"])),
     ("xtask", May::Use(&[])),
 ];
 
 /// Leaf crates, and the test crates that may depend on them.
-const LEAVES: &[(&str, &[&str])] = &[("suite", &["fuzz"]), ("fuzz", &[]), ("examples", &[]), ("xtask", &[])];
+const LEAVES: &[(&str, &[&str])] =
+    &[("suite", &["fuzz"]), ("attack", &[]), ("fuzz", &[]), ("examples", &[]), ("xtask", &[])];
 
 /// Checks that the table allows every workspace dependency.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
