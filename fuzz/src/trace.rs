@@ -5,6 +5,7 @@ use kiln_ir::{
     Engine, Instruction, Op, Operand, OperandType, Operands, ProgramOperand, Scalar, TensorData, TensorType,
     Value, Values, block_on, infer, poison_of, poisoned,
 };
+use kiln_suite::compare;
 
 /// The value of a slot: data, or the error of a poisoned value.
 pub(crate) type Slot = Result<TensorData, String>;
@@ -83,6 +84,35 @@ pub(crate) fn same(a: &Slot, b: &Slot) -> bool {
         (Ok(a), Ok(b)) => a.ty() == b.ty() && a.bytes() == b.bytes(),
         (Err(_), Err(_)) => true,
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+    }
+}
+
+/// Whether two results are equal except for the bits of NaN. A processor propagates the bits of its first NaN operand, which
+/// depends on how the work is split.
+pub(crate) fn same_numbers(a: &Slot, b: &Slot) -> bool {
+    if same(a, b) {
+        return true;
+    }
+    let (Ok(a), Ok(b)) = (a, b) else { return false };
+    if a.ty() != b.ty() || !a.dtype().is_float() {
+        return false;
+    }
+    let size = a.dtype().size();
+    let elements = a.bytes().chunks(size).zip(b.bytes().chunks(size));
+    let numbers = a.to_vec::<f64>().into_iter().zip(b.to_vec::<f64>());
+    elements.zip(numbers).all(|((a, b), (x, y))| a == b || x.is_nan() && y.is_nan())
+}
+
+pub(crate) fn describe_difference(expected: &Slot, actual: &Slot) -> String {
+    match (expected, actual) {
+        (Ok(expected), Ok(actual)) => {
+            let exact = compare::difference(expected, actual, kiln_suite::case::Tolerance::Exact);
+            let bits = || compare::difference(expected, actual, kiln_suite::case::Tolerance::Bits);
+            exact.or_else(bits).unwrap_or_default()
+        }
+        (Ok(_), Err(error)) => format!("failed: {error}"),
+        (Err(error), Ok(_)) => format!("gave a value instead of failing: {error}"),
+        (Err(_), Err(_)) => String::new(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Reductions.
 //!
 //! If the contiguous elements belong to one result, it is computed from *runs* of neighbours. If they belong to
-//! different results, whole rows are added to a row of accumulators. Both ways combine short blocks in vectors of the
-//! dtype (`f32` for narrower floats) and the blocks in `f64`, with fixed boundaries. Results are therefore accurate,
-//! and the same for any number of threads.
+//! different results, whole rows are added to a row of accumulators. Both ways, and the tile machine, combine the elements
+//! of a result in the same [order], so that results are the same for all layouts, regions and numbers of threads.
+
+pub(crate) mod order;
 
 use crate::Cpu;
 use crate::array::Array;
@@ -11,38 +12,28 @@ use crate::contraction::scratch::{Plain, Scratch};
 use crate::copy::Shared;
 use crate::fill;
 use crate::half_float::HalfFloat;
-use crate::isa::{Level, multiversion};
 use crate::lane::Lane;
 use crate::walk::Walk;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use half::{bf16, f16};
-use kiln_ir::{Axes, DType, Element, Operand, Operands, Reduction, Result, TensorType, Values};
+use kiln_ir::{Axes, DType, Operand, Operands, Reduction, Result, TensorType, Values};
+use order::{BLOCK, Blocks, COLUMN_SLOTS, LANES, combine_columns, combine_part};
 use smallvec::smallvec;
 
-/// Elements combined side by side.
-const LANES: usize = 32;
-
-/// Elements combined before their sum is added to the total.
-const BLOCK: usize = 1024;
-
-/// Elements of a run per task.
+/// The minimum number of elements per task.
 const CHUNK: usize = 1 << 15;
-
-/// Rows added up before their sums are added to the totals.
-const ROWS: usize = 32;
-
-/// Rows added in one pass over their accumulators.
-const SIDE: usize = 8;
 
 /// Bytes of the accumulators of columns that are added side by side: as many as the L1 cache holds beside the rows,
 /// since rows are far apart.
-const ACCUMULATORS: usize = 16 << 10;
+const ACCUMULATORS: usize = 8 << 10;
 
-/// The minimum number of tasks of a column reduction, if there is enough work.
+/// The wanted number of tasks of a column reduction, if there is enough work, and the minimum columns of each.
 const COLUMN_TASKS: usize = 32;
+const LEAST_COLUMNS: usize = 64;
 
-/// Columns per task that merges shares.
+/// Columns per task that merges blocks of rows.
 const MERGED: usize = 256;
 
 /// A reduction of elements of type `T`.
@@ -56,7 +47,6 @@ pub(crate) trait Reducer<T>: 'static {
     fn combine(a: Self::Lane, b: Self::Lane) -> Self::Lane;
     fn empty() -> Self::Total;
     fn join(total: Self::Total, block: Self::Lane) -> Self::Total;
-    fn merge(a: Self::Total, b: Self::Total) -> Self::Total;
     fn finish(total: Self::Total) -> T;
 }
 
@@ -96,10 +86,6 @@ macro_rules! reducer {
                 Lane::$combine(total, block as $total)
             }
             #[inline(always)]
-            fn merge(a: $total, b: $total) -> $total {
-                Lane::$combine(a, b)
-            }
-            #[inline(always)]
             fn finish($y: $total) -> $ty {
                 $finish
             }
@@ -117,11 +103,12 @@ macro_rules! float_reducers {
     )*};
 }
 
+// Totals of 16-bit floats are rounded to `f32` first, as in registers of the tile machine.
 float_reducers! {
     f64, f64, |x| x, |y| y;
     f32, f32, |x| x, |y| y as f32;
-    f16, f32, |x| x.widen(), |y| <f16 as Element>::from_f64(y);
-    bf16, f32, |x| x.widen(), |y| <bf16 as Element>::from_f64(y);
+    f16, f32, |x| x.widen(), |y| f16::narrow(y as f32);
+    bf16, f32, |x| x.widen(), |y| bf16::narrow(y as f32);
 }
 
 macro_rules! int_reducers {
@@ -171,7 +158,7 @@ struct Job<'a> {
     cpu: &'a Cpu,
     /// The walk over the results, in their order.
     kept: Walk<1>,
-    /// The walk over the elements of one result, the smallest stride innermost.
+    /// The walk over the elements of one result, in their order.
     reduced: Walk<1>,
     source: Shared<u8>,
     target: Shared<u8>,
@@ -188,7 +175,7 @@ impl<'a> Job<'a> {
         Job {
             cpu,
             kept: Walk::new(&outside, [array.strides()]),
-            reduced: Walk::new(&inside, [array.strides()]).ordered(0),
+            reduced: Walk::new(&inside, [array.strides()]),
             source: Shared::new(array.buffer.as_ptr().wrapping_add(array.layout.offset * size)),
             target: Shared::new(result.as_mut_ptr()),
         }
@@ -222,26 +209,15 @@ impl<'a> Job<'a> {
     /// Computes each result from runs of its elements.
     #[inline(never)]
     fn runs<T: Lane, R: Reducer<T>>(&self) {
-        let mut outer = self.reduced;
-        let (length, [stride]) = match outer.rank.checked_sub(1) {
-            Some(last) => outer.remove(last),
-            None => (1, [1]),
-        };
-        let (results, runs) = (self.kept.num_elements(), outer.num_elements());
-        let source = Shared::new(self.source.get().cast::<T>());
+        let (results, length) = (self.kept.num_elements(), self.reduced.num_elements());
         let target = Shared::new(self.target.get().cast::<T>());
-        let grain = CHUNK.div_ceil(length.saturating_mul(runs));
-        self.cpu.pool.parallel_for(results, grain, |range| {
+        self.cpu.pool.parallel_for(results, CHUNK.div_ceil(length), |range| {
             let mut place = self.kept.at(range.start);
             for result in range {
-                let mut total = R::empty();
-                let mut run = outer.at(0);
-                for _ in 0..runs {
-                    let first = source.get().wrapping_offset(place.offsets[0] + run.offsets[0]);
-                    // SAFETY: a run of the operand's elements.
-                    total = R::merge(total, unsafe { self.long_run::<T, R>(first, length, stride) });
-                    run.advance(&outer, 1);
-                }
+                let total = match length <= CHUNK {
+                    true => self.whole::<T, R>(place.offsets[0], length),
+                    false => self.in_parts::<T, R>(place.offsets[0], length),
+                };
                 // SAFETY: this thread's result.
                 unsafe { *target.get().add(result) = R::finish(total) };
                 place.advance(&self.kept, 1);
@@ -249,67 +225,106 @@ impl<'a> Job<'a> {
         });
     }
 
-    /// # Safety
-    /// `length` elements from `first` on, `stride` apart, may be read.
-    unsafe fn long_run<T: Lane, R: Reducer<T>>(
-        &self,
-        first: *const T,
-        length: usize,
-        stride: isize,
-    ) -> R::Total {
-        if length <= CHUNK {
-            // SAFETY: as the caller promises.
-            return unsafe { short_run::<T, R>(self.cpu.level, first, length, stride) };
-        }
-        let chunks = length.div_ceil(CHUNK);
-        let mut totals: Vec<R::Total> = alloc::vec![R::empty(); chunks];
-        let (first, slots) = (Shared::new(first.cast_mut()), Shared::new(totals.as_mut_ptr()));
-        self.cpu.pool.parallel_for(chunks, 1, |range| {
-            for chunk in range {
-                let start = chunk * CHUNK;
-                let from = first.get().wrapping_offset(start as isize * stride);
-                // SAFETY: a part of the run, and its slot.
-                unsafe {
-                    *slots.get().add(chunk) =
-                        short_run::<T, R>(self.cpu.level, from, CHUNK.min(length - start), stride);
-                }
-            }
+    /// The total of the result at an offset.
+    fn whole<T: Lane, R: Reducer<T>>(&self, offset: isize, length: usize) -> R::Total {
+        let mut total = R::empty();
+        self.part::<T, R>(offset, length, 0..length, &mut Blocks::Joined(&mut total));
+        total
+    }
+
+    /// As [`whole`](Self::whole), with blocks on several threads.
+    fn in_parts<T: Lane, R: Reducer<T>>(&self, offset: isize, length: usize) -> R::Total {
+        let mut blocks: Vec<R::Lane> = alloc::vec![R::identity(); length.div_ceil(BLOCK)];
+        let slots = Shared::new(blocks.as_mut_ptr());
+        self.cpu.pool.parallel_for(blocks.len(), CHUNK / BLOCK, |range| {
+            // SAFETY: the slots of this task's blocks.
+            let slots = unsafe { core::slice::from_raw_parts_mut(slots.get().add(range.start), range.len()) };
+            let part = range.start * BLOCK..(range.end * BLOCK).min(length);
+            self.part::<T, R>(offset, length, part, &mut Blocks::Kept(slots));
         });
-        totals.into_iter().fold(R::empty(), R::merge)
+        blocks.into_iter().fold(R::empty(), R::join)
+    }
+
+    /// Combines a part of the elements of the result at an offset. It starts with a block.
+    fn part<T: Lane, R: Reducer<T>>(
+        &self,
+        offset: isize,
+        length: usize,
+        part: Range<usize>,
+        blocks: &mut Blocks<'_, T, R>,
+    ) {
+        let source = self.source.get().cast::<T>().wrapping_offset(offset);
+        let (line, stride) = match self.reduced.rank.checked_sub(1) {
+            Some(last) => (self.reduced.lengths[last], self.reduced.strides[last][0]),
+            None => (1, 1),
+        };
+        let level = self.cpu.level;
+        let mut lanes = [R::identity(); LANES];
+        let mut gathered = [MaybeUninit::<T>::uninit(); BLOCK];
+        let mut place = self.reduced.at(part.start);
+        let mut at = part.start;
+        while at < part.end {
+            let rest = line - place.along(self.reduced.rank.saturating_sub(1));
+            let first = source.wrapping_offset(place.offsets[0]);
+            let count = rest.min(part.end - at).min(if stride == 1 { usize::MAX } else { BLOCK });
+            // SAFETY: neighbours among the operand's elements, or copies of these.
+            let x = unsafe {
+                if stride == 1 {
+                    core::slice::from_raw_parts(first, count)
+                } else {
+                    for (i, slot) in gathered[..count].iter_mut().enumerate() {
+                        slot.write(*first.offset(i as isize * stride));
+                    }
+                    core::slice::from_raw_parts(gathered.as_ptr().cast::<T>(), count)
+                }
+            };
+            combine_part::<T, R>(level, x, at, length, &mut lanes, blocks);
+            place.advance(&self.reduced, count);
+            at += count;
+        }
     }
 
     /// Adds rows whose neighbouring elements belong to different results.
     #[inline(never)]
     fn columns<T: Lane, R: Reducer<T>>(&self) {
         let plan = ColumnPlan::new(self.kept, self.reduced, size_of::<R::Lane>());
-        let slot_count = if plan.shares > 1 { plan.blocks() * plan.shares } else { 0 };
-        let mut slots = Scratch::<R::Total>::new(slot_count * plan.most);
+        let slot_count = if plan.shares > 1 { plan.parts() * plan.blocks } else { 0 };
+        let mut slots = Scratch::<R::Lane>::new(slot_count * plan.most);
         let slots = Shared::new(slots.as_mut_ptr());
         let source = Shared::new(self.source.get().cast::<T>());
         let target = Shared::new(self.target.get().cast::<T>());
-        let work = plan.share * ROWS * plan.most;
-        self.cpu.pool.parallel_for(plan.blocks() * plan.shares, CHUNK.div_ceil(work), |tasks| {
-            let mut lanes = Scratch::<R::Lane>::new(plan.most);
-            let mut own = Scratch::<R::Total>::new(plan.most);
+        let work = plan.share * BLOCK.min(plan.rows) * plan.most;
+        self.cpu.pool.parallel_for(plan.parts() * plan.shares, CHUNK.div_ceil(work), |tasks| {
+            let mut lanes = Scratch::<R::Lane>::new(COLUMN_SLOTS * plan.most);
+            let mut totals = Scratch::<R::Total>::new(plan.most);
             for task in tasks {
-                let block = plan.block(task / plan.shares);
-                let totals = if plan.shares > 1 {
-                    let slot = slots.get().wrapping_add(task * plan.most);
-                    // SAFETY: this task's slot.
-                    unsafe { core::slice::from_raw_parts_mut(slot, block.len) }
-                } else {
-                    &mut own.as_mut_slice()[..block.len]
-                };
+                let (number, share) = (task / plan.shares, task % plan.shares);
+                let columns = plan.columns(number);
+                let lanes = &mut lanes.as_mut_slice()[..COLUMN_SLOTS * columns.len];
+                let totals = &mut totals.as_mut_slice()[..columns.len];
                 totals.fill(R::empty());
-                for (offset, count) in plan.rows_of(task % plan.shares) {
-                    let first = source.get().wrapping_offset(block.offset + offset);
-                    let rows = Rows { count, stride: plan.stride, columns: block.len, step: plan.step };
-                    // SAFETY: rows of the operand.
-                    unsafe { add_rows::<T, R>(self.cpu.level, first, rows, lanes.as_mut_slice(), totals) };
+                for block in share * plan.share..((share + 1) * plan.share).min(plan.blocks) {
+                    let mut rows = [0; BLOCK];
+                    let rows = plan.rows_of(block, &columns, &mut rows);
+                    combine_columns::<T, R>(self.cpu.level, source, rows, plan.rows, columns.len, lanes);
+                    let block_lanes = &mut lanes[..columns.len];
+                    if plan.step < 0 {
+                        block_lanes.reverse();
+                    }
+                    if plan.shares == 1 {
+                        totals
+                            .iter_mut()
+                            .zip(&*block_lanes)
+                            .for_each(|(total, &x)| *total = R::join(*total, x));
+                    } else {
+                        let slot = slots.get().wrapping_add((number * plan.blocks + block) * plan.most);
+                        // SAFETY: this task's slot.
+                        unsafe { slot.copy_from_nonoverlapping(block_lanes.as_ptr(), columns.len) };
+                    }
                 }
                 if plan.shares == 1 {
                     // SAFETY: this task's results.
-                    unsafe { store::<T, R>(totals, target.get().add(block.result)) };
+                    unsafe { store::<T, R>(totals, target.get().add(columns.result)) };
                 }
             }
         });
@@ -317,91 +332,97 @@ impl<'a> Job<'a> {
             return;
         }
         let pieces = plan.most.div_ceil(MERGED);
-        let grain = CHUNK.div_ceil(plan.shares * plan.most.min(MERGED));
-        self.cpu.pool.parallel_for(plan.blocks() * pieces, grain, |tasks| {
+        let grain = CHUNK.div_ceil(plan.blocks * plan.most.min(MERGED));
+        self.cpu.pool.parallel_for(plan.parts() * pieces, grain, |tasks| {
+            let mut totals = [R::empty(); MERGED];
             for task in tasks {
                 let (number, start) = (task / pieces, task % pieces * MERGED);
-                let block = plan.block(number);
-                let len = block.len.saturating_sub(start).min(MERGED);
-                let slot = |share: usize| (number * plan.shares + share) * plan.most + start;
-                // SAFETY: all shares of these columns are done; their results are this task's.
+                let columns = plan.columns(number);
+                let len = columns.len.saturating_sub(start).min(MERGED);
+                let totals = &mut totals[..len];
+                totals.fill(R::empty());
+                // SAFETY: all blocks of these columns are done; their results are this task's.
                 unsafe {
-                    let of = |share: usize| slots.get().wrapping_add(slot(share));
-                    let totals = core::slice::from_raw_parts_mut(of(0), len);
-                    for share in 1..plan.shares {
-                        let more = core::slice::from_raw_parts(of(share), len);
-                        totals.iter_mut().zip(more).for_each(|(total, &x)| *total = R::merge(*total, x));
+                    for block in 0..plan.blocks {
+                        let slot = (number * plan.blocks + block) * plan.most + start;
+                        let lanes = core::slice::from_raw_parts(slots.get().wrapping_add(slot), len);
+                        totals.iter_mut().zip(lanes).for_each(|(total, &x)| *total = R::join(*total, x));
                     }
-                    store::<T, R>(totals, target.get().wrapping_add(block.result + start));
+                    store::<T, R>(totals, target.get().wrapping_add(columns.result + start));
                 }
             }
         });
     }
 }
 
-/// The split of a column reduction into tasks, which depends on shapes alone: blocks of columns and, if these are few,
-/// shares of the rows.
+/// The split of a column reduction into tasks: parts of the columns and, if these are few, shares of the blocks of rows.
 struct ColumnPlan {
     /// The kept axes except the last.
     outer: Walk<1>,
     /// The last kept axis: the number of columns, and their stride.
     width: usize,
     step: isize,
-    /// The reduced axes except the innermost.
-    groups: Walk<1>,
-    /// The innermost reduced axis: the number of rows, and their stride.
+    /// The reduced axes.
+    reduced: Walk<1>,
+    /// The number of rows, and of their blocks.
     rows: usize,
-    stride: isize,
-    /// The maximum columns per block.
+    blocks: usize,
+    /// The maximum columns per part.
     most: usize,
-    /// Groups of up to [`ROWS`] rows per share, and the number of shares.
+    /// Blocks of rows per share, and the number of shares.
     share: usize,
     shares: usize,
 }
 
 /// Adjacent columns.
-struct ColumnBlock {
-    /// The offset of the first column, in the operand, and in the results.
+struct Columns {
+    /// The offset of the first column in memory, and the index of the first result.
     offset: isize,
     result: usize,
     len: usize,
 }
 
 impl ColumnPlan {
-    fn new(mut outer: Walk<1>, mut groups: Walk<1>, lane: usize) -> ColumnPlan {
+    fn new(mut outer: Walk<1>, reduced: Walk<1>, lane: usize) -> ColumnPlan {
         let (width, [step]) = outer.remove(outer.rank - 1);
-        let (rows, [stride]) = groups.remove(groups.rank - 1);
-        let most = (ACCUMULATORS / lane).min(width);
-        let mut plan = ColumnPlan { outer, width, step, groups, rows, stride, most, share: 1, shares: 1 };
-        let stretches = groups.num_elements() * rows.div_ceil(ROWS);
-        let shares = COLUMN_TASKS.div_ceil(plan.blocks());
-        plan.share = stretches.div_ceil(shares).max(CHUNK.div_ceil(ROWS * most)).min(stretches);
-        plan.shares = stretches.div_ceil(plan.share);
+        let rows = reduced.num_elements();
+        let blocks = rows.div_ceil(BLOCK);
+        let tasks_of_rows = outer.num_elements() * blocks;
+        let narrow = width.div_ceil(COLUMN_TASKS.div_ceil(tasks_of_rows)).max(LEAST_COLUMNS);
+        let most = (ACCUMULATORS / lane).min(narrow).min(width);
+        let mut plan = ColumnPlan { outer, width, step, reduced, rows, blocks, most, share: 1, shares: 1 };
+        plan.share = blocks.div_ceil(COLUMN_TASKS.div_ceil(plan.parts()));
+        plan.shares = blocks.div_ceil(plan.share);
         plan
     }
 
-    fn blocks(&self) -> usize {
+    fn parts(&self) -> usize {
         self.outer.num_elements() * self.width.div_ceil(self.most)
     }
 
-    fn block(&self, number: usize) -> ColumnBlock {
+    fn columns(&self, number: usize) -> Columns {
         let across = self.width.div_ceil(self.most);
         let (place, first) = (number / across, number % across * self.most);
-        ColumnBlock {
-            offset: self.outer.at(place).offsets[0] + first as isize * self.step,
+        let len = self.most.min(self.width - first);
+        // Flipped columns are processed from the last to the first.
+        let lowest = if self.step < 0 { first + len - 1 } else { first };
+        Columns {
+            offset: self.outer.at(place).offsets[0] + lowest as isize * self.step,
             result: place * self.width + first,
-            len: self.most.min(self.width - first),
+            len,
         }
     }
 
-    /// The groups of rows of a share: their offsets, and numbers of rows.
-    fn rows_of(&self, share: usize) -> impl Iterator<Item = (isize, usize)> {
-        let per_group = self.rows.div_ceil(ROWS);
-        let end = ((share + 1) * self.share).min(self.groups.num_elements() * per_group);
-        (share * self.share..end).map(move |stretch| {
-            let (group, row) = (self.groups.at(stretch / per_group), stretch % per_group * ROWS);
-            (group.offsets[0] + row as isize * self.stride, ROWS.min(self.rows - row))
-        })
+    /// The offsets of the rows of a block.
+    fn rows_of<'a>(&self, block: usize, columns: &Columns, rows: &'a mut [isize; BLOCK]) -> &'a [isize] {
+        let start = block * BLOCK;
+        let rows = &mut rows[..BLOCK.min(self.rows - start)];
+        let mut place = self.reduced.at(start);
+        for row in rows.iter_mut() {
+            *row = columns.offset + place.offsets[0];
+            place.advance(&self.reduced, 1);
+        }
+        rows
     }
 }
 
@@ -412,145 +433,4 @@ unsafe fn store<T, R: Reducer<T>>(totals: &[R::Total], target: *mut T) {
         // SAFETY: as the caller promises.
         unsafe { *target.add(column) = R::finish(*total) };
     }
-}
-
-/// # Safety
-/// `length` elements from `first` on, `stride` apart, may be read.
-#[inline(never)]
-unsafe fn short_run<T: Lane, R: Reducer<T>>(
-    level: Level,
-    first: *const T,
-    length: usize,
-    stride: isize,
-) -> R::Total {
-    if stride == 1 {
-        // SAFETY: as the caller promises.
-        return combine_neighbours::<T, R>(level, unsafe { core::slice::from_raw_parts(first, length) });
-    }
-    let mut tile = [MaybeUninit::<T>::uninit(); BLOCK];
-    let mut total = R::empty();
-    for start in (0..length).step_by(BLOCK) {
-        let len = BLOCK.min(length - start);
-        for (i, slot) in tile[..len].iter_mut().enumerate() {
-            // SAFETY: as the caller promises.
-            slot.write(unsafe { *first.offset((start + i) as isize * stride) });
-        }
-        // SAFETY: just written.
-        let block = unsafe { core::slice::from_raw_parts(tile.as_ptr().cast::<T>(), len) };
-        total = R::merge(total, combine_neighbours::<T, R>(level, block));
-    }
-    total
-}
-
-/// A group of rows: `count` of them with stride `stride`, of `columns` elements with stride `step` (1 or -1).
-#[derive(Clone, Copy)]
-struct Rows {
-    count: usize,
-    stride: isize,
-    columns: usize,
-    step: isize,
-}
-
-/// Combines neighbours. Compiled for the instructions of the caller.
-#[inline(always)]
-pub(crate) fn combine_run<T: Lane, R: Reducer<T>>(x: &[T]) -> R::Total {
-    let mut total = R::empty();
-    if x.len() < LANES {
-        let lane = x.iter().fold(R::identity(), |lane, x| R::combine(lane, R::load(*x)));
-        return R::join(total, lane);
-    }
-    for block in x.chunks(BLOCK) {
-        let mut lanes = [R::identity(); LANES];
-        let (chunks, rest) = block.as_chunks::<LANES>();
-        for chunk in chunks {
-            for i in 0..LANES {
-                lanes[i] = R::combine(lanes[i], R::load(chunk[i]));
-            }
-        }
-        for (lane, x) in lanes.iter_mut().zip(rest) {
-            *lane = R::combine(*lane, R::load(*x));
-        }
-        total = R::join(total, across::<T, R>(&lanes));
-    }
-    total
-}
-
-/// Combines all lanes. Not inlined: its last steps on two lanes each would otherwise make the compiler keep the loop
-/// before it in vectors of two.
-#[inline(never)]
-fn across<T, R: Reducer<T>>(lanes: &[R::Lane; LANES]) -> R::Lane {
-    let mut lanes = *lanes;
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] = R::combine(lanes[i], lanes[i + width]);
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
-
-multiversion! {
-    /// Combines a run of neighbours.
-    fn combine_neighbours[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (x: &[T]) -> R::Total {
-        combine_run::<T, R>(x)
-    }
-
-    /// Combines each column of rows, and merges it with its total.
-    fn combine_rows[T: Lane, R: Reducer<T>]<T, R> in { T::WIDEST } (
-        x: Shared<T>,
-        rows: Rows,
-        lanes: &mut [R::Lane],
-        totals: &mut [R::Total],
-    ) {
-        // SAFETY: `add_rows` promises that the rows may be read.
-        let row = |row: usize| unsafe {
-            core::slice::from_raw_parts(x.get().offset(row as isize * rows.stride), rows.columns)
-        };
-        let lanes = &mut lanes[..rows.columns];
-        lanes.fill(R::identity());
-        let sides = rows.count - rows.count % SIDE;
-        for first in (0..sides).step_by(SIDE) {
-            let side: [&[T]; SIDE] = core::array::from_fn(|i| row(first + i));
-            for (column, lane) in lanes.iter_mut().enumerate() {
-                let mut sum = *lane;
-                for i in 0..SIDE {
-                    sum = R::combine(sum, R::load(side[i][column]));
-                }
-                *lane = sum;
-            }
-        }
-        for last in sides..rows.count {
-            for (lane, x) in lanes.iter_mut().zip(row(last)) {
-                *lane = R::combine(*lane, R::load(*x));
-            }
-        }
-        for (total, lane) in totals.iter_mut().zip(&*lanes) {
-            *total = R::join(*total, *lane);
-        }
-    }
-}
-
-/// Combines each column of up to [`ROWS`] rows, and merges it with its total. `lanes` is scratch memory for at least as
-/// many columns.
-///
-/// # Safety
-/// The rows may be read.
-#[inline(never)]
-unsafe fn add_rows<T: Lane, R: Reducer<T>>(
-    level: Level,
-    first: *const T,
-    rows: Rows,
-    lanes: &mut [R::Lane],
-    totals: &mut [R::Total],
-) {
-    let x = Shared::new(first.cast_mut());
-    if rows.step == 1 {
-        return combine_rows::<T, R>(level, x, rows, lanes, totals);
-    }
-    // Flipped: the columns are processed from the last to the first.
-    let last = Shared::new(x.get().wrapping_offset((rows.columns as isize - 1) * rows.step));
-    totals.reverse();
-    combine_rows::<T, R>(level, last, Rows { step: 1, ..rows }, lanes, totals);
-    totals.reverse();
 }

@@ -85,7 +85,8 @@ async fn first_difference(
     expected: &Values,
 ) -> Result<Option<usize>, Error> {
     for (place, (value, expected)) in values.iter().zip(expected).enumerate() {
-        if !agree(&engine.read(value.clone()).await?, &engine.read(expected.clone()).await?) {
+        let exact = engine.caps().machine.exact_regions;
+        if !agree(&engine.read(value.clone()).await?, &engine.read(expected.clone()).await?, exact) {
             return Ok(Some(place));
         }
     }
@@ -128,9 +129,9 @@ fn prefix_program(program: &Program, number: usize) -> Option<Program> {
     })
 }
 
-/// Whether two tensors agree within the tolerance for a different summation order and for unrounded 16-bit
-/// intermediates.
-fn agree(a: &TensorData, b: &TensorData) -> bool {
+/// Whether two tensors agree: in their numbers if regions are exact, otherwise within the tolerance for a different
+/// summation order and for unrounded 16-bit intermediates.
+fn agree(a: &TensorData, b: &TensorData, exact: bool) -> bool {
     if a.ty() != b.ty() {
         return false;
     }
@@ -152,8 +153,9 @@ fn agree(a: &TensorData, b: &TensorData) -> bool {
     let (a, b): (Vec<f64>, Vec<f64>) = (a.to_vec(), b.to_vec());
     let greatest = b.iter().filter(|x| x.is_finite()).fold(0.0f64, |greatest, x| greatest.max(x.abs()));
     a.iter().zip(&b).all(|(&a, &b)| {
-        a == b
+        (a == b && !exact)
+            || a.to_bits() == b.to_bits()
             || (a.is_nan() && b.is_nan())
-            || (a - b).abs() <= tolerance * (b.abs() + 1e-2 * greatest + 1e-3)
+            || !exact && (a - b).abs() <= tolerance * (b.abs() + 1e-2 * greatest + 1e-3)
     })
 }

@@ -33,6 +33,8 @@ pub(crate) struct Limits {
     pub(crate) selects_past_poison: bool,
     /// Whether predicted plans execute speculatively.
     pub(crate) head_start: bool,
+    /// Whether regions compute bit for bit what their ops compute one by one.
+    pub(crate) exact: bool,
     /// The maximum number of operations of a kernel. Loads count; equal operations count once.
     pub(crate) kernel_ops: usize,
     /// The maximum number of tensors that a kernel reads.
@@ -83,6 +85,7 @@ impl Limits {
             indexed_loads: machine.indexed_loads,
             selects_past_poison: machine.host_errors,
             head_start: machine.asynchronous,
+            exact: machine.exact_regions,
             kernel_ops: machine.kernel_ops.min(Nest::MAX_VALUES),
             // One binding is reserved for a result.
             inputs: machine.bindings.map_or(INPUTS, |most| most.saturating_sub(1).min(INPUTS)),
@@ -117,6 +120,7 @@ mod tests {
             indexed_loads: false,
             selects_past_poison: true,
             head_start: false,
+            exact: true,
             kernel_ops: 256,
             inputs: 32,
             bindings: None,
@@ -142,6 +146,7 @@ mod tests {
             indexed_loads: false,
             selects_past_poison: false,
             head_start: true,
+            exact: false,
             kernel_ops: 256,
             inputs: 32,
             bindings: None,

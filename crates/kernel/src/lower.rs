@@ -157,6 +157,9 @@ impl Nest {
             || self.resident(&needed, outputs.iter().map(|&slot| self.state(slot)));
         let product = self.product.filter(|&value| needed[value as usize]);
         order(&mut loops, resident || product.is_some() || self.scans());
+        if self.exact {
+            self.order_reduced(&mut loops);
+        }
         let indexed: Vec<AtomId> = self.indexed(&needed);
         merge(&mut loops, &indexed);
         if loops.len() > Nest::MAX_AXES || params.len() > Nest::MAX_PARAMS {
@@ -185,6 +188,16 @@ impl Nest {
         };
         let checks = self.described_checks(&kernel, &loops, &renamed);
         Ok(Lowered { kernel, launch, checks })
+    }
+
+    /// Puts the reduced axes in the order of the operand's axes, in which an op alone adds.
+    fn order_reduced(&self, loops: &mut [Loop]) {
+        let order = self.reduced_in_order();
+        let is_reduced = |axis: &Loop| axis.role == Axis::Reduce;
+        let mut reduced: Vec<Loop> = loops.iter().filter(|axis| is_reduced(axis)).cloned().collect();
+        reduced.sort_by_key(|axis| order.iter().position(|&atom| atom == axis.atom));
+        let places = loops.iter_mut().filter(|axis| is_reduced(axis));
+        places.zip(reduced).for_each(|(place, axis)| *place = axis);
     }
 
     /// The bounds checks of a kernel, in its order.
@@ -458,7 +471,12 @@ impl Nest {
         found.expect("every load by index is listed")
     }
 
-    /// Whether a value is a 16-bit float that is both stored and used. Other kernels use the stored, rounded value, so
+    /// Whether a value is the result of an op.
+    fn is_result(&self, value: ValueId) -> bool {
+        self.slots.iter().any(|slot| slot.value == value && slot.origin != Origin::Input)
+    }
+
+    /// Whether a value is a 16-bit float that is both stored and used, or an op's result in an exact region. Other kernels use the stored, rounded value, so
     /// this one does too. Recomputed values must be bitwise equal, or an element would not equal the maximum of its
     /// row.
     fn is_seen_rounded(&self, value: usize, params: &[Bound<'_>], needed: &[bool]) -> bool {
@@ -467,8 +485,8 @@ impl Nest {
             needed[user] && other.compute.operands().contains(&(value as ValueId))
         };
         !self.is_exact(value as ValueId)
-            && params.iter().any(is_stored)
-            && self.values.iter().enumerate().any(uses)
+            && (self.exact && self.is_result(value as ValueId)
+                || params.iter().any(is_stored) && self.values.iter().enumerate().any(uses))
     }
 
     /// The index along an atom, computed from its leaves if it was split.

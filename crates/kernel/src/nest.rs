@@ -47,6 +47,10 @@ pub struct Nest {
     num_inputs: usize,
     /// Whether column reductions are allowed.
     columns: bool,
+    /// Whether results have the bits of the ops run one by one.
+    pub(crate) exact: bool,
+    /// The reduced axes, in the order of the first reduction's operand. Later ops may split them.
+    reduced: SmallVec<[AtomId; 4]>,
     /// Padded operands.
     padded: Vec<pad::Padded>,
     /// Operands that are read by index.
@@ -201,6 +205,17 @@ impl Nest {
         Nest::default().and_program(program, numbers)
     }
 
+    /// As [`of_program`](Nest::of_program), for an [exact](Nest::exact) region.
+    ///
+    /// # Errors
+    /// As [`of_program`](Nest::of_program).
+    pub fn of_program_exactly(
+        program: &Program,
+        numbers: &[bool],
+    ) -> Result<(Nest, Vec<Slot>), (usize, Refusal)> {
+        Nest::exact().and_program(program, numbers)
+    }
+
     /// As [`of_program`](Nest::of_program), for a region that may have [columns](Nest::with_columns).
     ///
     /// # Errors
@@ -241,6 +256,12 @@ impl Nest {
         };
         let outputs = program.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
         Ok((nest, outputs))
+    }
+
+    /// An empty region whose results have the bits of its ops run one by one: 16-bit results are rounded after each op,
+    /// and the reduced axes are the innermost ones of the loops, in the order of the operand's axes.
+    pub fn exact() -> Nest {
+        Nest { exact: true, ..Nest::default() }
     }
 
     /// Adds an input tensor.

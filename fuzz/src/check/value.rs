@@ -8,7 +8,9 @@ use super::{Check, Counts, Failure, Scope, Subjects, at_slot, run_with_noise};
 use crate::shrink::edit;
 use crate::spread::first_problem;
 use crate::tolerance::{Computed, difference, is_exact};
-use crate::trace::{Ownership, Slot, Trace, host_operands, read, run_on, same, trace};
+use crate::trace::{
+    Ownership, Slot, Trace, describe_difference, host_operands, read, run_on, same, same_numbers, trace,
+};
 use crate::trial::Trial;
 use kiln_ir::{DType, Engine, Instruction, Op, Program, ProgramOperand, TensorData, Values};
 use kiln_suite::compare;
@@ -148,38 +150,12 @@ fn unchanged(trace: &Trace, trial: &Trial) -> Result<(), Failure> {
 fn equal(trial: &Trial, a: &Trace, b: &Trace, check: Check, counts: &mut Counts) -> Result<(), Failure> {
     for slot in trial.program.inputs.len()..a.slots.len() {
         counts.comparisons += 1;
-        if !same(&a.slots[slot], &b.slots[slot]) && !differ_in_nan(&a.slots[slot], &b.slots[slot]) {
+        if !same_numbers(&a.slots[slot], &b.slots[slot]) {
             let text = describe_difference(&a.slots[slot], &b.slots[slot]);
             return Err(at_slot(trial, slot, check, format!("%{slot}: {text}")));
         }
     }
     Ok(())
-}
-
-/// Whether two results are equal except for NaN bits. A processor propagates the bits of its first NaN operand, which
-/// depends on how the work is split.
-fn differ_in_nan(a: &Slot, b: &Slot) -> bool {
-    let (Ok(a), Ok(b)) = (a, b) else { return false };
-    if a.ty() != b.ty() || !a.dtype().is_float() {
-        return false;
-    }
-    let size = a.dtype().size();
-    let elements = a.bytes().chunks(size).zip(b.bytes().chunks(size));
-    let numbers = a.to_vec::<f64>().into_iter().zip(b.to_vec::<f64>());
-    elements.zip(numbers).all(|((a, b), (x, y))| a == b || x.is_nan() && y.is_nan())
-}
-
-fn describe_difference(expected: &Slot, actual: &Slot) -> String {
-    match (expected, actual) {
-        (Ok(expected), Ok(actual)) => {
-            let exact = compare::difference(expected, actual, kiln_suite::case::Tolerance::Exact);
-            let bits = || compare::difference(expected, actual, kiln_suite::case::Tolerance::Bits);
-            exact.or_else(bits).unwrap_or_default()
-        }
-        (Ok(_), Err(error)) => format!("failed: {error}"),
-        (Err(error), Ok(_)) => format!("gave a value instead of failing: {error}"),
-        (Err(_), Err(_)) => String::new(),
-    }
 }
 
 /// Checks that [`Program::run`](kiln_ir::Program::run) returns the same outputs.

@@ -7,13 +7,11 @@ use crate::array::Array;
 use crate::contraction::simd::{Float, Kernel, Simd};
 use crate::copy::{Shared, stream};
 use crate::isa::{Level, Widest, multiversion};
+use crate::reduce::order::{BLOCK, COLUMN_SLOTS, ColumnStep, LANES, column_steps};
 use kiln_ir::{NormKind, Result, TensorType};
 
 /// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 13;
-
-/// The number of partial sums per row: sums are vectorized and accurate.
-const LANES: usize = 32;
 
 /// Columns processed together if the axis is not the last.
 const COLUMNS: usize = 64;
@@ -161,18 +159,26 @@ pub(super) fn greatest<T: Float>(row: &[T]) -> T {
     best.iter().chain(rest).fold(T::NEG_INFINITY, |best, &x| if x > best { x } else { best })
 }
 
-/// The sum of `f` of each element.
+/// The sum of `f` of each element, in the [order](crate::reduce::order) of a reduction. Rows of `f32` have a
+/// [kernel of their own](single) where there are vectors.
 #[inline(always)]
 pub(super) fn sum_of<T: Float>(row: &[T], f: impl Fn(T) -> T) -> T {
-    let mut sums = [T::ZERO; LANES];
-    let (chunks, rest) = row.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            sums[lane] += f(chunk[lane]);
+    let total = row.chunks(BLOCK).fold(0.0, |total, block| {
+        let mut sums = [T::ZERO; LANES];
+        let width = if row.len() < LANES { 1 } else { LANES };
+        for chunk in block.chunks(width) {
+            sums.iter_mut().zip(chunk).for_each(|(sum, &x)| *sum += f(x));
         }
-    }
-    let total = sums.iter().fold(T::ZERO, |total, &sum| total + sum);
-    rest.iter().fold(total, |total, &x| total + f(x))
+        let mut width = LANES / 2;
+        while width > 0 {
+            for lane in 0..width {
+                sums[lane] = sums[lane] + sums[lane + width];
+            }
+            width /= 2;
+        }
+        total + sums[0].to_f64()
+    });
+    T::from_f64(total)
 }
 
 multiversion! {
@@ -210,7 +216,6 @@ impl<T: Float> Kernel<T> for Columns<T> {
     #[inline(always)]
     unsafe fn run<S: Simd<T>>(mut self) {
         let mut shift = [T::NEG_INFINITY; COLUMNS];
-        let mut total = [T::ZERO; COLUMNS];
         for i in 0..self.length {
             // SAFETY: rows of the block.
             let x = unsafe { core::slice::from_raw_parts(self.x.add(i * self.stride), self.columns) };
@@ -218,14 +223,34 @@ impl<T: Float> Kernel<T> for Columns<T> {
                 *shift = if x > *shift { x } else { *shift };
             }
         }
-        for i in 0..self.length {
-            // SAFETY: as above.
-            let (x, y) = unsafe { self.row(i) };
-            for (((y, &x), &shift), total) in y.iter_mut().zip(x).zip(&shift).zip(&mut total) {
-                *y = (x - shift).exp();
-                *total += *y;
+        let mut totals = [0.0; COLUMNS];
+        for start in (0..self.length).step_by(BLOCK) {
+            let end = self.length.min(start + BLOCK);
+            let mut slots = [[T::ZERO; COLUMNS]; COLUMN_SLOTS];
+            for step in column_steps(self.length) {
+                match *step {
+                    ColumnStep::Rows { first, step, slot } => {
+                        slots[slot] = [T::ZERO; COLUMNS];
+                        for i in (start + first..end).step_by(step) {
+                            // SAFETY: as above.
+                            let (x, y) = unsafe { self.row(i) };
+                            for (((y, &x), &shift), sum) in
+                                y.iter_mut().zip(x).zip(&shift).zip(&mut slots[slot])
+                            {
+                                *y = (x - shift).exp();
+                                *sum += *y;
+                            }
+                        }
+                    }
+                    ColumnStep::Combine { into, from } => {
+                        let (before, after) = slots.split_at_mut(from);
+                        before[into].iter_mut().zip(&after[0]).for_each(|(a, &b)| *a += b);
+                    }
+                }
             }
+            totals.iter_mut().zip(&slots[0]).for_each(|(total, x)| *total += x.to_f64());
         }
+        let mut total = totals.map(T::from_f64);
         let log = self.log;
         for total in &mut total {
             *total = if log { total.ln() } else { T::ONE / *total };
@@ -297,12 +322,12 @@ multiversion! {
         weight: Option<&[T]>,
         bias: Option<&[T]>,
     ) {
-        let count = T::from_f64(x.len() as f64);
+        let share = T::from_f64(1.0 / x.len() as f64);
         let mean = match kind {
-            NormKind::Layer => sum_of(x, |x| x) / count,
+            NormKind::Layer => sum_of(x, |x| x) * share,
             NormKind::Rms => T::ZERO,
         };
-        let variance = sum_of(x, |x| (x - mean) * (x - mean)) / count;
+        let variance = sum_of(x, |x| (x - mean) * (x - mean)) * share;
         let factor = T::ONE / (variance + epsilon).sqrt();
         match (weight, bias) {
             (Some(weight), Some(bias)) => {

@@ -248,7 +248,7 @@ pub(crate) trait Float:
     /// The safety conditions of the kernel's fields.
     unsafe fn dispatch<K: Kernel<Self>>(level: Level, kernel: K) -> K::Output;
 
-    /// `e^x`; a branch-free expression, so that loops over it are vectorized. Within 2 ulp.
+    /// `e^x`, with the bits of [`Unary::Exp`](kiln_ir::Unary::Exp) where there are no vectors.
     fn exp(self) -> Self;
 
     /// Natural logarithm.
@@ -412,67 +412,10 @@ macro_rules! float {
 }
 
 #[cfg(feature = "std")]
-float!(f32, sgemm, math::exp, f32::ln, f32::sqrt, f32::round_ties_even);
+float!(f32, sgemm, math::exp, math::ln, f32::sqrt, f32::round_ties_even);
 #[cfg(feature = "std")]
-float!(f64, dgemm, exp_f64, f64::ln, f64::sqrt, f64::round_ties_even);
+float!(f64, dgemm, f64::exp, f64::ln, f64::sqrt, f64::round_ties_even);
 #[cfg(not(feature = "std"))]
-float!(f32, sgemm, math::exp, libm::logf, libm::sqrtf, libm::rintf);
+float!(f32, sgemm, math::exp, math::ln, libm::sqrtf, libm::rintf);
 #[cfg(not(feature = "std"))]
-float!(f64, dgemm, exp_f64, libm::log, libm::sqrt, libm::rint);
-
-/// `e^x = 2^n · e^r` with `|r| <= ln(2) / 2`, and the Taylor polynomial of `e^r`. Rounding to an integer `n` adds and
-/// subtracts a number so large that the fraction is rounded off; its low bits then contain `n`.
-#[inline(always)]
-fn exp_f64(x: f64) -> f64 {
-    const SHIFT: f64 = 6_755_399_441_055_744.0;
-    const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
-    const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // Beyond these the result is 0 or infinite; NaN fails both comparisons and propagates.
-    let clamped = if x > 710.0 { 710.0 } else { x };
-    let clamped = if clamped < -746.0 { -746.0 } else { clamped };
-    let shifted = clamped * core::f64::consts::LOG2_E + SHIFT;
-    let n = shifted - SHIFT;
-    let r = (clamped - n * LN2_HIGH) - n * LN2_LOW;
-    let mut p = 1.0 / 6_227_020_800.0;
-    p = p * r + 1.0 / 479_001_600.0;
-    p = p * r + 1.0 / 39_916_800.0;
-    p = p * r + 1.0 / 3_628_800.0;
-    p = p * r + 1.0 / 362_880.0;
-    p = p * r + 1.0 / 40_320.0;
-    p = p * r + 1.0 / 5040.0;
-    p = p * r + 1.0 / 720.0;
-    p = p * r + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
-    p = p * r + 0.5;
-    p = p * r * r + r + 1.0;
-    let n = (shifted.to_bits() as i64).wrapping_sub(SHIFT.to_bits() as i64);
-    let half = n >> 1;
-    // Two steps, since 2^n itself may be outside the normal floats while the result is not.
-    let (a, b) = (1023i64.wrapping_add(half), 1023i64.wrapping_add(n.wrapping_sub(half)));
-    let scaled = p * f64::from_bits((a as u64) << 52) * f64::from_bits((b as u64) << 52);
-    if x > 709.79 { f64::INFINITY } else { scaled }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::exp_f64;
-
-    #[test]
-    fn exp_is_accurate() {
-        let mut x = -760.0;
-        while x < 720.0 {
-            let (got, want) = (exp_f64(x), libm::exp(x));
-            if want.is_finite() && want > 1e-307 {
-                assert!((got - want).abs() <= 5e-16 * want, "exp({x}) = {got}, not {want}");
-            } else {
-                assert!(got == want || (got - want).abs() < 1e-322, "exp({x}) = {got}, not {want}");
-            }
-            x += 0.0937;
-        }
-        assert!(exp_f64(f64::NAN).is_nan());
-        assert_eq!(exp_f64(f64::NEG_INFINITY), 0.0);
-        assert_eq!(exp_f64(f64::INFINITY), f64::INFINITY);
-        assert_eq!(exp_f64(0.0), 1.0);
-    }
-}
+float!(f64, dgemm, libm::exp, libm::log, libm::sqrt, libm::rint);

@@ -86,6 +86,17 @@ impl Chunks {
         self.length / self.line * self.per_line()
     }
 
+    /// The start and the length of the chunk that contains an element.
+    pub(super) fn containing(&self, element: usize) -> (usize, usize) {
+        let (line, within) = (element / self.line, element % self.line);
+        self.at(line * self.per_line() + within / self.size)
+    }
+
+    /// Whether a row is one chunk.
+    pub(super) fn is_whole(&self) -> bool {
+        self.size == self.length
+    }
+
     /// The start and the length of a chunk.
     pub(super) fn at(&self, number: usize) -> (usize, usize) {
         let (line, part) = (number / self.per_line(), number % self.per_line());
@@ -129,9 +140,11 @@ pub(super) struct Fold {
     /// The stage whose tiles it reduces.
     pub(super) stage: usize,
     pub(super) loops: Folding,
-    /// The offset of its totals among those of a task: one per row of a tile, or per element in [`Form::Columns`].
+    /// The size of an element in bytes.
+    pub(super) element: usize,
+    /// The offset of its totals among those of a task: one per row of a tile, or per column in [`Form::Columns`].
     pub(super) total_at: usize,
-    /// The offset of its partial results.
+    /// The offset of its partial results: the lanes of a row's block, or rows of accumulators in [`Form::Columns`].
     pub(super) partial_at: usize,
 }
 
@@ -218,7 +231,6 @@ impl Code {
 
     /// Whether elements are processed in several passes, with other elements in between.
     pub(super) fn has_passes(&self) -> bool {
-        let whole = self.chunks.size == self.chunks.length;
-        self.stages.len() > 1 && !whole && self.form != Form::Columns
+        self.stages.len() > 1 && !self.chunks.is_whole() && self.form != Form::Columns
     }
 }

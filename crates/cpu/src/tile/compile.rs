@@ -15,6 +15,7 @@ use super::scan::scan;
 use super::stages::{last_stages, stages};
 use crate::half_float::HalfFloat;
 use crate::kernels::{self, Conversion, Loop1};
+use crate::reduce::order::{COLUMN_SLOTS, LANES};
 use crate::scalar::scalar_bytes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -551,19 +552,22 @@ impl<'a> Compiler<'a> {
         let source = self.source_in(a, stage, false, false);
         let x = self.filled(a, source, stage, false, List::Tiles(stage));
         let loops = folding(reduction, dtype);
-        let lanes = match self.tiling.form {
-            Form::Columns => self.tiling.lanes(),
-            Form::Map | Form::Rows | Form::Parts => self.tiling.group,
+        let columns = self.tiling.chunks.size;
+        let (totals, partials) = match self.tiling.form {
+            Form::Columns if self.tiling.group > 1 => (columns, LANES * columns),
+            Form::Columns => (columns, COLUMN_SLOTS * columns),
+            Form::Map | Form::Rows | Form::Parts => (self.tiling.group, LANES),
         };
         let fold = self.code.folds.len();
         self.code.folds.push(Fold {
             stage,
             loops,
+            element: dtype.size(),
             total_at: self.code.total_bytes,
             partial_at: self.code.partial_bytes,
         });
-        self.code.total_bytes += (loops.total * lanes).next_multiple_of(64);
-        self.code.partial_bytes += (loops.partial * lanes).next_multiple_of(64);
+        self.code.total_bytes += (loops.total * totals).next_multiple_of(64);
+        self.code.partial_bytes += (loops.partial * partials).next_multiple_of(64);
         self.push(List::Tiles(stage), Action::Fold(fold, x), x, false);
         self.code.cost += 1;
         self.emit(value, Action::Finish(fold))

@@ -1,10 +1,12 @@
 //! The state of a task of a launch: the addresses of slots, and the interpreter of steps.
 
 use super::code::{Action, Code, Form, Slot, SlotKind, Stage, Step};
+use super::fold::Part;
 use super::space::{self, Block, Moved};
 use crate::contraction::scratch::Scratch;
 use crate::copy::stream;
 use crate::isa::Level;
+use crate::reduce::order::{BLOCK, LANES};
 use crate::scalar::with_number;
 use core::sync::atomic::{AtomicBool, Ordering};
 use kiln_ir::Element;
@@ -35,7 +37,11 @@ pub(super) struct Frame<'a> {
     pub(super) block: Block,
     outer: usize,
     pub(super) totals: *mut u8,
-    pub(super) partials: *mut u8,
+    partials: *mut u8,
+    /// The row of accumulators of [`Form::Columns`] in use.
+    pub(super) column_slot: usize,
+    /// The slots for the results of a row's blocks in [`Form::Parts`], as many for each reduction.
+    pub(super) blocks: *mut u8,
     wide: *mut u8,
     /// The row values: shared with another frame, or its own.
     rows: *mut u8,
@@ -106,6 +112,8 @@ impl<'a> Frame<'a> {
             outer: 0,
             totals: after(2),
             partials: after(3),
+            column_slot: 0,
+            blocks: core::ptr::null_mut(),
             wide,
             rows,
             launched,
@@ -184,15 +192,10 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Merges totals of one row into those of the reductions of a stage.
-    ///
-    /// # Safety
-    /// `from` points to totals of the same code.
-    pub(super) unsafe fn merge_totals(&mut self, stage: usize, from: *const u8) {
-        for fold in self.launched.code.folds.iter().filter(|fold| fold.stage == stage) {
-            // SAFETY: as the caller promises.
-            unsafe { (fold.loops.merge)(self.totals.add(fold.total_at), from.add(fold.total_at), 1) };
-        }
+    /// The slots of a reduction for the results of a row's blocks.
+    pub(super) fn blocks_of(&self, fold: usize) -> *mut u8 {
+        let blocks = self.launched.code.chunks.length.div_ceil(BLOCK);
+        self.blocks.wrapping_add(fold * blocks * size_of::<f64>())
     }
 
     /// The pointer to the totals of a reduction.
@@ -201,10 +204,11 @@ impl<'a> Frame<'a> {
         self.totals.wrapping_add(fold.total_at)
     }
 
-    /// The pointer to the partial results of a reduction.
-    pub(super) fn partials_of(&self, fold: usize) -> *mut u8 {
+    /// The pointer to the partial results of a reduction: the lanes of a block, or a row of accumulators.
+    pub(super) fn partials_of(&self, fold: usize, slot: usize) -> *mut u8 {
+        let columns = self.block.columns;
         let fold = &self.launched.code.folds[fold];
-        self.partials.wrapping_add(fold.partial_at)
+        self.partials.wrapping_add(fold.partial_at + slot * columns * fold.loops.partial)
     }
 
     /// Runs steps on the current tile.
@@ -272,15 +276,54 @@ impl<'a> Frame<'a> {
 
     unsafe fn fold(&self, number: usize, x: *const u8) {
         let code = self.launched.code;
-        let loops = &code.folds[number].loops;
-        let Block { rows, columns, .. } = self.block;
-        // SAFETY: totals of each row; partial results of each lane.
+        let (level, loops) = (self.launched.level, &code.folds[number].loops);
+        let Block { rows, columns, column, .. } = self.block;
+        let part = Part { at: column, count: columns, length: code.chunks.length };
+        // SAFETY: totals of each row, lanes of a block, slots of each block, and accumulators of each column.
         unsafe {
-            if code.form == Form::Columns {
-                (loops.accumulate)(self.launched.level, x, self.partials_of(number), rows * columns);
-            } else {
-                (loops.rows)(self.launched.level, x, rows, columns, self.totals_of(number));
+            match code.form {
+                Form::Columns => self.fold_columns(number, x),
+                Form::Parts => {
+                    (loops.blocks)(level, x, part, self.partials_of(number, 0), self.blocks_of(number));
+                }
+                Form::Map | Form::Rows if code.chunks.is_whole() => {
+                    (loops.rows)(level, x, rows, columns, self.totals_of(number));
+                }
+                Form::Map | Form::Rows => {
+                    (loops.part)(level, x, part, self.partials_of(number, 0), self.totals_of(number));
+                }
             }
+        }
+    }
+
+    /// Adds a tile's rows to accumulators of columns: those of their lanes if a tile has several rows.
+    unsafe fn fold_columns(&self, number: usize, x: *const u8) {
+        let code = self.launched.code;
+        let fold = &code.folds[number];
+        let Block { rows, columns, row, .. } = self.block;
+        let add = |from: usize, slot: usize, count: usize| {
+            let x = x.wrapping_add(from * columns * fold.element);
+            // SAFETY: accumulators for that many rows.
+            unsafe {
+                (fold.loops.accumulate)(
+                    self.launched.level,
+                    x,
+                    self.partials_of(number, slot),
+                    count * columns,
+                );
+            }
+        };
+        if code.group == 1 {
+            return add(0, self.column_slot, 1);
+        }
+        let mut from = 0;
+        while from < rows {
+            let (lane, count) = match code.rows < LANES {
+                true => (0, 1),
+                false => ((row + from) % LANES, (rows - from).min(LANES - (row + from) % LANES)),
+            };
+            add(from, lane, count);
+            from += count;
         }
     }
 

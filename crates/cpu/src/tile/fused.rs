@@ -166,7 +166,7 @@ pub(super) struct Region {
 impl Region {
     pub(super) fn new(program: &Program, layouts: &OperandLayouts) -> Option<Region> {
         let numbers: Vec<bool> = layouts.iter().map(|layout| *layout == OperandLayout::Number).collect();
-        let (nest, outputs) = Nest::of_program(program, &numbers).ok()?;
+        let (nest, outputs) = Nest::of_program_exactly(program, &numbers).ok()?;
         let layouts = layouts.iter().zip(&program.inputs).map(|(layout, ty)| {
             kiln_kernel::Layout(match layout {
                 OperandLayout::Number => Vec::new(),

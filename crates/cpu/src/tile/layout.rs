@@ -2,6 +2,7 @@
 
 use super::code::{Chunks, Form};
 use super::space::Access;
+use crate::reduce::order::BLOCK;
 use crate::walk::Walk;
 use alloc::vec::Vec;
 use kiln_ir::MAX_RANK;
@@ -16,6 +17,9 @@ const LONG_ENOUGH: usize = 256;
 /// With fewer rows than this, long rows are split between threads part by part.
 const FEW_ROWS: usize = 16;
 const LONG_ROW: usize = 1 << 15;
+
+/// The wanted number of tasks of a column reduction.
+pub(super) const COLUMN_TASKS: usize = 32;
 
 /// The sides of a tile that reads along another axis than it writes.
 const ACROSS: [usize; 2] = [32, 64];
@@ -66,6 +70,11 @@ impl Tiling {
         }
         let count = |axes: &[usize]| axes.iter().map(|&axis| launch.extents[axis]).product::<usize>();
         let (outer, rows, length) = (count(&outer_axes), count(&row_axes), count(&inner_axes));
+        let lanes = if form == Form::Columns {
+            lanes.min(columns_per_task(outer * rows.div_ceil(BLOCK), length))
+        } else {
+            lanes
+        };
         let last = inner_axes.last().map_or(1, |&axis| launch.extents[axis]);
         let parts =
             form == Form::Rows && kernel.kind != KernelKind::Scan && rows < FEW_ROWS && length >= LONG_ROW;
@@ -117,7 +126,7 @@ impl Tiling {
 
     /// Whether a row is one chunk.
     pub(super) fn is_whole(&self) -> bool {
-        self.chunks.size == self.chunks.length
+        self.chunks.is_whole()
     }
 
     /// Elements per register.
@@ -153,6 +162,11 @@ impl Tiling {
         let rows = &access.rows;
         self.group == 1 || rows.rank == 0 || (rows.rank == 1 && rows.strides[0][0] == 1)
     }
+}
+
+/// The maximum columns per tile with which a column reduction has enough tasks. `tasks` counts those of a column.
+fn columns_per_task(tasks: usize, columns: usize) -> usize {
+    columns.div_ceil(COLUMN_TASKS.div_ceil(tasks)).next_multiple_of(LONG_ENOUGH)
 }
 
 fn set(axes: &[usize]) -> AxisSet {

@@ -3,23 +3,20 @@
 use super::code::{Action, Code, Form, SlotKind};
 use super::fold::Folding;
 use super::frame::{Frame, LaunchState};
+use super::layout::COLUMN_TASKS;
 use super::space::Access;
 use crate::copy::{Shared, stream};
 use crate::isa::Level;
+use crate::reduce::order::{BLOCK, ColumnStep, LANES, column_steps};
 use crate::threads::Pool;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The minimum work per task, in additions in cache.
 const GRAIN: usize = 1 << 16;
 
-/// Rows whose results are combined in vectors of the dtype before they are added to totals.
-const ROWS_PER_TOTAL: usize = 32;
-
-/// Chunks of a long row per task.
-const CHUNKS_PER_PART: usize = 16;
-
-/// The minimum number of tasks of a column reduction, if there is enough work.
-const COLUMN_TASKS: usize = 32;
+/// Blocks of a long row per task.
+const BLOCKS_PER_PART: usize = 16;
 
 /// Runs code on its launch.
 ///
@@ -118,12 +115,13 @@ unsafe fn rows(pool: &Pool, launched: &LaunchState<'_>) {
 
 unsafe fn parts(pool: &Pool, launched: &LaunchState<'_>) {
     let code = launched.code;
-    let chunks = code.chunks.count();
-    let tasks = chunks.div_ceil(CHUNKS_PER_PART);
-    let words = code.total_bytes.div_ceil(8);
-    let mut totals: Vec<u64> = alloc::vec![0; words * tasks];
-    let slots = Shared::new(totals.as_mut_ptr());
+    let length = code.chunks.length;
+    let blocks = length.div_ceil(BLOCK);
+    let tasks = blocks.div_ceil(BLOCKS_PER_PART);
+    let mut slots: Vec<f64> = alloc::vec![0.0; blocks * code.folds.len()];
+    let slots = Shared::new(slots.as_mut_ptr().cast::<u8>());
     let mut frame = Frame::new(launched);
+    frame.blocks = slots.get();
     for row in 0..code.rows {
         frame.set_rows(row, 1);
         for (number, stage) in code.stages.iter().enumerate() {
@@ -136,38 +134,41 @@ unsafe fn parts(pool: &Pool, launched: &LaunchState<'_>) {
                 continue;
             }
             let shared = frame.shared();
-            pool.parallel_for(tasks, grain(code, CHUNKS_PER_PART * code.chunks.size), |range| {
+            pool.parallel_for(tasks, grain(code, BLOCKS_PER_PART * BLOCK), |range| {
                 let mut frame = Frame::part(launched, &shared);
-                // SAFETY: as the caller of `run` promises; chunks of this range are this task's, and so are its totals.
+                frame.blocks = slots.get();
+                let (mut at, end) =
+                    (range.start * BLOCKS_PER_PART * BLOCK, range.end * BLOCKS_PER_PART * BLOCK);
+                let end = end.min(length);
+                // SAFETY: as the caller of `run` promises; the elements of this range are this task's, and so are the slots
+                // of their blocks.
                 unsafe {
                     frame.run(&code.hoisted);
                     frame.run(&stage.spread);
-                    for task in range {
-                        frame.empty_totals(number);
-                        let first = task * CHUNKS_PER_PART;
-                        for chunk in first..(first + CHUNKS_PER_PART).min(chunks) {
-                            frame.move_chunk(chunk);
-                            frame.run(&stage.tiles);
-                        }
-                        let slot = slots.get().add(task * words).cast::<u8>();
-                        slot.copy_from_nonoverlapping(frame.totals, code.total_bytes);
+                    while at < end {
+                        let (first, columns) = code.chunks.containing(at);
+                        let stop = (first + columns).min(end);
+                        frame.set_columns(at, stop - at);
+                        frame.run(&stage.tiles);
+                        at = stop;
                     }
                 }
                 finish(code);
             });
-            for task in 0..tasks {
-                // SAFETY: every task has finished with its totals.
-                unsafe { frame.merge_totals(number, slots.get().add(task * words).cast()) };
+            for (fold, _) in code.folds.iter().enumerate().filter(|(_, fold)| fold.stage == number) {
+                // SAFETY: every task has finished with its blocks.
+                unsafe {
+                    (code.folds[fold].loops.add_blocks)(frame.blocks_of(fold), blocks, frame.totals_of(fold));
+                }
             }
         }
     }
 }
 
-/// The split of a column reduction into tasks. It depends on the launch alone, so results do too.
+/// The split of a column reduction into tasks.
 struct ColumnTasks {
-    chunks: usize,
-    /// The number of tiles along the rows.
-    tiles: usize,
+    /// The number of blocks of rows.
+    blocks: usize,
     /// The number of parts of these.
     parts: usize,
 }
@@ -175,30 +176,45 @@ struct ColumnTasks {
 unsafe fn columns(pool: &Pool, launched: &LaunchState<'_>) {
     let code = launched.code;
     let chunks = code.chunks.count();
-    let tiles = code.rows.div_ceil(code.group);
+    let blocks = code.rows.div_ceil(BLOCK);
     let results = code.outer * chunks;
-    let tile = code.group * code.chunks.size * code.cost;
-    let parts = COLUMN_TASKS.div_ceil(results).min((tiles * tile).div_ceil(GRAIN)).clamp(1, tiles);
-    let tasks = ColumnTasks { chunks, tiles, parts };
-    let words = code.total_bytes.div_ceil(8);
-    let mut totals: Vec<u64> = Vec::new();
+    let block = BLOCK.min(code.rows) * code.chunks.size * code.cost;
+    let parts = COLUMN_TASKS.div_ceil(results).clamp(1, blocks);
+    let tasks = ColumnTasks { blocks, parts };
+    // The results of a block: one row of partial results for each reduction.
+    let width = code.chunks.size * size_of::<f64>();
+    let slot_bytes = width * code.folds.len();
+    let mut slots: Vec<f64> = Vec::new();
     if parts > 1 {
-        totals.resize(words * results * parts, 0);
+        slots.resize(slot_bytes / size_of::<f64>() * results * blocks, 0.0);
     }
-    let slots = Shared::new(totals.as_mut_ptr());
-    let grain = GRAIN.div_ceil(tiles.div_ceil(parts) * tile);
+    let slots = Shared::new(slots.as_mut_ptr().cast::<u8>());
+    let slot = |result: usize, block: usize, fold: usize| {
+        slots.get().wrapping_add((result * blocks + block) * slot_bytes + fold * width)
+    };
+    let grain = GRAIN.div_ceil(blocks.div_ceil(parts) * block);
     pool.parallel_for(results * parts, grain, |range| {
         let mut frame = Frame::new(launched);
         for task in range {
-            // SAFETY: as the caller of `run` promises; the rows of a task are its own, and so are its totals or columns.
+            let (result, part) = (task / parts, task % parts);
+            let columns = code.chunks.at(result % chunks).1;
+            // SAFETY: as the caller of `run` promises; the rows of a task are its own, and so are its slots or columns.
             unsafe {
-                let lanes = down(&mut frame, launched, &tasks, task);
-                if parts > 1 {
-                    let slot = slots.get().add(task * words).cast::<u8>();
-                    slot.copy_from_nonoverlapping(frame.totals, code.total_bytes);
-                } else {
-                    debug_assert!(lanes > 0);
-                    finish_columns(&mut frame, launched, task / chunks, task % chunks);
+                start_columns(&mut frame, launched, result / chunks, result % chunks);
+                for block in tasks.blocks_of(part) {
+                    combine_block(&mut frame, launched, block, result % chunks);
+                    for (fold, of) in code.folds.iter().enumerate() {
+                        let partials = frame.partials_of(fold, 0);
+                        if parts > 1 {
+                            let bytes = columns * of.loops.partial;
+                            slot(result, block, fold).copy_from_nonoverlapping(partials, bytes);
+                        } else {
+                            (of.loops.join)(launched.level, partials, frame.totals_of(fold), columns);
+                        }
+                    }
+                }
+                if parts == 1 {
+                    finish_columns(&mut frame, launched, result / chunks, result % chunks);
                 }
             }
         }
@@ -207,18 +223,21 @@ unsafe fn columns(pool: &Pool, launched: &LaunchState<'_>) {
     if parts == 1 {
         return;
     }
-    pool.parallel_for(results, GRAIN.div_ceil(code.chunks.size * parts * code.cost), |range| {
+    pool.parallel_for(results, GRAIN.div_ceil(code.chunks.size * blocks), |range| {
         let mut frame = Frame::new(launched);
         for result in range {
-            // SAFETY: every task has finished with its totals; columns of this range are this task's.
+            let columns = code.chunks.at(result % chunks).1;
+            // SAFETY: every task has finished with its slots; columns of this range are this task's.
             unsafe {
-                let of = |part: usize| slots.get().add((result * parts + part) * words).cast::<u8>();
-                frame.totals.copy_from_nonoverlapping(of(0), code.total_bytes);
-                let (_, columns) = code.chunks.at(result % chunks);
-                for part in 1..parts {
-                    for fold in &code.folds {
-                        let into = frame.totals.add(fold.total_at);
-                        (fold.loops.merge)(into, of(part).add(fold.total_at), columns);
+                for (fold, of) in code.folds.iter().enumerate() {
+                    (of.loops.empty)(frame.totals_of(fold), columns);
+                    for block in 0..blocks {
+                        (of.loops.join)(
+                            launched.level,
+                            slot(result, block, fold),
+                            frame.totals_of(fold),
+                            columns,
+                        );
                     }
                 }
                 finish_columns(&mut frame, launched, result / chunks, result % chunks);
@@ -228,63 +247,139 @@ unsafe fn columns(pool: &Pool, launched: &LaunchState<'_>) {
     });
 }
 
-/// Reduces a task's rows into totals of its columns.
+impl ColumnTasks {
+    /// The blocks of a part.
+    fn blocks_of(&self, part: usize) -> Range<usize> {
+        let share = self.blocks.div_ceil(self.parts);
+        (part * share).min(self.blocks)..((part + 1) * share).min(self.blocks)
+    }
+}
+
+/// Moves to a chunk of columns, and empties its totals.
 ///
 /// # Safety
-/// As [`run`]; nothing else writes results of these rows.
-unsafe fn down(frame: &mut Frame<'_>, launched: &LaunchState<'_>, tasks: &ColumnTasks, task: usize) -> usize {
+/// As [`run`].
+unsafe fn start_columns(frame: &mut Frame<'_>, launched: &LaunchState<'_>, outer: usize, chunk: usize) {
     let code = launched.code;
-    let (result, part) = (task / tasks.parts, task % tasks.parts);
-    let (outer, chunk) = (result / tasks.chunks, result % tasks.chunks);
-    let per_part = tasks.tiles.div_ceil(tasks.parts);
-    let stage = &code.stages[0];
-    let (_, columns) = code.chunks.at(chunk);
-    let lanes = code.group * columns;
     // SAFETY: as the caller promises.
     unsafe {
         frame.move_outer(outer);
         frame.move_rows(0);
         frame.move_chunk(chunk);
-        frame.run(&stage.rows);
+        frame.run(&code.stages[0].rows);
         frame.run(&code.hoisted);
         for (number, fold) in code.folds.iter().enumerate() {
-            (fold.loops.empty)(frame.totals_of(number), lanes);
-            (fold.loops.clear)(frame.partials_of(number), lanes);
+            (fold.loops.empty)(frame.totals_of(number), frame.block.columns);
         }
-        let join = |frame: &Frame<'_>| {
-            for (number, fold) in code.folds.iter().enumerate() {
-                let partials = frame.partials_of(number);
-                (fold.loops.join)(launched.level, partials, frame.totals_of(number), lanes);
-                (fold.loops.clear)(partials, lanes);
-            }
-        };
-        let straight = Straight::of(frame, code);
-        let mut since = 0;
-        for tile in part * per_part..((part + 1) * per_part).min(tasks.tiles) {
-            if let Some(straight) = &straight {
-                straight.accumulate(launched.level, tile, frame.partials_of(0), columns);
-            } else {
-                frame.move_rows(tile);
-                frame.move_chunk(chunk);
-                frame.run(&stage.rows);
-                frame.run(&stage.spread);
-                frame.run(&stage.tiles);
-            }
-            since += 1;
-            if since == ROWS_PER_TOTAL {
-                join(frame);
-                since = 0;
-            }
+    }
+}
+
+/// Combines a block of rows: the results are in the first row of partial results.
+///
+/// # Safety
+/// As [`run`]; nothing else writes results of these rows.
+unsafe fn combine_block(frame: &mut Frame<'_>, launched: &LaunchState<'_>, block: usize, chunk: usize) {
+    let code = launched.code;
+    let rows = block * BLOCK..((block + 1) * BLOCK).min(code.rows);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if code.group > 1 {
+            combine_groups(frame, launched, rows, chunk);
+            return;
         }
-        join(frame);
-        for (number, fold) in code.folds.iter().enumerate() {
-            let totals = frame.totals_of(number);
-            for row in 1..code.group {
-                (fold.loops.merge)(totals, totals.add(row * columns * fold.loops.total), columns);
+        for step in column_steps(code.rows) {
+            match *step {
+                ColumnStep::Rows { first, step, slot } => {
+                    frame.column_slot = slot;
+                    combine_lane(frame, launched, rows.start + first..rows.end, step, chunk);
+                }
+                ColumnStep::Combine { into, from } => combine_slots(frame, launched, into, from, 1),
             }
         }
     }
-    lanes
+}
+
+/// Combines rows of tiles with several rows: each with the accumulators of its lane, then the lanes.
+///
+/// # Safety
+/// As [`combine_block`].
+unsafe fn combine_groups(
+    frame: &mut Frame<'_>,
+    launched: &LaunchState<'_>,
+    rows: Range<usize>,
+    chunk: usize,
+) {
+    let code = launched.code;
+    let stage = &code.stages[0];
+    // SAFETY: as the caller promises.
+    unsafe {
+        for (number, fold) in code.folds.iter().enumerate() {
+            (fold.loops.clear)(frame.partials_of(number, 0), LANES * frame.block.columns);
+        }
+        for row in rows.clone().step_by(code.group) {
+            frame.set_rows(row, code.group.min(rows.end - row));
+            frame.move_chunk(chunk);
+            frame.run(&stage.rows);
+            frame.run(&stage.spread);
+            frame.run(&stage.tiles);
+        }
+        let mut width = LANES / 2;
+        while width > 0 && code.rows >= LANES {
+            combine_slots(frame, launched, 0, width, width);
+            width /= 2;
+        }
+    }
+}
+
+/// Combines every `step`th row with the accumulators in use.
+///
+/// # Safety
+/// As [`combine_block`].
+unsafe fn combine_lane(
+    frame: &mut Frame<'_>,
+    launched: &LaunchState<'_>,
+    rows: Range<usize>,
+    step: usize,
+    chunk: usize,
+) {
+    let code = launched.code;
+    let (stage, slot, columns) = (&code.stages[0], frame.column_slot, frame.block.columns);
+    // SAFETY: as the caller promises.
+    unsafe {
+        for (number, fold) in code.folds.iter().enumerate() {
+            (fold.loops.clear)(frame.partials_of(number, slot), columns);
+        }
+        let straight = Straight::of(frame, code, chunk);
+        for row in rows.step_by(step) {
+            if let Some(straight) = &straight {
+                straight.accumulate(launched.level, row, step, frame.partials_of(0, slot), columns);
+                continue;
+            }
+            frame.set_rows(row, 1);
+            frame.move_chunk(chunk);
+            frame.run(&stage.rows);
+            frame.run(&stage.spread);
+            frame.run(&stage.tiles);
+        }
+    }
+}
+
+/// Combines `count` rows of accumulators with others.
+///
+/// # Safety
+/// As [`combine_block`].
+unsafe fn combine_slots(
+    frame: &Frame<'_>,
+    launched: &LaunchState<'_>,
+    into: usize,
+    from: usize,
+    count: usize,
+) {
+    for (number, fold) in launched.code.folds.iter().enumerate() {
+        let [into, from] = [into, from].map(|slot| frame.partials_of(number, slot));
+        // SAFETY: accumulators of the frame.
+        unsafe { (fold.loops.combine)(launched.level, into, from, count * frame.block.columns) };
+    }
 }
 
 /// The rows of a reduction that reads an operand's elements without further computation, most often a sum of gradients.
@@ -299,14 +394,16 @@ impl<'a> Straight<'a> {
     /// The prefetch distance in bytes: rows are short and far apart.
     const AHEAD: usize = 8 << 10;
 
-    /// `None` if there is more to compute. The frame is at row 0 of the chunk.
-    fn of(frame: &Frame<'_>, code: &'a Code) -> Option<Straight<'a>> {
+    /// `None` if there is more to compute.
+    fn of(frame: &mut Frame<'_>, code: &'a Code, chunk: usize) -> Option<Straight<'a>> {
         let (stage, [fold]) = (&code.stages[0], &code.folds[..]) else { return None };
         let ([], [], [step], 1) = (&stage.rows[..], &stage.spread[..], &stage.tiles[..], code.group) else {
             return None;
         };
         let Action::Fold(_, x) = step.action else { return None };
         let SlotKind::AtTile(param) = code.slots[usize::from(x)] else { return None };
+        frame.set_rows(0, 1);
+        frame.move_chunk(chunk);
         Some(Straight { access: &code.accesses[param], start: frame.at(x), loops: &fold.loops })
     }
 
@@ -314,13 +411,13 @@ impl<'a> Straight<'a> {
         self.start.wrapping_offset(self.access.rows.offset(row) * self.access.size as isize)
     }
 
-    /// Accumulates a row into partial results.
+    /// Accumulates a row into partial results. The next row is `step` rows away.
     ///
     /// # Safety
     /// The row exists, and there are as many partial results as columns.
-    unsafe fn accumulate(&self, level: Level, row: usize, partials: *mut u8, columns: usize) {
+    unsafe fn accumulate(&self, level: Level, row: usize, step: usize, partials: *mut u8, columns: usize) {
         let bytes = columns * self.access.size;
-        let ahead = self.row(row + (Straight::AHEAD / bytes.max(1)).clamp(1, 16));
+        let ahead = self.row(row + step * (Straight::AHEAD / bytes.max(1)).clamp(1, 16));
         (0..bytes).step_by(64).for_each(|at| prefetch(ahead.wrapping_add(at)));
         // SAFETY: as the caller promises.
         unsafe { (self.loops.accumulate)(level, self.row(row), partials, columns) };

@@ -219,7 +219,12 @@ impl Finder<'_> {
 
     /// An empty body. The body of an anchor op holds its result. With `columns`, the body may hold column reductions.
     fn empty(&self, kind: Kind, columns: &[u32]) -> Body {
-        let mut body = Body::new(if columns.is_empty() { Nest::default() } else { Nest::with_columns() });
+        let nest = match (self.limits.exact, columns) {
+            (true, _) => Nest::exact(),
+            (false, []) => Nest::default(),
+            (false, _) => Nest::with_columns(),
+        };
+        let mut body = Body::new(nest);
         if let Kind::Anchor(anchor) = kind {
             let result = self.graph.first[anchor as usize];
             let slot = body.nest.input(self.graph.types[result as usize]);

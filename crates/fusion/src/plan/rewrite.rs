@@ -23,24 +23,28 @@ pub(crate) struct Rewritten {
 pub(crate) fn rewrite(original: &Structure, limits: Limits) -> Rewritten {
     let recovers = |entry: &Entry| matches!(entry.op, Op::Recover { .. });
     if !limits.selects_past_poison || !original.entries.iter().any(recovers) {
-        return simpler(original);
+        return simpler(original, limits);
     }
     let narrowed = recover::narrowed(original);
-    let mut rewritten = simpler(&narrowed.structure);
+    let mut rewritten = simpler(&narrowed.structure, limits);
     for original in &mut rewritten.originals {
         *original = original.and_then(|result| narrowed.originals[result]);
     }
     rewritten
 }
 
-fn simpler(original: &Structure) -> Rewritten {
-    casts::before_views(constants::folded(transpose_products(original)))
+fn simpler(original: &Structure, limits: Limits) -> Rewritten {
+    casts::before_views(constants::folded(transpose_products(original, limits), limits))
 }
+
+/// Matmuls with more rows and columns than this add in an order that depends on the length of the sums alone. Exact
+/// regions exchange the factors of no others.
+const NARROW: usize = 32;
 
 /// Rewrites matmuls whose result is only used transposed: `(A B)ᵀ = Bᵀ Aᵀ`, where the transposes of the factors are
 /// views. The gradient of a weight then has the memory layout of the weight.
-fn transpose_products(original: &Structure) -> Rewritten {
-    let transpositions = transposed_products(original);
+fn transpose_products(original: &Structure, limits: Limits) -> Rewritten {
+    let transpositions = transposed_products(original, limits);
     let mut out = Rewritten::new(&original.externals);
     // The new index of each original result. A removed matmul keeps the index of its factors' transposes.
     let mut places: Vec<u32> = Vec::new();
@@ -74,7 +78,7 @@ enum Transposition {
     Transpose(usize),
 }
 
-fn transposed_products(structure: &Structure) -> Vec<Transposition> {
+fn transposed_products(structure: &Structure, limits: Limits) -> Vec<Transposition> {
     let makers = structure.makers();
     let mut uses = alloc::vec![0usize; makers.len()];
     let operands = structure.entries.iter().flat_map(|entry| &entry.operands);
@@ -95,7 +99,13 @@ fn transposed_products(structure: &Structure) -> Vec<Transposition> {
             let operands = &structure.entries[product].operands;
             operands.iter().all(|source| matches!(source, Source::External(_) | Source::Result(_)))
         };
-        if only && is_transpose(axes) && structure.entries[product].op == Op::MatMul && no_numbers() {
+        let is_narrow = entry.results[0].shape.iter().rev().take(2).any(|&length| length < NARROW);
+        if only
+            && !(limits.exact && is_narrow)
+            && is_transpose(axes)
+            && structure.entries[product].op == Op::MatMul
+            && no_numbers()
+        {
             transpositions[product] = Transposition::Product;
             transpositions[number] = Transposition::Transpose(product);
         }

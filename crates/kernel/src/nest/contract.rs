@@ -15,6 +15,11 @@ impl Nest {
         let (a, b) = (self.tensor(&operands[0])?, self.tensor(&operands[1])?);
         let rank = ty.shape.rank();
         let inner = self.ty(a).shape[rank - 1];
+        let is_vector = ty.shape[rank - 2] == 1 || ty.shape[rank - 1] == 1;
+        // The engine's own kernel adds in another order.
+        if self.exact && inner != 1 && is_vector {
+            return Err(Refusal::NoKernel);
+        }
         let (left, right) = (runs(&self.state(a).axes, rank), runs(&self.state(b).axes, rank));
         for axis in 0..rank - 2 {
             self.atoms.unify(&left[axis], &right[axis])?;
@@ -31,9 +36,11 @@ impl Nest {
         let mut value = self.value(Compute::Binary(Binary::Mul, a, b), working);
         if inner != 1 {
             value = self.value(Compute::Reduce(Reduction::Sum, value), working);
-            if ty.shape[rank - 2] != 1 && ty.shape[rank - 1] != 1 {
+            if !is_vector {
                 self.product = Some(value);
             }
+        } else if self.exact && working.is_float() {
+            value = self.plus_zero(value);
         }
         let value = self.cast(value, ty.dtype);
         let y = self.computed(ty, value, axes);

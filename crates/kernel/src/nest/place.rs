@@ -7,7 +7,7 @@ use kiln_ir::{Binary, Comparison, DType, Reduction, Scalar, TensorType, UpdateMo
 
 impl Nest {
     /// Gathers elements along the axis. Where the region reads whole lines anyway, the one element of each line is the
-    /// sum of the line with all other elements replaced by 0. Otherwise elements are loaded by index.
+    /// sum of the line with all other elements replaced by 0, or in an exact region their maximum. Otherwise elements are loaded by index.
     pub(super) fn gather(
         &mut self,
         operands: &[Operand],
@@ -24,16 +24,17 @@ impl Nest {
             return Err(Refusal::NoKernel);
         }
         let here = self.matches_index("gather", x, index, axis)?;
-        let zero = match ty.dtype {
-            dtype if dtype.is_bool() => Scalar::Bool(false),
-            dtype if dtype.is_float() => Scalar::Float(0.0),
-            _integer => Scalar::Int(0),
+        // A sum loses the sign of -0, a maximum does not.
+        let (other, reduction) = match ty.dtype {
+            dtype if dtype.is_bool() => (Scalar::Bool(false), Reduction::Max),
+            dtype if dtype.is_float() && self.exact => (Scalar::Float(f64::NEG_INFINITY), Reduction::Max),
+            dtype if dtype.is_float() => (Scalar::Float(0.0), Reduction::Sum),
+            _integer => (Scalar::Int(0), Reduction::Sum),
         };
-        let zero = self.value(Compute::Constant(zero), ty.dtype);
-        let mut value = self.value(Compute::Select(here, self.state(x).value, zero), ty.dtype);
+        let other = self.value(Compute::Constant(other), ty.dtype);
+        let mut value = self.value(Compute::Select(here, self.state(x).value, other), ty.dtype);
         if length != 1 {
             self.mark(x, &[axis])?;
-            let reduction = if ty.dtype.is_bool() { Reduction::Max } else { Reduction::Sum };
             value = self.value(Compute::Reduce(reduction, value), ty.dtype);
         }
         let kept = self.state(x).axes.iter().filter(|(at, _)| *at as usize != axis).copied().collect();

@@ -453,11 +453,27 @@ impl Nest {
         let marked: Vec<AtomId> = self.atoms.reduced().collect();
         if marked.is_empty() {
             along.iter().for_each(|&atom| self.atoms.set_reduced(atom));
+            self.reduced = along.into();
             return Ok(());
         }
-        let same = along.len() == marked.len() && along.iter().all(|atom| marked.contains(atom));
+        let same = match self.exact {
+            true => along == self.reduced_in_order(),
+            false => along.len() == marked.len() && along.iter().all(|atom| marked.contains(atom)),
+        };
         // Other reduced axes would have to be parallel at the same time.
         if same { Ok(()) } else { Err(Refusal::Reduction) }
+    }
+
+    /// The sum of one value. A sum starts with 0, so it is never -0.
+    pub(super) fn plus_zero(&mut self, value: ValueId) -> ValueId {
+        let dtype = self.values[value as usize].dtype;
+        let zero = self.value(Compute::Constant(Scalar::Float(0.0)), dtype);
+        self.value(Compute::Binary(Binary::Add, value, zero), dtype)
+    }
+
+    /// The reduced leaves, in the order of the first reduction's operand.
+    pub(crate) fn reduced_in_order(&self) -> Vec<AtomId> {
+        self.reduced.iter().flat_map(|&atom| self.atoms.leaves_of(atom)).collect()
     }
 
     fn reduce(&mut self, x: Slot, reduction: Reduction, axes: &[usize]) -> Result<Slot, Refusal> {
@@ -471,7 +487,11 @@ impl Nest {
         let kept: AxisAtoms =
             state.axes.iter().filter(|(axis, _)| !along.contains(&(*axis as usize))).copied().collect();
         if along.is_empty() {
-            return Ok(self.computed(ty, state.value, kept));
+            let value = match reduction {
+                Reduction::Sum if self.exact && state.ty.dtype.is_float() => self.plus_zero(state.value),
+                Reduction::Sum | Reduction::Prod | Reduction::Min | Reduction::Max => state.value,
+            };
+            return Ok(self.computed(ty, value, kept));
         }
         if self.scans() {
             return Err(Refusal::Reduction);

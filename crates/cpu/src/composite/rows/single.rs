@@ -8,6 +8,8 @@ use crate::copy::stream;
 use crate::isa::Level;
 use crate::math::single::{exp, ln};
 use crate::math::vector::{self, Single, Vector, Work};
+use crate::reduce::Sum;
+use crate::reduce::order::{BLOCK, COLUMN_SLOTS, ColumnStep, LANES, across, column_steps};
 use kiln_ir::NormKind;
 
 /// The maximum length of rows whose data stays in the L1 cache on the way to memory.
@@ -62,7 +64,6 @@ unsafe fn softmax_down<V: Single, const VECTORS: usize>(table: &Columns<f32>, co
     let Columns { length, stride, log, .. } = *table;
     let at = |row: usize, vector: usize| row * stride + column + vector * V::LANES;
     let mut shift = [V::splat(f32::NEG_INFINITY); VECTORS];
-    let mut total = [V::splat(0.0); VECTORS];
     // SAFETY: as the caller promises.
     unsafe {
         for row in 0..length {
@@ -70,15 +71,42 @@ unsafe fn softmax_down<V: Single, const VECTORS: usize>(table: &Columns<f32>, co
                 shift[v] = load::<V>(table.x, at(row, v), count).max(shift[v]);
             }
         }
-        for row in 0..length {
-            for v in 0..VECTORS {
-                let power = exp(load::<V>(table.x, at(row, v), count) - shift[v]);
-                total[v] = total[v] + power;
-                if !log {
-                    store(power, table.y, at(row, v), count);
+        let mut sums = [[V::splat(0.0); VECTORS]; COLUMN_SLOTS];
+        let mut totals = [[0.0f64; 16]; VECTORS];
+        for start in (0..length).step_by(BLOCK) {
+            let end = length.min(start + BLOCK);
+            for step in column_steps(length) {
+                match *step {
+                    ColumnStep::Rows { first, step, slot } => {
+                        let mut sum = [V::splat(0.0); VECTORS];
+                        for row in (start + first..end).step_by(step) {
+                            for v in 0..VECTORS {
+                                let power = exp(load::<V>(table.x, at(row, v), count) - shift[v]);
+                                sum[v] = sum[v] + power;
+                                if !log {
+                                    store(power, table.y, at(row, v), count);
+                                }
+                            }
+                        }
+                        sums[slot] = sum;
+                    }
+                    ColumnStep::Combine { into, from } => {
+                        for v in 0..VECTORS {
+                            sums[into][v] = sums[into][v] + sums[from][v];
+                        }
+                    }
                 }
             }
+            for v in 0..VECTORS {
+                let mut lanes = [0.0; 16];
+                sums[0][v].store(lanes.as_mut_ptr());
+                totals[v].iter_mut().zip(lanes).for_each(|(total, x)| *total += f64::from(x));
+            }
         }
+        let mut total = totals.map(|lanes| {
+            let lanes = lanes.map(|x| x as f32);
+            V::load(lanes.as_ptr())
+        });
         for v in 0..VECTORS {
             total[v] = if log { ln(total[v]) } else { V::splat(1.0) / total[v] };
         }
@@ -142,42 +170,51 @@ fn prefetch_next(x: &[f32], i: usize) {
     stream::prefetch(x.as_ptr().wrapping_add(x.len() + i).cast());
 }
 
-/// Reduces the vectors of a row side by side (`each` combines an accumulator with a vector) and then their lanes
-/// (`join`). Elements of an incomplete vector are left out. It is no function of closures, because these would not be
-/// compiled for the unit.
-macro_rules! fold {
-    ($V:ty, $x:expr, $start:expr, |$total:ident, $element:ident| $each:expr, |$a:ident, $b:ident| $join:expr) => {{
+/// The maximum number of vectors that hold the lanes of a block.
+const SIDES: usize = 8;
+
+/// Sums a function of the vectors of a row, in the [order](crate::reduce::order) of a reduction. It is no function of
+/// closures, because these would not be compiled for the unit.
+macro_rules! sum_row {
+    ($V:ty, $x:expr, |$element:ident| $value:expr) => {{
         let x: &[f32] = $x;
-        let mut sides = [<$V>::splat($start); SIDE];
-        let wide = SIDE * <$V>::LANES;
-        let mut i = 0;
-        // SAFETY: within the slice; no vector has more lanes than the array.
-        unsafe {
-            while i + wide <= x.len() {
-                for side in 0..SIDE {
-                    let ($total, $element) =
-                        (sides[side], <$V>::load(x.as_ptr().add(i + side * <$V>::LANES)));
-                    sides[side] = $each;
+        let sides = const { LANES / <$V>::LANES };
+        let mut total = 0.0;
+        for block in x.chunks(BLOCK) {
+            let whole = block.len() - block.len() % LANES;
+            let mut sums = [<$V>::splat(0.0); SIDES];
+            let mut i = 0;
+            let mut lanes = [0.0; LANES];
+            let mut rest = [0.0; LANES];
+            // SAFETY: within the block; the vectors of all sides have as many elements as the arrays.
+            unsafe {
+                while i < whole {
+                    for side in 0..sides {
+                        let $element = <$V>::load(block.as_ptr().add(i + side * <$V>::LANES));
+                        sums[side] = sums[side] + $value;
+                    }
+                    i += LANES;
                 }
-                i += wide;
-            }
-            while i + <$V>::LANES <= x.len() {
-                let ($total, $element) = (sides[0], <$V>::load(x.as_ptr().add(i)));
-                sides[0] = $each;
-                i += <$V>::LANES;
-            }
-            let mut width = SIDE / 2;
-            while width > 0 {
-                for side in 0..width {
-                    let ($a, $b) = (sides[side], sides[side + width]);
-                    sides[side] = $join;
+                for side in 0..sides {
+                    sums[side].store(lanes.as_mut_ptr().add(side * <$V>::LANES));
                 }
-                width /= 2;
+                while i < block.len() {
+                    let count = (block.len() - i).min(<$V>::LANES);
+                    let $element = load::<$V>(block.as_ptr(), i, count);
+                    store($value, rest.as_mut_ptr(), i - whole, count);
+                    i += count;
+                }
             }
-            let mut lanes = [$start; 16];
-            sides[0].store(lanes.as_mut_ptr());
-            lanes
+            let rest = &rest[..block.len() - whole];
+            let block = if x.len() < LANES {
+                rest.iter().fold(0.0, |sum, x| sum + x)
+            } else {
+                lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane += x);
+                across::<f32, Sum>(&lanes)
+            };
+            total += f64::from(block);
         }
+        total as f32
     }};
 }
 
@@ -238,30 +275,28 @@ unsafe fn store<V: Single>(value: V, y: *mut f32, i: usize, count: usize) {
     unsafe { if count == V::LANES { value.store(y.add(i)) } else { value.store_some(y.add(i), count) } }
 }
 
-/// The sum of the lanes; those beyond the vector are 0.
-#[inline(always)]
-fn sum(mut lanes: [f32; 16]) -> f32 {
-    let mut width = 8;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] += lanes[i + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
-
-#[inline(always)]
-fn sum_of<V: Single>(x: &[f32]) -> f32 {
-    let total = sum(fold!(V, x, 0.0, |total, x| total + x, |a, b| a + b));
-    rest::<V>(x).iter().fold(total, |total, &x| total + x)
-}
-
 /// The maximum element, ignoring NaN.
 #[inline(always)]
 fn greatest<V: Single>(x: &[f32]) -> f32 {
-    let lanes = fold!(V, x, f32::NEG_INFINITY, |best, x| x.max(best), |a, b| a.max(b));
-    lanes.iter().chain(rest::<V>(x)).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
+    const VECTORS: usize = 4;
+    let mut sides = [V::splat(f32::NEG_INFINITY); VECTORS];
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let mut i = 0;
+    // SAFETY: within the slice; no vector has more lanes than the array.
+    unsafe {
+        while i + VECTORS * V::LANES <= x.len() {
+            for (side, best) in sides.iter_mut().enumerate() {
+                *best = V::load(x.as_ptr().add(i + side * V::LANES)).max(*best);
+            }
+            i += VECTORS * V::LANES;
+        }
+        while i + V::LANES <= x.len() {
+            sides[0] = V::load(x.as_ptr().add(i)).max(sides[0]);
+            i += V::LANES;
+        }
+        sides[2].max(sides[0]).max(sides[3].max(sides[1])).store(lanes.as_mut_ptr());
+    }
+    lanes.iter().chain(&x[i..]).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
 }
 
 /// Softmax of a row. With `PAST`, exponentials are kept in scratch memory, and the result is written by non-temporal
@@ -275,7 +310,7 @@ fn softmax<V: Single, const PAST: bool>(x: &[f32], y: &mut [f32], scratch: &mut 
         prefetch_next(x, i);
         exp(load::<V>(from, i, count) - shift)
     });
-    let factor = V::splat(1.0 / sum_of::<V>(exponentials));
+    let factor = V::splat(1.0 / sum_row!(V, exponentials, |x| x));
     let from = exponentials.as_ptr();
     write_row!(V, y, PAST, |i, count| load::<V>(from, i, count) * factor);
 }
@@ -283,14 +318,7 @@ fn softmax<V: Single, const PAST: bool>(x: &[f32], y: &mut [f32], scratch: &mut 
 #[inline(always)]
 fn log_softmax<V: Single>(x: &[f32], y: &mut [f32], past: bool) {
     let shift = V::splat(greatest::<V>(x));
-    let mut total = sum(fold!(V, x, 0.0, |total, x| total + exp(x - shift), |a, b| a + b));
-    let rest = rest::<V>(x);
-    let mut lanes = [0.0; 16];
-    if !rest.is_empty() {
-        // SAFETY: fewer elements than a vector has; no vector has more lanes than the array.
-        unsafe { exp(V::load_some(rest.as_ptr(), rest.len()) - shift).store(lanes.as_mut_ptr()) };
-        total = lanes[..rest.len()].iter().fold(total, |total, &x| total + x);
-    }
+    let total = sum_row!(V, x, |x| exp(x - shift));
     let total = ln(V::splat(total));
     let from = x.as_ptr();
     write_row!(V, y, past, |i, count| {
@@ -308,22 +336,21 @@ fn norm<V: Single>(
     (weight, bias): (Option<&[f32]>, Option<&[f32]>),
     past: bool,
 ) {
-    let count = x.len() as f32;
+    let share = (1.0 / x.len() as f64) as f32;
     let mean = match kind {
-        NormKind::Layer => sum_of::<V>(x) / count,
+        NormKind::Layer => sum_row!(V, x, |x| x) * share,
         NormKind::Rms => 0.0,
     };
     let middle = V::splat(mean);
-    let lanes = fold!(V, x, 0.0, |total, x| (x - middle).mul_add(x - middle, total), |a, b| a + b);
-    let squares = rest::<V>(x).iter().fold(sum(lanes), |total, &x| total + (x - mean) * (x - mean));
-    let factor = V::splat(1.0 / Float::sqrt(squares / count + epsilon));
+    let squares = sum_row!(V, x, |x| (x - middle) * (x - middle));
+    let factor = V::splat(1.0 / Float::sqrt(squares * share + epsilon));
     let from = x.as_ptr();
     match (weight, bias) {
         (Some(weight), Some(bias)) => {
             let (weight, bias) = (weight[..x.len()].as_ptr(), bias[..x.len()].as_ptr());
             write_row!(V, y, past, |i, count| {
                 let normal = (load::<V>(from, i, count) - middle) * factor;
-                normal.mul_add(load(weight, i, count), load(bias, i, count))
+                normal * load(weight, i, count) + load(bias, i, count)
             });
         }
         (Some(weight), None) => {

@@ -1,14 +1,15 @@
 //! Constant folding of reductions over a filled tensor.
 
 use super::Rewritten;
+use crate::limits::Limits;
 use crate::record::{Entry, Source};
 use alloc::vec::Vec;
 use kiln_ir::{Binary, DType, Op, Reduction, Scalar, TensorType};
 
 /// Folds sums, minima and maxima over a filled tensor, or over a view of one, to a filled tensor. Product reductions
-/// stay: every multiplication rounds.
-pub(super) fn folded(given: Rewritten) -> Rewritten {
-    let filled = Filled::of(&given);
+/// stay: every multiplication rounds. So do [exact](Limits::exact) sums of floats.
+pub(super) fn folded(given: Rewritten, limits: Limits) -> Rewritten {
+    let filled = Filled::of(&given, limits.exact);
     if !given.structure.entries.iter().any(|entry| filled.reduced(entry).is_some()) {
         return given;
     }
@@ -38,6 +39,7 @@ pub(super) fn folded(given: Rewritten) -> Rewritten {
 
 /// For each result, the fill value if it is filled with one number, and the number of elements.
 struct Filled {
+    exact: bool,
     numbers: Vec<Option<Source>>,
     elements: Vec<usize>,
 }
@@ -49,8 +51,8 @@ enum Combined {
 }
 
 impl Filled {
-    fn of(given: &Rewritten) -> Filled {
-        let mut filled = Filled { numbers: Vec::new(), elements: Vec::new() };
+    fn of(given: &Rewritten, exact: bool) -> Filled {
+        let mut filled = Filled { exact, numbers: Vec::new(), elements: Vec::new() };
         for entry in &given.structure.entries {
             let number = match (&entry.op, entry.operands.as_slice()) {
                 (Op::Full(_), [number @ (Source::Number(_) | Source::Constant(_))]) => Some(*number),
@@ -80,6 +82,7 @@ impl Filled {
         }
         match reduction {
             Reduction::Min | Reduction::Max => Some((number, Combined::Same)),
+            Reduction::Sum if self.exact && entry.results[0].dtype.is_float() => None,
             Reduction::Sum => Some((number, Combined::Times(elements / results))),
             Reduction::Prod => None,
         }
