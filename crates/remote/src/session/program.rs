@@ -142,9 +142,12 @@ impl Program {
         let mut inputs = Slots::new(inputs.into_iter().map(Some).collect(), &self.uses[0]);
         let mut results = Slots::new(Vec::new(), &self.uses[1]);
         let mut numbers = numbers.iter();
-        for (step, types) in self.template.steps.iter().zip(&self.types) {
+        for (number, (step, types)) in self.template.steps.iter().zip(&self.types).enumerate() {
             if !(context.goes_on)() {
                 return Err(Stop::Gone);
+            }
+            if number % UNIT == UNIT - 1 {
+                engine.submit();
             }
             let wanted = types.iter().fold(0, |sum: u64, ty| sum.saturating_add(ty.num_bytes() as u64));
             let mut charge = context.tensors.charge(wanted).map_err(Stop::Quota)?;
@@ -183,6 +186,10 @@ impl Program {
             .collect())
     }
 }
+
+/// An engine that batches ops gets longer runs in parts of so many ops, between which the client may leave. Kiln's clients send no
+/// longer ones.
+const UNIT: usize = 257;
 
 /// Why a run ends early.
 enum Stop {
