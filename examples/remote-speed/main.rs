@@ -68,7 +68,7 @@ fn run<L: Backend>(options: &Options, device: L::Device) -> Result<()> {
 fn serve<L: Backend>(device: &L::Device) -> Result<Server> {
     // The results of a batch that the client holds count, activations included.
     let quotas = Quotas { memory_bytes: 1 << 40, ..Quotas::default() };
-    Ok(Server::bind::<L>(device, ServerOptions::new().with_quotas(quotas))?)
+    Ok(Server::bind::<L>(device, ServerOptions::new().with_quotas(quotas).with_memory(1 << 40))?)
 }
 
 /// The server of the measurement.

@@ -35,6 +35,17 @@ pub(crate) struct Options {
     /// The most bytes of tensors of one session, in MiB.
     #[arg(long, default_value_t = 8192)]
     memory_mib: u64,
+    /// The most bytes of all sessions together, in MiB. By default half of the memory that is available, or seven eighths of
+    /// that of a GPU.
+    #[arg(long)]
+    total_memory_mib: Option<u64>,
+    /// The origin of web pages that may connect, such as `https://kiln.example`; can be repeated.
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+    /// A name under which clients reach the server; can be repeated. By default only `localhost` on the loopback address, and any
+    /// name on others.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
     /// Seconds after which a session without messages ends.
     #[arg(long, default_value_t = 3600)]
     idle_seconds: u64,
@@ -84,7 +95,13 @@ fn settings(options: &Options) -> ServerOptions {
         .with_sessions(options.sessions)
         .with_idle_timeout(Duration::from_secs(options.idle_seconds))
         .with_grace(Duration::from_secs(options.grace_seconds))
+        .with_origins(options.origins.iter().cloned())
+        .with_hosts(options.hosts.iter().cloned())
         .with_quotas(Quotas { memory_bytes, ..Quotas::default() });
+    let settings = match options.total_memory_mib {
+        Some(mebibytes) => settings.with_memory(mebibytes.saturating_mul(1 << 20)),
+        None => settings,
+    };
     with_tls(settings, options)
 }
 

@@ -33,6 +33,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod budget;
 pub mod client;
 pub mod codec;
 #[cfg(feature = "net")]

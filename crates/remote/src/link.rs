@@ -1,11 +1,12 @@
 //! One direction of messages that survives broken connections: each is numbered, and kept until the other side has processed it.
 
+use crate::budget::{Account, Charge};
 use crate::codec::{encode, encode_parts};
 use crate::message::Frame;
 use kiln_ir::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Bytes;
 
@@ -22,6 +23,8 @@ pub(crate) struct Link {
     /// The number of the last message received, and of the last one processed.
     received: AtomicU64,
     processed: AtomicU64,
+    /// Where the bytes that were not acknowledged count.
+    account: Option<Arc<Account>>,
     /// Acknowledge at least every so many messages.
     ack_every: u64,
     /// Why the link ended. `None` inside: because this side was done.
@@ -37,7 +40,7 @@ pub(crate) struct Traffic {
 }
 
 struct Outbox {
-    frames: VecDeque<Bytes>,
+    frames: VecDeque<(Bytes, Option<Charge>)>,
     /// The number of the first of them.
     first: u64,
     bytes: usize,
@@ -48,8 +51,9 @@ struct Outbox {
 }
 
 impl Link {
-    /// A link without messages. As many messages, and bytes, may be on the way before [`send`](Link::send) waits.
-    pub(crate) fn new(window_messages: usize, window_bytes: usize) -> Link {
+    /// A link without messages. As many messages, and bytes, may be on the way before [`send`](Link::send) waits. They count on
+    /// the account.
+    pub(crate) fn new(window_messages: usize, window_bytes: usize, account: Option<Arc<Account>>) -> Link {
         let outbox = Outbox {
             frames: VecDeque::new(),
             first: 1,
@@ -64,6 +68,7 @@ impl Link {
             work: Notify::new(),
             received: AtomicU64::new(0),
             processed: AtomicU64::new(0),
+            account,
             ack_every: ACK_MESSAGES.min(window_messages as u64 / 2).max(1),
             closed: OnceLock::new(),
             traffic: Traffic::default(),
@@ -73,7 +78,7 @@ impl Link {
     /// Queues a message. Waits while the window is full.
     ///
     /// # Errors
-    /// When the message cannot be encoded, or the link is closed.
+    /// When the message cannot be encoded, has no room on the account, or the link is closed.
     pub(crate) fn send<T: serde::Serialize>(&self, header: &T, tail: &[u8]) -> Result<()> {
         let header = encode(header, &[])?;
         let mut outbox = self.outbox();
@@ -87,8 +92,9 @@ impl Link {
         let frame = encode_parts(&Frame::Payload { sequence }, &[&header, tail])?;
         self.traffic.sent[0].fetch_add(1, Ordering::Relaxed);
         self.traffic.sent[1].fetch_add(frame.len() as u64, Ordering::Relaxed);
+        let charge = self.account.as_ref().map(|account| account.charge(frame.len() as u64)).transpose()?;
         outbox.bytes += frame.len();
-        outbox.frames.push_back(frame.into());
+        outbox.frames.push_back((frame.into(), charge));
         drop(outbox);
         self.work.notify_one();
         Ok(())
@@ -97,7 +103,10 @@ impl Link {
     /// The frame of a message that is not acknowledged, by number.
     pub(crate) fn frame(&self, sequence: u64) -> Option<Bytes> {
         let outbox = self.outbox();
-        outbox.frames.get(usize::try_from(sequence.checked_sub(outbox.first)?).ok()?).cloned()
+        outbox
+            .frames
+            .get(usize::try_from(sequence.checked_sub(outbox.first)?).ok()?)
+            .map(|(frame, _)| frame.clone())
     }
 
     /// The other side has processed all messages up to this number.
@@ -111,7 +120,7 @@ impl Link {
         }
         while outbox.first <= sequence {
             let frame = outbox.frames.pop_front();
-            outbox.bytes -= frame.map_or(0, |frame| frame.len());
+            outbox.bytes -= frame.map_or(0, |(frame, _)| frame.len());
             outbox.first += 1;
         }
         drop(outbox);
@@ -236,12 +245,11 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
     fn messages_stay_until_they_are_acknowledged() {
-        let link = Link::new(8, 1 << 20);
+        let link = Link::new(8, 1 << 20, None);
         for number in 1..=3u32 {
             link.send(&number, &[]).unwrap();
         }
@@ -254,7 +262,7 @@ mod tests {
 
     #[test]
     fn repeated_messages_are_known_and_gaps_are_errors() {
-        let link = Link::new(8, 1 << 20);
+        let link = Link::new(8, 1 << 20, None);
         assert!(link.arrived(1, 0).unwrap() && link.arrived(2, 0).unwrap());
         assert!(!link.arrived(1, 0).unwrap());
         assert!(link.arrived(4, 0).is_err());
@@ -263,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_full_window_waits_for_room_or_the_end() {
-        let link = Arc::new(Link::new(1, 1 << 20));
+        let link = Arc::new(Link::new(1, 1 << 20, None));
         link.send(&1u32, &[]).unwrap();
         let waiting = std::thread::spawn({
             let link = link.clone();

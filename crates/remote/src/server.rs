@@ -1,8 +1,10 @@
 //! The server: sessions of many clients on one backend.
 
+mod greetings;
 mod http;
 mod hub;
 mod listener;
+mod machine;
 mod metrics;
 mod options;
 

@@ -1,20 +1,24 @@
 //! The server's side of one client: its values and programs on a stack, without any network.
 
+mod program;
+
+use crate::budget::{Account, Budget, Charge};
 use crate::codec::{CHUNK, decode, malformed};
-use crate::message::{Answer, Argument, MemoryChange, Question, Reply, Request, Source, Template, UNSENT};
-use kiln_ir::{
-    Engine, Error, FxBuildHasher, Op, OpSet, Operand, OperandType, Operands, Result, ResultTypes, Scalar,
-    TensorData, TensorType, Value, Values, block_on, infer, poison_of, poisoned,
-};
+use crate::message::{Answer, Argument, MemoryChange, Question, Reply, Request, Template, UNSENT};
+use kiln_ir::{Error, FxBuildHasher, OpSet, Result, Scalar, TensorData, TensorType, Value, block_on};
 use kiln_tensor::Stack;
+use program::{Context, Held, Program};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The limits of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// The most bytes of all values that the client holds, uploads included. Intermediate results of a batch do not count: the
-    /// engine may never store them. Default: 8 GiB.
+    /// The most bytes of all values that the client holds, uploads included, and of the intermediate results of a batch while
+    /// they are needed. A view counts beside the value whose memory it keeps. Default: 8 GiB.
     pub memory_bytes: u64,
+    /// The most bytes of everything else: programs, errors, and 256 bytes for each value. Default: 512 MiB.
+    pub overhead_bytes: u64,
     /// The most values that the client holds. Default: 1,000,000.
     pub tensors: usize,
     /// The most programs that the session keeps. Default: 1,024, which clients rely on.
@@ -25,7 +29,13 @@ pub struct Quotas {
 
 impl Default for Quotas {
     fn default() -> Quotas {
-        Quotas { memory_bytes: 8 << 30, tensors: 1_000_000, programs: 1024, requests: 256 }
+        Quotas {
+            memory_bytes: 8 << 30,
+            overhead_bytes: 512 << 20,
+            tensors: 1_000_000,
+            programs: 1024,
+            requests: 256,
+        }
     }
 }
 
@@ -57,12 +67,25 @@ pub struct Session {
     stack: Stack,
     native: OpSet,
     quotas: Quotas,
-    /// The server's quota of bytes, which that in `quotas` never exceeds.
-    granted: u64,
-    values: HashMap<u64, Value, FxBuildHasher>,
+    values: HashMap<u64, Entry, FxBuildHasher>,
     uploads: HashMap<u64, Upload, FxBuildHasher>,
     programs: HashMap<u32, Program, FxBuildHasher>,
     usage: Usage,
+    tensors: Arc<Account>,
+    overhead: Arc<Account>,
+    /// The copies that are being sent, which only the server bounds: a value of the whole quota can be read.
+    copies: Arc<Account>,
+    goes_on: GoesOn,
+}
+
+/// Tells between two ops whether the session still has a client. It may wait for one.
+pub(crate) type GoesOn = Box<dyn Fn() -> bool + Send>;
+
+/// A value that the client holds.
+struct Entry {
+    held: Held,
+    /// That of the entry itself, and of its error.
+    _overhead: Charge,
 }
 
 /// A value whose bytes have not all arrived.
@@ -72,30 +95,47 @@ struct Upload {
     /// An error beyond a quota: the bytes are dropped as they arrive.
     bytes: Result<Vec<u8>>,
     received: usize,
+    /// That of the bytes, and of the entry.
+    charge: Charge,
+    _overhead: Charge,
 }
 
-/// A template, with the types of all results once they are known.
-struct Program {
-    template: Template,
-    types: Vec<ResultTypes>,
-    /// The number of numbers that it takes.
-    numbers: usize,
-    /// How often each input and each result is used, outputs included.
-    uses: [Vec<u32>; 2],
-}
+/// The bytes that count for a value besides its elements: entries of tables, and the engine's handle.
+const ENTRY: u64 = 256;
 
 impl Session {
     /// A session without values, on a stack whose engine runs all ops, as the one of every [`Stack`] does.
     pub fn new(stack: Stack, quotas: Quotas) -> Session {
+        Session::within(stack, quotas, &Budget::new(u64::MAX), Box::new(|| true))
+    }
+
+    /// As [`new`](Session::new), where all sessions of a budget are bounded together. A run ends when its session does not go on.
+    pub(crate) fn within(stack: Stack, quotas: Quotas, budget: &Arc<Budget>, goes_on: GoesOn) -> Session {
         let native = stack.engine().caps().native.without(&UNSENT);
         let (values, uploads, programs) = (HashMap::default(), HashMap::default(), HashMap::default());
-        let granted = quotas.memory_bytes;
-        Session { stack, native, quotas, granted, values, uploads, programs, usage: Usage::default() }
+        let tensors = budget.account("tensors", quotas.memory_bytes);
+        let overhead = budget.account("programs and errors", quotas.overhead_bytes);
+        let copies = budget.account("copies of tensors", u64::MAX);
+        let usage = Usage::default();
+        Session {
+            stack,
+            native,
+            quotas,
+            values,
+            uploads,
+            programs,
+            usage,
+            tensors,
+            overhead,
+            copies,
+            goes_on,
+        }
     }
 
     /// The usage of the session.
     pub fn usage(&self) -> Usage {
-        Usage { tensors: self.values.len() + self.uploads.len(), programs: self.programs.len(), ..self.usage }
+        let tensors = self.values.len() + self.uploads.len();
+        Usage { tensors, bytes: self.tensors.used(), programs: self.programs.len(), ..self.usage }
     }
 
     /// Processes one message. Ops that fail make poisoned values, whose errors are the answers to later questions.
@@ -115,7 +155,8 @@ impl Session {
             Request::Chunk { id } => self.chunk(id, tail),
             Request::Poison { id, ty, error } => {
                 sized(&ty)?;
-                self.insert(id, Value::poisoned(ty, error))
+                let held = Held::new(Value::poisoned(ty, error), self.tensors.charge(0)?);
+                self.insert(id, held)
             }
             Request::Free { ids } => ids.into_iter().try_for_each(|id| self.remove(id).map(drop)),
             Request::Ask { question, about } => self.answer(question, about, reply),
@@ -134,7 +175,7 @@ impl Session {
     fn change_memory(&mut self, change: MemoryChange) {
         match (change, self.stack.memory()) {
             (MemoryChange::Limit(bytes), _) => {
-                self.quotas.memory_bytes = bytes.unwrap_or(u64::MAX).min(self.granted);
+                self.tensors.set_limit(bytes.unwrap_or(u64::MAX).min(self.quotas.memory_bytes));
             }
             (MemoryChange::ResetPeak, Some(memory)) => memory.reset_peak(),
             (MemoryChange::Trim, Some(memory)) => memory.trim(),
@@ -150,10 +191,9 @@ impl Session {
         if let Some(step) = template.steps.iter().find(|step| !self.native.contains(step.op.0.kind())) {
             return Err(malformed(format!("the op `{}` is not among those offered", step.op.0.name())));
         }
-        let operands = template.steps.iter().flat_map(|step| &step.operands);
-        let numbers = operands.filter(|source| matches!(source, Source::Number)).count();
-        self.programs
-            .insert(number, Program { template, types: Vec::new(), numbers, uses: [vec![], vec![]] });
+        // The one before goes first, so that both are never held.
+        drop(self.programs.remove(&number));
+        self.programs.insert(number, Program::new(template, &self.overhead)?);
         Ok(())
     }
 
@@ -178,20 +218,19 @@ impl Session {
             return Err(malformed("the inputs are not those of the program"));
         }
         program.check(numbers)?;
-        let taken = inputs.iter().map(|argument| self.argument(*argument)).collect::<Result<Vec<Value>>>()?;
-        if !taken.iter().map(Value::ty).eq(&program.template.inputs) {
+        let taken = inputs.iter().map(|argument| self.argument(*argument)).collect::<Result<Vec<Held>>>()?;
+        if !taken.iter().map(|held| held.value.ty()).eq(&program.template.inputs) {
             return Err(malformed("the types of the inputs are not those of the program"));
         }
         let last = u64::from(program.template.outputs.last().copied().unwrap_or_default());
         first.checked_add(2 * last).ok_or_else(|| malformed("an id is too large"))?;
-        let values = match self.refusal(program) {
-            Some(error) => program.refused(&error),
-            None => program.run(self.stack.engine(), taken, numbers),
-        };
+        let refusal = self.refusal(program);
+        let context = Context { engine: self.stack.engine(), tensors: &self.tensors, goes_on: &self.goes_on };
+        let outputs = program.run(&context, taken, numbers, refusal)?;
         self.usage.runs += 1;
         self.usage.ops += program.template.steps.len() as u64;
-        for (result, value) in values {
-            self.insert(first + 2 * u64::from(result), value)?;
+        for (result, held) in outputs {
+            self.insert(first + 2 * u64::from(result), held)?;
         }
         Ok(())
     }
@@ -199,8 +238,8 @@ impl Session {
     /// The error of a batch whose outputs would exceed a quota.
     fn refusal(&self, program: &Program) -> Option<Error> {
         let outputs = program.outputs().map(|(_, ty)| ty.num_bytes() as u64);
-        let wanted = outputs.fold(self.usage.bytes, u64::saturating_add);
-        let most = self.quotas.memory_bytes;
+        let wanted = outputs.fold(self.tensors.used(), u64::saturating_add);
+        let most = self.tensors.limit();
         let largest =
             program.types.iter().flatten().map(|ty| ty.num_bytes() as u64).max().unwrap_or_default();
         if wanted > most || largest > most {
@@ -210,29 +249,37 @@ impl Session {
         (tensors > self.quotas.tensors).then(|| exceeds("tensors", self.quotas.tensors as u64))
     }
 
-    fn argument(&mut self, argument: Argument) -> Result<Value> {
+    fn argument(&mut self, argument: Argument) -> Result<Held> {
         match argument.is_last {
             true => self.remove(argument.id),
-            false => self.value(argument.id).cloned(),
+            false => self
+                .values
+                .get(&argument.id)
+                .map(|entry| entry.held.clone())
+                .ok_or_else(|| missing(argument.id)),
         }
     }
 
     fn value(&self, id: u64) -> Result<&Value> {
-        self.values.get(&id).ok_or_else(|| missing(id))
+        self.values.get(&id).map(|entry| &entry.held.value).ok_or_else(|| missing(id))
     }
 
-    fn remove(&mut self, id: u64) -> Result<Value> {
-        let value = self.values.remove(&id).ok_or_else(|| missing(id))?;
-        self.usage.bytes -= held(&value);
-        Ok(value)
+    fn remove(&mut self, id: u64) -> Result<Held> {
+        self.values.remove(&id).map(|entry| entry.held).ok_or_else(|| missing(id))
     }
 
-    fn insert(&mut self, id: u64, value: Value) -> Result<()> {
+    /// Keeps a value.
+    ///
+    /// # Errors
+    /// When its id is taken, or the session has no room for the entry: values beyond the quota of tensors are errors, which
+    /// take room too.
+    fn insert(&mut self, id: u64, held: Held) -> Result<()> {
         if self.uploads.contains_key(&id) || self.values.contains_key(&id) {
             return Err(malformed(format!("the id {id} is taken")));
         }
-        self.usage.bytes += held(&value);
-        self.values.insert(id, value);
+        let error = held.value.error().map_or(0, |error| error.to_string().len() as u64);
+        let overhead = self.overhead.charge(ENTRY + 2 * error)?;
+        self.values.insert(id, Entry { held, _overhead: overhead });
         Ok(())
     }
 
@@ -241,20 +288,20 @@ impl Session {
         if self.uploads.contains_key(&id) || self.values.contains_key(&id) {
             return Err(malformed(format!("the id {id} is taken")));
         }
-        let bytes = if self.usage.bytes.saturating_add(total as u64) > self.quotas.memory_bytes {
-            Err(exceeds("bytes of tensors", self.quotas.memory_bytes))
-        } else if self.values.len() + self.uploads.len() >= self.quotas.tensors {
-            Err(exceeds("tensors", self.quotas.tensors as u64))
-        } else {
-            self.usage.bytes += total as u64;
-            Ok(Vec::new())
+        let granted = match self.values.len() + self.uploads.len() >= self.quotas.tensors {
+            true => Err(exceeds("tensors", self.quotas.tensors as u64)),
+            false => self.tensors.charge(total as u64),
         };
-        if bytes.is_ok() && tail.len() == total {
-            self.usage.bytes -= total as u64;
-            let value = self.written(ty, tail);
-            return self.insert(id, value);
-        }
-        self.uploads.insert(id, Upload { ty, total, bytes, received: 0 });
+        let (bytes, charge) = match granted {
+            Ok(charge) if tail.len() == total => {
+                let value = self.written(ty, tail);
+                return self.insert(id, Held::new(value, charge));
+            }
+            Ok(charge) => (Ok(Vec::new()), charge),
+            Err(error) => (Err(error), self.tensors.charge(0)?),
+        };
+        let overhead = self.overhead.charge(ENTRY)?;
+        self.uploads.insert(id, Upload { ty, total, bytes, received: 0, charge, _overhead: overhead });
         self.chunk(id, tail)
     }
 
@@ -273,6 +320,11 @@ impl Session {
         }
         upload.received += tail.len();
         if let Ok(bytes) = &mut upload.bytes {
+            // By halves, and never more than the tensor has.
+            if bytes.capacity() - bytes.len() < tail.len() {
+                let more = (bytes.len() / 2).max(tail.len()).min(upload.total - bytes.len());
+                bytes.reserve_exact(more);
+            }
             bytes.extend_from_slice(tail);
         }
         if upload.received < upload.total {
@@ -280,21 +332,24 @@ impl Session {
         }
         let Some(upload) = self.uploads.remove(&id) else { return Ok(()) };
         let value = match upload.bytes {
-            Ok(bytes) => {
-                self.usage.bytes -= upload.total as u64;
-                self.written(upload.ty, &bytes)
-            }
+            Ok(bytes) => self.written(upload.ty, &bytes),
             Err(error) => Value::poisoned(upload.ty, error),
         };
-        self.insert(id, value)
+        self.insert(id, Held::new(value, upload.charge))
+    }
+
+    /// The elements of a value, and the charge of this copy: a client that takes it slowly holds it.
+    fn read(&self, value: Value) -> Result<(TensorData, Charge)> {
+        let charge = self.copies.charge(value.ty().num_bytes() as u64)?;
+        block_on(self.stack.engine().read(value)).map(|data| (data, charge))
     }
 
     fn answer(&mut self, question: u64, about: Question, reply: Replies<'_>) -> Result<()> {
         self.usage.questions += 1;
         let engine = self.stack.engine();
         let answer = match about {
-            Question::Data(id) => match block_on(engine.read(self.value(id)?.clone())) {
-                Ok(data) => return send(question, &data, reply),
+            Question::Data(id) => match self.read(self.value(id)?.clone()) {
+                Ok((data, _charge)) => return send(question, &data, reply),
                 Err(error) => Answer::Failed(error),
             },
             Question::Type(id) => Answer::Type(*self.value(id)?.ty()),
@@ -303,153 +358,6 @@ impl Session {
             Question::Memory => Answer::Memory(self.stack.memory().map(|m| m.usage()).unwrap_or_default()),
         };
         reply(Reply::Answer { question, answer }, &[])
-    }
-}
-
-impl Program {
-    /// Checks the ops on their operands. Numbers differ from run to run, so ops with numbers are checked in each.
-    fn check(&mut self, numbers: &[Scalar]) -> Result<()> {
-        let is_known = self.types.len() == self.template.steps.len() && !self.uses[0].is_empty();
-        let mut numbers = numbers.iter();
-        let mut results: Vec<TensorType> = Vec::new();
-        let mut known = std::mem::take(&mut self.types).into_iter();
-        let mut types = Vec::with_capacity(self.template.steps.len());
-        for step in &self.template.steps {
-            let before = known.next();
-            let has_number = step.operands.contains(&Source::Number);
-            let found = match before {
-                Some(found) if !has_number => found,
-                before => {
-                    let found = self.template.infer(&step.op.0, &step.operands, &results, &mut numbers)?;
-                    if before.is_some_and(|before| before != found) {
-                        return Err(malformed("the types of results depend on numbers"));
-                    }
-                    found
-                }
-            };
-            results.extend(&found);
-            types.push(found);
-        }
-        self.types = types;
-        if !is_known {
-            self.uses = self.template.count_uses(results.len())?;
-        }
-        Ok(())
-    }
-
-    /// The outputs with their numbers and types.
-    fn outputs(&self) -> impl Iterator<Item = (u32, TensorType)> {
-        let types: Vec<TensorType> = self.types.iter().flatten().copied().collect();
-        self.template.outputs.iter().map(move |result| (*result, types[*result as usize]))
-    }
-
-    /// The outputs, poisoned.
-    fn refused(&self, error: &Error) -> Vec<(u32, Value)> {
-        self.outputs().map(|(result, ty)| (result, Value::poisoned(ty, error.clone()))).collect()
-    }
-
-    /// Runs the ops. A value is passed on at its last use, so that the engine may overwrite it.
-    fn run(&self, engine: &dyn Engine, inputs: Vec<Value>, numbers: &[Scalar]) -> Vec<(u32, Value)> {
-        let mut as_inferred = true;
-        let mut inputs = Slots::new(inputs.into_iter().map(Some).collect(), &self.uses[0]);
-        let mut results = Slots::new(Vec::new(), &self.uses[1]);
-        let mut numbers = numbers.iter();
-        for (step, types) in self.template.steps.iter().zip(&self.types) {
-            let operand = |source: &Source| match *source {
-                Source::Input(input) => inputs.take(input).map(Operand::Value),
-                Source::Result(result) => results.take(result).map(Operand::Value),
-                Source::Number => numbers.next().map(|number| Operand::Scalar(*number)),
-            };
-            let operands: Operands = step.operands.iter().filter_map(operand).collect();
-            let values = match as_inferred {
-                true => engine.execute(&step.op.0, operands, types),
-                false => run_inferred(engine, &step.op.0, operands, types),
-            };
-            as_inferred &= values.iter().map(Value::ty).eq(types);
-            results.extend(values);
-        }
-        self.template.outputs.iter().filter_map(|output| Some((*output, results.take(*output)?))).collect()
-    }
-}
-
-/// Runs an op on operands that may be of other types than was inferred: after [`Op::NonZero`].
-fn run_inferred(engine: &dyn Engine, op: &Op, operands: Operands, types: &ResultTypes) -> Values {
-    let inferred = infer(op, &OperandType::list(&operands));
-    match inferred {
-        Ok(types) => engine.execute(op, operands, &types),
-        Err(error) => poisoned(types, &poison_of(&operands).unwrap_or(error)),
-    }
-}
-
-/// Values by number, each with the uses that it still has.
-struct Slots {
-    values: Vec<Option<Value>>,
-    uses: Vec<u32>,
-}
-
-impl Slots {
-    fn new(values: Vec<Option<Value>>, uses: &[u32]) -> Slots {
-        Slots { values, uses: uses.to_vec() }
-    }
-
-    fn extend(&mut self, values: Values) {
-        for value in values {
-            let is_used = self.uses[self.values.len()] > 0;
-            self.values.push(is_used.then_some(value));
-        }
-    }
-
-    fn take(&mut self, number: u32) -> Option<Value> {
-        let number = number as usize;
-        self.uses[number] -= 1;
-        if self.uses[number] == 0 { self.values[number].take() } else { self.values[number].clone() }
-    }
-}
-
-impl Template {
-    fn infer<'n>(
-        &self,
-        op: &Op,
-        operands: &[Source],
-        results: &[TensorType],
-        numbers: &mut impl Iterator<Item = &'n Scalar>,
-    ) -> Result<ResultTypes> {
-        let undefined = || malformed("an operand is not defined yet");
-        let mut types = Vec::with_capacity(operands.len());
-        for source in operands {
-            types.push(match *source {
-                Source::Input(input) => {
-                    OperandType::Tensor(self.inputs.get(input as usize).ok_or_else(undefined)?)
-                }
-                Source::Result(result) => {
-                    OperandType::Tensor(results.get(result as usize).ok_or_else(undefined)?)
-                }
-                Source::Number => OperandType::Scalar(*numbers.next().ok_or_else(undefined)?),
-            });
-        }
-        let found = infer(op, &types)?;
-        found.iter().try_for_each(|ty| sized(ty).map(drop))?;
-        Ok(found)
-    }
-
-    /// How often each input and each result is used. Outputs must ascend.
-    fn count_uses(&self, results: usize) -> Result<[Vec<u32>; 2]> {
-        let mut uses = [vec![0; self.inputs.len().max(1)], vec![0; results]];
-        for source in self.steps.iter().flat_map(|step| &step.operands) {
-            match *source {
-                Source::Input(input) => uses[0][input as usize] += 1,
-                Source::Result(result) => uses[1][result as usize] += 1,
-                Source::Number => {}
-            }
-        }
-        if !self.outputs.is_sorted_by(|a, b| a < b) {
-            return Err(malformed("the outputs do not ascend"));
-        }
-        for &output in &self.outputs {
-            let uses = uses[1].get_mut(output as usize);
-            *uses.ok_or_else(|| malformed("an output is not defined"))? += 1;
-        }
-        Ok(uses)
     }
 }
 
@@ -471,11 +379,6 @@ fn sized(ty: &TensorType) -> Result<usize> {
     let bytes = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
     let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
     bytes.ok_or_else(|| malformed(format!("a tensor of type {ty} is too large for this machine")))
-}
-
-/// The bytes that count for a value.
-fn held(value: &Value) -> u64 {
-    if value.error().is_some() { 0 } else { value.ty().num_bytes() as u64 }
 }
 
 fn missing(id: u64) -> Error {

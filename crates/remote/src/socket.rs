@@ -8,6 +8,8 @@ use kiln_ir::{Error, Result};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
+#[cfg(feature = "server")]
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Bytes, Message};
 
@@ -44,6 +46,19 @@ pub(crate) fn config() -> WebSocketConfig {
         .max_frame_size(Some(MAX_FRAME + 64))
         .write_buffer_size(64 << 10)
         .max_write_buffer_size(4 * MAX_FRAME)
+}
+
+/// The limits before the client has shown a token.
+#[cfg(feature = "server")]
+pub(crate) fn greeting_config() -> WebSocketConfig {
+    let most = Some(crate::codec::MAX_HELLO);
+    WebSocketConfig::default().max_message_size(most).max_frame_size(most).read_buffer_size(4 << 10)
+}
+
+/// A greeted connection, with the limits of a session. Nothing may have been sent behind the greeting.
+#[cfg(feature = "server")]
+pub(crate) async fn greeted(socket: Socket) -> Socket {
+    WebSocketStream::from_raw_socket(socket.into_inner(), Role::Server, Some(config())).await
 }
 
 /// Sends one frame without a payload.

@@ -200,7 +200,7 @@ fn metrics_are_on_the_same_port() {
     let device = RemoteDevice::new(server.url()).with_token("secret");
     let x = Tensor::<RemoteBackend, 1>::from_floats([1.0, 2.0], &device);
     (x.clone() + 1).into_data();
-    let head = "GET /metrics HTTP/1.1\r\nHost: x\r\n";
+    let head = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n";
     assert!(get(&server, &format!("{head}\r\n")).starts_with("HTTP/1.1 401"));
     let answer = get(&server, &format!("{head}Authorization: Bearer secret\r\n\r\n"));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -212,7 +212,7 @@ fn metrics_are_on_the_same_port() {
     drop(x);
 }
 
-const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 #[test]

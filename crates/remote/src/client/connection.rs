@@ -155,7 +155,7 @@ fn run(
             }
         };
         let window = usize::try_from(welcome.window_bytes).unwrap_or(usize::MAX);
-        let link = Arc::new(Link::new(welcome.window_messages as usize, window));
+        let link = Arc::new(Link::new(welcome.window_messages as usize, window, None));
         if opened.send(Ok((link.clone(), welcome.clone()))).is_ok() {
             let error = serve(device, address, &link, &welcome, socket, answers, shared).await;
             link.close(Some(error.clone()));

@@ -1,5 +1,6 @@
 //! The start of a connection: the head of an HTTP request, which either asks for metrics or for a WebSocket.
 
+use super::ServerOptions;
 use crate::socket::Io;
 use std::io;
 use std::pin::Pin;
@@ -68,13 +69,38 @@ impl Request {
         io.shutdown().await
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
-        let headers = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        headers
-            .into_iter()
-            .find(|(key, _)| key.trim().eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.trim())
+    /// The status and the reason, if the request is not for this server: that of a page of another origin, or to a name that
+    /// is not the server's.
+    pub(super) fn refusal(&self, options: &ServerOptions) -> Option<(&'static str, String)> {
+        let repeated = ["host", "origin"].into_iter().find(|name| self.headers(name).nth(1).is_some());
+        if let Some(name) = repeated {
+            return Some(("400 Bad Request", format!("the header `{name}` is there twice\n")));
+        }
+        if let Some(origin) = self.header("origin").filter(|origin| !options.admits_origin(origin)) {
+            let problem =
+                format!("pages of `{}` may not connect: `ServerOptions::with_origins`\n", shown(origin));
+            return Some(("403 Forbidden", problem));
+        }
+        let host = self.header("host").filter(|host| !options.admits_host(host))?;
+        Some((
+            "403 Forbidden",
+            format!("`{}` is no name of the server: `ServerOptions::with_hosts`\n", shown(host)),
+        ))
     }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers(name).next()
+    }
+
+    fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        let headers = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        headers.filter(move |(key, _)| key.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+}
+
+/// The beginning of a header, as a client wrote it, without control characters.
+fn shown(header: &str) -> String {
+    header.chars().filter(|letter| !letter.is_control()).take(100).collect()
 }
 
 /// A connection whose first bytes were read, and are read again.

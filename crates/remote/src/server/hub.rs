@@ -2,15 +2,17 @@
 
 use super::ServerOptions;
 use super::metrics::{Metrics, add};
+use super::{machine, options::same_secret};
+use crate::budget::{Account, Budget, Charge};
+use crate::codec::MAX_FRAME;
 use crate::link::Link;
 use crate::message::{Offer, Resume, Welcome};
 use crate::session::{Session, Usage};
 use kiln_ir::{Error, Result};
 use kiln_tensor::Stack;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +23,7 @@ pub(super) struct Hub {
     pub(super) stack: Stack,
     pub(super) options: ServerOptions,
     pub(super) metrics: Metrics,
+    budget: Arc<Budget>,
     sessions: Mutex<Sessions>,
     /// A session has ended.
     ended: Condvar,
@@ -29,7 +32,6 @@ pub(super) struct Hub {
 #[derive(Default)]
 struct Sessions {
     live: HashMap<u64, Arc<Live>>,
-    next: u64,
     /// The usage of ended sessions.
     past: Usage,
     past_traffic: [u64; 4],
@@ -42,9 +44,16 @@ pub(super) struct Live {
     secret: [u64; 2],
     pub(super) link: Link,
     /// Messages for the session's thread; `None` once no more are taken.
-    queue: Mutex<Option<SyncSender<Bytes>>>,
+    queue: Mutex<Option<SyncSender<(Bytes, Charge)>>>,
+    /// The bytes of these messages.
+    queued: Arc<Account>,
     usage: Mutex<Usage>,
     last_message: Mutex<Instant>,
+    /// Since when it has no connection, if so. Its work waits meanwhile.
+    detached: Mutex<Option<Instant>>,
+    is_detached: AtomicBool,
+    /// It has a connection again, or has ended.
+    returned: Condvar,
     /// Held by the connection that runs.
     pub(super) connection: tokio::sync::Mutex<()>,
     /// The number of the newest connection, which takes over from earlier ones.
@@ -54,7 +63,10 @@ pub(super) struct Live {
 
 impl Hub {
     pub(super) fn new(stack: Stack, options: ServerOptions) -> Hub {
-        Hub { stack, options, metrics: Metrics::default(), sessions: Mutex::default(), ended: Condvar::new() }
+        let of_device = stack.engine().caps().machine.memory_bytes;
+        let budget = Budget::new(options.memory.unwrap_or_else(|| machine::memory(of_device)));
+        let (metrics, sessions, ended) = (Metrics::default(), Mutex::default(), Condvar::new());
+        Hub { stack, options, metrics, budget, sessions, ended }
     }
 
     pub(super) fn device(&self) -> &str {
@@ -84,10 +96,10 @@ impl Hub {
             let all = sessions.live.values().map(|live| traffic(&live.link));
             all.fold(sessions.past_traffic, |sum, more| std::array::from_fn(|place| sum[place] + more[place]))
         };
-        self.metrics.text(sessions, &usage, traffic)
+        self.metrics.text(sessions, &usage, self.budget.used(), traffic)
     }
 
-    /// A new session, with its thread.
+    /// A new session, with its thread. Where places are short, it takes that of the session whose client is away for longest.
     ///
     /// # Errors
     /// When there are too many, or the server shuts down.
@@ -96,33 +108,49 @@ impl Hub {
         if sessions.is_closed {
             return Err(Error::device("server", "the server shuts down"));
         }
-        if sessions.live.len() >= self.options.sessions {
-            let problem = format!("the server has {} sessions, and takes no more", self.options.sessions);
-            return Err(Error::device("server", problem).hint("try again later, or raise the server's limit"));
+        let most = self.options.sessions;
+        let open = sessions.live.values().filter(|live| !live.link.is_closed());
+        if open.clone().count() >= most {
+            let away = open.filter_map(|live| Some(((*locked(&live.detached))?, live)));
+            let Some((_, away)) = away.min_by_key(|(since, _)| *since) else { return Err(full(most)) };
+            away.fail(Error::device("server", "its client was away, and another one needed the place"));
         }
-        sessions.next += 1;
-        let id = sessions.next;
+        // Those that have ended may still run an op.
+        if sessions.live.len() >= most.saturating_mul(2).saturating_add(8) {
+            return Err(full(most));
+        }
+        let [id, first, second] = random()?;
+        if id == 0 || sessions.live.contains_key(&id) {
+            return Err(Error::device("server", "the number of a session is taken").hint("try again"));
+        }
         let (queue, messages) = sync_channel(self.options.quotas.requests as usize + 1);
         let window = usize::try_from(self.options.window_bytes).unwrap_or(usize::MAX);
+        // The headers of messages do not count in the client's window.
+        let queued = self.options.window_bytes.saturating_add(MAX_FRAME as u64);
+        let replies = self.budget.account("replies on the way", u64::MAX);
         let live = Arc::new(Live {
             id,
-            secret: [random(), random()],
-            link: Link::new(self.options.quotas.requests as usize, window),
+            secret: [first, second],
+            link: Link::new(self.options.quotas.requests as usize, window, Some(replies)),
             queue: Mutex::new(Some(queue)),
+            queued: self.budget.account("messages that wait", queued),
             usage: Mutex::default(),
             last_message: Mutex::new(Instant::now()),
+            detached: Mutex::default(),
+            is_detached: AtomicBool::new(false),
+            returned: Condvar::new(),
             connection: tokio::sync::Mutex::default(),
             epoch: AtomicU64::new(0),
             superseded: tokio::sync::Notify::new(),
         });
-        let thread = std::thread::Builder::new().name(format!("kiln-session-{id}")).spawn({
+        let thread = std::thread::Builder::new().name("kiln-session".into()).spawn({
             let (hub, live) = (self.clone(), live.clone());
             move || hub.serve(&live, messages)
         });
         thread.map_err(|error| Error::device("server", format!("no thread for a session: {error}")))?;
         sessions.live.insert(id, live.clone());
         self.metrics.opened.fetch_add(1, Ordering::Relaxed);
-        log::info!("session {id} opened");
+        log::info!("session {id:x} opened");
         Ok(live)
     }
 
@@ -132,7 +160,10 @@ impl Hub {
     /// When there is none with that number and secret.
     pub(super) fn resume(&self, resume: &Resume) -> Result<Arc<Live>> {
         let live = self.lock().live.get(&resume.session).cloned();
-        let live = live.filter(|live| live.secret == resume.secret && !live.link.is_closed());
+        let live = live.filter(|live| {
+            let bytes = |secret: [u64; 2]| secret.map(u64::to_le_bytes).concat();
+            same_secret(&bytes(live.secret), &bytes(resume.secret)) && !live.link.is_closed()
+        });
         live.ok_or_else(|| {
             Error::device("server", "there is no such session: it has ended, or the server was restarted")
                 .hint("its tensors are lost: start the program again")
@@ -157,15 +188,20 @@ impl Hub {
     }
 
     /// Runs a session's messages until it ends. Its values are dropped on this thread, as engines that record by thread want.
-    fn serve(&self, live: &Arc<Live>, messages: Receiver<Bytes>) {
-        let mut session = Session::new(self.stack.clone(), self.options.quotas);
-        for message in messages {
-            if live.link.is_closed() {
+    fn serve(&self, live: &Arc<Live>, messages: Receiver<(Bytes, Charge)>) {
+        let goes_on = Box::new({
+            let live = live.clone();
+            move || live.goes_on()
+        });
+        let mut session = Session::within(self.stack.clone(), self.options.quotas, &self.budget, goes_on);
+        for (message, charge) in messages {
+            if !live.goes_on() {
                 break;
             }
             let handle = || session.handle(&message, &mut |reply, tail| live.link.send(&reply, tail));
             let outcome = catch_unwind(AssertUnwindSafe(handle));
             *locked(&live.usage) = session.usage();
+            drop((message, charge));
             live.link.done();
             match outcome {
                 Ok(Ok(())) => {}
@@ -178,12 +214,12 @@ impl Hub {
         // A panic of an engine may leave values whose drop panics too.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(session)));
         if dropped.is_err() {
-            log::error!("dropping the values of session {} panicked", live.id);
+            log::error!("dropping the values of session {:x} panicked", live.id);
         }
         live.link.finish(Some(Error::device("server", "the server shuts down")));
         if let Some(error) = live.link.closed().flatten() {
             self.metrics.failed.fetch_add(1, Ordering::Relaxed);
-            log::warn!("session {} failed: {error}", live.id);
+            log::warn!("session {:x} failed: {error}", live.id);
         }
         self.remove(live);
     }
@@ -197,7 +233,7 @@ impl Hub {
         let more = traffic(&live.link);
         sessions.past_traffic = std::array::from_fn(|place| sessions.past_traffic[place] + more[place]);
         sessions.live.remove(&live.id);
-        log::info!("session {} ended", live.id);
+        log::info!("session {:x} ended", live.id);
         drop(sessions);
         self.ended.notify_all();
     }
@@ -219,7 +255,10 @@ impl Hub {
         let mut sessions = self.lock();
         sessions.is_closed = true;
         for live in sessions.live.values() {
-            live.take_no_more();
+            match locked(&live.detached).is_some() {
+                true => live.fail(Error::device("server", "the server shuts down")),
+                false => live.take_no_more(),
+            }
         }
         let is_busy = |sessions: &mut Sessions| !sessions.live.is_empty();
         drop(self.ended.wait_timeout_while(sessions, patience, is_busy));
@@ -243,13 +282,14 @@ impl Live {
     /// Gives a message to the session's thread.
     ///
     /// # Errors
-    /// When more wait than the client may send.
+    /// When more wait than the client may send, or the server has no room for it.
     pub(super) fn deliver(&self, message: Bytes) -> Result<()> {
         *locked(&self.last_message) = Instant::now();
         let queue = locked(&self.queue);
         // The thread takes no more: the link tells the client why.
         let Some(queue) = &*queue else { return Ok(()) };
-        match queue.try_send(message) {
+        let charge = self.queued.charge(message.len() as u64)?;
+        match queue.try_send((message, charge)) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
             Err(TrySendError::Full(_)) => Err(crate::codec::malformed("more messages than the window holds")),
         }
@@ -259,6 +299,28 @@ impl Live {
     pub(super) fn end(&self, reason: Option<Error>) {
         self.link.close(reason);
         self.take_no_more();
+        // Under the lock, so that a thread that is about to wait sees it.
+        drop(locked(&self.detached));
+        self.returned.notify_all();
+    }
+
+    /// Notes whether the session has a connection.
+    pub(super) fn set_attached(&self, is_attached: bool) {
+        let mut detached = locked(&self.detached);
+        *detached = (!is_attached).then(|| detached.unwrap_or_else(Instant::now));
+        self.is_detached.store(!is_attached, Ordering::Release);
+        drop(detached);
+        self.returned.notify_all();
+    }
+
+    /// Whether the session goes on. Waits while its client is away: nobody may want the work.
+    fn goes_on(&self) -> bool {
+        if self.is_detached.load(Ordering::Acquire) {
+            let detached = locked(&self.detached);
+            let is_away = |detached: &mut Option<Instant>| detached.is_some() && !self.link.is_closed();
+            drop(self.returned.wait_while(detached, is_away));
+        }
+        !self.link.is_closed()
     }
 
     pub(super) fn fail(&self, error: Error) {
@@ -284,7 +346,15 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// 64 bits that others cannot guess: keys of the standard library's hasher come from the system.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
+/// A number and a secret that others cannot guess.
+fn random() -> Result<[u64; 3]> {
+    let mut bytes = [[0; 8]; 3];
+    let failed = |error| Error::device("server", format!("the system has no random numbers: {error}"));
+    getrandom::fill(bytes.as_flattened_mut()).map_err(failed)?;
+    Ok(bytes.map(u64::from_le_bytes))
+}
+
+fn full(sessions: usize) -> Error {
+    Error::device("server", format!("the server has {sessions} sessions, and takes no more"))
+        .hint("try again later, or raise the server's limit")
 }

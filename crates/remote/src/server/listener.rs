@@ -1,22 +1,23 @@
 //! Connections of a server: accepted, greeted, and run.
 
+use super::greetings::Greetings;
 use super::http::Request;
 use super::hub::{Hub, Live};
 use crate::codec::MAX_HELLO;
 use crate::message::{Frame, Hello, MAGIC, PROTOCOL, fingerprint};
-use crate::socket::{End, Io, Socket, config, drive, receive_frame, send_frame};
+use crate::socket::{End, Io, Socket, drive, greeted, greeting_config, receive_frame, send_frame};
 use kiln_ir::{Error, Result};
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_tungstenite::accept_async_with_config;
 
 /// How long a connection may take to introduce itself.
-const GREETING: Duration = Duration::from_secs(10);
+const GREETING: Duration = Duration::from_secs(5);
 
 /// How often sessions are looked at for being idle.
 const LOOK: Duration = Duration::from_millis(250);
@@ -57,19 +58,33 @@ pub(super) fn run(
             }
         };
         let _ = opened.send(listener.local_addr().map_err(failed));
-        // Metrics and clients that come back need some beside those of sessions.
-        let room = Arc::new(Semaphore::new(2 * hub.options.sessions + 64));
+        let greeter = Arc::new(Greeter { hub: hub.clone(), tls, greetings: Mutex::default() });
+        let mut connections = JoinSet::new();
         tokio::select! {
-            () = accept(hub, &listener, tls, &room) => {}
+            () = accept(&greeter, &listener, &mut connections) => {}
             () = look_for_idle(hub) => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
         drop(listener);
-        // Connections hold a permit each.
-        let all = 2 * hub.options.sessions + 64;
-        let ended = room.acquire_many(u32::try_from(all).unwrap_or(u32::MAX));
+        greeter.greetings().end_all();
+        let ended = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(FAREWELL, ended).await;
     });
+}
+
+/// What connections need before they belong to a session.
+struct Greeter {
+    hub: Arc<Hub>,
+    tls: Tls,
+    greetings: Mutex<Greetings>,
+}
+
+/// Why a connection is not greeted.
+enum Refusal {
+    /// Nothing is said to the other side.
+    Silent(String),
+    /// The client is told, after a while.
+    Told { socket: Box<Socket>, error: Error, delay: Duration },
 }
 
 async fn look_for_idle(hub: &Hub) {
@@ -79,21 +94,16 @@ async fn look_for_idle(hub: &Hub) {
     }
 }
 
-#[cfg_attr(
-    not(feature = "tls"),
-    expect(clippy::clone_on_copy, reason = "without TLS the acceptor is a unit")
-)]
-async fn accept(hub: &Arc<Hub>, listener: &TcpListener, tls: Tls, room: &Arc<Semaphore>) {
+/// Accepts connections. It never waits for one of them.
+async fn accept(greeter: &Arc<Greeter>, listener: &TcpListener, connections: &mut JoinSet<()>) {
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                hub.metrics.connections.fetch_add(1, Ordering::Relaxed);
-                let (hub, tls) = (hub.clone(), tls.clone());
-                tokio::spawn(async move {
-                    connection(&hub, stream, tls, peer).await;
-                    drop(permit);
-                });
+                greeter.hub.metrics.connections.fetch_add(1, Ordering::Relaxed);
+                while connections.try_join_next().is_some() {}
+                let number = greeter.greetings().number();
+                let task = connections.spawn(connection(greeter.clone(), stream, peer, number));
+                greeter.greetings().begin(number, peer.ip(), task);
             }
             Err(error) => {
                 // Out of file descriptors, for instance, which passes.
@@ -105,63 +115,103 @@ async fn accept(hub: &Arc<Hub>, listener: &TcpListener, tls: Tls, room: &Arc<Sem
 }
 
 /// Runs one connection to its end.
-async fn connection(hub: &Arc<Hub>, stream: TcpStream, tls: Tls, peer: SocketAddr) {
-    let greeted = match tokio::time::timeout(GREETING, greet(hub, stream, tls)).await {
-        Ok(greeted) => greeted,
-        Err(_) => Err(format!("no greeting within {GREETING:?}")),
-    };
-    match greeted {
-        Ok(Some((mut socket, hello))) => match session(hub, &hello) {
-            Ok(live) => attached(hub, &live, socket, &hello).await,
-            Err(error) => {
-                hub.metrics.refused.fetch_add(1, Ordering::Relaxed);
-                log::warn!("{peer} was refused: {error}");
-                let _ = tokio::time::timeout(GREETING, send_frame(&mut socket, &Frame::Refused(error))).await;
-                let _ = tokio::time::timeout(FAREWELL, socket.close(None)).await;
-            }
-        },
+async fn connection(greeter: Arc<Greeter>, stream: TcpStream, peer: SocketAddr, number: u64) {
+    let hub = &greeter.hub;
+    let outcome = tokio::time::timeout(GREETING, greeter.greet(stream, peer.ip())).await;
+    let outcome =
+        outcome.unwrap_or_else(|_| Err(Refusal::Silent(format!("no greeting within {GREETING:?}"))));
+    match outcome {
+        Ok(Some((socket, live, hello))) => {
+            greeter.greetings().end(number);
+            attached(hub, &live, greeted(socket).await, &hello).await;
+        }
         Ok(None) => {}
-        Err(problem) => {
+        Err(refusal) => {
             hub.metrics.refused.fetch_add(1, Ordering::Relaxed);
-            log::warn!("{peer} was refused: {problem}");
+            match refusal {
+                Refusal::Silent(problem) => log::warn!("{peer} was refused: {problem}"),
+                Refusal::Told { mut socket, error, delay } => {
+                    log::warn!("{peer} was refused: {error}");
+                    tokio::time::sleep(delay).await;
+                    let told = async {
+                        let _ = send_frame(&mut socket, &Frame::Refused(error)).await;
+                        socket.close(None).await
+                    };
+                    let _ = tokio::time::timeout(FAREWELL, told).await;
+                }
+            }
         }
     }
+    greeter.greetings().end(number);
 }
 
-/// The client's introduction; `None` for a request of plain HTTP, which is answered.
-async fn greet(hub: &Hub, stream: TcpStream, tls: Tls) -> Result<Option<(Socket, Hello)>, String> {
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let io = encrypted(stream, tls).await?;
-    let request = Request::read(io).await.map_err(|error| error.to_string())?;
-    if !request.is_upgrade() {
+impl Greeter {
+    /// The session of a client that introduced itself; `None` for a request of plain HTTP, which is answered.
+    async fn greet(
+        &self,
+        stream: TcpStream,
+        peer: IpAddr,
+    ) -> Result<Option<(Socket, Arc<Live>, Box<Hello>)>, Refusal> {
+        let silent = |error: &dyn std::fmt::Display| Refusal::Silent(error.to_string());
+        stream.set_nodelay(true).map_err(|error| silent(&error))?;
+        let io = encrypted(stream, &self.tls).await.map_err(Refusal::Silent)?;
+        let request = Request::read(io).await.map_err(|error| silent(&error))?;
+        if let Some((status, reason)) = request.refusal(&self.hub.options) {
+            let problem = format!("{status}: {}", reason.trim_end());
+            request.answer(status, &reason).await.map_err(|error| silent(&error))?;
+            return Err(Refusal::Silent(problem));
+        }
+        if !request.is_upgrade() {
+            return self.answer(request, peer).await.map(|()| None).map_err(|error| silent(&error));
+        }
+        let io: Box<dyn Io> = Box::new(request.io);
+        let accepted = accept_async_with_config(io, Some(greeting_config())).await;
+        let mut socket = accepted.map_err(|error| silent(&error))?;
+        let hello = match receive_frame(&mut socket, MAX_HELLO).await.map_err(Refusal::Silent)? {
+            Frame::Hello(hello) if hello.magic == MAGIC => hello,
+            Frame::Hello(_)
+            | Frame::Welcome(_)
+            | Frame::Refused(_)
+            | Frame::Payload { .. }
+            | Frame::Ack { .. }
+            | Frame::Closed(_) => return Err(Refusal::Silent("the first message is no greeting".into())),
+        };
+        if !self.hub.options.admits(&hello.token) {
+            let error = Error::device("server", "the token is not the server's")
+                .hint("set `KILN_TOKEN`, or call `RemoteDevice::with_token`");
+            let delay = self.greetings().wrong_token(peer, Instant::now());
+            return Err(Refusal::Told { socket: Box::new(socket), error, delay });
+        }
+        match session(&self.hub, &hello) {
+            Ok(live) => Ok(Some((socket, live, hello))),
+            Err(error) => Err(Refusal::Told { socket: Box::new(socket), error, delay: Duration::ZERO }),
+        }
+    }
+
+    /// Answers a request of plain HTTP.
+    async fn answer(&self, request: Request, peer: IpAddr) -> std::io::Result<()> {
         let (status, body) = match request.target() {
-            "GET /metrics" if hub.options.admits(request.token()) => ("200 OK", hub.metrics()),
-            "GET /metrics" => ("401 Unauthorized", "`Authorization: Bearer` must have the token\n".into()),
+            "GET /metrics" if self.hub.options.admits(request.token()) => ("200 OK", self.hub.metrics()),
+            "GET /metrics" => {
+                let delay = self.greetings().wrong_token(peer, Instant::now());
+                tokio::time::sleep(delay).await;
+                ("401 Unauthorized", "`Authorization: Bearer` must have the token\n".into())
+            }
             _ => ("404 Not Found", "a Kiln server: `/metrics`, or a WebSocket\n".into()),
         };
-        return request.answer(status, &body).await.map(|()| None).map_err(|error| error.to_string());
+        request.answer(status, &body).await
     }
-    let io: Box<dyn Io> = Box::new(request.io);
-    let mut socket = accept_async_with_config(io, Some(config())).await.map_err(|error| error.to_string())?;
-    match receive_frame(&mut socket, MAX_HELLO).await? {
-        Frame::Hello(hello) => Ok(Some((socket, *hello))),
-        Frame::Welcome(_)
-        | Frame::Refused(_)
-        | Frame::Payload { .. }
-        | Frame::Ack { .. }
-        | Frame::Closed(_) => Err("the first message is no greeting".into()),
+
+    fn greetings(&self) -> MutexGuard<'_, Greetings> {
+        self.greetings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The session of a client: a new one, or the one to go on with.
+/// The session of a client whose token is right: a new one, or the one to go on with.
 fn session(hub: &Arc<Hub>, hello: &Hello) -> Result<Arc<Live>> {
-    if hello.magic != MAGIC || hello.protocol != PROTOCOL || hello.fingerprint != fingerprint() {
+    if hello.protocol != PROTOCOL || hello.fingerprint != fingerprint() {
         let problem = format!("the client speaks another version than {}", env!("CARGO_PKG_VERSION"));
         return Err(Error::device("server", problem).hint("build client and server from one version of Kiln"));
-    }
-    if !hub.options.admits(&hello.token) {
-        return Err(Error::device("server", "the token is not the server's")
-            .hint("set `KILN_TOKEN`, or call `RemoteDevice::with_token`"));
     }
     match &hello.resume {
         None => hub.open(),
@@ -181,6 +231,7 @@ async fn attached(hub: &Arc<Hub>, live: &Arc<Live>, mut socket: Socket, hello: &
     if is_superseded(live, epoch) {
         return;
     }
+    live.set_attached(true);
     let received = hello.resume.map_or(0, |resume| resume.received);
     let end = match live.link.resume(received) {
         Ok(from) => {
@@ -203,12 +254,15 @@ async fn attached(hub: &Arc<Hub>, live: &Arc<Live>, mut socket: Socket, hello: &
     drop(running);
     match end {
         End::Broken(problem) => {
-            log::info!("a connection of session {} broke: {problem}", live.id);
+            log::info!("a connection of session {:x} broke: {problem}", live.id);
+            if !is_superseded(live, epoch) {
+                live.set_attached(false);
+            }
             tokio::spawn(end_after_grace(hub.clone(), live.clone(), epoch));
         }
         End::Closed(reason) => {
             if let Some(error) = reason {
-                log::warn!("the client of session {} failed: {error}", live.id);
+                log::warn!("the client of session {:x} failed: {error}", live.id);
             }
             live.end(None);
         }
@@ -252,7 +306,7 @@ fn tls(_: &Hub) -> Result<Tls> {
 }
 
 #[cfg(feature = "tls")]
-async fn encrypted(stream: TcpStream, tls: Tls) -> Result<Box<dyn Io>, String> {
+async fn encrypted(stream: TcpStream, tls: &Tls) -> Result<Box<dyn Io>, String> {
     match tls {
         Some(acceptor) => match acceptor.accept(stream).await {
             Ok(stream) => Ok(Box::new(stream)),
@@ -263,6 +317,6 @@ async fn encrypted(stream: TcpStream, tls: Tls) -> Result<Box<dyn Io>, String> {
 }
 
 #[cfg(not(feature = "tls"))]
-async fn encrypted(stream: TcpStream, (): Tls) -> Result<Box<dyn Io>, String> {
+async fn encrypted(stream: TcpStream, (): &Tls) -> Result<Box<dyn Io>, String> {
     Ok(Box::new(stream))
 }

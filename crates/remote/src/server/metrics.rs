@@ -15,13 +15,14 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// All metrics. `traffic` is messages and bytes received, then sent.
-    pub(super) fn text(&self, sessions: usize, usage: &Usage, traffic: [u64; 4]) -> String {
+    /// All metrics. `held` is the bytes of the server's budget, `traffic` is messages and bytes received, then sent.
+    pub(super) fn text(&self, sessions: usize, usage: &Usage, held: u64, traffic: [u64; 4]) -> String {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let rows: [(&str, &str, &str, u64); 16] = [
+        let rows: [(&str, &str, &str, u64); 17] = [
             ("sessions", "gauge", "Sessions that live.", sessions as u64),
             ("tensors", "gauge", "Tensors that clients hold.", usage.tensors as u64),
             ("tensor_bytes", "gauge", "Bytes of tensors that clients hold.", usage.bytes),
+            ("held_bytes", "gauge", "Bytes of everything that counts in the server's memory.", held),
             ("programs", "gauge", "Programs that sessions keep.", usage.programs as u64),
             ("connections_total", "counter", "Connections accepted.", count(&self.connections)),
             ("refused_total", "counter", "Connections refused.", count(&self.refused)),

@@ -4,6 +4,7 @@ use crate::session::Quotas;
 #[cfg(feature = "tls")]
 use crate::tls::TlsIdentity;
 use kiln_ir::{Error, Result};
+use sha2::{Digest, Sha256};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ pub struct ServerOptions {
     pub(super) port: u16,
     pub(super) token: Option<String>,
     pub(super) quotas: Quotas,
+    pub(super) memory: Option<u64>,
+    pub(super) origins: Vec<String>,
+    pub(super) hosts: Vec<String>,
     pub(super) sessions: usize,
     pub(super) window_bytes: u64,
     pub(super) idle: Duration,
@@ -34,6 +38,9 @@ impl ServerOptions {
             port: 0,
             token: kiln_ir::setting("KILN_TOKEN", "a token", |text| Some(text.to_string())),
             quotas: Quotas::default(),
+            memory: None,
+            origins: Vec::new(),
+            hosts: Vec::new(),
             sessions: 64,
             window_bytes: 32 << 20,
             idle: Duration::from_secs(3600),
@@ -68,7 +75,30 @@ impl ServerOptions {
         ServerOptions { quotas, ..self }
     }
 
-    /// The most sessions at a time. Default: 64.
+    /// The most bytes of all sessions together: tensors, intermediate results, programs, errors and queued messages. Default:
+    /// seven eighths of the device's memory if it has its own, otherwise half of the memory that is available when the server
+    /// starts (`MemAvailable` and the limit of the control group on Linux), and 4 GiB where that is unknown.
+    #[must_use]
+    pub fn with_memory(self, bytes: u64) -> ServerOptions {
+        ServerOptions { memory: Some(bytes), ..self }
+    }
+
+    /// The origins of web pages that may connect, such as `https://kiln.example`. Default: none. A request of a page names its
+    /// origin, and any other is refused; programs that are no browsers name none.
+    #[must_use]
+    pub fn with_origins<S: Into<String>>(self, origins: impl IntoIterator<Item = S>) -> ServerOptions {
+        ServerOptions { origins: origins.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// The names under which clients reach the server, without ports; `localhost` and addresses in digits are always right.
+    /// Default: no other name on the loopback address, where a page could reach the server under a name of its own (DNS
+    /// rebinding), and any name on other addresses, which need a token.
+    #[must_use]
+    pub fn with_hosts<S: Into<String>>(self, hosts: impl IntoIterator<Item = S>) -> ServerOptions {
+        ServerOptions { hosts: hosts.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// The most sessions at a time. One whose client has not come back gives its place to a new one. Default: 64.
     #[must_use]
     pub fn with_sessions(self, sessions: usize) -> ServerOptions {
         ServerOptions { sessions, ..self }
@@ -117,12 +147,32 @@ impl ServerOptions {
         Ok(SocketAddr::new(self.ip, self.port))
     }
 
-    /// Whether a client's token is the server's. Takes as long for any token of a length.
+    /// Whether a client's token is the server's. The time that it takes tells nothing of the server's.
     pub(super) fn admits(&self, token: &str) -> bool {
-        let Some(own) = self.token.as_deref() else { return true };
-        let differences = own.bytes().zip(token.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
-        std::hint::black_box(differences) == 0 && own.len() == token.len()
+        self.token.as_deref().is_none_or(|own| same_secret(own.as_bytes(), token.as_bytes()))
     }
+
+    /// Whether a page of this origin may connect.
+    pub(super) fn admits_origin(&self, origin: &str) -> bool {
+        self.origins.iter().any(|own| own.eq_ignore_ascii_case(origin))
+    }
+
+    /// Whether the server may be reached as this host, with or without a port.
+    pub(super) fn admits_host(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').map_or(host, |(address, _)| address),
+            None => host.split_once(':').map_or(host, |(name, _)| name),
+        };
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let is_any = self.hosts.is_empty() && !self.ip.is_loopback();
+        let mut own = self.hosts.iter().map(String::as_str).chain(["localhost"]);
+        is_any || name.parse::<IpAddr>().is_ok() || own.any(|own| own.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Compares hashes: how far they agree tells nothing of the secrets.
+pub(super) fn same_secret(own: &[u8], other: &[u8]) -> bool {
+    Sha256::digest(own) == Sha256::digest(other)
 }
 
 impl Default for ServerOptions {
@@ -140,6 +190,40 @@ mod tests {
         let options = ServerOptions { token: None, ..ServerOptions::new() }.with_ip([0, 0, 0, 0].into());
         assert!(options.address().unwrap_err().to_string().contains("KILN_TOKEN"));
         assert!(options.with_token("x").address().is_ok());
+    }
+
+    #[test]
+    fn names_of_the_server() {
+        let loopback = ServerOptions::new();
+        for host in [
+            "localhost",
+            "LOCALHOST:3000",
+            "localhost.",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "[::1]:3000",
+            "10.0.0.1",
+        ] {
+            assert!(loopback.admits_host(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:3000",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[evil]",
+        ] {
+            assert!(!loopback.admits_host(host), "{host}");
+        }
+        let named = ServerOptions::new().with_hosts(["kiln.example"]);
+        assert!(named.admits_host("kiln.example:3000") && !named.admits_host("evil.example"));
+        let public = ServerOptions::new().with_ip([0, 0, 0, 0].into());
+        assert!(public.admits_host("kiln.example"));
+        assert!(!public.with_hosts(["kiln.example"]).admits_host("evil.example"));
+        let pages = ServerOptions::new().with_origins(["https://kiln.example"]);
+        assert!(pages.admits_origin("https://kiln.example") && !pages.admits_origin("http://kiln.example"));
+        assert!(!loopback.admits_origin("null") && !loopback.admits_origin("http://localhost"));
     }
 
     #[test]
