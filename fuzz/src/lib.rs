@@ -9,7 +9,7 @@
 //! programs. [`campaign::run`] runs many trials on several threads. On a GPU the kernels of many programs are compiled
 //! together before they run.
 //!
-//! `cargo xtask fuzz --programs 2000` runs it.
+//! `cargo xtask fuzz --programs 2000` runs it. [`raw`] runs ops with huge and empty sizes: `cargo xtask fuzz --raw`.
 //!
 //! ```
 //! use kiln_fuzz::check::{Subjects, check};
@@ -32,6 +32,7 @@ pub mod parser;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod precompile;
 pub mod random;
+pub mod raw;
 pub mod shrink;
 mod spread;
 mod subnormal;

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use kiln_fuzz::Trial;
+use kiln_fuzz::{Trial, raw};
 use kiln_fuzz::campaign::{Options, run};
 use kiln_fuzz::check::{Subjects, check};
 use kiln_fuzz::generate::{Cubed, NOT_GENERATED, trial};
@@ -28,6 +28,14 @@ kiln-fuzz [OPTIONS]: random programs, run in ways that must agree
   --shrink N     changes tried to make each failing program smaller (default: 3000)
   --print        print the programs as filetests instead of running them
   --file FILE    check this file of filetests/run instead
+
+  --raw          instead: raw ops with huge and empty sizes and hostile attributes, as untrusted clients may send them to
+                 a server. Each must return a result or an error, soon and in bounded memory. Takes --seed, --first,
+                 --failures, --engine (cpu, which is also run behind fusion, reference, wgpu, cuda, or dry: the host's part
+                 of CUDA, without a GPU) and:
+  --seconds N    how long (default: 20); with --programs, so many programs
+  --mebibytes N  the memory of the process that runs them (default: 4096)
+  --sanitizer    with `cargo xtask fuzz`: in a build with AddressSanitizer
 ";
 
 fn main() -> ExitCode {
@@ -46,6 +54,9 @@ enum Action {
     Run(Options, Tested),
     Print(Options),
     File(String, Tested),
+    Raw(raw::Campaign),
+    /// The process in which a campaign runs its programs.
+    RawChild(raw::Campaign),
 }
 
 /// The engine under test.
@@ -165,7 +176,10 @@ fn parsed() -> Result<Action, String> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let mut options = Options { threads, progress: true, ..Options::default() };
     let (mut print, mut file, mut engine) = (false, None, Tested::Cpu);
-    let mut words = std::env::args().skip(1);
+    let mut words = std::env::args().skip(1).peekable();
+    if let Some(action) = raw_action(&mut words)? {
+        return Ok(action);
+    }
     while let Some(word) = words.next() {
         if word == "--help" || word == "-h" {
             return Ok(Action::Help);
@@ -200,6 +214,15 @@ fn parsed() -> Result<Action, String> {
     })
 }
 
+/// The action of `--raw`, which takes other options.
+fn raw_action(words: &mut std::iter::Peekable<impl Iterator<Item = String>>) -> Result<Option<Action>, String> {
+    let Some(mode) = words.next_if(|word| matches!(word.as_str(), "--raw" | "--raw-child")) else {
+        return Ok(None);
+    };
+    let campaign = raw::Campaign::parse(words)?;
+    Ok(Some(if mode == "--raw" { Action::Raw(campaign) } else { Action::RawChild(campaign) }))
+}
+
 fn kind(name: &str) -> Result<OpKind, String> {
     let plain = |text: &str| text.replace('_', "").to_lowercase();
     let found = OpKind::ALL.into_iter().find(|kind| plain(&format!("{kind:?}")) == plain(name));
@@ -224,6 +247,15 @@ fn run_action(action: Action) -> Result<bool, String> {
                 let name = format!("program {number} of seed {}", options.seed);
                 println!("{}", trial(options.seed, number, options.only).to_filetest(&[name]));
             }
+            Ok(true)
+        }
+        Action::Raw(campaign) => {
+            let totals = campaign.run()?;
+            println!("{totals}");
+            Ok(totals.failures == 0)
+        }
+        Action::RawChild(campaign) => {
+            raw::run_child(&campaign)?;
             Ok(true)
         }
         Action::File(path, engine) => {

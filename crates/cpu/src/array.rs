@@ -15,10 +15,12 @@ impl Array {
     /// An uninitialized contiguous array of that type.
     ///
     /// # Errors
-    /// When there is not enough memory.
+    /// When there is not enough memory, or no memory could hold such a tensor.
     #[inline]
     pub(crate) fn uninit(ty: &TensorType) -> Result<Array> {
-        Ok(Array { buffer: Buffer::uninit(ty.num_bytes())?, layout: Layout::contiguous(ty.shape) })
+        // No allocation has `usize::MAX` bytes.
+        let buffer = Buffer::uninit(ty.checked_num_bytes().unwrap_or(usize::MAX))?;
+        Ok(Array { buffer, layout: Layout::contiguous(ty.shape) })
     }
 
     /// A contiguous array of zeros (`false`).

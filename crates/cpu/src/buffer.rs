@@ -16,6 +16,7 @@ mod thread;
 
 use alloc::alloc::{Layout, alloc, dealloc};
 use alloc::format;
+use alloc::vec::Vec;
 use block::Block;
 use class::Class;
 use core::ptr::NonNull;
@@ -294,6 +295,18 @@ fn raw_parts(elements: &mut Elements) -> (NonNull<u8>, usize) {
         Elements::U8(v) => parts(v),
         Elements::Bool(v) => parts(v),
     }
+}
+
+/// An empty vector with room for that many elements. Kernels allocate by it what grows with a tensor: a failed
+/// allocation of `Vec` itself ends the process.
+///
+/// # Errors
+/// When there is not enough memory.
+pub(crate) fn vector<T>(capacity: usize) -> Result<Vec<T>> {
+    let mut vector = Vec::new();
+    let reserved = vector.try_reserve_exact(capacity);
+    reserved.map_err(|_| out_of_memory(capacity.saturating_mul(size_of::<T>())))?;
+    Ok(vector)
 }
 
 #[cold]

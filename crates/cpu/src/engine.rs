@@ -8,7 +8,7 @@ use crate::{composite, contraction, elementwise, fill, index, order, reduce, til
 use alloc::boxed::Box;
 use kiln_ir::{
     BoxFuture, Caps, DTypeSet, Engine, Layout, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind, OpSet,
-    Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, poison_of, poisoned, recovered,
+    Operand, Operands, Result, SharedBytes, TensorData, TensorType, Value, Values, has_no_work, poison_of, poisoned, recovered,
 };
 
 /// The eager engine for the processor. Every op runs immediately, on the caller's thread and, for large tensors, on a
@@ -24,6 +24,9 @@ pub struct Cpu {
     /// Whether matmuls with quantized blocks round activations to one byte.
     pub(crate) int8_activations: bool,
 }
+
+/// The bytes from which on the allocation of a list is tried before.
+const LARGE_LIST: usize = 1 << 20;
 
 /// The ops left to the expanding layer.
 const LEFT_OUT: &[OpKind] = &[
@@ -116,6 +119,10 @@ impl Cpu {
     /// Runs an op on operands without poison; `results` are the inferred types.
     #[inline(never)]
     pub(crate) fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        let lists = list_bytes(op, &inputs);
+        if lists > LARGE_LIST {
+            buffer::vector::<u8>(lists)?;
+        }
         match op {
             Op::Full(ty) => fill::full(self, ty, &inputs),
             Op::Iota { ty, axis } => fill::iota(self, ty, *axis),
@@ -156,6 +163,7 @@ impl Cpu {
             | Op::Collective(_)
             | Op::Custom(_)
             | Op::Loop(_) => Err(self.caps.left_out(op)),
+            Op::Fused(fused) if fused.has_empty_slots() => Ok(fused.program().run_region(self, inputs)),
             Op::Fused(fused) => tile::fused(self, fused, inputs, results),
             Op::CheckIndex { length, user } => index::check(self, *length, *user, inputs),
             Op::Recover { .. } => Ok(recovered(inputs, results, |data| self.write(data))),
@@ -219,9 +227,11 @@ impl Engine for Cpu {
     }
 
     fn execute(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Values {
-        // The most frequent ops detect poison when they read their operands' payload, and bypass the large function of
-        // all other ops.
-        let found = if let Op::Binary(function) = op {
+        let found = if has_no_work(op, results) {
+            empty(&inputs, results)
+        } else if let Op::Binary(function) = op {
+            // The most frequent ops detect poison when they read their operands' payload, and bypass the large function
+            // of all other ops.
             elementwise::binary(self, *function, inputs, results)
         } else if let Op::Unary(function) = op {
             elementwise::unary(self, *function, inputs, results)
@@ -236,7 +246,7 @@ impl Engine for Cpu {
         } else {
             self.run(op, inputs, results)
         };
-        found.unwrap_or_else(|error| poisoned(results, &error))
+        found.unwrap_or_else(|error| poisoned(results, &error.out_of_memory_in(op, results)))
     }
 
     fn write(&self, data: TensorData) -> Value {
@@ -266,10 +276,37 @@ impl Engine for Cpu {
     }
 }
 
+/// The bytes of the lists that a kernel makes for its lines or indices, if it makes any: their allocation cannot fail in the
+/// kernel without ending the process, so it is tried before.
+fn list_bytes(op: &Op, inputs: &Operands) -> usize {
+    let shape = |place: usize| inputs.get(place).and_then(Operand::value).map(|value| *value.shape());
+    let along = |axis: usize| shape(0).map_or(0, |shape| shape[axis]);
+    match op {
+        // Two lists of keys with positions.
+        Op::Sort { axis, .. } | Op::TopK { axis, .. } => along(*axis).saturating_mul(2 * 16),
+        // The order of the indices, and the first of each target.
+        Op::Put { axis, .. } | Op::Scatter { axis, .. } => {
+            let indices = shape(1).map_or(0, |shape| shape.num_elements());
+            indices.saturating_add(along(*axis)).saturating_mul(8)
+        }
+        // Roots, and the factors of a transform of four times the length.
+        Op::Fft { kind, axis, .. } => kind.points(along(*axis)).saturating_mul(4 * 4 * 16),
+        _ => 0,
+    }
+}
+
+/// Results without elements.
+fn empty(inputs: &Operands, results: &[TensorType]) -> Result<Values> {
+    match poison_of(inputs) {
+        Some(error) => Err(error),
+        None => results.iter().map(|ty| Ok(Array::uninit(ty)?.into_value(*ty))).collect(),
+    }
+}
+
 /// Whether a kernel may read the bytes as elements of a type in place. Bytes of `bool` may differ from 0 and 1, and are
 /// normalized by a copy.
 fn reads_in_place(bytes: &[u8], ty: &TensorType) -> bool {
-    let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
+    let expected = ty.checked_num_bytes();
     expected == Some(bytes.len())
         && !ty.dtype.is_bool()
         && bytes.as_ptr().addr().is_multiple_of(ty.dtype.size())

@@ -16,6 +16,7 @@ pub(crate) use write::{put, scatter, slice_update};
 
 use crate::Cpu;
 use crate::array::Array;
+use crate::buffer;
 use crate::contraction::tensor;
 use crate::copy::Shared;
 use alloc::format;
@@ -114,7 +115,7 @@ impl Reader<'_> {
         numbers: &[I],
         shape: &Shape,
     ) -> Result<Vec<usize>> {
-        let mut indices = Vec::<usize>::with_capacity(numbers.len());
+        let mut indices = buffer::vector::<usize>(numbers.len())?;
         let target = Shared::new(indices.as_mut_ptr());
         let all_fit = AtomicBool::new(true);
         cpu.pool.parallel_for(numbers.len(), GRAIN, |range| {

@@ -19,7 +19,7 @@ use crate::view::view;
 use kiln_ir::{
     BoxFuture, Caps, DType, Engine, Error, Machine, Memory, MemoryConfig, MemoryUse, Op, OpKind, OpSet,
     Operand, OperandType, Operands, Products, Program, Result, TensorData, TensorType, Value, Values, Var,
-    expand, or_poisoned, poison_of, poisoned,
+    expand, has_no_work, or_poisoned, poison_of, poisoned,
 };
 use kiln_kernel::Nest;
 use kiln_kernel::print::Dialect;
@@ -143,6 +143,9 @@ impl<D: Driver> Gpu<D> {
     }
 
     fn run(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
+        if has_no_work(op, results) {
+            return self.empty(&inputs, results);
+        }
         match op {
             Op::Reshape(shape) => self.reshape(shape, &inputs),
             Op::Permute(axes) => view::<D>(&inputs, None, |layout| layout.permute(axes)),
@@ -166,6 +169,7 @@ impl<D: Driver> Gpu<D> {
             Op::Recover { .. } => self.recover(inputs, results),
             Op::MatMul => self.matmul(inputs, results),
             Op::MatMulFloat8 { formats, .. } => self.matmul_float8(op, *formats, inputs, results),
+            Op::Fused(fused) if fused.has_empty_slots() => Ok(fused.program().run_region(self, inputs)),
             Op::Fused(fused) => self.fused(fused, inputs, results),
             Op::LogSumExp { .. }
             | Op::MatMulBlocks { .. }
@@ -203,6 +207,13 @@ impl<D: Driver> Gpu<D> {
         }
     }
 
+    /// Results without elements.
+    fn empty(&self, inputs: &Operands, results: &[TensorType]) -> Result<Values> {
+        let all = suspicions::<D>(inputs);
+        let empty = |ty: &TensorType| suspected(self.uninit(ty)?.into_value(*ty), &all);
+        results.iter().map(empty).collect()
+    }
+
     /// Runs a region as one kernel, or op by op if there is no kernel for it.
     pub(crate) fn kernel_or_ops(
         &self,
@@ -218,11 +229,6 @@ impl<D: Driver> Gpu<D> {
 
     /// Runs an op by a generated kernel, or expands it into simpler ops.
     pub(crate) fn computed(&self, op: &Op, inputs: Operands, results: &[TensorType]) -> Result<Values> {
-        if results.iter().all(|ty| ty.num_elements() == 0) {
-            let all = suspicions::<D>(&inputs);
-            let empty = |ty: &TensorType| suspected(self.uninit(ty)?.into_value(*ty), &all);
-            return results.iter().map(empty).collect();
-        }
         match self.run_single(op, &inputs, results)? {
             Some(values) => Ok(values),
             None => self.expanded(op, inputs, results),

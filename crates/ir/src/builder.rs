@@ -1,5 +1,6 @@
 //! Operator overloading for ops: expansions and gradient rules as arithmetic.
 
+use crate::infer::infer_unsized;
 use crate::within::{Within, fail};
 use crate::*;
 use alloc::format;
@@ -111,11 +112,15 @@ impl<'e> Var<'e> {
         op: &Op,
         inputs: Operands,
     ) -> Vec<Var<'e>> {
-        let types = match infer(op, &OperandType::list(&inputs)) {
-            Ok(types) => types,
-            Err(error) => fail(within.as_deref(), error),
+        let inferred = infer(op, &OperandType::list(&inputs));
+        let results = match inferred {
+            Ok(types) => engine.execute(op, inputs, &types),
+            Err(error) => match infer_unsized(op, &OperandType::list(&inputs)) {
+                // An intermediate may be too large where operands and results are not.
+                Ok(types) => poisoned(&types, &error),
+                Err(_) => fail(within.as_deref(), error),
+            },
         };
-        let results = engine.execute(op, inputs, &types);
         let var = |value| Var { engine, operand: Operand::Value(value), within: within.clone() };
         results.into_iter().map(var).collect()
     }

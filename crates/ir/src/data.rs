@@ -53,7 +53,7 @@ impl TensorData {
     /// # Errors
     /// When the number of bytes does not match the type, or a `bool` is neither 0 nor 1.
     pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<TensorData> {
-        let expected = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
+        let expected = ty.checked_num_bytes();
         if expected != Some(bytes.len()) {
             return Err(Error::value("data", format!("{} bytes do not fill {ty}", bytes.len()))
                 .hint("the bytes are the number of elements times the size of one"));

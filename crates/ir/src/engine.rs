@@ -1,7 +1,7 @@
 //! Engines: the interface that runs ops.
 
 use crate::{
-    DTypeSet, Error, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result, Role, SharedBytes,
+    DTypeSet, Error, FAILS, FAILS_BY_INDEX, Machine, OPS, Op, OpKind, Operand, OperandType, Operands, Result, Role, SharedBytes,
     TensorData, TensorType, Value, Values, infer, wait_for,
 };
 use alloc::boxed::Box;
@@ -446,6 +446,14 @@ const MOVED: &str = "await `into_data_async`, and create a tensor from the data 
 /// The results of a failed op: poisoned values of these types.
 pub fn poisoned(results: &[TensorType], error: &Error) -> Values {
     results.iter().map(|ty| Value::poisoned(*ty, error.clone())).collect()
+}
+
+/// Whether an op without poisoned operands need not run: its results have no elements, and it cannot fail. An engine then
+/// returns empty tensors. Kernels may loop over the other axes, which can be of any length.
+#[inline]
+pub fn has_no_work(op: &Op, results: &[TensorType]) -> bool {
+    let is_empty = !results.is_empty() && results.iter().all(|ty| ty.shape.has_no_elements());
+    is_empty && !op.is(FAILS) && !op.is(FAILS_BY_INDEX)
 }
 
 /// The error of the first poisoned operand, if there is one.

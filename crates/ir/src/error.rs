@@ -1,6 +1,6 @@
 //! Errors of operations, programs and engines.
 
-use crate::{OperandType, Shape};
+use crate::{Op, OperandType, Shape, TensorType};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -184,6 +184,18 @@ impl Error {
             | ErrorKind::Device { hint, .. }
             | ErrorKind::Gradient { hint, .. } => *hint = Some(text.into()),
             ErrorKind::Parse { .. } | ErrorKind::Program { .. } => {}
+        }
+        self
+    }
+
+    /// Names the op and its results in an error [out of memory](Error::is_out_of_memory). Other errors do not change.
+    #[must_use]
+    pub fn out_of_memory_in(mut self, op: &Op, results: &[TensorType]) -> Error {
+        if self.is_out_of_memory()
+            && let ErrorKind::Device { problem, .. } = &mut *self.0
+        {
+            let types: Vec<String> = results.iter().map(ToString::to_string).collect();
+            problem.push_str(&format!(", by `{}` with the result {}", op.name(), types.join(", ")));
         }
         self
     }

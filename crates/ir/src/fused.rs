@@ -30,6 +30,9 @@ struct Fused {
     /// The kinds of the program's ops.
     #[serde(skip)]
     kinds: OpSet,
+    /// Whether a slot has no elements.
+    #[serde(skip)]
+    has_empty_slots: bool,
 }
 
 impl FusedOp {
@@ -62,7 +65,15 @@ impl FusedOp {
 
     fn of(program: Arc<Program>, pattern: Pattern) -> FusedOp {
         let kinds = program.kinds();
-        FusedOp(Arc::new(Fused { program, pattern, kinds }))
+        let has_empty_slots = program.slot_types().iter().any(|ty| ty.shape.has_no_elements());
+        FusedOp(Arc::new(Fused { program, pattern, kinds, has_empty_slots }))
+    }
+
+    /// Whether an operand, a result or an intermediate of the program has no elements. An engine runs such a region op
+    /// by op: kernels may loop over the other axes, which can be of any length.
+    #[inline]
+    pub fn has_empty_slots(&self) -> bool {
+        self.0.has_empty_slots
     }
 
     /// The program.

@@ -22,66 +22,84 @@ use smallvec::smallvec;
 /// is the greatest possible one.
 ///
 /// # Errors
-/// When the op does not accept the operands. The message names the op, the problem, the operands' types and, if there
-/// is a fix, a hint.
+/// When the op does not accept the operands, or a tensor of a result's type [cannot
+/// exist](TensorType::checked_num_bytes). The message names the op, the problem, the operands' types and, if there is a
+/// fix, a hint.
 pub fn infer(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
-    let rule = Rule { op, inputs };
-    if let Some((least, most)) = op.info().operands {
-        rule.arities(least.into(), most.into())?;
-    }
-    match op {
-        Op::Full(ty) => rule.full(ty),
-        Op::Iota { ty, axis } => rule.iota(ty, *axis),
-        Op::Random { ty, distribution } => rule.random(ty, *distribution),
-        Op::Unary(function) => rule.unary(*function),
-        Op::Binary(function) => rule.binary(*function),
-        Op::Compare(_) => rule.compare(),
-        Op::Select => rule.select(),
-        Op::Cast(dtype) => rule.cast(*dtype),
-        Op::Bitcast(dtype) => rule.bitcast(*dtype),
-        Op::Reshape(shape) => rule.reshape(shape),
-        Op::Permute(axes) => rule.permute(axes),
-        Op::Broadcast(shape) => rule.broadcast(shape),
-        Op::Slice(slices) => rule.slice(slices),
-        Op::Pad(pads) => rule.pad(pads),
-        Op::Concat { axis } => rule.concat(*axis),
-        Op::Windows { axis, size, step, dilation } => rule.windows(*axis, *size, *step, *dilation),
-        Op::Copy => rule.same(),
-        Op::Reduce { reduction, axes } => rule.reduce(*reduction, axes),
-        Op::ArgReduce { axis, index, .. } => rule.arg_reduce(*axis, *index),
-        Op::Scan { reduction, axis, .. } => rule.scan(*reduction, *axis),
-        Op::Sort { axis, index, .. } => rule.sort(*axis, *index),
-        Op::TopK { axis, k, index, .. } => rule.topk(*axis, *k, *index),
-        Op::Take { axis } => rule.take(*axis),
-        Op::Gather { axis } => rule.gather(*axis),
-        Op::Put { axis, mode } => rule.put(*axis, *mode),
-        Op::Scatter { axis, mode } => rule.scatter(*axis, *mode),
-        Op::SliceUpdate { slices, mode } => rule.slice_update(slices, *mode),
-        Op::NonZero { index } => rule.nonzero(*index),
-        Op::CheckIndex { .. } => rule.check_index(),
-        Op::Recover { watched } => rule.recover(*watched),
-        Op::MatMul => rule.matmul(),
-        Op::MatMulFloat8 { dtype, .. } => rule.matmul_float8(*dtype),
-        Op::MatMulBlocks { format } => rule.matmul_blocks(*format),
-        Op::Conv { spec, pass } => rule.conv(spec, pass),
-        Op::Pool(spec) => rule.pool(spec),
-        Op::PoolGrad { spec, size } => rule.pool_grad(spec, size),
-        Op::Softmax { axis, .. } => rule.softmax(*axis),
-        Op::LogSumExp { axis } => rule.log_sum_exp(*axis),
-        Op::Norm { axes, .. } => rule.norm(*axes),
-        Op::Attention(_) => rule.attention(),
-        Op::AttentionGrad(_) => rule.attention_grad(),
-        Op::Resize { size, .. } => rule.resize(size),
-        Op::Fft { kind, axis, .. } => rule.fft(*kind, *axis),
-        Op::Quantize { dtype } => rule.quantize(*dtype),
-        Op::Dequantize => rule.dequantize(),
-        Op::DequantizeBlocks { format, dtype } => rule.dequantize_blocks(*format, *dtype),
-        Op::Collective(collective) => rule.collective(collective),
-        Op::Custom(op) => op.infer(inputs),
-        Op::Fused(fused) => rule.fused(fused.program()),
-        Op::Loop(op) => rule.looped(op),
+    let rule = Rule { op, inputs, checks_size: true };
+    let types = rule.infer()?;
+    match types.iter().find(|ty| ty.checked_num_bytes().is_none()) {
+        Some(ty) => Err(rule.too_large(ty)),
+        None => Ok(types),
     }
 }
+
+/// As [`infer`], of types that are too large for this machine too. Tensors of these cannot exist, but poison can.
+pub(crate) fn infer_unsized(op: &Op, inputs: &[OperandType<'_>]) -> Result<ResultTypes> {
+    Rule { op, inputs, checks_size: false }.infer()
+}
+
+impl Rule<'_> {
+    fn infer(self) -> Result<ResultTypes> {
+        let (rule, op, inputs) = (self, self.op, self.inputs);
+        if let Some((least, most)) = op.info().operands {
+            rule.arities(least.into(), most.into())?;
+        }
+        match op {
+            Op::Full(ty) => rule.full(ty),
+            Op::Iota { ty, axis } => rule.iota(ty, *axis),
+            Op::Random { ty, distribution } => rule.random(ty, *distribution),
+            Op::Unary(function) => rule.unary(*function),
+            Op::Binary(function) => rule.binary(*function),
+            Op::Compare(_) => rule.compare(),
+            Op::Select => rule.select(),
+            Op::Cast(dtype) => rule.cast(*dtype),
+            Op::Bitcast(dtype) => rule.bitcast(*dtype),
+            Op::Reshape(shape) => rule.reshape(shape),
+            Op::Permute(axes) => rule.permute(axes),
+            Op::Broadcast(shape) => rule.broadcast(shape),
+            Op::Slice(slices) => rule.slice(slices),
+            Op::Pad(pads) => rule.pad(pads),
+            Op::Concat { axis } => rule.concat(*axis),
+            Op::Windows { axis, size, step, dilation } => rule.windows(*axis, *size, *step, *dilation),
+            Op::Copy => rule.same(),
+            Op::Reduce { reduction, axes } => rule.reduce(*reduction, axes),
+            Op::ArgReduce { axis, index, .. } => rule.arg_reduce(*axis, *index),
+            Op::Scan { reduction, axis, .. } => rule.scan(*reduction, *axis),
+            Op::Sort { axis, index, .. } => rule.sort(*axis, *index),
+            Op::TopK { axis, k, index, .. } => rule.topk(*axis, *k, *index),
+            Op::Take { axis } => rule.take(*axis),
+            Op::Gather { axis } => rule.gather(*axis),
+            Op::Put { axis, mode } => rule.put(*axis, *mode),
+            Op::Scatter { axis, mode } => rule.scatter(*axis, *mode),
+            Op::SliceUpdate { slices, mode } => rule.slice_update(slices, *mode),
+            Op::NonZero { index } => rule.nonzero(*index),
+            Op::CheckIndex { .. } => rule.check_index(),
+            Op::Recover { watched } => rule.recover(*watched),
+            Op::MatMul => rule.matmul(),
+            Op::MatMulFloat8 { dtype, .. } => rule.matmul_float8(*dtype),
+            Op::MatMulBlocks { format } => rule.matmul_blocks(*format),
+            Op::Conv { spec, pass } => rule.conv(spec, pass),
+            Op::Pool(spec) => rule.pool(spec),
+            Op::PoolGrad { spec, size } => rule.pool_grad(spec, size),
+            Op::Softmax { axis, .. } => rule.softmax(*axis),
+            Op::LogSumExp { axis } => rule.log_sum_exp(*axis),
+            Op::Norm { axes, .. } => rule.norm(*axes),
+            Op::Attention(_) => rule.attention(),
+            Op::AttentionGrad(_) => rule.attention_grad(),
+            Op::Resize { size, .. } => rule.resize(size),
+            Op::Fft { kind, axis, .. } => rule.fft(*kind, *axis),
+            Op::Quantize { dtype } => rule.quantize(*dtype),
+            Op::Dequantize => rule.dequantize(),
+            Op::DequantizeBlocks { format, dtype } => rule.dequantize_blocks(*format, *dtype),
+            Op::Collective(collective) => rule.collective(collective),
+            Op::Custom(op) => op.infer(inputs),
+            Op::Fused(fused) => rule.fused(fused.program()),
+            Op::Loop(op) => rule.looped(op),
+        }
+    }
+}
+
 
 /// Fast path of [`infer`] for the most frequent ops on two tensors of one type: the type of the only result. `None`
 /// does not mean that the operands are invalid: call [`infer`].
@@ -123,6 +141,8 @@ pub fn broadcast_shapes(a: &Shape, b: &Shape) -> Option<Shape> {
 struct Rule<'a> {
     op: &'a Op,
     inputs: &'a [OperandType<'a>],
+    /// Whether types that are too large are errors.
+    checks_size: bool,
 }
 
 impl<'a> Rule<'a> {
@@ -233,13 +253,13 @@ impl<'a> Rule<'a> {
 
     /// The type of a tensor of this shape, after checking that its size is representable.
     fn sized(&self, shape: Shape, dtype: DType) -> Result<TensorType> {
-        let bytes = shape.checked_num_elements().and_then(|n| n.checked_mul(dtype.size()));
-        match bytes {
-            Some(bytes) if bytes <= isize::MAX as usize => Ok(TensorType { shape, dtype }),
-            _ => Err(self
-                .error(format!("a tensor of shape {shape} is too large for this machine"))
-                .hint("check the lengths; sparse or blocked forms of the computation need less")),
-        }
+        let ty = TensorType { shape, dtype };
+        if self.checks_size && ty.checked_num_bytes().is_none() { Err(self.too_large(&ty)) } else { Ok(ty) }
+    }
+
+    fn too_large(&self, ty: &TensorType) -> Error {
+        self.error(format!("a tensor of shape {} is too large for this machine", ty.shape))
+            .hint("check the lengths; sparse or blocked forms of the computation need less")
     }
 
     fn rank_fits(&self, rank: usize) -> Result<()> {

@@ -68,15 +68,30 @@ impl Shape {
         (**self).try_into().unwrap_or_else(|_| panic!("[shape] {self} has {} axes, not {D}", self.rank))
     }
 
-    /// The number of elements: the product of the lengths, 1 for rank 0.
+    /// The number of elements: the product of the lengths, 1 for rank 0. Saturates at `usize::MAX`, which no tensor has.
     #[inline]
     pub fn num_elements(&self) -> usize {
-        self.iter().product()
+        self.iter().fold(1, |product, &length| product.saturating_mul(length))
     }
 
-    /// The number of elements, or `None` if the product overflows `usize`.
+    /// The number of elements, or `None` if the product of the lengths overflows `usize`. A length of 0 counts as 1 in
+    /// that product, as in NumPy: then the product over any axes fits too, whatever their order.
+    ///
+    /// ```
+    /// use kiln_ir::Shape;
+    ///
+    /// assert_eq!(Shape::new([1 << 40, 0]).checked_num_elements(), Some(0));
+    /// assert_eq!(Shape::new([1 << 40, 0, 1 << 40]).checked_num_elements(), None);
+    /// ```
     pub fn checked_num_elements(&self) -> Option<usize> {
-        self.iter().try_fold(1usize, |product, &length| product.checked_mul(length))
+        let most = self.iter().try_fold(1usize, |product, &length| product.checked_mul(length.max(1)))?;
+        Some(if self.has_no_elements() { 0 } else { most })
+    }
+
+    /// Whether a tensor of this shape has no elements: an axis has length 0.
+    #[inline]
+    pub fn has_no_elements(&self) -> bool {
+        self.contains(&0)
     }
 
     /// The same shape with the length of `axis` replaced.
@@ -106,9 +121,9 @@ impl Shape {
 
     /// The strides, in elements, of a contiguous row-major tensor of this shape.
     pub fn row_major_strides(&self) -> [usize; MAX_RANK] {
-        let mut strides = [1; MAX_RANK];
+        let mut strides = [1usize; MAX_RANK];
         for axis in (0..self.rank().saturating_sub(1)).rev() {
-            strides[axis] = strides[axis + 1] * self[axis + 1].max(1);
+            strides[axis] = strides[axis + 1].saturating_mul(self[axis + 1].max(1));
         }
         strides
     }
@@ -247,10 +262,26 @@ impl TensorType {
         self.shape.num_elements()
     }
 
-    /// The bytes of a contiguous tensor of this type.
+    /// The bytes of a contiguous tensor of this type. Saturates at `usize::MAX`, which no allocation has.
     #[inline]
     pub fn num_bytes(&self) -> usize {
-        self.num_elements() * self.dtype.size()
+        self.num_elements().saturating_mul(self.dtype.size())
+    }
+
+    /// The bytes of a contiguous tensor of this type, or `None` if there cannot be such a tensor: the product of the
+    /// lengths, of which 0 [counts as 1](Shape::checked_num_elements), takes more than `isize::MAX` bytes. Then
+    /// strides and offsets in bytes fit `isize`. [`infer`](mod@crate::infer) accepts no other type.
+    ///
+    /// ```
+    /// use kiln_ir::{DType, TensorType};
+    ///
+    /// assert_eq!(TensorType::new([1 << 40, 0], DType::F32).checked_num_bytes(), Some(0));
+    /// assert_eq!(TensorType::new([1 << 62, 0], DType::F32).checked_num_bytes(), None);
+    /// ```
+    pub fn checked_num_bytes(&self) -> Option<usize> {
+        let lengths = self.shape.iter().map(|&length| length.max(1));
+        let most = lengths.fold(self.dtype.size(), usize::saturating_mul);
+        (most <= isize::MAX as usize).then(|| self.num_bytes())
     }
 
     /// The same dtype with another shape.

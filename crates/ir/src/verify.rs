@@ -57,7 +57,7 @@ fn operand_types<'s>(
 }
 
 fn representable(ty: &TensorType) -> bool {
-    let bytes = ty.shape.checked_num_elements().and_then(|n| n.checked_mul(ty.dtype.size()));
+    let bytes = ty.checked_num_bytes();
     bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok())
 }
 

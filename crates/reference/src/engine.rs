@@ -9,8 +9,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{
-    BoxFuture, Caps, DTypeSet, Engine, FusedOp, Machine, Op, OpKind, OpSet, Operand, OperandType, Operands,
-    Result, TensorData, TensorType, Value, Values, infer, poison_of, poisoned, recovered,
+    BoxFuture, Caps, DTypeSet, Engine, Error, FusedOp, Machine, Op, OpKind, OpSet, Operand, OperandType, Operands,
+    Result, TensorData, TensorType, Value, Values, has_no_work, infer, poison_of, poisoned, recovered,
 };
 
 /// The reference engine: a naive implementation that defines the semantics of every op. See the [crate's tour](crate).
@@ -33,6 +33,10 @@ impl Reference {
     /// Result types are inferred again: after [`Op::NonZero`], actual shapes are smaller than the recorded ones.
     fn run(&self, op: &Op, inputs: &Operands) -> Result<Values> {
         let types = infer(op, &OperandType::list(inputs))?;
+        if has_no_work(op, &types) {
+            return Ok(values(types.iter().map(|ty| TensorData::zeros(*ty)).collect()));
+        }
+        fits_in_memory(&types).map_err(|error| error.out_of_memory_in(op, &types))?;
         let call = &Call { op, inputs, types: &types };
         let x = || call.data(0);
         let one = match op {
@@ -144,6 +148,17 @@ impl Engine for Reference {
     fn read(&self, value: Value) -> BoxFuture<'_, Result<TensorData>> {
         Box::pin(async move { data_of(&value).cloned() })
     }
+}
+
+/// Checks that the results, and intermediates of eight times their bytes, can be allocated. The ops themselves use vectors,
+/// whose failed allocations end the process.
+fn fits_in_memory(types: &[TensorType]) -> Result<()> {
+    let bytes = types.iter().fold(0usize, |sum, ty| sum.saturating_add(ty.num_bytes()));
+    let reserved = Vec::<u8>::new().try_reserve_exact(bytes.saturating_mul(9));
+    reserved.map_err(|_| {
+        Error::device("reference", format!("out of memory: {bytes} bytes could not be allocated"))
+            .hint("use smaller tensors")
+    })
 }
 
 /// Wraps results as values.

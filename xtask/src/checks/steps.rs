@@ -235,6 +235,8 @@ fn has_fuzzer(context: &Context) -> Result<(), String> {
 
 fn fuzz_programs(context: &Context, _: &mut Tally) -> Result<(), String> {
     let words = ["--programs", "5000"].map(str::to_owned);
+    fuzz::fuzzer(context.workspace, &words).announce_and_start()?;
+    let words = ["--raw", "--programs", "20000"].map(str::to_owned);
     fuzz::fuzzer(context.workspace, &words).announce_and_start()
 }
 

@@ -2,12 +2,13 @@
 
 use crate::Cpu;
 use crate::array::Array;
+use crate::buffer::vector;
 use crate::contraction::simd::Float;
 use crate::copy::Shared;
 use crate::isa::{Widest, multiversion};
-use alloc::vec;
 use alloc::vec::Vec;
 use kiln_ir::{ResizeMode, Result, TensorType};
+use smallvec::{SmallVec, smallvec};
 
 /// The minimum elements per task: fewer are not worth waking a thread.
 const GRAIN: usize = 1 << 14;
@@ -34,7 +35,7 @@ pub(super) fn resize<T: Float>(
         let output = Array::uninit(&target)?;
         if target.num_elements() > 0 {
             let grid = Grid { mode, align_corners, from, to };
-            along_axis(cpu, &grid.taps::<T>(), &array, &output, &target, axis, from);
+            along_axis(cpu, &grid.taps::<T>()?, &array, &output, &target, axis, from);
         }
         (array, ty) = (output, target);
     }
@@ -102,29 +103,30 @@ struct Grid {
 }
 
 impl Grid {
-    fn taps<T: Float>(&self) -> Taps<T> {
-        let all: Vec<Vec<(usize, f64)>> = (0..self.to).map(|index| self.taps_of(index)).collect();
-        let count = all.first().map_or(0, Vec::len);
-        let taps = || all.iter().flatten();
-        Taps {
-            count,
-            places: taps().map(|&(place, _)| place).collect(),
-            weights: taps().map(|&(_, weight)| T::from_f64(weight)).collect(),
+    /// The taps of all output samples, of which there is at least one.
+    fn taps<T: Float>(&self) -> Result<Taps<T>> {
+        let count = self.taps_of(0).len();
+        let all = self.to.saturating_mul(count);
+        let mut taps = Taps { count, places: vector(all)?, weights: vector(all)? };
+        for (place, weight) in (0..self.to).flat_map(|index| self.taps_of(index)) {
+            taps.places.push(place);
+            taps.weights.push(T::from_f64(weight));
         }
+        Ok(taps)
     }
 
     /// The input samples of the output at that index, with their weights.
-    fn taps_of(&self, index: usize) -> Vec<(usize, f64)> {
+    fn taps_of(&self, index: usize) -> SmallVec<[(usize, f64); 4]> {
         let last = self.from - 1;
         match self.mode {
             ResizeMode::Nearest => {
-                vec![((index as u128 * self.from as u128 / self.to as u128) as usize, 1.0)]
+                smallvec![((index as u128 * self.from as u128 / self.to as u128) as usize, 1.0)]
             }
             ResizeMode::Linear => {
                 let source = self.source(index).max(0.0);
                 let below = (libm::floor(source) as usize).min(last);
                 let part = (source - below as f64).min(1.0);
-                vec![(below, 1.0 - part), ((below + 1).min(last), part)]
+                smallvec![(below, 1.0 - part), ((below + 1).min(last), part)]
             }
             ResizeMode::Cubic => {
                 let source = self.source(index);
@@ -133,7 +135,7 @@ impl Grid {
                     let sample = below + offset;
                     (sample.clamp(0.0, last as f64) as usize, cubic(libm::fabs(sample - source)))
                 };
-                vec![tap(-1.0), tap(0.0), tap(1.0), tap(2.0)]
+                smallvec![tap(-1.0), tap(0.0), tap(1.0), tap(2.0)]
             }
         }
     }

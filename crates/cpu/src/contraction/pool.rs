@@ -232,6 +232,7 @@ struct Column {
 impl Windows {
     fn new(spec: &PoolSpec, x: &[usize], y: &[usize]) -> Windows {
         let last = x.len() - 1;
+        let (low, high) = spec.padding[last];
         let mut rows: Vec<(Vec<usize>, usize)> = vec![(vec![0], 1)];
         for axis in 0..last {
             let places: Vec<Vec<usize>> = (0..y[axis]).map(|i| inside(spec, axis, x[axis], i)).collect();
@@ -255,9 +256,10 @@ impl Windows {
             row: y[last],
             rows,
             columns: (0..spec.window[last]).map(|k| Column::new(spec, last, x[last], y[last], k)).collect(),
-            step: spec.stride[last],
+            // A step beyond the padded row means a single window. Kernels have a line of sums for each element of a step.
+            step: spec.stride[last].min(x[last] + low + high + spec.overhang[last]),
             dilation: spec.dilation[last],
-            low: spec.padding[last].0,
+            low,
             length: x[last],
             divisors: (0..y[last]).map(|i| divisor_of(spec, last, x[last], i)).collect(),
         }

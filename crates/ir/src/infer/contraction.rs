@@ -8,6 +8,11 @@ use alloc::format;
 use alloc::vec::Vec;
 use smallvec::smallvec;
 
+/// The most padding of a convolution on one side of an axis, and of pooling: kernels allocate and loop over it, while it
+/// has no elements whose bytes would be counted.
+const MAX_CONV_PADDING: usize = 1 << 24;
+const MAX_POOL_PADDING: usize = 1 << 20;
+
 impl Rule<'_> {
     pub(super) fn matmul(&self) -> Result<ResultTypes> {
         let (a, b) = (self.tensor(0)?, self.tensor(1)?);
@@ -195,10 +200,20 @@ impl Rule<'_> {
         (0..input.len())
             .map(|axis| {
                 let (low, high) = spec.padding[axis];
+                self.padding(low.max(high), MAX_CONV_PADDING, axis + 2)?;
                 let length = input[axis].saturating_add(low).saturating_add(high);
                 self.window_count(length, kernel[axis], spec.stride[axis], spec.dilation[axis], axis + 2)
             })
             .collect()
+    }
+
+    fn padding(&self, elements: usize, most: usize, axis: usize) -> Result<()> {
+        if elements <= most {
+            return Ok(());
+        }
+        Err(self
+            .error(format!("{elements} elements of padding along axis {axis} are more than {most}"))
+            .hint("pad the operand with `pad` first"))
     }
 
     fn leads_to(&self, spec: &ConvSpec, input: &[usize], kernel: &[usize], output: &[usize]) -> Result<()> {
@@ -241,6 +256,7 @@ impl Rule<'_> {
 
     fn pooled_length(&self, spec: &PoolSpec, axis: usize, length: usize) -> Result<usize> {
         let (low, high) = spec.padding[axis];
+        self.padding(low.max(high).max(spec.overhang[axis]), MAX_POOL_PADDING, axis + 2)?;
         let (size, step, dilation) = (spec.window[axis], spec.stride[axis], spec.dilation[axis]);
         let padded = [low, high, spec.overhang[axis]].into_iter().fold(length, usize::saturating_add);
         let count = self.window_count(padded, size, step, dilation, axis + 2)?;
