@@ -1,6 +1,6 @@
 //! Functions, filters and blocks that chat templates of Hugging Face expect.
 
-use super::{printf, python, time, variadic};
+use super::{nesting, printf, python, time, variadic};
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use std::error::Error as _;
@@ -9,7 +9,11 @@ use std::time::SystemTime;
 
 /// Registers functions, filters and the methods of Python's values.
 pub(super) fn register(environment: &mut Environment<'static>) {
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(|state, value, method, args| {
+        args.iter().chain([value]).try_for_each(|value| nesting::check(state, value))?;
+        minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+    });
+    nesting::register(environment);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_formatter(|out, state, value| match literal(state, value)? {
         Some(text) => minijinja::escape_formatter(out, state, &text),
