@@ -14,7 +14,8 @@ const VALUES_PER_UNIT: u64 = 2;
 /// The bytes of contained text that a unit of fuel pays for.
 const BYTES_PER_UNIT: u64 = 64;
 
-/// Registers the functions that [`source`](super::source) adds, and bounds the filters and tests that compare.
+/// Registers the functions that [`source`](super::source) adds, and bounds the filters and tests that compare, or make
+/// text of lists.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function("__bounded", bounded);
     environment.add_function("__stored", stored);
@@ -41,6 +42,10 @@ pub(super) fn register(environment: &mut Environment<'static>) {
         (&["ge", ">="], Value::from_function(tests::is_ge)),
         (&["in"], Value::from_function(tests::is_in)),
         (&["sameas"], Value::from_function(tests::is_sameas)),
+        (&["lower"], Value::from_function(tests::is_lower)),
+        (&["upper"], Value::from_function(tests::is_upper)),
+        (&["startingwith"], Value::from_function(tests::is_startingwith)),
+        (&["endingwith"], Value::from_function(tests::is_endingwith)),
     ];
     for (names, test) in comparing_tests {
         for name in names {

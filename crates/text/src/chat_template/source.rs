@@ -417,7 +417,7 @@ fn plain(tokens: &[Token]) -> String {
 /// Rewrites the operators of expressions. The error says that brackets are nested too deeply.
 fn rewrite(tokens: &[Token]) -> Result<String, String> {
     let mut parser = Parser { tokens, at: 0, depth: 0 };
-    let text = parser.sequence();
+    let text = parser.sequence(false);
     let text = text.ok_or_else(|| format!("more than the {MAX_DEPTH} brackets allowed are nested"))?;
     // After a bracket that closes none, the engine reports the error.
     Ok(if parser.at == tokens.len() { text } else { plain(tokens) })
@@ -457,7 +457,8 @@ impl<'s> Parser<'_, 's> {
     }
 
     /// Operands and what is between them, up to a closing bracket or the end.
-    fn sequence(&mut self) -> Option<String> {
+    /// The operands of arguments are bounded, since functions compare them and make text of them.
+    fn sequence(&mut self, are_arguments: bool) -> Option<String> {
         let (mut text, mut after_operand) = (String::new(), false);
         let mut compared = Compared::default();
         while let Some(token) = self.peek().filter(|token| token.kind != Kind::Close) {
@@ -471,7 +472,7 @@ impl<'s> Parser<'_, 's> {
                 }
                 continue;
             }
-            compared.is_compared |= COMPARISONS.contains(&token.text);
+            compared.is_compared |= COMPARISONS.contains(&token.text) || are_arguments && token.text == ",";
             if SEPARATORS.contains(&token.text) {
                 compared.end(&mut text);
             } else if token.text == ":" {
@@ -481,6 +482,7 @@ impl<'s> Parser<'_, 's> {
             }
             self.take(&mut text);
         }
+        compared.is_compared |= are_arguments;
         compared.end(&mut text);
         Some(text)
     }
@@ -516,7 +518,14 @@ impl<'s> Parser<'_, 's> {
     fn operand(&mut self) -> Option<String> {
         let mut text = String::new();
         loop {
+            let start = text.len();
             self.primary(&mut text)?;
+            // A filter makes text of a list. Literals and numbers with a sign are short.
+            let own = text[start..].trim_start();
+            if self.is_next(&["|"]) && !own.starts_with(['-', '\'', '"']) {
+                let bounded = called("__bounded", &text[start..]);
+                text.replace_range(start.., &bounded);
+            }
             while self.is_next(&["|", "is"]) {
                 let is_test = self.is_next(&["is"]);
                 self.take(&mut text);
@@ -525,7 +534,7 @@ impl<'s> Parser<'_, 's> {
                 }
                 self.name(&mut text);
                 if self.is_next(&["("]) {
-                    self.group(&mut text)?;
+                    self.arguments(&mut text)?;
                 } else if is_test && (self.is_operand() || self.is_next(&["-"])) {
                     self.primary(&mut text)?;
                 }
@@ -572,7 +581,7 @@ impl<'s> Parser<'_, 's> {
             } else if name == "changed" {
                 self.wrapped_group(text, "*__all_bounded(", ")")?;
             } else {
-                self.group(text)?;
+                self.arguments(text)?;
             }
         }
         Some(())
@@ -602,7 +611,20 @@ impl<'s> Parser<'_, 's> {
             return None;
         }
         self.take(text);
-        *text += &self.sequence()?;
+        *text += &self.sequence(false)?;
+        self.take(text);
+        self.depth -= 1;
+        Some(())
+    }
+
+    /// The arguments of a call, in brackets.
+    fn arguments(&mut self, text: &mut String) -> Option<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return None;
+        }
+        self.take(text);
+        *text += &self.sequence(true)?;
         self.take(text);
         self.depth -= 1;
         Some(())
@@ -659,7 +681,7 @@ mod tests {
         let cases = [
             ("{{ a % b }}", "{{ __mod(a, b) }}"),
             ("{{ 'x' % (a, b % 2) ~ c * d }}", "{{ __text(__mod('x', (a, __mod(b, 2)))) ~ __text(c * d) }}"),
-            ("{{ -a % b ** c|f % d }}", "{{ __mod(__mod(-a, b ** c|f), d) }}"),
+            ("{{ -a % b ** c|f % d }}", "{{ __mod(__mod(-a, b ** __bounded(c)|f), d) }}"),
             ("{{ a - b % c + d }}", "{{ a - __mod(b, c) + d }}"),
             (
                 "{% if x is divisibleby 3 and y % 2 == 0 %}",
@@ -668,7 +690,7 @@ mod tests {
             ("{%- if -a % b -%}", "{%- if __mod(-a, b) -%}"),
             (
                 "{% set x = f(a)[b % c].d ~ \"%}\" %}",
-                "{% set x = __stored((__text(f(a)[__bounded((__mod(b, c)))].d) ~ __text(\"%}\"))) %}",
+                "{% set x = __stored((__text(f(__bounded(a))[__bounded((__mod(b, c)))].d) ~ __text(\"%}\"))) %}",
             ),
             ("{% for x in a ~ b if x % 2 %}", "{% for x in __text(a) ~ __text(b) if __mod(x, 2) %}"),
             (
@@ -677,7 +699,7 @@ mod tests {
             ),
             ("{% if not a % b %}", "{% if not __mod(a, b) %}"),
             ("{{ a if b else c % d }}", "{{ a if b else __mod(c, d) }}"),
-            ("{{ f(x=a % b, *c) }}", "{{ f(x=__mod(a, b), *c) }}"),
+            ("{{ f(x=a % b, *c) }}", "{{ f(x=__bounded(__mod(a, b)), *__bounded(c)) }}"),
         ];
         for (source, expected) in cases {
             assert_eq!(rewritten(source).unwrap(), expected);
@@ -690,7 +712,7 @@ mod tests {
             ("{{ a == b + c and d }}", "{{ __bounded(a) == __bounded(b) + __bounded(c) and d }}"),
             ("{% if a not in b or 'x' in c.d[e] %}", "{% if __bounded(a) not in __bounded(b) or 'x' in __bounded(c.d[__bounded((e))]) %}"),
             ("{% for a in b if a < c %}", "{% for a in b if __bounded(a) < __bounded(c) %}"),
-            ("{{ f(a=b == c, d=e) }}", "{{ f(a=__bounded(b) == __bounded(c), d=e) }}"),
+            ("{{ f(a=b == c, d=e) }}", "{{ f(a=__bounded(b) == __bounded(c), d=__bounded(e)) }}"),
             ("{{ {a: b, 'c': d}[e, f] }}", "{{ {__bounded(a): b, 'c': d}[__bounded((e, f))] }}"),
             ("{{ a[b:-1] }}", "{{ a[__bounded(b):-1] }}"),
             ("{% set a, b = c, d -%}", "{% set a, b = __stored((c, d)) -%}"),

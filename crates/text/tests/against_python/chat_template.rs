@@ -166,6 +166,7 @@ fn hostile_templates_end_in_bounded_time() {
         "{% set ns = namespace(s='/') %}{% for a in range(99) %}{% set ns.s = ns.s|urlencode ~ ns.s %}{% endfor %}".to_owned(),
         "{% macro f() %}{{ varargs }}{% set f = f %}{{ f(*varargs) }}{% endmacro %}{{ f(1) }}".to_owned(),
         // Comparing, hashing, sorting and joining values that contain others many times.
+        format!("{list}{{{{ x == [0] }}}}"),
         twins("{{ x == y }}"),
         twins("{{ x < y }}"),
         twins("{{ x in [y] }}"),
