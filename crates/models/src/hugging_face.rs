@@ -71,7 +71,12 @@ const RANGES: [Range; 7] = [
         most: 1e9,
         expected: "a number from 1e-6 to 1e9",
     },
-    Range { fields: &["mscale", "mscale_all_dim"], least: 0.0, most: 1e6, expected: "a number from 0 to 1e6" },
+    Range {
+        fields: &["mscale", "mscale_all_dim"],
+        least: 0.0,
+        most: 1e6,
+        expected: "a number from 0 to 1e6",
+    },
     Range { fields: &["initializer_range"], least: 0.0, most: 1e3, expected: "a number from 0 to 1000" },
 ];
 

@@ -124,8 +124,7 @@ impl Tokenizer {
     /// When the file cannot be read, is no tokenizer, or exceeds a limit.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes =
-            guard::read_file(path, json::MAX_FILE).map_err(|source| TextError::io(path, source))?;
+        let bytes = guard::read_file(path, json::MAX_FILE).map_err(|source| TextError::io(path, source))?;
         json::tokenizer(&bytes, &path.display().to_string())
     }
 

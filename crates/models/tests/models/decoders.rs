@@ -1,12 +1,12 @@
 //! Language models: whole sequences, tokens through a cache, and batches with padding.
 
-use kiln_models::{Gpt2, Llama, LlamaConfig, cast};
+use kiln_models::{BertConfig, Gpt2, Gpt2Config, Llama, LlamaConfig, cast};
 use kiln_tensor::{DType, Tensor};
 use kiln_text::{GenerationCache, LanguageModel, LogitsOf, TokenInput};
 
-use crate::B;
 use serde_json::{Value, json};
 
+use crate::B;
 use crate::fixture::{Expected, assert_close, expected, folder};
 
 const TOLERANCE: f64 = 1e-4;
@@ -195,7 +195,10 @@ fn numbers_out_of_range() {
             let mut config = config.clone();
             config[field] = value.clone();
             let message = read(&config).unwrap_err().to_string();
-            assert!(message.contains(&format!("`{field}` is {}", value.to_string().replace('"', "`"))), "{message}");
+            assert!(
+                message.contains(&format!("`{field}` is {}", value.to_string().replace('"', "`"))),
+                "{message}"
+            );
             assert!(message.contains("expected"), "{message}");
         }
     }
@@ -210,15 +213,17 @@ fn scalings_out_of_range() {
     };
     for factor in [json!(0), json!(-1), json!(1e300)] {
         for kind in ["linear", "yarn", "llama3"] {
-            let scaling = json!({"rope_type": kind, "factor": factor, "low_freq_factor": 1, "high_freq_factor": 4});
+            let scaling =
+                json!({"rope_type": kind, "factor": factor, "low_freq_factor": 1, "high_freq_factor": 4});
             assert!(error(scaling).contains("`factor` is"), "{kind}");
         }
     }
-    let bands = |low: f64, high: f64| {
-        json!({"rope_type": "llama3", "factor": 8, "low_freq_factor": low, "high_freq_factor": high})
-    };
+    let bands = |low: f64, high: f64| json!({"rope_type": "llama3", "factor": 8, "low_freq_factor": low, "high_freq_factor": high});
     assert!(error(bands(0.0, 4.0)).contains("`low_freq_factor` is 0.0"));
-    assert!(error(bands(4.0, 4.0)).contains("`high_freq_factor` is 4, expected a number above low_freq_factor = 4"));
+    assert!(
+        error(bands(4.0, 4.0))
+            .contains("`high_freq_factor` is 4, expected a number above low_freq_factor = 4")
+    );
     let yarn = json!({"rope_type": "yarn", "factor": 4, "beta_fast": 0});
     assert!(error(yarn).contains("`beta_fast` is 0"));
     assert!(error(json!({"rope_type": "factors", "factors": [1.0, 0.0]})).contains("`factors`"));

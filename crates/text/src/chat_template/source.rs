@@ -710,14 +710,20 @@ mod tests {
     fn compared_and_stored_values_are_bounded() {
         let cases = [
             ("{{ a == b + c and d }}", "{{ __bounded(a) == __bounded(b) + __bounded(c) and d }}"),
-            ("{% if a not in b or 'x' in c.d[e] %}", "{% if __bounded(a) not in __bounded(b) or 'x' in __bounded(c.d[__bounded((e))]) %}"),
+            (
+                "{% if a not in b or 'x' in c.d[e] %}",
+                "{% if __bounded(a) not in __bounded(b) or 'x' in __bounded(c.d[__bounded((e))]) %}",
+            ),
             ("{% for a in b if a < c %}", "{% for a in b if __bounded(a) < __bounded(c) %}"),
             ("{{ f(a=b == c, d=e) }}", "{{ f(a=__bounded(b) == __bounded(c), d=__bounded(e)) }}"),
             ("{{ {a: b, 'c': d}[e, f] }}", "{{ {__bounded(a): b, 'c': d}[__bounded((e, f))] }}"),
             ("{{ a[b:-1] }}", "{{ a[__bounded(b):-1] }}"),
             ("{% set a, b = c, d -%}", "{% set a, b = __stored((c, d)) -%}"),
             ("{{ loop.changed(a, b) }}", "{{ loop.changed(*__all_bounded(a, b)) }}"),
-            ("{% macro f(a, b=c == d) %}{% endmacro %}", "{% macro f(a, b=__bounded(c) == __bounded(d)) %}{% endmacro %}"),
+            (
+                "{% macro f(a, b=c == d) %}{% endmacro %}",
+                "{% macro f(a, b=__bounded(c) == __bounded(d)) %}{% endmacro %}",
+            ),
         ];
         for (source, expected) in cases {
             assert_eq!(rewritten(source).unwrap(), expected);
@@ -728,8 +734,11 @@ mod tests {
     fn limits_are_exact() {
         let length = |bytes: usize| rewritten(&"x".repeat(bytes));
         assert!(length(super::MAX_SOURCE).is_ok());
-        assert!(length(super::MAX_SOURCE + 1).unwrap_err().contains("262145 bytes, more than the 262144 allowed"));
-        let brackets = |count: usize| rewritten(&format!("{{{{ {}a{} }}}}", "(".repeat(count), ")".repeat(count)));
+        assert!(
+            length(super::MAX_SOURCE + 1).unwrap_err().contains("262145 bytes, more than the 262144 allowed")
+        );
+        let brackets =
+            |count: usize| rewritten(&format!("{{{{ {}a{} }}}}", "(".repeat(count), ")".repeat(count)));
         assert!(brackets(super::MAX_DEPTH).is_ok());
         assert!(brackets(super::MAX_DEPTH + 1).unwrap_err().contains("more than the 100 brackets"));
         let branches = |count: usize| rewritten(&format!("{{% if a %}}{}", "{% elif a %}".repeat(count - 1)));
@@ -738,7 +747,10 @@ mod tests {
         for after in ["[0]", "()", ".a"] {
             let chain = |count: usize| rewritten(&format!("{{{{ a{} }}}}", after.repeat(count)));
             assert!(chain(super::MAX_OPERATORS - 2).is_ok(), "{after}");
-            assert!(chain(super::MAX_OPERATORS + 1).unwrap_err().contains("more than the 500 operators"), "{after}");
+            assert!(
+                chain(super::MAX_OPERATORS + 1).unwrap_err().contains("more than the 500 operators"),
+                "{after}"
+            );
         }
     }
 

@@ -225,7 +225,10 @@ impl Steps {
         self.growth = self.growth.saturating_mul(factor.max(1));
         if self.growth > MAX_GROWTH {
             let part = self.part;
-            return Err(format!("{part} may make {} bytes of one, more than the {MAX_GROWTH} allowed", self.growth));
+            return Err(format!(
+                "{part} may make {} bytes of one, more than the {MAX_GROWTH} allowed",
+                self.growth
+            ));
         }
         Ok(())
     }

@@ -22,7 +22,8 @@ pub(super) fn growth(charsmap: &str) -> Result<usize, String> {
     let units = rest.get(..size / 4 * 4).ok_or_else(|| {
         invalid(&format!("declares a trie of {size} bytes, but only {} follow", rest.len()))
     })?;
-    let texts = std::str::from_utf8(&rest[units.len()..]).map_err(|_| invalid("has texts that are not UTF-8"))?;
+    let texts =
+        std::str::from_utf8(&rest[units.len()..]).map_err(|_| invalid("has texts that are not UTF-8"))?;
     let units = units.as_chunks::<4>().0.iter().map(|unit| u32::from_le_bytes(*unit)).collect();
     Trie { units, texts }.growth().map_err(|problem| invalid(&problem))
 }
@@ -132,7 +133,8 @@ mod tests {
         bytes
             .chunks(3)
             .flat_map(|three| {
-                let bits = three.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - three.len()));
+                let bits = three.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte))
+                    << (8 * (3 - three.len()));
                 let digit = move |place: usize| match place <= three.len() {
                     true => char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize]),
                     false => '=',
@@ -154,7 +156,8 @@ mod tests {
     #[test]
     fn base_64_is_decoded() {
         for length in 0..20 {
-            let bytes: Vec<u8> = (0..length).map(|byte: u8| byte.wrapping_mul(37).wrapping_add(200)).collect();
+            let bytes: Vec<u8> =
+                (0..length).map(|byte: u8| byte.wrapping_mul(37).wrapping_add(200)).collect();
             assert_eq!(decoded(&encoded(&bytes)).unwrap(), bytes);
         }
         for text in ["a", "a===", "ab=", "a?==", "====="] {
@@ -173,7 +176,9 @@ mod tests {
         assert!(error(charsmap(&trie(0), &"b".repeat(257))).contains("257 bytes, more than the 256 allowed"));
         assert!(error(charsmap(&trie(0)[..200], "")).contains("refers to unit"));
         assert!(error(charsmap(&[0; 255], "")).contains("refers to unit 255 of 255"));
-        assert!(error("/////w==".to_owned()).contains("declares a trie of 4294967295 bytes, but only 0 follow"));
+        assert!(
+            error("/////w==".to_owned()).contains("declares a trie of 4294967295 bytes, but only 0 follow")
+        );
         assert!(error("abc".to_owned()).contains("is not base 64"));
         // A trie whose units refer to one another in a circle.
         let mut units = trie(0);

@@ -55,7 +55,9 @@ fn read(bytes: &[u8], origin: &str) -> Result<Tokenizer> {
     let tokenizer = Tokenizer { engine, special, chat_template: None, max_length };
     // Special tokens that do not exist, and steps without a length, fail with every text.
     match tokenizer.encode(TRIAL, true) {
-        Err(TextError::Tokenization { problem, .. }) if problem.starts_with(guard::PANIC) => Err(invalid(problem)),
+        Err(TextError::Tokenization { problem, .. }) if problem.starts_with(guard::PANIC) => {
+            Err(invalid(problem))
+        }
         Ok(_) | Err(_) => Ok(tokenizer),
     }
 }

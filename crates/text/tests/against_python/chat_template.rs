@@ -212,6 +212,8 @@ fn hostile_templates_end_in_bounded_time() {
         "{{ ('x' * 100000).replace('', 'y' * 100000) }}".to_owned(),
         "{{ ('\n' * 1000000)|indent(1000000) }}".to_owned(),
         "{{ '{:>1000000000000}'.format(1) }}".to_owned(),
+        "{{ '{:>{}}'.format(1, 1000000000000) }}".to_owned(),
+        "{{ ('{0}' * 10000).format('x' * 100000) }}".to_owned(),
         "{{ range(100000)|map('string')|join('x' * 100000) }}".to_owned(),
         "{{ (1, 2) * 1000000000 }}".to_owned(),
         "{% set ns = namespace(s='x') %}{% for a in range(99) %}{% set ns.s = ns.s|replace('x', 'xx') %}{% endfor %}".to_owned(),

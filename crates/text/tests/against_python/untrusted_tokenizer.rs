@@ -50,7 +50,8 @@ fn panics_of_the_library_are_errors() {
 
 #[test]
 fn charsmaps_are_checked() {
-    let with = |charsmap: &str| json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap}});
+    let with =
+        |charsmap: &str| json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap}});
     refused(with("/////w=="), "precompiled_charsmap declares a trie of 4294967295 bytes, but only 0 follow");
     refused(with("BAAAAP////8="), "refers to unit");
     refused(with("AAAAAA=="), "precompiled_charsmap has no trie");
@@ -74,8 +75,9 @@ fn growth_of_text_is_bounded() {
     refused(json!({"normalizer": replace("a", &"b".repeat(49))}), "49 bytes of one");
     refused(json!({"normalizer": replace("a", &"b".repeat(1025))}), "1025 bytes, more than the 1024 allowed");
     refused(json!({"normalizer": {"type": "Prepend", "prepend": "b".repeat(2000)}}), "2000 bytes");
-    let levels: Vec<Value> =
-        (0..5).map(|_| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false})).collect();
+    let levels: Vec<Value> = (0..5)
+        .map(|_| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false}))
+        .collect();
     let levels = json!({"pre_tokenizer": {"type": "Sequence", "pretokenizers": levels}});
     refused(levels, "more than 4 steps that widen text");
     let steps = vec![json!({"type": "NFC"}); 64];
@@ -89,8 +91,11 @@ fn growth_of_text_is_bounded() {
 fn models_encode_in_bounded_time() {
     refused(word_piece(1 << 62), "max_input_chars_per_word is 4611686018427387904, expected at most 200");
     refused(word_piece(201), "max_input_chars_per_word is 201");
-    refused(json!({"model": {"type": "WordPiece", "unk_token": "[UNK]", "max_input_chars_per_word": 100,
-        "continuing_subword_prefix": "#".repeat(257), "vocab": {"[UNK]": 0}}}), "continuing_subword_prefix has 257");
+    refused(
+        json!({"model": {"type": "WordPiece", "unk_token": "[UNK]", "max_input_chars_per_word": 100,
+        "continuing_subword_prefix": "#".repeat(257), "vocab": {"[UNK]": 0}}}),
+        "continuing_subword_prefix has 257",
+    );
     let tokens = |lengths: &mut dyn Iterator<Item = usize>| {
         let unknown = [("<unk>".to_owned(), 0.0)].into_iter();
         unknown.chain(lengths.map(|length| ("a".repeat(length), -1.0))).collect::<Vec<_>>()
@@ -99,10 +104,8 @@ fn models_encode_in_bounded_time() {
     refused(unigram(&tokens(&mut (1..=256))), "starts with have more than the 4096 bytes allowed");
     refused(unigram(&tokens(&mut std::iter::once(1 << 20))), "1048576 bytes, more than the 256 allowed");
     // The most that is accepted.
-    let worst = [
-        of(word_piece(200)).unwrap(),
-        of(unigram(&tokens(&mut (1..=89).chain([256 - 165])))).unwrap(),
-    ];
+    let worst =
+        [of(word_piece(200)).unwrap(), of(unigram(&tokens(&mut (1..=89).chain([256 - 165])))).unwrap()];
     let words = ("a".repeat(200) + " ").repeat(5_000);
     for tokenizer in worst {
         let start = Instant::now();
